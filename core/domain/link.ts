@@ -1,0 +1,25 @@
+/**
+ * A payment link's life. Each arrow is one conditional UPDATE; no row back means someone was faster.
+ *
+ *   ACTIVE --claim | accepted authorization | matching transfer seen--> PENDING --transfer N blocks deep--> PAID
+ *   PENDING --disproved | refused for good | lease over--> ACTIVE (or EXPIRED when the clock passed)
+ *   ACTIVE --clock passes expiresAt--> EXPIRED --late transfer, only candidate--> PAID (exception PAID_LATE)
+ *   ACTIVE --merchant--> CANCELLED
+ *   PAID --paying block reorganised away--> PENDING | ACTIVE
+ *
+ * api claims, worker relays or releases, indexer settles. Nobody else moves a link.
+ */
+export const LINK_STATUSES = ["ACTIVE", "PENDING", "PAID", "EXPIRED", "CANCELLED"] as const;
+export type LinkStatus = (typeof LINK_STATUSES)[number];
+
+export const LINK_EXCEPTIONS = ["NONE", "PAID_LATE", "UNDERPAID", "OVERPAID", "DUPLICATE"] as const;
+export type LinkException = (typeof LINK_EXCEPTIONS)[number];
+
+export const LINK_DESCRIPTION_MAX = 500;
+export const LINK_EXPIRY_DEFAULT_HOURS = 24;
+export const LINK_EXPIRY_MAX_HOURS = 2160;
+
+/** The status a reader is told: the clock expires a link even when no job ran. */
+export function effectiveStatus(link: { status: LinkStatus; expiresAt: Date }, now: Date): LinkStatus {
+  return link.status === "ACTIVE" && link.expiresAt <= now ? "EXPIRED" : link.status;
+}

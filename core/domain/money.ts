@@ -1,0 +1,45 @@
+/** Money is a bigint of micro-USDC (10^-6 USDC, the token's own smallest unit) everywhere inside; text and numbers exist only on the wire. */
+
+export const USDC_DECIMALS = 6;
+export const UNITS_PER_USDC = 1_000_000n;
+/** SPEC limits of a payment link: greater than 0, at most 1,000,000 USDC. */
+export const LINK_AMOUNT_MAX_UNITS = 1_000_000n * UNITS_PER_USDC;
+
+const DECIMAL_TEXT = /^(\d{1,18})(?:\.(\d{1,18}))?$/;
+const EXPONENT_TEXT = /^(\d)(?:\.(\d+))?e([+-]\d{1,3})$/;
+
+/** Exact units of a plain decimal text; undefined when it is not one or has more than 6 significant places. */
+export function parseUnits(text: string): bigint | undefined {
+  const match = DECIMAL_TEXT.exec(text);
+  if (!match) return undefined;
+  const fraction = (match[2] ?? "").replace(/0+$/, "");
+  if (fraction.length > USDC_DECIMALS) return undefined;
+  return BigInt(match[1] ?? "0") * UNITS_PER_USDC + BigInt(fraction.padEnd(USDC_DECIMALS, "0"));
+}
+
+/**
+ * Exact units of a JSON number, read from its shortest decimal form, which is what the client wrote
+ * for any amount with at most 15 significant digits. 1e-7, 1.1234567 and 0.30000000000000004 are refused.
+ */
+export function parseUnitsFromNumber(value: number): bigint | undefined {
+  if (!Number.isFinite(value) || value < 0) return undefined;
+  const text = String(value);
+  const match = EXPONENT_TEXT.exec(text);
+  if (!match) return parseUnits(text);
+  const digits = (match[1] ?? "") + (match[2] ?? "");
+  const pointAt = 1 + Number(match[3]);
+  if (pointAt <= 0) return parseUnits(`0.${"0".repeat(-pointAt)}${digits}`);
+  return undefined;
+}
+
+/** "12.340000": always 6 places, for balances, transactions and exports. */
+export function formatUnits(units: bigint): string {
+  const sign = units < 0n ? "-" : "";
+  const abs = units < 0n ? -units : units;
+  return `${sign}${abs / UNITS_PER_USDC}.${String(abs % UNITS_PER_USDC).padStart(USDC_DECIMALS, "0")}`;
+}
+
+/** The JSON number of an amount. Exact for every amount a link may have (at most 13 significant digits). */
+export function toAmountNumber(units: bigint): number {
+  return Number(formatUnits(units));
+}
