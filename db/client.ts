@@ -1,0 +1,54 @@
+/** The one way to Postgres: typed parsers (int8 and numeric(78,0) as bigint, timestamptz as Date) and camelCase columns. */
+import postgres from "postgres";
+
+type Types = { bigint: bigint; numeric: bigint };
+
+/** A pool of connections. Transactions are opened by the processes' verbs with `sql.begin`. */
+export type Sql = postgres.Sql<Types>;
+/** What a db function takes: the pool or an open transaction. */
+export type Tx = postgres.ISql<Types>;
+
+/** A statement that runs longer is cancelled by the server. */
+const STATEMENT_TIMEOUT_MS = 30_000;
+const CONNECT_TIMEOUT_S = 5;
+const IDLE_IN_TRANSACTION_TIMEOUT_MS = 30_000;
+
+/** Opens a pool. `name` shows in pg_stat_activity. */
+export function openDatabase(url: string, options: { name: string; maxConnections?: number }): Sql {
+  return postgres(url, {
+    max: options.maxConnections ?? 10,
+    connect_timeout: CONNECT_TIMEOUT_S,
+    onnotice: () => {},
+    transform: { column: { from: postgres.toCamel } },
+    types: {
+      bigint: postgres.BigInt,
+      numeric: {
+        to: 1700,
+        from: [1700],
+        serialize: (value: bigint) => value.toString(),
+        parse: (text: string) => BigInt(text),
+      },
+    },
+    connection: {
+      application_name: options.name,
+      statement_timeout: STATEMENT_TIMEOUT_MS,
+      idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_TIMEOUT_MS,
+    },
+  });
+}
+
+/** Name of the violated constraint or unique index when `error` is a Postgres integrity violation (SQLSTATE class 23). */
+export function violatedConstraint(error: unknown): string | undefined {
+  if (!(error instanceof postgres.PostgresError) || !error.code.startsWith("23")) return undefined;
+  return error.constraint_name;
+}
+
+/** Runs a query put together by drizzle's builder on this connection or transaction. */
+export function runBuilt<Row>(
+  tx: Tx,
+  query: { toSQL(): { sql: string; params: unknown[] } },
+): Promise<Row[]> {
+  const built = query.toSQL();
+  // the driver takes the values drizzle's encoders made: text, numbers, bigints and arrays
+  return tx.unsafe(built.sql, built.params as postgres.ParameterOrJSON<never>[]) as unknown as Promise<Row[]>;
+}

@@ -1,0 +1,310 @@
+/** The tables as drizzle sees them: row types for everybody, columns for queries that are put together at run time. Migrations are the truth; a test compares. */
+import {
+  bigint,
+  boolean,
+  customType,
+  integer,
+  jsonb,
+  numeric,
+  pgTable,
+  text,
+  timestamp,
+} from "drizzle-orm/pg-core";
+import type { LinkException, LinkStatus } from "../core/domain/link.ts";
+import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import type { PaymentState, TransactionStatus, TransactionType } from "../core/domain/payment.ts";
+import type { UserStatus } from "../core/domain/user.ts";
+
+const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
+const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
+const int8 = (name: string) => bigint(name, { mode: "bigint" });
+const uint256 = (name: string) => numeric(name, { precision: 78, scale: 0, mode: "bigint" });
+const network = () => text("network").$type<NetworkId>().notNull();
+const hex = (name: string) => text(name).$type<Hex>();
+
+export const users = pgTable("users", {
+  id: text("id").primaryKey(),
+  email: text("email").notNull(),
+  displayName: text("display_name"),
+  status: text("status").$type<UserStatus>().notNull(),
+  createdAt: time("created_at").notNull(),
+  updatedAt: time("updated_at").notNull(),
+});
+
+export const otps = pgTable("otps", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  codeHmac: bytea("code_hmac").notNull(),
+  sealedCode: bytea("sealed_code"),
+  attempts: integer("attempts").notNull(),
+  expiresAt: time("expires_at").notNull(),
+  sentAt: time("sent_at"),
+  consumedAt: time("consumed_at"),
+  supersededAt: time("superseded_at"),
+  requestId: text("request_id"),
+  createdAt: time("created_at").notNull(),
+});
+
+export const passkeys = pgTable("passkeys", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  coseKey: bytea("cose_key").notNull(),
+  publicKeyX: bytea("public_key_x").notNull(),
+  publicKeyY: bytea("public_key_y").notNull(),
+  counter: int8("counter").notNull(),
+  deviceType: text("device_type").$type<"singleDevice" | "multiDevice">().notNull(),
+  backedUp: boolean("backed_up").notNull(),
+  transports: text("transports").array().notNull(),
+  rpId: text("rp_id").notNull(),
+  aaguid: text("aaguid"),
+  createdAt: time("created_at").notNull(),
+  lastUsedAt: time("last_used_at"),
+});
+
+export const challenges = pgTable("challenges", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  purpose: text("purpose").$type<"register" | "login" | "send">().notNull(),
+  network: text("network").$type<NetworkId>(),
+  challenge: bytea("challenge").notNull(),
+  expiresAt: time("expires_at").notNull(),
+  createdAt: time("created_at").notNull(),
+});
+
+export const sessions = pgTable("sessions", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  method: text("method").$type<"otp" | "passkey" | "wallet_setup" | "google" | "test">().notNull(),
+  createdAt: time("created_at").notNull(),
+  expiresAt: time("expires_at").notNull(),
+  absoluteEndAt: time("absolute_end_at").notNull(),
+});
+
+export const apiKeys = pgTable("api_keys", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  name: text("name").notNull(),
+  prefix: text("prefix").notNull(),
+  keyHash: bytea("key_hash").notNull(),
+  scopes: text("scopes").array().notNull(),
+  createdAt: time("created_at").notNull(),
+  lastUsedAt: time("last_used_at"),
+  revokedAt: time("revoked_at"),
+});
+
+export const securityEvents = pgTable("security_events", {
+  id: int8("id").primaryKey(),
+  userId: text("user_id"),
+  type: text("type").notNull(),
+  clientAddress: text("client_address"),
+  requestId: text("request_id"),
+  details: jsonb("details").notNull(),
+  createdAt: time("created_at").notNull(),
+});
+
+export const wallets = pgTable("wallets", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  network: network(),
+  address: hex("address").notNull(),
+  passkeyId: text("passkey_id").notNull(),
+  factory: hex("factory").notNull(),
+  owners: text("owners").array().$type<Hex[]>().notNull(),
+  saltNonce: int8("salt_nonce").notNull(),
+  deployedAt: time("deployed_at"),
+  indexedFrom: int8("indexed_from"),
+  backfilledAt: time("backfilled_at"),
+  createdAt: time("created_at").notNull(),
+});
+
+export const paymentLinks = pgTable("payment_links", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  network: network(),
+  recipient: hex("recipient").notNull(),
+  amountUnits: int8("amount_units").notNull(),
+  description: text("description").notNull(),
+  status: text("status").$type<LinkStatus>().notNull(),
+  exception: text("exception").$type<LinkException>().notNull(),
+  refundedUnits: int8("refunded_units").notNull(),
+  expiresAt: time("expires_at").notNull(),
+  paidAt: time("paid_at"),
+  createdAt: time("created_at").notNull(),
+  updatedAt: time("updated_at").notNull(),
+});
+
+export const claims = pgTable("claims", {
+  id: text("id").primaryKey(),
+  linkId: text("link_id").notNull(),
+  network: network(),
+  txHash: hex("tx_hash").notNull(),
+  clientAddress: hex("client_address").notNull(),
+  state: text("state").$type<"OPEN" | "MATCHED" | "REJECTED" | "EXPIRED">().notNull(),
+  reason: text("reason"),
+  looks: integer("looks").notNull(),
+  leaseUntil: time("lease_until").notNull(),
+  requestId: text("request_id"),
+  createdAt: time("created_at").notNull(),
+  updatedAt: time("updated_at").notNull(),
+});
+
+export const payments = pgTable("payments", {
+  id: text("id").primaryKey(),
+  linkId: text("link_id").notNull(),
+  network: network(),
+  token: hex("token").notNull(),
+  payer: hex("payer").notNull(),
+  payerKind: text("payer_kind").$type<"EOA" | "CONTRACT">().notNull(),
+  recipient: hex("recipient").notNull(),
+  amountUnits: int8("amount_units").notNull(),
+  validAfter: uint256("valid_after").notNull(),
+  validBefore: uint256("valid_before").notNull(),
+  nonce: hex("nonce").notNull(),
+  signature: hex("signature").notNull(),
+  state: text("state").$type<PaymentState>().notNull(),
+  reason: text("reason"),
+  relayId: int8("relay_id"),
+  txHash: hex("tx_hash"),
+  logIndex: integer("log_index"),
+  blockNumber: int8("block_number"),
+  refusals: integer("refusals").notNull(),
+  nextTryAt: time("next_try_at").notNull(),
+  idempotencyKey: text("idempotency_key"),
+  requestId: text("request_id"),
+  createdAt: time("created_at").notNull(),
+  updatedAt: time("updated_at").notNull(),
+});
+
+export const relays = pgTable("relays", {
+  id: int8("id").primaryKey(),
+  network: network(),
+  relayer: hex("relayer").notNull(),
+  nonce: int8("nonce").notNull(),
+  kind: text("kind").$type<"PAYMENTS" | "DEPLOY" | "NOOP">().notNull(),
+  state: text("state").$type<"SIGNED" | "BROADCAST" | "MINED" | "CONFIRMED" | "LOST">().notNull(),
+  callTo: hex("call_to").notNull(),
+  callData: hex("call_data").notNull(),
+  gasLimit: int8("gas_limit").notNull(),
+  txHash: hex("tx_hash"),
+  blockNumber: int8("block_number"),
+  blockHash: hex("block_hash"),
+  succeeded: boolean("succeeded"),
+  gasUsed: int8("gas_used"),
+  feeWei: uint256("fee_wei"),
+  createdAt: time("created_at").notNull(),
+  minedAt: time("mined_at"),
+});
+
+export const relayAttempts = pgTable("relay_attempts", {
+  txHash: hex("tx_hash").primaryKey(),
+  relayId: int8("relay_id").notNull(),
+  raw: hex("raw").notNull(),
+  maxFeePerGas: uint256("max_fee_per_gas").notNull(),
+  maxPriorityFeePerGas: uint256("max_priority_fee_per_gas").notNull(),
+  sends: integer("sends").notNull(),
+  lastSentAt: time("last_sent_at"),
+  lastAnswer: text("last_answer"),
+  createdAt: time("created_at").notNull(),
+});
+
+export const cursors = pgTable("cursors", {
+  network: text("network").$type<NetworkId>().primaryKey(),
+  number: int8("number").notNull(),
+  hash: hex("hash").notNull(),
+  epoch: int8("epoch").notNull(),
+  headNumber: int8("head_number").notNull(),
+  headTime: time("head_time"),
+  finalizedNumber: int8("finalized_number").notNull(),
+  lastError: text("last_error"),
+  lastErrorAt: time("last_error_at"),
+  updatedAt: time("updated_at").notNull(),
+});
+
+export const transfers = pgTable("transfers", {
+  id: int8("id").primaryKey(),
+  network: network(),
+  blockNumber: int8("block_number").notNull(),
+  blockHash: hex("block_hash").notNull(),
+  blockTime: time("block_time").notNull(),
+  txHash: hex("tx_hash").notNull(),
+  logIndex: integer("log_index").notNull(),
+  fromAddress: hex("from_address").notNull(),
+  toAddress: hex("to_address").notNull(),
+  amountUnits: uint256("amount_units").notNull(),
+  authorizationNonce: hex("authorization_nonce"),
+  status: text("status").$type<"DETECTED" | "CONFIRMED" | "ORPHANED">().notNull(),
+  linkId: text("link_id"),
+  pays: boolean("pays").notNull(),
+  paymentId: text("payment_id"),
+  detectedAt: time("detected_at").notNull(),
+  confirmedAt: time("confirmed_at"),
+});
+
+export const transactions = pgTable("transactions", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  network: network(),
+  type: text("type").$type<TransactionType>().notNull(),
+  status: text("status").$type<TransactionStatus>().notNull(),
+  amountUnits: uint256("amount_units").notNull(),
+  counterparty: hex("counterparty").notNull(),
+  description: text("description").notNull(),
+  txHash: hex("tx_hash"),
+  logIndex: integer("log_index"),
+  blockNumber: int8("block_number"),
+  linkId: text("link_id"),
+  paymentId: text("payment_id"),
+  claimId: text("claim_id"),
+  transferId: int8("transfer_id"),
+  failureReason: text("failure_reason"),
+  detectedAt: time("detected_at").notNull(),
+  confirmedAt: time("confirmed_at"),
+  createdAt: time("created_at").notNull(),
+  updatedAt: time("updated_at").notNull(),
+});
+
+export const exportFiles = pgTable("exports", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  format: text("format").$type<"csv" | "json" | "text" | "pdf">().notNull(),
+  request: jsonb("request").notNull(),
+  status: text("status").$type<"QUEUED" | "RUNNING" | "READY" | "FAILED">().notNull(),
+  rowsDone: integer("rows_done").notNull(),
+  rowsTotal: integer("rows_total"),
+  truncated: boolean("truncated").notNull(),
+  byteSize: int8("byte_size"),
+  error: text("error"),
+  requestId: text("request_id"),
+  createdAt: time("created_at").notNull(),
+  readyAt: time("ready_at"),
+  expiresAt: time("expires_at").notNull(),
+});
+
+export const events = pgTable("events", {
+  id: int8("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  type: text("type").notNull(),
+  subjectId: text("subject_id").notNull(),
+  data: jsonb("data").notNull(),
+  writtenBy: text("written_by").notNull(),
+  createdAt: time("created_at").notNull(),
+});
+
+export type User = typeof users.$inferSelect;
+export type Otp = typeof otps.$inferSelect;
+export type Passkey = typeof passkeys.$inferSelect;
+export type Challenge = typeof challenges.$inferSelect;
+export type Session = typeof sessions.$inferSelect;
+export type ApiKey = typeof apiKeys.$inferSelect;
+export type SecurityEvent = typeof securityEvents.$inferSelect;
+export type Wallet = typeof wallets.$inferSelect;
+export type PaymentLink = typeof paymentLinks.$inferSelect;
+export type Claim = typeof claims.$inferSelect;
+export type Payment = typeof payments.$inferSelect;
+export type Relay = typeof relays.$inferSelect;
+export type RelayAttempt = typeof relayAttempts.$inferSelect;
+export type Cursor = typeof cursors.$inferSelect;
+export type Transfer = typeof transfers.$inferSelect;
+export type Transaction = typeof transactions.$inferSelect;
+export type ExportFile = typeof exportFiles.$inferSelect;
+export type EventRow = typeof events.$inferSelect;
