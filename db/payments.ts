@@ -1,0 +1,290 @@
+/** Payments: accepting them (with their links), reading them, and ending them when they can't be settled. The indexer alone marks them settled. */
+import type { NetworkId } from "../core/domain/networks.ts";
+import type { PaymentState } from "../core/domain/payment.ts";
+import type { Tx } from "./client.ts";
+import type { Payment } from "./schema.ts";
+
+export type NewPayment = Pick<
+  Payment,
+  "id" | "linkId" | "network" | "token" | "payer" | "payerKind" | "recipient" | "amountUnits"
+> &
+  Pick<Payment, "validAfter" | "validBefore" | "nonce" | "signature" | "idempotencyKey" | "requestId"> & {
+    /** Id of the history row the merchant sees from now on. */
+    transactionId: string;
+  };
+
+/**
+ * Accepts payments whose links are payable: inserts them QUEUED, moves their links to PENDING and opens their history rows.
+ * Returns the ids that were accepted; the rest lost to another payment, to an earlier use of their authorization,
+ * or to the link's state. Call inside a transaction after `lockLinks`.
+ */
+export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): Promise<Set<string>> {
+  const rows = payments.map(toRow);
+  const accepted = await tx<{ id: string }[]>`
+    with given as (
+      select *
+      from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as row (
+        id text, link_id text, network text, token text, payer text, payer_kind text, recipient text,
+        amount_units bigint, valid_after numeric, valid_before numeric, nonce text, signature text,
+        idempotency_key text, request_id text, transaction_id text
+      )
+    ),
+    inserted as (
+      insert into payments (
+        id, link_id, network, token, payer, payer_kind, recipient, amount_units,
+        valid_after, valid_before, nonce, signature, idempotency_key, request_id
+      )
+      select
+        given.id, given.link_id, given.network, given.token, given.payer, given.payer_kind, given.recipient,
+        given.amount_units, given.valid_after, given.valid_before, given.nonce, given.signature,
+        given.idempotency_key, given.request_id
+      from given
+      join payment_links link on link.id = given.link_id
+      where link.status in ('ACTIVE', 'PENDING')
+        and link.expires_at > now()
+        and not exists (
+          select from transfers
+          where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+        )
+      on conflict do nothing
+      returning id, link_id, payer, amount_units, network
+    ),
+    moved as (
+      update payment_links
+      set status = 'PENDING', updated_at = now()
+      where id in (select link_id from inserted) and status in ('ACTIVE', 'PENDING')
+      returning id, user_id, description, amount_units
+    ),
+    history as (
+      insert into transactions (
+        id, user_id, network, type, status, amount_units, counterparty, description,
+        link_id, payment_id, detected_at
+      )
+      select
+        given.transaction_id, moved.user_id, inserted.network, 'PAYMENT_LINK', 'PENDING', inserted.amount_units,
+        inserted.payer, moved.description, inserted.link_id, inserted.id, now()
+      from inserted
+      join given on given.id = inserted.id
+      join moved on moved.id = inserted.link_id
+    ),
+    event as (
+      insert into events (user_id, type, subject_id, data)
+      select user_id, 'payment_link.pending', moved.id, jsonb_build_object('paymentId', inserted.id)
+      from inserted
+      join moved on moved.id = inserted.link_id
+    )
+    select id from inserted`;
+  return new Set(accepted.map((row) => row.id));
+}
+
+/** Takes the row locks of these links in one order, so that what follows sees them as they are and nobody moves them meanwhile. */
+export async function lockLinks(tx: Tx, linkIds: readonly string[]): Promise<void> {
+  await tx`
+    select id
+    from payment_links
+    where id = any(${[...new Set(linkIds)]}::text[])
+    order by id
+    for update`;
+}
+
+/** Queues a payment again that failed before any byte of it left the house. Undefined when it did not, or its link is taken. */
+export async function requeuePayment(
+  tx: Tx,
+  id: string,
+  signature: string,
+): Promise<{ id: string } | undefined> {
+  const [row] = await tx<{ id: string }[]>`
+    with requeued as (
+      update payments
+      set state = 'QUEUED', reason = null, refusals = 0, next_try_at = now(), signature = ${signature}, updated_at = now()
+      where id = ${id}
+        and state = 'FAILED'
+        and relay_id is null
+        and exists (
+          select from payment_links link
+          where link.id = payments.link_id
+            and link.status in ('ACTIVE', 'PENDING')
+            and link.expires_at > now()
+        )
+        and not exists (
+          select from payments other
+          where other.link_id = payments.link_id and other.state <> 'FAILED'
+        )
+        and not exists (
+          select from transfers
+          where transfers.link_id = payments.link_id and transfers.pays and transfers.status <> 'ORPHANED'
+        )
+      returning id, link_id
+    ),
+    moved as (
+      update payment_links
+      set status = 'PENDING', updated_at = now()
+      from requeued
+      where payment_links.id = requeued.link_id and payment_links.status in ('ACTIVE', 'PENDING')
+    ),
+    history as (
+      update transactions
+      set status = 'PENDING', failure_reason = null, updated_at = now()
+      from requeued
+      where transactions.payment_id = requeued.id
+    )
+    select id from requeued`;
+  return row;
+}
+
+/**
+ * Ends payments that can't be settled: FAILED with a reason, links released (back to ACTIVE, or EXPIRED by the clock), history
+ * rows FAILED. Only QUEUED payments can fail here: nothing of ours that could still be mined is out for them.
+ */
+export async function failPayments(
+  tx: Tx,
+  failures: readonly { id: string; reason: string }[],
+): Promise<{ id: string; linkId: string }[]> {
+  if (failures.length === 0) return [];
+  return tx<{ id: string; linkId: string }[]>`
+    with given as (
+      select *
+      from jsonb_to_recordset(${JSON.stringify(failures)}::text::jsonb) as row (id text, reason text)
+    ),
+    failed as (
+      update payments
+      set state = 'FAILED', reason = given.reason, relay_id = null, updated_at = now()
+      from given
+      where payments.id = given.id and payments.state = 'QUEUED'
+      returning payments.id, payments.link_id, payments.reason
+    ),
+    released as (
+      update payment_links
+      set
+        status = case
+          when exists (
+            select from claims
+            where claims.link_id = payment_links.id and claims.state = 'OPEN' and claims.lease_until > now()
+          ) then 'PENDING'
+          when expires_at <= now() then 'EXPIRED'
+          else 'ACTIVE'
+        end,
+        updated_at = now()
+      from failed
+      where payment_links.id = failed.link_id
+        and payment_links.status = 'PENDING'
+        and not exists (
+          select from transfers
+          where transfers.link_id = failed.link_id and transfers.pays and transfers.status <> 'ORPHANED'
+        )
+      returning payment_links.id, payment_links.user_id, failed.id as payment_id, failed.reason
+    ),
+    history as (
+      update transactions
+      set status = 'FAILED', failure_reason = failed.reason, updated_at = now()
+      from failed
+      where transactions.payment_id = failed.id and transactions.status = 'PENDING'
+      returning transactions.id, transactions.user_id, failed.reason
+    ),
+    link_event as (
+      insert into events (user_id, type, subject_id, data)
+      select user_id, 'payment_link.released', id, jsonb_build_object('paymentId', payment_id, 'reason', reason)
+      from released
+    ),
+    history_event as (
+      insert into events (user_id, type, subject_id, data)
+      select user_id, 'transaction.failed', id, jsonb_build_object('reason', reason)
+      from history
+    )
+    select id, link_id from failed`;
+}
+
+/** What a waiting caller reads. */
+export type PaymentView = Pick<
+  Payment,
+  | "id"
+  | "linkId"
+  | "network"
+  | "payer"
+  | "nonce"
+  | "amountUnits"
+  | "state"
+  | "reason"
+  | "logIndex"
+  | "blockNumber"
+> &
+  Pick<Payment, "txHash" | "idempotencyKey" | "createdAt" | "updatedAt"> & {
+    /** Hash of our newest attempt while no block holds the payment. */
+    attemptHash: `0x${string}` | null;
+  };
+
+const VIEW_COLUMNS = `
+  payments.id, payments.link_id, payments.network, payments.payer, payments.nonce, payments.amount_units,
+  payments.state, payments.reason, payments.tx_hash, payments.log_index, payments.block_number,
+  payments.idempotency_key, payments.created_at, payments.updated_at,
+  (
+    select attempt.tx_hash
+    from relay_attempts attempt
+    where attempt.relay_id = payments.relay_id and not attempt.is_noop
+    order by attempt.created_at desc
+    limit 1
+  ) as attempt_hash`;
+
+export async function findPaymentViews(sql: Tx, ids: readonly string[]): Promise<PaymentView[]> {
+  return sql<PaymentView[]>`
+    select ${sql.unsafe(VIEW_COLUMNS)}
+    from payments
+    where id = any(${[...ids]}::text[])`;
+}
+
+/** The payment an authorization was accepted as, whatever link it was shown to. */
+export async function findPaymentByAuthorization(
+  sql: Tx,
+  key: { network: NetworkId; token: string; payer: string; nonce: string },
+): Promise<PaymentView | undefined> {
+  const [row] = await sql<PaymentView[]>`
+    select ${sql.unsafe(VIEW_COLUMNS)}
+    from payments
+    where network = ${key.network} and token = ${key.token} and payer = ${key.payer} and nonce = ${key.nonce}`;
+  return row;
+}
+
+/** The payment that holds or held a client's key on a link. */
+export async function findPaymentByIdempotencyKey(
+  sql: Tx,
+  linkId: string,
+  key: string,
+): Promise<PaymentView | undefined> {
+  const [row] = await sql<PaymentView[]>`
+    select ${sql.unsafe(VIEW_COLUMNS)}
+    from payments
+    where link_id = ${linkId} and idempotency_key = ${key} and state <> 'FAILED'`;
+  return row;
+}
+
+/** The live payment of a link, if any. */
+export async function findLivePayment(
+  sql: Tx,
+  linkId: string,
+): Promise<{ id: string; state: PaymentState } | undefined> {
+  const [row] = await sql<{ id: string; state: PaymentState }[]>`
+    select id, state
+    from payments
+    where link_id = ${linkId} and state <> 'FAILED'`;
+  return row;
+}
+
+function toRow(payment: NewPayment) {
+  return {
+    id: payment.id,
+    link_id: payment.linkId,
+    network: payment.network,
+    token: payment.token,
+    payer: payment.payer,
+    payer_kind: payment.payerKind,
+    recipient: payment.recipient,
+    amount_units: payment.amountUnits.toString(),
+    valid_after: payment.validAfter.toString(),
+    valid_before: payment.validBefore.toString(),
+    nonce: payment.nonce,
+    signature: payment.signature,
+    idempotency_key: payment.idempotencyKey,
+    request_id: payment.requestId,
+    transaction_id: payment.transactionId,
+  };
+}

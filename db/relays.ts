@@ -1,0 +1,351 @@
+/**
+ * Relayer lanes (one a key) and the transactions they carry. Nonce, signed bytes and hash are rows before anything is sent.
+ *
+ *   SIGNED --handed to a node--> BROADCAST --receipt in a block--> MINED --deep enough--> CONFIRMED
+ *   SIGNED | BROADCAST --a stranger spent the nonce--> LOST (its payments are queued again)
+ */
+import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import type { Tx } from "./client.ts";
+import type { Payment, Relay } from "./schema.ts";
+
+export type Lane = { network: NetworkId; relayer: Hex };
+
+/** Makes the lane known. Its next nonce never falls behind the chain's. */
+export async function ensureLane(tx: Tx, lane: Lane, chainNonce: bigint): Promise<void> {
+  await tx`
+    insert into relayers (network, address, next_nonce)
+    values (${lane.network}, ${lane.relayer}, ${chainNonce})
+    on conflict (network, address) do update
+    set next_nonce = greatest(relayers.next_nonce, excluded.next_nonce)`;
+}
+
+/** Transactions of each lane that no block holds yet. */
+export async function countInFlight(tx: Tx, network: NetworkId): Promise<Map<string, number>> {
+  const rows = await tx<{ relayer: string; count: number }[]>`
+    select relayer, count(*)::int as count
+    from relays
+    where network = ${network} and state in ('SIGNED', 'BROADCAST')
+    group by relayer`;
+  return new Map(rows.map((row) => [row.relayer, row.count]));
+}
+
+/**
+ * Leases the oldest queued payments: nobody else takes them before `leaseMs` are over, and if we die they are free then.
+ * Loses nothing when the commit is lost in a crash, so it needs no disk flush.
+ */
+export async function leaseQueuedPayments(
+  tx: Tx,
+  network: NetworkId,
+  limit: number,
+  leaseMs: number,
+): Promise<Payment[]> {
+  return tx<Payment[]>`
+    with due as (
+      select id
+      from payments
+      where network = ${network} and state = 'QUEUED' and next_try_at <= now()
+      order by next_try_at, created_at
+      limit ${limit}
+      for update skip locked
+    )
+    update payments
+    set next_try_at = now() + make_interval(secs => ${leaseMs / 1000}::float8)
+    from due
+    where payments.id = due.id
+    returning payments.*`;
+}
+
+/** Hands leased payments back, to be looked at again after `delayMs`. */
+export async function postponePayments(tx: Tx, ids: readonly string[], delayMs: number): Promise<void> {
+  await tx`
+    update payments
+    set
+      next_try_at = now() + make_interval(secs => ${delayMs / 1000}::float8),
+      refusals = refusals + 1
+    where id = any(${[...ids]}::text[]) and state = 'QUEUED'`;
+}
+
+/** Is anything queued that nobody holds a lease on? Milliseconds until the first is due, or undefined. */
+export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number | undefined> {
+  const [row] = await tx<{ waitMs: number }[]>`
+    select greatest(0, extract(epoch from min(next_try_at) - now()) * 1000)::float8 as wait_ms
+    from payments
+    where network = ${network} and state = 'QUEUED'
+    having count(*) > 0`;
+  return row?.waitMs;
+}
+
+/** The lane's next nonce, locked until the transaction ends: one writer a lane. */
+export async function takeNonce(tx: Tx, lane: Lane): Promise<bigint> {
+  const [row] = await tx<{ nonce: bigint }[]>`
+    update relayers
+    set next_nonce = next_nonce + 1
+    where network = ${lane.network} and address = ${lane.relayer}
+    returning next_nonce - 1 as nonce`;
+  if (!row) throw new Error(`relayer ${lane.relayer} has no lane on ${lane.network}`);
+  return row.nonce;
+}
+
+export type NewRelay = Lane & {
+  nonce: bigint;
+  kind: Relay["kind"];
+  callTo: Hex;
+  callData: Hex;
+  gasLimit: bigint;
+  walletId?: string;
+  attempt: NewAttempt;
+};
+export type NewAttempt = {
+  txHash: Hex;
+  raw: Hex;
+  maxFeePerGas: bigint;
+  maxPriorityFeePerGas: bigint;
+  isNoop?: boolean;
+};
+
+/** Stores a signed transaction with its first attempt. Returns the relay's id. */
+export async function insertRelay(tx: Tx, relay: NewRelay): Promise<bigint> {
+  const [row] = await tx<{ id: bigint }[]>`
+    with relay as (
+      insert into relays (network, relayer, nonce, kind, call_to, call_data, gas_limit, wallet_id)
+      values (
+        ${relay.network}, ${relay.relayer}, ${relay.nonce}, ${relay.kind}, ${relay.callTo}, ${relay.callData},
+        ${relay.gasLimit}, ${relay.walletId ?? null}
+      )
+      returning id
+    )
+    insert into relay_attempts (tx_hash, relay_id, raw, max_fee_per_gas, max_priority_fee_per_gas, is_noop)
+    select
+      ${relay.attempt.txHash}, id, ${relay.attempt.raw}, ${relay.attempt.maxFeePerGas.toString()}::numeric,
+      ${relay.attempt.maxPriorityFeePerGas.toString()}::numeric, ${relay.attempt.isNoop ?? false}
+    from relay
+    returning relay_id as id`;
+  if (!row) throw new Error("inserting a relay returned no row");
+  return row.id;
+}
+
+/** Stores a dearer attempt at the same nonce, before it is sent. */
+export async function insertAttempt(tx: Tx, relayId: bigint, attempt: NewAttempt): Promise<void> {
+  await tx`
+    insert into relay_attempts (tx_hash, relay_id, raw, max_fee_per_gas, max_priority_fee_per_gas, is_noop)
+    values (
+      ${attempt.txHash}, ${relayId}, ${attempt.raw}, ${attempt.maxFeePerGas.toString()}::numeric,
+      ${attempt.maxPriorityFeePerGas.toString()}::numeric, ${attempt.isNoop ?? false}
+    )
+    on conflict do nothing`;
+}
+
+/** Binds leased payments to their relay. Returns those that were still queued; the caller rolls back when some are missing. */
+export async function markSigned(tx: Tx, relayId: bigint, paymentIds: readonly string[]): Promise<string[]> {
+  const rows = await tx<{ id: string }[]>`
+    update payments
+    set state = 'SIGNED', relay_id = ${relayId}, refusals = 0, updated_at = now()
+    where id = any(${[...paymentIds]}::text[]) and state = 'QUEUED'
+    returning id`;
+  return rows.map((row) => row.id);
+}
+
+/** Notes that an attempt was handed to a node and what the node said. What it said decides nothing. */
+export async function noteSent(tx: Tx, relayId: bigint, txHash: string, answer: string): Promise<void> {
+  await tx`
+    with attempt as (
+      update relay_attempts
+      set sends = sends + 1, last_sent_at = now(), last_answer = ${answer}
+      where tx_hash = ${txHash}
+    ),
+    relay as (
+      update relays
+      set state = 'BROADCAST'
+      where id = ${relayId} and state = 'SIGNED'
+    )
+    update payments
+    set state = 'BROADCAST', updated_at = now()
+    where relay_id = ${relayId} and state = 'SIGNED'`;
+}
+
+export type InFlightAttempt = {
+  txHash: Hex;
+  raw: Hex;
+  maxFeePerGas: string;
+  maxPriorityFeePerGas: string;
+  isNoop: boolean;
+  ageMs: number;
+  sinceSentMs: number | null;
+};
+export type InFlightRelay = Pick<
+  Relay,
+  "id" | "network" | "relayer" | "nonce" | "kind" | "state" | "callTo" | "callData" | "gasLimit"
+> & {
+  misses: number;
+  attempts: InFlightAttempt[];
+  /** Unix seconds after which none of its payments can succeed; null for other kinds. */
+  validBeforeMax: bigint | null;
+};
+
+/** The relays of a network that no block holds, lowest nonce first. */
+export async function findInFlight(tx: Tx, network: NetworkId, limit: number): Promise<InFlightRelay[]> {
+  return tx<InFlightRelay[]>`
+    select
+      relay.id, relay.network, relay.relayer, relay.nonce, relay.kind, relay.state, relay.call_to,
+      relay.call_data, relay.gas_limit, relay.misses,
+      (
+        select jsonb_agg(
+          jsonb_build_object(
+            'txHash', attempt.tx_hash,
+            'raw', attempt.raw,
+            'maxFeePerGas', attempt.max_fee_per_gas::text,
+            'maxPriorityFeePerGas', attempt.max_priority_fee_per_gas::text,
+            'isNoop', attempt.is_noop,
+            'ageMs', extract(epoch from now() - attempt.created_at) * 1000,
+            'sinceSentMs', extract(epoch from now() - attempt.last_sent_at) * 1000
+          )
+          order by attempt.max_fee_per_gas
+        )
+        from relay_attempts attempt
+        where attempt.relay_id = relay.id
+      ) as attempts,
+      (
+        select max(valid_before)
+        from payments
+        where payments.relay_id = relay.id and payments.state in ('SIGNED', 'BROADCAST')
+      ) as valid_before_max
+    from relays relay
+    where relay.network = ${network} and relay.state in ('SIGNED', 'BROADCAST')
+    order by relay.relayer, relay.nonce
+    limit ${limit}`;
+}
+
+export type RelayReceipt = {
+  relayId: bigint;
+  txHash: string;
+  blockNumber: bigint;
+  blockHash: string;
+  succeeded: boolean;
+  gasUsed: bigint;
+  feeWei: bigint;
+};
+
+/** Books the receipts of mined relays. */
+export async function markMined(tx: Tx, receipts: readonly RelayReceipt[]): Promise<void> {
+  const rows = receipts.map((receipt) => ({
+    relay_id: receipt.relayId.toString(),
+    tx_hash: receipt.txHash,
+    block_number: receipt.blockNumber.toString(),
+    block_hash: receipt.blockHash,
+    succeeded: receipt.succeeded,
+    gas_used: receipt.gasUsed.toString(),
+    fee_wei: receipt.feeWei.toString(),
+  }));
+  await tx`
+    update relays
+    set
+      state = 'MINED', tx_hash = given.tx_hash, block_number = given.block_number, block_hash = given.block_hash,
+      succeeded = given.succeeded, gas_used = given.gas_used, fee_wei = given.fee_wei, misses = 0, mined_at = now()
+    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as given (
+      relay_id bigint, tx_hash text, block_number bigint, block_hash text, succeeded boolean, gas_used bigint, fee_wei numeric
+    )
+    where relays.id = given.relay_id and relays.state in ('SIGNED', 'BROADCAST')`;
+}
+
+/**
+ * Queues again the payments of mined relays that their block did not settle, once the indexer has read that block
+ * (the same hash): the transaction is over, so nothing of ours that could still settle them is out.
+ */
+export async function requeueUnsettled(
+  tx: Tx,
+  network: NetworkId,
+): Promise<{ id: string; requestId: string | null }[]> {
+  return tx<{ id: string; requestId: string | null }[]>`
+    update payments
+    set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
+    from relays relay
+    join blocks block on block.network = relay.network and block.number = relay.block_number and block.hash = relay.block_hash
+    where payments.relay_id = relay.id
+      and payments.network = ${network}
+      and payments.state in ('SIGNED', 'BROADCAST')
+      and relay.state = 'MINED'
+    returning payments.id, payments.request_id`;
+}
+
+/** MINED relays whose block is the indexer's and at least `depthBlocks` deep are done. */
+export async function confirmRelays(tx: Tx, network: NetworkId, depthBlocks: number): Promise<void> {
+  await tx`
+    update relays
+    set state = 'CONFIRMED'
+    from cursors
+    where relays.network = ${network}
+      and cursors.network = relays.network
+      and relays.state = 'MINED'
+      and relays.block_number <= cursors.number - ${depthBlocks}::bigint + 1
+      and exists (
+        select from blocks
+        where blocks.network = relays.network and blocks.number = relays.block_number and blocks.hash = relays.block_hash
+      )`;
+}
+
+/** MINED relays whose block the indexer does not hold although it is past its height: their block was reorganised away. */
+export async function reopenOrphanedRelays(tx: Tx, network: NetworkId): Promise<number> {
+  const rows = await tx`
+    update relays
+    set state = 'BROADCAST', tx_hash = null, block_number = null, block_hash = null, succeeded = null, mined_at = null
+    from cursors
+    where relays.network = ${network}
+      and cursors.network = relays.network
+      and relays.state = 'MINED'
+      and relays.block_number <= cursors.number
+      and exists (
+        select from blocks
+        where blocks.network = relays.network and blocks.number = relays.block_number and blocks.hash <> relays.block_hash
+      )
+    returning relays.id`;
+  return rows.length;
+}
+
+/** One more look that found the nonce spent and no receipt. Returns how often so far. */
+export async function noteMiss(tx: Tx, relayId: bigint): Promise<number> {
+  const [row] = await tx<{ misses: number }[]>`
+    update relays
+    set misses = misses + 1
+    where id = ${relayId} and state in ('SIGNED', 'BROADCAST')
+    returning misses`;
+  return row?.misses ?? 0;
+}
+
+/** A stranger used the nonce: the relay can never be mined, its payments are queued again. */
+export async function markLost(tx: Tx, relayId: bigint): Promise<void> {
+  await tx`
+    with lost as (
+      update relays
+      set state = 'LOST'
+      where id = ${relayId} and state in ('SIGNED', 'BROADCAST')
+      returning id
+    )
+    update payments
+    set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
+    from lost
+    where payments.relay_id = lost.id and payments.state in ('SIGNED', 'BROADCAST')`;
+}
+
+/** Nonces between the chain's next one and the lane's next one that no live relay holds: gaps to fill. */
+export async function findNonceGaps(
+  tx: Tx,
+  lane: Lane,
+  chainNonce: bigint,
+  limit: number,
+): Promise<bigint[]> {
+  const rows = await tx<{ nonce: bigint }[]>`
+    select nonce
+    from relayers lane, generate_series(${chainNonce}::bigint, lane.next_nonce - 1) as nonce
+    where lane.network = ${lane.network}
+      and lane.address = ${lane.relayer}
+      and not exists (
+        select from relays
+        where relays.network = lane.network
+          and relays.relayer = lane.address
+          and relays.nonce = nonce.nonce
+          and relays.state <> 'LOST'
+      )
+    order by nonce
+    limit ${limit}`;
+  return rows.map((row) => row.nonce);
+}
