@@ -1,0 +1,39 @@
+/** One owner a folder. The lock is the kernel's, so it is gone with its owner however that one ends. */
+import { Database } from "bun:sqlite";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+export type FolderLock = { release: () => void };
+
+/** Takes the folder (made when missing), or throws a sentence that names the owner's process id. */
+export function lockFolder(folder: string): FolderLock {
+  mkdirSync(folder, { recursive: true });
+  const ownerFile = join(folder, "owner");
+  const lock = new Database(join(folder, "lock"), { create: true });
+  try {
+    lock.run("begin exclusive");
+  } catch (cause) {
+    lock.close();
+    throw new Error(
+      `${folder} is in use by ${readOwner(ownerFile)}. Stop it first, or choose another folder.`,
+      {
+        cause,
+      },
+    );
+  }
+  writeFileSync(ownerFile, String(process.pid));
+  return {
+    release: () => {
+      lock.run("rollback");
+      lock.close();
+    },
+  };
+}
+
+function readOwner(ownerFile: string): string {
+  try {
+    return `process ${readFileSync(ownerFile, "utf8")}`;
+  } catch {
+    return "another process";
+  }
+}
