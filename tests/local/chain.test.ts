@@ -1,0 +1,196 @@
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { bytesToHex, concatHex, createPublicClient, createWalletClient, http, parseAbi } from "viem";
+import { privateKeyToAccount } from "viem/accounts";
+import { CONTRACTS, NETWORKS } from "../../core/domain/networks.ts";
+import { localAccount, localRelayerKeys } from "../../local/accounts.ts";
+import { type LocalChain, startChain } from "../../local/chain.ts";
+import { assertLoopback, callRpc } from "../../local/rpc.ts";
+import { fundEth, fundUsdc } from "../../local/usdc.ts";
+import { startTestChain } from "../support/chain.ts";
+
+const USDC_ABI = parseAbi([
+  "function name() view returns (string)",
+  "function version() view returns (string)",
+  "function decimals() view returns (uint8)",
+  "function DOMAIN_SEPARATOR() view returns (bytes32)",
+  "function balanceOf(address) view returns (uint256)",
+  "function transfer(address to, uint256 value) returns (bool)",
+]);
+const RECIPIENT = "0x00000000000000000000000000000000000000aa";
+
+const folders: string[] = [];
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
+
+function readToken(chain: LocalChain, functionName: "name" | "version" | "decimals" | "DOMAIN_SEPARATOR") {
+  const client = createPublicClient({ transport: http(chain.rpcUrl) });
+  const network = Object.values(NETWORKS).find(({ chainId }) => chainId === chain.chainId);
+  return client.readContract({ address: network?.usdc.address ?? "0x", abi: USDC_ABI, functionName });
+}
+
+function balanceOf(chain: LocalChain, address: `0x${string}`) {
+  const client = createPublicClient({ transport: http(chain.rpcUrl) });
+  const { address: token } = NETWORKS["base-sepolia"].usdc;
+  return client.readContract({ address: token, abi: USDC_ABI, functionName: "balanceOf", args: [address] });
+}
+
+async function payOneUsdc(chain: LocalChain) {
+  const [key] = localRelayerKeys();
+  if (!key) throw new Error("no relayer key");
+  const wallet = createWalletClient({ account: privateKeyToAccount(key), transport: http(chain.rpcUrl) });
+  const hash = await wallet.writeContract({
+    chain: null,
+    address: NETWORKS["base-sepolia"].usdc.address,
+    abi: USDC_ABI,
+    functionName: "transfer",
+    args: [RECIPIENT, 1_000_000n],
+  });
+  return createPublicClient({ transport: http(chain.rpcUrl) }).waitForTransactionReceipt({
+    hash,
+    pollingInterval: 20,
+  });
+}
+
+test("wears the token domain of Base Sepolia", async () => {
+  const chain = await startTestChain();
+  expect(await readToken(chain, "name")).toBe("USDC");
+  expect(await readToken(chain, "version")).toBe("2");
+  expect(await readToken(chain, "decimals")).toBe(6);
+  expect(await readToken(chain, "DOMAIN_SEPARATOR")).toBe(
+    "0x71f17a3b2ff373b803d70a5a07c046c1a2bc8e89c09ef722fcb047abe94c9818",
+  );
+  await chain.stop();
+});
+
+test("wears the token domain of Base on chain id 8453", async () => {
+  const chain = await startTestChain({ chainId: 8453 });
+  expect(await readToken(chain, "name")).toBe("USD Coin");
+  // The live value, from Base's own USDC.
+  expect(await readToken(chain, "DOMAIN_SEPARATOR")).toBe(
+    "0x02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f",
+  );
+  await chain.stop();
+});
+
+test("holds EntryPoint v0.6, and 1,000,000 USDC at relayer 0", async () => {
+  const chain = await startTestChain();
+  const client = createPublicClient({ transport: http(chain.rpcUrl) });
+  expect((await client.getCode({ address: CONTRACTS.entryPointV06 }))?.length).toBeGreaterThan(40_000);
+  expect(await balanceOf(chain, localAccount(0).address)).toBe(1_000_000_000_000n);
+  await chain.stop();
+});
+
+test("answers several calls in one through Multicall3", async () => {
+  const chain = await startTestChain();
+  const { address } = NETWORKS["base-sepolia"].usdc;
+  const answers = await createPublicClient({ transport: http(chain.rpcUrl) }).multicall({
+    multicallAddress: CONTRACTS.multicall3,
+    allowFailure: false,
+    contracts: [
+      { address, abi: USDC_ABI, functionName: "decimals" },
+      { address, abi: USDC_ABI, functionName: "balanceOf", args: [localAccount(0).address] },
+    ],
+  });
+  expect(answers).toEqual([6, 1_000_000_000_000n]);
+  await chain.stop();
+});
+
+test("verifies P-256 signatures at 0x100, as Base does", async () => {
+  const chain = await startTestChain();
+  const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign"]);
+  const message = new TextEncoder().encode("signed with a passkey's curve");
+  const signature = await crypto.subtle.sign({ name: "ECDSA", hash: "SHA-256" }, pair.privateKey, message);
+  const publicKey = new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey)).subarray(1);
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", message));
+  const parts = [digest, new Uint8Array(signature), publicKey];
+  const call = (data: `0x${string}`) =>
+    callRpc(chain.rpcUrl, "eth_call", [{ to: "0x0000000000000000000000000000000000000100", data }, "latest"]);
+  expect(await call(concatHex(parts.map((part) => bytesToHex(part))))).toBe(`0x${"1".padStart(64, "0")}`);
+  digest[0] = (digest[0] ?? 0) ^ 1;
+  expect(await call(concatHex(parts.map((part) => bytesToHex(part))))).toBe("0x");
+  await chain.stop();
+});
+
+test("hands out USDC and ETH without a transaction", async () => {
+  const chain = await startTestChain();
+  const client = createPublicClient({ transport: http(chain.rpcUrl) });
+  const before = await client.getBlockNumber();
+  await fundUsdc(chain.rpcUrl, RECIPIENT, 1_234_567n);
+  await fundEth(chain.rpcUrl, RECIPIENT, 5n);
+  expect(await balanceOf(chain, RECIPIENT)).toBe(1_234_567n);
+  expect(await client.getBalance({ address: RECIPIENT })).toBe(5n);
+  expect(await client.getBlockNumber({ cacheTime: 0 })).toBe(before);
+  await chain.stop();
+});
+
+test("mines every second when asked to", async () => {
+  const chain = await startTestChain({ blockTimeS: 1 });
+  const before = Number(await callRpc(chain.rpcUrl, "eth_blockNumber"));
+  const receipt = await payOneUsdc(chain);
+  expect(Number(receipt.blockNumber)).toBeGreaterThan(before);
+  await Bun.sleep(1_500);
+  expect(Number(await callRpc(chain.rpcUrl, "eth_blockNumber"))).toBeGreaterThan(Number(receipt.blockNumber));
+  await chain.stop();
+});
+
+test("keeps blocks, balances and receipts between starts", async () => {
+  const dataDir = newFolder();
+  const first = await startChain({ dataDir, blockTimeS: 0 });
+  const paid = await payOneUsdc(first);
+  await first.stop();
+  const second = await startChain({ dataDir, blockTimeS: 0 });
+  const kept = await createPublicClient({ transport: http(second.rpcUrl) }).getTransactionReceipt({
+    hash: paid.transactionHash,
+  });
+  expect(kept.blockHash).toBe(paid.blockHash);
+  expect(await balanceOf(second, RECIPIENT)).toBe(1_000_000n);
+  await second.stop();
+});
+
+test("after a kill -9 only what was mined in the last moment is missing", async () => {
+  const dataDir = newFolder();
+  const script = `
+    const { startChain } = await import(${JSON.stringify(join(import.meta.dir, "../../local/chain.ts"))});
+    const chain = await startChain({ dataDir: ${JSON.stringify(dataDir)}, blockTimeS: 0 });
+    console.log(JSON.stringify(chain));
+    setInterval(() => {}, 1000);`;
+  const owner = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe", stderr: "inherit" });
+  const first = await owner.stdout.getReader().read();
+  const chain = JSON.parse(new TextDecoder().decode(first.value)) as LocalChain;
+  await payOneUsdc(chain);
+  await Bun.sleep(1_000);
+  owner.kill("SIGKILL");
+  await owner.exited;
+  const again = await startChain({ dataDir, blockTimeS: 0 });
+  expect(await balanceOf(again, RECIPIENT)).toBe(1_000_000n);
+  await again.stop();
+});
+
+test("a torn state file gives way to the one before it", async () => {
+  const dataDir = newFolder();
+  const chain = await startChain({ dataDir, blockTimeS: 0 });
+  await payOneUsdc(chain);
+  await chain.stop();
+  await (await startChain({ dataDir, blockTimeS: 0 })).stop();
+  const file = join(dataDir, "84532/state.json");
+  writeFileSync(file, readFileSync(file, "utf8").slice(0, 1_000));
+  const again = await startChain({ dataDir, blockTimeS: 0 });
+  expect(await balanceOf(again, RECIPIENT)).toBe(1_000_000n);
+  await again.stop();
+});
+
+test("refuses a node that is not on this machine", () => {
+  expect(() => assertLoopback("https://mainnet.example.org")).toThrow("not for mainnet.example.org");
+  expect(() => assertLoopback("http://10.0.0.1:8545")).toThrow("not for 10.0.0.1");
+  expect(() => assertLoopback("http://127.0.0.1:8545")).not.toThrow();
+});
+
+function newFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "local-chain-"));
+  folders.push(folder);
+  return folder;
+}
