@@ -7,13 +7,13 @@ const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551
 /** COSE_Key of an EC2 point on P-256 (RFC 9053 7.1.1). */
 export function toCoseKey(point: { x: Uint8Array; y: Uint8Array }, alg: number): Buffer {
   const [kty, algorithm, curve, x, y] = [1, 3, -1, -2, -3];
-  const entries = [
+  const entries: [number, Cbor][] = [
     [kty, 2],
     [algorithm, alg],
     [curve, 1],
     [x, point.x],
     [y, point.y],
-  ] as [number, Cbor][];
+  ];
   return cbor(new Map(entries));
 }
 
