@@ -1,7 +1,7 @@
 /** `bun run migrate`: applies what is missing and says so. */
 import { migrate } from "./migrate.ts";
 
-const url = process.env["DATABASE_URL"];
+const url = process.env.DATABASE_URL;
 if (!url) {
   console.error(
     "DATABASE_URL is not set: give the Postgres to migrate, for example postgres://user@127.0.0.1:5432/payments",

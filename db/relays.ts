@@ -145,22 +145,26 @@ export async function markSigned(tx: Tx, relayId: bigint, paymentIds: readonly s
   return rows.map((row) => row.id);
 }
 
-/** Notes that an attempt was handed to a node and what the node said. What it said decides nothing. */
-export async function noteSent(tx: Tx, relayId: bigint, txHash: string, answer: string): Promise<void> {
+/** Notes what a node said to an attempt. Taken: relay and payments are BROADCAST; else they stay SIGNED and are sent again, for the bytes may be out. */
+export async function noteSent(
+  tx: Tx,
+  relayId: bigint,
+  sent: { txHash: string; answer: string; taken: boolean },
+): Promise<void> {
   await tx`
     with attempt as (
       update relay_attempts
-      set sends = sends + 1, last_sent_at = now(), last_answer = ${answer}
-      where tx_hash = ${txHash}
+      set sends = sends + 1, last_sent_at = now(), last_answer = ${sent.answer}
+      where tx_hash = ${sent.txHash}
     ),
     relay as (
       update relays
       set state = 'BROADCAST'
-      where id = ${relayId} and state = 'SIGNED'
+      where id = ${relayId} and state = 'SIGNED' and ${sent.taken}::boolean
     )
     update payments
     set state = 'BROADCAST', updated_at = now()
-    where relay_id = ${relayId} and state = 'SIGNED'`;
+    where relay_id = ${relayId} and state = 'SIGNED' and ${sent.taken}::boolean`;
 }
 
 export type InFlightAttempt = {

@@ -1,0 +1,109 @@
+/** What a payer is answered: the documented JSON on the body's way, x402's own words on the header's way. */
+import { NETWORKS } from "../../core/domain/networks.ts";
+import { PAYMENT_REFUSALS } from "../../core/domain/payment.ts";
+import type { PaymentView } from "../../db/payments.ts";
+import type { PayResult } from "./pay.ts";
+
+export type PayAnswer = {
+  status: number;
+  body: {
+    success: boolean;
+    txHash: string | null;
+    networkId: string | null;
+    error: string | null;
+    message?: string;
+    settled?: boolean;
+    paymentId?: string;
+    logIndex?: number | null;
+    statusUrl?: string;
+    retryable?: boolean;
+  };
+};
+
+/** The answer on the JSON way: every refusal with its own status (400, 403, 404, 409, 422, 500). */
+export function answerOf(result: PayResult, baseUrl: string): PayAnswer {
+  switch (result.kind) {
+    case "settled":
+      return settled(result.payment, baseUrl);
+    case "replayed":
+      return result.sameKey ? settled(result.payment, baseUrl) : alreadyUsed(result.payment, baseUrl);
+    case "submitted":
+      return {
+        status: 202,
+        body: { ...common(result.payment, baseUrl), success: true, error: null, settled: false },
+      };
+    case "unsettled":
+      return {
+        status: 202,
+        body: {
+          ...common(result.payment, baseUrl),
+          success: false,
+          error: "SETTLEMENT_PENDING",
+          settled: false,
+        },
+      };
+    case "refused":
+      return {
+        status: PAYMENT_REFUSALS[result.reason],
+        body: {
+          success: false,
+          txHash: result.txHash ?? null,
+          networkId: result.network ?? null,
+          error: result.reason,
+          message: result.message,
+          ...(result.retryable ? { retryable: true } : {}),
+        },
+      };
+  }
+}
+
+/** 200 for a payment that a block holds. */
+export function settled(payment: PaymentView, baseUrl: string): PayAnswer {
+  return {
+    status: 200,
+    body: {
+      ...common(payment, baseUrl),
+      success: true,
+      error: null,
+      settled: true,
+      logIndex: payment.logIndex,
+    },
+  };
+}
+
+/** The public state of one payment. */
+export function presentPayment(payment: PaymentView, baseUrl: string) {
+  const isSettled = payment.state === "MINED" || payment.state === "CONFIRMED";
+  return {
+    ...common(payment, baseUrl),
+    success: isSettled,
+    error: payment.state === "FAILED" ? payment.reason : isSettled ? null : "SETTLEMENT_PENDING",
+    settled: isSettled,
+    state: payment.state,
+    blockNumber: payment.blockNumber === null ? null : Number(payment.blockNumber),
+    logIndex: payment.logIndex,
+    createdAt: payment.createdAt.toISOString(),
+    updatedAt: payment.updatedAt.toISOString(),
+  };
+}
+
+function alreadyUsed(payment: PaymentView, baseUrl: string): PayAnswer {
+  return {
+    status: 409,
+    body: {
+      ...common(payment, baseUrl),
+      success: false,
+      error: "NONCE_USED",
+      message: "this authorization has paid this link already",
+    },
+  };
+}
+
+function common(payment: PaymentView, baseUrl: string) {
+  return {
+    txHash: payment.txHash ?? payment.attemptHash,
+    networkId: NETWORKS[payment.network].id,
+    paymentId: payment.id,
+    statusUrl: `${baseUrl}/v1/x402/${payment.linkId}/payments/${payment.id}`,
+  };
+}

@@ -1,0 +1,14 @@
+import type { Chain } from "../../core/chain/clients.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Log } from "../../core/runtime/log.ts";
+import type { Sql } from "../../db/client.ts";
+import type { Outcomes } from "../../db/outcome.ts";
+
+/** What paying needs. */
+export type X402Deps = {
+  readonly sql: Sql;
+  readonly outcomes: Outcomes;
+  readonly log: Log;
+  readonly chains: ReadonlyMap<NetworkId, Chain>;
+  readonly config: { readonly baseUrl: string; readonly payWaitMs: number };
+};

@@ -1,0 +1,258 @@
+/**
+ * Pays a link with one authorization. Checks go from cheap to dear; the unique insert is the only one that counts under
+ * concurrency. From the moment the payment is accepted the answer is what the row becomes, never a guess.
+ */
+import { checkTerms } from "../../core/domain/authorization.ts";
+import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
+import { effectiveStatus } from "../../core/domain/link.ts";
+import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import type { PaymentRefusal } from "../../core/domain/payment.ts";
+import type { Outcomes } from "../../db/outcome.ts";
+import { findPayableLink, type PayableLinkRow } from "../../db/payable-links.ts";
+import {
+  findPaymentByAuthorization,
+  findPaymentByIdempotencyKey,
+  type NewPayment,
+  type PaymentView,
+} from "../../db/payments.ts";
+import type { Acceptor } from "./accept.ts";
+import type { ChainClock } from "./chain-time.ts";
+import type { X402Deps } from "./deps.ts";
+import type { PaymentAttempt } from "./payload.ts";
+import type { PaymentReader } from "./read-payment.ts";
+import { requeue } from "./requeue.ts";
+import { verifyPayer } from "./verify-payer.ts";
+
+export type PayTools = X402Deps & { acceptor: Acceptor; clock: ChainClock; readPayment: PaymentReader };
+
+export type PayOrder = {
+  linkId: string;
+  attempt: PaymentAttempt;
+  /** `Idempotency-Key`, or the payment-identifier extension's id. */
+  idempotencyKey: string | undefined;
+  requestId: string;
+};
+
+/** How a payment attempt ended, or stands when the wait is over. */
+export type PayResult =
+  | { kind: "settled" | "submitted" | "unsettled"; payment: PaymentView }
+  /** The same authorization had settled this link before; `sameKey` when the caller showed the same idempotency key. */
+  | { kind: "replayed"; payment: PaymentView; sameKey: boolean }
+  | {
+      kind: "refused";
+      reason: PaymentRefusal;
+      message: string;
+      network?: NetworkId;
+      txHash?: string | null;
+      retryable?: boolean;
+    };
+
+export async function payLink(tools: PayTools, order: PayOrder): Promise<PayResult> {
+  const link = await findPayableLink(tools.sql, order.linkId);
+  if (!link) return refuse("NOT_FOUND", "there is no payment link with this id");
+  const { attempt } = order;
+  const { network } = link;
+  const earlier = await findEarlier(tools, link, order);
+  if (earlier) return earlier;
+  const unpayable = whyUnpayable(link, new Date());
+  if (unpayable) return { ...unpayable, network };
+  if (attempt.network !== network) {
+    return refuse("NETWORK_MISMATCH", `this link is paid on ${network}`, network);
+  }
+  const terms = checkTerms(
+    attempt.authorization,
+    { payTo: link.recipient, amountUnits: link.amountUnits },
+    await tools.clock.nowS(network),
+  );
+  if (!terms.ok) return refuse(terms.reason, TERMS_MESSAGES[terms.reason] ?? terms.reason, network);
+  const payer = await verifyPayer(tools.chains.get(network), network, attempt);
+  if (!payer.ok) return { ...refuse(payer.reason, payer.message, network), retryable: payer.retryable };
+  return acceptAndWait(tools, link, order, payer);
+}
+
+/** Why nobody can pay this link now; undefined when somebody can. */
+export function whyUnpayable(
+  link: PayableLinkRow,
+  now: Date,
+): Extract<PayResult, { kind: "refused" }> | undefined {
+  const status = effectiveStatus(link, now);
+  if (status === "PAID") return refuse("LINK_ALREADY_PAID", "this link is paid already");
+  if (link.paymentId !== null || link.hasPayingTransfer) {
+    return refuse("PAYMENT_IN_PROGRESS", "another payment of this link is on its way");
+  }
+  if (status === "EXPIRED" || link.expiresAt <= now)
+    return refuse("LINK_NOT_PAYABLE", "this link has expired");
+  if (status === "CANCELLED") return refuse("LINK_NOT_PAYABLE", "this link was cancelled by its merchant");
+  return undefined;
+}
+
+/** The same authorization, or the same idempotency key, seen before. */
+async function findEarlier(
+  tools: PayTools,
+  link: PayableLinkRow,
+  order: PayOrder,
+): Promise<PayResult | undefined> {
+  const { authorization } = order.attempt;
+  const isSame = link.payer === authorization.from && link.nonce === authorization.nonce;
+  if (link.paymentId !== null && isSame) return rejoin(tools, link.paymentId, order);
+  if (order.idempotencyKey === undefined || link.paymentId === null) return undefined;
+  const keyed = await findPaymentByIdempotencyKey(tools.sql, link.id, order.idempotencyKey);
+  if (!keyed) return undefined;
+  return {
+    ...refuse("PAYMENT_IN_PROGRESS", "this idempotency key was used with another payment", link.network),
+    txHash: keyed.txHash,
+  };
+}
+
+/** In flight: the same outcome. Settled before: the original, told as what it is. */
+async function rejoin(tools: PayTools, paymentId: string, order: PayOrder): Promise<PayResult> {
+  const watcher = tools.outcomes.watch(paymentId);
+  const payment = await tools.readPayment(paymentId);
+  if (payment && isSettled(payment)) {
+    watcher.cancel();
+    const sameKey = payment.idempotencyKey !== null && payment.idempotencyKey === order.idempotencyKey;
+    return { kind: "replayed", payment, sameKey };
+  }
+  return waitForEnd(tools, watcher, paymentId);
+}
+
+async function acceptAndWait(
+  tools: PayTools,
+  link: PayableLinkRow,
+  order: PayOrder,
+  payer: { kind: "EOA" | "CONTRACT"; signature: NewPayment["signature"] },
+): Promise<PayResult> {
+  const payment = newPayment(link, order, payer);
+  const watcher = tools.outcomes.watch(payment.id);
+  let accepted: boolean;
+  try {
+    accepted = await tools.acceptor.accept(payment);
+  } catch (error) {
+    watcher.cancel();
+    throw error;
+  }
+  if (accepted) return waitForEnd(tools, watcher, payment.id);
+  watcher.cancel();
+  return explainLoss(tools, link, order, payment);
+}
+
+async function waitForEnd(
+  tools: PayTools,
+  watcher: ReturnType<Outcomes["watch"]>,
+  paymentId: string,
+): Promise<PayResult> {
+  let last: PaymentView | undefined;
+  const ended = await watcher.settle(async () => {
+    last = await tools.readPayment(paymentId);
+    return last && (isSettled(last) || last.state === "FAILED") ? last : undefined;
+  }, tools.config.payWaitMs);
+  if (ended?.state === "FAILED") return refusalOf(ended);
+  if (ended) return { kind: "settled", payment: ended };
+  if (!last) throw new Error(`payment ${paymentId} was accepted but can't be read`);
+  return { kind: last.state === "BROADCAST" ? "submitted" : "unsettled", payment: last };
+}
+
+/** The insert took nothing: the authorization is known, or the link moved since it was read. */
+async function explainLoss(
+  tools: PayTools,
+  link: PayableLinkRow,
+  order: PayOrder,
+  payment: NewPayment,
+): Promise<PayResult> {
+  const known = await findPaymentByAuthorization(tools.sql, payment);
+  if (known && known.linkId !== link.id) {
+    const message = "this authorization was used for another link";
+    return { ...refuse("NONCE_USED", message, link.network), txHash: known.txHash };
+  }
+  if (known && known.state !== "FAILED") return rejoin(tools, known.id, order);
+  if (known) {
+    const watcher = tools.outcomes.watch(known.id);
+    const requeued = await requeue(tools.sql, known.id, payment);
+    if (requeued) return waitForEnd(tools, watcher, known.id);
+    watcher.cancel();
+  }
+  const now = await findPayableLink(tools.sql, link.id);
+  const reason = now && whyUnpayable(now, new Date());
+  return {
+    ...(reason ?? refuse("PAYMENT_IN_PROGRESS", "another payment came first")),
+    network: link.network,
+  };
+}
+
+function newPayment(
+  link: PayableLinkRow,
+  order: PayOrder,
+  payer: { kind: "EOA" | "CONTRACT"; signature: NewPayment["signature"] },
+): NewPayment {
+  const { authorization } = order.attempt;
+  return {
+    id: newPaymentId(),
+    transactionId: newTransactionId(),
+    linkId: link.id,
+    network: link.network,
+    token: NETWORKS[link.network].usdc.address,
+    payer: authorization.from,
+    payerKind: payer.kind,
+    recipient: link.recipient,
+    amountUnits: link.amountUnits,
+    validAfter: authorization.validAfter,
+    validBefore: authorization.validBefore,
+    nonce: authorization.nonce,
+    signature: payer.signature,
+    idempotencyKey: order.idempotencyKey ?? null,
+    requestId: order.requestId,
+  };
+}
+
+function isSettled(payment: PaymentView): boolean {
+  return payment.state === "MINED" || payment.state === "CONFIRMED";
+}
+
+/** A payment that ended FAILED, as its payer is told. */
+function refusalOf(payment: PaymentView): PayResult {
+  const reason = payment.reason ?? "INTERNAL_ERROR";
+  const message = FAILURE_MESSAGES[reason] ?? FAILURE_MESSAGES.RELAYER_UNAVAILABLE ?? reason;
+  if (!isRefusal(reason)) {
+    return { ...refuse("INTERNAL_ERROR", message, payment.network), retryable: true };
+  }
+  return { ...refuse(reason, message, payment.network), txHash: payment.txHash };
+}
+
+const TERMS_MESSAGES: Partial<Record<PaymentRefusal, string>> = {
+  RECIPIENT_MISMATCH: "the authorization pays another address than this link's",
+  AMOUNT_EXCEEDS_MAXIMUM: "the authorization is for more than this link asks",
+  AMOUNT_BELOW_REQUIRED: "the authorization is for less than this link asks",
+  EXPIRED_TRANSFER: "the authorization is over, or too little time is left to get it into a block",
+  NOT_YET_VALID: "the authorization is not valid yet",
+};
+
+const FAILURE_MESSAGES: Record<string, string> = {
+  ...TERMS_MESSAGES,
+  INSUFFICIENT_FUNDS: "the payer's balance is too low",
+  INVALID_SIGNATURE: "the signature is not the payer's",
+  NONCE_USED: "the authorization was used or cancelled before",
+  PAYMENT_NOT_ALLOWED: "the token refuses this payment: an address is blocked, or the token is paused",
+  RELAYER_UNAVAILABLE:
+    "the payment could not be sent now; nothing left the service, and the link is free again",
+};
+
+const REFUSALS: readonly string[] = [
+  "INVALID_SIGNATURE",
+  "EXPIRED_TRANSFER",
+  "NOT_YET_VALID",
+  "PAYMENT_NOT_ALLOWED",
+  "NONCE_USED",
+  "INSUFFICIENT_FUNDS",
+] satisfies PaymentRefusal[];
+
+function isRefusal(reason: string): reason is PaymentRefusal {
+  return REFUSALS.includes(reason);
+}
+
+function refuse(
+  reason: PaymentRefusal,
+  message: string,
+  network?: NetworkId,
+): Extract<PayResult, { kind: "refused" }> {
+  return { kind: "refused", reason, message, ...(network ? { network } : {}) };
+}

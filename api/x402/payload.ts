@@ -1,0 +1,123 @@
+/**
+ * Four wires become one authorization: the documented shapes A (`signature`) and B (`v, r, s`), and the standard
+ * `exact` payloads of x402 version 1 and 2. Everything else about them is told apart here and nowhere else.
+ */
+import {
+  type Authorization,
+  type PayerSignature,
+  parseAuthorization,
+  parseSignature,
+  parseVrs,
+} from "../../core/domain/authorization.ts";
+import { type NetworkId, parseNetwork } from "../../core/domain/networks.ts";
+
+export type PaymentAttempt = {
+  readonly authorization: Authorization;
+  readonly signature: PayerSignature;
+  /** Undefined when the client named a network we don't know. */
+  readonly network: NetworkId | undefined;
+  readonly x402Version: 1 | 2;
+  /** The `payment-identifier` extension's id (x402 version 2), 16 to 128 characters. */
+  readonly paymentIdentifier: string | undefined;
+};
+
+export type Parsed =
+  | { readonly ok: true; readonly attempt: PaymentAttempt }
+  | { readonly ok: false; readonly issue: string };
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const SCHEMES = ["exact", "evm-erc3009"];
+const HEADER_MAX_CHARS = 16_384;
+const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
+const PAYMENT_IDENTIFIER = /^[A-Za-z0-9_-]{16,128}$/;
+const HEX = /^0x(?:[0-9a-fA-F]{2})*$/;
+
+/** Does this JSON body try to pay at all? An empty one asks for the requirements. */
+export function carriesPayment(body: unknown): boolean {
+  return isFields(body) && Object.keys(body).length > 0;
+}
+
+/** Reads an `X-PAYMENT` or `PAYMENT-SIGNATURE` header: base64 of the JSON payload. */
+export function parsePaymentHeader(header: string): Parsed {
+  if (header.length > HEADER_MAX_CHARS || !BASE64.test(header)) return refuse("the header is not base64");
+  try {
+    return parsePayment(JSON.parse(Buffer.from(header, "base64").toString("utf8")));
+  } catch {
+    return refuse("the header is not base64 of a JSON object");
+  }
+}
+
+/** Reads a JSON body of any of the four shapes. */
+export function parsePayment(body: unknown): Parsed {
+  if (!isFields(body)) return refuse("the body is not a JSON object");
+  const { payload, accepted } = body;
+  if (!isFields(payload)) return refuse("payload is missing");
+  const version = body.x402Version ?? (accepted === undefined ? 1 : 2);
+  if (version !== 1 && version !== 2) return refuse("x402Version must be 1 or 2");
+  const terms = isFields(accepted) ? accepted : body;
+  const scheme = terms.scheme;
+  if (scheme !== undefined && !SCHEMES.includes(String(scheme))) return refuse("scheme is not supported");
+  if (typeof terms.network !== "string") return refuse("network is missing");
+  const authorization = readAuthorization(payload);
+  if (!authorization) return refuse("the authorization's fields are missing or malformed");
+  const signature = readSignature(payload);
+  if (!signature) return refuse("the signature is missing, malformed, or its two forms disagree");
+  const paymentIdentifier = readPaymentIdentifier(body.extensions);
+  if (paymentIdentifier === null) return refuse("payment-identifier is malformed");
+  return {
+    ok: true,
+    attempt: {
+      authorization,
+      signature,
+      network: parseNetwork(terms.network),
+      x402Version: version,
+      paymentIdentifier,
+    },
+  };
+}
+
+function readAuthorization(payload: Fields): Authorization | undefined {
+  const nested = payload.authorization;
+  const fields = isFields(nested) ? nested : payload;
+  const { data } = payload;
+  if (data !== undefined && (typeof data !== "string" || !HEX.test(data))) return undefined;
+  return parseAuthorization({
+    from: fields.from,
+    to: fields.to,
+    value: fields.value,
+    validAfter: fields.validAfter,
+    validBefore: fields.validBefore,
+    nonce: fields.nonce,
+  });
+}
+
+/** `signature`, or `v, r, s`, or both when they say the same. */
+function readSignature(payload: Fields): PayerSignature | undefined {
+  const { signature, v, r, s } = payload;
+  const hasParts = v !== undefined || r !== undefined || s !== undefined;
+  const whole = signature === undefined ? undefined : parseSignature(signature);
+  if (!hasParts) return whole;
+  const parts = parseVrs(v, r, s);
+  if (signature === undefined) return parts;
+  return whole?.ecdsa !== undefined && whole.ecdsa === parts?.ecdsa ? whole : undefined;
+}
+
+/** Undefined when absent, null when present but not an identifier. */
+function readPaymentIdentifier(extensions: unknown): string | undefined | null {
+  if (!isFields(extensions)) return undefined;
+  const extension = extensions["payment-identifier"];
+  if (!isFields(extension)) return undefined;
+  const info = isFields(extension.info) ? extension.info : {};
+  const { id } = info;
+  if (id === undefined) return undefined;
+  return typeof id === "string" && PAYMENT_IDENTIFIER.test(id) ? id : null;
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function refuse(issue: string): Parsed {
+  return { ok: false, issue };
+}

@@ -1,0 +1,153 @@
+/**
+ * What a payer is asked for. One 402 serves everybody: the body's item is shape A merged with the standard version 1
+ * `exact` item, the PAYMENT-REQUIRED header carries version 2, and `/x402/{linkId}` gives shape B to the letter.
+ */
+import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+
+export type Shape = "a" | "b";
+
+export type PayableLink = {
+  readonly id: string;
+  readonly network: NetworkId;
+  readonly recipient: Hex;
+  readonly amountUnits: bigint;
+  readonly description: string;
+  readonly expiresAt: Date;
+};
+
+export type Requirements = { readonly body: Record<string, unknown>; readonly header: string };
+
+/** Longest validity an x402 client is asked to sign, in seconds. */
+const MAX_TIMEOUT_S = 300;
+const MIN_TIMEOUT_S = 30;
+const MIME_TYPE = "application/json";
+
+/** The 402 of a payable link. `reason` tells why a payment sent along was refused (null: nothing is wrong). */
+export function requirementsOf(
+  link: PayableLink,
+  options: { baseUrl: string; shape: Shape; now: Date; reason?: string },
+): Requirements {
+  const item = options.shape === "a" ? mergedItem(link, options) : shapeBItem(link, options);
+  return {
+    body: { x402Version: 1, error: options.reason ?? null, accepts: [item] },
+    header: encode({
+      x402Version: 2,
+      error: options.reason ?? "Payment required",
+      resource: {
+        url: resourceUrl(link.id, options.baseUrl),
+        description: link.description,
+        mimeType: MIME_TYPE,
+      },
+      accepts: [versionTwoItem(link, options.now)],
+      extensions: { "payment-identifier": { info: { required: false }, schema: PAYMENT_IDENTIFIER_SCHEMA } },
+    }),
+  };
+}
+
+/** The 402 of a link nobody can pay now. */
+export function unpayable(
+  linkId: string,
+  options: { baseUrl: string; reason: string; message: string },
+): Requirements {
+  return {
+    body: { x402Version: 1, error: options.reason, message: options.message, accepts: [] },
+    header: encode({
+      x402Version: 2,
+      error: options.reason,
+      resource: {
+        url: resourceUrl(linkId, options.baseUrl),
+        description: options.message,
+        mimeType: MIME_TYPE,
+      },
+      accepts: [],
+    }),
+  };
+}
+
+/** X-PAYMENT-RESPONSE (version 1) or PAYMENT-RESPONSE (version 2), as stock clients decode it. */
+export function settlementHeader(
+  version: 1 | 2,
+  outcome: { success: boolean; txHash: string | null; network: NetworkId; payer?: string; reason?: string },
+): { name: string; value: string } {
+  const value = encode({
+    success: outcome.success,
+    transaction: outcome.txHash ?? "",
+    network: version === 2 ? NETWORKS[outcome.network].caip2 : outcome.network,
+    ...(outcome.payer === undefined ? {} : { payer: outcome.payer }),
+    ...(outcome.reason === undefined ? {} : { errorReason: outcome.reason }),
+  });
+  return { name: version === 2 ? "PAYMENT-RESPONSE" : "X-PAYMENT-RESPONSE", value };
+}
+
+const PAYMENT_IDENTIFIER_SCHEMA = {
+  type: "object",
+  properties: { id: { type: "string", pattern: "^[A-Za-z0-9_-]{16,128}$" } },
+};
+
+function mergedItem(link: PayableLink, options: { baseUrl: string; now: Date }) {
+  const { usdc, chainId } = NETWORKS[link.network];
+  const amount = link.amountUnits.toString();
+  const url = resourceUrl(link.id, options.baseUrl);
+  return {
+    scheme: "exact",
+    network: link.network,
+    maxAmountRequired: amount,
+    resource: url,
+    description: link.description,
+    mimeType: MIME_TYPE,
+    payTo: link.recipient,
+    maxTimeoutSeconds: timeoutSeconds(link, options.now),
+    asset: usdc.address,
+    extra: { name: usdc.name, version: usdc.version },
+    amount,
+    currency: "USDC",
+    recipient: link.recipient,
+    verifyingContract: usdc.address,
+    chainId,
+    aiUrl: url,
+    name: usdc.name,
+    version: usdc.version,
+    primaryType: "TransferWithAuthorization",
+  };
+}
+
+function shapeBItem(link: PayableLink, options: { baseUrl: string; now: Date }) {
+  return {
+    scheme: "evm-erc3009",
+    network: link.network,
+    // micro-USDC like every x402 amount; at most 10^12, so exact as a JSON number
+    maxAmountRequired: Number(link.amountUnits),
+    resource: resourceUrl(link.id, options.baseUrl),
+    description: link.description,
+    mimeType: MIME_TYPE,
+    payTo: link.recipient,
+    maxTimeoutSeconds: timeoutSeconds(link, options.now),
+    asset: "USDC",
+  };
+}
+
+function versionTwoItem(link: PayableLink, now: Date) {
+  const { usdc, caip2 } = NETWORKS[link.network];
+  return {
+    scheme: "exact",
+    network: caip2,
+    amount: link.amountUnits.toString(),
+    asset: usdc.address,
+    payTo: link.recipient,
+    maxTimeoutSeconds: timeoutSeconds(link, now),
+    extra: { name: usdc.name, version: usdc.version },
+  };
+}
+
+function timeoutSeconds(link: PayableLink, now: Date): number {
+  const leftS = Math.floor((link.expiresAt.getTime() - now.getTime()) / 1000);
+  return Math.max(MIN_TIMEOUT_S, Math.min(MAX_TIMEOUT_S, leftS));
+}
+
+function resourceUrl(linkId: string, baseUrl: string): string {
+  return `${baseUrl}/v1/x402/${linkId}`;
+}
+
+function encode(value: unknown): string {
+  return Buffer.from(JSON.stringify(value), "utf8").toString("base64");
+}

@@ -1,0 +1,27 @@
+/** API keys: stored as SHA-256, shown once, revoked by a mark that stays. */
+import type { ApiKeyScope } from "../core/domain/api-key.ts";
+import type { Tx } from "./client.ts";
+import type { apiKeys } from "./schema.ts";
+import type { User } from "./users.ts";
+
+export type ApiKey = Omit<typeof apiKeys.$inferSelect, "scopes"> & { scopes: ApiKeyScope[] };
+
+/** Last use is written at most once in this time, so that a busy key costs no write a request. */
+const LAST_USED_STEP_S = 60;
+
+export type ApiKeyOwner = { apiKey: Pick<ApiKey, "id" | "scopes">; user: User };
+
+/** The live key with this hash and its user, its last use noted. */
+export async function findLiveApiKey(tx: Tx, keyHash: Uint8Array): Promise<ApiKeyOwner | undefined> {
+  const [row] = await tx<(User & { keyId: string; scopes: ApiKeyScope[]; isStale: boolean })[]>`
+    select k.id as key_id, k.scopes,
+      coalesce(k.last_used_at < now() - make_interval(secs => ${LAST_USED_STEP_S}), true) as is_stale,
+      u.id, u.email, u.display_name, u.status, u.created_at, u.updated_at
+    from api_keys k
+    join users u on u.id = k.user_id
+    where k.key_hash = ${keyHash} and k.revoked_at is null`;
+  if (!row) return undefined;
+  const { keyId, scopes, isStale, ...user } = row;
+  if (isStale) await tx`update api_keys set last_used_at = now() where id = ${keyId}`;
+  return { apiKey: { id: keyId, scopes }, user };
+}

@@ -1,0 +1,46 @@
+/** A link as its payer's service sees it: terms, state, and who is paying it already. */
+import type { LinkStatus } from "../core/domain/link.ts";
+import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import type { PaymentState } from "../core/domain/payment.ts";
+import type { Tx } from "./client.ts";
+
+export type PayableLinkRow = {
+  id: string;
+  network: NetworkId;
+  recipient: Hex;
+  amountUnits: bigint;
+  description: string;
+  status: LinkStatus;
+  expiresAt: Date;
+  /** The live payment that holds the link, if any. */
+  paymentId: string | null;
+  paymentState: PaymentState | null;
+  payer: Hex | null;
+  nonce: Hex | null;
+  /** A transfer that pays it is on the chain, perhaps not deep enough yet. */
+  hasPayingTransfer: boolean;
+};
+
+export async function findPayableLink(sql: Tx, linkId: string): Promise<PayableLinkRow | undefined> {
+  const [row] = await sql<PayableLinkRow[]>`
+    select
+      link.id, link.network, link.recipient, link.amount_units, link.description, link.status, link.expires_at,
+      payment.id as payment_id, payment.state as payment_state, payment.payer, payment.nonce,
+      exists (
+        select from transfers
+        where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+      ) as has_paying_transfer
+    from payment_links link
+    left join payments payment on payment.link_id = link.id and payment.state <> 'FAILED'
+    where link.id = ${linkId}`;
+  return row;
+}
+
+/** Newest block time the indexer has seen on a network, in Unix seconds. */
+export async function findChainTime(sql: Tx, network: NetworkId): Promise<number | undefined> {
+  const [row] = await sql<{ headTime: Date | null }[]>`
+    select head_time
+    from cursors
+    where network = ${network}`;
+  return row?.headTime ? Math.floor(row.headTime.getTime() / 1000) : undefined;
+}
