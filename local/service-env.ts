@@ -1,0 +1,63 @@
+/** The environment each process of the service gets on a developer's machine. What the developer set wins. */
+import type { NetworkId } from "../core/domain/networks.ts";
+
+export const SERVICE_KINDS = ["api", "worker", "indexer"] as const;
+export type ServiceKind = (typeof SERVICE_KINDS)[number];
+
+export type ServiceSettings = {
+  databaseUrl: string;
+  /** One or several comma-separated URLs for each enabled network. */
+  rpcUrls: Partial<Record<NetworkId, string>>;
+  smtpUrl: string;
+  jwtSecret: string;
+  otpPepper: string;
+  /** Comma-separated. */
+  relayerKeys: string;
+  dataDir: string;
+};
+
+type Environment = Record<string, string | undefined>;
+
+/** Who may know what: a key that can spend belongs to the worker alone, sessions are the API's. */
+const KNOWN_ONLY_TO: Record<string, readonly ServiceKind[]> = {
+  RELAYER_PRIVATE_KEYS: ["worker"],
+  RELAYER_PRIVATE_KEYS_BASE: ["worker"],
+  RELAYER_PRIVATE_KEYS_BASE_SEPOLIA: ["worker"],
+  JWT_SECRET: ["api"],
+  OTP_PEPPER: ["api", "worker"],
+  GOOGLE_CLIENT_SECRET: ["api"],
+  SMTP_URL: ["worker"],
+};
+
+/** `given` is laid over the local defaults; variables that are not this process's business are taken out. */
+export function serviceEnv(kind: ServiceKind, settings: ServiceSettings, given: Environment): Environment {
+  const networks = Object.keys(settings.rpcUrls).join(",");
+  const defaults: Environment = {
+    NODE_ENV: "development",
+    TEST_MODE: "1",
+    HOST: "127.0.0.1",
+    NETWORKS: networks,
+    CONFIRMATIONS_BASE: "1",
+    CONFIRMATIONS_BASE_SEPOLIA: "1",
+    MAIL_FROM: "USDC Payments <no-reply@localhost>",
+    PASSKEY_ATTACHMENT: "any",
+    JWT_SECRET: settings.jwtSecret,
+    OTP_PEPPER: settings.otpPepper,
+    RELAYER_PRIVATE_KEYS: settings.relayerKeys,
+  };
+  const fixed: Environment = {
+    DATABASE_URL: settings.databaseUrl,
+    RPC_URL_BASE: settings.rpcUrls.base,
+    RPC_URL_BASE_SEPOLIA: settings.rpcUrls["base-sepolia"],
+    SMTP_URL: settings.smtpUrl,
+    DATA_DIR: settings.dataDir,
+  };
+  const whole = { ...defaults, ...withoutEmpty(given), ...fixed };
+  return Object.fromEntries(
+    Object.entries(whole).filter(([name]) => KNOWN_ONLY_TO[name]?.includes(kind) ?? true),
+  );
+}
+
+function withoutEmpty(given: Environment): Environment {
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined && value !== ""));
+}

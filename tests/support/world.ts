@@ -1,0 +1,171 @@
+/** The whole service for end-to-end and chaos tests: real processes on a database, a chain and a mailbox of their own. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { NetworkId } from "../../core/domain/networks.ts";
+import { localRelayerKeys } from "../../local/accounts.ts";
+import { findFreePort } from "../../local/free-port.ts";
+import {
+  SERVICE_KINDS,
+  type ServiceKind,
+  type ServiceSettings,
+  serviceEnv,
+} from "../../local/service-env.ts";
+import { type ServiceProcess, startServiceProcess } from "../../local/service-process.ts";
+import { startTestChain, type TestChain } from "./chain.ts";
+import { startTestMailbox, type TestMailbox } from "./mailbox.ts";
+import { createTestDatabase, type TestDatabase } from "./postgres.ts";
+
+/** "api", "worker", "indexer", and further ones of a kind: "api-2", "worker-2". */
+export type ProcessName = ServiceKind | `${ServiceKind}-${number}`;
+
+export type ServiceParts = {
+  db: { url: string };
+  chain: { rpcUrl: string; chainId: number };
+  smtp: { smtpUrl: string };
+  /** Laid over the local defaults for every process (NODE_ENV=development, TEST_MODE=1, one confirmation). */
+  env?: Record<string, string>;
+  /** Default: one of each kind. */
+  processes?: readonly ProcessName[];
+};
+
+export type Service = {
+  /** Origin of the first API process, without a slash at the end. */
+  baseUrl: string;
+  baseUrlOf: (name: ProcessName) => string;
+  pidOf: (name: ProcessName) => number;
+  /** What a process has written so far, over all its lives. */
+  logOf: (name: ProcessName) => string;
+  /** Sends a signal (default SIGKILL) and waits until the process is gone. */
+  kill: (name: ProcessName, signal?: "SIGKILL" | "SIGTERM" | "SIGINT") => Promise<void>;
+  /** Starts a process that is gone, on the same port. An API is waited for until it is ready. */
+  start: (name: ProcessName) => Promise<void>;
+  restart: (name: ProcessName) => Promise<void>;
+  stop: () => Promise<void>;
+};
+
+export type World = Service & { db: TestDatabase; chain: TestChain; mailbox: TestMailbox };
+
+const READY_TIMEOUT_MS = 30_000;
+const READY_POLL_MS = 20;
+const LOG_KEPT_CHARS = 2_000_000;
+
+/** Starts the processes and waits until every API answers /health/ready. */
+export async function startService(parts: ServiceParts): Promise<Service> {
+  const names = parts.processes ?? SERVICE_KINDS;
+  const dataDir = mkdtempSync(join(tmpdir(), "test-service-"));
+  const settings = settingsOf(parts, dataDir);
+  const ports = new Map<ProcessName, number>();
+  for (const name of names) if (kindOf(name) === "api") ports.set(name, await findFreePort());
+  const logs = new Map<ProcessName, string>(names.map((name) => [name, ""]));
+  const running = new Map<ProcessName, ServiceProcess>();
+
+  const baseUrlOf = (name: ProcessName) => `http://localhost:${need(ports, name)}`;
+  // All APIs speak for one public origin, as behind a load balancer.
+  const baseUrl = baseUrlOf(names.find((name) => ports.has(name)) ?? "api");
+  const logOf = (name: ProcessName) => need(logs, name);
+  const start = async (name: ProcessName) => {
+    if (running.has(name)) throw new Error(`${name} is running already`);
+    const given = { ...quietEnv(), BASE_URL: baseUrl, ...parts.env, PORT: String(ports.get(name) ?? "") };
+    const child = await startServiceProcess(kindOf(name), serviceEnv(kindOf(name), settings, given), (line) =>
+      logs.set(name, `${logOf(name)}${line}\n`.slice(-LOG_KEPT_CHARS)),
+    );
+    running.set(name, child);
+    child.exited.then(() => running.delete(name));
+    if (ports.has(name)) await waitUntilReady(baseUrlOf(name), child, () => logOf(name));
+  };
+  const kill = async (name: ProcessName, signal: "SIGKILL" | "SIGTERM" | "SIGINT" = "SIGKILL") => {
+    const child = need(running, name);
+    child.kill(signal);
+    await child.exited;
+  };
+  const stop = async () => {
+    await Promise.all([...running.values()].map((child) => child.stop()));
+    rmSync(dataDir, { recursive: true, force: true });
+  };
+  try {
+    await Promise.all(names.map(start));
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  const restart = async (name: ProcessName) => {
+    if (running.has(name)) await kill(name, "SIGTERM");
+    await start(name);
+  };
+  const pidOf = (name: ProcessName) => need(running, name).pid;
+  return { baseUrl, baseUrlOf, pidOf, logOf, kill, start, restart, stop };
+}
+
+/** A service with a database, a chain and a mailbox of its own; `stop` takes all of them down. */
+export async function startWorld(
+  options: { env?: Record<string, string>; processes?: readonly ProcessName[]; blockTimeS?: number } = {},
+): Promise<World> {
+  const [db, chain, mailbox] = await Promise.all([
+    createTestDatabase(),
+    startTestChain({ blockTimeS: options.blockTimeS ?? 0 }),
+    startTestMailbox(),
+  ]);
+  const end = async () => {
+    await Promise.all([db.drop(), chain.stop(), mailbox.stop()]);
+  };
+  try {
+    const service = await startService({ db, chain, smtp: mailbox, ...options });
+    const stop = async () => {
+      await service.stop();
+      await end();
+    };
+    return { ...service, db, chain, mailbox, stop };
+  } catch (error) {
+    await end();
+    throw error;
+  }
+}
+
+function settingsOf({ db, chain, smtp }: ServiceParts, dataDir: string): ServiceSettings {
+  const network: NetworkId = chain.chainId === 8453 ? "base" : "base-sepolia";
+  return {
+    databaseUrl: db.url,
+    rpcUrls: { [network]: chain.rpcUrl },
+    smtpUrl: smtp.smtpUrl,
+    jwtSecret: "4f3c2b1a09f8e7d6c5b4a3928170615243342516078899aabbccddeeff001122",
+    otpPepper: "99aa88bb77cc66dd55ee44ff33002211fedcba98765432100123456789abcdef",
+    relayerKeys: localRelayerKeys().join(","),
+    dataDir,
+  };
+}
+
+/** Of the environment of the test process only what finds programs: a developer's own settings must not change a test. */
+function quietEnv(): Record<string, string | undefined> {
+  const { PATH, HOME, TMPDIR } = process.env;
+  return { PATH, HOME, TMPDIR, LOG_LEVEL: "info" };
+}
+
+async function waitUntilReady(baseUrl: string, child: ServiceProcess, log: () => string): Promise<void> {
+  const deadline = Date.now() + READY_TIMEOUT_MS;
+  let ended: number | string | undefined;
+  child.exited.then((code) => {
+    ended = code;
+  });
+  while (Date.now() < deadline) {
+    if (ended !== undefined) throw new Error(`${child.kind} ended at start (${ended}):\n${log()}`);
+    const answer = await fetch(`${baseUrl}/health/ready`, { signal: AbortSignal.timeout(5_000) }).catch(
+      () => undefined,
+    );
+    if (answer?.ok) return;
+    await Bun.sleep(READY_POLL_MS);
+  }
+  throw new Error(`${baseUrl} is not ready after ${READY_TIMEOUT_MS} ms:\n${log()}`);
+}
+
+function kindOf(name: ProcessName): ServiceKind {
+  const kind = SERVICE_KINDS.find((candidate) => name === candidate || name.startsWith(`${candidate}-`));
+  if (!kind) throw new Error(`${name} is no process of the service`);
+  return kind;
+}
+
+function need<Value>(map: ReadonlyMap<ProcessName, Value>, name: ProcessName): Value {
+  const value = map.get(name);
+  if (value === undefined) throw new Error(`${name} is not running`);
+  return value;
+}
