@@ -1,0 +1,23 @@
+/** Puts the features together. A feature is one line here, and never imports this file. */
+import { type AnyElysia, Elysia } from "elysia";
+import type { ApiDeps } from "./http/deps.ts";
+import { errorMapper } from "./http/errors.ts";
+import { BODY_HARD_MAX_BYTES, jsonBody } from "./http/json-body.ts";
+import { openApi } from "./http/openapi.ts";
+import { requestContext } from "./http/request-context.ts";
+import { networkRoutes } from "./networks/routes.ts";
+
+const IDLE_TIMEOUT_S = 60;
+
+export function createApp(deps: ApiDeps) {
+  const app: AnyElysia = new Elysia({
+    name: "api",
+    serve: { maxRequestBodySize: BODY_HARD_MAX_BYTES, idleTimeout: IDLE_TIMEOUT_S, development: false },
+  });
+  return app
+    .use(requestContext(deps))
+    .use(errorMapper(deps, () => app.routes))
+    .use(jsonBody)
+    .use(openApi(deps, () => app))
+    .use(networkRoutes(deps));
+}

@@ -1,0 +1,162 @@
+/** The API's environment, read once at the door. Every fault is told in one go; see core/runtime/env.ts. */
+import { z } from "zod";
+import { type ChainSettings, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
+import {
+  commaList,
+  EnvError,
+  flag,
+  processShape,
+  readEnv,
+  secret,
+  wholeNumber,
+} from "../core/runtime/env.ts";
+import { readProxies, type TrustedProxies } from "./http/client-address.ts";
+
+const httpUrl = z.url({ protocol: /^https?$/, error: "must be an http(s) URL" });
+
+const shape = {
+  ...processShape,
+  ...chainShape,
+  HOST: z.string().default("127.0.0.1"),
+  PORT: wholeNumber(0, 65_535).default(3000),
+  BASE_URL: httpUrl.optional(),
+  DASHBOARD_URL: httpUrl.optional(),
+  DATABASE_MAX_CONNECTIONS: wholeNumber(2, 200).default(10),
+  JWT_SECRET: secret,
+  OTP_PEPPER: secret,
+  RP_ID: z.string().optional(),
+  RP_NAME: z.string().default("USDC Payments"),
+  RP_ORIGINS: commaList.pipe(z.array(httpUrl).min(1)).optional(),
+  PASSKEY_ATTACHMENT: z.enum(["platform", "any"]).default("platform"),
+  GOOGLE_CLIENT_ID: z.string().optional(),
+  GOOGLE_CLIENT_SECRET: z.string().optional(),
+  GOOGLE_ISSUER: httpUrl.default("https://accounts.google.com"),
+  TEST_MODE: flag.default(false),
+  TRUSTED_PROXIES: commaList.optional(),
+  CORS_ORIGINS: commaList.optional(),
+  WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
+  PAY_WAIT_MS: wholeNumber(0, 120_000).default(10_000),
+  EXPORT_WAIT_MS: wholeNumber(0, 120_000).default(15_000),
+  RATE_LIMITS: flag.optional(),
+  RELAYER_BALANCE_FLOOR_WEI: z
+    .string()
+    .regex(/^\d{1,30}$/, "must be whole wei")
+    .default("2000000000000000"),
+} as const;
+
+export type GoogleConfig = { clientId: string; clientSecret: string; issuer: string };
+
+export type ApiConfig = {
+  nodeEnv: "development" | "test" | "production";
+  logLevel: string;
+  databaseUrl: string;
+  databaseMaxConnections: number;
+  metricsPort: number | undefined;
+  host: string;
+  port: number;
+  /** Public origin without a slash at the end; builds `url`, `aiUrl` and redirects. */
+  baseUrl: string;
+  /** Where a browser lands after Google sign-in; without a slash at the end. */
+  dashboardUrl: string;
+  chains: ChainSettings[];
+  jwtSecret: string;
+  otpPepper: string;
+  passkey: { rpId: string; rpName: string; origins: string[]; attachment: "platform" | "any" };
+  google: GoogleConfig | undefined;
+  testMode: boolean;
+  trustedProxies: TrustedProxies;
+  /** Origins whose pages may call the API with the session cookie. */
+  corsOrigins: string[];
+  /** Undefined: eager on testnets, lazy on base. */
+  walletDeployment: "eager" | "lazy" | undefined;
+  payWaitMs: number;
+  exportWaitMs: number;
+  rateLimits: boolean;
+  relayerBalanceFloorWei: bigint;
+};
+
+/** Reads and checks the environment. Throws EnvError with every fault. */
+export function readApiConfig(source?: Record<string, string | undefined>): ApiConfig {
+  const env = readEnv(shape, source);
+  const faults: string[] = [];
+  const chains = collect(faults, () => enabledChains(env)) ?? [];
+  const trustedProxies = collect(faults, () => readProxies(env.TRUSTED_PROXIES ?? []));
+  const baseUrl = trimSlash(env.BASE_URL ?? `http://localhost:${env.PORT}`);
+  if ((env.GOOGLE_CLIENT_ID === undefined) !== (env.GOOGLE_CLIENT_SECRET === undefined))
+    faults.push("GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET: give both or none");
+  if (env.NODE_ENV === "production") faults.push(...productionFaults({ ...env, baseUrl }));
+  if (faults.length > 0 || !trustedProxies) throw new EnvError(faults);
+  return {
+    nodeEnv: env.NODE_ENV,
+    logLevel: env.LOG_LEVEL,
+    databaseUrl: env.DATABASE_URL,
+    databaseMaxConnections: env.DATABASE_MAX_CONNECTIONS,
+    metricsPort: env.METRICS_PORT,
+    host: env.HOST,
+    port: env.PORT,
+    baseUrl,
+    dashboardUrl: trimSlash(env.DASHBOARD_URL ?? `${baseUrl}/dashboard`),
+    chains,
+    jwtSecret: env.JWT_SECRET,
+    otpPepper: env.OTP_PEPPER,
+    passkey: {
+      rpId: env.RP_ID ?? new URL(baseUrl).hostname,
+      rpName: env.RP_NAME,
+      origins: (env.RP_ORIGINS ?? [baseUrl]).map((url) => new URL(url).origin),
+      attachment: env.PASSKEY_ATTACHMENT,
+    },
+    google:
+      env.GOOGLE_CLIENT_ID && env.GOOGLE_CLIENT_SECRET
+        ? {
+            clientId: env.GOOGLE_CLIENT_ID,
+            clientSecret: env.GOOGLE_CLIENT_SECRET,
+            issuer: trimSlash(env.GOOGLE_ISSUER),
+          }
+        : undefined,
+    testMode: env.TEST_MODE,
+    trustedProxies,
+    corsOrigins: env.CORS_ORIGINS ?? [],
+    walletDeployment: env.WALLET_DEPLOYMENT,
+    payWaitMs: env.PAY_WAIT_MS,
+    exportWaitMs: env.EXPORT_WAIT_MS,
+    rateLimits: env.RATE_LIMITS ?? env.NODE_ENV !== "development",
+    relayerBalanceFloorWei: BigInt(env.RELAYER_BALANCE_FLOOR_WEI),
+  };
+}
+
+type ProductionEnv = { TEST_MODE: boolean; JWT_SECRET: string; OTP_PEPPER: string; baseUrl: string };
+
+function productionFaults(env: ProductionEnv): string[] {
+  const faults: string[] = [];
+  if (env.TEST_MODE) faults.push("TEST_MODE: must be off in production");
+  for (const name of ["JWT_SECRET", "OTP_PEPPER"] as const) {
+    if (isGuessable(env[name])) faults.push(`${name}: is guessable; make one with \`openssl rand -hex 32\``);
+  }
+  if (env.JWT_SECRET === env.OTP_PEPPER) faults.push("JWT_SECRET and OTP_PEPPER: must differ");
+  const base = new URL(env.baseUrl);
+  if (base.protocol !== "https:" && base.hostname !== "localhost")
+    faults.push("BASE_URL: must be https in production, passkeys and secure cookies need it");
+  return faults;
+}
+
+const DISTINCT_CHARACTERS_MIN = 10;
+const PLACEHOLDER = /change.?me|secret|password|example|default|development|insecure|1234567890|abcdef0123/i;
+
+/** True for what people type instead of random bytes. 32 random hex characters have fewer than 10 distinct ones once in 60,000. */
+function isGuessable(text: string): boolean {
+  return new Set(text).size < DISTINCT_CHARACTERS_MIN || PLACEHOLDER.test(text);
+}
+
+function collect<Value>(faults: string[], read: () => Value): Value | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    faults.push(error.message);
+    return undefined;
+  }
+}
+
+function trimSlash(url: string): string {
+  return url.replace(/\/+$/, "");
+}

@@ -1,0 +1,92 @@
+/**
+ * Who may call a route, and how often. `.use(access(deps))`, then on a route one of
+ *
+ *   { auth: { allow: ["session"] } }                              signed in and ACTIVE; 1000 requests an hour
+ *   { auth: { allow: ["session", "apiKey"], scope: "links:read", limit: "paymentOperations" } }
+ *   { auth: { allow: ["session"], requireActive: false } }        any signed-in user
+ *   { limit: "publicLinkData" }                                   public, counted by client address
+ *
+ * `auth` gives the handler `user` (the row), `authKind` and `caller`. It runs before the body is validated, so that a
+ * stranger learns nothing from validation. 401 without a valid credential, 403 when the user or key may not, 429 beyond a limit.
+ */
+import { Elysia } from "elysia";
+import type { ApiKeyScope } from "../../core/domain/api-key.ts";
+import { ServiceError } from "../../core/domain/errors.ts";
+import { renewSession } from "../../db/sessions.ts";
+import { authenticate, type CredentialKind } from "./authenticate.ts";
+import type { Caller } from "./caller.ts";
+import type { ApiDeps } from "./deps.ts";
+import type { LimitName } from "./limits.ts";
+import { oncePer } from "./once.ts";
+import { limitKey, takeFromLimit } from "./rate-limit.ts";
+import { requestContext } from "./request-context.ts";
+import { type ResponseSet, setSessionCookie } from "./session-cookie.ts";
+
+export type AuthRule = {
+  allow: readonly [CredentialKind, ...CredentialKind[]];
+  /** What an API key must be allowed to do; required when keys are allowed. */
+  scope?: ApiKeyScope;
+  /** Default true: users who have not finished their wallet setup get 403. */
+  requireActive?: boolean;
+  /** Default "general". */
+  limit?: LimitName;
+};
+
+const RENEW_BELOW_MS = 30 * 60 * 1_000;
+
+export const access = oncePer((deps: ApiDeps) =>
+  new Elysia({ name: "access" }).use(requestContext(deps)).macro({
+    auth: (rule: AuthRule) => ({
+      async transform({ request, set, clientAddress, route, admission }) {
+        admission.caller = await admit(deps, { request, set, clientAddress, route }, rule);
+      },
+      resolve({ admission: { caller } }) {
+        if (!caller) throw new Error("a route with `auth` was reached without a caller");
+        return { caller, user: caller.user, authKind: caller.kind };
+      },
+      detail: { security: rule.allow.map((kind) => ({ [kind]: [] })) },
+    }),
+    limit: (limitName: LimitName) => ({
+      async transform({ set, clientAddress, route }) {
+        await takeFromLimit(deps, set, { limitName, key: limitKey(limitName, { clientAddress, route }) });
+      },
+    }),
+  }),
+);
+
+type Door = { request: Request; set: ResponseSet; clientAddress: string; route: string };
+
+async function admit(deps: ApiDeps, door: Door, rule: AuthRule): Promise<Caller> {
+  const limitName = rule.limit ?? "general";
+  const caller = await authenticate(deps, door.request, rule.allow).catch(async (error: unknown) => {
+    if (!(error instanceof ServiceError) || error.errorCode !== "UNAUTHORIZED") throw error;
+    await takeFromLimit(deps, door.set, { limitName: "general", key: limitKey("general", door) });
+    throw error;
+  });
+  await takeFromLimit(deps, door.set, {
+    limitName,
+    key: limitKey(limitName, { ...door, userId: caller.user.id }),
+  });
+  if (caller.kind === "apiKey" && (!rule.scope || !caller.apiKey.scopes.includes(rule.scope)))
+    throw forbidden(`This API key lacks the scope ${rule.scope ?? "for this route"}`, "scope");
+  if (rule.requireActive !== false && caller.user.status !== "ACTIVE")
+    throw forbidden("Finish your wallet setup first", "status");
+  if (caller.kind === "session") await renew(deps, door.set, caller);
+  return caller;
+}
+
+/** Sliding end: a session with less than 30 minutes left gets a fresh hour and a fresh cookie, up to its absolute end. */
+async function renew(
+  deps: ApiDeps,
+  set: ResponseSet,
+  { session }: Extract<Caller, { kind: "session" }>,
+): Promise<void> {
+  if (session.expiresAt.getTime() - Date.now() >= RENEW_BELOW_MS) return;
+  if (session.expiresAt >= session.absoluteEndAt) return;
+  const renewed = await renewSession(deps.sql, session.id);
+  if (renewed) setSessionCookie(set, deps.config, renewed);
+}
+
+function forbidden(message: string, field: string): ServiceError {
+  return new ServiceError("FORBIDDEN", message, { details: { field } });
+}

@@ -1,0 +1,64 @@
+/** From a request's credential to a caller. A database that cannot be asked is an error, never a signed-in caller. */
+import { createHash } from "node:crypto";
+import { ServiceError } from "../../core/domain/errors.ts";
+import { findLiveApiKey } from "../../db/api-keys.ts";
+import { findLiveSession } from "../../db/sessions.ts";
+import type { Caller } from "./caller.ts";
+import { refuseForgery } from "./csrf.ts";
+import type { ApiDeps } from "./deps.ts";
+import { readCookie, SESSION_COOKIE, tokenKeyOf } from "./session-cookie.ts";
+import { verifySessionToken } from "./session-token.ts";
+
+export type CredentialKind = "session" | "apiKey";
+
+const API_KEY = /^sk_[A-Za-z0-9_-]{20,100}$/;
+
+/**
+ * The caller of a request, by the first credential that is there: a bearer token, then the cookie. A test bearer counts as
+ * a session where TEST_MODE allows it. Throws UNAUTHORIZED when there is none, or it is not valid, or its kind is not allowed.
+ */
+export async function authenticate(
+  deps: ApiDeps,
+  request: Request,
+  allow: readonly CredentialKind[],
+): Promise<Caller> {
+  const bearer = bearerOf(request);
+  if (bearer && API_KEY.test(bearer) && allow.includes("apiKey")) return callerOfKey(deps, bearer);
+  if (!allow.includes("session")) throw unauthorized();
+  if (bearer && deps.config.testMode && isTestRequest(request)) {
+    return { kind: "test", ...(await sessionOf(deps, bearer)) };
+  }
+  const cookie = readCookie(request.headers.get("cookie"), SESSION_COOKIE);
+  if (!cookie) throw unauthorized();
+  const found = await sessionOf(deps, cookie);
+  refuseForgery(request, deps.config);
+  return { kind: "session", ...found };
+}
+
+export function unauthorized(): ServiceError {
+  return new ServiceError("UNAUTHORIZED", "Authentication is required", {
+    headers: { "www-authenticate": 'Cookie realm="api"' },
+  });
+}
+
+function bearerOf(request: Request): string | undefined {
+  return /^Bearer ([\x21-\x7e]+)$/i.exec(request.headers.get("authorization") ?? "")?.[1];
+}
+
+function isTestRequest(request: Request): boolean {
+  return request.headers.get("x-test-mode")?.toLowerCase() === "true";
+}
+
+async function sessionOf(deps: ApiDeps, token: string) {
+  const claims = verifySessionToken(tokenKeyOf(deps.config), token, Math.floor(Date.now() / 1_000));
+  if (!claims) throw unauthorized();
+  const found = await findLiveSession(deps.sql, claims.sid, claims.sub);
+  if (!found) throw unauthorized();
+  return found;
+}
+
+async function callerOfKey(deps: ApiDeps, key: string): Promise<Caller> {
+  const found = await findLiveApiKey(deps.sql, createHash("sha256").update(key).digest());
+  if (!found) throw unauthorized();
+  return { kind: "apiKey", ...found };
+}

@@ -1,0 +1,64 @@
+/** Who is really calling: the socket's address, or what trusted proxies say about it. */
+import { BlockList, isIP, isIPv6 } from "node:net";
+import { EnvError } from "../../core/runtime/env.ts";
+
+export type TrustedProxies = { isTrusted(address: string): boolean };
+
+const HOPS_MAX = 20;
+
+/** Reads addresses and CIDR ranges. Throws EnvError naming every one that is neither. */
+export function readProxies(ranges: readonly string[]): TrustedProxies {
+  const list = new BlockList();
+  const faults: string[] = [];
+  for (const range of ranges) {
+    const [address = "", bits] = range.split("/");
+    const version = isIP(address);
+    const prefix = bits === undefined ? (version === 6 ? 128 : 32) : Number(bits);
+    if (version === 0 || !Number.isInteger(prefix) || prefix < 0 || prefix > (version === 6 ? 128 : 32)) {
+      faults.push(`TRUSTED_PROXIES: "${range}" is not an address or CIDR range`);
+      continue;
+    }
+    list.addSubnet(address, prefix, version === 6 ? "ipv6" : "ipv4");
+  }
+  if (faults.length > 0) throw new EnvError(faults);
+  return { isTrusted: (address) => list.check(address, isIPv6(address) ? "ipv6" : "ipv4") };
+}
+
+/**
+ * The address a limit counts. `X-Forwarded-For` is believed only when the peer is a trusted proxy, and is then walked
+ * from the right to the first hop that is not one. Anything that is no address ends the walk at the last believed hop.
+ */
+export function clientAddressOf(
+  peer: string | undefined,
+  forwardedFor: string | null,
+  proxies: TrustedProxies,
+): string {
+  let believed = normalizeAddress(peer ?? "");
+  if (!forwardedFor || !believed || !proxies.isTrusted(believed)) return believed || "unknown";
+  const hops = forwardedFor.split(",").slice(-HOPS_MAX).reverse();
+  for (const hop of hops) {
+    const address = normalizeAddress(hop.trim());
+    if (!address) break;
+    believed = address;
+    if (!proxies.isTrusted(address)) break;
+  }
+  return believed;
+}
+
+/** IPv4-mapped IPv6 as IPv4, without port or brackets; "" when it is no address. */
+function normalizeAddress(text: string): string {
+  const bare = text.replace(/^\[([^\]]*)\](?::\d+)?$/, "$1").replace(/^(\d+\.\d+\.\d+\.\d+):\d+$/, "$1");
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(bare)?.[1];
+  const address = mapped ?? bare.toLowerCase();
+  return isIP(address) === 0 ? "" : address;
+}
+
+/** The part of an address one customer holds: IPv4 whole, IPv6 by its /64. */
+export function addressGroup(address: string): string {
+  if (!isIPv6(address)) return address;
+  const [head = "", tail = ""] = address.split("::");
+  const left = head === "" ? [] : head.split(":");
+  const right = tail === "" ? [] : tail.split(":");
+  const zeros = address.includes("::") ? Array(Math.max(0, 8 - left.length - right.length)).fill("0") : [];
+  return `${[...left, ...zeros, ...right].slice(0, 4).join(":")}::/64`;
+}

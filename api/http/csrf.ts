@@ -1,0 +1,36 @@
+/**
+ * Cross-site request forgery, behind SameSite=Strict: a request that a cookie speaks for and that may change something
+ * must come from our own site, as far as the browser says where it comes from, and may carry JSON only (json-body.ts:
+ * a form cannot send `application/json`, so it cannot send a body at all).
+ */
+import { invalid, ServiceError } from "../../core/domain/errors.ts";
+import type { ApiConfig } from "../config.ts";
+
+const SAFE_METHODS = new Set(["GET", "HEAD", "OPTIONS"]);
+const OWN_FETCH_SITES = new Set(["same-origin", "same-site", "none"]);
+
+/** Throws FORBIDDEN for a foreign origin, VALIDATION_ERROR for a body or content type a form could send. */
+export function refuseForgery(request: Request, config: ApiConfig): void {
+  if (SAFE_METHODS.has(request.method)) return;
+  const { headers } = request;
+  const origin = headers.get("origin");
+  const isListed = origin !== null && isOwnOrigin(origin, config);
+  const site = headers.get("sec-fetch-site");
+  if ((origin !== null && !isListed) || (site !== null && !OWN_FETCH_SITES.has(site) && !isListed)) {
+    throw new ServiceError("FORBIDDEN", "This request comes from another site and was refused", {
+      details: { field: "origin", issue: "cross_site" },
+    });
+  }
+  const contentType = headers.get("content-type");
+  if (contentType === null && request.body === null) return;
+  if (contentType?.split(";")[0]?.trim().toLowerCase() !== "application/json")
+    throw invalid("content-type", "must_be_application_json", "Send the body as application/json");
+}
+
+function isOwnOrigin(origin: string, config: ApiConfig): boolean {
+  return (
+    origin === new URL(config.baseUrl).origin ||
+    config.passkey.origins.includes(origin) ||
+    config.corsOrigins.includes(origin)
+  );
+}

@@ -1,0 +1,18 @@
+/** What every feature's routes receive. A feature takes this as its one parameter and never imports app.ts. */
+import type { Chain } from "../../core/chain/clients.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Log } from "../../core/runtime/log.ts";
+import type { Metrics } from "../../core/runtime/metrics.ts";
+import type { Sql } from "../../db/client.ts";
+import type { Outcomes } from "../../db/outcome.ts";
+import type { ApiConfig } from "../config.ts";
+
+export type ApiDeps = {
+  sql: Sql;
+  outcomes: Outcomes;
+  config: ApiConfig;
+  log: Log;
+  /** The enabled networks, in the order of NETWORKS. */
+  chains: ReadonlyMap<NetworkId, Chain>;
+  metrics: Metrics;
+};

@@ -1,0 +1,78 @@
+/** The one place where failures become answers. A caller is told what it can mend; everything else is a 500 without details, and a log line. */
+import { Elysia, NotFoundError, ParseError, ValidationError } from "elysia";
+import { ServiceError } from "../../core/domain/errors.ts";
+import { findAllowedMethods, type RouteTable } from "./allowed-methods.ts";
+import type { ApiDeps } from "./deps.ts";
+import { type ErrorBody, errorBody } from "./envelope.ts";
+import { requestContext } from "./request-context.ts";
+
+/** `routes` is read when a path is not found, to tell a wrong method from an unknown path. */
+export const errorMapper = (deps: ApiDeps, routes: () => RouteTable) =>
+  new Elysia({ name: "error-mapper" })
+    .use(requestContext(deps))
+    .onError({ as: "global" }, ({ error, request, set, requestId, log }): ErrorBody => {
+      const failure = toServiceError(error, request, routes);
+      if (failure.status >= 500)
+        log.error({ err: failure.cause ?? failure, path: pathOf(request) }, "failed");
+      set.status = failure.status;
+      set.headers["content-type"] = "application/json; charset=utf-8";
+      for (const [name, value] of Object.entries(failure.headers)) set.headers[name] = value;
+      return errorBody(requestId, failure.errorCode, failure.message, failure.details);
+    });
+
+function toServiceError(error: unknown, request: Request, routes: () => RouteTable): ServiceError {
+  if (error instanceof ServiceError) return error;
+  if (error instanceof ValidationError) return fromValidation(error);
+  if (error instanceof ParseError) return fromParse(error);
+  if (error instanceof NotFoundError) return fromNotFound(request, routes());
+  if (isUnprintableInput(error)) return invalidInput("body", "invalid");
+  return new ServiceError("INTERNAL_ERROR", "Something went wrong on our side", { cause: error });
+}
+
+/** An answer that breaks its own schema is our fault, never the caller's. */
+function fromValidation(error: ValidationError): ServiceError {
+  if (error.type === "response")
+    return new ServiceError("INTERNAL_ERROR", "Something went wrong on our side", { cause: error });
+  const issue: { path?: unknown; message?: unknown } | undefined = error.all[0];
+  const field = fieldOf(issue?.path) || error.type;
+  const message = typeof issue?.message === "string" ? issue.message : "is not valid";
+  return invalidInput(field, message);
+}
+
+/** zod gives the path as keys, typebox as "/a/b". */
+function fieldOf(path: unknown): string {
+  if (Array.isArray(path)) return path.map(String).join(".");
+  return typeof path === "string" ? path.split("/").filter(Boolean).join(".") : "";
+}
+
+/** Our own body parser's refusal arrives wrapped. */
+function fromParse(error: ParseError): ServiceError {
+  if (error.cause instanceof ServiceError) return error.cause;
+  return invalidInput("body", "unreadable");
+}
+
+function fromNotFound(request: Request, routes: RouteTable): ServiceError {
+  const methods = findAllowedMethods(routes, pathOf(request));
+  if (methods.length === 0 || methods.includes(request.method))
+    return new ServiceError("NOT_FOUND", "There is nothing here");
+  return new ServiceError("VALIDATION_ERROR", `${request.method} is not allowed here`, {
+    status: 405,
+    details: { field: "method", issue: "not_allowed" },
+    headers: { allow: methods.join(", ") },
+  });
+}
+
+/** `{"a":{"toString":1}}` where a text was expected: building Elysia's own message throws this TypeError. */
+function isUnprintableInput(error: unknown): boolean {
+  return (
+    error instanceof TypeError && /No default value|Cannot convert object to primitive/.test(error.message)
+  );
+}
+
+function invalidInput(field: string, issue: string): ServiceError {
+  return new ServiceError("VALIDATION_ERROR", `Invalid ${field}: ${issue}`, { details: { field, issue } });
+}
+
+function pathOf(request: Request): string {
+  return URL.parse(request.url)?.pathname ?? "/";
+}

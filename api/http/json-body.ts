@@ -1,0 +1,41 @@
+/** The only body parser: JSON of at most 1 MiB. Forms, text and files are refused before anybody looks at them. */
+import { Elysia } from "elysia";
+import { invalid, ServiceError } from "../../core/domain/errors.ts";
+
+export const BODY_MAX_BYTES = 1_048_576;
+/** Bun closes the connection beyond this; between the two the answer wears the envelope. */
+export const BODY_HARD_MAX_BYTES = 4 * BODY_MAX_BYTES;
+
+export const jsonBody = new Elysia({ name: "json-body" })
+  .onRequest(({ request }) => {
+    const announced = Number(request.headers.get("content-length") ?? 0);
+    if (announced > BODY_MAX_BYTES) throw tooLarge();
+  })
+  .onParse({ as: "global" }, async ({ request }, contentType) => {
+    if (!request.body) return undefined;
+    const text = await request.text();
+    if (text.length > BODY_MAX_BYTES) throw tooLarge();
+    if (text === "") return undefined;
+    if (contentType.trim().toLowerCase() !== "application/json")
+      throw invalid("content-type", "must_be_application_json", "Send the body as application/json");
+    return parseJson(text);
+  });
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new ServiceError("VALIDATION_ERROR", "The body is not valid JSON", {
+      details: { field: "body", issue: "invalid_json" },
+      cause,
+    });
+  }
+}
+
+function tooLarge(): ServiceError {
+  return new ServiceError("VALIDATION_ERROR", `The body is larger than ${BODY_MAX_BYTES} bytes`, {
+    status: 413,
+    details: { field: "body", issue: "too_large" },
+    headers: { connection: "close" },
+  });
+}

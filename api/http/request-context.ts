@@ -1,0 +1,69 @@
+/**
+ * What every request has before its route is known. `.use(requestContext(deps))` gives handlers
+ *   requestId      from a sane `x-request-id`, else new
+ *   log            a child logger that carries it
+ *   clientAddress  the caller's address, TRUSTED_PROXIES honoured
+ *   admission      who is signed in, filled by the `auth` macro (access.ts), which gives handlers `user`
+ * and every answer its headers, and every request one log line when it ends.
+ */
+import { Elysia } from "elysia";
+import { newRequestId } from "../../core/domain/ids.ts";
+import type { Caller } from "./caller.ts";
+import { clientAddressOf } from "./client-address.ts";
+import type { ApiDeps } from "./deps.ts";
+import { oncePer } from "./once.ts";
+import { openRequestMetrics } from "./request-metrics.ts";
+import { apiHeaders } from "./security-headers.ts";
+
+export type Admission = { caller?: Caller };
+
+const SANE_REQUEST_ID = /^[A-Za-z0-9._:-]{8,100}$/;
+
+export const requestContext = oncePer(({ config, log, metrics }: ApiDeps) => {
+  const headers = Object.entries(apiHeaders(config.nodeEnv === "production"));
+  const observe = openRequestMetrics(metrics.registry);
+  return new Elysia({ name: "request-context" })
+    .decorate({
+      requestId: "",
+      startedMs: 0,
+      clientAddress: "unknown",
+      log,
+      admission: {} as Admission,
+    })
+    .onRequest((context) => {
+      const { request, set, server } = context;
+      const given = request.headers.get("x-request-id");
+      const requestId = given && SANE_REQUEST_ID.test(given) ? given : newRequestId();
+      context.requestId = requestId;
+      context.startedMs = performance.now();
+      context.admission = {};
+      context.log = log.child({ requestId });
+      context.clientAddress = clientAddressOf(
+        server?.requestIP(request)?.address,
+        request.headers.get("x-forwarded-for"),
+        config.trustedProxies,
+      );
+      set.headers["x-request-id"] = requestId;
+      for (const [name, value] of headers) set.headers[name] = value;
+    })
+    .onAfterResponse(
+      { as: "global" },
+      ({ request, route, set, responseValue, requestId, admission, startedMs }) => {
+        const status = responseValue instanceof Response ? responseValue.status : Number(set.status ?? 200);
+        const ms = performance.now() - startedMs;
+        const pattern = route ?? "unmatched";
+        observe(request.method, pattern, status, ms);
+        log.info(
+          {
+            requestId,
+            method: request.method,
+            route: pattern,
+            status,
+            ms: Math.round(ms * 10) / 10,
+            ...(admission.caller ? { userId: admission.caller.user.id } : {}),
+          },
+          "request",
+        );
+      },
+    );
+});

@@ -1,0 +1,9 @@
+/** What an API key may be allowed to do. */
+export const API_KEY_SCOPES = [
+  "links:read",
+  "links:write",
+  "transactions:read",
+  "exports",
+  "webhooks",
+] as const;
+export type ApiKeyScope = (typeof API_KEY_SCOPES)[number];
