@@ -73,3 +73,12 @@ group by 1, 2;
 
 -- A kept answer is replayed as it was written: json keeps the order of its fields, jsonb does not.
 alter table idempotency_keys alter column body type json using body::json;
+
+-- Exact microseconds since 1970, for cursors: a Date of JavaScript keeps only milliseconds.
+create function timestamp_micros(instant timestamptz) returns bigint
+  language sql immutable parallel safe
+  return (extract(epoch from instant) * 1000000)::bigint;
+
+create function to_timestamp_micros(micros bigint) returns timestamptz
+  language sql immutable parallel safe
+  return timestamptz '1970-01-01 00:00:00+00' + micros * interval '1 microsecond';

@@ -1,0 +1,100 @@
+/** A history row as people read it, and the filter that chooses rows. Pure: shared by the list, the exports and the events. */
+import { formatUnits } from "./money.ts";
+import type { NetworkId } from "./networks.ts";
+import type { TransactionStatus, TransactionType } from "./payment.ts";
+
+/** What is chosen. Absent or empty means everything; bounds of amounts are inclusive, of time `from` inclusive and `before` exclusive. */
+export type TransactionFilter = {
+  types: readonly TransactionType[];
+  statuses: readonly TransactionStatus[];
+  networks: readonly NetworkId[];
+  currencies: readonly "USDC"[];
+  from?: Date | undefined;
+  before?: Date | undefined;
+  /** Substring of the description, or the beginning of a transaction hash. */
+  search?: string | undefined;
+  minUnits?: bigint | undefined;
+  maxUnits?: bigint | undefined;
+};
+
+export const NO_FILTER: TransactionFilter = { types: [], statuses: [], networks: [], currencies: [] };
+
+export const TITLE_DESCRIPTION_MAX = 60;
+
+/** The columns of a history row that are shown. */
+export type HistoryRow = {
+  id: string;
+  type: TransactionType;
+  status: TransactionStatus;
+  amountUnits: bigint;
+  network: NetworkId;
+  counterparty: string;
+  description: string;
+  txHash: string | null;
+  logIndex: number | null;
+  blockNumber: bigint | null;
+  linkId: string | null;
+  paymentId: string | null;
+  failureReason: string | null;
+  detectedAt: Date;
+  confirmedAt: Date | null;
+};
+
+export type PresentedTransaction = ReturnType<typeof presentTransaction>;
+
+/** The wire form of SPEC's Transaction. */
+export function presentTransaction(row: HistoryRow) {
+  return {
+    id: row.id,
+    type: row.type,
+    amount: formatUnits(row.amountUnits),
+    currency: "USDC",
+    network: row.network,
+    status: row.status,
+    title: titleOf(row),
+    description: row.description,
+    clientWalletAddress: row.counterparty,
+    transactionHash: row.txHash,
+    blockNumber: row.blockNumber === null ? null : Number(row.blockNumber),
+    confirmedAt: row.confirmedAt?.toISOString() ?? null,
+    detectedAt: row.detectedAt.toISOString(),
+    metadata: {
+      txHash: row.txHash,
+      logIndex: row.logIndex,
+      linkId: row.linkId,
+      paymentId: row.paymentId,
+      ...(row.failureReason === null ? {} : { failureReason: row.failureReason }),
+    },
+  };
+}
+
+/** A short line a person would write. */
+export function titleOf(row: Pick<HistoryRow, "type" | "counterparty" | "description">): string {
+  switch (row.type) {
+    case "RECEIVE":
+      return `Received from ${shortAddress(row.counterparty)}`;
+    case "SEND":
+      return `Sent to ${shortAddress(row.counterparty)}`;
+    case "PAYMENT_LINK":
+      return row.description === ""
+        ? `Payment from ${shortAddress(row.counterparty)}`
+        : `Payment for ${shorten(row.description, TITLE_DESCRIPTION_MAX)}`;
+  }
+}
+
+/** "0x12ab…89cd" */
+export function shortAddress(address: string): string {
+  return address.length > 12 ? `${address.slice(0, 6)}…${address.slice(-4)}` : address;
+}
+
+/** At most `max` characters as people count them; never cuts one in half. */
+export function shorten(text: string, max: number): string {
+  if (text.length <= max) return text;
+  const characters = Array.from(new Intl.Segmenter().segment(text), (part) => part.segment);
+  return characters.length <= max
+    ? text
+    : `${characters
+        .slice(0, max - 1)
+        .join("")
+        .trimEnd()}…`;
+}

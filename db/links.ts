@@ -1,0 +1,161 @@
+/** Payment links: making, reading, listing, counting and the two moves a merchant and the clock make. Every read tells the status the clock makes true. */
+import type { LinkStatus } from "../core/domain/link.ts";
+import type { Tx } from "./client.ts";
+import type { PaymentLink } from "./schema.ts";
+
+export type NewLink = Pick<PaymentLink, "id" | "userId" | "network" | "amountUnits" | "description"> & {
+  expiresInHours: number;
+};
+
+/** A place in a list ordered by (created_at, id), both descending. Microseconds since 1970, as Postgres keeps them. */
+export type LinkPosition = { createdAtMicros: bigint; id: string };
+
+/** Inserts a link that pays into the user's wallet on its network; undefined when there is no wallet. */
+export async function insertLink(tx: Tx, link: NewLink): Promise<PaymentLink | undefined> {
+  const [row] = await tx<PaymentLink[]>`
+    insert into payment_links (id, user_id, network, recipient, amount_units, description, expires_at)
+    select
+      ${link.id}, user_id, network, address, ${link.amountUnits}::bigint, ${link.description},
+      now() + make_interval(hours => ${link.expiresInHours}::int)
+    from wallets
+    where user_id = ${link.userId} and network = ${link.network}
+    returning *`;
+  return row;
+}
+
+/** A user's own link. */
+export async function findLink(
+  tx: Tx,
+  { id, userId }: { id: string; userId: string },
+): Promise<PaymentLink | undefined> {
+  const [row] = await tx<PaymentLink[]>`
+    select ${columns(tx)}
+    from payment_links link
+    where id = ${id} and user_id = ${userId}`;
+  return row;
+}
+
+export type PublicLink = Pick<
+  PaymentLink,
+  "id" | "userId" | "network" | "recipient" | "amountUnits" | "description" | "status" | "expiresAt"
+> &
+  Pick<PaymentLink, "createdAt" | "updatedAt" | "paidAt"> & { displayName: string | null; email: string };
+
+/** What a payer may know of a link, with what its merchant's name is made of. */
+export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | undefined> {
+  const [row] = await tx<PublicLink[]>`
+    select ${columns(tx)}, users.display_name, users.email
+    from payment_links link
+    join users on users.id = link.user_id
+    where link.id = ${id}`;
+  return row;
+}
+
+export type LinkPage = (PaymentLink & { createdAtMicros: bigint })[];
+
+/** At most `limit` links of a user after a position, newest first. */
+export async function listLinks(
+  tx: Tx,
+  filter: { userId: string; status?: LinkStatus | undefined },
+  page: { after?: LinkPosition | undefined; limit: number },
+): Promise<LinkPage> {
+  const after = page.after
+    ? tx`and (created_at, id) < (to_timestamp_micros(${page.after.createdAtMicros}::bigint), ${page.after.id}::text)`
+    : tx``;
+  const scan = (condition: ReturnType<typeof tx>) => tx`
+    select ${columns(tx)}, timestamp_micros(created_at) as created_at_micros
+    from payment_links link
+    where user_id = ${filter.userId} ${condition} ${after}
+    order by created_at desc, id desc
+    limit ${page.limit}`;
+  switch (filter.status) {
+    case undefined:
+      return tx<LinkPage>`${scan(tx``)}`;
+    case "ACTIVE":
+      return tx<LinkPage>`${scan(tx`and status = 'ACTIVE' and expires_at > now()`)}`;
+    case "EXPIRED":
+      // two ordered scans, merged: links already moved, and links the clock expired since
+      return tx<LinkPage>`
+        select *
+        from ((${scan(tx`and status = 'EXPIRED'`)}) union all (${scan(tx`and status = 'ACTIVE' and expires_at <= now()`)})) both_kinds
+        order by created_at_micros desc, id desc
+        limit ${page.limit}`;
+    default:
+      return tx<LinkPage>`${scan(tx`and status = ${filter.status}`)}`;
+  }
+}
+
+export type LinkCounts = Record<LinkStatus, number> & {
+  all: number;
+  paidUnits: bigint;
+  refundedUnits: bigint;
+};
+
+/** Counts by effective status and the sums of a user's links, from counters: what it costs does not grow with the links. */
+export async function countLinks(tx: Tx, userId: string): Promise<LinkCounts> {
+  const rows = await tx<{ status: LinkStatus; count: bigint; amountUnits: bigint; refundedUnits: bigint }[]>`
+    select status, sum(count) as count, sum(amount_units) as amount_units, sum(refunded_units) as refunded_units
+    from (
+      select status, count, amount_units, refunded_units from link_counts where user_id = ${userId}
+      union all
+      select status, count, amount_units, refunded_units from link_count_deltas where user_id = ${userId}
+      union all
+      select moved.status, moved.sign * lapsed.count, 0, 0
+      from (
+        select count(*) as count
+        from payment_links
+        where user_id = ${userId} and status = 'ACTIVE' and expires_at <= now()
+      ) lapsed
+      cross join (values ('ACTIVE', -1), ('EXPIRED', 1)) as moved (status, sign)
+    ) parts
+    group by status`;
+  const counts: LinkCounts = {
+    ...{ ACTIVE: 0, PENDING: 0, PAID: 0, EXPIRED: 0, CANCELLED: 0 },
+    ...{ all: 0, paidUnits: 0n, refundedUnits: 0n },
+  };
+  for (const row of rows) {
+    counts[row.status] = Number(row.count);
+    counts.all += Number(row.count);
+    counts.refundedUnits += row.refundedUnits;
+    if (row.status === "PAID") counts.paidUnits = row.amountUnits;
+  }
+  return counts;
+}
+
+/** ACTIVE -> CANCELLED while the link's time runs. Undefined when it was not the user's, not ACTIVE, or over. */
+export async function cancelLink(
+  tx: Tx,
+  { id, userId }: { id: string; userId: string },
+): Promise<PaymentLink | undefined> {
+  const [row] = await tx<PaymentLink[]>`
+    update payment_links
+    set status = 'CANCELLED', updated_at = now()
+    where id = ${id} and user_id = ${userId} and status = 'ACTIVE' and expires_at > now()
+    returning *`;
+  return row;
+}
+
+/** ACTIVE -> EXPIRED for at most `limit` links whose time is over. */
+export async function expireLinks(tx: Tx, limit: number): Promise<{ id: string; userId: string }[]> {
+  return tx<{ id: string; userId: string }[]>`
+    update payment_links
+    set status = 'EXPIRED', updated_at = now()
+    where id in (
+        select id
+        from payment_links
+        where status = 'ACTIVE' and expires_at <= now()
+        order by expires_at
+        limit ${limit}
+        for update skip locked
+      )
+      and status = 'ACTIVE'
+    returning id, user_id`;
+}
+
+/** All columns, with the status the clock makes true (effectiveStatus of core/domain/link.ts, by the database's clock). */
+function columns(tx: Tx) {
+  return tx`
+    link.id, link.user_id, link.network, link.recipient, link.amount_units, link.description,
+    case when link.status = 'ACTIVE' and link.expires_at <= now() then 'EXPIRED' else link.status end as status,
+    link.exception, link.refunded_units, link.expires_at, link.paid_at, link.created_at, link.updated_at`;
+}
