@@ -25,8 +25,7 @@ export type PostgresAccount = {
 export function choosePostgresAccount(places: { nativeDir: string; clusterRoot: string }): PostgresAccount {
   if (process.getuid?.() !== 0) return { prefix: [], ...places };
   const prefix = ["unshare", "-U", `--map-user=${NOBODY}`, `--map-group=${NOBODY}`];
-  if (process.env.LOCAL_POSTGRES_ACCOUNT !== "uid" && runs([...prefix, "true"]))
-    return { prefix, ...places };
+  if (process.env.LOCAL_POSTGRES_ACCOUNT !== "uid" && runs([...prefix, "true"])) return { prefix, ...places };
   return { prefix: [], uid: NOBODY, gid: NOBODY, ...moveWithinReach(places) };
 }
 

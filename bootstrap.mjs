@@ -1,0 +1,204 @@
+/**
+ * Runs a script of this project with Bun, on a machine that may have nothing but Node and npm, or nothing but Bun:
+ *
+ *   node bootstrap.mjs [--dev] <script.ts> [args]
+ *
+ * Finds Bun, or installs it beside the project (.tools/); installs the packages when bun.lock says they are not these;
+ * then becomes the script: same terminal, same signals, same exit code. --dev also installs what only tests need.
+ */
+import { spawn, spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { constants } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const BUN_VERSION = "1.4.5";
+const ROOT = dirname(fileURLToPath(import.meta.url));
+const TOOLS = join(ROOT, ".tools");
+const PACKAGES = join(ROOT, "node_modules");
+const STAMP = join(PACKAGES, ".installed");
+/** Present from the first byte of an installation to its last. */
+const UNFINISHED = join(TOOLS, "unfinished");
+const LOCK = join(TOOLS, "lock");
+const LOCK_TOUCH_MS = 1_000;
+/** The holder touches its lock every second; when it is this old, its holder is dead. */
+const LOCK_STALE_MS = 10_000;
+const LOCK_WAIT_MS = 15 * 60_000;
+const LOCK_POLL_MS = 300;
+const PARENT_POLL_MS = 1_000;
+
+await main();
+
+async function main() {
+  const args = process.argv.slice(2);
+  const isDev = args[0] === "--dev";
+  if (isDev) args.shift();
+  const [script, ...rest] = args;
+  if (!script) fail("Usage: node bootstrap.mjs [--dev] <script.ts> [args]");
+  // The common case, everything is there, costs a few milliseconds and no lock.
+  const bun = isInstalled(isDev) ? findBun() : undefined;
+  run(bun ?? (await withLock(() => prepare(isDev))), script, rest);
+}
+
+/** Somebody else may have installed while we waited for the lock, so every step looks first. */
+async function prepare(isDev) {
+  const bun = findBun() ?? (await installBun());
+  if (!isInstalled(isDev)) await installPackages(bun, isDev);
+  return bun;
+}
+
+function findBun() {
+  if (process.versions.bun === BUN_VERSION) return process.execPath;
+  const folders = (process.env.PATH ?? "").split(delimiter).filter((folder) => folder !== "");
+  const onPath = folders.map((folder) => join(folder, "bun")).filter((file) => !file.startsWith(PACKAGES));
+  return [...toolCandidates(), ...onPath].find(isRightBun);
+}
+
+/** npm may bring several builds for one platform (with and without AVX2); the first that runs is taken. */
+function toolCandidates() {
+  const scope = join(TOOLS, "node_modules", "@oven");
+  const builds = existsSync(scope) ? readdirSync(scope).sort() : [];
+  return builds.map((build) => join(scope, build, "bin", "bun"));
+}
+
+function isRightBun(file) {
+  if (!existsSync(file)) return false;
+  const { status, stdout } = spawnSync(file, ["--version"], { encoding: "utf8" });
+  return status === 0 && stdout.trim() === BUN_VERSION;
+}
+
+/** Without install scripts the platform's binary stays where npm put it, whatever npm thinks of scripts. */
+async function installBun() {
+  say(`installing Bun ${BUN_VERSION} into .tools`);
+  rmSync(join(TOOLS, "node_modules"), { recursive: true, force: true });
+  const flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--loglevel=error"];
+  const code = await finish("npm", ["install", "--prefix", TOOLS, ...flags, `bun@${BUN_VERSION}`]);
+  const bun = toolCandidates().find(isRightBun);
+  if (!bun)
+    fail(`Bun ${BUN_VERSION} could not be installed with npm (${code}). Install it by hand and start again.`);
+  return bun;
+}
+
+async function installPackages(bun, isDev) {
+  say(isDev ? "installing packages, with those for tests" : "installing packages");
+  // What an interrupted installation left behind may look whole without being it.
+  if (existsSync(UNFINISHED)) rmSync(PACKAGES, { recursive: true, force: true });
+  rmSync(STAMP, { force: true });
+  writeFileSync(UNFINISHED, "");
+  const mode = isDev ? [] : ["--production"];
+  const code = await finish(bun, ["install", "--frozen-lockfile", "--ignore-scripts", "--silent", ...mode]);
+  if (code !== 0) fail(`The packages could not be installed (${code}).`);
+  // A full installation also serves a run that needs less.
+  writeFileSync(`${STAMP}.new`, isDev ? `${stampOf(true)}\n${stampOf(false)}` : stampOf(false));
+  renameSync(`${STAMP}.new`, STAMP);
+  rmSync(UNFINISHED);
+}
+
+function isInstalled(isDev) {
+  if (existsSync(UNFINISHED) || !existsSync(STAMP)) return false;
+  return readFileSync(STAMP, "utf8").split("\n").includes(stampOf(isDev));
+}
+
+function stampOf(isDev) {
+  const mode = isDev ? "development" : "production";
+  const lockFile = readFileSync(join(ROOT, "bun.lock"));
+  return createHash("sha256")
+    .update(`${mode} ${process.platform} ${process.arch} `)
+    .update(lockFile)
+    .digest("hex");
+}
+
+/** Runs a command to its end and answers its code, or the reason why it has none. */
+function finish(command, args) {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { stdio: ["ignore", "ignore", "inherit"], cwd: ROOT, env: ownEnv() });
+    child.on("error", (error) => resolve(error.message));
+    child.on("exit", (code, signal) => resolve(code ?? signal));
+  });
+}
+
+/** `npm start` hands its own settings down as variables; a prefix or "omit" among them is not meant for us. */
+function ownEnv() {
+  const meant = ["npm_config_registry", "npm_config_cache", "npm_config_userconfig", "npm_config_cafile"];
+  const isMeant = (name) => !name.startsWith("npm_") || meant.includes(name);
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => isMeant(name.toLowerCase())));
+}
+
+/** One installation at a time: a folder is either made by us or there already, nothing in between. */
+async function withLock(work) {
+  mkdirSync(TOOLS, { recursive: true });
+  const deadline = Date.now() + LOCK_WAIT_MS;
+  for (let isTold = false; !takeLock(); isTold = true) {
+    if (!isTold) say("waiting for another installation to end");
+    if (Date.now() > deadline) fail(`Another installation does not end. If none runs, remove ${LOCK}.`);
+    await new Promise((resolve) => setTimeout(resolve, LOCK_POLL_MS));
+  }
+  const touching = setInterval(() => utimesSync(LOCK, new Date(), new Date()), LOCK_TOUCH_MS);
+  const release = () => rmSync(LOCK, { recursive: true, force: true });
+  process.once("exit", release);
+  for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
+  try {
+    return await work();
+  } finally {
+    clearInterval(touching);
+    for (const signal of ["SIGINT", "SIGTERM"]) process.removeAllListeners(signal);
+    process.removeListener("exit", release);
+    release();
+  }
+}
+
+function takeLock() {
+  try {
+    mkdirSync(LOCK);
+    return true;
+  } catch (error) {
+    if (error.code !== "EEXIST") throw error;
+  }
+  try {
+    if (Date.now() - statSync(LOCK).mtimeMs < LOCK_STALE_MS) return false;
+    // Renamed first: of several that find it stale, one moves it away.
+    renameSync(LOCK, `${LOCK}.${process.pid}`);
+    rmSync(`${LOCK}.${process.pid}`, { recursive: true, force: true });
+  } catch {
+    // Gone already, by its holder or by somebody faster.
+  }
+  return false;
+}
+
+/** From here on we only stand between the terminal and the script. */
+function run(bun, script, args) {
+  const path = [dirname(bun), join(PACKAGES, ".bin"), process.env.PATH ?? ""].join(delimiter);
+  const child = spawn(bun, [join(ROOT, script), ...args], {
+    stdio: "inherit",
+    cwd: ROOT,
+    env: { ...process.env, PATH: path },
+  });
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+  // npm's shell dies of a signal without passing it on; the script must not live on behind it.
+  const parent = process.ppid;
+  if (process.env.npm_lifecycle_event) {
+    setInterval(() => process.ppid === parent || child.kill("SIGTERM"), PARENT_POLL_MS).unref();
+  }
+  child.on("error", (error) => fail(`Bun could not be started: ${error.message}`));
+  child.on("exit", (code, signal) => process.exit(code ?? 128 + (constants.signals[signal] ?? 0)));
+}
+
+function say(text) {
+  console.error(`· ${text} …`);
+}
+
+function fail(text) {
+  console.error(text);
+  process.exit(1);
+}
