@@ -1,0 +1,81 @@
+/** The worker's environment, read once. It is the only process that sees the relayer keys. */
+import { privateKeyToAccount } from "viem/accounts";
+import { z } from "zod";
+import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import { type ChainSettings, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
+import { commaList, EnvError, processShape, readEnv, secret, wholeNumber } from "../core/runtime/env.ts";
+
+const privateKeys = commaList
+  .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{64}$/, "must be 0x and 64 hex digits")).min(1))
+  .optional();
+
+const shape = {
+  ...processShape,
+  ...chainShape,
+  RELAYER_PRIVATE_KEYS: privateKeys,
+  RELAYER_PRIVATE_KEYS_BASE: privateKeys,
+  RELAYER_PRIVATE_KEYS_BASE_SEPOLIA: privateKeys,
+  RELAY_BATCH_MAX: wholeNumber(1, 100).default(50),
+  RELAY_MAX_FEE_GWEI: wholeNumber(1, 10_000).default(50),
+  WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
+  WORKER_CONCURRENCY: wholeNumber(1, 50).default(8),
+  OTP_PEPPER: secret,
+  BASE_URL: z.url().default("http://localhost:3000"),
+  SMTP_URL: z.string({ error: "is required: the mail relay, for example smtp://127.0.0.1:2525" }).min(1),
+  MAIL_FROM: z.string().min(3).default("Payments <no-reply@localhost>"),
+} as const;
+
+export type RelayerKey = { address: Hex; privateKey: Hex };
+
+export type WorkerConfig = {
+  nodeEnv: "development" | "test" | "production";
+  logLevel: string;
+  databaseUrl: string;
+  metricsPort: number | undefined;
+  chains: ChainSettings[];
+  relayerKeys: ReadonlyMap<NetworkId, readonly RelayerKey[]>;
+  relayBatchMax: number;
+  relayMaxFeeWei: bigint;
+  walletDeployment: "eager" | "lazy" | undefined;
+  concurrency: number;
+  otpPepper: string;
+  baseUrl: string;
+  smtpUrl: string;
+  mailFrom: string;
+};
+
+/** Throws EnvError with every fault. */
+export function readWorkerConfig(source?: Record<string, string | undefined>): WorkerConfig {
+  const env = readEnv(shape, source);
+  const chains = enabledChains(env);
+  const relayerKeys = new Map<NetworkId, RelayerKey[]>();
+  for (const { id } of chains) {
+    const own = id === "base" ? env.RELAYER_PRIVATE_KEYS_BASE : env.RELAYER_PRIVATE_KEYS_BASE_SEPOLIA;
+    const keys = own ?? env.RELAYER_PRIVATE_KEYS;
+    if (!keys) throw new EnvError([`RELAYER_PRIVATE_KEYS: is required: the keys that pay gas on ${id}`]);
+    relayerKeys.set(id, keys.map(toRelayerKey));
+  }
+  return {
+    nodeEnv: env.NODE_ENV,
+    logLevel: env.LOG_LEVEL,
+    databaseUrl: env.DATABASE_URL,
+    metricsPort: env.METRICS_PORT,
+    chains,
+    relayerKeys,
+    relayBatchMax: env.RELAY_BATCH_MAX,
+    relayMaxFeeWei: BigInt(env.RELAY_MAX_FEE_GWEI) * 1_000_000_000n,
+    walletDeployment: env.WALLET_DEPLOYMENT,
+    concurrency: env.WORKER_CONCURRENCY,
+    otpPepper: env.OTP_PEPPER,
+    baseUrl: env.BASE_URL,
+    smtpUrl: env.SMTP_URL,
+    mailFrom: env.MAIL_FROM,
+  };
+}
+
+function toRelayerKey(text: string): RelayerKey {
+  // the schema matched 0x and 64 hex digits
+  const privateKey = text.toLowerCase() as Hex;
+  const address = privateKeyToAccount(privateKey).address.toLowerCase() as Hex;
+  return { address, privateKey };
+}

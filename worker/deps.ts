@@ -1,0 +1,15 @@
+import type { Chain } from "../core/chain/clients.ts";
+import type { NetworkId } from "../core/domain/networks.ts";
+import type { Log } from "../core/runtime/log.ts";
+import type { Metrics } from "../core/runtime/metrics.ts";
+import type { Sql } from "../db/client.ts";
+import type { WorkerConfig } from "./config.ts";
+
+/** What every task of the worker receives. */
+export type WorkerDeps = {
+  readonly sql: Sql;
+  readonly log: Log;
+  readonly chains: ReadonlyMap<NetworkId, Chain>;
+  readonly config: WorkerConfig;
+  readonly metrics: Metrics;
+};

@@ -1,0 +1,170 @@
+/**
+ * Drains a network's queued payments: lease, simulate, sign and store, send. Payers with keys go together in one transaction,
+ * payers with code alone and with a tight gas limit. While one batch is on its way the next gathers, so load makes batches.
+ */
+import type { Chain } from "../../core/chain/clients.ts";
+import {
+  buildPaymentsCall,
+  contractPayerGas,
+  paymentsGas,
+  type RelayItem,
+  type SimulationResult,
+  simulatePayments,
+} from "../../core/chain/relay.ts";
+import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
+import { leaseQueuedPayments } from "../../db/relays.ts";
+import type { Payment } from "../../db/schema.ts";
+import type { RelayerKey } from "../config.ts";
+import type { WorkerDeps } from "../deps.ts";
+import type { Lanes } from "./lanes.ts";
+import { giveBack, handleRefusals, handleUnavailable } from "./refusals.ts";
+import { LeaseLostError, sendAttempt, storeRelay } from "./send.ts";
+
+/** A lease covers simulation, signing and storing; after it a crashed worker's payments are free again. */
+const LEASE_MS = 5_000;
+const ROUNDS_MAX = 200;
+const BUSY_RETRY_MS = 100;
+
+export type RelayNetwork = { deps: WorkerDeps; chain: Chain; lanes: Lanes };
+
+/** Works until nothing is due. Returns early when every lane is full: mined blocks make room and ring again. */
+export async function drainPayments(network: RelayNetwork): Promise<void> {
+  const { deps, chain } = network;
+  const sending: Promise<void>[] = [];
+  for (let round = 0; round < ROUNDS_MAX; round++) {
+    const leased = await leaseQueuedPayments(deps.sql, chain.network.id, deps.config.relayBatchMax, LEASE_MS);
+    if (leased.length === 0) break;
+    try {
+      if (!(await relayLeased(network, leased, sending))) break;
+    } catch (error) {
+      if (!(error instanceof RpcTransportError)) throw error;
+      await handleUnavailable(deps, leased, error.message);
+    }
+  }
+  await Promise.all(sending);
+}
+
+/** False when there was no room to send. */
+async function relayLeased(
+  network: RelayNetwork,
+  leased: readonly Payment[],
+  sending: Promise<void>[],
+): Promise<boolean> {
+  const { deps, chain, lanes } = network;
+  const key = await lanes.choose(paymentsGas(leased.length));
+  if (key === "full") {
+    await giveBack(deps, leased, BUSY_RETRY_MS);
+    return false;
+  }
+  if (key === "poor") {
+    await handleUnavailable(deps, leased, "no relayer key can pay the gas");
+    return true;
+  }
+  const { keyed, contracts } = await splitByCode(chain, leased);
+  await relayTogether(network, key, keyed, sending);
+  for (const payment of contracts) await relayAlone(network, key, payment, sending);
+  return true;
+}
+
+async function relayTogether(
+  network: RelayNetwork,
+  key: RelayerKey,
+  payments: readonly Payment[],
+  sending: Promise<void>[],
+): Promise<void> {
+  if (payments.length === 0) return;
+  const results = await simulatePayments(network.chain, key.address, payments.map(toItem));
+  const { passed, refused } = sortResults(payments, results);
+  if (refused.length > 0) await handleRefusals(network, refused);
+  if (passed.length === 0) return;
+  const call = buildPaymentsCall(network.chain.network, passed.map(toItem));
+  await storeAndSend(network, key, passed, { ...call, gas: paymentsGas(passed.length) }, sending);
+}
+
+async function relayAlone(
+  network: RelayNetwork,
+  key: RelayerKey,
+  payment: Payment,
+  sending: Promise<void>[],
+): Promise<void> {
+  const item = { ...toItem(payment), isContract: true };
+  const [result] = await simulatePayments(network.chain, key.address, [item]);
+  const { passed, refused } = sortResults([payment], result ? [result] : []);
+  if (refused.length > 0) await handleRefusals(network, refused);
+  if (passed.length === 0) return;
+  const call = buildPaymentsCall(network.chain.network, [item]);
+  await storeAndSend(network, key, passed, { ...call, gas: contractPayerGas(item) }, sending);
+}
+
+async function storeAndSend(
+  { deps, chain, lanes }: RelayNetwork,
+  key: RelayerKey,
+  payments: readonly Payment[],
+  call: Parameters<typeof storeRelay>[3]["call"],
+  sending: Promise<void>[],
+): Promise<void> {
+  const { fees } = await lanes.readMarket();
+  try {
+    const paymentIds = payments.map((payment) => payment.id);
+    const relay = await storeRelay(deps.sql, chain, key, { kind: "PAYMENTS", call, fees, paymentIds });
+    deps.log.info(
+      {
+        network: chain.network.id,
+        txHash: relay.txHash,
+        relayer: key.address,
+        nonce: relay.nonce.toString(),
+        paymentIds,
+        requestIds: payments.map((payment) => payment.requestId),
+      },
+      "relaying payments",
+    );
+    sending.push(sendAttempt(deps, chain, relay));
+  } catch (error) {
+    if (!(error instanceof LeaseLostError)) throw error;
+    deps.log.warn({ network: chain.network.id, err: error }, "payments were taken by another worker");
+  }
+}
+
+/** Whoever has code at `from` is asked by the token (ERC-1271) and may burn any gas: never in a batch. */
+async function splitByCode(chain: Chain, payments: readonly Payment[]) {
+  const outcomes = await chain.batch(
+    payments.map(({ payer }) => ({ method: "eth_getCode", params: [payer, "latest"] })),
+  );
+  const hasCode = payments.map((payment, index) => {
+    const outcome = outcomes[index];
+    if (!outcome?.ok)
+      throw outcome?.error ?? new RpcTransportError("malformed", "eth_getCode was not answered");
+    return payment.payerKind === "CONTRACT" || outcome.result !== "0x";
+  });
+  return {
+    keyed: payments.filter((_, index) => !hasCode[index]),
+    contracts: payments.filter((_, index) => hasCode[index]),
+  };
+}
+
+function sortResults(payments: readonly Payment[], results: readonly SimulationResult[]) {
+  const passed: Payment[] = [];
+  const refused: { payment: Payment; refusal: Extract<SimulationResult, { ok: false }> }[] = [];
+  for (const [index, payment] of payments.entries()) {
+    const result = results[index];
+    if (!result) throw new RpcTransportError("malformed", "a simulation left a payment out");
+    if (result.ok) passed.push(payment);
+    else refused.push({ payment, refusal: result });
+  }
+  return { passed, refused };
+}
+
+function toItem(payment: Payment): RelayItem {
+  return {
+    authorization: {
+      from: payment.payer,
+      to: payment.recipient,
+      value: payment.amountUnits,
+      validAfter: payment.validAfter,
+      validBefore: payment.validBefore,
+      nonce: payment.nonce,
+    },
+    signature: payment.signature,
+    isContract: payment.payerKind === "CONTRACT",
+  };
+}

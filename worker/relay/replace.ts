@@ -1,0 +1,64 @@
+/** The same nonce once more: the stored bytes as they are, or dearer ones, stored before they go out. */
+import { nextFees, signRelay } from "../../core/chain/relay.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { type InFlightAttempt, type InFlightRelay, insertAttempt } from "../../db/relays.ts";
+import type { RelayNetwork } from "./drain.ts";
+import type { Market } from "./lanes.ts";
+import { sendAttempt } from "./send.ts";
+
+const NOOP_GAS = 21_000n;
+
+export async function resendAttempt(
+  { deps, chain }: RelayNetwork,
+  relay: InFlightRelay,
+  attempt: InFlightAttempt,
+): Promise<void> {
+  await sendAttempt(deps, chain, { relayId: relay.id, txHash: attempt.txHash, raw: attempt.raw });
+}
+
+/** At least an eighth dearer, as nodes demand of a replacement; at the cap the same bytes go out again. */
+export async function raiseAttempt(
+  network: RelayNetwork,
+  relay: InFlightRelay,
+  market: Market,
+): Promise<void> {
+  const { deps, chain, lanes } = network;
+  const newest = relay.attempts.at(-1);
+  const key = lanes.keys.find(({ address }) => address === relay.relayer);
+  if (!newest || !key) return;
+  const isNoop = newest.isNoop || hasExpired(relay);
+  const fees = nextFees({
+    baseFeePerGas: market.baseFeePerGas,
+    tipPerGas: undefined,
+    maxFeeWei: deps.config.relayMaxFeeWei,
+    previous: {
+      maxFeePerGas: BigInt(newest.maxFeePerGas),
+      maxPriorityFeePerGas: BigInt(newest.maxPriorityFeePerGas),
+    },
+  });
+  if (fees.maxFeePerGas <= BigInt(newest.maxFeePerGas)) return resendAttempt(network, relay, newest);
+  const call = isNoop
+    ? noopOf(relay.relayer)
+    : { to: relay.callTo, data: relay.callData, gas: relay.gasLimit };
+  const signed = signRelay(key.privateKey, {
+    chainId: chain.network.chainId,
+    nonce: relay.nonce,
+    ...call,
+    ...fees,
+  });
+  await insertAttempt(deps.sql, relay.id, { txHash: signed.hash, raw: signed.raw, ...fees, isNoop });
+  deps.log.info(
+    { network: chain.network.id, txHash: signed.hash, nonce: relay.nonce.toString(), isNoop },
+    "raised the fee of a stuck transaction",
+  );
+  await sendAttempt(deps, chain, { relayId: relay.id, txHash: signed.hash, raw: signed.raw });
+}
+
+/** Every authorization inside is over: mining it would only burn gas. */
+function hasExpired(relay: InFlightRelay): boolean {
+  return relay.validBeforeMax !== null && relay.validBeforeMax <= BigInt(Math.floor(Date.now() / 1000));
+}
+
+function noopOf(relayer: Hex): { to: Hex; data: Hex; gas: bigint } {
+  return { to: relayer, data: "0x", gas: NOOP_GAS };
+}

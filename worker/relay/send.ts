@@ -1,0 +1,109 @@
+/**
+ * One transaction of ours: nonce, signed bytes and hash are committed first, then the bytes go out. Whatever the node says,
+ * they may be out; the keeper sends them again until a block holds them.
+ */
+
+import type { Chain } from "../../core/chain/clients.ts";
+import { signRelay } from "../../core/chain/relay.ts";
+import { RpcResponseError } from "../../core/chain/rpc-errors.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import type { Log } from "../../core/runtime/log.ts";
+import type { Sql } from "../../db/client.ts";
+import { insertRelay, markSigned, noteSent, takeNonce } from "../../db/relays.ts";
+import type { Relay } from "../../db/schema.ts";
+import type { RelayerKey } from "../config.ts";
+import type { Market } from "./lanes.ts";
+
+export type Call = { to: Hex; data: Hex; gas: bigint };
+export type SignedRelay = { relayId: bigint; txHash: Hex; raw: Hex; nonce: bigint };
+
+/** The payments' leases were lost meanwhile: somebody else has them, nothing was stored. */
+export class LeaseLostError extends Error {}
+
+/** Stores a signed transaction. Throws LeaseLostError when a payment is not QUEUED any more. */
+export async function storeRelay(
+  sql: Sql,
+  chain: Chain,
+  key: RelayerKey,
+  relay: {
+    kind: Relay["kind"];
+    call: Call;
+    fees: Market["fees"];
+    paymentIds?: readonly string[];
+    walletId?: string;
+    /** A gap to fill; absent: the lane's next nonce. */
+    nonce?: bigint;
+  },
+): Promise<SignedRelay> {
+  const { call, fees, paymentIds = [] } = relay;
+  const lane = { network: chain.network.id, relayer: key.address };
+  return sql.begin(async (tx) => {
+    const nonce = relay.nonce ?? (await takeNonce(tx, lane));
+    const signed = signRelay(key.privateKey, {
+      chainId: chain.network.chainId,
+      nonce,
+      to: call.to,
+      data: call.data,
+      gas: call.gas,
+      ...fees,
+    });
+    const relayId = await insertRelay(tx, {
+      ...lane,
+      nonce,
+      kind: relay.kind,
+      callTo: call.to,
+      callData: call.data,
+      gasLimit: call.gas,
+      ...(relay.walletId === undefined ? {} : { walletId: relay.walletId }),
+      attempt: { txHash: signed.hash, raw: signed.raw, ...fees },
+    });
+    if (paymentIds.length > 0) {
+      const marked = await markSigned(tx, relayId, paymentIds);
+      if (marked.length !== paymentIds.length) {
+        throw new LeaseLostError(
+          `${paymentIds.length - marked.length} of ${paymentIds.length} payments were taken`,
+        );
+      }
+    }
+    return { relayId, txHash: signed.hash, raw: signed.raw, nonce };
+  });
+}
+
+/** Hands an attempt to a node and notes what it said. Never throws for what a node says. */
+export async function sendAttempt(
+  deps: { sql: Sql; log: Log },
+  chain: Chain,
+  attempt: { relayId: bigint; txHash: Hex; raw: Hex },
+): Promise<void> {
+  const answer = await handOver(chain, attempt.raw);
+  if (!answer.taken) {
+    deps.log.warn(
+      {
+        network: chain.network.id,
+        txHash: attempt.txHash,
+        relayId: attempt.relayId.toString(),
+        answer: answer.text,
+      },
+      "a node did not take a transaction",
+    );
+  }
+  await noteSent(deps.sql, attempt.relayId, {
+    txHash: attempt.txHash,
+    answer: answer.text,
+    taken: answer.taken,
+  });
+}
+
+const ANSWER_MAX_CHARS = 300;
+/** The node has these very bytes already. */
+const ALREADY_KNOWN = /already known|already imported|known transaction|transaction already/i;
+
+async function handOver(chain: Chain, raw: Hex): Promise<{ taken: boolean; text: string }> {
+  try {
+    await chain.request("eth_sendRawTransaction", [raw]);
+    return { taken: true, text: "taken" };
+  } catch (error) {
+    const text = (error instanceof Error ? error.message : String(error)).slice(0, ANSWER_MAX_CHARS);
+    return { taken: error instanceof RpcResponseError && ALREADY_KNOWN.test(text), text };
+  }
+}

@@ -1,0 +1,35 @@
+/** The job list: which function runs which job of the catalogue. Payloads are parsed here, at the worker's door. */
+import type { TaskList } from "graphile-worker";
+import type { NetworkId } from "../core/domain/networks.ts";
+import { type JobName, type JobPayload, parsePayload } from "../db/queue.ts";
+import { buildExport } from "./build-export.ts";
+import { checkClaim } from "./check-claims.ts";
+import { deployWallet } from "./deploy-wallet.ts";
+import type { WorkerDeps } from "./deps.ts";
+import { housekeeping } from "./housekeeping.ts";
+import type { Mailer } from "./mailer.ts";
+import type { RelayNetwork } from "./relay/drain.ts";
+import { sendOtpEmail } from "./send-otp-email.ts";
+
+type Handlers = { [Name in JobName]: (payload: JobPayload<Name>) => Promise<void> };
+
+export function openTasks(
+  deps: WorkerDeps & { mailer: Mailer },
+  networks: ReadonlyMap<NetworkId, RelayNetwork>,
+  drains: ReadonlyMap<NetworkId, () => Promise<void>>,
+): TaskList {
+  const handlers: Handlers = {
+    relay_payments: async ({ network }) => drains.get(network)?.(),
+    check_claim: (payload) => checkClaim(deps, payload),
+    send_otp_email: (payload) => sendOtpEmail(deps, payload),
+    deploy_wallet: (payload) => deployWallet(networks, payload),
+    build_export: (payload) => buildExport(deps, payload),
+    housekeeping: (payload) => housekeeping(deps, payload),
+  };
+  const names = Object.keys(handlers) as JobName[];
+  return Object.fromEntries(names.map((name) => [name, (payload: unknown) => run(handlers, name, payload)]));
+}
+
+function run<Name extends JobName>(handlers: Handlers, name: Name, payload: unknown): Promise<void> {
+  return handlers[name](parsePayload(name, payload));
+}
