@@ -1,0 +1,129 @@
+/** A relay: the one call that carries its payments, the gas it gets, and what the chain says of it before anything is signed. */
+import type { Authorization } from "../domain/authorization.ts";
+import { CONTRACTS, type Hex, type Network } from "../domain/networks.ts";
+import type { Chain } from "./clients.ts";
+import { readContractSignature } from "./contract-signature.ts";
+import { decodeAggregate3, encodeAggregate3, type InnerCall, type InnerResult } from "./multicall.ts";
+import { explainRevert, type Refusal } from "./revert-reasons.ts";
+import { toQuantity } from "./rpc-answers.ts";
+import { RpcResponseError } from "./rpc-errors.ts";
+import { encodeTransferWithBytes, encodeTransferWithVrs } from "./usdc.ts";
+
+/** An accepted payment as it is relayed. Key: r, s, v (65 bytes). Contract: the bytes as signed, ERC-6492 wrapper included. */
+export type RelayItem = {
+  readonly isContract: boolean;
+  readonly authorization: Authorization;
+  readonly signature: Hex;
+};
+
+export type RelayCall = { readonly to: Hex; readonly data: Hex; readonly gas: bigint };
+
+export type SimulationResult = { readonly ok: true } | ({ readonly ok: false } & Refusal);
+
+/** EIP-7825: no transaction may ask for more. */
+export const TRANSACTION_GAS_MAX = 16_777_216n;
+/** What one transaction may carry under the gas above; callers batch far less. */
+export const RELAY_ITEMS_MAX = 150;
+
+/** Measured with USDC's own code: 102,808 at most alone, 38,000 + 72,200 an item in a batch, each to a first-time payee. */
+const DIRECT_GAS = 150_000n;
+const BATCH_BASE_GAS = 60_000n;
+const BATCH_ITEM_GAS = 90_000n;
+/** Measured with a passkey wallet: 141,000 alone, 358,000 with its deployment. What burns more is cut off here. */
+const CONTRACT_GAS = 200_000n;
+const CONTRACT_WITH_DEPLOYMENT_GAS = 450_000n;
+const NOOP_GAS = 21_000n;
+/** For Multicall3 itself, when a call that needs no Multicall3 is simulated through it. */
+const MULTICALL_GAS = 50_000n;
+
+/**
+ * One keyed payment goes straight to the token (a batch of one costs 8.5 % more), several through Multicall3.
+ * A contract payer travels alone: it could burn what the others paid for. Throws RangeError when mixed or out of bounds.
+ */
+export function buildPaymentsCall(network: Network, items: readonly RelayItem[]): RelayCall {
+  const calls = innerCalls(network, items);
+  const gas = gasOf(items);
+  const [only] = calls;
+  if (calls.length === 1 && only) return { ...only, gas };
+  return { to: CONTRACTS.multicall3, data: encodeAggregate3(calls), gas };
+}
+
+/** Gas limit of a relay of so many keyed payers: a ceiling, the rest is never paid for. */
+export function paymentsGas(count: number): bigint {
+  return count === 1 ? DIRECT_GAS : BATCH_BASE_GAS + BATCH_ITEM_GAS * BigInt(count);
+}
+
+/** Gas limit of a contract payer's relay: as tight as a passkey wallet allows, since the payer decides what is burnt. */
+export function contractPayerGas(item: RelayItem): bigint {
+  return readContractSignature(item.signature)?.deployment ? CONTRACT_WITH_DEPLOYMENT_GAS : CONTRACT_GAS;
+}
+
+/** Sends nothing to oneself: spends a nonce whose payments expired, or fills a gap. */
+export function buildNoopCall(relayer: Hex): RelayCall {
+  return { to: relayer, data: "0x", gas: NOOP_GAS };
+}
+
+/**
+ * Runs the items at `pending`, as they would be relayed, within the gas a relay gets. One verdict an item, in order.
+ * Throws RpcTransportError when the chain gave no verdict: then nothing is known about any of them.
+ */
+export async function simulatePayments(
+  chain: Chain,
+  relayer: Hex,
+  items: readonly RelayItem[],
+): Promise<SimulationResult[]> {
+  const calls = innerCalls(chain.network, items);
+  const gas = toQuantity(gasOf(items) + MULTICALL_GAS);
+  const call = { from: relayer, to: CONTRACTS.multicall3, data: encodeAggregate3(calls), gas };
+  try {
+    const results = decodeAggregate3(await chain.request("eth_call", [call, "pending"]), calls.length);
+    // A deployment's own outcome does not count: a wallet that exists already is fine, and its payment shows the rest.
+    return results.slice(-items.length).map((result) => verdictOf(result, items[0]));
+  } catch (error) {
+    if (!(error instanceof RpcResponseError)) throw error;
+    return bisect(chain, relayer, items, error);
+  }
+}
+
+/** The bundle as a whole failed, so one of its items eats the gas of all: halves tell which (log2 of the items deep). */
+async function bisect(
+  chain: Chain,
+  relayer: Hex,
+  items: readonly RelayItem[],
+  error: RpcResponseError,
+): Promise<SimulationResult[]> {
+  if (items.length === 1) return [verdictOf({ success: false, data: error.data ?? "0x" }, items[0])];
+  const middle = Math.ceil(items.length / 2);
+  const first = await simulatePayments(chain, relayer, items.slice(0, middle));
+  return [...first, ...(await simulatePayments(chain, relayer, items.slice(middle)))];
+}
+
+/** A contract payer that reverts without a word ran out of gas or refuses: it is its signature that does not hold. */
+function verdictOf({ success, data }: InnerResult, item: RelayItem | undefined): SimulationResult {
+  if (success) return { ok: true };
+  const refusal = explainRevert(data);
+  const isSilentContract = item?.isContract && refusal.reason === "INTERNAL_ERROR";
+  return { ok: false, ...refusal, ...(isSilentContract ? { reason: "INVALID_SIGNATURE" as const } : {}) };
+}
+
+function gasOf(items: readonly RelayItem[]): bigint {
+  return items[0]?.isContract ? contractPayerGas(items[0]) : paymentsGas(items.length);
+}
+
+/** The calls behind a relay, in order; a contract payer that brings its deployment along has two, the payment last. */
+function innerCalls(network: Network, items: readonly RelayItem[]): InnerCall[] {
+  if (items.length === 0 || items.length > RELAY_ITEMS_MAX) {
+    throw new RangeError(`a relay carries 1 to ${RELAY_ITEMS_MAX} payments, not ${items.length}`);
+  }
+  if (items.length > 1 && items.some(({ isContract }) => isContract)) {
+    throw new RangeError("a contract payer is relayed alone");
+  }
+  return items.flatMap(({ isContract, authorization, signature }) => {
+    const to = network.usdc.address;
+    if (!isContract) return [{ to, data: encodeTransferWithVrs(authorization, signature) }];
+    const read = readContractSignature(signature);
+    if (!read) throw new RangeError("a contract payer's signature names a factory that is not allowed");
+    const payment = { to, data: encodeTransferWithBytes(authorization, read.signature) };
+    return read.deployment ? [read.deployment, payment] : [payment];
+  });
+}

@@ -1,0 +1,94 @@
+/** Signs a relayer's EIP-1559 transaction, and nothing else than a relay has business with. */
+import { CONTRACTS, type Hex, NETWORK_IDS, NETWORKS } from "../domain/networks.ts";
+import { keccak256Bytes } from "./keccak.ts";
+import { TRANSACTION_GAS_MAX } from "./relay.ts";
+import { type Secp256k1, secp256k1 } from "./secp256k1.ts";
+import { toAddress } from "./signature.ts";
+
+export type RelayTransaction = {
+  readonly chainId: number;
+  readonly nonce: number | bigint;
+  readonly to: Hex;
+  readonly data: Hex;
+  readonly gas: bigint;
+  readonly maxFeePerGas: bigint;
+  readonly maxPriorityFeePerGas: bigint;
+};
+
+const DYNAMIC_FEE_TYPE = Buffer.from([0x02]);
+const EMPTY_LIST: readonly Rlp[] = [];
+
+/** Lower-case address of a relayer's private key. */
+export function relayerAddress(privateKey: Hex, engine: Secp256k1 = secp256k1): Hex {
+  return toAddress(engine.publicKeyOf(bytesOf(privateKey)));
+}
+
+/**
+ * The raw transaction and its hash, the same bytes for the same input (RFC 6979). The value is always 0, and `to` is one of
+ * the contracts a relay calls or the relayer itself without data; anything else is a RangeError, as is gas above EIP-7825.
+ */
+export function signRelay(
+  privateKey: Hex,
+  transaction: RelayTransaction,
+  engine: Secp256k1 = secp256k1,
+): { raw: Hex; hash: Hex } {
+  const { chainId, nonce, to, data, gas, maxFeePerGas, maxPriorityFeePerGas } = transaction;
+  assertAllowed(transaction, relayerAddress(privateKey, engine));
+  const fields = [chainId, nonce, maxPriorityFeePerGas, maxFeePerGas, gas, bytesOf(to), 0, bytesOf(data)];
+  const unsigned: Rlp[] = [...fields, EMPTY_LIST];
+  const digest = keccak256Bytes(Buffer.concat([DYNAMIC_FEE_TYPE, rlp(unsigned)]));
+  const { rs, parity } = engine.sign(digest, bytesOf(privateKey));
+  const [r, s] = [rs.subarray(0, 32), rs.subarray(32)].map((half) => BigInt(hexOf(half)));
+  const raw = Buffer.concat([DYNAMIC_FEE_TYPE, rlp([...unsigned, parity, r ?? 0n, s ?? 0n])]);
+  return { raw: hexOf(raw), hash: hexOf(keccak256Bytes(raw)) };
+}
+
+/** A stolen call path must not turn the relayer's key into a wallet. */
+function assertAllowed({ chainId, to, data, gas }: RelayTransaction, relayer: Hex): void {
+  const network = NETWORK_IDS.map((id) => NETWORKS[id]).find((one) => one.chainId === chainId);
+  if (!network) throw new RangeError(`chain ${chainId} is none of ours`);
+  const targets: readonly Hex[] = [network.usdc.address, ...Object.values(CONTRACTS)];
+  const isNoop = to.toLowerCase() === relayer && data === "0x";
+  if (!isNoop && !targets.includes(to.toLowerCase() as Hex)) {
+    throw new RangeError(`a relayer does not send to ${to}`);
+  }
+  if (gas > TRANSACTION_GAS_MAX) throw new RangeError(`gas ${gas} is above the limit of a transaction`);
+}
+
+type Rlp = bigint | number | Uint8Array | readonly Rlp[];
+
+/** Recursive length prefix (Ethereum yellow paper, appendix B); integers without leading zeros. */
+function rlp(item: Rlp): Buffer {
+  if (item instanceof Uint8Array) return rlpBytes(item);
+  if (typeof item === "object") return rlpHead(0xc0, Buffer.concat(item.map(rlp)));
+  if (item < 0) throw new RangeError(`${item} is negative`);
+  const digits = item.toString(16);
+  return rlpBytes(
+    Buffer.from(
+      item === 0 || item === 0n ? "" : digits.padStart(digits.length + (digits.length % 2), "0"),
+      "hex",
+    ),
+  );
+}
+
+function rlpBytes(bytes: Uint8Array): Buffer {
+  if (bytes.length === 1 && (bytes[0] ?? 0) < 0x80) return Buffer.from(bytes);
+  return rlpHead(0x80, bytes);
+}
+
+function rlpHead(base: number, body: Uint8Array): Buffer {
+  if (body.length < 56) return Buffer.concat([Buffer.from([base + body.length]), body]);
+  const digits = body.length.toString(16);
+  const length = Buffer.from(digits.padStart(digits.length + (digits.length % 2), "0"), "hex");
+  return Buffer.concat([Buffer.from([base + 55 + length.length]), length, body]);
+}
+
+function bytesOf(hex: Hex): Buffer {
+  const bytes = Buffer.from(hex.slice(2), "hex");
+  if (bytes.length * 2 !== hex.length - 2) throw new RangeError("not whole bytes of hex");
+  return bytes;
+}
+
+function hexOf(bytes: Uint8Array): Hex {
+  return `0x${Buffer.from(bytes).toString("hex")}`;
+}
