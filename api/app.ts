@@ -5,6 +5,7 @@ import { errorMapper } from "./http/errors.ts";
 import { BODY_HARD_MAX_BYTES, jsonBody } from "./http/json-body.ts";
 import { openApi } from "./http/openapi.ts";
 import { requestContext } from "./http/request-context.ts";
+import { identityRoutes } from "./identity/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
 
 const IDLE_TIMEOUT_S = 60;
@@ -19,5 +20,6 @@ export function createApp(deps: ApiDeps) {
     .use(errorMapper(deps, () => app.routes))
     .use(jsonBody)
     .use(openApi(deps, () => app))
+    .use(identityRoutes(deps))
     .use(networkRoutes(deps));
 }

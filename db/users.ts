@@ -14,6 +14,18 @@ export async function findUserByEmail(tx: Tx, email: string): Promise<User | und
   return user;
 }
 
+/** Holds the row until the transaction ends. */
+export async function lockUser(tx: Tx, id: string): Promise<User | undefined> {
+  const [user] = await tx<User[]>`select * from users where id = ${id} for update`;
+  return user;
+}
+
+/** Holds the row until the transaction ends. */
+export async function lockUserByEmail(tx: Tx, email: string): Promise<User | undefined> {
+  const [user] = await tx<User[]>`select * from users where email = ${email} for update`;
+  return user;
+}
+
 /** Inserts a REGISTERED user; undefined when the address is taken. */
 export async function insertUser(
   tx: Tx,

@@ -1,4 +1,7 @@
-/** The only body parser: JSON of at most 1 MiB. Forms, text and files are refused before anybody looks at them. */
+/**
+ * The only body parser: JSON of at most 1 MiB. Forms, text and files are refused before anybody looks at them.
+ * Handlers also get `bodyText`, the body as it was sent: parsing rounds numbers, and an amount is read digit by digit.
+ */
 import { Elysia } from "elysia";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 
@@ -11,13 +14,16 @@ export const jsonBody = new Elysia({ name: "json-body" })
     const announced = Number(request.headers.get("content-length") ?? 0);
     if (announced > BODY_MAX_BYTES) throw tooLarge();
   })
-  .onParse({ as: "global" }, async ({ request }, contentType) => {
+  .decorate({ bodyText: "" })
+  .onParse({ as: "global" }, async (context, contentType) => {
+    const { request } = context;
     if (!request.body) return undefined;
     const text = await request.text();
     if (text.length > BODY_MAX_BYTES) throw tooLarge();
     if (text === "") return undefined;
     if (contentType.trim().toLowerCase() !== "application/json")
       throw invalid("content-type", "must_be_application_json", "Send the body as application/json");
+    context.bodyText = text;
     return parseJson(text);
   });
 

@@ -1,0 +1,2 @@
+/** What a verb writes beside its change, so that a trail leads back to the request. */
+export type Trace = { requestId: string; clientAddress: string };

@@ -1,0 +1,80 @@
+/**
+ * Outgoing mail over SMTP, in two steps: connect, then hand over. What is written down in between is written only when a mail
+ * server is really there. Every hand-over ends as one of three: accepted, refused, or unknown (the line broke after the
+ * server had the message), because only the first two may be acted on.
+ */
+import MailComposer from "nodemailer/lib/mail-composer";
+import { parseConnectionUrl } from "nodemailer/lib/shared";
+import SMTPConnection from "nodemailer/lib/smtp-connection";
+
+export type Mail = { to: string; subject: string; text: string; html: string; messageId: string };
+
+export type Delivery =
+  | { outcome: "accepted" }
+  | { outcome: "refused"; isPermanent: boolean; reply: string }
+  | { outcome: "unknown"; reply: string };
+
+export type MailConnection = { deliver(mail: Mail): Promise<Delivery>; close(): void };
+export type Mailer = { connect(): Promise<MailConnection>; close(): void };
+
+const CONNECT_TIMEOUT_MS = 10_000;
+const SOCKET_TIMEOUT_MS = 20_000;
+const PERMANENT_FROM = 500;
+
+/** `smtpUrl` as nodemailer writes them: smtp://user:pass@host:587, smtps://…, with options in the query. */
+export function openMailer({ smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: string }): Mailer {
+  const { auth, ...options } = parseConnectionUrl(smtpUrl);
+  const open = new Set<SMTPConnection>();
+  return {
+    async connect() {
+      const connection = new SMTPConnection({
+        ...options,
+        connectionTimeout: CONNECT_TIMEOUT_MS,
+        greetingTimeout: CONNECT_TIMEOUT_MS,
+        dnsTimeout: CONNECT_TIMEOUT_MS,
+        socketTimeout: SOCKET_TIMEOUT_MS,
+      });
+      open.add(connection.once("end", () => open.delete(connection)));
+      await opened(connection);
+      if (auth?.user) await loggedIn(connection, { user: auth.user, pass: auth.pass ?? "" });
+      return { deliver: (mail) => deliver(connection, mail, mailFrom), close: () => connection.quit() };
+    },
+    close() {
+      for (const connection of open) connection.close();
+    },
+  };
+}
+
+function opened(connection: SMTPConnection): Promise<void> {
+  return new Promise((resolve, reject) => {
+    connection.once("error", reject);
+    connection.connect((error) => (error ? reject(error) : resolve()));
+  });
+}
+
+function loggedIn(connection: SMTPConnection, auth: { user: string; pass: string }): Promise<void> {
+  return new Promise((resolve, reject) => {
+    connection.once("error", reject);
+    connection.login(auth, (error) => (error ? reject(error) : resolve()));
+  });
+}
+
+async function deliver(connection: SMTPConnection, mail: Mail, from: string): Promise<Delivery> {
+  const message = new MailComposer({ from, ...mail }).compile();
+  const envelope = message.getEnvelope();
+  const bytes = await message.build();
+  return new Promise((resolve) => {
+    const onError = (error: { responseCode?: number | undefined; message: string }) =>
+      resolve(toDelivery(error));
+    connection.once("error", onError);
+    connection.send({ from: envelope.from, to: envelope.to }, bytes, (error) =>
+      error ? onError(error) : resolve({ outcome: "accepted" }),
+    );
+  });
+}
+
+/** A reply is a decision of the server. Without one it may have taken the message and died on the word. */
+function toDelivery(error: { responseCode?: number | undefined; message: string }): Delivery {
+  if (error.responseCode === undefined) return { outcome: "unknown", reply: error.message };
+  return { outcome: "refused", isPermanent: error.responseCode >= PERMANENT_FROM, reply: error.message };
+}
