@@ -82,7 +82,7 @@ function isRightBun(file) {
 async function installBun() {
   say(`installing Bun ${BUN_VERSION} into .tools`);
   rmSync(join(TOOLS, "node_modules"), { recursive: true, force: true });
-  const flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--loglevel=error"];
+  const flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--loglevel=error", "--no-update-notifier"];
   const code = await finish("npm", ["install", "--prefix", TOOLS, ...flags, `bun@${BUN_VERSION}`]);
   const bun = toolCandidates().find(isRightBun);
   if (!bun)
@@ -128,11 +128,11 @@ function finish(command, args) {
   });
 }
 
-/** `npm start` hands its own settings down as variables; a prefix or "omit" among them is not meant for us. */
+/** `npm start` hands its settings down as variables. Where the registry is, is meant for us too; where and what to install is not. */
 function ownEnv() {
-  const meant = ["npm_config_registry", "npm_config_cache", "npm_config_userconfig", "npm_config_cafile"];
-  const isMeant = (name) => !name.startsWith("npm_") || meant.includes(name);
-  return Object.fromEntries(Object.entries(process.env).filter(([name]) => isMeant(name.toLowerCase())));
+  const notMeant =
+    /^npm_config_(prefix|local_prefix|global|omit|include|production|dry_run|package_lock.*|workspaces?)$/i;
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !notMeant.test(name)));
 }
 
 /** One installation at a time: a folder is either made by us or there already, nothing in between. */
