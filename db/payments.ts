@@ -77,6 +77,16 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
   return new Set(accepted.map((row) => row.id));
 }
 
+/** Takes the row locks of these payments in one order. Everywhere payments are locked before links. */
+export async function lockPayments(tx: Tx, ids: readonly string[]): Promise<void> {
+  await tx`
+    select id
+    from payments
+    where id = any(${[...new Set(ids)]}::text[])
+    order by id
+    for update`;
+}
+
 /** Takes the row locks of these links in one order, so that what follows sees them as they are and nobody moves them meanwhile. */
 export async function lockLinks(tx: Tx, linkIds: readonly string[]): Promise<void> {
   await tx`

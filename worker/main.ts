@@ -49,14 +49,14 @@ const deps = { sql, log, chains, config, metrics };
 const networks = new Map(
   [...chains].map(([id, chain]): [typeof id, RelayNetwork] => {
     const keys = config.relayerKeys.get(id) ?? [];
-    return [id, { deps, chain, lanes: openLanes(sql, chain, keys, config.relayMaxFeeWei) }];
+    const confirmations = config.chains.find((settings) => settings.id === id)?.confirmations ?? 1;
+    return [id, { deps, chain, lanes: openLanes(sql, chain, keys, config.relayMaxFeeWei), confirmations }];
   }),
 );
 const drains = new Map([...networks].map(([id, network]) => [id, oneAtATime(() => drainPayments(network))]));
 for (const [id, network] of networks) {
-  const confirmations = config.chains.find((chain) => chain.id === id)?.confirmations ?? 1;
   const drain = drains.get(id) ?? (async () => {});
-  stop.onStop(`relaying on ${id}`, await startNetworkLoop(sql, network, confirmations, drain));
+  stop.onStop(`relaying on ${id}`, await startNetworkLoop(sql, network, drain));
 }
 
 const mailer = openMailer(config);

@@ -1,11 +1,12 @@
 /** A payment that failed before anything left the house may be tried again with the same authorization. */
 import type { Sql } from "../../db/client.ts";
-import { lockLinks, type NewPayment, requeuePayment } from "../../db/payments.ts";
+import { lockLinks, lockPayments, type NewPayment, requeuePayment } from "../../db/payments.ts";
 import { enqueue } from "../../db/queue.ts";
 
 /** True when the payment is queued again and its job is in. */
 export async function requeue(sql: Sql, paymentId: string, payment: NewPayment): Promise<boolean> {
   return sql.begin(async (tx) => {
+    await lockPayments(tx, [paymentId]);
     await lockLinks(tx, [payment.linkId]);
     const row = await requeuePayment(tx, paymentId, payment.signature);
     if (!row) return false;

@@ -1,6 +1,12 @@
 /** Did the payer sign? Keys are checked on the CPU without asking a node; contracts are asked on the chain (ERC-1271, ERC-6492). */
 import { tokenDomainOf } from "../../core/chain/authorization-digest.ts";
 import type { Chain } from "../../core/chain/clients.ts";
+import {
+  findContracts,
+  isContractSignatureValid,
+  readContractSignature,
+} from "../../core/chain/contract-signature.ts";
+import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { recoverPayer } from "../../core/chain/signature.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
@@ -21,15 +27,28 @@ export async function verifyPayer(
   if (signature.ecdsa && recoverPayer(domain, authorization, signature.ecdsa) === authorization.from) {
     return { ok: true, kind: "EOA", signature: signature.ecdsa };
   }
-  if (!chain) return invalid();
-  return invalid();
+  return chain ? verifyContract(chain, attempt) : refuse("INVALID_SIGNATURE");
 }
 
-function invalid(): PayerVerdict {
-  return {
-    ok: false,
-    reason: "INVALID_SIGNATURE",
-    message: "the signature is not the payer's",
-    retryable: false,
-  };
+/** Code at the payer's address decides, not the signature's length; without code only an ERC-6492 wrapper can still hold. */
+async function verifyContract(
+  chain: Chain,
+  { authorization, signature }: PaymentAttempt,
+): Promise<PayerVerdict> {
+  try {
+    const hasCode = (await findContracts(chain, [authorization.from])).size > 0;
+    const bringsDeployment = readContractSignature(signature.bytes)?.deployment !== undefined;
+    if (!hasCode && !bringsDeployment) return refuse("INVALID_SIGNATURE");
+    const holds = await isContractSignatureValid(chain, authorization, signature.bytes);
+    return holds ? { ok: true, kind: "CONTRACT", signature: signature.bytes } : refuse("INVALID_SIGNATURE");
+  } catch (error) {
+    if (error instanceof RpcTransportError) return refuse("INTERNAL_ERROR");
+    throw error;
+  }
+}
+
+function refuse(reason: "INVALID_SIGNATURE" | "INTERNAL_ERROR"): PayerVerdict {
+  const isAway = reason === "INTERNAL_ERROR";
+  const message = isAway ? "the payer's contract can't be asked now" : "the signature is not the payer's";
+  return { ok: false, reason, message, retryable: isAway };
 }

@@ -25,7 +25,8 @@ const LEASE_MS = 5_000;
 const ROUNDS_MAX = 200;
 const BUSY_RETRY_MS = 100;
 
-export type RelayNetwork = { deps: WorkerDeps; chain: Chain; lanes: Lanes };
+/** `confirmations`: blocks until a settled payment counts as final. */
+export type RelayNetwork = { deps: WorkerDeps; chain: Chain; lanes: Lanes; confirmations: number };
 
 /** Works until nothing is due. Returns early when every lane is full: mined blocks make room and ring again. */
 export async function drainPayments(network: RelayNetwork): Promise<void> {

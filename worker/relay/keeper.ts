@@ -2,6 +2,7 @@
  * Keeps a network's relayed transactions moving until blocks hold them: books receipts, sends again, raises fees, spends the nonce
  * of what has expired, notices stolen nonces and fills gaps. One worker at a time does it; any worker can.
  */
+import { buildNoopCall } from "../../core/chain/relay.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { withWorkLock } from "../../db/locks.ts";
 import { enqueue } from "../../db/queue.ts";
@@ -30,13 +31,12 @@ const RAISE_AFTER_MS = 6_000;
 /** Looks that must find the nonce spent and none of our attempts mined before we believe it was stolen. */
 const LOST_AFTER_LOOKS = 8;
 const GAPS_PER_PASS = 4;
-const NOOP_GAS = 21_000n;
 
 /** One pass. Returns false when another worker keeps this network now. */
-export async function keepRelays(network: RelayNetwork, confirmations: number): Promise<boolean> {
+export async function keepRelays(network: RelayNetwork): Promise<boolean> {
   const { deps, chain } = network;
   return withWorkLock(deps.sql, `keep-relays:${chain.network.id}`, async () => {
-    await bookReceipts(network, confirmations);
+    await bookReceipts(network);
     const inFlight = await findInFlight(deps.sql, chain.network.id, IN_FLIGHT_LIMIT);
     if (inFlight.length > 0) await pushAlong(network, inFlight);
     await fillGaps(network, inFlight);
@@ -44,7 +44,7 @@ export async function keepRelays(network: RelayNetwork, confirmations: number): 
   });
 }
 
-async function bookReceipts(network: RelayNetwork, confirmations: number): Promise<void> {
+async function bookReceipts(network: RelayNetwork): Promise<void> {
   const { deps, chain } = network;
   const id = chain.network.id;
   const inFlight = await findInFlight(deps.sql, id, IN_FLIGHT_LIMIT);
@@ -54,7 +54,7 @@ async function bookReceipts(network: RelayNetwork, confirmations: number): Promi
     const reopened = await reopenOrphanedRelays(tx, id);
     const requeued = await requeueUnsettled(tx, id);
     if (requeued.length > 0) await enqueue(tx, "relay_payments", { network: id });
-    await confirmRelays(tx, id, confirmations);
+    await confirmRelays(tx, id, network.confirmations);
     if (reopened > 0)
       deps.log.warn({ network: id, reopened }, "blocks of relayed transactions were reorganised away");
     if (requeued.length > 0) {
@@ -123,7 +123,7 @@ async function fillGaps(network: RelayNetwork, inFlight: readonly InFlightRelay[
     const hasLater = inFlight.some((relay) => relay.relayer === key.address);
     const gaps = hasLater ? await findNonceGaps(deps.sql, lane, chainNonce, GAPS_PER_PASS) : [];
     for (const nonce of gaps) {
-      const call = { to: key.address, data: "0x", gas: NOOP_GAS } as const;
+      const call = buildNoopCall(key.address);
       const relay = await storeRelay(deps.sql, chain, key, { kind: "NOOP", call, fees: market.fees, nonce });
       await sendAttempt(deps, chain, relay);
       deps.log.warn({ ...lane, nonce: nonce.toString() }, "filled a nonce gap");

@@ -1,6 +1,6 @@
 /** The relayer keys of one network as lanes: fees, balances and load, read from the node at most once a second. */
 import type { Chain } from "../../core/chain/clients.ts";
-import { type Fees, nextFees } from "../../core/chain/relay.ts";
+import { type Fees, nextFees } from "../../core/chain/fees.ts";
 import { parseQuantity } from "../../core/chain/rpc-answers.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import type { RpcOutcome } from "../../core/chain/rpc-node.ts";

@@ -12,7 +12,6 @@ const BLOCK_CHANNEL = "block";
 export async function startNetworkLoop(
   listener: Sql,
   network: RelayNetwork,
-  confirmations: number,
   drain: () => Promise<void>,
 ): Promise<() => Promise<void>> {
   const { deps, chain } = network;
@@ -28,7 +27,7 @@ export async function startNetworkLoop(
     while (!stopped) {
       lastMs = Date.now();
       try {
-        await keepRelays(network, confirmations);
+        await keepRelays(network);
         await drain();
       } catch (error) {
         const level = isNodeAway(error) ? "warn" : "error";

@@ -3,7 +3,7 @@
 import type { SimulationResult } from "../../core/chain/relay.ts";
 import { parseQuantity } from "../../core/chain/rpc-answers.ts";
 import { tell } from "../../db/outcome.ts";
-import { failPayments, lockLinks } from "../../db/payments.ts";
+import { failPayments, lockLinks, lockPayments } from "../../db/payments.ts";
 import { postponePayments } from "../../db/relays.ts";
 import type { Payment } from "../../db/schema.ts";
 import { settleFromBooks } from "../../db/used-authorizations.ts";
@@ -77,8 +77,13 @@ async function consultBooks(network: RelayNetwork, payments: readonly Payment[])
   const seenAt = parseQuantity(await chain.request("eth_blockNumber", []), "eth_blockNumber");
   for (const payment of payments) {
     const verdict = await deps.sql.begin(async (tx) => {
+      await lockPayments(tx, [payment.id]);
       await lockLinks(tx, [payment.linkId]);
-      const found = await settleFromBooks(tx, { paymentId: payment.id, seenAtBlock: seenAt });
+      const found = await settleFromBooks(tx, {
+        paymentId: payment.id,
+        seenAtBlock: seenAt,
+        confirmations: network.confirmations,
+      });
       if (found !== "too-early") await tell(tx, [payment.id, payment.linkId]);
       return found;
     });
@@ -93,6 +98,10 @@ async function fail(
 ): Promise<void> {
   if (failures.length === 0) return;
   await deps.sql.begin(async (tx) => {
+    await lockPayments(
+      tx,
+      failures.map(({ payment }) => payment.id),
+    );
     await lockLinks(
       tx,
       failures.map(({ payment }) => payment.linkId),

@@ -1,12 +1,11 @@
 /** The same nonce once more: the stored bytes as they are, or dearer ones, stored before they go out. */
-import { nextFees, signRelay } from "../../core/chain/relay.ts";
-import type { Hex } from "../../core/domain/networks.ts";
+import { nextFees } from "../../core/chain/fees.ts";
+import { buildNoopCall } from "../../core/chain/relay.ts";
+import { signRelay } from "../../core/chain/sign-relay.ts";
 import { type InFlightAttempt, type InFlightRelay, insertAttempt } from "../../db/relays.ts";
 import type { RelayNetwork } from "./drain.ts";
 import type { Market } from "./lanes.ts";
 import { sendAttempt } from "./send.ts";
-
-const NOOP_GAS = 21_000n;
 
 export async function resendAttempt(
   { deps, chain }: RelayNetwork,
@@ -38,7 +37,7 @@ export async function raiseAttempt(
   });
   if (fees.maxFeePerGas <= BigInt(newest.maxFeePerGas)) return resendAttempt(network, relay, newest);
   const call = isNoop
-    ? noopOf(relay.relayer)
+    ? buildNoopCall(relay.relayer)
     : { to: relay.callTo, data: relay.callData, gas: relay.gasLimit };
   const signed = signRelay(key.privateKey, {
     chainId: chain.network.chainId,
@@ -57,8 +56,4 @@ export async function raiseAttempt(
 /** Every authorization inside is over: mining it would only burn gas. */
 function hasExpired(relay: InFlightRelay): boolean {
   return relay.validBeforeMax !== null && relay.validBeforeMax <= BigInt(Math.floor(Date.now() / 1000));
-}
-
-function noopOf(relayer: Hex): { to: Hex; data: Hex; gas: bigint } {
-  return { to: relayer, data: "0x", gas: NOOP_GAS };
 }

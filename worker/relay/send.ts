@@ -4,8 +4,8 @@
  */
 
 import type { Chain } from "../../core/chain/clients.ts";
-import { signRelay } from "../../core/chain/relay.ts";
 import { RpcResponseError } from "../../core/chain/rpc-errors.ts";
+import { signRelay } from "../../core/chain/sign-relay.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import type { Sql } from "../../db/client.ts";
