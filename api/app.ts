@@ -7,6 +7,7 @@ import { openApi } from "./http/openapi.ts";
 import { requestContext } from "./http/request-context.ts";
 import { identityRoutes } from "./identity/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
+import { x402Routes } from "./x402/routes.ts";
 
 const IDLE_TIMEOUT_S = 60;
 
@@ -21,5 +22,6 @@ export function createApp(deps: ApiDeps) {
     .use(jsonBody)
     .use(openApi(deps, () => app))
     .use(identityRoutes(deps))
-    .use(networkRoutes(deps));
+    .use(networkRoutes(deps))
+    .use(x402Routes(deps));
 }

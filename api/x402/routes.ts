@@ -4,26 +4,19 @@
  */
 import { Elysia } from "elysia";
 import { notFound } from "../../core/domain/errors.ts";
-import { effectiveStatus } from "../../core/domain/link.ts";
-import { findPayableLink, type PayableLinkRow } from "../../db/payable-links.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { limitKey, takeFromLimit } from "../http/rate-limit.ts";
+import { requestContext } from "../http/request-context.ts";
 import { openAcceptor } from "./accept.ts";
-import { answerOf, presentPayment, settled } from "./answer.ts";
+import { presentPayment } from "./answer.ts";
 import { openChainClock } from "./chain-time.ts";
-import type { X402Deps } from "./deps.ts";
-import { type PayResult, type PayTools, payLink, whyUnpayable } from "./pay.ts";
-import { carriesPayment, type Parsed, parsePayment, parsePaymentHeader } from "./payload.ts";
+import { answer402, bringsPayment } from "./exchange.ts";
+import type { PayTools } from "./pay.ts";
 import { openPaymentReader } from "./read-payment.ts";
-import {
-  type Requirements,
-  requirementsOf,
-  type Shape,
-  settlementHeader,
-  unpayable,
-} from "./requirements.ts";
+import type { Shape } from "./requirements.ts";
 
-const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 const PAYMENT_ID = /^pay_[A-Za-z0-9_-]{22}$/;
-const IDEMPOTENCY_KEY_MAX = 255;
+const BODY_MAX_CHARS = 65_536;
 
 /** Stock clients send `access-control-expose-headers` as a request header, so it is allowed as one. */
 const CORS = {
@@ -34,51 +27,41 @@ const CORS = {
   "access-control-expose-headers":
     "PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-PAYMENT-RESPONSE, X-Request-Id, Retry-After",
   "access-control-max-age": "600",
+  "cross-origin-resource-policy": "cross-origin",
 };
 
-/** One request, whatever its method and path. */
-type Ask = {
-  linkId: string;
-  shape: Shape;
-  headers: Record<string, string | undefined>;
-  /** JSON text of the body on the JSON way; undefined on the others. */
-  bodyText: string | undefined;
-  requestId: string;
-};
-type Answer = { status: number; headers: Record<string, string>; body: unknown };
-
-export const x402Routes = (deps: X402Deps) => {
+export const x402Routes = (deps: ApiDeps) => {
   const tools: PayTools = {
     ...deps,
     acceptor: openAcceptor(deps.sql),
     clock: openChainClock(deps.sql),
     readPayment: openPaymentReader(deps.sql),
   };
-  const routes = new Elysia({ name: "x402", tags: ["x402"] });
-  for (const { prefix, shape } of [
-    { prefix: "/v1/x402", shape: "a" },
-    { prefix: "/x402", shape: "b" },
-  ] as const) {
-    routes.use(resource(tools, prefix, shape));
-  }
-  return routes;
+  return new Elysia({ name: "x402-routes", tags: ["x402"] })
+    .use(resource(deps, tools, "/v1/x402", "a"))
+    .use(resource(deps, tools, "/x402", "b"));
 };
 
-function resource(tools: PayTools, prefix: string, defaultShape: Shape) {
+function resource(deps: ApiDeps, tools: PayTools, prefix: string, defaultShape: Shape) {
   const respond = async (context: Context, bodyText?: string) => {
+    const { headers, set, clientAddress } = context;
+    Object.assign(set.headers, CORS);
+    const limitName = bringsPayment(headers, bodyText) ? "x402Pay" : "x402Requirements";
+    await takeFromLimit(deps, set, { limitName, key: limitKey(limitName, { clientAddress, route: "x402" }) });
     const answer = await answer402(tools, {
       linkId: context.params.linkId,
       shape: chooseShape(context.query.shape, defaultShape),
-      headers: context.headers,
+      headers,
       bodyText,
       requestId: context.requestId,
+      countPayer: (payer) => takeFromLimit(deps, set, { limitName: "x402Payer", key: payer }),
     });
-    Object.assign(context.set.headers, CORS, answer.headers);
-    context.set.status = answer.status;
+    Object.assign(set.headers, answer.headers);
+    set.status = answer.status;
     return answer.body;
   };
   return new Elysia({ prefix })
-    .decorate({ requestId: "" })
+    .use(requestContext(deps))
     .get("/:linkId", (context) => respond(context))
     .post("/:linkId", (context) => respond(context, asText(context.body)), { parse: "text" })
     .get("/:linkId/pay", (context) => respond(context))
@@ -101,6 +84,7 @@ type Context = {
   headers: Record<string, string | undefined>;
   set: { status?: number | string; headers: Record<string, string | number> };
   requestId: string;
+  clientAddress: string;
 };
 
 function preflight({ set }: { set: { status?: number | string; headers: Record<string, string | number> } }) {
@@ -109,138 +93,11 @@ function preflight({ set }: { set: { status?: number | string; headers: Record<s
   return null;
 }
 
-/** The three ways in: a payment header, a JSON payment, or a question. */
-async function answer402(tools: PayTools, ask: Ask): Promise<Answer> {
-  if (!LINK_ID.test(ask.linkId)) return unknownLink();
-  const key = ask.headers["idempotency-key"];
-  if (key !== undefined && (key === "" || key.length > IDEMPOTENCY_KEY_MAX)) {
-    return plain(400, "INVALID_PAYLOAD_STRUCTURE", "Idempotency-Key must have 1 to 255 characters");
-  }
-  const header = ask.headers["payment-signature"] ?? ask.headers["x-payment"];
-  if (header !== undefined) {
-    const version = ask.headers["payment-signature"] === undefined ? 1 : 2;
-    return payByHeader(tools, ask, parsePaymentHeader(header), version);
-  }
-  const body = readJson(ask.bodyText);
-  if (!body.ok) return plain(400, "INVALID_PAYLOAD_STRUCTURE", "the body is not JSON");
-  if (carriesPayment(body.value)) return payByJson(tools, ask, parsePayment(body.value));
-  return askTerms(tools, ask);
-}
-
-async function payByJson(tools: PayTools, ask: Ask, parsed: Parsed): Promise<Answer> {
-  if (!parsed.ok) return plain(400, "INVALID_PAYLOAD_STRUCTURE", parsed.issue);
-  const result = await pay(tools, ask, parsed);
-  const { status, body } = answerOf(result, tools.config.baseUrl);
-  return { status, headers: {}, body };
-}
-
-/** Refusals on this way are 402 with the requirements and the reason, as x402 clients expect. */
-async function payByHeader(tools: PayTools, ask: Ask, parsed: Parsed, version: 1 | 2): Promise<Answer> {
-  if (!parsed.ok) return refuseWithTerms(tools, ask, "INVALID_PAYLOAD_STRUCTURE", {});
-  const result = await pay(tools, ask, parsed);
-  const { authorization } = parsed.attempt;
-  if (result.kind === "refused") {
-    if (result.reason === "NOT_FOUND") return unknownLink();
-    const { status, body } = answerOf(result, tools.config.baseUrl);
-    if (status === 500) return { status, headers: {}, body };
-    const failure = result.network && {
-      ...{ success: false, txHash: result.txHash ?? null, network: result.network },
-      ...{ payer: authorization.from, reason: STOCK_REASONS[result.reason] ?? result.reason },
-    };
-    const header = failure && settlementHeader(version, failure);
-    return refuseWithTerms(tools, ask, result.reason, header ? { [header.name]: header.value } : {});
-  }
-  const { payment } = result;
-  const answer =
-    result.kind === "replayed"
-      ? settled(payment, tools.config.baseUrl)
-      : answerOf(result, tools.config.baseUrl);
-  const header = settlementHeader(version, {
-    success: answer.body.success,
-    txHash: answer.body.txHash,
-    network: payment.network,
-    payer: authorization.from,
-    ...(answer.body.error === null ? {} : { reason: "settlement_pending" }),
-  });
-  return { status: answer.status, headers: { [header.name]: header.value }, body: answer.body };
-}
-
-function pay(tools: PayTools, ask: Ask, parsed: Extract<Parsed, { ok: true }>): Promise<PayResult> {
-  return payLink(tools, {
-    linkId: ask.linkId,
-    attempt: parsed.attempt,
-    idempotencyKey: ask.headers["idempotency-key"] ?? parsed.attempt.paymentIdentifier,
-    requestId: ask.requestId,
-  });
-}
-
-async function askTerms(tools: PayTools, ask: Ask): Promise<Answer> {
-  const link = await findPayableLink(tools.sql, ask.linkId);
-  return link ? demand(termsOf(tools, link, ask.shape)) : unknownLink();
-}
-
-async function refuseWithTerms(
-  tools: PayTools,
-  ask: Ask,
-  reason: string,
-  headers: Record<string, string>,
-): Promise<Answer> {
-  const link = await findPayableLink(tools.sql, ask.linkId);
-  if (!link) return unknownLink();
-  const answer = demand(termsOf(tools, link, ask.shape, reason));
-  return { ...answer, headers: { ...answer.headers, ...headers } };
-}
-
-function termsOf(tools: PayTools, link: PayableLinkRow, shape: Shape, reason?: string): Requirements {
-  const now = new Date();
-  const { baseUrl } = tools.config;
-  const obstacle = whyUnpayable(link, now);
-  if (!obstacle) return requirementsOf(link, { baseUrl, shape, now, ...(reason ? { reason } : {}) });
-  const isOver = obstacle.reason === "LINK_NOT_PAYABLE";
-  const cancelled = effectiveStatus(link, now) === "CANCELLED";
-  const named = isOver ? (cancelled ? "LINK_CANCELLED" : "LINK_EXPIRED") : obstacle.reason;
-  return unpayable(link.id, { baseUrl, reason: named, message: obstacle.message });
-}
-
-function demand(requirements: Requirements): Answer {
-  return { status: 402, headers: { "PAYMENT-REQUIRED": requirements.header }, body: requirements.body };
-}
-
-function unknownLink(): Answer {
-  return plain(404, "NOT_FOUND", "there is no payment link with this id");
-}
-
-function plain(status: number, error: string, message: string): Answer {
-  return { status, headers: {}, body: { success: false, txHash: null, networkId: null, error, message } };
-}
-
-/** Names stock x402 clients know for our refusals. */
-const STOCK_REASONS: Record<string, string> = {
-  INVALID_SIGNATURE: "invalid_exact_evm_payload_signature",
-  NONCE_USED: "invalid_exact_evm_nonce_already_used",
-  EXPIRED_TRANSFER: "invalid_exact_evm_payload_authorization_valid_before",
-  NOT_YET_VALID: "invalid_exact_evm_payload_authorization_valid_after",
-  AMOUNT_EXCEEDS_MAXIMUM: "invalid_exact_evm_payload_authorization_value_mismatch",
-  AMOUNT_BELOW_REQUIRED: "invalid_exact_evm_payload_authorization_value_mismatch",
-  RECIPIENT_MISMATCH: "invalid_exact_evm_payload_recipient_mismatch",
-  NETWORK_MISMATCH: "invalid_network",
-  INSUFFICIENT_FUNDS: "insufficient_funds",
-  INVALID_PAYLOAD_STRUCTURE: "invalid_payload",
-};
-
 function chooseShape(asked: string | undefined, fallback: Shape): Shape {
   return asked === "a" || asked === "b" ? asked : fallback;
 }
 
+/** More than any payment needs is cut, and so refused as not JSON. */
 function asText(body: unknown): string {
-  return typeof body === "string" ? body : "";
-}
-
-function readJson(text: string | undefined): { ok: true; value: unknown } | { ok: false } {
-  if (text === undefined || text.trim() === "") return { ok: true, value: undefined };
-  try {
-    return { ok: true, value: JSON.parse(text) };
-  } catch {
-    return { ok: false };
-  }
+  return typeof body === "string" ? body.slice(0, BODY_MAX_CHARS) : "";
 }
