@@ -11,6 +11,7 @@ export type LocalChain = {
   wsUrl: string;
   port: number;
   chainId: number;
+  pid: number;
   /** Resolves when the node is gone, whoever ended it. */
   exited: Promise<number | string>;
   /** Writes the state, then ends the node. */
@@ -53,7 +54,8 @@ export async function startChain(options: LocalChainOptions): Promise<LocalChain
       lock?.release();
     };
     const wsUrl = `ws://127.0.0.1:${anvil.port}`;
-    return { rpcUrl, wsUrl, port: anvil.port, chainId, exited: anvil.process.exited, stop };
+    const { pid, exited } = anvil.process;
+    return { rpcUrl, wsUrl, port: anvil.port, chainId, pid, exited, stop };
   } catch (error) {
     lock?.release();
     throw error;

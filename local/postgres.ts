@@ -11,7 +11,13 @@ import { choosePostgresAccount, type PostgresAccount } from "./postgres-account.
 import { findPostgresBinaries } from "./postgres-binaries.ts";
 import { identifyProcess, waitUntilGone } from "./process-identity.ts";
 
-export type LocalPostgres = { url: string; port: number; stop: () => Promise<void> };
+export type LocalPostgres = {
+  url: string;
+  port: number;
+  /** Resolves when the server is gone, whoever ended it. */
+  exited: Promise<number | string>;
+  stop: () => Promise<void>;
+};
 
 export type LocalPostgresOptions = {
   dataDir: string;
@@ -46,7 +52,7 @@ export async function startPostgres(options: LocalPostgresOptions): Promise<Loca
       await server.stop(STOP_TIMEOUT_MS);
       lock.release();
     };
-    return { url: urlOf(password, port, database), port, stop };
+    return { url: urlOf(password, port, database), port, exited: server.exited, stop };
   } catch (error) {
     lock.release();
     throw error;

@@ -6,6 +6,7 @@ import {
   encodeFunctionData,
   keccak256,
   pad,
+  parseAbi,
   toBytes,
   toHex,
   zeroHash,
@@ -31,6 +32,7 @@ const BALANCES_SLOT = 9n;
 const RELAYER_SUPPLY_UNITS = 1_000_000_000_000n;
 const MINT_ALLOWANCE_UNITS = 2n ** 120n;
 const FUND_BATCH = 500;
+const BALANCE_ABI = parseAbi(["function balanceOf(address) view returns (uint256)"]);
 
 /** The calls that put the token in place: its code, then the initializers its deployment history went through. */
 export async function placeUsdc(
@@ -85,6 +87,13 @@ export async function fundUsdc(
       batch.map((address) => setSlot(usdc.address, balanceSlot(address), value)),
     );
   }
+}
+
+/** Micro-USDC at the latest block. */
+export async function readUsdcBalance(rpcUrl: string, address: Hex): Promise<bigint> {
+  const { usdc } = await localNetworkOf(rpcUrl);
+  const data = encodeFunctionData({ abi: BALANCE_ABI, functionName: "balanceOf", args: [address] });
+  return BigInt(await callRpcText(rpcUrl, "eth_call", [{ to: usdc.address, data }, "latest"]));
 }
 
 /** Sets the ETH balance (wei) of an address. Loopback nodes only. */

@@ -12,6 +12,7 @@ import {
   serviceEnv,
 } from "../../local/service-env.ts";
 import { type ServiceProcess, startServiceProcess } from "../../local/service-process.ts";
+import { waitUntilReady } from "../../local/wait-until-ready.ts";
 import { startTestChain, type TestChain } from "./chain.ts";
 import { startTestMailbox, type TestMailbox } from "./mailbox.ts";
 import { createTestDatabase, type TestDatabase } from "./postgres.ts";
@@ -46,8 +47,6 @@ export type Service = {
 
 export type World = Service & { db: TestDatabase; chain: TestChain; mailbox: TestMailbox };
 
-const READY_TIMEOUT_MS = 30_000;
-const READY_POLL_MS = 20;
 const LOG_KEPT_CHARS = 2_000_000;
 
 /** Starts the processes and waits until every API answers /health/ready. */
@@ -72,7 +71,10 @@ export async function startService(parts: ServiceParts): Promise<Service> {
     );
     running.set(name, child);
     child.exited.then(() => running.delete(name));
-    if (ports.has(name)) await waitUntilReady(baseUrlOf(name), child, () => logOf(name));
+    if (ports.has(name)) await waitUntilReady(baseUrlOf(name), () => checkAlive(name));
+  };
+  const checkAlive = (name: ProcessName) => {
+    if (!running.has(name)) throw new Error(`${name} ended at start:\n${logOf(name)}`);
   };
   const kill = async (name: ProcessName, signal: "SIGKILL" | "SIGTERM" | "SIGINT" = "SIGKILL") => {
     const child = need(running, name);
@@ -139,23 +141,6 @@ function settingsOf({ db, chain, smtp }: ServiceParts, dataDir: string): Service
 function quietEnv(): Record<string, string | undefined> {
   const { PATH, HOME, TMPDIR } = process.env;
   return { PATH, HOME, TMPDIR, LOG_LEVEL: "info" };
-}
-
-async function waitUntilReady(baseUrl: string, child: ServiceProcess, log: () => string): Promise<void> {
-  const deadline = Date.now() + READY_TIMEOUT_MS;
-  let ended: number | string | undefined;
-  child.exited.then((code) => {
-    ended = code;
-  });
-  while (Date.now() < deadline) {
-    if (ended !== undefined) throw new Error(`${child.kind} ended at start (${ended}):\n${log()}`);
-    const answer = await fetch(`${baseUrl}/health/ready`, { signal: AbortSignal.timeout(5_000) }).catch(
-      () => undefined,
-    );
-    if (answer?.ok) return;
-    await Bun.sleep(READY_POLL_MS);
-  }
-  throw new Error(`${baseUrl} is not ready after ${READY_TIMEOUT_MS} ms:\n${log()}`);
 }
 
 function kindOf(name: ProcessName): ServiceKind {

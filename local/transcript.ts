@@ -1,0 +1,42 @@
+/** What `npm start` says in the terminal. */
+import { join } from "node:path";
+import type { DemoStep } from "./demo.ts";
+import type { LocalSettings } from "./local-settings.ts";
+import type { Surroundings } from "./surroundings.ts";
+
+const WHO_WIDTH = 10;
+const MS_WIDTH = 6;
+
+export function report(sentence: string): void {
+  console.log(`! ${sentence}`);
+}
+
+/** Laps since the process began. */
+export function startTimer() {
+  let last = performance.now();
+  const lap = (what: string) => {
+    const now = performance.now();
+    console.log(`· ${what} (${((now - last) / 1000).toFixed(1)} s)`);
+    last = now;
+  };
+  return { lap };
+}
+
+export function printStep({ who, what, ms }: DemoStep): void {
+  console.log(`  ${`${ms}`.padStart(MS_WIDTH)} ms  ${who.padEnd(WHO_WIDTH)} ${what}`);
+}
+
+export function printAddresses(settings: LocalSettings, around: Surroundings, apiUrl: string): void {
+  const chains = Object.entries(around.rpcUrls).map(([id, url]) => [`Chain ${id}`, url]);
+  const rows = [
+    ["API", settings.baseUrl],
+    ["Documentation", `${settings.baseUrl}/docs`],
+    ["Health", `${apiUrl}/health`],
+    ["Mailbox", around.mailbox?.httpUrl ?? "SMTP_URL"],
+    ...chains,
+    ["Database", around.databaseUrl],
+    ["Logs", join(settings.dataDir, "logs")],
+  ];
+  console.log(`\n${rows.map(([name = "", value]) => `  ${name.padEnd(20)} ${value}`).join("\n")}`);
+  console.log("\n  Ctrl-C stops everything and keeps the data.\n");
+}

@@ -1,0 +1,25 @@
+/** Waits for an API's own word that its database, chains and relayers answer. */
+
+const TIMEOUT_MS = 60_000;
+const POLL_MS = 25;
+const ANSWER_TIMEOUT_MS = 5_000;
+
+/** `check` is called at each look and may throw to give up. Throws the last answer when the time is over. */
+export async function waitUntilReady(apiUrl: string, check: () => void = () => {}): Promise<void> {
+  const deadline = Date.now() + TIMEOUT_MS;
+  let last = "no answer";
+  while (Date.now() < deadline) {
+    check();
+    try {
+      const answer = await fetch(`${apiUrl}/health/ready`, {
+        signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
+      });
+      if (answer.ok) return;
+      last = `${answer.status} ${await answer.text()}`;
+    } catch (error) {
+      last = String(error);
+    }
+    await Bun.sleep(POLL_MS);
+  }
+  throw new Error(`${apiUrl}/health/ready is not ready after ${TIMEOUT_MS / 1000} s: ${last}`);
+}
