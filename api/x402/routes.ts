@@ -7,6 +7,7 @@ import { notFound } from "../../core/domain/errors.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { limitKey, takeFromLimit } from "../http/rate-limit.ts";
 import { requestContext } from "../http/request-context.ts";
+import type { ResponseSet } from "../http/session-cookie.ts";
 import { openAcceptor } from "./accept.ts";
 import { presentPayment } from "./answer.ts";
 import { openChainClock } from "./chain-time.ts";
@@ -82,12 +83,12 @@ type Context = {
   params: { linkId: string };
   query: Record<string, string | undefined>;
   headers: Record<string, string | undefined>;
-  set: { status?: number | string; headers: Record<string, string | number> };
+  set: ResponseSet;
   requestId: string;
   clientAddress: string;
 };
 
-function preflight({ set }: { set: { status?: number | string; headers: Record<string, string | number> } }) {
+function preflight({ set }: { set: ResponseSet }) {
   Object.assign(set.headers, CORS);
   set.status = 204;
   return null;
