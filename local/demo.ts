@@ -8,7 +8,7 @@ import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { formatUnits, parseUnits, toAmountNumber } from "../core/domain/money.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import { type DemoClient, openDemoClient } from "./demo-client.ts";
-import type { StoredMail } from "./mailbox.ts";
+import type { StoredMail } from "./mail-message.ts";
 import { createSoftwarePasskey } from "./software-passkey.ts";
 import { fundUsdc, readUsdcBalance } from "./usdc.ts";
 

@@ -11,6 +11,12 @@ export type MailMessage = {
   html: string;
 };
 
+export type StoredMail = MailMessage & {
+  id: string;
+  /** ISO 8601. */
+  receivedAt: string;
+};
+
 type Part = { headers: Record<string, string>; body: Uint8Array };
 
 const PARTS_DEEP_MAX = 8;

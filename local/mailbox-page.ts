@@ -1,5 +1,5 @@
 /** The mailbox as a page for a developer's browser. Everything shown came from outside and is escaped. */
-import type { StoredMail } from "./mailbox.ts";
+import type { StoredMail } from "./mail-message.ts";
 
 export function renderMailbox(mails: readonly StoredMail[]): string {
   const rows = mails.map(renderMail).join("\n");

@@ -1,14 +1,8 @@
 /** A mail server on loopback that delivers to nobody: what arrives by SMTP can be read over HTTP. */
 import { once } from "node:events";
 import { SMTPServer } from "smtp-server";
-import { type MailMessage, parseMailMessage } from "./mail-message.ts";
+import { parseMailMessage, type StoredMail } from "./mail-message.ts";
 import { renderMailbox } from "./mailbox-page.ts";
-
-export type StoredMail = MailMessage & {
-  id: string;
-  /** ISO 8601. */
-  receivedAt: string;
-};
 
 export type Mailbox = {
   smtpUrl: string;

@@ -1,0 +1,82 @@
+/** `npm test`: one Postgres for the whole run, every test file in a process of its own choosing, one plain line at the end. */
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { spawnBound } from "../local/bound-process.ts";
+import { prepareTemplate, SERVER_URL_VARIABLE } from "./support/postgres.ts";
+import { startTestServer } from "./support/postgres-server.ts";
+
+type Totals = { passed: number; failed: number; skipped: number };
+
+const PARALLEL_FILES = 2;
+const TEST_TIMEOUT_MS = 60_000;
+
+process.exitCode = await run(process.argv.slice(2));
+
+/** `filters` are passed on to the runner: parts of file names, or its flags. Returns the exit code. */
+async function run(filters: readonly string[]): Promise<number> {
+  const startedAt = performance.now();
+  const scratch = mkdtempSync(join(tmpdir(), "test-run-"));
+  const server = await startTestServer();
+  try {
+    await prepareTemplate(server.adminUrl);
+    console.log(`· ${server.description} is ready (${seconds(startedAt)})`);
+    const report = join(scratch, "report.xml");
+    const code = await runTests(filters, report, server.adminUrl);
+    const totals = readTotals(report, code);
+    console.log(`\n· ${seconds(startedAt)} in all`);
+    if (totals.passed + totals.failed === 0) console.log("No test ran.");
+    console.log(describeTotals(totals));
+    return totals.failed > 0 || totals.passed === 0 ? 1 : 0;
+  } finally {
+    await server.stop();
+    rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+async function runTests(
+  filters: readonly string[],
+  report: string,
+  serverUrl: string,
+): Promise<number | string> {
+  const runner = await spawnBound({
+    command: process.execPath,
+    args: [
+      ...["test", `--parallel=${PARALLEL_FILES}`, `--timeout=${TEST_TIMEOUT_MS}`],
+      ...["--reporter=junit", `--reporter-outfile=${report}`],
+      ...filters,
+    ],
+    cwd: join(import.meta.dir, ".."),
+    env: { ...process.env, [SERVER_URL_VARIABLE]: serverUrl },
+    stopSignal: "SIGTERM",
+    onOutput: (chunk) => process.stdout.write(chunk),
+  });
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => runner.kill(signal));
+  return runner.exited;
+}
+
+/** A run that ended badly without a failed test (a file that did not load, a crash) counts as one failure. */
+function readTotals(report: string, code: number | string): Totals {
+  const head = readRootTag(report);
+  const count = (name: string) => Number(new RegExp(`\\b${name}="(\\d+)"`).exec(head)?.[1] ?? 0);
+  const [all, skipped] = [count("tests"), count("skipped")];
+  const reported = count("failures") + count("errors");
+  const failed = code !== 0 && reported === 0 ? 1 : reported;
+  return { passed: Math.max(0, all - skipped - reported), failed, skipped };
+}
+
+function readRootTag(report: string): string {
+  try {
+    return /<testsuites[^>]*>/.exec(readFileSync(report, "utf8"))?.[0] ?? "";
+  } catch {
+    return "";
+  }
+}
+
+function describeTotals({ passed, failed, skipped }: Totals): string {
+  return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`;
+}
+
+function seconds(since: number): string {
+  return `${((performance.now() - since) / 1000).toFixed(1)} s`;
+}
