@@ -1,0 +1,147 @@
+/** The smart account a passkey controls (Coinbase Smart Wallet v1.1): its address, its owners and the calls it makes. */
+import { encodeAbiParameters, encodeFunctionData, parseAbi } from "viem";
+import { CONTRACTS, type Hex } from "../domain/networks.ts";
+import type { Chain } from "./clients.ts";
+import { keccak256Bytes } from "./keccak.ts";
+import type { InnerCall } from "./multicall.ts";
+import { parseData, parseQuantity } from "./rpc-answers.ts";
+import { hexWord, uintWord } from "./words.ts";
+
+/** A point on P-256, each coordinate 32 bytes. */
+export type PublicKey = { readonly x: Hex; readonly y: Hex };
+
+/** What an account's address is made of: keep it with the account, never recompute it from today's configuration. */
+export type AccountOrigin = {
+  readonly factory: Hex;
+  readonly implementation: Hex;
+  /** First owners, as `toOwner` and `toAddressOwner` give them. */
+  readonly owners: readonly Hex[];
+  readonly saltNonce: bigint;
+};
+
+const ACCOUNT_ABI = parseAbi([
+  "function createAccount(bytes[] owners, uint256 nonce) returns (address)",
+  "function execute(address target, uint256 value, bytes data)",
+  "function executeBatch((address target, uint256 value, bytes data)[] calls)",
+  "function addOwnerPublicKey(bytes32 x, bytes32 y)",
+  "function addOwnerAddress(address owner)",
+  "function removeOwnerAtIndex(uint256 index, bytes owner)",
+]);
+const OWNERS_AND_NONCE = [{ type: "bytes[]" }, { type: "uint256" }] as const;
+/** Creation code of an ERC-1967 proxy around the implementation's address. */
+const PROXY_CODE = [
+  "0x603d3d8160223d3973",
+  "60095155f3363d3d373d3d363d7f360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc545af43d6000803e6038573d6000fd5b3d6000f3",
+] as const;
+const GET_NONCE_SELECTOR = "0x35567e1a";
+const OWNER_AT_INDEX_SELECTOR = "0x8ea69029";
+const NEXT_OWNER_INDEX_SELECTOR = "0xd948fd2e";
+/** Owner slots looked through when an owner's index is searched. */
+const OWNER_INDEX_MAX = 64;
+const WALLET_NAME_AND_VERSION = ["Coinbase Smart Wallet", "1"] as const;
+const DOMAIN_TYPE = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";
+const MESSAGE_TYPE = "CoinbaseSmartWalletMessage(bytes32 hash)";
+
+/** A passkey as an owner: x || y, 64 bytes. */
+export function toOwner({ x, y }: PublicKey): Hex {
+  if (x.length !== 66 || y.length !== 66) throw new RangeError("a passkey owner is two words of 32 bytes");
+  return `${x}${y.slice(2)}`.toLowerCase() as Hex;
+}
+
+/** An address as an owner: one word. */
+export function toAddressOwner(address: Hex): Hex {
+  return `0x${hexWord(address).toLowerCase()}`;
+}
+
+/** The origin of the account a passkey gets today. */
+export function accountOriginOf(publicKey: PublicKey): AccountOrigin {
+  return {
+    factory: CONTRACTS.smartWalletFactory,
+    implementation: CONTRACTS.smartWalletImplementation,
+    owners: [toOwner(publicKey)],
+    saltNonce: 0n,
+  };
+}
+
+/** The account's address, lower case, before and after its deployment, on every network (CREATE2, EIP-1014). */
+export function accountAddress({ factory, implementation, owners, saltNonce }: AccountOrigin): Hex {
+  const salt = keccak256Bytes(bytesOf(encodeAbiParameters(OWNERS_AND_NONCE, [owners, saltNonce])));
+  const initCodeHash = keccak256Bytes(bytesOf(`${PROXY_CODE[0]}${implementation.slice(2)}${PROXY_CODE[1]}`));
+  const preimage = Buffer.concat([Buffer.from([0xff]), bytesOf(factory), salt, initCodeHash]);
+  return `0x${Buffer.from(keccak256Bytes(preimage)).toString("hex", 12)}`;
+}
+
+/** `createAccount` on the factory: deploys the account, or does nothing when it exists. */
+export function encodeCreateAccount(owners: readonly Hex[], saltNonce: bigint): Hex {
+  return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "createAccount", args: [owners, saltNonce] });
+}
+
+/** The account's own calldata for calls it makes, all or none; no ETH goes along. */
+export function encodeAccountCalls(calls: readonly InnerCall[]): Hex {
+  const [only] = calls;
+  if (!only) throw new RangeError("an account needs at least one call to make");
+  if (calls.length === 1) {
+    return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "execute", args: [only.to, 0n, only.data] });
+  }
+  const args = calls.map(({ to, data }) => ({ target: to, value: 0n, data }));
+  return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "executeBatch", args: [args] });
+}
+
+/** Calls an account makes to itself to change who controls it. */
+export function encodeAddOwner(owner: PublicKey | Hex): Hex {
+  return typeof owner === "string"
+    ? encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "addOwnerAddress", args: [owner] })
+    : encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "addOwnerPublicKey", args: [owner.x, owner.y] });
+}
+
+export function encodeRemoveOwner(index: number, owner: Hex): Hex {
+  const args = [BigInt(index), owner] as const;
+  return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "removeOwnerAtIndex", args });
+}
+
+/** What an owner signs when the account itself is to have signed `hash` (ERC-1271, EIP-712): bound to account and chain. */
+export function replaySafeHash(account: Hex, chainId: number, hash: Hex): Hex {
+  const hashOf = (text: string) => keccak256Bytes(Buffer.from(text));
+  const domain = [
+    hashOf(DOMAIN_TYPE),
+    ...WALLET_NAME_AND_VERSION.map(hashOf),
+    bytesOf(`0x${uintWord(chainId)}${hexWord(account)}`),
+  ];
+  const separator = keccak256Bytes(Buffer.concat(domain));
+  const message = keccak256Bytes(Buffer.concat([hashOf(MESSAGE_TYPE), bytesOf(hash)]));
+  const digest = keccak256Bytes(Buffer.concat([Buffer.from([0x19, 0x01]), separator, message]));
+  return `0x${Buffer.from(digest).toString("hex")}`;
+}
+
+/** The nonce of the account's next user operation (EntryPoint v0.6, key 0: one after another). Also known before deployment. */
+export async function readAccountNonce(chain: Chain, account: Hex): Promise<bigint> {
+  const data = `${GET_NONCE_SELECTOR}${hexWord(account)}${uintWord(0)}`;
+  const answer = await chain.request("eth_call", [{ to: CONTRACTS.entryPointV06, data }, "latest"]);
+  return parseQuantity(answer, "getNonce");
+}
+
+/**
+ * Under which index this owner signs on this chain; undefined when it is none (any more). Indexes differ between chains once
+ * owners were added, so they are read, never assumed. Only for deployed accounts: before, the index is the place in `owners`.
+ */
+export async function findOwnerIndex(chain: Chain, account: Hex, owner: Hex): Promise<number | undefined> {
+  const next = await chain.request("eth_call", [{ to: account, data: NEXT_OWNER_INDEX_SELECTOR }, "latest"]);
+  const count = Number(parseQuantity(next, "nextOwnerIndex"));
+  if (count > OWNER_INDEX_MAX)
+    throw new RangeError(`${account} has had ${count} owners, more than we look through`);
+  const calls = Array.from({ length: count }, (_, index) => {
+    const data = `${OWNER_AT_INDEX_SELECTOR}${uintWord(index)}`;
+    return { method: "eth_call", params: [{ to: account, data }, "latest"] };
+  });
+  const outcomes = await chain.batch(calls);
+  const wanted = encodeAbiParameters([{ type: "bytes" }], [owner]);
+  const found = outcomes.findIndex((outcome) => {
+    if (!outcome.ok) throw outcome.error;
+    return parseData(outcome.result, "ownerAtIndex") === wanted;
+  });
+  return found < 0 ? undefined : found;
+}
+
+function bytesOf(hex: string): Buffer {
+  return Buffer.from(hex.slice(2), "hex");
+}

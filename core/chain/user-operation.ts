@@ -1,0 +1,130 @@
+/** User operations of ERC-4337 for EntryPoint v0.6, bundled by our own relayer: no fees inside, no paymaster, no initCode. */
+import { decodeErrorResult, encodeFunctionData, parseAbi } from "viem";
+import { entryPoint06Abi, getUserOperationHash } from "viem/account-abstraction";
+import { CONTRACTS, type Hex } from "../domain/networks.ts";
+import { encodeAggregate3, type InnerCall } from "./multicall.ts";
+import { encodeAccountCalls } from "./passkey-account.ts";
+import type { RelayCall } from "./relay.ts";
+import type { RawLog } from "./usdc.ts";
+
+export type UserOperation = {
+  readonly sender: Hex;
+  readonly nonce: bigint;
+  readonly initCode: "0x";
+  readonly callData: Hex;
+  readonly callGasLimit: bigint;
+  readonly verificationGasLimit: bigint;
+  readonly preVerificationGas: bigint;
+  readonly maxFeePerGas: bigint;
+  readonly maxPriorityFeePerGas: bigint;
+  readonly paymasterAndData: "0x";
+  readonly signature: Hex;
+};
+
+/** How an operation ended; `success` false inside a successful transaction is a payment that did not happen. */
+export type UserOperationOutcome = {
+  readonly userOpHash: Hex;
+  readonly sender: Hex;
+  readonly nonce: bigint;
+  readonly success: boolean;
+  readonly gasUsed: bigint;
+};
+
+/** `UserOperationEvent(bytes32 indexed userOpHash, address indexed sender, address indexed paymaster, uint256 nonce, bool success, uint256 actualGasCost, uint256 actualGasUsed)` */
+export const USER_OPERATION_EVENT_TOPIC =
+  "0x49628fd1471006c1482da88028e9ce4dbb080b815c9b0344d39e5a8e6ec1419f";
+
+const FAILED_OP_ABI = parseAbi(["error FailedOp(uint256 opIndex, string reason)"]);
+const CALLS_MAX = 20;
+const FIRST_CALL_GAS = 120_000n;
+const FURTHER_CALL_GAS = 45_000n;
+const VERIFICATION_GAS = 150_000n;
+/** Calldata, EntryPoint and the 1/64 it holds back, on top of the limits it demands up front. */
+const BUNDLE_GAS = 250_000n;
+/** Measured 217,000 with the audited factory. */
+const CREATE_ACCOUNT_GAS = 300_000n;
+
+/** An unsigned operation of up to 20 calls. Its fees are 0: the relayer pays as the sender of the transaction. */
+export function buildUserOperation(operation: {
+  readonly sender: Hex;
+  readonly nonce: bigint;
+  readonly calls: readonly InnerCall[];
+}): UserOperation {
+  const { sender, nonce, calls } = operation;
+  if (calls.length > CALLS_MAX)
+    throw new RangeError(`${calls.length} calls, at most ${CALLS_MAX} fit an operation`);
+  return {
+    sender,
+    nonce,
+    initCode: "0x",
+    callData: encodeAccountCalls(calls),
+    callGasLimit: FIRST_CALL_GAS + FURTHER_CALL_GAS * BigInt(calls.length - 1),
+    verificationGasLimit: VERIFICATION_GAS,
+    preVerificationGas: 0n,
+    maxFeePerGas: 0n,
+    maxPriorityFeePerGas: 0n,
+    paymasterAndData: "0x",
+    signature: "0x",
+  };
+}
+
+/** The 32 bytes the passkey signs: the WebAuthn challenge of a send. Does not depend on the signature. */
+export function userOperationHash(operation: UserOperation, chainId: number): Hex {
+  return getUserOperationHash({
+    chainId,
+    entryPointAddress: CONTRACTS.entryPointV06,
+    entryPointVersion: "0.6",
+    userOperation: operation,
+  });
+}
+
+/**
+ * The relayer's transaction for a signed operation. With `deployment` (the account does not exist yet) the factory is called
+ * first, in the same transaction; that the account was deployed meanwhile does no harm.
+ */
+export function buildUserOperationCall(
+  operation: UserOperation,
+  relayer: Hex,
+  deployment?: InnerCall,
+): RelayCall {
+  const args = [[operation], relayer] as const;
+  const data = encodeFunctionData({ abi: entryPoint06Abi, functionName: "handleOps", args });
+  const handleOps = { to: CONTRACTS.entryPointV06, data };
+  const gas = operation.callGasLimit + operation.verificationGasLimit + BUNDLE_GAS;
+  if (!deployment) return { ...handleOps, gas };
+  return {
+    to: CONTRACTS.multicall3,
+    data: encodeAggregate3([deployment, handleOps]),
+    gas: gas + CREATE_ACCOUNT_GAS,
+  };
+}
+
+/** The outcome of an operation in a log of the EntryPoint; undefined for every other log. */
+export function decodeUserOperationLog(
+  log: RawLog & { readonly address: string },
+): UserOperationOutcome | undefined {
+  const [topic, userOpHash, sender] = log.topics;
+  if (topic !== USER_OPERATION_EVENT_TOPIC || log.address.toLowerCase() !== CONTRACTS.entryPointV06)
+    return undefined;
+  if (!userOpHash || !sender || log.data.length !== 2 + 4 * 64) return undefined;
+  const word = (index: number) => BigInt(`0x${log.data.slice(2 + 64 * index, 66 + 64 * index)}`);
+  const success = word(1) === 1n;
+  return {
+    userOpHash: userOpHash as Hex,
+    sender: `0x${sender.slice(26)}`,
+    nonce: word(0),
+    success,
+    gasUsed: word(3),
+  };
+}
+
+/** The EntryPoint's reason for refusing a bundle ("AA24 signature error"); undefined when it is not one. */
+export function explainFailedOperation(data: Hex | undefined): string | undefined {
+  if (!data?.startsWith("0x220266b6")) return undefined;
+  try {
+    return decodeErrorResult({ abi: FAILED_OP_ABI, data }).args[1];
+  } catch {
+    // Only the selector of FailedOp: no reason to tell.
+    return undefined;
+  }
+}
