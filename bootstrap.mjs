@@ -82,7 +82,14 @@ function isRightBun(file) {
 async function installBun() {
   say(`installing Bun ${BUN_VERSION} into .tools`);
   rmSync(join(TOOLS, "node_modules"), { recursive: true, force: true });
-  const flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--loglevel=error", "--no-update-notifier"];
+  const flags = [
+    "--ignore-scripts",
+    "--no-audit",
+    "--no-fund",
+    "--no-save",
+    "--loglevel=error",
+    "--no-update-notifier",
+  ];
   const code = await finish("npm", ["install", "--prefix", TOOLS, ...flags, `bun@${BUN_VERSION}`]);
   const bun = toolCandidates().find(isRightBun);
   if (!bun)
@@ -185,13 +192,23 @@ function run(bun, script, args) {
     env: { ...process.env, PATH: path },
   });
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
-  // npm's shell dies of a signal without passing it on; the script must not live on behind it.
-  const parent = process.ppid;
+  // npm, or the shell between npm and us, may end without passing a signal on; the script must not live on behind them.
+  const ancestors = readAncestors();
   if (process.env.npm_lifecycle_event) {
-    setInterval(() => process.ppid === parent || child.kill("SIGTERM"), PARENT_POLL_MS).unref();
+    setInterval(() => readAncestors() === ancestors || child.kill("SIGTERM"), PARENT_POLL_MS).unref();
   }
   child.on("error", (error) => fail(`Bun could not be started: ${error.message}`));
   child.on("exit", (code, signal) => process.exit(code ?? 128 + (constants.signals[signal] ?? 0)));
+}
+
+/** Our parent's id and, where the system tells, its parent's. */
+function readAncestors() {
+  try {
+    const stat = readFileSync(`/proc/${process.ppid}/stat`, "utf8");
+    return `${process.ppid} ${stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]}`;
+  } catch {
+    return String(process.ppid);
+  }
 }
 
 function say(text) {
