@@ -76,11 +76,14 @@ test("wears the token domain of Base on chain id 8453", async () => {
   await chain.stop();
 });
 
-test("holds EntryPoint v0.6, and 1,000,000 USDC at relayer 0", async () => {
+test("holds EntryPoint v0.6, the passkey account, and 1,000,000 USDC at relayer 0", async () => {
   const chain = await startTestChain();
   const client = createPublicClient({ transport: http(chain.rpcUrl) });
   expect((await client.getCode({ address: CONTRACTS.entryPointV06 }))?.length).toBeGreaterThan(40_000);
   expect(await balanceOf(chain, localAccount(0).address)).toBe(1_000_000_000_000n);
+  for (const address of [CONTRACTS.smartWalletFactory, CONTRACTS.smartWalletImplementation]) {
+    expect((await client.getCode({ address }))?.length).toBeGreaterThan(1_000);
+  }
   await chain.stop();
 });
 

@@ -1,0 +1,141 @@
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type BoundProcess, spawnBound } from "../../local/bound-process.ts";
+import { lockFolder } from "../../local/folder-lock.ts";
+import { keepAlive } from "../../local/keep-alive.ts";
+import { endLeftovers, recordProcess } from "../../local/leftovers.ts";
+import { identifyProcess, isSameProcessAlive, waitUntilGone } from "../../local/process-identity.ts";
+import { keepSecret } from "../../local/secrets.ts";
+
+const LOCAL = join(import.meta.dir, "../../local");
+const folder = mkdtempSync(join(tmpdir(), "local-processes-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** A process that starts a child bound to it, tells the child's id and waits to be killed. */
+async function startParent(env: Record<string, string | undefined> = process.env) {
+  const script = `
+    const { spawnBound } = await import(${JSON.stringify(join(LOCAL, "bound-process.ts"))});
+    const child = await spawnBound({ command: "sleep", args: ["600"], stopSignal: "SIGTERM" });
+    console.log(child.pid);
+    setInterval(() => {}, 1000);`;
+  const parent = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe", stderr: "inherit", env });
+  const first = await parent.stdout.getReader().read();
+  const child = identifyProcess(Number(new TextDecoder().decode(first.value)));
+  if (!child) throw new Error("the child is not there");
+  return { parent, child };
+}
+
+test("a bound process ends when its owner is killed with SIGKILL", async () => {
+  const { parent, child } = await startParent();
+  expect(isSameProcessAlive(child)).toBe(true);
+  parent.kill("SIGKILL");
+  await parent.exited;
+  expect(await waitUntilGone(child, 5_000)).toBe(true);
+});
+
+test("the same without setpriv, as on macOS: a shell watches", async () => {
+  const bin = join(folder, "bin");
+  await Bun.$`mkdir -p ${bin} && ln -s ${Bun.which("sh")} ${Bun.which("sleep")} ${bin}/`.quiet();
+  const { parent, child } = await startParent({ ...process.env, PATH: bin });
+  if (process.platform === "linux") {
+    expect(readFileSync(`/proc/${child.pid}/cmdline`, "utf8")).toStartWith("sh\0");
+  }
+  parent.kill("SIGKILL");
+  await parent.exited;
+  expect(await waitUntilGone(child, 5_000)).toBe(true);
+});
+
+test("a bound process is asked to stop first, and told its exit code", async () => {
+  let said = "";
+  const child = await spawnBound({
+    command: "sh",
+    args: ["-c", "trap 'echo asked; exit 7' TERM; echo up; while :; do sleep 0.05; done"],
+    stopSignal: "SIGTERM",
+    onOutput: (chunk) => {
+      said += chunk.toString();
+    },
+  });
+  await waitFor(() => said.includes("up"));
+  await child.stop();
+  expect(await child.exited).toBe(7);
+  expect(said).toContain("asked");
+});
+
+test("a bound process that does not stop is killed, with what it started", async () => {
+  let said = "";
+  const child = await spawnBound({
+    command: "sh",
+    args: ["-c", "trap '' TERM; sleep 600 & echo $!; wait; wait"],
+    stopSignal: "SIGTERM",
+    onOutput: (chunk) => {
+      said += chunk.toString();
+    },
+  });
+  await waitFor(() => said.includes("\n"));
+  const grandchild = identifyProcess(Number(said));
+  if (!grandchild) throw new Error("the grandchild is not there");
+  await child.stop(200);
+  expect(await child.exited).toBe("SIGKILL");
+  expect(await waitUntilGone(grandchild, 5_000)).toBe(true);
+});
+
+test("a folder has one owner; the second is told who", () => {
+  const place = join(folder, "locked");
+  const lock = lockFolder(place);
+  expect(() => lockFolder(place)).toThrow(`${place} is in use by process ${process.pid}`);
+  lock.release();
+  lockFolder(place).release();
+});
+
+test("ends what an earlier start left, and never a process that only has the same id", async () => {
+  const dataDir = join(folder, "leftovers");
+  const left = await spawnBound({ command: "sleep", args: ["600"], stopSignal: "SIGTERM" });
+  const stranger = await spawnBound({ command: "sleep", args: ["600"], stopSignal: "SIGTERM" });
+  recordProcess(dataDir, "worker", left.pid);
+  writeFileSync(
+    join(dataDir, "processes/api.json"),
+    JSON.stringify({ pid: stranger.pid, startedAt: "of another process" }),
+  );
+  writeFileSync(join(dataDir, "processes/indexer.json"), "{ torn");
+  expect(await endLeftovers(dataDir)).toEqual(["worker"]);
+  expect(await left.exited).toBe("SIGTERM");
+  expect(identifyProcess(stranger.pid)).toBeDefined();
+  expect(readdirSync(join(dataDir, "processes"))).toEqual([]);
+  await stranger.stop();
+});
+
+test("starts a part again that died by itself, and not one that was stopped", async () => {
+  const reports: string[] = [];
+  const started: BoundProcess[] = [];
+  const start = async () => {
+    const part = await spawnBound({ command: "sleep", args: ["600"], stopSignal: "SIGTERM" });
+    started.push(part);
+    return part;
+  };
+  const { part, stop } = await keepAlive("The part", start, (sentence) => reports.push(sentence));
+  part.kill("SIGKILL");
+  await waitFor(() => started.length === 2);
+  expect(reports).toEqual(["The part ended (SIGKILL) and starts again."]);
+  await stop();
+  expect(await started[1]?.exited).toBe("SIGTERM");
+  expect(started).toHaveLength(2);
+});
+
+test("a secret is made once, of 32 random bytes, for its owner's eyes", () => {
+  const secret = keepSecret(folder, "jwt-secret");
+  expect(secret).toMatch(/^[0-9a-f]{64}$/);
+  expect(keepSecret(folder, "jwt-secret")).toBe(secret);
+  expect(keepSecret(folder, "otp-pepper")).not.toBe(secret);
+  expect(statSync(join(folder, "secrets/jwt-secret")).mode & 0o777).toBe(0o600);
+  expect(readdirSync(join(folder, "secrets")).sort()).toEqual(["jwt-secret", "otp-pepper"]);
+});
+
+async function waitFor(isDone: () => boolean): Promise<void> {
+  const deadline = Date.now() + 10_000;
+  while (!isDone()) {
+    if (Date.now() > deadline) throw new Error("waited 10 s in vain");
+    await Bun.sleep(10);
+  }
+}
