@@ -78,21 +78,22 @@ export async function simulatePayments(
   try {
     const results = decodeAggregate3(await chain.request("eth_call", [call, "pending"]), calls.length);
     // A deployment's own outcome does not count: a wallet that exists already is fine, and its payment shows the rest.
-    return results.slice(-items.length).map((result) => verdictOf(result, items[0]));
+    const payments = results.slice(-items.length);
+    const mayLackGas = items.length > 1 && payments.some(({ success, data }) => !success && data === "0x");
+    if (!mayLackGas) return payments.map((result) => verdictOf(result, items[0]));
   } catch (error) {
     if (!(error instanceof RpcResponseError)) throw error;
-    return bisect(chain, relayer, items, error);
+    if (items.length === 1) return [verdictOf({ success: false, data: error.data ?? "0x" }, items[0])];
   }
+  return simulateHalves(chain, relayer, items);
 }
 
-/** The bundle as a whole failed, so one of its items eats the gas of all: halves tell which (log2 of the items deep). */
-async function bisect(
+/** One item ate the gas of others, or of all: halves tell which, at most log2 of the items deep. */
+async function simulateHalves(
   chain: Chain,
   relayer: Hex,
   items: readonly RelayItem[],
-  error: RpcResponseError,
 ): Promise<SimulationResult[]> {
-  if (items.length === 1) return [verdictOf({ success: false, data: error.data ?? "0x" }, items[0])];
   const middle = Math.ceil(items.length / 2);
   const first = await simulatePayments(chain, relayer, items.slice(0, middle));
   return [...first, ...(await simulatePayments(chain, relayer, items.slice(middle)))];

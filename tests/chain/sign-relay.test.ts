@@ -1,0 +1,177 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { bytesToHex, type Hex, keccak256 } from "viem";
+import { privateKeyToAccount } from "viem/accounts";
+import { type Fees, nextFees } from "../../core/chain/fees.ts";
+import { nobleSecp256k1, secp256k1 } from "../../core/chain/secp256k1.ts";
+import { relayerAddress, signRelay } from "../../core/chain/sign-relay.ts";
+import { CONTRACTS, NETWORKS } from "../../core/domain/networks.ts";
+
+const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
+const privateKeys = fc
+  .bigInt({ min: 1n, max: ORDER - 1n })
+  .map((key): Hex => `0x${key.toString(16).padStart(64, "0")}`);
+const GWEI = 1_000_000_000n;
+
+describe("signRelay", () => {
+  const networks = fc.constantFrom(NETWORKS.base, NETWORKS["base-sepolia"]);
+  const data = fc
+    .oneof(
+      fc.uint8Array({ maxLength: 60 }),
+      fc.uint8Array({ minLength: 200, maxLength: 70_000, size: "max" }),
+    )
+    .map((bytes) => bytesToHex(bytes));
+  const fees = fc.oneof(fc.bigInt({ min: 0n, max: 300n }), fc.bigInt({ min: 0n, max: 2n ** 100n }));
+
+  test("equals viem's signTransaction, on both engines", async () => {
+    const transactions = fc.record({
+      network: networks,
+      key: privateKeys,
+      nonce: fc.oneof(fc.constantFrom(0, 1, 127, 128, 255, 256), fc.nat()),
+      data,
+      gas: fc.bigInt({ min: 0n, max: 16_777_216n }),
+      maxPriorityFeePerGas: fees,
+      above: fees,
+      target: fc.constantFrom("usdc", "multicall3"),
+    });
+    await fc.assert(
+      fc.asyncProperty(
+        transactions,
+        async ({ network, key, nonce, data, gas, maxPriorityFeePerGas, above, target }) => {
+          const to = target === "usdc" ? network.usdc.address : CONTRACTS.multicall3;
+          const maxFeePerGas = maxPriorityFeePerGas + above;
+          const transaction = {
+            chainId: network.chainId,
+            nonce,
+            to,
+            data,
+            gas,
+            maxFeePerGas,
+            maxPriorityFeePerGas,
+          };
+          const expected = await privateKeyToAccount(key).signTransaction({
+            type: "eip1559",
+            value: 0n,
+            ...transaction,
+          });
+          for (const engine of [secp256k1, nobleSecp256k1]) {
+            const { raw, hash } = signRelay(key, { ...transaction, nonce: BigInt(nonce) }, engine);
+            expect(raw).toBe(expected);
+            expect(hash).toBe(keccak256(expected));
+          }
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+
+  test("knows the relayer's address as viem does", () => {
+    fc.assert(
+      fc.property(privateKeys, (key) => {
+        expect(relayerAddress(key)).toBe(privateKeyToAccount(key).address.toLowerCase() as Hex);
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  describe("signs nothing a relay has no business with", () => {
+    const key: Hex = `0x${"07".repeat(32)}`;
+    const self = relayerAddress(key);
+    const transaction = {
+      chainId: 84532,
+      nonce: 0,
+      to: NETWORKS["base-sepolia"].usdc.address as Hex,
+      data: "0x" as Hex,
+      gas: 21_000n,
+      maxFeePerGas: 1n,
+      maxPriorityFeePerGas: 1n,
+    };
+
+    test("a stranger's address, the other network's token, an unknown chain", () => {
+      expect(signRelay(key, transaction).raw).toStartWith("0x02");
+      expect(() => signRelay(key, { ...transaction, to: `0x${"11".repeat(20)}` })).toThrow(RangeError);
+      expect(() => signRelay(key, { ...transaction, to: NETWORKS.base.usdc.address })).toThrow(RangeError);
+      expect(() => signRelay(key, { ...transaction, chainId: 1 })).toThrow(RangeError);
+    });
+
+    test("itself, except for a no-op", () => {
+      expect(signRelay(key, { ...transaction, to: self }).raw).toStartWith("0x02");
+      expect(() => signRelay(key, { ...transaction, to: self, data: "0x00" })).toThrow(RangeError);
+    });
+
+    test("more gas than a transaction may have, and negative numbers", () => {
+      expect(signRelay(key, { ...transaction, gas: 16_777_216n }).raw).toStartWith("0x02");
+      expect(() => signRelay(key, { ...transaction, gas: 16_777_217n })).toThrow(RangeError);
+      expect(() => signRelay(key, { ...transaction, nonce: -1 })).toThrow(RangeError);
+      expect(() => signRelay(key, { ...transaction, data: "0x1" })).toThrow(RangeError);
+    });
+  });
+});
+
+describe("nextFees", () => {
+  const market = { baseFeePerGas: 10n * GWEI, tipPerGas: GWEI, maxFeeWei: 100n * GWEI };
+
+  test("offers twice the base fee plus the tip at first", () => {
+    expect(nextFees(market)).toEqual({ maxFeePerGas: 21n * GWEI, maxPriorityFeePerGas: GWEI });
+  });
+
+  test("never offers more than the cap, nor a tip above the whole", () => {
+    expect(nextFees({ ...market, maxFeeWei: 5n * GWEI })).toEqual({
+      maxFeePerGas: 5n * GWEI,
+      maxPriorityFeePerGas: GWEI,
+    });
+    expect(nextFees({ ...market, maxFeeWei: GWEI / 2n })).toEqual({
+      maxFeePerGas: GWEI / 2n,
+      maxPriorityFeePerGas: GWEI / 2n,
+    });
+  });
+
+  test("raises both fees by a quarter when the market stands still", () => {
+    const previous = { maxFeePerGas: 40n * GWEI, maxPriorityFeePerGas: 4n * GWEI };
+    expect(nextFees({ ...market, previous })).toEqual({
+      maxFeePerGas: 50n * GWEI,
+      maxPriorityFeePerGas: 5n * GWEI,
+    });
+  });
+
+  test("follows the market when it rose by more", () => {
+    const previous = { maxFeePerGas: 3n * GWEI, maxPriorityFeePerGas: GWEI / 10n };
+    expect(nextFees({ ...market, previous })).toEqual({
+      maxFeePerGas: 21n * GWEI,
+      maxPriorityFeePerGas: GWEI,
+    });
+  });
+
+  test("stops raising where the cap leaves less than an eighth", () => {
+    const inside = { maxFeePerGas: 88n * GWEI, maxPriorityFeePerGas: GWEI };
+    expect(nextFees({ ...market, previous: inside }).maxFeePerGas).toBe(100n * GWEI);
+    const outside = { maxFeePerGas: 89n * GWEI, maxPriorityFeePerGas: GWEI };
+    expect(nextFees({ ...market, previous: outside })).toEqual(outside);
+  });
+
+  test("every raise is one that nodes take, and the cap holds", () => {
+    const amount = fc.bigInt({ min: 0n, max: 200n * GWEI });
+    fc.assert(
+      fc.property(
+        amount,
+        amount,
+        amount,
+        fc.bigInt({ min: 1n, max: 200n * GWEI }),
+        (baseFeePerGas, tipPerGas, first, maxFeeWei) => {
+          let previous: Fees = nextFees({ baseFeePerGas: first, tipPerGas, maxFeeWei });
+          for (let bump = 0; bump < 20; bump++) {
+            const next = nextFees({ baseFeePerGas, tipPerGas, maxFeeWei, previous });
+            expect(next.maxFeePerGas).toBeLessThanOrEqual(maxFeeWei);
+            expect(next.maxPriorityFeePerGas).toBeLessThanOrEqual(next.maxFeePerGas);
+            if (next === previous) break;
+            expect(next.maxFeePerGas * 1000n).toBeGreaterThanOrEqual(previous.maxFeePerGas * 1125n);
+            expect(next.maxPriorityFeePerGas * 1000n).toBeGreaterThanOrEqual(
+              previous.maxPriorityFeePerGas * 1125n,
+            );
+            previous = next;
+          }
+        },
+      ),
+    );
+  });
+});
