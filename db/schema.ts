@@ -131,6 +131,7 @@ export const paymentLinks = pgTable("payment_links", {
   paidAt: time("paid_at"),
   createdAt: time("created_at").notNull(),
   updatedAt: time("updated_at").notNull(),
+  cancelledAt: time("cancelled_at"),
 });
 
 export const claims = pgTable("claims", {

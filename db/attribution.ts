@@ -1,0 +1,160 @@
+/** The books a range of transfers is judged by: payments, claims and links they could settle, locked until the transaction ends. */
+
+import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import type {
+  AttributableTransfer,
+  Books,
+  ClaimFacts,
+  LinkFacts,
+  PaymentFacts,
+} from "../core/domain/transfer.ts";
+import type { Tx } from "./client.ts";
+
+export type AuthorizationKey = { payer: Hex; nonce: Hex };
+
+/** Payments of these authorizations, locked in one order. Payments are locked before links everywhere. */
+export async function loadPayments(
+  tx: Tx,
+  network: NetworkId,
+  authorizations: readonly AuthorizationKey[],
+): Promise<PaymentFacts[]> {
+  if (authorizations.length === 0) return [];
+  return tx<PaymentFacts[]>`
+    select id, link_id, payer, nonce, recipient, amount_units, state = 'FAILED' as is_failed
+    from payments
+    where (payer, nonce) in (
+        select *
+        from unnest(
+          ${authorizations.map((one) => one.payer)}::text[],
+          ${authorizations.map((one) => one.nonce)}::text[]
+        )
+      )
+      and network = ${network}
+    order by id
+    for update`;
+}
+
+/** Everything these transfers (all to wallets of ours, in the chain's order) could settle. */
+export async function loadBooks(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly AttributableTransfer[],
+  payments: readonly PaymentFacts[],
+): Promise<Books> {
+  const [claims, fitting] = await Promise.all([
+    loadClaims(tx, network, transfers),
+    findFittingLinks(tx, network, transfers),
+  ]);
+  const linkIds = [...payments, ...claims].map((row) => row.linkId);
+  const links = await lockLinkFacts(tx, [...new Set([...linkIds, ...fitting])]);
+  return { links, payments, claims };
+}
+
+async function loadClaims(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly AttributableTransfer[],
+): Promise<ClaimFacts[]> {
+  return tx<ClaimFacts[]>`
+    select id, link_id, tx_hash, client_address
+    from claims
+    where network = ${network}
+      and tx_hash = any(${[...new Set(transfers.map((transfer) => transfer.txHash))]}::text[])
+      and state <> 'REJECTED'
+    order by created_at, id`;
+}
+
+/**
+ * Unpaid links with a transfer's amount and recipient: those open at its block's time, and those over by then. Of either no
+ * more than all transfers of this amount together could use up, plus two: enough to know that there is not exactly one.
+ */
+async function findFittingLinks(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly AttributableTransfer[],
+): Promise<string[]> {
+  const rows = await tx<{ id: string }[]>`
+    with given as (
+      select recipient, amount_units, to_timestamp(block_time) as block_time
+      from unnest(
+        ${transfers.map((transfer) => transfer.to)}::text[],
+        ${transfers.map((transfer) => transfer.amountUnits.toString())}::numeric[],
+        ${transfers.map((transfer) => transfer.blockTimeMs / 1000)}::float8[]
+      ) as row (recipient, amount_units, block_time)
+      where amount_units <= 9223372036854775807
+    ),
+    moments as (
+      select recipient, amount_units::bigint as amount_units, block_time, sum(count(*)) over same as rivals
+      from given
+      group by recipient, amount_units, block_time
+      window same as (partition by recipient, amount_units)
+    )
+    select distinct found.id
+    from moments
+    cross join lateral (
+      (
+        select link.id
+        from payment_links link
+        where link.network = ${network}
+          and link.recipient = moments.recipient
+          and link.amount_units = moments.amount_units
+          and link.status <> 'PAID'
+          and link.expires_at >= moments.block_time
+          and link.created_at < moments.block_time + interval '1 second'
+          and (link.cancelled_at is null or link.cancelled_at > moments.block_time)
+          and not exists (
+            select from transfers
+            where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+          )
+        limit moments.rivals + 2
+      )
+      union all
+      (
+        select link.id
+        from payment_links link
+        where link.network = ${network}
+          and link.recipient = moments.recipient
+          and link.amount_units = moments.amount_units
+          and link.status <> 'PAID'
+          and link.expires_at < moments.block_time
+          and link.cancelled_at is null
+          and not exists (
+            select from transfers
+            where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+          )
+        limit moments.rivals + 2
+      )
+    ) found`;
+  return rows.map((row) => row.id);
+}
+
+async function lockLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkFacts[]> {
+  if (linkIds.length === 0) return [];
+  await tx`
+    select id
+    from payment_links
+    where id = any(${[...linkIds]}::text[])
+    order by id
+    for update`;
+  // a new snapshot: what others committed while we waited for the locks
+  const rows = await tx<(Pick<LinkFacts, "id" | "recipient" | "amountUnits" | "isTaken"> & LinkTimes)[]>`
+    select
+      link.id, link.recipient, link.amount_units, link.created_at, link.expires_at, link.cancelled_at,
+      exists (
+        select from transfers
+        where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+      ) as is_taken,
+      payment.id as live_payment_id
+    from payment_links link
+    left join payments payment on payment.link_id = link.id and payment.state <> 'FAILED'
+    where link.id = any(${[...linkIds]}::text[])`;
+  return rows.map(({ createdAt, expiresAt, cancelledAt, livePaymentId, ...link }) => ({
+    ...link,
+    createdAtMs: createdAt.getTime(),
+    expiresAtMs: expiresAt.getTime(),
+    cancelledAtMs: cancelledAt?.getTime(),
+    livePaymentId: livePaymentId ?? undefined,
+  }));
+}
+
+type LinkTimes = { createdAt: Date; expiresAt: Date; cancelledAt: Date | null; livePaymentId: string | null };

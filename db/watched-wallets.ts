@@ -1,0 +1,59 @@
+/** Which wallets the indexer follows, from which block on, and what waits for it. */
+import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import type { Tx } from "./client.ts";
+
+const PAGE = 50_000;
+
+/** Addresses of every wallet that has joined, page by page. */
+export async function* readJoinedWallets(tx: Tx, network: NetworkId): AsyncGenerator<Hex[]> {
+  for (let after = ""; ; ) {
+    const rows = await tx<{ address: Hex }[]>`
+      select address
+      from wallets
+      where network = ${network} and address > ${after} and indexed_from is not null
+      order by address
+      limit ${PAGE}`;
+    yield rows.map((row) => row.address);
+    if (rows.length < PAGE) return;
+    after = rows.at(-1)?.address ?? after;
+  }
+}
+
+/** New wallets join at the block after the cursor, which is not read yet. Nothing happens in an older leader's term. */
+export async function joinWallets(tx: Tx, network: NetworkId, epoch: bigint): Promise<Hex[]> {
+  const rows = await tx<{ address: Hex }[]>`
+    with term as (
+      select number
+      from cursors
+      where network = ${network} and epoch = ${epoch}
+      for update
+    )
+    update wallets
+    set indexed_from = term.number + 1
+    from term
+    where wallets.network = ${network} and wallets.indexed_from is null
+    returning wallets.address`;
+  return rows.map((row) => row.address);
+}
+
+export type Waiting = {
+  /** Wallets that have not joined. */
+  wallets: boolean;
+  /** Something that the next block may settle: it is worth looking often. */
+  payments: boolean;
+  claims: boolean;
+  transfers: boolean;
+};
+
+/** What waits for the indexer on a network. A few index look-ups. */
+export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> {
+  const [row] = await tx<Waiting[]>`
+    select
+      exists (select from wallets where network = ${network} and indexed_from is null) as wallets,
+      exists (
+        select from payments where network = ${network} and state in ('QUEUED', 'SIGNED', 'BROADCAST')
+      ) as payments,
+      exists (select from claims where network = ${network} and state = 'OPEN') as claims,
+      exists (select from transfers where network = ${network} and status = 'DETECTED') as transfers`;
+  return row ?? { wallets: false, payments: false, claims: false, transfers: false };
+}

@@ -1,0 +1,23 @@
+/** The indexer's environment, read once at the door. */
+import { type ChainSettings, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
+import { processShape, readEnv } from "../core/runtime/env.ts";
+
+const shape = { ...processShape, ...chainShape } as const;
+
+export type IndexerConfig = {
+  logLevel: string;
+  databaseUrl: string;
+  metricsPort: number | undefined;
+  chains: ChainSettings[];
+};
+
+/** Throws EnvError with every fault. */
+export function readIndexerConfig(source?: Record<string, string | undefined>): IndexerConfig {
+  const env = readEnv(shape, source);
+  return {
+    logLevel: env.LOG_LEVEL,
+    databaseUrl: env.DATABASE_URL,
+    metricsPort: env.METRICS_PORT,
+    chains: enabledChains(env),
+  };
+}

@@ -1,0 +1,164 @@
+/** The leader's loop on one network: look at the head, read what is new, commit it, wait for the next block. */
+import { RpcTransportError } from "../core/chain/rpc-errors.ts";
+import { pruneBlocks } from "../db/blocks.ts";
+import { noteError, noteFinalized, noteHead } from "../db/cursors.ts";
+import { findWaiting, joinWallets } from "../db/watched-wallets.ts";
+import { openBell } from "./bell.ts";
+import {
+  assertChained,
+  type BlockHeader,
+  headerCall,
+  need,
+  parseHeader,
+  readHeader,
+} from "./block-header.ts";
+import { catchUp } from "./catch-up.ts";
+import { commitBlocks, NEAR_BLOCKS, noteProgress } from "./commit.ts";
+import { readBlocks } from "./logs.ts";
+import { TooDeepError, undoLostBlocks, undoReorg } from "./reorg.ts";
+import { settleLate } from "./settle-late.ts";
+import { FencedError, type Term, watchOf } from "./term.ts";
+
+const POLL_BUSY_MS = 250;
+const POLL_IDLE_MS = 1_000;
+const RETRY_FIRST_MS = 100;
+const RETRY_MAX_MS = 5_000;
+const RETRY_HOPELESS_MS = 30_000;
+const HEARTBEAT_MS = 5_000;
+const FINALITY_EVERY_MS = 10_000;
+/** Every node behind the cursor for this long: the chain itself lost blocks. */
+const LOST_BLOCKS_AFTER_MS = 10_000;
+
+type Memory = {
+  watch: ReturnType<typeof watchOf>;
+  notedMs: number;
+  finalityMs: number;
+  behindSinceMs: number | undefined;
+};
+
+/** Runs until the term ends. Throws FencedError when another leader's term has begun. */
+export async function followChain(term: Term): Promise<void> {
+  const bell = openBell(term.signal);
+  const stopListening = term.chain.onNewHead(() => bell.ring());
+  const memory: Memory = {
+    watch: watchOf(term.watched),
+    notedMs: 0,
+    finalityMs: 0,
+    behindSinceMs: undefined,
+  };
+  let failures = 0;
+  try {
+    while (!term.signal.aborted) {
+      try {
+        const waitMs = await lookOnce(term, memory);
+        failures = 0;
+        if (waitMs > 0) await bell.wait(waitMs);
+      } catch (error) {
+        if (error instanceof FencedError || term.signal.aborted) throw error;
+        await bell.wait(await reportFailure(term, error, failures++));
+      }
+    }
+  } finally {
+    stopListening();
+  }
+}
+
+/** One look: returns how long to wait for the next, 0 when there may be more to read at once. */
+async function lookOnce(term: Term, memory: Memory): Promise<number> {
+  const startedMs = performance.now();
+  const head = await readHeader(term.chain, "latest");
+  if (!head) throw new RpcTransportError("not-ready", `${term.network}: no node told its head`);
+  const waiting = await findWaiting(term.sql, term.network);
+  // after the head is known: a wallet that one of the blocks up to it pays has joined before they are read
+  if (waiting.wallets) await joinNewWallets(term);
+  if (waiting.payments || waiting.claims) await settleLate(term);
+  const hasMoved = await moveTowards(term, head, memory, startedMs);
+  await lookAtFinality(term, memory);
+  if (hasMoved && term.cursor.hash !== head.hash) return 0;
+  const isBusy = waiting.payments || waiting.claims || waiting.transfers;
+  return isBusy ? POLL_BUSY_MS : POLL_IDLE_MS;
+}
+
+/** Whether the cursor moved. */
+async function moveTowards(
+  term: Term,
+  head: BlockHeader,
+  memory: Memory,
+  startedMs: number,
+): Promise<boolean> {
+  const { cursor } = term;
+  if (head.number === cursor.number && head.hash === cursor.hash) {
+    memory.behindSinceMs = undefined;
+    await heartbeat(term, head, memory);
+    return false;
+  }
+  if (head.number <= cursor.number) return lookBack(term, memory);
+  memory.behindSinceMs = undefined;
+  if (head.number - cursor.number > NEAR_BLOCKS)
+    return (await catchUp(term, head, memory.watch)) || undoReorg(term);
+  const headers = await readHeadersAfter(term, head);
+  if (headers[0]?.parentHash !== cursor.hash) return undoReorg(term);
+  const blocks = await readBlocks(term.chain, headers, memory.watch);
+  await commitBlocks(term, blocks, head, startedMs);
+  return true;
+}
+
+async function readHeadersAfter(term: Term, head: BlockHeader): Promise<BlockHeader[]> {
+  if (head.number === term.cursor.number + 1) return [head];
+  const numbers = Array.from(
+    { length: head.number - term.cursor.number - 1 },
+    (_, index) => term.cursor.number + 1 + index,
+  );
+  const outcomes = await term.chain.batch(numbers.map(headerCall));
+  const headers = outcomes.map((outcome, index) => {
+    const header = parseHeader(need(outcome));
+    if (header) return header;
+    throw new RpcTransportError("not-ready", `the node does not know block ${numbers[index]}`);
+  });
+  const all = [...headers, head];
+  assertChained(all);
+  return all;
+}
+
+/** The head is at or below the cursor: a lagging node, another branch, or a chain that lost blocks. */
+async function lookBack(term: Term, memory: Memory): Promise<boolean> {
+  if (await undoReorg(term)) return true;
+  memory.behindSinceMs ??= Date.now();
+  if (Date.now() - memory.behindSinceMs < LOST_BLOCKS_AFTER_MS) return false;
+  memory.behindSinceMs = undefined;
+  return undoLostBlocks(term);
+}
+
+async function joinNewWallets(term: Term): Promise<void> {
+  const joined = await joinWallets(term.sql, term.network, term.epoch);
+  for (const address of joined) term.watched.add(address);
+}
+
+/** Says that this leader lives and what it saw, while no block commits it. */
+async function heartbeat(term: Term, head: BlockHeader, memory: Memory): Promise<void> {
+  if (Date.now() - memory.notedMs < HEARTBEAT_MS) return;
+  await noteHead(term.sql, { network: term.network, epoch: term.epoch, head });
+  memory.notedMs = Date.now();
+  noteProgress(term, head, head.timeS);
+}
+
+async function lookAtFinality(term: Term, memory: Memory): Promise<void> {
+  if (Date.now() - memory.finalityMs < FINALITY_EVERY_MS) return;
+  memory.finalityMs = Date.now();
+  const finalized = await readHeader(term.chain, "finalized").catch(() => undefined);
+  if (finalized) await noteFinalized(term.sql, { ...term, number: finalized.number });
+  await pruneBlocks(term.sql, term.network);
+}
+
+/** Returns how long to wait before the next try. */
+async function reportFailure(term: Term, error: unknown, failures: number): Promise<number> {
+  const message = error instanceof Error ? error.message : String(error);
+  if (error instanceof RpcTransportError) term.metrics.rejectedAnswer(term.network, error.kind);
+  const isHopeless = error instanceof TooDeepError;
+  if (isHopeless) term.log.error({ network: term.network, err: error }, "the indexer can't go on");
+  else term.log.warn({ network: term.network, err: error, failures }, "a look at the chain failed");
+  await noteError(term.sql, term.network, message).catch(() => undefined);
+  return isHopeless
+    ? RETRY_HOPELESS_MS
+    : Math.min(RETRY_FIRST_MS * 2 ** Math.min(failures, 10), RETRY_MAX_MS);
+}

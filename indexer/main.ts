@@ -1,0 +1,44 @@
+/** The indexer process: one loop a network, of which one process at a time leads each. */
+import { type Chain, openChain } from "../core/chain/clients.ts";
+import type { ChainSettings } from "../core/runtime/chain-env.ts";
+import { readEnvOrExit } from "../core/runtime/env.ts";
+import { openLog } from "../core/runtime/log.ts";
+import { openMetrics } from "../core/runtime/metrics.ts";
+import { handleStop } from "../core/runtime/stop.ts";
+import { openDatabase } from "../db/client.ts";
+import { readIndexerConfig } from "./config.ts";
+import { openIndexerMetrics } from "./metrics.ts";
+import { runNetwork } from "./run-network.ts";
+
+const RPC_TIMEOUT_MS = 5_000;
+const CONNECTIONS_A_NETWORK = 3;
+
+const config = readEnvOrExit(() => readIndexerConfig());
+const log = openLog("indexer", config.logLevel);
+const stop = handleStop(log);
+const metricsServer = openMetrics("indexer", config.metricsPort);
+const metrics = openIndexerMetrics(metricsServer.registry);
+const networks = config.chains.length;
+const sql = openDatabase(config.databaseUrl, {
+  name: "indexer",
+  maxConnections: networks * CONNECTIONS_A_NETWORK,
+});
+const locks = openDatabase(config.databaseUrl, { name: "indexer-lead", maxConnections: networks });
+
+const runs = config.chains.map((settings) => run(settings, open(settings)));
+stop.onStop("metrics", () => metricsServer.close());
+stop.onStop("database", async () => {
+  await Promise.all([sql.end({ timeout: 5 }), locks.end({ timeout: 5 })]);
+});
+stop.onStop("networks", () => Promise.all(runs));
+log.info({ networks: config.chains.map(({ id }) => id) }, "indexer started");
+
+function open({ id, rpcUrls }: ChainSettings): Chain {
+  const chain = openChain({ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS });
+  stop.onStop(`chain ${id}`, () => chain.close());
+  return chain;
+}
+
+function run({ id, confirmations }: ChainSettings, chain: Chain): Promise<void> {
+  return runNetwork({ network: id, confirmations, chain, sql, locks, log, metrics, stop: stop.signal });
+}

@@ -1,0 +1,58 @@
+/** What an operator watches of the indexer. */
+import { Counter, Gauge, Histogram, type Registry } from "prom-client";
+import type { NetworkId } from "../core/domain/networks.ts";
+
+export type IndexerMetrics = ReturnType<typeof openIndexerMetrics>;
+
+export function openIndexerMetrics(registry: Registry) {
+  const registers = [registry];
+  const gauge = (name: string, help: string) => new Gauge({ name, help, labelNames: ["network"], registers });
+  const counter = (name: string, help: string, labels: string[] = []) =>
+    new Counter({ name, help, labelNames: ["network", ...labels], registers });
+  const head = gauge("indexer_head_block", "Newest block any node told of");
+  const cursor = gauge("indexer_cursor_block", "Last block whose effects are committed");
+  const lagSeconds = gauge("indexer_lag_seconds", "Head block time minus cursor block time");
+  const leader = gauge("indexer_leader", "1 while this process leads the network");
+  const wallets = gauge("indexer_watched_wallets", "Wallets followed");
+  const differences = gauge(
+    "indexer_reconciliation_differences",
+    "Differences the last reconciliation found; must be 0",
+  );
+  const blocks = counter("indexer_blocks_total", "Blocks committed");
+  const transfers = counter("indexer_transfers_total", "Transfers of our wallets committed");
+  const logs = counter("indexer_logs_total", "USDC logs read");
+  const reorgs = counter("indexer_reorgs_total", "Reorganisations undone");
+  const reorgBlocks = counter("indexer_reorg_blocks_total", "Blocks taken back by reorganisations");
+  const rejected = counter("indexer_rejected_answers_total", "Node answers that were not believed", ["kind"]);
+  const applySeconds = new Histogram({
+    name: "indexer_apply_seconds",
+    help: "From a block being heard of to its effects being committed",
+    labelNames: ["network"],
+    buckets: [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+    registers,
+  });
+  return {
+    following(network: NetworkId, at: { head: number; cursor: number; lagS: number; wallets: number }) {
+      head.set({ network }, at.head);
+      cursor.set({ network }, at.cursor);
+      lagSeconds.set({ network }, at.lagS);
+      wallets.set({ network }, at.wallets);
+    },
+    leading: (network: NetworkId, isLeader: boolean) => leader.set({ network }, isLeader ? 1 : 0),
+    committed(
+      network: NetworkId,
+      what: { blocks: number; transfers: number; logs: number; seconds: number },
+    ) {
+      blocks.inc({ network }, what.blocks);
+      transfers.inc({ network }, what.transfers);
+      logs.inc({ network }, what.logs);
+      applySeconds.observe({ network }, what.seconds);
+    },
+    reorged(network: NetworkId, depthBlocks: number) {
+      reorgs.inc({ network });
+      reorgBlocks.inc({ network }, depthBlocks);
+    },
+    rejectedAnswer: (network: NetworkId, kind: string) => rejected.inc({ network, kind }),
+    reconciled: (network: NetworkId, found: number) => differences.set({ network }, found),
+  };
+}

@@ -1,0 +1,55 @@
+/** Stand by, lead, follow, step down, stand by again: the life of an indexer on one network. */
+import type { Chain } from "../core/chain/clients.ts";
+import type { NetworkId } from "../core/domain/networks.ts";
+import type { Log } from "../core/runtime/log.ts";
+import type { Sql } from "../db/client.ts";
+import { beginTerm } from "./begin-term.ts";
+import { followChain } from "./follow.ts";
+import { type Leadership, sleep, waitForLeadership } from "./lead.ts";
+import type { IndexerMetrics } from "./metrics.ts";
+import { FencedError } from "./term.ts";
+
+const RETRY_MS = 500;
+
+export type NetworkParts = {
+  network: NetworkId;
+  confirmations: number;
+  chain: Chain;
+  sql: Sql;
+  /** Connections for the leader's lock alone. */
+  locks: Sql;
+  log: Log;
+  metrics: IndexerMetrics;
+  stop: AbortSignal;
+};
+
+/** Runs until `stop`. Never throws: whatever fails is logged and begun again. */
+export async function runNetwork(parts: NetworkParts): Promise<void> {
+  const { network, locks, log, metrics, stop } = parts;
+  while (!stop.aborted) {
+    const leadership = await waitForLeadership(locks, network, { stop, log });
+    if (!leadership) return;
+    metrics.leading(network, true);
+    try {
+      await leadOnce(parts, leadership);
+    } catch (error) {
+      if (error instanceof FencedError) log.warn({ network }, error.message);
+      else if (!stop.aborted) log.error({ network, err: error }, "the leader's term ended in an error");
+    } finally {
+      metrics.leading(network, false);
+      await leadership.release();
+    }
+    await sleep(RETRY_MS, stop);
+  }
+}
+
+async function leadOnce({ stop, locks: _, ...parts }: NetworkParts, leadership: Leadership): Promise<void> {
+  const signal = AbortSignal.any([stop, leadership.lost]);
+  const term = await beginTerm({ ...parts, signal });
+  const { network, cursor, watched } = term;
+  parts.log.info(
+    { network, epoch: Number(term.epoch), cursor: cursor.number, wallets: watched.size },
+    "leading",
+  );
+  await followChain(term);
+}

@@ -1,0 +1,47 @@
+/** One leader's term on one network: what it knows, shared by everything it does. */
+import type { Chain } from "../core/chain/clients.ts";
+import type { NetworkId } from "../core/domain/networks.ts";
+import type { Log } from "../core/runtime/log.ts";
+import type { Sql } from "../db/client.ts";
+import type { BlockPoint } from "../db/cursors.ts";
+import type { Watch } from "./logs.ts";
+import { walletBits } from "./logs.ts";
+import type { IndexerMetrics } from "./metrics.ts";
+import type { WatchedSet } from "./watched-set.ts";
+
+export type Term = {
+  readonly network: NetworkId;
+  readonly chain: Chain;
+  readonly sql: Sql;
+  readonly log: Log;
+  readonly metrics: IndexerMetrics;
+  readonly confirmations: number;
+  readonly epoch: bigint;
+  readonly watched: WatchedSet;
+  /** Aborted when the lock is lost or the process ends. */
+  readonly signal: AbortSignal;
+  /** The last block whose effects are committed. Moves only after a commit. */
+  cursor: BlockPoint;
+};
+
+/** Another leader's term has begun, or the cursor was moved under us: nothing was written. */
+export class FencedError extends Error {
+  constructor(network: NetworkId) {
+    super(`the cursor of ${network} belongs to another leader now`);
+    this.name = "FencedError";
+  }
+}
+
+export function watchOf(watched: WatchedSet): Watch {
+  let bits: ReturnType<typeof walletBits> | undefined;
+  return {
+    isWatched: (address) => watched.has(address),
+    get size() {
+      return watched.size;
+    },
+    bits() {
+      if (bits?.length !== watched.size) bits = walletBits(watched);
+      return bits;
+    },
+  };
+}

@@ -1,0 +1,188 @@
+/** A chain, a database and indexers for tests: users, wallets, links and money made in one line each. */
+import { randomBytes } from "node:crypto";
+import { Registry } from "prom-client";
+import { openChain } from "../../core/chain/clients.ts";
+import { encodeTransfer } from "../../core/chain/usdc.ts";
+import { newClaimId, newLinkId, newTransactionId, newUserId, newWalletId } from "../../core/domain/ids.ts";
+import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { openLog } from "../../core/runtime/log.ts";
+import { openDatabase, type Sql } from "../../db/client.ts";
+import type { PaymentLink } from "../../db/schema.ts";
+import { openIndexerMetrics } from "../../indexer/metrics.ts";
+import { runNetwork } from "../../indexer/run-network.ts";
+import { callRpc, callRpcText } from "../../local/rpc.ts";
+import { fundEth, fundUsdc } from "../../local/usdc.ts";
+import { startTestChain, type TestChain } from "../support/chain.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+
+export const NETWORK = "base-sepolia";
+export const USDC = NETWORKS[NETWORK].usdc.address;
+const WAIT_MS = 15_000;
+
+export type Merchant = { userId: string; address: Hex };
+export type RunningIndexer = { stop: () => Promise<void> };
+
+export type Lab = {
+  db: TestDatabase;
+  chain: TestChain;
+  sql: Sql;
+  stop: () => Promise<void>;
+};
+
+export async function openLab(options: { blockTimeS?: number } = {}): Promise<Lab> {
+  const [db, chain] = await Promise.all([createTestDatabase(), startTestChain(options)]);
+  const sql = openDatabase(db.url, { name: "test", maxConnections: 5 });
+  await callRpc(chain.rpcUrl, "anvil_autoImpersonateAccount", [true]);
+  const stop = async () => {
+    await sql.end({ timeout: 5 });
+    await Promise.all([db.drop(), chain.stop()]);
+  };
+  return { db, chain, sql, stop };
+}
+
+/** An indexer as `indexer/main.ts` runs it, in this process. */
+export function startIndexer(
+  lab: Lab,
+  options: { urls?: readonly string[]; confirmations?: number; logLevel?: string } = {},
+): RunningIndexer {
+  const stop = new AbortController();
+  const sql = openDatabase(lab.db.url, { name: "indexer", maxConnections: 3 });
+  const locks = openDatabase(lab.db.url, { name: "indexer-lead", maxConnections: 1 });
+  const chain = openChain({ network: NETWORK, urls: options.urls ?? [lab.chain.rpcUrl], timeoutMs: 1_000 });
+  const run = runNetwork({
+    ...{ network: NETWORK, confirmations: options.confirmations ?? 1, chain, sql, locks },
+    log: openLog("indexer", options.logLevel ?? process.env.TEST_LOG_LEVEL ?? "silent"),
+    metrics: openIndexerMetrics(new Registry()),
+    stop: stop.signal,
+  });
+  return {
+    async stop() {
+      stop.abort();
+      await run;
+      chain.close();
+      await Promise.all([sql.end({ timeout: 5 }), locks.end({ timeout: 5 })]);
+    },
+  };
+}
+
+export function randomAddress(): Hex {
+  return `0x${randomBytes(20).toString("hex")}`;
+}
+
+/** A user with a wallet, as the wallet set-up leaves them. */
+export async function makeMerchant(lab: Lab, address: Hex = randomAddress()): Promise<Merchant> {
+  const userId = newUserId();
+  const passkeyId = randomBytes(16).toString("base64url");
+  await lab.sql`
+    insert into users (id, email, status) values (${userId}, ${`${userId.toLowerCase()}@example.com`}, 'ACTIVE')`;
+  await lab.sql`
+    insert into passkeys (id, user_id, cose_key, public_key_x, public_key_y, device_type, backed_up, rp_id)
+    values (
+      ${passkeyId}, ${userId}, ${Buffer.alloc(77)}, ${randomBytes(32)}, ${randomBytes(32)}, 'singleDevice', false,
+      'localhost'
+    )`;
+  await lab.sql`
+    insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
+    values (${newWalletId()}, ${userId}, ${NETWORK}, ${address}, ${passkeyId}, ${randomAddress()}, ${[randomAddress()]})`;
+  return { userId, address };
+}
+
+/** Times are seconds from now. */
+export async function makeLink(
+  lab: Lab,
+  merchant: Merchant,
+  link: { units: bigint; madeInS?: number; endsInS?: number; description?: string },
+): Promise<string> {
+  const id = newLinkId();
+  await lab.sql`
+    insert into payment_links (id, user_id, network, recipient, amount_units, description, expires_at, created_at)
+    values (
+      ${id}, ${merchant.userId}, ${NETWORK}, ${merchant.address}, ${link.units}, ${link.description ?? "Coffee"},
+      now() + make_interval(secs => ${link.endsInS ?? 3600}::float8),
+      now() + make_interval(secs => ${link.madeInS ?? -1}::float8)
+    )`;
+  return id;
+}
+
+/** A claim with its PENDING link and history row, as `/complete` leaves them. */
+export async function makeClaim(
+  lab: Lab,
+  claim: { linkId: string; txHash: Hex; clientAddress: Hex },
+): Promise<string> {
+  const id = newClaimId();
+  await lab.sql.begin(async (tx) => {
+    await tx`
+      insert into claims (id, link_id, network, tx_hash, client_address, lease_until)
+      values (${id}, ${claim.linkId}, ${NETWORK}, ${claim.txHash}, ${claim.clientAddress}, now() + interval '90 seconds')`;
+    await tx`
+      update payment_links set status = 'PENDING', updated_at = now()
+      where id = ${claim.linkId} and status = 'ACTIVE'`;
+    await tx`
+      insert into transactions (
+        id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, link_id, claim_id, detected_at
+      )
+      select
+        ${newTransactionId()}, user_id, network, 'PAYMENT_LINK', 'PENDING', amount_units, ${claim.clientAddress},
+        description, ${claim.txHash}, id, ${id}, now()
+      from payment_links
+      where id = ${claim.linkId}`;
+  });
+  return id;
+}
+
+/** An address with ETH and USDC whose transactions the node signs. */
+export async function makePayer(lab: Lab, units = 1_000_000_000_000n): Promise<Hex> {
+  const address = randomAddress();
+  await fundEth(lab.chain.rpcUrl, address, 10n ** 21n);
+  await fundUsdc(lab.chain.rpcUrl, address, units);
+  return address;
+}
+
+/** A plain USDC transfer; returns its hash once the node took it. */
+export function pay(lab: Lab, from: Hex, to: Hex, units: bigint): Promise<Hex> {
+  return send(lab, from, USDC, encodeTransfer(to, units));
+}
+
+export async function send(lab: Lab, from: Hex, to: Hex, data: Hex): Promise<Hex> {
+  const gas = "0x7a1200";
+  return (await callRpcText(lab.chain.rpcUrl, "eth_sendTransaction", [{ from, to, data, gas }])) as Hex;
+}
+
+export async function mine(lab: Lab, blocks = 1): Promise<void> {
+  await callRpc(lab.chain.rpcUrl, "anvil_mine", [`0x${blocks.toString(16)}`, "0x0"]);
+}
+
+export async function headOf(lab: Lab): Promise<{ number: number; hash: Hex; timeS: number }> {
+  const block = (await callRpc(lab.chain.rpcUrl, "eth_getBlockByNumber", ["latest", false])) as Record<
+    string,
+    Hex
+  >;
+  return { number: Number(block.number), hash: block.hash ?? "0x", timeS: Number(block.timestamp) };
+}
+
+/** Waits until the cursor stands on the chain's head. */
+export async function settled(lab: Lab): Promise<void> {
+  await until(`the cursor is at the head`, async () => {
+    const head = await headOf(lab);
+    const [row] = await lab.sql<{ hash: Hex }[]>`select hash from cursors where network = ${NETWORK}`;
+    return row?.hash === head.hash;
+  });
+}
+
+export async function until(
+  what: string,
+  isTrue: () => Promise<boolean>,
+  timeoutMs = WAIT_MS,
+): Promise<void> {
+  const deadline = Date.now() + timeoutMs;
+  while (!(await isTrue())) {
+    if (Date.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${what}`);
+    await Bun.sleep(10);
+  }
+}
+
+export async function linkOf(lab: Lab, id: string): Promise<PaymentLink> {
+  const [row] = await lab.sql<PaymentLink[]>`select * from payment_links where id = ${id}`;
+  if (!row) throw new Error(`no link ${id}`);
+  return row;
+}
