@@ -1,5 +1,7 @@
 /** Puts the features together. A feature is one line here, and never imports this file. */
 import { type AnyElysia, Elysia } from "elysia";
+import { authRoutes } from "./auth/routes.ts";
+import { healthRoutes } from "./health/routes.ts";
 import type { ApiDeps } from "./http/deps.ts";
 import { errorMapper } from "./http/errors.ts";
 import { BODY_HARD_MAX_BYTES, jsonBody } from "./http/json-body.ts";
@@ -7,6 +9,8 @@ import { openApi } from "./http/openapi.ts";
 import { requestContext } from "./http/request-context.ts";
 import { identityRoutes } from "./identity/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
+import { testModeRoutes } from "./test-mode/routes.ts";
+import { walletRoutes } from "./wallets/routes.ts";
 import { x402Routes } from "./x402/routes.ts";
 
 const IDLE_TIMEOUT_S = 60;
@@ -21,7 +25,11 @@ export function createApp(deps: ApiDeps) {
     .use(errorMapper(deps, () => app.routes))
     .use(jsonBody)
     .use(openApi(deps, () => app))
+    .use(healthRoutes(deps))
     .use(identityRoutes(deps))
+    .use(authRoutes(deps))
+    .use(walletRoutes(deps))
     .use(networkRoutes(deps))
+    .use(deps.config.testMode ? testModeRoutes(deps) : new Elysia())
     .use(x402Routes(deps));
 }

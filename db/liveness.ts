@@ -5,7 +5,7 @@
 import type { Sql, Tx } from "./client.ts";
 
 /** First key of the two-key advisory locks that say "this worker pool is alive". */
-const LIVENESS_CLASS = 7_042;
+export const LIVENESS_CLASS = 7_042;
 /** A pool takes its lock before its first job; this much grace covers the moment between. */
 const GRACE_S = 2;
 

@@ -1,0 +1,19 @@
+/** The name payers see on a user's links. */
+
+import { recordSecurityEvent } from "../../db/security-events.ts";
+import { setDisplayName, type User } from "../../db/users.ts";
+import { unauthorized } from "../http/authenticate.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import type { Trace } from "../http/trace.ts";
+
+export async function rename(
+  { sql }: Pick<ApiDeps, "sql">,
+  { user, displayName, trace }: { user: User; displayName: string | null; trace: Trace },
+): Promise<User> {
+  return sql.begin(async (tx) => {
+    const renamed = await setDisplayName(tx, user.id, displayName);
+    if (!renamed) throw unauthorized();
+    await recordSecurityEvent(tx, { userId: user.id, type: "name_changed", ...trace });
+    return renamed;
+  });
+}

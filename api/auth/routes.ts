@@ -1,0 +1,212 @@
+/** Sessions: sign in with a passkey, who am I, sign out. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { NETWORK_IDS } from "../../core/domain/networks.ts";
+import { completedStepsOf, PERMISSIONS, permissionsOf, USER_STATUSES } from "../../core/domain/user.ts";
+import { recordSecurityEvent } from "../../db/security-events.ts";
+import { deleteSession } from "../../db/sessions.ts";
+import type { User } from "../../db/users.ts";
+import { listWallets } from "../../db/wallets.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses } from "../http/envelope.ts";
+import { clearSessionCookie, setSessionCookie } from "../http/session-cookie.ts";
+import { emailSchema } from "../identity/email.ts";
+import { presentUser, userSchema } from "../identity/present.ts";
+import { assertionSchema, challengeIdSchema } from "./passkey-wire.ts";
+import { rename } from "./rename.ts";
+import { signIn } from "./sign-in.ts";
+import { presentSignInChallenge, signInOptions } from "./sign-in-options.ts";
+import { presentedSessionId } from "./start-session.ts";
+
+const ready = z.object({
+  success: z.literal(true),
+  requiresCompletion: z.literal(false),
+  challengeId: z.string(),
+  challenge: z.string(),
+  timeout: z.int(),
+  rp: z.object({ id: z.string(), name: z.string() }),
+  rpId: z.string(),
+  allowCredentials: z.array(
+    z.object({ id: z.string(), type: z.literal("public-key"), transports: z.array(z.string()) }),
+  ),
+  userVerification: z.literal("preferred"),
+});
+
+const emailNeeded = z.object({
+  success: z.literal(false),
+  reason: z.literal("EMAIL_VERIFICATION_REQUIRED"),
+  userId: z.string(),
+  userStatus: z.literal("REGISTERED"),
+  redirectTo: z.literal("/email-verification"),
+  emailVerificationSent: z.boolean(),
+});
+
+const walletNeeded = z.object({
+  success: z.literal(false),
+  reason: z.literal("WALLET_SETUP_REQUIRED"),
+  userId: z.string(),
+  userStatus: z.literal("WALLET_SETUP_PENDING"),
+  redirectTo: z.literal("/wallet-setup"),
+});
+
+const me = userSchema.extend({
+  displayName: z.string().nullable(),
+  wallet: z.object({ address: z.string(), network: z.enum(NETWORK_IDS) }).optional(),
+  wallets: z.array(z.object({ address: z.string(), network: z.enum(NETWORK_IDS), deployed: z.boolean() })),
+  permissions: z.array(z.enum(PERMISSIONS)),
+});
+
+const anyStatus = { allow: ["session"], requireActive: false } as const;
+const tags = ["Sessions"];
+
+export const authRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "auth-routes" })
+    .use(access(deps))
+    .post(
+      "/v1/auth/options",
+      async ({ body, requestId, clientAddress }) => {
+        const options = await signInOptions(deps, { ...body, trace: { requestId, clientAddress } });
+        if (options.step === "passkey") return presentSignInChallenge(deps, options);
+        const { id: userId } = options.user;
+        if (options.step === "wallet") {
+          return {
+            success: false as const,
+            reason: "WALLET_SETUP_REQUIRED" as const,
+            userId,
+            userStatus: "WALLET_SETUP_PENDING" as const,
+            redirectTo: "/wallet-setup" as const,
+          };
+        }
+        return {
+          success: false as const,
+          reason: "EMAIL_VERIFICATION_REQUIRED" as const,
+          userId,
+          userStatus: "REGISTERED" as const,
+          redirectTo: "/email-verification" as const,
+          emailVerificationSent: options.emailVerificationSent,
+        };
+      },
+      {
+        limit: "authentication",
+        body: z.object({ email: emailSchema }),
+        response: {
+          200: z.union([ready, emailNeeded, walletNeeded]),
+          ...errorResponses(400, 404, 413, 429),
+        },
+        detail: { summary: "Begin a sign-in: a passkey challenge, or what is missing before", tags },
+      },
+    )
+    .post(
+      "/v1/auth/verify",
+      async ({ body, request, requestId, clientAddress, set, status }) => {
+        const result = await signIn(deps, {
+          email: body.email,
+          challengeId: body.challengeId,
+          response: body.authenticationResponse,
+          previousSessionId: presentedSessionId(request, deps.config),
+          trace: { requestId, clientAddress },
+        });
+        if (!result.ok) {
+          return status(401, {
+            verified: false as const,
+            message: "The passkey could not be verified; start again",
+          });
+        }
+        setSessionCookie(set, deps.config, result.session);
+        return {
+          verified: true as const,
+          user: presentUser(result.user, await listWallets(deps.sql, result.user.id)),
+        };
+      },
+      {
+        limit: "authentication",
+        body: z.object({
+          challengeId: challengeIdSchema,
+          email: emailSchema,
+          authenticationResponse: assertionSchema,
+        }),
+        response: {
+          200: z.object({ verified: z.literal(true), user: userSchema }),
+          ...errorResponses(400, 413, 429),
+          401: z.object({ verified: z.literal(false), message: z.string() }),
+        },
+        detail: { summary: "Finish a sign-in with the passkey's answer", tags },
+      },
+    )
+    .get("/v1/auth/me", ({ user }) => presentMe(deps, user), {
+      auth: anyStatus,
+      response: { 200: me, ...errorResponses(401, 429) },
+      detail: { summary: "The signed-in user", tags },
+    })
+    .patch(
+      "/v1/auth/me",
+      async ({ body, user, requestId, clientAddress }) => {
+        const renamed = await rename(deps, { user, ...body, trace: { requestId, clientAddress } });
+        return presentMe(deps, renamed);
+      },
+      {
+        auth: anyStatus,
+        body: z.object({
+          displayName: z
+            .string()
+            .trim()
+            .min(1)
+            .max(100)
+            .regex(/^[^\p{Cc}\p{Cf}\p{Cs}]+$/u, "must not contain control characters")
+            .nullable()
+            .describe("The merchant name payers see; null takes it back"),
+        }),
+        response: { 200: me, ...errorResponses(400, 401, 403, 413, 429) },
+        detail: { summary: "Change the merchant name", tags },
+      },
+    )
+    .get(
+      "/v1/auth/status",
+      ({ user }) => ({ status: user.status, completedSteps: [...completedStepsOf(user.status)] }),
+      {
+        auth: anyStatus,
+        response: {
+          200: z.object({ status: z.enum(USER_STATUSES), completedSteps: z.array(z.string()) }),
+          ...errorResponses(401, 429),
+        },
+        detail: { summary: "How far the user's setup is", tags },
+      },
+    )
+    .post(
+      "/v1/auth/logout",
+      async ({ caller, user, requestId, clientAddress, set }) => {
+        if (caller.kind !== "apiKey") {
+          await deps.sql.begin(async (tx) => {
+            await deleteSession(tx, caller.session.id);
+            await recordSecurityEvent(tx, { userId: user.id, type: "sign_out", requestId, clientAddress });
+          });
+        }
+        clearSessionCookie(set, deps.config);
+        return { success: true, message: "Signed out" };
+      },
+      {
+        auth: anyStatus,
+        response: {
+          200: z.object({ success: z.boolean(), message: z.string() }),
+          ...errorResponses(400, 401, 403, 429),
+        },
+        detail: { summary: "End the session, on every instance at once", tags },
+      },
+    );
+
+async function presentMe(deps: ApiDeps, user: User): Promise<z.infer<typeof me>> {
+  const wallets = await listWallets(deps.sql, user.id);
+  const [first] = wallets;
+  return {
+    ...presentUser(user, wallets),
+    displayName: user.displayName,
+    ...(first ? { wallet: { address: first.address, network: first.network } } : {}),
+    wallets: wallets.map(({ address, network, deployedAt }) => ({
+      address,
+      network,
+      deployed: deployedAt !== null,
+    })),
+    permissions: [...permissionsOf(user.status)],
+  };
+}

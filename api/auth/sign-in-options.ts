@@ -1,0 +1,56 @@
+/** The first step of a sign-in: a challenge for the user's passkeys, or what has to be done before there can be one. */
+import { notFound } from "../../core/domain/errors.ts";
+import { CHALLENGE_LIFE_MS } from "../../db/challenges.ts";
+import { listPasskeys, type Passkey } from "../../db/passkeys.ts";
+import { lockUserByEmail, type User } from "../../db/users.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import type { Trace } from "../http/trace.ts";
+import { sendCode } from "../identity/send-code.ts";
+import { newChallenge } from "./challenge.ts";
+
+export type SignInOptions =
+  | { step: "email"; user: User; emailVerificationSent: boolean }
+  | { step: "wallet"; user: User }
+  | { step: "passkey"; challengeId: string; challenge: string; passkeys: Passkey[] };
+
+/** Throws NOT_FOUND for an unknown address. */
+export async function signInOptions(
+  deps: ApiDeps,
+  { email, trace }: { email: string; trace: Trace },
+): Promise<SignInOptions> {
+  return deps.sql.begin(async (tx): Promise<SignInOptions> => {
+    const user = await lockUserByEmail(tx, email);
+    if (!user) throw notFound("Account with this e-mail address");
+    if (user.status === "REGISTERED") {
+      const code = await sendCode(tx, deps, { userId: user.id, trace });
+      return { step: "email", user, emailVerificationSent: code.sent };
+    }
+    const passkeys = await listPasskeys(tx, user.id, deps.config.passkey.rpId);
+    if (user.status === "WALLET_SETUP_PENDING" && passkeys.length === 0) return { step: "wallet", user };
+    const challenge = await newChallenge(tx, { userId: user.id, purpose: "login", network: null });
+    return { step: "passkey", ...challenge, passkeys };
+  });
+}
+
+/** Request options as `PublicKeyCredential.parseRequestOptionsFromJSON` takes them, beside the documented fields. */
+export function presentSignInChallenge(
+  deps: Pick<ApiDeps, "config">,
+  options: Extract<SignInOptions, { step: "passkey" }>,
+) {
+  const { rpId, rpName } = deps.config.passkey;
+  return {
+    success: true as const,
+    requiresCompletion: false as const,
+    challengeId: options.challengeId,
+    challenge: options.challenge,
+    timeout: CHALLENGE_LIFE_MS,
+    rp: { id: rpId, name: rpName },
+    rpId,
+    allowCredentials: options.passkeys.map(presentCredential),
+    userVerification: "preferred" as const,
+  };
+}
+
+export function presentCredential(passkey: Passkey) {
+  return { id: passkey.id, type: "public-key" as const, transports: passkey.transports };
+}

@@ -1,0 +1,79 @@
+/** The second step of a sign-in: the passkey's answer to the challenge. */
+import { takeChallenge } from "../../db/challenges.ts";
+import type { Tx } from "../../db/client.ts";
+import { findPasskey, noteUse, type Passkey } from "../../db/passkeys.ts";
+import { recordSecurityEvent } from "../../db/security-events.ts";
+import type { Session } from "../../db/sessions.ts";
+import { findUserByEmail, type User } from "../../db/users.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import type { Trace } from "../http/trace.ts";
+import { activate } from "../wallets/activate.ts";
+import type { Assertion } from "./passkey-wire.ts";
+import { startSession } from "./start-session.ts";
+import { type Use, verifyAssertion } from "./verify-passkey.ts";
+
+export type SignInRequest = {
+  email: string;
+  challengeId: string;
+  response: Assertion;
+  previousSessionId: string | undefined;
+  trace: Trace;
+};
+
+export type SignIn = { ok: true; user: User; session: Session } | { ok: false };
+
+/** The challenge is used up first, in a transaction of its own: a failed answer costs it too. */
+export async function signIn(deps: ApiDeps, request: SignInRequest): Promise<SignIn> {
+  const user = await findUserByEmail(deps.sql, request.email);
+  if (!user) return { ok: false };
+  const challenge = await takeChallenge(deps.sql, request.challengeId, { userId: user.id, purpose: "login" });
+  if (!challenge) return refuse(deps, user, request.trace, "the challenge is unknown, used or over");
+  const passkey = await findPasskey(deps.sql, request.response.id, user.id);
+  if (!passkey) return refuse(deps, user, request.trace, "the passkey is not this user's");
+  const verified = await verifyAssertion(deps.config, {
+    response: request.response,
+    challenge: challenge.challenge,
+    passkey,
+    userVerification: "preferred",
+  });
+  if (!verified.ok) return refuse(deps, user, request.trace, verified.reason);
+  return deps.sql.begin(async (tx): Promise<SignIn> => {
+    if (!(await notePasskeyUse(tx, { passkey, use: verified.use, trace: request.trace })))
+      return refuse({ ...deps, sql: tx }, user, request.trace, "the passkey's counter did not go up");
+    const active =
+      user.status === "ACTIVE"
+        ? user
+        : await activate(tx, deps, { user, passkey, requestId: request.trace.requestId });
+    const session = await startSession(tx, { ...request, user: active, method: "passkey" });
+    return { ok: true, user: active, session };
+  });
+}
+
+/** Stores the counter; a synced passkey whose counter runs back is let in and written down. */
+export async function notePasskeyUse(
+  tx: Tx,
+  { passkey, use, trace }: { passkey: Passkey; use: Use; trace: Trace },
+): Promise<boolean> {
+  if (!(await noteUse(tx, passkey.id, use))) return false;
+  if (use.isRegression) {
+    const details = { stored: Number(passkey.counter), told: Number(use.counter) };
+    await recordSecurityEvent(tx, {
+      userId: passkey.userId,
+      type: "passkey_counter_regression",
+      ...trace,
+      details,
+    });
+  }
+  return true;
+}
+
+async function refuse(
+  { sql, log }: { sql: Tx; log: ApiDeps["log"] },
+  user: User,
+  trace: Trace,
+  reason: string,
+): Promise<{ ok: false }> {
+  log.info({ requestId: trace.requestId, userId: user.id, reason }, "sign-in refused");
+  await recordSecurityEvent(sql, { userId: user.id, type: "sign_in_refused", ...trace });
+  return { ok: false };
+}

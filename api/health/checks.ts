@@ -1,0 +1,99 @@
+/** One function a component: returns what a reader may know, throws or returns `unhealthy` when it does not work. */
+
+import type { Chain } from "../../core/chain/clients.ts";
+import { parseQuantity } from "../../core/chain/rpc-answers.ts";
+import { CONTRACTS, type NetworkId } from "../../core/domain/networks.ts";
+import type { Sql } from "../../db/client.ts";
+import { countLiveWorkers, findIndexerPosition, listRelayerAddresses, ping } from "../../db/health.ts";
+import { balanceCall, codeCall } from "./chain-calls.ts";
+
+export type Finding = {
+  status: "healthy" | "unhealthy";
+  error?: string;
+  details?: Record<string, string | number | boolean>;
+};
+
+const INDEXER_LAG_MAX_BLOCKS = 60;
+
+export async function checkDatabase(sql: Sql): Promise<Finding> {
+  await ping(sql);
+  return { status: "healthy" };
+}
+
+export async function checkNetwork(chain: Chain): Promise<Finding> {
+  return { status: "healthy", details: { blockNumber: await readHead(chain) } };
+}
+
+/** The token, the entry point and the wallet factory are where we call them. */
+export async function checkContracts(chain: Chain): Promise<Finding> {
+  const contracts = {
+    usdc: chain.network.usdc.address,
+    entryPoint: CONTRACTS.entryPointV06,
+    walletFactory: CONTRACTS.smartWalletFactory,
+  };
+  const outcomes = await chain.batch(Object.values(contracts).map((address) => codeCall(address)));
+  const missing = Object.keys(contracts).filter((_, index) => {
+    const outcome = outcomes[index];
+    if (outcome && !outcome.ok) throw outcome.error;
+    return outcome?.result === "0x";
+  });
+  if (missing.length === 0) return { status: "healthy" };
+  return { status: "unhealthy", error: `no contract code at ${missing.join(", ")}` };
+}
+
+/** Healthy while a worker is alive and at least one key of every network can pay for gas. Without any key: `isMissing`. */
+export async function checkRelayer(
+  sql: Sql,
+  chains: readonly Chain[],
+  floorWei: bigint,
+): Promise<Finding & { isMissing: boolean }> {
+  const workers = await countLiveWorkers(sql);
+  const details: Record<string, string | number | boolean> = { workers };
+  const faults: string[] = workers === 0 ? ["no worker is running"] : [];
+  let isMissing = false;
+  for (const chain of chains) {
+    const { id } = chain.network;
+    const addresses = await listRelayerAddresses(sql, id);
+    details[`keys-${id}`] = addresses.length;
+    if (addresses.length === 0) {
+      isMissing = true;
+      faults.push(`no relayer key was loaded on ${id}`);
+      continue;
+    }
+    const funded = await countFunded(chain, addresses, floorWei);
+    details[`funded-${id}`] = funded;
+    if (funded === 0) faults.push(`every relayer key is low on gas on ${id}`);
+  }
+  if (faults.length === 0) return { status: "healthy", details, isMissing };
+  return { status: "unhealthy", error: faults.join("; "), details, isMissing };
+}
+
+async function countFunded(chain: Chain, addresses: readonly string[], floorWei: bigint): Promise<number> {
+  const outcomes = await chain.batch(addresses.map((address) => balanceCall(address)));
+  return outcomes.filter((outcome) => {
+    if (!outcome.ok) throw outcome.error;
+    return parseQuantity(outcome.result, "eth_getBalance") >= floorWei;
+  }).length;
+}
+
+/** How far the books are behind the chain's own head. */
+export async function checkIndexer(sql: Sql, chain: Chain): Promise<Finding> {
+  const position = await findIndexerPosition(sql, chain.network.id);
+  if (!position) return { status: "unhealthy", error: "the indexer has not started on this network" };
+  const head = Math.max(Number(position.headNumber), await readHead(chain));
+  const lagBlocks = Math.max(0, head - Number(position.number));
+  const details = { lagBlocks, indexedBlock: Number(position.number) };
+  if (lagBlocks <= INDEXER_LAG_MAX_BLOCKS) return { status: "healthy", details };
+  return { status: "unhealthy", error: `the indexer is ${lagBlocks} blocks behind`, details };
+}
+
+async function readHead(chain: Chain): Promise<number> {
+  return Number(parseQuantity(await chain.request("eth_blockNumber", []), "eth_blockNumber"));
+}
+
+export type ComponentName =
+  | "database"
+  | `network-${NetworkId}`
+  | `smart-contract-${NetworkId}`
+  | "x402-relayer"
+  | `indexer-${NetworkId}`;

@@ -1,0 +1,99 @@
+/** Asks every component at once, each for at most two seconds, and remembers the answer for one. */
+import type { Log } from "../../core/runtime/log.ts";
+import packageJson from "../../package.json" with { type: "json" };
+import type { ApiDeps } from "../http/deps.ts";
+import {
+  type ComponentName,
+  checkContracts,
+  checkDatabase,
+  checkIndexer,
+  checkNetwork,
+  checkRelayer,
+  type Finding,
+} from "./checks.ts";
+
+export type HealthReport = {
+  status: "healthy" | "unhealthy";
+  timestamp: string;
+  service: string;
+  version: string;
+  checks: Record<string, Finding>;
+};
+
+type Judged = { name: ComponentName; finding: Finding; isCritical: boolean };
+
+const CHECK_TIMEOUT_MS = 2_000;
+const REMEMBERED_MS = 1_000;
+
+/** Many askers share one round of checks. */
+export function openHealth(deps: ApiDeps): () => Promise<HealthReport> {
+  let last: { startedMs: number; report: Promise<HealthReport> } | undefined;
+  return () => {
+    if (!last || Date.now() - last.startedMs > REMEMBERED_MS)
+      last = { startedMs: Date.now(), report: examine(deps) };
+    return last.report;
+  };
+}
+
+async function examine(deps: ApiDeps): Promise<HealthReport> {
+  const judged = await Promise.all(componentsOf(deps));
+  const isHealthy = judged.every(({ finding, isCritical }) => !isCritical || finding.status === "healthy");
+  return {
+    status: isHealthy ? "healthy" : "unhealthy",
+    timestamp: new Date().toISOString(),
+    service: packageJson.name,
+    version: packageJson.version,
+    checks: Object.fromEntries(judged.map(({ name, finding }) => [name, finding])),
+  };
+}
+
+/** Critical: the database, the chain of each enabled network, a relayer key. The rest is told, and fails nothing but itself. */
+function componentsOf({ sql, chains, config, log }: ApiDeps): Promise<Judged>[] {
+  const all = [...chains.values()];
+  const relayer = bounded("x402-relayer", () => checkRelayer(sql, all, config.relayerBalanceFloorWei), log);
+  return [
+    judge("database", true, () => checkDatabase(sql), log),
+    ...all.flatMap((chain) => [
+      judge(`network-${chain.network.id}`, true, () => checkNetwork(chain), log),
+      judge(`smart-contract-${chain.network.id}`, true, () => checkContracts(chain), log),
+    ]),
+    relayer.then(
+      ({ isMissing = false, ...finding }): Judged => ({
+        name: "x402-relayer",
+        finding,
+        isCritical: isMissing,
+      }),
+    ),
+    ...all.map((chain) => judge(`indexer-${chain.network.id}`, false, () => checkIndexer(sql, chain), log)),
+  ];
+}
+
+async function judge(
+  name: ComponentName,
+  isCritical: boolean,
+  check: () => Promise<Finding>,
+  log: Log,
+): Promise<Judged> {
+  return { name, finding: await bounded(name, check, log), isCritical };
+}
+
+/** What went wrong in full goes to the log; the public is told that it did. */
+async function bounded<Found extends Finding>(
+  name: ComponentName,
+  check: () => Promise<Found>,
+  log: Log,
+): Promise<Found | (Finding & { isMissing?: boolean })> {
+  const timeout = Promise.withResolvers<Finding>();
+  const timer = setTimeout(
+    () => timeout.resolve({ status: "unhealthy", error: `no answer within ${CHECK_TIMEOUT_MS} ms` }),
+    CHECK_TIMEOUT_MS,
+  );
+  try {
+    return await Promise.race([check(), timeout.promise]);
+  } catch (error) {
+    log.warn({ err: error, component: name }, "health check failed");
+    return { status: "unhealthy", error: "could not be reached" };
+  } finally {
+    clearTimeout(timer);
+  }
+}

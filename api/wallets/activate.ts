@@ -1,0 +1,30 @@
+/** WALLET_SETUP_PENDING becomes ACTIVE: the passkey is proven, the wallet exists. */
+import { DEFAULT_NETWORK } from "../../core/domain/networks.ts";
+import type { Tx } from "../../db/client.ts";
+import { recordEvents } from "../../db/events.ts";
+import type { Passkey } from "../../db/passkeys.ts";
+import { markActive, type User } from "../../db/users.ts";
+import { listWallets } from "../../db/wallets.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { createWallet } from "./create-wallet.ts";
+
+/** For a user whose setup stopped after the passkey was stored: finishes it, with a wallet on the default network if there is none. */
+export async function activate(
+  tx: Tx,
+  deps: ApiDeps,
+  { user, passkey, requestId }: { user: User; passkey: Passkey; requestId: string },
+): Promise<User> {
+  const wallets = await listWallets(tx, user.id);
+  const [first] = deps.chains.keys();
+  const network = deps.chains.has(DEFAULT_NETWORK) ? DEFAULT_NETWORK : first;
+  if (wallets.length === 0 && network) await createWallet(tx, deps, { passkey, network, requestId });
+  return moveToActive(tx, user);
+}
+
+/** The user as it is afterwards; unchanged when somebody else moved it first. */
+export async function moveToActive(tx: Tx, user: User): Promise<User> {
+  const active = await markActive(tx, user.id);
+  if (!active) return user;
+  await recordEvents(tx, [{ userId: user.id, type: "user.activated", subjectId: user.id }]);
+  return active;
+}

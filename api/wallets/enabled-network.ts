@@ -1,0 +1,13 @@
+/** The chain of a network a client named, when this deployment serves it. */
+import type { Chain } from "../../core/chain/clients.ts";
+import { invalid } from "../../core/domain/errors.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { ApiDeps } from "../http/deps.ts";
+
+/** Throws VALIDATION_ERROR for one that is not enabled. */
+export function getEnabledChain({ chains }: Pick<ApiDeps, "chains">, network: NetworkId): Chain {
+  const chain = chains.get(network);
+  if (chain) return chain;
+  const enabled = [...chains.keys()].join(", ");
+  throw invalid("network", "not_enabled", `network: ${network} is not enabled here, only ${enabled}`);
+}

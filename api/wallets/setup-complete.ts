@@ -1,0 +1,124 @@
+/** The second step of a wallet: a proven passkey becomes a wallet's owner, the user ACTIVE and signed in, in one transaction. */
+import { conflict, invalid } from "../../core/domain/errors.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
+import { type Challenge, takeChallenge } from "../../db/challenges.ts";
+import type { Tx } from "../../db/client.ts";
+import { findPasskey, insertPasskey, type Passkey } from "../../db/passkeys.ts";
+import { recordSecurityEvent } from "../../db/security-events.ts";
+import type { Session } from "../../db/sessions.ts";
+import { lockUser, type User } from "../../db/users.ts";
+import type { Wallet } from "../../db/wallets.ts";
+import type { Assertion, Attestation } from "../auth/passkey-wire.ts";
+import { notePasskeyUse } from "../auth/sign-in.ts";
+import { startSession } from "../auth/start-session.ts";
+import { type NewCredential, type Use, verifyAssertion, verifyNewPasskey } from "../auth/verify-passkey.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import type { Trace } from "../http/trace.ts";
+import { moveToActive } from "./activate.ts";
+import { createWallet } from "./create-wallet.ts";
+import { getEnabledChain } from "./enabled-network.ts";
+
+export type SetupRequest = {
+  user: User;
+  challengeId: string;
+  network: NetworkId | undefined;
+  response: Attestation | Assertion;
+  previousSessionId: string | undefined;
+  trace: Trace;
+};
+
+type Proof = { kind: "new"; credential: NewCredential } | { kind: "known"; passkey: Passkey; use: Use };
+export type SetupDone = { user: User; wallet: Wallet; session: Session };
+
+/** Throws VALIDATION_ERROR for a challenge or answer that does not hold, CONFLICT when the wallet exists. */
+export async function completeSetup(deps: ApiDeps, request: SetupRequest): Promise<SetupDone> {
+  const { user } = request;
+  const challenge = await takeChallenge(deps.sql, request.challengeId, {
+    userId: user.id,
+    purpose: "register",
+  });
+  if (!challenge)
+    throw invalid("challengeId", "invalid_or_expired", "The challenge is unknown, used or over; start again");
+  const network = readNetwork(request, challenge);
+  getEnabledChain(deps, network);
+  const proof = await prove(deps, request, challenge);
+  if (!proof.ok) {
+    deps.log.info({ ...request.trace, userId: user.id, reason: proof.reason }, "passkey refused");
+    await recordSecurityEvent(deps.sql, { userId: user.id, type: "passkey_refused", ...request.trace });
+    throw invalid(
+      "passkeyResponse",
+      "not_verified",
+      "The passkey's answer could not be verified; start again",
+    );
+  }
+  return deps.sql.begin(async (tx) => {
+    const locked = await lockUser(tx, user.id);
+    if (!locked) throw invalid("challengeId", "invalid_or_expired");
+    const passkey = await settlePasskey(tx, locked, proof.proof, request.trace);
+    const wallet = await createWallet(tx, deps, { passkey, network, requestId: request.trace.requestId });
+    if (!wallet)
+      throw conflict(`You have a wallet on ${network} already`, { field: "network", issue: "wallet_exists" });
+    const active = await moveToActive(tx, locked);
+    const session = await startSession(tx, { ...request, user: active, method: "wallet_setup" });
+    return { user: active, wallet, session };
+  });
+}
+
+function readNetwork(request: SetupRequest, challenge: Challenge): NetworkId {
+  const { network } = challenge;
+  if (!network) throw new Error(`challenge ${challenge.id} has no network`);
+  if (request.network && request.network !== network)
+    throw invalid("network", "not_the_one_started", `network: setup was started for ${network}`);
+  return network;
+}
+
+async function prove(
+  deps: ApiDeps,
+  { user, response }: SetupRequest,
+  { challenge }: Challenge,
+): Promise<{ ok: true; proof: Proof } | { ok: false; reason: string }> {
+  if (isAttestation(response)) {
+    const verified = await verifyNewPasskey(deps.config, { response, challenge });
+    return verified.ok ? { ok: true, proof: { kind: "new", credential: verified.credential } } : verified;
+  }
+  const passkey = await findPasskey(deps.sql, response.id, user.id);
+  if (!passkey) return { ok: false, reason: "the passkey is not this user's" };
+  const verified = await verifyAssertion(deps.config, {
+    response,
+    challenge,
+    passkey,
+    userVerification: "required",
+  });
+  return verified.ok ? { ok: true, proof: { kind: "known", passkey, use: verified.use } } : verified;
+}
+
+function isAttestation(response: Attestation | Assertion): response is Attestation {
+  return "attestationObject" in response.response;
+}
+
+/**
+ * The passkey's row. A credential registered again by its own user is the same passkey. Another one for an ACTIVE user is
+ * refused: with a stolen session it would make a wallet, and a sign-in, of the thief's.
+ */
+async function settlePasskey(tx: Tx, user: User, proof: Proof, trace: Trace): Promise<Passkey> {
+  if (proof.kind === "known") {
+    if (await notePasskeyUse(tx, { ...proof, trace })) return proof.passkey;
+    throw invalid(
+      "passkeyResponse",
+      "not_verified",
+      "The passkey's answer could not be verified; start again",
+    );
+  }
+  const { credential } = proof;
+  const own = await findPasskey(tx, credential.id, user.id);
+  if (own && Buffer.from(own.coseKey).equals(credential.coseKey)) return own;
+  if (user.status === "ACTIVE")
+    throw conflict("Use the passkey you have: answer passkeyRequest with it", {
+      field: "passkeyResponse",
+      issue: "existing_passkey_required",
+    });
+  const passkey = own ? undefined : await insertPasskey(tx, { ...credential, userId: user.id });
+  if (!passkey) throw invalid("passkeyResponse", "credential_in_use", "This passkey is registered already");
+  await recordSecurityEvent(tx, { userId: user.id, type: "passkey_added", ...trace });
+  return passkey;
+}

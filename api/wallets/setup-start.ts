@@ -1,0 +1,80 @@
+/**
+ * The first step of a wallet: a challenge, and how the browser is to use it. A user who has a passkey already is asked to use
+ * that one: creating another with the same user handle would overwrite it on many authenticators, and with it the only key
+ * to the first wallet. So the creation options exclude it, and `passkeyRequest` lets it answer the same challenge.
+ */
+import { conflict } from "../../core/domain/errors.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
+import { CHALLENGE_LIFE_MS } from "../../db/challenges.ts";
+import { listPasskeys, type Passkey } from "../../db/passkeys.ts";
+import type { User } from "../../db/users.ts";
+import { findWallet } from "../../db/wallets.ts";
+import { newChallenge } from "../auth/challenge.ts";
+import { presentCredential } from "../auth/sign-in-options.ts";
+import { ES256_ONLY } from "../auth/verify-passkey.ts";
+import type { ApiConfig } from "../config.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { getEnabledChain } from "./enabled-network.ts";
+
+type Started = { challengeId: string; challenge: string; passkeys: Passkey[] };
+
+/** Throws CONFLICT when the user has a wallet on this network. */
+export async function startSetup(
+  deps: ApiDeps,
+  { user, network }: { user: User; network: NetworkId },
+): Promise<Started> {
+  getEnabledChain(deps, network);
+  if (await findWallet(deps.sql, user.id, network))
+    throw conflict(`You have a wallet on ${network} already`, { field: "network", issue: "wallet_exists" });
+  const passkeys = await listPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
+  const challenge = await newChallenge(deps.sql, { userId: user.id, purpose: "register", network });
+  return { ...challenge, passkeys };
+}
+
+export function presentSetupStart(
+  config: ApiConfig,
+  user: User,
+  { challengeId, challenge, passkeys }: Started,
+) {
+  const { rpId, rpName, attachment } = config.passkey;
+  return {
+    userId: user.id,
+    challengeId,
+    passkeyChallenge: {
+      challengeId,
+      challenge,
+      timeout: CHALLENGE_LIFE_MS,
+      rp: { name: rpName, id: rpId },
+      user: {
+        id: Buffer.from(user.id).toString("base64url"),
+        name: user.email,
+        displayName: user.displayName ?? user.email,
+      },
+      pubKeyCredParams: ES256_ONLY.map((alg) => ({ alg: Number(alg), type: "public-key" as const })),
+      authenticatorSelection: {
+        ...(attachment === "platform" ? { authenticatorAttachment: "platform" as const } : {}),
+        userVerification: "required" as const,
+        requireResidentKey: true,
+        residentKey: "required" as const,
+      },
+      attestation: "direct" as const,
+      excludeCredentials: passkeys.map(presentCredential),
+    },
+    ...(passkeys.length > 0 ? { passkeyRequest: presentRequest(rpId, challenge, passkeys) } : {}),
+    nextStep: "complete-wallet-setup" as const,
+    instructions:
+      passkeys.length > 0
+        ? "Answer passkeyRequest with navigator.credentials.get and the passkey you have, then call /v1/wallets/setup/complete"
+        : "Pass passkeyChallenge to navigator.credentials.create, then call /v1/wallets/setup/complete with its answer",
+  };
+}
+
+function presentRequest(rpId: string, challenge: string, passkeys: readonly Passkey[]) {
+  return {
+    challenge,
+    rpId,
+    timeout: CHALLENGE_LIFE_MS,
+    userVerification: "required" as const,
+    allowCredentials: passkeys.map(presentCredential),
+  };
+}
