@@ -12,7 +12,7 @@ import type { RelayNetwork } from "./drain.ts";
 
 /** A refusal without a known reason is believed after this many looks. */
 const UNKNOWN_LOOKS_MAX = 3;
-const LOOK_AGAIN_MS = 1_000;
+const LOOK_AGAIN_MS = 300;
 const BOOKS_RETRY_MS = 250;
 /** A caller waits about this long; then nothing was sent and the link is free again. */
 const UNAVAILABLE_AFTER_MS = 8_000;

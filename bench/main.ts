@@ -1,0 +1,39 @@
+/** `bun run bench [name]`: measures and prints, never judges. Without a name it lists what there is. */
+import { describeMachine } from "./report.ts";
+
+const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
+  pay: {
+    about: "x402 payments per second through HTTP, at concurrency 1, 16, 64, with instant and 1 s blocks",
+    run: async () => (await import("./pay.ts")).run(),
+  },
+  verify: {
+    about: "signature verifications per second: ours beside noble and viem",
+    run: async () => (await import("./verify.ts")).run(),
+  },
+  api: {
+    about: "requests per second of a public and a signed-in route, beside a bare Elysia",
+    run: async () => (await import("./api.ts")).run(),
+  },
+  index: {
+    about: "backfill and block-to-PAID latency of the indexer",
+    run: async () => (await import("./follow.ts")).run(),
+  },
+  list: {
+    about: "the transactions list through HTTP, at growing sizes",
+    run: async () => (await import("./list.ts")).run(),
+  },
+  export: {
+    about: "exports of 10,000 rows in every format",
+    run: async () => (await import("./export.ts")).run(),
+  },
+};
+
+const name = process.argv[2];
+const bench = name === undefined ? undefined : BENCHES[name];
+if (!bench) {
+  console.log(`usage: bun run bench NAME   (here: ${describeMachine()})\n`);
+  for (const [key, { about }] of Object.entries(BENCHES)) console.log(`  ${key.padEnd(8)} ${about}`);
+  process.exit(name === undefined ? 0 : 1);
+}
+await bench.run();
+process.exit(0);
