@@ -127,10 +127,10 @@ async function countEverything(sql: Sql): Promise<void> {
   await unlimited(
     sql,
     (tx) => tx`
-      insert into transaction_amount_counts (user_id, bucket, count)
-      select user_id, transaction_amount_bucket(amount_units), count(*)
-      from transactions
-      group by 1, 2`,
+      insert into transaction_amount_counts (user_id, network, type, status, bucket, count)
+      select user_id, coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), bucket, count(*)
+      from (select *, transaction_amount_bucket(amount_units) as bucket from transactions) rows
+      group by grouping sets ((user_id, bucket, network, type, status), (user_id, bucket))`,
   );
   await unlimited(
     sql,
@@ -150,7 +150,7 @@ function insertLinks(sql: Sql, total: number, from: number, to: number) {
       insert into payment_links
         (id, user_id, network, recipient, amount_units, description, status, expires_at, paid_at, created_at, updated_at)
       select
-        'link_seed' || lpad(n::text, 12, '0'), ${LARGE_MERCHANT}, network, ${`0x${"11".repeat(20)}`},
+        'link_seed' || lpad(n::text, 18, '0'), ${LARGE_MERCHANT}, network, ${`0x${"11".repeat(20)}`},
         ${amount(tx)}, ${description(tx)},
         status,
         case when status in ('ACTIVE', 'PENDING') then now() + interval '30 days' else created + interval '1 day' end,
@@ -182,7 +182,7 @@ function insertLarge(sql: Sql, total: number, from: number, to: number) {
         (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
          block_number, detected_at, confirmed_at, created_at, updated_at)
       select
-        'txn_seed' || lpad(n::text, 12, '0'), ${LARGE_MERCHANT}, ${historyColumns(tx)}
+        'txn_seed' || lpad(n::text, 18, '0'), ${LARGE_MERCHANT}, ${historyColumns(tx)}
       from (select n, ${moment(tx, total)} as created, random() as dice from generate_series(${from}::int, ${to}::int) n) rows`,
   );
 }
@@ -195,7 +195,7 @@ function insertSmall(sql: Sql, merchants: number) {
         (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
          block_number, detected_at, confirmed_at, created_at, updated_at)
       select
-        'txn_small' || lpad(n::text, 12, '0'),
+        'txn_small' || lpad(n::text, 17, '0'),
         ${"user_00000000-0000-4000-8000-"} || lpad((2 + n % ${merchants}::int)::text, 12, '0'), ${historyColumns(tx)}
       from (
         select n, now() - random() * interval '3 years' as created, random() as dice
@@ -229,7 +229,7 @@ function moment(tx: Tx, total: number) {
 function amount(tx: Tx) {
   return tx`
     case
-      when n % 3 = 0 then (array[5000000, 9990000, 10000000, 25000000, 49900000, 100000000])[1 + n % 6]::bigint
+      when n % 3 = 0 then (array[5000000, 9990000, 10000000, 25000000, 49900000, 100000000])[1 + (n / 3) % 6]::bigint
       else (power(10, 4 + 5 * dice))::bigint
     end`;
 }
@@ -238,5 +238,5 @@ function description(tx: Tx) {
   return tx`
     (array['Coffee beans', 'Invoice', 'Order', 'Consulting hours', 'Monthly plan', 'Ticket', 'Workshop', 'Gift card',
            'Repair', 'Rechnung für', '注文番号', 'Pago de pedido'])[1 + n % 12]
-      || ' ' || (100000 + n % 900000) || case when n % 20000 = 7 then ' rush delivery' else '' end`;
+      || ' ' || (100000 + n % 900000) || case when n % 20000 = 6 then ' rush delivery' else '' end`;
 }

@@ -25,12 +25,16 @@ create table transaction_counts (
   primary key (user_id, day, network, type, status)
 );
 
--- Rows of a user by amount: number of digits and the first three of them, so prices people use are edges of buckets.
+-- Rows of a user by amount and cell. A bucket is the number of digits and the first three of them, so that the prices people
+-- use are edges of buckets. The cell ('*', '*', '*') holds the sum of all cells.
 create table transaction_amount_counts (
   user_id text not null,
+  network text not null,
+  type text not null,
+  status text not null,
   bucket int not null,
   count bigint not null,
-  primary key (user_id, bucket)
+  primary key (user_id, network, type, status, bucket)
 );
 
 create table transaction_count_deltas (

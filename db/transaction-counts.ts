@@ -1,0 +1,160 @@
+/**
+ * How many rows of the history a filter chooses, from counters kept by triggers (migration 0030): exact at the snapshot of `tx`,
+ * at a cost that does not grow with the history. Use a repeatable read transaction to count and list the same rows.
+ */
+import { and, count, eq, gte, lt, type SQL } from "drizzle-orm";
+import { QueryBuilder } from "drizzle-orm/pg-core";
+import type { NetworkId } from "../core/domain/networks.ts";
+import type { TransactionStatus, TransactionType } from "../core/domain/payment.ts";
+import type { TransactionFilter } from "../core/domain/transaction.ts";
+import { runBuilt, type Tx } from "./client.ts";
+import { transactions } from "./schema.ts";
+import { conditionsOf } from "./transaction-filter.ts";
+
+const DAY_MS = 86_400_000;
+
+export type Cell = { network: NetworkId; type: TransactionType; status: TransactionStatus; count: number };
+
+/** A user's cells (network, type, status) that the filter chooses and that have rows, over all time. */
+export async function readCells(tx: Tx, userId: string, filter: TransactionFilter): Promise<Cell[]> {
+  const rows = await tx<(Omit<Cell, "count"> & { count: bigint })[]>`
+    select network, type, status, sum(count) as count
+    from (
+      select network, type, status, count
+      from transaction_counts
+      where user_id = ${userId} and day = 'infinity' ${cellConditions(tx, filter)}
+      union all
+      select network, type, status, count
+      from transaction_count_deltas
+      where user_id = ${userId} ${cellConditions(tx, filter)}
+    ) parts
+    group by network, type, status
+    having sum(count) > 0`;
+  return rows.map((row) => ({ ...row, count: Number(row.count) }));
+}
+
+/** Rows of a filter without search and amounts: whole days from counters, the two broken days at its ends by index. */
+export async function countByDays(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
+  const { from, before } = filter;
+  const fullFrom = from && ceilDay(from);
+  const fullBefore = before && floorDay(before);
+  if (fullFrom && fullBefore && fullFrom >= fullBefore) return countRows(tx, conditionsOf(userId, filter));
+  const whole = await sumDays(tx, userId, { ...filter, from: fullFrom, before: fullBefore });
+  const head = await countBetween(tx, userId, filter, from, fullFrom);
+  const tail = await countBetween(tx, userId, filter, fullBefore, before);
+  return whole + head + tail;
+}
+
+async function sumDays(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
+  const [row] = await tx<{ count: bigint }[]>`
+    select coalesce(sum(count), 0) as count
+    from (
+      select count
+      from transaction_counts
+      where user_id = ${userId} and day < 'infinity' ${dayConditions(tx, filter)} ${cellConditions(tx, filter)}
+      union all
+      select count
+      from transaction_count_deltas
+      where user_id = ${userId} ${dayConditions(tx, filter)} ${cellConditions(tx, filter)}
+    ) parts`;
+  return Number(row?.count ?? 0n);
+}
+
+function countBetween(
+  tx: Tx,
+  userId: string,
+  filter: TransactionFilter,
+  from: Date | undefined,
+  before: Date | undefined,
+): Promise<number> | number {
+  if (!from || !before || from >= before) return 0;
+  return countRows(tx, conditionsOf(userId, { ...filter, from, before }));
+}
+
+/**
+ * Where a page far down begins: rows of whole days are skipped by their counters, what is left is less than one day's rows.
+ * For filters without search and amounts. Undefined when the offset lies beyond the last row.
+ */
+export async function locateOffset(
+  tx: Tx,
+  userId: string,
+  filter: TransactionFilter,
+  offset: number,
+): Promise<{ before: Date; skip: number } | undefined> {
+  const { before } = filter;
+  const edge = before && floorDay(before);
+  // rows of the newest, broken day that the filter leaves out
+  const excess =
+    before && edge ? await countBetween(tx, userId, filter, before, new Date(edge.getTime() + DAY_MS)) : 0;
+  const upTo = before && ceilDay(before);
+  const [row] = await tx<{ day: Date; newer: bigint }[]>`
+    select day, newer
+    from (
+      select day, sum(count) as count, sum(sum(count)) over (order by day desc) - sum(count) as newer
+      from (
+        select day, count
+        from transaction_counts
+        where user_id = ${userId} and day < 'infinity' ${cellConditions(tx, filter)}
+          ${dayConditions(tx, { ...filter, from: undefined, before: upTo })}
+        union all
+        select day, count
+        from transaction_count_deltas
+        where user_id = ${userId} ${cellConditions(tx, filter)}
+          ${dayConditions(tx, { ...filter, from: undefined, before: upTo })}
+      ) parts
+      group by day
+    ) days
+    where newer <= ${offset + excess}::bigint and newer + count > ${offset + excess}::bigint`;
+  if (!row) return undefined;
+  const end = new Date(row.day.getTime() + DAY_MS);
+  if (before && end > before) return { before, skip: offset };
+  return { before: end, skip: offset + excess - Number(row.newer) };
+}
+
+/** Counts rows one by one. */
+export async function countRows(tx: Tx, conditions: SQL | undefined): Promise<number> {
+  const query = new QueryBuilder()
+    .select({ count: count().as("count") })
+    .from(transactions)
+    .where(conditions);
+  const [row] = await runBuilt<{ count: bigint }>(tx, query);
+  return Number(row?.count ?? 0n);
+}
+
+export function cellCondition(userId: string, cell: Cell, filter: TransactionFilter): SQL | undefined {
+  return and(
+    eq(transactions.userId, userId),
+    eq(transactions.type, cell.type),
+    eq(transactions.status, cell.status),
+    eq(transactions.network, cell.network),
+    filter.from ? gte(transactions.detectedAt, filter.from) : undefined,
+    filter.before ? lt(transactions.detectedAt, filter.before) : undefined,
+  );
+}
+
+/** The filter's types, statuses and networks, for tables that have these columns. */
+export function cellConditions(tx: Tx, { types, statuses, networks }: TransactionFilter) {
+  return tx`
+    ${types.length > 0 ? tx`and type = any(${types as string[]}::text[])` : tx``}
+    ${statuses.length > 0 ? tx`and status = any(${statuses as string[]}::text[])` : tx``}
+    ${networks.length > 0 ? tx`and network = any(${networks as string[]}::text[])` : tx``}`;
+}
+
+/** Days in [from, before), both at midnight UTC. */
+function dayConditions(tx: Tx, { from, before }: { from?: Date | undefined; before?: Date | undefined }) {
+  return tx`
+    ${from ? tx`and day >= ${dayText(from)}::date` : tx``}
+    ${before ? tx`and day < ${dayText(before)}::date` : tx``}`;
+}
+
+function dayText(day: Date): string {
+  return day.toISOString().slice(0, 10);
+}
+
+function floorDay(instant: Date): Date {
+  return new Date(Math.floor(instant.getTime() / DAY_MS) * DAY_MS);
+}
+
+function ceilDay(instant: Date): Date {
+  return new Date(Math.ceil(instant.getTime() / DAY_MS) * DAY_MS);
+}

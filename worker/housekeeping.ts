@@ -1,0 +1,55 @@
+/** The job that runs every minute: expires links, folds counters, and clears away what is over. Each step stands alone and may run twice. */
+import type { Log } from "../core/runtime/log.ts";
+import type { Sql } from "../db/client.ts";
+import {
+  deleteDeadJobs,
+  deleteLeftovers,
+  foldLinkCounts,
+  foldTransactionCounts,
+  LEFTOVER_NAMES,
+} from "../db/housekeeping.ts";
+import type { JobPayload } from "../db/queue.ts";
+import { expireDueLinks } from "./expire-links.ts";
+
+const BATCH_ROWS = 10_000;
+/** Batches a step; the rest waits for the next minute. */
+const BATCHES_MAX = 50;
+
+/** Throws after all steps when one of them failed, so that the queue tries again. */
+export async function housekeeping(
+  { sql, log }: { sql: Sql; log: Log },
+  _payload: JobPayload<"housekeeping">,
+): Promise<void> {
+  const steps: Record<string, () => Promise<number>> = {
+    expiredLinks: () => expireDueLinks(sql),
+    foldedTransactions: () => inBatches(() => sql.begin((tx) => foldTransactionCounts(tx, BATCH_ROWS))),
+    foldedLinks: () => inBatches(() => sql.begin((tx) => foldLinkCounts(tx, BATCH_ROWS))),
+    deadJobs: () => inBatches(() => deleteDeadJobs(sql, BATCH_ROWS)),
+  };
+  for (const name of LEFTOVER_NAMES)
+    steps[name] = () => inBatches(() => deleteLeftovers(sql, name, BATCH_ROWS));
+  const done: Record<string, number> = {};
+  const failures: unknown[] = [];
+  for (const [name, run] of Object.entries(steps)) {
+    try {
+      const count = await run();
+      if (count > 0) done[name] = count;
+    } catch (error) {
+      failures.push(error);
+      log.warn({ step: name, err: error }, "housekeeping step failed");
+    }
+  }
+  if (Object.keys(done).length > 0) log.info({ done }, "housekeeping");
+  if (failures.length > 0)
+    throw new AggregateError(failures, `${failures.length} housekeeping step(s) failed`);
+}
+
+async function inBatches(step: () => Promise<number>): Promise<number> {
+  let done = 0;
+  for (let batch = 0; batch < BATCHES_MAX; batch++) {
+    const count = await step();
+    done += count;
+    if (count < BATCH_ROWS) break;
+  }
+  return done;
+}
