@@ -49,7 +49,7 @@ function contenders(): Contender[] {
     chainId: NETWORK.chainId,
     nonce: 7,
     to: NETWORK.usdc.address,
-    data: `0x${"ab".repeat(292)}` as Hex,
+    data: `0xe3ee160e${"ab".repeat(288)}` as Hex,
     gas: 150_000n,
     maxFeePerGas: 1_000_000_000n,
     maxPriorityFeePerGas: 1_000_000n,

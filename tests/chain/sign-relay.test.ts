@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { bytesToHex, type Hex, keccak256 } from "viem";
+import { bytesToHex, concatHex, type Hex, keccak256, toFunctionSelector } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
 import { type Fees, nextFees } from "../../core/chain/fees.ts";
 import { nobleSecp256k1, secp256k1 } from "../../core/chain/secp256k1.ts";
@@ -28,7 +28,7 @@ describe("signRelay", () => {
       network: networks,
       key: privateKeys,
       nonce: fc.oneof(fc.constantFrom(0, 1, 127, 128, 255, 256), fc.nat()),
-      data,
+      tail: data,
       gas: fc.bigInt({ min: 0n, max: 16_777_216n }),
       maxPriorityFeePerGas: fees,
       above: fees,
@@ -37,14 +37,17 @@ describe("signRelay", () => {
     await fc.assert(
       fc.asyncProperty(
         transactions,
-        async ({ network, key, nonce, data, gas, maxPriorityFeePerGas, above, target }) => {
-          const to = target === "usdc" ? network.usdc.address : CONTRACTS.multicall3;
+        async ({ network, key, nonce, tail, gas, maxPriorityFeePerGas, above, target }) => {
+          const [to, selector] =
+            target === "usdc"
+              ? ([network.usdc.address, "0xe3ee160e"] as const)
+              : ([CONTRACTS.multicall3, "0x82ad56cb"] as const);
           const maxFeePerGas = maxPriorityFeePerGas + above;
           const transaction = {
             chainId: network.chainId,
             nonce,
             to,
-            data,
+            data: concatHex([selector, tail]),
             gas,
             maxFeePerGas,
             maxPriorityFeePerGas,
@@ -81,29 +84,61 @@ describe("signRelay", () => {
       chainId: 84532,
       nonce: 0,
       to: NETWORKS["base-sepolia"].usdc.address as Hex,
-      data: "0x" as Hex,
+      data: "0xe3ee160e" as Hex,
       gas: 21_000n,
       maxFeePerGas: 1n,
       maxPriorityFeePerGas: 1n,
     };
 
+    test.each([
+      [
+        "USDC",
+        "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)",
+        transaction.to,
+      ],
+      [
+        "USDC",
+        "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)",
+        transaction.to,
+      ],
+      ["Multicall3", "aggregate3((address,bool,bytes)[])", CONTRACTS.multicall3],
+      ["the factory", "createAccount(bytes[],uint256)", CONTRACTS.smartWalletFactory],
+      [
+        "the EntryPoint",
+        "handleOps((address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes)[],address)",
+        CONTRACTS.entryPointV06,
+      ],
+    ] as const)("but a call it does have on %s: %s", (_, signature, to) => {
+      const data = toFunctionSelector(`function ${signature}`);
+      expect(signRelay(key, { ...transaction, to, data }).raw).toStartWith("0x02");
+      expect(() => signRelay(key, { ...transaction, to: CONTRACTS.smartWalletImplementation, data })).toThrow(
+        RangeError,
+      );
+    });
+
+    test("the relayer's own USDC does not move", () => {
+      for (const signature of ["transfer(address,uint256)", "approve(address,uint256)"]) {
+        const data = toFunctionSelector(`function ${signature}`);
+        expect(() => signRelay(key, { ...transaction, data })).toThrow(RangeError);
+      }
+    });
+
     test("a stranger's address, the other network's token, an unknown chain", () => {
-      expect(signRelay(key, transaction).raw).toStartWith("0x02");
       expect(() => signRelay(key, { ...transaction, to: `0x${"11".repeat(20)}` })).toThrow(RangeError);
       expect(() => signRelay(key, { ...transaction, to: NETWORKS.base.usdc.address })).toThrow(RangeError);
       expect(() => signRelay(key, { ...transaction, chainId: 1 })).toThrow(RangeError);
     });
 
     test("itself, except for a no-op", () => {
-      expect(signRelay(key, { ...transaction, to: self }).raw).toStartWith("0x02");
+      expect(signRelay(key, { ...transaction, to: self, data: "0x" }).raw).toStartWith("0x02");
       expect(() => signRelay(key, { ...transaction, to: self, data: "0x00" })).toThrow(RangeError);
     });
 
-    test("more gas than a transaction may have, and negative numbers", () => {
+    test("more gas than a transaction may have, negative numbers, half bytes", () => {
       expect(signRelay(key, { ...transaction, gas: 16_777_216n }).raw).toStartWith("0x02");
       expect(() => signRelay(key, { ...transaction, gas: 16_777_217n })).toThrow(RangeError);
       expect(() => signRelay(key, { ...transaction, nonce: -1 })).toThrow(RangeError);
-      expect(() => signRelay(key, { ...transaction, data: "0x1" })).toThrow(RangeError);
+      expect(() => signRelay(key, { ...transaction, data: "0xe3ee160e1" })).toThrow(RangeError);
     });
   });
 });
