@@ -1,14 +1,5 @@
 /** A local chain's memory between starts: a file that is always whole, and the one before it. */
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { callRpc, callRpcBatch, callRpcText } from "./rpc.ts";
@@ -19,29 +10,52 @@ const REST_FACTOR = 20;
 /** Empty blocks alone are written this often: losing some of them loses nothing. */
 const IDLE_WRITE_MS = 30_000;
 
+const STATE = "state.json";
+const PREVIOUS = "state.previous.json";
+/** Far more than an indexer is ever behind. */
+const EMPTY_BLOCKS_KEPT = 10_000;
+
+type StateBlock = { header: { number: string }; transactions: unknown[] };
+/** What is looked at of anvil's dump. */
+type ChainState = { best_block_number: number; accounts: object; blocks: StateBlock[] };
+
 export type StateKeeper = { stop: () => Promise<void> };
 
-/** The newest file that is whole; undefined on the first start. Throws when files exist and none can be read. */
+/**
+ * The newest file that is whole; undefined on the first start. Throws when files exist and none can be read.
+ * Empty blocks far behind the head are left out of it here, so that a chain which ran for days still starts in a second.
+ */
 export function findChainState(folder: string): string | undefined {
-  const files = [join(folder, "state.json"), join(folder, "state.previous.json")].filter((file) =>
-    existsSync(file),
-  );
-  const whole = files.find(isWhole);
-  if (files.length > 0 && whole === undefined) {
+  const files = [join(folder, STATE), join(folder, PREVIOUS)].filter((file) => existsSync(file));
+  for (const file of files) {
+    const state = readState(file);
+    if (state === undefined) continue;
+    const blocks = state.blocks.filter((block) => isKept(block, state.best_block_number));
+    if (blocks.length < state.blocks.length) replaceState(folder, JSON.stringify({ ...state, blocks }));
+    return blocks.length < state.blocks.length ? join(folder, STATE) : file;
+  }
+  if (files.length > 0) {
     throw new Error(
       `The local chain's state in ${folder} is damaged. Remove the folder to start a new chain.`,
     );
   }
-  return whole;
+  return undefined;
 }
 
-function isWhole(file: string): boolean {
+function readState(file: string): ChainState | undefined {
   try {
-    const state = JSON.parse(readFileSync(file, "utf8")) as { best_block_number?: number; accounts?: object };
-    return typeof state.best_block_number === "number" && typeof state.accounts === "object";
+    const state = JSON.parse(readFileSync(file, "utf8")) as Partial<ChainState>;
+    const isWhole =
+      typeof state.best_block_number === "number" && state.accounts && Array.isArray(state.blocks);
+    return isWhole ? (state as ChainState) : undefined;
   } catch {
-    return false;
+    return undefined;
   }
+}
+
+function isKept(block: StateBlock, head: number): boolean {
+  const number = Number(block.header.number);
+  return number === 0 || block.transactions.length > 0 || number > head - EMPTY_BLOCKS_KEPT;
 }
 
 /** Writes the state soon after every block that holds transactions, and once more at `stop`. */
@@ -76,16 +90,18 @@ export function keepChainState(rpcUrl: string, folder: string): StateKeeper {
   };
 }
 
-/** Atomic: a file beside it, synced, then two renames that keep the file before. */
+/** The node's whole state, compressed on the wire. */
 export async function writeChainState(rpcUrl: string, folder: string): Promise<void> {
-  mkdirSync(folder, { recursive: true });
   const dump = await callRpcText(rpcUrl, "anvil_dumpState");
-  const [file, fresh] = [join(folder, "state.json"), join(folder, "state.new.json")];
-  const descriptor = openSync(fresh, "w");
-  writeFileSync(descriptor, gunzipSync(Buffer.from(dump.slice(2), "hex")));
-  fsyncSync(descriptor);
-  closeSync(descriptor);
-  if (existsSync(file)) renameSync(file, join(folder, "state.previous.json"));
+  replaceState(folder, gunzipSync(Buffer.from(dump.slice(2), "hex")));
+}
+
+/** Atomic: a file beside it, synced, then two renames that keep the file before. */
+function replaceState(folder: string, content: string | Uint8Array): void {
+  mkdirSync(folder, { recursive: true });
+  const [file, fresh] = [join(folder, STATE), join(folder, "state.new.json")];
+  writeFileSync(fresh, content, { flush: true });
+  if (existsSync(file)) renameSync(file, join(folder, PREVIOUS));
   renameSync(fresh, file);
 }
 

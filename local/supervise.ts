@@ -45,6 +45,7 @@ async function keepRunning(
 ) {
   const log = openLogFile(join(dataDir, "logs"), kind);
   let lastLines: string[] = [];
+  let told = "";
   let current: ServiceProcess | undefined;
   let wake = () => {};
   let stopping = false;
@@ -69,7 +70,10 @@ async function keepRunning(
       forgetProcess(dataDir, kind);
       if (stopping) return;
       pauseMs = Date.now() - startedAt > HEALTHY_MS ? RESTART_FIRST_MS : pauseMs;
-      report(`${kind} ended (${code}) and starts again in ${pauseMs} ms.${quote(code, lastLines)}`);
+      // The same last words are told once, not at every try.
+      const words = quote(code, lastLines);
+      report(`${kind} ended (${code}) and starts again in ${pauseMs} ms.${words === told ? "" : words}`);
+      told = words;
       await Promise.race([Bun.sleep(pauseMs), new Promise<void>((resolve) => (wake = resolve))]);
       if (stopping) return;
       pauseMs = Math.min(pauseMs * 2, RESTART_MAX_MS);

@@ -1,7 +1,7 @@
 /** Waits for an API's own word that its database, chains and relayers answer. */
 
 const TIMEOUT_MS = 60_000;
-const POLL_MS = 25;
+const POLL_MS = 50;
 const ANSWER_TIMEOUT_MS = 5_000;
 
 /** `check` is called at each look and may throw to give up. Throws the last answer when the time is over. */

@@ -186,6 +186,33 @@ test("a torn state file gives way to the one before it", async () => {
   await again.stop();
 });
 
+test("a chain that ran for days starts without its old empty blocks, with every transaction", async () => {
+  const dataDir = newFolder();
+  const chain = await startChain({ dataDir, blockTimeS: 0 });
+  const paid = await payOneUsdc(chain);
+  await chain.stop();
+  // The file of a chain that went on for 20,000 empty blocks, without the time that takes.
+  const file = join(dataDir, "84532/state.json");
+  const state = JSON.parse(readFileSync(file, "utf8"));
+  const last = state.blocks.find(({ header }: { header: { number: string } }) => Number(header.number) === 2);
+  for (let number = 3; number <= 20_000; number++) {
+    state.blocks.push({
+      ...last,
+      transactions: [],
+      header: { ...last.header, number: `0x${number.toString(16)}` },
+    });
+  }
+  writeFileSync(file, JSON.stringify({ ...state, best_block_number: 20_000 }));
+
+  const again = await startChain({ dataDir, blockTimeS: 0 });
+  const kept = JSON.parse(readFileSync(file, "utf8")) as { blocks: unknown[] };
+  // The newest 10,000, the genesis, and the two with transactions: the contracts and the payment.
+  expect(kept.blocks).toHaveLength(10_003);
+  const receipt = await callRpc(again.rpcUrl, "eth_getTransactionReceipt", [paid.transactionHash]);
+  expect(receipt).toMatchObject({ status: "0x1", blockHash: paid.blockHash });
+  await again.stop();
+});
+
 test("refuses a node that is not on this machine", () => {
   expect(() => assertLoopback("https://mainnet.example.org")).toThrow("not for mainnet.example.org");
   expect(() => assertLoopback("http://10.0.0.1:8545")).toThrow("not for 10.0.0.1");

@@ -1,0 +1,169 @@
+/** What `npm start` promises, on the real thing: one folder, started, hurt, stopped and started again. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import postgres from "postgres";
+import { findFreePort, isPortFree } from "../../local/free-port.ts";
+import { isSameProcessAlive, type ProcessIdentity, waitUntilGone } from "../../local/process-identity.ts";
+
+const MAIN = join(import.meta.dir, "../../local/main.ts");
+const RUNNING = "Ctrl-C stops everything";
+const TIMEOUT_MS = 90_000;
+
+const dataDir = mkdtempSync(join(tmpdir(), "local-start-"));
+let env: Record<string, string | undefined>;
+beforeAll(async () => {
+  const [port, chainPort] = [await findFreePort(), await findFreePort()];
+  const { PATH, HOME } = process.env;
+  env = { PATH, HOME, DATA_DIR: dataDir, PORT: String(port), CHAIN_PORT: String(chainPort) };
+});
+afterAll(() => rmSync(dataDir, { recursive: true, force: true }));
+
+type Run = ReturnType<typeof start>;
+
+function start(more: Record<string, string> = {}) {
+  const child = Bun.spawn([process.execPath, MAIN], {
+    env: { ...env, ...more },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  let said = "";
+  const listen = async (stream: ReadableStream<Uint8Array>) => {
+    const decoder = new TextDecoder();
+    for await (const chunk of stream) said += decoder.decode(chunk, { stream: true });
+  };
+  const listening = Promise.all([listen(child.stdout), listen(child.stderr)]);
+  const waitToSay = async (text: string) => {
+    const deadline = Date.now() + TIMEOUT_MS;
+    while (!said.includes(text)) {
+      if (child.exitCode !== null || Date.now() > deadline) throw new Error(`never said "${text}":\n${said}`);
+      await Bun.sleep(20);
+    }
+  };
+  return { child, listening, waitToSay, said: () => said };
+}
+
+/** The processes of the service and the chain, by name. */
+function readProcesses(): Record<string, ProcessIdentity> {
+  const folder = join(dataDir, "processes");
+  const entries = readdirSync(folder).map((name) => [
+    name.replace(".json", ""),
+    JSON.parse(readFileSync(join(folder, name), "utf8")) as ProcessIdentity,
+  ]);
+  return Object.fromEntries(entries);
+}
+
+function readPostmasterPid(): number {
+  return Number(readFileSync(join(dataDir, "postgres/cluster/data/postmaster.pid"), "utf8").split("\n")[0]);
+}
+
+async function readLinkStatuses(run: Run): Promise<string[]> {
+  const url = /Database\s+(postgres:\S+)/.exec(run.said())?.[1] ?? "";
+  const sql = postgres(url, { max: 1 });
+  try {
+    const rows = await sql<{ status: string }[]>`select status from payment_links`;
+    return rows.map(({ status }) => status);
+  } finally {
+    await sql.end();
+  }
+}
+
+async function stop(run: Run, signal: "SIGINT" | "SIGTERM" = "SIGINT"): Promise<void> {
+  const processes = Object.values(readProcesses());
+  run.child.kill(signal);
+  expect(await run.child.exited).toBe(0);
+  for (const identity of processes) expect(isSameProcessAlive(identity)).toBe(false);
+  expect(await isPortFree(Number(env.PORT))).toBe(true);
+  expect(await isPortFree(Number(env.CHAIN_PORT))).toBe(true);
+}
+
+test(
+  "the first start pays one link before the reader's eyes, heals, and Ctrl-C leaves nothing running",
+  async () => {
+    const run = start();
+    await run.waitToSay(RUNNING);
+    expect(run.said()).toMatch(/ms {2}merchant {3}link_\S+ is PAID, the wallet holds 12\.500000 USDC/);
+    expect(run.said()).toContain("Date,Type,Amount,Currency,Status,Network,Description,Transaction Hash");
+    expect(await readLinkStatuses(run)).toEqual(["PAID"]);
+
+    const second = start();
+    expect(await second.child.exited).toBe(1);
+    await second.listening;
+    expect(second.said()).toContain(`${dataDir} is in use by process ${run.child.pid}.`);
+
+    const elsewhere = mkdtempSync(join(tmpdir(), "local-start-"));
+    const third = start({ DATA_DIR: elsewhere });
+    expect(await third.child.exited).toBe(1);
+    await third.listening;
+    expect(third.said()).toContain(`Port ${env.PORT} is taken by another program.`);
+    rmSync(elsewhere, { recursive: true });
+
+    for (const name of ["worker", "indexer", "api", "chain-base-sepolia"]) {
+      const before = readProcesses()[name];
+      if (!before) throw new Error(`${name} is not there`);
+      process.kill(before.pid, "SIGKILL");
+      await run.waitToSay(
+        name.startsWith("chain") ? "The local chain of base-sepolia ended" : `${name} ended (SIGKILL)`,
+      );
+    }
+    const api = `http://127.0.0.1:${env.PORT}`;
+    await waitFor(async () => (await fetch(`${api}/health/ready`)).ok);
+    await stop(run);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "a second start keeps the data and shows no second payment",
+  async () => {
+    const run = start();
+    await run.waitToSay(RUNNING);
+    expect(run.said()).not.toContain("merchant");
+    expect(await readLinkStatuses(run)).toEqual(["PAID"]);
+    await stop(run, "SIGTERM");
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "after a kill -9 of the supervisor its children end, and the next start recovers",
+  async () => {
+    const run = start();
+    await run.waitToSay(RUNNING);
+    const children = Object.values(readProcesses());
+    run.child.kill("SIGKILL");
+    await run.child.exited;
+    for (const child of children) expect(await waitUntilGone(child, 20_000)).toBe(true);
+    const again = start();
+    await again.waitToSay(RUNNING);
+    expect(await readLinkStatuses(again)).toEqual(["PAID"]);
+    await stop(again);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "after a kill -9 of everything at once the next start recovers by itself",
+  async () => {
+    const run = start();
+    await run.waitToSay(RUNNING);
+    const children = Object.values(readProcesses());
+    const pids = [run.child.pid, ...children.map(({ pid }) => pid), readPostmasterPid()];
+    for (const pid of pids) process.kill(pid, "SIGKILL");
+    await run.child.exited;
+    const again = start();
+    await again.waitToSay(RUNNING);
+    expect(await readLinkStatuses(again)).toEqual(["PAID"]);
+    await stop(again);
+  },
+  TIMEOUT_MS,
+);
+
+async function waitFor(isDone: () => Promise<boolean>): Promise<void> {
+  const deadline = Date.now() + 30_000;
+  while (!(await isDone().catch(() => false))) {
+    if (Date.now() > deadline) throw new Error("waited 30 s in vain");
+    await Bun.sleep(50);
+  }
+}
