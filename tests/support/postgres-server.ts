@@ -25,12 +25,19 @@ export async function startTestServer(): Promise<TestServer> {
   return (await startContainer()) ?? startEmbeddedServer();
 }
 
-/** Fresh, in a temporary folder, gone at `stop` and also when this process is killed. */
+/**
+ * Fresh, in a temporary folder, gone at `stop` and also when this process is killed. It does not wait for the disk,
+ * unless TEST_POSTGRES_DURABLE=1 says so: benchmarks want to know what a real commit costs.
+ */
 export async function startEmbeddedServer(): Promise<TestServer> {
   sweepLeftovers();
   const dataDir = mkdtempSync(join(tmpdir(), FOLDER_PREFIX));
   process.once("exit", () => rmSync(dataDir, { recursive: true, force: true }));
-  const server = await startPostgres({ dataDir, durable: false, maxConnections: MAX_CONNECTIONS });
+  const server = await startPostgres({
+    dataDir,
+    durable: process.env.TEST_POSTGRES_DURABLE === "1",
+    maxConnections: MAX_CONNECTIONS,
+  });
   const stop = async () => {
     await server.stop();
     rmSync(dataDir, { recursive: true, force: true });
