@@ -14,6 +14,7 @@ import { identifyProcess, waitUntilGone } from "./process-identity.ts";
 export type LocalPostgres = {
   url: string;
   port: number;
+  pid: number;
   /** Resolves when the server is gone, whoever ended it. */
   exited: Promise<number | string>;
   stop: () => Promise<void>;
@@ -52,7 +53,8 @@ export async function startPostgres(options: LocalPostgresOptions): Promise<Loca
       await server.stop(STOP_TIMEOUT_MS);
       lock.release();
     };
-    return { url: urlOf(password, port, database), port, exited: server.exited, stop };
+    const { pid, exited } = server;
+    return { url: urlOf(password, port, database), port, pid, exited, stop };
   } catch (error) {
     lock.release();
     throw error;

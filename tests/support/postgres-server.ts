@@ -17,7 +17,7 @@ const CONTAINER_IMAGE = "postgres:18-alpine";
 const MAX_CONNECTIONS = 400;
 const FOLDER_PREFIX = "test-postgres-";
 /** A folder younger than this may belong to a run that has not locked it yet. */
-const LEFTOVER_AGE_MS = 10 * 60_000;
+const LEFTOVER_AGE_MS = 60_000;
 
 export async function startTestServer(): Promise<TestServer> {
   const given = process.env.TEST_DATABASE_URL;
@@ -32,15 +32,22 @@ export async function startTestServer(): Promise<TestServer> {
 export async function startEmbeddedServer(): Promise<TestServer> {
   sweepLeftovers();
   const dataDir = mkdtempSync(join(tmpdir(), FOLDER_PREFIX));
-  process.once("exit", () => rmSync(dataDir, { recursive: true, force: true }));
   const server = await startPostgres({
     dataDir,
     durable: process.env.TEST_POSTGRES_DURABLE === "1",
     maxConnections: MAX_CONNECTIONS,
   });
+  const remove = () => rmSync(dataDir, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
+  // A test file started by itself has no end of run: nothing can be awaited here, and nothing needs to be kept.
+  const endNow = () => {
+    process.kill(server.pid, "SIGKILL");
+    remove();
+  };
+  process.once("exit", endNow);
   const stop = async () => {
+    process.off("exit", endNow);
     await server.stop();
-    rmSync(dataDir, { recursive: true, force: true });
+    remove();
   };
   return { adminUrl: server.url, description: "embedded Postgres", stop };
 }
