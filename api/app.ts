@@ -1,5 +1,7 @@
 /** Puts the features together. A feature is one line here, and never imports this file. */
 import { type AnyElysia, Elysia } from "elysia";
+import { apiKeyRoutes } from "./api-keys/routes.ts";
+import { googleRoutes } from "./auth/google/routes.ts";
 import { authRoutes } from "./auth/routes.ts";
 import { healthRoutes } from "./health/routes.ts";
 import type { ApiDeps } from "./http/deps.ts";
@@ -9,6 +11,7 @@ import { openApi } from "./http/openapi.ts";
 import { requestContext } from "./http/request-context.ts";
 import { identityRoutes } from "./identity/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
+import { securityRoutes } from "./security/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
 import { walletRoutes } from "./wallets/routes.ts";
 import { x402Routes } from "./x402/routes.ts";
@@ -20,16 +23,22 @@ export function createApp(deps: ApiDeps) {
     name: "api",
     serve: { maxRequestBodySize: BODY_HARD_MAX_BYTES, idleTimeout: IDLE_TIMEOUT_S, development: false },
   });
-  return app
-    .use(requestContext(deps))
-    .use(errorMapper(deps, () => app.routes))
-    .use(jsonBody)
-    .use(openApi(deps, () => app))
-    .use(healthRoutes(deps))
-    .use(identityRoutes(deps))
-    .use(authRoutes(deps))
-    .use(walletRoutes(deps))
-    .use(networkRoutes(deps))
-    .use(deps.config.testMode ? testModeRoutes(deps) : new Elysia())
-    .use(x402Routes(deps));
+  return (
+    app
+      .use(requestContext(deps))
+      .use(errorMapper(deps, () => app.routes))
+      // before the body parser: x402 answers a malformed body in its own words
+      .use(x402Routes(deps))
+      .use(jsonBody)
+      .use(openApi(deps, () => app))
+      .use(healthRoutes(deps))
+      .use(identityRoutes(deps))
+      .use(authRoutes(deps))
+      .use(googleRoutes(deps))
+      .use(walletRoutes(deps))
+      .use(apiKeyRoutes(deps))
+      .use(securityRoutes(deps))
+      .use(networkRoutes(deps))
+      .use(deps.config.testMode ? testModeRoutes(deps) : new Elysia())
+  );
 }

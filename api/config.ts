@@ -124,7 +124,13 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
   };
 }
 
-type ProductionEnv = { TEST_MODE: boolean; JWT_SECRET: string; OTP_PEPPER: string; baseUrl: string };
+type ProductionEnv = {
+  TEST_MODE: boolean;
+  JWT_SECRET: string;
+  OTP_PEPPER: string;
+  GOOGLE_ISSUER: string;
+  baseUrl: string;
+};
 
 function productionFaults(env: ProductionEnv): string[] {
   const faults: string[] = [];
@@ -136,6 +142,7 @@ function productionFaults(env: ProductionEnv): string[] {
   const base = new URL(env.baseUrl);
   if (base.protocol !== "https:" && base.hostname !== "localhost")
     faults.push("BASE_URL: must be https in production, passkeys and secure cookies need it");
+  if (!env.GOOGLE_ISSUER.startsWith("https://")) faults.push("GOOGLE_ISSUER: must be https in production");
   return faults;
 }
 

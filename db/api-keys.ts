@@ -25,3 +25,37 @@ export async function findLiveApiKey(tx: Tx, keyHash: Uint8Array): Promise<ApiKe
   if (isStale) await tx`update api_keys set last_used_at = now() where id = ${keyId}`;
   return { apiKey: { id: keyId, scopes }, user };
 }
+
+export async function insertApiKey(
+  tx: Tx,
+  key: Pick<ApiKey, "id" | "userId" | "name" | "prefix" | "keyHash" | "scopes">,
+): Promise<ApiKey> {
+  const [row] = await tx<ApiKey[]>`
+    insert into api_keys (id, user_id, name, prefix, key_hash, scopes)
+    values (${key.id}, ${key.userId}, ${key.name}, ${key.prefix}, ${key.keyHash}, ${key.scopes})
+    returning *`;
+  if (!row) throw new Error("insert into api_keys returned no row");
+  return row;
+}
+
+/** A user's keys, newest first, revoked ones among them. */
+export async function listApiKeys(tx: Tx, userId: string): Promise<ApiKey[]> {
+  return tx<ApiKey[]>`
+    select * from api_keys where user_id = ${userId} order by created_at desc, id desc`;
+}
+
+export async function countLiveApiKeys(tx: Tx, userId: string): Promise<number> {
+  const [row] = await tx<{ count: number }[]>`
+    select count(*)::int as count from api_keys where user_id = ${userId} and revoked_at is null`;
+  return row?.count ?? 0;
+}
+
+/** Undefined when this user has no such live key. */
+export async function revokeApiKey(tx: Tx, id: string, userId: string): Promise<ApiKey | undefined> {
+  const [row] = await tx<ApiKey[]>`
+    update api_keys
+    set revoked_at = now()
+    where id = ${id} and user_id = ${userId} and revoked_at is null
+    returning *`;
+  return row;
+}

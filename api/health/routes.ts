@@ -29,7 +29,7 @@ export const healthRoutes = (deps: ApiDeps) => {
   const examine = openHealth(deps);
   return new Elysia({ name: "health-routes" })
     .use(requestContext(deps))
-    .get("/health", examine, {
+    .get("/health", async () => examine(), {
       response: { 200: report, ...errorResponses() },
       detail: { summary: "The state of every component", tags },
     })

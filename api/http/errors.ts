@@ -26,17 +26,21 @@ function toServiceError(error: unknown, request: Request, routes: () => RouteTab
   if (error instanceof ParseError) return fromParse(error);
   if (error instanceof NotFoundError) return fromNotFound(request, routes());
   if (isUnprintableInput(error)) return invalidInput("body", "invalid");
-  return new ServiceError("INTERNAL_ERROR", "Something went wrong on our side", { cause: error });
+  if (isUnstorableText(error)) return invalidInput("body", "contains a character that cannot be stored");
+  return internalError(error);
 }
 
-/** An answer that breaks its own schema is our fault, never the caller's. */
+/** An answer that breaks its own schema is our fault, never the caller's. Its values stay out of the log. */
 function fromValidation(error: ValidationError): ServiceError {
-  if (error.type === "response")
-    return new ServiceError("INTERNAL_ERROR", "Something went wrong on our side", { cause: error });
   const issue: { path?: unknown; message?: unknown } | undefined = error.all[0];
   const field = fieldOf(issue?.path) || error.type;
   const message = typeof issue?.message === "string" ? issue.message : "is not valid";
-  return invalidInput(field, message);
+  if (error.type !== "response") return invalidInput(field, message);
+  return internalError(new Error(`our own answer breaks its schema at ${field}: ${message}`));
+}
+
+function internalError(cause: unknown): ServiceError {
+  return new ServiceError("INTERNAL_ERROR", "Something went wrong on our side", { cause });
 }
 
 /** zod gives the path as keys, typebox as "/a/b". */
@@ -67,6 +71,11 @@ function isUnprintableInput(error: unknown): boolean {
   return (
     error instanceof TypeError && /No default value|Cannot convert object to primitive/.test(error.message)
   );
+}
+
+/** U+0000 in a text or a JSON value: Postgres refuses it (SQLSTATE 22021, 22P05) when a schema let it through. */
+function isUnstorableText(error: unknown): boolean {
+  return error instanceof Error && "code" in error && (error.code === "22021" || error.code === "22P05");
 }
 
 function invalidInput(field: string, issue: string): ServiceError {

@@ -1,0 +1,57 @@
+/** Making and taking back API keys. The key itself is shown once; what stays is its SHA-256, which suffices for 256 random bits. */
+import { createHash, randomBytes } from "node:crypto";
+import type { ApiKeyScope } from "../../core/domain/api-key.ts";
+import { conflict, notFound } from "../../core/domain/errors.ts";
+import { newApiKeyId } from "../../core/domain/ids.ts";
+import { type ApiKey, countLiveApiKeys, insertApiKey, revokeApiKey } from "../../db/api-keys.ts";
+import { recordSecurityEvent } from "../../db/security-events.ts";
+import { lockUser } from "../../db/users.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import type { Trace } from "../http/trace.ts";
+
+const KEY_BYTES = 32;
+const PREFIX_CHARS = 10;
+export const LIVE_KEYS_MAX = 50;
+
+/** Throws CONFLICT when the user has as many live keys as allowed. */
+export async function createApiKey(
+  { sql }: Pick<ApiDeps, "sql">,
+  given: { userId: string; name: string; scopes: readonly ApiKeyScope[]; trace: Trace },
+): Promise<{ apiKey: ApiKey; key: string }> {
+  const key = `sk_${randomBytes(KEY_BYTES).toString("base64url")}`;
+  return sql.begin(async (tx) => {
+    await lockUser(tx, given.userId);
+    if ((await countLiveApiKeys(tx, given.userId)) >= LIVE_KEYS_MAX)
+      throw conflict(`At most ${LIVE_KEYS_MAX} API keys can be live; revoke one first`);
+    const apiKey = await insertApiKey(tx, {
+      id: newApiKeyId(),
+      userId: given.userId,
+      name: given.name,
+      prefix: key.slice(0, PREFIX_CHARS),
+      keyHash: createHash("sha256").update(key).digest(),
+      scopes: [...new Set(given.scopes)],
+    });
+    const details = { keyId: apiKey.id, name: apiKey.name, scopes: apiKey.scopes.join(" ") };
+    await recordSecurityEvent(tx, {
+      userId: given.userId,
+      type: "api_key_created",
+      ...given.trace,
+      details,
+    });
+    return { apiKey, key };
+  });
+}
+
+/** Throws NOT_FOUND for another user's key and for one that is revoked. */
+export async function takeBackApiKey(
+  { sql }: Pick<ApiDeps, "sql">,
+  { id, userId, trace }: { id: string; userId: string; trace: Trace },
+): Promise<ApiKey> {
+  return sql.begin(async (tx) => {
+    const apiKey = await revokeApiKey(tx, id, userId);
+    if (!apiKey) throw notFound("API key");
+    const details = { keyId: apiKey.id, name: apiKey.name };
+    await recordSecurityEvent(tx, { userId, type: "api_key_revoked", ...trace, details });
+    return apiKey;
+  });
+}

@@ -1,0 +1,99 @@
+/** API keys for a merchant's own programs. Managed with the session only: a key cannot make keys. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { API_KEY_SCOPES } from "../../core/domain/api-key.ts";
+import { type ApiKey, listApiKeys } from "../../db/api-keys.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
+import { createApiKey, LIVE_KEYS_MAX, takeBackApiKey } from "./keys.ts";
+
+const apiKeySchema = z.object({
+  id: z.string(),
+  name: z.string(),
+  prefix: z.string().describe("The first characters of the key, to tell keys apart"),
+  scopes: z.array(z.enum(API_KEY_SCOPES)),
+  createdAt: isoTime,
+  lastUsedAt: isoTime.nullable(),
+  revokedAt: isoTime.nullable(),
+});
+
+const createBody = z.object({
+  name: z
+    .string()
+    .trim()
+    .min(1)
+    .max(100)
+    .regex(/^[^\p{Cc}]+$/u, "must not contain control characters"),
+  scopes: z.array(z.enum(API_KEY_SCOPES)).min(1).max(API_KEY_SCOPES.length),
+});
+
+const tags = ["API keys"];
+
+export const apiKeyRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "api-key-routes" })
+    .use(access(deps))
+    .post(
+      "/v1/api-keys",
+      async ({ body, user, requestId, clientAddress, status }) => {
+        const trace = { requestId, clientAddress };
+        const { apiKey, key } = await createApiKey(deps, { userId: user.id, ...body, trace });
+        return status(201, { data: { ...presentApiKey(apiKey), key }, meta: metaOf(requestId) });
+      },
+      {
+        auth: { allow: ["session"] },
+        body: createBody,
+        response: {
+          201: z.object({
+            data: apiKeySchema.extend({ key: z.string().describe("Shown this once") }),
+            meta: metaSchema,
+          }),
+          ...errorResponses(400, 401, 403, 409, 413, 429),
+        },
+        detail: { summary: `Make an API key; at most ${LIVE_KEYS_MAX} live ones`, tags },
+      },
+    )
+    .get(
+      "/v1/api-keys",
+      async ({ user, requestId }) => ({
+        data: (await listApiKeys(deps.sql, user.id)).map(presentApiKey),
+        meta: metaOf(requestId),
+      }),
+      {
+        auth: { allow: ["session"] },
+        response: {
+          200: z.object({ data: z.array(apiKeySchema), meta: metaSchema }),
+          ...errorResponses(401, 403, 429),
+        },
+        detail: { summary: "The user's API keys, newest first", tags },
+      },
+    )
+    .delete(
+      "/v1/api-keys/:id",
+      async ({ params, user, requestId, clientAddress }) => {
+        const trace = { requestId, clientAddress };
+        const apiKey = await takeBackApiKey(deps, { id: params.id, userId: user.id, trace });
+        return { data: presentApiKey(apiKey), meta: metaOf(requestId) };
+      },
+      {
+        auth: { allow: ["session"] },
+        params: z.object({ id: z.string().regex(/^key_[\w-]{1,64}$/, "must be an API key's id") }),
+        response: {
+          200: z.object({ data: apiKeySchema, meta: metaSchema }),
+          ...errorResponses(400, 401, 403, 404, 429),
+        },
+        detail: { summary: "Revoke an API key", tags },
+      },
+    );
+
+function presentApiKey(apiKey: ApiKey): z.infer<typeof apiKeySchema> {
+  return {
+    id: apiKey.id,
+    name: apiKey.name,
+    prefix: apiKey.prefix,
+    scopes: apiKey.scopes,
+    createdAt: apiKey.createdAt.toISOString(),
+    lastUsedAt: apiKey.lastUsedAt?.toISOString() ?? null,
+    revokedAt: apiKey.revokedAt?.toISOString() ?? null,
+  };
+}

@@ -1,0 +1,96 @@
+/** The OpenID Connect provider: found by discovery when first needed, spoken to with openid-client. */
+import * as client from "openid-client";
+import { ServiceError } from "../../../core/domain/errors.ts";
+import type { Log } from "../../../core/runtime/log.ts";
+import type { OauthFlow } from "../../../db/identities.ts";
+import type { GoogleConfig } from "../../config.ts";
+
+const TIMEOUT_S = 5;
+
+export type GoogleIdentity = {
+  issuer: string;
+  subject: string;
+  email: string;
+  isEmailVerified: boolean;
+  /** The Google Workspace domain that owns the account. */
+  hostedDomain: string | undefined;
+};
+
+export type Provider = {
+  /** Where the browser goes, and what to keep until it comes back. */
+  begin(redirectUri: string): Promise<{ url: URL; state: string; flow: OauthFlow }>;
+  /** Trades the code for an identity. Undefined when the provider's answer does not hold. */
+  finish(callback: URL, state: string, flow: OauthFlow): Promise<GoogleIdentity | undefined>;
+};
+
+export function openProvider(config: GoogleConfig, log: Log): Provider {
+  let discovered: Promise<client.Configuration> | undefined;
+  const discover = () => {
+    discovered ??= discoverProvider(config).catch((cause: unknown) => {
+      discovered = undefined;
+      throw new ServiceError("INTERNAL_ERROR", "The sign-in provider cannot be reached", { cause });
+    });
+    return discovered;
+  };
+  return {
+    async begin(redirectUri) {
+      const configuration = await discover();
+      const codeVerifier = client.randomPKCECodeVerifier();
+      const [state, nonce] = [client.randomState(), client.randomNonce()];
+      const url = client.buildAuthorizationUrl(configuration, {
+        redirect_uri: redirectUri,
+        scope: "openid email",
+        code_challenge: await client.calculatePKCECodeChallenge(codeVerifier),
+        code_challenge_method: "S256",
+        state,
+        nonce,
+      });
+      return { url, state, flow: { codeVerifier, nonce } };
+    },
+    async finish(callback, state, flow) {
+      const configuration = await discover();
+      try {
+        const tokens = await client.authorizationCodeGrant(configuration, callback, {
+          expectedState: state,
+          expectedNonce: flow.nonce,
+          pkceCodeVerifier: flow.codeVerifier,
+          idTokenExpected: true,
+        });
+        return readIdentity(tokens.claims());
+      } catch (error) {
+        // The provider's refusals and tokens that do not verify end the same way for the user.
+        log.warn({ err: error }, "the sign-in provider's answer was refused");
+        return undefined;
+      }
+    },
+  };
+}
+
+async function discoverProvider({ issuer, clientId, clientSecret }: GoogleConfig) {
+  const isLocal = new URL(issuer).protocol === "http:";
+  return client.discovery(
+    new URL(issuer),
+    clientId,
+    { client_secret: clientSecret, id_token_signed_response_alg: "RS256" },
+    client.ClientSecretPost(clientSecret),
+    {
+      timeout: TIMEOUT_S,
+      execute: [
+        // Verifies the ID token's signature although it came over TLS (OpenID Connect Core 3.1.3.7).
+        client.enableNonRepudiationChecks,
+        ...(isLocal ? [client.allowInsecureRequests] : []),
+      ],
+    },
+  );
+}
+
+function readIdentity(claims: client.IDToken | undefined): GoogleIdentity | undefined {
+  if (!claims || typeof claims.email !== "string") return undefined;
+  return {
+    issuer: claims.iss,
+    subject: claims.sub,
+    email: claims.email.trim().toLowerCase(),
+    isEmailVerified: claims.email_verified === true,
+    hostedDomain: typeof claims.hd === "string" ? claims.hd.toLowerCase() : undefined,
+  };
+}

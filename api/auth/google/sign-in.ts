@@ -1,0 +1,74 @@
+/** Whose account a Google identity opens. The identity is (issuer, subject); the e-mail matters once, when the two first meet. */
+import { newUserId } from "../../../core/domain/ids.ts";
+import { deleteChallengesOf } from "../../../db/challenges.ts";
+import type { Tx } from "../../../db/client.ts";
+import { recordEvents } from "../../../db/events.ts";
+import { findUserByIdentity, insertIdentity } from "../../../db/identities.ts";
+import { recordSecurityEvent } from "../../../db/security-events.ts";
+import { deleteSessionsOf, type Session } from "../../../db/sessions.ts";
+import { insertUser, lockUserByEmail, markVerified, type User } from "../../../db/users.ts";
+import type { ApiDeps } from "../../http/deps.ts";
+import type { Trace } from "../../http/trace.ts";
+import { emailSchema } from "../../identity/email.ts";
+import { startSession } from "../start-session.ts";
+import type { GoogleIdentity } from "./provider.ts";
+
+export type GoogleRefusal = "email_not_verified" | "link_requires_passkey";
+type Outcome = { ok: true; session: Session } | { ok: false; reason: GoogleRefusal };
+
+const GOOGLE_MAIL_DOMAIN = "gmail.com";
+
+export async function signInWithGoogle(
+  { sql }: Pick<ApiDeps, "sql">,
+  given: { identity: GoogleIdentity; previousSessionId: string | undefined; trace: Trace },
+): Promise<Outcome> {
+  const { identity, trace } = given;
+  if (!identity.isEmailVerified || !emailSchema.safeParse(identity.email).success)
+    return { ok: false, reason: "email_not_verified" };
+  return sql.begin(async (tx): Promise<Outcome> => {
+    const known = await findUserByIdentity(tx, identity);
+    const user = known ?? (await meet(tx, identity, trace));
+    if (!user) return { ok: false, reason: "link_requires_passkey" };
+    const session = await startSession(tx, { ...given, user, method: "google" });
+    return { ok: true, session };
+  });
+}
+
+/** First meeting: a new account, or the one with this address when Google is authoritative for the address. */
+async function meet(tx: Tx, identity: GoogleIdentity, trace: Trace): Promise<User | undefined> {
+  const created = await insertUser(tx, {
+    id: newUserId(),
+    email: identity.email,
+    status: "WALLET_SETUP_PENDING",
+  });
+  const user = created ?? (await lockUserByEmail(tx, identity.email));
+  if (!user) throw new Error("the address was taken a moment ago and is free now");
+  if (created) {
+    const about = { userId: user.id, subjectId: user.id };
+    await recordEvents(tx, [
+      { ...about, type: "user.registered" },
+      { ...about, type: "user.verified" },
+    ]);
+  } else if (!isAuthoritative(identity)) {
+    await recordSecurityEvent(tx, { userId: user.id, type: "identity_refused", ...trace });
+    return undefined;
+  }
+  await insertIdentity(tx, identity, user.id);
+  await recordSecurityEvent(tx, { userId: user.id, type: "identity_linked", ...trace });
+  return user.status === "REGISTERED" ? verify(tx, user) : user;
+}
+
+/** Google can say who owns an address only where it runs the mailbox. */
+function isAuthoritative({ email, hostedDomain }: GoogleIdentity): boolean {
+  const domain = email.slice(email.lastIndexOf("@") + 1);
+  return domain === GOOGLE_MAIL_DOMAIN || domain === hostedDomain;
+}
+
+async function verify(tx: Tx, user: User): Promise<User> {
+  const verified = await markVerified(tx, user.id);
+  if (!verified) throw new Error(`user ${user.id} is not REGISTERED any more`);
+  await deleteSessionsOf(tx, user.id);
+  await deleteChallengesOf(tx, user.id);
+  await recordEvents(tx, [{ userId: user.id, type: "user.verified", subjectId: user.id }]);
+  return verified;
+}
