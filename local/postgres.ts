@@ -14,7 +14,6 @@ import { identifyProcess, waitUntilGone } from "./process-identity.ts";
 export type LocalPostgres = {
   url: string;
   port: number;
-  pid: number;
   /** Resolves when the server is gone, whoever ended it. */
   exited: Promise<number | string>;
   stop: () => Promise<void>;
@@ -53,8 +52,7 @@ export async function startPostgres(options: LocalPostgresOptions): Promise<Loca
       await server.stop(STOP_TIMEOUT_MS);
       lock.release();
     };
-    const { pid, exited } = server;
-    return { url: urlOf(password, port, database), port, pid, exited, stop };
+    return { url: urlOf(password, port, database), port, exited: server.exited, stop };
   } catch (error) {
     lock.release();
     throw error;

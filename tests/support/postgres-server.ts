@@ -1,8 +1,9 @@
 /** The Postgres a test run talks to: TEST_DATABASE_URL, else a container when a Docker engine answers, else the embedded one. */
-import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { lockFolder } from "../../local/folder-lock.ts";
 import { startPostgres } from "../../local/postgres.ts";
 
 export type TestServer = {
@@ -15,9 +16,6 @@ export type TestServer = {
 
 const CONTAINER_IMAGE = "postgres:18-alpine";
 const MAX_CONNECTIONS = 400;
-const FOLDER_PREFIX = "test-postgres-";
-/** A folder younger than this may belong to a run that has not locked it yet. */
-const LEFTOVER_AGE_MS = 60_000;
 
 export async function startTestServer(): Promise<TestServer> {
   const given = process.env.TEST_DATABASE_URL;
@@ -30,40 +28,32 @@ export async function startTestServer(): Promise<TestServer> {
  * unless TEST_POSTGRES_DURABLE=1 says so: benchmarks want to know what a real commit costs.
  */
 export async function startEmbeddedServer(): Promise<TestServer> {
-  sweepLeftovers();
-  const dataDir = mkdtempSync(join(tmpdir(), FOLDER_PREFIX));
+  const dataDir = mkdtempSync(join(tmpdir(), "test-postgres-"));
+  const janitor = startJanitor(dataDir);
   const server = await startPostgres({
     dataDir,
     durable: process.env.TEST_POSTGRES_DURABLE === "1",
     maxConnections: MAX_CONNECTIONS,
   });
-  const remove = () => rmSync(dataDir, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
-  // A test file started by itself has no end of run: nothing can be awaited here, and nothing needs to be kept.
-  const endNow = () => {
-    process.kill(server.pid, "SIGKILL");
-    remove();
-  };
-  process.once("exit", endNow);
   const stop = async () => {
-    process.off("exit", endNow);
     await server.stop();
-    remove();
+    janitor.stdin.end();
+    await once(janitor, "exit");
   };
   return { adminUrl: server.url, description: "embedded Postgres", stop };
 }
 
-/** Folders of runs that were killed: theirs is the lock nobody holds any more. */
-function sweepLeftovers(): void {
-  for (const name of readdirSync(tmpdir()).filter((entry) => entry.startsWith(FOLDER_PREFIX))) {
-    const folder = join(tmpdir(), name);
-    try {
-      if (Date.now() - statSync(folder).mtimeMs < LEFTOVER_AGE_MS) continue;
-      lockFolder(folder).release();
-      rmSync(folder, { recursive: true, force: true });
-    } catch {
-      // In use, another account's, or swept by somebody else meanwhile.
-    }
-  }
+/** A shell that waits for the end of our pipe, which our death brings too, then for the server's, and removes the folder. */
+function startJanitor(dataDir: string) {
+  const script = `read _; n=0
+while [ -e "$1/cluster/data/postmaster.pid" ] && [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done
+rm -rf "$1"`;
+  const janitor = spawn("sh", ["-c", script, "sh", dataDir], {
+    detached: true,
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  janitor.unref();
+  return janitor;
 }
 
 async function startContainer(): Promise<TestServer | undefined> {
