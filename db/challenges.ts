@@ -51,9 +51,3 @@ export async function takeChallenge(
 export async function deleteChallengesOf(tx: Tx, userId: string): Promise<void> {
   await tx`delete from challenges where user_id = ${userId}`;
 }
-
-/** Removes challenges that are over; returns how many. */
-export async function deleteExpiredChallenges(tx: Tx): Promise<number> {
-  const result = await tx`delete from challenges where expires_at <= now()`;
-  return result.count;
-}

@@ -71,6 +71,7 @@ const LEFTOVERS = {
   challenges: { key: "id", over: "expires_at < now()" },
   otps: { key: "id", over: "created_at < now() - interval '2 days'" },
   sessions: { key: "id", over: "least(expires_at, absolute_end_at) < now()" },
+  oauth_flows: { key: "state_hash", over: "expires_at < now()" },
   idempotency_keys: { key: "ctid", over: "created_at < now() - interval '7 days'" },
   exports: { key: "id", over: "expires_at < now()" },
   rate_counters: { key: "key", over: "ends_at < now()" },

@@ -46,9 +46,3 @@ export async function takeOauthFlow(tx: Tx, stateHash: Uint8Array): Promise<Oaut
     returning code_verifier, nonce, expires_at > now() as is_live`;
   return row?.isLive ? { codeVerifier: row.codeVerifier, nonce: row.nonce } : undefined;
 }
-
-/** Removes flows that are over; returns how many. */
-export async function deleteExpiredOauthFlows(tx: Tx): Promise<number> {
-  const result = await tx`delete from oauth_flows where expires_at <= now()`;
-  return result.count;
-}

@@ -137,9 +137,17 @@ export async function findReadableOtp(
   return otp;
 }
 
-/** Forgets the sealed copies of codes that are over, and codes of yesterday altogether. Returns how many rows went. */
-export async function deleteOldOtps(tx: Tx): Promise<number> {
-  await tx`update otps set sealed_code = null where sealed_code is not null and expires_at <= now()`;
-  const result = await tx`delete from otps where created_at < now() - interval '1 day'`;
+/** Forgets at most `limit` sealed copies of codes that are over; returns how many. */
+export async function forgetSealedCodes(tx: Tx, limit: number): Promise<number> {
+  const result = await tx`
+    update otps
+    set sealed_code = null
+    where id in (
+      select id
+      from otps
+      where sealed_code is not null and expires_at <= now()
+      limit ${limit}
+      for update skip locked
+    )`;
   return result.count;
 }

@@ -22,9 +22,3 @@ export async function countRequest(
   if (!row) throw new Error("counting a request returned no row");
   return row;
 }
-
-/** Removes counters whose window is over; returns how many. */
-export async function deleteEndedCounters(tx: Tx): Promise<number> {
-  const result = await tx`delete from rate_counters where ends_at <= now()`;
-  return result.count;
-}

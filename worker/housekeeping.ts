@@ -8,6 +8,7 @@ import {
   foldTransactionCounts,
   LEFTOVER_NAMES,
 } from "../db/housekeeping.ts";
+import { forgetSealedCodes } from "../db/otps.ts";
 import type { JobPayload } from "../db/queue.ts";
 import { expireDueLinks } from "./expire-links.ts";
 
@@ -24,6 +25,7 @@ export async function housekeeping(
     expiredLinks: () => expireDueLinks(sql),
     foldedTransactions: () => inBatches(() => sql.begin((tx) => foldTransactionCounts(tx, BATCH_ROWS))),
     foldedLinks: () => inBatches(() => sql.begin((tx) => foldLinkCounts(tx, BATCH_ROWS))),
+    sealedCodes: () => inBatches(() => forgetSealedCodes(sql, BATCH_ROWS)),
     deadJobs: () => inBatches(() => deleteDeadJobs(sql, BATCH_ROWS)),
   };
   for (const name of LEFTOVER_NAMES)

@@ -10,3 +10,5 @@ create table oauth_flows (
 create index oauth_flows_expires on oauth_flows (expires_at);
 -- serves: the identities of a user
 create index identities_user on identities (user_id);
+-- serves: housekeeping of codes that can no longer be used but still be read
+create index otps_sealed on otps (expires_at) where sealed_code is not null;
