@@ -160,9 +160,11 @@ export async function headOf(lab: Lab): Promise<{ number: number; hash: Hex; tim
   return { number: Number(block.number), hash: block.hash ?? "0x", timeS: Number(block.timestamp) };
 }
 
-/** Waits until the cursor stands on the chain's head. */
+/** Waits until everything sent is in a block and the cursor stands on the chain's head. */
 export async function settled(lab: Lab): Promise<void> {
-  await until(`the cursor is at the head`, async () => {
+  await until("the cursor is at the head", async () => {
+    const pool = (await callRpc(lab.chain.rpcUrl, "txpool_status")) as { pending: string };
+    if (Number(pool.pending) > 0) return false;
     const head = await headOf(lab);
     const [row] = await lab.sql<{ hash: Hex }[]>`select hash from cursors where network = ${NETWORK}`;
     return row?.hash === head.hash;
@@ -185,4 +187,28 @@ export async function linkOf(lab: Lab, id: string): Promise<PaymentLink> {
   const [row] = await lab.sql<PaymentLink[]>`select * from payment_links where id = ${id}`;
   if (!row) throw new Error(`no link ${id}`);
   return row;
+}
+
+export type HistoryRow = {
+  id: string;
+  type: string;
+  status: string;
+  amountUnits: bigint;
+  linkId: string | null;
+  counterparty: Hex;
+};
+
+/** A transaction's rows in a user's history. */
+export function findHistory(lab: Lab, txHash: Hex, userId: string): Promise<HistoryRow[]> {
+  return lab.sql<HistoryRow[]>`
+    select * from transactions where tx_hash = ${txHash} and user_id = ${userId} order by log_index, type`;
+}
+
+/** Amounts that are used once in a test file, so that no link of another test fits. */
+export function amounts(): () => bigint {
+  let units = 1_000_000n;
+  return () => {
+    units += 1_000n;
+    return units;
+  };
 }

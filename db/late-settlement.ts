@@ -1,0 +1,109 @@
+/** Transfers that were in the books before the payment or claim they settle: found again, and given their link afterwards. */
+import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import type { Tx } from "./client.ts";
+
+/** Later transfers of the same amount and wallet that are judged again with a named one: its claim may leave one link to them. */
+const FOLLOWERS_MAX = 100;
+
+export type BookedTransfer = {
+  id: bigint;
+  txHash: Hex;
+  from: Hex;
+  to: Hex;
+  amountUnits: bigint;
+  blockNumber: bigint;
+  logIndex: number;
+  blockTime: Date;
+  authorizationNonce: Hex | null;
+  status: "DETECTED" | "CONFIRMED";
+  linkId: string | null;
+  pays: boolean;
+};
+
+/** In the chain's order: transfers that open claims or unsettled payments name, and those that depend on them. */
+export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<BookedTransfer[]> {
+  return tx<BookedTransfer[]>`
+    with named as (
+      select transfer.*
+      from claims claim
+      join payment_links link on link.id = claim.link_id
+      join transfers transfer on transfer.network = claim.network and transfer.tx_hash = claim.tx_hash
+      where claim.network = ${network}
+        and claim.state = 'OPEN'
+        and transfer.status <> 'ORPHANED'
+        and transfer.link_id is null
+        and transfer.to_address = link.recipient
+        and transfer.from_address = claim.client_address
+      union
+      select transfer.*
+      from payments payment
+      join transfers transfer on transfer.network = payment.network
+        and transfer.from_address = payment.payer
+        and transfer.authorization_nonce = payment.nonce
+      where payment.network = ${network}
+        and payment.state in ('QUEUED', 'SIGNED', 'BROADCAST')
+        and transfer.status <> 'ORPHANED'
+        and transfer.payment_id is null
+    ),
+    followers as (
+      select later.*
+      from named
+      join transfers later on later.network = ${network}
+        and later.to_address = named.to_address
+        and later.block_number >= named.block_number
+        and later.amount_units = named.amount_units
+        and (later.block_number, later.log_index) > (named.block_number, named.log_index)
+        and later.link_id is null
+        and later.status <> 'ORPHANED'
+      limit ${FOLLOWERS_MAX}
+    )
+    select
+      id, tx_hash, from_address as from, to_address as to, amount_units, block_number, log_index, block_time,
+      authorization_nonce, status, link_id, pays
+    from (select * from named union select * from followers) found
+    order by block_number, log_index`;
+}
+
+export type LateAttribution = {
+  transferId: bigint;
+  linkId: string;
+  pays: boolean;
+  paymentId: string | undefined;
+  claimId: string | undefined;
+};
+
+/**
+ * Gives booked transfers their link. Their history rows, made as RECEIVE, take the place of the rows that were opened for the
+ * payment or claim meanwhile.
+ */
+export async function assignTransfers(tx: Tx, attributions: readonly LateAttribution[]): Promise<void> {
+  const rows = attributions.map((one) => ({
+    transfer_id: one.transferId.toString(),
+    link_id: one.linkId,
+    pays: one.pays,
+    payment_id: one.paymentId,
+    claim_id: one.claimId,
+  }));
+  const given = tx`
+    jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as given (
+      transfer_id bigint, link_id text, pays boolean, payment_id text, claim_id text
+    )`;
+  await tx`
+    update transfers
+    set link_id = given.link_id, pays = given.pays, payment_id = given.payment_id
+    from ${given}
+    where transfers.id = given.transfer_id`;
+  await tx`
+    delete from transactions
+    using ${given}
+    where transactions.transfer_id is null
+      and (transactions.payment_id = given.payment_id or transactions.claim_id = given.claim_id)`;
+  await tx`
+    update transactions
+    set
+      type = case when given.pays then 'PAYMENT_LINK' else 'RECEIVE' end, link_id = given.link_id,
+      payment_id = given.payment_id, claim_id = given.claim_id, description = link.description, updated_at = now()
+    from ${given}
+    join payment_links link on link.id = given.link_id
+    where transactions.transfer_id = given.transfer_id and transactions.type <> 'SEND'`;
+}

@@ -1,0 +1,160 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { encodeTransfer } from "../../core/chain/usdc.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { callRpc } from "../../local/rpc.ts";
+import { assertInvariants } from "../support/invariants.ts";
+import {
+  amounts,
+  findHistory,
+  type Lab,
+  linkOf,
+  type Merchant,
+  makeClaim,
+  makeLink,
+  makeMerchant,
+  makePayer,
+  openLab,
+  pay,
+  type RunningIndexer,
+  randomAddress,
+  settled,
+  startIndexer,
+  USDC,
+  until,
+} from "./lab.ts";
+import { sendBatch } from "./lab-payments.ts";
+
+let lab: Lab;
+let indexer: RunningIndexer;
+let merchant: Merchant;
+let payer: Hex;
+beforeAll(async () => {
+  lab = await openLab();
+  indexer = startIndexer(lab);
+  merchant = await makeMerchant(lab);
+  payer = await makePayer(lab);
+});
+afterAll(async () => {
+  await assertInvariants(lab.sql, lab.chain);
+  await indexer.stop();
+  await lab.stop();
+});
+const freshUnits = amounts();
+const historyOf = (txHash: Hex, userId = merchant.userId) => findHistory(lab, txHash, userId);
+
+describe("a claim", () => {
+  /** A transfer's hash before it is in a block, by holding back mining. */
+  async function claimed(links: readonly string[], units: bigint, from = payer): Promise<Hex> {
+    await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [false]);
+    try {
+      const txHash = await pay(lab, from, merchant.address, units);
+      for (const linkId of links) await makeClaim(lab, { linkId, txHash, clientAddress: from });
+      return txHash;
+    } finally {
+      await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [true]);
+      await callRpc(lab.chain.rpcUrl, "evm_mine");
+      await settled(lab);
+    }
+  }
+
+  test("decides between two links of the same amount", async () => {
+    const units = freshUnits();
+    const links = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];
+    const txHash = await claimed(links.slice(1), units);
+    expect(await linkOf(lab, links[1] ?? "")).toMatchObject({ status: "PAID" });
+    expect(await linkOf(lab, links[0] ?? "")).toMatchObject({ status: "ACTIVE" });
+    expect(await historyOf(txHash)).toMatchObject([
+      { type: "PAYMENT_LINK", status: "CONFIRMED", linkId: links[1] },
+    ]);
+    const claims = await lab.sql`select state from claims where tx_hash = ${txHash}`;
+    expect([...claims]).toEqual([{ state: "MATCHED" }]);
+  });
+
+  test("made after the block was read decides it too, and what that leaves for the next transfer", async () => {
+    const units = freshUnits();
+    const links = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];
+    const first = await pay(lab, payer, merchant.address, units);
+    const second = await pay(lab, payer, merchant.address, units);
+    await settled(lab);
+    expect(await historyOf(first)).toMatchObject([{ type: "RECEIVE" }]);
+    await makeClaim(lab, { linkId: links[0] ?? "", txHash: first, clientAddress: payer });
+    await until("both are paid", async () => {
+      const rows = await Promise.all(links.map((id) => linkOf(lab, id)));
+      return rows.every((link) => link.status === "PAID");
+    });
+    expect(await historyOf(first)).toMatchObject([{ type: "PAYMENT_LINK", linkId: links[0] }]);
+    expect(await historyOf(second)).toMatchObject([{ type: "PAYMENT_LINK", linkId: links[1] }]);
+  });
+
+  test("of too little or too much marks its link and frees it", async () => {
+    const units = freshUnits();
+    const [low, high] = [
+      await makeLink(lab, merchant, { units }),
+      await makeLink(lab, merchant, { units: freshUnits() }),
+    ];
+    const txHash = await claimed([low], units - 5n);
+    await claimed([high], 90_000_000n);
+    expect(await linkOf(lab, low)).toMatchObject({ status: "ACTIVE", exception: "UNDERPAID" });
+    expect(await linkOf(lab, high)).toMatchObject({ status: "ACTIVE", exception: "OVERPAID" });
+    expect(await historyOf(txHash)).toMatchObject([
+      { type: "RECEIVE", amountUnits: units - 5n, linkId: low },
+    ]);
+  });
+
+  test("of a link that another transfer pays first: DUPLICATE", async () => {
+    const units = freshUnits();
+    const linkId = await makeLink(lab, merchant, { units });
+    const stranger = await makePayer(lab);
+    await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [false]);
+    await pay(lab, stranger, merchant.address, units);
+    await callRpc(lab.chain.rpcUrl, "evm_mine");
+    const txHash = await claimed([linkId], units);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", exception: "DUPLICATE" });
+    expect(await historyOf(txHash)).toMatchObject([{ type: "RECEIVE", linkId }]);
+  });
+
+  test("by somebody who is not the sender counts for nothing, and the real payment is not held up", async () => {
+    const [units, other] = [freshUnits(), freshUnits()];
+    const [honest, bogus] = [
+      await makeLink(lab, merchant, { units }),
+      await makeLink(lab, merchant, { units: other }),
+    ];
+    await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [false]);
+    const txHash = await pay(lab, payer, merchant.address, units);
+    await makeClaim(lab, { linkId: bogus, txHash, clientAddress: payer });
+    await makeClaim(lab, { linkId: honest, txHash, clientAddress: randomAddress() });
+    await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [true]);
+    await callRpc(lab.chain.rpcUrl, "evm_mine");
+    await settled(lab);
+    expect(await linkOf(lab, honest)).toMatchObject({ status: "PAID", exception: "NONE" });
+    expect(await linkOf(lab, bogus)).toMatchObject({ exception: "NONE" });
+    await lab.sql`update claims set state = 'REJECTED' where tx_hash = ${txHash} and state = 'OPEN'`;
+    await lab.sql`update payment_links set status = 'ACTIVE' where id = ${bogus}`;
+  });
+
+  test("does not hold its link against another payer's transfer", async () => {
+    const units = freshUnits();
+    const linkId = await makeLink(lab, merchant, { units });
+    const txHash: Hex = `0x${"ab".repeat(32)}`;
+    await makeClaim(lab, { linkId, txHash, clientAddress: randomAddress() });
+    await pay(lab, payer, merchant.address, units);
+    await settled(lab);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", exception: "NONE" });
+  });
+
+  test("two links claimed by one batch of two equal transfers are both paid", async () => {
+    const units = freshUnits();
+    const links = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];
+    const multicall: Hex = "0xca11bde05977b3631167028862be2a173976ca11";
+    await pay(lab, payer, multicall, units * 2n);
+    await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [false]);
+    const call = { target: USDC, callData: encodeTransfer(merchant.address, units) };
+    const txHash = await sendBatch(lab, payer, [call, call]);
+    for (const linkId of links) await makeClaim(lab, { linkId, txHash, clientAddress: multicall });
+    await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [true]);
+    await callRpc(lab.chain.rpcUrl, "evm_mine");
+    await settled(lab);
+    for (const id of links)
+      expect(await linkOf(lab, id)).toMatchObject({ status: "PAID", exception: "NONE" });
+  });
+});

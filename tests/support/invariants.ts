@@ -1,0 +1,228 @@
+/**
+ * The invariants of a payment system, compared with the chain itself: for the end of every chaos, reorganisation or load run.
+ * The chain is read here by other means than the indexer's: receipts of every block, not log queries.
+ */
+import { decodeTransferLog } from "../../core/chain/usdc.ts";
+import { type Hex, NETWORK_IDS, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import type { Sql } from "../../db/client.ts";
+import { callRpc, callRpcBatch } from "../../local/rpc.ts";
+
+export type ChainTransfer = {
+  blockNumber: number;
+  blockHash: string;
+  blockTimeS: number;
+  txHash: string;
+  logIndex: number;
+  from: string;
+  to: string;
+  amountUnits: bigint;
+};
+
+const BATCH = 50;
+
+/** Throws one Error that lists every broken invariant. Call when the cursor is at the head and nothing is in flight. */
+export async function assertInvariants(
+  sql: Sql,
+  chain: { rpcUrl: string; chainId: number },
+  options: { mayBeInFlight?: boolean } = {},
+): Promise<void> {
+  const network = NETWORK_IDS.find((id) => NETWORKS[id].chainId === chain.chainId);
+  if (!network) throw new Error(`chain id ${chain.chainId} is none of ours`);
+  const transfers = await readTransfers(chain.rpcUrl, network);
+  const faults = [
+    ...(await checkHistory(sql, network, transfers)),
+    ...(await checkLinks(sql, network)),
+    ...(await checkPayments(sql, network, options.mayBeInFlight ?? false)),
+    ...(await checkRelays(sql, network)),
+    ...(await checkReorgTraces(sql, network)),
+  ];
+  if (faults.length > 0)
+    throw new Error(`${faults.length} broken invariant(s):\n${faults.slice(0, 30).join("\n")}`);
+}
+
+/** Every USDC transfer above zero on the canonical chain, from the receipts of every block. */
+export async function readTransfers(rpcUrl: string, network: NetworkId): Promise<ChainTransfer[]> {
+  const head = Number(await callRpc(rpcUrl, "eth_blockNumber"));
+  const found: ChainTransfer[] = [];
+  for (let start = 0; start <= head; start += BATCH) {
+    const numbers = Array.from({ length: Math.min(BATCH, head - start + 1) }, (_, index) => start + index);
+    const answers = await callRpcBatch(
+      rpcUrl,
+      numbers.flatMap((number) => {
+        const block = `0x${number.toString(16)}`;
+        return [
+          { method: "eth_getBlockByNumber", params: [block, false] },
+          { method: "eth_getBlockReceipts", params: [block] },
+        ];
+      }),
+    );
+    for (const [index, number] of numbers.entries()) {
+      const block = answers[index * 2] as { hash: string; timestamp: string };
+      const receipts = answers[index * 2 + 1] as Receipt[];
+      const logs = receipts.flatMap((receipt) => receipt.logs);
+      for (const log of logs) {
+        const transfer = log.address === NETWORKS[network].usdc.address ? decodeTransferLog(log) : undefined;
+        if (!transfer || transfer.amountUnits === 0n) continue;
+        found.push({
+          ...transfer,
+          blockNumber: number,
+          blockHash: block.hash,
+          blockTimeS: Number(block.timestamp),
+          txHash: log.transactionHash,
+          logIndex: Number(log.logIndex),
+        });
+      }
+    }
+  }
+  return found;
+}
+
+type Receipt = {
+  logs: { address: string; topics: Hex[]; data: Hex; transactionHash: string; logIndex: string }[];
+};
+
+/** Every transfer of a wallet is in the history exactly once a side, with the chain's values; nothing else is. */
+async function checkHistory(
+  sql: Sql,
+  network: NetworkId,
+  transfers: readonly ChainTransfer[],
+): Promise<string[]> {
+  const wallets = await sql<{ address: string; userId: string; indexedFrom: bigint | null }[]>`
+    select address, user_id, indexed_from from wallets where network = ${network}`;
+  const userOf = new Map(wallets.map((wallet) => [wallet.address, wallet.userId]));
+  const expected = transfers.flatMap((transfer) => {
+    const place = `${transfer.txHash}:${transfer.logIndex}:${transfer.blockNumber}:${transfer.amountUnits}`;
+    const to = userOf.get(transfer.to);
+    const from = userOf.get(transfer.from);
+    return [
+      ...(to ? [`${place}:${to}:in:${transfer.from}:${transfer.blockTimeS}`] : []),
+      ...(from ? [`${place}:${from}:out:${transfer.to}:${transfer.blockTimeS}`] : []),
+    ];
+  });
+  const rows = await sql<{ place: string }[]>`
+    select concat_ws(
+      ':', tx_hash, log_index, block_number, amount_units, user_id, case when type = 'SEND' then 'out' else 'in' end,
+      counterparty, extract(epoch from detected_at)::bigint
+    ) as place
+    from transactions
+    where network = ${network} and status in ('DETECTED', 'CONFIRMED')`;
+  return compareBags(
+    "history",
+    expected,
+    rows.map((row) => row.place),
+  );
+}
+
+/** A link is PAID by exactly one canonical transfer of exactly its amount; sums agree; counters agree with rows. */
+async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
+  const broken = await sql<{ id: string; status: string; payers: number; fault: string }[]>`
+    with paying as (
+      select link_id, count(*)::int as payers, min(block_time) as block_time, sum(amount_units) as units, bool_and(status = 'CONFIRMED') as deep
+      from transfers
+      where network = ${network} and pays and status <> 'ORPHANED'
+      group by link_id
+    )
+    select link.id, link.status, coalesce(payers, 0) as payers,
+      case
+        when coalesce(payers, 0) > 1 then 'paid by several transfers'
+        when link.status = 'PAID' and payers is null then 'PAID by no transfer'
+        when payers = 1 and deep and link.status <> 'PAID' then 'its transfer is confirmed but it is not PAID'
+        when link.status = 'PAID' and link.paid_at <> paying.block_time then 'paid_at is not the block time'
+        when payers = 1 and units <> link.amount_units then 'paid by another amount'
+        when payers = 1 and block_time > expires_at and exception = 'NONE' then 'late but not marked'
+        when refunded_units > link.amount_units then 'more refunded than paid'
+        when link.status = 'PENDING' and payers is null and not exists (
+          select from payments where link_id = link.id and state in ('QUEUED', 'SIGNED', 'BROADCAST')
+        ) and not exists (
+          select from claims where link_id = link.id and state = 'OPEN'
+        ) then 'PENDING for nothing'
+      end as fault
+    from payment_links link
+    left join paying on paying.link_id = link.id
+    where link.network = ${network}`;
+  const counters = await sql<{ userId: string; status: string }[]>`
+    select user_id, status
+    from (
+      select user_id, status, count(*) as n, sum(amount_units) as units from payment_links group by 1, 2
+      union all
+      select user_id, status, -count, -amount_units from link_counts
+      union all
+      select user_id, status, -count, -amount_units from link_count_deltas
+    ) parts
+    group by 1, 2
+    having sum(n) <> 0 or sum(units) <> 0`;
+  return [
+    ...broken.filter((row) => row.fault).map((row) => `link ${row.id} ${row.status}: ${row.fault}`),
+    ...counters.map((row) => `link counters of ${row.userId} ${row.status} differ from the rows`),
+  ];
+}
+
+/** A payment ends as one canonical transfer, or FAILED with a reason and without one. */
+async function checkPayments(sql: Sql, network: NetworkId, mayBeInFlight: boolean): Promise<string[]> {
+  const rows = await sql<{ id: string; state: string; fault: string | null }[]>`
+    select payment.id, payment.state,
+      case
+        when payment.state in ('MINED', 'CONFIRMED') and transfer.id is null then 'settled without a transfer'
+        when payment.state in ('MINED', 'CONFIRMED')
+          and (transfer.tx_hash, transfer.log_index, transfer.block_number) is distinct from (payment.tx_hash, payment.log_index, payment.block_number)
+          then 'settled elsewhere than it says'
+        when payment.state = 'CONFIRMED' and transfer.status <> 'CONFIRMED' then 'confirmed before its transfer'
+        when payment.state in ('QUEUED', 'SIGNED', 'BROADCAST') and transfer.id is not null then 'settled on the chain but still open'
+        when payment.state in ('QUEUED', 'SIGNED', 'BROADCAST') and not ${mayBeInFlight}::boolean then 'never ended'
+        when payment.state = 'FAILED' and transfer.pays then 'FAILED but pays its link'
+        when (payment.state = 'FAILED') <> (payment.reason is not null) then 'FAILED without a reason'
+      end as fault
+    from payments payment
+    left join transfers transfer on transfer.payment_id = payment.id and transfer.status <> 'ORPHANED'
+    where payment.network = ${network}`;
+  return rows.flatMap((row) => (row.fault ? [`payment ${row.id} ${row.state}: ${row.fault}`] : []));
+}
+
+/** One live transaction a nonce, and no gap below the next one. */
+async function checkRelays(sql: Sql, network: NetworkId): Promise<string[]> {
+  const rows = await sql<{ relayer: string; fault: string }[]>`
+    select relayer, 'has a gap or a double between its nonces' as fault
+    from relays
+    where network = ${network} and state <> 'LOST'
+    group by relayer
+    having count(distinct nonce) <> count(*)
+      or max(nonce) - min(nonce) + 1 <> count(*) + (
+        select count(distinct lost.nonce)
+        from relays lost
+        where lost.network = ${network} and lost.relayer = relays.relayer and lost.state = 'LOST'
+          and not exists (
+            select from relays live
+            where live.network = lost.network and live.relayer = lost.relayer and live.nonce = lost.nonce and live.state <> 'LOST'
+          )
+      )`;
+  return rows.map((row) => `relayer ${row.relayer} ${row.fault}`);
+}
+
+/** What was taken back left a trace, and nothing stands on a block that is not kept. */
+async function checkReorgTraces(sql: Sql, network: NetworkId): Promise<string[]> {
+  const rows = await sql<{ fault: string }[]>`
+    select 'history row ' || id || ' is ORPHANED without an event' as fault
+    from transactions
+    where network = ${network} and status = 'ORPHANED'
+      and not exists (select from events where subject_id = transactions.id and type = 'transaction.orphaned')
+    union all
+    select 'transfer ' || transfers.id || ' stands on block ' || transfers.block_hash || ', which is not kept'
+    from transfers
+    join blocks on blocks.network = transfers.network and blocks.number = transfers.block_number
+    where transfers.network = ${network} and transfers.status <> 'ORPHANED' and blocks.hash <> transfers.block_hash
+    union all
+    select 'the kept blocks have a hole below ' || block.number
+    from blocks block
+    join blocks before on before.network = block.network and before.number = block.number - 1
+    where block.network = ${network} and before.hash <> block.parent_hash`;
+  return rows.map((row) => row.fault);
+}
+
+function compareBags(what: string, expected: readonly string[], found: readonly string[]): string[] {
+  const counts = new Map<string, number>();
+  for (const item of expected) counts.set(item, (counts.get(item) ?? 0) + 1);
+  for (const item of found) counts.set(item, (counts.get(item) ?? 0) - 1);
+  return [...counts].flatMap(([item, count]) =>
+    count === 0 ? [] : [`${what}: ${count > 0 ? `missing ${count} x` : `${-count} too many of`} ${item}`],
+  );
+}
