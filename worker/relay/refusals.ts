@@ -6,7 +6,7 @@ import { tell } from "../../db/outcome.ts";
 import { failPayments, lockLinks, lockPayments } from "../../db/payments.ts";
 import { postponePayments } from "../../db/relays.ts";
 import type { Payment } from "../../db/schema.ts";
-import { settleFromBooks } from "../../db/used-authorizations.ts";
+import { consultBooks } from "../../db/used-authorizations.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { RelayNetwork } from "./drain.ts";
 
@@ -14,6 +14,8 @@ import type { RelayNetwork } from "./drain.ts";
 const UNKNOWN_LOOKS_MAX = 3;
 const LOOK_AGAIN_MS = 300;
 const BOOKS_RETRY_MS = 250;
+/** By then the indexer has settled what came to us, or its rules say that it does not pay this link. */
+const BOOKS_LOOKS_MAX = 40;
 /** A caller waits about this long; then nothing was sent and the link is free again. */
 const UNAVAILABLE_AFTER_MS = 8_000;
 const UNAVAILABLE_RETRY_MS = 500;
@@ -33,7 +35,7 @@ export async function handleRefusals(network: RelayNetwork, refused: readonly Re
     deps,
     final.map(({ payment, refusal }) => ({ payment, reason: refusal.reason })),
   );
-  if (used.length > 0) await consultBooks(network, paymentsOf(used));
+  if (used.length > 0) await askBooks(network, paymentsOf(used));
 }
 
 /** Hands leases back; the payments are due again after `delayMs`. */
@@ -69,27 +71,27 @@ export async function handleUnavailable(
 }
 
 /**
- * The chain says these authorizations are used or cancelled. Once the indexer has read as far as the node that said so, the books
- * know which: a transfer to the link's wallet settles the link, whoever sent it; none means the money did not come to us.
+ * The chain says these authorizations are used or cancelled. A transfer to the link's wallet settles the link, whoever sent it: the
+ * indexer sees to that. When the books know of none, the money did not come to us.
  */
-async function consultBooks(network: RelayNetwork, payments: readonly Payment[]): Promise<void> {
+async function askBooks(network: RelayNetwork, payments: readonly Payment[]): Promise<void> {
   const { deps, chain } = network;
-  const seenAt = parseQuantity(await chain.request("eth_blockNumber", []), "eth_blockNumber");
-  for (const payment of payments) {
-    const verdict = await deps.sql.begin(async (tx) => {
-      await lockPayments(tx, [payment.id]);
-      await lockLinks(tx, [payment.linkId]);
-      const found = await settleFromBooks(tx, {
-        paymentId: payment.id,
-        seenAtBlock: seenAt,
-        confirmations: network.confirmations,
-      });
-      if (found !== "too-early") await tell(tx, [payment.id, payment.linkId]);
-      return found;
-    });
-    if (verdict === "too-early") await giveBack(deps, [payment], BOOKS_RETRY_MS);
-    if (verdict === "not-ours") await fail(deps, [{ payment, reason: "NONCE_USED" }]);
-  }
+  const seenAtBlock = parseQuantity(await chain.request("eth_blockNumber", []), "eth_blockNumber");
+  const verdicts = await Promise.all(
+    payments.map((payment) => consultBooks(deps.sql, { paymentId: payment.id, seenAtBlock })),
+  );
+  const isOver = (payment: Payment, index: number) =>
+    verdicts[index] === "not-ours" || payment.refusals >= BOOKS_LOOKS_MAX;
+  const over = payments.filter(isOver);
+  await giveBack(
+    deps,
+    payments.filter((payment) => !over.includes(payment)),
+    BOOKS_RETRY_MS,
+  );
+  await fail(
+    deps,
+    over.map((payment) => ({ payment, reason: "NONCE_USED" })),
+  );
 }
 
 async function fail(
