@@ -72,6 +72,15 @@ export async function listTransactions(
   return exactPage(await countRows(tx, conditions), page, () => scan(tx, conditions, page));
 }
 
+/** The exact number of rows a filter chooses. A search or an amount between dates counts row by row: for jobs, not for pages. */
+export async function countChosen(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
+  const hasAmounts = filter.minUnits !== undefined || filter.maxUnits !== undefined;
+  const hasDates = filter.from !== undefined || filter.before !== undefined;
+  if (filter.search !== undefined || (hasAmounts && hasDates))
+    return countRows(tx, conditionsOf(userId, filter));
+  return hasAmounts ? countByAmount(tx, userId, filter) : countByDays(tx, userId, filter);
+}
+
 /** Types, statuses, networks and dates in any combination: counted by counters, read by ordered index scans. */
 async function listByCells(tx: Tx, userId: string, filter: TransactionFilter, page: Page) {
   const cells = await readCells(tx, userId, filter);

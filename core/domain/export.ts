@@ -1,0 +1,219 @@
+/** What an export says, whatever its format: its columns, its cells, its name. Pure; the worker renders, the API serves. */
+import { formatUnits } from "./money.ts";
+import type { TransactionStatus, TransactionType } from "./payment.ts";
+import { type HistoryRow, presentTransaction, type TransactionFilter } from "./transaction.ts";
+
+/** Kept formats; "text" is the simple report that a request for `pdf` gets by default, "pdf" the real one. */
+export const EXPORT_FORMATS = ["csv", "json", "text", "pdf"] as const;
+export type ExportFormat = (typeof EXPORT_FORMATS)[number];
+export const EXPORT_PROFILES = ["standard", "accounting"] as const;
+export type ExportProfile = (typeof EXPORT_PROFILES)[number];
+
+export const EXPORT_ROWS_MAX = 10_000;
+export const EXPORT_KEEP_DAYS = 7;
+export const EXPORTS_AT_ONCE_PER_USER = 2;
+
+/** A history row with what the accounting profile adds. */
+export type ExportRow = HistoryRow & {
+  walletAddress: string | null;
+  /** The row's share of the fee its relayed transaction paid, in wei; null when nobody of ours paid one. */
+  feeWei: bigint | null;
+  isFinalized: boolean;
+};
+
+export type ExportTotal = { type: TransactionType; status: TransactionStatus; count: number; units: bigint };
+
+/** What is known before the first row is rendered. */
+export type ExportSummary = {
+  profile: ExportProfile;
+  timeZone: string;
+  merchantName: string;
+  generatedAt: Date;
+  /** The filter in words, one a line. */
+  filters: readonly string[];
+  /** Rows in the file, and rows the filter chose. */
+  rows: number;
+  matched: number;
+  newest: Date | undefined;
+  oldest: Date | undefined;
+  totals: readonly ExportTotal[];
+};
+
+const STANDARD_COLUMNS = [
+  "Date",
+  "Type",
+  "Amount",
+  "Currency",
+  "Status",
+  "Network",
+  "Description",
+  "Transaction Hash",
+] as const;
+const ACCOUNTING_COLUMNS = [
+  "Transaction ID",
+  "Local Time",
+  "Payer",
+  "Payee",
+  "Block",
+  "Log Index",
+  "Finality",
+  "Network Fee (ETH)",
+  "Payment Link ID",
+] as const;
+
+export function columnsOf(profile: ExportProfile): readonly string[] {
+  return profile === "standard" ? STANDARD_COLUMNS : [...STANDARD_COLUMNS, ...ACCOUNTING_COLUMNS];
+}
+
+/** One row's cells in the order of `columnsOf`, not yet safe for a spreadsheet. */
+export function cellsOf(
+  row: ExportRow,
+  { profile, timeZone }: Pick<ExportSummary, "profile" | "timeZone">,
+): string[] {
+  const cells = [
+    row.detectedAt.toISOString(),
+    row.type,
+    formatUnits(row.amountUnits),
+    "USDC",
+    row.status,
+    row.network,
+    row.description,
+    row.txHash ?? "",
+  ];
+  if (profile === "standard") return cells;
+  const { payer, payee } = partiesOf(row);
+  return [
+    ...cells,
+    row.id,
+    localTime(row.detectedAt, timeZone),
+    payer,
+    payee,
+    row.blockNumber?.toString() ?? "",
+    row.logIndex?.toString() ?? "",
+    finalityOf(row),
+    row.feeWei === null ? "" : formatEther(row.feeWei),
+    row.linkId ?? "",
+  ];
+}
+
+/** The list's own shape; the accounting profile adds one object. */
+export function exportedObject(
+  row: ExportRow,
+  { profile, timeZone }: Pick<ExportSummary, "profile" | "timeZone">,
+) {
+  const transaction = presentTransaction(row);
+  if (profile === "standard") return transaction;
+  return {
+    ...transaction,
+    accounting: {
+      localTime: localTime(row.detectedAt, timeZone),
+      timeZone,
+      ...partiesOf(row),
+      logIndex: row.logIndex,
+      finality: finalityOf(row),
+      networkFeeEth: row.feeWei === null ? null : formatEther(row.feeWei),
+      paymentLinkId: row.linkId,
+    },
+  };
+}
+
+/** A cell no spreadsheet takes for a formula: an apostrophe before = + - @ (also full-width), tab and line breaks. */
+export function neutralizeCell(cell: string): string {
+  return /^[=+\-@\t\r\n\0＝＋－＠]/.test(cell) ? `'${cell}` : cell;
+}
+
+function partiesOf(row: ExportRow): { payer: string; payee: string } {
+  const own = row.walletAddress ?? "";
+  return row.type === "SEND"
+    ? { payer: own, payee: row.counterparty }
+    : { payer: row.counterparty, payee: own };
+}
+
+function finalityOf(row: ExportRow): string {
+  switch (row.status) {
+    case "CONFIRMED":
+      return row.isFinalized ? "finalized" : "confirmed";
+    case "DETECTED":
+      return "in a block";
+    case "PENDING":
+      return "pending";
+    case "FAILED":
+      return "failed";
+    case "ORPHANED":
+      return "reorganised away";
+  }
+}
+
+const formatters = new Map<string, Intl.DateTimeFormat>();
+
+/** "2026-03-29T03:30:00+02:00": the wall clock of a zone with its offset at that moment. */
+export function localTime(instant: Date, timeZone: string): string {
+  let formatter = formatters.get(timeZone);
+  if (!formatter) {
+    formatter = new Intl.DateTimeFormat("en-US", {
+      timeZone,
+      hourCycle: "h23",
+      year: "numeric",
+      month: "2-digit",
+      day: "2-digit",
+      hour: "2-digit",
+      minute: "2-digit",
+      second: "2-digit",
+      timeZoneName: "longOffset",
+    });
+    formatters.set(timeZone, formatter);
+  }
+  const part = Object.fromEntries(formatter.formatToParts(instant).map(({ type, value }) => [type, value]));
+  const offset = part.timeZoneName?.replace("GMT", "") || "+00:00";
+  return `${part.year}-${part.month}-${part.day}T${part.hour}:${part.minute}:${part.second}${offset}`;
+}
+
+/** Whether the runtime knows this IANA time zone. */
+export function isTimeZone(text: string): boolean {
+  try {
+    new Intl.DateTimeFormat("en-US", { timeZone: text });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const ETHER_DECIMALS = 18;
+
+function formatEther(wei: bigint): string {
+  const text = wei.toString().padStart(ETHER_DECIMALS + 1, "0");
+  const fraction = text.slice(-ETHER_DECIMALS).replace(/0+$/, "");
+  return fraction === "" ? text.slice(0, -ETHER_DECIMALS) : `${text.slice(0, -ETHER_DECIMALS)}.${fraction}`;
+}
+
+/** A filter in words, a condition each. */
+export function describeFilter(filter: TransactionFilter): string[] {
+  const { types, statuses, networks, from, before, search, minUnits, maxUnits } = filter;
+  const lines = [
+    types.length > 0 && `type ${types.join(" or ")}`,
+    statuses.length > 0 && `status ${statuses.join(" or ")}`,
+    networks.length > 0 && `network ${networks.join(" or ")}`,
+    from && `from ${from.toISOString()}`,
+    before && `before ${before.toISOString()}`,
+    minUnits !== undefined && `at least ${formatUnits(minUnits)} USDC`,
+    maxUnits !== undefined && `at most ${formatUnits(maxUnits)} USDC`,
+    search !== undefined && `containing "${search}"`,
+  ];
+  return lines.filter((line) => typeof line === "string");
+}
+
+const FILES: Record<ExportFormat, { contentType: string; extension: string }> = {
+  csv: { contentType: "text/csv; charset=utf-8", extension: "csv" },
+  json: { contentType: "application/json; charset=utf-8", extension: "json" },
+  text: { contentType: "text/plain; charset=utf-8", extension: "txt" },
+  pdf: { contentType: "application/pdf", extension: "pdf" },
+};
+
+export function contentTypeOf(format: ExportFormat): string {
+  return FILES[format].contentType;
+}
+
+/** "transactions-2026-11-20.csv": nothing of the user's in it. */
+export function fileNameOf(format: ExportFormat, createdAt: Date): string {
+  return `transactions-${createdAt.toISOString().slice(0, 10)}.${FILES[format].extension}`;
+}

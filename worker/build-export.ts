@@ -1,0 +1,161 @@
+/**
+ * Renders an export: one repeatable read transaction reads the rows through a cursor and writes the file's pieces, so the file
+ * is one snapshot, memory holds one batch, and a worker that dies leaves nothing behind. Runs again from the start after a crash.
+ */
+import { setImmediate } from "node:timers/promises";
+import {
+  describeFilter,
+  EXPORT_ROWS_MAX,
+  type ExportRow,
+  type ExportSummary,
+} from "../core/domain/export.ts";
+import { defaultMerchantName } from "../core/domain/user.ts";
+import type { Log } from "../core/runtime/log.ts";
+import type { Sql, Tx } from "../db/client.ts";
+import { fetchExportRows, openExportCursor, summarizeExport } from "../db/export-rows.ts";
+import {
+  type ExportRequest,
+  failExport,
+  findWaitingExport,
+  finishExport,
+  insertChunk,
+  parseExportRequest,
+  setExportProgress,
+  setExportSize,
+  startExport,
+} from "../db/exports.ts";
+import { tell } from "../db/outcome.ts";
+import { enqueue, type JobPayload } from "../db/queue.ts";
+import type { ExportFile } from "../db/schema.ts";
+import { countChosen } from "../db/transactions.ts";
+import { findUser } from "../db/users.ts";
+import { RENDERERS } from "./renderers/render.ts";
+
+export type ExportDeps = { sql: Sql; log: Log };
+
+const BATCH_ROWS = 500;
+const CHUNK_BYTES = 128 * 1024;
+const ATTEMPTS_MAX = 3;
+const PROGRESS_EVERY_MS = 250;
+/** When a user renders as many as he may, the next one looks again after this, should nobody wake it. */
+const LOOK_AGAIN_MS = 3_000;
+
+/** Throws to be tried again, until the export's tries are used up and it is FAILED. */
+export async function buildExport(deps: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
+  const { sql, log } = deps;
+  const started = await sql.begin((tx) => startExport(tx, payload.exportId));
+  if (!started) return;
+  if ("waitsForUser" in started) {
+    await enqueue(sql, "build_export", payload, { runAt: new Date(Date.now() + LOOK_AGAIN_MS) });
+    return;
+  }
+  const file = started.export;
+  const startedMs = performance.now();
+  try {
+    const { rows, bytes } = await renderFile(sql, file);
+    await sql.begin(async (tx) => {
+      await finishExport(tx, { id: file.id, byteSize: bytes, rowsDone: rows });
+      await wakeNext(tx, file);
+    });
+    const ms = Math.round(performance.now() - startedMs);
+    log.info(
+      { exportId: file.id, format: file.format, rows, bytes, ms, requestId: payload.requestId },
+      "export ready",
+    );
+  } catch (error) {
+    await giveBack(deps, file, error);
+  }
+}
+
+async function giveBack({ sql, log }: ExportDeps, file: ExportFile, error: unknown): Promise<void> {
+  const status = await sql.begin(async (tx) => {
+    const message = error instanceof Error ? error.name : "Error";
+    const after = await failExport(tx, { id: file.id, error: message, attemptsMax: ATTEMPTS_MAX });
+    await wakeNext(tx, file);
+    return after;
+  });
+  if (status !== "FAILED") throw error;
+  log.error({ exportId: file.id, err: error, requestId: file.requestId }, "export failed for good");
+}
+
+/** Tells whoever waits for this export, and starts the one that waited for this user's turn. */
+async function wakeNext(tx: Tx, file: ExportFile): Promise<void> {
+  await tell(tx, [file.id]);
+  const next = await findWaitingExport(tx, file.userId);
+  if (next) await enqueue(tx, "build_export", { exportId: next.id });
+}
+
+function renderFile(sql: Sql, file: ExportFile): Promise<{ rows: number; bytes: number }> {
+  const request = parseExportRequest(file.request);
+  const selection = { userId: file.userId, filter: request.filter, limit: EXPORT_ROWS_MAX };
+  return sql.begin("isolation level repeatable read", async (tx) => {
+    const summary = await summarize(tx, file, request);
+    await setExportSize(sql, file.id, summary);
+    await openExportCursor(tx, selection, request.profile === "accounting");
+    const done = { rows: 0, toldAtMs: performance.now() };
+    const batches = readBatches(tx, async (rows) => {
+      done.rows += rows;
+      if (performance.now() - done.toldAtMs < PROGRESS_EVERY_MS) return;
+      done.toldAtMs = performance.now();
+      await setExportProgress(sql, file.id, done.rows);
+    });
+    const bytes = await writeChunks(tx, file.id, RENDERERS[file.format](summary, batches));
+    return { rows: done.rows, bytes };
+  });
+}
+
+async function summarize(tx: Tx, file: ExportFile, request: ExportRequest): Promise<ExportSummary> {
+  const { filter } = request;
+  const totals = await summarizeExport(tx, { userId: file.userId, filter, limit: EXPORT_ROWS_MAX });
+  const rows = totals.reduce((sum, total) => sum + total.count, 0);
+  const user = await findUser(tx, file.userId);
+  const times = totals.flatMap(({ newest, oldest }) => [newest.getTime(), oldest.getTime()]);
+  return {
+    profile: request.profile,
+    timeZone: request.timeZone,
+    merchantName: user?.displayName ?? defaultMerchantName(user?.email ?? "@"),
+    generatedAt: new Date(),
+    filters: describeFilter(filter),
+    rows,
+    matched: rows < EXPORT_ROWS_MAX ? rows : await countChosen(tx, file.userId, filter),
+    newest: times.length > 0 ? new Date(Math.max(...times)) : undefined,
+    oldest: times.length > 0 ? new Date(Math.min(...times)) : undefined,
+    totals,
+  };
+}
+
+async function* readBatches(
+  tx: Tx,
+  onRead: (rows: number) => Promise<void>,
+): AsyncGenerator<readonly ExportRow[]> {
+  for (;;) {
+    const rows = await fetchExportRows(tx, BATCH_ROWS);
+    if (rows.length === 0) return;
+    yield rows;
+    await onRead(rows.length);
+    // rendering holds the event loop; the other jobs of this process get their turn between batches
+    await setImmediate();
+  }
+}
+
+async function writeChunks(tx: Tx, exportId: string, pieces: AsyncIterable<Uint8Array>): Promise<number> {
+  let waiting: Uint8Array[] = [];
+  let waitingBytes = 0;
+  let position = 0;
+  let total = 0;
+  const flush = async () => {
+    if (waitingBytes === 0) return;
+    await insertChunk(tx, { exportId, position, bytes: Buffer.concat(waiting) });
+    position += 1;
+    waiting = [];
+    waitingBytes = 0;
+  };
+  for await (const piece of pieces) {
+    waiting.push(piece);
+    waitingBytes += piece.byteLength;
+    total += piece.byteLength;
+    if (waitingBytes >= CHUNK_BYTES) await flush();
+  }
+  await flush();
+  return total;
+}

@@ -1,0 +1,13 @@
+/** JSON: an array of transactions as the list shows them, a row a line. */
+import { type ExportSummary, exportedObject } from "../../core/domain/export.ts";
+import { type Batches, utf8 } from "./renderer.ts";
+
+export async function* renderJson(summary: ExportSummary, batches: Batches): AsyncGenerator<Uint8Array> {
+  let separator = "[\n";
+  for await (const rows of batches) {
+    if (rows.length === 0) continue;
+    yield utf8(separator + rows.map((row) => JSON.stringify(exportedObject(row, summary))).join(",\n"));
+    separator = ",\n";
+  }
+  yield utf8(separator === "[\n" ? "[]\n" : "\n]\n");
+}

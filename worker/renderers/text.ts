@@ -1,0 +1,51 @@
+/** The simple text report: what was asked for, totals, then a line a row in columns. */
+import { cellsOf, columnsOf, type ExportSummary } from "../../core/domain/export.ts";
+import { formatUnits } from "../../core/domain/money.ts";
+import { factsOf, sumTotals } from "./facts.ts";
+import { type Batches, utf8 } from "./renderer.ts";
+
+/** Widths of the standard columns; what is longer pushes its own line. Amounts are right-aligned. */
+const WIDTHS = [24, 12, 20, 8, 9, 12, 40, 66];
+const AMOUNT_COLUMN = 2;
+const RULE = "-".repeat(100);
+
+export async function* renderText(summary: ExportSummary, batches: Batches): AsyncGenerator<Uint8Array> {
+  yield utf8(`${[...headLines(summary), "", ...totalLines(summary), "", "TRANSACTIONS"].join("\n")}\n`);
+  yield utf8(`${toLine(columnsOf(summary.profile))}\n${RULE}\n`);
+  for await (const rows of batches)
+    if (rows.length > 0) yield utf8(`${rows.map((row) => toLine(cellsOf(row, summary))).join("\n")}\n`);
+  const { count, units } = sumTotals(summary.totals);
+  yield utf8(`${RULE}\nTotal of ${count} transactions: ${formatUnits(units)} USDC\n`);
+}
+
+function headLines(summary: ExportSummary): string[] {
+  const facts = factsOf(summary).map(([name, value]) => `${`${name}:`.padEnd(14)}${oneLine(value)}`);
+  return ["TRANSACTION REPORT", "=".repeat(18), "", ...facts];
+}
+
+function totalLines(summary: ExportSummary): string[] {
+  const line = (type: string, status: string, count: string, amount: string) =>
+    `${type.padEnd(14)}${status.padEnd(12)}${count.padStart(8)}${amount.padStart(26)}`;
+  const all = sumTotals(summary.totals);
+  return [
+    "TOTALS",
+    line("Type", "Status", "Count", "Amount (USDC)"),
+    ...summary.totals.map((total) =>
+      line(total.type, total.status, String(total.count), formatUnits(total.units)),
+    ),
+    line("All", "", String(all.count), formatUnits(all.units)),
+  ];
+}
+
+function toLine(cells: readonly string[]): string {
+  const padded = cells.map((cell, index) => {
+    const width = WIDTHS[index] ?? 0;
+    return index === AMOUNT_COLUMN ? oneLine(cell).padStart(width) : oneLine(cell).padEnd(width);
+  });
+  return padded.join("  ").trimEnd();
+}
+
+/** A text that cannot begin a line of its own. */
+function oneLine(text: string): string {
+  return text.replace(/[\p{Cc}\u2028\u2029]+/gu, " ");
+}
