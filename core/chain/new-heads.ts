@@ -17,7 +17,7 @@ export function listenForHeads(nodes: readonly ChainNode[], ring: (blockNumber: 
   function open(): void {
     const node = nodes[failures % nodes.length];
     if (isStopped || !node) return;
-    socket = new WebSocket(node.webSocket.url, { headers: node.webSocket.headers });
+    socket = node.connect();
     const current = socket;
     const lose = () => {
       if (current !== socket) return;

@@ -13,7 +13,7 @@ export type ChainNode = {
   /** Network, place in the list and host; safe to print. */
   readonly label: string;
   readonly send: (calls: readonly RpcCall[], timeoutMs: number) => Promise<RpcOutcome[]>;
-  readonly webSocket: { readonly url: string; readonly headers: Readonly<Record<string, string>> };
+  readonly connect: () => WebSocket;
   readonly health: NodeHealth;
 };
 
@@ -41,7 +41,7 @@ export function openNode(urlText: string, network: Network, index: number): Chai
   return {
     label,
     send: (calls, timeoutMs) => post({ href: url.href, headers, label, redact }, calls, timeoutMs),
-    webSocket: { url: url.href.replace(/^http/, "ws"), headers: webSocketHeaders },
+    connect: () => new WebSocket(url.href.replace(/^http/, "ws"), { headers: webSocketHeaders }),
     health: newHealth(),
   };
 }

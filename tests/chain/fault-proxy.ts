@@ -1,0 +1,68 @@
+/** A node's URL that misbehaves on order: everything it does not spoil is answered by the real node behind it. */
+
+export type ProxiedCall = { readonly id: number; readonly method: string; readonly params: unknown[] };
+export type Fault =
+  | {
+      readonly kind: "status";
+      readonly status: number;
+      readonly headers?: Record<string, string>;
+      readonly body?: string;
+    }
+  | { readonly kind: "hang" }
+  | { readonly kind: "error"; readonly code: number; readonly message: string; readonly data?: unknown }
+  | { readonly kind: "edit"; readonly edit: (answer: unknown) => unknown };
+
+export type FaultProxy = {
+  readonly url: string;
+  /** Methods asked for, in order, and the HTTP requests they came in. */
+  readonly methods: string[];
+  requests: number;
+  lastHeaders: Headers;
+  /** Called for every HTTP request; undefined lets it through. */
+  fault: (calls: readonly ProxiedCall[]) => Fault | undefined;
+  stop: () => Promise<void>;
+};
+
+/** Listens on 127.0.0.1 on any free port. */
+export function startFaultProxy(nodeUrl: string): FaultProxy {
+  const server = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    idleTimeout: 60,
+    async fetch(request) {
+      if (request.method !== "POST") return new Response("this node speaks HTTP POST only", { status: 404 });
+      const body = await request.text();
+      const parsed: unknown = JSON.parse(body);
+      const calls = (Array.isArray(parsed) ? parsed : [parsed]) as ProxiedCall[];
+      proxy.requests += 1;
+      proxy.lastHeaders = request.headers;
+      proxy.methods.push(...calls.map(({ method }) => method));
+      const fault = proxy.fault(calls);
+      if (fault?.kind === "hang") return new Promise<Response>(() => {});
+      if (fault?.kind === "status") {
+        return new Response(fault.body ?? "", { status: fault.status, headers: fault.headers ?? {} });
+      }
+      if (fault?.kind === "error") {
+        const { kind: _, ...error } = fault;
+        const answers = calls.map(({ id }) => ({ jsonrpc: "2.0", id, error }));
+        return Response.json(Array.isArray(parsed) ? answers : answers[0]);
+      }
+      const response = await fetch(nodeUrl, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body,
+      });
+      const answer: unknown = await response.json();
+      return Response.json(fault ? fault.edit(answer) : answer);
+    },
+  });
+  const proxy: FaultProxy = {
+    url: `http://127.0.0.1:${server.port}`,
+    methods: [],
+    requests: 0,
+    lastHeaders: new Headers(),
+    fault: () => undefined,
+    stop: () => server.stop(true),
+  };
+  return proxy;
+}
