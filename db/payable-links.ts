@@ -17,8 +17,11 @@ export type PayableLinkRow = {
   paymentState: PaymentState | null;
   payer: Hex | null;
   nonce: Hex | null;
-  /** A transfer that pays it is on the chain, perhaps not deep enough yet. */
-  hasPayingTransfer: boolean;
+  /** The transfer that pays it, perhaps not deep enough yet, and the authorization it executed. */
+  paidTxHash: Hex | null;
+  paidLogIndex: number | null;
+  paidFrom: Hex | null;
+  paidNonce: Hex | null;
 };
 
 export async function findPayableLink(sql: Tx, linkId: string): Promise<PayableLinkRow | undefined> {
@@ -26,12 +29,11 @@ export async function findPayableLink(sql: Tx, linkId: string): Promise<PayableL
     select
       link.id, link.network, link.recipient, link.amount_units, link.description, link.status, link.expires_at,
       payment.id as payment_id, payment.state as payment_state, payment.payer, payment.nonce,
-      exists (
-        select from transfers
-        where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
-      ) as has_paying_transfer
+      paying.tx_hash as paid_tx_hash, paying.log_index as paid_log_index,
+      paying.from_address as paid_from, paying.authorization_nonce as paid_nonce
     from payment_links link
     left join payments payment on payment.link_id = link.id and payment.state <> 'FAILED'
+    left join transfers paying on paying.link_id = link.id and paying.pays and paying.status <> 'ORPHANED'
     where link.id = ${linkId}`;
   return row;
 }

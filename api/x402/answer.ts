@@ -27,6 +27,11 @@ export function answerOf(result: PayResult, baseUrl: string): PayAnswer {
       return settled(result.payment, baseUrl);
     case "replayed":
       return result.sameKey ? settled(result.payment, baseUrl) : alreadyUsed(result.payment, baseUrl);
+    case "paid-elsewhere":
+      return {
+        status: 409,
+        body: { ...settledElsewhere(result), success: false, error: "NONCE_USED", message: ALREADY_PAID },
+      };
     case "submitted":
       return {
         status: 202,
@@ -71,6 +76,14 @@ export function settled(payment: PaymentView, baseUrl: string): PayAnswer {
   };
 }
 
+/** What is known of a payment that somebody else sent. */
+export function settledElsewhere(result: Extract<PayResult, { kind: "paid-elsewhere" }>): PayAnswer["body"] {
+  const { txHash, logIndex, network } = result;
+  return { success: true, txHash, networkId: network, error: null, settled: true, logIndex };
+}
+
+const ALREADY_PAID = "this authorization has paid this link already";
+
 /** The public state of one payment. */
 export function presentPayment(payment: PaymentView, baseUrl: string) {
   const isSettled = payment.state === "MINED" || payment.state === "CONFIRMED";
@@ -94,7 +107,7 @@ function alreadyUsed(payment: PaymentView, baseUrl: string): PayAnswer {
       ...common(payment, baseUrl),
       success: false,
       error: "NONCE_USED",
-      message: "this authorization has paid this link already",
+      message: ALREADY_PAID,
     },
   };
 }

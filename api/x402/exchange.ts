@@ -78,6 +78,11 @@ async function payByHeader(tools: PayTools, ask: Ask, parsed: Parsed, version: 1
     const header = failure && settlementHeader(version, failure);
     return refuseWithTerms(tools, ask, result.reason, header ? { [header.name]: header.value } : {});
   }
+  if (result.kind === "paid-elsewhere") {
+    const { txHash, network } = result;
+    const header = settlementHeader(version, { success: true, txHash, network, payer: authorization.from });
+    return { status: 200, headers: { [header.name]: header.value }, body: settledElsewhere(result) };
+  }
   const { payment } = result;
   const answer =
     result.kind === "replayed"

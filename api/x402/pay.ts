@@ -38,6 +38,8 @@ export type PayResult =
   | { kind: "settled" | "submitted" | "unsettled"; payment: PaymentView }
   /** The same authorization had settled this link before; `sameKey` when the caller showed the same idempotency key. */
   | { kind: "replayed"; payment: PaymentView; sameKey: boolean }
+  /** A stranger had sent the same authorization: the link is paid by it, without a payment of ours. */
+  | { kind: "paid-elsewhere"; network: NetworkId; txHash: string; logIndex: number | null }
   | {
       kind: "refused";
       reason: PaymentRefusal;
@@ -77,7 +79,7 @@ export function whyUnpayable(
 ): Extract<PayResult, { kind: "refused" }> | undefined {
   const status = effectiveStatus(link, now);
   if (status === "PAID") return refuse("LINK_ALREADY_PAID", "this link is paid already");
-  if (link.paymentId !== null || link.hasPayingTransfer) {
+  if (link.paymentId !== null || link.paidTxHash !== null) {
     return refuse("PAYMENT_IN_PROGRESS", "another payment of this link is on its way");
   }
   if (status === "EXPIRED" || link.expiresAt <= now)
@@ -95,6 +97,9 @@ async function findEarlier(
   const { authorization } = order.attempt;
   const isSame = link.payer === authorization.from && link.nonce === authorization.nonce;
   if (link.paymentId !== null && isSame) return rejoin(tools, link.paymentId, order);
+  const { paidTxHash: txHash, paidLogIndex: logIndex, network } = link;
+  const hasPaid = link.paidFrom === authorization.from && link.paidNonce === authorization.nonce;
+  if (txHash !== null && hasPaid) return { kind: "paid-elsewhere", network, txHash, logIndex };
   if (order.idempotencyKey === undefined || link.paymentId === null) return undefined;
   const keyed = await findPaymentByIdempotencyKey(tools.sql, link.id, order.idempotencyKey);
   if (!keyed) return undefined;

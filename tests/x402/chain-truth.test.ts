@@ -1,0 +1,156 @@
+/** What settles a link is what the chain holds, whoever sent it. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { openDatabase, type Sql } from "../../db/client.ts";
+import { fundUsdc } from "../../local/usdc.ts";
+import { makePayer, type SignedPayment, shapeA, signPayment, standardV1 } from "../support/payer.ts";
+import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+import { broadcastAsStranger, cancelAuthorization } from "../support/stranger.ts";
+import { startWorld, type World } from "../support/world.ts";
+
+const WAIT_MS = 10_000;
+let world: World;
+let sql: Sql;
+let merchant: SeededMerchant;
+
+beforeAll(async () => {
+  world = await startWorld();
+  sql = openDatabase(world.db.url, { name: "test", maxConnections: 4 });
+}, 60_000);
+
+afterAll(async () => {
+  await sql?.end();
+  await world?.stop();
+});
+
+let lastAmount = 1_000_000n;
+/** An amount no other link of these tests has. */
+function nextAmount(): bigint {
+  lastAmount += 1n;
+  return lastAmount;
+}
+
+async function prepare(links = 1) {
+  merchant = await seedMerchant(sql);
+  const amountUnits = nextAmount();
+  const linkIds: string[] = [];
+  for (let index = 0; index < links; index++) linkIds.push(await seedLink(sql, merchant, { amountUnits }));
+  const payer = makePayer();
+  await fundUsdc(world.chain.rpcUrl, payer.address, amountUnits * 2n);
+  const payment = await signPayment(payer, { to: merchant.address, amountUnits });
+  return { linkId: linkIds[0] ?? "", otherId: linkIds[1] ?? "", payer, payment };
+}
+
+async function post(linkId: string, payment: SignedPayment) {
+  const response = await fetch(`${world.baseUrl}/v1/x402/${linkId}/pay`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(shapeA(payment)),
+  });
+  const body = (await response.json()) as { success: boolean; error: string | null; txHash: string | null };
+  return { status: response.status, body };
+}
+
+async function statusOf(linkId: string): Promise<string | undefined> {
+  const [row] = await sql<{ status: string }[]>`select status from payment_links where id = ${linkId}`;
+  return row?.status;
+}
+
+async function waitForStatus(linkId: string, wanted: string): Promise<void> {
+  const deadline = Date.now() + WAIT_MS;
+  while ((await statusOf(linkId)) !== wanted) {
+    if (Date.now() > deadline) throw new Error(`${linkId} is ${await statusOf(linkId)}, not ${wanted}`);
+    await Bun.sleep(20);
+  }
+}
+
+/** Blocks the indexer has read; waits until it is at the chain's head. */
+async function waitForIndexer(): Promise<void> {
+  const response = await fetch(world.chain.rpcUrl, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "eth_blockNumber", params: [] }),
+  });
+  const head = BigInt(((await response.json()) as { result: string }).result);
+  const deadline = Date.now() + WAIT_MS;
+  for (;;) {
+    const [row] = await sql<{ number: bigint }[]>`select number from cursors`;
+    if (row && row.number >= head) return;
+    if (Date.now() > deadline) throw new Error(`the indexer is at ${row?.number}, the head is ${head}`);
+    await Bun.sleep(20);
+  }
+}
+
+describe("somebody else sends the authorization", () => {
+  test("before it is shown to us: the link is paid by it, and the payer gets its hash", async () => {
+    const { linkId, payment } = await prepare();
+    const txHash = await broadcastAsStranger(world.chain.rpcUrl, payment);
+    await waitForStatus(linkId, "PAID");
+    const { status, body } = await post(linkId, payment);
+    expect(status).toBe(409);
+    expect(body).toMatchObject({ success: false, error: "NONCE_USED", txHash });
+    const header = Buffer.from(JSON.stringify(standardV1(payment))).toString("base64");
+    const byHeader = await fetch(`${world.baseUrl}/v1/x402/${linkId}`, { headers: { "x-payment": header } });
+    expect(byHeader.status).toBe(200);
+    expect(await byHeader.json()).toMatchObject({ success: true, txHash });
+  });
+
+  test("before it is shown to us, with two links it could pay: the one it is shown to is paid, once", async () => {
+    const { linkId, otherId, payment } = await prepare(2);
+    const txHash = await broadcastAsStranger(world.chain.rpcUrl, payment);
+    await waitForIndexer();
+    expect([await statusOf(linkId), await statusOf(otherId)]).toEqual(["ACTIVE", "ACTIVE"]);
+    const { status, body } = await post(linkId, payment);
+    expect({ status, ...body }).toMatchObject({ status: 200, success: true, txHash });
+    expect([await statusOf(linkId), await statusOf(otherId)]).toEqual(["PAID", "ACTIVE"]);
+    const history = await sql<{ type: string; status: string }[]>`
+      select type, status from transactions where user_id = ${merchant.userId}`;
+    expect([...history]).toEqual([{ type: "PAYMENT_LINK", status: "CONFIRMED" }]);
+    const again = await post(otherId, payment);
+    expect(again.status).toBe(409);
+    expect(await statusOf(otherId)).toBe("ACTIVE");
+  });
+
+  test("while we relay it: one transfer, the link PAID, the payer told so", async () => {
+    for (let round = 0; round < 5; round++) {
+      const { linkId, payment } = await prepare();
+      const [answer] = await Promise.all([
+        post(linkId, payment),
+        broadcastAsStranger(world.chain.rpcUrl, payment).catch(() => undefined),
+      ]);
+      const told = answer.status === 200 || (answer.status === 409 && answer.body.txHash !== null);
+      expect({ told, answer }).toMatchObject({ told: true });
+      await waitForStatus(linkId, "PAID");
+      const rows = await sql`select id from transfers where link_id = ${linkId} and status <> 'ORPHANED'`;
+      expect(rows.length).toBe(1);
+    }
+  });
+});
+
+describe("the payer takes the authorization back", () => {
+  test("before it is shown to us: NONCE_USED, and the link is free again", async () => {
+    const { linkId, payer, payment } = await prepare();
+    await cancelAuthorization(world.chain.rpcUrl, payer, payment.nonce);
+    const { status, body } = await post(linkId, payment);
+    expect({ status, ...body }).toMatchObject({
+      status: 409,
+      success: false,
+      error: "NONCE_USED",
+      txHash: null,
+    });
+    expect(await statusOf(linkId)).toBe("ACTIVE");
+    const [row] = await sql<{ state: string; reason: string }[]>`
+      select state, reason from payments where link_id = ${linkId}`;
+    expect(row).toEqual({ state: "FAILED", reason: "NONCE_USED" });
+  });
+
+  test("another payer can pay afterwards", async () => {
+    const { linkId, payer, payment } = await prepare();
+    await cancelAuthorization(world.chain.rpcUrl, payer, payment.nonce);
+    expect((await post(linkId, payment)).status).toBe(409);
+    const other = makePayer();
+    await fundUsdc(world.chain.rpcUrl, other.address, BigInt(payment.value));
+    const second = await signPayment(other, { to: merchant.address, amountUnits: BigInt(payment.value) });
+    expect((await post(linkId, second)).status).toBe(200);
+    expect(await statusOf(linkId)).toBe("PAID");
+  });
+});
