@@ -20,7 +20,7 @@ export async function orphanAbove(
     returning id, link_id`;
   await reopenRelays(tx, network, ancestor);
   const payments = await reopenPayments(tx, network, ancestor);
-  const ids = transfers.map((row) => row.id);
+  const ids = transfers.map((row) => row.id.toString());
   const claimIds = ids.length > 0 ? await reopenClaims(tx, ids, claimLeaseS) : [];
   if (ids.length > 0) await orphanHistory(tx, network, ids);
   const linkIds = [...transfers, ...payments].flatMap((row) => row.linkId ?? []);
@@ -61,12 +61,12 @@ async function reopenPayments(
     returning payments.id, payments.link_id`;
 }
 
-async function reopenClaims(tx: Tx, transferIds: readonly bigint[], leaseS: number): Promise<string[]> {
+async function reopenClaims(tx: Tx, transferIds: readonly string[], leaseS: number): Promise<string[]> {
   const rows = await tx<{ id: string }[]>`
     update claims
     set state = 'OPEN', lease_until = now() + make_interval(secs => ${leaseS}::float8), updated_at = now()
     from transfers
-    where transfers.id = any(${[...transferIds]}::bigint[])
+    where transfers.id = any(${[...transferIds]}::text[]::bigint[])
       and claims.link_id = transfers.link_id
       and claims.tx_hash = transfers.tx_hash
       and claims.state = 'MATCHED'
@@ -75,7 +75,7 @@ async function reopenClaims(tx: Tx, transferIds: readonly bigint[], leaseS: numb
 }
 
 /** Rows that the API opened for a payment or claim wait again; rows made from the log alone are ORPHANED. */
-async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly bigint[]): Promise<void> {
+async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly string[]): Promise<void> {
   await tx`
     with reopened as (
       update transactions
@@ -84,14 +84,14 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly b
         amount_units = coalesce((select amount_units from payment_links link where link.id = link_id), amount_units),
         tx_hash = (select claim.tx_hash from claims claim where claim.id = claim_id),
         detected_at = created_at, confirmed_at = null, updated_at = now()
-      where transfer_id = any(${[...transferIds]}::bigint[])
+      where transfer_id = any(${[...transferIds]}::text[]::bigint[])
         and id !~ '^txn_[0-9a-f]{32}$'
       returning id, user_id, type
     ),
     orphaned as (
       update transactions
       set status = 'ORPHANED', confirmed_at = null, payment_id = null, claim_id = null, updated_at = now()
-      where transfer_id = any(${[...transferIds]}::bigint[])
+      where transfer_id = any(${[...transferIds]}::text[]::bigint[])
         and id ~ '^txn_[0-9a-f]{32}$'
       returning id, user_id, type
     )

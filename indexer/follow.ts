@@ -1,5 +1,5 @@
 /** The leader's loop on one network: look at the head, read what is new, commit it, wait for the next block. */
-import { RpcTransportError } from "../core/chain/rpc-errors.ts";
+import { RpcResponseError, RpcTransportError } from "../core/chain/rpc-errors.ts";
 import { pruneBlocks } from "../db/blocks.ts";
 import { noteError, noteFinalized, noteHead } from "../db/cursors.ts";
 import { findWaiting, joinWallets } from "../db/watched-wallets.ts";
@@ -152,13 +152,20 @@ async function lookAtFinality(term: Term, memory: Memory): Promise<void> {
 
 /** Returns how long to wait before the next try. */
 async function reportFailure(term: Term, error: unknown, failures: number): Promise<number> {
-  const message = error instanceof Error ? error.message : String(error);
   if (error instanceof RpcTransportError) term.metrics.rejectedAnswer(term.network, error.kind);
   const isHopeless = error instanceof TooDeepError;
   if (isHopeless) term.log.error({ network: term.network, err: error }, "the indexer can't go on");
   else term.log.warn({ network: term.network, err: error, failures }, "a look at the chain failed");
-  await noteError(term.sql, term.network, message).catch(() => undefined);
+  await noteError(term.sql, term.network, toShownMessage(error)).catch(() => undefined);
   return isHopeless
     ? RETRY_HOPELESS_MS
     : Math.min(RETRY_FIRST_MS * 2 ** Math.min(failures, 10), RETRY_MAX_MS);
+}
+
+/** Our own messages and those of the RPC pool are made to be shown; a database's may carry values. */
+function toShownMessage(error: unknown): string {
+  const isOurs =
+    error instanceof RpcTransportError || error instanceof RpcResponseError || error instanceof TooDeepError;
+  if (isOurs) return error.message;
+  return `the indexer failed (${error instanceof Error ? error.name : "unknown"}); its log says why`;
 }

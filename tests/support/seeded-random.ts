@@ -1,0 +1,14 @@
+/** Randomness that can be had again: the seed is printed, and taken from TEST_SEED when that is set. */
+
+/** Numbers in [0, 1) (mulberry32). */
+export function seededRandom(name: string): () => number {
+  const seed = Number(process.env.TEST_SEED ?? Math.floor(Math.random() * 2 ** 31));
+  console.log(`${name}: TEST_SEED=${seed}`);
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
