@@ -1,7 +1,7 @@
 /** One x402 exchange: what was asked, and the status, headers and body it is answered with. Knows nothing of the web framework. */
 import { effectiveStatus } from "../../core/domain/link.ts";
 import { findPayableLink, type PayableLinkRow } from "../../db/payable-links.ts";
-import { answerOf, settled } from "./answer.ts";
+import { answerOf, settled, settledElsewhere } from "./answer.ts";
 import { type PayResult, type PayTools, payLink, whyUnpayable } from "./pay.ts";
 import { carriesPayment, type Parsed, parsePayment, parsePaymentHeader } from "./payload.ts";
 import {
