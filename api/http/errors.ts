@@ -33,7 +33,8 @@ function toServiceError(error: unknown, request: Request, routes: () => RouteTab
 /** An answer that breaks its own schema is our fault, never the caller's. Its values stay out of the log. */
 function fromValidation(error: ValidationError): ServiceError {
   const issue: { path?: unknown; message?: unknown } | undefined = error.all[0];
-  const field = fieldOf(issue?.path) || error.type;
+  const path = fieldOf(issue?.path);
+  const field = path === "" || path === "root" ? error.type : path;
   const message = typeof issue?.message === "string" ? issue.message : "is not valid";
   if (error.type !== "response") return invalidInput(field, message);
   return internalError(new Error(`our own answer breaks its schema at ${field}: ${message}`));
@@ -43,7 +44,7 @@ function internalError(cause: unknown): ServiceError {
   return new ServiceError("INTERNAL_ERROR", "Something went wrong on our side", { cause });
 }
 
-/** zod gives the path as keys, typebox as "/a/b". */
+/** zod gives the path as keys (Elysia says "root" for none), typebox as "/a/b". */
 function fieldOf(path: unknown): string {
   if (Array.isArray(path)) return path.map(String).join(".");
   return typeof path === "string" ? path.split("/").filter(Boolean).join(".") : "";
