@@ -1,0 +1,84 @@
+/**
+ * Looks at the chain for a claimed transaction, 2, 4, 8, 16, 32 and 64 seconds after the claim, and lets the link go when the
+ * lease ends. It never pays a link: the indexer settles; this only ends claims that are wrong or lead nowhere.
+ */
+import type { Chain } from "../core/chain/clients.ts";
+import { type ClaimLook, lookAtClaim } from "../core/chain/look-at-claim.ts";
+import { RpcTransportError } from "../core/chain/rpc-errors.ts";
+import { nextLookInS } from "../core/domain/claim.ts";
+import type { NetworkId } from "../core/domain/networks.ts";
+import type { Log } from "../core/runtime/log.ts";
+import { endClaim, findOpenClaim, noteLook, type OpenClaim } from "../db/claims.ts";
+import type { Sql } from "../db/client.ts";
+import { enqueue, type JobPayload } from "../db/queue.ts";
+
+export type ClaimDeps = { sql: Sql; log: Log; chains: ReadonlyMap<NetworkId, Chain> };
+
+/** A transaction a node knows holds its link for this long after each look, and no longer than KNOWN_MAX_S in all. */
+const KNOWN_LEASE_S = 90;
+const KNOWN_AGAIN_S = 30;
+const KNOWN_MAX_S = 3_600;
+/** How soon again when no node answered. */
+const UNREACHABLE_AGAIN_S = 5;
+
+/** Returns always: what was not learnt is looked at again. */
+export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_claim">): Promise<void> {
+  const { sql, log, chains } = deps;
+  const claim = await findOpenClaim(sql, payload.claimId);
+  if (!claim) return;
+  const chain = chains.get(claim.network);
+  const look = chain ? await tryLook(chain, claim) : undefined;
+  const told = { claimId: claim.id, linkId: claim.linkId, requestId: payload.requestId };
+  switch (look?.kind) {
+    case "reverted":
+      return end(deps, claim, { state: "REJECTED", reason: "reverted", isProven: true });
+    case "unrelated":
+      return end(deps, claim, { state: "REJECTED", reason: "does_not_pay_this_link", isProven: false });
+    case "other_amount":
+      // kept for the indexer, which tells the merchant of the amount
+      return end(deps, claim, { state: "EXPIRED", reason: "other_amount", isProven: false });
+    case "waiting":
+    case "pays":
+      if (Date.now() - claim.createdAt.getTime() > KNOWN_MAX_S * 1000)
+        return end(deps, claim, { state: "EXPIRED", reason: "not_settled", isProven: false });
+      log.debug({ ...told, look: look.kind }, "claimed transaction is known");
+      return lookAgain(deps, claim, payload, { leaseS: KNOWN_LEASE_S, inS: KNOWN_AGAIN_S });
+    case "unknown":
+    case undefined:
+      if (claim.isLeaseOver)
+        return end(deps, claim, { state: "EXPIRED", reason: "not_found", isProven: false });
+      return lookAgain(deps, claim, payload, {
+        inS: look ? nextLookInS((Date.now() - claim.createdAt.getTime()) / 1000) : UNREACHABLE_AGAIN_S,
+      });
+  }
+}
+
+async function tryLook(chain: Chain, claim: OpenClaim): Promise<ClaimLook | undefined> {
+  try {
+    return await lookAtClaim(chain, { ...claim, createdAt: claim.linkCreatedAt });
+  } catch (error) {
+    if (error instanceof RpcTransportError) return undefined;
+    throw error;
+  }
+}
+
+async function lookAgain(
+  { sql }: ClaimDeps,
+  claim: OpenClaim,
+  payload: JobPayload<"check_claim">,
+  { inS, leaseS }: { inS: number; leaseS?: number },
+): Promise<void> {
+  await sql.begin(async (tx) => {
+    await noteLook(tx, claim.id, leaseS);
+    await enqueue(tx, "check_claim", payload, { runAt: new Date(Date.now() + inS * 1000) });
+  });
+}
+
+async function end(
+  { sql, log }: ClaimDeps,
+  claim: OpenClaim,
+  outcome: { state: "REJECTED" | "EXPIRED"; reason: string; isProven: boolean },
+): Promise<void> {
+  await sql.begin((tx) => endClaim(tx, { id: claim.id, ...outcome }));
+  log.info({ claimId: claim.id, linkId: claim.linkId, reason: outcome.reason }, "claim ended");
+}
