@@ -43,7 +43,7 @@ async function start(settings: LocalSettings): Promise<void> {
   timer.lap("the schema is up to date");
   shutdown.check();
   await startService(settings, around);
-  await waitUntilReady(apiUrlOf(settings), shutdown.check);
+  await waitUntilReady(apiUrlOf(settings), { check: shutdown.check });
   timer.lap(`${SERVICE_KINDS.join(", ")} are ready`);
   await demonstrateOnce(settings, around);
   printAddresses(settings, around, apiUrlOf(settings));

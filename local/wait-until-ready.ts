@@ -5,8 +5,11 @@ const POLL_MS = 50;
 const ANSWER_TIMEOUT_MS = 5_000;
 
 /** `check` is called at each look and may throw to give up. Throws the last answer when the time is over. */
-export async function waitUntilReady(apiUrl: string, check: () => void = () => {}): Promise<void> {
-  const deadline = Date.now() + TIMEOUT_MS;
+export async function waitUntilReady(
+  apiUrl: string,
+  { check = () => {}, timeoutMs = TIMEOUT_MS }: { check?: () => void; timeoutMs?: number } = {},
+): Promise<void> {
+  const deadline = Date.now() + timeoutMs;
   let last = "no answer";
   while (Date.now() < deadline) {
     check();
@@ -21,5 +24,5 @@ export async function waitUntilReady(apiUrl: string, check: () => void = () => {
     }
     await Bun.sleep(POLL_MS);
   }
-  throw new Error(`${apiUrl}/health/ready is not ready after ${TIMEOUT_MS / 1000} s: ${last}`);
+  throw new Error(`${apiUrl}/health/ready is not ready after ${timeoutMs / 1000} s: ${last}`);
 }

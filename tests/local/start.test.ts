@@ -1,5 +1,5 @@
 /** What `npm start` promises, on the real thing: one folder, started, hurt, stopped and started again. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -18,6 +18,15 @@ beforeAll(async () => {
   const { PATH, HOME } = process.env;
   env = { PATH, HOME, DATA_DIR: dataDir, PORT: String(port), CHAIN_PORT: String(chainPort) };
 });
+/** A failed test must not leave its world to the next one. */
+const alive = new Set<Run["child"]>();
+afterEach(async () => {
+  for (const child of alive) {
+    child.kill("SIGTERM");
+    await child.exited;
+  }
+  alive.clear();
+});
 afterAll(() => rmSync(dataDir, { recursive: true, force: true }));
 
 type Run = ReturnType<typeof start>;
@@ -28,6 +37,7 @@ function start(more: Record<string, string> = {}) {
     stdout: "pipe",
     stderr: "pipe",
   });
+  alive.add(child);
   let said = "";
   const listen = async (stream: ReadableStream<Uint8Array>) => {
     const decoder = new TextDecoder();

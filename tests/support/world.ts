@@ -47,6 +47,8 @@ export type Service = {
 
 export type World = Service & { db: TestDatabase; chain: TestChain; mailbox: TestMailbox };
 
+/** Shorter than a test may take, so that the reason is what is read. */
+const READY_TIMEOUT_MS = 30_000;
 const LOG_KEPT_CHARS = 2_000_000;
 
 /** Starts the processes and waits until every API answers /health/ready. */
@@ -58,6 +60,7 @@ export async function startService(parts: ServiceParts): Promise<Service> {
   for (const name of names) if (kindOf(name) === "api") ports.set(name, await findFreePort());
   const logs = new Map<ProcessName, string>(names.map((name) => [name, ""]));
   const running = new Map<ProcessName, ServiceProcess>();
+  const died = new Set<ProcessName>();
 
   const baseUrlOf = (name: ProcessName) => `http://localhost:${need(ports, name)}`;
   // All APIs speak for one public origin, as behind a load balancer.
@@ -70,11 +73,19 @@ export async function startService(parts: ServiceParts): Promise<Service> {
       logs.set(name, `${logOf(name)}${line}\n`.slice(-LOG_KEPT_CHARS)),
     );
     running.set(name, child);
-    child.exited.then(() => running.delete(name));
-    if (ports.has(name)) await waitUntilReady(baseUrlOf(name), () => checkAlive(name));
+    died.delete(name);
+    child.exited.then((code) => {
+      running.delete(name);
+      if (typeof code === "number" && code !== 0) died.add(name);
+    });
+    if (ports.has(name)) {
+      await waitUntilReady(baseUrlOf(name), { check: checkStarted, timeoutMs: READY_TIMEOUT_MS });
+    }
   };
-  const checkAlive = (name: ProcessName) => {
-    if (!running.has(name)) throw new Error(`${name} ended at start:\n${logOf(name)}`);
+  /** A process that died of its own is a fault of the start, whichever it is; its log says why. */
+  const checkStarted = () => {
+    const [name] = died;
+    if (name) throw new Error(`${name} ended at start:\n${logOf(name)}`);
   };
   const kill = async (name: ProcessName, signal: "SIGKILL" | "SIGTERM" | "SIGINT" = "SIGKILL") => {
     const child = need(running, name);
