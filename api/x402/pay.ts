@@ -177,11 +177,10 @@ async function explainLoss(
     watcher.cancel();
   }
   const now = await findPayableLink(tools.sql, link.id);
+  const earlier = now && (await findEarlier(tools, now, order));
+  if (earlier) return earlier;
   const reason = now && whyUnpayable(now, new Date());
-  return {
-    ...(reason ?? refuse("PAYMENT_IN_PROGRESS", "another payment came first")),
-    network: link.network,
-  };
+  return { ...(reason ?? refuse("PAYMENT_IN_PROGRESS", "another payment came first")), network: link.network };
 }
 
 function newPayment(
