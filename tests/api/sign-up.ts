@@ -1,4 +1,5 @@
 /** A merchant's way in, as their browser goes it. */
+import type { Sql } from "../../db/client.ts";
 import { createSoftwarePasskey, type SoftwarePasskey } from "../../local/software-passkey.ts";
 import { type Client, openClient } from "./http-client.ts";
 
@@ -23,6 +24,15 @@ export async function readCode(client: Client, email: string): Promise<string> {
   const code = /Your code: (\d{6})/.exec(body?.text ?? "")?.[1];
   if (!code) throw new Error(`no code was mailed to ${email}: ${JSON.stringify(body)}`);
   return code;
+}
+
+/** As if the codes of this address were made `seconds` earlier. */
+export async function ageCodes(sql: Sql, email: string, seconds: number): Promise<void> {
+  await sql`
+    update otps
+    set created_at = created_at - make_interval(secs => ${seconds}),
+      expires_at = expires_at - make_interval(secs => ${seconds})
+    where user_id = (select id from users where email = ${email})`;
 }
 
 /** Registered and verified: a signed-in user without a wallet. */
