@@ -14,6 +14,7 @@ import { openMailer } from "./mailer.ts";
 import type { RelayNetwork } from "./relay/drain.ts";
 import { drainPayments } from "./relay/drain.ts";
 import { openLanes } from "./relay/lanes.ts";
+import { openRelayMetrics } from "./relay/metrics.ts";
 import { startNetworkLoop } from "./relay/network-loop.ts";
 import { oneAtATime } from "./relay/one-at-a-time.ts";
 import { openTasks } from "./tasks.ts";
@@ -46,11 +47,13 @@ stop.onStop("chains", () => chains.forEach((chain) => void chain.close()));
 await checkTokens([...chains.values()], log);
 
 const deps = { sql, log, chains, config, metrics };
+const relayMetrics = openRelayMetrics(metrics.registry, sql);
 const networks = new Map(
   [...chains].map(([id, chain]): [typeof id, RelayNetwork] => {
     const keys = config.relayerKeys.get(id) ?? [];
     const confirmations = config.chains.find((settings) => settings.id === id)?.confirmations ?? 1;
-    return [id, { deps, chain, lanes: openLanes(sql, chain, keys, config.relayMaxFeeWei), confirmations }];
+    const lanes = openLanes(sql, chain, keys, config.relayMaxFeeWei);
+    return [id, { deps, chain, lanes, confirmations, metrics: relayMetrics }];
   }),
 );
 const drains = new Map([...networks].map(([id, network]) => [id, oneAtATime(() => drainPayments(network))]));

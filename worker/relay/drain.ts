@@ -17,6 +17,7 @@ import type { Payment } from "../../db/schema.ts";
 import type { RelayerKey } from "../config.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { Lanes } from "./lanes.ts";
+import type { RelayMetrics } from "./metrics.ts";
 import { giveBack, handleRefusals, handleUnavailable } from "./refusals.ts";
 import { LeaseLostError, sendAttempt, storeRelay } from "./send.ts";
 
@@ -26,7 +27,13 @@ const ROUNDS_MAX = 200;
 const BUSY_RETRY_MS = 100;
 
 /** `confirmations`: blocks until a settled payment counts as final. */
-export type RelayNetwork = { deps: WorkerDeps; chain: Chain; lanes: Lanes; confirmations: number };
+export type RelayNetwork = {
+  deps: WorkerDeps;
+  chain: Chain;
+  lanes: Lanes;
+  confirmations: number;
+  metrics: RelayMetrics;
+};
 
 /** Works until nothing is due. Returns early when every lane is full: mined blocks make room and ring again. */
 export async function drainPayments(network: RelayNetwork): Promise<void> {
@@ -39,7 +46,7 @@ export async function drainPayments(network: RelayNetwork): Promise<void> {
       if (!(await relayLeased(network, leased, sending))) break;
     } catch (error) {
       if (!(error instanceof RpcTransportError)) throw error;
-      await handleUnavailable(deps, leased, error.message);
+      await handleUnavailable(network, leased, error.message);
     }
   }
   await Promise.all(sending);
@@ -58,7 +65,7 @@ async function relayLeased(
     return false;
   }
   if (key === "poor") {
-    await handleUnavailable(deps, leased, "no relayer key can pay the gas");
+    await handleUnavailable(network, leased, "no relayer key can pay the gas");
     return true;
   }
   const { keyed, contracts } = await splitByCode(chain, leased);
@@ -98,7 +105,7 @@ async function relayAlone(
 }
 
 async function storeAndSend(
-  { deps, chain, lanes }: RelayNetwork,
+  { deps, chain, lanes, metrics }: RelayNetwork,
   key: RelayerKey,
   payments: readonly Payment[],
   call: Parameters<typeof storeRelay>[3]["call"],
@@ -120,6 +127,11 @@ async function storeAndSend(
       "relaying payments",
     );
     sending.push(sendAttempt(deps, chain, relay));
+    const label = { network: chain.network.id };
+    metrics.batchSize.observe(label, payments.length);
+    for (const { createdAt } of payments) {
+      metrics.broadcastSeconds.observe(label, (Date.now() - createdAt.getTime()) / 1000);
+    }
   } catch (error) {
     if (!(error instanceof LeaseLostError)) throw error;
     deps.log.warn({ network: chain.network.id, err: error }, "payments were taken by another worker");

@@ -65,6 +65,11 @@ async function bookReceipts(network: RelayNetwork): Promise<void> {
     }
   });
   for (const receipt of receipts) {
+    const label = { network: id };
+    network.metrics.relays.inc({ ...label, outcome: receipt.succeeded ? "succeeded" : "reverted" });
+    network.metrics.gasUsed.inc(label, Number(receipt.gasUsed));
+    network.metrics.feeWei.inc(label, Number(receipt.feeWei));
+    network.metrics.minedSeconds.observe(label, receipt.ageMs / 1000);
     deps.log.info(
       {
         network: id,
@@ -118,7 +123,8 @@ async function countMiss(network: RelayNetwork, relay: InFlightRelay): Promise<v
 async function fillGaps(network: RelayNetwork, inFlight: readonly InFlightRelay[]): Promise<void> {
   const { deps, chain, lanes } = network;
   const market = await lanes.readMarket();
-  for (const { key, chainNonce } of market.lanes) {
+  for (const { key, chainNonce, balanceWei } of market.lanes) {
+    network.metrics.balanceWei.set({ network: chain.network.id, relayer: key.address }, Number(balanceWei));
     const lane = { network: chain.network.id, relayer: key.address };
     const hasLater = inFlight.some((relay) => relay.relayer === key.address);
     const gaps = hasLater ? await findNonceGaps(deps.sql, lane, chainNonce, GAPS_PER_PASS) : [];

@@ -16,7 +16,10 @@ type ReceiptJson = {
 };
 
 /** One batch for all attempts of these relays. A missing receipt says nothing; the node may be behind. */
-export async function readReceipts(chain: Chain, relays: readonly InFlightRelay[]): Promise<RelayReceipt[]> {
+export async function readReceipts(
+  chain: Chain,
+  relays: readonly InFlightRelay[],
+): Promise<(RelayReceipt & { ageMs: number })[]> {
   const asked = relays
     .flatMap((relay) => relay.attempts.map((attempt) => ({ relay, hash: attempt.txHash })))
     .slice(0, BATCH_MAX);
@@ -27,16 +30,17 @@ export async function readReceipts(chain: Chain, relays: readonly InFlightRelay[
   return asked.flatMap(({ relay }, index) => {
     const outcome = outcomes[index];
     if (!outcome?.ok || outcome.result === null) return [];
-    return [toReceipt(relay.id, outcome.result as ReceiptJson)];
+    return [toReceipt(relay, outcome.result as ReceiptJson)];
   });
 }
 
 /** Fee in wei: gas times price, and on an OP chain what publishing to L1 cost. */
-function toReceipt(relayId: bigint, json: ReceiptJson): RelayReceipt {
+function toReceipt(relay: InFlightRelay, json: ReceiptJson): RelayReceipt & { ageMs: number } {
   const gasUsed = parseQuantity(json.gasUsed, "gasUsed");
   const l1Fee = json.l1Fee === undefined ? 0n : parseQuantity(json.l1Fee, "l1Fee");
   return {
-    relayId,
+    relayId: relay.id,
+    ageMs: relay.attempts[0]?.ageMs ?? 0,
     txHash: json.transactionHash.toLowerCase(),
     blockNumber: parseQuantity(json.blockNumber, "blockNumber"),
     blockHash: json.blockHash.toLowerCase(),

@@ -32,7 +32,7 @@ export async function handleRefusals(network: RelayNetwork, refused: readonly Re
   const final = others.filter((one) => !healing.includes(one));
   if (healing.length > 0) await giveBack(deps, paymentsOf(healing), LOOK_AGAIN_MS);
   await fail(
-    deps,
+    network,
     final.map(({ payment, refusal }) => ({ payment, reason: refusal.reason })),
   );
   if (used.length > 0) await askBooks(network, paymentsOf(used));
@@ -53,10 +53,11 @@ export async function giveBack(
 
 /** Node or relayer can't serve: wait a little, then give up while nothing has left the house. */
 export async function handleUnavailable(
-  deps: WorkerDeps,
+  network: RelayNetwork,
   payments: readonly Payment[],
   why: string,
 ): Promise<void> {
+  const { deps } = network;
   deps.log.warn({ why, payments: payments.length }, "payments can't be relayed now");
   const tooOld = (payment: Payment) => Date.now() - payment.updatedAt.getTime() > UNAVAILABLE_AFTER_MS;
   await giveBack(
@@ -65,7 +66,7 @@ export async function handleUnavailable(
     UNAVAILABLE_RETRY_MS,
   );
   await fail(
-    deps,
+    network,
     payments.filter(tooOld).map((payment) => ({ payment, reason: "RELAYER_UNAVAILABLE" })),
   );
 }
@@ -89,13 +90,13 @@ async function askBooks(network: RelayNetwork, payments: readonly Payment[]): Pr
     BOOKS_RETRY_MS,
   );
   await fail(
-    deps,
+    network,
     over.map((payment) => ({ payment, reason: "NONCE_USED" })),
   );
 }
 
 async function fail(
-  deps: WorkerDeps,
+  { deps, chain, metrics }: RelayNetwork,
   failures: readonly { payment: Payment; reason: string }[],
 ): Promise<void> {
   if (failures.length === 0) return;
@@ -118,6 +119,7 @@ async function fail(
     );
   });
   for (const { payment, reason } of failures) {
+    metrics.refusals.inc({ network: chain.network.id, reason });
     deps.log.info({ paymentId: payment.id, reason, requestId: payment.requestId }, "payment failed");
   }
 }

@@ -1,0 +1,71 @@
+/** What an operator watches of relaying, for Prometheus. Amounts of gas in gas units, fees and balances in wei. */
+import { Counter, Gauge, Histogram, type Registry } from "prom-client";
+import type { Sql } from "../../db/client.ts";
+import { countQueue } from "../../db/queue-depth.ts";
+
+const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60];
+
+export type RelayMetrics = ReturnType<typeof openRelayMetrics>;
+
+export function openRelayMetrics(registry: Registry, sql: Sql) {
+  const registers = [registry];
+  const network = ["network"] as const;
+  new Gauge({
+    name: "queue_jobs",
+    help: "Jobs in the queue by task; state ready, waiting (for their time), running or failed",
+    labelNames: ["task", "state"],
+    registers,
+    async collect() {
+      this.reset();
+      for (const { task, state, count } of await countQueue(sql)) this.set({ task, state }, count);
+    },
+  });
+  return {
+    batchSize: new Histogram({
+      name: "relay_batch_payments",
+      help: "Payments carried by one transaction",
+      labelNames: network,
+      buckets: [1, 2, 5, 10, 20, 50, 100],
+      registers,
+    }),
+    broadcastSeconds: new Histogram({
+      name: "payment_broadcast_seconds",
+      help: "From a payment's acceptance to its bytes leaving",
+      labelNames: network,
+      buckets: SECONDS,
+      registers,
+    }),
+    minedSeconds: new Histogram({
+      name: "relay_mined_seconds",
+      help: "From signing a transaction to seeing its receipt",
+      labelNames: network,
+      buckets: SECONDS,
+      registers,
+    }),
+    relays: new Counter({
+      name: "relays_total",
+      help: "Mined transactions of ours; outcome succeeded or reverted",
+      labelNames: ["network", "outcome"],
+      registers,
+    }),
+    gasUsed: new Counter({ name: "relay_gas_total", help: "Gas used", labelNames: network, registers }),
+    feeWei: new Counter({
+      name: "relay_fee_wei_total",
+      help: "Fees paid, in wei",
+      labelNames: network,
+      registers,
+    }),
+    refusals: new Counter({
+      name: "payment_refusals_total",
+      help: "Payments that ended FAILED, by reason",
+      labelNames: ["network", "reason"],
+      registers,
+    }),
+    balanceWei: new Gauge({
+      name: "relayer_balance_wei",
+      help: "Balance of a relayer key, as last read",
+      labelNames: ["network", "relayer"],
+      registers,
+    }),
+  };
+}
