@@ -5,7 +5,7 @@ import type { Hex } from "../core/domain/networks.ts";
 import { type Cbor, cbor, sha256, toCoseKey, toDer, uint } from "./passkey-encoding.ts";
 
 /** The parts of the creation options an authenticator looks at (`PublicKeyCredentialCreationOptionsJSON`). */
-export type CreationOptions = {
+type CreationOptions = {
   readonly challenge: string;
   readonly rp?: { readonly id?: string };
   readonly user?: { readonly id: string };
@@ -14,7 +14,7 @@ export type CreationOptions = {
 };
 
 /** The parts of the request options an authenticator looks at (`PublicKeyCredentialRequestOptionsJSON`). */
-export type RequestOptions = {
+type RequestOptions = {
   readonly challenge: string;
   readonly rpId?: string;
   readonly allowCredentials?: readonly { readonly id: string }[];

@@ -23,7 +23,7 @@ export type SimulationResult = { readonly ok: true } | ({ readonly ok: false } &
 /** EIP-7825: no transaction may ask for more. */
 export const TRANSACTION_GAS_MAX = 16_777_216n;
 /** What one transaction may carry under the gas above; callers batch far less. */
-export const RELAY_ITEMS_MAX = 150;
+const RELAY_ITEMS_MAX = 150;
 
 /** Measured with USDC's own code: 102,808 at most alone, 38,000 + 72,200 an item in a batch, each to a first-time payee. */
 const DIRECT_GAS = 150_000n;
@@ -78,9 +78,7 @@ export async function simulatePayments(
   try {
     const results = decodeAggregate3(await chain.request("eth_call", [call, "pending"]), calls.length);
     // A deployment's own outcome does not count: a wallet that exists already is fine, and its payment shows the rest.
-    const payments = results.slice(-items.length);
-    const mayLackGas = items.length > 1 && payments.some(({ success, data }) => !success && data === "0x");
-    if (!mayLackGas) return payments.map((result) => verdictOf(result, items[0]));
+    return results.slice(-items.length).map((result) => verdictOf(result, items[0]));
   } catch (error) {
     if (!(error instanceof RpcResponseError)) throw error;
     if (items.length === 1) return [verdictOf({ success: false, data: error.data ?? "0x" }, items[0])];

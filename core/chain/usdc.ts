@@ -53,23 +53,10 @@ export function encodeTransfer(to: Hex, amountUnits: bigint): Hex {
   return `${SELECTORS.transfer}${hexWord(to)}${uintWord(amountUnits)}`;
 }
 
-/** The `eth_call`s behind the readers below, for callers that put several into one batch. */
-export function balanceOfCall(chain: Chain, holder: Hex, block: BlockRef = "latest"): RpcCall {
-  return callOf(chain, `${SELECTORS.balanceOf}${hexWord(holder)}`, block);
-}
-
-export function authorizationStateCall(
-  chain: Chain,
-  authorizer: Hex,
-  nonce: Hex,
-  block: BlockRef = "latest",
-): RpcCall {
-  return callOf(chain, `${SELECTORS.authorizationState}${hexWord(authorizer)}${hexWord(nonce)}`, block);
-}
-
 /** Micro-USDC. Throws RpcTransportError when no node answers: never 0 for "unknown". */
 export async function readBalance(chain: Chain, holder: Hex, block: BlockRef = "latest"): Promise<bigint> {
-  return parseQuantity(await read(chain, balanceOfCall(chain, holder, block)), "balanceOf");
+  const call = callOf(chain, `${SELECTORS.balanceOf}${hexWord(holder)}`, block);
+  return parseQuantity(await read(chain, call), "balanceOf");
 }
 
 /** True when the nonce was used or cancelled: which of the two, only the logs say. */
@@ -79,7 +66,8 @@ export async function readAuthorizationState(
   nonce: Hex,
   block: BlockRef = "latest",
 ): Promise<boolean> {
-  const call = authorizationStateCall(chain, authorizer, nonce, block);
+  const data: Hex = `${SELECTORS.authorizationState}${hexWord(authorizer)}${hexWord(nonce)}`;
+  const call = callOf(chain, data, block);
   return parseQuantity(await read(chain, call), "authorizationState") !== 0n;
 }
 

@@ -31,8 +31,7 @@ export type UserOperationOutcome = {
 };
 
 /** `UserOperationEvent(bytes32 indexed userOpHash, address indexed sender, address indexed paymaster, uint256 nonce, bool success, uint256 actualGasCost, uint256 actualGasUsed)` */
-export const USER_OPERATION_EVENT_TOPIC =
-  "0x49628fd1471006c1482da88028e9ce4dbb080b815c9b0344d39e5a8e6ec1419f";
+const USER_OPERATION_EVENT_TOPIC = "0x49628fd1471006c1482da88028e9ce4dbb080b815c9b0344d39e5a8e6ec1419f";
 
 const FAILED_OP_ABI = parseAbi(["error FailedOp(uint256 opIndex, string reason)"]);
 const CALLS_MAX = 20;

@@ -23,7 +23,7 @@ export type TermsVerdict = { readonly ok: true } | { readonly ok: false; readonl
 export type PayerSignature = { readonly bytes: Hex; readonly ecdsa: Hex | undefined };
 
 /** Less time than this before `validBefore` is too little to get into a block. */
-export const VALIDITY_MARGIN_S = 6n;
+const VALIDITY_MARGIN_S = 6n;
 const UINT256_MAX = 2n ** 256n - 1n;
 /** Order of secp256k1 and the highest `s` the token accepts (EIP-2). */
 const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;

@@ -1,6 +1,6 @@
 /** A node's URL that misbehaves on order: everything it does not spoil is answered by the real node behind it. */
 
-export type ProxiedCall = { readonly id: number; readonly method: string; readonly params: unknown[] };
+type ProxiedCall = { readonly id: number; readonly method: string; readonly params: unknown[] };
 export type Fault =
   | {
       readonly kind: "status";

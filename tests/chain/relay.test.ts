@@ -218,20 +218,22 @@ describe("a simulation", () => {
     expect(await readBalance(chain, item.authorization.to)).toBe(0n);
   });
 
-  test.each([0, 4, 9])(
-    "a payer who became a gas bomb at place %d is found, and the nine others are cleared",
-    async (place) => {
-      const items = await newItems(10);
+  test.each([
+    [0, 10],
+    [4, 10],
+    [9, 10],
+    [0, 50],
+    [48, 50],
+  ])(
+    "a payer who became a gas bomb at place %d of %d is found, and all others are cleared",
+    async (place, count) => {
+      const items = await newItems(count);
       const bomber = items[place]?.authorization.from ?? "0x";
       await callRpc(node.rpcUrl, "anvil_setCode", [bomber, GAS_BOMB]);
       const results = await simulatePayments(chain, RELAYER, items);
       expect(results.map((result) => result.ok)).toEqual(items.map((_, index) => index !== place));
-      expect(
-        await findContracts(
-          chain,
-          items.map((item) => item.authorization.from),
-        ),
-      ).toEqual(new Set([bomber]));
+      const payers = items.map((item) => item.authorization.from);
+      expect(await findContracts(chain, payers)).toEqual(new Set([bomber]));
     },
   );
 

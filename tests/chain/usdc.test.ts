@@ -6,6 +6,7 @@ import { openChain } from "../../core/chain/clients.ts";
 import { explainRevert } from "../../core/chain/revert-reasons.ts";
 import { RpcResponseError, RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import {
+  AUTHORIZATION_USED_TOPIC,
   assertTokenDomain,
   decodeAuthorizationLog,
   decodeTransferLog,
@@ -16,6 +17,7 @@ import {
   isPaused,
   readAuthorizationState,
   readBalance,
+  TRANSFER_TOPIC,
 } from "../../core/chain/usdc.ts";
 import type { Authorization } from "../../core/domain/authorization.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
@@ -179,6 +181,31 @@ describe("the token on a chain", () => {
     const { logs } = await send(data);
     expect(logs.map(decodeAuthorizationLog)).toEqual([{ authorizer: from, nonce, isCanceled: true }]);
     expect(await readAuthorizationState(chain, from, nonce)).toBe(true);
+  });
+});
+
+describe("logs of other contracts", () => {
+  const topics = [
+    TRANSFER_TOPIC,
+    `0x${"00".repeat(12)}${"11".repeat(20)}`,
+    `0x${"00".repeat(12)}${"22".repeat(20)}`,
+  ];
+  const data = `0x${"00".repeat(31)}07`;
+
+  test("a Transfer with both parties indexed is read", () => {
+    const expected = { from: `0x${"11".repeat(20)}`, to: `0x${"22".repeat(20)}`, amountUnits: 7n } as const;
+    expect(decodeTransferLog({ topics, data })).toEqual(expected);
+  });
+
+  test("an NFT's Transfer, one without indexed parties, and other events are not", () => {
+    expect(decodeTransferLog({ topics: [...topics, data], data })).toBeUndefined();
+    expect(decodeTransferLog({ topics: topics.slice(0, 1), data })).toBeUndefined();
+    expect(decodeTransferLog({ topics, data: "0x" })).toBeUndefined();
+    expect(
+      decodeTransferLog({ topics: [AUTHORIZATION_USED_TOPIC, ...topics.slice(1)], data }),
+    ).toBeUndefined();
+    expect(decodeAuthorizationLog({ topics, data: "0x" })).toBeUndefined();
+    expect(decodeAuthorizationLog({ topics: [AUTHORIZATION_USED_TOPIC], data: "0x" })).toBeUndefined();
   });
 });
 
