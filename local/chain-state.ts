@@ -91,7 +91,7 @@ export function keepChainState(rpcUrl: string, folder: string): StateKeeper {
 }
 
 /** The node's whole state, compressed on the wire. */
-export async function writeChainState(rpcUrl: string, folder: string): Promise<void> {
+async function writeChainState(rpcUrl: string, folder: string): Promise<void> {
   const dump = await callRpcText(rpcUrl, "anvil_dumpState");
   replaceState(folder, gunzipSync(Buffer.from(dump.slice(2), "hex")));
 }
