@@ -14,6 +14,7 @@ export type BlockHeader = {
   timeS: number;
   /** Yellow Paper 4.4.3: 2,048 bits, three for each address and topic logged. */
   bloom: Hex;
+  receiptsRoot: Hex;
 };
 
 export type BlockTag = "latest" | "safe" | "finalized";
@@ -38,6 +39,7 @@ export function parseHeader(answer: unknown): BlockHeader | undefined {
     parentHash: parseData(fieldOf(answer, "parentHash"), "parent hash", 32),
     timeS: Number(parseQuantity(fieldOf(answer, "timestamp"), "block timestamp")),
     bloom: parseData(fieldOf(answer, "logsBloom"), "logs bloom", 256),
+    receiptsRoot: parseData(fieldOf(answer, "receiptsRoot"), "receipts root", 32),
   };
 }
 

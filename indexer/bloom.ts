@@ -3,7 +3,6 @@ import { keccak256Bytes } from "../core/chain/keccak.ts";
 import type { Hex } from "../core/domain/networks.ts";
 
 const BLOOM_BITS = 2_048;
-const EMPTY_BLOOM: Hex = `0x${"0".repeat(512)}`;
 
 /** The three bits of an address or topic, counted from the bloom's end. */
 export type BloomBits = readonly [number, number, number];
@@ -22,10 +21,6 @@ export function topicOfAddress(address: Hex): Hex {
 /** False proves that nothing of this kind was logged; true may be chance. */
 export function mayContain(bloom: Hex, bits: BloomBits): boolean {
   return bits.every((bit) => isSet(bloom, bit));
-}
-
-export function isEmptyBloom(bloom: Hex): boolean {
-  return bloom === EMPTY_BLOOM;
 }
 
 /** Share of bits that are set: how much `mayContain` proves. */

@@ -1,11 +1,12 @@
 /**
- * USDC logs of whole blocks. An answer is believed only when its logs carry the block's own hash and the block's bloom does not
- * contradict it; in doubt all logs of the block are asked for, from one node after another, until they make that very bloom.
+ * USDC logs of whole blocks, asked for in the cheapest way that can be believed. The header's bloom says first what a block can hold:
+ * nothing of ours (nothing is asked), perhaps a wallet of ours (receipts, proven by their root), or something (logs by block hash).
+ * Whatever turns out to touch a wallet near the head is proven before it counts.
  */
 import type { Chain } from "../core/chain/clients.ts";
 import { toQuantity } from "../core/chain/rpc-answers.ts";
 import { RpcTransportError } from "../core/chain/rpc-errors.ts";
-import type { ChainNode, RpcCall } from "../core/chain/rpc-node.ts";
+import type { RpcCall, RpcOutcome } from "../core/chain/rpc-node.ts";
 import type { Hex } from "../core/domain/networks.ts";
 import {
   assertChained,
@@ -15,7 +16,8 @@ import {
   need,
   parseHeader,
 } from "./block-header.ts";
-import { type BloomBits, bloomBitsOf, bloomOf, densityOf, mayContain, topicOfAddress } from "./bloom.ts";
+import { type BloomBits, bloomBitsOf, densityOf, mayContain, topicOfAddress } from "./bloom.ts";
+import { provenLogs, readProvenLogs, receiptsCall } from "./proven-block.ts";
 import {
   assertOfBlock,
   type BlockContent,
@@ -27,9 +29,7 @@ import {
   USDC_TOPICS,
 } from "./usdc-logs.ts";
 
-/** Attempts to get a whole block, over all nodes. */
-const WHOLE_BLOCK_TRIES = 6;
-/** With more wallets, or a fuller bloom, "may contain" is mostly chance and asked no more. */
+/** With more wallets, or a fuller bloom, "may contain" is mostly chance and not asked about wallets. */
 const BLOOM_WALLETS_MAX = 5_000;
 const BLOOM_CHANCE_MAX = 0.05;
 
@@ -37,36 +37,86 @@ const BLOOM_CHANCE_MAX = 0.05;
 export type Watch = {
   isWatched: (address: Hex) => boolean;
   size: number;
-  bits: () => Iterable<readonly [Hex, BloomBits]>;
+  bits: () => Iterable<BloomBits>;
 };
 
-/** Reads blocks by their hashes: a node that does not have one says so instead of answering "no logs". */
+/** NOTHING: the bloom rules it out. LOGS: somebody's USDC, not ours as far as the bloom tells. OURS: a wallet of ours may be in it. */
+type Hint = "NOTHING" | "LOGS" | "OURS";
+
+/** Reads blocks near the head by their hashes: a node that does not have one says so instead of answering "no logs". */
 export async function readBlocks(
   chain: Chain,
   headers: readonly BlockHeader[],
   watch: Watch,
 ): Promise<BlockContent[]> {
   const { address } = chain.network.usdc;
-  const outcomes = await chain.batch(
-    headers.flatMap(({ hash }): RpcCall[] => [
-      headerByHashCall(hash),
-      { method: "eth_getLogs", params: [{ blockHash: hash, address, topics: [USDC_TOPICS] }] },
-    ]),
-  );
+  const plans = headers.map((header) => {
+    const hint = hintOf(header, address, watch);
+    return { header, hint, calls: callsFor(header, hint, address) };
+  });
+  const calls = plans.flatMap((plan) => plan.calls);
+  const outcomes = calls.length > 0 ? await chain.batch(calls) : [];
+  let at = 0;
   return Promise.all(
-    headers.map((header, index) => {
-      const told = parseHeader(need(outcomes[index * 2]));
-      if (told?.hash !== header.hash)
-        throw new RpcTransportError(
-          "not-ready",
-          `the node does not know block ${header.number} ${header.hash}`,
-        );
-      return toContent(chain, header, parseLogs(need(outcomes[index * 2 + 1])), watch);
+    plans.map(({ header, hint, calls: own }) => {
+      const answers = outcomes.slice(at, at + own.length);
+      at += own.length;
+      return readNearBlock(chain, header, { hint, answers }, watch);
     }),
   );
 }
 
-/** Reads a range far below the head: headers and logs in one batch, which must agree with one another. */
+function callsFor(header: BlockHeader, hint: Hint, address: Hex): RpcCall[] {
+  switch (hint) {
+    case "NOTHING":
+      return [];
+    case "OURS":
+      return [receiptsCall(header)];
+    case "LOGS":
+      return [
+        headerByHashCall(header.hash),
+        { method: "eth_getLogs", params: [{ blockHash: header.hash, address, topics: [USDC_TOPICS] }] },
+      ];
+  }
+}
+
+async function readNearBlock(
+  chain: Chain,
+  header: BlockHeader,
+  { hint, answers }: { hint: Hint; answers: readonly RpcOutcome[] },
+  watch: Watch,
+): Promise<BlockContent> {
+  const { address } = chain.network.usdc;
+  const [first, second] = answers;
+  const decode = (logs: readonly PlacedLog[]) =>
+    decodeBlock(header, selectUsdcLogs(logs, address), watch.isWatched);
+  if (hint === "NOTHING") return decode([]);
+  if (hint === "OURS")
+    return decode(proveOrUndefined(header, first) ?? (await readProvenLogs(chain, header)));
+  const told = parseHeader(need(first));
+  if (told?.hash !== header.hash)
+    throw new RpcTransportError("not-ready", `the node does not know block ${header.number} ${header.hash}`);
+  const logs = selectUsdcLogs(parseLogs(need(second)), address);
+  assertOfBlock(logs, header);
+  const content = decodeBlock(header, logs, watch.isWatched);
+  const needsProof = logs.length === 0 || hasLoneAuthorization(logs) || content.transfers.length > 0;
+  return needsProof ? decode(await readProvenLogs(chain, header)) : content;
+}
+
+function proveOrUndefined(header: BlockHeader, outcome: RpcOutcome | undefined): PlacedLog[] | undefined {
+  if (!outcome?.ok) return undefined;
+  try {
+    return provenLogs(header, outcome.result);
+  } catch (error) {
+    if (error instanceof RpcTransportError) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Reads a range far below the head: headers and logs in one batch, which must agree with one another and with each block's bloom.
+ * Contradictions are settled by proof; reconciliation reads such ranges once more.
+ */
 export async function readRange(
   chain: Chain,
   { from, to }: { from: number; to: number },
@@ -81,18 +131,18 @@ export async function readRange(
   ]);
   const headers = outcomes.map((outcome, index) => {
     const header = parseHeader(need(outcome));
-    if (header?.number === numbers[index] && header) return header;
+    if (header && header.number === numbers[index]) return header;
     throw new RpcTransportError("not-ready", `the node does not know block ${numbers[index]}`);
   });
   assertChained(headers);
   const byBlock = new Map<number, PlacedLog[]>(numbers.map((number) => [number, []]));
   for (const log of parseLogs(need(logsOutcome))) byBlock.get(log.blockNumber)?.push(log);
   return Promise.all(
-    headers.map((header) => toContent(chain, header, byBlock.get(header.number) ?? [], watch)),
+    headers.map((header) => readFarBlock(chain, header, byBlock.get(header.number) ?? [], watch)),
   );
 }
 
-async function toContent(
+async function readFarBlock(
   chain: Chain,
   header: BlockHeader,
   answered: readonly PlacedLog[],
@@ -101,48 +151,26 @@ async function toContent(
   assertOfBlock(answered, header);
   const { address } = chain.network.usdc;
   const logs = selectUsdcLogs(answered, address);
-  const sure = isDoubtful(header, logs, address, watch) ? await readWholeBlock(chain, header) : logs;
-  return decodeBlock(header, sure, watch.isWatched);
+  const hint = hintOf(header, address, watch);
+  const content = decodeBlock(header, logs, watch.isWatched);
+  const isContradicted =
+    hint === "NOTHING"
+      ? logs.length > 0
+      : logs.length === 0 ||
+        hasLoneAuthorization(logs) ||
+        (hint === "OURS" && content.transfers.length === 0);
+  if (!isContradicted) return content;
+  return decodeBlock(header, selectUsdcLogs(await readProvenLogs(chain, header), address), watch.isWatched);
 }
 
-function isDoubtful(header: BlockHeader, logs: readonly PlacedLog[], usdc: Hex, watch: Watch): boolean {
-  const { bloom } = header;
+function hintOf({ bloom }: BlockHeader, usdc: Hex, watch: Watch): Hint {
   const mayHaveLogs =
     mayContain(bloom, bitsOnce(usdc)) && USDC_TOPICS.some((topic) => mayContain(bloom, bitsOnce(topic)));
-  if (!mayHaveLogs) return logs.length > 0;
-  if (logs.length === 0 || hasLoneAuthorization(logs)) return true;
-  if (watch.size > BLOOM_WALLETS_MAX || densityOf(bloom) ** 3 * watch.size > BLOOM_CHANCE_MAX) return false;
-  const named = new Set(logs.flatMap((log) => log.topics.slice(1)));
-  for (const [topic, bits] of watch.bits()) if (mayContain(bloom, bits) && !named.has(topic)) return true;
-  return false;
-}
-
-/** All USDC logs of a block, proven by its bloom. Throws when no node gives an answer that makes that bloom. */
-async function readWholeBlock(chain: Chain, header: BlockHeader): Promise<PlacedLog[]> {
-  let lastError: unknown;
-  for (let tries = 0; tries < WHOLE_BLOCK_TRIES; tries++) {
-    const nodes = chain.nodesByHealth();
-    const node = nodes[tries % nodes.length];
-    if (!node) break;
-    try {
-      return await readWholeBlockOn(chain, node, header);
-    } catch (error) {
-      if (!(error instanceof RpcTransportError)) throw error;
-      lastError = error;
-    }
-  }
-  throw new RpcTransportError(
-    "malformed",
-    `no node gives all logs of block ${header.number} ${header.hash}${lastError instanceof Error ? `: ${lastError.message}` : ""}`,
-  );
-}
-
-async function readWholeBlockOn(chain: Chain, node: ChainNode, header: BlockHeader): Promise<PlacedLog[]> {
-  const logs = parseLogs(await chain.requestOn(node, "eth_getLogs", [{ blockHash: header.hash }]));
-  assertOfBlock(logs, header);
-  if (bloomOf(logs) !== header.bloom)
-    throw new RpcTransportError("malformed", `${node.label} left out logs of block ${header.number}`);
-  return selectUsdcLogs(logs, chain.network.usdc.address);
+  if (!mayHaveLogs) return "NOTHING";
+  const isTelling = watch.size <= BLOOM_WALLETS_MAX && densityOf(bloom) ** 3 * watch.size <= BLOOM_CHANCE_MAX;
+  if (!isTelling) return "LOGS";
+  for (const bits of watch.bits()) if (mayContain(bloom, bits)) return "OURS";
+  return "LOGS";
 }
 
 function bitsOnce(item: Hex): BloomBits {
@@ -155,10 +183,7 @@ function bitsOnce(item: Hex): BloomBits {
 /** The token's address and topics: a handful a network. */
 const knownBits = new Map<Hex, BloomBits>();
 
-/** Bloom bits of wallets, computed once each. */
-export function walletBits(addresses: Iterable<Hex>): (readonly [Hex, BloomBits])[] {
-  return Array.from(addresses, (address) => {
-    const topic = topicOfAddress(address);
-    return [topic, bloomBitsOf(topic)] as const;
-  });
+/** Bloom bits of wallets as indexed arguments. */
+export function walletBits(addresses: Iterable<Hex>): BloomBits[] {
+  return Array.from(addresses, (address) => bloomBitsOf(topicOfAddress(address)));
 }

@@ -45,7 +45,7 @@ export type BlockContent = {
 export function parseLogs(answer: unknown): PlacedLog[] {
   if (!Array.isArray(answer)) throw malformed("an eth_getLogs answer is not a list");
   const byPlace = new Map<string, PlacedLog>();
-  for (const item of answer as Record<string, unknown>[]) {
+  for (const item of answer as (Record<string, unknown> | undefined)[]) {
     const log = parseLog(item);
     const place = `${log.blockHash}:${log.logIndex}`;
     const twin = byPlace.get(place);
@@ -56,7 +56,7 @@ export function parseLogs(answer: unknown): PlacedLog[] {
   return [...byPlace.values()];
 }
 
-function parseLog(item: Record<string, unknown>): PlacedLog {
+function parseLog(item: Record<string, unknown> | undefined): PlacedLog {
   const { address, blockHash, blockNumber, transactionHash, logIndex, topics, data, removed } = item ?? {};
   const isWhole =
     typeof address === "string" &&
