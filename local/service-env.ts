@@ -34,7 +34,7 @@ export function serviceEnv(kind: ServiceKind, settings: ServiceSettings, given: 
   const networks = Object.keys(settings.rpcUrls).join(",");
   const defaults: Environment = {
     NODE_ENV: "development",
-    TEST_MODE: "1",
+    TEST_MODE: given.NODE_ENV === "production" ? "0" : "1",
     HOST: "127.0.0.1",
     NETWORKS: networks,
     CONFIRMATIONS_BASE: "1",

@@ -15,7 +15,8 @@ export async function startServiceProcess(
 ): Promise<ServiceProcess> {
   const bound = await spawnBound({
     command: process.execPath,
-    args: [join(kind, "main.ts")],
+    // Bun would lay a .env file under this environment, with what other processes' business is.
+    args: ["--no-env-file", join(kind, "main.ts")],
     cwd: ROOT,
     env,
     stopSignal: "SIGTERM",
@@ -29,7 +30,7 @@ export async function runMigrations(databaseUrl: string): Promise<void> {
   let output = "";
   const migration = await spawnBound({
     command: process.execPath,
-    args: [join("db", "migrate-main.ts")],
+    args: ["--no-env-file", join("db", "migrate-main.ts")],
     cwd: ROOT,
     env: { ...process.env, DATABASE_URL: databaseUrl },
     stopSignal: "SIGTERM",

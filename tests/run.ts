@@ -42,7 +42,8 @@ async function runTests(
   const runner = await spawnBound({
     command: process.execPath,
     args: [
-      ...["test", `--parallel=${PARALLEL_FILES}`, `--timeout=${TEST_TIMEOUT_MS}`],
+      // A developer's .env must not change what is tested.
+      ...["--no-env-file", "test", `--parallel=${PARALLEL_FILES}`, `--timeout=${TEST_TIMEOUT_MS}`],
       ...["--reporter=junit", `--reporter-outfile=${report}`],
       ...filters,
     ],

@@ -60,3 +60,8 @@ test("what the developer set wins over the local defaults", () => {
   const env = serviceEnv("api", SETTINGS, { TEST_MODE: "0", CONFIRMATIONS_BASE_SEPOLIA: "5", NODE_ENV: "" });
   expect(env).toMatchObject({ TEST_MODE: "0", CONFIRMATIONS_BASE_SEPOLIA: "5", NODE_ENV: "development" });
 });
+
+test("test mode is never on by itself in production", () => {
+  expect(serviceEnv("api", SETTINGS, { NODE_ENV: "production" }).TEST_MODE).toBe("0");
+  expect(serviceEnv("api", SETTINGS, {}).TEST_MODE).toBe("1");
+});
