@@ -1,6 +1,6 @@
 /** A node's URL that misbehaves on order: everything it does not spoil is answered by the real node behind it. */
 
-type ProxiedCall = { readonly id: number; readonly method: string; readonly params: unknown[] };
+export type ProxiedCall = { readonly id: number; readonly method: string; readonly params: unknown[] };
 export type Fault =
   | {
       readonly kind: "status";
@@ -10,6 +10,8 @@ export type Fault =
     }
   | { readonly kind: "hang" }
   | { readonly kind: "error"; readonly code: number; readonly message: string; readonly data?: unknown }
+  /** Answered without asking the node. */
+  | { readonly kind: "reply"; readonly reply: (call: ProxiedCall) => unknown }
   | { readonly kind: "edit"; readonly edit: (answer: unknown) => unknown };
 
 export type FaultProxy = {
@@ -45,6 +47,10 @@ export function startFaultProxy(nodeUrl: string): FaultProxy {
       if (fault?.kind === "error") {
         const { kind: _, ...error } = fault;
         const answers = calls.map(({ id }) => ({ jsonrpc: "2.0", id, error }));
+        return Response.json(Array.isArray(parsed) ? answers : answers[0]);
+      }
+      if (fault?.kind === "reply") {
+        const answers = calls.map((call) => ({ jsonrpc: "2.0", id: call.id, result: fault.reply(call) }));
         return Response.json(Array.isArray(parsed) ? answers : answers[0]);
       }
       const response = await fetch(nodeUrl, {
