@@ -25,6 +25,7 @@ const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
 const RETRY_HOPELESS_MS = 30_000;
 const HEARTBEAT_MS = 5_000;
+const LATE_EVERY_MS = 200;
 const FINALITY_EVERY_MS = 10_000;
 /** Every node behind the cursor for this long: the chain itself lost blocks. */
 const LOST_BLOCKS_AFTER_MS = 10_000;
@@ -33,6 +34,7 @@ type Memory = {
   watch: ReturnType<typeof watchOf>;
   notedMs: number;
   finalityMs: number;
+  lateMs: number;
   behindSinceMs: number | undefined;
 };
 
@@ -44,6 +46,7 @@ export async function followChain(term: Term): Promise<void> {
     watch: watchOf(term.watched),
     notedMs: 0,
     finalityMs: 0,
+    lateMs: 0,
     behindSinceMs: undefined,
   };
   let failures = 0;
@@ -71,12 +74,19 @@ async function lookOnce(term: Term, memory: Memory): Promise<number> {
   const waiting = await findWaiting(term.sql, term.network);
   // after the head is known: a wallet that one of the blocks up to it pays has joined before they are read
   if (waiting.wallets) await joinNewWallets(term);
-  if (waiting.payments || waiting.claims) await settleLate(term);
   const hasMoved = await moveTowards(term, head, memory, startedMs);
+  if (waiting.payments || waiting.claims) await settleLateAtTimes(term, memory);
   await lookAtFinality(term, memory);
   if (hasMoved && term.cursor.hash !== head.hash) return 0;
   const isBusy = waiting.payments || waiting.claims || waiting.transfers;
   return isBusy ? POLL_BUSY_MS : POLL_IDLE_MS;
+}
+
+/** Who came after their block can wait a moment; who is in a new block must not wait for them. */
+async function settleLateAtTimes(term: Term, memory: Memory): Promise<void> {
+  if (performance.now() - memory.lateMs < LATE_EVERY_MS) return;
+  await settleLate(term);
+  memory.lateMs = performance.now();
 }
 
 /** Whether the cursor moved. */
