@@ -10,6 +10,8 @@ import { BODY_HARD_MAX_BYTES, jsonBody } from "./http/json-body.ts";
 import { openApi } from "./http/openapi.ts";
 import { requestContext } from "./http/request-context.ts";
 import { identityRoutes } from "./identity/routes.ts";
+import { publicLinkRoutes } from "./links/public-routes.ts";
+import { linkRoutes } from "./links/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
 import { securityRoutes } from "./security/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
@@ -38,6 +40,8 @@ export function createApp(deps: ApiDeps) {
       .use(walletRoutes(deps))
       .use(apiKeyRoutes(deps))
       .use(securityRoutes(deps))
+      .use(linkRoutes(deps))
+      .use(publicLinkRoutes(deps))
       .use(networkRoutes(deps))
       .use(deps.config.testMode ? testModeRoutes(deps) : new Elysia())
   );

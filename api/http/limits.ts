@@ -24,6 +24,8 @@ export const LIMITS = {
   exports: { limit: 20, windowS: HOUR },
   publicLinkData: { limit: 240, windowS: MINUTE, byAddress: true },
   claims: { limit: 10, windowS: MINUTE, byAddress: true },
+  /** Key: the link and the client's address. Taken for a claim that is not known yet. */
+  claimsOfLink: { limit: 5, windowS: HOUR },
   x402Requirements: { limit: 120, windowS: MINUTE, byAddress: true },
   x402Pay: { limit: 30, windowS: MINUTE, byAddress: true },
   /** Key: the paying address. Taken with `takeFromLimit` once the payload was read. */

@@ -1,0 +1,114 @@
+/** What a payer sees and says, without an account: the link's id is all it takes. Open to pages of any origin. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { notFound, ServiceError } from "../../core/domain/errors.ts";
+import { LINK_STATUSES } from "../../core/domain/link.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { findPublicLink, type PublicLink } from "../../db/links.ts";
+import { access } from "../http/access.ts";
+import { addressGroup } from "../http/client-address.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses } from "../http/envelope.ts";
+import { takeFromLimit } from "../http/rate-limit.ts";
+import type { ResponseSet } from "../http/session-cookie.ts";
+import { claimLink } from "./claim-link.ts";
+import { streamLink } from "./watch-link.ts";
+import { presentPublicLink, publicLinkSchema } from "./wire.ts";
+
+const PREFIX = "/api/v1/public/payment-links/:linkId";
+const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
+const tags = ["Public payment links"];
+
+const CORS = {
+  "access-control-allow-origin": "*",
+  "access-control-allow-methods": "GET, POST, OPTIONS",
+  "access-control-allow-headers": "content-type, x-request-id",
+  "access-control-expose-headers": "X-Request-Id, Retry-After",
+  "access-control-max-age": "600",
+  "cross-origin-resource-policy": "cross-origin",
+};
+
+const hex = (bytes: number, what: string) =>
+  z
+    .string()
+    .regex(new RegExp(`^0x[0-9a-fA-F]{${bytes * 2}}$`), `must be ${what}: 0x and ${bytes * 2} hex digits`)
+    .transform((text) => text.toLowerCase() as Hex);
+
+const claimBody = z.object({
+  transactionHash: hex(32, "a transaction hash"),
+  clientWalletAddress: hex(20, "an address"),
+});
+const claimAnswer = z.object({ success: z.literal(true), linkId: z.string(), status: z.enum(LINK_STATUSES) });
+const params = z.object({ linkId: z.string().max(100) });
+
+export const publicLinkRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "public-link-routes" })
+    .use(access(deps))
+    .onTransform(({ set }) => void Object.assign(set.headers, CORS))
+    .get(
+      `${PREFIX}/data`,
+      async ({ params }) => presentPublicLink(await getPublicLink(deps, params.linkId), deps.config),
+      {
+        limit: "publicLinkData",
+        params,
+        response: { 200: publicLinkSchema, ...errorResponses(400, 404, 429) },
+        detail: { summary: "What a payer needs to know of a link", tags },
+      },
+    )
+    .post(
+      `${PREFIX}/complete`,
+      async ({ params: { linkId }, body, set, clientAddress, requestId }) => {
+        if (!LINK_ID.test(linkId)) throw notFound("Payment link");
+        const claimed = { linkId, txHash: body.transactionHash, clientAddress: body.clientWalletAddress };
+        const takeTurn = () => takeLinkTurn(deps, set, linkId, clientAddress);
+        const status = await claimLink(deps, claimed, { takeTurn, requestId });
+        return { success: true as const, linkId, status };
+      },
+      {
+        limit: "claims",
+        params,
+        body: claimBody,
+        response: { 200: claimAnswer, ...errorResponses(400, 404, 409, 413, 429) },
+        detail: { summary: "Say which transaction paid a link", tags },
+      },
+    )
+    .get(
+      `${PREFIX}/events`,
+      async ({ params: { linkId }, request, set }) => {
+        const link = await getPublicLink(deps, linkId);
+        const stream = streamLink(deps, link.id, request.signal);
+        if (!stream)
+          throw new ServiceError("RATE_LIMITED", "Too many open streams; ask for the data instead", {
+            headers: { "retry-after": "5" },
+          });
+        const headers = { ...(set.headers as Record<string, string>), ...CORS };
+        return new Response(stream, {
+          headers: { ...headers, "content-type": "text/event-stream; charset=utf-8" },
+        });
+      },
+      {
+        limit: "publicLinkData",
+        params,
+        detail: { summary: "A link's status as server-sent events", tags },
+      },
+    )
+    .options(`${PREFIX}/data`, preflight, { detail: { hide: true } })
+    .options(`${PREFIX}/complete`, preflight, { detail: { hide: true } })
+    .options(`${PREFIX}/events`, preflight, { detail: { hide: true } });
+
+function preflight({ set }: { set: ResponseSet }) {
+  return new Response(null, { status: 204, headers: set.headers as Record<string, string> });
+}
+
+async function getPublicLink(deps: ApiDeps, linkId: string): Promise<PublicLink> {
+  const link = LINK_ID.test(linkId) ? await findPublicLink(deps.sql, linkId) : undefined;
+  if (!link) throw notFound("Payment link");
+  return link;
+}
+
+function takeLinkTurn(deps: ApiDeps, set: ResponseSet, linkId: string, clientAddress: string): Promise<void> {
+  return takeFromLimit(deps, set, {
+    limitName: "claimsOfLink",
+    key: `${linkId}:${addressGroup(clientAddress)}`,
+  });
+}

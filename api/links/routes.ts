@@ -1,0 +1,158 @@
+/** A merchant's payment links. Every answer speaks of the signed-in user's links only. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { conflict, notFound, ServiceError } from "../../core/domain/errors.ts";
+import { toAmountNumber } from "../../core/domain/money.ts";
+import { recordEvents } from "../../db/events.ts";
+import { parseIdempotencyKey } from "../../db/idempotency.ts";
+import { cancelLink, countLinks, findLink, listLinks } from "../../db/links.ts";
+import { tell } from "../../db/outcome.ts";
+import type { PaymentLink } from "../../db/schema.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses } from "../http/envelope.ts";
+import { jsonBody } from "../http/json-body.ts";
+import { readAmountUnits } from "./amount.ts";
+import { createLink } from "./create-link.ts";
+import { readCursor, writeCursor } from "./cursor.ts";
+import {
+  createBody,
+  linkSchema,
+  listQuery,
+  listSchema,
+  ownQuery,
+  presentLink,
+  presentSingleLink,
+  singleLinkSchema,
+  statsSchema,
+} from "./wire.ts";
+
+const tags = ["Payment links"];
+const mayRead = { allow: ["session", "apiKey"], scope: "links:read" } as const;
+const mayWrite = { allow: ["session", "apiKey"], scope: "links:write" } as const;
+const linkParams = z.object({ id: z.string().max(100) });
+
+export const linkRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "link-routes" })
+    .use(access(deps))
+    .use(jsonBody)
+    .post(
+      "/v1/payment-links",
+      async ({ body, bodyText, user, headers, set, status }) => {
+        refuseOtherUser(user.id, body.userId);
+        const { network, description, expiresInHours } = body;
+        const amountUnits = readAmountUnits(bodyText, "amount", body.amount);
+        const terms = { userId: user.id, network, amountUnits, description, expiresInHours };
+        const made = await createLink(deps, terms, parseIdempotencyKey(headers["idempotency-key"]));
+        if (made.isReplay) set.headers["idempotent-replayed"] = "true";
+        return status(201, made.body as z.infer<typeof linkSchema>);
+      },
+      {
+        auth: { ...mayWrite, limit: "paymentOperations" },
+        body: createBody,
+        response: { 201: linkSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
+        detail: { summary: "Make a payment link", tags },
+      },
+    )
+    .get("/v1/payment-links", ({ query, user }) => answerList(deps, user.id, query), {
+      auth: mayRead,
+      query: listQuery,
+      response: { 200: listSchema, ...errorResponses(400, 401, 403, 429) },
+      detail: { summary: "Your payment links, newest first", tags },
+    })
+    .get("/v1/payment-links/stats", ({ query, user }) => answerStats(deps, user.id, query), {
+      auth: mayRead,
+      query: ownQuery,
+      response: { 200: statsSchema, ...errorResponses(400, 401, 403, 429) },
+      detail: { summary: "Counts and earnings of your payment links", tags },
+    })
+    .get(
+      "/v1/payment-links/:id",
+      async ({ params, query, user }) => {
+        refuseOtherUser(user.id, query.userId);
+        return presentSingleLink(await getLink(deps, params.id, user.id), deps.config);
+      },
+      {
+        auth: mayRead,
+        params: linkParams,
+        query: ownQuery,
+        response: { 200: singleLinkSchema, ...errorResponses(400, 401, 403, 404, 429) },
+        detail: { summary: "One payment link", tags },
+      },
+    )
+    .post(
+      "/v1/payment-links/:id/cancel",
+      async ({ params, user }) => presentSingleLink(await cancel(deps, params.id, user.id), deps.config),
+      {
+        auth: mayWrite,
+        params: linkParams,
+        response: { 200: singleLinkSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
+        detail: { summary: "Cancel an active payment link", tags },
+      },
+    );
+
+/** `userId` is a documented parameter that may only say who one is anyway. */
+function refuseOtherUser(ownId: string, givenId: string | undefined): void {
+  if (givenId === undefined || givenId === ownId) return;
+  throw new ServiceError("FORBIDDEN", "userId must be your own", { details: { field: "userId" } });
+}
+
+async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof listQuery>) {
+  refuseOtherUser(userId, query.userId);
+  const { limit, status } = query;
+  const after = query.cursor === undefined ? undefined : readCursor(userId, query.cursor);
+  const [found, counts] = await deps.sql.begin("isolation level repeatable read read only", (tx) =>
+    Promise.all([listLinks(tx, { userId, status }, { after, limit: limit + 1 }), countLinks(tx, userId)]),
+  );
+  const links = found.slice(0, limit);
+  const last = links.at(-1);
+  const hasNextPage = found.length > limit;
+  return {
+    links: links.map((link) => presentLink(link, deps.config)),
+    nextCursor: hasNextPage && last ? writeCursor(userId, last) : null,
+    totalCount: status ? counts[status] : counts.all,
+    activeCount: counts.ACTIVE,
+    pagination: { hasNextPage, limit },
+  };
+}
+
+async function answerStats(deps: ApiDeps, userId: string, query: z.infer<typeof ownQuery>) {
+  refuseOtherUser(userId, query.userId);
+  const counts = await countLinks(deps.sql, userId);
+  return {
+    totalLinks: counts.all,
+    activeLinks: counts.ACTIVE,
+    paidLinks: counts.PAID,
+    expiredLinks: counts.EXPIRED,
+    pendingLinks: counts.PENDING,
+    cancelledLinks: counts.CANCELLED,
+    totalEarnings: toAmountNumber(counts.paidUnits),
+    totalRefunded: toAmountNumber(counts.refundedUnits),
+    currency: "USDC" as const,
+  };
+}
+
+const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
+
+async function getLink(deps: ApiDeps, id: string, userId: string): Promise<PaymentLink> {
+  const link = LINK_ID.test(id) ? await findLink(deps.sql, { id, userId }) : undefined;
+  if (!link) throw notFound("Payment link");
+  return link;
+}
+
+async function cancel(deps: ApiDeps, id: string, userId: string): Promise<PaymentLink> {
+  const link = await getLink(deps, id, userId);
+  const cancelled = await deps.sql.begin(async (tx) => {
+    const row = await cancelLink(tx, { id, userId });
+    if (!row) return undefined;
+    await recordEvents(tx, [{ userId, type: "payment_link.cancelled", subjectId: id }]);
+    await tell(tx, [id]);
+    return row;
+  });
+  if (cancelled) return cancelled;
+  const { status } = await getLink(deps, link.id, userId);
+  throw conflict(`Only an active link can be cancelled; this one is ${status}`, {
+    field: "status",
+    issue: status,
+  });
+}
