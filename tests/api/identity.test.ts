@@ -221,5 +221,5 @@ test("no code is readable in the database or in the log", async () => {
   const [jobs] = await world.sql<{ text: string }[]>`
     select string_agg(payload::text, ' ') as text from graphile_worker._private_jobs`;
   expect(jobs?.text).not.toContain(`"${code}"`);
-  expect(world.logOf("api")).not.toMatch(new RegExp(`[^\\d.]${code}[^\\d.]`));
+  expect(world.log()).not.toMatch(new RegExp(`[^\\d.]${code}[^\\d.]`));
 });
