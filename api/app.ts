@@ -15,6 +15,7 @@ import { linkRoutes } from "./links/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
 import { securityRoutes } from "./security/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
+import { transactionRoutes } from "./transactions/routes.ts";
 import { walletRoutes } from "./wallets/routes.ts";
 import { x402Routes } from "./x402/routes.ts";
 
@@ -42,6 +43,7 @@ export function createApp(deps: ApiDeps) {
       .use(securityRoutes(deps))
       .use(linkRoutes(deps))
       .use(publicLinkRoutes(deps))
+      .use(transactionRoutes(deps))
       .use(networkRoutes(deps))
       .use(deps.config.testMode ? testModeRoutes(deps) : new Elysia())
   );

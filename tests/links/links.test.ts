@@ -1,15 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { type ApiWorld, startApiWorld } from "../api/api-world.ts";
-import { openClient } from "../api/http-client.ts";
 import { type Merchant, signUp } from "../api/sign-up.ts";
+import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
 
-let world: ApiWorld;
+let world: MerchantWorld;
 let ann: Merchant;
-let bob: Merchant;
+let _bob: Merchant;
 
 beforeAll(async () => {
-  world = await startApiWorld();
-  [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
+  world = await startMerchantWorld({ processes: ["api"] });
+  [ann, _bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
 }, 60_000);
 afterAll(() => world?.stop());
 
@@ -23,7 +22,13 @@ describe("making a link", () => {
     });
     expect(status).toBe(201);
     expect(headers.get("x-api-version")).toBe("v1");
-    expect(body).toMatchObject({ amount: 12.34, currency: "USDC", description: "Coffee beans", status: "ACTIVE", network: "base-sepolia" });
+    expect(body).toMatchObject({
+      amount: 12.34,
+      currency: "USDC",
+      description: "Coffee beans",
+      status: "ACTIVE",
+      network: "base-sepolia",
+    });
     expect(body.id).toMatch(/^link_[A-Za-z0-9_-]{22}$/);
     expect(body.url).toBe(`${world.baseUrl}/pay/${body.id}`);
     expect(body.aiUrl).toBe(`${world.baseUrl}/v1/x402/${body.id}`);

@@ -1,0 +1,137 @@
+/** Reads the list's filters from a query string or an export's body: the same names, the same rules. */
+import { z } from "zod";
+import { invalid } from "../../core/domain/errors.ts";
+import { parseUnits } from "../../core/domain/money.ts";
+import { NETWORK_IDS } from "../../core/domain/networks.ts";
+import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
+import type { TransactionFilter } from "../../core/domain/transaction.ts";
+
+export const LIMIT_DEFAULT = 50;
+export const LIMIT_MAX = 100;
+const OFFSET_MAX = 1_000_000_000;
+const SEARCH_MAX_CHARS = 200;
+const VALUES_MAX = 100;
+const DAY_MS = 86_400_000;
+const CURRENCIES = ["USDC"] as const;
+
+/** Repeated keys, `key[]`, or commas, each as often as one likes; empty values are no values. */
+const texts = z
+  .union([z.string(), z.array(z.string()).max(VALUES_MAX)])
+  .transform((given) => [given].flat().flatMap((text) => text.split(",")))
+  .transform((values) => [...new Set(values.map((value) => value.trim()).filter((value) => value !== ""))]);
+
+const oneOf = <const Values extends readonly [string, ...string[]]>(values: Values) =>
+  texts.pipe(z.array(z.enum(values)));
+
+const wholeNumber = (max: number, fallback: number) =>
+  z
+    .string()
+    .regex(/^\d{1,10}$/, "must be a whole number")
+    .transform(Number)
+    .refine((value) => value <= max, `must be at most ${max}`)
+    .default(fallback);
+
+const search = z
+  .string()
+  .max(SEARCH_MAX_CHARS)
+  .refine((text) => text.isWellFormed() && !text.includes("\0"), "must be text");
+
+/** Filters as a query string carries them; array parameters also under `key[]`. */
+const arrays = {
+  types: oneOf(TRANSACTION_TYPES).optional(),
+  statuses: oneOf(TRANSACTION_STATUSES).optional(),
+  networks: oneOf(NETWORK_IDS).optional(),
+  currencies: oneOf(CURRENCIES).optional(),
+};
+const time = z.string().max(40);
+const amount = z.string().max(40);
+
+export const listQuery = z.object({
+  limit: wholeNumber(LIMIT_MAX, LIMIT_DEFAULT).refine((value) => value >= 1, "must be at least 1"),
+  offset: wholeNumber(OFFSET_MAX, 0),
+  ...arrays,
+  "types[]": arrays.types,
+  "statuses[]": arrays.statuses,
+  "networks[]": arrays.networks,
+  "currencies[]": arrays.currencies,
+  dateFrom: time.optional().describe("ISO 8601; a bare date is the whole UTC day"),
+  dateTo: time.optional().describe("ISO 8601, included; a bare date is the whole UTC day"),
+  search: search.optional().describe("Part of the description, or the beginning of the hash"),
+  amountMin: amount.optional(),
+  amountMax: amount.optional(),
+});
+
+/** The same filters in an export's JSON body, where amounts may be numbers. */
+const bodyAmount = z.union([amount, z.number().nonnegative().transform(String)]);
+export const bodyFilters = {
+  ...arrays,
+  dateFrom: time.optional(),
+  dateTo: time.optional(),
+  search: search.optional(),
+  amountMin: bodyAmount.optional(),
+  amountMax: bodyAmount.optional(),
+};
+
+type Given = Partial<z.infer<typeof listQuery>>;
+
+/** Throws VALIDATION_ERROR naming the first filter that makes no sense. */
+export function toFilter(given: Given): TransactionFilter {
+  const from = given.dateFrom ? readTime(given.dateFrom, "dateFrom").from : undefined;
+  const before = given.dateTo ? readTime(given.dateTo, "dateTo").before : undefined;
+  if (from && before && from >= before) throw invalid("dateFrom", "must not be after dateTo");
+  const minUnits = given.amountMin ? readAmount(given.amountMin, "amountMin") : undefined;
+  const maxUnits = given.amountMax ? readAmount(given.amountMax, "amountMax") : undefined;
+  if (minUnits !== undefined && maxUnits !== undefined && minUnits > maxUnits)
+    throw invalid("amountMin", "must not be greater than amountMax");
+  const term = given.search?.trim();
+  return {
+    types: merge(given.types, given["types[]"]),
+    statuses: merge(given.statuses, given["statuses[]"]),
+    networks: merge(given.networks, given["networks[]"]),
+    currencies: merge(given.currencies, given["currencies[]"]),
+    from,
+    before,
+    search: term === "" ? undefined : term,
+    minUnits,
+    maxUnits,
+  };
+}
+
+function merge<Value>(one: readonly Value[] | undefined, other: readonly Value[] | undefined): Value[] {
+  return [...new Set([...(one ?? []), ...(other ?? [])])];
+}
+
+const DATE = /^\d{4}-\d{2}-\d{2}$/;
+/** ISO 8601 (RFC 3339): date, time, and a zone; without one it is UTC. A `+` that a query string made a space is read as one. */
+const INSTANT = /^(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}(?::\d{2})?)(\.\d{1,9})?([Zz]|[+\- ]\d{2}:?\d{2})?$/;
+
+/** The first instant of what was written, and the first after it. Stored times are finer than what is shown: a millisecond is whole. */
+function readTime(text: string, field: string): { from: Date; before: Date } {
+  if (DATE.test(text)) {
+    const day = toInstant(`${text}T00:00:00Z`, text, field);
+    return { from: day, before: new Date(day.getTime() + DAY_MS) };
+  }
+  const match = INSTANT.exec(text);
+  if (!match) throw invalid(field, "must be an ISO 8601 date or time");
+  const [, date = "", time = "", fraction = "", zone = "Z"] = match;
+  const offset =
+    zone.toUpperCase() === "Z" ? "Z" : zone.replace(" ", "+").replace(/^(.\d{2})(\d{2})$/, "$1:$2");
+  const seconds = time.length === 5 ? `${time}:00` : time;
+  const instant = toInstant(`${date}T${seconds}${fraction.slice(0, 4)}${offset}`, date, field);
+  return { from: instant, before: new Date(instant.getTime() + 1) };
+}
+
+/** Refuses days that are not in the calendar (2026-02-30), which Date would roll over, and times Postgres cannot hold. */
+function toInstant(text: string, date: string, field: string): Date {
+  const instant = new Date(text);
+  const midnight = new Date(`${date}T00:00:00Z`);
+  const isDay = !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(date);
+  if (Number.isNaN(instant.getTime()) || !isDay) throw invalid(field, "must be an ISO 8601 date or time");
+  return instant;
+}
+
+function readAmount(text: string, field: string): bigint {
+  const units = parseUnits(text.trim());
+  if (units === undefined) throw invalid(field, "must be a decimal number of USDC with at most 6 decimals");
+  return units;
+}
