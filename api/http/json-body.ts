@@ -9,6 +9,9 @@ export const BODY_MAX_BYTES = 1_048_576;
 /** Bun closes the connection beyond this; between the two the answer wears the envelope. */
 export const BODY_HARD_MAX_BYTES = 4 * BODY_MAX_BYTES;
 
+/** Deeper than any body we take, shallow enough for every recursive reader behind us. */
+const DEPTH_MAX = 32;
+
 export const jsonBody = new Elysia({ name: "json-body" })
   .onRequest(({ request }) => {
     const announced = Number(request.headers.get("content-length") ?? 0);
@@ -19,11 +22,12 @@ export const jsonBody = new Elysia({ name: "json-body" })
     const { request } = context;
     if (!request.body) return undefined;
     const text = await request.text();
-    if (text.length > BODY_MAX_BYTES) throw tooLarge();
+    if (Buffer.byteLength(text) > BODY_MAX_BYTES) throw tooLarge();
     if (text === "") return undefined;
     if (contentType.trim().toLowerCase() !== "application/json")
       throw invalid("content-type", "must_be_application_json", "Send the body as application/json");
     context.bodyText = text;
+    if (isDeeperThan(text, DEPTH_MAX)) throw tooDeep();
     return parseJson(text);
   });
 
@@ -36,6 +40,25 @@ function parseJson(text: string): unknown {
       cause,
     });
   }
+}
+
+/** Counts brackets outside of strings; said of a text that need not be JSON at all. */
+function isDeeperThan(text: string, depthMax: number): boolean {
+  let depth = 0;
+  let isInString = false;
+  for (let at = 0; at < text.length; at++) {
+    const character = text[at];
+    if (isInString && character === "\\") at++;
+    else if (character === '"') isInString = !isInString;
+    else if (!isInString && (character === "{" || character === "[")) depth++;
+    else if (!isInString && (character === "}" || character === "]")) depth--;
+    if (depth > depthMax) return true;
+  }
+  return false;
+}
+
+function tooDeep(): ServiceError {
+  return invalid("body", "too_deep", `The body is nested deeper than ${DEPTH_MAX} levels`);
 }
 
 function tooLarge(): ServiceError {
