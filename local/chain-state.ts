@@ -4,7 +4,6 @@ import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { callRpc, callRpcBatch, callRpcText } from "./rpc.ts";
 
-const POLL_MS = 250;
 /** A write costs its duration; this many times it is waited before the next, so a long chain costs at most 5 % of a core. */
 const REST_FACTOR = 20;
 /** Empty blocks alone are written this often: losing some of them loses nothing. */
@@ -58,36 +57,55 @@ function isKept(block: StateBlock, head: number): boolean {
   return number === 0 || block.transactions.length > 0 || number > head - EMPTY_BLOCKS_KEPT;
 }
 
-/** Writes the state soon after every block that holds transactions, and once more at `stop`. */
-export function keepChainState(rpcUrl: string, folder: string): StateKeeper {
-  let stopped = false;
+/** Writes the state as soon as a block with transactions is there, and once more at `stop`. */
+export function keepChainState(node: { rpcUrl: string; wsUrl: string }, folder: string): StateKeeper {
+  const { rpcUrl } = node;
+  const bell = openBell(node.wsUrl);
   const run = async () => {
     let seen = await headOf(rpcUrl);
     let writtenAt = 0;
-    let restUntil = 0;
-    while (!stopped) {
-      await Bun.sleep(POLL_MS);
-      if (Date.now() < restUntil) continue;
+    while (await bell.rung()) {
       const head = await headOf(rpcUrl);
       const isDue = Date.now() - writtenAt > IDLE_WRITE_MS;
       if (head === seen || !(isDue || head < seen || (await hasTransactions(rpcUrl, seen + 1, head))))
         continue;
       const startedAt = Date.now();
       await writeChainState(rpcUrl, folder);
-      seen = head;
       writtenAt = Date.now();
-      restUntil = writtenAt + REST_FACTOR * (writtenAt - startedAt);
+      seen = head;
+      await Promise.race([Bun.sleep(REST_FACTOR * (writtenAt - startedAt)), bell.closed]);
     }
   };
   // A node that went away ends the keeping; whoever supervises it notices the node, not this.
   const running = run().catch(() => {});
   return {
     stop: async () => {
-      stopped = true;
+      bell.close();
       await running;
       await writeChainState(rpcUrl, folder);
     },
   };
+}
+
+/** Rings at every new block; false when it never will again. A ring that nobody waited for is kept for who waits next. */
+function openBell(wsUrl: string) {
+  const socket = new WebSocket(wsUrl);
+  const end = Promise.withResolvers<void>();
+  let next = Promise.withResolvers<void>();
+  socket.onopen = () => {
+    socket.send(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "eth_subscribe", params: ["newHeads"] }));
+  };
+  socket.onmessage = () => next.resolve();
+  socket.onclose = () => {
+    end.resolve();
+    next.resolve();
+  };
+  const rung = async () => {
+    await Promise.race([next.promise, end.promise]);
+    next = Promise.withResolvers<void>();
+    return socket.readyState <= WebSocket.OPEN;
+  };
+  return { rung, closed: end.promise, close: () => socket.close() };
 }
 
 /** The node's whole state, compressed on the wire. */

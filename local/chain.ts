@@ -45,15 +45,15 @@ export async function startChain(options: LocalChainOptions): Promise<LocalChain
       ...(stateFile === undefined ? {} : { loadStateFile: stateFile }),
     });
     const rpcUrl = `http://127.0.0.1:${anvil.port}`;
+    const wsUrl = `ws://127.0.0.1:${anvil.port}`;
     await placeContracts(rpcUrl);
     if (options.blockTimeS > 0) await callRpc(rpcUrl, "evm_setIntervalMining", [options.blockTimeS]);
-    const keeper = folder === undefined ? undefined : keepChainState(rpcUrl, folder);
+    const keeper = folder === undefined ? undefined : keepChainState({ rpcUrl, wsUrl }, folder);
     const stop = async () => {
       await keeper?.stop().catch(() => {});
       await anvil.process.stop(STOP_TIMEOUT_MS);
       lock?.release();
     };
-    const wsUrl = `ws://127.0.0.1:${anvil.port}`;
     const { pid, exited } = anvil.process;
     return { rpcUrl, wsUrl, port: anvil.port, chainId, pid, exited, stop };
   } catch (error) {

@@ -165,7 +165,7 @@ test("after a kill -9 only what was mined in the last moment is missing", async 
   const first = await owner.stdout.getReader().read();
   const chain = JSON.parse(new TextDecoder().decode(first.value)) as LocalChain;
   await payOneUsdc(chain);
-  await Bun.sleep(1_000);
+  await Bun.sleep(250);
   owner.kill("SIGKILL");
   await owner.exited;
   const again = await startChain({ dataDir, blockTimeS: 0 });
