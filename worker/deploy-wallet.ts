@@ -3,7 +3,7 @@ import { encodeCreateAccount } from "../core/chain/passkey-account.ts";
 import { recordEvents } from "../db/events.ts";
 import { enqueue, type JobPayload } from "../db/queue.ts";
 import { findDeploymentInFlight, findWalletById, markWalletDeployed } from "../db/wallet-deployments.ts";
-import type { RelayNetwork } from "./relay/drain.ts";
+import type { RelayNetwork } from "./relay/network.ts";
 import { sendAttempt, storeRelay } from "./relay/send.ts";
 
 /** Measured 217k with the audited factory; the rest of the limit is never paid for. */

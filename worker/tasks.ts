@@ -8,7 +8,7 @@ import { deployWallet } from "./deploy-wallet.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { housekeeping } from "./housekeeping.ts";
 import type { Mailer } from "./mailer.ts";
-import type { RelayNetwork } from "./relay/drain.ts";
+import type { RelayNetwork } from "./relay/network.ts";
 import { sendOtpEmail } from "./send-otp-email.ts";
 
 type Handlers = { [Name in JobName]: (payload: JobPayload<Name>) => Promise<void> };

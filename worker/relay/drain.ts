@@ -15,9 +15,7 @@ import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { leaseQueuedPayments } from "../../db/relays.ts";
 import type { Payment } from "../../db/schema.ts";
 import type { RelayerKey } from "../config.ts";
-import type { WorkerDeps } from "../deps.ts";
-import type { Lanes } from "./lanes.ts";
-import type { RelayMetrics } from "./metrics.ts";
+import type { RelayNetwork } from "./network.ts";
 import { giveBack, handleRefusals, handleUnavailable } from "./refusals.ts";
 import { LeaseLostError, sendAttempt, storeRelay } from "./send.ts";
 
@@ -25,15 +23,6 @@ import { LeaseLostError, sendAttempt, storeRelay } from "./send.ts";
 const LEASE_MS = 5_000;
 const ROUNDS_MAX = 200;
 const BUSY_RETRY_MS = 100;
-
-/** `confirmations`: blocks until a settled payment counts as final. */
-export type RelayNetwork = {
-  deps: WorkerDeps;
-  chain: Chain;
-  lanes: Lanes;
-  confirmations: number;
-  metrics: RelayMetrics;
-};
 
 /** Works until nothing is due. Returns early when every lane is full: mined blocks make room and ring again. */
 export async function drainPayments(network: RelayNetwork): Promise<void> {

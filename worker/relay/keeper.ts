@@ -18,7 +18,7 @@ import {
   reopenOrphanedRelays,
   requeueUnsettled,
 } from "../../db/relays.ts";
-import type { RelayNetwork } from "./drain.ts";
+import type { RelayNetwork } from "./network.ts";
 import { readReceipts } from "./receipts.ts";
 import { raiseAttempt, resendAttempt } from "./replace.ts";
 import { sendAttempt, storeRelay } from "./send.ts";

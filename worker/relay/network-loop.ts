@@ -1,7 +1,7 @@
 /** The heartbeat of one network's relaying: keeps transactions moving each half second and after each block, and rings the drain. */
 import type { Sql } from "../../db/client.ts";
-import type { RelayNetwork } from "./drain.ts";
 import { isNodeAway, keepRelays } from "./keeper.ts";
+import type { RelayNetwork } from "./network.ts";
 
 const BEAT_MS = 500;
 /** Blocks ring at most this often. */

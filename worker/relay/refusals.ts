@@ -8,7 +8,7 @@ import { postponePayments } from "../../db/relays.ts";
 import type { Payment } from "../../db/schema.ts";
 import { consultBooks } from "../../db/used-authorizations.ts";
 import type { WorkerDeps } from "../deps.ts";
-import type { RelayNetwork } from "./drain.ts";
+import type { RelayNetwork } from "./network.ts";
 
 /** A refusal without a known reason is believed after this many looks. */
 const UNKNOWN_LOOKS_MAX = 3;

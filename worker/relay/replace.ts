@@ -3,8 +3,8 @@ import { nextFees } from "../../core/chain/fees.ts";
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { signRelay } from "../../core/chain/sign-relay.ts";
 import { type InFlightAttempt, type InFlightRelay, insertAttempt } from "../../db/relays.ts";
-import type { RelayNetwork } from "./drain.ts";
 import type { Market } from "./lanes.ts";
+import type { RelayNetwork } from "./network.ts";
 import { sendAttempt } from "./send.ts";
 
 export async function resendAttempt(

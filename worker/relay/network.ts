@@ -1,0 +1,13 @@
+import type { Chain } from "../../core/chain/clients.ts";
+import type { WorkerDeps } from "../deps.ts";
+import type { Lanes } from "./lanes.ts";
+import type { RelayMetrics } from "./metrics.ts";
+
+/** What relaying on one network needs. `confirmations`: blocks until a settled payment counts as final. */
+export type RelayNetwork = {
+  deps: WorkerDeps;
+  chain: Chain;
+  lanes: Lanes;
+  confirmations: number;
+  metrics: RelayMetrics;
+};
