@@ -10,8 +10,10 @@ export type BoundProcessOptions = {
   /** The whole environment of the child; ours when left out. */
   env?: Record<string, string | undefined>;
   cwd?: string;
-  /** What the child gets when we die, and what `stop()` sends first. */
+  /** What `stop()` sends first. */
   stopSignal: "SIGINT" | "SIGTERM";
+  /** What the child gets when we die; the stop signal when left out. */
+  orphanSignal?: Signal;
   /** Called with raw pieces of stdout and stderr. */
   onOutput?: (chunk: Buffer) => void;
   /** Put in front of the command, inside the binding (`unshare -U …`). */
@@ -96,7 +98,7 @@ function control(child: ChildProcess, exited: Promise<number | string>, stopSign
 }
 
 function bind(command: readonly string[], options: BoundProcessOptions): string[] {
-  const signal = options.stopSignal.slice("SIG".length);
+  const signal = (options.orphanSignal ?? options.stopSignal).slice("SIG".length);
   if (!hasParentDeathSignal()) return ["sh", "-c", WATCHING_SHELL, "sh", signal, ...command];
   // A change of user clears the death signal, so it is set after `unshare`, by the last program before the real one.
   const prefixLength = options.prefix?.length ?? 0;

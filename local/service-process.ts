@@ -20,6 +20,8 @@ export async function startServiceProcess(
     cwd: ROOT,
     env,
     stopSignal: "SIGTERM",
+    // When we were killed, its database may be going down as well: an orderly end would wait for it in vain.
+    orphanSignal: "SIGKILL",
     onOutput: splitLines(onOutput),
   });
   return { ...bound, kind };
