@@ -26,8 +26,8 @@ export async function beginEpoch(tx: Tx, network: NetworkId): Promise<Cursor | u
 /** Makes the cursor of a network that was never read: `point` counts as read. */
 export async function startCursor(tx: Tx, network: NetworkId, point: BlockPoint): Promise<void> {
   await tx`
-    insert into cursors (network, number, hash, head_number)
-    values (${network}, ${point.number}, ${point.hash}, ${point.number})
+    insert into cursors (network, number, hash, head_number, rechecked_number)
+    values (${network}, ${point.number}, ${point.hash}, ${point.number}, ${point.number})
     on conflict do nothing`;
 }
 
@@ -46,7 +46,7 @@ export async function moveCursor(tx: Tx, move: CursorMove): Promise<boolean> {
     set
       number = ${move.to.number}, hash = ${move.to.hash}, updated_at = now(),
       head_number = ${move.head.number}, head_time = to_timestamp(${move.head.timeS}::float8),
-      last_error = null
+      last_error = null, rechecked_number = least(rechecked_number, ${move.to.number})
     where network = ${move.network}
       and epoch = ${move.epoch}
       and number = ${move.from.number}

@@ -69,6 +69,7 @@ async function reopenClaims(tx: Tx, transferIds: readonly string[], leaseS: numb
     where transfers.id = any(${[...transferIds]}::text[]::bigint[])
       and claims.link_id = transfers.link_id
       and claims.tx_hash = transfers.tx_hash
+      and claims.client_address = transfers.from_address
       and claims.state = 'MATCHED'
     returning claims.id`;
   return rows.map((row) => row.id);

@@ -115,6 +115,8 @@ export const wallets = pgTable("wallets", {
   indexedFrom: int8("indexed_from"),
   backfilledAt: time("backfilled_at"),
   createdAt: time("created_at").notNull(),
+  openingUnits: numeric("opening_units", { precision: 78, scale: 0, mode: "bigint" }),
+  reconciledAt: time("reconciled_at"),
 });
 
 export const paymentLinks = pgTable("payment_links", {
@@ -219,6 +221,7 @@ export const cursors = pgTable("cursors", {
   lastError: text("last_error"),
   lastErrorAt: time("last_error_at"),
   updatedAt: time("updated_at").notNull(),
+  recheckedNumber: int8("rechecked_number").notNull(),
 });
 
 export const transfers = pgTable("transfers", {
@@ -291,6 +294,7 @@ export const events = pgTable("events", {
   subjectId: text("subject_id").notNull(),
   data: jsonb("data").notNull(),
   writtenBy: text("written_by").notNull(),
+  publicId: text("public_id").notNull(),
   createdAt: time("created_at").notNull(),
 });
 

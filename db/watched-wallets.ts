@@ -57,3 +57,16 @@ export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> 
       exists (select from transfers where network = ${network} and status = 'DETECTED') as transfers`;
   return row ?? { wallets: false, payments: false, claims: false, transfers: false };
 }
+
+/** From which block on each of these addresses is followed; back-filled ones from the first. Others are absent. */
+export async function findFollowedSince(
+  tx: Tx,
+  network: NetworkId,
+  addresses: readonly Hex[],
+): Promise<Map<Hex, number>> {
+  const rows = await tx<{ address: Hex; since: bigint }[]>`
+    select address, case when backfilled_at is null then indexed_from else 0 end as since
+    from wallets
+    where network = ${network} and address = any(${[...addresses]}::text[]) and indexed_from is not null`;
+  return new Map(rows.map((row) => [row.address, Number(row.since)]));
+}

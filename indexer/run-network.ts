@@ -8,6 +8,7 @@ import { followChain } from "./follow.ts";
 import { type Leadership, sleep, waitForLeadership } from "./lead.ts";
 import type { IndexerMetrics } from "./metrics.ts";
 import { FencedError } from "./term.ts";
+import { keepUp } from "./upkeep.ts";
 
 const RETRY_MS = 500;
 
@@ -44,12 +45,19 @@ export async function runNetwork(parts: NetworkParts): Promise<void> {
 }
 
 async function leadOnce({ stop, locks: _, ...parts }: NetworkParts, leadership: Leadership): Promise<void> {
-  const signal = AbortSignal.any([stop, leadership.lost]);
+  const ended = new AbortController();
+  const signal = AbortSignal.any([stop, leadership.lost, ended.signal]);
   const term = await beginTerm({ ...parts, signal });
   const { network, cursor, watched } = term;
   parts.log.info(
     { network, epoch: Number(term.epoch), cursor: cursor.number, wallets: watched.size },
     "leading",
   );
-  await followChain(term);
+  const upkeep = keepUp(term);
+  try {
+    await followChain(term);
+  } finally {
+    ended.abort();
+    await upkeep;
+  }
 }

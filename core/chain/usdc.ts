@@ -53,10 +53,14 @@ export function encodeTransfer(to: Hex, amountUnits: bigint): Hex {
   return `${SELECTORS.transfer}${hexWord(to)}${uintWord(amountUnits)}`;
 }
 
+/** The `eth_call` behind `readBalance`, for callers that put many into one batch. */
+export function balanceOfCall(chain: Chain, holder: Hex, block: BlockRef = "latest"): RpcCall {
+  return callOf(chain, `${SELECTORS.balanceOf}${hexWord(holder)}`, block);
+}
+
 /** Micro-USDC. Throws RpcTransportError when no node answers: never 0 for "unknown". */
 export async function readBalance(chain: Chain, holder: Hex, block: BlockRef = "latest"): Promise<bigint> {
-  const call = callOf(chain, `${SELECTORS.balanceOf}${hexWord(holder)}`, block);
-  return parseQuantity(await read(chain, call), "balanceOf");
+  return parseQuantity(await read(chain, balanceOfCall(chain, holder, block)), "balanceOf");
 }
 
 /** True when the nonce was used or cancelled: which of the two, only the logs say. */

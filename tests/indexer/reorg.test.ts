@@ -87,7 +87,8 @@ describe.each([1, 3])("with %d confirmation(s)", (confirmations) => {
     expect(await paymentOf(lab, paymentId)).toMatchObject({ state: "QUEUED", txHash: null });
     expect(await statusOf(linkId)).toBe("PENDING");
     expect((await lab.sql`select 1 from graphile_worker._private_jobs`).length).toBe(1);
-    const [row] = await lab.sql`select status, tx_hash from transactions where payment_id = ${paymentId ?? ""}`;
+    const [row] =
+      await lab.sql`select status, tx_hash from transactions where payment_id = ${paymentId ?? ""}`;
     expect(row).toEqual({ status: "PENDING", txHash: null });
 
     await sender.resend(sent);

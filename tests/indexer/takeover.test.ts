@@ -67,7 +67,9 @@ test("two indexers, one leads; after kill -9 the other takes over within seconds
   await settled(lab);
   expect(isLeading(second)).toBe(false);
 
-  await until("the second stands by", async () => second.lines.some((line) => line.includes("indexer started")));
+  await until("the second stands by", async () =>
+    second.lines.some((line) => line.includes("indexer started")),
+  );
   await kill(first, "SIGKILL");
   const killedMs = performance.now();
   await pay(lab, payer, merchant.address, freshUnits());
