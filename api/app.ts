@@ -3,6 +3,7 @@ import { type AnyElysia, Elysia } from "elysia";
 import { apiKeyRoutes } from "./api-keys/routes.ts";
 import { googleRoutes } from "./auth/google/routes.ts";
 import { authRoutes } from "./auth/routes.ts";
+import { eventRoutes } from "./events/routes.ts";
 import { healthRoutes } from "./health/routes.ts";
 import type { ApiDeps } from "./http/deps.ts";
 import { errorMapper } from "./http/errors.ts";
@@ -44,6 +45,7 @@ export function createApp(deps: ApiDeps) {
       .use(linkRoutes(deps))
       .use(publicLinkRoutes(deps))
       .use(transactionRoutes(deps))
+      .use(eventRoutes(deps))
       .use(networkRoutes(deps))
       .use(deps.config.testMode ? testModeRoutes(deps) : new Elysia())
   );

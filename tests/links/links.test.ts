@@ -1,20 +1,36 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type Client, openClient } from "../api/http-client.ts";
 import { type Merchant, signUp } from "../api/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
 
 let world: MerchantWorld;
 let ann: Merchant;
-let _bob: Merchant;
+let bob: Merchant;
 
 beforeAll(async () => {
-  world = await startMerchantWorld({ processes: ["api"] });
-  [ann, _bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
+  world = await startMerchantWorld();
+  [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
 }, 60_000);
 afterAll(() => world?.stop());
 
+const LINKS = "/v1/payment-links";
+
+async function makeLink(merchant: Merchant, body: Record<string, unknown> = {}): Promise<string> {
+  const answer = await merchant.client.post(LINKS, { amount: 5, description: "Test", ...body });
+  expect(answer.status).toBe(201);
+  return answer.body.id;
+}
+
+async function expireLink(id: string): Promise<void> {
+  await world.sql`
+    update payment_links
+    set created_at = created_at - interval '3 hours', expires_at = now() - interval '1 second'
+    where id = ${id}`;
+}
+
 describe("making a link", () => {
   test("answers 201 with the documented fields and no updatedAt", async () => {
-    const { status, body, headers } = await ann.client.post("/v1/payment-links", {
+    const { status, body, headers } = await ann.client.post(LINKS, {
       userId: ann.userId,
       amount: 12.34,
       description: "Coffee beans",
@@ -28,11 +44,475 @@ describe("making a link", () => {
       description: "Coffee beans",
       status: "ACTIVE",
       network: "base-sepolia",
+      exception: "NONE",
     });
     expect(body.id).toMatch(/^link_[A-Za-z0-9_-]{22}$/);
     expect(body.url).toBe(`${world.baseUrl}/pay/${body.id}`);
     expect(body.aiUrl).toBe(`${world.baseUrl}/v1/x402/${body.id}`);
-    expect(body.updatedAt).toBeUndefined();
+    expect(body).not.toHaveProperty("updatedAt");
     expect(Date.parse(body.expiresAt) - Date.parse(body.createdAt)).toBe(2 * 3_600_000);
+    const [row] = await world.sql`select amount_units, recipient from payment_links where id = ${body.id}`;
+    expect(row).toEqual({ amountUnits: 12_340_000n, recipient: ann.walletAddress });
+    const events = await world.sql`select type from events where subject_id = ${body.id}`;
+    expect(events.map((event) => event.type)).toEqual(["payment_link.created"]);
+  });
+
+  test("takes 24 hours when no expiry is given", async () => {
+    const { body } = await ann.client.post(LINKS, { amount: 1, description: "d" });
+    expect(Date.parse(body.expiresAt) - Date.parse(body.createdAt)).toBe(24 * 3_600_000);
+  });
+
+  // the literal in the body, and the micro-USDC it is
+  test.each([
+    ["0.000001", 1n],
+    ["1e-6", 1n],
+    ["1E-06", 1n],
+    ["1.10", 1_100_000n],
+    ["0.1", 100_000n],
+    ["1e2", 100_000_000n],
+    ["1.5e1", 15_000_000n],
+    ["4.35", 4_350_000n],
+    ["8.120000000", 8_120_000n],
+    ["999999.999999", 999_999_999_999n],
+    ["1000000", 1_000_000_000_000n],
+    ["1000000.000000", 1_000_000_000_000n],
+  ])("amount %s is exact", async (literal, units) => {
+    const { status, body } = await ann.client.post(LINKS, `{"amount": ${literal}, "description": "d"}`);
+    expect(status).toBe(201);
+    expect(body.amount).toBe(Number(literal));
+    const [row] = await world.sql`select amount_units from payment_links where id = ${body.id}`;
+    expect(row?.amountUnits).toBe(units);
+  });
+
+  test.each([
+    "0",
+    "-0",
+    "-1",
+    "0.0000001",
+    "1e-7",
+    "0.1234567",
+    "1.1234567",
+    "0.30000000000000004",
+    "1.0000000000000000001",
+    "0.1000000000000000055",
+    "999999.9999999",
+    "1000000.000001",
+    "1000001",
+    "1e7",
+    "1e309",
+    '"5"',
+    "null",
+    "true",
+    "[5]",
+    "{}",
+  ])("error: amount %s is refused", async (literal) => {
+    const { status, body } = await ann.client.post(LINKS, `{"amount": ${literal}, "description": "d"}`);
+    expect(status).toBe(400);
+    expect(body.error.code).toBe("VALIDATION_ERROR");
+    expect(body.error.details.field).toBe("amount");
+  });
+
+  test("an amount inside another object is not the link's", async () => {
+    const body = '{"amount": 2.5, "description": "d", "extra": {"amount": 0.1234567}}';
+    const answer = await ann.client.post(LINKS, body);
+    expect(answer.status).toBe(201);
+    expect(answer.body.amount).toBe(2.5);
+  });
+
+  test.each([
+    ["x", true],
+    ["x".repeat(500), true],
+    ["😀".repeat(500), true],
+    ["日本語の説明", true],
+    ["x".repeat(501), false],
+    ["😀".repeat(501), false],
+    ["", false],
+    ["   ", false],
+    ["nul\u0000", false],
+    ["\ud800", false],
+  ])("description %#", async (description, isFine) => {
+    const { status, body } = await ann.client.post(LINKS, { amount: 1, description });
+    expect(status).toBe(isFine ? 201 : 400);
+    if (isFine) expect(body.description).toBe(description);
+    else expect(body.error.details.field).toBe("description");
+  });
+
+  test.each([
+    [1, 201],
+    [2160, 201],
+    [0, 400],
+    [-1, 400],
+    [2161, 400],
+    [1.5, 400],
+    ["24", 400],
+    [null, 400],
+  ])("expiresInHours %p answers %p", async (expiresInHours, status) => {
+    const answer = await ann.client.post(LINKS, { amount: 1, description: "d", expiresInHours });
+    expect(answer.status).toBe(status);
+    if (status === 400) expect(answer.body.error.details.field).toBe("expiresInHours");
+  });
+
+  test("error: a network that is not known or not enabled", async () => {
+    for (const network of ["polygon", "base"]) {
+      const { status, body } = await ann.client.post(LINKS, { amount: 1, description: "d", network });
+      expect(status).toBe(400);
+      expect(body.error.details.field).toBe("network");
+    }
+  });
+
+  test("error: missing fields are named", async () => {
+    const noAmount = await ann.client.post(LINKS, { description: "d" });
+    expect([noAmount.status, noAmount.body.error.details.field]).toEqual([400, "amount"]);
+    const noDescription = await ann.client.post(LINKS, { amount: 1 });
+    expect([noDescription.status, noDescription.body.error.details.field]).toEqual([400, "description"]);
+  });
+});
+
+describe("Idempotency-Key", () => {
+  const key = () => ({ "idempotency-key": crypto.randomUUID() });
+
+  test("the same request again is answered again, not done again", async () => {
+    const headers = key();
+    const request = { amount: 7.5, description: "once" };
+    const first = await ann.client.post(LINKS, request, headers);
+    const again = await ann.client.post(LINKS, { description: "once", amount: 7.5 }, headers);
+    expect([first.status, again.status]).toEqual([201, 201]);
+    expect(again.text).toBe(first.text);
+    expect(first.headers.get("idempotent-replayed")).toBeNull();
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
+  });
+
+  test("ten at once make one link", async () => {
+    const headers = key();
+    const description = `ten ${headers["idempotency-key"]}`;
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, () => ann.client.post(LINKS, { amount: 3, description }, headers)),
+    );
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([201]));
+    expect(new Set(answers.map(({ body }) => body.id)).size).toBe(1);
+    const rows = await world.sql`select id from payment_links where description = ${description}`;
+    expect(rows.length).toBe(1);
+  });
+
+  test("error: the same key with another body is 409", async () => {
+    const headers = key();
+    await ann.client.post(LINKS, { amount: 1, description: "a" }, headers);
+    const other = await ann.client.post(LINKS, { amount: 2, description: "a" }, headers);
+    expect(other.status).toBe(409);
+    expect(other.body.error.code).toBe("CONFLICT");
+  });
+
+  test("two users may use the same key", async () => {
+    const headers = key();
+    const mine = await ann.client.post(LINKS, { amount: 1, description: "a" }, headers);
+    const theirs = await bob.client.post(LINKS, { amount: 2, description: "b" }, headers);
+    expect([mine.status, theirs.status]).toEqual([201, 201]);
+    expect(mine.body.id).not.toBe(theirs.body.id);
+  });
+
+  test("a refused request keeps nothing", async () => {
+    const headers = key();
+    expect((await ann.client.post(LINKS, { amount: 0, description: "a" }, headers)).status).toBe(400);
+    expect((await ann.client.post(LINKS, { amount: 1, description: "a" }, headers)).status).toBe(201);
+  });
+
+  test("255 characters are fine, 256 are not", async () => {
+    const send = (length: number) =>
+      ann.client.post(
+        LINKS,
+        { amount: 1, description: "a" },
+        { "idempotency-key": crypto.randomUUID().padEnd(length, "k") },
+      );
+    expect((await send(255)).status).toBe(201);
+    expect((await send(256)).status).toBe(400);
+  });
+});
+
+describe("reading one link", () => {
+  test("gives its owner all fields and updatedAt", async () => {
+    const id = await makeLink(ann);
+    for (const query of ["", `?userId=${ann.userId}`]) {
+      const { status, body } = await ann.client.get(`${LINKS}/${id}${query}`);
+      expect(status).toBe(200);
+      expect(body.id).toBe(id);
+      expect(body.updatedAt).toBe(body.createdAt);
+    }
+  });
+
+  test("error: another user's link is 404, as is an unknown or malformed id", async () => {
+    const id = await makeLink(ann);
+    const ids = [
+      id,
+      "link_AAAAAAAAAAAAAAAAAAAAAA",
+      "link_",
+      "nonsense",
+      "%00",
+      "..%2f..%2fhealth",
+      "link_'; drop table users;--",
+    ];
+    for (const one of ids) {
+      const { status, body } = await bob.client.get(`${LINKS}/${one}`);
+      expect(status).toBe(404);
+      expect(body.error.code).toBe("NOT_FOUND");
+    }
+  });
+
+  test("error: another user's userId is 403, also with one's own link", async () => {
+    const id = await makeLink(ann);
+    for (const path of [`${LINKS}/${id}`, LINKS, `${LINKS}/stats`]) {
+      const { status, body } = await ann.client.get(`${path}?userId=${bob.userId}`);
+      expect(status).toBe(403);
+      expect(body.error.code).toBe("FORBIDDEN");
+    }
+    const made = await ann.client.post(LINKS, { userId: bob.userId, amount: 1, description: "d" });
+    expect(made.status).toBe(403);
+  });
+
+  test("error: two userIds are one too many", async () => {
+    const { status } = await ann.client.get(`${LINKS}?userId=${ann.userId}&userId=${bob.userId}`);
+    expect([400, 403]).toContain(status);
+  });
+
+  test("error: no credentials are 401 on every route", async () => {
+    const nobody = openClient(world.baseUrl);
+    const id = await makeLink(ann);
+    for (const path of [LINKS, `${LINKS}/stats`, `${LINKS}/${id}`])
+      expect((await nobody.get(path)).status).toBe(401);
+    expect((await nobody.post(LINKS, { amount: 1, description: "d" })).status).toBe(401);
+    expect((await nobody.post(`${LINKS}/${id}/cancel`)).status).toBe(401);
+  });
+});
+
+describe("credentials", () => {
+  test("an API key does what its scopes allow", async () => {
+    const keyOf = async (scopes: string[]): Promise<{ authorization: string }> => {
+      const { body } = await ann.client.post("/v1/api-keys", { name: "test", scopes });
+      return { authorization: `Bearer ${body.data.key}` };
+    };
+    const [reader, writer] = await Promise.all([keyOf(["links:read"]), keyOf(["links:write"])]);
+    const nobody = openClient(world.baseUrl);
+    const made = await nobody.post(LINKS, { amount: 1, description: "by key" }, writer);
+    expect(made.status).toBe(201);
+    expect((await nobody.get(`${LINKS}/${made.body.id}`, reader)).status).toBe(200);
+    expect((await nobody.get(`${LINKS}/${made.body.id}`, writer)).status).toBe(403);
+    expect((await nobody.post(LINKS, { amount: 1, description: "d" }, reader)).status).toBe(403);
+  });
+
+  test("a test bearer stands for the cookie", async () => {
+    const { body } = await openClient(world.baseUrl).post("/v1/test/token", { email: ann.email });
+    const token = body.accessToken ?? body.token ?? body.data?.accessToken;
+    const headers = { authorization: `Bearer ${token}`, "x-test-mode": "true" };
+    const made = await openClient(world.baseUrl).post(
+      LINKS,
+      { amount: 1, description: "by bearer" },
+      headers,
+    );
+    expect(made.status).toBe(201);
+  });
+});
+
+describe("the list", () => {
+  let eve: Merchant;
+  let ids: string[];
+
+  beforeAll(async () => {
+    eve = await signUp(world.baseUrl);
+    ids = [];
+    for (let n = 0; n < 7; n++) ids.unshift(await makeLink(eve, { description: `n${n}` }));
+    // all in one instant: the id decides
+    await world.sql`update payment_links set created_at = '2026-01-01T00:00:00.123456Z' where id = any(${ids.slice(0, 4)})`;
+    const rows = await world.sql<{ id: string }[]>`
+      select id
+      from payment_links
+      where user_id = ${eve.userId}
+      order by created_at desc, id desc`;
+    ids = rows.map((row) => row.id);
+  });
+
+  async function walk(client: Client, query: string): Promise<string[]> {
+    const seen: string[] = [];
+    let cursor: string | null = "";
+    for (let page = 0; cursor !== null && page < 20; page++) {
+      const answer = await client.get(`${LINKS}?${query}${cursor ? `&cursor=${cursor}` : ""}`);
+      expect(answer.status).toBe(200);
+      seen.push(...answer.body.links.map((link: { id: string }) => link.id));
+      cursor = answer.body.nextCursor;
+      expect(answer.body.pagination.hasNextPage).toBe(cursor !== null);
+    }
+    return seen;
+  }
+
+  test("walks every link once, newest first, whatever the page size", async () => {
+    for (const limit of [1, 2, 3, 6, 7, 8, 100])
+      expect(await walk(eve.client, `limit=${limit}`)).toEqual(ids);
+  });
+
+  test("holds its place while links are added", async () => {
+    const first = await eve.client.get(`${LINKS}?limit=3`);
+    const added = await makeLink(eve);
+    const second = await eve.client.get(`${LINKS}?limit=100&cursor=${first.body.nextCursor}`);
+    expect(second.body.links.map((link: { id: string }) => link.id)).toEqual(ids.slice(3));
+    await world.sql`delete from payment_links where id = ${added}`;
+  });
+
+  test("has no updatedAt, and counts", async () => {
+    const { body } = await eve.client.get(`${LINKS}?limit=2`);
+    expect(body.links[0]).not.toHaveProperty("updatedAt");
+    expect(body).toMatchObject({
+      totalCount: 7,
+      activeCount: 7,
+      pagination: { hasNextPage: true, limit: 2 },
+    });
+    expect((await eve.client.get(LINKS)).body.pagination).toEqual({ hasNextPage: false, limit: 20 });
+  });
+
+  test.each(["0", "101", "-1", "1.5", "abc", "", "1e1", "99999999999999999999"])(
+    "error: limit=%s",
+    async (limit) => {
+      const { status, body } = await eve.client.get(`${LINKS}?limit=${limit}`);
+      expect([status, body.error.details.field]).toEqual([400, "limit"]);
+    },
+  );
+
+  test("error: a cursor that is malformed, edited, or another user's", async () => {
+    const { body } = await eve.client.get(`${LINKS}?limit=1`);
+    const cursor: string = body.nextCursor;
+    const edited = `${cursor.slice(0, -1)}${cursor.endsWith("A") ? "B" : "A"}`;
+    for (const bad of ["x", "%00", "AAAA", edited, `${cursor}=`, cursor.slice(1)]) {
+      const answer = await eve.client.get(`${LINKS}?cursor=${bad}`);
+      expect([answer.status, answer.body.error.details.field]).toEqual([400, "cursor"]);
+    }
+    expect((await ann.client.get(`${LINKS}?cursor=${cursor}`)).status).toBe(400);
+  });
+
+  test("error: a status that is none", async () => {
+    for (const status of ["active", "DONE", ""]) {
+      const answer = await eve.client.get(`${LINKS}?status=${status}`);
+      expect([answer.status, answer.body.error.details.field]).toEqual([400, "status"]);
+    }
+  });
+});
+
+describe("expiry, status filter and statistics", () => {
+  test("EXPIRED is true on read though no job runs, everywhere", async () => {
+    const kim = await signUp(world.baseUrl);
+    const [kept = "", lapsed = "", moved = "", cancelled = ""] = await Promise.all(
+      Array.from({ length: 4 }, () => makeLink(kim)),
+    );
+    await expireLink(lapsed);
+    await expireLink(moved);
+    await world.sql`update payment_links set status = 'EXPIRED' where id = ${moved}`;
+    expect((await kim.client.post(`${LINKS}/${cancelled}/cancel`)).body.status).toBe("CANCELLED");
+
+    const [stored] = await world.sql`select status from payment_links where id = ${lapsed}`;
+    expect(stored?.status).toBe("ACTIVE");
+    expect((await kim.client.get(`${LINKS}/${lapsed}`)).body.status).toBe("EXPIRED");
+    const data = await openClient(world.baseUrl).get(`/api/v1/public/payment-links/${lapsed}/data`);
+    expect(data.body.status).toBe("EXPIRED");
+
+    const listed = async (status: string) => {
+      const { body } = await kim.client.get(`${LINKS}?status=${status}`);
+      const found: { id: string; status: string }[] = body.links;
+      expect(found.every((link) => link.status === status)).toBe(true);
+      expect(body.totalCount).toBe(found.length);
+      expect(body.activeCount).toBe(1);
+      return found.map((link) => link.id).sort();
+    };
+    expect(await listed("ACTIVE")).toEqual([kept]);
+    expect(await listed("EXPIRED")).toEqual([lapsed, moved].sort());
+    expect(await listed("CANCELLED")).toEqual([cancelled]);
+    expect(await listed("PAID")).toEqual([]);
+    expect(await listed("PENDING")).toEqual([]);
+    expect((await kim.client.get(`${LINKS}/stats`)).body).toMatchObject({
+      totalLinks: 4,
+      activeLinks: 1,
+      expiredLinks: 2,
+      paidLinks: 0,
+      cancelledLinks: 1,
+    });
+  });
+
+  test("walks expired links of both kinds in one order", async () => {
+    const kim = await signUp(world.baseUrl);
+    const ids = await Promise.all(Array.from({ length: 6 }, () => makeLink(kim)));
+    for (const id of ids) await expireLink(id);
+    await world.sql`update payment_links set status = 'EXPIRED' where id = any(${ids.slice(0, 3)})`;
+    const rows = await world.sql<{ id: string }[]>`
+      select id from payment_links where user_id = ${kim.userId} order by created_at desc, id desc`;
+    const first = await kim.client.get(`${LINKS}?status=EXPIRED&limit=4`);
+    const second = await kim.client.get(`${LINKS}?status=EXPIRED&limit=4&cursor=${first.body.nextCursor}`);
+    const seen = [...first.body.links, ...second.body.links].map((link: { id: string }) => link.id);
+    expect(seen).toEqual(rows.map((row) => row.id));
+  });
+
+  test("earnings are the exact sum of paid links", async () => {
+    const kim = await signUp(world.baseUrl);
+    const amounts = [0.000001, 0.1, 0.2, 999_999.999999, 12.34];
+    for (const amount of amounts) await makeLink(kim, { amount });
+    const unpaid = await makeLink(kim, { amount: 77 });
+    await world.sql`
+      update payment_links set status = 'PAID', paid_at = now() where user_id = ${kim.userId} and id <> ${unpaid}`;
+    await world.sql`update payment_links set refunded_units = 100000 where user_id = ${kim.userId} and amount_units = 12340000`;
+    const { body } = await kim.client.get(`${LINKS}/stats`);
+    expect(body).toEqual({
+      totalLinks: 6,
+      activeLinks: 1,
+      paidLinks: 5,
+      expiredLinks: 0,
+      pendingLinks: 0,
+      cancelledLinks: 0,
+      totalEarnings: 1_000_012.64,
+      totalRefunded: 0.1,
+      currency: "USDC",
+    });
+  });
+
+  test("a user without links has zeros", async () => {
+    const kim = await signUp(world.baseUrl);
+    const { body } = await kim.client.get(`${LINKS}/stats?userId=${kim.userId}`);
+    expect(body).toMatchObject({
+      totalLinks: 0,
+      activeLinks: 0,
+      paidLinks: 0,
+      expiredLinks: 0,
+      totalEarnings: 0,
+    });
+    expect((await kim.client.get(LINKS)).body).toEqual({
+      links: [],
+      nextCursor: null,
+      totalCount: 0,
+      activeCount: 0,
+      pagination: { hasNextPage: false, limit: 20 },
+    });
+  });
+});
+
+describe("cancelling", () => {
+  test("ACTIVE becomes CANCELLED once, with one event", async () => {
+    const id = await makeLink(ann);
+    const answers = await Promise.all(
+      Array.from({ length: 5 }, () => ann.client.post(`${LINKS}/${id}/cancel`)),
+    );
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409]);
+    const events =
+      await world.sql`select 1 from events where subject_id = ${id} and type = 'payment_link.cancelled'`;
+    expect(events.length).toBe(1);
+  });
+
+  test.each(["PENDING", "PAID", "EXPIRED"])("error: a %s link is 409 and stays", async (status) => {
+    const id = await makeLink(ann);
+    await world.sql`
+      update payment_links
+      set status = ${status}, paid_at = case when ${status} = 'PAID' then now() end
+      where id = ${id}`;
+    expect((await ann.client.post(`${LINKS}/${id}/cancel`)).status).toBe(409);
+    expect((await ann.client.get(`${LINKS}/${id}`)).body.status).toBe(status);
+  });
+
+  test("error: a link whose time is over is 409, another's is 404", async () => {
+    const id = await makeLink(ann);
+    expect((await bob.client.post(`${LINKS}/${id}/cancel`)).status).toBe(404);
+    await expireLink(id);
+    expect((await ann.client.post(`${LINKS}/${id}/cancel`)).status).toBe(409);
   });
 });

@@ -1,24 +1,18 @@
 /** Real processes on a database and a chain of their own, with a connection for what a test puts in or looks up. */
 import { openDatabase, type Sql } from "../../db/client.ts";
-import { localAccount } from "../../local/accounts.ts";
 import { type ProcessName, startWorld, type World } from "../support/world.ts";
 
 export type MerchantWorld = World & { sql: Sql };
 
-/** Limits are off unless `env` says RATE_LIMITS=1. Without an indexer no transfer is noticed. */
+/** Limits are off unless `env` says RATE_LIMITS=1. */
 export async function startMerchantWorld(
   options: { env?: Record<string, string>; processes?: readonly ProcessName[] } = {},
 ): Promise<MerchantWorld> {
   const world = await startWorld({
-    processes: options.processes ?? ["api", "worker"],
+    ...(options.processes ? { processes: options.processes } : {}),
     env: { NODE_ENV: "test", RATE_LIMITS: "0", ...options.env },
   });
   const sql = openDatabase(world.db.url, { name: "test", maxConnections: 4 });
-  const relayer = localAccount(0).address.toLowerCase();
-  await sql`
-    insert into relayers (network, address, next_nonce)
-    values ('base-sepolia', ${relayer}, 0)
-    on conflict do nothing`;
   const stop = async () => {
     await sql.end({ timeout: 1 });
     await world.stop();

@@ -14,6 +14,8 @@ const WIDE_FILES = { Wide: "DejaVuSans.ttf", "Wide-Bold": "DejaVuSans-Bold.ttf" 
 /** Characters of WinAnsi, the encoding of the standard fonts. */
 const WIN_ANSI = /^[\x20-\x7e\xa0-\xff\u2013\u2014\u2018\u2019\u201c\u201d\u2022\u2026\u20ac\u2122]*$/;
 const MISSING = "□";
+/** Height of letters above the line, in parts of the size. */
+const ASCENT = 0.78;
 const ELLIPSIS = "…";
 
 export async function openPdfText(doc: PDFKit.PDFDocument) {
@@ -68,7 +70,10 @@ export async function openPdfText(doc: PDFKit.PDFDocument) {
     const shown = WIN_ANSI.test(text) ? text : showable(text);
     choose(shown, style);
     const left = align === "right" ? x + width - doc.widthOfString(shown) : x;
-    doc.fillColor(style.color).text(shown, left, y, { lineBreak: false });
+    // the fonts' letters stand on one line whatever their heights are
+    doc
+      .fillColor(style.color)
+      .text(shown, left, y + style.size * ASCENT, { lineBreak: false, baseline: "alphabetic" });
   }
 
   function remark(): string | undefined {

@@ -1,0 +1,98 @@
+/** The event log, to be read from where one stopped: what happened to the user's links, transactions, wallets and account. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { invalid } from "../../core/domain/errors.ts";
+import { type EventPosition, type LoggedEvent, listEvents } from "../../db/event-log.ts";
+import { EVENT_TYPES } from "../../db/events.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
+
+const LIMIT_DEFAULT = 50;
+const LIMIT_MAX = 100;
+const CURSOR = /^(\d{1,20})\.(\d{1,19})$/;
+
+const eventSchema = z.object({
+  id: z.string(),
+  type: z.enum(EVENT_TYPES),
+  subjectId: z.string(),
+  data: z.record(z.string(), z.unknown()),
+  createdAt: isoTime,
+});
+
+const listQuery = z.object({
+  cursor: z
+    .string()
+    .max(100)
+    .optional()
+    .describe("nextCursor of an earlier answer; without one the log's beginning"),
+  limit: z
+    .string()
+    .regex(/^\d{1,9}$/, "must be a whole number")
+    .transform(Number)
+    .pipe(z.int().min(1).max(LIMIT_MAX))
+    .default(LIMIT_DEFAULT),
+});
+
+const listSchema = z.object({
+  data: z.array(eventSchema),
+  pagination: z.object({
+    hasNextPage: z.boolean(),
+    nextCursor: z
+      .string()
+      .nullable()
+      .describe("Keep it: it is where what comes next begins, also at the end"),
+    limit: z.int(),
+  }),
+  meta: metaSchema,
+});
+
+export const eventRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "event-routes" }).use(access(deps)).get(
+    "/v1/events",
+    async ({ query, user, requestId }) => {
+      const { limit, cursor } = query;
+      const after = cursor === undefined ? undefined : readCursor(cursor);
+      const found = await listEvents(deps.sql, user.id, { after, limit: limit + 1 });
+      const events = found.slice(0, limit);
+      const last = events.at(-1);
+      return {
+        data: events.map(presentEvent),
+        pagination: {
+          hasNextPage: found.length > limit,
+          nextCursor: last ? writeCursor(last) : (cursor ?? null),
+          limit,
+        },
+        meta: metaOf(requestId),
+      };
+    },
+    {
+      auth: { allow: ["session", "apiKey"], scope: "webhooks" },
+      query: listQuery,
+      response: { 200: listSchema, ...errorResponses(400, 401, 403, 429) },
+      detail: { summary: "Your events, oldest first, from a cursor on", tags: ["Events"] },
+    },
+  );
+
+export function presentEvent(event: LoggedEvent): z.infer<typeof eventSchema> {
+  return {
+    id: event.publicId,
+    type: event.type,
+    subjectId: event.subjectId,
+    data: event.data,
+    createdAt: event.createdAt.toISOString(),
+  };
+}
+
+function writeCursor({ writtenBy, id }: LoggedEvent): string {
+  return Buffer.from(`${writtenBy}.${id}`).toString("base64url");
+}
+
+function readCursor(cursor: string): EventPosition {
+  const bytes = Buffer.from(cursor, "base64url");
+  const match = bytes.toString("base64url") === cursor ? CURSOR.exec(bytes.toString()) : null;
+  const [, writtenBy = "", id = ""] = match ?? [];
+  const isInRange = match && BigInt(writtenBy) < 2n ** 64n && BigInt(id) < 2n ** 63n;
+  if (!isInRange) throw invalid("cursor", "is not a cursor of this list");
+  return { writtenBy: BigInt(writtenBy), id: BigInt(id) };
+}
