@@ -146,10 +146,10 @@ function productionFaults(env: ProductionEnv): string[] {
   return faults;
 }
 
-const DISTINCT_CHARACTERS_MIN = 10;
+const DISTINCT_CHARACTERS_MIN = 8;
 const PLACEHOLDER = /change.?me|secret|password|example|default|development|insecure|1234567890|abcdef0123/i;
 
-/** True for what people type instead of random bytes. 32 random hex characters have fewer than 10 distinct ones once in 60,000. */
+/** True for what people type instead of random bytes. 32 random hex digits have fewer than 8 different ones once in 28 million times. */
 function isGuessable(text: string): boolean {
   return new Set(text).size < DISTINCT_CHARACTERS_MIN || PLACEHOLDER.test(text);
 }

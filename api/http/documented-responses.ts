@@ -1,0 +1,30 @@
+/**
+ * `detail: { responses: documentedResponses({ … }) }`: documents answers that Elysia must not validate or strip, such as streams,
+ * files and bodies put together elsewhere. Takes a zod schema for JSON, or a media type for anything else.
+ */
+import { z } from "zod";
+import { errorSchema } from "./envelope.ts";
+
+type Described = z.ZodType | { mediaType: string; description: string };
+
+type Responses = Record<string, { description: string; content: Record<string, { schema: object }> }>;
+
+/** 500 with the error envelope is always among them. */
+export function documentedResponses(responses: Record<number, Described>): Responses {
+  const all: Record<number, Described> = { 500: errorSchema, ...responses };
+  return Object.fromEntries(
+    Object.entries(all).map(([status, described]) => [status, toResponse(described)]),
+  );
+}
+
+function toResponse(described: Described): Responses[string] {
+  if (!(described instanceof z.ZodType)) {
+    const schema = { type: "string" };
+    return { description: described.description, content: { [described.mediaType]: { schema } } };
+  }
+  const schema = z.toJSONSchema(described, { io: "output", unrepresentable: "any", target: "draft-2020-12" });
+  return {
+    description: described.description ?? "A JSON answer",
+    content: { "application/json": { schema } },
+  };
+}
