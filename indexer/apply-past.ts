@@ -28,7 +28,9 @@ export async function applyPast(
     assertSameBranch(blocks, new Map(kept.map((block) => [block.number, block.hash])));
     const missing = blocks
       .filter(({ block }) => block.number <= cursor.number)
-      .flatMap(({ block, transfers }) => transfers.map((transfer) => ({ ...transfer, blockHash: block.hash })))
+      .flatMap(({ block, transfers }) =>
+        transfers.map((transfer) => ({ ...transfer, blockHash: block.hash })),
+      )
       .filter((transfer) => !booked.has(placeOf(transfer)));
     const touched = await settleTransfers(tx, {
       network,

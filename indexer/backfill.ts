@@ -1,8 +1,14 @@
 /** Wallets added later: what moved on the chain between their making and the block they joined at. */
-import { readBalance } from "../core/chain/usdc.ts";
+
 import { toQuantity } from "../core/chain/rpc-answers.ts";
+import { readBalance } from "../core/chain/usdc.ts";
 import { holdEpoch } from "../db/cursors.ts";
-import { addMissingHistory, findWalletsToRead, markWalletsRead, type WalletToRead } from "../db/wallet-backfills.ts";
+import {
+  addMissingHistory,
+  findWalletsToRead,
+  markWalletsRead,
+  type WalletToRead,
+} from "../db/wallet-backfills.ts";
 import { applyPast } from "./apply-past.ts";
 import { readHeader } from "./block-header.ts";
 import { readPast, TOPIC_VALUES_MAX } from "./past-logs.ts";
@@ -17,14 +23,15 @@ export async function backfillWallets(term: Term): Promise<number> {
   const wallets = await findWalletsToRead(term.sql, term.network, TOPIC_VALUES_MAX);
   const [oldest] = wallets;
   if (!oldest) return 0;
-  const to = Number(wallets.reduce((most, { indexedFrom }) => (indexedFrom > most ? indexedFrom : most), 0n)) - 1;
+  const to = Math.max(...wallets.map(({ indexedFrom }) => Number(indexedFrom))) - 1;
   const from = await findFirstBlockSince(term, oldest.createdAt.getTime() / 1000 - CLOCK_SKEW_S, to);
   const addresses = wallets.map((wallet) => wallet.address);
   const wanted = new Set(addresses);
   let found = 0;
   for await (const range of readPast(term.chain, { from, to, addresses })) {
     if (term.signal.aborted) return 0;
-    if (range.blocks.length > 0) found += await applyPast(term, range.blocks, (address) => wanted.has(address));
+    if (range.blocks.length > 0)
+      found += await applyPast(term, range.blocks, (address) => wanted.has(address));
   }
   const openings = await readOpenings(term, wallets, from - 1);
   await term.sql.begin(async (tx) => {
@@ -32,7 +39,10 @@ export async function backfillWallets(term: Term): Promise<number> {
     await addMissingHistory(tx, term.network, { addresses, from, to });
     await markWalletsRead(tx, openings);
   });
-  term.log.info({ network: term.network, wallets: wallets.length, from, to, transfers: found }, "wallets back-filled");
+  term.log.info(
+    { network: term.network, wallets: wallets.length, from, to, transfers: found },
+    "wallets back-filled",
+  );
   return wallets.length;
 }
 

@@ -32,7 +32,8 @@ export async function* readPast(
       start = end + 1;
       size = Math.min(BLOCKS_MAX, size + (size >> 1));
     } catch (error) {
-      if (!isRangeTooLarge(error) && !(error instanceof RpcTransportError && error.kind === "timeout")) throw error;
+      if (!isRangeTooLarge(error) && !(error instanceof RpcTransportError && error.kind === "timeout"))
+        throw error;
       if (size === 1) throw error;
       size = Math.max(1, size >> 1);
     }
@@ -68,7 +69,11 @@ async function findHitsOn(
     ],
   });
   // the last header in the same batch: a node that lacks the end of the range must not answer for it
-  const [sent, received, last] = await chain.batchOn(node, [query([topics]), query([null, topics]), headerCall(to)]);
+  const [sent, received, last] = await chain.batchOn(node, [
+    query([topics]),
+    query([null, topics]),
+    headerCall(to),
+  ]);
   if (!parseHeader(need(last)))
     throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
   return [...parseLogs(need(sent)), ...parseLogs(need(received))].map((log) => log.blockNumber);

@@ -62,7 +62,10 @@ export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolea
   });
   await noteRechecked(sql, { network, epoch, number: to });
   if (differences > 0) {
-    term.log.error({ network, from, to, repaired, surplus: surplus.length }, "the books differed from the chain");
+    term.log.error(
+      { network, from, to, repaired, surplus: surplus.length },
+      "the books differed from the chain",
+    );
   }
   return true;
 }
@@ -84,7 +87,8 @@ async function readAgain(
       headerCall(to),
     ]);
     // a node that lacks the end of the range must not answer for it
-    if (!parseHeader(need(last))) throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
+    if (!parseHeader(need(last)))
+      throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
     const logs = parseLogs(need(answer));
     const isSparse = logs.length < LOGS_WANTED && to - from + 1 === pace.blocks;
     if (isSparse) pace.blocks = Math.min(BLOCKS_MAX, pace.blocks * 2);

@@ -1,6 +1,7 @@
 /** Balances against books, at a final block: the one proof of completeness that no log query can give (USDC does not rebase). */
-import { balanceOfCall } from "../core/chain/usdc.ts";
+
 import { parseQuantity } from "../core/chain/rpc-answers.ts";
+import { balanceOfCall } from "../core/chain/usdc.ts";
 import {
   findWalletsToReconcile,
   noteReconciled,
@@ -20,7 +21,10 @@ export async function reconcileBalances(term: Term): Promise<number> {
   const { network, sql } = term;
   const block = await readFinalBlock(term);
   if (!block) return 0;
-  const wallets = await findWalletsToReconcile(sql, network, { number: block.number, limit: WALLETS_AT_ONCE });
+  const wallets = await findWalletsToReconcile(sql, network, {
+    number: block.number,
+    limit: WALLETS_AT_ONCE,
+  });
   if (wallets.length === 0) return 0;
   const balances = await readBalances(term, wallets, block);
   const differences = wallets.flatMap(({ id, address, openingUnits, bookUnits }, index) => {
@@ -39,7 +43,10 @@ export async function reconcileBalances(term: Term): Promise<number> {
   });
   if (differences.length > 0) {
     const [first] = differences;
-    term.log.error({ network, block: block.number, differences: differences.length, first }, "balances differ from the books");
+    term.log.error(
+      { network, block: block.number, differences: differences.length, first },
+      "balances differ from the books",
+    );
   }
   return differences.length;
 }
@@ -58,6 +65,8 @@ async function readBalances(
   block: BlockHeader,
 ): Promise<bigint[]> {
   const at = { blockHash: block.hash, requireCanonical: true } as const;
-  const outcomes = await term.chain.batch(wallets.map(({ address }) => balanceOfCall(term.chain, address, at)));
+  const outcomes = await term.chain.batch(
+    wallets.map(({ address }) => balanceOfCall(term.chain, address, at)),
+  );
   return outcomes.map((outcome) => parseQuantity(need(outcome), "balanceOf"));
 }

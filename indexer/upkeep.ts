@@ -1,9 +1,10 @@
 /** What the leader does beside following the head, at its own pace: backfills, second readings, balances. A failure waits and is tried again. */
-import { backfillWallets } from "./backfill.ts";
+
 import { OtherBranchError } from "./apply-past.ts";
+import { backfillWallets } from "./backfill.ts";
 import { sleep } from "./lead.ts";
-import { reconcileBalances } from "./reconcile.ts";
 import { recheckLogs } from "./recheck.ts";
+import { reconcileBalances } from "./reconcile.ts";
 import { FencedError, type Term } from "./term.ts";
 
 const LOOK_EVERY_MS = 500;
@@ -24,7 +25,12 @@ export async function keepUp(term: Term): Promise<void> {
   ]);
 }
 
-async function repeat(term: Term, name: string, everyMs: number, work: () => Promise<unknown>): Promise<void> {
+async function repeat(
+  term: Term,
+  name: string,
+  everyMs: number,
+  work: () => Promise<unknown>,
+): Promise<void> {
   while (!term.signal.aborted) {
     await sleep(everyMs, term.signal);
     if (term.signal.aborted) return;
@@ -33,7 +39,10 @@ async function repeat(term: Term, name: string, everyMs: number, work: () => Pro
     } catch (error) {
       if (error instanceof FencedError || term.signal.aborted) return;
       if (!(error instanceof OtherBranchError))
-        term.log.warn({ network: term.network, work: name, err: error }, "upkeep failed and will be tried again");
+        term.log.warn(
+          { network: term.network, work: name, err: error },
+          "upkeep failed and will be tried again",
+        );
       await sleep(RETRY_MS, term.signal);
     }
   }

@@ -8,8 +8,10 @@ import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { openLog } from "../../core/runtime/log.ts";
 import { openDatabase, type Sql } from "../../db/client.ts";
 import type { PaymentLink } from "../../db/schema.ts";
+import { beginTerm } from "../../indexer/begin-term.ts";
 import { openIndexerMetrics } from "../../indexer/metrics.ts";
 import { runNetwork } from "../../indexer/run-network.ts";
+import type { Term } from "../../indexer/term.ts";
 import { callRpc, callRpcText } from "../../local/rpc.ts";
 import { fundEth, fundUsdc } from "../../local/usdc.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
@@ -65,12 +67,33 @@ export function startIndexer(
   };
 }
 
+/** A leader's term in hand, for what the loops do at their own pace. Ends the term of a running indexer. */
+export async function openTerm(
+  lab: Lab,
+  urls: readonly string[] = [lab.chain.rpcUrl],
+): Promise<Term & { close: () => void }> {
+  const chain = openChain({ network: NETWORK, urls, timeoutMs: 2_000 });
+  const end = new AbortController();
+  const term = await beginTerm({
+    ...{ network: NETWORK, chain, sql: lab.sql, confirmations: 1, signal: end.signal },
+    ...{
+      log: openLog("indexer", process.env.TEST_LOG_LEVEL ?? "silent"),
+      metrics: openIndexerMetrics(new Registry()),
+    },
+  });
+  const close = () => {
+    end.abort();
+    chain.close();
+  };
+  return Object.assign(term, { close });
+}
+
 export function randomAddress(): Hex {
   return `0x${randomBytes(20).toString("hex")}`;
 }
 
 /** A user with a wallet, as the wallet set-up leaves them. */
-export async function makeMerchant(lab: Lab, address: Hex = randomAddress()): Promise<Merchant> {
+export async function makeMerchant(lab: Lab, address: Hex = randomAddress(), madeInS = 0): Promise<Merchant> {
   const userId = newUserId();
   const passkeyId = randomBytes(16).toString("base64url");
   await lab.sql`
@@ -82,8 +105,11 @@ export async function makeMerchant(lab: Lab, address: Hex = randomAddress()): Pr
       'localhost'
     )`;
   await lab.sql`
-    insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
-    values (${newWalletId()}, ${userId}, ${NETWORK}, ${address}, ${passkeyId}, ${randomAddress()}, ${[randomAddress()]})`;
+    insert into wallets (id, user_id, network, address, passkey_id, factory, owners, created_at)
+    values (
+      ${newWalletId()}, ${userId}, ${NETWORK}, ${address}, ${passkeyId}, ${randomAddress()}, ${[randomAddress()]},
+      now() + make_interval(secs => ${madeInS}::float8)
+    )`;
   return { userId, address };
 }
 
