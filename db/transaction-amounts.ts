@@ -15,6 +15,7 @@ export async function countByAmount(tx: Tx, userId: string, filter: TransactionF
     return (await sumBuckets(scope, low.number + 1)) + (await countInBucket(scope, low, from, low.end));
   }
   const before = filter.maxUnits + 1n;
+  if (before <= from) return 0;
   const high = bucketOf(filter.maxUnits);
   if (high.number === low.number) return countInBucket(scope, low, from, before);
   return (
@@ -77,7 +78,7 @@ async function countRange({ tx, userId, filter }: Scope, from: bigint, before: b
     from (
       select
       from transactions
-      where user_id = ${userId} and amount_units >= ${from}::numeric and amount_units < ${before}::numeric
+      where user_id = ${userId} and amount_units >= ${from.toString()}::numeric and amount_units < ${before.toString()}::numeric
         ${cellConditions(tx, filter)}
       limit ${limit ?? null}
     ) rows`;

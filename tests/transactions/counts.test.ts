@@ -1,0 +1,299 @@
+/** Totals come from counters; here they are compared with counting, after random changes, beside a fold that runs all the while. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { newUserId } from "../../core/domain/ids.ts";
+import { NETWORK_IDS } from "../../core/domain/networks.ts";
+import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
+import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
+import { openDatabase, type Sql } from "../../db/client.ts";
+import { foldLinkCounts, foldTransactionCounts } from "../../db/housekeeping.ts";
+import { countLinks } from "../../db/links.ts";
+import { bucketOf } from "../../db/transaction-amounts.ts";
+import { countChosen, listTransactions } from "../../db/transactions.ts";
+import { insertUser } from "../../db/users.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { type GivenRow, insertHistory } from "./history.ts";
+
+let db: TestDatabase;
+let sql: Sql;
+beforeAll(async () => {
+  db = await createTestDatabase();
+  sql = openDatabase(db.url, { name: "test", maxConnections: 8 });
+}, 60_000);
+afterAll(async () => {
+  await sql?.end({ timeout: 1 });
+  await db?.drop();
+});
+
+/** mulberry32: the same numbers for the same seed. */
+function randomOf(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}
+
+const START_MS = Date.UTC(2026, 0, 30);
+const SPAN_MS = 5 * 86_400_000;
+const PRICES = [
+  1n,
+  9n,
+  99n,
+  100n,
+  999_999n,
+  1_000_000n,
+  9_990_000n,
+  10_000_000n,
+  10_049_999n,
+  10_050_000n,
+  123_456_789n,
+];
+
+function randomRow(
+  random: () => number,
+): Required<Pick<GivenRow, "type" | "status" | "network" | "amountUnits" | "detectedAt">> {
+  const pick = <Value>(values: readonly Value[]) => values[Math.floor(random() * values.length)] as Value;
+  return {
+    type: pick(TRANSACTION_TYPES),
+    status: pick(TRANSACTION_STATUSES),
+    network: pick(NETWORK_IDS),
+    amountUnits: random() < 0.7 ? pick(PRICES) : BigInt(Math.floor(random() * 200_000_000)),
+    // whole hours often: the edges of days
+    detectedAt: new Date(
+      START_MS + Math.floor((random() * SPAN_MS) / 3_600_000) * 3_600_000 + (random() < 0.5 ? 0 : 1),
+    ),
+  };
+}
+
+function randomFilter(random: () => number): TransactionFilter {
+  const some = <Value>(values: readonly Value[]) =>
+    random() < 0.5 ? [] : values.filter(() => random() < 0.5);
+  const row = randomRow(random);
+  const other = randomRow(random);
+  const at = row.detectedAt as Date;
+  return {
+    ...NO_FILTER,
+    types: some(TRANSACTION_TYPES),
+    statuses: some(TRANSACTION_STATUSES),
+    networks: some(NETWORK_IDS),
+    from: random() < 0.4 ? at : undefined,
+    before: random() < 0.4 ? (other.detectedAt as Date) : undefined,
+    minUnits: random() < 0.3 ? row.amountUnits : undefined,
+    maxUnits: random() < 0.3 ? other.amountUnits : undefined,
+  };
+}
+
+/** The same question in plain SQL. */
+async function countByHand(userId: string, filter: TransactionFilter): Promise<number> {
+  const rows = await sql<{ n: bigint }[]>`
+    select count(*) as n
+    from transactions
+    where user_id = ${userId}
+      and (${filter.types.length === 0} or type = any(${filter.types as string[]}::text[]))
+      and (${filter.statuses.length === 0} or status = any(${filter.statuses as string[]}::text[]))
+      and (${filter.networks.length === 0} or network = any(${filter.networks as string[]}::text[]))
+      and (${filter.from ?? null}::timestamptz is null or detected_at >= ${filter.from ?? null}::timestamptz)
+      and (${filter.before ?? null}::timestamptz is null or detected_at < ${filter.before ?? null}::timestamptz)
+      and (${filter.minUnits ?? null}::numeric is null or amount_units >= ${filter.minUnits ?? null}::numeric)
+      and (${filter.maxUnits ?? null}::numeric is null or amount_units <= ${filter.maxUnits ?? null}::numeric)`;
+  return Number(rows[0]?.n ?? -1n);
+}
+
+async function newUser(): Promise<string> {
+  const id = newUserId();
+  await insertUser(sql, { id, email: `${id}@example.com` });
+  return id;
+}
+
+const snapshot = <Value>(run: (tx: Parameters<Parameters<Sql["begin"]>[1]>[0]) => Promise<Value>) =>
+  sql.begin("isolation level repeatable read read only", run);
+
+describe("counters of the history", () => {
+  test("totals and pages equal counting by hand, for 150 random filters, before and after folding", async () => {
+    const seed = Math.floor(Math.random() * 1e9);
+    console.log(`seed ${seed}`);
+    const random = randomOf(seed);
+    const [userId, otherId] = [await newUser(), await newUser()];
+    await insertHistory(
+      sql,
+      userId,
+      Array.from({ length: 800 }, () => randomRow(random)),
+    );
+    await insertHistory(
+      sql,
+      otherId,
+      Array.from({ length: 50 }, () => randomRow(random)),
+    );
+    for (let round = 0; round < 3; round++) {
+      for (let n = 0; n < 50; n++) {
+        const filter = randomFilter(random);
+        const expected = await countByHand(userId, filter);
+        const { total, rows } = await snapshot((tx) =>
+          listTransactions(tx, userId, filter, { limit: 100, offset: 0 }),
+        );
+        expect({ filter, total, rows: rows.length }).toEqual({
+          filter,
+          total: expected,
+          rows: Math.min(100, expected),
+        });
+        expect(await snapshot((tx) => countChosen(tx, userId, filter))).toBe(expected);
+      }
+      // change what was counted, then fold some of it
+      await sql`update transactions set status = 'CONFIRMED' where user_id = ${userId} and status = 'DETECTED' and amount_units > 500000`;
+      await sql`update transactions set type = 'PAYMENT_LINK', amount_units = amount_units + 1 where user_id = ${userId} and type = 'SEND' and log_index = 0 and amount_units < 1000`;
+      await sql`delete from transactions where user_id = ${userId} and amount_units = 9990000`;
+      await sql.begin((tx) => foldTransactionCounts(tx, round === 0 ? 300 : 1_000_000));
+    }
+    const [left] = await sql`select count(*) as n from transaction_count_deltas`;
+    expect(left?.n).toBe(0n);
+  }, 60_000);
+
+  test("stay exact while ten writers and a folder run at once, and while transactions roll back", async () => {
+    const seed = Math.floor(Math.random() * 1e9);
+    console.log(`seed ${seed}`);
+    const random = randomOf(seed);
+    const userId = await newUser();
+    let isWriting = true;
+    const folding = (async () => {
+      while (isWriting) {
+        await sql.begin((tx) => foldTransactionCounts(tx, 7));
+        const { total } = await snapshot((tx) =>
+          listTransactions(tx, userId, NO_FILTER, { limit: 1, offset: 0 }),
+        );
+        expect(total).toBeGreaterThanOrEqual(0);
+      }
+    })();
+    await Promise.all(
+      Array.from({ length: 10 }, async () => {
+        for (let n = 0; n < 15; n++) {
+          const rows = Array.from({ length: 3 }, () => randomRow(random));
+          const isKept = random() < 0.8;
+          await sql
+            .begin(async (tx) => {
+              await insertHistory(tx as unknown as Sql, userId, rows);
+              await tx`update transactions set status = 'CONFIRMED' where id in (
+                select id from transactions where user_id = ${userId} and status <> 'CONFIRMED' limit 1 for update skip locked)`;
+              if (!isKept) throw new Error("roll back");
+            })
+            .catch((error: Error) => {
+              if (error.message !== "roll back") throw error;
+            });
+        }
+      }),
+    );
+    isWriting = false;
+    await folding;
+    for (let n = 0; n < 30; n++) {
+      const filter = randomFilter(random);
+      expect(await snapshot((tx) => countChosen(tx, userId, filter))).toBe(await countByHand(userId, filter));
+    }
+  }, 60_000);
+
+  test("buckets are the same in SQL and here, at every edge", async () => {
+    const edges = [
+      0n,
+      1n,
+      9n,
+      10n,
+      99n,
+      100n,
+      999n,
+      1_000n,
+      1_009n,
+      1_010n,
+      9_999n,
+      10_000n,
+      2n ** 63n,
+      2n ** 255n,
+    ];
+    for (const units of edges) {
+      const [row] = await sql<
+        { bucket: number }[]
+      >`select transaction_amount_bucket(${units.toString()}::numeric) as bucket`;
+      const bucket = bucketOf(units);
+      expect(row?.bucket).toBe(bucket.number);
+      expect(bucket.start <= units && units < bucket.end).toBe(true);
+      if (units > 0n)
+        expect(bucketOf(bucket.start - 1n > 0n ? bucket.start - 1n : 0n).number).toBeLessThanOrEqual(
+          bucket.number,
+        );
+      expect(bucketOf(bucket.end).number).toBeGreaterThan(bucket.number);
+    }
+  });
+
+  test("a deep page begins where it should, whatever the edges of the dates", async () => {
+    const random = randomOf(7);
+    const userId = await newUser();
+    await insertHistory(
+      sql,
+      userId,
+      Array.from({ length: 1_200 }, () => randomRow(random)),
+    );
+    for (let n = 0; n < 40; n++) {
+      const { minUnits: _min, maxUnits: _max, ...filter } = randomFilter(random);
+      const all = await sql<{ id: string; detectedAt: Date }[]>`
+        select id
+        from transactions
+        where user_id = ${userId}
+          and (${filter.types.length === 0} or type = any(${filter.types as string[]}::text[]))
+          and (${filter.statuses.length === 0} or status = any(${filter.statuses as string[]}::text[]))
+          and (${filter.networks.length === 0} or network = any(${filter.networks as string[]}::text[]))
+          and (${filter.from ?? null}::timestamptz is null or detected_at >= ${filter.from ?? null}::timestamptz)
+          and (${filter.before ?? null}::timestamptz is null or detected_at < ${filter.before ?? null}::timestamptz)
+        order by detected_at desc, id desc`;
+      for (const offset of [499, 500, 501, 700, 1_100]) {
+        const { rows } = await snapshot((tx) => listTransactions(tx, userId, filter, { limit: 20, offset }));
+        expect(rows.map(({ id }) => id)).toEqual(all.slice(offset, offset + 20).map(({ id }) => id));
+      }
+    }
+  }, 60_000);
+});
+
+describe("counters of links", () => {
+  test("equal counting by hand through moves, refunds, deletes and folds", async () => {
+    const userId = await newUser();
+    const insert = (n: number, status: string, amount: bigint, expires: string) => sql`
+      insert into payment_links (id, user_id, network, recipient, amount_units, description, status, expires_at, paid_at)
+      values (
+        ${`link_${String(n).padStart(22, "0")}`}, ${userId}, 'base', ${`0x${"11".repeat(20)}`}, ${amount}::bigint, 'd', ${status},
+        now() + ${expires}::interval, case when ${status} = 'PAID' then now() end
+      )`;
+    for (let n = 0; n < 60; n++) {
+      const status = (["ACTIVE", "PENDING", "PAID", "EXPIRED", "CANCELLED"] as const)[n % 5] ?? "ACTIVE";
+      await insert(n, status, BigInt(n) * 1_000_003n + 1n, n % 10 === 0 ? "-1 hour" : "1 hour");
+    }
+    const check = async () => {
+      const [row] = await sql<Record<string, bigint>[]>`
+        select
+          count(*) as all, count(*) filter (where status = 'PAID') as paid,
+          count(*) filter (where status = 'ACTIVE' and expires_at > now()) as active,
+          count(*) filter (where status = 'EXPIRED' or status = 'ACTIVE' and expires_at <= now()) as expired,
+          coalesce(sum(amount_units) filter (where status = 'PAID'), 0) as paid_units,
+          coalesce(sum(refunded_units), 0) as refunded_units
+        from payment_links
+        where user_id = ${userId}`;
+      const counts = await countLinks(sql, userId);
+      expect(counts).toMatchObject({
+        all: Number(row?.all),
+        PAID: Number(row?.paid),
+        ACTIVE: Number(row?.active),
+        EXPIRED: Number(row?.expired),
+        paidUnits: row?.paidUnits,
+        refundedUnits: row?.refundedUnits,
+      });
+    };
+    await check();
+    await sql`update payment_links set status = 'PAID', paid_at = now() where user_id = ${userId} and status = 'PENDING'`;
+    await check();
+    await sql.begin((tx) => foldLinkCounts(tx, 10));
+    await check();
+    await sql`update payment_links set refunded_units = 5 where user_id = ${userId} and status = 'PAID'`;
+    await sql`update payment_links set status = 'ACTIVE', paid_at = null where user_id = ${userId} and status = 'PAID' and amount_units % 2 = 0`;
+    await check();
+    await sql`delete from payment_links where user_id = ${userId} and status = 'CANCELLED'`;
+    await sql.begin((tx) => foldLinkCounts(tx, 1_000_000));
+    await check();
+  });
+});
