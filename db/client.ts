@@ -37,12 +37,6 @@ export function openDatabase(url: string, options: { name: string; maxConnection
   });
 }
 
-/** Name of the violated constraint or unique index when `error` is a Postgres integrity violation (SQLSTATE class 23). */
-export function violatedConstraint(error: unknown): string | undefined {
-  if (!(error instanceof postgres.PostgresError) || !error.code.startsWith("23")) return undefined;
-  return error.constraint_name;
-}
-
 /** Runs a query put together by drizzle's builder on this connection or transaction. */
 export function runBuilt<Row>(
   tx: Tx,

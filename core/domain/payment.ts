@@ -10,9 +10,6 @@
 export const PAYMENT_STATES = ["QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED", "FAILED"] as const;
 export type PaymentState = (typeof PAYMENT_STATES)[number];
 
-/** Payments in these states hold their link. */
-export const LIVE_PAYMENT_STATES = ["QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED"] as const;
-
 export const TRANSACTION_TYPES = ["SEND", "RECEIVE", "PAYMENT_LINK"] as const;
 export type TransactionType = (typeof TRANSACTION_TYPES)[number];
 

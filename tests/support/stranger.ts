@@ -32,16 +32,6 @@ const ABI = [
       { name: "signature", type: "bytes" },
     ],
   },
-  {
-    type: "function",
-    name: "transfer",
-    stateMutability: "nonpayable",
-    outputs: [{ type: "bool" }],
-    inputs: [
-      { name: "to", type: "address" },
-      { name: "value", type: "uint256" },
-    ],
-  },
 ] as const;
 
 const ONE_ETH = 10n ** 18n;
@@ -97,20 +87,4 @@ export async function cancelAuthorization(rpcUrl: string, payer: Payer, nonce: H
     gas: 150_000n,
   });
   await client.waitForTransactionReceipt({ hash });
-}
-
-/** A plain `transfer` by the payer. */
-export async function transferUsdc(rpcUrl: string, payer: Payer, to: Hex, units: bigint): Promise<Hex> {
-  await fundEth(rpcUrl, payer.address, ONE_ETH);
-  const client = open(rpcUrl, payer.privateKey);
-  const hash = await client.writeContract({
-    chain: null,
-    address: usdc.address,
-    abi: ABI,
-    functionName: "transfer",
-    args: [to, units],
-    gas: 150_000n,
-  });
-  await client.waitForTransactionReceipt({ hash });
-  return hash;
 }
