@@ -1,7 +1,7 @@
 /** Postgres refuses to run as root. This finds the way to run it as somebody else that works on this machine. */
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { chownSync, cpSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { chownSync, cpSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 
 /** The `nobody` account: it has an entry in every passwd file, which Postgres insists on. */
@@ -25,14 +25,25 @@ export type PostgresAccount = {
 export function choosePostgresAccount(places: { nativeDir: string; clusterRoot: string }): PostgresAccount {
   if (process.getuid?.() !== 0) return { prefix: [], ...places };
   const prefix = ["unshare", "-U", `--map-user=${NOBODY}`, `--map-group=${NOBODY}`];
-  if (process.env.LOCAL_POSTGRES_ACCOUNT !== "uid" && runs([...prefix, "true"])) return { prefix, ...places };
+  const wantsUid = process.env.LOCAL_POSTGRES_ACCOUNT === "uid" || isNobodysCluster(places.clusterRoot);
+  if (!wantsUid && runs([...prefix, "true"])) return { prefix, ...places };
   return { prefix: [], uid: NOBODY, gid: NOBODY, ...moveWithinReach(places) };
+}
+
+/** A cluster stays with the account that made it, also when a later start could do otherwise. */
+function isNobodysCluster(clusterRoot: string): boolean {
+  if (existsSync(join(sharedFolderOf(clusterRoot), "cluster", "data"))) return true;
+  return statSync(join(clusterRoot, "data"), { throwIfNoEntry: false })?.uid === NOBODY;
+}
+
+function sharedFolderOf(clusterRoot: string): string {
+  const key = createHash("sha256").update(clusterRoot).digest("hex").slice(0, 12);
+  return join(SHARED_ROOT, `embedded-postgres-${key}`);
 }
 
 function moveWithinReach(places: { nativeDir: string; clusterRoot: string }) {
   mkdirSync(places.clusterRoot, { recursive: true });
-  const key = createHash("sha256").update(places.clusterRoot).digest("hex").slice(0, 12);
-  const shared = join(SHARED_ROOT, `embedded-postgres-${key}`);
+  const shared = sharedFolderOf(places.clusterRoot);
   const clusterRoot = isReachable(places.clusterRoot) ? places.clusterRoot : join(shared, "cluster");
   const nativeDir = isReachable(places.nativeDir) ? places.nativeDir : copyOnce(places.nativeDir, shared);
   mkdirSync(clusterRoot, { recursive: true });
