@@ -1,0 +1,36 @@
+/** People who pay by themselves: accounts of the local chain that send USDC without asking us. */
+import { randomBytes } from "node:crypto";
+import { encodeTransfer } from "../../core/chain/usdc.ts";
+import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { callRpc, callRpcText } from "../../local/rpc.ts";
+import { fundEth, fundUsdc } from "../../local/usdc.ts";
+
+const USDC = NETWORKS["base-sepolia"].usdc.address;
+const ONE_ETH = 10n ** 18n;
+
+/** An address with ETH and `units` of USDC that the node signs for. */
+export async function newPayer(rpcUrl: string, units: bigint): Promise<Hex> {
+  const address: Hex = `0x${randomBytes(20).toString("hex")}`;
+  await fundEth(rpcUrl, address, ONE_ETH);
+  if (units > 0n) await fundUsdc(rpcUrl, address, units);
+  await callRpc(rpcUrl, "anvil_impersonateAccount", [address]);
+  return address;
+}
+
+/** Sends a transfer and returns its hash; mined at once unless automine is off. Explicit gas: a transfer that reverts is sent, too. */
+export async function sendUsdc(rpcUrl: string, from: Hex, to: Hex, units: bigint): Promise<Hex> {
+  const transaction = { from, to: USDC, data: encodeTransfer(to, units), gas: "0x30d40" };
+  return (await callRpcText(rpcUrl, "eth_sendTransaction", [transaction])) as Hex;
+}
+
+export async function setAutomine(rpcUrl: string, isOn: boolean): Promise<void> {
+  await callRpc(rpcUrl, "evm_setAutomine", [isOn]);
+}
+
+export async function mine(rpcUrl: string, blocks = 1): Promise<void> {
+  for (let n = 0; n < blocks; n++) await callRpc(rpcUrl, "evm_mine", []);
+}
+
+export function randomHash(): Hex {
+  return `0x${randomBytes(32).toString("hex")}`;
+}
