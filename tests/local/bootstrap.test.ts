@@ -1,0 +1,115 @@
+/** The door every command goes through, in a project of its own that needs nothing from the network. */
+import { afterAll, beforeEach, expect, test } from "bun:test";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+
+const root = mkdtempSync(join(tmpdir(), "local-bootstrap-"));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+/** Bun of this run first on PATH, so that nothing is downloaded; bootstrap.mjs itself runs under Node when there is one. */
+const PATH = [dirname(process.execPath), process.env.PATH ?? ""].join(delimiter);
+const NODE = Bun.which("node") ?? process.execPath;
+
+beforeEach(async () => {
+  rmSync(root, { recursive: true, force: true });
+  mkdirSync(join(root, "local"), { recursive: true });
+  copyFileSync(join(import.meta.dir, "../../bootstrap.mjs"), join(root, "bootstrap.mjs"));
+  mkdirSync(join(root, "packages/greeting"), { recursive: true });
+  writeFileSync(join(root, "packages/greeting/package.json"), '{ "name": "greeting", "version": "1.0.0" }');
+  writeFileSync(join(root, "packages/greeting/index.js"), 'export const greeting = "hello";');
+  writeFileSync(
+    join(root, "package.json"),
+    '{ "name": "tried", "dependencies": { "greeting": "file:./packages/greeting" } }',
+  );
+  await Bun.$`${process.execPath} install --lockfile-only`.cwd(root).quiet();
+  writeFileSync(
+    join(root, "local/say.ts"),
+    `import { greeting } from "greeting";
+     console.log(greeting, Bun.version, ...process.argv.slice(2));
+     process.exit(7);`,
+  );
+});
+
+function bootstrap(...args: string[]) {
+  const env = { ...process.env, PATH, npm_lifecycle_event: undefined };
+  const child = Bun.spawn([NODE, "bootstrap.mjs", ...args], {
+    cwd: root,
+    env,
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const said = new Response(child.stdout).text();
+  const told = new Response(child.stderr).text();
+  return { child, said, told };
+}
+
+test("installs what the lock file names, runs the script, and exits with its code", async () => {
+  const { child, said, told } = bootstrap("local/say.ts", "one", "two words");
+  expect(await child.exited).toBe(7);
+  expect(await said).toBe(`hello ${Bun.version} one two words\n`);
+  expect(await told).toContain("installing packages");
+});
+
+test("a second run installs nothing; a changed lock file does", async () => {
+  await bootstrap("local/say.ts").child.exited;
+  expect(await bootstrap("local/say.ts").told).toBe("");
+  const lock = join(root, "bun.lock");
+  writeFileSync(lock, `${readFileSync(lock, "utf8")}\n`);
+  expect(await bootstrap("local/say.ts").told).toContain("installing packages");
+});
+
+test("an installation with the tests' packages also serves a run without them, not the other way round", async () => {
+  await bootstrap("--dev", "local/say.ts").child.exited;
+  expect(await bootstrap("local/say.ts").told).toBe("");
+  rmSync(join(root, "node_modules"), { recursive: true });
+  await bootstrap("local/say.ts").child.exited;
+  expect(await bootstrap("--dev", "local/say.ts").told).toContain("with those for tests");
+});
+
+test("starts over after an installation that was killed half-way", async () => {
+  await bootstrap("local/say.ts").child.exited;
+  // As kill -9 leaves it: begun, and a package that looks whole without being it.
+  writeFileSync(join(root, ".tools/unfinished"), "");
+  rmSync(join(root, "node_modules/greeting/index.js"));
+  const { child, said } = bootstrap("local/say.ts");
+  expect(await child.exited).toBe(7);
+  expect(await said).toContain("hello");
+  expect(existsSync(join(root, ".tools/unfinished"))).toBe(false);
+});
+
+test("several at once install one after the other and all run", async () => {
+  const runs = [1, 2, 3].map((number) => bootstrap("local/say.ts", String(number)));
+  const said = await Promise.all(runs.map((run) => run.said));
+  expect(said).toEqual([1, 2, 3].map((number) => `hello ${Bun.version} ${number}\n`));
+  expect(existsSync(join(root, ".tools/lock"))).toBe(false);
+});
+
+test("passes a signal on and waits for the script's own end", async () => {
+  writeFileSync(
+    join(root, "local/wait.ts"),
+    `process.on("SIGTERM", () => setTimeout(() => process.exit(5), 100));
+     setInterval(() => {}, 1000);
+     console.log("up");`,
+  );
+  const env = { ...process.env, PATH };
+  await bootstrap("local/say.ts").child.exited;
+  const child = Bun.spawn([NODE, "bootstrap.mjs", "local/wait.ts"], { cwd: root, env, stdout: "pipe" });
+  await child.stdout.getReader().read();
+  child.kill("SIGTERM");
+  expect(await child.exited).toBe(5);
+});
+
+test("error: no script named", async () => {
+  const { child, told } = bootstrap();
+  expect(await child.exited).toBe(1);
+  expect(await told).toContain("Usage: node bootstrap.mjs");
+});
