@@ -1,0 +1,64 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { openClient } from "../api/http-client.ts";
+import { type Merchant, signUp } from "../api/sign-up.ts";
+import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
+import { randomHash } from "./payers.ts";
+
+let world: MerchantWorld;
+let ann: Merchant;
+
+beforeAll(async () => {
+  // a proxy of ours may say who calls, so that one test can be many clients
+  world = await startMerchantWorld({ env: { RATE_LIMITS: "1", TRUSTED_PROXIES: "127.0.0.1,::1" } });
+  ann = await signUp(world.baseUrl);
+}, 60_000);
+afterAll(() => world?.stop());
+
+async function makeLink(): Promise<string> {
+  const { body } = await ann.client.post("/v1/payment-links", { amount: 1, description: "d" });
+  return body.id;
+}
+
+function claim(linkId: string, from: string, transactionHash = randomHash()) {
+  return openClient(world.baseUrl).post(
+    `/api/v1/public/payment-links/${linkId}/complete`,
+    { transactionHash, clientWalletAddress: `0x${"ab".repeat(20)}` },
+    { "x-forwarded-for": from },
+  );
+}
+
+test("five claims an hour of one link from one address, then 429; others are not touched", async () => {
+  const [link, otherLink] = [await makeLink(), await makeLink()];
+  const known = randomHash();
+  expect((await claim(link, "203.0.113.1", known)).status).toBe(200);
+  for (let n = 0; n < 4; n++) expect((await claim(link, "203.0.113.1")).status).toBe(200);
+  const refused = await claim(link, "203.0.113.1");
+  expect([refused.status, refused.body.error.code]).toEqual([429, "RATE_LIMITED"]);
+  expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(3_000);
+  // the same claim again counts for nothing
+  expect((await claim(link, "203.0.113.1", known)).status).toBe(200);
+  expect((await claim(otherLink, "203.0.113.1")).status).toBe(200);
+  expect((await claim(link, "203.0.113.2")).status).toBe(200);
+  const rows = await world.sql`select 1 from claims where link_id = ${link}`;
+  expect(rows.length).toBe(6);
+});
+
+test("ten calls a minute from one address, whatever they ask", async () => {
+  const statuses: number[] = [];
+  for (let n = 0; n < 12; n++)
+    statuses.push((await claim("link_AAAAAAAAAAAAAAAAAAAAAA", "203.0.113.9")).status);
+  expect(statuses).toEqual([...Array(10).fill(404), 429, 429]);
+});
+
+test("a chain that does not answer delays a claim by seconds and refuses nothing", async () => {
+  const link = await makeLink();
+  process.kill(world.chain.pid, "SIGSTOP");
+  try {
+    const startedMs = Date.now();
+    const { status, body } = await claim(link, "203.0.113.20");
+    expect([status, body.status]).toEqual([200, "PENDING"]);
+    expect(Date.now() - startedMs).toBeLessThan(4_500);
+  } finally {
+    process.kill(world.chain.pid, "SIGCONT");
+  }
+}, 20_000);
