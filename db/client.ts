@@ -37,6 +37,15 @@ export function openDatabase(url: string, options: { name: string; maxConnection
   });
 }
 
+/** SQLSTATE classes after which the same statement fails again: data, integrity, missing or wrong objects. */
+const HOPELESS_CLASSES = ["22", "23", "42"];
+
+/** A lost connection, a deadlock, a server that stops or is full: the database may answer the same work otherwise soon. */
+export function isWorthRetrying(error: unknown): boolean {
+  if (error instanceof postgres.PostgresError) return !HOPELESS_CLASSES.includes(error.code.slice(0, 2));
+  return error instanceof Error && "code" in error && typeof error.code === "string";
+}
+
 /** Runs a query put together by drizzle's builder on this connection or transaction. */
 export function runBuilt<Row>(
   tx: Tx,

@@ -1,17 +1,19 @@
 /** Payments: accepting them (with their links), reading them, and ending them when they can't be settled. The indexer alone marks them settled. */
 import type { NetworkId } from "../core/domain/networks.ts";
-import type { PaymentState } from "../core/domain/payment.ts";
 import type { Tx } from "./client.ts";
 import type { Payment } from "./schema.ts";
 
-export type NewPayment = Pick<
+export type AuthorizedPayment = Pick<
   Payment,
-  "id" | "linkId" | "network" | "token" | "payer" | "payerKind" | "recipient" | "amountUnits"
+  "id" | "network" | "token" | "payer" | "payerKind" | "recipient" | "amountUnits"
 > &
-  Pick<Payment, "validAfter" | "validBefore" | "nonce" | "signature" | "idempotencyKey" | "requestId"> & {
-    /** Id of the history row the merchant sees from now on. */
-    transactionId: string;
-  };
+  Pick<Payment, "validAfter" | "validBefore" | "nonce" | "signature" | "idempotencyKey" | "requestId">;
+
+export type NewPayment = AuthorizedPayment & {
+  linkId: string;
+  /** Id of the history row the merchant sees from now on. */
+  transactionId: string;
+};
 
 /**
  * Accepts payments whose links are payable: inserts them QUEUED, moves their links to PENDING and opens their history rows.
@@ -97,16 +99,23 @@ export async function lockLinks(tx: Tx, linkIds: readonly string[]): Promise<voi
     for update`;
 }
 
-/** Queues a payment again that failed before any byte of it left the house. Undefined when it did not, or its link is taken. */
+/**
+ * Queues a payment again whose transaction never was, or is over: none of our bytes could still execute it. The retry's own signature
+ * and key count. Undefined when its link is taken or over.
+ */
 export async function requeuePayment(
   tx: Tx,
   id: string,
-  signature: string,
+  retry: Pick<NewPayment, "signature" | "payerKind" | "idempotencyKey" | "requestId">,
 ): Promise<{ id: string } | undefined> {
   const [row] = await tx<{ id: string }[]>`
     with requeued as (
       update payments
-      set state = 'QUEUED', reason = null, refusals = 0, next_try_at = now(), signature = ${signature}, updated_at = now()
+      set
+        state = 'QUEUED', reason = null, refusals = 0, unavailable_since = null, next_try_at = now(),
+        signature = ${retry.signature}, payer_kind = ${retry.payerKind},
+        idempotency_key = coalesce(${retry.idempotencyKey}, idempotency_key), request_id = ${retry.requestId},
+        updated_at = now()
       where id = ${id}
         and state = 'FAILED'
         and relay_id is null
@@ -149,9 +158,9 @@ export async function requeuePayment(
 export async function failPayments(
   tx: Tx,
   failures: readonly { id: string; reason: string }[],
-): Promise<{ id: string; linkId: string }[]> {
+): Promise<{ id: string; linkId: string | null }[]> {
   if (failures.length === 0) return [];
-  return tx<{ id: string; linkId: string }[]>`
+  return tx<{ id: string; linkId: string | null }[]>`
     with given as (
       select *
       from jsonb_to_recordset(${JSON.stringify(failures)}::text::jsonb) as row (id text, reason text)
@@ -264,18 +273,6 @@ export async function findPaymentByIdempotencyKey(
     select ${sql.unsafe(VIEW_COLUMNS)}
     from payments
     where link_id = ${linkId} and idempotency_key = ${key} and state <> 'FAILED'`;
-  return row;
-}
-
-/** The live payment of a link, if any. */
-export async function findLivePayment(
-  sql: Tx,
-  linkId: string,
-): Promise<{ id: string; state: PaymentState } | undefined> {
-  const [row] = await sql<{ id: string; state: PaymentState }[]>`
-    select id, state
-    from payments
-    where link_id = ${linkId} and state <> 'FAILED'`;
   return row;
 }
 

@@ -6,7 +6,7 @@
  */
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
-import type { Payment, Relay } from "./schema.ts";
+import type { Relay } from "./schema.ts";
 
 export type Lane = { network: NetworkId; relayer: Hex };
 
@@ -19,60 +19,16 @@ export async function ensureLane(tx: Tx, lane: Lane, chainNonce: bigint): Promis
     set next_nonce = greatest(relayers.next_nonce, excluded.next_nonce)`;
 }
 
-/** Transactions of each lane that no block holds yet. */
-export async function countInFlight(tx: Tx, network: NetworkId): Promise<Map<string, number>> {
-  const rows = await tx<{ relayer: string; count: number }[]>`
-    select relayer, count(*)::int as count
+export type LaneLoad = { transactions: number; gas: bigint };
+
+/** What each lane has outside of any block: transactions, and the gas they may still use. */
+export async function readLaneLoads(tx: Tx, network: NetworkId): Promise<Map<string, LaneLoad>> {
+  const rows = await tx<({ relayer: string } & LaneLoad)[]>`
+    select relayer, count(*)::int as transactions, sum(gas_limit)::bigint as gas
     from relays
     where network = ${network} and state in ('SIGNED', 'BROADCAST')
     group by relayer`;
-  return new Map(rows.map((row) => [row.relayer, row.count]));
-}
-
-/**
- * Leases the oldest queued payments: nobody else takes them before `leaseMs` are over, and if we die they are free then.
- * Loses nothing when the commit is lost in a crash, so it needs no disk flush.
- */
-export async function leaseQueuedPayments(
-  tx: Tx,
-  network: NetworkId,
-  limit: number,
-  leaseMs: number,
-): Promise<Payment[]> {
-  return tx<Payment[]>`
-    with due as (
-      select id
-      from payments
-      where network = ${network} and state = 'QUEUED' and next_try_at <= now()
-      order by next_try_at, created_at
-      limit ${limit}
-      for update skip locked
-    )
-    update payments
-    set next_try_at = now() + make_interval(secs => ${leaseMs / 1000}::float8)
-    from due
-    where payments.id = due.id
-    returning payments.*`;
-}
-
-/** Hands leased payments back, to be looked at again after `delayMs`. */
-export async function postponePayments(tx: Tx, ids: readonly string[], delayMs: number): Promise<void> {
-  await tx`
-    update payments
-    set
-      next_try_at = now() + make_interval(secs => ${delayMs / 1000}::float8),
-      refusals = refusals + 1
-    where id = any(${[...ids]}::text[]) and state = 'QUEUED'`;
-}
-
-/** Is anything queued that nobody holds a lease on? Milliseconds until the first is due, or undefined. */
-export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number | undefined> {
-  const [row] = await tx<{ waitMs: number }[]>`
-    select greatest(0, extract(epoch from min(next_try_at) - now()) * 1000)::float8 as wait_ms
-    from payments
-    where network = ${network} and state = 'QUEUED'
-    having count(*) > 0`;
-  return row?.waitMs;
+  return new Map(rows.map(({ relayer, ...load }) => [relayer, load]));
 }
 
 /** The lane's next nonce, locked until the transaction ends: one writer a lane. */
@@ -124,22 +80,25 @@ export async function insertRelay(tx: Tx, relay: NewRelay): Promise<bigint> {
   return row.id;
 }
 
-/** Stores a dearer attempt at the same nonce, before it is sent. */
-export async function insertAttempt(tx: Tx, relayId: bigint, attempt: NewAttempt): Promise<void> {
-  await tx`
+/** Stores a dearer attempt at the same nonce, before it is sent. False when another keeper stored one of this fee: send nothing then. */
+export async function insertAttempt(tx: Tx, relayId: bigint, attempt: NewAttempt): Promise<boolean> {
+  const rows = await tx`
     insert into relay_attempts (tx_hash, relay_id, raw, max_fee_per_gas, max_priority_fee_per_gas, is_noop)
     values (
       ${attempt.txHash}, ${relayId}, ${attempt.raw}, ${attempt.maxFeePerGas.toString()}::numeric,
       ${attempt.maxPriorityFeePerGas.toString()}::numeric, ${attempt.isNoop ?? false}
     )
-    on conflict do nothing`;
+    on conflict do nothing
+    returning 1`;
+  return rows.length === 1;
 }
 
 /** Binds leased payments to their relay. Returns those that were still queued; the caller rolls back when some are missing. */
 export async function markSigned(tx: Tx, relayId: bigint, paymentIds: readonly string[]): Promise<string[]> {
   const rows = await tx<{ id: string }[]>`
     update payments
-    set state = 'SIGNED', relay_id = ${relayId}, refusals = 0, updated_at = now()
+    set
+      state = 'SIGNED', relay_id = ${relayId}, refusals = 0, unavailable_since = null, updated_at = now()
     where id = any(${[...paymentIds]}::text[]) and state = 'QUEUED'
     returning id`;
   return rows.map((row) => row.id);
@@ -182,7 +141,7 @@ export type InFlightRelay = Pick<
 > & {
   misses: number;
   attempts: InFlightAttempt[];
-  /** Unix seconds after which none of its payments can succeed; null for other kinds. */
+  /** Unix seconds after which none of its payments can succeed; null when it carries none that still waits. */
   validBeforeMax: bigint | null;
 };
 
@@ -251,27 +210,7 @@ export async function markMined(tx: Tx, receipts: readonly RelayReceipt[]): Prom
     where relays.id = given.relay_id and relays.state in ('SIGNED', 'BROADCAST')`;
 }
 
-/**
- * Queues again the payments of mined relays that their block did not settle, once the indexer has read that block
- * (the same hash): the transaction is over, so nothing of ours that could still settle them is out.
- */
-export async function requeueUnsettled(
-  tx: Tx,
-  network: NetworkId,
-): Promise<{ id: string; requestId: string | null }[]> {
-  return tx<{ id: string; requestId: string | null }[]>`
-    update payments
-    set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
-    from relays relay
-    join blocks block on block.network = relay.network and block.number = relay.block_number and block.hash = relay.block_hash
-    where payments.relay_id = relay.id
-      and payments.network = ${network}
-      and payments.state in ('SIGNED', 'BROADCAST')
-      and relay.state = 'MINED'
-    returning payments.id, payments.request_id`;
-}
-
-/** MINED relays whose block is the indexer's and at least `depthBlocks` deep are done. */
+/** MINED relays whose block is the indexer's (or so deep that it is not kept) and at least `depthBlocks` deep are done. */
 export async function confirmRelays(tx: Tx, network: NetworkId, depthBlocks: number): Promise<void> {
   await tx`
     update relays
@@ -281,9 +220,9 @@ export async function confirmRelays(tx: Tx, network: NetworkId, depthBlocks: num
       and cursors.network = relays.network
       and relays.state = 'MINED'
       and relays.block_number <= cursors.number - ${depthBlocks}::bigint + 1
-      and exists (
+      and not exists (
         select from blocks
-        where blocks.network = relays.network and blocks.number = relays.block_number and blocks.hash = relays.block_hash
+        where blocks.network = relays.network and blocks.number = relays.block_number and blocks.hash <> relays.block_hash
       )`;
 }
 

@@ -153,7 +153,8 @@ export const claims = pgTable("claims", {
 
 export const payments = pgTable("payments", {
   id: text("id").primaryKey(),
-  linkId: text("link_id").notNull(),
+  linkId: text("link_id"),
+  facilitatorUserId: text("facilitator_user_id"),
   network: network(),
   token: hex("token").notNull(),
   payer: hex("payer").notNull(),
@@ -171,6 +172,9 @@ export const payments = pgTable("payments", {
   logIndex: integer("log_index"),
   blockNumber: int8("block_number"),
   refusals: integer("refusals").notNull(),
+  reverts: integer("reverts").notNull(),
+  alone: boolean("alone").notNull(),
+  unavailableSince: time("unavailable_since"),
   nextTryAt: time("next_try_at").notNull(),
   idempotencyKey: text("idempotency_key"),
   requestId: text("request_id"),

@@ -4,6 +4,10 @@
  */
 import type { Tx } from "./client.ts";
 
+/** The indexer writes its cursor's row at least every 5 seconds while it lives. */
+const INDEXER_SILENT_S = 15;
+
+/** Too early: the indexer has not read that far, or is away. */
 export type BooksVerdict = "too-early" | "came-to-us" | "not-ours";
 
 /** Asks the books about one payment; `seenAtBlock` is a height at which the chain called its authorization used. */
@@ -13,7 +17,12 @@ export async function consultBooks(
 ): Promise<BooksVerdict> {
   const [row] = await tx<{ isRead: boolean; cameToUs: boolean }[]>`
     select
-      coalesce(cursors.number >= ${order.seenAtBlock}, false) as is_read,
+      coalesce(
+        cursors.number >= ${order.seenAtBlock}
+          and cursors.updated_at > now() - make_interval(secs => ${INDEXER_SILENT_S}::float8)
+          and (wallet.id is null or wallet.backfilled_at is not null),
+        false
+      ) as is_read,
       exists (
         select from transfers
         where transfers.network = payments.network
@@ -25,7 +34,8 @@ export async function consultBooks(
       ) as came_to_us
     from payments
     left join cursors on cursors.network = payments.network
+    left join wallets wallet on wallet.network = payments.network and wallet.address = payments.recipient
     where payments.id = ${order.paymentId}`;
-  if (row?.cameToUs) return "came-to-us";
-  return row?.isRead ? "not-ours" : "too-early";
+  if (!row?.isRead) return "too-early";
+  return row.cameToUs ? "came-to-us" : "not-ours";
 }

@@ -2,6 +2,7 @@
 import { NETWORKS } from "../../core/domain/networks.ts";
 import { PAYMENT_REFUSALS } from "../../core/domain/payment.ts";
 import type { PaymentView } from "../../db/payments.ts";
+import type { PaymentRef } from "./await-payment.ts";
 import type { PayResult } from "./pay.ts";
 
 export type PayAnswer = {
@@ -112,7 +113,7 @@ function alreadyUsed(payment: PaymentView, baseUrl: string): PayAnswer {
   };
 }
 
-function common(payment: PaymentView, baseUrl: string) {
+function common(payment: PaymentRef, baseUrl: string) {
   return {
     txHash: payment.txHash ?? payment.attemptHash,
     networkId: NETWORKS[payment.network].id,

@@ -1,4 +1,5 @@
 /** One x402 exchange: what was asked, and the status, headers and body it is answered with. Knows nothing of the web framework. */
+import { ServiceError } from "../../core/domain/errors.ts";
 import { effectiveStatus } from "../../core/domain/link.ts";
 import { findPayableLink, type PayableLinkRow } from "../../db/payable-links.ts";
 import { answerOf, settled, settledElsewhere } from "./answer.ts";
@@ -59,7 +60,7 @@ async function payByJson(tools: PayTools, ask: Ask, parsed: Parsed): Promise<Ans
   if (!parsed.ok) return plain(400, "INVALID_PAYLOAD_STRUCTURE", parsed.issue);
   const result = await pay(tools, ask, parsed);
   const { status, body } = answerOf(result, tools.config.baseUrl);
-  return { status, headers: {}, body };
+  return { status, headers: replayHeader(result), body };
 }
 
 /** Refusals on this way are 402 with the requirements and the reason, as x402 clients expect. */
@@ -70,7 +71,7 @@ async function payByHeader(tools: PayTools, ask: Ask, parsed: Parsed, version: 1
   if (result.kind === "refused") {
     if (result.reason === "NOT_FOUND") return unknownLink();
     const { status, body } = answerOf(result, tools.config.baseUrl);
-    if (status === 500) return { status, headers: {}, body };
+    if (status === 500 || result.isKeyTaken) return { status, headers: {}, body };
     const failure = result.network && {
       ...{ success: false, txHash: result.txHash ?? null, network: result.network },
       ...{ payer: authorization.from, reason: STOCK_REASONS[result.reason] ?? result.reason },
@@ -86,7 +87,7 @@ async function payByHeader(tools: PayTools, ask: Ask, parsed: Parsed, version: 1
   const { payment } = result;
   const answer =
     result.kind === "replayed"
-      ? settled(payment, tools.config.baseUrl)
+      ? settled(result.payment, tools.config.baseUrl)
       : answerOf(result, tools.config.baseUrl);
   const header = settlementHeader(version, {
     success: answer.body.success,
@@ -95,17 +96,31 @@ async function payByHeader(tools: PayTools, ask: Ask, parsed: Parsed, version: 1
     payer: authorization.from,
     ...(answer.body.error === null ? {} : { reason: "settlement_pending" }),
   });
-  return { status: answer.status, headers: { [header.name]: header.value }, body: answer.body };
+  const headers = { ...replayHeader(result), [header.name]: header.value };
+  return { status: answer.status, headers, body: answer.body };
 }
 
+/** The same key and the same authorization once more: the answer is the first one's. */
+function replayHeader(result: PayResult): Record<string, string> {
+  return result.kind === "replayed" && result.sameKey ? { "Idempotent-Replayed": "true" } : {};
+}
+
+/** Before acceptance any failure leaves nothing behind, and is told as one that may be tried again; after it `payLink` does not fail. */
 async function pay(tools: PayTools, ask: Ask, parsed: Extract<Parsed, { ok: true }>): Promise<PayResult> {
-  await ask.countPayer(parsed.attempt.authorization.from);
-  return payLink(tools, {
-    linkId: ask.linkId,
-    attempt: parsed.attempt,
-    idempotencyKey: ask.headers["idempotency-key"] ?? parsed.attempt.paymentIdentifier,
-    requestId: ask.requestId,
-  });
+  try {
+    return await payLink(tools, {
+      linkId: ask.linkId,
+      attempt: parsed.attempt,
+      idempotencyKey: ask.headers["idempotency-key"] ?? parsed.attempt.paymentIdentifier,
+      requestId: ask.requestId,
+      countPayer: ask.countPayer,
+    });
+  } catch (error) {
+    if (error instanceof ServiceError) throw error;
+    tools.log.error({ err: error, requestId: ask.requestId }, "a payment could not be taken");
+    const message = "the payment can't be taken now; nothing was stored";
+    return { kind: "refused", reason: "INTERNAL_ERROR", message, retryable: true };
+  }
 }
 
 async function askTerms(tools: PayTools, ask: Ask): Promise<Answer> {

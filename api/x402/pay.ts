@@ -7,7 +7,6 @@ import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { effectiveStatus } from "../../core/domain/link.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
-import type { Outcomes } from "../../db/outcome.ts";
 import { findPayableLink, type PayableLinkRow } from "../../db/payable-links.ts";
 import {
   findPaymentByAuthorization,
@@ -15,7 +14,8 @@ import {
   type NewPayment,
   type PaymentView,
 } from "../../db/payments.ts";
-import type { Acceptor } from "./accept.ts";
+import { type Acceptor, OverloadedError } from "./accept.ts";
+import { awaitPayment, insist, isSettled, type PaymentEnd, refOf, refusalOf } from "./await-payment.ts";
 import type { ChainClock } from "./chain-time.ts";
 import type { X402Deps } from "./deps.ts";
 import type { PaymentAttempt } from "./payload.ts";
@@ -31,11 +31,13 @@ export type PayOrder = {
   /** `Idempotency-Key`, or the payment-identifier extension's id. */
   idempotencyKey: string | undefined;
   requestId: string;
+  /** Takes one from the payer's limit, once the signature is known to be the payer's; throws RATE_LIMITED when there is none left. */
+  countPayer(payer: string): Promise<void>;
 };
 
 /** How a payment attempt ended, or stands when the wait is over. */
 export type PayResult =
-  | { kind: "settled" | "submitted" | "unsettled"; payment: PaymentView }
+  | Exclude<PaymentEnd, { kind: "failed" }>
   /** The same authorization had settled this link before; `sameKey` when the caller showed the same idempotency key. */
   | { kind: "replayed"; payment: PaymentView; sameKey: boolean }
   /** A stranger had sent the same authorization: the link is paid by it, without a payment of ours. */
@@ -47,6 +49,8 @@ export type PayResult =
       network?: NetworkId;
       txHash?: string | null;
       retryable?: boolean;
+      /** The caller's idempotency key belongs to another payment. */
+      isKeyTaken?: boolean;
     };
 
 export async function payLink(tools: PayTools, order: PayOrder): Promise<PayResult> {
@@ -69,6 +73,7 @@ export async function payLink(tools: PayTools, order: PayOrder): Promise<PayResu
   if (!terms.ok) return refuse(terms.reason, TERMS_MESSAGES[terms.reason] ?? terms.reason, network);
   const payer = await verifyPayer(tools.chains.get(network), network, attempt);
   if (!payer.ok) return { ...refuse(payer.reason, payer.message, network), retryable: payer.retryable };
+  await order.countPayer(attempt.authorization.from);
   return acceptAndWait(tools, link, order, payer);
 }
 
@@ -96,7 +101,7 @@ async function findEarlier(
 ): Promise<PayResult | undefined> {
   const { authorization } = order.attempt;
   const isSame = link.payer === authorization.from && link.nonce === authorization.nonce;
-  if (link.paymentId !== null && isSame) return rejoin(tools, link.paymentId, order);
+  if (link.paymentId !== null && isSame) return rejoin(tools, link, link.paymentId, order);
   const { paidTxHash: txHash, paidLogIndex: logIndex, network } = link;
   const hasPaid = link.paidFrom === authorization.from && link.paidNonce === authorization.nonce;
   if (txHash !== null && hasPaid) return { kind: "paid-elsewhere", network, txHash, logIndex };
@@ -106,19 +111,20 @@ async function findEarlier(
   return {
     ...refuse("PAYMENT_IN_PROGRESS", "this idempotency key was used with another payment", link.network),
     txHash: keyed.txHash,
+    isKeyTaken: true,
   };
 }
 
 /** In flight: the same outcome. Settled before: the original, told as what it is. */
-async function rejoin(tools: PayTools, paymentId: string, order: PayOrder): Promise<PayResult> {
+async function rejoin(tools: PayTools, link: PayableLinkRow, paymentId: string, order: PayOrder) {
   const watcher = tools.outcomes.watch(paymentId);
-  const payment = await tools.readPayment(paymentId);
+  const payment = await tools.readPayment(paymentId).catch(() => undefined);
   if (payment && isSettled(payment)) {
     watcher.cancel();
     const sameKey = payment.idempotencyKey !== null && payment.idempotencyKey === order.idempotencyKey;
-    return { kind: "replayed", payment, sameKey };
+    return { kind: "replayed", payment, sameKey } as const;
   }
-  return waitForEnd(tools, watcher, paymentId);
+  return told(await awaitPayment(tools, watcher, { id: paymentId, linkId: link.id, network: link.network }));
 }
 
 async function acceptAndWait(
@@ -129,32 +135,24 @@ async function acceptAndWait(
 ): Promise<PayResult> {
   const payment = newPayment(link, order, payer);
   const watcher = tools.outcomes.watch(payment.id);
-  let accepted: boolean;
   try {
-    accepted = await tools.acceptor.accept(payment);
+    const accepted = await insist(tools, () => tools.acceptor.accept(payment));
+    if (accepted) return told(await awaitPayment(tools, watcher, payment));
+    const loss = accepted === false && (await insist(tools, () => explainLoss(tools, link, order, payment)));
+    return loss || { kind: "unsettled", payment: refOf(payment) };
   } catch (error) {
+    if (!(error instanceof OverloadedError)) throw error;
+    const message = "too many payments are waiting; nothing was stored";
+    return { ...refuse("INTERNAL_ERROR", message, link.network), retryable: true };
+  } finally {
     watcher.cancel();
-    throw error;
   }
-  if (accepted) return waitForEnd(tools, watcher, payment.id);
-  watcher.cancel();
-  return explainLoss(tools, link, order, payment);
 }
 
-async function waitForEnd(
-  tools: PayTools,
-  watcher: ReturnType<Outcomes["watch"]>,
-  paymentId: string,
-): Promise<PayResult> {
-  let last: PaymentView | undefined;
-  const ended = await watcher.settle(async () => {
-    last = await tools.readPayment(paymentId);
-    return last && (isSettled(last) || last.state === "FAILED") ? last : undefined;
-  }, tools.config.payWaitMs);
-  if (ended?.state === "FAILED") return refusalOf(ended);
-  if (ended) return { kind: "settled", payment: ended };
-  if (!last) throw new Error(`payment ${paymentId} was accepted but can't be read`);
-  return { kind: last.state === "BROADCAST" ? "submitted" : "unsettled", payment: last };
+function told(end: PaymentEnd): PayResult {
+  if (end.kind !== "failed") return end;
+  const { payment } = end;
+  return { kind: "refused", ...refusalOf(payment), network: payment.network, txHash: payment.txHash };
 }
 
 /** The insert took nothing: the authorization is known, or the link moved since it was read. */
@@ -169,18 +167,22 @@ async function explainLoss(
     const message = "this authorization was used for another link";
     return { ...refuse("NONCE_USED", message, link.network), txHash: known.txHash };
   }
-  if (known && known.state !== "FAILED") return rejoin(tools, known.id, order);
+  if (known && known.state !== "FAILED") return rejoin(tools, link, known.id, order);
   if (known) {
     const watcher = tools.outcomes.watch(known.id);
     const requeued = await requeue(tools.sql, known.id, payment);
-    if (requeued) return waitForEnd(tools, watcher, known.id);
+    if (requeued) return told(await awaitPayment(tools, watcher, { ...payment, id: known.id }));
     watcher.cancel();
   }
   const now = await findPayableLink(tools.sql, link.id);
   const earlier = now && (await findEarlier(tools, now, order));
   if (earlier) return earlier;
-  const reason = now && whyUnpayable(now, new Date());
-  return { ...(reason ?? refuse("PAYMENT_IN_PROGRESS", "another payment came first")), network: link.network };
+  const obstacle = now && whyUnpayable(now, new Date());
+  if (!obstacle && known) return told({ kind: "failed", payment: known });
+  return {
+    ...(obstacle ?? refuse("PAYMENT_IN_PROGRESS", "another payment came first")),
+    network: link.network,
+  };
 }
 
 function newPayment(
@@ -208,20 +210,6 @@ function newPayment(
   };
 }
 
-function isSettled(payment: PaymentView): boolean {
-  return payment.state === "MINED" || payment.state === "CONFIRMED";
-}
-
-/** A payment that ended FAILED, as its payer is told. */
-function refusalOf(payment: PaymentView): PayResult {
-  const reason = payment.reason ?? "INTERNAL_ERROR";
-  const message = FAILURE_MESSAGES[reason] ?? FAILURE_MESSAGES.RELAYER_UNAVAILABLE ?? reason;
-  if (!isRefusal(reason)) {
-    return { ...refuse("INTERNAL_ERROR", message, payment.network), retryable: true };
-  }
-  return { ...refuse(reason, message, payment.network), txHash: payment.txHash };
-}
-
 const TERMS_MESSAGES: Partial<Record<PaymentRefusal, string>> = {
   RECIPIENT_MISMATCH: "the authorization pays another address than this link's",
   AMOUNT_EXCEEDS_MAXIMUM: "the authorization is for more than this link asks",
@@ -229,29 +217,6 @@ const TERMS_MESSAGES: Partial<Record<PaymentRefusal, string>> = {
   EXPIRED_TRANSFER: "the authorization is over, or too little time is left to get it into a block",
   NOT_YET_VALID: "the authorization is not valid yet",
 };
-
-const FAILURE_MESSAGES: Record<string, string> = {
-  ...TERMS_MESSAGES,
-  INSUFFICIENT_FUNDS: "the payer's balance is too low",
-  INVALID_SIGNATURE: "the signature is not the payer's",
-  NONCE_USED: "the authorization was used or cancelled before",
-  PAYMENT_NOT_ALLOWED: "the token refuses this payment: an address is blocked, or the token is paused",
-  RELAYER_UNAVAILABLE:
-    "the payment could not be sent now; nothing left the service, and the link is free again",
-};
-
-const REFUSALS: readonly string[] = [
-  "INVALID_SIGNATURE",
-  "EXPIRED_TRANSFER",
-  "NOT_YET_VALID",
-  "PAYMENT_NOT_ALLOWED",
-  "NONCE_USED",
-  "INSUFFICIENT_FUNDS",
-] satisfies PaymentRefusal[];
-
-function isRefusal(reason: string): reason is PaymentRefusal {
-  return REFUSALS.includes(reason);
-}
 
 function refuse(
   reason: PaymentRefusal,

@@ -64,7 +64,7 @@ export function parsePayment(body: unknown): Parsed {
   const signature = readSignature(payload);
   if (!signature) return refuse("the signature is missing, malformed, or its two forms disagree");
   const paymentIdentifier = readPaymentIdentifier(body.extensions);
-  if (paymentIdentifier === null) return refuse("payment-identifier is malformed");
+  if (paymentIdentifier === null) return refuse("payment-identifier is malformed or missing");
   return {
     ok: true,
     attempt: {
@@ -103,14 +103,14 @@ function readSignature(payload: Fields): PayerSignature | undefined {
   return whole?.ecdsa !== undefined && whole.ecdsa === parts?.ecdsa ? whole : undefined;
 }
 
-/** Undefined when absent, null when present but not an identifier. */
+/** Undefined when absent, null when present but not an identifier, or required and not given. */
 function readPaymentIdentifier(extensions: unknown): string | undefined | null {
   if (!isFields(extensions)) return undefined;
   const extension = extensions["payment-identifier"];
   if (!isFields(extension)) return undefined;
   const info = isFields(extension.info) ? extension.info : {};
   const { id } = info;
-  if (id === undefined) return undefined;
+  if (id === undefined) return info.required === true ? null : undefined;
   return typeof id === "string" && PAYMENT_IDENTIFIER.test(id) ? id : null;
 }
 

@@ -8,7 +8,7 @@ export async function requeue(sql: Sql, paymentId: string, payment: NewPayment):
   return sql.begin(async (tx) => {
     await lockPayments(tx, [paymentId]);
     await lockLinks(tx, [payment.linkId]);
-    const row = await requeuePayment(tx, paymentId, payment.signature);
+    const row = await requeuePayment(tx, paymentId, payment);
     if (!row) return false;
     await enqueue(tx, "relay_payments", {
       network: payment.network,

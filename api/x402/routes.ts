@@ -26,7 +26,7 @@ const CORS = {
   "access-control-allow-headers":
     "content-type, x-payment, payment-signature, idempotency-key, x-request-id, access-control-expose-headers",
   "access-control-expose-headers":
-    "PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-PAYMENT-RESPONSE, X-Request-Id, Retry-After",
+    "PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-PAYMENT-RESPONSE, Idempotent-Replayed, X-Request-Id, Retry-After",
   "access-control-max-age": "600",
   "cross-origin-resource-policy": "cross-origin",
 };

@@ -12,11 +12,13 @@ import {
   simulatePayments,
 } from "../../core/chain/relay.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
-import { leaseQueuedPayments } from "../../db/relays.ts";
+import { type LeasedPayment, leaseQueuedPayments } from "../../db/payment-queue.ts";
 import type { Payment } from "../../db/schema.ts";
 import type { RelayerKey } from "../config.ts";
+import { endPayments } from "./end-payments.ts";
 import type { RelayNetwork } from "./network.ts";
 import { giveBack, handleRefusals, handleUnavailable } from "./refusals.ts";
+import { screenPayments } from "./screen.ts";
 import { LeaseLostError, sendAttempt, storeRelay } from "./send.ts";
 
 /** A lease covers simulation, signing and storing; after it a crashed worker's payments are free again. */
@@ -31,11 +33,12 @@ export async function drainPayments(network: RelayNetwork): Promise<void> {
   for (let round = 0; round < ROUNDS_MAX; round++) {
     const leased = await leaseQueuedPayments(deps.sql, chain.network.id, deps.config.relayBatchMax, LEASE_MS);
     if (leased.length === 0) break;
+    const startedMs = Date.now();
     try {
       if (!(await relayLeased(network, leased, sending))) break;
     } catch (error) {
       if (!(error instanceof RpcTransportError)) throw error;
-      await handleUnavailable(network, leased, error.message);
+      await handleUnavailable(network, leased, { why: error.message, triedMs: Date.now() - startedMs });
     }
   }
   await Promise.all(sending);
@@ -44,22 +47,27 @@ export async function drainPayments(network: RelayNetwork): Promise<void> {
 /** False when there was no room to send. */
 async function relayLeased(
   network: RelayNetwork,
-  leased: readonly Payment[],
+  leased: readonly LeasedPayment[],
   sending: Promise<void>[],
 ): Promise<boolean> {
-  const { deps, chain, lanes } = network;
-  const key = await lanes.choose(paymentsGas(leased.length));
+  const { chain, lanes } = network;
+  const { headTimeS } = await lanes.readMarket();
+  const { sound, failures } = screenPayments(leased, headTimeS);
+  await endPayments(network, failures);
+  if (sound.length === 0) return true;
+  const key = await lanes.choose(paymentsGas(sound.length));
   if (key === "full") {
-    await giveBack(deps, leased, BUSY_RETRY_MS);
+    await giveBack(network, sound, BUSY_RETRY_MS);
     return false;
   }
   if (key === "poor") {
-    await handleUnavailable(network, leased, "no relayer key can pay the gas");
+    await handleUnavailable(network, sound, { why: "no relayer key can pay the gas", triedMs: 0 });
     return true;
   }
-  const { keyed, contracts } = await splitByCode(chain, leased);
-  await relayTogether(network, key, keyed, sending);
-  for (const payment of contracts) await relayAlone(network, key, payment, sending);
+  const { together, alone, contracts } = await splitByCode(chain, sound);
+  await relayTogether(network, key, together, sending);
+  for (const payment of alone) await relayTogether(network, key, [payment], sending);
+  await relayContracts(network, key, contracts, sending);
   return true;
 }
 
@@ -72,25 +80,31 @@ async function relayTogether(
   if (payments.length === 0) return;
   const results = await simulatePayments(network.chain, key.address, payments.map(toItem));
   const { passed, refused } = sortResults(payments, results);
-  if (refused.length > 0) await handleRefusals(network, refused);
+  await handleRefusals(network, refused);
   if (passed.length === 0) return;
   const call = buildPaymentsCall(network.chain.network, passed.map(toItem));
   await storeAndSend(network, key, passed, { ...call, gas: paymentsGas(passed.length) }, sending);
 }
 
-async function relayAlone(
+/** Asked all at once, relayed one by one. */
+async function relayContracts(
   network: RelayNetwork,
   key: RelayerKey,
-  payment: Payment,
+  payments: readonly Payment[],
   sending: Promise<void>[],
 ): Promise<void> {
-  const item = { ...toItem(payment), isContract: true };
-  const [result] = await simulatePayments(network.chain, key.address, [item]);
-  const { passed, refused } = sortResults([payment], result ? [result] : []);
-  if (refused.length > 0) await handleRefusals(network, refused);
-  if (passed.length === 0) return;
-  const call = buildPaymentsCall(network.chain.network, [item]);
-  await storeAndSend(network, key, passed, { ...call, gas: contractPayerGas(item) }, sending);
+  const items = payments.map((payment) => ({ ...toItem(payment), isContract: true }));
+  const results = await Promise.all(
+    items.map((item) => simulatePayments(network.chain, key.address, [item])),
+  );
+  const { refused } = sortResults(payments, results.flat());
+  await handleRefusals(network, refused);
+  for (const [index, payment] of payments.entries()) {
+    const item = items[index];
+    if (!item || !results[index]?.[0]?.ok) continue;
+    const call = buildPaymentsCall(network.chain.network, [item]);
+    await storeAndSend(network, key, [payment], { ...call, gas: contractPayerGas(item) }, sending);
+  }
 }
 
 async function storeAndSend(
@@ -138,8 +152,10 @@ async function splitByCode(chain: Chain, payments: readonly Payment[]) {
       throw outcome?.error ?? new RpcTransportError("malformed", "eth_getCode was not answered");
     return payment.payerKind === "CONTRACT" || outcome.result !== "0x";
   });
+  const keyed = payments.filter((_, index) => !hasCode[index]);
   return {
-    keyed: payments.filter((_, index) => !hasCode[index]),
+    together: keyed.filter((payment) => !payment.alone),
+    alone: keyed.filter((payment) => payment.alone),
     contracts: payments.filter((_, index) => hasCode[index]),
   };
 }

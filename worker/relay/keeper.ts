@@ -5,18 +5,19 @@
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { withWorkLock } from "../../db/locks.ts";
+import { nextQueuedInMs, requeueUnsettled } from "../../db/payment-queue.ts";
 import { enqueue } from "../../db/queue.ts";
 import {
   confirmRelays,
+  ensureLane,
   findInFlight,
   findNonceGaps,
+  type InFlightAttempt,
   type InFlightRelay,
   markLost,
   markMined,
-  nextQueuedInMs,
   noteMiss,
   reopenOrphanedRelays,
-  requeueUnsettled,
 } from "../../db/relays.ts";
 import type { RelayNetwork } from "./network.ts";
 import { readReceipts } from "./receipts.ts";
@@ -28,6 +29,8 @@ const IN_FLIGHT_LIMIT = 200;
 const RESEND_AFTER_MS = 2_500;
 /** Dearer bytes for the same nonce after this long. */
 const RAISE_AFTER_MS = 6_000;
+/** A first send that was not noted by now never happened, or its worker died. */
+const UNSENT_AFTER_MS = 1_000;
 /** Looks that must find the nonce spent and none of our attempts mined before we believe it was stolen. */
 const LOST_AFTER_LOOKS = 8;
 const GAPS_PER_PASS = 4;
@@ -91,19 +94,21 @@ async function pushAlong(network: RelayNetwork, inFlight: readonly InFlightRelay
     const chainNonce = chainNonces.get(relay.relayer);
     if (chainNonce === undefined) continue;
     if (relay.nonce < chainNonce) {
-      await countMiss(network, relay);
+      await countMiss(network, relay, chainNonce);
       continue;
     }
     const newest = relay.attempts.at(-1);
     if (!newest) continue;
     if (newest.ageMs > RAISE_AFTER_MS) await raiseAttempt(network, relay, market);
-    else if (newest.sinceSentMs === null || newest.sinceSentMs > RESEND_AFTER_MS) {
-      await resendAttempt(network, relay, newest);
-    }
+    else if (isDueAgain(newest)) await resendAttempt(network, relay, newest);
   }
 }
 
-async function countMiss(network: RelayNetwork, relay: InFlightRelay): Promise<void> {
+function isDueAgain({ sinceSentMs, ageMs }: InFlightAttempt): boolean {
+  return sinceSentMs === null ? ageMs > UNSENT_AFTER_MS : sinceSentMs > RESEND_AFTER_MS;
+}
+
+async function countMiss(network: RelayNetwork, relay: InFlightRelay, chainNonce: bigint): Promise<void> {
   const { deps, chain } = network;
   const [receipt] = await readReceipts(chain, [relay]);
   if (receipt) return;
@@ -111,6 +116,8 @@ async function countMiss(network: RelayNetwork, relay: InFlightRelay): Promise<v
   if (misses < LOST_AFTER_LOOKS) return;
   await deps.sql.begin(async (tx) => {
     await markLost(tx, relay.id);
+    // whatever the stranger used up beyond it is not tried one by one
+    await ensureLane(tx, { network: chain.network.id, relayer: relay.relayer }, chainNonce);
     await enqueue(tx, "relay_payments", { network: chain.network.id });
   });
   deps.log.error(

@@ -5,7 +5,7 @@ import { parseQuantity } from "../../core/chain/rpc-answers.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import type { RpcOutcome } from "../../core/chain/rpc-node.ts";
 import type { Sql } from "../../db/client.ts";
-import { countInFlight, ensureLane } from "../../db/relays.ts";
+import { ensureLane, readLaneLoads } from "../../db/relays.ts";
 import type { RelayerKey } from "../config.ts";
 
 /** Transactions a lane may have outside of any block. */
@@ -13,7 +13,14 @@ const IN_FLIGHT_MAX = 16;
 const FRESH_MS = 1_000;
 
 export type LaneState = { key: RelayerKey; balanceWei: bigint; chainNonce: bigint };
-export type Market = { readAtMs: number; baseFeePerGas: bigint; fees: Fees; lanes: LaneState[] };
+/** `headTimeS`: the newest block's, Unix seconds. */
+export type Market = {
+  readAtMs: number;
+  headTimeS: bigint;
+  baseFeePerGas: bigint;
+  fees: Fees;
+  lanes: LaneState[];
+};
 
 export type Lanes = {
   readonly keys: readonly RelayerKey[];
@@ -37,7 +44,7 @@ export function openLanes(sql: Sql, chain: Chain, keys: readonly RelayerKey[], m
         { method: "eth_getTransactionCount", params: [address, "latest"] },
       ]),
     ]);
-    const baseFeePerGas = readBaseFee(header);
+    const { baseFeePerGas, headTimeS } = readHead(header);
     const lanes = keys.map((key, index) => ({
       key,
       balanceWei: quantityOf(accounts[2 * index], "eth_getBalance"),
@@ -46,6 +53,7 @@ export function openLanes(sql: Sql, chain: Chain, keys: readonly RelayerKey[], m
     if (!known) await makeLanesKnown(lanes);
     market = {
       readAtMs: Date.now(),
+      headTimeS,
       baseFeePerGas,
       fees: nextFees({
         baseFeePerGas,
@@ -69,23 +77,29 @@ export function openLanes(sql: Sql, chain: Chain, keys: readonly RelayerKey[], m
     readMarket,
     async choose(gas) {
       const { lanes, fees } = await readMarket();
-      const able = lanes.filter((lane) => lane.balanceWei >= gas * fees.maxFeePerGas);
+      const loads = await readLaneLoads(sql, chain.network.id);
+      const loadOf = (lane: LaneState) => loads.get(lane.key.address) ?? { transactions: 0, gas: 0n };
+      // what is on its way has not been paid for yet
+      const able = lanes.filter((lane) => lane.balanceWei >= (loadOf(lane).gas + gas) * fees.maxFeePerGas);
       if (able.length === 0) return "poor";
-      const load = await countInFlight(sql, chain.network.id);
-      const loadOf = (lane: LaneState) => load.get(lane.key.address) ?? 0;
       const [best] = able
-        .filter((lane) => loadOf(lane) < IN_FLIGHT_MAX)
-        .toSorted((a, b) => loadOf(a) - loadOf(b));
+        .filter((lane) => loadOf(lane).transactions < IN_FLIGHT_MAX)
+        .toSorted((a, b) => loadOf(a).transactions - loadOf(b).transactions);
       return best?.key ?? "full";
     },
   };
 }
 
-function readBaseFee(outcome: RpcOutcome | undefined): bigint {
-  const header = outcome?.ok ? (outcome.result as { baseFeePerGas?: string } | null) : undefined;
+function readHead(outcome: RpcOutcome | undefined): { baseFeePerGas: bigint; headTimeS: bigint } {
+  const header = outcome?.ok ? (outcome.result as HeadJson | null) : undefined;
   if (!header?.baseFeePerGas) throw new RpcTransportError("malformed", "the head has no baseFeePerGas");
-  return parseQuantity(header.baseFeePerGas, "baseFeePerGas");
+  return {
+    baseFeePerGas: parseQuantity(header.baseFeePerGas, "baseFeePerGas"),
+    headTimeS: parseQuantity(header.timestamp, "timestamp"),
+  };
 }
+
+type HeadJson = { baseFeePerGas?: string; timestamp?: string };
 
 function quantityOf(outcome: RpcOutcome | undefined, what: string): bigint {
   if (!outcome?.ok) throw outcome?.error ?? new RpcTransportError("malformed", `${what} was not answered`);

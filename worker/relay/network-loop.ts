@@ -17,36 +17,48 @@ export async function startNetworkLoop(
   const { deps, chain } = network;
   let stopped = false;
   let lastMs = 0;
+  let dueMs = 0;
   let wake: (() => void) | undefined;
-  const ring = () => wake?.();
   const listening = await listener.listen(BLOCK_CHANNEL, (payload) => {
-    if (payload.startsWith(`${chain.network.id}:`) && Date.now() - lastMs >= RING_MIN_MS) ring();
+    if (!payload.startsWith(`${chain.network.id}:`)) return;
+    dueMs = Math.min(dueMs, lastMs + RING_MIN_MS);
+    wake?.();
   });
+
+  async function attempt(what: string, work: () => Promise<unknown>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      const level = isNodeAway(error) ? "warn" : "error";
+      deps.log[level]({ network: chain.network.id, err: error }, `${what} failed; trying again`);
+    }
+  }
+
+  async function rest(): Promise<void> {
+    while (!stopped && Date.now() < dueMs) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const timer = setTimeout(resolve, dueMs - Date.now());
+      wake = resolve;
+      await promise;
+      clearTimeout(timer);
+    }
+  }
 
   async function beat(): Promise<void> {
     while (!stopped) {
       lastMs = Date.now();
-      try {
-        await keepRelays(network);
-        await drain();
-      } catch (error) {
-        const level = isNodeAway(error) ? "warn" : "error";
-        deps.log[level]({ network: chain.network.id, err: error }, "keeping relays failed; trying again");
-      }
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, BEAT_MS);
-        wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
+      dueMs = lastMs + BEAT_MS;
+      await attempt("keeping relays", () => keepRelays(network));
+      // also when that failed: payments that can't be sent must not wait for ever
+      await attempt("relaying", drain);
+      await rest();
     }
   }
 
   const running = beat();
   return async () => {
     stopped = true;
-    ring();
+    wake?.();
     await running;
     await listening.unlisten();
   };

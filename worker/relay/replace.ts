@@ -25,7 +25,7 @@ export async function raiseAttempt(
   const newest = relay.attempts.at(-1);
   const key = lanes.keys.find(({ address }) => address === relay.relayer);
   if (!newest || !key) return;
-  const isNoop = newest.isNoop || hasExpired(relay);
+  const isNoop = newest.isNoop || isPointless(relay);
   const fees = nextFees({
     baseFeePerGas: market.baseFeePerGas,
     tipPerGas: undefined,
@@ -45,7 +45,8 @@ export async function raiseAttempt(
     ...call,
     ...fees,
   });
-  await insertAttempt(deps.sql, relay.id, { txHash: signed.hash, raw: signed.raw, ...fees, isNoop });
+  const attempt = { txHash: signed.hash, raw: signed.raw, ...fees, isNoop };
+  if (!(await insertAttempt(deps.sql, relay.id, attempt))) return;
   deps.log.info(
     { network: chain.network.id, txHash: signed.hash, nonce: relay.nonce.toString(), isNoop },
     "raised the fee of a stuck transaction",
@@ -53,7 +54,8 @@ export async function raiseAttempt(
   await sendAttempt(deps, chain, { relayId: relay.id, txHash: signed.hash, raw: signed.raw });
 }
 
-/** Every authorization inside is over: mining it would only burn gas. */
-function hasExpired(relay: InFlightRelay): boolean {
-  return relay.validBeforeMax !== null && relay.validBeforeMax <= BigInt(Math.floor(Date.now() / 1000));
+/** Every authorization inside is over or settled otherwise: mining it would only burn gas. */
+function isPointless({ kind, validBeforeMax }: InFlightRelay): boolean {
+  if (kind !== "PAYMENTS") return false;
+  return validBeforeMax === null || validBeforeMax <= BigInt(Math.floor(Date.now() / 1000));
 }

@@ -69,7 +69,7 @@ export async function storeRelay(
   });
 }
 
-/** Hands an attempt to a node and notes what it said. Never throws for what a node says. */
+/** Hands an attempt to a node and notes what it said. Never throws: whatever goes wrong here, the keeper sends it again. */
 export async function sendAttempt(
   deps: { sql: Sql; log: Log },
   chain: Chain,
@@ -87,11 +87,12 @@ export async function sendAttempt(
       "a node did not take a transaction",
     );
   }
-  await noteSent(deps.sql, attempt.relayId, {
-    txHash: attempt.txHash,
-    answer: answer.text,
-    taken: answer.taken,
-  });
+  try {
+    const { txHash } = attempt;
+    await noteSent(deps.sql, attempt.relayId, { txHash, answer: answer.text, taken: answer.taken });
+  } catch (error) {
+    deps.log.warn({ relayId: attempt.relayId.toString(), err: error }, "an attempt's answer was not noted");
+  }
 }
 
 const ANSWER_MAX_CHARS = 300;

@@ -1,0 +1,39 @@
+/** Queued payments that can't be settled end FAILED with a reason, and their links are free again. */
+import { tell } from "../../db/outcome.ts";
+import { failPayments, lockLinks, lockPayments } from "../../db/payments.ts";
+import type { Payment } from "../../db/schema.ts";
+import type { RelayNetwork } from "./network.ts";
+
+export type Failure = { payment: Payment; reason: string };
+
+/** Those that another worker has signed meanwhile stay as they are. */
+export async function endPayments(
+  { deps, chain, metrics }: RelayNetwork,
+  failures: readonly Failure[],
+): Promise<void> {
+  if (failures.length === 0) return;
+  const failed = await deps.sql.begin(async (tx) => {
+    await lockPayments(
+      tx,
+      failures.map(({ payment }) => payment.id),
+    );
+    await lockLinks(
+      tx,
+      failures.flatMap(({ payment }) => payment.linkId ?? []),
+    );
+    const ended = await failPayments(
+      tx,
+      failures.map(({ payment, reason }) => ({ id: payment.id, reason })),
+    );
+    await tell(
+      tx,
+      ended.flatMap(({ id, linkId }) => (linkId === null ? [id] : [id, linkId])),
+    );
+    return new Set(ended.map(({ id }) => id));
+  });
+  for (const { payment, reason } of failures) {
+    if (!failed.has(payment.id)) continue;
+    metrics.refusals.inc({ network: chain.network.id, reason });
+    deps.log.info({ paymentId: payment.id, reason, requestId: payment.requestId }, "payment failed");
+  }
+}
