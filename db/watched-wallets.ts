@@ -43,6 +43,8 @@ export type Waiting = {
   payments: boolean;
   claims: boolean;
   transfers: boolean;
+  /** The term the database is in. */
+  epoch: bigint;
 };
 
 /** What waits for the indexer on a network. A few index look-ups. */
@@ -54,8 +56,9 @@ export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> 
         select from payments where network = ${network} and state in ('QUEUED', 'SIGNED', 'BROADCAST')
       ) as payments,
       exists (select from claims where network = ${network} and state = 'OPEN') as claims,
-      exists (select from transfers where network = ${network} and status = 'DETECTED') as transfers`;
-  return row ?? { wallets: false, payments: false, claims: false, transfers: false };
+      exists (select from transfers where network = ${network} and status = 'DETECTED') as transfers,
+      coalesce((select epoch from cursors where network = ${network}), 0) as epoch`;
+  return row ?? { wallets: false, payments: false, claims: false, transfers: false, epoch: 0n };
 }
 
 /** From which block on each of these addresses is followed; back-filled ones from the first. Others are absent. */
@@ -69,4 +72,13 @@ export async function findFollowedSince(
     from wallets
     where network = ${network} and address = any(${[...addresses]}::text[]) and indexed_from is not null`;
   return new Map(rows.map((row) => [row.address, Number(row.since)]));
+}
+
+/** When the first wallet was made. */
+export async function findOldestWallet(tx: Tx, network: NetworkId): Promise<Date | undefined> {
+  const [row] = await tx<{ oldest: Date | null }[]>`
+    select min(created_at) as oldest
+    from wallets
+    where network = ${network} and indexed_from is not null`;
+  return row?.oldest ?? undefined;
 }

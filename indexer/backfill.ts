@@ -15,7 +15,7 @@ import { readPast, TOPIC_VALUES_MAX } from "./past-logs.ts";
 import { FencedError, type Term } from "./term.ts";
 
 /** The database's clock and the chain's may differ by this much. */
-const CLOCK_SKEW_S = 60;
+export const CLOCK_SKEW_S = 60;
 const BALANCES_AT_ONCE = 50;
 
 /** Reads for at most TOPIC_VALUES_MAX wallets. Returns how many were done: none when none waits. */
@@ -47,7 +47,7 @@ export async function backfillWallets(term: Term): Promise<number> {
 }
 
 /** The lowest block, at most `to` + 1, whose time is not before `timeS`. Halving: a few dozen headers on the longest chain. */
-async function findFirstBlockSince(term: Term, timeS: number, to: number): Promise<number> {
+export async function findFirstBlockSince(term: Term, timeS: number, to: number): Promise<number> {
   let [low, high] = [0, to + 1];
   // most wallets are as new as the last blocks: look there first
   for (let step = 16; step < to; step *= 4) {

@@ -72,6 +72,7 @@ async function lookOnce(term: Term, memory: Memory): Promise<number> {
   const head = await readHeader(term.chain, "latest");
   if (!head) throw new RpcTransportError("not-ready", `${term.network}: no node told its head`);
   const waiting = await findWaiting(term.sql, term.network);
+  if (waiting.epoch !== term.epoch) throw new FencedError(term.network);
   // after the head is known: a wallet that one of the blocks up to it pays has joined before they are read
   if (waiting.wallets) await joinNewWallets(term);
   const hasMoved = await moveTowards(term, head, memory, startedMs);

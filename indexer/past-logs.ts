@@ -16,7 +16,7 @@ const BLOCKS_FIRST = 500;
 const BLOCKS_MAX = 2_000;
 const WITNESSES = 2;
 
-/** Walks from `from` to `to` and yields, for each range, the blocks that touch one of these wallets (at most TOPIC_VALUES_MAX). */
+/** Walks from `from` to `to` and yields, for each range, the blocks that touch one of these wallets, in order. */
 export async function* readPast(
   chain: Chain,
   { from, to, addresses }: { from: number; to: number; addresses: readonly Hex[] },
@@ -58,7 +58,6 @@ async function findHitsOn(
   node: ChainNode,
   { from, to, addresses }: { from: number; to: number; addresses: readonly Hex[] },
 ): Promise<number[]> {
-  const topics = addresses.map(topicOfAddress);
   const query = (positions: unknown[]): RpcCall => ({
     method: "eth_getLogs",
     params: [
@@ -68,15 +67,16 @@ async function findHitsOn(
       },
     ],
   });
+  const queries: RpcCall[] = [];
+  for (let start = 0; start < addresses.length; start += TOPIC_VALUES_MAX) {
+    const topics = addresses.slice(start, start + TOPIC_VALUES_MAX).map(topicOfAddress);
+    queries.push(query([topics]), query([null, topics]));
+  }
   // the last header in the same batch: a node that lacks the end of the range must not answer for it
-  const [sent, received, last] = await chain.batchOn(node, [
-    query([topics]),
-    query([null, topics]),
-    headerCall(to),
-  ]);
+  const [last, ...answers] = await chain.batchOn(node, [headerCall(to), ...queries]);
   if (!parseHeader(need(last)))
     throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
-  return [...parseLogs(need(sent)), ...parseLogs(need(received))].map((log) => log.blockNumber);
+  return answers.flatMap((answer) => parseLogs(need(answer)).map((log) => log.blockNumber));
 }
 
 async function readHits(

@@ -147,9 +147,8 @@ async function notOnChain(term: Term, places: readonly string[]): Promise<string
   const hashes = new Set(places.map((place) => place.slice(0, place.indexOf(":"))));
   const proven = new Set<string>();
   for (const hash of hashes) {
-    const answer = await term.chain.request("eth_getBlockByHash", [hash, false]);
-    const header = parseHeader(answer);
-    if (!header) continue;
+    const header = parseHeader(await term.chain.request("eth_getBlockByHash", [hash, false]));
+    if (!header) throw new RpcTransportError("not-ready", `the node does not know block ${hash}`);
     for (const log of await readProvenLogs(term.chain, header)) proven.add(placeOf(log));
   }
   return places.filter((place) => !proven.has(place));

@@ -113,6 +113,28 @@ export async function makeMerchant(lab: Lab, address: Hex = randomAddress(), mad
   return { userId, address };
 }
 
+/** Wallets nobody pays, in one statement. */
+export async function makeManyWallets(lab: Lab, count: number): Promise<void> {
+  await lab.sql`
+    with people as (
+      insert into users (id, email, status)
+      select 'user_' || gen_random_uuid(), md5(random()::text || n) || '@example.com', 'ACTIVE'
+      from generate_series(1, ${count}::int) n
+      returning id
+    ),
+    keys as (
+      insert into passkeys (id, user_id, cose_key, public_key_x, public_key_y, device_type, backed_up, rp_id)
+      select md5(id), id, '\\x00', sha256(id::bytea), sha256(id::bytea), 'singleDevice', false, 'localhost'
+      from people
+      returning id, user_id
+    )
+    insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
+    select
+      'wal_' || md5(user_id), user_id, ${NETWORK}, '0x' || left(encode(sha256(user_id::bytea), 'hex'), 40), id,
+      '0x' || repeat('1', 40), array['0x00']
+    from keys`;
+}
+
 /** Times are seconds from now. */
 export async function makeLink(
   lab: Lab,

@@ -77,7 +77,7 @@ export async function startFaultProxy(
   }
 
   async function answerAll(calls: readonly Call[]): Promise<Answer[]> {
-    const headCall = { id: "head", method: "eth_blockNumber", params: [] };
+    const headCall = { jsonrpc: "2.0", id: "head", method: "eth_blockNumber", params: [] };
     const isLagging = (faults.lagBlocks ?? 0) > 0 && strikes("lagging", faults.lagging ?? 1);
     const passed = (await postJson(upstreamUrl, [...calls, headCall])) as Answer[];
     const byId = new Map(passed.map((answer) => [answer.id, answer]));

@@ -1,0 +1,49 @@
+/** `bun run rebuild`: makes all chain-derived rows once more from the chain and says what differed. Indexers may keep running. */
+import { openChain } from "../core/chain/clients.ts";
+import type { ChainSettings } from "../core/runtime/chain-env.ts";
+import { readEnvOrExit } from "../core/runtime/env.ts";
+import { openLog } from "../core/runtime/log.ts";
+import { openMetrics } from "../core/runtime/metrics.ts";
+import { openDatabase } from "../db/client.ts";
+import { beginEpoch } from "../db/cursors.ts";
+import { beginTerm } from "./begin-term.ts";
+import { readIndexerConfig } from "./config.ts";
+import { waitForLeadership } from "./lead.ts";
+import { openIndexerMetrics } from "./metrics.ts";
+import { rebuildNetwork } from "./rebuild.ts";
+
+const RPC_TIMEOUT_MS = 20_000;
+
+const config = readEnvOrExit(() => readIndexerConfig());
+const log = openLog("rebuild", config.logLevel);
+const sql = openDatabase(config.databaseUrl, { name: "rebuild" });
+const locks = openDatabase(config.databaseUrl, { name: "rebuild-lead", maxConnections: 1 });
+const metrics = openIndexerMetrics(openMetrics("rebuild", undefined).registry);
+
+let differing = 0;
+for (const settings of config.chains) differing += await rebuild(settings);
+await Promise.all([sql.end({ timeout: 5 }), locks.end({ timeout: 5 })]);
+process.exit(differing === 0 ? 0 : 1);
+
+async function rebuild({ id, rpcUrls, confirmations }: ChainSettings): Promise<number> {
+  const chain = openChain({ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS });
+  const { signal } = new AbortController();
+  // an indexer that leads notices with its next block that its term is over, and lets go of the lock
+  await beginEpoch(sql, id);
+  const leadership = await waitForLeadership(locks, id, { stop: signal, log });
+  try {
+    const term = await beginTerm({ network: id, chain, sql, log, metrics, confirmations, signal });
+    const report = await rebuildNetwork(term);
+    console.log(
+      `${id}: ${report.transfers} transfers of blocks ${report.fromBlock} to ${report.toBlock}; ${
+        report.differences.length === 0 ? "identical to what was there" : "different from what was there:"
+      }`,
+    );
+    for (const { table, rows, examples } of report.differences)
+      console.log(`  ${table}: ${rows} row(s), for example ${examples.join(", ")}`);
+    return report.differences.length;
+  } finally {
+    await leadership?.release();
+    chain.close();
+  }
+}
