@@ -118,7 +118,12 @@ test(
       );
     }
     const api = `http://127.0.0.1:${env.PORT}`;
-    await waitFor(async () => (await fetch(`${api}/health/ready`)).ok);
+    const isReady = async () => (await fetch(`${api}/health/ready`)).ok;
+    await waitFor(isReady);
+    process.kill(readPostmasterPid(), "SIGKILL");
+    await run.waitToSay("Postgres ended");
+    await waitFor(async () => (await readLinkStatuses(run)).length === 1);
+    await waitFor(isReady);
     await stop(run);
   },
   TIMEOUT_MS,
