@@ -11,32 +11,51 @@ import { settleTransfers } from "./settle.ts";
 import { FencedError, type Term } from "./term.ts";
 import type { BlockContent } from "./usdc-logs.ts";
 
-/** Applies consecutive blocks that follow the cursor. Throws FencedError when another leader was faster. */
-export async function applyBlocks(
-  term: Term,
-  blocks: readonly BlockContent[],
-  head: BlockHeader,
-): Promise<void> {
-  const last = blocks.at(-1);
-  if (!last) return;
-  const to = { number: last.block.number, hash: last.block.hash };
-  await term.sql.begin((tx) => writeBlocks(tx, term, blocks, to, head));
-  term.cursor = to;
+/** Blocks to commit, and what is known of those around them. */
+export type Span = {
+  /** In order; blocks between them hold nothing of ours. */
+  blocks: readonly BlockContent[];
+  /** Where the cursor goes. */
+  to: BlockPoint;
+  head: BlockHeader;
+  /** Headers to remember. */
+  kept: readonly BlockHeader[];
+  /** Everything at or below is deep enough. */
+  depthNumber: number;
+  confirmedAtS: (blockNumber: number) => number | undefined;
+};
+
+/** Applies what follows the cursor. Throws FencedError when another leader was faster. */
+export async function applySpan(term: Term, span: Span): Promise<void> {
+  await term.sql.begin((tx) => writeSpan(tx, term, span));
+  term.cursor = span.to;
 }
 
-async function writeBlocks(
-  tx: Tx,
-  term: Term,
-  blocks: readonly BlockContent[],
-  to: BlockPoint,
-  head: BlockHeader,
-): Promise<void> {
-  const { network, confirmations, watched } = term;
-  const depthNumber = to.number - confirmations + 1;
+/** Consecutive blocks that begin right after the cursor. */
+export function toSpan(term: Term, blocks: readonly BlockContent[], head: BlockHeader): Span | undefined {
+  const last = blocks.at(-1)?.block;
+  if (!last) return undefined;
+  const { confirmations } = term;
   const times = new Map(blocks.map(({ block }) => [block.number, block.timeS]));
+  return {
+    blocks,
+    to: { number: last.number, hash: last.hash },
+    head,
+    // what a reorganisation may still reach, and what makes the transfers before this span deep
+    kept: blocks
+      .map(({ block }) => block)
+      .filter((block, index) => block.number > head.number - KEPT_BLOCKS || index < confirmations - 1),
+    depthNumber: last.number - confirmations + 1,
+    confirmedAtS: (number) => times.get(number + confirmations - 1),
+  };
+}
+
+async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
+  const { network, confirmations, watched } = term;
+  const { blocks, to, head, depthNumber } = span;
   const [isMoved] = await Promise.all([
     moveCursor(tx, { network, epoch: term.epoch, from: term.cursor, to, head }),
-    insertBlocks(tx, network, headersToKeep(blocks, head)),
+    insertBlocks(tx, network, span.kept),
   ]);
   if (!isMoved) throw new FencedError(network);
   const settled = await settleTransfers(tx, {
@@ -44,7 +63,7 @@ async function writeBlocks(
     transfers: blocks.flatMap((block) => block.transfers),
     spent: blocks.flatMap((block) => block.spent),
     isWatched: (address) => watched.has(address),
-    confirmedAtS: (number) => times.get(number + confirmations - 1),
+    confirmedAtS: span.confirmedAtS,
   });
   const confirmed = await confirmTransfers(tx, { network, depthNumber, confirmations });
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
@@ -58,9 +77,4 @@ async function writeBlocks(
 /** Wakes the worker, which looks at its transactions in flight. */
 export async function announceBlock(tx: Tx, term: Pick<Term, "network">, number: number): Promise<void> {
   await tx`select pg_notify('block', ${`${term.network}:${number}`})`;
-}
-
-/** A catch-up of millions of blocks keeps only those a reorganisation may still reach. */
-function headersToKeep(blocks: readonly BlockContent[], head: BlockHeader): BlockHeader[] {
-  return blocks.map(({ block }) => block).filter((block) => block.number > head.number - KEPT_BLOCKS);
 }

@@ -13,6 +13,7 @@ import {
   readHeader,
 } from "./block-header.ts";
 import { catchUp } from "./catch-up.ts";
+import { catchUpSparse } from "./catch-up-sparse.ts";
 import { commitBlocks, NEAR_BLOCKS, noteProgress } from "./commit.ts";
 import { readBlocks } from "./logs.ts";
 import { TooDeepError, undoLostBlocks, undoReorg } from "./reorg.ts";
@@ -36,6 +37,8 @@ type Memory = {
   finalityMs: number;
   lateMs: number;
   behindSinceMs: number | undefined;
+  /** Transfers in the books wait for their depth. */
+  hasUndeep: boolean;
 };
 
 /** Runs until the term ends. Throws FencedError when another leader's term has begun. */
@@ -48,6 +51,7 @@ export async function followChain(term: Term): Promise<void> {
     finalityMs: 0,
     lateMs: 0,
     behindSinceMs: undefined,
+    hasUndeep: false,
   };
   let failures = 0;
   try {
@@ -73,6 +77,8 @@ async function lookOnce(term: Term, memory: Memory): Promise<number> {
   if (!head) throw new RpcTransportError("not-ready", `${term.network}: no node told its head`);
   const waiting = await findWaiting(term.sql, term.network);
   if (waiting.epoch !== term.epoch) throw new FencedError(term.network);
+  memory.hasUndeep = waiting.transfers;
+  memory.watch.wantsAuthorizations = waiting.payments;
   // after the head is known: a wallet that one of the blocks up to it pays has joined before they are read
   if (waiting.wallets) await joinNewWallets(term);
   const hasMoved = await moveTowards(term, head, memory, startedMs);
@@ -105,8 +111,7 @@ async function moveTowards(
   }
   if (head.number <= cursor.number) return lookBack(term, memory);
   memory.behindSinceMs = undefined;
-  if (head.number - cursor.number > NEAR_BLOCKS)
-    return (await catchUp(term, head, memory.watch)) || undoReorg(term);
+  if (head.number - cursor.number > NEAR_BLOCKS) return catchUpFar(term, head, memory);
   const headers = await readHeadersAfter(term, head);
   if (headers[0]?.parentHash !== cursor.hash) return undoReorg(term);
   const blocks = await readBlocks(term.chain, headers, memory.watch);
@@ -129,6 +134,12 @@ async function readHeadersAfter(term: Term, head: BlockHeader): Promise<BlockHea
   const all = [...headers, head];
   assertChained(all);
   return all;
+}
+
+async function catchUpFar(term: Term, head: BlockHeader, { watch, hasUndeep }: Memory): Promise<boolean> {
+  // transfers that still wait for their depth need the very next blocks
+  if (!hasUndeep && (await catchUpSparse(term, head))) return true;
+  return (await catchUp(term, head, watch)) || undoReorg(term);
 }
 
 /** The head is at or below the cursor: a lagging node, another branch, or a chain that lost blocks. */

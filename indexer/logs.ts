@@ -38,9 +38,11 @@ export type Watch = {
   isWatched: (address: Hex) => boolean;
   size: number;
   bits: () => Iterable<BloomBits>;
+  /** Live payments wait: authorizations that were used elsewhere or cancelled matter too. */
+  wantsAuthorizations: boolean;
 };
 
-/** NOTHING: the bloom rules it out. LOGS: somebody's USDC, not ours as far as the bloom tells. OURS: a wallet of ours may be in it. */
+/** NOTHING: the bloom rules out what matters. LOGS: somebody's USDC, not ours as far as the bloom tells. OURS: a wallet of ours may be in it. */
 type Hint = "NOTHING" | "LOGS" | "OURS";
 
 /** Reads blocks near the head by their hashes: a node that does not have one says so instead of answering "no logs". */
@@ -170,7 +172,7 @@ function hintOf({ bloom }: BlockHeader, usdc: Hex, watch: Watch): Hint {
   const isTelling = watch.size <= BLOOM_WALLETS_MAX && densityOf(bloom) ** 3 * watch.size <= BLOOM_CHANCE_MAX;
   if (!isTelling) return "LOGS";
   for (const bits of watch.bits()) if (mayContain(bloom, bits)) return "OURS";
-  return "LOGS";
+  return watch.wantsAuthorizations ? "LOGS" : "NOTHING";
 }
 
 function bitsOnce(item: Hex): BloomBits {

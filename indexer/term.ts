@@ -35,6 +35,7 @@ export class FencedError extends Error {
 export function watchOf(watched: WatchedSet): Watch {
   let bits: ReturnType<typeof walletBits> | undefined;
   return {
+    wantsAuthorizations: true,
     isWatched: (address) => watched.has(address),
     get size() {
       return watched.size;
