@@ -13,6 +13,9 @@ import { runNetwork } from "./run-network.ts";
 const RPC_TIMEOUT_MS = 5_000;
 const CONNECTIONS_A_NETWORK = 3;
 
+/** Leaderships are given back; on a dead database they are gone with its connections. */
+const CLOSE_TIMEOUT_MS = 3_000;
+
 const config = readEnvOrExit(() => readIndexerConfig());
 const log = openLog("indexer", config.logLevel);
 const stop = handleStop(log);
@@ -30,7 +33,7 @@ stop.onStop("metrics", () => metricsServer.close());
 stop.onStop("database", async () => {
   await Promise.all([sql.end({ timeout: 5 }), locks.end({ timeout: 5 })]);
 });
-stop.onStop("networks", () => Promise.all(runs));
+stop.onStop("networks", () => Promise.all(runs), CLOSE_TIMEOUT_MS);
 log.info({ networks: config.chains.map(({ id }) => id) }, "indexer started");
 
 function open({ id, rpcUrls }: ChainSettings): Chain {

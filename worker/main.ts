@@ -23,6 +23,8 @@ import { checkTokens } from "./token-check.ts";
 const RPC_TIMEOUT_MS = 5_000;
 const POLL_INTERVAL_MS = 1_000;
 const SHUTDOWN_ABORT_MS = 8_000;
+/** For what only gives locks back: a dead database must not hold up the end, and its locks are gone with it. */
+const CLOSE_TIMEOUT_MS = 1_500;
 /** Connections beside the tasks': the keeper's lock, liveness and listening each hold one. */
 const EXTRA_CONNECTIONS = 6;
 
@@ -59,20 +61,25 @@ const networks = new Map(
 const drains = new Map([...networks].map(([id, network]) => [id, oneAtATime(() => drainPayments(network))]));
 for (const [id, network] of networks) {
   const drain = drains.get(id) ?? (async () => {});
-  stop.onStop(`relaying on ${id}`, await startNetworkLoop(sql, network, drain));
+  stop.onStop(`relaying on ${id}`, await startNetworkLoop(sql, network, drain), CLOSE_TIMEOUT_MS);
 }
 
 const mailer = openMailer(config);
 stop.onStop("mailer", () => mailer.close());
 const runner = await startQueue(config, log);
 stop.onStop("queue", () => runner.stop());
+runner.promise.then(
+  () =>
+    stop.signal.aborted || stop.fail("the queue ended", new Error("the queue's runner stopped by itself")),
+  (error: unknown) => stop.fail("the queue failed", error),
+);
 log.info({ networks: [...chains.keys()], concurrency: config.concurrency }, "worker is ready");
 
 /** Completions are written at once: a delayed one would be lost at SIGTERM, and its job run again. */
 async function startQueue(settings: WorkerConfig, logger: Log) {
   const events: WorkerEvents = new EventEmitter();
   events.on("pool:create", ({ workerPool }) => {
-    stop.onStop("liveness", watchLiveness(sql, logger, workerPool.id));
+    stop.onStop("liveness", watchLiveness(sql, logger, workerPool.id), CLOSE_TIMEOUT_MS);
   });
   const pool = new Pool({ connectionString: settings.databaseUrl, max: settings.concurrency + 2 });
   pool.on("error", (error) => logger.warn({ err: error }, "queue connection lost"));

@@ -1,4 +1,4 @@
-/** Orderly ends: on SIGINT or SIGTERM the steps run in reverse order of registration, each with a bound, then the process exits. */
+/** Orderly ends: on SIGINT, SIGTERM or a fatal failure the steps run in reverse order of registration, each with a bound, then the process exits. */
 import type { Log } from "./log.ts";
 
 const STEP_TIMEOUT_MS = 10_000;
@@ -6,13 +6,15 @@ const STEP_TIMEOUT_MS = 10_000;
 export type Stop = {
   /** Aborted when the process is asked to end. */
   readonly signal: AbortSignal;
-  /** Registers what must be closed; last registered is closed first. */
-  onStop(name: string, close: () => unknown): void;
+  /** Registers what must be closed; last registered is closed first. `timeoutMs` bounds its share of the stop. */
+  onStop(name: string, close: () => unknown, timeoutMs?: number): void;
+  /** Ends the process because it can't do its work any more; whoever watches over it starts another. */
+  fail(reason: string, error: unknown): void;
 };
 
 export function handleStop(log: Log): Stop {
   const controller = new AbortController();
-  const steps: { name: string; close: () => unknown }[] = [];
+  const steps: Step[] = [];
   let stopping = false;
   const stop = async (reason: string, exitCode: number) => {
     if (stopping) return;
@@ -22,25 +24,28 @@ export function handleStop(log: Log): Stop {
     for (const step of steps.reverse()) await closeStep(log, step);
     process.exit(exitCode);
   };
+  const fail = (reason: string, error: unknown) => {
+    if (!stopping) log.fatal({ err: error }, reason);
+    void stop(reason, 1);
+  };
   process.on("SIGINT", () => void stop("SIGINT", 0));
   process.on("SIGTERM", () => void stop("SIGTERM", 0));
-  process.on("uncaughtException", (error) => {
-    log.fatal({ err: error }, "uncaught exception");
-    void stop("uncaughtException", 1);
-  });
-  process.on("unhandledRejection", (error) => {
-    log.fatal({ err: error }, "unhandled rejection");
-    void stop("unhandledRejection", 1);
-  });
-  return { signal: controller.signal, onStop: (name, close) => void steps.push({ name, close }) };
+  process.on("uncaughtException", (error) => fail("uncaught exception", error));
+  process.on("unhandledRejection", (error) => fail("unhandled rejection", error));
+  return {
+    signal: controller.signal,
+    onStop: (name, close, timeoutMs = STEP_TIMEOUT_MS) => void steps.push({ name, close, timeoutMs }),
+    fail,
+  };
 }
 
-async function closeStep(log: Log, step: { name: string; close: () => unknown }): Promise<void> {
-  const timeout = new Promise((resolve) => setTimeout(resolve, STEP_TIMEOUT_MS, "timeout"));
+type Step = { name: string; close: () => unknown; timeoutMs: number };
+
+async function closeStep(log: Log, step: Step): Promise<void> {
+  const timeout = new Promise((resolve) => setTimeout(resolve, step.timeoutMs, "timeout"));
   try {
     const result = await Promise.race([step.close(), timeout]);
-    if (result === "timeout")
-      log.warn({ step: step.name, timeoutMs: STEP_TIMEOUT_MS }, "stop step timed out");
+    if (result === "timeout") log.warn({ step: step.name, timeoutMs: step.timeoutMs }, "stop step timed out");
   } catch (error) {
     log.warn({ step: step.name, err: error }, "stop step failed");
   }

@@ -1,0 +1,61 @@
+import { describe, expect, test } from "bun:test";
+import { join } from "node:path";
+
+const ROOT = join(import.meta.dir, "../..");
+
+/** Runs a script that has `stop` and `print`, and tells what it printed and how it ended. */
+async function run(script: string, signal?: "SIGTERM") {
+  const source = `
+    import { openLog } from "${ROOT}/core/runtime/log.ts";
+    import { handleStop } from "${ROOT}/core/runtime/stop.ts";
+    const print = (text) => process.stdout.write(text + "\\n");
+    const stop = handleStop(openLog("test", "silent"));
+    ${script}
+    setInterval(() => {}, 1000);
+    print("ready");`;
+  const child = Bun.spawn([process.execPath, "-e", source], { stdout: "pipe", stderr: "pipe" });
+  const reader = child.stdout.getReader();
+  const first = new TextDecoder().decode((await reader.read()).value);
+  if (signal) child.kill(signal);
+  let rest = "";
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    rest += new TextDecoder().decode(part.value);
+  }
+  return { lines: (first + rest).trim().split("\n"), exitCode: await child.exited };
+}
+
+describe("an orderly end", () => {
+  test("closes the last registered first and exits 0", async () => {
+    const { lines, exitCode } = await run(
+      `stop.onStop("a", () => print("a")); stop.onStop("b", () => print("b"));`,
+      "SIGTERM",
+    );
+    expect(lines).toEqual(["ready", "b", "a"]);
+    expect(exitCode).toBe(0);
+  });
+
+  test("behavior: a step that hangs is left behind after its bound", async () => {
+    const { lines, exitCode } = await run(
+      `stop.onStop("a", () => print("a")); stop.onStop("hangs", () => new Promise(() => {}), 100);`,
+      "SIGTERM",
+    );
+    expect(lines).toEqual(["ready", "a"]);
+    expect(exitCode).toBe(0);
+  });
+
+  test("behavior: a step that throws does not keep the others from closing", async () => {
+    const { lines } = await run(
+      `stop.onStop("a", () => print("a")); stop.onStop("throws", () => { throw new Error("no"); });`,
+      "SIGTERM",
+    );
+    expect(lines).toEqual(["ready", "a"]);
+  });
+
+  test("an unhandled failure closes everything and exits 1", async () => {
+    const { lines, exitCode } = await run(
+      `stop.onStop("a", () => print("a")); setTimeout(() => Promise.reject(new Error("lost")), 50);`,
+    );
+    expect(lines).toEqual(["ready", "a"]);
+    expect(exitCode).toBe(1);
+  });
+});
