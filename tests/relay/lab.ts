@@ -38,15 +38,20 @@ export type Lab = {
   stop: () => Promise<void>;
 };
 
-/** `keys`: how many of the local relayer keys the workers get. */
+/** `keys`: how many of the local relayer keys the workers get. `way`: the service's way to its database, when it is not the direct one. */
 export async function startLab(
-  options: { keys?: number; env?: Record<string, string>; processes?: readonly ProcessName[] } = {},
+  options: {
+    keys?: number;
+    env?: Record<string, string>;
+    processes?: readonly ProcessName[];
+    way?: (databaseUrl: string) => string;
+  } = {},
 ): Promise<Lab> {
   const [db, chain, smtp] = await Promise.all([createTestDatabase(), startTestChain(), startTestMailbox()]);
   const proxy = startFaultProxy(chain.rpcUrl);
   const keys = localRelayerKeys().slice(0, options.keys ?? 1);
   const service = await startService({
-    ...{ db, smtp, chain: { ...chain, rpcUrl: proxy.url } },
+    ...{ smtp, db: { url: options.way?.(db.url) ?? db.url }, chain: { ...chain, rpcUrl: proxy.url } },
     env: { RELAYER_PRIVATE_KEYS: keys.join(","), ...options.env },
     ...(options.processes ? { processes: options.processes } : {}),
   });
@@ -74,15 +79,12 @@ let lastAmount = 1_000_000n;
 /** A link with an amount of its own, and a funded payer's authorization for it. */
 export async function newOrder(lab: Lab, terms: { validForS?: number } = {}): Promise<Order> {
   lastAmount += 1n;
-  const linkId = await seedLink(lab.sql, lab.merchant, { amountUnits: lastAmount });
+  const amountUnits = lastAmount;
+  const linkId = await seedLink(lab.sql, lab.merchant, { amountUnits });
   const payer = makePayer();
-  await fundUsdc(lab.chain.rpcUrl, payer.address, lastAmount * 2n);
+  await fundUsdc(lab.chain.rpcUrl, payer.address, amountUnits * 2n);
   const validBefore = Math.floor(Date.now() / 1000) + (terms.validForS ?? 300);
-  const payment = await signPayment(payer, {
-    to: lab.merchant.address,
-    amountUnits: lastAmount,
-    validBefore,
-  });
+  const payment = await signPayment(payer, { to: lab.merchant.address, amountUnits, validBefore });
   return { linkId, payment };
 }
 
