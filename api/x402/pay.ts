@@ -167,6 +167,9 @@ async function explainLoss(
     const message = "this authorization was used for another link";
     return { ...refuse("NONCE_USED", message, link.network), txHash: known.txHash };
   }
+  // stored by ourselves, with a commit whose answer was lost
+  if (known?.id === payment.id)
+    return told(await awaitPayment(tools, tools.outcomes.watch(known.id), payment));
   if (known && known.state !== "FAILED") return rejoin(tools, link, known.id, order);
   if (known) {
     const watcher = tools.outcomes.watch(known.id);
