@@ -33,7 +33,6 @@ const shape = {
   GOOGLE_ISSUER: httpUrl.default("https://accounts.google.com"),
   TEST_MODE: flag.default(false),
   TRUSTED_PROXIES: commaList.optional(),
-  CORS_ORIGINS: commaList.optional(),
   WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
   PAY_WAIT_MS: wholeNumber(0, 120_000).default(10_000),
   EXPORT_WAIT_MS: wholeNumber(0, 120_000).default(15_000),
@@ -65,8 +64,6 @@ export type ApiConfig = {
   google: GoogleConfig | undefined;
   testMode: boolean;
   trustedProxies: TrustedProxies;
-  /** Origins whose pages may call the API with the session cookie. */
-  corsOrigins: string[];
   /** Undefined: eager on testnets, lazy on base. */
   walletDeployment: "eager" | "lazy" | undefined;
   payWaitMs: number;
@@ -115,7 +112,6 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
         : undefined,
     testMode: env.TEST_MODE,
     trustedProxies,
-    corsOrigins: env.CORS_ORIGINS ?? [],
     walletDeployment: env.WALLET_DEPLOYMENT,
     payWaitMs: env.PAY_WAIT_MS,
     exportWaitMs: env.EXPORT_WAIT_MS,

@@ -1,10 +1,7 @@
 /** API keys: stored as SHA-256, shown once, revoked by a mark that stays. */
 import type { ApiKeyScope } from "../core/domain/api-key.ts";
 import type { Tx } from "./client.ts";
-import type { apiKeys } from "./schema.ts";
-import type { User } from "./users.ts";
-
-export type ApiKey = Omit<typeof apiKeys.$inferSelect, "scopes"> & { scopes: ApiKeyScope[] };
+import type { ApiKey, User } from "./schema.ts";
 
 /** Last use is written at most once in this time, so that a busy key costs no write a request. */
 const LAST_USED_STEP_S = 60;

@@ -1,9 +1,8 @@
 /** WebAuthn challenges: bound to a user, a purpose and a network, and used once by being deleted. */
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
-import type { challenges } from "./schema.ts";
+import type { Challenge } from "./schema.ts";
 
-export type Challenge = typeof challenges.$inferSelect;
 export type ChallengePurpose = Challenge["purpose"];
 
 export const CHALLENGE_LIFE_MS = 60_000;

@@ -1,6 +1,6 @@
 /** Identities at other providers, and the sign-ins with them that are under way. The key is (issuer, subject), never the e-mail. */
 import type { Tx } from "./client.ts";
-import type { User } from "./users.ts";
+import type { User } from "./schema.ts";
 
 export type IdentityKey = { issuer: string; subject: string };
 

@@ -1,9 +1,7 @@
 /** One-time codes: at most one live code a user; every move of one is a single statement. */
 import { OTP_ATTEMPTS_MAX, OTP_CODES_PER_HOUR, OTP_COOL_DOWN_S, OTP_LIFE_S } from "../core/domain/otp.ts";
 import type { Tx } from "./client.ts";
-import type { otps } from "./schema.ts";
-
-export type Otp = typeof otps.$inferSelect;
+import type { Otp } from "./schema.ts";
 
 /** Seconds until this user may be sent another code; 0 when now. Call with the user's row locked. */
 export async function secondsUntilNextOtp(tx: Tx, userId: string): Promise<number> {

@@ -1,8 +1,6 @@
 /** Passkeys: who owns which credential, its public key, and how often it says it was used. */
 import type { Tx } from "./client.ts";
-import type { passkeys } from "./schema.ts";
-
-export type Passkey = typeof passkeys.$inferSelect;
+import type { Passkey } from "./schema.ts";
 
 /** Oldest first; only those made for this relying party. */
 export async function listPasskeys(tx: Tx, userId: string, rpId: string): Promise<Passkey[]> {

@@ -10,9 +10,11 @@ import {
   text,
   timestamp,
 } from "drizzle-orm/pg-core";
+import type { ApiKeyScope } from "../core/domain/api-key.ts";
 import type { LinkException, LinkStatus } from "../core/domain/link.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { PaymentState, TransactionStatus, TransactionType } from "../core/domain/payment.ts";
+import type { SecurityEventDetails, SecurityEventType } from "../core/domain/security-event.ts";
 import type { UserStatus } from "../core/domain/user.ts";
 
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
@@ -86,7 +88,7 @@ export const apiKeys = pgTable("api_keys", {
   name: text("name").notNull(),
   prefix: text("prefix").notNull(),
   keyHash: bytea("key_hash").notNull(),
-  scopes: text("scopes").array().notNull(),
+  scopes: text("scopes").array().$type<ApiKeyScope[]>().notNull(),
   createdAt: time("created_at").notNull(),
   lastUsedAt: time("last_used_at"),
   revokedAt: time("revoked_at"),
@@ -95,10 +97,10 @@ export const apiKeys = pgTable("api_keys", {
 export const securityEvents = pgTable("security_events", {
   id: int8("id").primaryKey(),
   userId: text("user_id"),
-  type: text("type").notNull(),
+  type: text("type").$type<SecurityEventType>().notNull(),
   clientAddress: text("client_address"),
   requestId: text("request_id"),
-  details: jsonb("details").notNull(),
+  details: jsonb("details").$type<SecurityEventDetails>().notNull(),
   createdAt: time("created_at").notNull(),
 });
 

@@ -1,38 +1,14 @@
 /** The append-only trail of what happened to a user's access. The database refuses to change a row. */
+import type { SecurityEventDetails, SecurityEventType } from "../core/domain/security-event.ts";
 import type { Tx } from "./client.ts";
-import type { securityEvents } from "./schema.ts";
-
-export const SECURITY_EVENT_TYPES = [
-  "otp_sent",
-  "otp_refused",
-  "otp_locked",
-  "email_verified",
-  "sign_in",
-  "sign_in_refused",
-  "sign_out",
-  "passkey_added",
-  "passkey_refused",
-  "passkey_counter_regression",
-  "identity_linked",
-  "identity_refused",
-  "api_key_created",
-  "api_key_revoked",
-  "access_refused",
-  "name_changed",
-] as const;
-export type SecurityEventType = (typeof SECURITY_EVENT_TYPES)[number];
-
-export type SecurityEvent = Omit<typeof securityEvents.$inferSelect, "type" | "details"> & {
-  type: SecurityEventType;
-  details: Record<string, string | number | boolean | null>;
-};
+import type { SecurityEvent } from "./schema.ts";
 
 export type NewSecurityEvent = {
   userId: string;
   type: SecurityEventType;
   clientAddress: string;
   requestId: string;
-  details?: SecurityEvent["details"];
+  details?: SecurityEventDetails;
 };
 
 export async function recordSecurityEvent(tx: Tx, event: NewSecurityEvent): Promise<void> {

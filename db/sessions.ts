@@ -1,9 +1,7 @@
 /** Sessions: a session lives in its row alone; deleting it ends it at once on every instance. */
 import type { Tx } from "./client.ts";
-import type { sessions } from "./schema.ts";
-import type { User } from "./users.ts";
+import type { Session, User } from "./schema.ts";
 
-export type Session = typeof sessions.$inferSelect;
 export type SessionMethod = Session["method"];
 
 /** Lifetime since the last renewal, and since sign-in. */

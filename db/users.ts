@@ -1,8 +1,6 @@
 /** Users: one row an e-mail address (lower-cased), and the moves of their status. */
 import type { Tx } from "./client.ts";
-import type { users } from "./schema.ts";
-
-export type User = typeof users.$inferSelect;
+import type { User } from "./schema.ts";
 
 export async function findUser(tx: Tx, id: string): Promise<User | undefined> {
   const [user] = await tx<User[]>`select * from users where id = ${id}`;

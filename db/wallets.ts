@@ -1,9 +1,7 @@
 /** Wallets: one smart account a user and network. */
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
-import type { wallets } from "./schema.ts";
-
-export type Wallet = typeof wallets.$inferSelect;
+import type { Wallet } from "./schema.ts";
 
 /** A user's wallets, oldest first. */
 export async function listWallets(tx: Tx, userId: string): Promise<Wallet[]> {

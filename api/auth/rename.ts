@@ -1,7 +1,7 @@
 /** The name payers see on a user's links. */
-
+import type { User } from "../../db/schema.ts";
 import { recordSecurityEvent } from "../../db/security-events.ts";
-import { setDisplayName, type User } from "../../db/users.ts";
+import { setDisplayName } from "../../db/users.ts";
 import { unauthorized } from "../http/authenticate.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";

@@ -1,10 +1,10 @@
 /** The second step of a sign-in: the passkey's answer to the challenge. */
 import { takeChallenge } from "../../db/challenges.ts";
 import type { Tx } from "../../db/client.ts";
-import { findPasskey, noteUse, type Passkey } from "../../db/passkeys.ts";
+import { findPasskey, noteUse } from "../../db/passkeys.ts";
+import type { Passkey, Session, User } from "../../db/schema.ts";
 import { recordSecurityEvent } from "../../db/security-events.ts";
-import type { Session } from "../../db/sessions.ts";
-import { findUserByEmail, type User } from "../../db/users.ts";
+import { findUserByEmail } from "../../db/users.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
 import { activate } from "../wallets/activate.ts";

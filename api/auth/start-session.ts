@@ -1,9 +1,9 @@
 /** Signs a user in: a new session id each time, the one the browser had before ends. */
 import { newSessionId } from "../../core/domain/ids.ts";
 import type { Tx } from "../../db/client.ts";
+import type { Session, User } from "../../db/schema.ts";
 import { recordSecurityEvent } from "../../db/security-events.ts";
-import { deleteSession, insertSession, type Session, type SessionMethod } from "../../db/sessions.ts";
-import type { User } from "../../db/users.ts";
+import { deleteSession, insertSession, type SessionMethod } from "../../db/sessions.ts";
 import type { ApiConfig } from "../config.ts";
 import { readCookie, SESSION_COOKIE, tokenKeyOf } from "../http/session-cookie.ts";
 import { verifySessionToken } from "../http/session-token.ts";

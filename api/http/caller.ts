@@ -1,7 +1,7 @@
 /** Who a request acts for, once a credential was believed. */
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
+import type { User } from "../../db/schema.ts";
 import type { SessionMethod } from "../../db/sessions.ts";
-import type { User } from "../../db/users.ts";
 
 export type Caller =
   | { kind: "session"; user: User; session: CallerSession }

@@ -28,9 +28,5 @@ export function refuseForgery(request: Request, config: ApiConfig): void {
 }
 
 function isOwnOrigin(origin: string, config: ApiConfig): boolean {
-  return (
-    origin === new URL(config.baseUrl).origin ||
-    config.passkey.origins.includes(origin) ||
-    config.corsOrigins.includes(origin)
-  );
+  return origin === new URL(config.baseUrl).origin || config.passkey.origins.includes(origin);
 }

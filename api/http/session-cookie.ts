@@ -1,6 +1,6 @@
 /** The cookie that carries the session, read from the header and written into Elysia's `set`. */
 import type { Context } from "elysia";
-import type { Session } from "../../db/sessions.ts";
+import type { Session } from "../../db/schema.ts";
 import type { ApiConfig } from "../config.ts";
 import { signSessionToken, type TokenKey } from "./session-token.ts";
 

@@ -1,8 +1,7 @@
 /** A user on the wire. */
 import { z } from "zod";
 import { USER_STATUSES } from "../../core/domain/user.ts";
-import type { User } from "../../db/users.ts";
-import type { Wallet } from "../../db/wallets.ts";
+import type { User, Wallet } from "../../db/schema.ts";
 import { isoTime } from "../http/envelope.ts";
 
 export const userSchema = z.object({

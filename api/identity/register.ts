@@ -2,7 +2,8 @@
 import { conflict } from "../../core/domain/errors.ts";
 import { newUserId } from "../../core/domain/ids.ts";
 import { recordEvents } from "../../db/events.ts";
-import { insertUser, lockUserByEmail, type User } from "../../db/users.ts";
+import type { User } from "../../db/schema.ts";
+import { insertUser, lockUserByEmail } from "../../db/users.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
 import { sendCode } from "./send-code.ts";

@@ -2,7 +2,9 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
-import { listSecurityEvents, SECURITY_EVENT_TYPES, type SecurityEvent } from "../../db/security-events.ts";
+import { SECURITY_EVENT_TYPES } from "../../core/domain/security-event.ts";
+import type { SecurityEvent } from "../../db/schema.ts";
+import { listSecurityEvents } from "../../db/security-events.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";

@@ -2,8 +2,8 @@
 import { DEFAULT_NETWORK } from "../../core/domain/networks.ts";
 import type { Tx } from "../../db/client.ts";
 import { recordEvents } from "../../db/events.ts";
-import type { Passkey } from "../../db/passkeys.ts";
-import { markActive, type User } from "../../db/users.ts";
+import type { Passkey, User } from "../../db/schema.ts";
+import { markActive } from "../../db/users.ts";
 import { listWallets } from "../../db/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { createWallet } from "./create-wallet.ts";

@@ -4,9 +4,9 @@ import { newWalletId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../../db/client.ts";
 import { recordEvents } from "../../db/events.ts";
-import type { Passkey } from "../../db/passkeys.ts";
 import { enqueue } from "../../db/queue.ts";
-import { insertWallet, type Wallet } from "../../db/wallets.ts";
+import type { Passkey, Wallet } from "../../db/schema.ts";
+import { insertWallet } from "../../db/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
 /** Undefined when the user has a wallet on this network already. The address can receive before anything is deployed. */

@@ -2,7 +2,8 @@
 import { readBalance } from "../../core/chain/usdc.ts";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { findWallet, type Wallet } from "../../db/wallets.ts";
+import type { Wallet } from "../../db/schema.ts";
+import { findWallet } from "../../db/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { getEnabledChain } from "./enabled-network.ts";
 

@@ -1,13 +1,12 @@
 /** The second step of a wallet: a proven passkey becomes a wallet's owner, the user ACTIVE and signed in, in one transaction. */
 import { conflict, invalid } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { type Challenge, takeChallenge } from "../../db/challenges.ts";
+import { takeChallenge } from "../../db/challenges.ts";
 import type { Tx } from "../../db/client.ts";
-import { findPasskey, insertPasskey, type Passkey } from "../../db/passkeys.ts";
+import { findPasskey, insertPasskey } from "../../db/passkeys.ts";
+import type { Challenge, Passkey, Session, User, Wallet } from "../../db/schema.ts";
 import { recordSecurityEvent } from "../../db/security-events.ts";
-import type { Session } from "../../db/sessions.ts";
-import { lockUser, type User } from "../../db/users.ts";
-import type { Wallet } from "../../db/wallets.ts";
+import { lockUser } from "../../db/users.ts";
 import type { Assertion, Attestation } from "../auth/passkey-wire.ts";
 import { notePasskeyUse } from "../auth/sign-in.ts";
 import { startSession } from "../auth/start-session.ts";

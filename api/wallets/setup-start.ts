@@ -6,8 +6,8 @@
 import { conflict } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { CHALLENGE_LIFE_MS } from "../../db/challenges.ts";
-import { listPasskeys, type Passkey } from "../../db/passkeys.ts";
-import type { User } from "../../db/users.ts";
+import { listPasskeys } from "../../db/passkeys.ts";
+import type { Passkey, User } from "../../db/schema.ts";
 import { findWallet } from "../../db/wallets.ts";
 import { newChallenge } from "../auth/challenge.ts";
 import { presentCredential } from "../auth/sign-in-options.ts";

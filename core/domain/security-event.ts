@@ -1,0 +1,20 @@
+/** What the security trail of a user can tell. */
+export const SECURITY_EVENT_TYPES = [
+  "otp_sent",
+  "otp_refused",
+  "otp_locked",
+  "email_verified",
+  "sign_in",
+  "sign_in_refused",
+  "sign_out",
+  "passkey_added",
+  "passkey_refused",
+  "passkey_counter_regression",
+  "identity_linked",
+  "identity_refused",
+  "api_key_created",
+  "api_key_revoked",
+  "name_changed",
+] as const;
+export type SecurityEventType = (typeof SECURITY_EVENT_TYPES)[number];
+export type SecurityEventDetails = Record<string, string | number | boolean | null>;
