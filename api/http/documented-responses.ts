@@ -7,7 +7,8 @@ import { errorSchema } from "./envelope.ts";
 
 type Described = z.ZodType | { mediaType: string; description: string };
 
-type Responses = Record<string, { description: string; content: Record<string, { schema: object }> }>;
+type Content = Record<string, { schema: object }>;
+type Responses = Record<string, { description: string; content: Content }>;
 
 /** 500 with the error envelope is always among them. */
 export function documentedResponses(responses: Record<number, Described>): Responses {
@@ -15,6 +16,15 @@ export function documentedResponses(responses: Record<number, Described>): Respo
   return Object.fromEntries(
     Object.entries(all).map(([status, described]) => [status, toResponse(described)]),
   );
+}
+
+/** `detail: { requestBody: documentedBody(schema) }`: a JSON body that the route reads by itself. */
+export function documentedBody(schema: z.ZodType): { required: boolean; content: Content } {
+  const json = z.toJSONSchema(schema, { io: "input", unrepresentable: "any", target: "draft-2020-12" });
+  return {
+    required: !schema.safeParse(undefined).success,
+    content: { "application/json": { schema: json } },
+  };
 }
 
 function toResponse(described: Described): Responses[string] {

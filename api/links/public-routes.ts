@@ -8,7 +8,8 @@ import { findPublicLink, type PublicLink } from "../../db/links.ts";
 import { access } from "../http/access.ts";
 import { addressGroup } from "../http/client-address.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses } from "../http/envelope.ts";
+import { documentedResponses } from "../http/documented-responses.ts";
+import { errorResponses, errorSchema } from "../http/envelope.ts";
 import { takeFromLimit } from "../http/rate-limit.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { claimLink } from "./claim-link.ts";
@@ -89,7 +90,18 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
       {
         limit: "publicLinkData",
         params,
-        detail: { summary: "A link's status as server-sent events", tags },
+        detail: {
+          summary: "A link's status as server-sent events",
+          tags,
+          responses: documentedResponses({
+            200: {
+              mediaType: "text/event-stream",
+              description: "One event a change, until the link is over",
+            },
+            404: errorSchema,
+            429: errorSchema,
+          }),
+        },
       },
     )
     .options(`${PREFIX}/data`, preflight, { detail: { hide: true } })

@@ -7,7 +7,8 @@ import { findExport, listExports } from "../../db/exports.ts";
 import type { ExportFile } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, isoTime } from "../http/envelope.ts";
+import { documentedResponses } from "../http/documented-responses.ts";
+import { errorResponses, errorSchema, isoTime } from "../http/envelope.ts";
 import { serveExport } from "./download.ts";
 import { bodyFilters, toFilter } from "./filter.ts";
 import { requestExport } from "./request-export.ts";
@@ -51,6 +52,9 @@ const many = z.object({
   data: z.object({ exports: z.array(exportSchema) }),
   message: z.string(),
 });
+const exportedFile = {
+  200: { mediaType: "application/octet-stream", description: "The file, in its own type" },
+};
 const params = z.object({ id: z.string().max(100) });
 
 export const exportRoutes = (deps: ApiDeps) =>
@@ -81,6 +85,15 @@ export const exportRoutes = (deps: ApiDeps) =>
           description:
             "Answers with the file. With `Prefer: respond-async`, or when it takes longer than the server waits, answers 202 and a download URL. `pdf` is a text report, or a PDF with `Accept: application/pdf`.",
           tags,
+          responses: documentedResponses({
+            ...exportedFile,
+            202: one,
+            400: errorSchema,
+            401: errorSchema,
+            403: errorSchema,
+            413: errorSchema,
+            429: errorSchema,
+          }),
         },
       },
     )
@@ -118,7 +131,22 @@ export const exportRoutes = (deps: ApiDeps) =>
           throw conflict(`This export is ${file.status}`, { field: "id", issue: file.status });
         return serveExport(deps, set, file);
       },
-      { auth: mayExport, params, detail: { summary: "An export's file", tags } },
+      {
+        auth: mayExport,
+        params,
+        detail: {
+          summary: "An export's file",
+          tags,
+          responses: documentedResponses({
+            ...exportedFile,
+            401: errorSchema,
+            403: errorSchema,
+            404: errorSchema,
+            409: errorSchema,
+            429: errorSchema,
+          }),
+        },
+      },
     );
 
 /** Both readings of `pdf`: a text report unless a PDF is asked for by name, or will be fetched later. */

@@ -11,6 +11,7 @@ import type { ResponseSet } from "../http/session-cookie.ts";
 import { openAcceptor } from "./accept.ts";
 import { presentPayment } from "./answer.ts";
 import { openChainClock } from "./chain-time.ts";
+import { payDetail, paymentDetail, requirementsDetail } from "./documents.ts";
 import { answer402, bringsPayment } from "./exchange.ts";
 import type { PayTools } from "./pay.ts";
 import { openPaymentReader } from "./read-payment.ts";
@@ -63,20 +64,30 @@ function resource(deps: ApiDeps, tools: PayTools, prefix: string, defaultShape: 
   };
   return new Elysia({ prefix })
     .use(requestContext(deps))
-    .get("/:linkId", (context) => respond(context))
-    .post("/:linkId", (context) => respond(context, asText(context.body)), { parse: "text" })
-    .get("/:linkId/pay", (context) => respond(context))
-    .post("/:linkId/pay", (context) => respond(context, asText(context.body)), { parse: "text" })
+    .get("/:linkId", (context) => respond(context), { detail: requirementsDetail })
+    .post("/:linkId", (context) => respond(context, asText(context.body)), {
+      parse: "text",
+      detail: requirementsDetail,
+    })
+    .get("/:linkId/pay", (context) => respond(context), { detail: requirementsDetail })
+    .post("/:linkId/pay", (context) => respond(context, asText(context.body)), {
+      parse: "text",
+      detail: payDetail,
+    })
     .options("/:linkId", preflight)
     .options("/:linkId/pay", preflight)
-    .get("/:linkId/payments/:paymentId", async ({ params, set }) => {
-      Object.assign(set.headers, CORS);
-      const payment = PAYMENT_ID.test(params.paymentId)
-        ? await tools.readPayment(params.paymentId)
-        : undefined;
-      if (!payment || payment.linkId !== params.linkId) throw notFound("payment");
-      return presentPayment(payment, tools.config.baseUrl);
-    });
+    .get(
+      "/:linkId/payments/:paymentId",
+      async ({ params, set }) => {
+        Object.assign(set.headers, CORS);
+        const payment = PAYMENT_ID.test(params.paymentId)
+          ? await tools.readPayment(params.paymentId)
+          : undefined;
+        if (!payment || payment.linkId !== params.linkId) throw notFound("payment");
+        return presentPayment(payment, tools.config.baseUrl);
+      },
+      { detail: paymentDetail },
+    );
 }
 
 type Context = {

@@ -97,11 +97,39 @@ async function haveASession(): Promise<void> {
   await client.get("/v1/auth/google/callback");
   await client.post("/v1/test/token", { email });
   await client.post("/v1/test/token", { email: newEmail() });
+  await tradeAndLook(client);
   await client.post("/v1/auth/logout", undefined, { origin: "https://evil.example" });
   await client.post("/v1/auth/logout");
   await client.post("/v1/auth/logout");
   for (const path of ["/v1/auth/me", "/v1/auth/status", "/v1/api-keys", "/v1/wallets/balance"])
     await client.get(path);
+}
+
+/** Links, their payers' views, x402, history, exports and events, as far as they go without worker and indexer. */
+async function tradeAndLook(client: Client): Promise<void> {
+  const { body: link } = await client.post("/v1/payment-links", { amount: 1.5, description: "A coffee" });
+  await client.post("/v1/payment-links", { amount: 0, description: "" });
+  for (const path of ["", `/${link.id}`, "/stats", "/link_AAAAAAAAAAAAAAAAAAAAAA", "?limit=0"])
+    await client.get(`/v1/payment-links${path}`);
+  const open = `/api/v1/public/payment-links/${link.id}`;
+  await client.get(`${open}/data`);
+  await client.post(`${open}/complete`, { transactionHash: "0x" });
+  for (const path of [`/v1/x402/${link.id}`, `/x402/${link.id}`, "/v1/x402/link_AAAAAAAAAAAAAAAAAAAAAA"]) {
+    await client.get(path);
+    await client.post(`${path}/pay`, { network: "base-sepolia", payload: {} });
+    await client.post(`${path}/pay`, "{");
+  }
+  await client.post(`/v1/payment-links/${link.id}/cancel`);
+  await client.post(`/v1/payment-links/${link.id}/cancel`);
+  await client.get(`/v1/x402/${link.id}`);
+  for (const query of ["", "?limit=101", "?types=NOPE"]) await client.get(`/v1/transactions${query}`);
+  const later = { prefer: "respond-async" };
+  const exported = await client.post("/v1/transactions/export", { format: "csv" }, later);
+  await client.post("/v1/transactions/export", { format: "docx" });
+  await client.get("/v1/transactions/exports");
+  await client.get(`/v1/transactions/exports/${exported.body.data.export.id}`);
+  await client.get(`/v1/transactions/exports/${exported.body.data.export.id}/download`);
+  await client.get("/v1/events");
 }
 
 /** The documented path a real one belongs to: exact before parameters. */

@@ -1,0 +1,97 @@
+/** How the OpenAPI document tells of x402: its bodies are read and made by hand, because they have four spellings each. */
+import { z } from "zod";
+import { PAYMENT_REFUSALS, PAYMENT_STATES, type PaymentRefusal } from "../../core/domain/payment.ts";
+import { documentedBody, documentedResponses } from "../http/documented-responses.ts";
+import { errorSchema, isoTime } from "../http/envelope.ts";
+
+const REASONS = Object.keys(PAYMENT_REFUSALS) as [PaymentRefusal, ...PaymentRefusal[]];
+
+const requirements = z
+  .object({
+    x402Version: z.literal(1),
+    error: z.string().nullable().describe("Null while the link can be paid"),
+    message: z.string().optional(),
+    accepts: z.array(z.looseObject({ scheme: z.string(), network: z.string() })).max(1),
+  })
+  .describe("Payment required; version 2 of the protocol is in the PAYMENT-REQUIRED header");
+
+const outcomeFields = z.object({
+  success: z.boolean(),
+  txHash: z.string().nullable(),
+  networkId: z.string().nullable(),
+  error: z.enum([...REASONS, "SETTLEMENT_PENDING"]).nullable(),
+  message: z.string().optional(),
+  settled: z.boolean().optional(),
+  paymentId: z.string().optional(),
+  logIndex: z.int().nullable().optional(),
+  statusUrl: z.string().optional(),
+  retryable: z.boolean().optional(),
+});
+const outcome = outcomeFields.describe("What became of the payment");
+
+const payment = outcomeFields
+  .extend({
+    state: z.enum(PAYMENT_STATES),
+    blockNumber: z.int().nullable(),
+    createdAt: isoTime,
+    updatedAt: isoTime,
+  })
+  .describe("The state of one payment");
+
+const refused = z.union([outcome, errorSchema]);
+
+const authorization = z.object({
+  from: z.string(),
+  to: z.string(),
+  value: z.string().describe("Micro-USDC"),
+  nonce: z.string().describe("32 bytes in hex"),
+  validAfter: z.union([z.int(), z.string()]).describe("Unix seconds"),
+  validBefore: z.union([z.int(), z.string()]).describe("Unix seconds"),
+  data: z.string().optional(),
+  signature: z.string().optional().describe("Shape A; or v, r and s"),
+  v: z.int().optional(),
+  r: z.string().optional(),
+  s: z.string().optional(),
+});
+
+const payBody = z.object({
+  network: z.string(),
+  scheme: z.string().optional(),
+  x402Version: z.int().optional(),
+  payload: z.union([
+    authorization,
+    z
+      .object({ authorization: z.looseObject({}), signature: z.string() })
+      .describe("As standard clients send it"),
+  ]),
+});
+
+const outcomes = {
+  200: outcome,
+  202: outcome,
+  400: refused,
+  402: requirements,
+  403: outcome,
+  404: refused,
+  409: outcome,
+  413: errorSchema,
+  422: outcome,
+  429: errorSchema,
+  500: refused,
+};
+
+export const requirementsDetail = {
+  summary: "What a link asks for (402); with a payment in X-PAYMENT or PAYMENT-SIGNATURE, settles it",
+  responses: documentedResponses(outcomes),
+};
+
+export const payDetail = {
+  summary: "Pay a link with a signed ERC-3009 authorization",
+  requestBody: documentedBody(payBody.optional()),
+  responses: documentedResponses(outcomes),
+};
+
+export const paymentDetail = {
+  summary: "The state of one payment",
+  responses: documentedResponses({ 200: payment, 404: errorSchema }),
+};
