@@ -175,7 +175,8 @@ describe("the documented download", () => {
     expect(amounts.filter((units) => units === TOTAL).length).toBe(2);
     expect(amounts.length).toBe(340 + 9 + 2);
     const pages = pdfPageCount(file.bytes);
-    for (let page = 1; page <= pages; page++) expect(texts).toContain(`Page ${page} of ${pages}`);
+    for (let page = 1; page <= pages; page++) expect(texts).toContain(`Page ${page} of `);
+    expect(texts.filter((text) => text === String(pages)).length).toBe(1);
     expect(texts).toContain("Transaction report");
     expect(texts.filter((text) => text === "Amount (USDC)").length).toBe(pages + 1);
   });

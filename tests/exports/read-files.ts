@@ -46,7 +46,7 @@ export function sum(units: readonly bigint[]): bigint {
   return units.reduce((total, one) => total + one, 0n);
 }
 
-/** Every text a PDF shows in a standard font, page after page, as written by pdfkit: hex strings in TJ arrays. */
+/** Every text a PDF shows in a standard font, page after page, as our renderer writes it: one hex string a line. */
 export function pdfTexts(pdf: Uint8Array): string[] {
   const bytes = Buffer.from(pdf);
   const text = bytes.toString("latin1");
@@ -56,12 +56,8 @@ export function pdfTexts(pdf: Uint8Array): string[] {
     const start = match.index + match[0].length;
     const end = text.indexOf("endstream", start);
     const content = inflate(bytes.subarray(start, end));
-    for (const [, array = ""] of content?.matchAll(/\[([^\]]*)\] TJ/g) ?? [])
-      found.push(
-        [...array.matchAll(/<([0-9a-f]*)>/g)]
-          .map(([, hex = ""]) => Buffer.from(hex, "hex").toString("latin1"))
-          .join(""),
-      );
+    for (const [, hex = ""] of content?.matchAll(/<([0-9a-f]*)> Tj/g) ?? [])
+      found.push(Buffer.from(hex, "hex").toString("latin1"));
   }
   return found;
 }

@@ -1,51 +1,78 @@
 /**
- * Text on a PDF. Standard fonts carry Latin text; whatever they lack is set in DejaVu Sans, embedded. A character neither
- * has becomes □ and is counted, so that the report can say so: nothing is dropped in silence.
+ * Text and rules on a PDF's pages. Latin text is written in the standard fonts as page operators (PDF 32000-1, 9.4): pdfkit's own
+ * way kerns every pair of letters, which is most of the time a table of 10,000 rows takes. Other letters are set by pdfkit in
+ * embedded fonts (pdf-fonts.ts). A letter no font has becomes □ and is counted, so that the report can say so.
  */
-import { fileURLToPath } from "node:url";
+import { openWideFonts, type WideFont } from "./pdf-fonts.ts";
+import { type PdfInside, type PdfReference, pdfInside, type StandardFont } from "./pdf-inside.ts";
+import { isWinAnsi, toWinAnsiHex, WIN_ANSI_LETTERS } from "./win-ansi.ts";
 
-export type TextStyle = { font: "regular" | "bold" | "code"; size: number; leading: number; color: string };
+export type TextStyle = {
+  font: "regular" | "bold" | "code";
+  size: number;
+  leading: number;
+  /** 0 is black, 1 white. */
+  gray: number;
+};
+/** Left upper corner and width of a line, in points from the page's left upper corner. */
 export type Place = { x: number; y: number; width: number; align?: "right" | undefined };
-export type PdfText = Awaited<ReturnType<typeof openPdfText>>;
+export type PdfText = ReturnType<typeof openPdfText>;
 
-const STANDARD = { regular: "Helvetica", bold: "Helvetica-Bold", code: "Courier" } as const;
-const WIDE = { regular: "Wide", bold: "Wide-Bold", code: "Wide" } as const;
-const WIDE_FILES = { Wide: "DejaVuSans.ttf", "Wide-Bold": "DejaVuSans-Bold.ttf" } as const;
-/** Characters of WinAnsi, the encoding of the standard fonts. */
-const WIN_ANSI = /^[\x20-\x7e\xa0-\xff\u2013\u2014\u2018\u2019\u201c\u201d\u2022\u2026\u20ac\u2122]*$/;
-const MISSING = "□";
-/** Height of letters above the line, in parts of the size. */
-const ASCENT = 0.78;
+/** Stands for a letter no font has. */
+export const MISSING = "□";
 const ELLIPSIS = "…";
+/** Where letters stand in a line, in parts of its height: lines of equal height stand level whatever their letters' size. */
+const BASE = 0.616;
+const UNITS_PER_EM = 1000;
+/** Outline of thin letters, in parts of the size. */
+const THICKENING = 0.03;
 
-export async function openPdfText(doc: PDFKit.PDFDocument) {
-  for (const [name, file] of Object.entries(WIDE_FILES)) doc.registerFont(name, await readFont(file));
+export function openPdfText(doc: PDFKit.PDFDocument) {
+  const inside = pdfInside(doc);
+  const wide = openWideFonts(doc);
+  const fonts = {
+    regular: openStandardFont(doc, inside, "Helvetica"),
+    bold: openStandardFont(doc, inside, "Helvetica-Bold"),
+    code: openStandardFont(doc, inside, "Courier"),
+  };
   let missing = 0;
-  let isMeasuring = { font: "", size: 0 };
+  let pending = "";
 
-  function choose(text: string, style: TextStyle): void {
-    const font = WIN_ANSI.test(text) ? STANDARD[style.font] : WIDE[style.font];
-    if (isMeasuring.font === font && isMeasuring.size === style.size) return;
-    doc.font(font).fontSize(style.size);
-    isMeasuring = { font, size: style.size };
+  function flush(): void {
+    if (pending === "") return;
+    for (const { id, reference } of Object.values(fonts)) inside.page.fonts[id] ??= reference;
+    inside.addContent(pending);
+    pending = "";
+  }
+
+  /** Stretches of text that one font has; without a font it is a standard one. */
+  function splitRuns(text: string): { text: string; font: WideFont | undefined }[] {
+    const runs: { text: string; font: WideFont | undefined }[] = [];
+    for (const letter of text) {
+      const font = isWinAnsi(letter) ? undefined : wide.fontOf(letter);
+      const last = runs.at(-1);
+      if (last && last.font === font) last.text += letter;
+      else runs.push({ text: letter, font });
+    }
+    return runs;
   }
 
   function widthOf(text: string, style: TextStyle): number {
-    choose(text, style);
-    return doc.widthOfString(text);
+    if (isWinAnsi(text)) return fonts[style.font].widthOf(text) * style.size;
+    return splitRuns(text).reduce((sum, run) => {
+      if (!run.font) return sum + fonts[style.font].widthOf(run.text) * style.size;
+      wide.use(run.font);
+      return sum + doc.fontSize(style.size).widthOfString(run.text);
+    }, 0);
   }
 
-  /** Control characters become spaces, characters no font has become □. */
+  /** Control characters become spaces, letters no font has become □. */
   function showable(text: string): string {
     const plain = text.replace(/[\p{Cc}\u2028\u2029]+/gu, " ");
-    if (WIN_ANSI.test(plain)) return plain;
-    doc.font(WIDE.regular);
-    isMeasuring = { font: "", size: 0 };
-    const covers = coverageOf(doc);
-    return Array.from(plain, (character) => {
-      const code = character.codePointAt(0) ?? 0;
-      if (covers(code)) return character;
-      if (isInvisible(character)) return "";
+    if (isWinAnsi(plain)) return plain;
+    return Array.from(plain, (letter) => {
+      if (isWinAnsi(letter) || wide.fontOf(letter)) return letter;
+      if (isInvisible(letter)) return "";
       missing += 1;
       return MISSING;
     }).join("");
@@ -65,23 +92,97 @@ export async function openPdfText(doc: PDFKit.PDFDocument) {
     return lines;
   }
 
+  /** Writes one line, which must be the showable text `wrap` gave or plain Latin. */
   function line(text: string, style: TextStyle, { x, y, width, align }: Place): void {
     if (text === "") return;
-    const shown = WIN_ANSI.test(text) ? text : showable(text);
-    choose(shown, style);
-    const left = align === "right" ? x + width - doc.widthOfString(shown) : x;
-    // the fonts' letters stand on one line whatever their heights are
-    doc
-      .fillColor(style.color)
-      .text(shown, left, y + style.size * ASCENT, { lineBreak: false, baseline: "alphabetic" });
+    let left = align === "right" ? x + width - widthOf(text, style) : x;
+    const base = y + style.leading * BASE;
+    for (const run of isWinAnsi(text) ? [{ text, font: undefined }] : splitRuns(text)) {
+      if (run.font) writeWide(run.text, run.font, style, left, base);
+      else
+        pending += `${fontOperators(fonts[style.font], style)} 1 0 0 -1 ${point(left)} ${point(base)} Tm <${toWinAnsiHex(run.text)}> Tj ET\n`;
+      left += widthOf(run.text, style);
+    }
+  }
+
+  function writeWide(text: string, font: WideFont, style: TextStyle, x: number, base: number): void {
+    flush();
+    wide.use(font);
+    const color = grayColor(style.gray);
+    const thickness = font.isThin ? style.size * THICKENING * (style.font === "bold" ? 2 : 1) : 0;
+    doc.fontSize(style.size).fillColor(color).strokeColor(color).lineWidth(thickness);
+    doc.text(text, x, base, { lineBreak: false, baseline: "alphabetic", fill: true, stroke: font.isThin });
+  }
+
+  function rule(x: number, y: number, width: number, stroke: { thickness: number; gray: number }): void {
+    pending += `${stroke.thickness} w ${stroke.gray} G ${point(x)} ${point(y)} m ${point(x + width)} ${point(y)} l S\n`;
+  }
+
+  /** Places a piece that is written later, by `fillForm`. */
+  function form(
+    reference: PdfReference,
+    name: string,
+    style: TextStyle,
+    { x, y }: { x: number; y: number },
+  ): void {
+    flush();
+    inside.page.xobjects[name] = reference;
+    pending += `q 1 0 0 -1 ${point(x)} ${point(y + style.leading * BASE)} cm /${name} Do Q\n`;
+  }
+
+  function newForm(style: TextStyle): PdfReference {
+    const { id, reference } = fonts[style.font];
+    const BBox = [0, -style.size, 100, style.size];
+    return inside.ref({ Type: "XObject", Subtype: "Form", BBox, Resources: { Font: { [id]: reference } } });
+  }
+
+  function fillForm(reference: PdfReference, text: string, style: TextStyle): void {
+    reference.write(`${fontOperators(fonts[style.font], style)} 0 0 Td <${toWinAnsiHex(text)}> Tj ET`);
+    reference.end();
   }
 
   function remark(): string | undefined {
     if (missing === 0) return undefined;
-    return `${MISSING} stands for a character this report has no letter for (${missing} in all). The CSV and JSON exports hold every character.`;
+    return `${MISSING} stands for a letter no font of this report has (${missing} in all). The CSV and JSON exports hold every letter.`;
   }
 
-  return { wrap, line, remark };
+  return { prepare: wide.prepare, wrap, line, rule, form, newForm, fillForm, remark, flush };
+}
+
+type OpenFont = { id: string; reference: unknown; widthOf: (text: string) => number };
+
+/** Widths are those of single letters, in parts of the size: what the operators above draw. */
+function openStandardFont(doc: PDFKit.PDFDocument, inside: PdfInside, name: StandardFont): OpenFont {
+  doc.font(name);
+  const { id } = inside._font;
+  const reference = inside._font.ref();
+  const widths = letterWidths.get(name) ?? measureLetters(doc);
+  letterWidths.set(name, widths);
+  const widthOf = (text: string) => {
+    let width = 0;
+    for (const letter of text) width += widths.get(letter) ?? 0;
+    return width;
+  };
+  return { id, reference, widthOf };
+}
+const letterWidths = new Map<StandardFont, Map<string, number>>();
+
+function measureLetters(doc: PDFKit.PDFDocument): Map<string, number> {
+  doc.fontSize(UNITS_PER_EM);
+  return new Map(WIN_ANSI_LETTERS.map((letter) => [letter, doc.widthOfString(letter) / UNITS_PER_EM]));
+}
+
+function fontOperators({ id }: OpenFont, { size, gray }: TextStyle): string {
+  return `BT /${id} ${size} Tf ${gray} g`;
+}
+
+function grayColor(gray: number): string {
+  const level = Math.round(gray * 255).toString(16);
+  return `#${level.padStart(2, "0").repeat(3)}`;
+}
+
+function point(value: number): string {
+  return value.toFixed(2);
 }
 
 /** The longest beginning that fits, cut at a space where there is one in its second half. At least one character. */
@@ -101,25 +202,6 @@ function takeLine(text: string, fits: (part: string) => boolean): string {
 }
 
 /** Joiners, variation selectors and direction marks have no shape of their own. */
-function isInvisible(character: string): boolean {
-  return /[\p{Cf}\p{Mn}]/u.test(character);
-}
-
-/** pdfkit keeps the opened font in a field its types leave out. */
-function coverageOf(doc: PDFKit.PDFDocument): (codePoint: number) => boolean {
-  const { font } = (doc as unknown as { _font: { font: { hasGlyphForCodePoint(code: number): boolean } } })
-    ._font;
-  return (codePoint) => font.hasGlyphForCodePoint(codePoint);
-}
-
-const fonts = new Map<string, Promise<Buffer>>();
-
-function readFont(file: string): Promise<Buffer> {
-  let font = fonts.get(file);
-  if (!font) {
-    const path = fileURLToPath(import.meta.resolve(`dejavu-fonts-ttf/ttf/${file}`));
-    font = Bun.file(path).arrayBuffer().then(Buffer.from);
-    fonts.set(file, font);
-  }
-  return font;
+function isInvisible(letter: string): boolean {
+  return /[\p{Cf}\p{Mn}]/u.test(letter);
 }

@@ -10,9 +10,9 @@ const ROW_COLUMNS: readonly Column[] = [
   { title: "Type", width: 68 },
   { title: "Status", width: 56 },
   { title: "Network", width: 58 },
-  { title: "Description", width: 282 },
-  { title: "Transaction hash", width: 126, style: "code" },
-  { title: "Amount (USDC)", width: 96, align: "right" },
+  { title: "Description", width: 205 },
+  { title: "Transaction hash", width: 213, style: "code" },
+  { title: "Amount (USDC)", width: 86, align: "right" },
 ];
 const TOTAL_COLUMNS: readonly Column[] = [
   { title: "Type", width: 100 },
@@ -27,6 +27,7 @@ export async function* renderPdf(summary: ExportSummary, batches: Batches): Asyn
     author: summary.merchantName,
     createdAt: summary.generatedAt,
   });
+  await page.prepare(factsOf(summary).map(([, value]) => value));
   writeHead(page, summary);
   writeTotals(page, summary);
   page.heading("Transactions");
@@ -34,6 +35,7 @@ export async function* renderPdf(summary: ExportSummary, batches: Batches): Asyn
   let sumUnits = 0n;
   let count = 0;
   for await (const rows of batches) {
+    await page.prepare(rows.map((row) => row.description));
     for (const row of rows) {
       page.row(toCells(row, summary), notesOf(row, summary));
       sumUnits += row.amountUnits;
