@@ -12,7 +12,7 @@ import type { Tx } from "./client.ts";
 
 export type AuthorizationKey = { payer: Hex; nonce: Hex };
 
-/** Payments of these authorizations, locked in one order. Payments are locked before links everywhere. */
+/** Links' payments of these authorizations, locked in one order. Payments are locked before links everywhere. */
 export async function loadPayments(
   tx: Tx,
   network: NetworkId,
@@ -30,6 +30,7 @@ export async function loadPayments(
         )
       )
       and network = ${network}
+      and link_id is not null
     order by id
     for update`;
 }

@@ -34,6 +34,7 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
         and transfer.link_id is null
         and transfer.to_address = link.recipient
         and transfer.from_address = claim.client_address
+        and not exists (${facilitated(tx, "transfer")})
       union
       select transfer.*
       from payments payment
@@ -42,6 +43,7 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
         and transfer.authorization_nonce = payment.nonce
       where payment.network = ${network}
         and payment.state in ('QUEUED', 'SIGNED', 'BROADCAST')
+        and payment.link_id is not null
         and transfer.status <> 'ORPHANED'
         and transfer.payment_id is null
     ),
@@ -55,6 +57,7 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
         and (later.block_number, later.log_index) > (named.block_number, named.log_index)
         and later.link_id is null
         and later.status <> 'ORPHANED'
+        and not exists (${facilitated(tx, "later")})
       limit ${FOLLOWERS_MAX}
     )
     select
@@ -62,6 +65,16 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
       authorization_nonce, status, link_id, pays
     from (select * from named union select * from followers) found
     order by block_number, log_index`;
+}
+
+/** A facilitated payment of this transfer's authorization: it was for somebody else's resource, never for a link. */
+function facilitated(tx: Tx, transfer: "transfer" | "later") {
+  return tx`
+    select from payments elsewhere
+    where elsewhere.network = ${tx(transfer)}.network
+      and elsewhere.payer = ${tx(transfer)}.from_address
+      and elsewhere.nonce = ${tx(transfer)}.authorization_nonce
+      and elsewhere.link_id is null`;
 }
 
 export type LateAttribution = {

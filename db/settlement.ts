@@ -49,9 +49,9 @@ export async function failSpentPayments(
   tx: Tx,
   network: NetworkId,
   spent: readonly AuthorizationKey[],
-): Promise<{ id: string; linkId: string }[]> {
+): Promise<{ id: string; linkId: string | null }[]> {
   if (spent.length === 0) return [];
-  return tx<{ id: string; linkId: string }[]>`
+  return tx<{ id: string; linkId: string | null }[]>`
     with failed as (
       update payments
       set state = 'FAILED', reason = 'NONCE_USED', updated_at = now()

@@ -70,8 +70,10 @@ function assertSameBranch(blocks: readonly BlockContent[], kept: ReadonlyMap<num
 }
 
 function authorizationsOf(transfers: readonly SeenTransfer[]) {
-  return transfers.flatMap(({ from, authorizationNonce }) =>
-    authorizationNonce ? [{ payer: from, nonce: authorizationNonce }] : [],
+  return transfers.flatMap(({ from, to, authorizationNonce: nonce, txHash, logIndex, block, amountUnits }) =>
+    nonce
+      ? [{ payer: from, nonce, transfer: { txHash, logIndex, blockNumber: block.number, to, amountUnits } }]
+      : [],
   );
 }
 

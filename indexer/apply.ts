@@ -3,6 +3,7 @@
 import { insertBlocks, KEPT_BLOCKS } from "../db/blocks.ts";
 import type { Tx } from "../db/client.ts";
 import { type BlockPoint, moveCursor } from "../db/cursors.ts";
+import { confirmFacilitatedPayments } from "../db/facilitated-payments.ts";
 import { tell } from "../db/outcome.ts";
 import { refreshLinks } from "../db/settlement.ts";
 import { confirmTransfers } from "../db/transfers.ts";
@@ -66,10 +67,16 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
     confirmedAtS: span.confirmedAtS,
   });
   const confirmed = await confirmTransfers(tx, { network, depthNumber, confirmations });
+  const facilitatedIds = await confirmFacilitatedPayments(tx, { network, depthNumber });
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
   const moves = await refreshLinks(tx, { linkIds, depthNumber, isReorg: false });
   await Promise.all([
-    tell(tx, [...settled.paymentIds, ...confirmed.paymentIds, ...moves.map((move) => move.id)]),
+    tell(tx, [
+      ...settled.paymentIds,
+      ...confirmed.paymentIds,
+      ...facilitatedIds,
+      ...moves.map((move) => move.id),
+    ]),
     announceBlock(tx, term, to.number),
   ]);
 }

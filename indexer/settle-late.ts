@@ -69,7 +69,7 @@ async function settleNamed(tx: Tx, term: Term, booked: readonly BookedTransfer[]
   const dead = payments.filter((payment) => !payment.isFailed && !isSettled.has(payment.id));
   const failed = await failSpentPayments(tx, network, dead);
   const moves = await refreshLinks(tx, {
-    linkIds: [...late.map(({ linkId }) => linkId), ...failed.map(({ linkId }) => linkId)],
+    linkIds: [...late.map(({ linkId }) => linkId), ...failed.flatMap(({ linkId }) => linkId ?? [])],
     depthNumber: term.cursor.number - term.confirmations + 1,
     isReorg: false,
   });

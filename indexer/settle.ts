@@ -6,13 +6,14 @@ import { loadBooks, loadPayments } from "../db/attribution.ts";
 import type { Tx } from "../db/client.ts";
 import { failSpentPayments, matchClaims, settlePayments } from "../db/settlement.ts";
 import { storeTransfers } from "../db/transfers.ts";
-import type { SeenTransfer } from "./usdc-logs.ts";
+import { settleFacilitated } from "./settle-facilitated.ts";
+import type { SeenTransfer, SpentAuthorization } from "./usdc-logs.ts";
 
 export type Settling = {
   network: NetworkId;
   /** In the chain's order; all touch a watched wallet. */
   transfers: readonly SeenTransfer[];
-  spent: readonly { payer: Hex; nonce: Hex }[];
+  spent: readonly SpentAuthorization[];
   isWatched: (address: Hex) => boolean;
   /** Time of the block that makes this height deep enough; undefined while there is none. */
   confirmedAtS: (blockNumber: number) => number | undefined;
@@ -24,8 +25,12 @@ export type Touched = { linkIds: string[]; paymentIds: string[] };
 export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touched> {
   const { network, transfers, spent, confirmedAtS } = settling;
   if (transfers.length === 0 && spent.length === 0) return { linkIds: [], paymentIds: [] };
+  const facilitated = await settleFacilitated(tx, network, spent, confirmedAtS);
   const payments = await loadPayments(tx, network, spent);
-  const incoming = transfers.filter((transfer) => settling.isWatched(transfer.to));
+  const incoming = transfers.filter(({ to, from, authorizationNonce: nonce }) => {
+    const isElsewhere = nonce !== undefined && facilitated.keys.has(authorizationKey(from, nonce));
+    return settling.isWatched(to) && !isElsewhere;
+  });
   const attributions = await attribute(tx, network, incoming, payments);
   await storeTransfers(
     tx,
@@ -69,9 +74,9 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   return {
     linkIds: [
       ...[...attributions.values()].map(({ linkId }) => linkId),
-      ...failed.map(({ linkId }) => linkId),
+      ...failed.flatMap(({ linkId }) => linkId ?? []),
     ],
-    paymentIds: [...isSettled, ...failed.map(({ id }) => id)],
+    paymentIds: [...facilitated.paymentIds, ...isSettled, ...failed.map(({ id }) => id)],
   };
 }
 

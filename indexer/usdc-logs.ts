@@ -33,11 +33,18 @@ export type SeenTransfer = {
   authorizationNonce: Hex | undefined;
 };
 
+/** An authorization that was used, with the Transfer it made, or cancelled. */
+export type SpentAuthorization = {
+  payer: Hex;
+  nonce: Hex;
+  transfer?: { txHash: Hex; logIndex: number; blockNumber: number; to: Hex; amountUnits: bigint };
+};
+
 /** What a block says about us. `spent` are all authorizations used or cancelled in it, whoever's they are. */
 export type BlockContent = {
   block: BlockHeader;
   transfers: SeenTransfer[];
-  spent: { payer: Hex; nonce: Hex }[];
+  spent: SpentAuthorization[];
   logCount: number;
 };
 
@@ -108,28 +115,32 @@ export function decodeBlock(
   isWatched: (address: Hex) => boolean,
 ): BlockContent {
   const content: BlockContent = { block, transfers: [], spent: [], logCount: logs.length };
-  let before: { log: PlacedLog; payer: Hex; nonce: Hex } | undefined;
+  let before: { log: PlacedLog; spent: SpentAuthorization } | undefined;
   for (const log of logs) {
     const authorization = decodeAuthorizationLog(log);
     if (authorization) {
-      const key = { payer: authorization.authorizer, nonce: authorization.nonce };
-      content.spent.push(key);
-      before = authorization.isCanceled ? undefined : { log, ...key };
+      const spent = { payer: authorization.authorizer, nonce: authorization.nonce };
+      content.spent.push(spent);
+      before = authorization.isCanceled ? undefined : { log, spent };
       continue;
     }
     const transfer = decodeTransferLog(log);
     if (!transfer) throw malformed(`log ${log.logIndex} of block ${block.number} is not USDC's Transfer`);
     // EIP-3009: the Transfer an authorization makes is the very next log
-    const nonce =
-      before && isNext(before.log, log) && before.payer === transfer.from ? before.nonce : undefined;
+    const spent =
+      before && isNext(before.log, log) && before.spent.payer === transfer.from ? before.spent : undefined;
     before = undefined;
+    if (spent) {
+      const { txHash, logIndex, blockNumber } = log;
+      spent.transfer = { txHash, logIndex, blockNumber, to: transfer.to, amountUnits: transfer.amountUnits };
+    }
     if (transfer.amountUnits === 0n || !(isWatched(transfer.to) || isWatched(transfer.from))) continue;
     content.transfers.push({
       block,
       txHash: log.txHash,
       logIndex: log.logIndex,
       ...transfer,
-      authorizationNonce: nonce,
+      authorizationNonce: spent?.nonce,
     });
   }
   return content;

@@ -174,7 +174,7 @@ async function checkPayments(sql: Sql, network: NetworkId, mayBeInFlight: boolea
       end as fault
     from payments payment
     left join transfers transfer on transfer.payment_id = payment.id and transfer.status <> 'ORPHANED'
-    where payment.network = ${network}`;
+    where payment.network = ${network} and payment.link_id is not null`;
   return rows.flatMap((row) => (row.fault ? [`payment ${row.id} ${row.state}: ${row.fault}`] : []));
 }
 
