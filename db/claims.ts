@@ -134,6 +134,7 @@ export async function noteLook(tx: Tx, id: string, leaseS?: number): Promise<voi
 /**
  * Ends an open claim and releases its link when nothing else holds it. EXPIRED claims still speak for their transaction should
  * it be mined later, REJECTED ones never. The history row goes, or is FAILED when the chain proved that.
+ * The link is locked first: what then looks for payments and transfers that hold it sees those of whoever held the lock before.
  */
 export async function endClaim(
   tx: Tx,
@@ -144,6 +145,11 @@ export async function endClaim(
     isProven,
   }: { id: string; state: "REJECTED" | "EXPIRED"; reason: string; isProven: boolean },
 ): Promise<boolean> {
+  await tx`
+    select id
+    from payment_links
+    where id = (select link_id from claims where id = ${id})
+    for update`;
   const [claim] = await tx<Pick<Claim, "linkId">[]>`
     update claims
     set state = ${state}, reason = ${reason}, updated_at = now()

@@ -210,7 +210,7 @@ export async function markMined(tx: Tx, receipts: readonly RelayReceipt[]): Prom
     where relays.id = given.relay_id and relays.state in ('SIGNED', 'BROADCAST')`;
 }
 
-/** MINED relays whose block is the indexer's (or so deep that it is not kept) and at least `depthBlocks` deep are done. */
+/** MINED relays whose block is the indexer's (or so deep that it is not kept) and at least `depthBlocks` deep are done, once none of their payments waits. */
 export async function confirmRelays(tx: Tx, network: NetworkId, depthBlocks: number): Promise<void> {
   await tx`
     update relays
@@ -220,6 +220,10 @@ export async function confirmRelays(tx: Tx, network: NetworkId, depthBlocks: num
       and cursors.network = relays.network
       and relays.state = 'MINED'
       and relays.block_number <= cursors.number - ${depthBlocks}::bigint + 1
+      and not exists (
+        select from payments
+        where payments.relay_id = relays.id and payments.state in ('SIGNED', 'BROADCAST')
+      )
       and not exists (
         select from blocks
         where blocks.network = relays.network and blocks.number = relays.block_number and blocks.hash <> relays.block_hash

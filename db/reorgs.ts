@@ -75,7 +75,10 @@ async function reopenClaims(tx: Tx, transferIds: readonly string[], leaseS: numb
   return rows.map((row) => row.id);
 }
 
-/** Rows that the API opened for a payment or claim wait again; rows made from the log alone are ORPHANED. */
+/**
+ * Rows that the API opened for a payment or claim wait again; rows made from the log alone are ORPHANED. Both let go of the
+ * transfer: should its block come back, another row may have been opened for it meanwhile.
+ */
 async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly string[]): Promise<void> {
   await tx`
     with reopened as (
@@ -91,7 +94,9 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
     ),
     orphaned as (
       update transactions
-      set status = 'ORPHANED', confirmed_at = null, payment_id = null, claim_id = null, updated_at = now()
+      set
+        status = 'ORPHANED', confirmed_at = null, payment_id = null, claim_id = null, transfer_id = null,
+        updated_at = now()
       where transfer_id = any(${[...transferIds]}::text[]::bigint[])
         and id ~ '^txn_[0-9a-f]{32}$'
       returning id, user_id, type

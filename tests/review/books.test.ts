@@ -1,0 +1,185 @@
+/** The books under interleavings that no chain can be made to play on demand: two writers at once, a block that leaves and comes back. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { randomBytes } from "node:crypto";
+import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
+import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { endClaim, openClaim } from "../../db/claims.ts";
+import { openDatabase, type Sql } from "../../db/client.ts";
+import { startCursor } from "../../db/cursors.ts";
+import { cancelLink } from "../../db/links.ts";
+import { requeueUnsettled } from "../../db/payment-queue.ts";
+import { insertPayments, lockLinks } from "../../db/payments.ts";
+import { confirmRelays, ensureLane, insertRelay, markMined, markSigned } from "../../db/relays.ts";
+import { orphanAbove } from "../../db/reorgs.ts";
+import { refreshLinks } from "../../db/settlement.ts";
+import type { BlockHeader } from "../../indexer/block-header.ts";
+import { settleTransfers } from "../../indexer/settle.ts";
+import type { SeenTransfer } from "../../indexer/usdc-logs.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+
+const NETWORK = "base-sepolia";
+let db: TestDatabase;
+let sql: Sql;
+let merchant: SeededMerchant;
+
+beforeAll(async () => {
+  db = await createTestDatabase();
+  sql = openDatabase(db.url, { name: "test", maxConnections: 5 });
+  await startCursor(sql, NETWORK, { number: 100, hash: randomHash() });
+});
+beforeEach(async () => {
+  merchant = await seedMerchant(sql);
+});
+afterAll(async () => {
+  await sql.end({ timeout: 5 });
+  await db.drop();
+});
+
+function randomHash(): Hex {
+  return `0x${randomBytes(32).toString("hex")}`;
+}
+
+function makeBlock(number: number): BlockHeader {
+  const [hash, parentHash, receiptsRoot] = [randomHash(), randomHash(), randomHash()];
+  return { number, hash, parentHash, receiptsRoot, bloom: "0x", timeS: Math.floor(Date.now() / 1000) };
+}
+
+function makeTransfer(fields: Partial<SeenTransfer> & { block: BlockHeader }): SeenTransfer {
+  return {
+    ...{
+      txHash: randomHash(),
+      logIndex: 1,
+      from: randomAddress(),
+      to: merchant.address,
+      amountUnits: 1_000_000n,
+    },
+    ...{ authorizationNonce: undefined, ...fields },
+  };
+}
+
+/** A block is read: what it holds is settled and confirmed. */
+function read(transfers: readonly SeenTransfer[]): Promise<void> {
+  return sql.begin(async (tx) => {
+    const { linkIds } = await settleTransfers(tx, {
+      network: NETWORK,
+      transfers,
+      spent: [],
+      isWatched: (address) => address === merchant.address,
+      confirmedAtS: () => Math.floor(Date.now() / 1000),
+    });
+    await refreshLinks(tx, { linkIds, depthNumber: 1_000, isReorg: false });
+  });
+}
+
+function undoAbove(ancestor: number): Promise<void> {
+  return sql.begin(async (tx) => {
+    const { linkIds } = await orphanAbove(tx, { network: NETWORK, ancestor, claimLeaseS: 90 });
+    await refreshLinks(tx, { linkIds, depthNumber: 1_000, isReorg: true });
+  });
+}
+
+async function claim(linkId: string, txHash: Hex, clientAddress: Hex): Promise<string> {
+  const id = newClaimId();
+  await sql.begin((tx) =>
+    openClaim(tx, {
+      ...{ id, linkId, network: NETWORK, txHash, clientAddress, requestId: null },
+      ...{ transactionId: newTransactionId(), leaseS: 90 },
+    }),
+  );
+  return id;
+}
+
+function newPayment(linkId: string) {
+  return {
+    ...({ id: newPaymentId(), transactionId: newTransactionId(), linkId, network: NETWORK } as const),
+    ...({ token: NETWORKS[NETWORK].usdc.address, payer: randomAddress(), payerKind: "EOA" } as const),
+    ...{ recipient: merchant.address, amountUnits: 1_000_000n, validAfter: 0n, validBefore: 9_999_999_999n },
+    ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
+  };
+}
+
+async function statusOf(linkId: string): Promise<string | undefined> {
+  const [row] = await sql<{ status: string }[]>`select status from payment_links where id = ${linkId}`;
+  return row?.status;
+}
+
+function historyOf(txHash: Hex) {
+  return sql<
+    { status: string; type: string; amountUnits: bigint; counterparty: string; linkId: string | null }[]
+  >`
+    select status, type, amount_units, counterparty, link_id
+    from transactions
+    where tx_hash = ${txHash} and status <> 'ORPHANED'
+    order by log_index`;
+}
+
+describe("a claim that ends while a payment is accepted", () => {
+  test("leaves the link to the payment: PENDING, and not to be cancelled", async () => {
+    const linkId = await seedLink(sql, merchant);
+    const claimId = await claim(linkId, randomHash(), randomAddress());
+    let ending: Promise<unknown> | undefined;
+    await sql.begin(async (tx) => {
+      await lockLinks(tx, [linkId]);
+      await insertPayments(tx, [newPayment(linkId)]);
+      ending = sql.begin((other) =>
+        endClaim(other, { id: claimId, state: "EXPIRED", reason: "not_found", isProven: false }),
+      );
+      await Bun.sleep(300);
+    });
+    await ending;
+    expect(await statusOf(linkId)).toBe("PENDING");
+    expect(await sql.begin((tx) => cancelLink(tx, { id: linkId, userId: merchant.userId }))).toBeUndefined();
+  });
+});
+
+describe("a block that leaves the chain", () => {
+  test("and comes back after its transfer was claimed is read as before", async () => {
+    const linkId = await seedLink(sql, merchant);
+    const transfer = makeTransfer({ block: makeBlock(102) });
+    await read([transfer]);
+    expect(await statusOf(linkId)).toBe("PAID");
+    await undoAbove(101);
+    await claim(linkId, transfer.txHash, transfer.from);
+    await read([transfer]);
+    expect(await statusOf(linkId)).toBe("PAID");
+    expect(await historyOf(transfer.txHash)).toMatchObject([
+      { status: "CONFIRMED", type: "PAYMENT_LINK", linkId },
+    ]);
+  });
+});
+
+describe("a mined relay that did not settle its payment", () => {
+  test("is not done before the payment is queued again", async () => {
+    const linkId = await seedLink(sql, merchant);
+    const payment = newPayment(linkId);
+    const relayer = randomAddress();
+    await sql.begin(async (tx) => {
+      await lockLinks(tx, [linkId]);
+      await insertPayments(tx, [payment]);
+      await ensureLane(tx, { network: NETWORK, relayer }, 0n);
+      const fees = { maxFeePerGas: 2n, maxPriorityFeePerGas: 1n };
+      const txHash = randomHash();
+      const relayId = await insertRelay(tx, {
+        ...{
+          network: NETWORK,
+          relayer,
+          nonce: 0n,
+          kind: "PAYMENTS",
+          callTo: randomAddress(),
+          callData: "0x",
+        },
+        ...{ gasLimit: 1n, attempt: { txHash, raw: "0x", ...fees } },
+      });
+      await markSigned(tx, relayId, [payment.id]);
+      const place = { blockNumber: 90n, blockHash: randomHash() };
+      await markMined(tx, [{ relayId, txHash, ...place, succeeded: false, gasUsed: 1n, feeWei: 1n }]);
+    });
+    // the indexer reached the block between the keeper's two statements
+    await confirmRelays(sql, NETWORK, 1);
+    expect((await requeueUnsettled(sql, NETWORK)).map((row) => row.id)).toEqual([payment.id]);
+    await confirmRelays(sql, NETWORK, 1);
+    const [relay] = await sql`select state from relays where relayer = ${relayer}`;
+    expect(relay).toEqual({ state: "CONFIRMED" });
+  });
+});
