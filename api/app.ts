@@ -4,6 +4,7 @@ import { apiKeyRoutes } from "./api-keys/routes.ts";
 import { googleRoutes } from "./auth/google/routes.ts";
 import { authRoutes } from "./auth/routes.ts";
 import { eventRoutes } from "./events/routes.ts";
+import { facilitatorRoutes } from "./facilitator/routes.ts";
 import { healthRoutes } from "./health/routes.ts";
 import type { ApiDeps } from "./http/deps.ts";
 import { errorMapper } from "./http/errors.ts";
@@ -47,6 +48,7 @@ export function createApp(deps: ApiDeps) {
       .use(transactionRoutes(deps))
       .use(eventRoutes(deps))
       .use(networkRoutes(deps))
+      .use(deps.config.facilitator ? facilitatorRoutes(deps) : new Elysia())
       .use(deps.config.testMode ? testModeRoutes(deps) : new Elysia())
   );
 }

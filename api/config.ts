@@ -37,6 +37,7 @@ const shape = {
   PAY_WAIT_MS: wholeNumber(0, 120_000).default(10_000),
   EXPORT_WAIT_MS: wholeNumber(0, 120_000).default(15_000),
   RATE_LIMITS: flag.optional(),
+  FACILITATOR: flag.default(false),
   RELAYER_BALANCE_FLOOR_WEI: z
     .string()
     .regex(/^\d{1,30}$/, "must be whole wei")
@@ -69,6 +70,8 @@ export type ApiConfig = {
   payWaitMs: number;
   exportWaitMs: number;
   rateLimits: boolean;
+  /** Settles x402 payments for other people's resources. */
+  facilitator: boolean;
   relayerBalanceFloorWei: bigint;
 };
 
@@ -116,6 +119,7 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
     payWaitMs: env.PAY_WAIT_MS,
     exportWaitMs: env.EXPORT_WAIT_MS,
     rateLimits: env.RATE_LIMITS ?? env.NODE_ENV !== "development",
+    facilitator: env.FACILITATOR,
     relayerBalanceFloorWei: BigInt(env.RELAYER_BALANCE_FLOOR_WEI),
   };
 }

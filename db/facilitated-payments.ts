@@ -42,17 +42,19 @@ export async function insertFacilitatedPayments(
   return new Set(inserted.map((row) => row.id));
 }
 
-/** Queues one again whose transaction never was, or is over. False when it may not be. */
+/** Queues one again whose transaction never was, or is over, as the retry has it. False when it may not be. */
 export async function requeueFacilitatedPayment(
   tx: Tx,
   id: string,
-  retry: Pick<AuthorizedPayment, "signature" | "payerKind" | "requestId">,
+  retry: AuthorizedPayment,
 ): Promise<boolean> {
   const rows = await tx`
     update payments
     set
       state = 'QUEUED', reason = null, refusals = 0, unavailable_since = null, next_try_at = now(),
-      signature = ${retry.signature}, payer_kind = ${retry.payerKind}, request_id = ${retry.requestId},
+      signature = ${retry.signature}, payer_kind = ${retry.payerKind}, recipient = ${retry.recipient},
+      amount_units = ${retry.amountUnits}, valid_after = ${retry.validAfter},
+      valid_before = ${retry.validBefore}, request_id = ${retry.requestId},
       updated_at = now()
     where id = ${id} and link_id is null and state = 'FAILED' and relay_id is null
     returning 1`;

@@ -100,13 +100,16 @@ export async function lockLinks(tx: Tx, linkIds: readonly string[]): Promise<voi
 }
 
 /**
- * Queues a payment again whose transaction never was, or is over: none of our bytes could still execute it. The retry's own signature
- * and key count. Undefined when its link is taken or over.
+ * Queues a payment again whose transaction never was, or is over: none of our bytes could still execute it. The retry's own signature,
+ * window and key count. Undefined when its link is taken or over.
  */
 export async function requeuePayment(
   tx: Tx,
   id: string,
-  retry: Pick<NewPayment, "signature" | "payerKind" | "idempotencyKey" | "requestId">,
+  retry: Pick<
+    NewPayment,
+    "signature" | "payerKind" | "validAfter" | "validBefore" | "idempotencyKey" | "requestId"
+  >,
 ): Promise<{ id: string } | undefined> {
   const [row] = await tx<{ id: string }[]>`
     with requeued as (
@@ -114,6 +117,7 @@ export async function requeuePayment(
       set
         state = 'QUEUED', reason = null, refusals = 0, unavailable_since = null, next_try_at = now(),
         signature = ${retry.signature}, payer_kind = ${retry.payerKind},
+        valid_after = ${retry.validAfter}, valid_before = ${retry.validBefore},
         idempotency_key = coalesce(${retry.idempotencyKey}, idempotency_key), request_id = ${retry.requestId},
         updated_at = now()
       where id = ${id}
@@ -221,6 +225,7 @@ export type PaymentView = Pick<
   | "network"
   | "payer"
   | "nonce"
+  | "recipient"
   | "amountUnits"
   | "state"
   | "reason"
@@ -233,7 +238,7 @@ export type PaymentView = Pick<
   };
 
 const VIEW_COLUMNS = `
-  payments.id, payments.link_id, payments.network, payments.payer, payments.nonce, payments.amount_units,
+  payments.id, payments.link_id, payments.network, payments.payer, payments.nonce, payments.recipient, payments.amount_units,
   payments.state, payments.reason, payments.tx_hash, payments.log_index, payments.block_number,
   payments.idempotency_key, payments.created_at, payments.updated_at,
   (

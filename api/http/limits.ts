@@ -30,6 +30,8 @@ export const LIMITS = {
   x402Pay: { limit: 30, windowS: MINUTE, byAddress: true },
   /** Key: the paying address. Taken with `takeFromLimit` once the payload was read. */
   x402Payer: { limit: 10, windowS: MINUTE },
+  facilitatorVerify: { limit: 1_200, windowS: MINUTE, byAddress: true },
+  facilitatorSettle: { limit: 1_200, windowS: MINUTE },
   testMode: { limit: 6_000, windowS: MINUTE, byAddress: true },
 } as const satisfies Record<string, Limit>;
 

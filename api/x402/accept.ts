@@ -2,30 +2,34 @@
  * Accepting payments by group commit: while one transaction is on its way to disk, the payments that arrive gather
  * and go together in the next. Alone a payment goes at once; under load a commit, a job and its locks serve many.
  */
-
-import type { Sql } from "../../db/client.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Sql, Tx } from "../../db/client.ts";
 import { insertPayments, lockLinks, type NewPayment } from "../../db/payments.ts";
 import { enqueue } from "../../db/queue.ts";
 
 const GROUP_MAX = 100;
 const WAITING_MAX = 5_000;
 
-export type Acceptor = {
-  /** True once the payment, its link's move and its relay job are committed; false when it lost to another or to the link's state. */
-  accept(payment: NewPayment): Promise<boolean>;
+type Acceptable = { id: string; network: NetworkId; requestId: string | null };
+
+export type Acceptor<Payment extends Acceptable> = {
+  /** True once the payment, what it moves and its relay job are committed; false when it lost to another or to its link's state. */
+  accept(payment: Payment): Promise<boolean>;
 };
 
-type Waiting = { payment: NewPayment; resolve(accepted: boolean): void; reject(error: unknown): void };
+/** Writes a group inside a transaction and returns the ids that were taken. */
+type Store<Payment> = (tx: Tx, payments: readonly Payment[]) => Promise<Set<string>>;
+type Waiting<Payment> = { payment: Payment; resolve(accepted: boolean): void; reject(error: unknown): void };
 
 export class OverloadedError extends Error {}
 
-export function openAcceptor(sql: Sql): Acceptor {
-  const waiting: Waiting[] = [];
+export function openAcceptor<Payment extends Acceptable>(sql: Sql, store: Store<Payment>): Acceptor<Payment> {
+  const waiting: Waiting<Payment>[] = [];
   let running = false;
 
   async function drain(): Promise<void> {
     running = true;
-    while (waiting.length > 0) await commitGroup(sql, waiting.splice(0, GROUP_MAX));
+    while (waiting.length > 0) await commitGroup(sql, store, waiting.splice(0, GROUP_MAX));
     running = false;
   }
 
@@ -42,36 +46,44 @@ export function openAcceptor(sql: Sql): Acceptor {
   };
 }
 
+/** Payments of links: each moves its link, and loses when somebody else holds it. */
+export const storeLinkPayments: Store<NewPayment> = async (tx, payments) => {
+  await lockLinks(
+    tx,
+    payments.map((payment) => payment.linkId),
+  );
+  return insertPayments(tx, payments);
+};
+
 /** One transaction for the group. When it fails its members are told apart by trying each alone. */
-async function commitGroup(sql: Sql, group: readonly Waiting[]): Promise<void> {
+async function commitGroup<Payment extends Acceptable>(
+  sql: Sql,
+  store: Store<Payment>,
+  group: readonly Waiting<Payment>[],
+): Promise<void> {
   try {
-    const accepted = await commit(
-      sql,
-      group.map((one) => one.payment),
-    );
+    const payments = group.map((one) => one.payment);
+    const accepted = await commit(sql, store, payments);
     for (const one of group) one.resolve(accepted.has(one.payment.id));
   } catch (error) {
     const [only] = group;
     if (group.length === 1 && only) only.reject(error);
-    else for (const one of group) await commitGroup(sql, [one]);
+    else for (const one of group) await commitGroup(sql, store, [one]);
   }
 }
 
-async function commit(sql: Sql, payments: readonly NewPayment[]): Promise<Set<string>> {
+async function commit<Payment extends Acceptable>(
+  sql: Sql,
+  store: Store<Payment>,
+  payments: readonly Payment[],
+): Promise<Set<string>> {
   return sql.begin(async (tx) => {
-    await lockLinks(
-      tx,
-      payments.map((payment) => payment.linkId),
-    );
-    const accepted = await insertPayments(tx, payments);
+    const accepted = await store(tx, payments);
     const networks = new Map(
       payments.filter((payment) => accepted.has(payment.id)).map((payment) => [payment.network, payment]),
     );
-    for (const [network, payment] of networks) {
-      await enqueue(tx, "relay_payments", {
-        network,
-        ...(payment.requestId === null ? {} : { requestId: payment.requestId }),
-      });
+    for (const [network, { requestId }] of networks) {
+      await enqueue(tx, "relay_payments", { network, ...(requestId === null ? {} : { requestId }) });
     }
     return accepted;
   });

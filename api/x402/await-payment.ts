@@ -1,5 +1,5 @@
 /** Waiting for an accepted payment's end. From acceptance on an error is no answer: bytes may leave at any moment. */
-import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
 import { isWorthRetrying } from "../../db/client.ts";
 import type { Outcomes } from "../../db/outcome.ts";
@@ -47,7 +47,7 @@ export function isSettled(payment: PaymentView): boolean {
 }
 
 export function refOf({ id, linkId, network }: Pick<PaymentRef, "id" | "linkId" | "network">): PaymentRef {
-  return { id, linkId, network: NETWORKS[network].id, txHash: null, attemptHash: null };
+  return { id, linkId, network, txHash: null, attemptHash: null };
 }
 
 const INSIST_PAUSE_MS = 200;

@@ -12,6 +12,7 @@ import {
   settlementHeader,
   unpayable,
 } from "./requirements.ts";
+import { stockReason } from "./stock-reasons.ts";
 
 const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 const IDEMPOTENCY_KEY_MAX = 255;
@@ -74,7 +75,7 @@ async function payByHeader(tools: PayTools, ask: Ask, parsed: Parsed, version: 1
     if (status === 500 || result.isKeyTaken) return { status, headers: {}, body };
     const failure = result.network && {
       ...{ success: false, txHash: result.txHash ?? null, network: result.network },
-      ...{ payer: authorization.from, reason: STOCK_REASONS[result.reason] ?? result.reason },
+      ...{ payer: authorization.from, reason: stockReason(result.reason) },
     };
     const header = failure && settlementHeader(version, failure);
     return refuseWithTerms(tools, ask, result.reason, header ? { [header.name]: header.value } : {});
@@ -162,20 +163,6 @@ function unknownLink(): Answer {
 function plain(status: number, error: string, message: string): Answer {
   return { status, headers: {}, body: { success: false, txHash: null, networkId: null, error, message } };
 }
-
-/** Names stock x402 clients know for our refusals. */
-const STOCK_REASONS: Record<string, string> = {
-  INVALID_SIGNATURE: "invalid_exact_evm_payload_signature",
-  NONCE_USED: "invalid_exact_evm_nonce_already_used",
-  EXPIRED_TRANSFER: "invalid_exact_evm_payload_authorization_valid_before",
-  NOT_YET_VALID: "invalid_exact_evm_payload_authorization_valid_after",
-  AMOUNT_EXCEEDS_MAXIMUM: "invalid_exact_evm_payload_authorization_value_mismatch",
-  AMOUNT_BELOW_REQUIRED: "invalid_exact_evm_payload_authorization_value_mismatch",
-  RECIPIENT_MISMATCH: "invalid_exact_evm_payload_recipient_mismatch",
-  NETWORK_MISMATCH: "invalid_network",
-  INSUFFICIENT_FUNDS: "insufficient_funds",
-  INVALID_PAYLOAD_STRUCTURE: "invalid_payload",
-};
 
 function readJson(text: string | undefined): { ok: true; value: unknown } | { ok: false } {
   if (text === undefined || text.trim() === "") return { ok: true, value: undefined };

@@ -23,7 +23,11 @@ import type { PaymentReader } from "./read-payment.ts";
 import { requeue } from "./requeue.ts";
 import { verifyPayer } from "./verify-payer.ts";
 
-export type PayTools = X402Deps & { acceptor: Acceptor; clock: ChainClock; readPayment: PaymentReader };
+export type PayTools = X402Deps & {
+  acceptor: Acceptor<NewPayment>;
+  clock: ChainClock;
+  readPayment: PaymentReader;
+};
 
 export type PayOrder = {
   linkId: string;

@@ -8,7 +8,7 @@ import type { ApiDeps } from "../http/deps.ts";
 import { limitKey, takeFromLimit } from "../http/rate-limit.ts";
 import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
-import { openAcceptor } from "./accept.ts";
+import { openAcceptor, storeLinkPayments } from "./accept.ts";
 import { presentPayment } from "./answer.ts";
 import { openChainClock } from "./chain-time.ts";
 import { payDetail, paymentDetail, requirementsDetail } from "./documents.ts";
@@ -35,7 +35,7 @@ const CORS = {
 export const x402Routes = (deps: ApiDeps) => {
   const tools: PayTools = {
     ...deps,
-    acceptor: openAcceptor(deps.sql),
+    acceptor: openAcceptor(deps.sql, storeLinkPayments),
     clock: openChainClock(deps.sql),
     readPayment: openPaymentReader(deps.sql),
   };

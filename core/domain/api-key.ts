@@ -5,5 +5,6 @@ export const API_KEY_SCOPES = [
   "transactions:read",
   "exports",
   "webhooks",
+  "facilitator",
 ] as const;
 export type ApiKeyScope = (typeof API_KEY_SCOPES)[number];

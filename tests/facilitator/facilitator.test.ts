@@ -1,0 +1,270 @@
+/** Other people's resource servers let us verify and settle, with the clients they have. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { x402Client } from "@x402/core/client";
+import { x402ResourceServer } from "@x402/core/server";
+import { registerExactEvmScheme } from "@x402/evm/exact/client";
+import { ExactEvmScheme } from "@x402/evm/exact/server";
+import { privateKeyToAccount } from "viem/accounts";
+import { fundUsdc, readUsdcBalance } from "../../local/usdc.ts";
+import { signPayment } from "../support/payer.ts";
+import { seedLink } from "../support/seed.ts";
+import { broadcastAsStranger, cancelAuthorization } from "../support/stranger.ts";
+import { startWorld } from "../support/world.ts";
+import {
+  type FacilitatorWorld,
+  inVersion1,
+  inVersion2,
+  makeKey,
+  type Purchase,
+  purchase,
+  startFacilitatorWorld,
+} from "./world.ts";
+
+let lab: FacilitatorWorld;
+
+beforeAll(async () => {
+  lab = await startFacilitatorWorld();
+}, 60_000);
+
+afterAll(() => lab?.stop());
+
+function settle2(bought: Purchase) {
+  const { payload, requirements } = inVersion2(bought);
+  return lab.v2.settle(payload, requirements);
+}
+
+function verify2(bought: Purchase) {
+  const { payload, requirements } = inVersion2(bought);
+  return lab.v2.verify(payload, requirements);
+}
+
+async function balanceOf({ payTo }: Purchase) {
+  return readUsdcBalance(lab.world.chain.rpcUrl, payTo);
+}
+
+async function post(path: string, body: unknown, headers: Record<string, string> = {}) {
+  return fetch(`${lab.url}/${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body: JSON.stringify(body),
+  });
+}
+
+describe("stock clients", () => {
+  test("both versions hear what is supported, and who sends", async () => {
+    const kinds = [
+      { x402Version: 1, scheme: "exact", network: "base-sepolia" },
+      { x402Version: 2, scheme: "exact", network: "eip155:84532" },
+    ];
+    expect((await lab.v1.supported()).kinds).toEqual(kinds as never);
+    const told = await lab.v2.getSupported();
+    expect(told.kinds).toEqual(kinds as never);
+    expect(told.signers["eip155:*"]?.length).toBeGreaterThan(0);
+  });
+
+  test("version 2 verifies and settles; verifying stores nothing", async () => {
+    const bought = await purchase(lab);
+    expect(await verify2(bought)).toMatchObject({ isValid: true, payer: bought.payer.address });
+    const rows = await lab.sql`select id from payments where payer = ${bought.payer.address}`;
+    expect(rows.length).toBe(0);
+    const settled = await settle2(bought);
+    expect(settled).toMatchObject({ success: true, network: "eip155:84532", payer: bought.payer.address });
+    expect(settled.transaction).toMatch(/^0x[0-9a-f]{64}$/);
+    expect(await balanceOf(bought)).toBe(bought.amount);
+  });
+
+  test("version 1 verifies and settles", async () => {
+    const bought = await purchase(lab);
+    const { payload, requirements } = inVersion1(bought);
+    expect(await lab.v1.verify(payload, requirements)).toMatchObject({ isValid: true });
+    const settled = await lab.v1.settle(payload, requirements);
+    expect(settled).toMatchObject({ success: true, network: "base-sepolia", payer: bought.payer.address });
+    expect(await balanceOf(bought)).toBe(bought.amount);
+  });
+
+  test("a stock resource server and a stock client make a sale through us", async () => {
+    const server = new x402ResourceServer(lab.v2).register("eip155:84532", new ExactEvmScheme());
+    await server.initialize();
+    const bought = await purchase(lab);
+    const [requirements] = await server.buildPaymentRequirements({
+      scheme: "exact",
+      network: "eip155:84532",
+      payTo: bought.payTo,
+      price: "$0.02",
+    });
+    if (!requirements) throw new Error("the server asks for nothing");
+    const client = new x402Client();
+    registerExactEvmScheme(client, { signer: privateKeyToAccount(bought.payer.privateKey) });
+    const resource = { url: "https://shop.test/report" };
+    const payload = await client.createPaymentPayload({ x402Version: 2, resource, accepts: [requirements] });
+    expect(await server.verifyPayment(payload, requirements)).toMatchObject({ isValid: true });
+    expect(await server.settlePayment(payload, requirements)).toMatchObject({ success: true });
+    expect(await balanceOf(bought)).toBe(20_000n);
+  });
+});
+
+describe("settling", () => {
+  test("behavior: the same payload again is answered the same, and pays once", async () => {
+    const bought = await purchase(lab);
+    const first = await settle2(bought);
+    expect(await settle2(bought)).toEqual(first);
+    const { payload, requirements } = inVersion1(bought);
+    const inOld = await lab.v1.settle(payload, requirements);
+    expect(inOld.transaction).toBe(first.transaction);
+    expect(await balanceOf(bought)).toBe(bought.amount);
+    expect(await verify2(bought)).toMatchObject({
+      isValid: false,
+      invalidReason: "invalid_exact_evm_nonce_already_used",
+    });
+  });
+
+  test("behavior: 16 times at once is one transfer and 16 equal answers", async () => {
+    const bought = await purchase(lab);
+    const answers = await Promise.all(Array.from({ length: 16 }, () => settle2(bought)));
+    expect(answers.every((answer) => answer.success)).toBe(true);
+    expect(new Set(answers.map((answer) => answer.transaction)).size).toBe(1);
+    expect(await balanceOf(bought)).toBe(bought.amount);
+  });
+
+  test("behavior: 64 payers at once are all settled, in fewer transactions than payers", async () => {
+    const all = await Promise.all(Array.from({ length: 64 }, () => purchase(lab)));
+    const answers = await Promise.all(all.map(settle2));
+    expect(answers.filter((answer) => !answer.success)).toEqual([]);
+    expect(new Set(answers.map((answer) => answer.transaction)).size).toBeLessThan(64);
+    const reverted = await lab.sql`select id from relays where succeeded = false`;
+    expect(reverted.length).toBe(0);
+  }, 20_000);
+
+  test("behavior: a stranger's broadcast meanwhile is found, and told as the settlement it is", async () => {
+    for (let round = 0; round < 3; round++) {
+      const bought = await purchase(lab);
+      const [answer] = await Promise.all([
+        settle2(bought),
+        broadcastAsStranger(lab.world.chain.rpcUrl, bought.payment).catch(() => undefined),
+      ]);
+      const isTold = answer.success || answer.errorReason === "invalid_exact_evm_nonce_already_used";
+      expect({ isTold, answer }).toMatchObject({ isTold: true });
+      expect(await balanceOf(bought)).toBe(bought.amount);
+    }
+  }, 30_000);
+
+  test("error: insufficient_funds, and the same payload settles after a top-up", async () => {
+    const bought = await purchase(lab, { funds: 1n });
+    const refused = await settle2(bought);
+    expect(refused).toMatchObject({ success: false, errorReason: "insufficient_funds", transaction: "" });
+    await fundUsdc(lab.world.chain.rpcUrl, bought.payer.address, bought.amount);
+    expect(await settle2(bought)).toMatchObject({ success: true });
+  }, 20_000);
+
+  test("error: a cancelled authorization is told as used", async () => {
+    const bought = await purchase(lab);
+    await cancelAuthorization(lab.world.chain.rpcUrl, bought.payer, bought.payment.nonce);
+    const refused = await settle2(bought);
+    expect(refused).toMatchObject({
+      success: false,
+      errorReason: "invalid_exact_evm_nonce_already_used",
+    });
+    expect(await balanceOf(bought)).toBe(0n);
+  }, 20_000);
+
+  test("error: who saw a nonce on the chain but has no signature over it has not paid", async () => {
+    const bought = await purchase(lab);
+    await settle2(bought);
+    const forged = { ...bought.payment, signature: (await purchase(lab)).payment.signature };
+    expect(await settle2({ ...bought, payment: forged })).toMatchObject({
+      success: false,
+      errorReason: "invalid_exact_evm_payload_signature",
+    });
+    const { nonce } = bought.payment;
+    const terms = { to: bought.payTo, amountUnits: bought.amount + 1n, nonce };
+    const other = await signPayment(bought.payer, terms);
+    expect(await settle2({ ...bought, amount: bought.amount + 1n, payment: other })).toMatchObject({
+      success: false,
+      errorReason: "invalid_exact_evm_nonce_already_used",
+    });
+  });
+
+  test("a payment to a wallet of ours is in its history, and pays no link of the same amount", async () => {
+    const bought = await purchase(lab, { payTo: lab.merchant.address });
+    const linkId = await seedLink(lab.sql, lab.merchant, { amountUnits: bought.amount });
+    const { transaction } = await settle2(bought);
+    const [row] = await lab.sql<{ type: string; linkId: string | null }[]>`
+      select type, link_id from transactions where tx_hash = ${transaction} and user_id = ${lab.merchant.userId}`;
+    expect(row).toEqual({ type: "RECEIVE", linkId: null });
+    const [link] = await lab.sql<{ status: string }[]>`
+      select status from payment_links where id = ${linkId}`;
+    expect(link?.status).toBe("ACTIVE");
+  });
+});
+
+describe("refusals of verify", () => {
+  const nowS = Math.floor(Date.now() / 1000);
+  const cases: [string, (bought: Purchase) => Purchase | Promise<Purchase>][] = [
+    ["invalid_exact_evm_payload_authorization_value_mismatch", (b) => ({ ...b, amount: b.amount + 1n })],
+    ["invalid_exact_evm_payload_authorization_value_mismatch", (b) => ({ ...b, amount: b.amount - 1n })],
+    ["invalid_exact_evm_payload_recipient_mismatch", (b) => ({ ...b, payTo: b.payer.address })],
+    [
+      "invalid_exact_evm_payload_signature",
+      (b) => ({ ...b, payment: { ...b.payment, nonce: `0x${"7".repeat(64)}` } }),
+    ],
+    [
+      "invalid_exact_evm_payload_authorization_valid_before",
+      async (b) => ({
+        ...b,
+        payment: await signPayment(b.payer, { to: b.payTo, amountUnits: b.amount, validBefore: nowS }),
+      }),
+    ],
+  ];
+  for (const [reason, change] of cases) {
+    test(`error: ${reason}`, async () => {
+      const bought = await change(await purchase(lab));
+      expect(await verify2(bought)).toMatchObject({ isValid: false, invalidReason: reason });
+      expect(await settle2(bought)).toMatchObject({ success: false, errorReason: reason });
+    });
+  }
+
+  const broken: [string, (body: Record<string, unknown>) => unknown][] = [
+    ["invalid_x402_version", (body) => ({ ...body, x402Version: 3 })],
+    [
+      "invalid_payload",
+      (body) => ({ ...body, paymentPayload: { ...(body.paymentPayload as object), payload: {} } }),
+    ],
+    ["unsupported_scheme", (body) => ({ ...body, paymentRequirements: { scheme: "upto" } })],
+    ["invalid_network", (body) => changeRequirements(body, { network: "eip155:8453" })],
+    ["invalid_payment_requirements", (body) => changeRequirements(body, { asset: `0x${"1".repeat(40)}` })],
+    ["invalid_payment_requirements", (body) => changeRequirements(body, { amount: "-1" })],
+  ];
+  for (const [reason, breakIt] of broken) {
+    test(`error: 400 ${reason}`, async () => {
+      const { payload: paymentPayload, requirements: paymentRequirements } = inVersion2(await purchase(lab));
+      const body = breakIt({ x402Version: 2, paymentPayload, paymentRequirements });
+      const response = await post("verify", body);
+      expect(response.status).toBe(400);
+      expect(await response.json()).toMatchObject({ isValid: false, invalidReason: reason });
+    });
+  }
+
+  function changeRequirements(body: Record<string, unknown>, change: Record<string, unknown>) {
+    return { ...body, paymentRequirements: { ...(body.paymentRequirements as object), ...change } };
+  }
+});
+
+describe("who may settle", () => {
+  test("error: 401 without a key, 403 with one for other things", async () => {
+    expect((await post("settle", {})).status).toBe(401);
+    const key = await makeKey(lab.sql, lab.merchant.userId, ["links:read"]);
+    expect((await post("settle", {}, { authorization: `Bearer ${key}` })).status).toBe(403);
+    const own = await post("settle", {}, { authorization: `Bearer ${lab.key}` });
+    expect(own.status).toBe(400);
+    expect(await own.json()).toMatchObject({ success: false, errorReason: "invalid_x402_version" });
+  });
+
+  test("nothing is there unless it is switched on", async () => {
+    const world = await startWorld();
+    const answers = await Promise.all(
+      ["supported", "verify", "settle"].map((path) => fetch(`${world.baseUrl}/facilitator/${path}`)),
+    );
+    expect(answers.map(({ status }) => status)).toEqual([404, 404, 404]);
+    await world.stop();
+  }, 30_000);
+});
