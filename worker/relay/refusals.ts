@@ -1,9 +1,10 @@
 /** What becomes of payments that can't be sent now: wait, look at the books, or fail for good with a reason. */
 import type { SimulationResult } from "../../core/chain/relay.ts";
-import { parseQuantity } from "../../core/chain/rpc-answers.ts";
+import { parseQuantity, toQuantity } from "../../core/chain/rpc-answers.ts";
+import { readAuthorizationState } from "../../core/chain/usdc.ts";
 import { noteRefusals, noteUnavailable, returnLeases } from "../../db/payment-queue.ts";
 import type { Payment } from "../../db/schema.ts";
-import { consultBooks } from "../../db/used-authorizations.ts";
+import { type BooksVerdict, consultBooks } from "../../db/used-authorizations.ts";
 import { endPayments } from "./end-payments.ts";
 import type { RelayNetwork } from "./network.ts";
 
@@ -74,7 +75,7 @@ export async function handleUnavailable(
 }
 
 /**
- * The chain says these authorizations are used or cancelled. A transfer to the link's wallet settles the link, whoever sent it: the
+ * A node says these authorizations are used or cancelled. A transfer to the link's wallet settles the link, whoever sent it: the
  * indexer sees to that. When books that have read the chain that far know of none, the money did not come to us.
  */
 async function askBooks(network: RelayNetwork, payments: readonly Payment[]): Promise<void> {
@@ -82,10 +83,7 @@ async function askBooks(network: RelayNetwork, payments: readonly Payment[]): Pr
   const seenAtBlock = parseQuantity(await chain.request("eth_blockNumber", []), "eth_blockNumber");
   const verdicts = new Map(
     await Promise.all(
-      payments.map(async (payment) => {
-        const verdict = await consultBooks(deps.sql, { paymentId: payment.id, seenAtBlock });
-        return [payment.id, verdict] as const;
-      }),
+      payments.map(async (payment) => [payment.id, await judge(network, payment, seenAtBlock)] as const),
     ),
   );
   const ids = (wanted: string) =>
@@ -100,6 +98,16 @@ async function askBooks(network: RelayNetwork, payments: readonly Payment[]): Pr
     network,
     over.map((payment) => ({ payment, reason: "NONCE_USED" })),
   );
+}
+
+/** The simulation ran at `pending`: what it found used may be in no block yet, and nobody's books can hold it. */
+async function judge(
+  { deps, chain }: RelayNetwork,
+  { id, payer, nonce }: Payment,
+  seenAtBlock: bigint,
+): Promise<BooksVerdict> {
+  const isUsed = await readAuthorizationState(chain, payer, nonce, toQuantity(seenAtBlock));
+  return isUsed ? consultBooks(deps.sql, { paymentId: id, seenAtBlock }) : "too-early";
 }
 
 function idsOf(refused: readonly Refused[]): string[] {
