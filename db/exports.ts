@@ -82,16 +82,27 @@ export async function readChunk(tx: Tx, exportId: string, position: number): Pro
   return row?.bytes;
 }
 
+/** Holds an export for one renderer until `tx` ends, also when its process dies. False when another holds it. */
+export async function holdExport(tx: Tx, id: string): Promise<boolean> {
+  await tx`set local idle_in_transaction_session_timeout = '15min'`;
+  const [row] = await tx<{ held: boolean }[]>`
+    select pg_try_advisory_xact_lock(hashtext('export'), hashtext(${id})) as held`;
+  return row?.held === true;
+}
+
 export type StartResult = { export: ExportFile } | { waitsForUser: true } | undefined;
 
-/** QUEUED | RUNNING (of a worker that died) -> RUNNING, unless the user renders as many as he may. Undefined when there is nothing to do. */
+/**
+ * QUEUED | RUNNING (of a renderer that died) -> RUNNING, unless the user has as many rendered as he may. Undefined when there is
+ * nothing to do. Call while holding the export.
+ */
 export async function startExport(tx: Tx, id: string): Promise<StartResult> {
   const [found] = await tx<ExportFile[]>`
     select *
     from exports
     where id = ${id} and status in ('QUEUED', 'RUNNING')`;
   if (!found) return undefined;
-  await tx`select pg_advisory_xact_lock(hashtext('exports'), hashtext(${found.userId}))`;
+  await tx`select pg_advisory_xact_lock(hashtext('exports of user'), hashtext(${found.userId}))`;
   const [row] = await tx<ExportFile[]>`
     update exports
     set status = 'RUNNING', attempts = attempts + 1, started_at = now(), rows_done = 0
@@ -104,9 +115,12 @@ export async function startExport(tx: Tx, id: string): Promise<StartResult> {
           and other.started_at > now() - interval '1 minute'
       ) < ${EXPORTS_AT_ONCE_PER_USER}
     returning *`;
-  if (!row) return { waitsForUser: true };
-  await tx`delete from export_chunks where export_id = ${id}`;
-  return { export: row };
+  return row ? { export: row } : { waitsForUser: true };
+}
+
+/** Removes the pieces an earlier try left. */
+export async function deleteChunks(tx: Tx, exportId: string): Promise<void> {
+  await tx`delete from export_chunks where export_id = ${exportId}`;
 }
 
 export async function setExportSize(

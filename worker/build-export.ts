@@ -14,10 +14,12 @@ import type { Log } from "../core/runtime/log.ts";
 import type { Sql, Tx } from "../db/client.ts";
 import { fetchExportRows, openExportCursor, summarizeExport } from "../db/export-rows.ts";
 import {
+  deleteChunks,
   type ExportRequest,
   failExport,
   findWaitingExport,
   finishExport,
+  holdExport,
   insertChunk,
   parseExportRequest,
   setExportProgress,
@@ -33,38 +35,75 @@ import { RENDERERS } from "./renderers/render.ts";
 
 export type ExportDeps = { sql: Sql; log: Log };
 
-const BATCH_ROWS = 500;
+/** Rendering holds the event loop for a batch: some 15 ms of a PDF. */
+const BATCH_ROWS = 250;
+/** Files this process renders at a time: what bounds its memory. */
+const RENDERS_AT_ONCE = 2;
+/** Left to itself the collector lets the process grow by 100 MB before it looks at what a file left behind; a look takes some 6 ms. */
+const COLLECT_EVERY_ROWS = 1_000;
 const CHUNK_BYTES = 128 * 1024;
 const ATTEMPTS_MAX = 3;
 const PROGRESS_EVERY_MS = 250;
-/** When a user renders as many as he may, the next one looks again after this, should nobody wake it. */
+/** An export that has to wait looks again after this, should nobody wake it. */
 const LOOK_AGAIN_MS = 3_000;
 
-/** Throws to be tried again, until the export's tries are used up and it is FAILED. */
+let rendering = 0;
+/** Exports this process was given while it rendered as many as it may. Each is also in the queue again, should we die. */
+const line: JobPayload<"build_export">[] = [];
+
+/**
+ * Renders an export, and then those that came meanwhile, so that waiting holds none of the worker's places. Throws to be tried
+ * again, until the export's tries are used up and it is FAILED.
+ */
 export async function buildExport(deps: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
-  const { sql, log } = deps;
-  const started = await sql.begin((tx) => startExport(tx, payload.exportId));
-  if (!started) return;
-  if ("waitsForUser" in started) {
-    await enqueue(sql, "build_export", payload, { runAt: new Date(Date.now() + LOOK_AGAIN_MS) });
+  if (rendering >= RENDERS_AT_ONCE) {
+    line.push(payload);
+    await lookAgain(deps, payload);
     return;
   }
-  const file = started.export;
-  const startedMs = performance.now();
+  rendering += 1;
   try {
-    const { rows, bytes } = await renderFile(sql, file);
-    await sql.begin(async (tx) => {
-      await finishExport(tx, { id: file.id, byteSize: bytes, rowsDone: rows });
-      await wakeNext(tx, file);
-    });
-    const ms = Math.round(performance.now() - startedMs);
-    log.info(
-      { exportId: file.id, format: file.format, rows, bytes, ms, requestId: payload.requestId },
-      "export ready",
-    );
-  } catch (error) {
-    await giveBack(deps, file, error);
+    await buildOne(deps, payload);
+    for (let next = line.shift(); next; next = line.shift()) {
+      // its own job comes again and says what is wrong
+      await buildOne(deps, next).catch((error: unknown) => deps.log.warn({ err: error }, "export failed"));
+    }
+  } finally {
+    rendering -= 1;
   }
+}
+
+function lookAgain({ sql }: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
+  return enqueue(sql, "build_export", payload, { runAt: new Date(Date.now() + LOOK_AGAIN_MS) });
+}
+
+/** The export is held, by a transaction that does nothing else, until it is READY: nobody else touches its pieces meanwhile. */
+async function buildOne(deps: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
+  const { sql } = deps;
+  const outcome = await sql.begin(async (holder) => {
+    if (!(await holdExport(holder, payload.exportId))) return "held";
+    const started = await sql.begin((tx) => startExport(tx, payload.exportId));
+    if (!started) return "done";
+    if ("waitsForUser" in started) return "waits";
+    try {
+      await makeFile(deps, holder, started.export);
+      return "done";
+    } catch (error) {
+      return { file: started.export, error };
+    }
+  });
+  if (typeof outcome === "object") await giveBack(deps, outcome.file, outcome.error);
+  else if (outcome !== "done") await lookAgain(deps, payload);
+}
+
+async function makeFile({ sql, log }: ExportDeps, holder: Tx, file: ExportFile): Promise<void> {
+  const startedMs = performance.now();
+  const { rows, bytes } = await renderFile(sql, file);
+  await finishExport(holder, { id: file.id, byteSize: bytes, rowsDone: rows });
+  await wakeNext(holder, file);
+  const ms = Math.round(performance.now() - startedMs);
+  const { id: exportId, format, requestId } = file;
+  log.info({ exportId, format, rows, bytes, ms, requestId }, "export ready");
 }
 
 async function giveBack({ sql, log }: ExportDeps, file: ExportFile, error: unknown): Promise<void> {
@@ -89,6 +128,7 @@ function renderFile(sql: Sql, file: ExportFile): Promise<{ rows: number; bytes: 
   const request = parseExportRequest(file.request);
   const selection = { userId: file.userId, filter: request.filter, limit: EXPORT_ROWS_MAX };
   return sql.begin("isolation level repeatable read", async (tx) => {
+    await deleteChunks(tx, file.id);
     const summary = await summarize(tx, file, request);
     await setExportSize(sql, file.id, summary);
     await openExportCursor(tx, selection, request.profile === "accounting");
@@ -128,11 +168,14 @@ async function* readBatches(
   tx: Tx,
   onRead: (rows: number) => Promise<void>,
 ): AsyncGenerator<readonly ExportRow[]> {
+  let read = 0;
   for (;;) {
     const rows = await fetchExportRows(tx, BATCH_ROWS);
     if (rows.length === 0) return;
     yield rows;
+    read += rows.length;
     await onRead(rows.length);
+    if (read % COLLECT_EVERY_ROWS === 0) Bun.gc(true);
     // rendering holds the event loop; the other jobs of this process get their turn between batches
     await setImmediate();
   }

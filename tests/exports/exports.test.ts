@@ -344,6 +344,22 @@ describe("without waiting", () => {
     expect(most).toBeLessThanOrEqual(2);
   }, 30_000);
 
+  test("a job delivered five times at once makes one whole file", async () => {
+    const asked = await exportAs({ format: "pdf" }, { prefer: "respond-async" });
+    const { id } = JSON.parse(asked.text).data.export;
+    const payload = JSON.stringify({ exportId: id });
+    for (let n = 0; n < 5; n++)
+      await world.sql`select graphile_worker.add_job('build_export', payload => ${payload}::text::json)`;
+    await waitReady(id);
+    await Bun.sleep(500);
+    const [row] = await world.sql<{ attempts: number; byteSize: bigint; stored: bigint }[]>`
+      select attempts, byte_size, (select sum(length(bytes)) from export_chunks where export_id = exports.id) as stored
+      from exports
+      where id = ${id}`;
+    expect(row?.attempts).toBe(1);
+    expect(row?.stored).toBe(row?.byteSize);
+  }, 30_000);
+
   test("eight waiting requests at once all get their file", async () => {
     const files = await Promise.all(
       Array.from({ length: 8 }, (_, n) => exportAs({ format: n % 2 === 0 ? "csv" : "json" })),
