@@ -63,7 +63,9 @@ export async function deleteSession(tx: Tx, id: string): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** Ends every session of a user; used when what they prove is no longer enough. */
-export async function deleteSessionsOf(tx: Tx, userId: string): Promise<void> {
-  await tx`delete from sessions where user_id = ${userId}`;
+/** Ends every session of a user, or those begun in one way; used when what they prove is no longer enough. */
+export async function deleteSessionsOf(tx: Tx, userId: string, method?: SessionMethod): Promise<void> {
+  await tx`
+    delete from sessions
+    where user_id = ${userId} ${method ? tx`and method = ${method}` : tx``}`;
 }

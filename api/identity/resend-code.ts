@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { OTP_CODES_PER_HOUR, OTP_COOL_DOWN_S } from "../../core/domain/otp.ts";
+import type { Sql, Tx } from "../../db/client.ts";
 import { countRequest } from "../../db/rate-limits.ts";
 import { lockUser, lockUserByEmail } from "../../db/users.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -10,6 +11,7 @@ import { type SentCode, sendCode } from "./send-code.ts";
 
 /** Every answer takes at least this long, which is longer than the work of any. */
 const ANSWER_AFTER_MS = 120;
+const HOUR_S = 3_600;
 
 export type ResendTarget = { email: string } | { userId: string };
 
@@ -30,25 +32,50 @@ export async function resendCode(
   );
 }
 
-function sendOrPretend(deps: ApiDeps, target: ResendTarget, trace: Trace): Promise<SentCode> {
-  return deps.sql.begin(async (tx) => {
+async function sendOrPretend(deps: ApiDeps, target: ResendTarget, trace: Trace): Promise<SentCode> {
+  const answered = await deps.sql.begin(async (tx) => {
     const user =
       "email" in target ? await lockUserByEmail(tx, target.email) : await lockUser(tx, target.userId);
-    if (user && user.status !== "ACTIVE") return sendCode(tx, deps, { userId: user.id, trace });
-    return pretend(deps, target);
+    if (!user || user.status === "ACTIVE") return undefined;
+    return sendCode(tx, deps, { userId: user.id, trace });
   });
+  return answered ?? pretend(deps.sql, target);
 }
 
-/** The same cool-down and hourly bound, counted for an address that gets no mail. */
-async function pretend(deps: ApiDeps, target: ResendTarget): Promise<SentCode> {
+/**
+ * The bounds of `secondsUntilNextOtp` for an address that gets no mail: one a cool-down, and each of five slots once an hour.
+ * As there, what is refused counts for nothing, and the longer wait is told.
+ */
+async function pretend(sql: Sql, target: ResendTarget): Promise<SentCode> {
   const asked = "email" in target ? target.email : target.userId;
   const key = `resend:${createHash("sha256").update(asked).digest("base64url")}`;
-  const hour = await countRequest(deps.sql, `${key}:hour`, { limit: OTP_CODES_PER_HOUR, windowS: 3_600 });
-  if (hour.count > OTP_CODES_PER_HOUR) return { sent: false, retryAfterS: secondsUntil(hour.endsAt) };
-  const minute = await countRequest(deps.sql, key, { limit: 1, windowS: OTP_COOL_DOWN_S });
-  return minute.count > 1 ? { sent: false, retryAfterS: secondsUntil(minute.endsAt) } : { sent: true };
+  const refusal = new Error("too early for another code");
+  let retryAfterS = 0;
+  try {
+    await sql.begin(async (tx) => {
+      const coolDownS = await takeSlot(tx, key, OTP_COOL_DOWN_S);
+      retryAfterS = Math.max(coolDownS, await takeFirstSlot(tx, key));
+      if (retryAfterS > 0) throw refusal;
+    });
+  } catch (error) {
+    if (error !== refusal) throw error;
+  }
+  return retryAfterS > 0 ? { sent: false, retryAfterS } : { sent: true };
 }
 
-function secondsUntil(time: Date): number {
-  return Math.max(1, Math.ceil((time.getTime() - Date.now()) / 1_000));
+/** Seconds until one of the hour's slots is free; 0 when it is taken now. */
+async function takeFirstSlot(tx: Tx, key: string): Promise<number> {
+  const waits: number[] = [];
+  for (let slot = 0; slot < OTP_CODES_PER_HOUR; slot++) {
+    const waitS = await takeSlot(tx, `${key}:${slot}`, HOUR_S);
+    if (waitS === 0) return 0;
+    waits.push(waitS);
+  }
+  return Math.min(...waits);
+}
+
+/** Seconds until the slot is free; 0 when it is taken now. */
+async function takeSlot(tx: Tx, key: string, windowS: number): Promise<number> {
+  const { count, endsAt } = await countRequest(tx, key, { limit: 1, windowS });
+  return count > 1 ? Math.max(1, Math.ceil((endsAt.getTime() - Date.now()) / 1_000)) : 0;
 }

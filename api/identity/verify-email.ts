@@ -11,7 +11,7 @@ import { consumeOtp, isOtpExhausted, takeOtpAttempt } from "../../db/otps.ts";
 import type { Session, User } from "../../db/schema.ts";
 import { recordSecurityEvent } from "../../db/security-events.ts";
 import { deleteSessionsOf } from "../../db/sessions.ts";
-import { findUser, findUserByEmail, markVerified } from "../../db/users.ts";
+import { lockUser, lockUserByEmail, markVerified } from "../../db/users.ts";
 import { startSession } from "../auth/start-session.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
@@ -36,8 +36,9 @@ async function tryCode(
   { config }: ApiDeps,
   { target, code, previousSessionId, trace }: Parameters<typeof verifyEmail>[1],
 ): Promise<Outcome> {
+  // The user's row before the code's, as whoever replaces the code does; and nobody becomes ACTIVE meanwhile.
   const user =
-    "email" in target ? await findUserByEmail(tx, target.email) : await findUser(tx, target.userId);
+    "email" in target ? await lockUserByEmail(tx, target.email) : await lockUser(tx, target.userId);
   if (!user) return { refusal: "invalid" };
   if (user.status === "ACTIVE") return { refusal: "active" };
   const otp = await takeOtpAttempt(tx, user.id);

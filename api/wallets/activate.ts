@@ -3,6 +3,7 @@ import { DEFAULT_NETWORK } from "../../core/domain/networks.ts";
 import type { Tx } from "../../db/client.ts";
 import { recordEvents } from "../../db/events.ts";
 import type { Passkey, User } from "../../db/schema.ts";
+import { deleteSessionsOf } from "../../db/sessions.ts";
 import { markActive } from "../../db/users.ts";
 import { listWallets } from "../../db/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -21,10 +22,14 @@ export async function activate(
   return moveToActive(tx, user);
 }
 
-/** The user as it is afterwards; unchanged when somebody else moved it first. */
+/**
+ * The user as it is afterwards; unchanged when somebody else moved it first. Sessions that only an e-mail code began end: from
+ * now on a passkey signs in.
+ */
 export async function moveToActive(tx: Tx, user: User): Promise<User> {
   const active = await markActive(tx, user.id);
   if (!active) return user;
+  await deleteSessionsOf(tx, user.id, "otp");
   await recordEvents(tx, [{ userId: user.id, type: "user.activated", subjectId: user.id }]);
   return active;
 }

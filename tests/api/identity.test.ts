@@ -1,5 +1,7 @@
 /** Registration and asking for another code over HTTP, row by row. */
+
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { createHash } from "node:crypto";
 import { type ApiWorld, startApiWorld } from "./api-world.ts";
 import { type Client, openClient } from "./http-client.ts";
 import { ageCodes, newEmail, readCode, signUp, verifiedUser } from "./sign-up.ts";
@@ -183,6 +185,29 @@ describe("POST /v1/email-verification/resend", () => {
     expect(await world.sql`select 1 from users where email = ${unknown}`).toHaveLength(0);
     const codes = await world.sql`select 1 from otps where user_id = ${merchant.userId}`;
     expect(codes).toHaveLength(1);
+  });
+
+  test("asking again and again tells a waiting from an unknown address neither in the cool-down nor in the hour", async () => {
+    const waiting = newEmail();
+    await client.post(REGISTER, { email: waiting });
+    await ageCodes(world.sql, waiting, 3_601);
+    const unknown = newEmail();
+    const key = `resend:${createHash("sha256").update(unknown).digest("base64url")}`;
+    /** As if the minute were over for both. */
+    const letTimePass = async () => {
+      await ageCodes(world.sql, waiting, 61);
+      await world.sql`
+        update rate_counters set ends_at = ends_at - interval '61 seconds' where key like ${`${key}%`}`;
+    };
+    const told = async (email: string) => {
+      const { status, headers } = await client.post(RESEND, { email });
+      const waitS = Number(headers.get("retry-after"));
+      return { status, minutes: Math.ceil(waitS / 60) };
+    };
+    for (let sent = 1; sent <= 6; sent++) {
+      for (let asked = 0; asked < 3; asked++) expect(await told(unknown)).toEqual(await told(waiting));
+      await letTimePass();
+    }
   });
 
   test("takes as long for an unknown address as for a known one", async () => {

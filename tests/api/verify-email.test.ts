@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type ApiWorld, startApiWorld } from "./api-world.ts";
 import { type Client, openClient } from "./http-client.ts";
-import { ageCodes, newEmail, readCode, signUp, verifiedUser } from "./sign-up.ts";
+import { ageCodes, newEmail, newPasskey, readCode, signUp, verifiedUser } from "./sign-up.ts";
 
 let world: ApiWorld;
 let client: Client;
@@ -157,6 +157,39 @@ describe("POST /v1/email-verification/verify", () => {
     const sessions = await world.sql`
       select 1 from sessions where user_id = (select id from users where email = ${email})`;
     expect(sessions).toHaveLength(1);
+  });
+
+  test("race: a code verified while another is asked for is answered, never failed", async () => {
+    for (let round = 0; round < 8; round++) {
+      const email = newEmail();
+      await client.post(REGISTER, { email });
+      const otp = await readCode(client, email);
+      await ageCodes(world.sql, email, 61);
+      const answers = await Promise.all([
+        openClient(world.baseUrl).post(VERIFY, { email, otp }),
+        client.post("/v1/auth/options", { email }),
+        client.post(REGISTER, { email }),
+      ]);
+      expect(answers.filter(({ status }) => status >= 500)).toEqual([]);
+    }
+  });
+
+  test("a session that a code began ends when a passkey activates the user elsewhere", async () => {
+    const { client: phone, email } = await verifiedUser(world.baseUrl);
+    await ageCodes(world.sql, email, 61);
+    await client.post(RESEND, { email });
+    const desktop = openClient(world.baseUrl);
+    const verified = await desktop.post(VERIFY, { email, otp: await readCode(client, email) });
+    expect(verified.status).toBe(200);
+    const passkey = await newPasskey(world.baseUrl);
+    const { body } = await desktop.post("/v1/wallets/setup/start", {});
+    const activated = await desktop.post("/v1/wallets/setup/complete", {
+      challengeId: body.challengeId,
+      passkeyResponse: await passkey.register(body.passkeyChallenge),
+    });
+    expect(activated.status).toBe(200);
+    expect((await desktop.get("/v1/auth/me")).status).toBe(200);
+    expect((await phone.get("/v1/auth/me")).status).toBe(401);
   });
 
   test("error: an ACTIVE user gets 409 and no cookie, even with a live code", async () => {
