@@ -38,7 +38,7 @@ export const securityRoutes = (deps: ApiDeps) =>
       };
     },
     {
-      auth: { allow: ["session"], requireActive: false },
+      auth: { allow: ["session"] },
       query: z.object({
         limit: z.coerce.number().int().min(1).max(LIMIT_MAX).optional(),
         cursor: z.string().max(64).optional(),
@@ -53,7 +53,7 @@ export const securityRoutes = (deps: ApiDeps) =>
           }),
           meta: metaSchema,
         }),
-        ...errorResponses(400, 401, 429),
+        ...errorResponses(400, 401, 403, 429),
       },
       detail: { summary: "The user's security events, newest first", tags: ["Sessions"] },
     },

@@ -16,6 +16,7 @@ import type { Trace } from "../http/trace.ts";
 import { moveToActive } from "./activate.ts";
 import { createWallet } from "./create-wallet.ts";
 import { getEnabledChain } from "./enabled-network.ts";
+import { refuseUnverified } from "./setup-start.ts";
 
 export type SetupRequest = {
   user: User;
@@ -29,9 +30,10 @@ export type SetupRequest = {
 type Proof = { kind: "new"; credential: NewCredential } | { kind: "known"; passkey: Passkey; use: Use };
 export type SetupDone = { user: User; wallet: Wallet; session: Session };
 
-/** Throws VALIDATION_ERROR for a challenge or answer that does not hold, CONFLICT when the wallet exists. */
+/** Throws FORBIDDEN before the address is verified, VALIDATION_ERROR for a challenge or answer that does not hold, CONFLICT when the wallet exists. */
 export async function completeSetup(deps: ApiDeps, request: SetupRequest): Promise<SetupDone> {
   const { user } = request;
+  refuseUnverified(user);
   const challenge = await takeChallenge(deps.sql, request.challengeId, {
     userId: user.id,
     purpose: "register",

@@ -3,7 +3,7 @@
  * that one: creating another with the same user handle would overwrite it on many authenticators, and with it the only key
  * to the first wallet. So the creation options exclude it, and `passkeyRequest` lets it answer the same challenge.
  */
-import { conflict } from "../../core/domain/errors.ts";
+import { conflict, ServiceError } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { CHALLENGE_LIFE_MS } from "../../db/challenges.ts";
 import { listPasskeys } from "../../db/passkeys.ts";
@@ -18,17 +18,24 @@ import { getEnabledChain } from "./enabled-network.ts";
 
 type Started = { challengeId: string; challenge: string; passkeys: Passkey[] };
 
-/** Throws CONFLICT when the user has a wallet on this network. */
+/** Throws FORBIDDEN before the address is verified, CONFLICT when the user has a wallet on this network. */
 export async function startSetup(
   deps: ApiDeps,
   { user, network }: { user: User; network: NetworkId },
 ): Promise<Started> {
+  refuseUnverified(user);
   getEnabledChain(deps, network);
   if (await findWallet(deps.sql, user.id, network))
     throw conflict(`You have a wallet on ${network} already`, { field: "network", issue: "wallet_exists" });
   const passkeys = await listPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
   const challenge = await newChallenge(deps.sql, { userId: user.id, purpose: "register", network });
   return { ...challenge, passkeys };
+}
+
+/** Nothing may be attached to an account whose address nobody has proven. */
+export function refuseUnverified({ status }: Pick<User, "status">): void {
+  if (status !== "REGISTERED") return;
+  throw new ServiceError("FORBIDDEN", "Verify your e-mail address first", { details: { field: "status" } });
 }
 
 export function presentSetupStart(

@@ -93,6 +93,13 @@ describe("DELETE /v1/api-keys/{id}", () => {
 });
 
 describe("GET /v1/security-events", () => {
+  test("error: 403 until the user is ACTIVE", async () => {
+    const { client } = await verifiedUser(world.baseUrl);
+    const answer = await client.get("/v1/security-events");
+    expect(answer.status).toBe(403);
+    expect(answer.body.error.code).toBe("FORBIDDEN");
+  });
+
   test("tells the user's own story, newest first, page by page", async () => {
     const user = await signUp(world.baseUrl);
     const client = await signIn(user);

@@ -6,7 +6,7 @@ import { callRpcText } from "../../local/rpc.ts";
 import type { PasskeyQuirks, SoftwarePasskey } from "../../local/software-passkey.ts";
 import { type ApiWorld, startApiWorld } from "./api-world.ts";
 import { type Answer, type Client, openClient } from "./http-client.ts";
-import { newPasskey, signUp, verifiedUser } from "./sign-up.ts";
+import { newEmail, newPasskey, signUp, verifiedUser } from "./sign-up.ts";
 
 let world: ApiWorld;
 
@@ -74,6 +74,28 @@ describe("POST /v1/wallets/setup/start", () => {
     const { client } = await verifiedUser(world.baseUrl);
     expectInvalid(await client.post(START, { network: "ethereum" }), "network");
   });
+});
+
+test("error: 403 on both steps before the e-mail address is verified", async () => {
+  const email = newEmail();
+  const client = openClient(world.baseUrl);
+  const { body: user } = await client.post("/v1/identity/register", { email });
+  const { body: test } = await client.post("/v1/test/token", { email });
+  const headers = { "x-test-mode": "true", authorization: `Bearer ${test.token}` };
+  const started = await client.post(START, {}, headers);
+  expect(started.status).toBe(403);
+  expect(started.body.error).toMatchObject({ code: "FORBIDDEN", details: { field: "status" } });
+  const passkey = await newPasskey(world.baseUrl);
+  const completed = await client.post(
+    COMPLETE,
+    {
+      challengeId: `ch_${crypto.randomUUID()}`,
+      passkeyResponse: await passkey.register({ challenge: "AAAA", user: { id: "AAAA" } }),
+    },
+    headers,
+  );
+  expect(completed.status).toBe(403);
+  expect(await world.sql`select 1 from passkeys where user_id = ${user.userId}`).toHaveLength(0);
 });
 
 describe("POST /v1/wallets/setup/complete", () => {
