@@ -31,7 +31,7 @@ export async function takeFromLimit(
   set.headers["x-ratelimit-reset"] = String(resetS);
   if (counter.count <= bound.limit) return;
   rememberRefusal(key, counter);
-  const retryAfterS = Math.max(1, resetS - Math.floor(Date.now() / 1_000));
+  const retryAfterS = Math.max(1, Math.ceil((counter.endsAt.getTime() - Date.now()) / 1_000));
   throw new ServiceError("RATE_LIMITED", `Too many requests; try again in ${retryAfterS} seconds`, {
     headers: { "retry-after": String(retryAfterS) },
   });

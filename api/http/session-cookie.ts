@@ -29,7 +29,7 @@ export function setSessionCookie(
   config: ApiConfig,
   session: Pick<Session, "id" | "userId" | "expiresAt">,
 ): void {
-  const lifeS = Math.max(0, Math.floor((session.expiresAt.getTime() - Date.now()) / 1_000));
+  const lifeS = Math.max(0, Math.round((session.expiresAt.getTime() - Date.now()) / 1_000));
   writeCookie(set, config, tokenOf(config, session), lifeS);
 }
 

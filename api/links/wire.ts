@@ -34,6 +34,7 @@ export const createBody = z.object({
   userId: userId.optional().describe("Your own id, if any"),
   amount: z.number().describe("USDC, greater than 0 and at most 1,000,000, at most 6 decimals"),
   description,
+  currency: z.literal("USDC").optional(),
   expiresInHours: z.int().min(1).max(LINK_EXPIRY_MAX_HOURS).default(LINK_EXPIRY_DEFAULT_HOURS),
   network: z.enum(NETWORK_IDS).default(DEFAULT_NETWORK),
 });

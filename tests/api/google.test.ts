@@ -258,7 +258,11 @@ describe("GET /v1/auth/google/callback", () => {
 test("unconfigured: 404 on both routes", async () => {
   const plain = await startApiWorld();
   const client = openClient(plain.baseUrl);
-  for (const path of ["/v1/auth/google/authorize", "/v1/auth/google/callback?state=x&code=y"]) {
+  for (const path of [
+    "/v1/auth/google/authorize",
+    "/v1/auth/google/callback?state=x&code=y",
+    "/v1/auth/google/callback",
+  ]) {
     const answer = await client.get(path);
     expect(answer.status).toBe(404);
     expect(answer.body.error.code).toBe("NOT_FOUND");

@@ -63,6 +63,7 @@ describe("authentication endpoints: 10 a minute", () => {
     if (eleventh) expectLimited(eleventh, 10);
     const resetS = Number(eleventh?.headers.get("x-ratelimit-reset")) - Date.now() / 1_000;
     expect(resetS).toBeWithin(30, 61);
+    expect(Number(eleventh?.headers.get("retry-after"))).toBeWithin(1, 61);
     const elsewhere = await openClient(world.baseUrl).post(path, body(), from(newAddress()));
     expect(elsewhere.status).not.toBe(429);
   });

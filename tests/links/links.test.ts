@@ -160,6 +160,13 @@ describe("making a link", () => {
     }
   });
 
+  test("takes USDC as the currency and no other", async () => {
+    const dollars = await ann.client.post(LINKS, { amount: 1, description: "d", currency: "USDC" });
+    expect(dollars.status).toBe(201);
+    const euros = await ann.client.post(LINKS, { amount: 1, description: "d", currency: "EUR" });
+    expect([euros.status, euros.body.error.details.field]).toEqual([400, "currency"]);
+  });
+
   test("error: missing fields are named", async () => {
     const noAmount = await ann.client.post(LINKS, { description: "d" });
     expect([noAmount.status, noAmount.body.error.details.field]).toEqual([400, "amount"]);

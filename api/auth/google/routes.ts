@@ -64,6 +64,8 @@ export const googleRoutes = (deps: ApiDeps) => {
       },
       {
         limit: "authentication",
+        // before the query is looked at: what is not here has no right and wrong
+        transform: () => void configured(provider),
         query: z.object({
           state: z.string().min(1).max(512),
           code: z.string().max(2_048).optional(),
