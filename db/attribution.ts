@@ -87,6 +87,13 @@ async function findFittingLinks(
     moments as (
       select recipient, amount_units::bigint as amount_units, block_time, sum(count(*)) over same as rivals
       from given
+      where exists (
+        select from payment_links link
+        where link.network = ${network}
+          and link.recipient = given.recipient
+          and link.amount_units = given.amount_units::bigint
+          and link.status <> 'PAID'
+      )
       group by recipient, amount_units, block_time
       window same as (partition by recipient, amount_units)
     )

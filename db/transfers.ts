@@ -82,24 +82,23 @@ export async function storeTransfers(
       join wallets wallet on wallet.network = ${network} and wallet.address = fresh.from_address
     ),
     open_rows as (
-      select transactions.id, sides.transfer_id
+      select transactions.id, sides.*
       from sides
       join transactions on transactions.payment_id = sides.payment_id and transactions.user_id = sides.user_id
       union all
-      select transactions.id, sides.transfer_id
+      select transactions.id, sides.*
       from sides
       join transactions on transactions.claim_id = sides.claim_id and transactions.user_id = sides.user_id
     ),
     adopted as (
       update transactions
       set
-        type = sides.type, status = sides.status, amount_units = sides.amount_units, counterparty = sides.counterparty,
-        tx_hash = sides.tx_hash, log_index = sides.log_index, block_number = sides.block_number, link_id = sides.link_id,
-        transfer_id = sides.transfer_id, failure_reason = null, detected_at = sides.block_time,
-        confirmed_at = sides.confirmed_at, updated_at = now()
-      from open_rows
-      join sides on sides.transfer_id = open_rows.transfer_id and sides.side = 'IN'
-      where transactions.id = open_rows.id
+        type = given.type, status = given.status, amount_units = given.amount_units, counterparty = given.counterparty,
+        tx_hash = given.tx_hash, log_index = given.log_index, block_number = given.block_number, link_id = given.link_id,
+        transfer_id = given.transfer_id, failure_reason = null, detected_at = given.block_time,
+        confirmed_at = given.confirmed_at, updated_at = now()
+      from open_rows given
+      where transactions.id = given.id
       returning transactions.id, transactions.user_id, transactions.transfer_id, transactions.type, transactions.status
     ),
     inserted as (

@@ -14,14 +14,18 @@ const WALLETS_MAX = TOPIC_VALUES_MAX;
 /** Shorter distances are read whole: that proves the chain of hashes too. */
 const BLOCKS_MIN = 256;
 
-/** Reads up to the final block. Returns whether the cursor moved; false too when this way is not for here. */
-export async function catchUpSparse(term: Term, head: BlockHeader): Promise<boolean> {
-  if (term.watched.size > WALLETS_MAX) return false;
+/** The block up to which this way may go; undefined when it is not for here. */
+export async function findSparseEnd(term: Term): Promise<number | undefined> {
+  if (term.watched.size > WALLETS_MAX) return undefined;
   const finalized = await readHeader(term.chain, "finalized").catch(() => undefined);
-  if (!finalized || finalized.number - term.cursor.number < BLOCKS_MIN) return false;
+  return finalized && finalized.number - term.cursor.number >= BLOCKS_MIN ? finalized.number : undefined;
+}
+
+/** Reads up to the final block `end`. False when the node is on another chain than the cursor. */
+export async function catchUpSparse(term: Term, head: BlockHeader, end: number): Promise<boolean> {
   const from = term.cursor.number + 1;
   const addresses: Hex[] = [...term.watched];
-  for await (const range of readPast(term.chain, { from, to: finalized.number, addresses })) {
+  for await (const range of readPast(term.chain, { from, to: end, addresses })) {
     if (term.signal.aborted) return true;
     const startedMs = performance.now();
     if (!(await isCursorOnChain(term))) return false;

@@ -13,9 +13,17 @@ const LOGS_WANTED = 10_000;
 const SLOW_MS = 3_000;
 const TRIES_MAX = 8;
 
-/** Reads up to NEAR_BLOCKS below `head`. False when the next block does not follow the cursor: a reorganisation. */
-export async function catchUp(term: Term, head: BlockHeader, watch: Watch): Promise<boolean> {
-  const last = head.number - NEAR_BLOCKS;
+/**
+ * Reads up to NEAR_BLOCKS below `head`, at most `blocksMax` blocks. False when the next block does not follow the cursor: a
+ * reorganisation.
+ */
+export async function catchUp(
+  term: Term,
+  head: BlockHeader,
+  watch: Watch,
+  blocksMax = Number.POSITIVE_INFINITY,
+): Promise<boolean> {
+  const last = Math.min(head.number - NEAR_BLOCKS, term.cursor.number + blocksMax);
   const pace = { blocks: BLOCKS_FIRST };
   let reading = readNext(term, term.cursor.number + 1, last, pace, watch);
   while (term.cursor.number < last && !term.signal.aborted) {

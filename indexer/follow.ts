@@ -13,7 +13,7 @@ import {
   readHeader,
 } from "./block-header.ts";
 import { catchUp } from "./catch-up.ts";
-import { catchUpSparse } from "./catch-up-sparse.ts";
+import { catchUpSparse, findSparseEnd } from "./catch-up-sparse.ts";
 import { commitBlocks, NEAR_BLOCKS, noteProgress } from "./commit.ts";
 import { readBlocks } from "./logs.ts";
 import { TooDeepError, undoLostBlocks, undoReorg } from "./reorg.ts";
@@ -137,9 +137,11 @@ async function readHeadersAfter(term: Term, head: BlockHeader): Promise<BlockHea
 }
 
 async function catchUpFar(term: Term, head: BlockHeader, { watch, hasUndeep }: Memory): Promise<boolean> {
+  const sparseEnd = await findSparseEnd(term);
+  if (sparseEnd === undefined) return (await catchUp(term, head, watch)) || undoReorg(term);
   // transfers that still wait for their depth need the very next blocks
-  if (!hasUndeep && (await catchUpSparse(term, head))) return true;
-  return (await catchUp(term, head, watch)) || undoReorg(term);
+  if (hasUndeep) return (await catchUp(term, head, watch, term.confirmations)) || undoReorg(term);
+  return (await catchUpSparse(term, head, sparseEnd)) || undoReorg(term);
 }
 
 /** The head is at or below the cursor: a lagging node, another branch, or a chain that lost blocks. */

@@ -1,0 +1,85 @@
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import fc from "fast-check";
+import { keccak256, toHex } from "viem";
+import { encodeTransfer } from "../../core/chain/usdc.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { bloomBitsOf, bloomOf, mayContain } from "../../indexer/bloom.ts";
+import { receiptsRootOf } from "../../indexer/receipts-root.ts";
+import { WatchedSet } from "../../indexer/watched-set.ts";
+import { callRpc } from "../../local/rpc.ts";
+import { type Lab, makePayer, mine, openLab, randomAddress, send, USDC } from "./lab.ts";
+
+setDefaultTimeout(60_000);
+
+type Log = { address: string; topics: string[] };
+type Receipt = { logs: Log[] };
+type Block = { logsBloom: Hex; receiptsRoot: Hex };
+
+describe("a block's header", () => {
+  let lab: Lab;
+  beforeAll(async () => {
+    lab = await openLab();
+  });
+  afterAll(() => lab.stop());
+
+  /** A block of this many transfers, every seventh of which fails. */
+  async function makeBlock(transfers: number): Promise<{ block: Block; receipts: Receipt[] }> {
+    const { rpcUrl } = lab.chain;
+    const [rich, poor] = [await makePayer(lab), await makePayer(lab, 0n)];
+    await callRpc(rpcUrl, "evm_setAutomine", [false]);
+    for (let n = 0; n < transfers; n++)
+      await send(lab, n % 7 === 3 ? poor : rich, USDC, encodeTransfer(randomAddress(), 5n));
+    await mine(lab);
+    const block = (await callRpc(rpcUrl, "eth_getBlockByNumber", ["latest", false])) as Block;
+    return { block, receipts: (await callRpc(rpcUrl, "eth_getBlockReceipts", ["latest"])) as Receipt[] };
+  }
+
+  // one node, a branch, two levels (from 16), two-byte keys (from 128), long payloads
+  test.each([0, 1, 2, 16, 17, 127, 128, 129, 300])(
+    "is met by its %d receipts, and by none less or other",
+    async (transfers) => {
+      const { block, receipts } = await makeBlock(transfers);
+      expect(receipts).toHaveLength(transfers);
+      expect(receiptsRootOf(receipts)).toBe(block.receiptsRoot);
+      expect(bloomOf(receipts.flatMap((receipt) => receipt.logs))).toBe(block.logsBloom);
+      if (transfers < 2) return;
+      expect(receiptsRootOf(receipts.slice(1))).not.toBe(block.receiptsRoot);
+      expect(receiptsRootOf(receipts.toReversed())).not.toBe(block.receiptsRoot);
+      const cut = receipts.map((receipt, index) => (index === 0 ? { ...receipt, logs: [] } : receipt));
+      expect(receiptsRootOf(cut)).not.toBe(block.receiptsRoot);
+    },
+  );
+});
+
+const address = fc.uint8Array({ minLength: 20, maxLength: 20 }).map((bytes) => toHex(bytes));
+
+test("a bloom never denies what was logged", () => {
+  fc.assert(
+    fc.property(fc.array(address, { minLength: 1, maxLength: 50 }), (addresses) => {
+      const bloom = bloomOf(addresses.map((one) => ({ address: one, topics: [keccak256(one)] })));
+      return addresses.every(
+        (one) => mayContain(bloom, bloomBitsOf(one)) && mayContain(bloom, bloomBitsOf(keccak256(one))),
+      );
+    }),
+  );
+});
+
+test("the set of wallets answers as a Set does, whatever is put in", () => {
+  fc.assert(
+    fc.property(
+      fc.array(address, { maxLength: 3_000 }),
+      fc.array(address, { maxLength: 100 }),
+      (given, asked) => {
+        const [ours, theirs] = [new WatchedSet(), new Set<Hex>()];
+        for (const one of given) {
+          ours.add(one);
+          theirs.add(one);
+        }
+        expect(ours.size).toBe(theirs.size);
+        for (const one of [...given, ...asked]) expect(ours.has(one)).toBe(theirs.has(one));
+        expect(new Set(ours)).toEqual(theirs);
+      },
+    ),
+    { numRuns: 30 },
+  );
+});
