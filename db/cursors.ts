@@ -55,14 +55,18 @@ export async function moveCursor(tx: Tx, move: CursorMove): Promise<boolean> {
   return rows.length === 1;
 }
 
-/** Holds the cursor's row until the transaction ends, for writes that leave it where it is. False for an older leader. */
-export async function holdEpoch(tx: Tx, network: NetworkId, epoch: bigint): Promise<boolean> {
-  const rows = await tx`
-    select 1
+/** Holds the cursor's row until the transaction ends, for writes that leave it where it is, and says where that is. Undefined for an older leader. */
+export async function holdEpoch(
+  tx: Tx,
+  network: NetworkId,
+  epoch: bigint,
+): Promise<{ number: number } | undefined> {
+  const [row] = await tx<{ number: bigint }[]>`
+    select number
     from cursors
     where network = ${network} and epoch = ${epoch}
     for update`;
-  return rows.length === 1;
+  return row && { number: Number(row.number) };
 }
 
 /** What the leader saw of the chain while nothing was to be read. */

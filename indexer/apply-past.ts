@@ -20,9 +20,12 @@ export async function applyPast(
 ): Promise<number> {
   const times = await readConfirmationTimes(term, blocks);
   return term.sql.begin(async (tx) => {
-    const { network, epoch, cursor, confirmations } = term;
-    if (!(await holdEpoch(tx, network, epoch))) throw new FencedError(network);
+    const { network, epoch, confirmations } = term;
+    // while these blocks were read, or the row was waited for, a reorganisation may have set the cursor back below them
+    const cursor = await holdEpoch(tx, network, epoch);
+    if (!cursor) throw new FencedError(network);
     const [from, to] = [blocks[0]?.block.number ?? 0, blocks.at(-1)?.block.number ?? 0];
+    const depthNumber = cursor.number - confirmations + 1;
     const kept = await findBlocks(tx, network, { from, to });
     const booked = new Set((await findBookedLogs(tx, network, { from, to })).map(placeOf));
     assertSameBranch(blocks, new Map(kept.map((block) => [block.number, block.hash])));
@@ -37,9 +40,8 @@ export async function applyPast(
       transfers: missing,
       spent: authorizationsOf(missing),
       isWatched,
-      confirmedAtS: (number) => times.get(number),
+      confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
     });
-    const depthNumber = cursor.number - confirmations + 1;
     const moves = await refreshLinks(tx, { linkIds: touched.linkIds, depthNumber, isReorg: false });
     await tell(tx, [...touched.paymentIds, ...moves.map(({ id }) => id)]);
     return missing.length;

@@ -12,8 +12,10 @@ import { insertPayments, lockLinks } from "../../db/payments.ts";
 import { confirmRelays, ensureLane, insertRelay, markMined, markSigned } from "../../db/relays.ts";
 import { orphanAbove } from "../../db/reorgs.ts";
 import { refreshLinks } from "../../db/settlement.ts";
+import { applyPast } from "../../indexer/apply-past.ts";
 import type { BlockHeader } from "../../indexer/block-header.ts";
 import { settleTransfers } from "../../indexer/settle.ts";
+import type { Term } from "../../indexer/term.ts";
 import type { SeenTransfer } from "../../indexer/usdc-logs.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
@@ -149,6 +151,23 @@ describe("a block that leaves the chain", () => {
   });
 });
 
+describe("a wallet's past that was read before a reorganisation", () => {
+  test("and is booked after it: nothing above the cursor, which the indexer reads again", async () => {
+    const transfer = makeTransfer({ block: makeBlock(99) });
+    const content = { block: transfer.block, transfers: [transfer], spent: [], logCount: 1 };
+    let booking: Promise<number> | undefined;
+    await sql.begin(async (tx) => {
+      await tx`update cursors set number = 98 where network = ${NETWORK}`;
+      booking = applyPast(term(), [content], (address) => address === merchant.address);
+      await Bun.sleep(300);
+    });
+    expect(await booking).toBe(0);
+    expect(await historyOf(transfer.txHash)).toHaveLength(0);
+    await sql`update cursors set number = 100 where network = ${NETWORK}`;
+    expect(await applyPast(term(), [content], (address) => address === merchant.address)).toBe(1);
+  });
+});
+
 describe("a mined relay that did not settle its payment", () => {
   test("is not done before the payment is queued again", async () => {
     const linkId = await seedLink(sql, merchant);
@@ -183,3 +202,9 @@ describe("a mined relay that did not settle its payment", () => {
     expect(relay).toEqual({ state: "CONFIRMED" });
   });
 });
+
+/** A leader that stands at block 100, for what needs no node. */
+function term(): Term {
+  const cursor = { number: 100, hash: "0x" as Hex };
+  return { sql, network: NETWORK, epoch: 0n, cursor, confirmations: 1 } as unknown as Term;
+}
