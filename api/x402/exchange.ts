@@ -3,7 +3,8 @@ import { ServiceError } from "../../core/domain/errors.ts";
 import { effectiveStatus } from "../../core/domain/link.ts";
 import { findPayableLink, type PayableLinkRow } from "../../db/payable-links.ts";
 import { answerOf, settled, settledElsewhere } from "./answer.ts";
-import { type PayResult, type PayTools, payLink, whyUnpayable } from "./pay.ts";
+import type { PayMetrics } from "./metrics.ts";
+import { type PayTools as LinkTools, type PayResult, payLink, whyUnpayable } from "./pay.ts";
 import { carriesPayment, type Parsed, parsePayment, parsePaymentHeader } from "./payload.ts";
 import {
   type Requirements,
@@ -16,6 +17,8 @@ import { stockReason } from "./stock-reasons.ts";
 
 const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 const IDEMPOTENCY_KEY_MAX = 255;
+
+export type PayTools = LinkTools & { payMetrics: PayMetrics };
 
 /** One request, whatever its method and path. */
 export type Ask = {
@@ -58,16 +61,22 @@ export async function answer402(tools: PayTools, ask: Ask): Promise<Answer> {
 }
 
 async function payByJson(tools: PayTools, ask: Ask, parsed: Parsed): Promise<Answer> {
-  if (!parsed.ok) return plain(400, "INVALID_PAYLOAD_STRUCTURE", parsed.issue);
-  const result = await pay(tools, ask, parsed);
+  if (!parsed.ok) {
+    tools.payMetrics.countUnreadable("json");
+    return plain(400, "INVALID_PAYLOAD_STRUCTURE", parsed.issue);
+  }
+  const result = await pay(tools, ask, parsed, "json");
   const { status, body } = answerOf(result, tools.config.baseUrl);
   return { status, headers: replayHeader(result), body };
 }
 
 /** Refusals on this way are 402 with the requirements and the reason, as x402 clients expect. */
 async function payByHeader(tools: PayTools, ask: Ask, parsed: Parsed, version: 1 | 2): Promise<Answer> {
-  if (!parsed.ok) return refuseWithTerms(tools, ask, "INVALID_PAYLOAD_STRUCTURE", {});
-  const result = await pay(tools, ask, parsed);
+  if (!parsed.ok) {
+    tools.payMetrics.countUnreadable("header");
+    return refuseWithTerms(tools, ask, "INVALID_PAYLOAD_STRUCTURE", {});
+  }
+  const result = await pay(tools, ask, parsed, "header");
   const { authorization } = parsed.attempt;
   if (result.kind === "refused") {
     if (result.reason === "NOT_FOUND") return unknownLink();
@@ -106,8 +115,24 @@ function replayHeader(result: PayResult): Record<string, string> {
   return result.kind === "replayed" && result.sameKey ? { "Idempotent-Replayed": "true" } : {};
 }
 
+async function pay(
+  tools: PayTools,
+  ask: Ask,
+  parsed: Extract<Parsed, { ok: true }>,
+  way: "json" | "header",
+): Promise<PayResult> {
+  const startedMs = performance.now();
+  const result = await tryToPay(tools, ask, parsed);
+  tools.payMetrics.observe(way, result, startedMs);
+  return result;
+}
+
 /** Before acceptance any failure leaves nothing behind, and is told as one that may be tried again; after it `payLink` does not fail. */
-async function pay(tools: PayTools, ask: Ask, parsed: Extract<Parsed, { ok: true }>): Promise<PayResult> {
+async function tryToPay(
+  tools: PayTools,
+  ask: Ask,
+  parsed: Extract<Parsed, { ok: true }>,
+): Promise<PayResult> {
   try {
     return await payLink(tools, {
       linkId: ask.linkId,

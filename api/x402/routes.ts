@@ -12,8 +12,8 @@ import { openAcceptor, storeLinkPayments } from "./accept.ts";
 import { presentPayment } from "./answer.ts";
 import { openChainClock } from "./chain-time.ts";
 import { payDetail, paymentDetail, requirementsDetail } from "./documents.ts";
-import { answer402, bringsPayment } from "./exchange.ts";
-import type { PayTools } from "./pay.ts";
+import { answer402, bringsPayment, type PayTools } from "./exchange.ts";
+import { openPayMetrics } from "./metrics.ts";
 import { openPaymentReader } from "./read-payment.ts";
 import type { Shape } from "./requirements.ts";
 
@@ -38,6 +38,7 @@ export const x402Routes = (deps: ApiDeps) => {
     acceptor: openAcceptor(deps.sql, storeLinkPayments),
     clock: openChainClock(deps.sql),
     readPayment: openPaymentReader(deps.sql),
+    payMetrics: openPayMetrics(deps.metrics.registry),
   };
   return new Elysia({ name: "x402-routes", tags: ["x402"] })
     .use(resource(deps, tools, "/v1/x402", "a"))

@@ -1,0 +1,34 @@
+/** What an operator watches of paying, for Prometheus: how payments are answered, why they are refused, and how long payers wait. */
+import { Counter, Histogram, type Registry } from "prom-client";
+import type { PayResult } from "./pay.ts";
+
+const SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15];
+
+export type PayMetrics = ReturnType<typeof openPayMetrics>;
+
+export function openPayMetrics(registry: Registry) {
+  const registers = [registry];
+  const seconds = new Histogram({
+    name: "x402_pay_seconds",
+    help: "From reading a payment to answering it; outcome settled, submitted, unsettled, replayed, paid-elsewhere or refused",
+    labelNames: ["way", "outcome"] as const,
+    buckets: SECONDS,
+    registers,
+  });
+  const refusals = new Counter({
+    name: "x402_refusals_total",
+    help: "Payments refused, by reason",
+    labelNames: ["way", "reason"] as const,
+    registers,
+  });
+  return {
+    observe(way: "json" | "header", result: PayResult, startedMs: number): void {
+      seconds.observe({ way, outcome: result.kind }, (performance.now() - startedMs) / 1_000);
+      if (result.kind === "refused") refusals.inc({ way, reason: result.reason });
+    },
+    /** A payment that could not even be read. */
+    countUnreadable(way: "json" | "header"): void {
+      refusals.inc({ way, reason: "INVALID_PAYLOAD_STRUCTURE" });
+    },
+  };
+}

@@ -1,0 +1,54 @@
+/** Payments that became pointless while they waited are never sent. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { toHex } from "viem";
+import { fundUsdc, readUsdcBalance } from "../../local/usdc.ts";
+import { makePayer, signPayment } from "../support/payer.ts";
+import { broadcastAsStranger } from "../support/stranger.ts";
+import { type Lab, linkStatus, newOrder, pay, relaysOf, startLab, waitForLink } from "./lab.ts";
+
+/** The worker believes a balance it has read for a second. */
+const BALANCE_KEPT_MS = 1_100;
+let lab: Lab;
+
+beforeAll(async () => {
+  lab = await startLab();
+}, 60_000);
+
+afterAll(() => lab?.stop());
+
+async function setRelayerBalance(wei: bigint): Promise<void> {
+  await lab.rpc("anvil_setBalance", [lab.relayer, toHex(wei)]);
+  await Bun.sleep(BALANCE_KEPT_MS);
+}
+
+test("error: LINK_ALREADY_PAID when somebody else's transfer pays the link while a payment waits; its payer keeps the money", async () => {
+  const order = await newOrder(lab);
+  const amount = BigInt(order.payment.value);
+  const other = makePayer();
+  await fundUsdc(lab.chain.rpcUrl, other.address, amount);
+  await setRelayerBalance(0n);
+  const paying = pay(lab, order);
+  await waitForLink(lab, order.linkId, "PENDING");
+  const terms = { to: lab.merchant.address, amountUnits: amount };
+  await broadcastAsStranger(lab.chain.rpcUrl, await signPayment(other, terms));
+  await waitForLink(lab, order.linkId, "PAID");
+  await setRelayerBalance(10n ** 19n);
+  expect(await paying).toMatchObject({ status: 409, body: { success: false, error: "LINK_ALREADY_PAID" } });
+  expect(await linkStatus(lab, order.linkId)).toBe("PAID");
+  expect(await readUsdcBalance(lab.chain.rpcUrl, order.payment.from)).toBe(amount * 2n);
+  expect(await relaysOf(lab)).toEqual([]);
+}, 30_000);
+
+test("error: EXPIRED_TRANSFER when the window ends while a payment waits; nothing is sent and the link is free", async () => {
+  const order = await newOrder(lab, { validForS: 9 });
+  const before = (await relaysOf(lab)).length;
+  await setRelayerBalance(0n);
+  const paying = pay(lab, order);
+  await waitForLink(lab, order.linkId, "PENDING");
+  await Bun.sleep(5_500);
+  await lab.rpc("evm_mine");
+  await setRelayerBalance(10n ** 19n);
+  expect(await paying).toMatchObject({ status: 400, body: { error: "EXPIRED_TRANSFER" } });
+  expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
+  expect((await relaysOf(lab)).length).toBe(before);
+}, 30_000);

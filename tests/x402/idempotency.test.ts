@@ -1,0 +1,136 @@
+/** One key, one payment: Idempotency-Key and the payment-identifier extension, and links that get paid while a payment waits. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { openDatabase, type Sql } from "../../db/client.ts";
+import { fundUsdc } from "../../local/usdc.ts";
+import { makePayer, type SignedPayment, shapeA, signPayment, standardV2 } from "../support/payer.ts";
+import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+import { startWorld, type World } from "../support/world.ts";
+
+const AMOUNT = 1_500_000n;
+const IDENTIFIER = "order_2026-11-20_0001";
+let world: World;
+let sql: Sql;
+let merchant: SeededMerchant;
+
+beforeAll(async () => {
+  world = await startWorld();
+  sql = openDatabase(world.db.url, { name: "test", maxConnections: 4 });
+  merchant = await seedMerchant(sql);
+}, 60_000);
+
+afterAll(async () => {
+  await sql?.end();
+  await world?.stop();
+});
+
+async function sign(): Promise<SignedPayment> {
+  const payer = makePayer();
+  await fundUsdc(world.chain.rpcUrl, payer.address, AMOUNT * 2n);
+  return signPayment(payer, { to: merchant.address, amountUnits: AMOUNT });
+}
+
+const newLink = () => seedLink(sql, merchant, { amountUnits: AMOUNT });
+
+/** A version 2 payload whose client filled the extension in, as the 402 offers it. */
+function identified(payment: SignedPayment, info: Record<string, unknown>) {
+  const resource = { url: "https://shop.test", description: "", mimeType: "application/json" };
+  return { ...standardV2(payment), resource, extensions: { "payment-identifier": { info, schema: {} } } };
+}
+
+async function byHeader(linkId: string, payload: unknown) {
+  const response = await fetch(`${world.baseUrl}/v1/x402/${linkId}`, {
+    headers: { "payment-signature": Buffer.from(JSON.stringify(payload)).toString("base64") },
+  });
+  const body = (await response.json()) as { error: string | null; txHash: string | null; accepts?: unknown };
+  return { status: response.status, body, headers: response.headers };
+}
+
+async function byJson(linkId: string, body: unknown, key?: string) {
+  const response = await fetch(`${world.baseUrl}/v1/x402/${linkId}/pay`, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...(key ? { "idempotency-key": key } : {}) },
+    body: JSON.stringify(body),
+  });
+  const answer = (await response.json()) as { error: string | null; txHash: string | null };
+  return { status: response.status, body: answer, headers: response.headers };
+}
+
+describe("payment-identifier", () => {
+  test("is offered in the 402's header", async () => {
+    const response = await fetch(`${world.baseUrl}/v1/x402/${await newLink()}`);
+    const header = Buffer.from(response.headers.get("payment-required") ?? "", "base64").toString();
+    expect(JSON.parse(header).extensions["payment-identifier"].info).toEqual({ required: false });
+  });
+
+  test("behavior: the same id and payload again gets the first answer, marked as replayed", async () => {
+    const linkId = await newLink();
+    const payload = identified(await sign(), { required: false, id: IDENTIFIER });
+    const first = await byHeader(linkId, payload);
+    const again = await byHeader(linkId, payload);
+    expect([first.status, again.status]).toEqual([200, 200]);
+    expect(again.body).toEqual(first.body);
+    expect(again.headers.get("payment-response")).toBe(first.headers.get("payment-response"));
+    expect(first.headers.get("idempotent-replayed")).toBeNull();
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
+  });
+
+  test("behavior: on the JSON way too", async () => {
+    const linkId = await newLink();
+    const payload = identified(await sign(), { id: IDENTIFIER });
+    const first = await byJson(linkId, payload);
+    const again = await byJson(linkId, payload);
+    expect([first.status, again.status]).toEqual([200, 200]);
+    expect(again.body.txHash).toBe(first.body.txHash);
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
+  });
+
+  test("error: 409 for the same id with another payload, on both ways", async () => {
+    const linkId = await newLink();
+    const first = await byHeader(linkId, identified(await sign(), { id: IDENTIFIER }));
+    expect(first.status).toBe(200);
+    const other = identified(await sign(), { id: IDENTIFIER });
+    for (const refused of [await byHeader(linkId, other), await byJson(linkId, other)]) {
+      expect(refused.status).toBe(409);
+      expect(refused.body).toMatchObject({ error: "PAYMENT_IN_PROGRESS", txHash: first.body.txHash });
+    }
+    const paid = await sql`select id from transfers where link_id = ${linkId}`;
+    expect(paid.length).toBe(1);
+  });
+
+  test("error: required but missing, or malformed", async () => {
+    const linkId = await newLink();
+    const payment = await sign();
+    for (const info of [{ required: true }, { id: "short" }, { id: "with spaces in between" }]) {
+      const refused = await byJson(linkId, identified(payment, info));
+      expect(refused.status).toBe(400);
+      expect(refused.body).toMatchObject({ error: "INVALID_PAYLOAD_STRUCTURE" });
+    }
+    const onHeader = await byHeader(linkId, identified(payment, { required: true }));
+    expect(onHeader.status).toBe(402);
+    expect(onHeader.body).toMatchObject({ error: "INVALID_PAYLOAD_STRUCTURE" });
+  });
+});
+
+describe("Idempotency-Key", () => {
+  test("behavior: 20 payers with one key at once: one pays, the others get 409, nobody a 5xx", async () => {
+    const linkId = await newLink();
+    const payments = await Promise.all(Array.from({ length: 20 }, sign));
+    const answers = await Promise.all(
+      payments.map((payment) => byJson(linkId, shapeA(payment), "one key for all")),
+    );
+    const statuses = answers.map(({ status }) => status).toSorted((a, b) => a - b);
+    expect(statuses).toEqual([200, ...Array.from({ length: 19 }, () => 409)]);
+  });
+
+  test("behavior: the same key on another link is another payment", async () => {
+    for (const linkId of [await newLink(), await newLink()]) {
+      expect((await byJson(linkId, shapeA(await sign()), "reused")).status).toBe(200);
+    }
+  });
+
+  test("error: an empty or endless key", async () => {
+    const linkId = await newLink();
+    expect((await byJson(linkId, shapeA(await sign()), "k".repeat(256))).status).toBe(400);
+    expect((await byJson(linkId, shapeA(await sign()), "k".repeat(255))).status).toBe(200);
+  });
+});

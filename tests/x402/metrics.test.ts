@@ -1,0 +1,27 @@
+/** What an operator can watch of paying. */
+import { expect, test } from "bun:test";
+import { Registry } from "prom-client";
+import { openPayMetrics } from "../../api/x402/metrics.ts";
+
+test("answers are timed by way and outcome, refusals counted by reason", async () => {
+  const registry = new Registry();
+  const metrics = openPayMetrics(registry);
+  const message = "the authorization is for more than this link asks";
+  const startedMs = performance.now() - 300;
+  metrics.observe("json", { kind: "refused", reason: "AMOUNT_EXCEEDS_MAXIMUM", message }, startedMs);
+  metrics.observe(
+    "header",
+    { kind: "paid-elsewhere", network: "base-sepolia", txHash: "0x1", logIndex: 0 },
+    startedMs,
+  );
+  metrics.countUnreadable("json");
+  const text = await registry.metrics();
+  const lines = [
+    'x402_refusals_total{way="json",reason="AMOUNT_EXCEEDS_MAXIMUM"} 1',
+    'x402_refusals_total{way="json",reason="INVALID_PAYLOAD_STRUCTURE"} 1',
+    'x402_pay_seconds_count{way="header",outcome="paid-elsewhere"} 1',
+    'x402_pay_seconds_bucket{le="0.25",way="json",outcome="refused"} 0',
+    'x402_pay_seconds_bucket{le="0.5",way="json",outcome="refused"} 1',
+  ];
+  for (const line of lines) expect(text).toContain(line);
+});
