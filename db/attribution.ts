@@ -51,6 +51,7 @@ export async function loadBooks(
   return { links, payments, claims };
 }
 
+/** A MATCHED claim has its transfer: another log of the same transaction is not what it speaks of. */
 async function loadClaims(
   tx: Tx,
   network: NetworkId,
@@ -62,6 +63,7 @@ async function loadClaims(
     where network = ${network}
       and tx_hash = any(${[...new Set(transfers.map((transfer) => transfer.txHash))]}::text[])
       and state <> 'REJECTED'
+      and state <> 'MATCHED'
     order by created_at, id`;
 }
 

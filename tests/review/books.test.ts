@@ -15,6 +15,7 @@ import { refreshLinks } from "../../db/settlement.ts";
 import { applyPast } from "../../indexer/apply-past.ts";
 import type { BlockHeader } from "../../indexer/block-header.ts";
 import { settleTransfers } from "../../indexer/settle.ts";
+import { settleLate } from "../../indexer/settle-late.ts";
 import type { Term } from "../../indexer/term.ts";
 import type { SeenTransfer } from "../../indexer/usdc-logs.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
@@ -135,6 +136,45 @@ describe("a claim that ends while a payment is accepted", () => {
   });
 });
 
+describe("several transfers in one transaction", () => {
+  test("a later claim of one of them does not take the claim that another has used", async () => {
+    const [five, three] = [
+      await seedLink(sql, merchant, { amountUnits: 5_000_000n }),
+      await seedLink(sql, merchant, { amountUnits: 3_000_000n }),
+    ];
+    await seedLink(sql, merchant, { amountUnits: 3_000_000n });
+    const [block, txHash, from] = [makeBlock(99), randomHash(), randomAddress()];
+    await claim(five, txHash, from);
+    const units = [5_000_000n, 3_000_000n, 4_000_000n];
+    await read(
+      units.map((amountUnits, logIndex) => makeTransfer({ block, txHash, from, amountUnits, logIndex })),
+    );
+    expect(await statusOf(five)).toBe("PAID");
+    await claim(three, txHash, from);
+    await settleLate(term());
+    expect(await statusOf(three)).toBe("PAID");
+    expect(await historyOf(txHash)).toMatchObject([
+      { linkId: five, type: "PAYMENT_LINK" },
+      { linkId: three, type: "PAYMENT_LINK" },
+      { linkId: null, type: "RECEIVE" },
+    ]);
+    const exceptions = await sql`select exception from payment_links where id in (${five}, ${three})`;
+    expect([...exceptions]).toEqual([{ exception: "NONE" }, { exception: "NONE" }]);
+  });
+
+  test("one that a node had left out does not take the history row of the one that was told", async () => {
+    const linkId = await seedLink(sql, merchant, { amountUnits: 6_000_000n });
+    const [block, txHash, from] = [makeBlock(99), randomHash(), randomAddress()];
+    await claim(linkId, txHash, from);
+    const [told, leftOut] = [7_000_000n, 8_000_000n].map((amountUnits, logIndex) =>
+      makeTransfer({ block, txHash, from, amountUnits, logIndex }),
+    );
+    if (told) await read([told]);
+    if (leftOut) await read([leftOut]);
+    expect((await historyOf(txHash)).map((row) => row.amountUnits)).toEqual([7_000_000n, 8_000_000n]);
+  });
+});
+
 describe("a block that leaves the chain", () => {
   test("and comes back after its transfer was claimed is read as before", async () => {
     const linkId = await seedLink(sql, merchant);
@@ -147,6 +187,16 @@ describe("a block that leaves the chain", () => {
     expect(await statusOf(linkId)).toBe("PAID");
     expect(await historyOf(transfer.txHash)).toMatchObject([
       { status: "CONFIRMED", type: "PAYMENT_LINK", linkId },
+    ]);
+  });
+
+  test("its transaction moves another amount in the next: history tells that one", async () => {
+    const [txHash, payer] = [randomHash(), randomAddress()];
+    await read([makeTransfer({ block: makeBlock(102), txHash, amountUnits: 111n })]);
+    await undoAbove(101);
+    await read([makeTransfer({ block: makeBlock(102), txHash, from: payer, amountUnits: 222n })]);
+    expect(await historyOf(txHash)).toMatchObject([
+      { status: "CONFIRMED", amountUnits: 222n, counterparty: payer },
     ]);
   });
 });
