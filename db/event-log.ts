@@ -17,6 +17,7 @@ export type LoggedEvent = {
 /**
  * At most `limit` of a user's events after a position, oldest first. Ids are handed out before commit, so an event counts only
  * once every transaction older than its own has ended: nothing can appear before it any more, and no reader skips one.
+ * The order names the column itself: a bare `written_by` would be the text beside it, and "1000" comes before "999".
  */
 export async function listEvents(
   tx: Tx,
@@ -32,6 +33,6 @@ export async function listEvents(
     where user_id = ${userId}
       and written_by < pg_snapshot_xmin(pg_current_snapshot())
       ${after}
-    order by written_by, id
+    order by events.written_by, id
     limit ${page.limit}`;
 }

@@ -1,0 +1,76 @@
+/** The event log over HTTP: everything once, in the order it was written, wherever a reader stops. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type ApiWorld, startApiWorld } from "./api-world.ts";
+import type { Client } from "./http-client.ts";
+import { signUp } from "./sign-up.ts";
+
+let world: ApiWorld;
+
+beforeAll(async () => {
+  world = await startApiWorld();
+}, 60_000);
+afterAll(() => world?.stop());
+
+const EVENTS = "/v1/events";
+
+/** Every event's subject, read `limit` at a time. */
+async function walk(client: Client, limit: number): Promise<string[]> {
+  const subjects: string[] = [];
+  let cursor = "";
+  for (;;) {
+    const { status, body } = await client.get(`${EVENTS}?limit=${limit}${cursor && `&cursor=${cursor}`}`);
+    expect(status).toBe(200);
+    subjects.push(...body.data.map(({ subjectId }: { subjectId: string }) => subjectId));
+    cursor = body.pagination.nextCursor;
+    if (!body.pagination.hasNextPage) return subjects;
+  }
+}
+
+describe("GET /v1/events", () => {
+  test("tells a merchant's beginnings in order", async () => {
+    const { client } = await signUp(world.baseUrl);
+    const { body } = await client.post("/v1/payment-links", { amount: 1, description: "d" });
+    const events = (await client.get(EVENTS)).body.data;
+    expect(events.map(({ type }: { type: string }) => type)).toEqual([
+      "user.registered",
+      "user.verified",
+      "wallet.created",
+      "user.activated",
+      "payment_link.created",
+    ]);
+    expect(events.at(-1)).toMatchObject({ subjectId: body.id, data: { network: "base-sepolia" } });
+  });
+
+  test.each([1, 2, 100])(
+    "walks every event once, %i at a time, past the number of a transaction growing a digit",
+    async (limit) => {
+      const { client, userId } = await signUp(world.baseUrl);
+      const kept = await walk(client, 100);
+      // long before this database's own
+      const written = ["8", "9", "10", "11", "99", "100"];
+      for (const writtenBy of written)
+        await world.sql`
+        insert into events (user_id, type, subject_id, data, written_by)
+        values (${userId}, 'payment_link.created', ${`link_${writtenBy}`}, '{}', ${writtenBy}::text::xid8)`;
+      const expected = [...written.map((writtenBy) => `link_${writtenBy}`), ...kept];
+      expect(await walk(client, limit)).toEqual(expected);
+    },
+  );
+
+  test("the last cursor goes on where the log goes on", async () => {
+    const { client } = await signUp(world.baseUrl);
+    const { nextCursor } = (await client.get(EVENTS)).body.pagination;
+    expect((await client.get(`${EVENTS}?cursor=${nextCursor}`)).body.data).toEqual([]);
+    const { body } = await client.post("/v1/payment-links", { amount: 1, description: "d" });
+    const next = await client.get(`${EVENTS}?cursor=${nextCursor}`);
+    expect(next.body.data.map(({ subjectId }: { subjectId: string }) => subjectId)).toEqual([body.id]);
+  });
+
+  test.each(["limit=0", "limit=101", "limit=x", "cursor=x", "cursor=MS4x%20"])(
+    "error: 400 for %s",
+    async (query) => {
+      const { client } = await signUp(world.baseUrl);
+      expect((await client.get(`${EVENTS}?${query}`)).status).toBe(400);
+    },
+  );
+});
