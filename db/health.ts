@@ -26,10 +26,21 @@ export async function countLiveWorkers(tx: Tx): Promise<number> {
   return row?.count ?? 0;
 }
 
-export type IndexerPosition = Pick<typeof cursors.$inferSelect, "number" | "headNumber" | "updatedAt">;
+export type IndexerPosition = Pick<typeof cursors.$inferSelect, "number" | "headNumber" | "lastError"> & {
+  /** Between the head's block time and the cursor's; null when either is not known. */
+  lagS: number | null;
+  /** Since a leader last said that it lives. */
+  silentS: number;
+};
 
 export async function findIndexerPosition(tx: Tx, network: NetworkId): Promise<IndexerPosition | undefined> {
   const [row] = await tx<IndexerPosition[]>`
-    select number, head_number, updated_at from cursors where network = ${network}`;
+    select
+      cursor.number, cursor.head_number, cursor.last_error,
+      extract(epoch from cursor.head_time - block.block_time)::int as lag_s,
+      extract(epoch from now() - cursor.updated_at)::float8 as silent_s
+    from cursors cursor
+    left join blocks block on block.network = cursor.network and block.number = cursor.number
+    where cursor.network = ${network}`;
   return row;
 }

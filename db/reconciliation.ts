@@ -67,14 +67,21 @@ export async function findWalletsToReconcile(
 /** Their turn is over. A wallet without an opening balance gets the one that makes the books agree now. */
 export async function noteReconciled(
   tx: Tx,
-  wallets: readonly { id: string; openingUnits: bigint }[],
+  wallets: readonly { id: string; openingUnits: bigint; differenceUnits: bigint }[],
 ): Promise<void> {
+  const rows = wallets.map(({ id, openingUnits, differenceUnits }) => ({
+    id,
+    opening_units: openingUnits.toString(),
+    difference_units: differenceUnits.toString(),
+  }));
   await tx`
     update wallets
-    set reconciled_at = now(), opening_units = coalesce(wallets.opening_units, given.opening_units)
-    from jsonb_to_recordset(
-      ${JSON.stringify(wallets.map(({ id, openingUnits }) => ({ id, opening_units: openingUnits.toString() })))}::text::jsonb
-    ) as given (id text, opening_units numeric)
+    set
+      reconciled_at = now(), opening_units = coalesce(wallets.opening_units, given.opening_units),
+      difference_units = given.difference_units
+    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as given (
+      id text, opening_units numeric, difference_units numeric
+    )
     where wallets.id = given.id`;
 }
 
@@ -104,14 +111,18 @@ export async function recordReconciliation(tx: Tx, result: ReconciliationResult)
     )`;
 }
 
-/** The newest result of each kind, for health. */
-export async function findNewestReconciliations(
-  tx: Tx,
-  network: NetworkId,
-): Promise<{ kind: "LOGS" | "BALANCES"; toBlock: bigint; differences: number; repaired: number; createdAt: Date }[]> {
-  return tx`
-    select distinct on (kind) kind, to_block, differences, repaired, created_at
-    from reconciliations
-    where network = ${network}
-    order by kind, id desc`;
+/** Wallets that differ now, and booked transfers of the last day that no block holds. Undefined before the first comparison. */
+export async function countDifferences(tx: Tx, network: NetworkId): Promise<number | undefined> {
+  const [row] = await tx<{ differences: number; isKnown: boolean }[]>`
+    select
+      (
+        (select count(*) from wallets where network = ${network} and difference_units <> 0)
+        + (
+          select coalesce(sum(differences - repaired), 0)
+          from reconciliations
+          where network = ${network} and kind = 'LOGS' and created_at > now() - interval '1 day'
+        )
+      )::int as differences,
+      exists (select from reconciliations where network = ${network}) as is_known`;
+  return row?.isKnown ? row.differences : undefined;
 }

@@ -119,6 +119,7 @@ export const wallets = pgTable("wallets", {
   createdAt: time("created_at").notNull(),
   openingUnits: numeric("opening_units", { precision: 78, scale: 0, mode: "bigint" }),
   reconciledAt: time("reconciled_at"),
+  differenceUnits: numeric("difference_units", { precision: 78, scale: 0, mode: "bigint" }).notNull(),
 });
 
 export const paymentLinks = pgTable("payment_links", {

@@ -4,11 +4,7 @@ import type { Tx } from "./client.ts";
 
 export type WalletToRead = { id: string; address: Hex; createdAt: Date; indexedFrom: bigint };
 
-export async function findWalletsToRead(
-  tx: Tx,
-  network: NetworkId,
-  limit: number,
-): Promise<WalletToRead[]> {
+export async function findWalletsToRead(tx: Tx, network: NetworkId, limit: number): Promise<WalletToRead[]> {
   return tx<WalletToRead[]>`
     select id, address, created_at, indexed_from
     from wallets

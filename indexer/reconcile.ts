@@ -27,16 +27,17 @@ export async function reconcileBalances(term: Term): Promise<number> {
   });
   if (wallets.length === 0) return 0;
   const balances = await readBalances(term, wallets, block);
-  const differences = wallets.flatMap(({ id, address, openingUnits, bookUnits }, index) => {
+  const compared = wallets.map(({ id, address, openingUnits, bookUnits }, index) => {
     const balance = balances[index] ?? 0n;
-    const expected = (openingUnits ?? balance - bookUnits) + bookUnits;
-    if (expected === balance) return [];
-    return [{ walletId: id, address, books: expected.toString(), chain: balance.toString() }];
+    const opening = openingUnits ?? balance - bookUnits;
+    return { id, address, balance, openingUnits: opening, differenceUnits: balance - opening - bookUnits };
   });
-  await noteReconciled(
-    sql,
-    wallets.map(({ id, bookUnits }, index) => ({ id, openingUnits: (balances[index] ?? 0n) - bookUnits })),
+  const differences = compared.flatMap(({ id, address, balance, differenceUnits }) =>
+    differenceUnits === 0n
+      ? []
+      : [{ walletId: id, address, chain: balance.toString(), difference: differenceUnits.toString() }],
   );
+  await noteReconciled(sql, compared);
   await recordReconciliation(sql, {
     ...{ network, kind: "BALANCES", fromBlock: block.number, toBlock: block.number, checked: wallets.length },
     ...{ differences: differences.length, repaired: 0, details: differences.slice(0, DETAILS_MAX) },

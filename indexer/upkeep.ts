@@ -1,5 +1,6 @@
 /** What the leader does beside following the head, at its own pace: backfills, second readings, balances. A failure waits and is tried again. */
 
+import { countDifferences } from "../db/reconciliation.ts";
 import { OtherBranchError } from "./apply-past.ts";
 import { backfillWallets } from "./backfill.ts";
 import { sleep } from "./lead.ts";
@@ -20,7 +21,8 @@ export async function keepUp(term: Term): Promise<void> {
     repeat(term, "backfill", LOOK_EVERY_MS, () => backfillWallets(term)),
     repeat(term, "recheck", RECHECK_EVERY_MS, () => recheckLogs(term, pace)),
     repeat(term, "reconcile", RECONCILE_EVERY_MS, async () => {
-      term.metrics.reconciled(term.network, await reconcileBalances(term));
+      await reconcileBalances(term);
+      term.metrics.reconciled(term.network, (await countDifferences(term.sql, term.network)) ?? 0);
     }),
   ]);
 }

@@ -5,6 +5,7 @@ import { parseQuantity } from "../../core/chain/rpc-answers.ts";
 import { CONTRACTS, type NetworkId } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/client.ts";
 import { countLiveWorkers, findIndexerPosition, listRelayerAddresses, ping } from "../../db/health.ts";
+import { countDifferences } from "../../db/reconciliation.ts";
 import { balanceCall, codeCall } from "./chain-calls.ts";
 
 export type Finding = {
@@ -14,6 +15,8 @@ export type Finding = {
 };
 
 const INDEXER_LAG_MAX_BLOCKS = 60;
+/** A leader says that it lives every few seconds, also when the chain stands still. */
+const INDEXER_SILENT_MAX_S = 60;
 
 export async function checkDatabase(sql: Sql): Promise<Finding> {
   await ping(sql);
@@ -76,15 +79,30 @@ async function countFunded(chain: Chain, addresses: readonly string[], floorWei:
   }).length;
 }
 
-/** How far the books are behind the chain's own head. */
+/** How far the books are behind the chain's own head, whether anybody keeps them, and whether they agreed with the chain when last compared. */
 export async function checkIndexer(sql: Sql, chain: Chain): Promise<Finding> {
-  const position = await findIndexerPosition(sql, chain.network.id);
+  const { id } = chain.network;
+  const position = await findIndexerPosition(sql, id);
   if (!position) return { status: "unhealthy", error: "the indexer has not started on this network" };
   const head = Math.max(Number(position.headNumber), await readHead(chain));
   const lagBlocks = Math.max(0, head - Number(position.number));
-  const details = { lagBlocks, indexedBlock: Number(position.number) };
-  if (lagBlocks <= INDEXER_LAG_MAX_BLOCKS) return { status: "healthy", details };
-  return { status: "unhealthy", error: `the indexer is ${lagBlocks} blocks behind`, details };
+  const differences = await countDifferences(sql, id);
+  const details = {
+    lagBlocks,
+    indexedBlock: Number(position.number),
+    ...(position.lagS === null ? {} : { lagSeconds: Math.max(0, position.lagS) }),
+    ...(position.lastError === null ? {} : { lastError: position.lastError }),
+    ...(differences === undefined ? {} : { differences }),
+  };
+  const faults = [
+    ...(lagBlocks > INDEXER_LAG_MAX_BLOCKS ? [`the indexer is ${lagBlocks} blocks behind`] : []),
+    ...(position.silentS > INDEXER_SILENT_MAX_S
+      ? [`no indexer has said a word for ${Math.round(position.silentS)} s`]
+      : []),
+    ...(differences ? [`the books differ from the chain in ${differences} place(s)`] : []),
+  ];
+  if (faults.length === 0) return { status: "healthy", details };
+  return { status: "unhealthy", error: faults.join("; "), details };
 }
 
 async function readHead(chain: Chain): Promise<number> {
