@@ -40,7 +40,7 @@ const BATCH_ROWS = 250;
 /** Files this process renders at a time: what bounds its memory. */
 const RENDERS_AT_ONCE = 2;
 /** Left to itself the collector lets the process grow by 100 MB before it looks at what a file left behind; a look takes some 6 ms. */
-const COLLECT_EVERY_ROWS = 1_000;
+const COLLECT_EVERY_ROWS = 500;
 const CHUNK_BYTES = 128 * 1024;
 const ATTEMPTS_MAX = 3;
 const PROGRESS_EVERY_MS = 250;
