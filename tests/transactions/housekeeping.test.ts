@@ -1,0 +1,145 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { randomBytes } from "node:crypto";
+import { newUserId } from "../../core/domain/ids.ts";
+import { openLog } from "../../core/runtime/log.ts";
+import { openDatabase, type Sql } from "../../db/client.ts";
+import { insertUser } from "../../db/users.ts";
+import { housekeeping } from "../../worker/housekeeping.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { insertHistory } from "./history.ts";
+
+let db: TestDatabase;
+let sql: Sql;
+let userId: string;
+const log = openLog("test", "silent");
+const clean = () => housekeeping({ sql, log }, {});
+
+beforeAll(async () => {
+  db = await createTestDatabase();
+  sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
+  userId = newUserId();
+  await insertUser(sql, { id: userId, email: "housekeeping@example.com" });
+}, 60_000);
+afterAll(async () => {
+  await sql?.end({ timeout: 1 });
+  await db?.drop();
+});
+
+test("challenges go when their time is over, not before", async () => {
+  for (const [id, expires] of [
+    ["ch_over", "-1 second"],
+    ["ch_kept", "1 minute"],
+  ] as const)
+    await sql`
+      insert into challenges (id, user_id, purpose, challenge, expires_at)
+      values (${id}, ${userId}, 'login', ${randomBytes(48)}, now() + ${expires}::interval)`;
+  await clean();
+  expect((await sql`select id from challenges`).map((row) => row.id)).toEqual(["ch_kept"]);
+});
+
+test("sessions go at the end of either of their times", async () => {
+  for (const [id, expires, absolute] of [
+    ["over", "-1 second", "1 hour"],
+    ["absolute", "1 hour", "-1 second"],
+    ["kept", "1 minute", "1 minute"],
+  ] as const)
+    await sql`
+      insert into sessions (id, user_id, method, expires_at, absolute_end_at)
+      values (${id}, ${userId}, 'otp', now() + ${expires}::interval, now() + ${absolute}::interval)`;
+  await clean();
+  expect((await sql`select id from sessions`).map((row) => row.id)).toEqual(["kept"]);
+});
+
+test("kept answers live seven days", async () => {
+  for (const [key, age] of [
+    ["over", "7 days 1 second"],
+    ["kept", "6 days 23 hours"],
+  ] as const)
+    await sql`
+      insert into idempotency_keys (scope, key, request_hash, created_at)
+      values ('test', ${key}, ${randomBytes(32)}, now() - ${age}::interval)`;
+  await clean();
+  expect((await sql`select key from idempotency_keys`).map((row) => row.key)).toEqual(["kept"]);
+});
+
+test("codes live two days, export files seven, with all their pieces", async () => {
+  for (const [id, age] of [
+    ["over", "2 days 1 second"],
+    ["kept", "1 day"],
+  ] as const)
+    await sql`
+      insert into otps (id, user_id, code_hmac, expires_at, superseded_at, created_at)
+      values (${id}, ${userId}, ${randomBytes(32)}, now(), now(), now() - ${age}::interval)`;
+  for (const [id, expires] of [
+    ["exp_over", "-1 second"],
+    ["exp_kept", "1 second"],
+  ] as const) {
+    await sql`
+      insert into exports (id, user_id, format, request, expires_at)
+      values (${id}, ${userId}, 'csv', '{}', now() + ${expires}::interval)`;
+    await sql`insert into export_chunks (export_id, position, bytes) values (${id}, 0, 'x')`;
+  }
+  await clean();
+  expect((await sql`select id from otps`).map((row) => row.id)).toEqual(["kept"]);
+  expect((await sql`select export_id from export_chunks`).map((row) => row.exportId)).toEqual(["exp_kept"]);
+});
+
+test("links whose time is over are moved once, with one event each, by two workers at once", async () => {
+  const count = 2_500;
+  await sql`
+    insert into payment_links (id, user_id, network, recipient, amount_units, description, status, expires_at, created_at)
+    select
+      'link_' || lpad(n::text, 22, '0'), ${userId}, 'base', ${`0x${"11".repeat(20)}`}, 1, 'd',
+      case n % 5 when 0 then 'PENDING' else 'ACTIVE' end, now() + case when n % 5 = 1 then interval '1 hour' else interval '-1 second' end,
+      now() - interval '1 day'
+    from generate_series(1, ${count}::int) n`;
+  await Promise.all([clean(), clean()]);
+  const rows = await sql`select status, count(*) as n from payment_links group by 1 order by 1`;
+  expect(rows.map((row) => [row.status, Number(row.n)])).toEqual([
+    ["ACTIVE", count / 5],
+    ["EXPIRED", (count * 3) / 5],
+    ["PENDING", count / 5],
+  ]);
+  const [events] = await sql`
+    select count(*) as n, count(distinct subject_id) as links from events where type = 'payment_link.expired'`;
+  expect([Number(events?.n), Number(events?.links)]).toEqual([(count * 3) / 5, (count * 3) / 5]);
+  await clean();
+  const [again] = await sql`select count(*) as n from events where type = 'payment_link.expired'`;
+  expect(Number(again?.n)).toBe((count * 3) / 5);
+});
+
+test("jobs that failed for good go after a week", async () => {
+  for (const [key, age] of [
+    ["over", "8 days"],
+    ["kept", "6 days"],
+  ] as const) {
+    await sql`select graphile_worker.add_job('nothing', job_key => ${key}, max_attempts => 1)`;
+    await sql`
+      update graphile_worker._private_jobs
+      set attempts = 1, run_at = now() - ${age}::interval
+      where key = ${key}`;
+  }
+  await sql`select graphile_worker.add_job('nothing', job_key => 'waiting')`;
+  await clean();
+  const keys = (await sql`select key from graphile_worker.jobs order by key`).map((row) => row.key);
+  expect(keys).toEqual(["kept", "waiting"]);
+});
+
+test("differences are folded and gone, and running again changes nothing", async () => {
+  await insertHistory(
+    sql,
+    userId,
+    Array.from({ length: 20 }, (_, n) => ({ amountUnits: BigInt(n + 1) })),
+  );
+  await Promise.all([clean(), clean()]);
+  await clean();
+  const [row] = await sql`
+    select
+      (select count(*) from transaction_count_deltas) as deltas,
+      (select sum(count) from transaction_counts where user_id = ${userId} and day = 'infinity') as history,
+      (select count(*) from link_count_deltas) as link_deltas,
+      (select sum(count) from link_counts where user_id = ${userId}) as links,
+      (select count(*) from payment_links where user_id = ${userId}) as stored`;
+  expect([row?.deltas, row?.history, row?.linkDeltas]).toEqual([0n, 20n, 0n]);
+  expect(row?.links).toBe(row?.stored);
+});
