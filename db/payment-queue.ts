@@ -135,3 +135,30 @@ export async function requeueUnsettled(
       and payments.state in ('SIGNED', 'BROADCAST')
     returning payments.id, payments.request_id`;
 }
+
+/**
+ * Queues again the payments of transactions on their way whose authorizations were over by a deep block that the books have read: none
+ * can be executed any more, whatever becomes of the transaction. Its key may be gone, or unable to pay for spending the nonce.
+ */
+export async function requeueExpired(
+  tx: Tx,
+  network: NetworkId,
+  depthBlocks: number,
+): Promise<{ id: string }[]> {
+  return tx<{ id: string }[]>`
+    update payments
+    set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
+    from relays, cursors, blocks deep, wallets wallet
+    where payments.network = ${network}
+      and payments.state in ('SIGNED', 'BROADCAST')
+      and relays.id = payments.relay_id
+      and relays.state in ('SIGNED', 'BROADCAST')
+      and cursors.network = payments.network
+      and deep.network = cursors.network
+      and deep.number = cursors.number - ${depthBlocks}::bigint + 1
+      and payments.valid_before <= extract(epoch from deep.block_time)
+      and wallet.network = payments.network
+      and wallet.address = payments.recipient
+      and wallet.backfilled_at is not null
+    returning payments.id`;
+}

@@ -5,7 +5,7 @@
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { withWorkLock } from "../../db/locks.ts";
-import { nextQueuedInMs, requeueUnsettled } from "../../db/payment-queue.ts";
+import { nextQueuedInMs, requeueExpired, requeueUnsettled } from "../../db/payment-queue.ts";
 import { enqueue } from "../../db/queue.ts";
 import {
   confirmRelays,
@@ -55,7 +55,8 @@ async function bookReceipts(network: RelayNetwork): Promise<void> {
   await deps.sql.begin(async (tx) => {
     if (receipts.length > 0) await markMined(tx, receipts);
     const reopened = await reopenOrphanedRelays(tx, id);
-    const requeued = await requeueUnsettled(tx, id);
+    const expired = await requeueExpired(tx, id, network.confirmations);
+    const requeued = [...expired, ...(await requeueUnsettled(tx, id))];
     if (requeued.length > 0) await enqueue(tx, "relay_payments", { network: id });
     await confirmRelays(tx, id, network.confirmations);
     if (reopened > 0)
@@ -63,7 +64,7 @@ async function bookReceipts(network: RelayNetwork): Promise<void> {
     if (requeued.length > 0) {
       deps.log.warn(
         { network: id, paymentIds: requeued.map((row) => row.id) },
-        "payments not settled by their block",
+        "payments not settled by their block, or in time",
       );
     }
   });
@@ -92,14 +93,15 @@ async function pushAlong(network: RelayNetwork, inFlight: readonly InFlightRelay
   const chainNonces = new Map(market.lanes.map((lane) => [lane.key.address, lane.chainNonce]));
   for (const relay of inFlight) {
     const chainNonce = chainNonces.get(relay.relayer);
-    if (chainNonce === undefined) continue;
-    if (relay.nonce < chainNonce) {
+    if (chainNonce !== undefined && relay.nonce < chainNonce) {
       await countMiss(network, relay, chainNonce);
       continue;
     }
     const newest = relay.attempts.at(-1);
     if (!newest) continue;
-    if (newest.ageMs > RAISE_AFTER_MS) await raiseAttempt(network, relay, market);
+    // without its key (it was taken out of use) the stored bytes are all there is
+    const canRaise = chainNonce !== undefined;
+    if (canRaise && newest.ageMs > RAISE_AFTER_MS) await raiseAttempt(network, relay, market);
     else if (isDueAgain(newest)) await resendAttempt(network, relay, newest);
   }
 }
