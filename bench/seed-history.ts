@@ -9,8 +9,7 @@ export type SeedSizes = {
   merchants?: number;
 };
 
-export const LARGE_MERCHANT = "user_00000000-0000-4000-8000-000000000001";
-export const SMALL_MERCHANT = "user_00000000-0000-4000-8000-000000000002";
+const LARGE_MERCHANT = "user_00000000-0000-4000-8000-000000000001";
 const SMALL_HISTORY = 300;
 const BATCH_ROWS = 500_000;
 const YEARS = 3;

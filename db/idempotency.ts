@@ -4,7 +4,6 @@ import { conflict, invalid } from "../core/domain/errors.ts";
 import type { Tx } from "./client.ts";
 
 export const IDEMPOTENCY_KEY_MAX = 255;
-export const IDEMPOTENCY_KEEP_DAYS = 7;
 
 export type KeptAnswer = { status: number; body: unknown };
 

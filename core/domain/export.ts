@@ -10,7 +10,6 @@ export const EXPORT_PROFILES = ["standard", "accounting"] as const;
 export type ExportProfile = (typeof EXPORT_PROFILES)[number];
 
 export const EXPORT_ROWS_MAX = 10_000;
-export const EXPORT_KEEP_DAYS = 7;
 export const EXPORTS_AT_ONCE_PER_USER = 2;
 
 /** A history row with what the accounting profile adds. */

@@ -40,8 +40,6 @@ export type HistoryRow = {
   confirmedAt: Date | null;
 };
 
-export type PresentedTransaction = ReturnType<typeof presentTransaction>;
-
 /** The wire form of SPEC's Transaction. */
 export function presentTransaction(row: HistoryRow) {
   return {

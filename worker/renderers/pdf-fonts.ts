@@ -10,7 +10,6 @@ import { pdfInside } from "./pdf-inside.ts";
 import { isWinAnsi } from "./win-ansi.ts";
 
 export type WideFont = { name: string; file: string; isThin: boolean };
-export type WideFonts = Awaited<ReturnType<typeof openWideFonts>>;
 
 const DEJAVU: WideFont = { name: "DejaVuSans", file: "dejavu-fonts-ttf/ttf/DejaVuSans.ttf", isThin: false };
 const NOTO = ["noto-sans-sc", "noto-sans-kr"] as const;
