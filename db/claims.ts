@@ -180,7 +180,7 @@ export async function endClaim(
 
 /** PENDING -> ACTIVE, or EXPIRED by the clock, when no payment, transfer or other claim holds the link. */
 async function releaseLink(tx: Tx, linkId: string, reason: string): Promise<void> {
-  const [link] = await tx<Pick<PaymentLink, "userId">[]>`
+  const [link] = await tx<Pick<PaymentLink, "userId" | "status">[]>`
     update payment_links link
     set status = case when expires_at <= now() then 'EXPIRED' else 'ACTIVE' end, updated_at = now()
     where id = ${linkId}
@@ -194,10 +194,9 @@ async function releaseLink(tx: Tx, linkId: string, reason: string): Promise<void
         select from claims
         where claims.link_id = link.id and claims.state = 'OPEN' and claims.lease_until > now()
       )
-    returning user_id`;
+    returning user_id, status`;
   if (!link) return;
-  await recordEvents(tx, [
-    { userId: link.userId, type: "payment_link.released", subjectId: linkId, data: { reason } },
-  ]);
+  const type = link.status === "EXPIRED" ? "payment_link.expired" : "payment_link.released";
+  await recordEvents(tx, [{ userId: link.userId, type, subjectId: linkId, data: { reason } }]);
   await tell(tx, [linkId]);
 }

@@ -144,12 +144,18 @@ export async function requeuePayment(
       set status = 'PENDING', updated_at = now()
       from requeued
       where payment_links.id = requeued.link_id and payment_links.status in ('ACTIVE', 'PENDING')
+      returning payment_links.id, payment_links.user_id, requeued.id as payment_id
     ),
     history as (
       update transactions
       set status = 'PENDING', failure_reason = null, updated_at = now()
       from requeued
       where transactions.payment_id = requeued.id
+    ),
+    event as (
+      insert into events (user_id, type, subject_id, data)
+      select user_id, 'payment_link.pending', id, jsonb_build_object('paymentId', payment_id)
+      from moved
     )
     select id from requeued`;
   return row;
@@ -195,7 +201,8 @@ export async function failPayments(
           select from transfers
           where transfers.link_id = failed.link_id and transfers.pays and transfers.status <> 'ORPHANED'
         )
-      returning payment_links.id, payment_links.user_id, failed.id as payment_id, failed.reason
+      returning
+        payment_links.id, payment_links.user_id, payment_links.status, failed.id as payment_id, failed.reason
     ),
     history as (
       update transactions
@@ -206,8 +213,11 @@ export async function failPayments(
     ),
     link_event as (
       insert into events (user_id, type, subject_id, data)
-      select user_id, 'payment_link.released', id, jsonb_build_object('paymentId', payment_id, 'reason', reason)
+      select
+        user_id, case status when 'EXPIRED' then 'payment_link.expired' else 'payment_link.released' end, id,
+        jsonb_build_object('paymentId', payment_id, 'reason', reason)
       from released
+      where status <> 'PENDING'
     ),
     history_event as (
       insert into events (user_id, type, subject_id, data)

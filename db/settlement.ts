@@ -2,7 +2,7 @@
  * What transfers settle: payments, claims and links. A link's status and exception are computed from the books, never
  * stepped, so the same statement serves a block, a range, a late claim and a reorganisation.
  */
-import type { NetworkId } from "../core/domain/networks.ts";
+import { NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import type { AuthorizationKey } from "./attribution.ts";
 import type { Tx } from "./client.ts";
 
@@ -60,6 +60,7 @@ export async function failSpentPayments(
           from unnest(${spent.map((one) => one.payer)}::text[], ${spent.map((one) => one.nonce)}::text[])
         )
         and network = ${network}
+        and token = ${NETWORKS[network].usdc.address}
         and state in ('QUEUED', 'SIGNED', 'BROADCAST')
       returning id, link_id
     ),
@@ -171,8 +172,8 @@ export async function refreshLinks(
             when ${isReorg}::boolean then 'payment_link.reorged'
             when status = 'PAID' then 'payment_link.paid'
             when status = 'PENDING' then 'payment_link.pending'
-            when old_status = 'PENDING' then 'payment_link.released'
             when status = 'EXPIRED' then 'payment_link.expired'
+            when old_status = 'PENDING' then 'payment_link.released'
           end),
           (2, case when exception <> old_exception and exception <> 'NONE' then 'payment_link.exception' end)
       ) as step (place, event)

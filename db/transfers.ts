@@ -116,8 +116,8 @@ export async function storeTransfers(
       set
         type = excluded.type, status = excluded.status, amount_units = excluded.amount_units,
         counterparty = excluded.counterparty, description = excluded.description,
-        block_number = excluded.block_number, link_id = excluded.link_id, payment_id = excluded.payment_id, claim_id = excluded.claim_id,
-        transfer_id = excluded.transfer_id, detected_at = excluded.detected_at,
+        block_number = excluded.block_number, link_id = excluded.link_id, payment_id = excluded.payment_id,
+        claim_id = excluded.claim_id, transfer_id = excluded.transfer_id, detected_at = excluded.detected_at,
         confirmed_at = excluded.confirmed_at, updated_at = now()
       returning id, user_id, transfer_id, type, status
     ),

@@ -8,7 +8,7 @@ import { openDatabase, type Sql } from "../../db/client.ts";
 import { startCursor } from "../../db/cursors.ts";
 import { cancelLink } from "../../db/links.ts";
 import { requeueUnsettled } from "../../db/payment-queue.ts";
-import { insertPayments, lockLinks } from "../../db/payments.ts";
+import { failPayments, insertPayments, lockLinks, requeuePayment } from "../../db/payments.ts";
 import { confirmRelays, ensureLane, insertRelay, markMined, markSigned } from "../../db/relays.ts";
 import { orphanAbove } from "../../db/reorgs.ts";
 import { refreshLinks } from "../../db/settlement.ts";
@@ -215,6 +215,64 @@ describe("a wallet's past that was read before a reorganisation", () => {
     expect(await historyOf(transfer.txHash)).toHaveLength(0);
     await sql`update cursors set number = 100 where network = ${NETWORK}`;
     expect(await applyPast(term(), [content], (address) => address === merchant.address)).toBe(1);
+  });
+});
+
+describe("the events of a link that was held", () => {
+  async function eventsOf(linkId: string): Promise<string[]> {
+    const rows = await sql<
+      { type: string }[]
+    >`select type from events where subject_id = ${linkId} order by id`;
+    return rows.map((row) => row.type.replace("payment_link.", ""));
+  }
+  async function accept(linkId: string) {
+    const payment = newPayment(linkId);
+    await sql.begin((tx) => insertPayments(tx, [payment]));
+    return payment;
+  }
+  const fail = ({ id }: { id: string }) =>
+    sql.begin((tx) => failPayments(tx, [{ id, reason: "INSUFFICIENT_FUNDS" }]));
+  const end = (id: string) =>
+    sql.begin((tx) => endClaim(tx, { id, state: "EXPIRED", reason: "not_found", isProven: false }));
+  const passEnd = (linkId: string) =>
+    sql`update payment_links set expires_at = now() - interval '1 second' where id = ${linkId}`;
+
+  test("by a claim, and is over by then: expired", async () => {
+    const linkId = await seedLink(sql, merchant);
+    const claimId = await claim(linkId, randomHash(), randomAddress());
+    await passEnd(linkId);
+    await end(claimId);
+    expect(await statusOf(linkId)).toBe("EXPIRED");
+    expect(await eventsOf(linkId)).toEqual(["pending", "expired"]);
+  });
+
+  test("by a payment that failed, and is over by then: expired", async () => {
+    const linkId = await seedLink(sql, merchant);
+    const payment = await accept(linkId);
+    await passEnd(linkId);
+    await fail(payment);
+    expect(await statusOf(linkId)).toBe("EXPIRED");
+    expect(await eventsOf(linkId)).toEqual(["pending", "expired"]);
+  });
+
+  test("by a claim beside the payment that failed: released once, when both are over", async () => {
+    const linkId = await seedLink(sql, merchant);
+    const claimId = await claim(linkId, randomHash(), randomAddress());
+    const payment = await accept(linkId);
+    await fail(payment);
+    expect(await statusOf(linkId)).toBe("PENDING");
+    expect(await eventsOf(linkId)).not.toContain("released");
+    await end(claimId);
+    expect((await eventsOf(linkId)).filter((type) => type === "released")).toHaveLength(1);
+  });
+
+  test("by a payment that failed and is tried again: pending again", async () => {
+    const linkId = await seedLink(sql, merchant);
+    const payment = await accept(linkId);
+    await fail(payment);
+    await sql.begin((tx) => requeuePayment(tx, payment.id, payment));
+    expect(await statusOf(linkId)).toBe("PENDING");
+    expect(await eventsOf(linkId)).toEqual(["pending", "released", "pending"]);
   });
 });
 
