@@ -17,10 +17,25 @@ export async function newPayer(rpcUrl: string, units: bigint): Promise<Hex> {
   return address;
 }
 
-/** Sends a transfer and returns its hash; mined at once unless automine is off. Explicit gas: a transfer that reverts is sent, too. */
+/** Sends a transfer that is mined when this returns. Explicit gas: a transfer that reverts is sent, too. */
 export async function sendUsdc(rpcUrl: string, from: Hex, to: Hex, units: bigint): Promise<Hex> {
+  const hash = await submitUsdc(rpcUrl, from, to, units);
+  await waitUntilMined(rpcUrl, hash);
+  return hash;
+}
+
+/** Sends a transfer that waits for a block. */
+export async function submitUsdc(rpcUrl: string, from: Hex, to: Hex, units: bigint): Promise<Hex> {
   const transaction = { from, to: USDC, data: encodeTransfer(to, units), gas: "0x30d40" };
   return (await callRpcText(rpcUrl, "eth_sendTransaction", [transaction])) as Hex;
+}
+
+export async function waitUntilMined(rpcUrl: string, hash: Hex): Promise<void> {
+  const deadline = Date.now() + 10_000;
+  while (!(await callRpc(rpcUrl, "eth_getTransactionReceipt", [hash]))) {
+    if (Date.now() > deadline) throw new Error(`${hash} is not mined after 10 s`);
+    await Bun.sleep(5);
+  }
 }
 
 export async function setAutomine(rpcUrl: string, isOn: boolean): Promise<void> {

@@ -1,0 +1,201 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type Merchant, signUp } from "../api/sign-up.ts";
+import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { insertHistory } from "../transactions/history.ts";
+import { exportAs as askExport, fetchFile } from "./ask.ts";
+import { parseCsv, pdfPageCount, pdfTexts, sum, unitsOf } from "./read-files.ts";
+
+let world: MerchantWorld;
+let ann: Merchant;
+let bob: Merchant;
+const ROWS = 340;
+
+beforeAll(async () => {
+  world = await startMerchantWorld({ processes: ["api", "api-2", "worker", "indexer"] });
+  [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
+  await insertHistory(
+    world.sql,
+    ann.userId,
+    Array.from({ length: ROWS }, (_, n) => ({ amountUnits: BigInt(n + 1), description: `Order ${n}` })),
+  );
+}, 60_000);
+afterAll(() => world?.stop());
+
+const exportAs = (body: Record<string, unknown>, headers?: Record<string, string>, merchant = ann) =>
+  askExport(merchant.client, body, headers);
+
+describe("without waiting", () => {
+  async function waitReady(id: string, client = ann.client): Promise<void> {
+    const deadline = Date.now() + 20_000;
+    for (;;) {
+      const { body, text } = await client.get(`/v1/transactions/exports/${id}`);
+      if (body.data?.export.status === "READY") return;
+      if (!body.data || Date.now() > deadline) throw new Error(`export ${id}: ${text}`);
+      await Bun.sleep(50);
+    }
+  }
+
+  test("Prefer: respond-async answers 202, then the file is there, on every instance, and pdf is a PDF", async () => {
+    const asked = await exportAs({ format: "pdf" }, { prefer: "respond-async" });
+    expect(asked.status).toBe(202);
+    expect(asked.headers.get("preference-applied")).toBe("respond-async");
+    const { success, data, message } = JSON.parse(asked.text);
+    expect(success).toBe(true);
+    expect(typeof message).toBe("string");
+    expect(data.export.id).toMatch(/^exp_/);
+    expect(data.export).toMatchObject({
+      format: "pdf",
+      truncated: false,
+    });
+    expect(Date.parse(data.export.expiresAt) - Date.parse(data.export.createdAt)).toBe(7 * 86_400_000);
+    await waitReady(data.export.id);
+    const { body: one } = await ann.client.get(asked.headers.get("location") ?? "");
+    expect(one.data.export).toMatchObject({
+      status: "READY",
+      progress: { rowsDone: 340, rowsTotal: 340 },
+      total: 340,
+    });
+    const file = await fetchFile(ann.client, data.export.downloadUrl);
+    const other = await fetchFile(
+      ann.client,
+      data.export.downloadUrl.replace(world.baseUrl, world.baseUrlOf("api-2")),
+    );
+    expect(pdfPageCount(file.bytes)).toBeGreaterThan(1);
+    expect(Buffer.from(file.bytes).equals(Buffer.from(other.bytes))).toBe(true);
+    expect(file.bytes.length).toBe(one.data.export.byteSize);
+    const { body: all } = await ann.client.get("/v1/transactions/exports");
+    expect(all.data.exports[0].id).toBe(data.export.id);
+  }, 30_000);
+
+  test("error: another user's export is 404 everywhere", async () => {
+    const { data } = JSON.parse((await exportAs({ format: "csv" }, { prefer: "respond-async" })).text);
+    await waitReady(data.export.id);
+    for (const path of [
+      `/v1/transactions/exports/${data.export.id}`,
+      `/v1/transactions/exports/${data.export.id}/download`,
+    ])
+      expect((await bob.client.get(path)).status).toBe(404);
+    const { body } = await bob.client.get("/v1/transactions/exports");
+    expect(body.data.exports.map(({ id }: { id: string }) => id)).not.toContain(data.export.id);
+    for (const id of ["exp_AAAAAAAAAAAAAAAAAAAAAA", "x", "%00"])
+      expect((await ann.client.get(`/v1/transactions/exports/${id}`)).status).toBe(404);
+  });
+
+  test("error: a file that is not ready is 409, one that is over is 404 and then swept", async () => {
+    const { data } = JSON.parse((await exportAs({ format: "csv" }, { prefer: "respond-async" })).text);
+    const { id } = data.export;
+    await waitReady(id);
+    await world.sql`update exports set status = 'QUEUED' where id = ${id}`;
+    expect((await ann.client.get(`/v1/transactions/exports/${id}/download`)).status).toBe(409);
+    await world.sql`update exports set status = 'READY', expires_at = now() where id = ${id}`;
+    expect((await ann.client.get(`/v1/transactions/exports/${id}/download`)).status).toBe(404);
+    await world.sql`select graphile_worker.add_job('housekeeping')`;
+    const deadline = Date.now() + 10_000;
+    for (;;) {
+      const left = await world.sql`select 1 from export_chunks where export_id = ${id}`;
+      if (left.length === 0) break;
+      if (Date.now() > deadline) throw new Error("the file is still there");
+      await Bun.sleep(50);
+    }
+  }, 20_000);
+
+  test("a user's exports are made two at a time, and all of them are made", async () => {
+    const asked = await Promise.all(
+      Array.from({ length: 6 }, () => exportAs({ format: "pdf" }, { prefer: "respond-async" })),
+    );
+    const ids: string[] = asked.map(({ text }) => JSON.parse(text).data.export.id);
+    let most = 0;
+    for (let isDone = false; !isDone; ) {
+      const rows = await world.sql<{ status: string }[]>`select status from exports where id = any(${ids})`;
+      most = Math.max(most, rows.filter(({ status }) => status === "RUNNING").length);
+      isDone = rows.every(({ status }) => status === "READY");
+    }
+    expect(most).toBeLessThanOrEqual(2);
+  }, 30_000);
+
+  test("a job delivered five times at once makes one whole file", async () => {
+    const asked = await exportAs({ format: "pdf" }, { prefer: "respond-async" });
+    const { id } = JSON.parse(asked.text).data.export;
+    const payload = JSON.stringify({ exportId: id });
+    for (let n = 0; n < 5; n++)
+      await world.sql`select graphile_worker.add_job('build_export', payload => ${payload}::text::json)`;
+    await waitReady(id);
+    await Bun.sleep(500);
+    const [row] = await world.sql<{ attempts: number; byteSize: bigint; stored: bigint }[]>`
+      select attempts, byte_size, (select sum(length(bytes)) from export_chunks where export_id = exports.id) as stored
+      from exports
+      where id = ${id}`;
+    expect(row?.attempts).toBe(1);
+    expect(row?.stored).toBe(row?.byteSize);
+  }, 30_000);
+
+  test("eight waiting requests at once all get their file", async () => {
+    const files = await Promise.all(
+      Array.from({ length: 8 }, (_, n) => exportAs({ format: n % 2 === 0 ? "csv" : "json" })),
+    );
+    expect(files.map(({ status }) => status)).toEqual(Array(8).fill(200));
+  }, 30_000);
+});
+
+describe("more than 10,000 rows", () => {
+  let rich: Merchant;
+  beforeAll(async () => {
+    rich = await signUp(world.baseUrl);
+    for (let batch = 0; batch < 3; batch++)
+      await insertHistory(
+        world.sql,
+        rich.userId,
+        Array.from({ length: batch < 2 ? 5_000 : 1 }, (_, n) => ({
+          amountUnits: BigInt(batch * 5_000 + n + 1),
+          detectedAt: new Date(Date.UTC(2026, 0, 1) + (batch * 5_000 + n) * 1_000),
+        })),
+      );
+  });
+
+  test("the newest 10,000, and headers that say so", async () => {
+    const file = await exportAs({ format: "csv" }, {}, rich);
+    expect(file.headers.get("x-export-total")).toBe("10001");
+    expect(file.headers.get("x-export-truncated")).toBe("true");
+    const [, ...records] = parseCsv(file.text);
+    expect(records.length).toBe(10_000);
+    expect(unitsOf(records[0]?.[2])).toBe(10_001n);
+    expect(unitsOf(records.at(-1)?.[2])).toBe(2n);
+    const report = await exportAs({ format: "pdf" }, {}, rich);
+    expect(report.text).toContain("the newest 10000 of 10001");
+  }, 30_000);
+
+  test("exactly 10,000 is not truncated", async () => {
+    const file = await exportAs({ format: "json", amountMin: 0.000002 }, {}, rich);
+    expect([file.headers.get("x-export-total"), file.headers.get("x-export-truncated")]).toEqual([
+      "10000",
+      "false",
+    ]);
+    expect(JSON.parse(file.text).length).toBe(10_000);
+  }, 30_000);
+
+  test("a worker killed in the middle of a file leaves it to be made again, whole", async () => {
+    const asked = await exportAs({ format: "pdf" }, { prefer: "respond-async" }, rich);
+    const { id } = JSON.parse(asked.text).data.export;
+    const statusOf = async () =>
+      (
+        await world.sql<{ status: string; rowsDone: number; attempts: number }[]>`
+        select status, rows_done, attempts from exports where id = ${id}`
+      )[0];
+    while ((await statusOf())?.status !== "RUNNING") await Bun.sleep(5);
+    await Bun.sleep(300);
+    await world.kill("worker");
+    expect((await statusOf())?.status).toBe("RUNNING");
+    await world.start("worker");
+    const deadline = Date.now() + 30_000;
+    while ((await statusOf())?.status !== "READY") {
+      if (Date.now() > deadline) throw new Error(`still ${JSON.stringify(await statusOf())}`);
+      await Bun.sleep(50);
+    }
+    expect((await statusOf())?.attempts).toBe(2);
+    const file = await fetchFile(rich.client, `/v1/transactions/exports/${id}/download`);
+    const amounts = pdfTexts(file.bytes)
+      .filter((text) => /^\d+\.\d{6}$/.test(text))
+      .map(unitsOf);
+    expect(sum(amounts)).toBe(4n * sum(Array.from({ length: 10_000 }, (_, n) => BigInt(n + 2))));
+  }, 60_000);
+});

@@ -1,0 +1,73 @@
+/** One merchant whose links are paid and claimed from outside, on a world of its own. */
+import { expect } from "bun:test";
+import type { Hex } from "../../core/domain/networks.ts";
+import { type Answer, openClient } from "../api/http-client.ts";
+import { type Merchant, signUp } from "../api/sign-up.ts";
+import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
+import { newPayer } from "./payers.ts";
+
+export const PAYER_PAGE = "/api/v1/public/payment-links";
+const PAYER_UNITS = 10_000_000_000n;
+const TIMEOUT_MS = 15_000;
+
+export type PayerSide = {
+  world: MerchantWorld;
+  rpcUrl: string;
+  ann: Merchant;
+  wallet: Hex;
+  payer: Hex;
+  /** A link of an amount no other link has, or of the amount of the link made last. */
+  makeLink: (amount?: "same" | bigint) => Promise<{ id: string; amountUnits: bigint }>;
+  claim: (linkId: string, transactionHash: string, clientWalletAddress?: string) => Promise<Answer>;
+  statusOf: (linkId: string) => Promise<string>;
+  waitForStatus: (linkId: string, status: string) => Promise<unknown>;
+  claimRow: (linkId: string) => Promise<{ id: string; state: string; reason: string | null } | undefined>;
+};
+
+export async function startPayerSide(): Promise<PayerSide> {
+  const world = await startMerchantWorld();
+  const { rpcUrl } = world.chain;
+  const ann = await signUp(world.baseUrl);
+  const payer = await newPayer(rpcUrl, PAYER_UNITS);
+  let counter = 0;
+
+  async function makeLink(amount?: "same" | bigint) {
+    if (amount === undefined) counter += 1;
+    const amountUnits = typeof amount === "bigint" ? amount : BigInt(1_000_000 + counter);
+    const given = { amount: Number(amountUnits) / 1e6, description: "Claimed" };
+    const { status, body } = await ann.client.post("/v1/payment-links", given);
+    expect(status).toBe(201);
+    return { id: body.id as string, amountUnits };
+  }
+  const claim = (linkId: string, transactionHash: string, clientWalletAddress: string = payer) =>
+    openClient(world.baseUrl).post(`${PAYER_PAGE}/${linkId}/complete`, {
+      transactionHash,
+      clientWalletAddress,
+    });
+  const statusOf = async (linkId: string): Promise<string> =>
+    (await openClient(world.baseUrl).get(`${PAYER_PAGE}/${linkId}/data`)).body.status;
+  const waitForStatus = (linkId: string, status: string) =>
+    waitFor(`${linkId} to be ${status}`, async () => (await statusOf(linkId)) === status);
+  const claimRow = async (linkId: string) => {
+    const [row] = await world.sql<{ id: string; state: string; reason: string | null }[]>`
+      select id, state, reason
+      from claims
+      where link_id = ${linkId}`;
+    return row;
+  };
+  const wallet = ann.walletAddress as Hex;
+  return { world, rpcUrl, ann, wallet, payer, makeLink, claim, statusOf, waitForStatus, claimRow };
+}
+
+export async function waitFor<Value>(
+  what: string,
+  read: () => Promise<Value | undefined | false>,
+): Promise<Value> {
+  const deadline = Date.now() + TIMEOUT_MS;
+  for (;;) {
+    const value = await read();
+    if (value) return value;
+    if (Date.now() > deadline) throw new Error(`waited ${TIMEOUT_MS} ms for ${what}`);
+    await Bun.sleep(50);
+  }
+}
