@@ -10,6 +10,7 @@ import type { ApiDeps } from "./http/deps.ts";
 import { errorMapper } from "./http/errors.ts";
 import { BODY_HARD_MAX_BYTES, jsonBody } from "./http/json-body.ts";
 import { openApi } from "./http/openapi.ts";
+import { plainQuery } from "./http/plain-query.ts";
 import { requestContext } from "./http/request-context.ts";
 import { identityRoutes } from "./identity/routes.ts";
 import { publicLinkRoutes } from "./links/public-routes.ts";
@@ -35,6 +36,7 @@ export function createApp(deps: ApiDeps) {
       // before the body parser: x402 answers a malformed body in its own words
       .use(x402Routes(deps))
       .use(jsonBody)
+      .use(plainQuery)
       .use(openApi(deps, () => app))
       .use(healthRoutes(deps))
       .use(identityRoutes(deps))

@@ -89,8 +89,8 @@ export function toFilter(given: Given): TransactionFilter {
     statuses: merge(given.statuses, given["statuses[]"]),
     networks: merge(given.networks, given["networks[]"]),
     currencies: merge(given.currencies, given["currencies[]"]),
-    from,
-    before,
+    from: from && clamp(from),
+    before: before && clamp(before),
     search: term === "" ? undefined : term,
     minUnits,
     maxUnits,
@@ -119,6 +119,15 @@ function readTime(text: string, field: string): { from: Date; before: Date } {
   const seconds = time.length === 5 ? `${time}:00` : time;
   const instant = toInstant(`${date}T${seconds}${fraction.slice(0, 4)}${offset}`, date, field);
   return { from: instant, before: new Date(instant.getTime() + 1) };
+}
+
+/** What the database writes in four digits of a year: a bound beyond it bounds nothing, there are no rows. */
+const EARLIEST = new Date("0001-01-01T00:00:00Z");
+const LATEST = new Date("9999-12-31T00:00:00Z");
+
+function clamp(instant: Date): Date {
+  if (instant < EARLIEST) return EARLIEST;
+  return instant > LATEST ? LATEST : instant;
 }
 
 /** Refuses days that are not in the calendar (2026-02-30), which Date would roll over, and times Postgres cannot hold. */

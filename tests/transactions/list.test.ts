@@ -170,6 +170,22 @@ describe("filters", () => {
     expect(body.error.details.field).toStartWith(query.split("=")[0] ?? "");
   });
 
+  test("search: commas, brackets and braces are letters", async () => {
+    const { client, userId } = await signUp(world.baseUrl);
+    const descriptions = ["Invoice 5, July", "[draft]", '{"a":1}', '"quoted"'];
+    const given = descriptions.map((description) => ({ description }));
+    await insertHistory(world.sql, userId, given);
+    for (const description of descriptions) {
+      const { body } = await client.get(`/v1/transactions?search=${encodeURIComponent(description)}`);
+      expect(body.data.transactions).toMatchObject([{ description }]);
+    }
+  });
+
+  test("arrays: repeated keys and commas in one query", async () => {
+    expect(await namesOf("types=SEND&types=RECEIVE,PAYMENT_LINK")).toHaveLength(ROWS.length);
+    expect(await namesOf("types=RECEIVE,PAYMENT_LINK&types[]=SEND,SEND")).toHaveLength(ROWS.length);
+  });
+
   test("dates: both ends are inside, to the millisecond", async () => {
     expect(await namesOf("dateFrom=2026-01-01T12:00:00.123Z&dateTo=2026-01-01T12:00:00.123Z")).toEqual([
       "micro",
@@ -196,6 +212,23 @@ describe("filters", () => {
       expect(await namesOf(`dateFrom=${one}&dateTo=${one}`)).toEqual(["micro"]);
     expect(await namesOf("dateFrom=2026-01-03T08:00&dateTo=2026-01-03T08:00:00")).toEqual(["hash"]);
   });
+
+  test.each(["0000-01-01", "0000-12-31T00:00:00Z", "0001-01-01T00:00:00%2B02:00"])(
+    "dates: the beginning of the calendar, %s, bounds nothing",
+    async (early) => {
+      expect(await namesOf(`dateFrom=${early}`)).toHaveLength(ROWS.length);
+      expect(await namesOf(`dateTo=${early}&search=o`)).toEqual([]);
+    },
+  );
+
+  test.each(["9999-12-31", "9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59-12:00"])(
+    "dates: the end of the calendar, %s, bounds nothing",
+    async (late) => {
+      expect(await namesOf(`dateTo=${late}`)).toHaveLength(ROWS.length);
+      expect(await namesOf(`dateTo=${late}&amountMin=0&types=SEND`)).toHaveLength(2);
+      expect(await namesOf(`dateFrom=${late}`)).toEqual([]);
+    },
+  );
 
   test("dates with a type, over whole and broken days", async () => {
     expect(
