@@ -8,7 +8,7 @@ import { RpcTransportError } from "../core/chain/rpc-errors.ts";
 import { nextLookInS } from "../core/domain/claim.ts";
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Log } from "../core/runtime/log.ts";
-import { endClaim, findOpenClaim, noteLook, type OpenClaim } from "../db/claims.ts";
+import { areLogsTaken, endClaim, findOpenClaim, noteLook, type OpenClaim } from "../db/claims.ts";
 import type { Sql } from "../db/client.ts";
 import { enqueue, type JobPayload } from "../db/queue.ts";
 
@@ -23,26 +23,26 @@ const UNREACHABLE_AGAIN_S = 5;
 
 /** Returns always: what was not learnt is looked at again. */
 export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_claim">): Promise<void> {
-  const { sql, log, chains } = deps;
+  const { sql, chains } = deps;
   const claim = await findOpenClaim(sql, payload.claimId);
   if (!claim) return;
   const chain = chains.get(claim.network);
   const look = chain ? await tryLook(chain, claim) : undefined;
-  const told = { claimId: claim.id, linkId: claim.linkId, requestId: payload.requestId };
   switch (look?.kind) {
     case "reverted":
-      return end(deps, claim, { state: "REJECTED", reason: "reverted", isProven: true });
+      // not REJECTED: should its block be reorganised away, the next may judge otherwise
+      return end(deps, claim, { state: "EXPIRED", reason: "reverted", isProven: true });
     case "unrelated":
       return end(deps, claim, { state: "REJECTED", reason: "does_not_pay_this_link", isProven: false });
     case "other_amount":
       // kept for the indexer, which tells the merchant of the amount
       return end(deps, claim, { state: "EXPIRED", reason: "other_amount", isProven: false });
-    case "waiting":
     case "pays":
-      if (Date.now() - claim.createdAt.getTime() > KNOWN_MAX_S * 1000)
-        return end(deps, claim, { state: "EXPIRED", reason: "not_settled", isProven: false });
-      log.debug({ ...told, look: look.kind }, "claimed transaction is known");
-      return lookAgain(deps, claim, payload, { leaseS: KNOWN_LEASE_S, inS: KNOWN_AGAIN_S });
+      if (await areLogsTaken(sql, { ...claim, payer: claim.clientAddress }, look.logs))
+        return end(deps, claim, { state: "EXPIRED", reason: "counted_elsewhere", isProven: false });
+      return waitForSettlement(deps, claim, payload);
+    case "waiting":
+      return waitForSettlement(deps, claim, payload);
     case "unknown":
     case undefined:
       if (claim.isLeaseOver)
@@ -51,6 +51,21 @@ export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_cla
         inS: look ? nextLookInS((Date.now() - claim.createdAt.getTime()) / 1000) : UNREACHABLE_AGAIN_S,
       });
   }
+}
+
+/** A node knows the transaction: the indexer settles it, in bounded time. */
+async function waitForSettlement(
+  deps: ClaimDeps,
+  claim: OpenClaim,
+  payload: JobPayload<"check_claim">,
+): Promise<void> {
+  if (Date.now() - claim.createdAt.getTime() > KNOWN_MAX_S * 1000)
+    return end(deps, claim, { state: "EXPIRED", reason: "not_settled", isProven: false });
+  deps.log.debug(
+    { claimId: claim.id, linkId: claim.linkId, requestId: payload.requestId },
+    "claimed transaction is known",
+  );
+  return lookAgain(deps, claim, payload, { leaseS: KNOWN_LEASE_S, inS: KNOWN_AGAIN_S });
 }
 
 async function tryLook(chain: Chain, claim: OpenClaim): Promise<ClaimLook | undefined> {
