@@ -99,7 +99,7 @@ describe("x402-relayer", () => {
     expect((await until("/health/ready", ({ status }) => status === 200)).status).toBe(200);
     await liveness.release();
     await workerSql.end({ timeout: 1 });
-  });
+  }, 30_000);
 });
 
 test("indexer: not started, in step, 61 blocks behind", async () => {
