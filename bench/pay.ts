@@ -1,13 +1,15 @@
 /**
  * Payments through the whole service: HTTP, Postgres, relayer, chain, indexer, and back. Closed loop: each of `concurrency` payers
  * pays its own link with its own signed authorization and starts the next when the answer is in. Signing happens before the clock starts.
+ * Then the reference facilitator on the same kind of chain, without HTTP and database.
  */
 import { openDatabase, type Sql } from "../db/client.ts";
 import { fundUsdc } from "../local/usdc.ts";
 import { makePayer, shapeA, signPayment } from "../tests/support/payer.ts";
 import { seedLinks, seedMerchant } from "../tests/support/seed.ts";
 import { startWorld, type World } from "../tests/support/world.ts";
-import { describeMachine, percentile, printTable } from "./report.ts";
+import { measureReference } from "./reference-facilitator.ts";
+import { describeMachine, percentile, printTable, type Row } from "./report.ts";
 
 const AMOUNT = 10_000n;
 const WARM_UP = 20;
@@ -23,7 +25,14 @@ const RUNS: [number, number, number][] = [
   [1, 300, 1_500],
 ];
 
-type Row = Record<string, string | number>;
+/** The reference on the same machine, one after the other: fewer payments, as it is slower. */
+const REFERENCE_RUNS: [number, number, number][] = [
+  [0, 16, 200],
+  [0, 64, 300],
+  [1, 16, 48],
+  [1, 64, 192],
+];
+
 type Order = { linkId: string; body: string };
 
 export async function run(): Promise<void> {
@@ -44,6 +53,13 @@ export async function run(): Promise<void> {
       await world.stop();
     }
   }
+  for (const [blockTimeS, concurrency, payments] of REFERENCE_RUNS) {
+    for (const hasNonceManager of [false, true]) {
+      const row = await measureReference({ blockTimeS, concurrency, payments, hasNonceManager });
+      console.log(JSON.stringify(row));
+      rows.push(row);
+    }
+  }
   printTable(rows);
 }
 
@@ -53,6 +69,8 @@ async function measure(
   load: { blockTimeS: number; concurrency: number; payments: number },
 ): Promise<Row> {
   const orders = await makeOrders(world, sql, load.payments);
+  // as autovacuum does within the first minute of a database's life
+  await sql`analyze`;
   const startedMs = performance.now();
   const answers = await payAll(world, orders, load.concurrency);
   const seconds = (performance.now() - startedMs) / 1000;
@@ -60,6 +78,7 @@ async function measure(
   const gas = await gasOf(sql, orders);
   return {
     bench: "pay",
+    who: "ours, through HTTP",
     "block s": load.blockTimeS,
     concurrency: load.concurrency,
     payments: load.payments,

@@ -1,6 +1,6 @@
 /** The books a range of transfers is judged by: payments, claims and links they could settle, locked until the transaction ends. */
 
-import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import type {
   AttributableTransfer,
   Books,
@@ -30,6 +30,7 @@ export async function loadPayments(
         )
       )
       and network = ${network}
+      and token = ${NETWORKS[network].usdc.address}
       and link_id is not null
     order by id
     for update`;
@@ -42,16 +43,26 @@ export async function loadBooks(
   transfers: readonly AttributableTransfer[],
   payments: readonly PaymentFacts[],
 ): Promise<Books> {
-  const [claims, fitting] = await Promise.all([
-    loadClaims(tx, network, transfers),
-    findFittingLinks(tx, network, transfers),
-  ]);
+  const known = new Set(payments.map(settlingKey));
+  // what executes a payment's authorization settles that payment's link: neither claims nor other links are asked
+  const open = transfers.filter(
+    ({ from, to, authorizationNonce: nonce, amountUnits }) =>
+      nonce === undefined || !known.has(settlingKey({ payer: from, nonce, recipient: to, amountUnits })),
+  );
+  const [claims, fitting] =
+    open.length === 0
+      ? [[], []]
+      : await Promise.all([loadClaims(tx, network, open), findFittingLinks(tx, network, open)]);
   const linkIds = [...payments, ...claims].map((row) => row.linkId);
   const links = await lockLinkFacts(tx, [...new Set([...linkIds, ...fitting])]);
   return { links, payments, claims };
 }
 
 /** A MATCHED claim has its transfer: another log of the same transaction is not what it speaks of. */
+function settlingKey(one: Pick<PaymentFacts, "payer" | "nonce" | "recipient" | "amountUnits">): string {
+  return [one.payer, one.nonce, one.recipient, one.amountUnits].join(":");
+}
+
 async function loadClaims(
   tx: Tx,
   network: NetworkId,

@@ -1,5 +1,5 @@
 /** Transfers that were in the books before the payment or claim they settle: found again, and given their link afterwards. */
-import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
 
 /** Later transfers of the same amount and wallet that are judged again with a named one: its claim may leave one link to them. */
@@ -34,7 +34,7 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
         and transfer.link_id is null
         and transfer.to_address = link.recipient
         and transfer.from_address = claim.client_address
-        and not exists (${facilitated(tx, "transfer")})
+        and not exists (${facilitated(tx, network, "transfer")})
       union
       select transfer.*
       from payments payment
@@ -57,7 +57,7 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
         and (later.block_number, later.log_index) > (named.block_number, named.log_index)
         and later.link_id is null
         and later.status <> 'ORPHANED'
-        and not exists (${facilitated(tx, "later")})
+        and not exists (${facilitated(tx, network, "later")})
       limit ${FOLLOWERS_MAX}
     )
     select
@@ -68,10 +68,11 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
 }
 
 /** A facilitated payment of this transfer's authorization: it was for somebody else's resource, never for a link. */
-function facilitated(tx: Tx, transfer: "transfer" | "later") {
+function facilitated(tx: Tx, network: NetworkId, transfer: "transfer" | "later") {
   return tx`
     select from payments elsewhere
-    where elsewhere.network = ${tx(transfer)}.network
+    where elsewhere.network = ${network}
+      and elsewhere.token = ${NETWORKS[network].usdc.address}
       and elsewhere.payer = ${tx(transfer)}.from_address
       and elsewhere.nonce = ${tx(transfer)}.authorization_nonce
       and elsewhere.link_id is null`;
