@@ -74,10 +74,15 @@ export async function listLinks(
     case "ACTIVE":
       return tx<LinkPage>`${scan(tx`and status = 'ACTIVE' and expires_at > now()`)}`;
     case "EXPIRED":
-      // two ordered scans, merged: links already moved, and links the clock expired since
+      // an ordered scan of links already moved, merged with the few the clock expired since, found by their expiry
       return tx<LinkPage>`
+        with lapsed as materialized (
+          select ${columns(tx)}, timestamp_micros(created_at) as created_at_micros
+          from payment_links link
+          where user_id = ${filter.userId} and status = 'ACTIVE' and expires_at <= now() ${after}
+        )
         select *
-        from ((${scan(tx`and status = 'EXPIRED'`)}) union all (${scan(tx`and status = 'ACTIVE' and expires_at <= now()`)})) both_kinds
+        from ((${scan(tx`and status = 'EXPIRED'`)}) union all (select * from lapsed)) both_kinds
         order by created_at_micros desc, id desc
         limit ${page.limit}`;
     default:
