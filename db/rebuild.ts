@@ -1,6 +1,7 @@
 /**
  * Everything that was made from the chain, taken away and made again in one transaction, and what came out differently.
- * Orphaned rows stay: the chain does not remember them. Relays stay: they are the worker's.
+ * Orphaned rows stay: the chain does not remember them. Relays stay: they are the worker's. Facilitated payments stay: blocks that
+ * touch no wallet are not read again.
  */
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
@@ -63,7 +64,7 @@ export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[
     set
       state = case when relay_id is null then 'QUEUED' else 'BROADCAST' end, tx_hash = null, log_index = null,
       block_number = null
-    where network = ${network} and state in ('MINED', 'CONFIRMED')`;
+    where network = ${network} and state in ('MINED', 'CONFIRMED') and link_id is not null`;
   await tx`
     update claims
     set state = 'OPEN'

@@ -41,6 +41,8 @@ export type Waiting = {
   wallets: boolean;
   /** Something that the next block may settle: it is worth looking often. */
   payments: boolean;
+  /** Some of these payments touch no wallet: no block may be left out. */
+  facilitated: boolean;
   claims: boolean;
   transfers: boolean;
   /** The term the database is in. */
@@ -55,10 +57,16 @@ export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> 
       exists (
         select from payments where network = ${network} and state in ('QUEUED', 'SIGNED', 'BROADCAST')
       ) as payments,
+      exists (
+        select from payments
+        where network = ${network} and state in ('QUEUED', 'SIGNED', 'BROADCAST') and link_id is null
+      ) as facilitated,
       exists (select from claims where network = ${network} and state = 'OPEN') as claims,
       exists (select from transfers where network = ${network} and status = 'DETECTED') as transfers,
       coalesce((select epoch from cursors where network = ${network}), 0) as epoch`;
-  return row ?? { wallets: false, payments: false, claims: false, transfers: false, epoch: 0n };
+  return (
+    row ?? { wallets: false, payments: false, facilitated: false, claims: false, transfers: false, epoch: 0n }
+  );
 }
 
 /** From which block on each of these addresses is followed; back-filled ones from the first. Others are absent. */

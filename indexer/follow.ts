@@ -39,6 +39,8 @@ type Memory = {
   behindSinceMs: number | undefined;
   /** Transfers in the books wait for their depth. */
   hasUndeep: boolean;
+  /** Payments wait that only their authorization's logs settle. */
+  needsEveryBlock: boolean;
 };
 
 /** Runs until the term ends. Throws FencedError when another leader's term has begun. */
@@ -52,6 +54,7 @@ export async function followChain(term: Term): Promise<void> {
     lateMs: 0,
     behindSinceMs: undefined,
     hasUndeep: false,
+    needsEveryBlock: false,
   };
   let failures = 0;
   try {
@@ -78,6 +81,7 @@ async function lookOnce(term: Term, memory: Memory): Promise<number> {
   const waiting = await findWaiting(term.sql, term.network);
   if (waiting.epoch !== term.epoch) throw new FencedError(term.network);
   memory.hasUndeep = waiting.transfers;
+  memory.needsEveryBlock = waiting.facilitated;
   memory.watch.wantsAuthorizations = waiting.payments;
   // after the head is known: a wallet that one of the blocks up to it pays has joined before they are read
   if (waiting.wallets) await joinNewWallets(term);
@@ -136,8 +140,9 @@ async function readHeadersAfter(term: Term, head: BlockHeader): Promise<BlockHea
   return all;
 }
 
-async function catchUpFar(term: Term, head: BlockHeader, { watch, hasUndeep }: Memory): Promise<boolean> {
-  const sparseEnd = await findSparseEnd(term);
+async function catchUpFar(term: Term, head: BlockHeader, memory: Memory): Promise<boolean> {
+  const { watch, hasUndeep, needsEveryBlock } = memory;
+  const sparseEnd = needsEveryBlock ? undefined : await findSparseEnd(term);
   if (sparseEnd === undefined) return (await catchUp(term, head, watch)) || undoReorg(term);
   // transfers that still wait for their depth need the very next blocks
   if (hasUndeep) return (await catchUp(term, head, watch, term.confirmations)) || undoReorg(term);
