@@ -1,0 +1,103 @@
+/** A history beyond the size that is searched row by row: what is told must still be true, and the pages exact. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { newUserId } from "../../core/domain/ids.ts";
+import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
+import { openDatabase, type Sql } from "../../db/client.ts";
+import { listTransactions } from "../../db/transactions.ts";
+import { insertUser } from "../../db/users.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+
+const ROWS = 120_000;
+let db: TestDatabase;
+let sql: Sql;
+let userId: string;
+
+beforeAll(async () => {
+  db = await createTestDatabase();
+  sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
+  userId = newUserId();
+  await insertUser(sql, { id: userId, email: "large@example.com" });
+  // newest first n is 1; every tenth is coffee, every 20,000th a saffron, the oldest 500 are tea
+  await sql`
+    insert into transactions
+      (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, detected_at)
+    select
+      'txn_' || lpad(n::text, 22, '0'), ${userId}, 'base', 'RECEIVE', 'CONFIRMED', n, ${`0x${"ab".repeat(20)}`},
+      case
+        when n % 20000 = 7 then 'Saffron ' || n
+        when n > ${ROWS - 500}::int then 'Tea ' || n
+        when n % 10 = 0 then 'Coffee ' || n
+        else ''
+      end,
+      '0x' || lpad(to_hex(n), 64, '0'), timestamptz '2026-06-01' - n * interval '1 minute'
+    from generate_series(1, ${ROWS}::int) n`;
+  await sql`analyze transactions`;
+}, 120_000);
+afterAll(async () => {
+  await sql?.end({ timeout: 1 });
+  await db?.drop();
+});
+
+async function list(filter: Partial<TransactionFilter>, offset = 0, limit = 50) {
+  const page = await sql.begin("isolation level repeatable read read only", (tx) =>
+    listTransactions(tx, userId, { ...NO_FILTER, ...filter }, { limit, offset }),
+  );
+  return { ...page, ns: page.rows.map((row) => Number(row.amountUnits)) };
+}
+
+test("types, dates and amounts alone stay exact", async () => {
+  expect(await list({ types: ["RECEIVE"] })).toMatchObject({ total: ROWS, isLowerBound: false });
+  expect((await list({ minUnits: 77n, maxUnits: 99_999n })).total).toBe(99_923);
+  const from = new Date(Date.UTC(2026, 5, 1) - 100_000 * 60_000);
+  expect((await list({ from })).total).toBe(100_000);
+  expect((await list({}, 119_990)).ns).toEqual([
+    119_991, 119_992, 119_993, 119_994, 119_995, 119_996, 119_997, 119_998, 119_999, 120_000,
+  ]);
+});
+
+test("a common word: the newest rows, and a total that says it is a lower bound", async () => {
+  const { ns, total, isLowerBound } = await list({ search: "coffee" });
+  expect(ns).toEqual(Array.from({ length: 50 }, (_, index) => (index + 1) * 10));
+  expect(isLowerBound).toBe(true);
+  expect(total).toBeGreaterThan(50);
+  expect(total).toBeLessThanOrEqual(ROWS / 10);
+});
+
+test("further pages of a common word go on where the first ended", async () => {
+  for (const offset of [50, 1_900, 5_000, 11_000]) {
+    const { ns } = await list({ search: "COFFEE" }, offset, 20);
+    expect(ns).toEqual(Array.from({ length: 20 }, (_, index) => (offset + index + 1) * 10));
+  }
+  expect(await list({ search: "coffee" }, 11_950, 100)).toMatchObject({
+    rows: [],
+    total: 11_950,
+    isLowerBound: false,
+  });
+});
+
+test("a rare word, old rows, a hash and nothing are exact", async () => {
+  expect(await list({ search: "saffron" })).toMatchObject({
+    total: 6,
+    isLowerBound: false,
+    ns: [7, 20_007, 40_007, 60_007, 80_007, 100_007],
+  });
+  expect(await list({ search: "saffron" }, 4)).toMatchObject({ total: 6, ns: [80_007, 100_007] });
+  expect(await list({ search: "Tea 119" }, 0, 10)).toMatchObject({ total: 499, isLowerBound: false });
+  const hash = `0x${(4_242).toString(16).padStart(64, "0")}`;
+  expect(await list({ search: hash })).toMatchObject({ total: 1, ns: [4_242] });
+  expect(await list({ search: "nothing at all" })).toMatchObject({ total: 0, rows: [], isLowerBound: false });
+});
+
+test("a search with other filters, and amounts between dates", async () => {
+  const before = new Date(Date.UTC(2026, 5, 1) - 60_000 * 60_000);
+  expect(await list({ search: "saffron", before })).toMatchObject({
+    total: 3,
+    ns: [60_007, 80_007, 100_007],
+  });
+  expect(await list({ search: "saffron", minUnits: 20_007n, maxUnits: 40_007n })).toMatchObject({ total: 2 });
+  expect(await list({ search: "coffee", types: ["SEND"] })).toMatchObject({ total: 0 });
+  expect(await list({ before, minUnits: 70_000n, maxUnits: 70_009n })).toMatchObject({
+    total: 10,
+    isLowerBound: false,
+  });
+});
