@@ -17,6 +17,10 @@ const shape = {
   RELAYER_PRIVATE_KEYS_BASE_SEPOLIA: privateKeys,
   RELAY_BATCH_MAX: wholeNumber(1, 100).default(50),
   RELAY_MAX_FEE_GWEI: wholeNumber(1, 10_000).default(50),
+  RELAY_DAILY_FEE_MAX_WEI: z
+    .string()
+    .regex(/^\d{1,30}$/, "must be whole wei")
+    .optional(),
   WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(8),
   OTP_PEPPER: secret,
@@ -36,6 +40,8 @@ export type WorkerConfig = {
   relayerKeys: ReadonlyMap<NetworkId, readonly RelayerKey[]>;
   relayBatchMax: number;
   relayMaxFeeWei: bigint;
+  /** What a network's relayers may pay for gas in 24 hours; undefined: as much as they hold. */
+  relayDailyFeeMaxWei: bigint | undefined;
   walletDeployment: "eager" | "lazy" | undefined;
   concurrency: number;
   otpPepper: string;
@@ -64,6 +70,8 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
     relayerKeys,
     relayBatchMax: env.RELAY_BATCH_MAX,
     relayMaxFeeWei: BigInt(env.RELAY_MAX_FEE_GWEI) * 1_000_000_000n,
+    relayDailyFeeMaxWei:
+      env.RELAY_DAILY_FEE_MAX_WEI === undefined ? undefined : BigInt(env.RELAY_DAILY_FEE_MAX_WEI),
     walletDeployment: env.WALLET_DEPLOYMENT,
     concurrency: env.WORKER_CONCURRENCY,
     otpPepper: env.OTP_PEPPER,

@@ -54,7 +54,10 @@ const networks = new Map(
   [...chains].map(([id, chain]): [typeof id, RelayNetwork] => {
     const keys = config.relayerKeys.get(id) ?? [];
     const confirmations = config.chains.find((settings) => settings.id === id)?.confirmations ?? 1;
-    const lanes = openLanes(sql, chain, keys, config.relayMaxFeeWei);
+    const lanes = openLanes(sql, chain, keys, {
+      maxFeeWei: config.relayMaxFeeWei,
+      dailyFeeMaxWei: config.relayDailyFeeMaxWei,
+    });
     return [id, { deps, chain, lanes, confirmations, metrics: relayMetrics }];
   }),
 );

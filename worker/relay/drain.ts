@@ -44,6 +44,8 @@ export async function drainPayments(network: RelayNetwork): Promise<void> {
   await Promise.all(sending);
 }
 
+const WHY_NOT = { poor: "no relayer key can pay the gas", spent: "the day's gas budget is spent" };
+
 /** False when there was no room to send. */
 async function relayLeased(
   network: RelayNetwork,
@@ -60,8 +62,8 @@ async function relayLeased(
     await giveBack(network, sound, BUSY_RETRY_MS);
     return false;
   }
-  if (key === "poor") {
-    await handleUnavailable(network, sound, { why: "no relayer key can pay the gas", triedMs: 0 });
+  if (typeof key === "string") {
+    await handleUnavailable(network, sound, { why: WHY_NOT[key], triedMs: 0 });
     return true;
   }
   const { together, alone, contracts } = await splitByCode(chain, sound);

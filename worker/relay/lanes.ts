@@ -5,7 +5,7 @@ import { parseQuantity } from "../../core/chain/rpc-answers.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import type { RpcOutcome } from "../../core/chain/rpc-node.ts";
 import type { Sql } from "../../db/client.ts";
-import { ensureLane, readLaneLoads } from "../../db/relays.ts";
+import { ensureLane, readLaneLoads, sumDailyFees } from "../../db/relays.ts";
 import type { RelayerKey } from "../config.ts";
 
 /** Transactions a lane may have outside of any block. */
@@ -26,12 +26,20 @@ export type Lanes = {
   readonly keys: readonly RelayerKey[];
   /** Fees, balances and nonces. Throws RpcTransportError when no node answers. */
   readMarket(maxAgeMs?: number): Promise<Market>;
-  /** A key that can pay `gas` and has room; "full" when only room is missing, "poor" when no key can pay. */
-  choose(gas: bigint): Promise<RelayerKey | "full" | "poor">;
+  /** A key that can pay `gas` and has room; "full" when only room is missing, "poor" when no key can pay, "spent" when the day's budget is. */
+  choose(gas: bigint): Promise<RelayerKey | "full" | "poor" | "spent">;
 };
 
-export function openLanes(sql: Sql, chain: Chain, keys: readonly RelayerKey[], maxFeeWei: bigint): Lanes {
+export type FeeLimits = { maxFeeWei: bigint; dailyFeeMaxWei: bigint | undefined };
+
+export function openLanes(
+  sql: Sql,
+  chain: Chain,
+  keys: readonly RelayerKey[],
+  { maxFeeWei, dailyFeeMaxWei }: FeeLimits,
+): Lanes {
   let market: Market | undefined;
+  let day = { readAtMs: 0, feeWei: 0n };
   let known = false;
 
   async function readMarket(maxAgeMs = FRESH_MS): Promise<Market> {
@@ -72,10 +80,19 @@ export function openLanes(sql: Sql, chain: Chain, keys: readonly RelayerKey[], m
     known = true;
   }
 
+  async function isBudgetSpent(): Promise<boolean> {
+    if (dailyFeeMaxWei === undefined) return false;
+    if (Date.now() - day.readAtMs >= FRESH_MS) {
+      day = { readAtMs: Date.now(), feeWei: await sumDailyFees(sql, chain.network.id) };
+    }
+    return day.feeWei >= dailyFeeMaxWei;
+  }
+
   return {
     keys,
     readMarket,
     async choose(gas) {
+      if (await isBudgetSpent()) return "spent";
       const { lanes, fees } = await readMarket();
       const loads = await readLaneLoads(sql, chain.network.id);
       const loadOf = (lane: LaneState) => loads.get(lane.key.address) ?? { transactions: 0, gas: 0n };
