@@ -65,7 +65,7 @@ function makeTransfer(fields: Partial<SeenTransfer> & { block: BlockHeader }): S
 function read(transfers: readonly SeenTransfer[]): Promise<void> {
   return sql.begin(async (tx) => {
     const { linkIds } = await settleTransfers(tx, {
-      network: NETWORK,
+      ...{ network: NETWORK, isNews: true },
       transfers,
       spent: [],
       isWatched: (address) => address === merchant.address,

@@ -49,7 +49,9 @@ test("behavior: its bytes are sent again", async () => {
   await lab.rpc("evm_setAutomine", [true]);
   await waitForLink(lab, order.linkId, "PAID", 12_000);
   expect(await countTransfers(lab, order.linkId)).toBe(1);
-  expect((await relaysOf(lab)).find((relay) => relay.relayer === relayer)?.succeeded).toBe(true);
+  await waitFor("its receipt", async () =>
+    (await relaysOf(lab)).some((relay) => relay.relayer === relayer && relay.succeeded),
+  );
 }, 20_000);
 
 test("behavior: bytes that no node takes hold the link until the authorization is over, not for ever", async () => {
