@@ -16,6 +16,7 @@ const USDC = NETWORKS["base-sepolia"].usdc.address;
 const PAYER = `0x${"d0".repeat(20)}` as const;
 const WARM_UP = 20;
 const PAUSE_MS = 30;
+const IDLE_POLL_MS = 1_000;
 const TIMEOUT_MS = 10_000;
 
 /** With `hasWebSocket` false the indexer's node takes no WebSocket: it polls. */
@@ -30,7 +31,7 @@ export async function measureLatency(payments: number, hasWebSocket: boolean): P
     db,
     chain: seen,
     smtp,
-    processes: ["api", "indexer"],
+    processes: ["api", "worker", "indexer"],
     env: { LOG_LEVEL: "warn" },
   });
   const heads = await listenForBlocks(chain.wsUrl);
@@ -59,7 +60,8 @@ export async function measureLatency(payments: number, hasWebSocket: boolean): P
         inDatabase.push((told.get(linkId) ?? 0) - blockMs);
         overHttp.push(httpMs - blockMs);
       }
-      await Bun.sleep(PAUSE_MS + Math.random() * PAUSE_MS);
+      // any moment between two looks of an idle indexer
+      await Bun.sleep(PAUSE_MS + Math.random() * (hasWebSocket ? PAUSE_MS : IDLE_POLL_MS));
     }
     return toRow(hasWebSocket ? "websocket nudge" : "polling", inDatabase, overHttp);
   } finally {

@@ -27,11 +27,13 @@ export type NewTransfer = {
 /**
  * Stores transfers that are new, or back from a reorganisation, with a history row for each side that is a wallet of ours,
  * and the events of both. Rows known already are left as they are. History ids are made of the log, so a rebuild makes the same.
+ * Unless it `isNews`, what is deep enough at once was never "detected" to anybody: only its confirmation is told.
  */
 export async function storeTransfers(
   tx: Tx,
   network: NetworkId,
   transfers: readonly NewTransfer[],
+  { isNews }: { isNews: boolean },
 ): Promise<void> {
   if (transfers.length === 0) return;
   await tx`
@@ -138,7 +140,7 @@ export async function storeTransfers(
     cross join (
       values (1, 'DETECTED', 'transaction.detected'), (2, 'CONFIRMED', 'transaction.detected'), (3, 'CONFIRMED', 'transaction.confirmed')
     ) as step (place, status, event)
-    where step.status = written.status
+    where step.status = written.status and (${isNews}::boolean or step.place <> 2)
     order by fresh.block_number, fresh.log_index, step.place`;
 }
 

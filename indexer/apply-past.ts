@@ -40,6 +40,7 @@ export async function applyPast(
       transfers: missing,
       spent: authorizationsOf(missing),
       isWatched,
+      isNews: false,
       confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
     });
     const moves = await refreshLinks(tx, { linkIds: touched.linkIds, depthNumber, isReorg: false });

@@ -12,6 +12,9 @@ import { settleTransfers } from "./settle.ts";
 import { FencedError, type Term } from "./term.ts";
 import type { BlockContent } from "./usdc-logs.ts";
 
+/** What is committed further below the head than this is history. */
+const NEWS_BLOCKS = 64;
+
 /** Blocks to commit, and what is known of those around them. */
 export type Span = {
   /** In order; blocks between them hold nothing of ours. */
@@ -64,6 +67,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
     transfers: blocks.flatMap((block) => block.transfers),
     spent: blocks.flatMap((block) => block.spent),
     isWatched: (address) => watched.has(address),
+    isNews: head.number - to.number < NEWS_BLOCKS,
     confirmedAtS: span.confirmedAtS,
   });
   const confirmed = await confirmTransfers(tx, { network, depthNumber, confirmations });

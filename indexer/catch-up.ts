@@ -9,7 +9,7 @@ import type { BlockContent } from "./usdc-logs.ts";
 const BLOCKS_FIRST = 64;
 const BLOCKS_MAX = 500;
 /** A range is grown while it brings fewer logs than this: what one SQL transaction takes comfortably. */
-const LOGS_WANTED = 10_000;
+const LOGS_WANTED = 2_000;
 const SLOW_MS = 3_000;
 const TRIES_MAX = 8;
 

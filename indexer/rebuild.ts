@@ -75,6 +75,7 @@ async function replay(tx: Tx, term: Term, from: number): Promise<{ touched: stri
       transfers: blocks.flatMap((block) => block.transfers),
       spent: blocks.flatMap((block) => block.spent),
       isWatched: (address) => watched.has(address),
+      isNews: false,
       confirmedAtS: (number) =>
         number + confirmations - 1 <= cursor.number ? times.get(number + confirmations - 1) : undefined,
     });

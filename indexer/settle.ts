@@ -15,6 +15,8 @@ export type Settling = {
   transfers: readonly SeenTransfer[];
   spent: readonly SpentAuthorization[];
   isWatched: (address: Hex) => boolean;
+  /** Near the head, as opposed to a past that is read up. */
+  isNews: boolean;
   /** Time of the block that makes this height deep enough; undefined while there is none. */
   confirmedAtS: (blockNumber: number) => number | undefined;
 };
@@ -51,6 +53,7 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
         historyClaimId: attribution?.claimId,
       };
     }),
+    { isNews: settling.isNews },
   );
   const settled = [...attributions].flatMap(
     ([{ txHash, logIndex, block }, { paymentId, settlesPayment }]) => {
