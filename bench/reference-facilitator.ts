@@ -5,9 +5,10 @@
 import { x402Facilitator } from "@x402/core/facilitator";
 import { toFacilitatorEvmSigner } from "@x402/evm";
 import { ExactEvmScheme } from "@x402/evm/exact/facilitator";
-import { createWalletClient, http, nonceManager, publicActions } from "viem";
+import { createWalletClient, http, publicActions } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
 import { baseSepolia } from "viem/chains";
+import { createNonceManager, jsonRpc } from "viem/nonce";
 import { NETWORKS } from "../core/domain/networks.ts";
 import { localRelayerKeys } from "../local/accounts.ts";
 import { callRpc } from "../local/rpc.ts";
@@ -19,7 +20,7 @@ import { percentile, type Row } from "./report.ts";
 
 const AMOUNT = 10_000n;
 /** A settlement that takes longer is counted as failed: its nonce is missing and nobody fills it. */
-const GIVE_UP_MS = 30_000;
+const GIVE_UP_MS = 20_000;
 const WARM_UP = 10;
 const { usdc, caip2 } = NETWORKS["base-sepolia"];
 
@@ -66,6 +67,8 @@ export async function measureReference(load: ReferenceLoad): Promise<Row> {
 function openFacilitator(rpcUrl: string, hasNonceManager: boolean): x402Facilitator {
   const [key] = localRelayerKeys();
   if (!key) throw new Error("there is no relayer key");
+  // viem's shared one would remember the nonces of the chain before
+  const nonceManager = createNonceManager({ source: jsonRpc() });
   const account = privateKeyToAccount(key, hasNonceManager ? { nonceManager } : {});
   const transport = http(rpcUrl, { retryCount: 0 });
   const client = createWalletClient({ account, chain: baseSepolia, transport }).extend(publicActions);
