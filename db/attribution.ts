@@ -52,17 +52,17 @@ export async function loadBooks(
   const [claims, fitting] =
     open.length === 0
       ? [[], []]
-      : await Promise.all([loadClaims(tx, network, open), findFittingLinks(tx, network, open)]);
+      : await Promise.all([loadClaims(tx, network, open), findFittingLinks(tx, network, open, transfers)]);
   const linkIds = [...payments, ...claims].map((row) => row.linkId);
   const links = await lockLinkFacts(tx, [...new Set([...linkIds, ...fitting])]);
   return { links, payments, claims };
 }
 
-/** A MATCHED claim has its transfer: another log of the same transaction is not what it speaks of. */
 function settlingKey(one: Pick<PaymentFacts, "payer" | "nonce" | "recipient" | "amountUnits">): string {
   return [one.payer, one.nonce, one.recipient, one.amountUnits].join(":");
 }
 
+/** A MATCHED claim has its transfer: another log of the same transaction is not what it speaks of. */
 async function loadClaims(
   tx: Tx,
   network: NetworkId,
@@ -80,25 +80,28 @@ async function loadClaims(
 
 /**
  * Unpaid links with a transfer's amount and recipient: those open at its block's time, and those over by then. Of either no
- * more than all transfers of this amount together could use up, plus two: enough to know that there is not exactly one.
+ * more than `all` transfers of this amount together could use up, plus two: enough to know that there is not exactly one.
  */
 async function findFittingLinks(
   tx: Tx,
   network: NetworkId,
   transfers: readonly AttributableTransfer[],
+  all: readonly AttributableTransfer[],
 ): Promise<string[]> {
+  const rivals = countBy(all, (transfer) => `${transfer.to}:${transfer.amountUnits}`);
   const rows = await tx<{ id: string }[]>`
     with given as (
-      select recipient, amount_units, to_timestamp(block_time) as block_time
+      select distinct recipient, amount_units, to_timestamp(block_time) as block_time, rivals
       from unnest(
         ${transfers.map((transfer) => transfer.to)}::text[],
         ${transfers.map((transfer) => transfer.amountUnits.toString())}::numeric[],
-        ${transfers.map((transfer) => transfer.blockTimeMs / 1000)}::float8[]
-      ) as row (recipient, amount_units, block_time)
+        ${transfers.map((transfer) => transfer.blockTimeMs / 1000)}::float8[],
+        ${transfers.map((transfer) => rivals.get(`${transfer.to}:${transfer.amountUnits}`) ?? 1)}::int[]
+      ) as row (recipient, amount_units, block_time, rivals)
       where amount_units <= 9223372036854775807
     ),
     moments as (
-      select recipient, amount_units::bigint as amount_units, block_time, sum(count(*)) over same as rivals
+      select recipient, amount_units::bigint as amount_units, block_time, rivals
       from given
       where exists (
         select from payment_links link
@@ -107,8 +110,6 @@ async function findFittingLinks(
           and link.amount_units = given.amount_units::bigint
           and link.status <> 'PAID'
       )
-      group by recipient, amount_units, block_time
-      window same as (partition by recipient, amount_units)
     )
     select distinct found.id
     from moments
@@ -147,6 +148,12 @@ async function findFittingLinks(
       )
     ) found`;
   return rows.map((row) => row.id);
+}
+
+function countBy<Item>(items: readonly Item[], keyOf: (item: Item) => string): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const item of items) counts.set(keyOf(item), (counts.get(keyOf(item)) ?? 0) + 1);
+  return counts;
 }
 
 async function lockLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkFacts[]> {

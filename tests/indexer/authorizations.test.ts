@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
+import { callRpc } from "../../local/rpc.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import {
   amounts,
@@ -80,6 +81,27 @@ describe("an authorization", () => {
       expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
       expect(await paymentOf(lab, paymentId)).toMatchObject({ state: "CONFIRMED" });
     }
+  });
+
+  test("several of one amount leave the last link of that amount to the plain transfer behind them", async () => {
+    const units = freshUnits();
+    const links = await Promise.all(Array.from({ length: 8 }, () => makeLink(lab, merchant, { units })));
+    const calls = await Promise.all(
+      links.slice(0, -1).map(async (linkId) => {
+        const signer = await makeSigner(lab);
+        const { authorization, data } = await authorize(signer, { to: merchant.address, value: units });
+        await acceptPayment(lab, linkId, authorization);
+        return { target: USDC, callData: data };
+      }),
+    );
+    await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [false]);
+    await sendBatch(lab, payer, calls);
+    await pay(lab, payer, merchant.address, units);
+    await callRpc(lab.chain.rpcUrl, "evm_mine");
+    await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [true]);
+    await settled(lab);
+    for (const id of links)
+      expect(await linkOf(lab, id)).toMatchObject({ status: "PAID", exception: "NONE" });
   });
 
   test("cancelled by the payer: FAILED, the link is free again", async () => {
