@@ -4,9 +4,9 @@ import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import { type Attribution, attributeTransfers, authorizationKey } from "../core/domain/transfer.ts";
 import { loadBooks, loadPayments } from "../db/attribution.ts";
 import type { Tx } from "../db/client.ts";
-import { failSpentPayments, matchClaims, settlePayments } from "../db/settlement.ts";
-import { storeTransfers } from "../db/transfers.ts";
+import { type NewTransfer, storeTransfers } from "../db/transfers.ts";
 import { settleFacilitated } from "./settle-facilitated.ts";
+import { settlePaymentsAndClaims } from "./settle-payments.ts";
 import type { SeenTransfer, SpentAuthorization } from "./usdc-logs.ts";
 
 export type Settling = {
@@ -25,61 +25,46 @@ export type Touched = { linkIds: string[]; paymentIds: string[] };
 
 /** Stores the transfers with their links, settles payments and claims. The links named in the answer still have to be refreshed. */
 export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touched> {
-  const { network, transfers, spent, confirmedAtS } = settling;
+  const { network, transfers, spent, confirmedAtS, isWatched, isNews } = settling;
   if (transfers.length === 0 && spent.length === 0) return { linkIds: [], paymentIds: [] };
   const facilitated = await settleFacilitated(tx, network, spent, confirmedAtS);
   const payments = await loadPayments(tx, network, spent);
   const incoming = transfers.filter(({ to, from, authorizationNonce: nonce }) => {
     const isElsewhere = nonce !== undefined && facilitated.keys.has(authorizationKey(from, nonce));
-    return settling.isWatched(to) && !isElsewhere;
+    return isWatched(to) && !isElsewhere;
   });
   const attributions = await attribute(tx, network, incoming, payments);
-  await storeTransfers(
-    tx,
-    network,
-    transfers.map((transfer) => {
-      const { block } = transfer;
-      const attribution = attributions.get(transfer);
-      return {
-        ...transfer,
-        blockNumber: block.number,
-        blockHash: block.hash,
-        blockTimeS: block.timeS,
-        confirmedAtS: confirmedAtS(block.number),
-        linkId: attribution?.linkId,
-        pays: attribution?.pays ?? false,
-        paymentId: attribution?.paymentId,
-        historyPaymentId: attribution?.settlesPayment ? attribution.paymentId : undefined,
-        historyClaimId: attribution?.claimId,
-      };
-    }),
-    { isNews: settling.isNews },
-  );
-  const settled = [...attributions].flatMap(
-    ([{ txHash, logIndex, block }, { paymentId, settlesPayment }]) => {
-      const isConfirmed = confirmedAtS(block.number) !== undefined;
-      return paymentId && settlesPayment
-        ? [{ id: paymentId, txHash, logIndex, blockNumber: block.number, isConfirmed }]
-        : [];
-    },
-  );
-  await settlePayments(tx, settled);
-  await matchClaims(
-    tx,
-    [...attributions.values()].flatMap(({ claimId }) => claimId ?? []),
-  );
-  const isSettled = new Set(settled.map(({ id }) => id));
-  // a payment to a wallet that has not joined yet is judged when its blocks are read again
-  const dead = payments.filter(
-    (payment) => !payment.isFailed && !isSettled.has(payment.id) && settling.isWatched(payment.recipient),
-  );
-  const failed = await failSpentPayments(tx, network, dead);
+  const rows = transfers.map((transfer) => toRow(transfer, attributions.get(transfer), confirmedAtS));
+  await storeTransfers(tx, network, rows, { isNews });
+  const outcomes = [...attributions].map(([{ txHash, logIndex, block }, attribution]) => {
+    const isConfirmed = confirmedAtS(block.number) !== undefined;
+    return { ...attribution, txHash, logIndex, blockNumber: block.number, isConfirmed };
+  });
+  const settled = await settlePaymentsAndClaims(tx, network, {
+    // a payment to a wallet that has not joined yet is judged when its blocks are read again
+    payments: payments.filter((payment) => isWatched(payment.recipient)),
+    outcomes,
+  });
+  return { linkIds: settled.linkIds, paymentIds: [...facilitated.paymentIds, ...settled.paymentIds] };
+}
+
+function toRow(
+  transfer: SeenTransfer,
+  attribution: Attribution | undefined,
+  confirmedAtS: Settling["confirmedAtS"],
+): NewTransfer {
+  const { block } = transfer;
   return {
-    linkIds: [
-      ...[...attributions.values()].map(({ linkId }) => linkId),
-      ...failed.flatMap(({ linkId }) => linkId ?? []),
-    ],
-    paymentIds: [...facilitated.paymentIds, ...isSettled, ...failed.map(({ id }) => id)],
+    ...transfer,
+    blockNumber: block.number,
+    blockHash: block.hash,
+    blockTimeS: block.timeS,
+    confirmedAtS: confirmedAtS(block.number),
+    linkId: attribution?.linkId,
+    pays: attribution?.pays ?? false,
+    paymentId: attribution?.paymentId,
+    historyPaymentId: attribution?.settlesPayment ? attribution.paymentId : undefined,
+    historyClaimId: attribution?.claimId,
   };
 }
 
