@@ -5,7 +5,7 @@ import type { Failure } from "./end-payments.ts";
 /** A transaction signed now is in a block this much later at the earliest. */
 const LAST_MOMENT_S = 2n;
 /** Transactions a payer may waste in a day: simulated well, reverted in their block. */
-export const PAYER_REVERTS_MAX = 3;
+const PAYER_REVERTS_MAX = 3;
 
 /** `headTimeS` is the newest block's time. */
 export function screenPayments(
