@@ -20,6 +20,7 @@ import { securityRoutes } from "./security/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
 import { transactionRoutes } from "./transactions/routes.ts";
 import { walletRoutes } from "./wallets/routes.ts";
+import { webhookRoutes } from "./webhooks/routes.ts";
 import { x402Routes } from "./x402/routes.ts";
 
 const IDLE_TIMEOUT_S = 60;
@@ -49,6 +50,7 @@ export function createApp(deps: ApiDeps) {
       .use(publicLinkRoutes(deps))
       .use(transactionRoutes(deps))
       .use(eventRoutes(deps))
+      .use(webhookRoutes(deps))
       .use(networkRoutes(deps))
       .use(deps.config.facilitator ? facilitatorRoutes(deps) : new Elysia())
       .use(deps.config.testMode ? testModeRoutes(deps) : new Elysia())

@@ -24,6 +24,7 @@ const shape = {
   DATABASE_MAX_CONNECTIONS: wholeNumber(2, 200).default(10),
   JWT_SECRET: secret,
   OTP_PEPPER: secret,
+  WEBHOOK_PRIVATE_TARGETS: flag.default(false),
   RP_ID: z.string().optional(),
   RP_NAME: z.string().default("USDC Payments"),
   RP_ORIGINS: commaList.pipe(z.array(httpUrl).min(1)).optional(),
@@ -61,6 +62,8 @@ export type ApiConfig = {
   chains: ChainSettings[];
   jwtSecret: string;
   otpPepper: string;
+  /** Webhooks may go to http URLs and private addresses: for receivers in one's own network. */
+  webhookPrivateTargets: boolean;
   passkey: { rpId: string; rpName: string; origins: string[]; attachment: "platform" | "any" };
   google: GoogleConfig | undefined;
   testMode: boolean;
@@ -99,6 +102,7 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
     chains,
     jwtSecret: env.JWT_SECRET,
     otpPepper: env.OTP_PEPPER,
+    webhookPrivateTargets: env.WEBHOOK_PRIVATE_TARGETS,
     passkey: {
       rpId: env.RP_ID ?? new URL(baseUrl).hostname,
       rpName: env.RP_NAME,

@@ -47,6 +47,13 @@ export const JOBS = {
     key: (payload: { exportId: string }) => `build_export:${payload.exportId}`,
     priority: 3,
   },
+  deliver_webhooks: {
+    /** When something is due, for jobs that wait for it. */
+    payload: z.object({ at: z.string().optional() }).loose(),
+    maxAttempts: 3,
+    key: (payload: { at?: string | undefined }) => `deliver_webhooks:${payload.at ?? "now"}`,
+    priority: 4,
+  },
   housekeeping: {
     payload: z.object({}).loose(),
     maxAttempts: 3,

@@ -3,7 +3,15 @@ import { privateKeyToAccount } from "viem/accounts";
 import { z } from "zod";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import { type ChainSettings, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
-import { commaList, EnvError, processShape, readEnv, secret, wholeNumber } from "../core/runtime/env.ts";
+import {
+  commaList,
+  EnvError,
+  flag,
+  processShape,
+  readEnv,
+  secret,
+  wholeNumber,
+} from "../core/runtime/env.ts";
 
 const privateKeys = commaList
   .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{64}$/, "must be 0x and 64 hex digits")).min(1))
@@ -24,6 +32,7 @@ const shape = {
   WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(8),
   OTP_PEPPER: secret,
+  WEBHOOK_PRIVATE_TARGETS: flag.default(false),
   BASE_URL: z.url().default("http://localhost:3000"),
   SMTP_URL: z.string({ error: "is required: the mail relay, for example smtp://127.0.0.1:2525" }).min(1),
   MAIL_FROM: z.string().min(3).default("Payments <no-reply@localhost>"),
@@ -45,6 +54,8 @@ export type WorkerConfig = {
   walletDeployment: "eager" | "lazy" | undefined;
   concurrency: number;
   otpPepper: string;
+  /** Webhooks may go to http URLs and private addresses: for receivers in one's own network. */
+  webhookPrivateTargets: boolean;
   baseUrl: string;
   smtpUrl: string;
   mailFrom: string;
@@ -75,6 +86,7 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
     walletDeployment: env.WALLET_DEPLOYMENT,
     concurrency: env.WORKER_CONCURRENCY,
     otpPepper: env.OTP_PEPPER,
+    webhookPrivateTargets: env.WEBHOOK_PRIVATE_TARGETS,
     baseUrl: env.BASE_URL,
     smtpUrl: env.SMTP_URL,
     mailFrom: env.MAIL_FROM,

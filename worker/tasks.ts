@@ -4,6 +4,7 @@ import type { NetworkId } from "../core/domain/networks.ts";
 import { type JobName, type JobPayload, parsePayload } from "../db/queue.ts";
 import { buildExport } from "./build-export.ts";
 import { checkClaim } from "./check-claims.ts";
+import { deliverWebhooks } from "./deliver-webhooks.ts";
 import { deployWallet } from "./deploy-wallet.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { housekeeping } from "./housekeeping.ts";
@@ -24,6 +25,7 @@ export function openTasks(
     send_otp_email: (payload) => sendOtpEmail(deps, payload),
     deploy_wallet: (payload) => deployWallet(networks, payload),
     build_export: (payload) => buildExport(deps, payload),
+    deliver_webhooks: () => deliverWebhooks(deps),
     housekeeping: (payload) => housekeeping(deps, payload),
   };
   const names = Object.keys(handlers) as JobName[];

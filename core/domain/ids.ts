@@ -10,6 +10,7 @@ export const newPaymentId = () => `pay_${token()}`;
 export const newClaimId = () => `clm_${token()}`;
 export const newTransactionId = () => `txn_${token()}`;
 export const newExportId = () => `exp_${token()}`;
+export const newWebhookEndpointId = () => `whe_${token()}`;
 export const newApiKeyId = () => `key_${token()}`;
 export const newOtpId = () => `otp_${token()}`;
 export const newRequestId = () => `req_${token()}`;

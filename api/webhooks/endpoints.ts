@@ -1,0 +1,63 @@
+/** The verbs of endpoints: making them with a secret, changing them, giving them a new secret. */
+import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
+import { newWebhookEndpointId } from "../../core/domain/ids.ts";
+import { seal } from "../../core/domain/seal.ts";
+import { ENDPOINTS_MAX, newWebhookSecret, OLD_SECRET_LIFE_H } from "../../core/domain/webhook.ts";
+import type { EventType } from "../../db/events.ts";
+import { enqueue } from "../../db/queue.ts";
+import {
+  type EndpointChange,
+  insertEndpoint,
+  rotateSecret,
+  updateEndpoint,
+  type WebhookEndpoint,
+} from "../../db/webhooks.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { whyNotAnEndpoint } from "./wire.ts";
+
+type Deps = Pick<ApiDeps, "sql" | "config">;
+type Own = { id: string; userId: string };
+export type WithSecret = { endpoint: WebhookEndpoint; secret: string };
+
+/** Throws VALIDATION_ERROR for a URL that can't be one, CONFLICT when there are too many. */
+export async function createEndpoint(
+  { sql, config }: Deps,
+  given: { userId: string; url: string; description: string; eventTypes: EventType[] },
+): Promise<WithSecret> {
+  refuseUrl(config, given.url);
+  const id = newWebhookEndpointId();
+  const secret = newWebhookSecret();
+  const sealedSecret = seal(config.otpPepper, { purpose: "webhook secret", id }, secret);
+  const endpoint = await sql.begin((tx) => insertEndpoint(tx, { ...given, id, sealedSecret }, ENDPOINTS_MAX));
+  if (!endpoint) throw conflict(`You have ${ENDPOINTS_MAX} webhook endpoints; delete one first`);
+  return { endpoint, secret };
+}
+
+/** Messages that waited while it was disabled go out when it is enabled. */
+export async function changeEndpoint(
+  { sql, config }: Deps,
+  own: Own,
+  change: EndpointChange,
+): Promise<WebhookEndpoint> {
+  if (change.url !== undefined) refuseUrl(config, change.url);
+  const endpoint = await sql.begin(async (tx) => {
+    const row = await updateEndpoint(tx, own, change);
+    if (row && change.enabled) await enqueue(tx, "deliver_webhooks", {});
+    return row;
+  });
+  if (!endpoint) throw notFound("Webhook endpoint");
+  return endpoint;
+}
+
+export async function giveNewSecret({ sql, config }: Deps, own: Own): Promise<WithSecret> {
+  const secret = newWebhookSecret();
+  const sealedSecret = seal(config.otpPepper, { purpose: "webhook secret", id: own.id }, secret);
+  const endpoint = await rotateSecret(sql, own, { sealedSecret, oldLifeH: OLD_SECRET_LIFE_H });
+  if (!endpoint) throw notFound("Webhook endpoint");
+  return { endpoint, secret };
+}
+
+function refuseUrl(config: Deps["config"], url: string): void {
+  const fault = whyNotAnEndpoint(url, config.webhookPrivateTargets);
+  if (fault) throw invalid("url", fault);
+}

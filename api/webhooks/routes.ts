@@ -1,0 +1,200 @@
+/** Webhooks by Standard Webhooks 1.0.0: endpoints, their secrets, and the log of what was sent. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
+import { enqueue } from "../../db/queue.ts";
+import {
+  type DeliveryPosition,
+  findDelivery,
+  listAttempts,
+  listDeliveries,
+  redeliver,
+} from "../../db/webhook-deliveries.ts";
+import { deleteEndpoint, type EndpointChange, findEndpoint, listEndpoints } from "../../db/webhooks.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses, metaOf } from "../http/envelope.ts";
+import { changeEndpoint, createEndpoint, giveNewSecret } from "./endpoints.ts";
+import {
+  createBody,
+  deliveryAnswerSchema,
+  deliveryDetailSchema,
+  deliveryListSchema,
+  endpointListSchema,
+  endpointSchema,
+  endpointWithSecretSchema,
+  presentAttempt,
+  presentDelivery,
+  presentEndpoint,
+  updateBody,
+} from "./wire.ts";
+
+const ENDPOINTS = "/v1/webhook-endpoints";
+const DELIVERIES = "/v1/webhook-deliveries";
+const LIMIT_DEFAULT = 50;
+const LIMIT_MAX = 100;
+const tags = ["Webhooks"];
+const auth = { allow: ["session", "apiKey"], scope: "webhooks" } as const;
+const params = z.object({ id: z.string().max(100) });
+const CURSOR = /^(\d{1,18})\.(whd_[0-9a-f]{32})$/;
+
+const logQuery = z.object({
+  cursor: z.string().max(200).optional(),
+  limit: z
+    .string()
+    .regex(/^\d{1,9}$/, "must be a whole number")
+    .transform(Number)
+    .pipe(z.int().min(1).max(LIMIT_MAX))
+    .default(LIMIT_DEFAULT),
+});
+
+export const webhookRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "webhook-routes" })
+    .use(access(deps))
+    .post(
+      ENDPOINTS,
+      async ({ body, user, requestId, status }) => {
+        const { endpoint, secret } = await createEndpoint(deps, { userId: user.id, ...body });
+        return status(201, { data: { ...presentEndpoint(endpoint), secret }, meta: metaOf(requestId) });
+      },
+      {
+        auth,
+        body: createBody,
+        response: { 201: endpointWithSecretSchema, ...errorResponses(400, 401, 403, 409, 413, 429) },
+        detail: { summary: "Add a webhook endpoint", tags },
+      },
+    )
+    .get(
+      ENDPOINTS,
+      async ({ user, requestId }) => ({
+        data: (await listEndpoints(deps.sql, user.id)).map(presentEndpoint),
+        meta: metaOf(requestId),
+      }),
+      {
+        auth,
+        response: { 200: endpointListSchema, ...errorResponses(401, 403, 429) },
+        detail: { summary: "Your webhook endpoints", tags },
+      },
+    )
+    .get(
+      `${ENDPOINTS}/:id`,
+      async ({ params: { id }, user, requestId }) => {
+        const endpoint = await findEndpoint(deps.sql, { id, userId: user.id });
+        if (!endpoint) throw notFound("Webhook endpoint");
+        return { data: presentEndpoint(endpoint), meta: metaOf(requestId) };
+      },
+      {
+        auth,
+        params,
+        response: { 200: endpointSchema, ...errorResponses(401, 403, 404, 429) },
+        detail: { summary: "One webhook endpoint", tags },
+      },
+    )
+    .patch(
+      `${ENDPOINTS}/:id`,
+      async ({ params: { id }, body, user, requestId }) => {
+        const endpoint = await changeEndpoint(deps, { id, userId: user.id }, body as EndpointChange);
+        return { data: presentEndpoint(endpoint), meta: metaOf(requestId) };
+      },
+      {
+        auth,
+        params,
+        body: updateBody,
+        response: { 200: endpointSchema, ...errorResponses(400, 401, 403, 404, 413, 429) },
+        detail: { summary: "Change, disable or enable a webhook endpoint", tags },
+      },
+    )
+    .delete(
+      `${ENDPOINTS}/:id`,
+      async ({ params: { id }, user, requestId }) => {
+        if (!(await deleteEndpoint(deps.sql, { id, userId: user.id }))) throw notFound("Webhook endpoint");
+        return { data: { id, deleted: true as const }, meta: metaOf(requestId) };
+      },
+      { auth, params, detail: { summary: "Delete a webhook endpoint and its log", tags } },
+    )
+    .post(
+      `${ENDPOINTS}/:id/rotate-secret`,
+      async ({ params: { id }, user, requestId }) => {
+        const { endpoint, secret } = await giveNewSecret(deps, { id, userId: user.id });
+        return { data: { ...presentEndpoint(endpoint), secret }, meta: metaOf(requestId) };
+      },
+      {
+        auth,
+        params,
+        response: { 200: endpointWithSecretSchema, ...errorResponses(401, 403, 404, 429) },
+        detail: { summary: "Replace the secret; for 24 hours messages carry both signatures", tags },
+      },
+    )
+    .get(
+      `${ENDPOINTS}/:id/deliveries`,
+      async ({ params: { id }, query: { cursor, limit }, user, requestId }) => {
+        const own = { endpointId: id, userId: user.id };
+        if (!(await findEndpoint(deps.sql, { id, userId: user.id }))) throw notFound("Webhook endpoint");
+        const after = cursor === undefined ? undefined : readCursor(cursor);
+        const found = await listDeliveries(deps.sql, own, { after, limit: limit + 1 });
+        const deliveries = found.slice(0, limit);
+        const last = deliveries.at(-1);
+        const hasNextPage = found.length > limit;
+        return {
+          data: deliveries.map(presentDelivery),
+          pagination: { hasNextPage, nextCursor: hasNextPage && last ? writeCursor(last) : null, limit },
+          meta: metaOf(requestId),
+        };
+      },
+      {
+        auth,
+        params,
+        query: logQuery,
+        response: { 200: deliveryListSchema, ...errorResponses(400, 401, 403, 404, 429) },
+        detail: { summary: "What was sent to an endpoint, newest first", tags },
+      },
+    )
+    .get(
+      `${DELIVERIES}/:id`,
+      async ({ params: { id }, user, requestId }) => {
+        const delivery = await findDelivery(deps.sql, { id, userId: user.id });
+        if (!delivery) throw notFound("Webhook delivery");
+        const attemptLog = (await listAttempts(deps.sql, id)).map(presentAttempt);
+        return { data: { ...presentDelivery(delivery), attemptLog }, meta: metaOf(requestId) };
+      },
+      {
+        auth,
+        params,
+        response: { 200: deliveryDetailSchema, ...errorResponses(401, 403, 404, 429) },
+        detail: { summary: "One delivery with every try", tags },
+      },
+    )
+    .post(
+      `${DELIVERIES}/:id/redeliver`,
+      async ({ params: { id }, user, requestId, status }) => {
+        const delivery = await sendAgain(deps, { id, userId: user.id });
+        return status(202, { data: presentDelivery(delivery), meta: metaOf(requestId) });
+      },
+      {
+        auth,
+        params,
+        response: { 202: deliveryAnswerSchema, ...errorResponses(401, 403, 404, 409, 429) },
+        detail: { summary: "Send a message again, with the same id", tags },
+      },
+    );
+
+async function sendAgain({ sql }: Pick<ApiDeps, "sql">, own: { id: string; userId: string }) {
+  return sql.begin(async (tx) => {
+    const isDue = await redeliver(tx, own);
+    const delivery = await findDelivery(tx, own);
+    if (!delivery) throw notFound("Webhook delivery");
+    if (!isDue) throw conflict("This message is on its way right now");
+    await enqueue(tx, "deliver_webhooks", {});
+    return delivery;
+  });
+}
+
+function writeCursor({ createdAtMicros, id }: DeliveryPosition): string {
+  return Buffer.from(`${createdAtMicros}.${id}`).toString("base64url");
+}
+
+function readCursor(cursor: string): DeliveryPosition {
+  const [, micros, id] = CURSOR.exec(Buffer.from(cursor, "base64url").toString()) ?? [];
+  if (!micros || !id) throw invalid("cursor", "is not a cursor of this list");
+  return { createdAtMicros: BigInt(micros), id };
+}

@@ -1,0 +1,127 @@
+/** Webhook endpoints and deliveries as they travel. */
+import { z } from "zod";
+import { isPublicAddress } from "../../core/domain/public-address.ts";
+import { EVENT_TYPES } from "../../db/events.ts";
+import type { Attempt, Delivery } from "../../db/webhook-deliveries.ts";
+import type { WebhookEndpoint } from "../../db/webhooks.ts";
+import { isoTime, metaSchema } from "../http/envelope.ts";
+
+const DESCRIPTION_MAX = 200;
+const URL_MAX = 2_000;
+
+const url = z.string().min(1).max(URL_MAX);
+const description = z
+  .string()
+  .max(DESCRIPTION_MAX)
+  .refine((text) => text.isWellFormed() && !text.includes("\0"), "must be text");
+const eventTypes = z.array(z.enum(EVENT_TYPES)).max(EVENT_TYPES.length);
+
+export const createBody = z.object({
+  url: url.describe("https, on the public internet"),
+  description: description.default(""),
+  eventTypes: eventTypes.default([]).describe("Which events to send; none means all"),
+});
+export const updateBody = z.object({
+  url: url.optional(),
+  description: description.optional(),
+  eventTypes: eventTypes.optional(),
+  enabled: z.boolean().optional(),
+});
+
+const endpointFields = {
+  id: z.string(),
+  url: z.string(),
+  description: z.string(),
+  eventTypes: z.array(z.enum(EVENT_TYPES)),
+  enabled: z.boolean(),
+  disabledReason: z.string().nullable().describe("by_owner, gone (it answered 410), or failing"),
+  failingSince: isoTime.nullable(),
+  createdAt: isoTime,
+  updatedAt: isoTime,
+};
+const endpoint = z.object(endpointFields);
+const deliverySchema = z.object({
+  id: z.string(),
+  endpointId: z.string(),
+  eventId: z.string().describe("The message id (webhook-id), the same at every try"),
+  eventType: z.enum(EVENT_TYPES),
+  state: z.enum(["PENDING", "DELIVERED", "FAILED"]),
+  attempts: z.int(),
+  nextTryAt: isoTime.nullable(),
+  lastStatus: z.int().nullable(),
+  lastError: z.string().nullable(),
+  deliveredAt: isoTime.nullable(),
+  createdAt: isoTime,
+});
+const attemptSchema = z.object({
+  number: z.int(),
+  status: z.int().nullable(),
+  error: z.string().nullable(),
+  response: z.string().nullable().describe("The beginning of the answer"),
+  durationMs: z.int(),
+  createdAt: isoTime,
+});
+
+const answer = <Data extends z.ZodType>(data: Data) => z.object({ data, meta: metaSchema });
+export const endpointSchema = answer(endpoint);
+export const endpointWithSecretSchema = answer(
+  z.object({ ...endpointFields, secret: z.string().describe("whsec_…, shown this once") }),
+);
+export const endpointListSchema = answer(z.array(endpoint));
+export const deliveryDetailSchema = answer(deliverySchema.extend({ attemptLog: z.array(attemptSchema) }));
+export const deliveryAnswerSchema = answer(deliverySchema);
+export const deliveryListSchema = z.object({
+  data: z.array(deliverySchema),
+  pagination: z.object({ hasNextPage: z.boolean(), nextCursor: z.string().nullable(), limit: z.int() }),
+  meta: metaSchema,
+});
+
+/** The reason a URL can't be an endpoint's, if any. Names are resolved and checked again at every delivery. */
+export function whyNotAnEndpoint(text: string, allowPrivate: boolean): string | undefined {
+  const parsed = URL.parse(text);
+  if (!parsed) return "must be a URL";
+  if (parsed.protocol !== "https:" && !(allowPrivate && parsed.protocol === "http:")) return "must be https";
+  if (parsed.username || parsed.password) return "must not contain a user or password";
+  if (parsed.hash) return "must not have a fragment";
+  if (allowPrivate) return undefined;
+  const host = parsed.hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "");
+  const isAddress = /^[\d.]+$/.test(host) || host.includes(":");
+  if (isAddress && !isPublicAddress(host)) return "must be on the public internet";
+  if (!isAddress && (!host.includes(".") || /\.(local|localhost|internal|home\.arpa)$/i.test(host)))
+    return "must be on the public internet";
+  return undefined;
+}
+
+export function presentEndpoint(row: WebhookEndpoint): z.infer<typeof endpoint> {
+  return {
+    id: row.id,
+    url: row.url,
+    description: row.description,
+    eventTypes: row.eventTypes,
+    enabled: row.enabled,
+    disabledReason: row.disabledReason,
+    failingSince: row.failingSince?.toISOString() ?? null,
+    createdAt: row.createdAt.toISOString(),
+    updatedAt: row.updatedAt.toISOString(),
+  };
+}
+
+export function presentDelivery(row: Delivery): z.infer<typeof deliverySchema> {
+  return {
+    id: row.id,
+    endpointId: row.endpointId,
+    eventId: row.eventPublicId,
+    eventType: row.eventType,
+    state: row.state,
+    attempts: row.attempts,
+    nextTryAt: row.state === "PENDING" ? row.nextTryAt.toISOString() : null,
+    lastStatus: row.lastStatus,
+    lastError: row.lastError,
+    deliveredAt: row.deliveredAt?.toISOString() ?? null,
+    createdAt: row.createdAt.toISOString(),
+  };
+}
+
+export function presentAttempt(row: Attempt): z.infer<typeof attemptSchema> {
+  return { ...row, createdAt: row.createdAt.toISOString() };
+}

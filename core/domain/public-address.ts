@@ -1,0 +1,39 @@
+/** Which IP addresses are somebody's on the open internet. Everything that could be ours or our neighbours' is not (IANA special-purpose registries). */
+import { BlockList, isIP } from "node:net";
+
+/** Two lists: one list would take an IPv4 address for its twin in IPv6. */
+const SPECIAL_4 = new BlockList();
+const SPECIAL_6 = new BlockList();
+for (const range of [
+  ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"],
+  ...["192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"],
+  ...["203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"],
+]) {
+  const [address = "", bits] = range.split("/");
+  SPECIAL_4.addSubnet(address, Number(bits), "ipv4");
+}
+for (const range of [
+  // unspecified and loopback, IPv4 in IPv6 of all kinds, discard, Teredo and friends, documentation, 6to4
+  ...[
+    "::/96",
+    "::ffff:0:0/96",
+    "64:ff9b::/96",
+    "64:ff9b:1::/48",
+    "100::/64",
+    "2001::/23",
+    "2001:db8::/32",
+    "2002::/16",
+  ],
+  // documentation, segment routing, unique local, link local, site local, multicast
+  ...["3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"],
+]) {
+  const [address = "", bits] = range.split("/");
+  SPECIAL_6.addSubnet(address, Number(bits), "ipv6");
+}
+
+/** False for special addresses and for what is no address. */
+export function isPublicAddress(address: string): boolean {
+  const version = isIP(address);
+  if (version === 0 || address.includes("%")) return false;
+  return version === 6 ? !SPECIAL_6.check(address, "ipv6") : !SPECIAL_4.check(address, "ipv4");
+}
