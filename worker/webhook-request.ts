@@ -6,7 +6,7 @@
 import { lookup } from "node:dns/promises";
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
-import { isPublicAddress } from "../core/domain/public-address.ts";
+import { isPublicAddress } from "../core/runtime/public-address.ts";
 
 export type WebhookAnswer = { status: number; body: string };
 

@@ -1,6 +1,6 @@
 /** Webhook endpoints and deliveries as they travel. */
 import { z } from "zod";
-import { isPublicAddress } from "../../core/domain/public-address.ts";
+import { isPublicAddress } from "../../core/runtime/public-address.ts";
 import { EVENT_TYPES } from "../../db/events.ts";
 import type { Attempt, Delivery } from "../../db/webhook-deliveries.ts";
 import type { WebhookEndpoint } from "../../db/webhooks.ts";
