@@ -34,11 +34,18 @@ export type TakenDelivery = {
   createdAt: Date;
 };
 
-/** Takes at most `limit` deliveries that are due, for `leaseS`, so that no endpoint has more than `perEndpoint` on their way. */
+/** One taker at a time: each sees what the others have on their way. */
+const TAKE_LOCK = 7_041_035;
+
+/**
+ * Takes at most `limit` deliveries that are due, for `leaseS`, so that no endpoint has more than `perEndpoint` on their way.
+ * Call inside a transaction that does nothing else.
+ */
 export async function takeDeliveries(
   tx: Tx,
   { limit, leaseS, perEndpoint }: { limit: number; leaseS: number; perEndpoint: number },
 ): Promise<TakenDelivery[]> {
+  await tx`select pg_advisory_xact_lock(${TAKE_LOCK})`;
   return tx<TakenDelivery[]>`
     with due as (
       select picked.id

@@ -42,7 +42,9 @@ export async function deliverWebhooks(deps: WebhookDeps): Promise<void> {
   inFlight += free;
   let taken: TakenDelivery[] = [];
   try {
-    taken = await takeDeliveries(deps.sql, { limit: free, leaseS: LEASE_S, perEndpoint: PER_ENDPOINT });
+    taken = await deps.sql.begin((tx) =>
+      takeDeliveries(tx, { limit: free, leaseS: LEASE_S, perEndpoint: PER_ENDPOINT }),
+    );
   } finally {
     inFlight -= free - taken.length;
   }

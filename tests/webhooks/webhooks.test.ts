@@ -1,0 +1,309 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { type Merchant, signUp } from "../api/sign-up.ts";
+import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { waitFor } from "../links/payer-side.ts";
+import { isSigned, type Receiver, startReceiver } from "./receiver.ts";
+
+let world: MerchantWorld;
+let ann: Merchant;
+let receiver: Receiver;
+
+beforeAll(async () => {
+  world = await startMerchantWorld({ env: { WEBHOOK_PRIVATE_TARGETS: "1" } });
+}, 60_000);
+afterAll(() => world?.stop());
+beforeEach(async () => {
+  ann = await signUp(world.baseUrl);
+  receiver = startReceiver();
+});
+afterEach(() => receiver.stop());
+
+type Endpoint = { id: string; secret: string };
+
+async function addEndpoint(body: Record<string, unknown> = {}): Promise<Endpoint> {
+  // the worker makes events of its own, of the wallet's deployment
+  const eventTypes = ["payment_link.created", "payment_link.cancelled"];
+  const answer = await ann.client.post("/v1/webhook-endpoints", { url: receiver.url, eventTypes, ...body });
+  expect(answer.status).toBe(201);
+  return answer.body.data;
+}
+
+/** One event of a kind that is easy to make. */
+async function makeEvent(): Promise<string> {
+  const { body } = await ann.client.post("/v1/payment-links", { amount: 1.5, description: "d" });
+  return body.id;
+}
+
+const deliveriesOf = async (endpoint: Endpoint) =>
+  (await ann.client.get(`/v1/webhook-endpoints/${endpoint.id}/deliveries`)).body.data as {
+    id: string;
+    eventId: string;
+    state: string;
+    attempts: number;
+    lastStatus: number | null;
+    lastError: string | null;
+  }[];
+
+/** As if the wait until the next try were over. */
+async function makeDue(endpoint: Endpoint): Promise<void> {
+  await world.sql`
+    update webhook_deliveries set next_try_at = now(), lease_until = null
+    where endpoint_id = ${endpoint.id} and state = 'PENDING'`;
+  await world.sql`select graphile_worker.add_job('deliver_webhooks', '{}'::json)`;
+}
+
+describe("a message", () => {
+  test("is signed, carries the event, and is in the log as delivered", async () => {
+    const endpoint = await addEndpoint();
+    expect(endpoint.secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
+    const linkId = await makeEvent();
+    const message = await waitFor("a message", async () => receiver.received[0]);
+    expect(isSigned(message, endpoint.secret)).toBe(true);
+    expect(message.json).toEqual({
+      type: "payment_link.created",
+      timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
+      data: { amount: "1.500000", network: "base-sepolia", subjectId: linkId },
+    });
+    expect(message.headers.get("content-type")).toBe("application/json");
+    const { body: events } = await ann.client.get("/v1/events?limit=100");
+    expect(events.data.map(({ id }: { id: string }) => id)).toContain(message.id);
+    const [delivery] = await waitFor("the log", async () => {
+      const log = await deliveriesOf(endpoint);
+      return log[0]?.state === "DELIVERED" ? log : undefined;
+    });
+    expect(delivery).toMatchObject({ eventId: message.id, attempts: 1, lastStatus: 200, lastError: null });
+    const { body } = await ann.client.get(`/v1/webhook-deliveries/${delivery?.id}`);
+    expect(body.data.attemptLog).toMatchObject([{ number: 1, status: 200, error: null, response: "ok" }]);
+  });
+
+  test("of a chosen type only, and none while disabled", async () => {
+    const endpoint = await addEndpoint({ eventTypes: ["payment_link.cancelled"] });
+    const linkId = await makeEvent();
+    await ann.client.post(`/v1/payment-links/${linkId}/cancel`);
+    await waitFor("a message", async () => receiver.received.length > 0);
+    expect(receiver.received.map(({ json }) => json.type)).toEqual(["payment_link.cancelled"]);
+    await ann.client.patch(`/v1/webhook-endpoints/${endpoint.id}`, { enabled: false });
+    await ann.client.post(`/v1/payment-links/${await makeEvent()}/cancel`);
+    expect((await deliveriesOf(endpoint)).length).toBe(1);
+  });
+
+  test("carries two signatures after a rotation, and one when the old secret's time is over", async () => {
+    const endpoint = await addEndpoint();
+    const { body } = await ann.client.post(`/v1/webhook-endpoints/${endpoint.id}/rotate-secret`);
+    const fresh: string = body.data.secret;
+    expect(fresh).not.toBe(endpoint.secret);
+    await makeEvent();
+    const first = await waitFor("a message", async () => receiver.received[0]);
+    expect([isSigned(first, endpoint.secret), isSigned(first, fresh), first.signatures.length]).toEqual([
+      true,
+      true,
+      2,
+    ]);
+    await world.sql`update webhook_endpoints set old_secret_until = now() where id = ${endpoint.id}`;
+    await makeEvent();
+    const second = await waitFor("another", async () => receiver.received[1]);
+    expect([isSigned(second, endpoint.secret), isSigned(second, fresh), second.signatures.length]).toEqual([
+      false,
+      true,
+      1,
+    ]);
+  });
+
+  test("exists exactly when its event does", async () => {
+    const endpoint = await addEndpoint({ eventTypes: ["payment_link.created", "wallet.created"] });
+    await world.sql
+      .begin(async (tx) => {
+        await tx`insert into events (user_id, type, subject_id, data) values (${ann.userId}, 'wallet.created', 'x', '{}')`;
+        throw new Error("roll back");
+      })
+      .catch(() => undefined);
+    await makeEvent();
+    await waitFor("a message", async () => receiver.received.length > 0);
+    expect((await deliveriesOf(endpoint)).length).toBe(1);
+  });
+});
+
+describe("a receiver that fails", () => {
+  test("is tried again on the schedule with the same id, until it answers", async () => {
+    const endpoint = await addEndpoint();
+    receiver.answer(() => new Response("broken", { status: 500 }));
+    await makeEvent();
+    await waitFor("the first try", async () => (await deliveriesOf(endpoint))[0]?.lastStatus === 500);
+    const [row] = await world.sql<{ waitS: number }[]>`
+      select extract(epoch from next_try_at - now())::float8 as wait_s from webhook_deliveries where endpoint_id = ${endpoint.id}`;
+    expect(row?.waitS).toBeGreaterThan(2);
+    expect(row?.waitS).toBeLessThanOrEqual(5);
+    // nobody helps: the second try comes by itself after five seconds
+    receiver.answer(() => new Response("ok"));
+    await waitFor("the second try", async () => (await deliveriesOf(endpoint))[0]?.state === "DELIVERED");
+    const ids = receiver.received.map(({ id }) => id);
+    expect(ids.length).toBe(2);
+    expect(new Set(ids).size).toBe(1);
+    const [endpointRow] =
+      await world.sql`select failing_since from webhook_endpoints where id = ${endpoint.id}`;
+    expect(endpointRow?.failingSince).toBeNull();
+  }, 30_000);
+
+  test("the schedule is the published one, and after its last try the delivery has FAILED", async () => {
+    const endpoint = await addEndpoint();
+    receiver.answer(() => new Response(null, { status: 503 }));
+    await makeEvent();
+    const waits: number[] = [];
+    for (let attempt = 1; attempt <= 10; attempt++) {
+      await waitFor(
+        `try ${attempt}`,
+        async () => (await deliveriesOf(endpoint))[0]?.attempts === attempt && receiver.inFlight().now === 0,
+      );
+      const [row] = await waitFor("its note", async () => {
+        const rows = await world.sql<{ waitS: number; state: string }[]>`
+          select extract(epoch from next_try_at - now())::float8 as wait_s, state
+          from webhook_deliveries
+          where endpoint_id = ${endpoint.id} and lease_until is null`;
+        return rows.length > 0 ? rows : undefined;
+      });
+      if (row?.state === "PENDING") waits.push(Math.ceil((row.waitS ?? 0) / 5) * 5);
+      else expect([attempt, row?.state]).toEqual([10, "FAILED"]);
+      if (attempt < 10) await makeDue(endpoint);
+    }
+    expect(waits).toEqual([5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400]);
+    // sent again by hand it starts anew, with the same id
+    receiver.answer(() => new Response("ok"));
+    const [delivery] = await deliveriesOf(endpoint);
+    expect((await ann.client.post(`/v1/webhook-deliveries/${delivery?.id}/redeliver`)).status).toBe(202);
+    await waitFor("it to be delivered", async () => (await deliveriesOf(endpoint))[0]?.state === "DELIVERED");
+    expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(1);
+    const { body } = await ann.client.get(`/v1/webhook-deliveries/${delivery?.id}`);
+    expect(body.data.attemptLog.map(({ number }: { number: number }) => number)).toEqual([
+      1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
+    ]);
+  }, 60_000);
+
+  test("with a redirect is not followed", async () => {
+    const endpoint = await addEndpoint();
+    const other = startReceiver();
+    receiver.answer(() => Response.redirect(other.url, 307));
+    await makeEvent();
+    await waitFor("a try", async () => (await deliveriesOf(endpoint))[0]?.lastStatus === 307);
+    expect((await deliveriesOf(endpoint))[0]).toMatchObject({ state: "PENDING", lastError: "answered 307" });
+    expect(other.received).toEqual([]);
+    await other.stop();
+  });
+
+  test("that is down gets everything when it is up again", async () => {
+    const endpoint = await addEndpoint();
+    const port = Number(new URL(receiver.url).port);
+    await receiver.stop();
+    const linkIds = [await makeEvent(), await makeEvent(), await makeEvent()];
+    await waitFor(
+      "tries",
+      async () => (await deliveriesOf(endpoint)).filter(({ lastError }) => lastError).length === 3,
+    );
+    expect((await deliveriesOf(endpoint))[0]?.lastError).toContain("could not be reached");
+    receiver = startReceiver(port);
+    await makeDue(endpoint);
+    await waitFor("all of them", async () => receiver.received.length === 3);
+    expect(new Set(receiver.received.map(({ json }) => json.data.subjectId))).toEqual(new Set(linkIds));
+  }, 30_000);
+
+  test("that is slow is given up after ten seconds and keeps nobody else waiting", async () => {
+    const endpoint = await addEndpoint();
+    receiver.answer(async () => {
+      await Bun.sleep(13_000);
+      return new Response("late");
+    });
+    const quick = startReceiver();
+    await addEndpoint({ url: quick.url });
+    const startedMs = Date.now();
+    for (let n = 0; n < 6; n++) await makeEvent();
+    await waitFor("the quick one", async () => quick.received.length === 6);
+    expect(Date.now() - startedMs).toBeLessThan(8_000);
+    expect(receiver.inFlight().most).toBe(2);
+    await waitFor("the slow one", async () =>
+      (await deliveriesOf(endpoint)).some(({ lastError }) => lastError === "no answer within 10 seconds"),
+    );
+    await quick.stop();
+  }, 30_000);
+
+  test("410 disables it at once; three days without a success do, too", async () => {
+    const endpoint = await addEndpoint();
+    receiver.answer(() => new Response(null, { status: 410 }));
+    await makeEvent();
+    const stateOf = async () => (await ann.client.get(`/v1/webhook-endpoints/${endpoint.id}`)).body.data;
+    await waitFor("it to be disabled", async () => !(await stateOf()).enabled);
+    expect((await stateOf()).disabledReason).toBe("gone");
+    receiver.answer(() => new Response(null, { status: 500 }));
+    await ann.client.patch(`/v1/webhook-endpoints/${endpoint.id}`, { enabled: true });
+    expect(await stateOf()).toMatchObject({ enabled: true, disabledReason: null });
+    await makeDue(endpoint);
+    await waitFor("a failure", async () => (await deliveriesOf(endpoint))[0]?.lastStatus === 500);
+    expect((await stateOf()).enabled).toBe(true);
+    await world.sql`update webhook_endpoints set failing_since = now() - interval '72 hours 1 second' where id = ${endpoint.id}`;
+    await makeDue(endpoint);
+    await waitFor("it to be disabled again", async () => !(await stateOf()).enabled);
+    expect((await stateOf()).disabledReason).toBe("failing");
+    // what waited goes out when it is enabled
+    receiver.answer(() => new Response("ok"));
+    await world.sql`update webhook_deliveries set next_try_at = now() where endpoint_id = ${endpoint.id}`;
+    await ann.client.patch(`/v1/webhook-endpoints/${endpoint.id}`, { enabled: true });
+    await waitFor("it to be delivered", async () => (await deliveriesOf(endpoint))[0]?.state === "DELIVERED");
+  }, 30_000);
+
+  test("answers that are no HTTP, endless, or cut off are failures with a reason", async () => {
+    const answers = ["hello\r\n\r\n", `HTTP/1.1 200 OK\r\n\r\n${"x".repeat(100_000)}`, ""];
+    let next = 0;
+    const odd = Bun.listen({
+      hostname: "127.0.0.1",
+      port: 0,
+      socket: {
+        data(socket) {
+          socket.write(answers[next++] ?? "");
+          socket.end();
+        },
+      },
+    });
+    const endpoint = await addEndpoint({ url: `http://127.0.0.1:${odd.port}/` });
+    await makeEvent();
+    await waitFor(
+      "no HTTP",
+      async () => (await deliveriesOf(endpoint))[0]?.lastError === "the receiver did not answer in HTTP",
+    );
+    await makeDue(endpoint);
+    await waitFor("endless", async () => (await deliveriesOf(endpoint))[0]?.state === "DELIVERED");
+    await makeEvent();
+    await waitFor("cut off", async () =>
+      (await deliveriesOf(endpoint))[0]?.lastError?.includes("without an answer"),
+    );
+    odd.stop(true);
+  }, 30_000);
+});
+
+describe("many messages", () => {
+  test("all arrive, two at a time, also when the worker is killed on the way", async () => {
+    const endpoint = await addEndpoint({ eventTypes: ["wallet.created"] });
+    receiver.answer(async () => {
+      await Bun.sleep(5);
+      return new Response("ok");
+    });
+    const count = 150;
+    const subjects = Array.from({ length: count }, (_, n) => `many-${n}`);
+    for (const subject of subjects)
+      await world.sql`insert into events (user_id, type, subject_id, data) values (${ann.userId}, 'wallet.created', ${subject}, '{}')`;
+    await waitFor("some", async () => receiver.received.length > 20);
+    await world.kill("worker");
+    await world.start("worker");
+    // what the dead worker held comes back when its lease runs out
+    await world.sql`update webhook_deliveries set lease_until = now() where endpoint_id = ${endpoint.id} and lease_until is not null`;
+    await world.sql`select graphile_worker.add_job('deliver_webhooks', '{}'::json)`;
+    await waitFor(
+      "all",
+      async () => new Set(receiver.received.map(({ json }) => json.data.subjectId)).size === count,
+    );
+    expect(receiver.inFlight().most).toBeLessThanOrEqual(4);
+    const rows = await waitFor("the log", async () => {
+      const states = await world.sql<{ n: bigint }[]>`
+        select count(*) as n from webhook_deliveries where endpoint_id = ${endpoint.id} and state = 'DELIVERED'`;
+      return states[0]?.n === BigInt(count) ? states : undefined;
+    });
+    expect(rows.length).toBe(1);
+  }, 60_000);
+});
