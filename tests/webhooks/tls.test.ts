@@ -1,0 +1,68 @@
+/** Receivers over TLS: certificates of tests/webhooks/certificates, of which the worker trusts two. Their keys are nobody's secret. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Merchant, signUp } from "../api/sign-up.ts";
+import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { waitFor } from "../links/payer-side.ts";
+
+const folder = join(import.meta.dir, "certificates");
+const read = (name: string) => readFileSync(join(folder, name), "utf8");
+const scratch = mkdtempSync(join(tmpdir(), "test-tls-"));
+let world: MerchantWorld;
+let ann: Merchant;
+
+beforeAll(async () => {
+  const trusted = join(scratch, "ca.pem");
+  writeFileSync(trusted, read("trusted.cert.pem") + read("other-name.cert.pem"));
+  world = await startMerchantWorld({ env: { WEBHOOK_PRIVATE_TARGETS: "1", NODE_EXTRA_CA_CERTS: trusted } });
+  ann = await signUp(world.baseUrl);
+}, 60_000);
+afterAll(async () => {
+  rmSync(scratch, { recursive: true });
+  await world?.stop();
+});
+
+/** Sends one event to a server with this certificate and gives what the log says of it. */
+async function deliverTo(
+  certificate: string,
+): Promise<{ state: string; lastError: string | null; received: number }> {
+  let received = 0;
+  const server = Bun.serve({
+    port: 0,
+    tls: { cert: read(`${certificate}.cert.pem`), key: read(`${certificate}.key.pem`) },
+    fetch: () => {
+      received += 1;
+      return new Response("ok");
+    },
+  });
+  const { body } = await ann.client.post("/v1/webhook-endpoints", {
+    url: `https://localhost:${server.port}/hook`,
+    eventTypes: ["payment_link.created"],
+  });
+  await ann.client.post("/v1/payment-links", { amount: 1, description: "d" });
+  const delivery = await waitFor("a try", async () => {
+    const { body: log } = await ann.client.get(`/v1/webhook-endpoints/${body.data.id}/deliveries`);
+    return log.data[0]?.state === "DELIVERED" || log.data[0]?.lastError ? log.data[0] : undefined;
+  });
+  await ann.client.delete(`/v1/webhook-endpoints/${body.data.id}`);
+  await server.stop(true);
+  return { state: delivery.state, lastError: delivery.lastError, received };
+}
+
+test("a certificate of the name, by somebody trusted, is fine", async () => {
+  expect(await deliverTo("trusted")).toEqual({ state: "DELIVERED", lastError: null, received: 1 });
+}, 30_000);
+
+test("error: a certificate nobody vouches for gets no message", async () => {
+  const { state, lastError, received } = await deliverTo("stranger");
+  expect([state, received]).toEqual(["PENDING", 0]);
+  expect(lastError).toContain("certificate was refused");
+}, 30_000);
+
+test("error: a trusted certificate of another name gets no message", async () => {
+  const { state, lastError, received } = await deliverTo("other-name");
+  expect([state, received]).toEqual(["PENDING", 0]);
+  expect(lastError).toContain("certificate was refused");
+}, 30_000);
