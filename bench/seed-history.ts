@@ -119,9 +119,12 @@ async function countEverything(sql: Sql): Promise<void> {
     sql,
     (tx) => tx`
       insert into transaction_counts (user_id, day, network, type, status, count)
-      select user_id, coalesce(transaction_day(detected_at), 'infinity'), network, type, status, count(*)
-      from transactions
-      group by grouping sets ((1, transaction_day(detected_at), 3, 4, 5), (1, 3, 4, 5))`,
+      select
+        user_id, coalesce(day, 'infinity'), coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), count(*)
+      from (select *, transaction_day(detected_at) as day from transactions) rows
+      group by grouping sets (
+        (user_id, day, network, type, status), (user_id, network, type, status), (user_id, day), (user_id)
+      )`,
   );
   await unlimited(
     sql,

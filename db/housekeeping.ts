@@ -15,11 +15,14 @@ export async function foldTransactionCounts(tx: Tx, limit: number): Promise<numb
     ),
     by_day as (
       insert into transaction_counts (user_id, day, network, type, status, count)
-      select user_id, coalesce(day, 'infinity'), network, type, status, sum(count)
+      select
+        user_id, coalesce(day, 'infinity'), coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), sum(count)
       from taken
-      group by grouping sets ((user_id, day, network, type, status), (user_id, network, type, status))
+      group by grouping sets (
+        (user_id, day, network, type, status), (user_id, network, type, status), (user_id, day), (user_id)
+      )
       having sum(count) <> 0
-      on conflict (user_id, day, network, type, status) do update
+      on conflict (user_id, network, type, status, day) do update
       set count = transaction_counts.count + excluded.count
     ),
     by_amount as (

@@ -15,49 +15,72 @@ const DAY_MS = 86_400_000;
 
 export type Cell = { network: NetworkId; type: TransactionType; status: TransactionStatus; count: number };
 
-/** A user's cells (network, type, status) that the filter chooses and that have rows, over all time. */
+/** A user's cells (network, type, status) that the filter chooses and that have or had rows, over all time. */
 export async function readCells(tx: Tx, userId: string, filter: TransactionFilter): Promise<Cell[]> {
   const rows = await tx<(Omit<Cell, "count"> & { count: bigint })[]>`
     select network, type, status, sum(count) as count
     from (
       select network, type, status, count
       from transaction_counts
-      where user_id = ${userId} and day = 'infinity' ${cellConditions(tx, filter)}
+      where user_id = ${userId} and day = 'infinity' and network <> '*' ${cellConditions(tx, filter)}
       union all
       select network, type, status, count
       from transaction_count_deltas
       where user_id = ${userId} ${cellConditions(tx, filter)}
     ) parts
-    group by network, type, status
-    having sum(count) > 0`;
+    group by network, type, status`;
   return rows.map((row) => ({ ...row, count: Number(row.count) }));
 }
 
 /** Rows of a filter without search and amounts: whole days from counters, the two broken days at its ends by index. */
-export async function countByDays(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
+export async function countByDays(
+  tx: Tx,
+  userId: string,
+  filter: TransactionFilter,
+  cells: readonly Cell[],
+): Promise<number> {
   const { from, before } = filter;
   const fullFrom = from && ceilDay(from);
   const fullBefore = before && floorDay(before);
   if (fullFrom && fullBefore && fullFrom >= fullBefore) return countRows(tx, conditionsOf(userId, filter));
-  const whole = await sumDays(tx, userId, { ...filter, from: fullFrom, before: fullBefore });
+  const whole = await sumDays(tx, userId, { ...filter, from: fullFrom, before: fullBefore }, cells);
   const head = await countBetween(tx, userId, filter, from, fullFrom);
   const tail = await countBetween(tx, userId, filter, fullBefore, before);
   return whole + head + tail;
 }
 
-async function sumDays(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
+async function sumDays(
+  tx: Tx,
+  userId: string,
+  filter: TransactionFilter,
+  cells: readonly Cell[],
+): Promise<number> {
   const [row] = await tx<{ count: bigint }[]>`
     select coalesce(sum(count), 0) as count
-    from (
-      select count
-      from transaction_counts
-      where user_id = ${userId} and day < 'infinity' ${dayConditions(tx, filter)} ${cellConditions(tx, filter)}
-      union all
-      select count
-      from transaction_count_deltas
-      where user_id = ${userId} ${dayConditions(tx, filter)} ${cellConditions(tx, filter)}
-    ) parts`;
+    from (${dayCounts(tx, userId, filter, cells)}) parts`;
   return Number(row?.count ?? 0n);
+}
+
+/** Counters of the filter's days, folded and not, as (day, count). Every cell's days are one stretch of the primary key. */
+function dayCounts(tx: Tx, userId: string, filter: TransactionFilter, cells: readonly Cell[]) {
+  const chosen = isEveryCell(filter) ? [{ network: "*", type: "*", status: "*" }] : cells;
+  return tx`
+    select counted.day, counted.count
+    from unnest(
+      ${chosen.map((cell) => cell.network)}::text[],
+      ${chosen.map((cell) => cell.type)}::text[],
+      ${chosen.map((cell) => cell.status)}::text[]
+    ) as cell (network, type, status)
+    join transaction_counts counted on counted.user_id = ${userId}
+      and counted.network = cell.network
+      and counted.type = cell.type
+      and counted.status = cell.status
+      and counted.day < 'infinity'
+      ${dayConditions(tx, filter)}
+    union all
+    select day, count
+    from transaction_count_deltas
+    where user_id = ${userId} ${dayConditions(tx, filter)} ${cellConditions(tx, filter)}`;
 }
 
 function countBetween(
@@ -79,6 +102,7 @@ export async function locateOffset(
   tx: Tx,
   userId: string,
   filter: TransactionFilter,
+  cells: readonly Cell[],
   offset: number,
 ): Promise<{ before: Date; skip: number } | undefined> {
   const { before } = filter;
@@ -86,22 +110,12 @@ export async function locateOffset(
   // rows of the newest, broken day that the filter leaves out
   const excess =
     before && edge ? await countBetween(tx, userId, filter, before, new Date(edge.getTime() + DAY_MS)) : 0;
-  const upTo = before && ceilDay(before);
+  const days = { ...filter, from: undefined, before: before && ceilDay(before) };
   const [row] = await tx<{ day: Date; newer: bigint }[]>`
     select day, newer
     from (
       select day, sum(count) as count, sum(sum(count)) over (order by day desc) - sum(count) as newer
-      from (
-        select day, count
-        from transaction_counts
-        where user_id = ${userId} and day < 'infinity' ${cellConditions(tx, filter)}
-          ${dayConditions(tx, { ...filter, from: undefined, before: upTo })}
-        union all
-        select day, count
-        from transaction_count_deltas
-        where user_id = ${userId} ${cellConditions(tx, filter)}
-          ${dayConditions(tx, { ...filter, from: undefined, before: upTo })}
-      ) parts
+      from (${dayCounts(tx, userId, days, cells)}) parts
       group by day
     ) days
     where newer <= ${offset + excess}::bigint and newer + count > ${offset + excess}::bigint`;
@@ -130,6 +144,11 @@ export function cellCondition(userId: string, cell: Cell, filter: TransactionFil
     filter.from ? gte(transactions.detectedAt, filter.from) : undefined,
     filter.before ? lt(transactions.detectedAt, filter.before) : undefined,
   );
+}
+
+/** True when the filter leaves no type, status or network out. */
+export function isEveryCell({ types, statuses, networks }: TransactionFilter): boolean {
+  return types.length + statuses.length + networks.length === 0;
 }
 
 /** The filter's types, statuses and networks, for tables that have these columns. */

@@ -14,9 +14,8 @@ import { conditionsOf, timeConditions } from "./transaction-filter.ts";
 
 const dialect = new PgDialect();
 
-/** Newest rows looked through, first few, then many when the first say that it will suffice. */
-const RECENT_ROWS = 20_000;
-const RECENT_ROWS_MAX = 200_000;
+/** Newest rows looked through: more when the first say that it will suffice. */
+const RECENT_ROWS = [5_000, 20_000, 200_000];
 /** A search by index that takes longer is refused. */
 const SEARCH_TIMEOUT_MS = 2_000;
 const QUERY_CANCELED = "57014";
@@ -31,11 +30,14 @@ export async function listLargeHistory(
   page: Page,
 ): Promise<Found> {
   const reach = page.offset + page.limit;
-  const recent = await findRecent(tx, userId, filter, page, RECENT_ROWS);
-  if (recent.total > reach) return recent;
-  if ((recent.total * RECENT_ROWS_MAX) / RECENT_ROWS > 2 * reach) {
-    const more = await findRecent(tx, userId, filter, page, RECENT_ROWS_MAX);
-    if (more.total > reach) return more;
+  let found = Number.POSITIVE_INFINITY;
+  let looked = 1;
+  for (const span of RECENT_ROWS) {
+    if ((found / looked) * span < 2 * reach) break;
+    const recent = await findRecent(tx, userId, filter, page, span);
+    if (recent.total > reach) return recent;
+    found = recent.total;
+    looked = span;
   }
   return findByIndex(tx, conditionsOf(userId, filter), page);
 }

@@ -10,6 +10,7 @@ import {
   cellCondition,
   countByDays,
   countRows,
+  isEveryCell,
   locateOffset,
   readCells,
 } from "./transaction-counts.ts";
@@ -28,6 +29,8 @@ export type TransactionPage = {
 
 /** From this offset on whole days are skipped by their counters instead of row by row. */
 const DEEP_OFFSET = 500;
+/** Beyond it rows are skipped by their keys. */
+const PLAIN_OFFSET = 100;
 /** Histories up to this size are searched and counted row by row. */
 const LARGE_HISTORY_ROWS = 100_000;
 
@@ -78,16 +81,18 @@ export async function countChosen(tx: Tx, userId: string, filter: TransactionFil
   const hasDates = filter.from !== undefined || filter.before !== undefined;
   if (filter.search !== undefined || (hasAmounts && hasDates))
     return countRows(tx, conditionsOf(userId, filter));
-  return hasAmounts ? countByAmount(tx, userId, filter) : countByDays(tx, userId, filter);
+  if (hasAmounts) return countByAmount(tx, userId, filter);
+  return countByDays(tx, userId, filter, await readCells(tx, userId, filter));
 }
 
 /** Types, statuses, networks and dates in any combination: counted by counters, read by ordered index scans. */
 async function listByCells(tx: Tx, userId: string, filter: TransactionFilter, page: Page) {
   const cells = await readCells(tx, userId, filter);
   const isBounded = filter.from !== undefined || filter.before !== undefined;
-  const total = isBounded ? await countByDays(tx, userId, filter) : sumCounts(cells);
+  const total = isBounded ? await countByDays(tx, userId, filter, cells) : sumCounts(cells);
   return exactPage(total, page, async () => {
-    const start = page.offset < DEEP_OFFSET ? undefined : await locateOffset(tx, userId, filter, page.offset);
+    const start =
+      page.offset < DEEP_OFFSET ? undefined : await locateOffset(tx, userId, filter, cells, page.offset);
     const near = start ? { ...filter, before: start.before } : filter;
     return scanCells(tx, userId, near, cells, { limit: page.limit, offset: start?.skip ?? page.offset });
   });
@@ -109,22 +114,67 @@ function scanCells(
   cells: readonly Cell[],
   page: Page,
 ): Promise<HistoryRow[]> {
-  const isEveryCell = filter.types.length + filter.statuses.length + filter.networks.length === 0;
-  if (isEveryCell) return scan(tx, conditionsOf(userId, filter), page);
+  if (cells.length === 0) return Promise.resolve([]);
+  if (page.offset > PLAIN_OFFSET) return scanKeys(tx, userId, filter, cells, page);
+  if (isEveryCell(filter)) return scan(tx, conditionsOf(userId, filter), page);
   const reach = page.offset + page.limit;
   const scans = cells.map((cell) => sql`(${select(cellCondition(userId, cell, filter)).limit(reach)})`);
-  if (scans.length === 0) return Promise.resolve([]);
-  const merged = sql`
-    select *
-    from (${sql.join(scans, sql` union all `)}) merged
-    order by detected_at desc, id desc
-    limit ${page.limit}
-    offset ${page.offset}`;
-  return runBuilt<HistoryRow>(tx, { toSQL: () => dialect.sqlToQuery(merged) });
+  return run(
+    tx,
+    sql`
+      select *
+      from (${sql.join(scans, sql` union all `)}) merged
+      order by detected_at desc, id desc
+      limit ${page.limit}
+      offset ${page.offset}`,
+  );
+}
+
+/** The same when rows are skipped: from the indexes alone, and only then the page's rows. */
+function scanKeys(
+  tx: Tx,
+  userId: string,
+  filter: TransactionFilter,
+  cells: readonly Cell[],
+  page: Page,
+): Promise<HistoryRow[]> {
+  const conditions = isEveryCell(filter)
+    ? [conditionsOf(userId, filter)]
+    : cells.map((cell) => cellCondition(userId, cell, filter));
+  const scans = conditions.map(
+    (condition) => sql`(${selectKeys(condition).limit(page.offset + page.limit)})`,
+  );
+  return run(
+    tx,
+    sql`
+      select transactions.*
+      from (
+        select id
+        from (${sql.join(scans, sql` union all `)}) merged
+        order by detected_at desc, id desc
+        limit ${page.limit}
+        offset ${page.offset}
+      ) page
+      join transactions using (id)
+      order by detected_at desc, id desc`,
+  );
+}
+
+function run(tx: Tx, query: SQL): Promise<HistoryRow[]> {
+  return runBuilt<HistoryRow>(tx, { toSQL: () => dialect.sqlToQuery(query) });
 }
 
 function scan(tx: Tx, conditions: SQL | undefined, page: Page): Promise<HistoryRow[]> {
   return runBuilt<HistoryRow>(tx, select(conditions).limit(page.limit).offset(page.offset));
+}
+
+function selectKeys(conditions: SQL | undefined) {
+  return new QueryBuilder()
+    .select({ id: transactions.id, detectedAt: transactions.detectedAt })
+    .from(transactions)
+    .where(conditions)
+    .orderBy(...NEWEST_FIRST)
+    .$dynamic();
 }
 
 function select(conditions: SQL | undefined) {
