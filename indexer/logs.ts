@@ -32,6 +32,8 @@ import {
 /** With more wallets, or a fuller bloom, "may contain" is mostly chance and not asked about wallets. */
 const BLOOM_WALLETS_MAX = 5_000;
 const BLOOM_CHANCE_MAX = 0.05;
+/** Far below the head this many blocks of a range are proven; more would cost what reading them by receipts costs. */
+const PROVEN_FAR_MAX = 32;
 
 /** Whom we look for. `bits` are the bloom bits of every wallet, while they are few. */
 export type Watch = {
@@ -117,7 +119,7 @@ function proveOrUndefined(header: BlockHeader, outcome: RpcOutcome | undefined):
 
 /**
  * Reads a range far below the head: headers and logs in one batch, which must agree with one another and with each block's bloom.
- * Contradictions are settled by proof; reconciliation reads such ranges once more.
+ * Contradictions are settled by proof, and so are ours where they are few; every block is read once more later (recheck.ts).
  */
 export async function readRange(
   chain: Chain,
@@ -139,9 +141,29 @@ export async function readRange(
   assertChained(headers);
   const byBlock = new Map<number, PlacedLog[]>(numbers.map((number) => [number, []]));
   for (const log of parseLogs(need(logsOutcome))) byBlock.get(log.blockNumber)?.push(log);
-  return Promise.all(
+  const contents = await Promise.all(
     headers.map((header) => readFarBlock(chain, header, byBlock.get(header.number) ?? [], watch)),
   );
+  return proveFew(chain, contents, watch);
+}
+
+/** Where few blocks of a range touch our wallets, they are proven as near the head. */
+async function proveFew(
+  chain: Chain,
+  contents: readonly BlockContent[],
+  watch: Watch,
+): Promise<BlockContent[]> {
+  const ours = contents.filter((content) => content.transfers.length > 0).map(({ block }) => block);
+  if (ours.length === 0 || ours.length > PROVEN_FAR_MAX) return [...contents];
+  const outcomes = await chain.batch(ours.map(receiptsCall));
+  const proven = await Promise.all(
+    ours.map(async (header, index) => {
+      const logs = proveOrUndefined(header, outcomes[index]) ?? (await readProvenLogs(chain, header));
+      return decodeBlock(header, selectUsdcLogs(logs, chain.network.usdc.address), watch.isWatched);
+    }),
+  );
+  const byNumber = new Map(proven.map((content) => [content.block.number, content]));
+  return contents.map((content) => byNumber.get(content.block.number) ?? content);
 }
 
 async function readFarBlock(
@@ -157,7 +179,7 @@ async function readFarBlock(
   const content = decodeBlock(header, logs, watch.isWatched);
   const isContradicted =
     hint === "NOTHING"
-      ? logs.length > 0
+      ? content.transfers.length > 0
       : logs.length === 0 ||
         hasLoneAuthorization(logs) ||
         (hint === "OURS" && content.transfers.length === 0);

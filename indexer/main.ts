@@ -26,13 +26,10 @@ const sql = openDatabase(config.databaseUrl, {
   name: "indexer",
   maxConnections: networks * CONNECTIONS_A_NETWORK,
 });
-const locks = openDatabase(config.databaseUrl, { name: "indexer-lead", maxConnections: networks });
 
 const runs = config.chains.map((settings) => run(settings, open(settings)));
 stop.onStop("metrics", () => metricsServer.close());
-stop.onStop("database", async () => {
-  await Promise.all([sql.end({ timeout: 5 }), locks.end({ timeout: 5 })]);
-});
+stop.onStop("database", () => sql.end({ timeout: 5 }));
 stop.onStop("networks", () => Promise.all(runs), CLOSE_TIMEOUT_MS);
 log.info({ networks: config.chains.map(({ id }) => id) }, "indexer started");
 
@@ -43,5 +40,6 @@ function open({ id, rpcUrls }: ChainSettings): Chain {
 }
 
 function run({ id, confirmations }: ChainSettings, chain: Chain): Promise<void> {
-  return runNetwork({ network: id, confirmations, chain, sql, locks, log, metrics, stop: stop.signal });
+  const { databaseUrl } = config;
+  return runNetwork({ network: id, confirmations, chain, sql, databaseUrl, log, metrics, stop: stop.signal });
 }

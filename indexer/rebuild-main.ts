@@ -17,12 +17,11 @@ const RPC_TIMEOUT_MS = 20_000;
 const config = readEnvOrExit(() => readIndexerConfig());
 const log = openLog("rebuild", config.logLevel);
 const sql = openDatabase(config.databaseUrl, { name: "rebuild" });
-const locks = openDatabase(config.databaseUrl, { name: "rebuild-lead", maxConnections: 1 });
 const metrics = openIndexerMetrics(openMetrics("rebuild", undefined).registry);
 
 let differing = 0;
 for (const settings of config.chains) differing += await rebuild(settings);
-await Promise.all([sql.end({ timeout: 5 }), locks.end({ timeout: 5 })]);
+await sql.end({ timeout: 5 });
 process.exit(differing === 0 ? 0 : 1);
 
 async function rebuild({ id, rpcUrls, confirmations }: ChainSettings): Promise<number> {
@@ -30,7 +29,11 @@ async function rebuild({ id, rpcUrls, confirmations }: ChainSettings): Promise<n
   const { signal } = new AbortController();
   // an indexer that leads notices with its next block that its term is over, and lets go of the lock
   await beginEpoch(sql, id);
-  const leadership = await waitForLeadership(locks, id, { stop: signal, log });
+  const leadership = await waitForLeadership(config.databaseUrl, id, {
+    stop: signal,
+    log,
+    name: "rebuild-lead",
+  });
   try {
     const term = await beginTerm({ network: id, chain, sql, log, metrics, confirmations, signal });
     const report = await rebuildNetwork(term);

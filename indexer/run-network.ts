@@ -17,8 +17,8 @@ export type NetworkParts = {
   confirmations: number;
   chain: Chain;
   sql: Sql;
-  /** Connections for the leader's lock alone. */
-  locks: Sql;
+  /** For the connection that holds the leader's lock. */
+  databaseUrl: string;
   log: Log;
   metrics: IndexerMetrics;
   stop: AbortSignal;
@@ -26,9 +26,9 @@ export type NetworkParts = {
 
 /** Runs until `stop`. Never throws: whatever fails is logged and begun again. */
 export async function runNetwork(parts: NetworkParts): Promise<void> {
-  const { network, locks, log, metrics, stop } = parts;
+  const { network, databaseUrl, log, metrics, stop } = parts;
   while (!stop.aborted) {
-    const leadership = await waitForLeadership(locks, network, { stop, log });
+    const leadership = await waitForLeadership(databaseUrl, network, { stop, log });
     if (!leadership) return;
     metrics.leading(network, true);
     try {
@@ -44,7 +44,10 @@ export async function runNetwork(parts: NetworkParts): Promise<void> {
   }
 }
 
-async function leadOnce({ stop, locks: _, ...parts }: NetworkParts, leadership: Leadership): Promise<void> {
+async function leadOnce(
+  { stop, databaseUrl: _, ...parts }: NetworkParts,
+  leadership: Leadership,
+): Promise<void> {
   const ended = new AbortController();
   const signal = AbortSignal.any([stop, leadership.lost, ended.signal]);
   const term = await beginTerm({ ...parts, signal });

@@ -49,10 +49,9 @@ export function startIndexer(
 ): RunningIndexer {
   const stop = new AbortController();
   const sql = openDatabase(lab.db.url, { name: "indexer", maxConnections: 3 });
-  const locks = openDatabase(lab.db.url, { name: "indexer-lead", maxConnections: 1 });
   const chain = openChain({ network: NETWORK, urls: options.urls ?? [lab.chain.rpcUrl], timeoutMs: 1_000 });
   const run = runNetwork({
-    ...{ network: NETWORK, confirmations: options.confirmations ?? 1, chain, sql, locks },
+    ...{ network: NETWORK, confirmations: options.confirmations ?? 1, chain, sql, databaseUrl: lab.db.url },
     log: openLog("indexer", options.logLevel ?? process.env.TEST_LOG_LEVEL ?? "silent"),
     metrics: openIndexerMetrics(new Registry()),
     stop: stop.signal,
@@ -62,7 +61,7 @@ export function startIndexer(
       stop.abort();
       await run;
       chain.close();
-      await Promise.all([sql.end({ timeout: 5 }), locks.end({ timeout: 5 })]);
+      await sql.end({ timeout: 5 });
     },
   };
 }

@@ -90,16 +90,14 @@ test("an older leader that lost its term without noticing writes nothing", async
 });
 
 test("a leader whose lock connection is cut steps down and leads again", async () => {
+  const epoch = async () => (await lab.sql<{ epoch: bigint }[]>`select epoch from cursors`)[0]?.epoch ?? 0n;
+  const before = await epoch();
   const indexer = startIndexer(lab);
-  await settled(lab);
-  const [before] = await lab.sql`select epoch from cursors`;
+  await until("it leads", async () => (await epoch()) === before + 1n);
   await lab.sql`
     select pg_terminate_backend(pid) from pg_stat_activity
     where application_name = 'indexer-lead' and datname = current_database()`;
-  await until("another term began", async () => {
-    const [row] = await lab.sql`select epoch from cursors`;
-    return row?.epoch > before?.epoch;
-  });
+  await until("another term began", async () => (await epoch()) === before + 2n);
   await pay(lab, payer, merchant.address, freshUnits());
   await settled(lab);
   await indexer.stop();

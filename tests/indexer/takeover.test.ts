@@ -113,3 +113,41 @@ test("killed 20 times at random while 400 payments are made: every one counts on
   const statuses = await Promise.all(links.map(async (id) => (await linkOf(lab, id)).status));
   expect(statuses.filter((status) => status !== "PAID")).toEqual([]);
 });
+
+test("its database connections cut 20 times at random while 200 payments are made: every one counts once", async () => {
+  const links: string[] = [];
+  let isPaying = true;
+  const paying = (async () => {
+    for (let count = 0; count < 200; count++) {
+      const units = freshUnits();
+      links.push(await makeLink(lab, merchant, { units }));
+      await pay(lab, payer, merchant.address, units);
+      await Bun.sleep(random() * 40);
+    }
+    isPaying = false;
+  })();
+  for (let cuts = 0; cuts < 20 || isPaying; cuts++) {
+    await Bun.sleep(random() * 400);
+    await lab.sql`
+      select pg_terminate_backend(pid) from pg_stat_activity
+      where application_name like 'indexer%' and datname = current_database() and random() < 0.5`;
+    // one that gives up is started again, as by any supervisor
+    await replaceEnded();
+  }
+  await paying;
+  const keeper = setInterval(() => void replaceEnded(), 200);
+  await settled(lab);
+  clearInterval(keeper);
+  await assertInvariants(lab.sql, lab.chain);
+  const statuses = await Promise.all(links.map(async (id) => (await linkOf(lab, id)).status));
+  expect(statuses.filter((status) => status !== "PAID")).toEqual([]);
+});
+
+async function replaceEnded(): Promise<void> {
+  for (const indexer of indexers) {
+    const ended = await Promise.race([indexer.process.exited, Bun.sleep(1).then(() => undefined)]);
+    if (ended === undefined) continue;
+    indexers.delete(indexer);
+    await startProcess();
+  }
+}
