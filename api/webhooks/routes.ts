@@ -13,7 +13,7 @@ import {
 import { deleteEndpoint, type EndpointChange, findEndpoint, listEndpoints } from "../../db/webhooks.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, metaOf } from "../http/envelope.ts";
+import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";
 import { changeEndpoint, createEndpoint, giveNewSecret } from "./endpoints.ts";
 import {
   createBody,
@@ -28,6 +28,11 @@ import {
   presentEndpoint,
   updateBody,
 } from "./wire.ts";
+
+const deletedSchema = z.object({
+  data: z.object({ id: z.string(), deleted: z.literal(true) }),
+  meta: metaSchema,
+});
 
 const ENDPOINTS = "/v1/webhook-endpoints";
 const DELIVERIES = "/v1/webhook-deliveries";
@@ -110,7 +115,12 @@ export const webhookRoutes = (deps: ApiDeps) =>
         if (!(await deleteEndpoint(deps.sql, { id, userId: user.id }))) throw notFound("Webhook endpoint");
         return { data: { id, deleted: true as const }, meta: metaOf(requestId) };
       },
-      { auth, params, detail: { summary: "Delete a webhook endpoint and its log", tags } },
+      {
+        auth,
+        params,
+        response: { 200: deletedSchema, ...errorResponses(401, 403, 404, 429) },
+        detail: { summary: "Delete a webhook endpoint and its log", tags },
+      },
     )
     .post(
       `${ENDPOINTS}/:id/rotate-secret`,

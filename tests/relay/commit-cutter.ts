@@ -13,6 +13,11 @@ type Side = { other: Socket<Side> | undefined; early: Buffer[]; isWatched: boole
 
 const COMMIT = Buffer.from("commit\0");
 
+/** The first two commits are always cut, one of each kind, so that no run goes without. */
+function isDue({ share, cuts }: CommitCutter, random: () => number): boolean {
+  return share > 0 && (cuts.before + cuts.after < 2 || random() < share);
+}
+
 /** Cuts only connections whose application_name is `name`. */
 export function startCommitCutter(databaseUrl: string, name: string, random: () => number): CommitCutter {
   const target = new URL(databaseUrl);
@@ -52,8 +57,8 @@ export function startCommitCutter(databaseUrl: string, name: string, random: () 
       data(client, chunk) {
         const side = client.data;
         if (chunk.includes(mark)) side.isWatched = true;
-        if (side.isWatched && chunk.includes(COMMIT) && random() < cutter.share) {
-          if (random() < 0.5) {
+        if (side.isWatched && chunk.includes(COMMIT) && isDue(cutter, random)) {
+          if (cutter.cuts.before <= cutter.cuts.after) {
             cutter.cuts.before += 1;
             side.other?.terminate();
             client.terminate();
