@@ -77,6 +77,7 @@ const LEFTOVERS = {
   oauth_flows: { key: "state_hash", over: "expires_at < now()" },
   idempotency_keys: { key: "ctid", over: "created_at < now() - interval '7 days'" },
   exports: { key: "id", over: "expires_at < now()" },
+  webhook_deliveries: { key: "id", over: "state <> 'PENDING' and created_at < now() - interval '30 days'" },
   rate_counters: { key: "key", over: "ends_at < now()" },
 } as const;
 export type Leftover = keyof typeof LEFTOVERS;

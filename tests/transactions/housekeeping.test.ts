@@ -25,6 +25,15 @@ afterAll(async () => {
   await db?.drop();
 });
 
+/** An event; its delivery is made with it. */
+async function newEvent(subjectId: string): Promise<bigint> {
+  const [row] = await sql<{ id: bigint }[]>`
+    insert into events (user_id, type, subject_id, data)
+    values (${userId}, 'wallet.created', ${subjectId}, '{}')
+    returning id`;
+  return row?.id ?? 0n;
+}
+
 test("challenges go when their time is over, not before", async () => {
   for (const [id, expires] of [
     ["ch_over", "-1 second"],
@@ -84,6 +93,25 @@ test("codes live two days, export files seven, with all their pieces", async () 
   expect((await sql`select export_id from export_chunks`).map((row) => row.exportId)).toEqual(["exp_kept"]);
 });
 
+test("the webhook log lives thirty days, except for what is still to be sent", async () => {
+  await sql`insert into webhook_endpoints (id, user_id, url, sealed_secret) values ('whe_x', ${userId}, 'https://x.example/', ${randomBytes(9)})`;
+  for (const [id, state, age] of [
+    ["whd_over", "DELIVERED", "30 days 1 second"],
+    ["whd_failed", "FAILED", "31 days"],
+    ["whd_waiting", "PENDING", "31 days"],
+    ["whd_kept", "DELIVERED", "29 days"],
+  ] as const)
+    await sql`
+      update webhook_deliveries
+      set id = ${id}, state = ${state}, created_at = now() - ${age}::interval
+      where event_id = ${await newEvent(id)}`;
+  await clean();
+  expect((await sql`select id from webhook_deliveries order by id`).map((row) => row.id)).toEqual([
+    "whd_kept",
+    "whd_waiting",
+  ]);
+});
+
 test("links whose time is over are moved once, with one event each, by two workers at once", async () => {
   const count = 2_500;
   await sql`
@@ -121,7 +149,9 @@ test("jobs that failed for good go after a week", async () => {
   }
   await sql`select graphile_worker.add_job('nothing', job_key => 'waiting')`;
   await clean();
-  const keys = (await sql`select key from graphile_worker.jobs order by key`).map((row) => row.key);
+  const keys = (
+    await sql`select key from graphile_worker.jobs where task_identifier = 'nothing' order by key`
+  ).map((row) => row.key);
   expect(keys).toEqual(["kept", "waiting"]);
 });
 
