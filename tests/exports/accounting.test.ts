@@ -1,0 +1,94 @@
+/** The accounting profile over payments that really happened. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import type { Hex } from "../../core/domain/networks.ts";
+import { fundUsdc } from "../../local/usdc.ts";
+import { type Merchant, signUp } from "../api/sign-up.ts";
+import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { waitFor } from "../links/payer-side.ts";
+import { mine, newPayer, sendUsdc } from "../links/payers.ts";
+import { makePayer, shapeA, signPayment } from "../support/payer.ts";
+import { exportAs } from "./ask.ts";
+import { parseCsv } from "./read-files.ts";
+
+let world: MerchantWorld;
+let ann: Merchant;
+
+beforeAll(async () => {
+  world = await startMerchantWorld();
+  ann = await signUp(world.baseUrl);
+}, 60_000);
+afterAll(() => world?.stop());
+
+test("names payer, payee, block, log, link, and the fee our relayer paid, and none where it paid none", async () => {
+  const { rpcUrl } = world.chain;
+  const wallet = ann.walletAddress as Hex;
+  const { body: link } = await ann.client.post("/v1/payment-links", { amount: 2.5, description: "Relayed" });
+  const payer = makePayer();
+  await fundUsdc(rpcUrl, payer.address, 10_000_000n);
+  const payment = await signPayment(payer, { to: wallet, amountUnits: 2_500_000n });
+  const paid = await ann.client.post(`/v1/x402/${link.id}/pay`, shapeA(payment));
+  expect([paid.status, paid.body.success]).toEqual([200, true]);
+  const friend = await newPayer(rpcUrl, 5_000_000n);
+  const hash = await sendUsdc(rpcUrl, friend, wallet, 1_234_567n);
+  await mine(rpcUrl, 3);
+  await waitFor("both to be confirmed, and the fee booked", async () => {
+    const { body } = await ann.client.get("/v1/transactions?statuses=CONFIRMED");
+    const [row] = await world.sql`select 1 from relays where kind = 'PAYMENTS' and fee_wei is not null`;
+    return body.data.pagination.total === 2 && row !== undefined;
+  });
+  const file = await exportAs(ann.client, { format: "csv", profile: "accounting" });
+  const [header = [], ...records] = parseCsv(file.text);
+  const rows = records.map((record) =>
+    Object.fromEntries(header.map((name, index) => [name, record[index] ?? ""])),
+  );
+  const relayed = rows.find((row) => row["Transaction Hash"] === paid.body.txHash);
+  const plain = rows.find((row) => row["Transaction Hash"] === hash);
+  expect(relayed).toMatchObject({
+    Type: "PAYMENT_LINK",
+    Amount: "2.500000",
+    Description: "Relayed",
+    Payer: payer.address,
+    Payee: wallet,
+    "Payment Link ID": link.id,
+  });
+  expect(plain).toMatchObject({
+    Type: "RECEIVE",
+    Amount: "1.234567",
+    Payer: friend,
+    Payee: wallet,
+    "Payment Link ID": "",
+    "Network Fee (ETH)": "",
+  });
+  for (const row of [relayed, plain]) {
+    expect(Number(row?.Block)).toBeGreaterThan(0);
+    expect(row?.["Log Index"]).toMatch(/^\d+$/);
+    expect(["confirmed", "finalized"]).toContain(row?.Finality ?? "");
+  }
+  const [booked] = await world.sql<
+    { feeWei: bigint }[]
+  >`select fee_wei from relays where kind = 'PAYMENTS' and fee_wei is not null`;
+  const [whole = "", fraction = ""] = (relayed?.["Network Fee (ETH)"] ?? "").split(".");
+  expect(BigInt(whole) * 10n ** 18n + BigInt(fraction.padEnd(18, "0"))).toBe(booked?.feeWei ?? 0n);
+}, 30_000);
+
+test("an export that can't be made is tried three times, told as FAILED, and keeps no other waiting", async () => {
+  const [user] = await world.sql<{ id: string }[]>`select id from users where email = ${ann.email}`;
+  const id = "exp_AAAAAAAAAAAAAAAAAAAAAA";
+  await world.sql`
+    insert into exports (id, user_id, format, request) values (${id}, ${user?.id ?? ""}, 'csv', '{"nonsense":true}')`;
+  await world.sql`select graphile_worker.add_job('build_export', ${JSON.stringify({ exportId: id })}::text::json)`;
+  const statusOf = async () =>
+    (await ann.client.get(`/v1/transactions/exports/${id}`)).body.data.export.status;
+  await waitFor("its first failure", async () => {
+    const [row] = await world.sql`select error from exports where id = ${id}`;
+    return row?.error !== null;
+  });
+  expect((await exportAs(ann.client, { format: "json" })).status).toBe(200);
+  // the queue waits longer after every failure; here nobody has the time
+  for (let n = 0; n < 2; n++)
+    await world.sql`select graphile_worker.add_job('build_export', ${JSON.stringify({ exportId: id })}::text::json)`;
+  await waitFor("it to be FAILED", async () => (await statusOf()) === "FAILED");
+  expect((await ann.client.get(`/v1/transactions/exports/${id}/download`)).status).toBe(409);
+  const [row] = await world.sql`select attempts from exports where id = ${id}`;
+  expect(row?.attempts).toBe(3);
+}, 30_000);
