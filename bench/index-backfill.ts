@@ -124,13 +124,15 @@ async function storeRaw(sql: Sql, rpcUrl: string, from: number, to: number): Pro
   return rows.length;
 }
 
-/** Wallets as old as the chain; those that are never paid have addresses no receiver has. */
+/** Wallets as old as the chain, joined at its first block; those that are never paid have addresses no receiver has. */
 export async function seedWallets(
   sql: Sql,
   { receivers, others }: Pick<Wallets, "receivers" | "others">,
 ): Promise<void> {
   const addresses = Array.from({ length: receivers }, (_, n) => receiver(n));
   await sql`set statement_timeout = 0`;
+  // rows that fit by construction need no foreign keys looked up
+  await sql`set session_replication_role = replica`;
   await sql`
     insert into users (id, email, status)
     select 'user_' || n, 'bench' || n || '@example.com', 'ACTIVE'
@@ -139,11 +141,11 @@ export async function seedWallets(
     insert into passkeys (id, user_id, cose_key, public_key_x, public_key_y, device_type, backed_up, rp_id)
     values ('bench', 'user_1', '\\x00', sha256('x'), sha256('y'), 'singleDevice', false, 'localhost')`;
   await sql`
-    insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
+    insert into wallets (id, user_id, network, address, passkey_id, factory, owners, indexed_from, backfilled_at)
     select
       'wal_' || n, 'user_' || n, ${NETWORK},
       coalesce((${addresses}::text[])[n], '0x' || left(encode(sha256(n::text::bytea), 'hex'), 40)),
-      'bench', '0x' || repeat('1', 40), array['0x00']
+      'bench', '0x' || repeat('1', 40), array['0x00'], 1, now()
     from generate_series(1, ${receivers + others}::int) n`;
 }
 

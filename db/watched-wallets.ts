@@ -19,19 +19,30 @@ export async function* readJoinedWallets(tx: Tx, network: NetworkId): AsyncGener
   }
 }
 
-/** New wallets join at the block after the cursor, which is not read yet. Nothing happens in an older leader's term. */
-export async function joinWallets(tx: Tx, network: NetworkId, epoch: bigint): Promise<Hex[]> {
+/**
+ * At most `limit` new wallets join at the block after the cursor, which is not read yet. Nothing happens in an older leader's term.
+ */
+export async function joinWallets(
+  tx: Tx,
+  { network, epoch, limit }: { network: NetworkId; epoch: bigint; limit: number },
+): Promise<Hex[]> {
   const rows = await tx<{ address: Hex }[]>`
     with term as (
       select number
       from cursors
       where network = ${network} and epoch = ${epoch}
       for update
+    ),
+    unjoined as (
+      select id
+      from wallets
+      where network = ${network} and indexed_from is null
+      limit ${limit}
     )
     update wallets
     set indexed_from = term.number + 1
-    from term
-    where wallets.network = ${network} and wallets.indexed_from is null
+    from term, unjoined
+    where wallets.id = unjoined.id and wallets.indexed_from is null
     returning wallets.address`;
   return rows.map((row) => row.address);
 }

@@ -1,5 +1,6 @@
 /** The leader's loop on one network: look at the head, read what is new, commit it, wait for the next block. */
 import { RpcResponseError, RpcTransportError } from "../core/chain/rpc-errors.ts";
+import type { Hex } from "../core/domain/networks.ts";
 import { pruneBlocks } from "../db/blocks.ts";
 import { noteError, noteFinalized, noteHead } from "../db/cursors.ts";
 import { findWaiting, joinWallets } from "../db/watched-wallets.ts";
@@ -27,6 +28,8 @@ const RETRY_MAX_MS = 5_000;
 const RETRY_HOPELESS_MS = 30_000;
 const HEARTBEAT_MS = 5_000;
 const LATE_EVERY_MS = 200;
+/** Wallets that join in one statement. */
+const JOIN_AT_ONCE = 10_000;
 const FINALITY_EVERY_MS = 10_000;
 /** Every node behind the cursor for this long: the chain itself lost blocks. */
 const LOST_BLOCKS_AFTER_MS = 10_000;
@@ -158,9 +161,13 @@ async function lookBack(term: Term, memory: Memory): Promise<boolean> {
   return undoLostBlocks(term);
 }
 
-async function joinNewWallets(term: Term): Promise<void> {
-  const joined = await joinWallets(term.sql, term.network, term.epoch);
-  for (const address of joined) term.watched.add(address);
+/** All of them, so that none of what comes next is missed; by statements of a bearable size. */
+async function joinNewWallets({ sql, network, epoch, watched, signal }: Term): Promise<void> {
+  let joined: Hex[];
+  do {
+    joined = await joinWallets(sql, { network, epoch, limit: JOIN_AT_ONCE });
+    for (const address of joined) watched.add(address);
+  } while (joined.length === JOIN_AT_ONCE && !signal.aborted);
 }
 
 /** Says that this leader lives and what it saw, while no block commits it. */

@@ -33,6 +33,7 @@ const random = seededRandom("faults");
 const freshUnits = amounts();
 /** Blocks of the long run. */
 const LONG_RUN_BLOCKS = Number(process.env.TEST_FAULT_BLOCKS ?? 600);
+const LONG_RUN_TIMEOUT_MS = 120_000 + LONG_RUN_BLOCKS * 100;
 
 let lab: Lab;
 let merchants: Merchant[];
@@ -183,4 +184,5 @@ test.each([0, MANY_WALLETS])(
     await indexer.stop();
     for (const proxy of proxies) await proxy.stop();
   },
+  LONG_RUN_TIMEOUT_MS,
 );
