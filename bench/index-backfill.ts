@@ -147,6 +147,7 @@ export async function seedWallets(
       coalesce((${addresses}::text[])[n], '0x' || left(encode(sha256(n::text::bytea), 'hex'), 40)),
       'bench', '0x' || repeat('1', 40), array['0x00'], 1, now()
     from generate_series(1, ${receivers + others}::int) n`;
+  await sql`analyze`;
 }
 
 export function indexerEnv(databaseUrl: string, rpcUrl: string): Record<string, string | undefined> {

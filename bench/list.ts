@@ -1,9 +1,14 @@
 /**
  * Lists of one large merchant among 1,000, through HTTP, at growing sizes: BENCH_ROWS (default 10000,1000000; 10000000 takes ten
  * minutes to fill and 12 GB). Every request asks something else; one request at a time, so times are latencies.
+ * BENCH_DATABASE_URL measures a database an earlier run filled, or fills it: with BENCH_ROWS of that one size.
  */
 import { openDatabase } from "../db/client.ts";
-import { startWorld } from "../tests/support/world.ts";
+import { migrate } from "../db/migrate.ts";
+import { startTestChain } from "../tests/support/chain.ts";
+import { startTestMailbox } from "../tests/support/mailbox.ts";
+import { createTestDatabase } from "../tests/support/postgres.ts";
+import { startService } from "../tests/support/world.ts";
 import { describeMachine, percentile, printTable } from "./report.ts";
 import { seedHistory } from "./seed-history.ts";
 
@@ -77,30 +82,39 @@ export async function run(): Promise<void> {
 }
 
 async function measureSize(size: number, rows: Row[]): Promise<void> {
-  const world = await startWorld({
-    env: { NODE_ENV: "test", LOG_LEVEL: "warn", RATE_LIMITS: "0", TEST_MODE: "1" },
-  });
-  const sql = openDatabase(world.db.url, { name: "bench", maxConnections: 2 });
+  const db = await openFilled(size);
+  const [chain, mailbox] = await Promise.all([startTestChain(), startTestMailbox()]);
+  const env = { NODE_ENV: "test", LOG_LEVEL: "warn", RATE_LIMITS: "0", TEST_MODE: "1" };
+  const service = await startService({ db, chain, smtp: mailbox, env });
   try {
-    const startedMs = Date.now();
-    await seedHistory(sql, { transactions: size, links: Math.max(10_000, size / 10) });
-    const [disk] = await sql<{ bytes: bigint }[]>`select pg_database_size(current_database()) as bytes`;
-    const seeded = {
-      seconds: Math.round((Date.now() - startedMs) / 1000),
-      megabytes: Number((disk?.bytes ?? 0n) >> 20n),
-    };
-    console.log(JSON.stringify({ bench: "list", rows: size, seeded }));
-    const headers = await signIn(world.baseUrl);
+    const headers = await signIn(service.baseUrl);
     for (const [index, [name, path]] of Object.entries(CASES).entries()) {
-      const times = await measureCase(world.baseUrl, headers, (random) => path(random, size));
+      const times = await measureCase(service.baseUrl, headers, (random) => path(random, size));
       const [p50, p99] = [percentile(times, 0.5), percentile(times, 0.99)];
       console.log(JSON.stringify({ bench: "list", rows: size, case: name, "p50 ms": p50, "p99 ms": p99 }));
       Object.assign(rows[index] ?? {}, { [`${size} p50 ms`]: p50, [`${size} p99 ms`]: p99 });
     }
   } finally {
-    await sql.end({ timeout: 1 });
-    await world.stop();
+    await service.stop();
+    await Promise.all([chain.stop(), mailbox.stop(), db.drop()]);
   }
+}
+
+async function openFilled(size: number): Promise<{ url: string; drop: () => Promise<void> }> {
+  const given = process.env.BENCH_DATABASE_URL;
+  const db = given ? { url: given, drop: async () => {} } : await createTestDatabase();
+  await migrate(db.url);
+  const sql = openDatabase(db.url, { name: "bench", maxConnections: 2 });
+  const startedMs = Date.now();
+  const [known] = await sql`select 1 from users where email = ${EMAIL}`;
+  if (!known) await seedHistory(sql, { transactions: size, links: Math.max(10_000, size / 10) });
+  const [disk] = await sql<{ bytes: bigint }[]>`select pg_database_size(current_database()) as bytes`;
+  await sql.end({ timeout: 1 });
+  const seconds = Math.round((Date.now() - startedMs) / 1000);
+  console.log(
+    JSON.stringify({ bench: "list", rows: size, seconds, megabytes: Number((disk?.bytes ?? 0n) >> 20n) }),
+  );
+  return db;
 }
 
 async function measureCase(

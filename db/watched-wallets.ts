@@ -2,20 +2,32 @@
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
 
-const PAGE = 50_000;
+const PAGE = 20_000;
 
-/** Addresses of every wallet that has joined, page by page. */
+export async function countJoinedWallets(tx: Tx, network: NetworkId): Promise<number> {
+  const [row] = await tx<{ count: number }[]>`
+    select count(*)::int as count
+    from wallets
+    where network = ${network} and indexed_from is not null`;
+  return row?.count ?? 0;
+}
+
+/** Addresses of every wallet that has joined, page by page; each page comes as one text, for there may be a million. */
 export async function* readJoinedWallets(tx: Tx, network: NetworkId): AsyncGenerator<Hex[]> {
   for (let after = ""; ; ) {
-    const rows = await tx<{ address: Hex }[]>`
-      select address
-      from wallets
-      where network = ${network} and address > ${after} and indexed_from is not null
-      order by address
-      limit ${PAGE}`;
-    yield rows.map((row) => row.address);
-    if (rows.length < PAGE) return;
-    after = rows.at(-1)?.address ?? after;
+    const [row] = await tx<{ addresses: string | null }[]>`
+      select string_agg(address, ',' order by address) as addresses
+      from (
+        select address
+        from wallets
+        where network = ${network} and address > ${after} and indexed_from is not null
+        order by address
+        limit ${PAGE}
+      ) page`;
+    const addresses = (row?.addresses?.split(",") ?? []) as Hex[];
+    yield addresses;
+    if (addresses.length < PAGE) return;
+    after = addresses.at(-1) ?? after;
   }
 }
 

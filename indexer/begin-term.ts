@@ -4,7 +4,7 @@ import { RpcTransportError } from "../core/chain/rpc-errors.ts";
 import { insertBlocks } from "../db/blocks.ts";
 import { beginEpoch, startCursor } from "../db/cursors.ts";
 import type { Cursor } from "../db/schema.ts";
-import { readJoinedWallets } from "../db/watched-wallets.ts";
+import { countJoinedWallets, readJoinedWallets } from "../db/watched-wallets.ts";
 import { readHeader } from "./block-header.ts";
 import { NEAR_BLOCKS } from "./commit.ts";
 import type { Term } from "./term.ts";
@@ -16,7 +16,7 @@ const YOUNG_BLOCKS = 10_000;
 /** Raises the epoch and loads what the last leader left. Makes the cursor on the very first start. */
 export async function beginTerm(parts: Omit<Term, "epoch" | "watched" | "cursor">): Promise<Term> {
   const row = (await beginEpoch(parts.sql, parts.network)) ?? (await makeCursor(parts));
-  const watched = new WatchedSet();
+  const watched = new WatchedSet(await countJoinedWallets(parts.sql, parts.network));
   for await (const page of readJoinedWallets(parts.sql, parts.network))
     for (const address of page) watched.add(address);
   return { ...parts, epoch: row.epoch, watched, cursor: { number: Number(row.number), hash: row.hash } };

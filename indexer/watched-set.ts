@@ -8,9 +8,16 @@ const FULL = 0.6;
 
 export class WatchedSet {
   #slots = MIN_SLOTS;
-  #words = new Uint32Array(MIN_SLOTS * WORDS);
-  #used = new Uint8Array(MIN_SLOTS);
+  #words: Uint32Array;
+  #used: Uint8Array;
   size = 0;
+
+  /** `expected` saves growing step by step. */
+  constructor(expected = 0) {
+    while (expected >= this.#slots * FULL) this.#slots *= 2;
+    this.#words = new Uint32Array(this.#slots * WORDS);
+    this.#used = new Uint8Array(this.#slots);
+  }
 
   add(address: Hex): void {
     if (this.size >= this.#slots * FULL) this.#grow();
