@@ -2,8 +2,8 @@
 import type { Tx } from "./client.ts";
 import type { EventType } from "./events.ts";
 
-/** A place in a user's log: the transaction that wrote an event, then the event. */
-export type EventPosition = { writtenBy: bigint; id: bigint };
+/** A place in a user's log: the epoch (migration 0038), the transaction that wrote an event, then the event. */
+export type EventPosition = { epoch: number; writtenBy: bigint; id: bigint };
 export type LoggedEvent = {
   id: bigint;
   publicId: string;
@@ -12,11 +12,14 @@ export type LoggedEvent = {
   data: Record<string, unknown>;
   createdAt: Date;
   writtenBy: string;
+  /** The name of its epoch. */
+  epoch: string;
 };
 
 /**
  * At most `limit` of a user's events after a position, oldest first. Ids are handed out before commit, so an event counts only
  * once every transaction older than its own has ended: nothing can appear before it any more, and no reader skips one.
+ * Transactions of earlier epochs ended with the cluster that ran them, whatever their numbers are.
  * The order names the column itself: a bare `written_by` would be the text beside it, and "1000" comes before "999".
  */
 export async function listEvents(
@@ -25,14 +28,25 @@ export async function listEvents(
   page: { after?: EventPosition | undefined; limit: number },
 ): Promise<LoggedEvent[]> {
   const after = page.after
-    ? tx`and (written_by, id) > (${page.after.writtenBy.toString()}::text::xid8, ${page.after.id}::bigint)`
+    ? tx`and (events.epoch, written_by, id) > (${page.after.epoch}::int, ${page.after.writtenBy.toString()}::text::xid8, ${page.after.id}::bigint)`
     : tx``;
   return tx<LoggedEvent[]>`
-    select id, public_id, type, subject_id, data, created_at, written_by::text as written_by
+    select
+      id, public_id, type, subject_id, data, events.created_at, written_by::text as written_by,
+      (select name from event_epochs where number = events.epoch) as epoch
     from events
     where user_id = ${userId}
-      and written_by < pg_snapshot_xmin(pg_current_snapshot())
+      and (events.epoch < (select running_event_epoch()) or written_by < pg_snapshot_xmin(pg_current_snapshot()))
       ${after}
-    order by events.written_by, id
+    order by events.epoch, events.written_by, id
     limit ${page.limit}`;
+}
+
+/** The number of an epoch of this log; undefined for a name it has never had. */
+export async function findEventEpoch(tx: Tx, name: string): Promise<number | undefined> {
+  const [row] = await tx<{ number: number }[]>`
+    select number
+    from event_epochs
+    where name = ${name}`;
+  return row?.number;
 }

@@ -19,7 +19,10 @@ export async function migrate(databaseUrl: string): Promise<string[]> {
   try {
     await sql`select pg_advisory_lock(${MIGRATION_LOCK})`;
     await runMigrations({ connectionString: databaseUrl, logger: await silentLogger() });
-    return await applyFiles(sql);
+    const applied = await applyFiles(sql);
+    // after a restore into another cluster: here nothing waits for this transaction
+    await sql`select write_event_epoch()`;
+    return applied;
   } finally {
     await sql.end({ timeout: 5 });
   }

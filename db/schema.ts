@@ -301,6 +301,7 @@ export const events = pgTable("events", {
   subjectId: text("subject_id").notNull(),
   data: jsonb("data").notNull(),
   writtenBy: text("written_by").notNull(),
+  epoch: integer("epoch").notNull(),
   publicId: text("public_id").notNull(),
   createdAt: time("created_at").notNull(),
 });

@@ -2,7 +2,7 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
-import { type EventPosition, type LoggedEvent, listEvents } from "../../db/event-log.ts";
+import { type EventPosition, findEventEpoch, type LoggedEvent, listEvents } from "../../db/event-log.ts";
 import { EVENT_TYPES } from "../../db/events.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -10,7 +10,9 @@ import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts
 
 const LIMIT_DEFAULT = 50;
 const LIMIT_MAX = 100;
-const CURSOR = /^(\d{1,20})\.(\d{1,19})$/;
+/** Epoch, transaction, event. Cursors of version 0.1 name no epoch: they are of the first. */
+const CURSOR = /^(?:([0-9a-f]{32})\.)?(\d{1,20})\.(\d{1,19})$/;
+const FIRST_EPOCH = 1;
 
 const eventSchema = z.object({
   id: z.string(),
@@ -52,7 +54,7 @@ export const eventRoutes = (deps: ApiDeps) =>
     "/v1/events",
     async ({ query, user, requestId }) => {
       const { limit, cursor } = query;
-      const after = cursor === undefined ? undefined : readCursor(cursor);
+      const after = cursor === undefined ? undefined : await readCursor(deps, cursor);
       const found = await listEvents(deps.sql, user.id, { after, limit: limit + 1 });
       const events = found.slice(0, limit);
       const last = events.at(-1);
@@ -84,15 +86,22 @@ export function presentEvent(event: LoggedEvent): z.infer<typeof eventSchema> {
   };
 }
 
-function writeCursor({ writtenBy, id }: LoggedEvent): string {
-  return Buffer.from(`${writtenBy}.${id}`).toString("base64url");
+function writeCursor({ epoch, writtenBy, id }: LoggedEvent): string {
+  return Buffer.from(`${epoch}.${writtenBy}.${id}`).toString("base64url");
 }
 
-function readCursor(cursor: string): EventPosition {
+async function readCursor({ sql }: Pick<ApiDeps, "sql">, cursor: string): Promise<EventPosition> {
   const bytes = Buffer.from(cursor, "base64url");
   const match = bytes.toString("base64url") === cursor ? CURSOR.exec(bytes.toString()) : null;
-  const [, writtenBy = "", id = ""] = match ?? [];
+  const [, name, writtenBy = "", id = ""] = match ?? [];
   const isInRange = match && BigInt(writtenBy) < 2n ** 64n && BigInt(id) < 2n ** 63n;
   if (!isInRange) throw invalid("cursor", "is not a cursor of this list");
-  return { writtenBy: BigInt(writtenBy), id: BigInt(id) };
+  const epoch = name === undefined ? FIRST_EPOCH : await findEventEpoch(sql, name);
+  if (epoch === undefined)
+    throw invalid(
+      "cursor",
+      "unknown_history",
+      "This cursor is of a log that a restored backup does not know: read without one, and skip events whose id you have seen",
+    );
+  return { epoch, writtenBy: BigInt(writtenBy), id: BigInt(id) };
 }

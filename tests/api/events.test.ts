@@ -92,6 +92,18 @@ describe("GET /v1/events", () => {
     expect(next.body.data.map(({ subjectId }: { subjectId: string }) => subjectId)).toEqual([body.id]);
   });
 
+  test("a cursor that names no epoch, as the first ones did, goes on in the first epoch", async () => {
+    const { client, userId } = await signUpToTheEnd();
+    const rows = await world.sql<{ id: string }[]>`
+      insert into events (user_id, type, subject_id, data, written_by, epoch)
+      select ${userId}, 'wallet.created', 'old ' || n, '{}', '7'::xid8, 1 from generate_series(1, 2) n
+      returning id::text`;
+    const cursor = Buffer.from(`7.${rows[0]?.id}`).toString("base64url");
+    const { body } = await client.get(`${EVENTS}?cursor=${cursor}&limit=1`);
+    expect(body.data[0].subjectId).toBe("old 2");
+    expect((await walk(client, 100)).slice(0, 2)).toEqual(["old 1", "old 2"]);
+  });
+
   test.each(["limit=0", "limit=101", "limit=x", "cursor=x", "cursor=MS4x%20"])(
     "error: 400 for %s",
     async (query) => {
