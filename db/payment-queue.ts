@@ -139,6 +139,8 @@ export async function requeueUnsettled(
 /**
  * Queues again the payments of transactions on their way whose authorizations were over by a deep block that the books have read: none
  * can be executed any more, whatever becomes of the transaction. Its key may be gone, or unable to pay for spending the nonce.
+ * Payments to strangers' addresses are settled by their authorization's log, wherever it is; those to a wallet that has not joined
+ * the books yet wait for it.
  */
 export async function requeueExpired(
   tx: Tx,
@@ -148,7 +150,7 @@ export async function requeueExpired(
   return tx<{ id: string }[]>`
     update payments
     set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
-    from relays, cursors, blocks deep, wallets wallet
+    from relays, cursors, blocks deep
     where payments.network = ${network}
       and payments.state in ('SIGNED', 'BROADCAST')
       and relays.id = payments.relay_id
@@ -157,8 +159,11 @@ export async function requeueExpired(
       and deep.network = cursors.network
       and deep.number = cursors.number - ${depthBlocks}::bigint + 1
       and payments.valid_before <= extract(epoch from deep.block_time)
-      and wallet.network = payments.network
-      and wallet.address = payments.recipient
-      and wallet.backfilled_at is not null
+      and not exists (
+        select from wallets
+        where wallets.network = payments.network
+          and wallets.address = payments.recipient
+          and wallets.backfilled_at is null
+      )
     returning payments.id`;
 }

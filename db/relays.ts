@@ -154,8 +154,12 @@ export type InFlightRelay = Pick<
   validBeforeMax: bigint | null;
 };
 
-/** The relays of a network that no block holds, lowest nonce first. */
-export async function findInFlight(tx: Tx, network: NetworkId, limit: number): Promise<InFlightRelay[]> {
+/** The relays of a network that no block holds, key by key, lowest nonce first; `after` is the last one of the page before. */
+export async function findInFlight(
+  tx: Tx,
+  network: NetworkId,
+  { after, limit }: { after: Pick<Relay, "relayer" | "nonce"> | undefined; limit: number },
+): Promise<InFlightRelay[]> {
   return tx<InFlightRelay[]>`
     select
       relay.id, relay.network, relay.relayer, relay.nonce, relay.kind, relay.state, relay.call_to,
@@ -182,7 +186,9 @@ export async function findInFlight(tx: Tx, network: NetworkId, limit: number): P
         where payments.relay_id = relay.id and payments.state in ('SIGNED', 'BROADCAST')
       ) as valid_before_max
     from relays relay
-    where relay.network = ${network} and relay.state in ('SIGNED', 'BROADCAST')
+    where relay.network = ${network}
+      and relay.state in ('SIGNED', 'BROADCAST')
+      and (relay.relayer, relay.nonce) > (${after?.relayer ?? ""}, ${after?.nonce ?? -1n}::bigint)
     order by relay.relayer, relay.nonce
     limit ${limit}`;
 }

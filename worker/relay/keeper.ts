@@ -19,12 +19,15 @@ import {
   noteMiss,
   reopenOrphanedRelays,
 } from "../../db/relays.ts";
+import type { Market } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import { readReceipts } from "./receipts.ts";
-import { raiseAttempt, resendAttempt } from "./replace.ts";
+import { isPointless, raiseAttempt, resendAttempt } from "./replace.ts";
 import { sendAttempt, storeRelay } from "./send.ts";
 
-const IN_FLIGHT_LIMIT = 200;
+/** Relays looked at together, and how often that is done in one pass: enough for hundreds of keys. */
+const PAGE_RELAYS = 200;
+const PAGES_MAX = 50;
 /** The same bytes again after this long without a block. */
 const RESEND_AFTER_MS = 2_500;
 /** Dearer bytes for the same nonce after this long. */
@@ -39,44 +42,43 @@ const GAPS_PER_PASS = 4;
 export async function keepRelays(network: RelayNetwork): Promise<boolean> {
   const { deps, chain } = network;
   return withWorkLock(deps.sql, `keep-relays:${chain.network.id}`, async () => {
-    await bookReceipts(network);
-    const inFlight = await findInFlight(deps.sql, chain.network.id, IN_FLIGHT_LIMIT);
-    if (inFlight.length > 0) await pushAlong(network, inFlight);
-    await fillGaps(network, inFlight);
+    for await (const page of inFlightPages(network)) await bookReceipts(network, page);
+    await settleUp(network);
+    const busy = new Set<string>();
+    for await (const page of inFlightPages(network)) {
+      await pushAlong(network, page);
+      for (const { relayer } of page) busy.add(relayer);
+    }
+    await fillGaps(network, busy);
     await callForQueued(network);
   });
 }
 
-async function bookReceipts(network: RelayNetwork): Promise<void> {
+/** Everything that no block holds, page by page: nobody waits behind a key whose transactions are stuck. */
+async function* inFlightPages({ deps, chain }: RelayNetwork): AsyncGenerator<InFlightRelay[]> {
+  let after: InFlightRelay | undefined;
+  for (let count = 0; count < PAGES_MAX; count++) {
+    const page = await findInFlight(deps.sql, chain.network.id, { after, limit: PAGE_RELAYS });
+    if (page.length > 0) yield page;
+    after = page.at(-1);
+    if (page.length < PAGE_RELAYS) return;
+  }
+}
+
+async function bookReceipts(network: RelayNetwork, inFlight: readonly InFlightRelay[]): Promise<void> {
   const { deps, chain } = network;
-  const id = chain.network.id;
-  const inFlight = await findInFlight(deps.sql, id, IN_FLIGHT_LIMIT);
   const receipts = await readReceipts(chain, inFlight);
-  await deps.sql.begin(async (tx) => {
-    if (receipts.length > 0) await markMined(tx, receipts);
-    const reopened = await reopenOrphanedRelays(tx, id);
-    const expired = await requeueExpired(tx, id, network.confirmations);
-    const requeued = [...expired, ...(await requeueUnsettled(tx, id))];
-    if (requeued.length > 0) await enqueue(tx, "relay_payments", { network: id });
-    await confirmRelays(tx, id, network.confirmations);
-    if (reopened > 0)
-      deps.log.warn({ network: id, reopened }, "blocks of relayed transactions were reorganised away");
-    if (requeued.length > 0) {
-      deps.log.warn(
-        { network: id, paymentIds: requeued.map((row) => row.id) },
-        "payments not settled by their block, or in time",
-      );
-    }
-  });
+  if (receipts.length === 0) return;
+  await markMined(deps.sql, receipts);
+  const label = { network: chain.network.id };
   for (const receipt of receipts) {
-    const label = { network: id };
     network.metrics.relays.inc({ ...label, outcome: receipt.succeeded ? "succeeded" : "reverted" });
     network.metrics.gasUsed.inc(label, Number(receipt.gasUsed));
     network.metrics.feeWei.inc(label, Number(receipt.feeWei));
     network.metrics.minedSeconds.observe(label, receipt.ageMs / 1000);
     deps.log.info(
       {
-        network: id,
+        ...label,
         txHash: receipt.txHash,
         block: receipt.blockNumber.toString(),
         succeeded: receipt.succeeded,
@@ -87,23 +89,49 @@ async function bookReceipts(network: RelayNetwork): Promise<void> {
   }
 }
 
-/** Relays no block holds: again, dearer, or given up because their nonce is gone. */
+/** What the indexer's books say of mined transactions and of windows that are over. */
+async function settleUp({ deps, chain, confirmations }: RelayNetwork): Promise<void> {
+  const id = chain.network.id;
+  await deps.sql.begin(async (tx) => {
+    const reopened = await reopenOrphanedRelays(tx, id);
+    const expired = await requeueExpired(tx, id, confirmations);
+    const requeued = [...expired, ...(await requeueUnsettled(tx, id))];
+    if (requeued.length > 0) await enqueue(tx, "relay_payments", { network: id });
+    await confirmRelays(tx, id, confirmations);
+    if (reopened > 0)
+      deps.log.warn({ network: id, reopened }, "blocks of relayed transactions were reorganised away");
+    if (requeued.length > 0) {
+      deps.log.warn(
+        { network: id, paymentIds: requeued.map((row) => row.id) },
+        "payments not settled by their block, or in time",
+      );
+    }
+  });
+}
+
+/** Relays no block holds: again, dearer, or given up because their nonce is gone. Keys side by side, each in its nonces' order. */
 async function pushAlong(network: RelayNetwork, inFlight: readonly InFlightRelay[]): Promise<void> {
   const market = await network.lanes.readMarket(0);
-  const chainNonces = new Map(market.lanes.map((lane) => [lane.key.address, lane.chainNonce]));
-  for (const relay of inFlight) {
-    const chainNonce = chainNonces.get(relay.relayer);
-    if (chainNonce !== undefined && relay.nonce < chainNonce) {
-      await countMiss(network, relay, chainNonce);
-      continue;
-    }
-    const newest = relay.attempts.at(-1);
-    if (!newest) continue;
-    // without its key (it was taken out of use) the stored bytes are all there is
-    const canRaise = chainNonce !== undefined;
-    if (canRaise && newest.ageMs > RAISE_AFTER_MS) await raiseAttempt(network, relay, market);
-    else if (isDueAgain(newest)) await resendAttempt(network, relay, newest);
-  }
+  const lanes = Map.groupBy(inFlight, ({ relayer }) => relayer);
+  const outcomes = await Promise.allSettled(
+    [...lanes.values()].map(async (relays) => {
+      for (const relay of relays) await pushOne(network, relay, market);
+    }),
+  );
+  const failed = outcomes.find((outcome) => outcome.status === "rejected");
+  if (failed) throw failed.reason;
+}
+
+async function pushOne(network: RelayNetwork, relay: InFlightRelay, market: Market): Promise<void> {
+  const chainNonce = market.lanes.find(({ key }) => key.address === relay.relayer)?.chainNonce;
+  if (chainNonce !== undefined && relay.nonce < chainNonce) return countMiss(network, relay, chainNonce);
+  const newest = relay.attempts.at(-1);
+  if (!newest) return;
+  // without its key (it was taken out of use) the stored bytes are all there is, as long as they are good for anything
+  const canRaise = chainNonce !== undefined;
+  if (!canRaise && isPointless(relay)) return;
+  if (canRaise && newest.ageMs > RAISE_AFTER_MS) return raiseAttempt(network, relay, market);
+  if (isDueAgain(newest)) await resendAttempt(network, relay, newest);
 }
 
 function isDueAgain({ sinceSentMs, ageMs }: InFlightAttempt): boolean {
@@ -129,14 +157,13 @@ async function countMiss(network: RelayNetwork, relay: InFlightRelay, chainNonce
 }
 
 /** A nonce nobody's transaction holds would stop all later ones: it is spent on nothing. */
-async function fillGaps(network: RelayNetwork, inFlight: readonly InFlightRelay[]): Promise<void> {
+async function fillGaps(network: RelayNetwork, busy: ReadonlySet<string>): Promise<void> {
   const { deps, chain, lanes } = network;
   const market = await lanes.readMarket();
   for (const { key, chainNonce, balanceWei } of market.lanes) {
     network.metrics.balanceWei.set({ network: chain.network.id, relayer: key.address }, Number(balanceWei));
     const lane = { network: chain.network.id, relayer: key.address };
-    const hasLater = inFlight.some((relay) => relay.relayer === key.address);
-    const gaps = hasLater ? await findNonceGaps(deps.sql, lane, chainNonce, GAPS_PER_PASS) : [];
+    const gaps = busy.has(key.address) ? await findNonceGaps(deps.sql, lane, chainNonce, GAPS_PER_PASS) : [];
     for (const nonce of gaps) {
       const call = buildNoopCall(key.address);
       const relay = await storeRelay(deps.sql, chain, key, { kind: "NOOP", call, fees: market.fees, nonce });

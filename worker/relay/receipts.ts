@@ -3,6 +3,7 @@ import type { Chain } from "../../core/chain/clients.ts";
 import { parseQuantity } from "../../core/chain/rpc-answers.ts";
 import type { InFlightRelay, RelayReceipt } from "../../db/relays.ts";
 
+/** Receipts a node is asked for at once. */
 const BATCH_MAX = 500;
 
 type ReceiptJson = {
@@ -15,23 +16,25 @@ type ReceiptJson = {
   l1Fee?: string;
 };
 
-/** One batch for all attempts of these relays. A missing receipt says nothing; the node may be behind. */
+/** Receipts of whichever attempts of these relays a block holds. A missing receipt says nothing; the node may be behind. */
 export async function readReceipts(
   chain: Chain,
   relays: readonly InFlightRelay[],
 ): Promise<(RelayReceipt & { ageMs: number })[]> {
-  const asked = relays
-    .flatMap((relay) => relay.attempts.map((attempt) => ({ relay, hash: attempt.txHash })))
-    .slice(0, BATCH_MAX);
-  if (asked.length === 0) return [];
-  const outcomes = await chain.batch(
-    asked.map(({ hash }) => ({ method: "eth_getTransactionReceipt", params: [hash] })),
-  );
-  return asked.flatMap(({ relay }, index) => {
-    const outcome = outcomes[index];
-    if (!outcome?.ok || outcome.result === null) return [];
-    return [toReceipt(relay, outcome.result as ReceiptJson)];
-  });
+  const attempts = relays.flatMap((relay) => relay.attempts.map(({ txHash }) => ({ relay, txHash })));
+  const receipts: (RelayReceipt & { ageMs: number })[] = [];
+  for (let start = 0; start < attempts.length; start += BATCH_MAX) {
+    const asked = attempts.slice(start, start + BATCH_MAX);
+    const outcomes = await chain.batch(
+      asked.map(({ txHash }) => ({ method: "eth_getTransactionReceipt", params: [txHash] })),
+    );
+    for (const [index, { relay }] of asked.entries()) {
+      const outcome = outcomes[index];
+      if (outcome?.ok && outcome.result !== null)
+        receipts.push(toReceipt(relay, outcome.result as ReceiptJson));
+    }
+  }
+  return receipts;
 }
 
 /** Fee in wei: gas times price, and on an OP chain what publishing to L1 cost. */

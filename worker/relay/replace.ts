@@ -55,7 +55,7 @@ export async function raiseAttempt(
 }
 
 /** Every authorization inside is over or settled otherwise: mining it would only burn gas. */
-function isPointless({ kind, validBeforeMax }: InFlightRelay): boolean {
+export function isPointless({ kind, validBeforeMax }: InFlightRelay): boolean {
   if (kind !== "PAYMENTS") return false;
   return validBeforeMax === null || validBeforeMax <= BigInt(Math.floor(Date.now() / 1000));
 }
