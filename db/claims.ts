@@ -3,6 +3,7 @@ import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
 import { recordEvents } from "./events.ts";
 import { tell } from "./outcome.ts";
+import { hasSpareTransfer } from "./released-links.ts";
 import type { Claim, PaymentLink } from "./schema.ts";
 
 export type ClaimKey = Pick<Claim, "linkId" | "txHash" | "clientAddress">;
@@ -194,6 +195,7 @@ async function releaseLink(tx: Tx, linkId: string, reason: string): Promise<void
         select from claims
         where claims.link_id = link.id and claims.state = 'OPEN' and claims.lease_until > now()
       )
+      and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units" })}
     returning user_id, status`;
   if (!link) return;
   const type = link.status === "EXPIRED" ? "payment_link.expired" : "payment_link.released";

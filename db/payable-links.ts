@@ -17,7 +17,7 @@ export type PayableLinkRow = {
   paymentState: PaymentState | null;
   payer: Hex | null;
   nonce: Hex | null;
-  /** The transfer that pays it, perhaps not deep enough yet, and the authorization it executed. */
+  /** The transfer that pays it or is about to, perhaps not deep enough yet, and the authorization it executed. */
   paidTxHash: Hex | null;
   paidLogIndex: number | null;
   paidFrom: Hex | null;
@@ -33,7 +33,22 @@ export async function findPayableLink(sql: Tx, linkId: string): Promise<PayableL
       paying.from_address as paid_from, paying.authorization_nonce as paid_nonce
     from payment_links link
     left join payments payment on payment.link_id = link.id and payment.state <> 'FAILED'
-    left join transfers paying on paying.link_id = link.id and paying.pays and paying.status <> 'ORPHANED'
+    left join lateral (
+      select pays, tx_hash, log_index, from_address, authorization_nonce, block_number
+      from transfers
+      where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+      union all
+      select pays, tx_hash, log_index, from_address, authorization_nonce, block_number
+      from transfers
+      where transfers.link_id = link.id
+        and not transfers.pays
+        and transfers.status <> 'ORPHANED'
+        and transfers.amount_units = link.amount_units
+        and link.status = 'PENDING'
+        and payment.id is null
+      order by pays desc, block_number, log_index
+      limit 1
+    ) paying on true
     where link.id = ${linkId}`;
   return row;
 }

@@ -3,7 +3,7 @@ import type { NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
 import type { Payment } from "./schema.ts";
 
-/** `isLinkPaid`: another transfer pays its link. `payerReverts`: what this payer's payments cost us for nothing in the last day. */
+/** `isLinkPaid`: another transfer pays its link, or will when nothing else does. `payerReverts`: what this payer's payments cost us for nothing in the last day. */
 export type LeasedPayment = Payment & { isLinkPaid: boolean; payerReverts: number };
 
 /**
@@ -38,6 +38,14 @@ export async function leaseQueuedPayments(
         select from transfers
         where transfers.link_id = leased.link_id
           and transfers.pays
+          and transfers.status <> 'ORPHANED'
+          and (transfers.from_address, transfers.authorization_nonce) is distinct from (leased.payer, leased.nonce)
+      )
+      or exists (
+        select from transfers
+        where transfers.link_id = leased.link_id
+          and not transfers.pays
+          and transfers.amount_units = leased.amount_units
           and transfers.status <> 'ORPHANED'
           and (transfers.from_address, transfers.authorization_nonce) is distinct from (leased.payer, leased.nonce)
       ) as is_link_paid,

@@ -1,6 +1,7 @@
 /** Payments: accepting them (with their links), reading them, and ending them when they can't be settled. The indexer alone marks them settled. */
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
+import { hasSpareTransfer } from "./released-links.ts";
 import type { Payment } from "./schema.ts";
 
 export type AuthorizedPayment = Pick<
@@ -48,6 +49,7 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
           select from transfers
           where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
         )
+        and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units" })}
       on conflict do nothing
       returning id, link_id, payer, amount_units, network
     ),
@@ -128,6 +130,7 @@ export async function requeuePayment(
           where link.id = payments.link_id
             and link.status in ('ACTIVE', 'PENDING')
             and link.expires_at > now()
+            and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units" })}
         )
         and not exists (
           select from payments other
@@ -162,8 +165,8 @@ export async function requeuePayment(
 }
 
 /**
- * Ends payments that can't be settled: FAILED with a reason, links released (back to ACTIVE, or EXPIRED by the clock), history
- * rows FAILED. Only QUEUED payments can fail here: nothing of ours that could still be mined is out for them.
+ * Ends payments that can't be settled: FAILED with a reason, links released (back to ACTIVE, or EXPIRED by the clock; PENDING when
+ * a transfer is booked on them that the indexer will make pay them), history rows FAILED. Only QUEUED payments can fail here: nothing of ours that could still be mined is out for them.
  */
 export async function failPayments(
   tx: Tx,
@@ -190,6 +193,7 @@ export async function failPayments(
             select from claims
             where claims.link_id = payment_links.id and claims.state = 'OPEN' and claims.lease_until > now()
           ) then 'PENDING'
+          when ${hasSpareTransfer(tx, { id: "payment_links.id", amountUnits: "payment_links.amount_units" })} then 'PENDING'
           when expires_at <= now() then 'EXPIRED'
           else 'ACTIVE'
         end,

@@ -84,7 +84,8 @@ export type LinkMove = { id: string; before: string; after: string };
 
 /**
  * Brings these links to what the books say: PAID when their transfer is at or below `depthNumber`; PENDING with a transfer above
- * it, a live payment or an open claim; else ACTIVE, or EXPIRED by the clock. CANCELLED stays. Returns the links that changed.
+ * it, a live payment, an open claim, or a transfer that fits but was not the one to pay; else ACTIVE, or EXPIRED by the clock.
+ * CANCELLED stays. Returns the links that changed.
  */
 export async function refreshLinks(
   tx: Tx,
@@ -132,7 +133,7 @@ export async function refreshLinks(
         case
           when old_status = 'CANCELLED' then 'CANCELLED'
           when block_number <= ${depthNumber} then 'PAID'
-          when block_number is not null or is_held then 'PENDING'
+          when block_number is not null or is_held or misfit = 'DUPLICATE' then 'PENDING'
           when expires_at <= now() then 'EXPIRED'
           else 'ACTIVE'
         end as status,

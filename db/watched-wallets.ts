@@ -67,6 +67,8 @@ export type Waiting = {
   /** Some of these payments touch no wallet: no block may be left out. */
   facilitated: boolean;
   claims: boolean;
+  /** Links whose booked transfer is to pay them now, perhaps. */
+  released: boolean;
   transfers: boolean;
   /** The term the database is in. */
   epoch: bigint;
@@ -85,10 +87,17 @@ export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> 
         where network = ${network} and state in ('QUEUED', 'SIGNED', 'BROADCAST') and link_id is null
       ) as facilitated,
       exists (select from claims where network = ${network} and state = 'OPEN') as claims,
+      exists (
+        select from payment_links
+        where network = ${network} and status = 'PENDING' and exception = 'DUPLICATE'
+      ) as released,
       exists (select from transfers where network = ${network} and status = 'DETECTED') as transfers,
       coalesce((select epoch from cursors where network = ${network}), 0) as epoch`;
   return (
-    row ?? { wallets: false, payments: false, facilitated: false, claims: false, transfers: false, epoch: 0n }
+    row ?? {
+      ...{ wallets: false, payments: false, facilitated: false, claims: false, released: false },
+      ...{ transfers: false, epoch: 0n },
+    }
   );
 }
 

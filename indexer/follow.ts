@@ -89,10 +89,11 @@ async function lookOnce(term: Term, memory: Memory): Promise<number> {
   // after the head is known: a wallet that one of the blocks up to it pays has joined before they are read
   if (waiting.wallets) await joinNewWallets(term);
   const hasMoved = await moveTowards(term, head, memory, startedMs);
-  if (waiting.payments || waiting.claims) await settleLateAtTimes(term, memory);
+  if (waiting.payments || waiting.claims || waiting.released) await settleLateAtTimes(term, memory);
   await lookAtFinality(term, memory);
   if (hasMoved && term.cursor.hash !== head.hash) return 0;
-  const isBusy = waiting.payments || waiting.claims || waiting.transfers;
+  const { payments, claims, released, transfers } = waiting;
+  const isBusy = payments || claims || released || transfers;
   return isBusy ? POLL_BUSY_MS : POLL_IDLE_MS;
 }
 

@@ -1,21 +1,30 @@
-/** Payments and claims that were made after the block that settles them was read: judged by the same rules, as if known then. */
+/** Payments and claims that were made after the block that settles them was read: judged by the same rules, as if known then. And links let go. */
 import { type Attribution, attributeTransfers } from "../core/domain/transfer.ts";
 import { loadBooks, loadPayments } from "../db/attribution.ts";
 import type { Tx } from "../db/client.ts";
 import { holdEpoch } from "../db/cursors.ts";
 import { assignTransfers, type BookedTransfer, findNamedTransfers } from "../db/late-settlement.ts";
 import { tell } from "../db/outcome.ts";
+import { findSpareTransfers } from "../db/released-links.ts";
 import { refreshLinks } from "../db/settlement.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";
+import { settleReleased } from "./settle-released.ts";
 import { FencedError, type Term } from "./term.ts";
 
 /** Settles what can be settled from the books alone. Cheap when there is nothing. */
 export async function settleLate(term: Term): Promise<void> {
-  const { sql, network, epoch } = term;
-  if ((await findNamedTransfers(sql, network)).length === 0) return;
+  const { sql, network } = term;
+  if ((await findNamedTransfers(sql, network)).length > 0) {
+    await write(term, async (tx) => settleNamed(tx, term, await findNamedTransfers(tx, network)));
+  }
+  if ((await findSpareTransfers(sql, network)).length > 0)
+    await write(term, (tx) => settleReleased(tx, term));
+}
+
+async function write({ sql, network, epoch }: Term, work: (tx: Tx) => Promise<void>): Promise<void> {
   await sql.begin(async (tx) => {
     if (!(await holdEpoch(tx, network, epoch))) throw new FencedError(network);
-    await settleNamed(tx, term, await findNamedTransfers(tx, network));
+    await work(tx);
   });
 }
 

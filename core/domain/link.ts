@@ -3,6 +3,7 @@
  *
  *   ACTIVE --claim | accepted authorization | matching transfer seen--> PENDING --transfer N blocks deep--> PAID
  *   PENDING --disproved | refused for good | lease over--> ACTIVE (or EXPIRED when the clock passed)
+ *   PENDING --all that held it gone, a transfer that fits booked on it--> PAID by that one
  *   ACTIVE --clock passes expiresAt--> EXPIRED --late transfer, only candidate--> PAID (exception PAID_LATE)
  *   ACTIVE --merchant--> CANCELLED
  *   PAID --paying block reorganised away--> PENDING | ACTIVE

@@ -131,6 +131,10 @@ async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
         when payers = 1 and units <> link.amount_units then 'paid by another amount'
         when payers = 1 and block_time > expires_at and exception = 'NONE' then 'late but not marked'
         when refunded_units > link.amount_units then 'more refunded than paid'
+        when link.status in ('ACTIVE', 'EXPIRED') and exists (
+          select from transfers
+          where link_id = link.id and transfers.status <> 'ORPHANED' and transfers.amount_units = link.amount_units
+        ) then 'asks for money that it has'
         when link.status = 'PENDING' and payers is null and not exists (
           select from payments where link_id = link.id and state in ('QUEUED', 'SIGNED', 'BROADCAST')
         ) and not exists (

@@ -1,0 +1,36 @@
+/** Links that nothing else holds any more, paid by the transfer that had been one too many. */
+import type { Tx } from "../db/client.ts";
+import { assignTransfers } from "../db/late-settlement.ts";
+import { tell } from "../db/outcome.ts";
+import { lockLinks, lockPayments } from "../db/payments.ts";
+import { findSpareTransfers } from "../db/released-links.ts";
+import { refreshLinks } from "../db/settlement.ts";
+import { settlePaymentsAndClaims } from "./settle-payments.ts";
+import type { Term } from "./term.ts";
+
+/** Inside a transaction that holds the cursor: nobody else writes transfers. */
+export async function settleReleased(
+  tx: Tx,
+  { network, cursor, confirmations }: Pick<Term, "network" | "cursor" | "confirmations">,
+): Promise<void> {
+  const seen = await findSpareTransfers(tx, network);
+  if (seen.length === 0) return;
+  await lockPayments(
+    tx,
+    seen.flatMap(({ paymentId }) => paymentId ?? []),
+  );
+  const locked = new Set(seen.map(({ linkId }) => linkId));
+  await lockLinks(tx, [...locked]);
+  // a new snapshot: what others accepted or let go while we waited for the locks
+  const spare = (await findSpareTransfers(tx, network)).filter(({ linkId }) => locked.has(linkId));
+  const outcomes = spare.map(({ paymentId, claimId, status, blockNumber, ...transfer }) => ({
+    ...{ ...transfer, blockNumber: Number(blockNumber), isConfirmed: status === "CONFIRMED" },
+    ...{ paymentId: paymentId ?? undefined, claimId: claimId ?? undefined },
+    ...{ pays: true, settlesPayment: paymentId !== null },
+  }));
+  await assignTransfers(tx, outcomes);
+  const settled = await settlePaymentsAndClaims(tx, network, { payments: [], outcomes });
+  const depthNumber = cursor.number - confirmations + 1;
+  const moves = await refreshLinks(tx, { linkIds: settled.linkIds, depthNumber, isReorg: false });
+  await tell(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
+}
