@@ -36,12 +36,19 @@ export async function loadPayments(
     for update`;
 }
 
-/** Everything these transfers (all to wallets of ours, in the chain's order) could settle. */
+type Judged = {
+  /** All to wallets of ours, in the chain's order. */
+  transfers: readonly AttributableTransfer[];
+  payments: readonly PaymentFacts[];
+  /** Links that count as paid, beside those that a transfer pays. */
+  takenLinkIds?: readonly string[];
+};
+
+/** Everything these transfers could settle. */
 export async function loadBooks(
   tx: Tx,
   network: NetworkId,
-  transfers: readonly AttributableTransfer[],
-  payments: readonly PaymentFacts[],
+  { transfers, payments, takenLinkIds = [] }: Judged,
 ): Promise<Books> {
   const known = new Set(payments.map(settlingKey));
   // what executes a payment's authorization settles that payment's link: neither claims nor other links are asked
@@ -52,9 +59,14 @@ export async function loadBooks(
   const [claims, fitting] =
     open.length === 0
       ? [[], []]
-      : await Promise.all([loadClaims(tx, network, open), findFittingLinks(tx, network, open, transfers)]);
+      : await Promise.all([
+          loadClaims(tx, network, open),
+          findFittingLinks(tx, network, open, { all: transfers, takenLinkIds }),
+        ]);
   const linkIds = [...payments, ...claims].map((row) => row.linkId);
-  const links = await lockLinkFacts(tx, [...new Set([...linkIds, ...fitting])]);
+  const taken = new Set(takenLinkIds);
+  const facts = await lockLinkFacts(tx, [...new Set([...linkIds, ...fitting])]);
+  const links = facts.map((link) => ({ ...link, isTaken: link.isTaken || taken.has(link.id) }));
   return { links, payments, claims };
 }
 
@@ -86,7 +98,7 @@ async function findFittingLinks(
   tx: Tx,
   network: NetworkId,
   transfers: readonly AttributableTransfer[],
-  all: readonly AttributableTransfer[],
+  { all, takenLinkIds }: { all: readonly AttributableTransfer[]; takenLinkIds: readonly string[] },
 ): Promise<string[]> {
   const rivals = countBy(all, (transfer) => `${transfer.to}:${transfer.amountUnits}`);
   const rows = await tx<{ id: string }[]>`
@@ -124,6 +136,7 @@ async function findFittingLinks(
           and link.expires_at >= moments.block_time
           and link.created_at < moments.block_time + interval '1 second'
           and (link.cancelled_at is null or link.cancelled_at > moments.block_time)
+          and link.id <> all(${[...takenLinkIds]}::text[])
           and not exists (
             select from transfers
             where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
@@ -140,6 +153,7 @@ async function findFittingLinks(
           and link.status <> 'PAID'
           and link.expires_at < moments.block_time
           and link.cancelled_at is null
+          and link.id <> all(${[...takenLinkIds]}::text[])
           and not exists (
             select from transfers
             where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'

@@ -1,10 +1,12 @@
 /**
  * Makes everything that came from the chain once more, from the chain, in one SQL transaction: readers see the old state until the
- * new one is whole. What differs is a fault of the past, and is reported.
+ * new one is whole. Which link a transfer was counted for stands, where the books agree about it; all else is judged by the rules.
+ * What differs is a fault of the past, and is reported.
  */
 import type { Hex } from "../core/domain/networks.ts";
 import type { Tx } from "../db/client.ts";
 import { findCursor, holdEpoch } from "../db/cursors.ts";
+import { keepDecisions } from "../db/past-decisions.ts";
 import {
   compareWithSnapshot,
   dropChainRows,
@@ -19,6 +21,8 @@ import { readHeader } from "./block-header.ts";
 import { readRange } from "./logs.ts";
 import { readPast, TOPIC_VALUES_MAX } from "./past-logs.ts";
 import { settleTransfers } from "./settle.ts";
+import { settleReleased } from "./settle-released.ts";
+import { findStanding } from "./standing.ts";
 import { FencedError, type Term, watchOf } from "./term.ts";
 import type { BlockContent } from "./usdc-logs.ts";
 
@@ -43,11 +47,13 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
   return sql.begin(async (tx) => {
     if (!(await holdEpoch(tx, network, term.epoch))) throw new FencedError(network);
     await takeSnapshot(tx, network);
+    await keepDecisions(tx, network);
     const depthNumber = cursor.number - term.confirmations + 1;
     // first back to what they were without any transfer: only unpaid links can be paid
     await refreshLinks(tx, { linkIds: await dropChainRows(tx, network), depthNumber, isReorg: false });
     const { touched, transfers } = await replay(tx, term, fromBlock);
     await refreshLinks(tx, { linkIds: touched, depthNumber, isReorg: false });
+    await settleReleased(tx, term);
     await dropOwnEvents(tx);
     const differences = await compareWithSnapshot(tx, network);
     return { fromBlock, toBlock: cursor.number, transfers, differences };
@@ -76,6 +82,7 @@ async function replay(tx: Tx, term: Term, from: number): Promise<{ touched: stri
       spent: blocks.flatMap((block) => block.spent),
       isWatched: (address) => watched.has(address),
       isNews: false,
+      findStanding: (incoming) => findStanding(tx, incoming),
       confirmedAtS: (number) =>
         number + confirmations - 1 <= cursor.number ? times.get(number + confirmations - 1) : undefined,
     });

@@ -39,7 +39,7 @@ async function settleNamed(tx: Tx, term: Term, booked: readonly BookedTransfer[]
     blockTimeMs: one.blockTime.getTime(),
     authorizationNonce: one.authorizationNonce ?? undefined,
   }));
-  const found = attributeTransfers(given, await loadBooks(tx, network, given, payments));
+  const found = attributeTransfers(given, await loadBooks(tx, network, { transfers: given, payments }));
   const late = booked.flatMap((transfer, index) => toLate(transfer, found[index]) ?? []);
   await assignTransfers(tx, late);
   const settled = await settlePaymentsAndClaims(tx, network, { payments, outcomes: late });

@@ -1,12 +1,18 @@
 /** What a set of transfers does to the books, inside the caller's transaction. Used at the head, in ranges, in backfills and in rebuilds. */
 
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
-import { type Attribution, attributeTransfers, authorizationKey } from "../core/domain/transfer.ts";
+import {
+  type Attribution,
+  attributeTransfers,
+  authorizationKey,
+  type PaymentFacts,
+} from "../core/domain/transfer.ts";
 import { loadBooks, loadPayments } from "../db/attribution.ts";
 import type { Tx } from "../db/client.ts";
 import { type NewTransfer, storeTransfers } from "../db/transfers.ts";
 import { settleFacilitated } from "./settle-facilitated.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";
+import { NOTHING_STANDS, type Standing } from "./standing.ts";
 import type { SeenTransfer, SpentAuthorization } from "./usdc-logs.ts";
 
 export type Settling = {
@@ -19,6 +25,8 @@ export type Settling = {
   isNews: boolean;
   /** Time of the block that makes this height deep enough; undefined while there is none. */
   confirmedAtS: (blockNumber: number) => number | undefined;
+  /** Asked what stands of earlier decisions about these transfers. */
+  findStanding?: (transfers: readonly SeenTransfer[]) => Promise<Standing>;
 };
 
 export type Touched = { linkIds: string[]; paymentIds: string[] };
@@ -33,7 +41,8 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
     const isElsewhere = nonce !== undefined && facilitated.keys.has(authorizationKey(from, nonce));
     return isWatched(to) && !isElsewhere;
   });
-  const attributions = await attribute(tx, network, incoming, payments);
+  const standing = (await settling.findStanding?.(incoming)) ?? NOTHING_STANDS;
+  const attributions = await attribute(tx, network, { transfers: incoming, payments, standing });
   const rows = transfers.map((transfer) => toRow(transfer, attributions.get(transfer), confirmedAtS));
   await storeTransfers(tx, network, rows, { isNews });
   const outcomes = [...attributions].map(([{ txHash, logIndex, block }, attribution]) => {
@@ -68,23 +77,33 @@ function toRow(
   };
 }
 
+type Judged = {
+  transfers: readonly SeenTransfer[];
+  payments: readonly PaymentFacts[];
+  standing: Standing;
+};
+
 async function attribute(
   tx: Tx,
   network: NetworkId,
-  transfers: readonly SeenTransfer[],
-  payments: Awaited<ReturnType<typeof loadPayments>>,
+  { transfers, payments, standing: { decided, takenLinkIds } }: Judged,
 ): Promise<Map<SeenTransfer, Attribution>> {
   const answers = new Map<SeenTransfer, Attribution>();
-  if (transfers.length === 0) return answers;
-  const given = transfers.map((transfer) => ({ ...transfer, blockTimeMs: transfer.block.timeS * 1000 }));
+  for (const [transfer, decision] of decided) if (decision) answers.set(transfer, decision);
+  const open = transfers.filter((transfer) => !decided.has(transfer));
+  if (open.length === 0) return answers;
+  const given = open.map((transfer) => ({ ...transfer, blockTimeMs: transfer.block.timeS * 1000 }));
   const nonces = new Set(
     given.flatMap((one) =>
       one.authorizationNonce ? [authorizationKey(one.from, one.authorizationNonce)] : [],
     ),
   );
   const own = payments.filter((payment) => nonces.has(authorizationKey(payment.payer, payment.nonce)));
-  const found = attributeTransfers(given, await loadBooks(tx, network, given, own));
-  for (const [index, transfer] of transfers.entries()) {
+  const books = await loadBooks(tx, network, { transfers: given, payments: own, takenLinkIds });
+  const usedClaims = new Set([...answers.values()].map(({ claimId }) => claimId));
+  const claims = books.claims.filter(({ id }) => !usedClaims.has(id));
+  const found = attributeTransfers(given, { ...books, claims });
+  for (const [index, transfer] of open.entries()) {
     const attribution = found[index];
     if (attribution) answers.set(transfer, attribution);
   }

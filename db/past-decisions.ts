@@ -1,0 +1,91 @@
+/**
+ * What was decided about transfers before a rebuild takes them away. Which link a transfer paid depended on what was known when its
+ * block was read, and people were told so: a decision stands when the transfer and its history row both tell it and it could have been.
+ */
+import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
+import type { Tx } from "./client.ts";
+
+export type PastDecision = {
+  blockHash: Hex;
+  logIndex: number;
+  /** Null: received without a link. */
+  linkId: string | null;
+  pays: boolean;
+  paymentId: string | null;
+  settlesPayment: boolean;
+  claimId: string | null;
+};
+
+/** Keeps the decisions that stand until the transaction ends. */
+export async function keepDecisions(tx: Tx, network: NetworkId): Promise<void> {
+  await tx`
+    create temporary table past_decisions on commit drop as
+    select
+      transfer.block_number, transfer.block_hash, transfer.log_index, transfer.to_address, transfer.amount_units,
+      transfer.link_id, transfer.pays, transfer.payment_id, history.claim_id,
+      coalesce(payment.state <> 'FAILED', false) as settles_payment
+    from transfers transfer
+    join transactions history on history.transfer_id = transfer.id and history.type <> 'SEND'
+    left join payment_links link on link.id = transfer.link_id
+    left join payments payment on payment.id = transfer.payment_id
+    where transfer.network = ${network}
+      and transfer.status <> 'ORPHANED'
+      and history.link_id is not distinct from transfer.link_id
+      and (history.type = 'PAYMENT_LINK') = transfer.pays
+      and (
+        link.id is null
+        or (link.network, link.recipient) = (transfer.network, transfer.to_address)
+        and (link.amount_units = transfer.amount_units or not transfer.pays)
+      )
+      and (
+        payment.id is null
+        or (payment.link_id, payment.payer, payment.nonce)
+          = (transfer.link_id, transfer.from_address, transfer.authorization_nonce)
+        and case
+          when payment.state = 'FAILED' then not transfer.pays
+          else (payment.tx_hash, payment.log_index) is not distinct from (transfer.tx_hash, transfer.log_index)
+        end
+      )
+      and not exists (
+        select from payments other
+        where other.network = transfer.network
+          and other.token = ${NETWORKS[network].usdc.address}
+          and other.payer = transfer.from_address
+          and other.nonce = transfer.authorization_nonce
+          and other.link_id is not null
+          and other.state <> 'FAILED'
+          and other.id is distinct from transfer.payment_id
+      )`;
+  await tx`create index on past_decisions (block_number)`;
+  await tx`create index on past_decisions (to_address, amount_units) where pays`;
+  await tx`analyze past_decisions`;
+}
+
+export async function findDecisions(
+  tx: Tx,
+  { from, to }: { from: number; to: number },
+): Promise<PastDecision[]> {
+  return tx<PastDecision[]>`
+    select block_hash, log_index, link_id, pays, payment_id, settles_payment, claim_id
+    from past_decisions
+    where block_number between ${from}::bigint and ${to}::bigint`;
+}
+
+/** Links with one of these recipients and amounts that a transfer pays whose decision stands, wherever it is in the chain. */
+export async function findDecidedLinks(
+  tx: Tx,
+  transfers: readonly { to: Hex; amountUnits: bigint }[],
+): Promise<string[]> {
+  const rows = await tx<{ linkId: string }[]>`
+    select distinct link_id
+    from past_decisions
+    where pays
+      and (to_address, amount_units) in (
+        select *
+        from unnest(
+          ${transfers.map(({ to }) => to)}::text[],
+          ${transfers.map(({ amountUnits }) => amountUnits.toString())}::numeric[]
+        )
+      )`;
+  return rows.map((row) => row.linkId);
+}
