@@ -1,4 +1,4 @@
-/** A local chain full of USDC transfers: a thousand blocks of two hundred, to ten thousand receivers. */
+/** A local chain full of USDC transfers, a few hundred a block, to receivers that go round. */
 import { encodeFunctionData, multicall3Abi, parseAbi, toHex } from "viem";
 import { CONTRACTS, type Hex, NETWORKS } from "../core/domain/networks.ts";
 import { callRpc, callRpcBatch, type RpcCall } from "../local/rpc.ts";
@@ -7,12 +7,19 @@ import { startTestChain, type TestChain } from "../tests/support/chain.ts";
 
 const USDC = NETWORKS["base-sepolia"].usdc.address;
 const TRANSFERS_A_TX = 100;
+/** Empty ones on top, so that every indexer counts all transfers among what is final. */
+const QUIET_BLOCKS = 64;
 const ABI = parseAbi([
   "function approve(address spender, uint256 value)",
   "function transferFrom(address from, address to, uint256 value)",
 ]);
 
-export type BusyChain = TestChain & { blocks: number; transfers: number };
+export type BusyChain = TestChain & {
+  /** How many were made so far. */
+  transfers: () => number;
+  /** Mines more blocks like the others. */
+  mine: (blocks: number) => Promise<void>;
+};
 
 /** The n-th receiver; the transfers go round. */
 export function receiver(n: number): Hex {
@@ -38,18 +45,21 @@ export async function startBusyChain(options: {
   await callRpc(chain.rpcUrl, "evm_setAutomine", [false]);
   let next = 0;
   let nonce = 1;
-  for (let block = 0; block < options.blocks; block++) {
-    const calls: RpcCall[] = [];
-    for (let sent = 0; sent < options.transfersABlock; sent += TRANSFERS_A_TX) {
-      const count = Math.min(TRANSFERS_A_TX, options.transfersABlock - sent);
-      calls.push(batchTransfer(payer, nonce++, { first: next, count, receivers: options.receivers }));
-      next += count;
+  const mine = async (blocks: number) => {
+    for (let block = 0; block < blocks; block++) {
+      const calls: RpcCall[] = [];
+      for (let sent = 0; sent < options.transfersABlock; sent += TRANSFERS_A_TX) {
+        const count = Math.min(TRANSFERS_A_TX, options.transfersABlock - sent);
+        calls.push(batchTransfer(payer, nonce++, { first: next, count, receivers: options.receivers }));
+        next += count;
+      }
+      await callRpcBatch(chain.rpcUrl, calls);
+      await callRpc(chain.rpcUrl, "evm_mine");
     }
-    await callRpcBatch(chain.rpcUrl, calls);
-    await callRpc(chain.rpcUrl, "evm_mine");
-  }
-  await callRpc(chain.rpcUrl, "evm_setAutomine", [true]);
-  return { ...chain, blocks: options.blocks, transfers: options.blocks * options.transfersABlock };
+  };
+  await mine(options.blocks);
+  await callRpc(chain.rpcUrl, "anvil_mine", [toHex(QUIET_BLOCKS)]);
+  return { ...chain, transfers: () => next, mine };
 }
 
 function batchTransfer(

@@ -1,53 +1,77 @@
 /**
- * The indexer: backfill of a busy chain beside the raw limit of the same node and database, what more wallets cost, and how soon a
- * paid link is PAID. BENCH_BLOCKS (default 1000) of 200 transfers; BENCH_PAYMENTS (default 300); BENCH_MILLION=1 adds a million wallets
- * (minutes to make).
+ * The indexer beside Ponder on the same chain and the same Postgres server: the past, the moment a payment is seen, and what more
+ * wallets cost. BENCH_BLOCKS (default 500) of 200 transfers; BENCH_PAYMENTS (default 300); BENCH_WALLETS (default 10,10000,1000000);
+ * BENCH_PONDER=0 leaves Ponder out.
  */
-import { startBusyChain } from "./busy-chain.ts";
-import { measureBackfill, measureRawLimit, type Wallets } from "./index-backfill.ts";
+import { type Arrivals, nudged, polled, toLatencyRow } from "./block-to-seen.ts";
+import { type BusyChain, startBusyChain } from "./busy-chain.ts";
+import { type Backfill, measureBackfill, measureRawLimit, toBackfillRow } from "./index-backfill.ts";
 import { measureLatency } from "./index-latency.ts";
+import { measurePonderBackfill, measurePonderLatency } from "./index-ponder.ts";
+import { measureWallets } from "./index-wallets.ts";
+import { installPonder, type Ponder } from "./ponder-project.ts";
 import { describeMachine, printTable, type Row } from "./report.ts";
 
-const BLOCKS = Number(process.env.BENCH_BLOCKS ?? 1_000);
+const BLOCKS = Number(process.env.BENCH_BLOCKS ?? 500);
 const PAYMENTS = Number(process.env.BENCH_PAYMENTS ?? 300);
+const WALLETS = (process.env.BENCH_WALLETS ?? "10,10000,1000000").split(",").map(Number);
 const TRANSFERS_A_BLOCK = 200;
 const RECEIVERS = 10_000;
-
-const CASES: Wallets[] = [
-  { name: "10 wallets, none paid", receivers: 0, others: 10 },
-  { name: "100 of 10,000 receivers are ours", receivers: 100, others: 0 },
-  { name: "10,000 wallets, none paid", receivers: 0, others: 10_000 },
-  { name: "10,000 wallets, 1 % of events ours", receivers: 100, others: 9_900 },
-  { name: "10,000 wallets, all events ours", receivers: 10_000, others: 0 },
-  ...(process.env.BENCH_MILLION === "1"
-    ? [{ name: "1,000,000 wallets, none paid", receivers: 0, others: 1_000_000 }]
-    : []),
-];
+const POLL_MS = 1_000;
+/** Polling takes half a second a payment. */
+const POLLED_SHARE = 3;
 
 export async function run(): Promise<void> {
   console.log(JSON.stringify({ bench: "index", machine: describeMachine() }));
-  const chain = await startBusyChain({
-    blocks: BLOCKS,
-    transfersABlock: TRANSFERS_A_BLOCK,
-    receivers: RECEIVERS,
-  });
-  const rows: Row[] = [];
-  const note = (row: Row) => {
-    console.log(JSON.stringify(row));
-    rows.push(row);
-  };
+  const ponder = await installPonder();
+  if ("reason" in ponder) console.log(`Ponder is left out: ${ponder.reason}`);
+  const busy = { blocks: BLOCKS, transfersABlock: TRANSFERS_A_BLOCK, receivers: RECEIVERS };
+  const chain = await startBusyChain(busy);
   try {
-    note(await measureRawLimit(chain));
-    for (const wallets of CASES) note(await measureBackfill(chain, wallets));
+    printTable(await measureBackfills(chain, ponder));
+    printTable(await measureLatencies(ponder));
+    const rows: Row[] = [];
+    for (const count of WALLETS) rows.push(note(await measureWallets(chain, count)));
     printTable(rows);
   } finally {
     await chain.stop();
   }
-  const latencies: Row[] = [];
-  for (const hasWebSocket of [true, false]) {
-    const row = await measureLatency(PAYMENTS, hasWebSocket);
-    console.log(JSON.stringify(row));
-    latencies.push(row);
+}
+
+async function measureBackfills(chain: BusyChain, ponder: Ponder): Promise<Row[]> {
+  const raw = await measureRawLimit(chain);
+  const rows: Row[] = [];
+  const add = (backfill: Backfill) => rows.push(note(toBackfillRow(backfill, raw.events / raw.seconds)));
+  add(raw);
+  add(await measureBackfill(chain, "ours, every event is ours", { receivers: RECEIVERS, others: 0 }));
+  add(await measureBackfill(chain, "ours, 1 % of events is ours", { receivers: 100, others: 9_900 }));
+  if ("reason" in ponder) return rows;
+  add(await measurePonderBackfill(ponder, chain, { isLimited: true }));
+  add(await measurePonderBackfill(ponder, chain, { isLimited: false }));
+  return rows;
+}
+
+async function measureLatencies(ponder: Ponder): Promise<Row[]> {
+  const rows: Row[] = [];
+  const ways: { blocks: string; arrivals: Arrivals; hasWebSocket: boolean }[] = [
+    { blocks: "websocket", arrivals: nudged(PAYMENTS), hasWebSocket: true },
+    {
+      blocks: "polling, 1 s",
+      arrivals: polled(Math.ceil(PAYMENTS / POLLED_SHARE), POLL_MS),
+      hasWebSocket: false,
+    },
+  ];
+  for (const { blocks, arrivals, hasWebSocket } of ways) {
+    const ours = await measureLatency(arrivals, hasWebSocket);
+    rows.push(note(toLatencyRow("ours: PAID over HTTP", blocks, ours)));
+    if ("reason" in ponder) continue;
+    const theirs = await measurePonderLatency(ponder, arrivals, hasWebSocket);
+    rows.push(note(toLatencyRow("Ponder 0.17.7: row in its table", blocks, theirs)));
   }
-  printTable(latencies);
+  return rows;
+}
+
+function note(row: Row): Row {
+  console.log(JSON.stringify(row));
+  return row;
 }

@@ -15,7 +15,7 @@ const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
     run: async () => (await import("./api.ts")).run(),
   },
   index: {
-    about: "backfill and block-to-PAID latency of the indexer",
+    about: "the indexer beside Ponder: backfill, block to PAID, what more wallets cost",
     run: async () => (await import("./follow.ts")).run(),
   },
   list: {

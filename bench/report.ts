@@ -21,3 +21,8 @@ export function printTable(rows: readonly Row[]): void {
   console.log(`|${columns.map(() => "---").join("|")}|`);
   for (const row of rows) console.log(`| ${columns.map((name) => row[name] ?? "").join(" | ")} |`);
 }
+
+/** Two decimals. */
+export function round(value: number): number {
+  return Math.round(value * 100) / 100;
+}
