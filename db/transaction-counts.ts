@@ -32,7 +32,10 @@ export async function readCells(tx: Tx, userId: string, filter: TransactionFilte
   return rows.map((row) => ({ ...row, count: Number(row.count) }));
 }
 
-/** Rows of a filter without search and amounts: whole days from counters, the two broken days at its ends by index. */
+/**
+ * Rows of a filter without search and amounts: whole days from counters. A broken day at an end is counted by index on its shorter
+ * side, which is added or taken off.
+ */
 export async function countByDays(
   tx: Tx,
   userId: string,
@@ -40,12 +43,14 @@ export async function countByDays(
   cells: readonly Cell[],
 ): Promise<number> {
   const { from, before } = filter;
-  const fullFrom = from && ceilDay(from);
-  const fullBefore = before && floorDay(before);
+  const fullFrom = from && nearestDay(from);
+  const fullBefore = before && nearestDay(before);
   if (fullFrom && fullBefore && fullFrom >= fullBefore) return countRows(tx, conditionsOf(userId, filter));
-  const whole = await sumDays(tx, userId, { ...filter, from: fullFrom, before: fullBefore }, cells);
-  const head = await countBetween(tx, userId, filter, from, fullFrom);
-  const tail = await countBetween(tx, userId, filter, fullBefore, before);
+  const [whole, head, tail] = await Promise.all([
+    sumDays(tx, userId, { ...filter, from: fullFrom, before: fullBefore }, cells),
+    countSigned(tx, userId, filter, from, fullFrom),
+    countSigned(tx, userId, filter, fullBefore, before),
+  ]);
   return whole + head + tail;
 }
 
@@ -83,15 +88,17 @@ function dayCounts(tx: Tx, userId: string, filter: TransactionFilter, cells: rea
     where user_id = ${userId} ${dayConditions(tx, filter)} ${cellConditions(tx, filter)}`;
 }
 
-function countBetween(
+/** Rows of the filter in [from, before); those of [before, from), negative, when it is the other way round. */
+async function countSigned(
   tx: Tx,
   userId: string,
   filter: TransactionFilter,
   from: Date | undefined,
   before: Date | undefined,
-): Promise<number> | number {
-  if (!from || !before || from >= before) return 0;
-  return countRows(tx, conditionsOf(userId, { ...filter, from, before }));
+): Promise<number> {
+  if (!from || !before || from.getTime() === before.getTime()) return 0;
+  if (from < before) return countRows(tx, conditionsOf(userId, { ...filter, from, before }));
+  return -(await countRows(tx, conditionsOf(userId, { ...filter, from: before, before: from })));
 }
 
 /**
@@ -109,7 +116,7 @@ export async function locateOffset(
   const edge = before && floorDay(before);
   // rows of the newest, broken day that the filter leaves out
   const excess =
-    before && edge ? await countBetween(tx, userId, filter, before, new Date(edge.getTime() + DAY_MS)) : 0;
+    before && edge ? await countSigned(tx, userId, filter, before, new Date(edge.getTime() + DAY_MS)) : 0;
   const days = { ...filter, from: undefined, before: before && ceilDay(before) };
   const [row] = await tx<{ day: Date; newer: bigint }[]>`
     select day, newer
@@ -172,6 +179,10 @@ function dayText(day: Date): string {
 
 function floorDay(instant: Date): Date {
   return new Date(Math.floor(instant.getTime() / DAY_MS) * DAY_MS);
+}
+
+function nearestDay(instant: Date): Date {
+  return new Date(Math.round(instant.getTime() / DAY_MS) * DAY_MS);
 }
 
 function ceilDay(instant: Date): Date {

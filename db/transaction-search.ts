@@ -4,10 +4,10 @@
  */
 import { and, count, eq, type SQL, sql } from "drizzle-orm";
 import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
-import postgres from "postgres";
 import { invalid } from "../core/domain/errors.ts";
 import type { HistoryRow, TransactionFilter } from "../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "./client.ts";
+import { readInTime } from "./reading-time.ts";
 import { transactions } from "./schema.ts";
 import { countRows } from "./transaction-counts.ts";
 import { conditionsOf, timeConditions } from "./transaction-filter.ts";
@@ -15,10 +15,7 @@ import { conditionsOf, timeConditions } from "./transaction-filter.ts";
 const dialect = new PgDialect();
 
 /** Newest rows looked through: more when the first say that it will suffice. */
-const RECENT_ROWS = [5_000, 20_000, 200_000];
-/** A search by index that takes longer is refused. */
-const SEARCH_TIMEOUT_MS = 2_000;
-const QUERY_CANCELED = "57014";
+const RECENT_ROWS = [500, 5_000, 20_000, 200_000];
 
 type Page = { limit: number; offset: number };
 type Found = { rows: HistoryRow[]; total: number; isLowerBound: boolean };
@@ -86,19 +83,18 @@ async function findByIndex(tx: Tx, conditions: SQL | undefined, page: Page): Pro
     from page
     join transactions using (id)
     order by detected_at desc, id desc`;
-  try {
-    await tx`select set_config('statement_timeout', ${String(SEARCH_TIMEOUT_MS)}, true)`;
+  const read = async () => {
     const rows = await runBuilt<HistoryRow & { total: bigint }>(tx, {
       toSQL: () => dialect.sqlToQuery(query),
     });
     const total = rows[0]?.total ?? (page.offset === 0 ? 0n : await countRows(tx, conditions));
     return { rows, total: Number(total), isLowerBound: false };
-  } catch (error) {
-    if (!(error instanceof postgres.PostgresError) || error.code !== QUERY_CANCELED) throw error;
-    throw invalid(
+  };
+  return readInTime(tx, read, () =>
+    invalid(
       "search",
       "too_broad",
       "This search would read the whole history: search for a longer text, or between dates",
-    );
-  }
+    ),
+  );
 }

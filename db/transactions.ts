@@ -1,8 +1,10 @@
 /** The history a user sees: pages of it in a fixed order, and how many rows a filter chooses. docs/QUERIES.md says how each is served. */
 import { desc, type SQL, sql } from "drizzle-orm";
 import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { invalid } from "../core/domain/errors.ts";
 import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "./client.ts";
+import { readInTime } from "./reading-time.ts";
 import { transactions } from "./schema.ts";
 import { countByAmount } from "./transaction-amounts.ts";
 import {
@@ -69,7 +71,7 @@ export async function listTransactions(
   const hasDates = filter.from !== undefined || filter.before !== undefined;
   const conditions = conditionsOf(userId, filter);
   if (filter.search === undefined && !hasDates)
-    return exactPage(await countByAmount(tx, userId, filter), page, () => scan(tx, conditions, page));
+    return exactPage(await countByAmount(tx, userId, filter), page, () => scanAmounts(tx, conditions, page));
   const size = sumCounts(await readCells(tx, userId, NO_FILTER));
   if (size > LARGE_HISTORY_ROWS) return listLargeHistory(tx, userId, filter, page);
   return exactPage(await countRows(tx, conditions), page, () => scan(tx, conditions, page));
@@ -98,6 +100,21 @@ async function listByCells(tx: Tx, userId: string, filter: TransactionFilter, pa
   });
 }
 
+/** Amounts have no counters a day, so rows are skipped one by one: within bounds. */
+function scanAmounts(tx: Tx, conditions: SQL | undefined, page: Page): Promise<HistoryRow[]> {
+  if (page.offset < DEEP_OFFSET) return scanKeys(tx, [conditions], page);
+  return readInTime(
+    tx,
+    () => scanKeys(tx, [conditions], page),
+    () =>
+      invalid(
+        "offset",
+        "too_deep",
+        "This page lies too far down a list by amount: choose narrower amounts, or dates",
+      ),
+  );
+}
+
 async function exactPage(
   total: number,
   page: Page,
@@ -115,7 +132,12 @@ function scanCells(
   page: Page,
 ): Promise<HistoryRow[]> {
   if (cells.length === 0) return Promise.resolve([]);
-  if (page.offset > PLAIN_OFFSET) return scanKeys(tx, userId, filter, cells, page);
+  if (page.offset > PLAIN_OFFSET) {
+    const conditions = isEveryCell(filter)
+      ? [conditionsOf(userId, filter)]
+      : cells.map((cell) => cellCondition(userId, cell, filter));
+    return scanKeys(tx, conditions, page);
+  }
   if (isEveryCell(filter)) return scan(tx, conditionsOf(userId, filter), page);
   const reach = page.offset + page.limit;
   const scans = cells.map((cell) => sql`(${select(cellCondition(userId, cell, filter)).limit(reach)})`);
@@ -130,17 +152,8 @@ function scanCells(
   );
 }
 
-/** The same when rows are skipped: from the indexes alone, and only then the page's rows. */
-function scanKeys(
-  tx: Tx,
-  userId: string,
-  filter: TransactionFilter,
-  cells: readonly Cell[],
-  page: Page,
-): Promise<HistoryRow[]> {
-  const conditions = isEveryCell(filter)
-    ? [conditionsOf(userId, filter)]
-    : cells.map((cell) => cellCondition(userId, cell, filter));
+/** The page's keys from the indexes alone, one ordered scan a condition, merged; and only then the page's rows. */
+function scanKeys(tx: Tx, conditions: readonly (SQL | undefined)[], page: Page): Promise<HistoryRow[]> {
   const scans = conditions.map(
     (condition) => sql`(${selectKeys(condition).limit(page.offset + page.limit)})`,
   );

@@ -1,8 +1,10 @@
 /** A history beyond the size that is searched row by row: what is told must still be true, and the pages exact. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { invalid } from "../../core/domain/errors.ts";
 import { newUserId } from "../../core/domain/ids.ts";
 import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { openDatabase, type Sql } from "../../db/client.ts";
+import { readInTime } from "../../db/reading-time.ts";
 import { listTransactions } from "../../db/transactions.ts";
 import { insertUser } from "../../db/users.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
@@ -53,6 +55,29 @@ test("types, dates and amounts alone stay exact", async () => {
   expect((await list({}, 119_990)).ns).toEqual([
     119_991, 119_992, 119_993, 119_994, 119_995, 119_996, 119_997, 119_998, 119_999, 120_000,
   ]);
+});
+
+test("amounts far down the list go on where the page before ended", async () => {
+  for (const offset of [0, 99, 101, 499, 500, 70_000]) {
+    const { ns, total } = await list({ minUnits: 1_001n, maxUnits: 110_000n }, offset, 3);
+    expect(total).toBe(109_000);
+    expect(ns).toEqual([1_001 + offset, 1_002 + offset, 1_003 + offset]);
+  }
+  expect((await list({ minUnits: 1_001n, maxUnits: 110_000n }, 109_000)).ns).toEqual([]);
+});
+
+test("error: a page that takes too long to read is refused, and its connection is as good as before", async () => {
+  const one = openDatabase(db.url, { name: "test", maxConnections: 1 });
+  const read = one.begin((tx) =>
+    readInTime(
+      tx,
+      () => tx`select pg_sleep(20)`,
+      () => invalid("offset", "too_deep"),
+    ),
+  );
+  await expect(read).rejects.toMatchObject({ details: { field: "offset", issue: "too_deep" } });
+  expect([...(await one`select current_setting('statement_timeout') as left`)]).toEqual([{ left: "30s" }]);
+  await one.end();
 });
 
 test("a common word: the newest rows, and a total that says it is a lower bound", async () => {

@@ -1,0 +1,22 @@
+/** A bound on what one request may read. */
+import postgres from "postgres";
+import type { Tx } from "./client.ts";
+
+/** A page whose reading takes longer is refused. */
+const READING_TIMEOUT_MS = 2_000;
+const QUERY_CANCELED = "57014";
+
+/** Runs a read of this transaction within READING_TIMEOUT_MS; throws what `refusal` makes when it takes longer. */
+export async function readInTime<Result>(
+  tx: Tx,
+  read: () => Promise<Result>,
+  refusal: () => Error,
+): Promise<Result> {
+  try {
+    await tx`select set_config('statement_timeout', ${String(READING_TIMEOUT_MS)}, true)`;
+    return await read();
+  } catch (error) {
+    if (!(error instanceof postgres.PostgresError) || error.code !== QUERY_CANCELED) throw error;
+    throw refusal();
+  }
+}
