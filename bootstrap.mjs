@@ -27,6 +27,7 @@ const BUN_VERSION = "1.4.5";
 const ROOT = dirname(fileURLToPath(import.meta.url));
 const TOOLS = join(ROOT, ".tools");
 const PACKAGES = join(ROOT, "node_modules");
+const PATCHES = join(ROOT, "patches");
 const STAMP = join(PACKAGES, ".installed");
 /** Present from the first byte of an installation to its last. */
 const UNFINISHED = join(TOOLS, "unfinished");
@@ -119,11 +120,12 @@ function isInstalled(isDev) {
 
 function stampOf(isDev) {
   const mode = isDev ? "development" : "production";
-  const lockFile = readFileSync(join(ROOT, "bun.lock"));
-  return createHash("sha256")
-    .update(`${mode} ${process.platform} ${process.arch} `)
-    .update(lockFile)
-    .digest("hex");
+  const hash = createHash("sha256").update(`${mode} ${process.platform} ${process.arch} `);
+  // The lock file names the patches, but not what is in them.
+  const patches = existsSync(PATCHES) ? readdirSync(PATCHES).sort() : [];
+  for (const file of [join(ROOT, "bun.lock"), ...patches.map((name) => join(PATCHES, name))])
+    hash.update(readFileSync(file));
+  return hash.digest("hex");
 }
 
 /** Runs a command to its end and answers its code, or the reason why it has none. */

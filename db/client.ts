@@ -1,4 +1,11 @@
-/** The one way to Postgres: typed parsers (int8 and numeric(78,0) as bigint, timestamptz as Date) and camelCase columns. */
+/**
+ * The one way to Postgres: typed parsers (int8 and numeric(78,0) as bigint, timestamptz as Date) and camelCase columns.
+ *
+ * postgres.js 3.4.9 is patched (patches/, porsager/postgres#1208, #1155, #1186, #1192). As published, a connection that breaks inside
+ * a transaction ends the process, since its ROLLBACK is written to no socket; or later statements of that transaction run outside of
+ * it, on the connection that the pool has opened for somebody else. And bytes left over from the broken socket keep the next one from
+ * saying hello, so that this connection times out again and again. tests/db/lost-connections.test.ts notices when the patch is gone.
+ */
 import postgres from "postgres";
 
 type Types = { bigint: bigint; numeric: bigint };

@@ -67,6 +67,16 @@ test("a second run installs nothing; a changed lock file does", async () => {
   expect(await bootstrap("local/say.ts").told).toContain("installing packages");
 });
 
+test("a changed patch of a package installs again", async () => {
+  const patch = join(root, "patches/greeting@1.0.0.patch");
+  mkdirSync(dirname(patch));
+  writeFileSync(patch, "one");
+  await bootstrap("local/say.ts").child.exited;
+  expect(await bootstrap("local/say.ts").told).toBe("");
+  writeFileSync(patch, "another");
+  expect(await bootstrap("local/say.ts").told).toContain("installing packages");
+});
+
 test("an installation with the tests' packages also serves a run without them, not the other way round", async () => {
   await bootstrap("--dev", "local/say.ts").child.exited;
   expect(await bootstrap("local/say.ts").told).toBe("");
