@@ -192,13 +192,18 @@ export function describeFilter(filter: TransactionFilter): string[] {
     types.length > 0 && `type ${types.join(" or ")}`,
     statuses.length > 0 && `status ${statuses.join(" or ")}`,
     networks.length > 0 && `network ${networks.join(" or ")}`,
-    from && `from ${from.toISOString()}`,
-    before && `before ${before.toISOString()}`,
+    from && `from ${plainInstant(from)}`,
+    before && `before ${plainInstant(before)}`,
     minUnits !== undefined && `at least ${formatUnits(minUnits)} USDC`,
     maxUnits !== undefined && `at most ${formatUnits(maxUnits)} USDC`,
     search !== undefined && `containing "${search}"`,
   ];
   return lines.filter((line) => typeof line === "string");
+}
+
+/** "2026-03-29 00:00:00 UTC"; a fraction only when there is one. */
+function plainInstant(instant: Date): string {
+  return instant.toISOString().replace("T", " ").replace(".000Z", "Z").replace("Z", " UTC");
 }
 
 const FILES: Record<ExportFormat, { contentType: string; extension: string }> = {

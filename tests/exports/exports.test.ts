@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { formatUnits } from "../../core/domain/money.ts";
 import { openClient } from "../api/http-client.ts";
 import { type Merchant, signUp } from "../api/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
@@ -43,6 +44,20 @@ const ROWS = Array.from(
   }),
 );
 const TOTAL = sum(ROWS.map((row) => row.amountUnits ?? 0n));
+
+const CONFIRMED = ROWS.filter((row) => row.status === "CONFIRMED");
+/** Rows by "TYPE STATUS", in the order of the alphabet. */
+const KINDS = [...Map.groupBy(ROWS, (row) => `${row.type} ${row.status}`)].sort(([one], [other]) =>
+  one < other ? -1 : 1,
+);
+
+/** Count, in, out and net of rows, as a report writes them. */
+function sumsOf(rows: readonly GivenRow[]): string[] {
+  const units = (isSent: boolean) =>
+    sum(rows.filter((row) => (row.type === "SEND") === isSent).map((row) => row.amountUnits ?? 0n));
+  const [moneyIn, moneyOut] = [units(false), units(true)];
+  return [String(rows.length), ...[moneyIn, moneyOut, moneyIn - moneyOut].map(formatUnits)];
+}
 
 beforeAll(async () => {
   world = await startMerchantWorld();
@@ -128,11 +143,16 @@ describe("the documented download", () => {
     const rows = lines.filter((line) => /^\d{4}-\d\d-\d\dT/.test(line));
     expect(rows.length).toBe(340);
     expect(sum(rows.map((line) => unitsOf(line.split(/\s+/)[2])))).toBe(TOTAL);
-    expect(unitsOf(/^All\s+340\s+(\S+)$/m.exec(file.text)?.[1])).toBe(TOTAL);
     expect(unitsOf(/^Total of 340 transactions: (\S+) USDC$/m.exec(file.text)?.[1])).toBe(TOTAL);
-    const byKind = [...file.text.matchAll(/^(?:RECEIVE|SEND|PAYMENT_LINK)\s+[A-Z]+\s+\d+\s+(\S+)$/gm)];
-    expect(byKind.length).toBe(9);
-    expect(sum(byKind.map((match) => unitsOf(match[1])))).toBe(TOTAL);
+    const total = (name: string) =>
+      new RegExp(`^${name}\\s+(\\d+)\\s+(\\S+)\\s+(\\S+)\\s+(\\S+)$`, "m").exec(file.text)?.slice(1);
+    for (const [kind, rows] of KINDS) expect(total(kind.replace(" ", "\\s+"))).toEqual(sumsOf(rows));
+    expect(total("All")).toEqual(sumsOf(ROWS));
+    expect(total("All\\s+CONFIRMED")).toEqual(sumsOf(CONFIRMED));
+    const [count, moneyIn, moneyOut, net] = sumsOf(CONFIRMED);
+    expect(file.text).toEndWith(
+      `\nConfirmed, ${count} of them: in ${moneyIn}, out ${moneyOut}, net ${net} USDC\n`,
+    );
   });
 
   test("pdf with Accept: application/pdf is a PDF whose amounts are the rows', the totals and their sum", async () => {
@@ -140,16 +160,47 @@ describe("the documented download", () => {
     expect(file.headers.get("content-type")).toBe("application/pdf");
     expect(file.headers.get("content-disposition")).toEndWith('.pdf"');
     const texts = pdfTexts(file.bytes);
-    const amounts = texts.filter((text) => /^\d+\.\d{6}$/.test(text)).map(unitsOf);
-    // rows once, totals by kind once, "All" and "Total" once each
-    expect(sum(amounts)).toBe(4n * TOTAL);
-    expect(amounts.filter((units) => units === TOTAL).length).toBe(2);
-    expect(amounts.length).toBe(340 + 9 + 2);
+    const after = (title: string) => texts.slice(texts.indexOf(title) + 1);
+    // by type and status: count, in, out and net; then all of them, then those that are money
+    const totals = after("Net (USDC)");
+    for (const [kind, rows] of KINDS)
+      expect(totals.splice(0, 6)).toEqual([...kind.split(" "), ...sumsOf(rows)]);
+    expect(totals.splice(0, 11)).toEqual(["All", ...sumsOf(ROWS), "All", "CONFIRMED", ...sumsOf(CONFIRMED)]);
+    // the rows, their sum, and the net of what is money
+    const amounts = after("Amount (USDC)").filter((text) => /^-?\d+\.\d{6}$/.test(text));
+    expect(amounts.length).toBe(340 + 2);
+    expect(sum(amounts.slice(0, 340).map(unitsOf))).toBe(TOTAL);
+    const [count, moneyIn, moneyOut, net] = sumsOf(CONFIRMED);
+    expect(amounts.slice(340)).toEqual([formatUnits(TOTAL), net ?? ""]);
+    expect(texts).toContain(`in ${moneyIn}, out ${moneyOut}, net`);
+    expect(texts).toContain(`${count} transactions`);
     const pages = pdfPageCount(file.bytes);
     for (let page = 1; page <= pages; page++) expect(texts).toContain(`Page ${page} of `);
     expect(texts.filter((text) => text === String(pages)).length).toBe(1);
     expect(texts).toContain("Transaction report");
-    expect(texts.filter((text) => text === "Amount (USDC)").length).toBe(pages + 1);
+    expect(texts.filter((text) => text === "Amount (USDC)").length).toBe(pages);
+    // a hash is one text: searched for, copied and compared as a whole
+    expect(texts.filter((text) => /^0x[0-9a-f]{64}$/.test(text)).length).toBe(
+      ROWS.filter((row) => row.txHash !== null).length,
+    );
+  });
+
+  test("pdf shows Chinese, Japanese, Korean, Arabic, Hebrew and pictures, and says when it cannot show a letter", async () => {
+    const remark = /stands for a letter no font of this report has \((\d+) in all\)/;
+    const remarkOn = async (description: string) => {
+      const merchant = await signUp(world.baseUrl);
+      await insertHistory(world.sql, merchant.userId, [{ description }]);
+      const file = await exportAs({ format: "pdf" }, { accept: "application/pdf" }, merchant);
+      return Number(
+        pdfTexts(file.bytes)
+          .map((text) => remark.exec(text)?.[1])
+          .find((count) => count !== undefined) ?? 0,
+      );
+    };
+    expect(await remarkOn("付款 北京 注文の한국어 주문 فاتورة رقم ١٢٣ חשבונית 🎉🍕👩‍🍳 Ünï Ελλ Кир €")).toBe(
+      0,
+    );
+    expect(await remarkOn("\u{13080}\u{13080} eyes")).toBe(2);
   });
 
   test("an empty history is a file, in every format", async () => {

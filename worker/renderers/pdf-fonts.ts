@@ -1,6 +1,6 @@
 /**
  * Which font has a letter. DejaVu Sans has the Latin, Greek, Cyrillic, Hebrew and Arabic letters the standard fonts lack; Noto Sans has
- * Chinese, Japanese kana and Korean, in about a hundred small files each, opened when `prepare` meets a letter of theirs.
+ * Chinese, Japanese kana and Korean, in about a hundred small files each, Noto Emoji the pictures; opened when `prepare` meets a letter of theirs.
  * The variable Noto files are embedded in their thinnest weight, so their letters are drawn with an outline that thickens them.
  * pdfkit embeds nothing visible of a WOFF2 font; what it is given is the TrueType font inside.
  */
@@ -12,7 +12,7 @@ import { isWinAnsi } from "./win-ansi.ts";
 export type WideFont = { name: string; file: string; isThin: boolean };
 
 const DEJAVU: WideFont = { name: "DejaVuSans", file: "dejavu-fonts-ttf/ttf/DejaVuSans.ttf", isThin: false };
-const NOTO = ["noto-sans-sc", "noto-sans-kr"] as const;
+const NOTO = ["noto-sans-sc", "noto-sans-kr", "noto-emoji"] as const;
 
 /** Chooses fonts for one document and makes them known to it. */
 export function openWideFonts(doc: PDFKit.PDFDocument) {
@@ -53,7 +53,7 @@ export function openWideFonts(doc: PDFKit.PDFDocument) {
 type Range = { first: number; last: number; font: WideFont };
 let ranges: Promise<Range[]> | undefined;
 
-/** The files whose published ranges hold the letter; Chinese before Korean. */
+/** The files whose published ranges hold the letter; Chinese before Korean before pictures. */
 async function findNoto(codePoint: number): Promise<WideFont[]> {
   ranges ??= Promise.all(NOTO.map(readRanges)).then((lists) => lists.flat());
   const fitting = (await ranges).filter(({ first, last }) => codePoint >= first && codePoint <= last);
@@ -70,7 +70,7 @@ async function readRanges(family: string): Promise<Range[]> {
     const font = {
       name,
       file: `@fontsource-variable/${family}/files/${name}-wght-normal.woff2`,
-      isThin: true,
+      isThin: family !== "noto-emoji",
     };
     return text.split(",").map((range) => {
       const [first = "", last = first] = range.replace(/^U\+/i, "").split("-");

@@ -1,5 +1,5 @@
 /** The parts of pdfkit 0.20.2 its types leave out, gathered here: page resources, page operators, indirect objects. */
-export type StandardFont = "Helvetica" | "Helvetica-Bold" | "Courier";
+export type StandardFont = "Helvetica" | "Helvetica-Bold";
 
 /** An object of the file that others point to. */
 export type PdfReference = { write(content: string): void; end(): void };

@@ -2,7 +2,7 @@
 import PDFDocument from "pdfkit";
 import { MISSING, openPdfText, type PdfText, type TextStyle } from "./pdf-text.ts";
 
-export type Column = { title: string; width: number; align?: "right"; style?: "code" };
+export type Column = { title: string; width: number; align?: "right"; style?: "hash" };
 export type PdfPage = Awaited<ReturnType<typeof openPage>>;
 
 const MARGIN = 36;
@@ -12,7 +12,8 @@ const BOTTOM = PAGE.height - MARGIN - 16;
 const FOOT_Y = PAGE.height - MARGIN - 6;
 const GAP = 6;
 const ROW_PADDING = 2.5;
-const CELL_LINES_MAX = 12;
+/** More than 500 of the widest letters take in the narrowest column, less than a page holds. */
+const CELL_LINES_MAX = 40;
 const NAME_WIDTH = 80;
 /** Room for the number of all pages, which is written last. */
 const PAGE_COUNT_WIDTH = 16;
@@ -26,10 +27,13 @@ const STYLES = {
   head: { font: "bold", size: 7.5, leading: 10, gray: 0.27 },
   cell: { font: "regular", size: 7.5, leading: 9.5, gray: 0.07 },
   sum: { font: "bold", size: 7.5, leading: 9.5, gray: 0.07 },
-  code: { font: "code", size: 5.2, leading: 9.5, gray: 0.2 },
-  note: { font: "regular", size: 6, leading: 7.5, gray: 0.4 },
+  hash: { font: "regular", size: 7, leading: 9.5, gray: 0.2 },
+  note: { font: "regular", size: 7, leading: 8.8, gray: 0.3 },
   foot: { font: "regular", size: 7, leading: 9, gray: 0.4 },
 } as const satisfies Record<string, TextStyle>;
+
+/** As high as one with a cell that takes two lines. */
+const SUM_ROW_HEIGHT = 2 * STYLES.sum.leading + 3 * ROW_PADDING;
 
 export async function openPage(about: { title: string; author: string; createdAt: Date }) {
   const doc = new PDFDocument({
@@ -68,8 +72,9 @@ export async function openPage(about: { title: string; author: string; createdAt
 
   function writeHead(): void {
     let x = MARGIN;
-    for (const column of columns) {
-      text.line(column.title, STYLES.head, { x, y, width: column.width - GAP, align: column.align });
+    for (const [index, column] of columns.entries()) {
+      const width = innerWidth(columns, index);
+      text.line(column.title, STYLES.head, { x, y, width, align: column.align });
       x += column.width;
     }
     y += STYLES.head.leading + 2;
@@ -79,9 +84,10 @@ export async function openPage(about: { title: string; author: string; createdAt
 
   function writeRow(cells: readonly string[], style: TextStyle, note: string | undefined): void {
     const wrapped = columns.map((column, index) => {
-      const cellStyle = column.style === "code" ? STYLES.code : style;
-      const lines = text.wrap(cells[index] ?? "", cellStyle, column.width - GAP, CELL_LINES_MAX);
-      return { column, style: cellStyle, lines };
+      const cellStyle = column.style === "hash" && style === STYLES.cell ? STYLES.hash : style;
+      const width = innerWidth(columns, index);
+      const lines = text.wrap(cells[index] ?? "", cellStyle, width, CELL_LINES_MAX);
+      return { column, style: cellStyle, lines, width };
     });
     const notes = note ? text.wrap(note, STYLES.note, widthOf(columns) - GAP, CELL_LINES_MAX) : [];
     const height = Math.max(...wrapped.map((cell) => cell.lines.length * cell.style.leading));
@@ -89,7 +95,7 @@ export async function openPage(about: { title: string; author: string; createdAt
     need(height + notesHeight + ROW_PADDING * 2);
     let x = MARGIN;
     for (const cell of wrapped) {
-      writeLines(text, cell, { x, y, width: cell.column.width - GAP, align: cell.column.align });
+      writeLines(text, cell, { x, y, width: cell.width, align: cell.column.align });
       x += cell.column.width;
     }
     y += height;
@@ -121,12 +127,23 @@ export async function openPage(about: { title: string; author: string; createdAt
       writeLines(text, { style: STYLES.fact, lines }, { x: MARGIN + NAME_WIDTH, y, width });
       y += lines.length * STYLES.fact.leading;
     },
+    /** A sentence in small print. */
+    note(words: string): void {
+      const lines = text.wrap(words, STYLES.note, INNER_WIDTH, CELL_LINES_MAX);
+      need(lines.length * STYLES.note.leading);
+      writeLines(text, { style: STYLES.note, lines }, { x: MARGIN, y, width: INNER_WIDTH });
+      y += lines.length * STYLES.note.leading;
+    },
     beginTable(given: readonly Column[]): void {
       columns = given;
       writeHead();
     },
     row: (cells: readonly string[], note?: string): void => writeRow(cells, STYLES.cell, note),
-    sumRow: (cells: readonly string[]): void => writeRow(cells, STYLES.sum, undefined),
+    /** Rows in bold that stay together on a page. */
+    sumRows(rows: readonly (readonly string[])[]): void {
+      need(rows.length * SUM_ROW_HEIGHT);
+      for (const cells of rows) writeRow(cells, STYLES.sum, undefined);
+    },
     endTable(): void {
       columns = [];
     },
@@ -158,6 +175,11 @@ function writeLines(
 ): void {
   for (const [index, line] of cell.lines.entries())
     text.line(line, cell.style, { ...place, y: place.y + index * cell.style.leading });
+}
+
+/** A column's width without the gap to the next; the last one reaches the table's edge. */
+function innerWidth(columns: readonly Column[], index: number): number {
+  return (columns[index]?.width ?? 0) - (index === columns.length - 1 ? 0 : GAP);
 }
 
 function widthOf(columns: readonly Column[]): number {

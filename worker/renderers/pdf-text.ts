@@ -5,10 +5,11 @@
  */
 import { openWideFonts, type WideFont } from "./pdf-fonts.ts";
 import { type PdfInside, type PdfReference, pdfInside, type StandardFont } from "./pdf-inside.ts";
+import { inVisualOrder, mirror } from "./reading-order.ts";
 import { isWinAnsi, toWinAnsiHex, WIN_ANSI_LETTERS } from "./win-ansi.ts";
 
 export type TextStyle = {
-  font: "regular" | "bold" | "code";
+  font: "regular" | "bold";
   size: number;
   leading: number;
   /** 0 is black, 1 white. */
@@ -33,7 +34,6 @@ export function openPdfText(doc: PDFKit.PDFDocument) {
   const fonts = {
     regular: openStandardFont(doc, inside, "Helvetica"),
     bold: openStandardFont(doc, inside, "Helvetica-Bold"),
-    code: openStandardFont(doc, inside, "Courier"),
   };
   let missing = 0;
   let pending = "";
@@ -57,6 +57,15 @@ export function openPdfText(doc: PDFKit.PDFDocument) {
     return runs;
   }
 
+  /** A line's runs as they are drawn, from left to right. pdfkit turns the letters of a right-to-left run round by itself. */
+  function orderRuns(text: string): { text: string; font: WideFont | undefined }[] {
+    return inVisualOrder(text).flatMap((stretch) => {
+      const runs = splitRuns(stretch.text);
+      if (!stretch.isRightToLeft) return runs;
+      return runs.reverse().map((run) => (run.font ? run : { ...run, text: mirror(run.text) }));
+    });
+  }
+
   function widthOf(text: string, style: TextStyle): number {
     if (isWinAnsi(text)) return fonts[style.font].widthOf(text) * style.size;
     return splitRuns(text).reduce((sum, run) => {
@@ -71,6 +80,7 @@ export function openPdfText(doc: PDFKit.PDFDocument) {
     const plain = text.replace(/[\p{Cc}\u2028\u2029]+/gu, " ");
     if (isWinAnsi(plain)) return plain;
     return Array.from(plain, (letter) => {
+      if (isJoiner(letter)) return "";
       if (isWinAnsi(letter) || wide.fontOf(letter)) return letter;
       if (isInvisible(letter)) return "";
       missing += 1;
@@ -97,7 +107,7 @@ export function openPdfText(doc: PDFKit.PDFDocument) {
     if (text === "") return;
     let left = align === "right" ? x + width - widthOf(text, style) : x;
     const base = y + style.leading * BASE;
-    for (const run of isWinAnsi(text) ? [{ text, font: undefined }] : splitRuns(text)) {
+    for (const run of isWinAnsi(text) ? [{ text, font: undefined }] : orderRuns(text)) {
       if (run.font) writeWide(run.text, run.font, style, left, base);
       else
         pending += `${fontOperators(fonts[style.font], style)} 1 0 0 -1 ${point(left)} ${point(base)} Tm <${toWinAnsiHex(run.text)}> Tj ET\n`;
@@ -201,7 +211,12 @@ function takeLine(text: string, fits: (part: string) => boolean): string {
   return text.slice(0, space > whole / 2 ? space + 1 : whole);
 }
 
-/** Joiners, variation selectors and direction marks have no shape of their own. */
+/** What makes one picture of several, and what asks for a coloured one: the pictures are drawn side by side. */
+function isJoiner(letter: string): boolean {
+  return /[\u200d\ufe0e\ufe0f]/u.test(letter);
+}
+
+/** Direction marks, selectors and marks without a letter have no shape of their own. */
 function isInvisible(letter: string): boolean {
   return /[\p{Cf}\p{Mn}]/u.test(letter);
 }

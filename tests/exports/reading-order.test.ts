@@ -1,0 +1,21 @@
+/** Where the words of a line stand when some of them are read from right to left. */
+import { expect, test } from "bun:test";
+import { inVisualOrder, mirror } from "../../worker/renderers/reading-order.ts";
+
+/** As it is drawn, from left to right, with right-to-left stretches turned round letter by letter. */
+const drawn = (line: string) =>
+  inVisualOrder(line)
+    .map(({ text, isRightToLeft }) => (isRightToLeft ? mirror(text) : text))
+    .join("");
+
+test.each([
+  ["a line of Latin letters stays", "Order 12 (paid)", "Order 12 (paid)"],
+  ["the first Hebrew word stands at the right", "אב גד", "דג בא"],
+  ["numbers in between keep their digits' order", "אב 123 גד", "דג 123 בא"],
+  ["Hebrew inside Latin is turned alone", "for אב גד only", "for דג בא only"],
+  ["Latin inside Hebrew stays as it is", "אב USDC base גד", "דג USDC base בא"],
+  ["brackets are mirrored", "אב (גד)", "(דג) בא"],
+  ["Arabic like Hebrew", "\u0627\u0628 7", "7 \u0628\u0627"],
+])("%s", (_, line, expected) => {
+  expect(drawn(line)).toBe(expected);
+});

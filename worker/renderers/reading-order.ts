@@ -1,0 +1,49 @@
+/** Where right-to-left words stand in a line: the Unicode bidirectional algorithm (UAX #9) for a text that is drawn left to right, piece by piece. */
+import bidiFactory from "bidi-js";
+
+/** A stretch of one direction. */
+export type Stretch = { text: string; isRightToLeft: boolean };
+
+const bidi = bidiFactory();
+/** Hebrew, Arabic and their neighbours, and their presentation forms. */
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/;
+
+/** The stretches of a line from left to right; the letters inside each keep the order they were written in. */
+export function inVisualOrder(line: string): Stretch[] {
+  if (!RIGHT_TO_LEFT.test(line)) return [{ text: line, isRightToLeft: false }];
+  const { levels } = bidi.getEmbeddingLevels(line, "auto");
+  const stretches: { text: string; level: number }[] = [];
+  for (let at = 0; at < line.length; at++) {
+    const level = levels[at] ?? 0;
+    const last = stretches.at(-1);
+    if (last?.level === level) last.text += line[at];
+    else stretches.push({ text: line[at] ?? "", level });
+  }
+  return reorder(stretches).map(({ text, level }) => ({ text, isRightToLeft: level % 2 === 1 }));
+}
+
+/** Rule L2: from the highest level down to 1, whatever stands at a level or above is turned round. */
+function reorder<Item extends { level: number }>(items: readonly Item[]): Item[] {
+  const highest = Math.max(...items.map(({ level }) => level));
+  let ordered = [...items];
+  for (let level = highest; level > 0; level--) {
+    const next: Item[] = [];
+    let turned: Item[] = [];
+    for (const item of ordered) {
+      if (item.level >= level) turned.unshift(item);
+      else {
+        next.push(...turned, item);
+        turned = [];
+      }
+    }
+    ordered = [...next, ...turned];
+  }
+  return ordered;
+}
+
+/** Spaces and signs of a right-to-left stretch as they are drawn: turned round, brackets mirrored. */
+export function mirror(text: string): string {
+  return Array.from(text, (letter) => bidi.getMirroredCharacter(letter) ?? letter)
+    .reverse()
+    .join("");
+}
