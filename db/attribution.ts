@@ -9,6 +9,7 @@ import type {
   PaymentFacts,
 } from "../core/domain/transfer.ts";
 import type { Tx } from "./client.ts";
+import { lockLinks } from "./payments.ts";
 
 export type AuthorizationKey = { payer: Hex; nonce: Hex };
 
@@ -22,15 +23,22 @@ export async function loadPayments(
   return tx<PaymentFacts[]>`
     select id, link_id, payer, nonce, recipient, amount_units, state = 'FAILED' as is_failed
     from payments
-    where (payer, nonce) in (
-        select *
+    where id = any(array(
+        select payment.id
         from unnest(
           ${authorizations.map((one) => one.payer)}::text[],
           ${authorizations.map((one) => one.nonce)}::text[]
-        )
-      )
-      and network = ${network}
-      and token = ${NETWORKS[network].usdc.address}
+        ) as given (payer, nonce)
+        cross join lateral (
+          select id
+          from payments
+          where network = ${network}
+            and token = ${NETWORKS[network].usdc.address}
+            and payer = given.payer
+            and nonce = given.nonce
+          limit 1
+        ) payment
+      ))
       and link_id is not null
     order by id
     for update`;
@@ -172,24 +180,8 @@ function countBy<Item>(items: readonly Item[], keyOf: (item: Item) => string): M
 
 async function lockLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkFacts[]> {
   if (linkIds.length === 0) return [];
-  await tx`
-    select id
-    from payment_links
-    where id = any(${[...linkIds]}::text[])
-    order by id
-    for update`;
   // a new snapshot: what others committed while we waited for the locks
-  const rows = await tx<(Pick<LinkFacts, "id" | "recipient" | "amountUnits" | "isTaken"> & LinkTimes)[]>`
-    select
-      link.id, link.recipient, link.amount_units, link.created_at, link.expires_at, link.cancelled_at,
-      exists (
-        select from transfers
-        where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
-      ) as is_taken,
-      payment.id as live_payment_id
-    from payment_links link
-    left join payments payment on payment.link_id = link.id and payment.state <> 'FAILED'
-    where link.id = any(${[...linkIds]}::text[])`;
+  const [, rows] = await Promise.all([lockLinks(tx, linkIds), readLinkFacts(tx, linkIds)]);
   return rows.map(({ createdAt, expiresAt, cancelledAt, livePaymentId, ...link }) => ({
     ...link,
     createdAtMs: createdAt.getTime(),
@@ -199,4 +191,30 @@ async function lockLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkFa
   }));
 }
 
-type LinkTimes = { createdAt: Date; expiresAt: Date; cancelledAt: Date | null; livePaymentId: string | null };
+type LinkRow = Pick<LinkFacts, "id" | "recipient" | "amountUnits" | "isTaken"> & {
+  createdAt: Date;
+  expiresAt: Date;
+  cancelledAt: Date | null;
+  livePaymentId: string | null;
+};
+
+function readLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkRow[]> {
+  return tx<LinkRow[]>`
+    select
+      link.id, link.recipient, link.amount_units, link.created_at, link.expires_at, link.cancelled_at,
+      paying.id is not null as is_taken, payment.id as live_payment_id
+    from payment_links link
+    left join lateral (
+      select id
+      from transfers
+      where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+      limit 1
+    ) paying on true
+    left join lateral (
+      select id
+      from payments
+      where payments.link_id = link.id and payments.state <> 'FAILED'
+      limit 1
+    ) payment on true
+    where link.id = any(${[...linkIds]}::text[])`;
+}

@@ -25,8 +25,18 @@ const IDLE_IN_TRANSACTION_TIMEOUT_MS = 30_000;
  */
 const PLANNER = { enable_seqscan: "off", random_page_cost: 1.1, jit: "off" };
 
-/** Opens a pool. `name` shows in pg_stat_activity. */
-export function openDatabase(url: string, options: { name: string; maxConnections?: number }): Sql {
+export type DatabaseOptions = {
+  /** Shows in pg_stat_activity. */
+  name: string;
+  maxConnections?: number;
+  /** Commits don't wait for the disk: a crash of the server may take back the last of them, never one that a later durable commit saw. */
+  canForget?: boolean;
+  /** Each statement is planned once, whatever its parameters: for those who run few statements all the time. */
+  plansOnce?: boolean;
+};
+
+/** Opens a pool. */
+export function openDatabase(url: string, options: DatabaseOptions): Sql {
   return postgres(url, {
     max: options.maxConnections ?? 10,
     connect_timeout: CONNECT_TIMEOUT_S,
@@ -46,6 +56,8 @@ export function openDatabase(url: string, options: { name: string; maxConnection
       statement_timeout: STATEMENT_TIMEOUT_MS,
       idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_TIMEOUT_MS,
       ...PLANNER,
+      ...(options.plansOnce ? { plan_cache_mode: "force_generic_plan" } : {}),
+      ...(options.canForget ? { synchronous_commit: "off" } : {}),
     },
   });
 }

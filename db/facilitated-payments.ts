@@ -73,15 +73,19 @@ export async function loadFacilitatedPayments(
   return tx<FacilitatedFacts[]>`
     select id, payer, nonce, recipient, amount_units
     from payments
-    where network = ${network}
-      and token = ${token}
-      and (payer, nonce) in (
-        select *
+    where id = any(array(
+        select payment.id
         from unnest(
           ${authorizations.map((one) => one.payer)}::text[],
           ${authorizations.map((one) => one.nonce)}::text[]
-        )
-      )
+        ) as given (payer, nonce)
+        cross join lateral (
+          select id
+          from payments
+          where network = ${network} and token = ${token} and payer = given.payer and nonce = given.nonce
+          limit 1
+        ) payment
+      ))
       and link_id is null
     order by id
     for update`;

@@ -1,7 +1,6 @@
 /** A link as its payer's service sees it: terms, state, and who is paying it already. */
 import type { LinkStatus } from "../core/domain/link.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
-import type { PaymentState } from "../core/domain/payment.ts";
 import type { Tx } from "./client.ts";
 
 export type PayableLinkRow = {
@@ -14,7 +13,6 @@ export type PayableLinkRow = {
   expiresAt: Date;
   /** The live payment that holds the link, if any. */
   paymentId: string | null;
-  paymentState: PaymentState | null;
   payer: Hex | null;
   nonce: Hex | null;
   /** The transfer that pays it or is about to, perhaps not deep enough yet, and the authorization it executed. */
@@ -28,7 +26,7 @@ export async function findPayableLink(sql: Tx, linkId: string): Promise<PayableL
   const [row] = await sql<PayableLinkRow[]>`
     select
       link.id, link.network, link.recipient, link.amount_units, link.description, link.status, link.expires_at,
-      payment.id as payment_id, payment.state as payment_state, payment.payer, payment.nonce,
+      payment.id as payment_id, payment.payer, payment.nonce,
       paying.tx_hash as paid_tx_hash, paying.log_index as paid_log_index,
       paying.from_address as paid_from, paying.authorization_nonce as paid_nonce
     from payment_links link

@@ -42,13 +42,19 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
         given.amount_units, given.valid_after, given.valid_before, given.nonce, given.signature,
         given.idempotency_key, given.request_id
       from given
-      join payment_links link on link.id = given.link_id
-      where link.status in ('ACTIVE', 'PENDING')
-        and link.expires_at > now()
-        and not exists (
-          select from transfers
-          where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
-        )
+      cross join lateral (
+        select id, amount_units
+        from payment_links
+        where id = given.link_id and status in ('ACTIVE', 'PENDING') and expires_at > now()
+        limit 1
+      ) link
+      left join lateral (
+        select id
+        from transfers
+        where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+        limit 1
+      ) paying on true
+      where paying.id is null
         and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units" })}
       on conflict do nothing
       returning id, link_id, payer, amount_units, network
@@ -56,7 +62,7 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
     moved as (
       update payment_links
       set status = 'PENDING', updated_at = now()
-      where id in (select link_id from inserted) and status in ('ACTIVE', 'PENDING')
+      where id = any(array(select link_id from inserted)) and status in ('ACTIVE', 'PENDING')
       returning id, user_id, description, amount_units
     ),
     history as (
@@ -253,7 +259,13 @@ export type PaymentView = Pick<
 
 const VIEW_COLUMNS = `
   payments.id, payments.link_id, payments.network, payments.payer, payments.nonce, payments.recipient, payments.amount_units,
-  payments.state, payments.reason, payments.tx_hash, payments.log_index, payments.block_number,
+  case
+    when payments.state = 'SIGNED' and exists (
+      select from relays where relays.id = payments.relay_id and relays.state <> 'SIGNED'
+    ) then 'BROADCAST'
+    else payments.state
+  end as state,
+  payments.reason, payments.tx_hash, payments.log_index, payments.block_number,
   payments.idempotency_key, payments.created_at, payments.updated_at,
   (
     select attempt.tx_hash

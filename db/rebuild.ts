@@ -62,7 +62,7 @@ export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[
   await tx`
     update payments
     set
-      state = case when relay_id is null then 'QUEUED' else 'BROADCAST' end, tx_hash = null, log_index = null,
+      state = case when relay_id is null then 'QUEUED' else 'SIGNED' end, tx_hash = null, log_index = null,
       block_number = null
     where network = ${network} and state in ('MINED', 'CONFIRMED') and link_id is not null`;
   await tx`

@@ -113,7 +113,7 @@ export async function markSigned(tx: Tx, relayId: bigint, paymentIds: readonly s
   return rows.map((row) => row.id);
 }
 
-/** Notes what a node said to an attempt. Taken: relay and payments are BROADCAST; else they stay SIGNED and are sent again, for the bytes may be out. */
+/** Notes what a node said to an attempt. Taken: the relay is BROADCAST; else it stays SIGNED and is sent again, for the bytes may be out. */
 export async function noteSent(
   tx: Tx,
   relayId: bigint,
@@ -124,20 +124,14 @@ export async function noteSent(
       update relay_attempts
       set sends = sends + 1, last_sent_at = now(), last_answer = ${sent.answer}
       where tx_hash = ${sent.txHash}
-    ),
-    relay as (
-      update relays
-      set state = 'BROADCAST'
-      where id = ${relayId} and state = 'SIGNED' and ${sent.taken}::boolean
     )
-    update payments
-    set state = 'BROADCAST', updated_at = now()
-    where relay_id = ${relayId} and state = 'SIGNED' and ${sent.taken}::boolean`;
+    update relays
+    set state = 'BROADCAST'
+    where id = ${relayId} and state = 'SIGNED' and ${sent.taken}::boolean`;
 }
 
 export type InFlightAttempt = {
   txHash: Hex;
-  raw: Hex;
   maxFeePerGas: string;
   maxPriorityFeePerGas: string;
   isNoop: boolean;
@@ -146,7 +140,7 @@ export type InFlightAttempt = {
 };
 export type InFlightRelay = Pick<
   Relay,
-  "id" | "network" | "relayer" | "nonce" | "kind" | "state" | "callTo" | "callData" | "gasLimit"
+  "id" | "network" | "relayer" | "nonce" | "kind" | "state" | "callTo" | "gasLimit"
 > & {
   misses: number;
   attempts: InFlightAttempt[];
@@ -154,7 +148,10 @@ export type InFlightRelay = Pick<
   validBeforeMax: bigint | null;
 };
 
-/** The relays of a network that no block holds, key by key, lowest nonce first; `after` is the last one of the page before. */
+/**
+ * The relays of a network that no block holds, key by key, lowest nonce first; `after` is the last one of
+ * the page before. Without their bytes, which few are asked for.
+ */
 export async function findInFlight(
   tx: Tx,
   network: NetworkId,
@@ -163,12 +160,11 @@ export async function findInFlight(
   return tx<InFlightRelay[]>`
     select
       relay.id, relay.network, relay.relayer, relay.nonce, relay.kind, relay.state, relay.call_to,
-      relay.call_data, relay.gas_limit, relay.misses,
+      relay.gas_limit, relay.misses,
       (
         select jsonb_agg(
           jsonb_build_object(
             'txHash', attempt.tx_hash,
-            'raw', attempt.raw,
             'maxFeePerGas', attempt.max_fee_per_gas::text,
             'maxPriorityFeePerGas', attempt.max_priority_fee_per_gas::text,
             'isNoop', attempt.is_noop,
@@ -191,6 +187,26 @@ export async function findInFlight(
       and (relay.relayer, relay.nonce) > (${after?.relayer ?? ""}, ${after?.nonce ?? -1n}::bigint)
     order by relay.relayer, relay.nonce
     limit ${limit}`;
+}
+
+/** The signed bytes of an attempt. */
+export async function readRaw(tx: Tx, txHash: Hex): Promise<Hex> {
+  const [row] = await tx<{ raw: Hex }[]>`
+    select raw
+    from relay_attempts
+    where tx_hash = ${txHash}`;
+  if (!row) throw new Error(`no attempt has the hash ${txHash}`);
+  return row.raw;
+}
+
+/** What a relay calls its target with. */
+export async function readCallData(tx: Tx, relayId: bigint): Promise<Hex> {
+  const [row] = await tx<{ callData: Hex }[]>`
+    select call_data
+    from relays
+    where id = ${relayId}`;
+  if (!row) throw new Error(`there is no relay ${relayId}`);
+  return row.callData;
 }
 
 export type RelayReceipt = {

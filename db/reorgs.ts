@@ -6,7 +6,7 @@ export type Undone = { transfers: number; linkIds: string[]; paymentIds: string[
 
 /**
  * Everything above `ancestor` is taken back: transfers and history rows ORPHANED (rows that were open before are PENDING again),
- * relays BROADCAST, payments BROADCAST with their relay or QUEUED without, claims OPEN with a new lease.
+ * relays BROADCAST, payments SIGNED with their relay or QUEUED without, claims OPEN with a new lease.
  * The links named in the answer still have to be refreshed.
  */
 export async function orphanAbove(
@@ -53,7 +53,7 @@ async function reopenPayments(
     )
     update payments
     set
-      state = case when affected.relay_id is null then 'QUEUED' else 'BROADCAST' end,
+      state = case when affected.relay_id is null then 'QUEUED' else 'SIGNED' end,
       relay_id = affected.relay_id, tx_hash = null, log_index = null, block_number = null, refusals = 0,
       next_try_at = now(), updated_at = now()
     from affected

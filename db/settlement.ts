@@ -5,6 +5,7 @@
 import { NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import type { AuthorizationKey } from "./attribution.ts";
 import type { Tx } from "./client.ts";
+import { lockLinks } from "./payments.ts";
 
 export type SettledPayment = {
   id: string;
@@ -32,7 +33,8 @@ export async function settlePayments(tx: Tx, payments: readonly SettledPayment[]
     from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as given (
       id text, tx_hash text, log_index int, block_number bigint, state text
     )
-    where payments.id = given.id`;
+    where payments.id = given.id
+      and payments.id = any(${payments.map(({ id }) => id)}::text[])`;
 }
 
 /** Claims whose transfer was found wait no longer. */
@@ -93,12 +95,15 @@ export async function refreshLinks(
 ): Promise<LinkMove[]> {
   if (linkIds.length === 0) return [];
   const ids = [...new Set(linkIds)];
-  await tx`
-    select id
-    from payment_links
-    where id = any(${ids}::text[])
-    order by id
-    for update`;
+  // the second sees what others committed before the first had its locks
+  const [, moves] = await Promise.all([lockLinks(tx, ids), computeLinks(tx, { ids, depthNumber, isReorg })]);
+  return moves;
+}
+
+function computeLinks(
+  tx: Tx,
+  { ids, depthNumber, isReorg }: { ids: readonly string[]; depthNumber: number; isReorg: boolean },
+): Promise<LinkMove[]> {
   return tx<LinkMove[]>`
     with facts as (
       select
@@ -113,7 +118,12 @@ export async function refreshLinks(
           where claims.link_id = link.id and claims.state = 'OPEN' and claims.lease_until > now()
         ) as is_held
       from payment_links link
-      left join transfers paying on paying.link_id = link.id and paying.pays and paying.status <> 'ORPHANED'
+      left join lateral (
+        select id, block_number, block_time, tx_hash
+        from transfers
+        where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+        limit 1
+      ) paying on true
       left join lateral (
         select
           case
@@ -125,7 +135,7 @@ export async function refreshLinks(
         from transfers other
         where other.link_id = link.id and not other.pays and other.status <> 'ORPHANED'
       ) misfits on true
-      where link.id = any(${ids}::text[])
+      where link.id = any(${[...ids]}::text[])
     ),
     decided as (
       select

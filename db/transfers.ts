@@ -74,23 +74,50 @@ export async function storeTransfers(
         history_payment_id as payment_id, history_claim_id as claim_id,
         transfer_id, fresh.status, fresh.amount_units, tx_hash, log_index, block_number, block_time, confirmed_at, amount
       from fresh
-      join wallets wallet on wallet.network = ${network} and wallet.address = fresh.to_address
-      left join payment_links link on link.id = fresh.link_id
+      cross join lateral (
+        select user_id
+        from wallets
+        where network = ${network} and address = fresh.to_address
+        limit 1
+      ) wallet
+      left join lateral (
+        select description
+        from payment_links
+        where id = fresh.link_id
+        limit 1
+      ) link on true
       union all
       select
         wallet.user_id, 'OUT', 'SEND', to_address, '', null, null, null,
         transfer_id, fresh.status, fresh.amount_units, tx_hash, log_index, block_number, block_time, confirmed_at, amount
       from fresh
-      join wallets wallet on wallet.network = ${network} and wallet.address = fresh.from_address
+      cross join lateral (
+        select user_id
+        from wallets
+        where network = ${network} and address = fresh.from_address
+        limit 1
+      ) wallet
     ),
     open_rows as (
       select transactions.id, sides.*
       from sides
-      join transactions on transactions.payment_id = sides.payment_id and transactions.user_id = sides.user_id
+      cross join lateral (
+        select id, user_id
+        from transactions
+        where payment_id = sides.payment_id
+        limit 1
+      ) transactions
+      where transactions.user_id = sides.user_id
       union all
       select transactions.id, sides.*
       from sides
-      join transactions on transactions.claim_id = sides.claim_id and transactions.user_id = sides.user_id
+      cross join lateral (
+        select id, user_id
+        from transactions
+        where claim_id = sides.claim_id
+        limit 1
+      ) transactions
+      where transactions.user_id = sides.user_id
     ),
     adopted as (
       update transactions

@@ -70,8 +70,10 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
     isNews: head.number - to.number < NEWS_BLOCKS,
     confirmedAtS: span.confirmedAtS,
   });
-  const confirmed = await confirmTransfers(tx, { network, depthNumber, confirmations });
-  const facilitatedIds = await confirmFacilitatedPayments(tx, { network, depthNumber });
+  const [confirmed, facilitatedIds] = await Promise.all([
+    confirmTransfers(tx, { network, depthNumber, confirmations }),
+    confirmFacilitatedPayments(tx, { network, depthNumber }),
+  ]);
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
   const moves = await refreshLinks(tx, { linkIds, depthNumber, isReorg: false });
   await Promise.all([

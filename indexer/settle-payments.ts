@@ -24,14 +24,14 @@ export async function settlePaymentsAndClaims(
     ({ paymentId, settlesPayment, txHash, logIndex, blockNumber, isConfirmed }) =>
       paymentId && settlesPayment ? [{ id: paymentId, txHash, logIndex, blockNumber, isConfirmed }] : [],
   );
-  await settlePayments(tx, settled);
-  await matchClaims(
-    tx,
-    outcomes.flatMap(({ claimId }) => claimId ?? []),
-  );
   const isSettled = new Set(settled.map(({ id }) => id));
   const dead = payments.filter(({ id, isFailed }) => !isFailed && !isSettled.has(id));
-  const failed = await failSpentPayments(tx, network, dead);
+  const claimIds = outcomes.flatMap(({ claimId }) => claimId ?? []);
+  const [failed] = await Promise.all([
+    failSpentPayments(tx, network, dead),
+    settlePayments(tx, settled),
+    matchClaims(tx, claimIds),
+  ]);
   return {
     paymentIds: [...isSettled, ...failed.map(({ id }) => id)],
     linkIds: [...outcomes.map(({ linkId }) => linkId), ...failed.flatMap(({ linkId }) => linkId ?? [])],

@@ -27,6 +27,7 @@ const SHUTDOWN_ABORT_MS = 8_000;
 const CLOSE_TIMEOUT_MS = 1_500;
 /** Connections beside the tasks': the keeper's lock, liveness and listening each hold one. */
 const EXTRA_CONNECTIONS = 6;
+const NOTES_CONNECTIONS = 2;
 
 const config = readEnvOrExit(() => readWorkerConfig());
 const log = openLog("worker", config.logLevel);
@@ -38,6 +39,13 @@ const sql = openDatabase(config.databaseUrl, {
   maxConnections: config.concurrency + EXTRA_CONNECTIONS,
 });
 stop.onStop("database", () => sql.end({ timeout: 2 }));
+const notes = openDatabase(config.databaseUrl, {
+  name: "worker notes",
+  maxConnections: NOTES_CONNECTIONS,
+  canForget: true,
+  plansOnce: true,
+});
+stop.onStop("notes", () => notes.end({ timeout: 2 }));
 
 const chains = new Map(
   config.chains.map(({ id, rpcUrls }) => [
@@ -48,7 +56,7 @@ const chains = new Map(
 stop.onStop("chains", () => chains.forEach((chain) => void chain.close()));
 await checkTokens([...chains.values()], log);
 
-const deps = { sql, log, chains, config, metrics };
+const deps = { sql, notes, log, chains, config, metrics };
 const relayMetrics = openRelayMetrics(metrics.registry, sql);
 const networks = new Map(
   [...chains].map(([id, chain]): [typeof id, RelayNetwork] => {

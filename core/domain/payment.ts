@@ -3,7 +3,9 @@
  *
  *   QUEUED --signed bytes stored--> SIGNED --handed to a node--> BROADCAST --seen in a canonical block--> MINED --N deep--> CONFIRMED
  *   QUEUED | SIGNED | BROADCAST --proven impossible--> FAILED(reason), link released
- *   MINED | CONFIRMED --block reorganised away--> QUEUED
+ *   MINED | CONFIRMED --block reorganised away--> QUEUED | SIGNED
+ *
+ * BROADCAST is never stored: a SIGNED payment whose relay was handed over reads as that (`db/payments.ts`).
  *
  * Settled means: a canonical block holds AuthorizationUsed(payer, nonce) and its Transfer, whoever sent it.
  */

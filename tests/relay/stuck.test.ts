@@ -67,7 +67,7 @@ describe("a transaction no block takes", () => {
     await waitFor("an attempt that does nothing", async () =>
       (await attemptsOf(order.linkId)).some((attempt) => attempt.isNoop),
     );
-    expect(await paymentOf(lab, order.linkId)).toMatchObject({ state: "BROADCAST", reason: null });
+    expect(await paymentOf(lab, order.linkId)).toMatchObject({ state: "SIGNED", reason: null });
     await lab.rpc("evm_mine");
     await waitForLink(lab, order.linkId, "ACTIVE");
     expect(await paymentOf(lab, order.linkId)).toMatchObject({ state: "FAILED", reason: "EXPIRED_TRANSFER" });

@@ -31,7 +31,12 @@ export async function drainPayments(network: RelayNetwork): Promise<void> {
   const { deps, chain } = network;
   const sending: Promise<void>[] = [];
   for (let round = 0; round < ROUNDS_MAX; round++) {
-    const leased = await leaseQueuedPayments(deps.sql, chain.network.id, deps.config.relayBatchMax, LEASE_MS);
+    const leased = await leaseQueuedPayments(
+      deps.notes,
+      chain.network.id,
+      deps.config.relayBatchMax,
+      LEASE_MS,
+    );
     if (leased.length === 0) break;
     const startedMs = Date.now();
     try {

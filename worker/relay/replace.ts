@@ -2,7 +2,13 @@
 import { nextFees } from "../../core/chain/fees.ts";
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { signRelay } from "../../core/chain/sign-relay.ts";
-import { type InFlightAttempt, type InFlightRelay, insertAttempt } from "../../db/relays.ts";
+import {
+  type InFlightAttempt,
+  type InFlightRelay,
+  insertAttempt,
+  readCallData,
+  readRaw,
+} from "../../db/relays.ts";
 import type { Market } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import { sendAttempt } from "./send.ts";
@@ -12,7 +18,8 @@ export async function resendAttempt(
   relay: InFlightRelay,
   attempt: InFlightAttempt,
 ): Promise<void> {
-  await sendAttempt(deps, chain, { relayId: relay.id, txHash: attempt.txHash, raw: attempt.raw });
+  const { txHash } = attempt;
+  await sendAttempt(deps, chain, { relayId: relay.id, txHash, raw: await readRaw(deps.sql, txHash) });
 }
 
 /** At least an eighth dearer, as nodes demand of a replacement; at the cap the same bytes go out again. */
@@ -38,7 +45,7 @@ export async function raiseAttempt(
   if (fees.maxFeePerGas <= BigInt(newest.maxFeePerGas)) return resendAttempt(network, relay, newest);
   const call = isNoop
     ? buildNoopCall(relay.relayer)
-    : { to: relay.callTo, data: relay.callData, gas: relay.gasLimit };
+    : { to: relay.callTo, data: await readCallData(deps.sql, relay.id), gas: relay.gasLimit };
   const signed = signRelay(key.privateKey, {
     chainId: chain.network.chainId,
     nonce: relay.nonce,

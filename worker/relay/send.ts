@@ -71,7 +71,7 @@ export async function storeRelay(
 
 /** Hands an attempt to a node and notes what it said. Never throws: whatever goes wrong here, the keeper sends it again. */
 export async function sendAttempt(
-  deps: { sql: Sql; log: Log },
+  deps: { notes: Sql; log: Log },
   chain: Chain,
   attempt: { relayId: bigint; txHash: Hex; raw: Hex },
 ): Promise<void> {
@@ -89,7 +89,7 @@ export async function sendAttempt(
   }
   try {
     const { txHash } = attempt;
-    await noteSent(deps.sql, attempt.relayId, { txHash, answer: answer.text, taken: answer.taken });
+    await noteSent(deps.notes, attempt.relayId, { txHash, answer: answer.text, taken: answer.taken });
   } catch (error) {
     deps.log.warn({ relayId: attempt.relayId.toString(), err: error }, "an attempt's answer was not noted");
   }
