@@ -61,6 +61,19 @@ export async function requeueFacilitatedPayment(
   return rows.length === 1;
 }
 
+/**
+ * Takes the one success that a settled payment has to give for this addressee, who may come again. False when another was told it;
+ * undefined when it is not settled any more.
+ */
+export async function tellSettlement(tx: Tx, id: string, addressee: string): Promise<boolean | undefined> {
+  const [row] = await tx<{ isOurs: boolean }[]>`
+    update payments
+    set told_to = coalesce(told_to, ${addressee})
+    where id = ${id} and link_id is null and state in ('MINED', 'CONFIRMED')
+    returning told_to = ${addressee} as is_ours`;
+  return row?.isOurs;
+}
+
 export type FacilitatedFacts = { id: string; payer: Hex; nonce: Hex; recipient: Hex; amountUnits: bigint };
 
 /** Those of these authorizations, locked in one order. */

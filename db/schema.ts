@@ -181,6 +181,7 @@ export const payments = pgTable("payments", {
   nextTryAt: time("next_try_at").notNull(),
   idempotencyKey: text("idempotency_key"),
   requestId: text("request_id"),
+  toldTo: text("told_to"),
   createdAt: time("created_at").notNull(),
   updatedAt: time("updated_at").notNull(),
 });

@@ -30,6 +30,8 @@ export async function consultBooks(
           and transfers.authorization_nonce = payments.nonce
           and transfers.to_address = payments.recipient
           and transfers.status <> 'ORPHANED'
+          -- books that were read before it came settle a link's payment late, but nobody else's
+          and payments.link_id is not null
           and (transfers.link_id is null or transfers.link_id = payments.link_id)
       ) as came_to_us
     from payments

@@ -5,6 +5,7 @@
 import { Elysia } from "elysia";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { insertFacilitatedPayments, listRelayers } from "../../db/facilitated-payments.ts";
+import { parseIdempotencyKey } from "../../db/idempotency.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { openAcceptor } from "../x402/accept.ts";
@@ -51,15 +52,17 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
     )
     .post(
       "/settle",
-      async ({ body, set, user, requestId }) => {
+      async ({ body, set, user, requestId, headers }) => {
         const read = readRequest(body, isEnabled);
         if (!read.ok) {
           set.status = 400;
           const errorReason = read.reason;
           return { success: false, errorReason, transaction: "", network: "", ...payerOf(read.payer) };
         }
+        const idempotencyKey = parseIdempotencyKey(headers["idempotency-key"]);
         const { request } = read;
-        const settlement = await settlePayment(tools, request, { userId: user.id, requestId });
+        const asker = { userId: user.id, requestId, idempotencyKey };
+        const settlement = await settlePayment(tools, request, asker);
         return {
           success: settlement.success,
           transaction: settlement.transaction,
@@ -67,12 +70,15 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
           ...payerOf(request.attempt.authorization.from),
           ...(settlement.success
             ? { amount: request.terms.amountUnits.toString() }
-            : { errorReason: settlement.reason }),
+            : { errorReason: settlement.reason, ...messageOf(settlement.message) }),
         };
       },
       {
         auth: maySettle,
-        detail: { summary: "Settle a payment; the same payload again gets the same answer" },
+        detail: {
+          summary: "Settle a payment",
+          description: "One payment's success is told once; again only to the same Idempotency-Key",
+        },
       },
     );
 };
@@ -83,6 +89,10 @@ async function describeSupport(deps: ApiDeps) {
     { x402Version: 2, scheme: "exact", network: NETWORKS[network].caip2 },
   ]);
   return { kinds, extensions: [], signers: { "eip155:*": await listRelayers(deps.sql) } };
+}
+
+function messageOf(errorMessage: string | undefined): { errorMessage?: string } {
+  return errorMessage === undefined ? {} : { errorMessage };
 }
 
 function payerOf(payer: string | undefined): { payer?: string } {

@@ -1,10 +1,20 @@
 /**
  * Settles a payment for somebody else's resource on the same engine as our own links: stored before anything is sent, relayed in
- * batches, settled by what the chain holds. The same payload again gets the same answer.
+ * batches, settled by what the chain holds.
+ *
+ * Every success releases a resource, and a payload is public once it is on the chain. So a payment's success is told once, also when
+ * its payload came sixteen times at once; whoever needs to hear it again sends the same Idempotency-Key. An authorization that was
+ * used before it came to us is refused, with the hash of its transaction: x402's `exact` scheme wants a consumed authorization to be
+ * a failure, never a success. A link of ours is another matter: it can be paid only once, whoever sends the transaction.
  */
+import { randomUUID } from "node:crypto";
 import { newPaymentId } from "../../core/domain/ids.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
-import { type NewFacilitatedPayment, requeueFacilitatedPayment } from "../../db/facilitated-payments.ts";
+import {
+  type NewFacilitatedPayment,
+  requeueFacilitatedPayment,
+  tellSettlement,
+} from "../../db/facilitated-payments.ts";
 import type { Outcomes } from "../../db/outcome.ts";
 import { findPaymentByAuthorization, type PaymentView } from "../../db/payments.ts";
 import { enqueue } from "../../db/queue.ts";
@@ -14,6 +24,7 @@ import type { X402Deps } from "../x402/deps.ts";
 import type { PaymentReader } from "../x402/read-payment.ts";
 import { stockReason } from "../x402/stock-reasons.ts";
 import { verifyPayer } from "../x402/verify-payer.ts";
+import { findExecution } from "./find-execution.ts";
 import type { FacilitatorRequest } from "./request.ts";
 import { checkPayment, type VerifyTools } from "./verify.ts";
 
@@ -24,12 +35,12 @@ export type SettleTools = VerifyTools &
     readPayment: PaymentReader;
   };
 
-/** Who asked, in the books and in the logs. */
-export type Asker = { userId: string; requestId: string };
+/** Who asked, in the books and in the logs. With the same `idempotencyKey` a success is told again. */
+export type Asker = { userId: string; requestId: string; idempotencyKey: string | undefined };
 
 export type Settlement =
   | { success: true; transaction: string }
-  | { success: false; reason: string; transaction: string };
+  | { success: false; reason: string; transaction: string; message?: string };
 
 /** Non-terminal in stock servers: they ask once more with the same payload. */
 const SETTLEMENT_PENDING = "settlement_pending";
@@ -40,20 +51,33 @@ export async function settlePayment(
   request: FacilitatorRequest,
   asker: Asker,
 ): Promise<Settlement> {
+  try {
+    const outcome = await bringToEnd(tools, request, asker);
+    if ("refusal" in outcome) return refuse(outcome.refusal);
+    return await tell(tools, request, asker, outcome);
+  } catch (error) {
+    tools.log.error({ err: error, requestId: asker.requestId }, "a settlement failed");
+    return refuse(UNEXPECTED_SETTLE_ERROR);
+  }
+}
+
+type Outcome = PaymentEnd | { refusal: string };
+
+async function bringToEnd(tools: SettleTools, request: FacilitatorRequest, asker: Asker): Promise<Outcome> {
   const earlier = await findEarlier(tools, request);
   if (earlier && earlier.state !== "FAILED") return rejoin(tools, request, earlier);
   const checked = await checkPayment(tools, request);
-  if (!checked.ok) return { success: false, reason: checked.reason, transaction: "" };
+  if (!checked.ok) return { refusal: checked.reason };
   const payment = newPayment(request, asker, checked.payer);
   if (earlier) return retry(tools, earlier, payment);
   const watcher = tools.outcomes.watch(payment.id);
   try {
     const accepted = await insist(tools, () => tools.acceptor.accept(payment));
-    if (accepted) return told(await awaitPayment(tools, watcher, { ...payment, linkId: null }));
+    if (accepted) return await awaitPayment(tools, watcher, { ...payment, linkId: null });
     // known meanwhile: a twin of this request, or this one with a commit whose answer was lost
     const twin = accepted === false && (await insist(tools, () => findEarlier(tools, request)));
-    if (twin) return rejoin(tools, request, twin);
-    return told({ kind: "unsettled", payment: refOf({ ...payment, linkId: null }) });
+    if (twin) return await rejoin(tools, request, twin);
+    return { kind: "unsettled", payment: refOf({ ...payment, linkId: null }) };
   } finally {
     watcher.cancel();
   }
@@ -75,17 +99,17 @@ async function rejoin(
   tools: SettleTools,
   { network, terms, attempt }: FacilitatorRequest,
   payment: PaymentView,
-): Promise<Settlement> {
+): Promise<Outcome> {
   const { to, value } = attempt.authorization;
   const isSame =
     payment.linkId === null &&
     [payment.recipient, to].every((address) => address === terms.payTo) &&
     [payment.amountUnits, value].every((units) => units === terms.amountUnits);
-  if (!isSame) return { success: false, reason: stockReason("NONCE_USED"), transaction: "" };
+  if (!isSame) return { refusal: stockReason("NONCE_USED") };
   const payer = await verifyPayer(tools.chains.get(network), network, attempt);
-  if (!payer.ok) return { success: false, reason: stockReason(payer.reason), transaction: "" };
-  if (isSettled(payment)) return told({ kind: "settled", payment });
-  return told(await awaitPayment(tools, tools.outcomes.watch(payment.id), payment));
+  if (!payer.ok) return { refusal: payer.retryable ? UNEXPECTED_SETTLE_ERROR : stockReason(payer.reason) };
+  if (isSettled(payment)) return { kind: "settled", payment };
+  return awaitPayment(tools, tools.outcomes.watch(payment.id), payment);
 }
 
 /** It failed before with nothing under way: the payer may have been funded since, or the node is back. */
@@ -93,8 +117,8 @@ async function retry(
   tools: SettleTools,
   earlier: PaymentView,
   payment: NewFacilitatedPayment,
-): Promise<Settlement> {
-  if (earlier.linkId !== null) return { success: false, reason: stockReason("NONCE_USED"), transaction: "" };
+): Promise<Outcome> {
+  if (earlier.linkId !== null) return { refusal: stockReason("NONCE_USED") };
   const watcher = tools.outcomes.watch(earlier.id);
   const { network } = payment;
   const isQueued = await insist(tools, () =>
@@ -106,29 +130,62 @@ async function retry(
   );
   if (isQueued === false) {
     watcher.cancel();
-    return told({ kind: "failed", payment: earlier });
+    return { kind: "failed", payment: earlier };
   }
-  return told(await awaitPayment(tools, watcher, { id: earlier.id, linkId: null, network }));
+  return awaitPayment(tools, watcher, { id: earlier.id, linkId: null, network });
 }
 
-function told(end: PaymentEnd): Settlement {
-  const { payment } = end;
-  const transaction = payment.txHash ?? payment.attemptHash ?? "";
+async function tell(
+  tools: SettleTools,
+  request: FacilitatorRequest,
+  asker: Asker,
+  end: PaymentEnd,
+): Promise<Settlement> {
+  const transaction = end.payment.txHash ?? end.payment.attemptHash ?? "";
   switch (end.kind) {
     case "settled":
-      return { success: true, transaction };
+      return tellSuccess(tools, asker, end.payment.id, transaction);
     case "submitted":
     case "unsettled":
       return { success: false, reason: SETTLEMENT_PENDING, transaction };
     case "failed": {
       const { reason, retryable } = refusalOf(end.payment);
-      return {
-        success: false,
-        reason: retryable ? UNEXPECTED_SETTLE_ERROR : stockReason(reason),
-        transaction: "",
-      };
+      if (retryable) return refuse(UNEXPECTED_SETTLE_ERROR);
+      return reason === "NONCE_USED" ? explainUsed(tools, request) : refuse(stockReason(reason));
     }
   }
+}
+
+/** When the database does not answer, nobody was told for sure: whoever asks again is. */
+async function tellSuccess(
+  tools: SettleTools,
+  { userId, idempotencyKey }: Asker,
+  paymentId: string,
+  transaction: string,
+): Promise<Settlement> {
+  const addressee = idempotencyKey === undefined ? randomUUID() : `${userId} ${idempotencyKey}`;
+  const isOurs = await insist(tools, () => tellSettlement(tools.sql, paymentId, addressee));
+  if (isOurs === undefined) return { success: false, reason: SETTLEMENT_PENDING, transaction };
+  if (isOurs) return { success: true, transaction };
+  const message =
+    "the success of this payment was told already: the same Idempotency-Key would be told again";
+  return { success: false, reason: stockReason("NONCE_USED"), transaction, message };
+}
+
+/** Used before it came to us: no success, whoever did it, but its transaction can be told. */
+async function explainUsed(
+  { chains }: SettleTools,
+  { network, attempt }: FacilitatorRequest,
+): Promise<Settlement> {
+  const chain = chains.get(network);
+  const transaction = chain && (await findExecution(chain, attempt.authorization));
+  const refusal = refuse(stockReason("NONCE_USED"));
+  if (!transaction) return refusal;
+  return { ...refusal, transaction, message: "the authorization was used before it was shown here" };
+}
+
+function refuse(reason: string): Extract<Settlement, { success: false }> {
+  return { success: false, reason, transaction: "" };
 }
 
 function newPayment(

@@ -7,7 +7,7 @@ import { ExactEvmScheme } from "@x402/evm/exact/server";
 import { privateKeyToAccount } from "viem/accounts";
 import { fundUsdc, readUsdcBalance } from "../../local/usdc.ts";
 import { signPayment } from "../support/payer.ts";
-import { seedLink } from "../support/seed.ts";
+import { seedLink, seedMerchant } from "../support/seed.ts";
 import { broadcastAsStranger, cancelAuthorization } from "../support/stranger.ts";
 import { startWorld } from "../support/world.ts";
 import {
@@ -104,13 +104,17 @@ describe("stock clients", () => {
 });
 
 describe("settling", () => {
-  test("behavior: the same payload again is answered the same, and pays once", async () => {
+  test("behavior: success is told once; the same payload again is told as used, with the hash", async () => {
     const bought = await purchase(lab);
     const first = await settle2(bought);
-    expect(await settle2(bought)).toEqual(first);
+    expect(first).toMatchObject({ success: true });
+    const told = { success: false, errorReason: "invalid_exact_evm_nonce_already_used" };
+    expect(await settle2(bought)).toMatchObject({ ...told, transaction: first.transaction });
     const { payload, requirements } = inVersion1(bought);
-    const inOld = await lab.v1.settle(payload, requirements);
-    expect(inOld.transaction).toBe(first.transaction);
+    expect(await lab.v1.settle(payload, requirements)).toMatchObject({
+      ...told,
+      transaction: first.transaction,
+    });
     expect(await balanceOf(bought)).toBe(bought.amount);
     expect(await verify2(bought)).toMatchObject({
       isValid: false,
@@ -118,13 +122,62 @@ describe("settling", () => {
     });
   });
 
-  test("behavior: 16 times at once is one transfer and 16 equal answers", async () => {
+  test("behavior: with the same Idempotency-Key success is told again, to the same asker only", async () => {
+    const bought = await purchase(lab);
+    const { payload, requirements } = inVersion2(bought);
+    const body = { x402Version: 2, paymentPayload: payload, paymentRequirements: requirements };
+    const settle = async (idempotencyKey: string, apiKey = lab.key) => {
+      const headers = { authorization: `Bearer ${apiKey}`, "idempotency-key": idempotencyKey };
+      const response = await post("settle", body, headers);
+      return (await response.json()) as { success: boolean; transaction: string; errorReason?: string };
+    };
+    const answers = await Promise.all(Array.from({ length: 4 }, () => settle("order 7")));
+    expect(answers.map(({ success }) => success)).toEqual([true, true, true, true]);
+    expect(await settle("order 7")).toEqual(answers[0] ?? { success: false, transaction: "" });
+    const other = await makeKey(lab.sql, (await seedMerchant(lab.sql)).userId, ["facilitator"]);
+    for (const again of [await settle("order 8"), await settle("order 7", other)]) {
+      expect(again).toMatchObject({ success: false, errorReason: "invalid_exact_evm_nonce_already_used" });
+    }
+    expect(await balanceOf(bought)).toBe(bought.amount);
+  });
+
+  test("behavior: 16 times at once is one transfer and one success, so one resource", async () => {
     const bought = await purchase(lab);
     const answers = await Promise.all(Array.from({ length: 16 }, () => settle2(bought)));
-    expect(answers.every((answer) => answer.success)).toBe(true);
+    expect(answers.filter((answer) => answer.success)).toHaveLength(1);
     expect(new Set(answers.map((answer) => answer.transaction)).size).toBe(1);
     expect(await balanceOf(bought)).toBe(bought.amount);
   });
+
+  test("behavior: pending is no success: who asks again hears it", async () => {
+    const bought = await purchase(lab);
+    await lab.world.kill("worker");
+    const pending = await settle2(bought).finally(() => lab.world.start("worker"));
+    expect(pending).toMatchObject({ success: false, errorReason: "settlement_pending" });
+    expect(await settle2(bought)).toMatchObject({ success: true });
+    expect(await balanceOf(bought)).toBe(bought.amount);
+  }, 30_000);
+
+  test("error: used by a stranger before it was shown: a failure, as the standard wants it, with the hash", async () => {
+    const bought = await purchase(lab);
+    const transaction = await broadcastAsStranger(lab.world.chain.rpcUrl, bought.payment);
+    const told = { success: false, errorReason: "invalid_exact_evm_nonce_already_used", transaction };
+    expect(await settle2(bought)).toMatchObject(told);
+    expect(await settle2(bought)).toMatchObject(told);
+    const { payload, requirements } = inVersion1(bought);
+    expect(await lab.v1.settle(payload, requirements)).toMatchObject(told);
+    expect(await balanceOf(bought)).toBe(bought.amount);
+  }, 20_000);
+
+  test("error: the same to a wallet of ours, whose books know the transfer", async () => {
+    const bought = await purchase(lab, { payTo: lab.merchant.address });
+    const transaction = await broadcastAsStranger(lab.world.chain.rpcUrl, bought.payment);
+    expect(await settle2(bought)).toMatchObject({
+      success: false,
+      errorReason: "invalid_exact_evm_nonce_already_used",
+      transaction,
+    });
+  }, 30_000);
 
   test("behavior: 64 payers at once are all settled, in fewer transactions than payers", async () => {
     const all = await Promise.all(Array.from({ length: 64 }, () => purchase(lab)));
@@ -163,6 +216,7 @@ describe("settling", () => {
     expect(refused).toMatchObject({
       success: false,
       errorReason: "invalid_exact_evm_nonce_already_used",
+      transaction: "",
     });
     expect(await balanceOf(bought)).toBe(0n);
   }, 20_000);

@@ -1,0 +1,30 @@
+/** By which transaction an authorization was used that never was ours, as far as a node can tell without effort. */
+import type { Chain } from "../../core/chain/clients.ts";
+import { parseQuantity, toQuantity } from "../../core/chain/rpc-answers.ts";
+import { RpcResponseError, RpcTransportError } from "../../core/chain/rpc-errors.ts";
+import { AUTHORIZATION_USED_TOPIC } from "../../core/chain/usdc.ts";
+import type { Authorization } from "../../core/domain/authorization.ts";
+
+/** An hour of Base. An authorization that a payer shows now was signed minutes ago; nodes refuse much longer ranges. */
+const BLOCKS_MAX = 1_800n;
+const TX_HASH = /^0x[0-9a-f]{64}$/;
+
+/** The hash of the transaction that used it within the last hour. Undefined when it was cancelled, is older, or nobody says. */
+export async function findExecution(
+  chain: Chain,
+  { from, nonce }: Pick<Authorization, "from" | "nonce">,
+): Promise<string | undefined> {
+  try {
+    const head = parseQuantity(await chain.request("eth_blockNumber", []), "eth_blockNumber");
+    const topics = [AUTHORIZATION_USED_TOPIC, `0x${from.slice(2).padStart(64, "0")}`, nonce];
+    const fromBlock = toQuantity(head > BLOCKS_MAX ? head - BLOCKS_MAX : 0n);
+    const query = { fromBlock, toBlock: "latest", address: chain.network.usdc.address, topics };
+    const logs = await chain.request("eth_getLogs", [query]);
+    const [log] = Array.isArray(logs) ? (logs as { transactionHash?: unknown }[]) : [];
+    const txHash = typeof log?.transactionHash === "string" ? log.transactionHash.toLowerCase() : "";
+    return TX_HASH.test(txHash) ? txHash : undefined;
+  } catch (error) {
+    if (error instanceof RpcTransportError || error instanceof RpcResponseError) return undefined;
+    throw error;
+  }
+}
