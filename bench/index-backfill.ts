@@ -112,7 +112,7 @@ async function storeRaw(sql: Sql, rpcUrl: string, from: number, to: number): Pro
       network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units
     )
     select ${NETWORK}, block_number, block_hash, now(), tx_hash, log_index, from_address, to_address, amount_units
-    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as given (
+    from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
       block_number bigint, block_hash text, tx_hash text, log_index int, from_address text, to_address text, amount_units numeric
     )`;
   return rows.length;

@@ -42,6 +42,6 @@ export async function recordEvents(tx: Tx, events: readonly NewEvent[]): Promise
   await tx`
     insert into events (user_id, type, subject_id, data)
     select user_id, type, subject_id, data
-    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb)
+    from json_to_recordset(${JSON.stringify(rows)}::text::json)
       as given (user_id text, type text, subject_id text, data jsonb)`;
 }

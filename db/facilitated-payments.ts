@@ -33,7 +33,7 @@ export async function insertFacilitatedPayments(
       valid_after, valid_before, nonce, signature, request_id
     )
     select *
-    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as row (
+    from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
       id text, facilitator_user_id text, network text, token text, payer text, payer_kind text, recipient text,
       amount_units bigint, valid_after numeric, valid_before numeric, nonce text, signature text, request_id text
     )

@@ -99,7 +99,7 @@ export async function assignTransfers(tx: Tx, attributions: readonly LateAttribu
     claim_id: one.claimId,
   }));
   const given = tx`
-    jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as given (
+    json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
       transfer_id bigint, link_id text, pays boolean, payment_id text, claim_id text
     )`;
   await tx`

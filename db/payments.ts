@@ -26,7 +26,7 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
   const accepted = await tx<{ id: string }[]>`
     with given as (
       select *
-      from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as row (
+      from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
         id text, link_id text, network text, token text, payer text, payer_kind text, recipient text,
         amount_units bigint, valid_after numeric, valid_before numeric, nonce text, signature text,
         idempotency_key text, request_id text, transaction_id text
@@ -182,7 +182,7 @@ export async function failPayments(
   return tx<{ id: string; linkId: string | null }[]>`
     with given as (
       select *
-      from jsonb_to_recordset(${JSON.stringify(failures)}::text::jsonb) as row (id text, reason text)
+      from json_to_recordset(${JSON.stringify(failures)}::text::json) as row (id text, reason text)
     ),
     failed as (
       update payments

@@ -79,7 +79,7 @@ export async function noteReconciled(
     set
       reconciled_at = now(), opening_units = coalesce(wallets.opening_units, given.opening_units),
       difference_units = given.difference_units
-    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as given (
+    from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
       id text, opening_units numeric, difference_units numeric
     )
     where wallets.id = given.id`;

@@ -235,7 +235,7 @@ export async function markMined(tx: Tx, receipts: readonly RelayReceipt[]): Prom
     set
       state = 'MINED', tx_hash = given.tx_hash, block_number = given.block_number, block_hash = given.block_hash,
       succeeded = given.succeeded, gas_used = given.gas_used, fee_wei = given.fee_wei, misses = 0, mined_at = now()
-    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as given (
+    from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
       relay_id bigint, tx_hash text, block_number bigint, block_hash text, succeeded boolean, gas_used bigint, fee_wei numeric
     )
     where relays.id = given.relay_id and relays.state in ('SIGNED', 'BROADCAST')`;

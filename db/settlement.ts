@@ -30,7 +30,7 @@ export async function settlePayments(tx: Tx, payments: readonly SettledPayment[]
     set
       state = given.state, reason = null, tx_hash = given.tx_hash, log_index = given.log_index,
       block_number = given.block_number, updated_at = now()
-    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as given (
+    from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
       id text, tx_hash text, log_index int, block_number bigint, state text
     )
     where payments.id = given.id

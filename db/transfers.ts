@@ -39,7 +39,7 @@ export async function storeTransfers(
   await tx`
     with given as (
       select *
-      from jsonb_to_recordset(${JSON.stringify(transfers.map(toRow))}::text::jsonb) as row (
+      from json_to_recordset(${JSON.stringify(transfers.map(toRow))}::text::json) as row (
         block_number bigint, block_hash text, block_time timestamptz, tx_hash text, log_index int, from_address text,
         to_address text, amount_units numeric, authorization_nonce text, confirmed_at timestamptz, link_id text,
         pays boolean, payment_id text, history_payment_id text, history_claim_id text, amount text

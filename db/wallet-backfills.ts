@@ -21,8 +21,8 @@ export async function markWalletsRead(
   await tx`
     update wallets
     set backfilled_at = now(), opening_units = given.opening_units
-    from jsonb_to_recordset(
-      ${JSON.stringify(wallets.map(({ id, openingUnits }) => ({ id, opening_units: openingUnits?.toString() })))}::text::jsonb
+    from json_to_recordset(
+      ${JSON.stringify(wallets.map(({ id, openingUnits }) => ({ id, opening_units: openingUnits?.toString() })))}::text::json
     ) as given (id text, opening_units numeric)
     where wallets.id = given.id`;
 }

@@ -46,7 +46,7 @@ export async function insertHistory(sql: Sql, userId: string, rows: readonly Giv
     select
       id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
       link_id, detected_at, case when status = 'CONFIRMED' then detected_at end
-    from jsonb_to_recordset(${JSON.stringify(given)}::text::jsonb) as row (
+    from json_to_recordset(${JSON.stringify(given)}::text::json) as row (
       id text, user_id text, network text, type text, status text, amount_units numeric, counterparty text,
       description text, tx_hash text, log_index int, block_number bigint, link_id text, detected_at timestamptz
     )`;
