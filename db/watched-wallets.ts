@@ -2,7 +2,8 @@
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
 
-const PAGE = 20_000;
+/** What is read of the table at a time: some twenty rows a block. */
+const PAGE_BLOCKS = 100;
 
 export async function countJoinedWallets(tx: Tx, network: NetworkId): Promise<number> {
   const [row] = await tx<{ count: number }[]>`
@@ -12,22 +13,23 @@ export async function countJoinedWallets(tx: Tx, network: NetworkId): Promise<nu
   return row?.count ?? 0;
 }
 
-/** Addresses of every wallet that has joined, page by page; each page comes as one text, for there may be a million. */
-export async function* readJoinedWallets(tx: Tx, network: NetworkId): AsyncGenerator<Hex[]> {
-  for (let after = ""; ; ) {
-    const [row] = await tx<{ addresses: string | null }[]>`
-      select string_agg(address, ',' order by address) as addresses
-      from (
-        select address
-        from wallets
-        where network = ${network} and address > ${after} and indexed_from is not null
-        order by address
-        limit ${PAGE}
-      ) page`;
-    const addresses = (row?.addresses?.split(",") ?? []) as Hex[];
-    yield addresses;
-    if (addresses.length < PAGE) return;
-    after = addresses.at(-1) ?? after;
+/**
+ * Addresses of every wallet that has joined, one a line, page by page in the order of the disk: there may be a million. Takes a
+ * repeatable-read transaction, in which no row moves between pages.
+ */
+export async function* readJoinedWallets(tx: Tx, network: NetworkId): AsyncGenerator<string> {
+  const [table] = await tx<{ blocks: number }[]>`
+    select (pg_relation_size('wallets') / current_setting('block_size')::int)::int as blocks`;
+  const blocks = table?.blocks ?? 0;
+  for (let from = 0; from < blocks; from += PAGE_BLOCKS) {
+    const [row] = await tx<{ lines: string | null }[]>`
+      select string_agg(address || E'\\n', '') as lines
+      from wallets
+      where ctid >= ${`(${from},0)`}::text::tid
+        and ctid < ${`(${from + PAGE_BLOCKS},0)`}::text::tid
+        and network = ${network}
+        and indexed_from is not null`;
+    yield row?.lines ?? "";
   }
 }
 

@@ -1,6 +1,7 @@
 /** What a new leader needs before it reads: a cursor that is its own, and the wallets to look for. */
 import type { Chain } from "../core/chain/clients.ts";
 import { RpcTransportError } from "../core/chain/rpc-errors.ts";
+import { collectEvery } from "../core/runtime/garbage.ts";
 import { insertBlocks } from "../db/blocks.ts";
 import { beginEpoch, startCursor } from "../db/cursors.ts";
 import type { Cursor } from "../db/schema.ts";
@@ -13,12 +14,20 @@ import { WatchedSet } from "./watched-set.ts";
 /** A chain this short is read from its first block. */
 const YOUNG_BLOCKS = 10_000;
 
+/** Of addresses read: a hundred thousand and more. */
+const CHARACTERS_A_COLLECTION = 5_000_000;
+
 /** Raises the epoch and loads what the last leader left. Makes the cursor on the very first start. */
 export async function beginTerm(parts: Omit<Term, "epoch" | "watched" | "cursor">): Promise<Term> {
   const row = (await beginEpoch(parts.sql, parts.network)) ?? (await makeCursor(parts));
   const watched = new WatchedSet(await countJoinedWallets(parts.sql, parts.network));
-  for await (const page of readJoinedWallets(parts.sql, parts.network))
-    for (const address of page) watched.add(address);
+  const collect = collectEvery(CHARACTERS_A_COLLECTION);
+  await parts.sql.begin("isolation level repeatable read read only", async (tx) => {
+    for await (const lines of readJoinedWallets(tx, parts.network)) {
+      watched.addLines(lines);
+      collect(lines.length);
+    }
+  });
   return { ...parts, epoch: row.epoch, watched, cursor: { number: Number(row.number), hash: row.hash } };
 }
 

@@ -1,15 +1,18 @@
 /** Far below the head: ranges that grow while nodes answer well and halve when they do not, each committed whole. */
 import { isRangeTooLarge, RpcTransportError } from "../core/chain/rpc-errors.ts";
+import { collectEvery } from "../core/runtime/garbage.ts";
 import type { BlockHeader } from "./block-header.ts";
 import { commitBlocks, NEAR_BLOCKS } from "./commit.ts";
 import { readRange, type Watch } from "./logs.ts";
 import type { Term } from "./term.ts";
 import type { BlockContent } from "./usdc-logs.ts";
 
-const BLOCKS_FIRST = 64;
+const BLOCKS_FIRST = 16;
 const BLOCKS_MAX = 500;
 /** A range is grown while it brings fewer logs than this: what one SQL transaction takes comfortably. */
 const LOGS_WANTED = 2_000;
+/** Some kilobytes of text and objects each. */
+const LOGS_A_COLLECTION = 20_000;
 const SLOW_MS = 3_000;
 const TRIES_MAX = 8;
 
@@ -25,6 +28,7 @@ export async function catchUp(
 ): Promise<boolean> {
   const last = Math.min(head.number - NEAR_BLOCKS, term.cursor.number + blocksMax);
   const pace = { blocks: BLOCKS_FIRST };
+  const collect = collectEvery(LOGS_A_COLLECTION);
   let reading = readNext(term, term.cursor.number + 1, last, pace, watch);
   while (term.cursor.number < last && !term.signal.aborted) {
     const startedMs = performance.now();
@@ -35,6 +39,7 @@ export async function catchUp(
     reading = end < last ? readNext(term, end + 1, last, pace, watch) : Promise.resolve([]);
     reading.catch(() => undefined);
     await commitBlocks(term, blocks, head, startedMs);
+    collect(countLogs(blocks));
   }
   return true;
 }
@@ -64,8 +69,12 @@ async function readNext(
 
 /** Additive increase, multiplicative decrease, by logs and time. */
 function adjust(pace: { blocks: number }, blocks: readonly BlockContent[], tookMs: number): void {
-  const logs = blocks.reduce((total, block) => total + block.logCount, 0);
+  const logs = countLogs(blocks);
   if (logs > LOGS_WANTED * 2 || tookMs > SLOW_MS) pace.blocks = Math.max(1, pace.blocks >> 1);
   else if (logs < LOGS_WANTED && blocks.length >= pace.blocks)
     pace.blocks = Math.min(BLOCKS_MAX, pace.blocks + Math.max(8, pace.blocks >> 1));
+}
+
+function countLogs(blocks: readonly BlockContent[]): number {
+  return blocks.reduce((total, block) => total + block.logCount, 0);
 }

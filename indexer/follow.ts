@@ -23,6 +23,8 @@ import { FencedError, type Term, watchOf } from "./term.ts";
 
 const POLL_BUSY_MS = 250;
 const POLL_IDLE_MS = 1_000;
+/** Between two looks, however long one takes. */
+const REST_MIN_MS = 50;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
 const RETRY_HOPELESS_MS = 30_000;
@@ -63,9 +65,11 @@ export async function followChain(term: Term): Promise<void> {
   try {
     while (!term.signal.aborted) {
       try {
-        const waitMs = await lookOnce(term, memory);
+        const startedMs = performance.now();
+        const periodMs = await lookOnce(term, memory);
         failures = 0;
-        if (waitMs > 0) await bell.wait(waitMs);
+        const waitMs = periodMs - (performance.now() - startedMs);
+        if (periodMs > 0) await bell.wait(Math.max(waitMs, REST_MIN_MS));
       } catch (error) {
         if (error instanceof FencedError || term.signal.aborted) throw error;
         await bell.wait(await reportFailure(term, error, failures++));
@@ -76,7 +80,7 @@ export async function followChain(term: Term): Promise<void> {
   }
 }
 
-/** One look: returns how long to wait for the next, 0 when there may be more to read at once. */
+/** One look: returns when the next begins, counted from this one's start, 0 when there may be more to read at once. */
 async function lookOnce(term: Term, memory: Memory): Promise<number> {
   const startedMs = performance.now();
   const head = await readHeader(term.chain, "latest");
