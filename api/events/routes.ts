@@ -7,6 +7,7 @@ import { EVENT_TYPES } from "../../db/events.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
+import { queryNumber } from "../http/query-number.ts";
 
 const LIMIT_DEFAULT = 50;
 const LIMIT_MAX = 100;
@@ -28,12 +29,7 @@ const listQuery = z.object({
     .max(100)
     .optional()
     .describe("nextCursor of an earlier answer; without one the log's beginning"),
-  limit: z
-    .string()
-    .regex(/^\d{1,9}$/, "must be a whole number")
-    .transform(Number)
-    .pipe(z.int().min(1).max(LIMIT_MAX))
-    .default(LIMIT_DEFAULT),
+  limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
 });
 
 const listSchema = z.object({

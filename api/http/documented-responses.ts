@@ -4,8 +4,9 @@
  */
 import { z } from "zod";
 import { errorSchema } from "./envelope.ts";
+import { toJsonSchema } from "./json-schema.ts";
 
-type Described = z.ZodType | { mediaType: string; description: string };
+type Described = z.ZodType | { mediaTypes: readonly string[]; description: string };
 
 type Content = Record<string, { schema: object }>;
 type Responses = Record<string, { description: string; content: Content }>;
@@ -20,19 +21,19 @@ export function documentedResponses(responses: Record<number, Described>): Respo
 
 /** `detail: { requestBody: documentedBody(schema) }`: a JSON body that the route reads by itself. */
 export function documentedBody(schema: z.ZodType): { required: boolean; content: Content } {
-  const json = z.toJSONSchema(schema, { io: "input", unrepresentable: "any", target: "draft-2020-12" });
   return {
     required: !schema.safeParse(undefined).success,
-    content: { "application/json": { schema: json } },
+    content: { "application/json": { schema: toJsonSchema(schema) } },
   };
 }
 
 function toResponse(described: Described): Responses[string] {
   if (!(described instanceof z.ZodType)) {
     const schema = { type: "string" };
-    return { description: described.description, content: { [described.mediaType]: { schema } } };
+    const content = Object.fromEntries(described.mediaTypes.map((mediaType) => [mediaType, { schema }]));
+    return { description: described.description, content };
   }
-  const schema = z.toJSONSchema(described, { io: "output", unrepresentable: "any", target: "draft-2020-12" });
+  const schema = toJsonSchema(described, "output");
   return {
     description: described.description ?? "A JSON answer",
     content: { "application/json": { schema } },

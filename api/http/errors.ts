@@ -1,6 +1,6 @@
 /** The one place where failures become answers. A caller is told what it can mend; everything else is a 500 without details, and a log line. */
 import { Elysia, NotFoundError, ParseError, ValidationError } from "elysia";
-import { ServiceError } from "../../core/domain/errors.ts";
+import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { findAllowedMethods, type RouteTable } from "./allowed-methods.ts";
 import type { ApiDeps } from "./deps.ts";
 import { type ErrorBody, errorBody } from "./envelope.ts";
@@ -25,8 +25,8 @@ function toServiceError(error: unknown, request: Request, routes: () => RouteTab
   if (error instanceof ValidationError) return fromValidation(error);
   if (error instanceof ParseError) return fromParse(error);
   if (error instanceof NotFoundError) return fromNotFound(request, routes());
-  if (isUnprintableInput(error)) return invalidInput("body", "invalid");
-  if (isUnstorableText(error)) return invalidInput("body", "contains a character that cannot be stored");
+  if (isUnprintableInput(error)) return invalid("body", "is not well formed");
+  if (isUnstorableText(error)) return invalid("body", "contains a character that cannot be stored");
   return internalError(error);
 }
 
@@ -36,7 +36,7 @@ function fromValidation(error: ValidationError): ServiceError {
   const path = fieldOf(issue?.path);
   const field = path === "" || path === "root" ? error.type : path;
   const message = typeof issue?.message === "string" ? issue.message : "is not valid";
-  if (error.type !== "response") return invalidInput(field, message);
+  if (error.type !== "response") return invalid(field, message);
   return internalError(new Error(`our own answer breaks its schema at ${field}: ${message}`));
 }
 
@@ -53,7 +53,7 @@ function fieldOf(path: unknown): string {
 /** Our own body parser's refusal arrives wrapped. */
 function fromParse(error: ParseError): ServiceError {
   if (error.cause instanceof ServiceError) return error.cause;
-  return invalidInput("body", "unreadable");
+  return invalid("body", "cannot be read");
 }
 
 function fromNotFound(request: Request, routes: RouteTable): ServiceError {
@@ -77,10 +77,6 @@ function isUnprintableInput(error: unknown): boolean {
 /** U+0000 in a text or a JSON value: Postgres refuses it (SQLSTATE 22021, 22P05) when a schema let it through. */
 function isUnstorableText(error: unknown): boolean {
   return error instanceof Error && "code" in error && (error.code === "22021" || error.code === "22P05");
-}
-
-function invalidInput(field: string, issue: string): ServiceError {
-  return new ServiceError("VALIDATION_ERROR", `Invalid ${field}: ${issue}`, { details: { field, issue } });
 }
 
 function pathOf(request: Request): string {

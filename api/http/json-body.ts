@@ -4,25 +4,18 @@
  */
 import { Elysia } from "elysia";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
-
-export const BODY_MAX_BYTES = 1_048_576;
-/** Bun closes the connection beyond this; between the two the answer wears the envelope. */
-export const BODY_HARD_MAX_BYTES = 4 * BODY_MAX_BYTES;
+import { readBodyText, refuseLargeBody } from "./body-text.ts";
 
 /** Deeper than any body we take, shallow enough for every recursive reader behind us. */
 const DEPTH_MAX = 32;
 
 export const jsonBody = new Elysia({ name: "json-body" })
-  .onRequest(({ request }) => {
-    const announced = Number(request.headers.get("content-length") ?? 0);
-    if (announced > BODY_MAX_BYTES) throw tooLarge();
-  })
+  .onRequest(({ request }) => refuseLargeBody(request))
   .decorate({ bodyText: "" })
   .onParse({ as: "global" }, async (context, contentType) => {
     const { request } = context;
     if (!request.body) return undefined;
-    const text = await request.text();
-    if (Buffer.byteLength(text) > BODY_MAX_BYTES) throw tooLarge();
+    const text = await readBodyText(request);
     if (text === "") return undefined;
     if (contentType.trim().toLowerCase() !== "application/json")
       throw invalid("content-type", "must_be_application_json", "Send the body as application/json");
@@ -59,12 +52,4 @@ function isDeeperThan(text: string, depthMax: number): boolean {
 
 function tooDeep(): ServiceError {
   return invalid("body", "too_deep", `The body is nested deeper than ${DEPTH_MAX} levels`);
-}
-
-function tooLarge(): ServiceError {
-  return new ServiceError("VALIDATION_ERROR", `The body is larger than ${BODY_MAX_BYTES} bytes`, {
-    status: 413,
-    details: { field: "body", issue: "too_large" },
-    headers: { connection: "close" },
-  });
 }

@@ -7,10 +7,9 @@ import { type AnyElysia, Elysia } from "elysia";
 import { z } from "zod";
 import type { ApiDeps } from "./deps.ts";
 import { DOCS_CSP, docsPage } from "./docs-page.ts";
+import { toJsonSchema } from "./json-schema.ts";
 
 const VERSION = "3.1.0";
-const toJsonSchema = (schema: z.ZodType) =>
-  z.toJSONSchema(schema, { io: "input", unrepresentable: "any", target: "draft-2020-12" });
 
 /** `app` is asked when the document is first wanted: by then every feature is mounted. */
 export const openApi = ({ config }: ApiDeps, app: () => AnyElysia) => {
@@ -41,7 +40,13 @@ type Operation = {
 };
 
 export function buildDocument(app: AnyElysia, baseUrl: string): object {
-  const generated = toOpenAPISchema(app, undefined, undefined, { zod: toJsonSchema }, VERSION);
+  const generated = toOpenAPISchema(
+    app,
+    undefined,
+    undefined,
+    { zod: (schema: z.ZodType) => toJsonSchema(schema) },
+    VERSION,
+  );
   const paths = generated.paths as Record<string, Record<string, Operation>>;
   nameJsonBodies(app, paths);
   return {

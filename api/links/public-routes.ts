@@ -95,7 +95,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
           tags,
           responses: documentedResponses({
             200: {
-              mediaType: "text/event-stream",
+              mediaTypes: ["text/event-stream"],
               description: "One event a change, until the link is over",
             },
             404: errorSchema,

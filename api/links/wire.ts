@@ -13,6 +13,7 @@ import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { PublicLink } from "../../db/links.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 import { isoTime } from "../http/envelope.ts";
+import { queryNumber } from "../http/query-number.ts";
 
 export const LIST_LIMIT_DEFAULT = 20;
 export const LIST_LIMIT_MAX = 100;
@@ -42,12 +43,7 @@ export const createBody = z.object({
 export const ownQuery = z.object({ userId: userId.optional() });
 
 export const listQuery = ownQuery.extend({
-  limit: z
-    .string()
-    .regex(/^\d{1,9}$/, "must be a whole number")
-    .transform(Number)
-    .pipe(z.int().min(1).max(LIST_LIMIT_MAX))
-    .default(LIST_LIMIT_DEFAULT),
+  limit: queryNumber({ min: 1, max: LIST_LIMIT_MAX, fallback: LIST_LIMIT_DEFAULT }),
   cursor: z.string().min(1).max(200).optional(),
   status: z.enum(LINK_STATUSES).optional(),
 });

@@ -8,6 +8,7 @@ import { listSecurityEvents } from "../../db/security-events.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
+import { queryNumber } from "../http/query-number.ts";
 
 const LIMIT_DEFAULT = 20;
 const LIMIT_MAX = 100;
@@ -25,7 +26,7 @@ export const securityRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "security-routes" }).use(access(deps)).get(
     "/v1/security-events",
     async ({ query, user, requestId }) => {
-      const limit = query.limit ?? LIMIT_DEFAULT;
+      const { limit } = query;
       const beforeId = query.cursor === undefined ? undefined : readCursor(query.cursor);
       const rows = await listSecurityEvents(deps.sql, user.id, { beforeId, limit: limit + 1 });
       const page = rows.slice(0, limit);
@@ -40,7 +41,7 @@ export const securityRoutes = (deps: ApiDeps) =>
     {
       auth: { allow: ["session"] },
       query: z.object({
-        limit: z.coerce.number().int().min(1).max(LIMIT_MAX).optional(),
+        limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
         cursor: z.string().max(64).optional(),
       }),
       response: {
@@ -65,7 +66,8 @@ function toCursor(id: bigint): string {
 
 function readCursor(cursor: string): bigint {
   const digits = /^s(\d{1,18})$/.exec(Buffer.from(cursor, "base64url").toString("latin1"))?.[1];
-  if (digits === undefined || toCursor(BigInt(digits)) !== cursor) throw invalid("cursor", "malformed");
+  if (digits === undefined || toCursor(BigInt(digits)) !== cursor)
+    throw invalid("cursor", "is not a cursor of this list");
   return BigInt(digits);
 }
 

@@ -2,7 +2,7 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, notFound } from "../../core/domain/errors.ts";
-import { EXPORT_FORMATS, EXPORT_PROFILES, isTimeZone } from "../../core/domain/export.ts";
+import { contentTypeOf, EXPORT_FORMATS, EXPORT_PROFILES, isTimeZone } from "../../core/domain/export.ts";
 import { findExport, listExports } from "../../db/exports.ts";
 import type { ExportFile } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
@@ -53,7 +53,10 @@ const many = z.object({
   message: z.string(),
 });
 const exportedFile = {
-  200: { mediaType: "application/octet-stream", description: "The file, in its own type" },
+  200: {
+    mediaTypes: EXPORT_FORMATS.map((format) => contentTypeOf(format).replace(/;.*/, "")),
+    description: "The file, in its own type. `X-Export-Total` tells how many transactions the filter chose",
+  },
 };
 const params = z.object({ id: z.string().max(100) });
 

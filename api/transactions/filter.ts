@@ -5,6 +5,9 @@ import { parseUnits } from "../../core/domain/money.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
+import { documentedAs } from "../http/json-schema.ts";
+import { queryNumber } from "../http/query-number.ts";
+import { oneOf } from "../http/validation-messages.ts";
 
 export const LIMIT_DEFAULT = 50;
 export const LIMIT_MAX = 100;
@@ -14,22 +17,26 @@ const VALUES_MAX = 100;
 const DAY_MS = 86_400_000;
 const CURRENCIES = ["USDC"] as const;
 
-/** Repeated keys, `key[]`, or commas, each as often as one likes; empty values are no values. */
-const texts = z
-  .union([z.string(), z.array(z.string()).max(VALUES_MAX)])
-  .transform((given) => [given].flat().flatMap((text) => text.split(",")))
-  .transform((values) => [...new Set(values.map((value) => value.trim()).filter((value) => value !== ""))]);
-
-const oneOf = <const Values extends readonly [string, ...string[]]>(values: Values) =>
-  texts.pipe(z.array(z.enum(values)));
-
-const wholeNumber = (max: number, fallback: number) =>
-  z
-    .string()
-    .regex(/^\d{1,10}$/, "must be a whole number")
-    .transform(Number)
-    .refine((value) => value <= max, `must be at most ${max}`)
-    .default(fallback);
+/**
+ * Repeated keys, `key[]`, or commas, each as often as one likes; empty values are no values. The document shows the plain form:
+ * a list.
+ */
+const oneOrMore = <const Values extends readonly [string, ...string[]]>(values: Values) => {
+  type Value = Values[number];
+  const isKnown = (value: string): value is Value => values.includes(value);
+  const schema = z
+    .union([z.string(), z.array(z.string()).max(VALUES_MAX)], "must be text, or a list of texts")
+    .transform((given) => [given].flat().flatMap((text) => text.split(",")))
+    .transform((texts) => [...new Set(texts.map((text) => text.trim()).filter((text) => text !== ""))])
+    .refine((texts) => texts.every(isKnown), `must be ${oneOf(values)}`)
+    .transform((texts) => texts.filter(isKnown))
+    .optional();
+  return documentedAs(schema, {
+    type: "array",
+    items: { type: "string", enum: values },
+    maxItems: VALUES_MAX,
+  });
+};
 
 const search = z
   .string()
@@ -38,31 +45,44 @@ const search = z
 
 /** Filters as a query string carries them; array parameters also under `key[]`. */
 const arrays = {
-  types: oneOf(TRANSACTION_TYPES).optional(),
-  statuses: oneOf(TRANSACTION_STATUSES).optional(),
-  networks: oneOf(NETWORK_IDS).optional(),
-  currencies: oneOf(CURRENCIES).optional(),
+  types: oneOrMore(TRANSACTION_TYPES),
+  statuses: oneOrMore(TRANSACTION_STATUSES),
+  networks: oneOrMore(NETWORK_IDS),
+  currencies: oneOrMore(CURRENCIES),
 };
+/** `types[0]`, `types[x][]`: a filter that would go unheard, and the answer would hold too much. */
+const UNHEARD = /^(types|statuses|networks|currencies)\[(?!\]$)/;
 const time = z.string().max(40);
+const AMOUNT_ISSUE = "must be a decimal number of USDC with at most 6 decimals";
 const amount = z.string().max(40);
+const queryAmount = documentedAs(amount.optional(), { type: "number", minimum: 0 });
 
-export const listQuery = z.object({
-  limit: wholeNumber(LIMIT_MAX, LIMIT_DEFAULT).refine((value) => value >= 1, "must be at least 1"),
-  offset: wholeNumber(OFFSET_MAX, 0),
-  ...arrays,
-  "types[]": arrays.types,
-  "statuses[]": arrays.statuses,
-  "networks[]": arrays.networks,
-  "currencies[]": arrays.currencies,
-  dateFrom: time.optional().describe("ISO 8601; a bare date is the whole UTC day"),
-  dateTo: time.optional().describe("ISO 8601, included; a bare date is the whole UTC day"),
-  search: search.optional().describe("Part of the description, or the beginning of the hash"),
-  amountMin: amount.optional(),
-  amountMax: amount.optional(),
-});
+export const listQuery = z
+  .looseObject({
+    limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
+    offset: queryNumber({ min: 0, max: OFFSET_MAX, fallback: 0 }),
+    ...arrays,
+    "types[]": arrays.types,
+    "statuses[]": arrays.statuses,
+    "networks[]": arrays.networks,
+    "currencies[]": arrays.currencies,
+    dateFrom: time.optional().describe("ISO 8601; a bare date is the whole UTC day"),
+    dateTo: time.optional().describe("ISO 8601, included; a bare date is the whole UTC day"),
+    search: search.optional().describe("Part of the description, or the beginning of the hash"),
+    amountMin: queryAmount,
+    amountMax: queryAmount,
+  })
+  .superRefine((given, context) => {
+    for (const key of Object.keys(given))
+      if (UNHEARD.test(key)) {
+        const name = key.slice(0, key.indexOf("["));
+        const message = `is not a form of ${name}: repeat ${name}, or separate values by commas`;
+        context.addIssue({ code: "custom", path: [key], message });
+      }
+  });
 
 /** The same filters in an export's JSON body, where amounts may be numbers. */
-const bodyAmount = z.union([amount, z.number().nonnegative().transform(String)]);
+const bodyAmount = z.union([amount, z.number().nonnegative().transform(String)], AMOUNT_ISSUE);
 export const bodyFilters = {
   ...arrays,
   dateFrom: time.optional(),
@@ -141,6 +161,6 @@ function toInstant(text: string, date: string, field: string): Date {
 
 function readAmount(text: string, field: string): bigint {
   const units = parseUnits(text.trim());
-  if (units === undefined) throw invalid(field, "must be a decimal number of USDC with at most 6 decimals");
+  if (units === undefined) throw invalid(field, AMOUNT_ISSUE);
   return units;
 }

@@ -14,6 +14,7 @@ import { deleteEndpoint, type EndpointChange, findEndpoint, listEndpoints } from
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";
+import { queryNumber } from "../http/query-number.ts";
 import { changeEndpoint, createEndpoint, giveNewSecret } from "./endpoints.ts";
 import {
   createBody,
@@ -45,12 +46,7 @@ const CURSOR = /^(\d{1,18})\.(whd_[0-9a-f]{32})$/;
 
 const logQuery = z.object({
   cursor: z.string().max(200).optional(),
-  limit: z
-    .string()
-    .regex(/^\d{1,9}$/, "must be a whole number")
-    .transform(Number)
-    .pipe(z.int().min(1).max(LIMIT_MAX))
-    .default(LIMIT_DEFAULT),
+  limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
 });
 
 export const webhookRoutes = (deps: ApiDeps) =>

@@ -4,6 +4,7 @@
  */
 import { Elysia } from "elysia";
 import { notFound } from "../../core/domain/errors.ts";
+import { readBodyText } from "../http/body-text.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { limitKey, takeFromLimit } from "../http/rate-limit.ts";
 import { requestContext } from "../http/request-context.ts";
@@ -67,12 +68,12 @@ function resource(deps: ApiDeps, tools: PayTools, prefix: string, defaultShape: 
     .use(requestContext(deps))
     .get("/:linkId", (context) => respond(context), { detail: requirementsDetail })
     .post("/:linkId", (context) => respond(context, asText(context.body)), {
-      parse: "text",
+      parse: ({ request }: { request: Request }) => readBodyText(request),
       detail: requirementsDetail,
     })
     .get("/:linkId/pay", (context) => respond(context), { detail: requirementsDetail })
     .post("/:linkId/pay", (context) => respond(context, asText(context.body)), {
-      parse: "text",
+      parse: ({ request }: { request: Request }) => readBodyText(request),
       detail: payDetail,
     })
     .options("/:linkId", preflight)

@@ -40,8 +40,12 @@ export class ServiceError extends Error {
   }
 }
 
-/** 400 for one field. */
-export function invalid(field: string, issue: string, message = `${field}: ${issue}`): ServiceError {
+/** 400 for one field. An issue is a code, or words to be read after the field's name: "must be …", "is …". */
+export function invalid(
+  field: string,
+  issue: string,
+  message = issue.includes(" ") ? `${field} ${issue}` : `${field}: ${issue}`,
+): ServiceError {
   return new ServiceError("VALIDATION_ERROR", message, { details: { field, issue } });
 }
 

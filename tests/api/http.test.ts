@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { type ApiWorld, startApiWorld } from "./api-world.ts";
 import { type Client, openClient } from "./http-client.ts";
+import { signUp } from "./sign-up.ts";
 
 let world: ApiWorld;
 let client: Client;
@@ -14,6 +15,31 @@ beforeAll(async () => {
 afterAll(() => world?.stop());
 
 const REGISTER = "/v1/identity/register";
+
+/** Sends pieces of a body without end, until the server has answered. */
+function sendRaw(path: string, header: string, piece: Buffer): Promise<{ head: string; body: string }> {
+  const socket = connect(Number(new URL(world.baseUrl).port), "localhost");
+  let received = "";
+  const push = () => {
+    while (socket.writable && socket.write(piece));
+  };
+  return new Promise((resolve, reject) => {
+    socket.on("error", reject);
+    socket.on("drain", push);
+    socket.on("data", (data) => {
+      received += data.toString();
+      const [head = "", body = ""] = received.split("\r\n\r\n");
+      if (body.length < Number(/content-length: (\d+)/i.exec(head)?.[1] ?? Number.POSITIVE_INFINITY)) return;
+      socket.destroy();
+      resolve({ head, body });
+    });
+    socket.write(
+      `POST ${path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n${header}\r\n\r\n`,
+    );
+    push();
+  });
+}
+
 const ISO = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
 
 describe("every answer", () => {
@@ -150,6 +176,44 @@ describe("the error envelope", () => {
     });
     expect(chunked.status).toBe(413);
     expect(await chunked.json()).toMatchObject({ error: { code: "VALIDATION_ERROR" } });
+  });
+
+  test.each([REGISTER, "/v1/x402/link_AAAAAAAAAAAAAAAAAAAAAA/pay"])(
+    "413 in the envelope however large a body of %s is, announced or in chunks without end",
+    async (path) => {
+      const megabyte = Buffer.alloc(1_048_576, 120);
+      const announced = await sendRaw(path, "content-length: 5368709120", megabyte);
+      const chunk = Buffer.concat([Buffer.from("100000\r\n"), megabyte, Buffer.from("\r\n")]);
+      const chunked = await sendRaw(path, "transfer-encoding: chunked", chunk);
+      for (const { head, body } of [announced, chunked]) {
+        expect(head).toStartWith("HTTP/1.1 413 ");
+        expect(head.toLowerCase()).toContain("x-request-id: req_");
+        expect(JSON.parse(body)).toMatchObject({
+          error: { code: "VALIDATION_ERROR", details: { field: "body", issue: "too_large" } },
+          meta: { requestId: expect.any(String) },
+        });
+      }
+    },
+  );
+
+  test.each([
+    ["{}", "email is missing"],
+    ['{"email":5}', "email must be text"],
+    ["[]", "body must be an object"],
+    ['{"email":"nonsense"}', "email must be an e-mail address"],
+  ])("a message says what is wrong with %s", async (body, message) => {
+    expect((await client.post(REGISTER, body)).body.error.message).toBe(message);
+  });
+
+  test.each([
+    ["limit=101", "limit must be at most 100"],
+    ["limit=1&limit=2", "limit must be given once"],
+    ["types=NOPE", "types must be SEND, RECEIVE or PAYMENT_LINK"],
+    ["currencies=EUR", "currencies must be USDC"],
+    [`search=${"x".repeat(201)}`, "search must have at most 200 characters"],
+  ])("and with the query %s", async (query, message) => {
+    const merchant = await signUp(world.baseUrl);
+    expect((await merchant.client.get(`/v1/transactions?${query}`)).body.error.message).toBe(message);
   });
 
   test("a multi-byte body counts by its bytes", async () => {

@@ -11,7 +11,7 @@ type Operation = {
   summary?: string;
   security?: Record<string, unknown>[];
   requestBody?: { content: Record<string, { schema: Schema }> };
-  parameters?: { name: string; in: string }[];
+  parameters?: { name: string; in: string; schema: Schema }[];
   responses?: Record<string, { content?: Record<string, { schema: Schema }> }>;
 };
 type Document = { openapi: string; paths: Record<string, Record<string, Operation>> };
@@ -185,6 +185,52 @@ test.each([
 ])("has the documented %s", (route) => {
   const [method = "", path = ""] = route.split(" ");
   expect(document.paths[path]?.[method.toLowerCase()]).toBeDefined();
+});
+
+describe("what a client's author reads", () => {
+  const parameter = (path: string, name: string) =>
+    document.paths[path]?.get?.parameters?.find((one) => one.name === name)?.schema;
+
+  test.each([
+    ["/v1/transactions", 50],
+    ["/v1/payment-links", 20],
+    ["/v1/events", 50],
+    ["/v1/security-events", 20],
+  ])("limit of %s is a whole number", (path, fallback) => {
+    expect(parameter(path, "limit")).toEqual({
+      ...{ type: "integer", minimum: 1, maximum: 100 },
+      default: fallback,
+    });
+  });
+
+  test("offset and amounts are numbers", () => {
+    expect(parameter("/v1/transactions", "offset")).toMatchObject({
+      ...{ type: "integer", minimum: 0 },
+      default: 0,
+    });
+    for (const name of ["amountMin", "amountMax"])
+      expect(parameter("/v1/transactions", name)).toMatchObject({ type: "number", minimum: 0 });
+  });
+
+  test.each([
+    ["types", ["SEND", "RECEIVE", "PAYMENT_LINK"]],
+    ["statuses", ["PENDING", "DETECTED", "CONFIRMED", "FAILED", "ORPHANED"]],
+    ["networks", ["base", "base-sepolia"]],
+    ["currencies", ["USDC"]],
+  ])("%s is a list of what there is, in the list and in an export", (name, values) => {
+    const list = { type: "array", items: { type: "string", enum: values }, maxItems: 100 };
+    expect(parameter("/v1/transactions", name)).toEqual(list as Schema);
+    const body = document.paths["/v1/transactions/export"]?.post?.requestBody?.content["application/json"];
+    expect(body?.schema).toMatchObject({ properties: { [name]: list } });
+  });
+
+  test.each([
+    ["post", "/v1/transactions/export"],
+    ["get", "/v1/transactions/exports/{id}/download"],
+  ])("%s %s answers with a file of four types", (method, path) => {
+    const content = document.paths[path]?.[method]?.responses?.["200"]?.content ?? {};
+    expect(Object.keys(content)).toEqual(["text/csv", "application/json", "text/plain", "application/pdf"]);
+  });
 });
 
 describe("a recorded session", () => {

@@ -164,6 +164,8 @@ describe("filters", () => {
     "networks=polygon",
     "currencies=EUR",
     "types=SEND,NOPE",
+    "types[0]=SEND",
+    "statuses[0][]=FAILED",
   ])("error: %s is 400 and named", async (query) => {
     const { status, body } = await ann.client.get(`${PATH}?${query}`);
     expect(status).toBe(400);

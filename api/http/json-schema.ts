@@ -1,0 +1,24 @@
+/** Our schemas as JSON Schema, for the OpenAPI document. */
+import { z } from "zod";
+
+const documented = z.registry<{ json: object }, z.core.$ZodType>();
+
+/** A schema that reads text of a query, or several wires, in the words a reader of the document needs. */
+export function documentedAs<Schema extends z.ZodType>(schema: Schema, json: object): Schema {
+  documented.add(schema, { json });
+  return schema;
+}
+
+export function toJsonSchema(schema: z.ZodType, io: "input" | "output" = "input") {
+  return z.toJSONSchema(schema, {
+    io,
+    unrepresentable: "any",
+    target: "draft-2020-12",
+    override({ zodSchema, jsonSchema }) {
+      const given = documented.get(zodSchema);
+      if (!given) return;
+      for (const key of Object.keys(jsonSchema)) if (key !== "description") delete jsonSchema[key];
+      Object.assign(jsonSchema, given.json);
+    },
+  });
+}
