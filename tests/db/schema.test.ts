@@ -44,7 +44,7 @@ describe("migrations", () => {
 
   test("two processes on an empty database: each file is applied once", async () => {
     const name = `${db.name}_empty`;
-    await sql.unsafe(`create database ${name}`);
+    await sql.unsafe(`create database ${name} template template0`);
     const url = new URL(db.url);
     url.pathname = `/${name}`;
     try {
