@@ -85,13 +85,12 @@ export async function failSpentPayments(
 export type LinkMove = { id: string; before: string; after: string };
 
 /**
- * Brings these links to what the books say: PAID when their transfer is at or below `depthNumber`; PENDING with a transfer above
- * it, a live payment, an open claim, or a transfer that fits but was not the one to pay; else ACTIVE, or EXPIRED by the clock.
+ * Brings these links to what the books say: PAID when their transfer is CONFIRMED; PENDING with one that is not, a live payment, an open claim, or a transfer that fits but was not the one to pay; else ACTIVE, or EXPIRED by the clock.
  * CANCELLED stays. Returns the links that changed.
  */
 export async function refreshLinks(
   tx: Tx,
-  { linkIds, depthNumber, isReorg }: { linkIds: readonly string[]; depthNumber: number; isReorg: boolean },
+  { linkIds, isReorg }: { linkIds: readonly string[]; isReorg: boolean },
 ): Promise<LinkMove[]> {
   if (linkIds.length === 0) return [];
   const ids = [...new Set(linkIds)];
@@ -108,7 +107,7 @@ function computeLinks(
     with facts as (
       select
         link.id, link.status as old_status, link.exception as old_exception, link.expires_at,
-        paying.block_number, paying.block_time, paying.tx_hash, coalesce(misfits.exception, 'NONE') as misfit,
+        paying.status as paying_status, paying.block_time, paying.tx_hash, coalesce(misfits.exception, 'NONE') as misfit,
         exists (
           select from payments
           where payments.link_id = link.id and payments.state in ('QUEUED', 'SIGNED', 'BROADCAST')
@@ -142,8 +141,8 @@ function computeLinks(
         id, old_status, old_exception, tx_hash,
         case
           when old_status = 'CANCELLED' then 'CANCELLED'
-          when block_number <= ${depthNumber} then 'PAID'
-          when block_number is not null or is_held or misfit = 'DUPLICATE' then 'PENDING'
+          when paying_status = 'CONFIRMED' then 'PAID'
+          when paying_status is not null or is_held or misfit = 'DUPLICATE' then 'PENDING'
           when expires_at <= now() then 'EXPIRED'
           else 'ACTIVE'
         end as status,

@@ -1,4 +1,5 @@
 /** Commits transfers of blocks below the cursor that were not read for their wallets, or not told by a node, at the time. */
+import { RpcTransportError } from "../core/chain/rpc-errors.ts";
 import { findBlocks } from "../db/blocks.ts";
 import { holdEpoch } from "../db/cursors.ts";
 import { tell } from "../db/outcome.ts";
@@ -43,7 +44,7 @@ export async function applyPast(
       isNews: false,
       confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
     });
-    const moves = await refreshLinks(tx, { linkIds: touched.linkIds, depthNumber, isReorg: false });
+    const moves = await refreshLinks(tx, { linkIds: touched.linkIds, isReorg: false });
     await tell(tx, [...touched.paymentIds, ...moves.map(({ id }) => id)]);
     return missing.length;
   });
@@ -59,7 +60,8 @@ async function readConfirmationTimes(
     const deepNumber = block.number + term.confirmations - 1;
     if (deepNumber > term.cursor.number) continue;
     const deep = deepNumber === block.number ? block : await readHeader(term.chain, deepNumber);
-    if (deep) times.set(block.number, deep.timeS);
+    if (!deep) throw new RpcTransportError("not-ready", `no node knows block ${deepNumber}`);
+    times.set(block.number, deep.timeS);
   }
   return times;
 }

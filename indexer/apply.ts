@@ -75,7 +75,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
     confirmFacilitatedPayments(tx, { network, depthNumber }),
   ]);
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
-  const moves = await refreshLinks(tx, { linkIds, depthNumber, isReorg: false });
+  const moves = await refreshLinks(tx, { linkIds, isReorg: false });
   await Promise.all([
     tell(tx, [
       ...settled.paymentIds,

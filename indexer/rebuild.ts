@@ -3,6 +3,7 @@
  * new one is whole. Which link a transfer was counted for stands, where the books agree about it; all else is judged by the rules.
  * What differs is a fault of the past, and is reported.
  */
+import { RpcTransportError } from "../core/chain/rpc-errors.ts";
 import type { Hex } from "../core/domain/networks.ts";
 import type { Tx } from "../db/client.ts";
 import { findCursor, holdEpoch } from "../db/cursors.ts";
@@ -48,12 +49,11 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
     if (!(await holdEpoch(tx, network, term.epoch))) throw new FencedError(network);
     await takeSnapshot(tx, network);
     await keepDecisions(tx, network);
-    const depthNumber = cursor.number - term.confirmations + 1;
     // first back to what they were without any transfer: only unpaid links can be paid
-    await refreshLinks(tx, { linkIds: await dropChainRows(tx, network), depthNumber, isReorg: false });
+    await refreshLinks(tx, { linkIds: await dropChainRows(tx, network), isReorg: false });
     const { touched, transfers } = await replay(tx, term, fromBlock);
-    await refreshLinks(tx, { linkIds: touched, depthNumber, isReorg: false });
-    await settleReleased(tx, term);
+    await refreshLinks(tx, { linkIds: touched, isReorg: false });
+    await settleReleased(tx, network);
     await dropOwnEvents(tx);
     const differences = await compareWithSnapshot(tx, network);
     return { fromBlock, toBlock: cursor.number, transfers, differences };
@@ -115,7 +115,8 @@ async function readTimes(term: Term, blocks: readonly BlockContent[]): Promise<M
     const number = block.number + term.confirmations - 1;
     if (times.has(number) || number > term.cursor.number) continue;
     const header = await readHeader(term.chain, number);
-    if (header) times.set(number, header.timeS);
+    if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
+    times.set(number, header.timeS);
   }
   return times;
 }

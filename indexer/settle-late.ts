@@ -18,7 +18,7 @@ export async function settleLate(term: Term): Promise<void> {
     await write(term, async (tx) => settleNamed(tx, term, await findNamedTransfers(tx, network)));
   }
   if ((await findSpareTransfers(sql, network)).length > 0)
-    await write(term, (tx) => settleReleased(tx, term));
+    await write(term, (tx) => settleReleased(tx, network));
 }
 
 async function write({ sql, network, epoch }: Term, work: (tx: Tx) => Promise<void>): Promise<void> {
@@ -43,11 +43,7 @@ async function settleNamed(tx: Tx, term: Term, booked: readonly BookedTransfer[]
   const late = booked.flatMap((transfer, index) => toLate(transfer, found[index]) ?? []);
   await assignTransfers(tx, late);
   const settled = await settlePaymentsAndClaims(tx, network, { payments, outcomes: late });
-  const moves = await refreshLinks(tx, {
-    linkIds: settled.linkIds,
-    depthNumber: term.cursor.number - term.confirmations + 1,
-    isReorg: false,
-  });
+  const moves = await refreshLinks(tx, { linkIds: settled.linkIds, isReorg: false });
   await tell(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
 }
 

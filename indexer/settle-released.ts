@@ -1,4 +1,5 @@
 /** Links that nothing else holds any more, paid by the transfer that had been one too many. */
+import type { NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "../db/client.ts";
 import { assignTransfers } from "../db/late-settlement.ts";
 import { tell } from "../db/outcome.ts";
@@ -6,13 +7,9 @@ import { lockLinks, lockPayments } from "../db/payments.ts";
 import { findSpareTransfers } from "../db/released-links.ts";
 import { refreshLinks } from "../db/settlement.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";
-import type { Term } from "./term.ts";
 
 /** Inside a transaction that holds the cursor: nobody else writes transfers. */
-export async function settleReleased(
-  tx: Tx,
-  { network, cursor, confirmations }: Pick<Term, "network" | "cursor" | "confirmations">,
-): Promise<void> {
+export async function settleReleased(tx: Tx, network: NetworkId): Promise<void> {
   const seen = await findSpareTransfers(tx, network);
   if (seen.length === 0) return;
   await lockPayments(
@@ -30,7 +27,6 @@ export async function settleReleased(
   }));
   await assignTransfers(tx, outcomes);
   const settled = await settlePaymentsAndClaims(tx, network, { payments: [], outcomes });
-  const depthNumber = cursor.number - confirmations + 1;
-  const moves = await refreshLinks(tx, { linkIds: settled.linkIds, depthNumber, isReorg: false });
+  const moves = await refreshLinks(tx, { linkIds: settled.linkIds, isReorg: false });
   await tell(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
 }

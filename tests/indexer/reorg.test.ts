@@ -119,6 +119,26 @@ describe.each([1, 3])("with %d confirmation(s)", (confirmations) => {
     expect(await statusOf(links[1] ?? "")).toBe("ACTIVE");
   });
 
+  test("a link stays PAID when a second transfer of its is dropped, down to the block that paid it", async () => {
+    const units = freshUnits();
+    const linkId = await makeLink(lab, merchant, { units });
+    await sender.pay(merchant.address, units);
+    await mine(lab, confirmations - 1);
+    await settled(lab);
+    expect(await statusOf(linkId)).toBe("PAID");
+    const second = await sender.pay(merchant.address, units);
+    await settled(lab);
+    await makeClaim(lab, { linkId, txHash: second.txHash, clientAddress: sender.address });
+    await until("it is a duplicate", async () => (await linkOf(lab, linkId)).exception === "DUPLICATE");
+    await reorganise(lab, confirmations, []);
+    await settled(lab);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", exception: "NONE" });
+    await sender.resend(second);
+    await mine(lab, confirmations);
+    await settled(lab);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", exception: "DUPLICATE" });
+  });
+
   test("storms of depth 1 to 20 during payments: the state equals the chain after each", async () => {
     const paid = new Map<string, SignedTransaction>();
     for (let depth = 1; depth <= 20; depth++) {

@@ -18,8 +18,6 @@ import { randomAddress, type SeededMerchant, seedMerchant } from "../support/see
 
 export const NETWORK = "base-sepolia";
 export const UNITS = 1_000_000n;
-/** Every block up to here is deep enough. */
-const DEPTH_NUMBER = 1_000;
 
 export type BooksLab = {
   sql: Sql;
@@ -85,14 +83,14 @@ export function read(
       isWatched: (address) => address === merchant.address,
       confirmedAtS: () => Math.floor(Date.now() / 1000),
     });
-    await refreshLinks(tx, { linkIds, depthNumber: DEPTH_NUMBER, isReorg: false });
+    await refreshLinks(tx, { linkIds, isReorg: false });
   });
 }
 
 export function undoAbove({ sql }: BooksLab, ancestor: number): Promise<void> {
   return sql.begin(async (tx) => {
     const { linkIds } = await orphanAbove(tx, { network: NETWORK, ancestor, claimLeaseS: 90 });
-    await refreshLinks(tx, { linkIds, depthNumber: DEPTH_NUMBER, isReorg: true });
+    await refreshLinks(tx, { linkIds, isReorg: true });
   });
 }
 

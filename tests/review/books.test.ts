@@ -71,14 +71,14 @@ function read(transfers: readonly SeenTransfer[]): Promise<void> {
       isWatched: (address) => address === merchant.address,
       confirmedAtS: () => Math.floor(Date.now() / 1000),
     });
-    await refreshLinks(tx, { linkIds, depthNumber: 1_000, isReorg: false });
+    await refreshLinks(tx, { linkIds, isReorg: false });
   });
 }
 
 function undoAbove(ancestor: number): Promise<void> {
   return sql.begin(async (tx) => {
     const { linkIds } = await orphanAbove(tx, { network: NETWORK, ancestor, claimLeaseS: 90 });
-    await refreshLinks(tx, { linkIds, depthNumber: 1_000, isReorg: true });
+    await refreshLinks(tx, { linkIds, isReorg: true });
   });
 }
 
