@@ -6,20 +6,23 @@
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
 
-/** Columns that a rebuild must reproduce, and those that say when a row was written and are put back when nothing else changed. */
+/**
+ * Columns that a rebuild must reproduce, and those that say when something was written or told and are put back when nothing else changed:
+ * the block that made a transfer deep may have been replaced afterwards by one of another time.
+ */
 const TABLES = {
   transactions: {
     key: "id",
-    same: "user_id, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number, link_id, payment_id, claim_id, failure_reason, detected_at, confirmed_at",
-    written: ["created_at", "updated_at"],
+    same: "user_id, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number, link_id, payment_id, claim_id, failure_reason, detected_at",
+    written: ["confirmed_at", "created_at", "updated_at"],
   },
   payment_links: { key: "id", same: "status, exception, paid_at", written: ["updated_at"] },
   payments: { key: "id", same: "state, reason, tx_hash, log_index, block_number", written: ["updated_at"] },
   claims: { key: "id", same: "state, reason", written: ["updated_at"] },
   transfers: {
     key: "block_hash || ':' || log_index",
-    same: "block_number, block_time, tx_hash, from_address, to_address, amount_units, authorization_nonce, status, link_id, pays, payment_id, confirmed_at",
-    written: ["detected_at"],
+    same: "block_number, block_time, tx_hash, from_address, to_address, amount_units, authorization_nonce, status, link_id, pays, payment_id",
+    written: ["confirmed_at", "detected_at"],
   },
 } as const;
 type TableName = keyof typeof TABLES;
