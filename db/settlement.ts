@@ -85,8 +85,8 @@ export async function failSpentPayments(
 export type LinkMove = { id: string; before: string; after: string };
 
 /**
- * Brings these links to what the books say: PAID when their transfer is CONFIRMED; PENDING with one that is not, a live payment, an open claim, or a transfer that fits but was not the one to pay; else ACTIVE, or EXPIRED by the clock.
- * CANCELLED stays. Returns the links that changed.
+ * Brings these links to what the books say: PAID when their transfer is CONFIRMED; PENDING with one that is not, a live payment, an
+ * open claim, or a transfer that fits but was not the one to pay; else ACTIVE, or EXPIRED by the clock. CANCELLED stays. Returns the links that changed.
  */
 export async function refreshLinks(
   tx: Tx,
@@ -95,13 +95,13 @@ export async function refreshLinks(
   if (linkIds.length === 0) return [];
   const ids = [...new Set(linkIds)];
   // the second sees what others committed before the first had its locks
-  const [, moves] = await Promise.all([lockLinks(tx, ids), computeLinks(tx, { ids, depthNumber, isReorg })]);
+  const [, moves] = await Promise.all([lockLinks(tx, ids), computeLinks(tx, { ids, isReorg })]);
   return moves;
 }
 
 function computeLinks(
   tx: Tx,
-  { ids, depthNumber, isReorg }: { ids: readonly string[]; depthNumber: number; isReorg: boolean },
+  { ids, isReorg }: { ids: readonly string[]; isReorg: boolean },
 ): Promise<LinkMove[]> {
   return tx<LinkMove[]>`
     with facts as (
@@ -118,7 +118,7 @@ function computeLinks(
         ) as is_held
       from payment_links link
       left join lateral (
-        select id, block_number, block_time, tx_hash
+        select id, status, block_time, tx_hash
         from transfers
         where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
         limit 1
