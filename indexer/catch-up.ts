@@ -11,8 +11,9 @@ const BLOCKS_FIRST = 16;
 const BLOCKS_MAX = 500;
 /** A range is grown while it brings fewer logs than this: what one SQL transaction takes comfortably. */
 const LOGS_WANTED = 2_000;
-/** Some kilobytes of text and objects each. */
-const LOGS_A_COLLECTION = 20_000;
+/** Logs read, some two kilobytes of text and objects each; one that is booked leaves several times that behind. */
+const LOGS_A_COLLECTION = 10_000;
+const LOGS_A_BOOKED_ONE = 8;
 const SLOW_MS = 3_000;
 const TRIES_MAX = 8;
 
@@ -39,7 +40,7 @@ export async function catchUp(
     reading = end < last ? readNext(term, end + 1, last, pace, watch) : Promise.resolve([]);
     reading.catch(() => undefined);
     await commitBlocks(term, blocks, head, startedMs);
-    collect(countLogs(blocks));
+    collect(countLogs(blocks) + LOGS_A_BOOKED_ONE * countTransfers(blocks));
   }
   return true;
 }
@@ -77,4 +78,8 @@ function adjust(pace: { blocks: number }, blocks: readonly BlockContent[], tookM
 
 function countLogs(blocks: readonly BlockContent[]): number {
   return blocks.reduce((total, block) => total + block.logCount, 0);
+}
+
+function countTransfers(blocks: readonly BlockContent[]): number {
+  return blocks.reduce((total, block) => total + block.transfers.length, 0);
 }

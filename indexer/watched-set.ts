@@ -5,7 +5,7 @@ const WORDS = 5;
 const HEX_DIGITS_A_WORD = 8;
 const MIN_SLOTS = 1_024;
 /** More slots are made when they are this full. */
-const FULL = 0.75;
+const FULL = 0.8;
 const GROWTH = 1.5;
 /** 2^32 divided by the golden ratio: neighbours end far apart (Knuth, TAOCP 6.4). */
 const SCATTER = 0x9e3779b1;
