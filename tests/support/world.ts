@@ -23,6 +23,8 @@ export type ProcessName = ServiceKind | `${ServiceKind}-${number}`;
 export type ServiceParts = {
   db: { url: string };
   chain: { rpcUrl: string; chainId: number };
+  /** A chain of another id: then both networks are enabled. */
+  otherChain?: { rpcUrl: string; chainId: number };
   smtp: { smtpUrl: string };
   /** Laid over the local defaults for every process (NODE_ENV=development, TEST_MODE=1, one confirmation). */
   env?: Record<string, string>;
@@ -135,11 +137,12 @@ export async function startWorld(
   }
 }
 
-function settingsOf({ db, chain, smtp }: ServiceParts, dataDir: string): ServiceSettings {
-  const network: NetworkId = chain.chainId === 8453 ? "base" : "base-sepolia";
+function settingsOf({ db, chain, otherChain, smtp }: ServiceParts, dataDir: string): ServiceSettings {
+  const chains = otherChain ? [chain, otherChain] : [chain];
+  const idOf = (chainId: number): NetworkId => (chainId === 8453 ? "base" : "base-sepolia");
   return {
     databaseUrl: db.url,
-    rpcUrls: { [network]: chain.rpcUrl },
+    rpcUrls: Object.fromEntries(chains.map(({ chainId, rpcUrl }) => [idOf(chainId), rpcUrl])),
     smtpUrl: smtp.smtpUrl,
     jwtSecret: "4f3c2b1a09f8e7d6c5b4a3928170615243342516078899aabbccddeeff001122",
     otpPepper: "99aa88bb77cc66dd55ee44ff33002211fedcba98765432100123456789abcdef",
