@@ -4,7 +4,9 @@
  * postgres.js 3.4.9 is patched (patches/, porsager/postgres#1208, #1155, #1186, #1192). As published, a connection that breaks inside
  * a transaction ends the process, since its ROLLBACK is written to no socket; or later statements of that transaction run outside of
  * it, on the connection that the pool has opened for somebody else. And bytes left over from the broken socket keep the next one from
- * saying hello, so that this connection times out again and again. tests/db/lost-connections.test.ts notices when the patch is gone.
+ * saying hello, so that this connection times out again and again. And of statements sent side by side in a transaction, those that a
+ * branch sends after another one failed run when the transaction is over: by themselves, and committed. Now they are refused with
+ * TRANSACTION_ENDED. tests/db/lost-connections.test.ts and tests/db/ended-transactions.test.ts notice when the patch is gone.
  */
 import postgres from "postgres";
 
