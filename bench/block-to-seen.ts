@@ -11,6 +11,8 @@ const WARM_UP = 20;
 const PAUSE_MS = 30;
 const LOOK_MS = 1;
 const TIMEOUT_MS = 30_000;
+/** Base's pace. An indexer that missed a block's announcement hears of it with the next. */
+const EMPTY_BLOCK_EVERY_MS = 2_000;
 /** Multiples of it spread evenly over 0 to 1, however many there are. */
 const GOLDEN_RATIO = (Math.sqrt(5) - 1) / 2;
 
@@ -42,6 +44,10 @@ export async function measureArrivals(
 ): Promise<number[]> {
   await callRpc(chain.rpcUrl, "anvil_autoImpersonateAccount", [true]);
   const heads = await listenForBlocks(chain.wsUrl);
+  const mining = setInterval(
+    () => callRpc(chain.rpcUrl, "evm_mine").catch(() => undefined),
+    EMPTY_BLOCK_EVERY_MS,
+  );
   const times: number[] = [];
   let next = 0;
   const pay = async (payer: Hex) => {
@@ -69,6 +75,7 @@ export async function measureArrivals(
     await Promise.all(Array.from({ length: payers }, (_, n) => pay(`0x${"d0".repeat(19)}d${n}`)));
     return times.sort((a, b) => a - b);
   } finally {
+    clearInterval(mining);
     heads.close();
   }
 }
