@@ -1,6 +1,7 @@
 /** The books as reconciliation compares them with the chain, and its results. */
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
+import type { BlockPoint } from "./cursors.ts";
 
 /** Results are kept this long. */
 const KEPT_DAYS = 30;
@@ -25,14 +26,25 @@ export async function findRecheckedNumber(tx: Tx, network: NetworkId): Promise<n
   return Number(row?.recheckedNumber ?? 0n);
 }
 
+/**
+ * The blocks after those read a second time so far, `from` up to `to`, were too. Nothing is noted when that is not so any more: another
+ * reading was faster, or a reorganisation replaced some of them.
+ */
 export async function noteRechecked(
   tx: Tx,
-  { network, epoch, number }: { network: NetworkId; epoch: bigint; number: number },
+  { network, epoch, from, to }: { network: NetworkId; epoch: bigint; from: number; to: BlockPoint },
 ): Promise<void> {
   await tx`
     update cursors
-    set rechecked_number = ${number}
-    where network = ${network} and epoch = ${epoch}`;
+    set rechecked_number = ${to.number}
+    where network = ${network}
+      and epoch = ${epoch}
+      and rechecked_number = ${from - 1}
+      and number >= ${to.number}
+      and not exists (
+        select from blocks
+        where blocks.network = ${network} and blocks.number = ${to.number} and blocks.hash <> ${to.hash}
+      )`;
 }
 
 export type WalletInBooks = { id: string; address: Hex; bookUnits: bigint; openingUnits: bigint | null };

@@ -41,8 +41,9 @@ export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolea
   const from = (await findRecheckedNumber(sql, network)) + 1;
   const to = Math.min(term.cursor.number - BEHIND_BLOCKS, from + pace.blocks - 1);
   if (to - from + 1 < Math.min(BLOCKS_MIN, pace.blocks)) return false;
-  const told = await readAgain(term, { from, to }, pace);
-  if (!told) return true;
+  const read = await readAgain(term, { from, to }, pace);
+  if (!read) return true;
+  const { told, last } = read;
   const booked = new Set((await findBookedLogs(sql, network, { from, to })).map(placeOf));
   const missing = await followedOnly(
     term,
@@ -60,7 +61,7 @@ export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolea
       ...surplus.map((place) => ({ notOnChain: place })),
     ].slice(0, DETAILS_MAX),
   });
-  await noteRechecked(sql, { network, epoch, number: to });
+  await noteRechecked(sql, { network, epoch, from, to: last });
   if (differences > 0) {
     term.log.error(
       { network, from, to, repaired, surplus: surplus.length },
@@ -70,30 +71,30 @@ export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolea
   return true;
 }
 
-/** Transfers of our wallets in a range, by the node that is asked least. Undefined when the range was too large. */
+/** Transfers of our wallets in a range and its last block, by the node that is asked least. Undefined when the range was too large. */
 async function readAgain(
   term: Term,
   { from, to }: { from: number; to: number },
   pace: RecheckPace,
-): Promise<SeenTransfer[] | undefined> {
+): Promise<{ told: SeenTransfer[]; last: BlockHeader } | undefined> {
   const { chain } = term;
   const { address } = chain.network.usdc;
   const query = { fromBlock: toQuantity(from), toBlock: toQuantity(to), address, topics: [USDC_TOPICS] };
   const node = chain.nodesByHealth().at(-1);
   if (!node) return undefined;
   try {
-    const [answer, last] = await chain.batchOn(node, [
+    const [answer, end] = await chain.batchOn(node, [
       { method: "eth_getLogs", params: [query] },
       headerCall(to),
     ]);
     // a node that lacks the end of the range must not answer for it
-    if (!parseHeader(need(last)))
-      throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
+    const last = parseHeader(need(end));
+    if (!last) throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
     const logs = parseLogs(need(answer));
     const isSparse = logs.length < LOGS_WANTED && to - from + 1 === pace.blocks;
     if (isSparse) pace.blocks = Math.min(BLOCKS_MAX, pace.blocks * 2);
     if (logs.length > LOGS_WANTED * 2) pace.blocks = Math.max(1, pace.blocks >> 1);
-    return decodeByBlock(term, logs);
+    return { told: decodeByBlock(term, logs), last };
   } catch (error) {
     if (!isRangeTooLarge(error)) throw error;
     pace.blocks = Math.max(1, pace.blocks >> 1);
