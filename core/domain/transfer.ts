@@ -2,7 +2,7 @@
  * Which link a USDC transfer pays. Pure: the same chain and the same books give the same answer, whether a block is read
  * at the head, in a large range or in a rebuild. Transfers are given in the chain's order and decided one after another:
  *
- *   1. the payment whose authorization it executed, whoever broadcast it
+ *   1. the payment whose authorization it executed, whoever broadcast it, unless that was long before its link was made
  *   2. the link a payer's claim names by this transaction, with this amount, inside the link's time
  *   3. the only open link with this amount and recipient; when none was open, the only expired one (late)
  *   4. a claimed link that it does not pay: too little, too much, or a second time (exception, the link stays as it is)
@@ -10,6 +10,9 @@
  * Otherwise it is money received without a link. Time is the block's, never ours.
  */
 import type { Hex } from "./networks.ts";
+
+/** The chain's clock may be this far behind ours: what we relay for a new link must not count as older than it. */
+const CLOCK_SKEW_MS = 60_000;
 
 export type AttributableTransfer = {
   txHash: Hex;
@@ -101,6 +104,8 @@ function byPayment(transfer: AttributableTransfer, shelf: Shelf): Attribution | 
   // the payer may have signed the same nonce for somebody else
   if (!payment || !link || payment.recipient !== transfer.to || payment.amountUnits !== transfer.amountUnits)
     return undefined;
+  // an authorization that was executed for something else is not shown to a link made afterwards
+  if (!hasBegun(link, transfer.blockTimeMs + CLOCK_SKEW_MS)) return undefined;
   const isTaken = shelf.taken.has(link.id);
   const isHeldByOther = link.livePaymentId !== undefined && link.livePaymentId !== payment.id;
   const isFree = !isTaken && link.cancelledAtMs === undefined && !isHeldByOther;

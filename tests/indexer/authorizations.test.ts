@@ -176,6 +176,20 @@ describe("an authorization", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", exception: "PAID_LATE" });
   });
 
+  test("executed long before a link was made does not pay it: that money was for something else", async () => {
+    const signer = await makeSigner(lab);
+    const units = freshUnits();
+    const { authorization, data } = await authorize(signer, { to: merchant.address, value: units });
+    const txHash = await send(lab, payer, USDC, data);
+    await settled(lab);
+    const linkId = await makeLink(lab, merchant, { units, madeInS: 3_600, endsInS: 7_200 });
+    const paymentId = await acceptPayment(lab, linkId, authorization);
+    await until("it is refused", async () => (await paymentOf(lab, paymentId)).state === "FAILED");
+    expect(await paymentOf(lab, paymentId)).toMatchObject({ reason: "NONCE_USED" });
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
+    expect(await historyOf(txHash)).toMatchObject([{ type: "RECEIVE", linkId: null }]);
+  });
+
   test("accepted after a stranger had broadcast it is found in the books", async () => {
     const signer = await makeSigner(lab);
     const units = freshUnits();
