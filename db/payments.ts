@@ -172,7 +172,8 @@ export async function requeuePayment(
 
 /**
  * Ends payments that can't be settled: FAILED with a reason, links released (back to ACTIVE, or EXPIRED by the clock; PENDING when
- * a transfer is booked on them that the indexer will make pay them), history rows FAILED. Only QUEUED payments can fail here: nothing of ours that could still be mined is out for them.
+ * a transfer is booked on them that the indexer will make pay them), history rows FAILED. Only QUEUED payments can fail here: nothing of
+ * ours that could still be mined is out for them. One whose transfer is in the books, counted for no link, is the indexer's to end.
  */
 export async function failPayments(
   tx: Tx,
@@ -188,7 +189,21 @@ export async function failPayments(
       update payments
       set state = 'FAILED', reason = given.reason, relay_id = null, updated_at = now()
       from given
-      where payments.id = given.id and payments.state = 'QUEUED'
+      where payments.id = given.id
+        and payments.state = 'QUEUED'
+        and (
+          payments.link_id is null
+          or not exists (
+            select from transfers own
+            where own.network = payments.network
+              and own.from_address = payments.payer
+              and own.authorization_nonce = payments.nonce
+              and own.to_address = payments.recipient
+              and own.amount_units = payments.amount_units
+              and own.link_id is null
+              and own.status <> 'ORPHANED'
+          )
+        )
       returning payments.id, payments.link_id, payments.reason
     ),
     released as (

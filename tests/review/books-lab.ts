@@ -110,13 +110,18 @@ export async function claim({ sql }: BooksLab, linkId: string, { txHash, from }:
   return id;
 }
 
-/** A payment as the API accepts it; undefined when the link does not take it. */
-export async function accept(lab: BooksLab, linkId: string): Promise<NewPayment | undefined> {
+/** A payment as the API accepts it, of an authorization of its own or this one; undefined when the link does not take it. */
+export async function accept(
+  lab: BooksLab,
+  linkId: string,
+  authorization: Partial<Pick<NewPayment, "payer" | "nonce">> = {},
+): Promise<NewPayment | undefined> {
   const payment = {
     ...({ id: newPaymentId(), transactionId: newTransactionId(), linkId, network: NETWORK } as const),
     ...({ token: NETWORKS[NETWORK].usdc.address, payer: randomAddress(), payerKind: "EOA" } as const),
     ...{ recipient: lab.merchant.address, amountUnits: UNITS, validAfter: 0n, validBefore: 9_999_999_999n },
     ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
+    ...authorization,
   };
   const accepted = await lab.sql.begin(async (tx) => {
     await lockLinks(tx, [linkId]);

@@ -5,7 +5,7 @@ import { findPayableLink } from "../../db/payable-links.ts";
 import { leaseQueuedPayments } from "../../db/payment-queue.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments.ts";
 import type { SeenTransfer } from "../../indexer/usdc-logs.ts";
-import { seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 import {
   accept,
   type BooksLab,
@@ -19,6 +19,7 @@ import {
   NETWORK,
   openBooks,
   paymentOf,
+  randomHash,
   read,
   undoAbove,
 } from "./books-lab.ts";
@@ -202,6 +203,37 @@ describe("a paying transfer that is reorganised away leaves its link to the tran
     const [paying] = await lab.sql`
       select tx_hash from transfers where link_id = ${scene.linkId} and pays and status <> 'ORPHANED'`;
     expect(paying).toEqual({ txHash: own.txHash });
+  });
+});
+
+describe("a payment whose transfer was in the books before it was accepted", () => {
+  test("is not the worker's to fail: the indexer settles it at its next look", async () => {
+    const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+    const [payer, nonce] = [randomAddress(), randomHash()];
+    const transfer = makeTransfer(lab, 99, { from: payer, authorizationNonce: nonce });
+    await read(lab, [transfer]);
+    expect(await historyOf(lab, linkId)).toHaveLength(0);
+    const payment = await accept(lab, linkId, { payer, nonce });
+    if (!payment) throw new Error("the link took no payment");
+    await fail(lab, payment, "PAYMENT_NOT_ALLOWED");
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
+    await lookBack(lab);
+    expect(await linkOf(lab, linkId)).toEqual({ status: "PAID", exception: "NONE" });
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED", txHash: transfer.txHash });
+  });
+
+  test("fails when that transfer pays another link", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const [payer, nonce] = [randomAddress(), randomHash()];
+    await read(lab, [makeTransfer(lab, 99, { from: payer, authorizationNonce: nonce })]);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
+    const other = await seedLink(lab.sql, lab.merchant);
+    const payment = await accept(lab, other, { payer, nonce });
+    if (!payment) throw new Error("the link took no payment");
+    await fail(lab, payment, "PAYMENT_NOT_ALLOWED");
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "PAYMENT_NOT_ALLOWED" });
+    expect(await linkOf(lab, other)).toEqual({ status: "ACTIVE", exception: "NONE" });
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
   });
 });
 
