@@ -1,16 +1,20 @@
 /**
- * Exports of 10,000 rows through HTTP, worker and database: time from request to last byte, the worker's memory, and what eight at
- * once from eight merchants do to it and to other requests. Memory is the resident set of the worker process (Linux).
+ * Exports of 10,000 rows through HTTP, worker and database, out of histories of growing size (filled-database.ts): time from request
+ * to last byte, the worker's memory and CPU an export, and what eight at once from eight merchants do to it and to other requests. Memory is the
+ * resident set of the worker process (Linux).
  */
 import { readFileSync } from "node:fs";
-import { openDatabase, type Sql } from "../db/client.ts";
-import { startWorld, type World } from "../tests/support/world.ts";
+import type { Sql } from "../db/client.ts";
+import { startTestChain } from "../tests/support/chain.ts";
+import { startTestMailbox } from "../tests/support/mailbox.ts";
+import { type Service, startService } from "../tests/support/world.ts";
+import { emailOf, openFilled, SIZES, signIn } from "./filled-database.ts";
 import { describeMachine, percentile, printTable } from "./report.ts";
-import { seedHistory } from "./seed-history.ts";
+import { insertHistory } from "./seed-history.ts";
 
 const ROWS = 10_000;
 const MERCHANTS = 8;
-const REPEATS = 5;
+const REPEATS = 7;
 const SAMPLE_EVERY_MS = 20;
 const QUIET_REQUESTS = 200;
 /** Between two list requests: others' requests, not a load test. */
@@ -27,117 +31,154 @@ type Headers = Record<string, string>;
 
 export async function run(): Promise<void> {
   console.log(JSON.stringify({ bench: "export", machine: describeMachine(), rows: ROWS }));
-  const world = await startWorld({
-    env: { NODE_ENV: "test", LOG_LEVEL: "warn", RATE_LIMITS: "0", TEST_MODE: "1" },
-  });
-  const sql = openDatabase(world.db.url, { name: "bench", maxConnections: 2 });
+  const rows: Row[] = [];
+  for (const size of SIZES) rows.push(...(await measureSize(size)));
+  printTable(rows);
+}
+
+async function measureSize(size: number): Promise<Row[]> {
+  const db = await openFilled("export", size, giveOthersAHistory);
+  const [chain, mailbox] = await Promise.all([startTestChain(), startTestMailbox()]);
+  const env = {
+    ...{ NODE_ENV: "test", LOG_LEVEL: "warn", RATE_LIMITS: "0", TEST_MODE: "1" },
+    // the last byte, however long it takes
+    EXPORT_WAIT_MS: "60000",
+  };
+  const service = await startService({ db, chain, smtp: mailbox, env });
   try {
-    const callers = await seedMerchants(world, sql);
+    const merchants = Array.from({ length: MERCHANTS }, (_, n) => n + 1);
+    const callers = await Promise.all(merchants.map((merchant) => signIn(service.baseUrl, merchant)));
     const rows: Row[] = [];
-    for (const format of FORMATS) rows.push(await measureOne(world, callers, format));
-    for (const format of FORMATS) rows.push(await measureTogether(world, callers, format));
-    printTable(rows);
+    for (const format of FORMATS) rows.push(await measureOne({ service, callers, size }, format));
+    for (const format of FORMATS) rows.push(await measureTogether({ service, callers, size }, format));
+    return rows;
   } finally {
-    await sql.end({ timeout: 1 });
-    await world.stop();
+    await service.stop();
+    await Promise.all([chain.stop(), mailbox.stop(), db.drop()]);
   }
 }
 
-/** Eight merchants with ROWS rows each, signed in. */
-async function seedMerchants(world: World, sql: Sql): Promise<Headers[]> {
-  await seedHistory(sql, { transactions: ROWS * MERCHANTS, links: 1_000, merchants: MERCHANTS });
-  await sql`
-    update transactions
-    set user_id = 'user_00000000-0000-4000-8000-' || lpad((1 + (right(id, 18)::bigint % ${MERCHANTS}))::text, 12, '0')
-    where id like 'txn_seed%'`;
-  await sql`delete from transactions where id like 'txn_small%'`;
-  await sql`analyze`;
-  const callers = Array.from({ length: MERCHANTS }, (_, n) =>
-    signIn(world.baseUrl, `merchant${n + 1}@seed.example`),
-  );
-  return Promise.all(callers);
+/** ROWS rows for each merchant that exports beside the large one. */
+async function giveOthersAHistory(sql: Sql): Promise<void> {
+  for (let merchant = 2; merchant <= MERCHANTS; merchant++) {
+    const [user] = await sql<{ id: string; rows: bigint }[]>`
+      select id, (select count(*) from transactions where user_id = users.id) as rows
+      from users
+      where email = ${emailOf(merchant)}`;
+    if (!user) throw new Error(`there is no ${emailOf(merchant)}`);
+    if (user.rows < ROWS)
+      await insertHistory(sql, { userId: user.id, prefix: `txn_more${merchant}`, rows: ROWS });
+  }
+  await sql`analyze transactions`;
 }
 
-async function measureOne(world: World, [caller = {}]: Headers[], format: Format): Promise<Row> {
-  await download(world, caller, format);
-  const memory = watchMemory(world.pidOf("worker"));
+type Bench = { service: Service; callers: readonly Headers[]; size: number };
+
+async function measureOne({ service, callers: [caller = {}], size }: Bench, format: Format): Promise<Row> {
+  await download(service, caller, format);
+  const memory = watchMemory(service.pidOf("worker"));
+  const cpuMs = cpuMilliseconds(service.pidOf("worker"));
   const times: number[] = [];
   let bytes = 0;
   for (let n = 0; n < REPEATS; n++) {
     const startedMs = performance.now();
-    bytes = await download(world, caller, format);
+    bytes = await download(service, caller, format);
     times.push(performance.now() - startedMs);
   }
   times.sort((a, b) => a - b);
-  return report({ format: format.name, "at once": 1, times, bytes, memory: memory.stop(), quiet: [] });
+  return report({
+    "rows in history": size,
+    format: format.name,
+    "at once": 1,
+    times,
+    bytes,
+    cpuMs: cpuMilliseconds(service.pidOf("worker")) - cpuMs,
+    memory: memory.stop(),
+    quiet: [],
+  });
 }
 
-async function measureTogether(world: World, callers: Headers[], format: Format): Promise<Row> {
-  const before = await askMeanwhile(world, callers[0] ?? {}, () => false, QUIET_REQUESTS);
-  const memory = watchMemory(world.pidOf("worker"));
+async function measureTogether({ service, callers, size }: Bench, format: Format): Promise<Row> {
+  const before = await askMeanwhile(service, callers[0] ?? {}, () => false, QUIET_REQUESTS);
+  const memory = watchMemory(service.pidOf("worker"));
+  const cpuMs = cpuMilliseconds(service.pidOf("worker"));
   let isDone = false;
-  const others = askMeanwhile(world, callers[0] ?? {}, () => isDone, Number.POSITIVE_INFINITY);
+  const others = askMeanwhile(service, callers[0] ?? {}, () => isDone, Number.POSITIVE_INFINITY);
   let bytes = 0;
   const times = await Promise.all(
     callers.map(async (caller) => {
       const startedMs = performance.now();
-      bytes = await download(world, caller, format);
+      bytes = await download(service, caller, format);
       return performance.now() - startedMs;
     }),
   );
   isDone = true;
   times.sort((a, b) => a - b);
   const row = report({
+    "rows in history": size,
     format: format.name,
     "at once": callers.length,
     times,
     bytes,
+    cpuMs: cpuMilliseconds(service.pidOf("worker")) - cpuMs,
     memory: memory.stop(),
     quiet: await others,
   });
-  return { ...row, "list p99 ms before": percentile(before, 0.99) };
+  return {
+    ...row,
+    "list p50 ms before": percentile(before, 0.5),
+    "list p99 ms before": percentile(before, 0.99),
+  };
 }
 
 type Measured = {
+  "rows in history": number;
   format: string;
   "at once": number;
   times: number[];
   bytes: number;
+  /** Of the worker, for all of them. */
+  cpuMs: number;
   memory: Memory;
   quiet: number[];
 };
 
-function report({ times, bytes, memory, quiet, ...name }: Measured): Row {
+function report({ times, bytes, cpuMs, memory, quiet, ...name }: Measured): Row {
   const row = {
     bench: "export",
     ...name,
     "p50 ms": percentile(times, 0.5),
     "max ms": percentile(times, 1),
     "size kB": Math.round(bytes / 1024),
+    "worker CPU ms": Math.round(cpuMs / times.length),
     "worker MB before": memory.before,
     "worker MB peak": memory.peak,
     "rise MB": memory.peak - memory.before,
+    "list p50 ms meanwhile": quiet.length > 0 ? percentile(quiet, 0.5) : "",
     "list p99 ms meanwhile": quiet.length > 0 ? percentile(quiet, 0.99) : "",
+    "list p50 ms before": "",
+    "list p99 ms before": "",
   };
   console.log(JSON.stringify(row));
   return row;
 }
 
-async function download(world: World, caller: Headers, { format, accept }: Format): Promise<number> {
-  const response = await fetch(`${world.baseUrl}/v1/transactions/export`, {
+async function download(service: Service, caller: Headers, { format, accept }: Format): Promise<number> {
+  const response = await fetch(`${service.baseUrl}/v1/transactions/export`, {
     method: "POST",
     headers: { ...caller, accept, "content-type": "application/json" },
     body: JSON.stringify({ format }),
   });
   const bytes = (await response.arrayBuffer()).byteLength;
-  if (response.status !== 200 || response.headers.get("x-export-total") !== String(ROWS))
-    throw new Error(`export answered ${response.status} with ${response.headers.get("x-export-total")} rows`);
+  const total = Number(response.headers.get("x-export-total"));
+  if (response.status !== 200 || total < ROWS)
+    throw new Error(`export answered ${response.status} with ${total} rows`);
   return bytes;
 }
 
 /** Times of list requests, one after another, until told or until `most`. */
 async function askMeanwhile(
-  world: World,
+  service: Service,
   caller: Headers,
   isDone: () => boolean,
   most: number,
@@ -145,7 +186,7 @@ async function askMeanwhile(
   const times: number[] = [];
   while (!isDone() && times.length < most) {
     const startedMs = performance.now();
-    await (await fetch(`${world.baseUrl}/v1/transactions?limit=50`, { headers: caller })).text();
+    await (await fetch(`${service.baseUrl}/v1/transactions?limit=50`, { headers: caller })).text();
     times.push(performance.now() - startedMs);
     await Bun.sleep(PAUSE_MS);
   }
@@ -174,13 +215,8 @@ function residentMegabytes(pid: number): number {
   return Math.round(Number(kilobytes) / 1024);
 }
 
-async function signIn(baseUrl: string, email: string): Promise<Headers> {
-  const response = await fetch(`${baseUrl}/v1/test/token`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ email }),
-  });
-  const token = /"(?:accessToken|token)":"([^"]+)"/.exec(await response.text())?.[1];
-  if (!token) throw new Error(`no test token for ${email}`);
-  return { authorization: `Bearer ${token}`, "x-test-mode": "true" };
+/** User and system time of a process so far; the kernel counts in hundredths of a second. */
+function cpuMilliseconds(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)?.split(" ") ?? [];
+  return (Number(fields[11]) + Number(fields[12])) * 10;
 }

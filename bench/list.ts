@@ -1,21 +1,19 @@
 /**
- * Lists of one large merchant among 1,000, through HTTP, at growing sizes: BENCH_ROWS (default 10000,1000000; 10000000 takes ten
- * minutes to fill and 12 GB). Every request asks something else; one request at a time, so times are latencies.
- * BENCH_DATABASE_URL measures a database an earlier run filled, or fills it: with BENCH_ROWS of that one size.
+ * Lists of one large merchant among 1,000, through HTTP, at growing sizes (filled-database.ts). Every request asks something else;
+ * one request at a time, so times are latencies. The cases take turns, so that what else the machine does falls on all of them.
+ * Each question is asked TRIES times: p50 and p99 are of the first time, "best" is the p99 of each question's shortest time, which
+ * leaves out what other work on the machine cost, and reads from disk.
  */
-import { openDatabase } from "../db/client.ts";
-import { migrate } from "../db/migrate.ts";
 import { startTestChain } from "../tests/support/chain.ts";
 import { startTestMailbox } from "../tests/support/mailbox.ts";
-import { createTestDatabase } from "../tests/support/postgres.ts";
 import { startService } from "../tests/support/world.ts";
+import { openFilled, SIZES, signIn } from "./filled-database.ts";
 import { describeMachine, percentile, printTable } from "./report.ts";
-import { seedHistory } from "./seed-history.ts";
 
-const SIZES = (process.env.BENCH_ROWS ?? "10000,1000000").split(",").map(Number);
 const REQUESTS = Number(process.env.BENCH_REQUESTS ?? 300);
 const WARM_UP = 20;
-const EMAIL = "merchant1@seed.example";
+const TRIES = 5;
+const LARGE_MERCHANT = 1;
 
 type Row = Record<string, string | number>;
 type Path = (random: () => number, size: number) => string;
@@ -31,6 +29,7 @@ const hex = (random: () => number, digits: number) =>
 
 /** What is asked, by the name it has in the table. */
 const CASES: Record<string, Path> = {
+  "no list: who am I": () => "/v1/auth/me",
   "first page": () => list("limit=50"),
   "one type": (random) => list(`types=${pick(random, ["SEND", "RECEIVE", "PAYMENT_LINK"])}`),
   "one status": (random) =>
@@ -82,17 +81,22 @@ export async function run(): Promise<void> {
 }
 
 async function measureSize(size: number, rows: Row[]): Promise<void> {
-  const db = await openFilled(size);
+  const db = await openFilled("list", size);
   const [chain, mailbox] = await Promise.all([startTestChain(), startTestMailbox()]);
   const env = { NODE_ENV: "test", LOG_LEVEL: "warn", RATE_LIMITS: "0", TEST_MODE: "1" };
   const service = await startService({ db, chain, smtp: mailbox, env });
   try {
-    const headers = await signIn(service.baseUrl);
-    for (const [index, [name, path]] of Object.entries(CASES).entries()) {
-      const times = await measureCase(service.baseUrl, headers, (random) => path(random, size));
-      const [p50, p99] = [percentile(times, 0.5), percentile(times, 0.99)];
-      console.log(JSON.stringify({ bench: "list", rows: size, case: name, "p50 ms": p50, "p99 ms": p99 }));
-      Object.assign(rows[index] ?? {}, { [`${size} p50 ms`]: p50, [`${size} p99 ms`]: p99 });
+    const headers = await signIn(service.baseUrl, LARGE_MERCHANT);
+    const times = await measureInTurns(service.baseUrl, headers, size);
+    for (const [index, [name, { first, best }]] of Object.entries(times).entries()) {
+      const row = {
+        "p50 ms": percentile(first, 0.5),
+        "p99 ms": percentile(first, 0.99),
+        "best ms": percentile(best, 0.99),
+      };
+      console.log(JSON.stringify({ bench: "list", rows: size, case: name, ...row }));
+      for (const [column, value] of Object.entries(row))
+        Object.assign(rows[index] ?? {}, { [`${size} ${column}`]: value });
     }
   } finally {
     await service.stop();
@@ -100,47 +104,36 @@ async function measureSize(size: number, rows: Row[]): Promise<void> {
   }
 }
 
-async function openFilled(size: number): Promise<{ url: string; drop: () => Promise<void> }> {
-  const given = process.env.BENCH_DATABASE_URL;
-  const db = given ? { url: given, drop: async () => {} } : await createTestDatabase();
-  await migrate(db.url);
-  const sql = openDatabase(db.url, { name: "bench", maxConnections: 2 });
-  const startedMs = Date.now();
-  const [known] = await sql`select 1 from users where email = ${EMAIL}`;
-  if (!known) await seedHistory(sql, { transactions: size, links: Math.max(10_000, size / 10) });
-  const [disk] = await sql<{ bytes: bigint }[]>`select pg_database_size(current_database()) as bytes`;
-  await sql.end({ timeout: 1 });
-  const seconds = Math.round((Date.now() - startedMs) / 1000);
-  console.log(
-    JSON.stringify({ bench: "list", rows: size, seconds, megabytes: Number((disk?.bytes ?? 0n) >> 20n) }),
-  );
-  return db;
-}
+type Times = { first: number[]; best: number[] };
 
-async function measureCase(
+/** Sorted times by case, in the order of CASES. */
+async function measureInTurns(
   baseUrl: string,
   headers: Record<string, string>,
-  path: (random: () => number) => string,
-) {
-  const times: number[] = [];
-  for (let n = 0; n < WARM_UP + REQUESTS; n++) {
-    const startedMs = performance.now();
-    const response = await fetch(`${baseUrl}${path(Math.random)}`, { headers });
-    const text = await response.text();
-    if (response.status !== 200) throw new Error(`${response.status} ${text}`);
-    if (n >= WARM_UP) times.push(performance.now() - startedMs);
-  }
-  return times.sort((a, b) => a - b);
+  size: number,
+): Promise<Record<string, Times>> {
+  const names = Object.keys(CASES);
+  const times: Record<string, Times> = Object.fromEntries(
+    names.map((name) => [name, { first: [], best: [] }]),
+  );
+  for (let n = 0; n < WARM_UP + REQUESTS; n++)
+    for (const [name, path] of Object.entries(CASES)) {
+      const url = `${baseUrl}${path(Math.random, size)}`;
+      const tries: number[] = [];
+      for (let attempt = 0; attempt < TRIES; attempt++) tries.push(await measureRequest(url, headers));
+      if (n < WARM_UP) continue;
+      times[name]?.first.push(tries[0] ?? 0);
+      times[name]?.best.push(Math.min(...tries));
+    }
+  for (const { first, best } of Object.values(times))
+    for (const list of [first, best]) list.sort((a, b) => a - b);
+  return times;
 }
 
-async function signIn(baseUrl: string): Promise<Record<string, string>> {
-  const response = await fetch(`${baseUrl}/v1/test/token`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ email: EMAIL }),
-  });
+async function measureRequest(url: string, headers: Record<string, string>): Promise<number> {
+  const startedMs = performance.now();
+  const response = await fetch(url, { headers });
   const text = await response.text();
-  const token = /"(?:accessToken|token)":"([^"]+)"/.exec(text)?.[1];
-  if (!token) throw new Error(`no test token: ${text}`);
-  return { authorization: `Bearer ${token}`, "x-test-mode": "true" };
+  if (response.status !== 200) throw new Error(`${url}: ${response.status} ${text}`);
+  return performance.now() - startedMs;
 }

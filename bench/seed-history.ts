@@ -189,6 +189,22 @@ function insertLarge(sql: Sql, total: number, from: number, to: number) {
   );
 }
 
+/** Rows of the last three years for one more merchant; triggers count them. */
+export function insertHistory(
+  sql: Sql,
+  { userId, prefix, rows }: { userId: string; prefix: string; rows: number },
+) {
+  return unlimited(
+    sql,
+    (tx) => tx`
+      insert into transactions
+        (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
+         block_number, detected_at, confirmed_at, created_at, updated_at)
+      select ${prefix} || lpad(n::text, 17, '0'), ${userId}, ${historyColumns(tx)}
+      from (select n, ${moment(tx, rows)} as created, random() as dice from generate_series(1, ${rows}::int) n) rows`,
+  );
+}
+
 function insertSmall(sql: Sql, merchants: number) {
   return unlimited(
     sql,

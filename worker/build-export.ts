@@ -39,8 +39,11 @@ export type ExportDeps = { sql: Sql; log: Log };
 const BATCH_ROWS = 250;
 /** Files this process renders at a time: what bounds its memory. */
 const RENDERS_AT_ONCE = 2;
-/** Left to itself the collector lets the process grow by 100 MB before it looks at what a file left behind; a look takes some 6 ms. */
-const COLLECT_EVERY_ROWS = 500;
+/**
+ * Left to itself the collector lets the process grow by 100 MB before it looks at what files left behind. A look takes 5 ms, 20 in
+ * the middle of a PDF; rows of all files of this process count.
+ */
+const COLLECT_EVERY_ROWS = 1_000;
 const CHUNK_BYTES = 128 * 1024;
 const ATTEMPTS_MAX = 3;
 const PROGRESS_EVERY_MS = 250;
@@ -48,6 +51,7 @@ const PROGRESS_EVERY_MS = 250;
 const LOOK_AGAIN_MS = 3_000;
 
 let rendering = 0;
+let rowsSinceCollected = 0;
 /** Exports this process was given while it rendered as many as it may. Each is also in the queue again, should we die. */
 const line: JobPayload<"build_export">[] = [];
 
@@ -168,17 +172,22 @@ async function* readBatches(
   tx: Tx,
   onRead: (rows: number) => Promise<void>,
 ): AsyncGenerator<readonly ExportRow[]> {
-  let read = 0;
   for (;;) {
     const rows = await fetchExportRows(tx, BATCH_ROWS);
     if (rows.length === 0) return;
     yield rows;
-    read += rows.length;
     await onRead(rows.length);
-    if (read % COLLECT_EVERY_ROWS === 0) Bun.gc(true);
+    collectNowAndThen(rows.length);
     // rendering holds the event loop; the other jobs of this process get their turn between batches
     await setImmediate();
   }
+}
+
+function collectNowAndThen(rows: number): void {
+  rowsSinceCollected += rows;
+  if (rowsSinceCollected < COLLECT_EVERY_ROWS) return;
+  rowsSinceCollected = 0;
+  Bun.gc(true);
 }
 
 async function writeChunks(tx: Tx, exportId: string, pieces: AsyncIterable<Uint8Array>): Promise<number> {
