@@ -40,10 +40,10 @@ const BATCH_ROWS = 250;
 /** Files this process renders at a time: what bounds its memory. */
 const RENDERS_AT_ONCE = 2;
 /**
- * Left to itself the collector lets the process grow by 100 MB before it looks at what files left behind. A look takes 5 ms, 20 in
- * the middle of a PDF; rows of all files of this process count.
+ * Left to itself the collector lets the process grow by 100 MB before it looks at what files left behind; a look takes 5 to 40 ms.
+ * So it looks when the process has grown by this since it last did.
  */
-const COLLECT_EVERY_ROWS = 1_000;
+const COLLECT_AFTER_BYTES = 16 * 1024 * 1024;
 const CHUNK_BYTES = 128 * 1024;
 const ATTEMPTS_MAX = 3;
 const PROGRESS_EVERY_MS = 250;
@@ -51,7 +51,7 @@ const PROGRESS_EVERY_MS = 250;
 const LOOK_AGAIN_MS = 3_000;
 
 let rendering = 0;
-let rowsSinceCollected = 0;
+let collectedAtBytes = Number.POSITIVE_INFINITY;
 /** Exports this process was given while it rendered as many as it may. Each is also in the queue again, should we die. */
 const line: JobPayload<"build_export">[] = [];
 
@@ -177,17 +177,18 @@ async function* readBatches(
     if (rows.length === 0) return;
     yield rows;
     await onRead(rows.length);
-    collectNowAndThen(rows.length);
+    collectWhenGrown();
     // rendering holds the event loop; the other jobs of this process get their turn between batches
     await setImmediate();
   }
 }
 
-function collectNowAndThen(rows: number): void {
-  rowsSinceCollected += rows;
-  if (rowsSinceCollected < COLLECT_EVERY_ROWS) return;
-  rowsSinceCollected = 0;
+function collectWhenGrown(): void {
+  const bytes = process.memoryUsage.rss();
+  collectedAtBytes = Math.min(collectedAtBytes, bytes);
+  if (bytes < collectedAtBytes + COLLECT_AFTER_BYTES) return;
   Bun.gc(true);
+  collectedAtBytes = process.memoryUsage.rss();
 }
 
 async function writeChunks(tx: Tx, exportId: string, pieces: AsyncIterable<Uint8Array>): Promise<number> {
