@@ -241,8 +241,51 @@ export async function markMined(tx: Tx, receipts: readonly RelayReceipt[]): Prom
     where relays.id = given.relay_id and relays.state in ('SIGNED', 'BROADCAST')`;
 }
 
-/** MINED relays whose block is the indexer's (or so deep that it is not kept) and at least `depthBlocks` deep are done, once none of their payments waits. */
-export async function confirmRelays(tx: Tx, network: NetworkId, depthBlocks: number): Promise<void> {
+export type UnkeptRelay = { id: bigint; txHash: Hex; blockHash: Hex };
+
+/** MINED relays at or below the indexer's height whose block it does not keep: nothing here tells whether that is the chain's. */
+export async function findUnkeptRelays(tx: Tx, network: NetworkId, limit: number): Promise<UnkeptRelay[]> {
+  return tx<UnkeptRelay[]>`
+    select relays.id, relays.tx_hash, relays.block_hash
+    from relays
+    join cursors on cursors.network = relays.network
+    where relays.network = ${network}
+      and relays.state = 'MINED'
+      and relays.block_number <= cursors.number
+      and not exists (
+        select from blocks
+        where blocks.network = relays.network and blocks.number = relays.block_number
+      )
+    order by relays.id
+    limit ${limit}`;
+}
+
+/** Their receipts are not the chain's (any more): MINED -> BROADCAST, they wait for a block again. */
+export async function reopenRelays(
+  tx: Tx,
+  relays: readonly Pick<UnkeptRelay, "id" | "blockHash">[],
+): Promise<number> {
+  const rows = await tx`
+    update relays
+    set state = 'BROADCAST', tx_hash = null, block_number = null, block_hash = null, succeeded = null, mined_at = null
+    from unnest(
+      ${relays.map(({ id }) => id.toString())}::text[]::bigint[],
+      ${relays.map(({ blockHash }) => blockHash)}::text[]
+    ) as given (id, block_hash)
+    where relays.id = given.id and relays.state = 'MINED' and relays.block_hash = given.block_hash
+    returning relays.id`;
+  return rows.length;
+}
+
+/**
+ * MINED relays whose block is the indexer's and at least `depthBlocks` deep are done, once none of their payments waits. Where the
+ * indexer does not keep that block any more, only those of `provenIds` are.
+ */
+export async function confirmRelays(
+  tx: Tx,
+  network: NetworkId,
+  { depthBlocks, provenIds }: { depthBlocks: number; provenIds: readonly bigint[] },
+): Promise<void> {
   await tx`
     update relays
     set state = 'CONFIRMED'
@@ -255,9 +298,13 @@ export async function confirmRelays(tx: Tx, network: NetworkId, depthBlocks: num
         select from payments
         where payments.relay_id = relays.id and payments.state in ('SIGNED', 'BROADCAST')
       )
-      and not exists (
-        select from blocks
-        where blocks.network = relays.network and blocks.number = relays.block_number and blocks.hash <> relays.block_hash
+      and coalesce(
+        (
+          select blocks.hash = relays.block_hash
+          from blocks
+          where blocks.network = relays.network and blocks.number = relays.block_number
+        ),
+        relays.id = any(${provenIds.map(String)}::text[]::bigint[])
       )`;
 }
 

@@ -281,13 +281,13 @@ describe("a mined relay that did not settle its payment", () => {
     const linkId = await seedLink(sql, merchant);
     const payment = newPayment(linkId);
     const relayer = randomAddress();
-    await sql.begin(async (tx) => {
+    const relayId = await sql.begin(async (tx) => {
       await lockLinks(tx, [linkId]);
       await insertPayments(tx, [payment]);
       await ensureLane(tx, { network: NETWORK, relayer }, 0n);
       const fees = { maxFeePerGas: 2n, maxPriorityFeePerGas: 1n };
       const txHash = randomHash();
-      const relayId = await insertRelay(tx, {
+      const id = await insertRelay(tx, {
         ...{
           network: NETWORK,
           relayer,
@@ -298,16 +298,22 @@ describe("a mined relay that did not settle its payment", () => {
         },
         ...{ gasLimit: 1n, attempt: { txHash, raw: "0x", ...fees } },
       });
-      await markSigned(tx, relayId, [payment.id]);
+      await markSigned(tx, id, [payment.id]);
       const place = { blockNumber: 90n, blockHash: randomHash() };
-      await markMined(tx, [{ relayId, txHash, ...place, succeeded: false, gasUsed: 1n, feeWei: 1n }]);
+      await markMined(tx, [{ relayId: id, txHash, ...place, succeeded: false, gasUsed: 1n, feeWei: 1n }]);
+      return id;
     });
+    const confirm = async (provenIds: readonly bigint[]) => {
+      await confirmRelays(sql, NETWORK, { depthBlocks: 1, provenIds });
+      const [relay] = await sql<{ state: string }[]>`select state from relays where relayer = ${relayer}`;
+      return relay?.state;
+    };
     // the indexer reached the block between the keeper's two statements
-    await confirmRelays(sql, NETWORK, 1);
+    expect(await confirm([relayId])).toBe("MINED");
     expect((await requeueUnsettled(sql, NETWORK)).map((row) => row.id)).toEqual([payment.id]);
-    await confirmRelays(sql, NETWORK, 1);
-    const [relay] = await sql`select state from relays where relayer = ${relayer}`;
-    expect(relay).toEqual({ state: "CONFIRMED" });
+    // its block is not kept, and nobody has said that it is the chain's
+    expect(await confirm([])).toBe("MINED");
+    expect(await confirm([relayId])).toBe("CONFIRMED");
   });
 });
 

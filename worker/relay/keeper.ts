@@ -12,16 +12,18 @@ import {
   ensureLane,
   findInFlight,
   findNonceGaps,
+  findUnkeptRelays,
   type InFlightAttempt,
   type InFlightRelay,
   markLost,
   markMined,
   noteMiss,
   reopenOrphanedRelays,
+  reopenRelays,
 } from "../../db/relays.ts";
 import type { Market } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
-import { readReceipts } from "./receipts.ts";
+import { findUnproven, readReceipts } from "./receipts.ts";
 import { isPointless, raiseAttempt, resendAttempt } from "./replace.ts";
 import { sendAttempt, storeRelay } from "./send.ts";
 
@@ -43,7 +45,7 @@ export async function keepRelays(network: RelayNetwork): Promise<boolean> {
   const { deps, chain } = network;
   return withWorkLock(deps.sql, `keep-relays:${chain.network.id}`, async () => {
     for await (const page of inFlightPages(network)) await bookReceipts(network, page);
-    await settleUp(network);
+    await settleUp(network, await proveUnkept(network));
     const busy = new Set<string>();
     for await (const page of inFlightPages(network)) {
       await pushAlong(network, page);
@@ -89,15 +91,30 @@ async function bookReceipts(network: RelayNetwork, inFlight: readonly InFlightRe
   }
 }
 
+/** A block below what the indexer keeps is the chain's only if a node still says so: its receipt may be of a branch that was left. Returns those that are. */
+async function proveUnkept({ deps, chain }: RelayNetwork): Promise<bigint[]> {
+  const unkept = await findUnkeptRelays(deps.sql, chain.network.id, PAGE_RELAYS);
+  const unproven = new Set(await findUnproven(chain, unkept));
+  if (unproven.size > 0) {
+    const reopened = await reopenRelays(deps.sql, [...unproven]);
+    const label = { network: chain.network.id };
+    deps.log.warn({ ...label, reopened }, "blocks of relayed transactions are not the chain's");
+  }
+  return unkept.filter((relay) => !unproven.has(relay)).map(({ id }) => id);
+}
+
 /** What the indexer's books say of mined transactions and of windows that are over. */
-async function settleUp({ deps, chain, confirmations }: RelayNetwork): Promise<void> {
+async function settleUp(
+  { deps, chain, confirmations }: RelayNetwork,
+  provenIds: readonly bigint[],
+): Promise<void> {
   const id = chain.network.id;
   await deps.sql.begin(async (tx) => {
     const reopened = await reopenOrphanedRelays(tx, id);
     const expired = await requeueExpired(tx, id, confirmations);
     const requeued = [...expired, ...(await requeueUnsettled(tx, id))];
     if (requeued.length > 0) await enqueue(tx, "relay_payments", { network: id });
-    await confirmRelays(tx, id, confirmations);
+    await confirmRelays(tx, id, { depthBlocks: confirmations, provenIds });
     if (reopened > 0)
       deps.log.warn({ network: id, reopened }, "blocks of relayed transactions were reorganised away");
     if (requeued.length > 0) {

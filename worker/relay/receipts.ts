@@ -1,7 +1,8 @@
 /** Receipts of our own transactions: which attempt was mined, where, and what it cost. */
 import type { Chain } from "../../core/chain/clients.ts";
-import { parseQuantity } from "../../core/chain/rpc-answers.ts";
-import type { InFlightRelay, RelayReceipt } from "../../db/relays.ts";
+import { fieldOf, parseQuantity } from "../../core/chain/rpc-answers.ts";
+import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
+import type { InFlightRelay, RelayReceipt, UnkeptRelay } from "../../db/relays.ts";
 
 /** Receipts a node is asked for at once. */
 const BATCH_MAX = 500;
@@ -35,6 +36,20 @@ export async function readReceipts(
     }
   }
   return receipts;
+}
+
+/** Those whose receipt a node does not confirm: it tells another block, or none. Throws when no node answers. */
+export async function findUnproven(chain: Chain, relays: readonly UnkeptRelay[]): Promise<UnkeptRelay[]> {
+  if (relays.length === 0) return [];
+  const outcomes = await chain.batch(
+    relays.map(({ txHash }) => ({ method: "eth_getTransactionReceipt", params: [txHash] })),
+  );
+  return relays.filter(({ blockHash }, index) => {
+    const outcome = outcomes[index];
+    if (!outcome?.ok)
+      throw outcome?.error ?? new RpcTransportError("malformed", "a receipt was not answered");
+    return String(fieldOf(outcome.result, "blockHash")).toLowerCase() !== blockHash;
+  });
 }
 
 /** Fee in wei: gas times price, and on an OP chain what publishing to L1 cost. */
