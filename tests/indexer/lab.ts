@@ -134,7 +134,7 @@ export async function makeManyWallets(lab: Lab, count: number): Promise<void> {
     from keys`;
 }
 
-/** Times are seconds from now. */
+/** Times are seconds from now; by default a minute old, for a reorganised block of the test chain may be some seconds older than the first. */
 export async function makeLink(
   lab: Lab,
   merchant: Merchant,
@@ -146,7 +146,7 @@ export async function makeLink(
     values (
       ${id}, ${merchant.userId}, ${NETWORK}, ${merchant.address}, ${link.units}, ${link.description ?? "Coffee"},
       now() + make_interval(secs => ${link.endsInS ?? 3600}::float8),
-      now() + make_interval(secs => ${link.madeInS ?? -1}::float8)
+      now() + make_interval(secs => ${link.madeInS ?? -60}::float8)
     )`;
   return id;
 }
