@@ -32,8 +32,11 @@ const BLOCKS_MAX = 2_000;
 const LOGS_WANTED = 5_000;
 const DETAILS_MAX = 50;
 
-/** How many blocks the next range has; adapted to what nodes answer. */
-export type RecheckPace = { blocks: number };
+/** After an answer that left something out this many blocks are read by their proofs. */
+const PROVEN_BLOCKS = 16;
+
+/** How many blocks the next range has; adapted to what nodes answer. Doubted: the last answer left out what the books hold. */
+export type RecheckPace = { blocks: number; isDoubted?: boolean };
 
 /** Reads the next range again. False when there is none yet. */
 export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolean> {
@@ -41,7 +44,7 @@ export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolea
   const from = (await findRecheckedNumber(sql, network)) + 1;
   const to = Math.min(term.cursor.number - BEHIND_BLOCKS, from + pace.blocks - 1);
   if (to - from + 1 < Math.min(BLOCKS_MIN, pace.blocks)) return false;
-  const read = await readAgain(term, { from, to }, pace);
+  const read = await (pace.isDoubted ? readProven(term, { from, to }) : readAgain(term, { from, to }, pace));
   if (!read) return true;
   const { told, last } = read;
   const booked = new Set((await findBookedLogs(sql, network, { from, to })).map(placeOf));
@@ -61,7 +64,12 @@ export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolea
       ...surplus.map((place) => ({ notOnChain: place })),
     ].slice(0, DETAILS_MAX),
   });
-  await noteRechecked(sql, { network, epoch, from, to: last });
+  // what it left out is on the chain: who knows what else it left out
+  pace.isDoubted = surplus.length < unconfirmed.length;
+  if (pace.isDoubted) {
+    pace.blocks = Math.min(pace.blocks, PROVEN_BLOCKS);
+    term.metrics.rejectedAnswer(network, "malformed");
+  } else await noteRechecked(sql, { network, epoch, from, to: last });
   if (differences > 0) {
     term.log.error(
       { network, from, to, repaired, surplus: surplus.length },
@@ -102,6 +110,26 @@ async function readAgain(
   }
 }
 
+/** The same, block by block, from what proves itself. */
+async function readProven(
+  term: Term,
+  { from, to }: { from: number; to: number },
+): Promise<{ told: SeenTransfer[]; last: BlockHeader }> {
+  const blocks = await Promise.all(
+    Array.from({ length: to - from + 1 }, (_, index) => readProvenBlock(term, from + index)),
+  );
+  const last = blocks.at(-1)?.block;
+  if (!last) throw new Error(`there is no block from ${from} to ${to}`);
+  return { told: blocks.flatMap(({ transfers }) => transfers), last };
+}
+
+async function readProvenBlock(term: Term, number: number): Promise<BlockContent> {
+  const header = await readHeader(term.chain, number);
+  if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
+  const logs = selectUsdcLogs(await readProvenLogs(term.chain, header), term.chain.network.usdc.address);
+  return decodeBlock(header, logs, (address) => term.watched.has(address));
+}
+
 function decodeByBlock(term: Term, logs: readonly PlacedLog[]): SeenTransfer[] {
   const byHash = new Map<string, PlacedLog[]>();
   for (const log of logs) {
@@ -134,12 +162,7 @@ async function book(term: Term, missing: readonly SeenTransfer[]): Promise<numbe
   if (missing.length === 0) return 0;
   const numbers = [...new Set(missing.map(({ block }) => block.number))].sort((a, b) => a - b);
   const blocks: BlockContent[] = [];
-  for (const number of numbers) {
-    const header = await readHeader(term.chain, number);
-    if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
-    const logs = selectUsdcLogs(await readProvenLogs(term.chain, header), term.chain.network.usdc.address);
-    blocks.push(decodeBlock(header, logs, (address) => term.watched.has(address)));
-  }
+  for (const number of numbers) blocks.push(await readProvenBlock(term, number));
   return applyPast(term, blocks, (address) => term.watched.has(address));
 }
 

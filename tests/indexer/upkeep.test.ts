@@ -55,9 +55,9 @@ async function makeRichMerchant(units: bigint) {
 }
 
 /** Takes the lead from the running indexer for as long as `work` takes. */
-async function withTerm(work: (term: Term) => Promise<void>): Promise<void> {
+async function withTerm(work: (term: Term) => Promise<void>, urls = [lab.chain.rpcUrl]): Promise<void> {
   await indexer.stop();
-  const term = await openTerm(lab);
+  const term = await openTerm(lab, urls);
   try {
     await work(term);
   } finally {
@@ -179,6 +179,34 @@ describe("reconciliation", () => {
       await lab.sql`update wallets set reconciled_at = null where address = ${merchant.address}`;
       expect(await reconcileBalances(term)).toBe(0);
     });
+  });
+
+  test("does not count blocks as read again by a node that leaves out what the books hold", async () => {
+    const merchant = await makeMerchant(lab);
+    await until("it is read", isRead(merchant.address));
+    await pay(lab, payer, merchant.address, 11n);
+    const txHash = await pay(lab, payer, merchant.address, 12n);
+    await mine(lab, FINAL_BLOCKS);
+    await settled(lab);
+    await lab.sql`delete from transactions where tx_hash = ${txHash}`;
+    const [lost] = await lab.sql<{ blockNumber: bigint }[]>`
+      delete from transfers where tx_hash = ${txHash} returning block_number`;
+    await lab.sql`update cursors set rechecked_number = ${Number(lost?.blockNumber) - 5}`;
+    const proxy = await startFaultProxy(lab.chain.rpcUrl, {
+      random: Math.random,
+      faults: { emptiedLogs: 1 },
+    });
+    await withTerm(
+      async (term) => {
+        const pace = { blocks: 500 };
+        await recheckLogs(term, pace);
+        await recheckLogs(term, pace);
+        expect(await newest("LOGS")).toMatchObject({ differences: 1, repaired: 1 });
+        expect(await findHistory(lab, txHash, merchant.userId)).toHaveLength(1);
+      },
+      [proxy.url],
+    );
+    await proxy.stop();
   });
 
   test("reports a booked transfer that no block holds", async () => {
