@@ -1,23 +1,21 @@
 /** From a block to its link PAID, as a payer's page sees it over HTTP. */
 import { openDatabase } from "../db/client.ts";
 import { startTestChain } from "../tests/support/chain.ts";
-import { type FaultProxy, startFaultProxy } from "../tests/support/fault-proxy.ts";
 import { startTestMailbox } from "../tests/support/mailbox.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";
 import { seedLinks, seedMerchant } from "../tests/support/seed.ts";
 import { startService } from "../tests/support/world.ts";
 import { type Arrivals, measureArrivals } from "./block-to-seen.ts";
+import { startHttpOnly } from "./http-only.ts";
 
 /** With `hasWebSocket` false the indexer's node takes no WebSocket: it polls. Milliseconds, sorted. */
 export async function measureLatency(arrivals: Arrivals, hasWebSocket: boolean): Promise<number[]> {
   const [db, chain, smtp] = await Promise.all([createTestDatabase(), startTestChain(), startTestMailbox()]);
   const sql = openDatabase(db.url, { name: "bench", maxConnections: 4 });
-  const proxy: FaultProxy | undefined = hasWebSocket
-    ? undefined
-    : await startFaultProxy(chain.rpcUrl, { random: () => 1 });
+  const httpOnly = hasWebSocket ? undefined : await startHttpOnly(chain.port);
   const service = await startService({
     db,
-    chain: { ...chain, rpcUrl: proxy?.url ?? chain.rpcUrl },
+    chain: { ...chain, rpcUrl: httpOnly?.url ?? chain.rpcUrl },
     smtp,
     processes: ["api", "worker", "indexer"],
     env: { LOG_LEVEL: "warn" },
@@ -33,7 +31,7 @@ export async function measureLatency(arrivals: Arrivals, hasWebSocket: boolean):
   } finally {
     await sql.end();
     await service.stop();
-    await proxy?.stop();
+    httpOnly?.stop();
     await Promise.all([db.drop(), chain.stop(), smtp.stop()]);
   }
 }
