@@ -92,17 +92,17 @@ export async function installPonder(): Promise<Ponder> {
     mkdirSync(dirname(join(FOLDER, path)), { recursive: true });
     writeFileSync(join(FOLDER, path), text);
   }
-  if (!(existsSync(node) && existsSync(script))) {
+  if (!(existsSync(node) && existsSync(script)))
     console.log(`installing Ponder ${PACKAGE.dependencies.ponder} into .tools/ponder`);
-    const installing = Bun.spawn([process.execPath, "install", "--ignore-scripts", "--silent"], {
-      cwd: FOLDER,
-      stdout: "ignore",
-      stderr: "pipe",
-      timeout: INSTALL_TIMEOUT_MS,
-    });
-    const [code, errors] = await Promise.all([installing.exited, new Response(installing.stderr).text()]);
-    if (code !== 0) return { reason: `its packages could not be installed (${code}): ${errors.trim()}` };
-  }
+  // also when it is there: an installation that was cut short is made whole, a whole one takes a moment
+  const installing = Bun.spawn([process.execPath, "install", "--ignore-scripts", "--silent"], {
+    cwd: FOLDER,
+    stdout: "ignore",
+    stderr: "pipe",
+    timeout: INSTALL_TIMEOUT_MS,
+  });
+  const [code, errors] = await Promise.all([installing.exited, new Response(installing.stderr).text()]);
+  if (code !== 0) return { reason: `its packages could not be installed (${code}): ${errors.trim()}` };
   const { exitCode, stdout } = Bun.spawnSync([node, "--version"]);
   if (exitCode !== 0) return { reason: `its Node does not run here (${exitCode}) ${stdout}` };
   return { folder: FOLDER, node, script };
