@@ -57,11 +57,13 @@ export async function areLogsTaken(
         where transfers.network = ${network} and transfers.tx_hash = ${txHash}
           and transfers.log_index = log.log_index and transfers.status <> 'ORPHANED'
           and transfers.link_id <> ${linkId}
+        offset 0
       )
       and not exists (
         select from payments
         where payments.network = ${network} and payments.payer = ${payer} and payments.nonce = log.nonce
           and payments.link_id <> ${linkId}
+        offset 0
       )`;
   return row?.free === 0n;
 }

@@ -20,14 +20,22 @@ export type BookedTransfer = {
   pays: boolean;
 };
 
-/** In the chain's order: transfers that open claims or unsettled payments name, and those that depend on them. */
+/**
+ * In the chain's order: transfers that open claims or unsettled payments name, and those that depend on them. `offset 0` keeps each
+ * look-up by its own key: joined, a young table's statistics would have all transfers of a network read for every claim.
+ */
 export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<BookedTransfer[]> {
   return tx<BookedTransfer[]>`
     with named as (
       select transfer.*
       from claims claim
       join payment_links link on link.id = claim.link_id
-      join transfers transfer on transfer.network = claim.network and transfer.tx_hash = claim.tx_hash
+      cross join lateral (
+        select *
+        from transfers
+        where network = claim.network and tx_hash = claim.tx_hash
+        offset 0
+      ) transfer
       where claim.network = ${network}
         and claim.state = 'OPEN'
         and transfer.status <> 'ORPHANED'
@@ -38,9 +46,12 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
       union
       select transfer.*
       from payments payment
-      join transfers transfer on transfer.network = payment.network
-        and transfer.from_address = payment.payer
-        and transfer.authorization_nonce = payment.nonce
+      cross join lateral (
+        select *
+        from transfers
+        where network = payment.network and from_address = payment.payer and authorization_nonce = payment.nonce
+        offset 0
+      ) transfer
       where payment.network = ${network}
         and payment.state in ('QUEUED', 'SIGNED', 'BROADCAST')
         and payment.link_id is not null
@@ -50,10 +61,13 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
     followers as (
       select later.*
       from named
-      join transfers later on later.network = ${network}
-        and later.to_address = named.to_address
-        and later.block_number >= named.block_number
-        and later.amount_units = named.amount_units
+      cross join lateral (
+        select *
+        from transfers
+        where network = ${network} and to_address = named.to_address and block_number >= named.block_number
+        offset 0
+      ) later
+      where later.amount_units = named.amount_units
         and (later.block_number, later.log_index) > (named.block_number, named.log_index)
         and later.link_id is null
         and later.status <> 'ORPHANED'
@@ -75,7 +89,8 @@ function facilitated(tx: Tx, network: NetworkId, transfer: "transfer" | "later")
       and elsewhere.token = ${NETWORKS[network].usdc.address}
       and elsewhere.payer = ${tx(transfer)}.from_address
       and elsewhere.nonce = ${tx(transfer)}.authorization_nonce
-      and elsewhere.link_id is null`;
+      and elsewhere.link_id is null
+    offset 0`;
 }
 
 export type LateAttribution = {

@@ -276,7 +276,7 @@ const VIEW_COLUMNS = `
   payments.id, payments.link_id, payments.network, payments.payer, payments.nonce, payments.recipient, payments.amount_units,
   case
     when payments.state = 'SIGNED' and exists (
-      select from relays where relays.id = payments.relay_id and relays.state <> 'SIGNED'
+      select from relays where relays.id = payments.relay_id and relays.state <> 'SIGNED' offset 0
     ) then 'BROADCAST'
     else payments.state
   end as state,

@@ -110,11 +110,13 @@ function computeLinks(
         paying.status as paying_status, paying.block_time, paying.tx_hash, coalesce(misfits.exception, 'NONE') as misfit,
         exists (
           select from payments
-          where payments.link_id = link.id and payments.state in ('QUEUED', 'SIGNED', 'BROADCAST')
+          where payments.link_id = link.id and payments.state <> 'FAILED' and payments.state in ('QUEUED', 'SIGNED', 'BROADCAST')
+          offset 0
         )
         or exists (
           select from claims
           where claims.link_id = link.id and claims.state = 'OPEN' and claims.lease_until > now()
+          offset 0
         ) as is_held
       from payment_links link
       left join lateral (
@@ -136,7 +138,7 @@ function computeLinks(
       ) misfits on true
       where link.id = any(${[...ids]}::text[])
     ),
-    decided as (
+    decided as materialized (
       select
         id, old_status, old_exception, tx_hash,
         case
@@ -163,6 +165,7 @@ function computeLinks(
         updated_at = now()
       from decided
       where link.id = decided.id
+        and link.id = any(${[...ids]}::text[])
         and (link.status, link.exception, link.paid_at)
           is distinct from
           (decided.status, decided.exception, case when decided.status = 'PAID' then decided.block_time end)

@@ -53,7 +53,7 @@ export function makeBlock(number: number): BlockHeader {
 
 /** A transfer to the merchant; one that executes `payment`'s authorization when that is given. */
 export function makeTransfer(
-  { merchant }: BooksLab,
+  { merchant }: Pick<BooksLab, "merchant">,
   blockNumber: number,
   { payment, ...fields }: Partial<SeenTransfer> & { payment?: NewPayment } = {},
 ): SeenTransfer {
