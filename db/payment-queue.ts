@@ -109,7 +109,8 @@ export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number
 /**
  * Queues again the payments of mined relays that their block did not settle, once the indexer has read that block (the same hash,
  * or so deep that it is not kept any more): the transaction is over, so nothing of ours that could still settle them is out.
- * A payment whose batch reverted as a whole is not blamed, but travels alone from now on.
+ * A payment whose batch reverted as a whole is not blamed, but travels alone from now on; nor is one whose block came after its
+ * window, which is for all we know our own slowness.
  */
 export async function requeueUnsettled(
   tx: Tx,
@@ -120,6 +121,7 @@ export async function requeueUnsettled(
       select
         relay.id,
         relay.succeeded or (select count(*) from payments mate where mate.relay_id = relay.id) = 1 as is_own_fault,
+        coalesce(payment.valid_before <= extract(epoch from block.block_time), true) as was_late,
         not exists (
           select from relay_attempts attempt where attempt.tx_hash = relay.tx_hash and attempt.is_noop
         ) as was_tried,
@@ -135,7 +137,7 @@ export async function requeueUnsettled(
     update payments
     set
       state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now(),
-      reverts = reverts + case when over.was_tried and over.is_own_fault then 1 else 0 end,
+      reverts = reverts + case when over.was_tried and over.is_own_fault and not over.was_late then 1 else 0 end,
       alone = alone or (over.was_tried and not over.is_own_fault)
     from over
     where payments.id = over.payment_id

@@ -3,7 +3,7 @@
  * and go together in the next. Alone a payment goes at once; under load a commit, a job and its locks serve many.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
-import type { Sql, Tx } from "../../db/client.ts";
+import { isWorthRetrying, type Sql, type Tx } from "../../db/client.ts";
 import { insertPayments, lockLinks, type NewPayment } from "../../db/payments.ts";
 import { enqueue } from "../../db/queue.ts";
 
@@ -63,7 +63,10 @@ export const storeLinkPayments: Store<NewPayment> = async (tx, payments) => {
   return insertPayments(tx, payments);
 };
 
-/** One transaction for the group. When it fails its members are told apart by trying each alone. */
+/**
+ * One transaction for the group. When it fails for what is in it, its members are told apart by trying each alone; a database that is
+ * away is away for all of them, and each asks again by itself.
+ */
 async function commitGroup<Payment extends Acceptable>(
   sql: Sql,
   store: Store<Payment>,
@@ -74,8 +77,7 @@ async function commitGroup<Payment extends Acceptable>(
     const accepted = await commit(sql, store, payments);
     for (const one of group) one.resolve(accepted.has(one.payment.id));
   } catch (error) {
-    const [only] = group;
-    if (group.length === 1 && only) only.reject(error);
+    if (group.length === 1 || isWorthRetrying(error)) for (const one of group) one.reject(error);
     else for (const one of group) await commitGroup(sql, store, [one]);
   }
 }
