@@ -168,4 +168,4 @@ test("behavior: connections cut at random moments: every answer is the right one
     expect(rows[0]?.count ?? 0).toBeGreaterThanOrEqual(count);
   }
   await expectHealthyPool();
-}, 30_000);
+}, 90_000);
