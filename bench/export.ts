@@ -8,6 +8,7 @@ import type { Sql } from "../db/client.ts";
 import { startTestChain } from "../tests/support/chain.ts";
 import { startTestMailbox } from "../tests/support/mailbox.ts";
 import { type Service, startService } from "../tests/support/world.ts";
+import { cpuMilliseconds } from "./cpu-time.ts";
 import { emailOf, openFilled, SIZES, signIn } from "./filled-database.ts";
 import { describeMachine, percentile, printTable } from "./report.ts";
 import { insertHistory } from "./seed-history.ts";
@@ -77,7 +78,7 @@ type Bench = { service: Service; callers: readonly Headers[]; size: number };
 async function measureOne({ service, callers: [caller = {}], size }: Bench, format: Format): Promise<Row> {
   await download(service, caller, format);
   const memory = watchMemory(service.pidOf("worker"));
-  const cpuMs = cpuMilliseconds(service.pidOf("worker"));
+  const cpuMs = cpuMilliseconds([service.pidOf("worker")]);
   const times: number[] = [];
   let bytes = 0;
   for (let n = 0; n < REPEATS; n++) {
@@ -92,7 +93,7 @@ async function measureOne({ service, callers: [caller = {}], size }: Bench, form
     "at once": 1,
     times,
     bytes,
-    cpuMs: cpuMilliseconds(service.pidOf("worker")) - cpuMs,
+    cpuMs: cpuMilliseconds([service.pidOf("worker")]) - cpuMs,
     memory: memory.stop(),
     quiet: [],
   });
@@ -101,7 +102,7 @@ async function measureOne({ service, callers: [caller = {}], size }: Bench, form
 async function measureTogether({ service, callers, size }: Bench, format: Format): Promise<Row> {
   const before = await askMeanwhile(service, callers[0] ?? {}, () => false, QUIET_REQUESTS);
   const memory = watchMemory(service.pidOf("worker"));
-  const cpuMs = cpuMilliseconds(service.pidOf("worker"));
+  const cpuMs = cpuMilliseconds([service.pidOf("worker")]);
   let isDone = false;
   const others = askMeanwhile(service, callers[0] ?? {}, () => isDone, Number.POSITIVE_INFINITY);
   let bytes = 0;
@@ -120,7 +121,7 @@ async function measureTogether({ service, callers, size }: Bench, format: Format
     "at once": callers.length,
     times,
     bytes,
-    cpuMs: cpuMilliseconds(service.pidOf("worker")) - cpuMs,
+    cpuMs: cpuMilliseconds([service.pidOf("worker")]) - cpuMs,
     memory: memory.stop(),
     quiet: await others,
   });
@@ -213,10 +214,4 @@ function watchMemory(pid: number) {
 function residentMegabytes(pid: number): number {
   const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
   return Math.round(Number(kilobytes) / 1024);
-}
-
-/** User and system time of a process so far; the kernel counts in hundredths of a second. */
-function cpuMilliseconds(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)?.split(" ") ?? [];
-  return (Number(fields[11]) + Number(fields[12])) * 10;
 }

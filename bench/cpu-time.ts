@@ -1,0 +1,25 @@
+/** CPU time of processes of this machine, as the Linux scheduler counts it: what else runs beside them is left out. */
+import { readdirSync, readFileSync } from "node:fs";
+
+/** Milliseconds of all threads of these processes so far. Of a process or thread that has ended nothing is counted. */
+export function cpuMilliseconds(pids: readonly number[]): number {
+  let nanoseconds = 0;
+  for (const pid of pids) for (const thread of threadsOf(pid)) nanoseconds += runtimeOf(pid, thread);
+  return nanoseconds / 1e6;
+}
+
+function threadsOf(pid: number): string[] {
+  try {
+    return readdirSync(`/proc/${pid}/task`);
+  } catch {
+    return [];
+  }
+}
+
+function runtimeOf(pid: number, thread: string): number {
+  try {
+    return Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "utf8").split(" ")[0]);
+  } catch {
+    return 0;
+  }
+}
