@@ -2,7 +2,7 @@
 import type { Tx } from "./client.ts";
 import type { EventType } from "./events.ts";
 
-/** A place in a user's log: the epoch (migration 0038), the transaction that wrote an event, then the event. */
+/** A place in a user's log: the epoch (migrations 0038 and 0039), the transaction that wrote an event, then the event. */
 export type EventPosition = { epoch: number; writtenBy: bigint; id: bigint };
 export type LoggedEvent = {
   id: bigint;
@@ -19,7 +19,7 @@ export type LoggedEvent = {
 /**
  * At most `limit` of a user's events after a position, oldest first. Ids are handed out before commit, so an event counts only
  * once every transaction older than its own has ended: nothing can appear before it any more, and no reader skips one.
- * Transactions of earlier epochs ended with the cluster that ran them, whatever their numbers are.
+ * Transactions of earlier epochs ended with the server's run, whatever their numbers are.
  * The order names the column itself: a bare `written_by` would be the text beside it, and "1000" comes before "999".
  */
 export async function listEvents(

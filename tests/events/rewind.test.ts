@@ -1,0 +1,98 @@
+/** The event log after its cluster was put back to an earlier copy of its files: a volume's snapshot, which changes neither name nor timeline. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openDatabase, type Sql } from "../../db/client.ts";
+import { type EventPosition, findEventEpoch, listEvents } from "../../db/event-log.ts";
+import { recordEvents } from "../../db/events.ts";
+import { migrate } from "../../db/migrate.ts";
+import { startPostgres } from "../../local/postgres.ts";
+import { seedMerchant } from "../support/seed.ts";
+
+/** What happened after the snapshot took more numbers than what happens after it is restored. */
+const TRANSACTIONS_LOST = 500;
+let folder: string;
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "test-rewind-"));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+async function withServer<Result>(name: string, work: (sql: Sql) => Promise<Result>): Promise<Result> {
+  const server = await startPostgres({ dataDir: join(folder, name), durable: false });
+  await migrate(server.url);
+  const sql = openDatabase(server.url, { name: "test", maxConnections: 1 });
+  try {
+    return await work(sql);
+  } finally {
+    await sql.end({ timeout: 1 });
+    await server.stop();
+  }
+}
+
+async function write(sql: Sql, userId: string, subjectIds: readonly string[]): Promise<void> {
+  for (const subjectId of subjectIds) {
+    await recordEvents(sql, [{ userId, type: "payment_link.created", subjectId }]);
+  }
+}
+
+/** A place as a cursor tells it: by its epoch's name. */
+type Place = Omit<EventPosition, "epoch"> & { epoch: string };
+
+/** What is told after a place, and the last place; nothing for a place in an epoch that this log has never had. */
+async function readAfter(sql: Sql, userId: string, place?: Place) {
+  const number = place && (await findEventEpoch(sql, place.epoch));
+  if (place && number === undefined) return undefined;
+  const after = place && number !== undefined ? { ...place, epoch: number } : undefined;
+  const events = await listEvents(sql, userId, { after, limit: 100 });
+  const last = events.at(-1);
+  return {
+    told: events.map(({ subjectId }) => subjectId),
+    last: last && { epoch: last.epoch, writtenBy: BigInt(last.writtenBy), id: last.id },
+  };
+}
+
+test("behavior: no cursor skips what happens after the snapshot was restored: it goes on, or is unknown", async () => {
+  const userId = await withServer("live", async (sql) => {
+    const merchant = await seedMerchant(sql);
+    await write(sql, merchant.userId, ["a"]);
+    return merchant.userId;
+  });
+  expect(spawnSync("cp", ["-a", join(folder, "live"), join(folder, "restored")]).status).toBe(0);
+  const [early, late] = await withServer("live", async (sql) => {
+    const before = await readAfter(sql, userId);
+    await sql.unsafe(
+      `do $$ begin for n in 1..${TRANSACTIONS_LOST} loop perform pg_current_xact_id(); commit; end loop; end $$`,
+    );
+    await write(sql, userId, ["lost"]);
+    const after = await readAfter(sql, userId, before?.last);
+    expect(after?.told).toEqual(["lost"]);
+    return [before?.last, after?.last];
+  });
+  await withServer("restored", async (sql) => {
+    await write(sql, userId, ["b", "c"]);
+    expect((await readAfter(sql, userId))?.told).toEqual(["a", "b", "c"]);
+    expect((await readAfter(sql, userId, early))?.told).toEqual(["b", "c"]);
+    expect(await readAfter(sql, userId, late)).toBeUndefined();
+  });
+}, 120_000);
+
+test("behavior: a restart in the middle of reading repeats nothing and skips nothing", async () => {
+  const userId = await withServer("plain", async (sql) => {
+    const merchant = await seedMerchant(sql);
+    await write(sql, merchant.userId, ["a", "b"]);
+    return merchant.userId;
+  });
+  const place = await withServer("plain", async (sql) => {
+    const found = await readAfter(sql, userId);
+    expect(found?.told).toEqual(["a", "b"]);
+    await write(sql, userId, ["c"]);
+    return found?.last;
+  });
+  await withServer("plain", async (sql) => {
+    await write(sql, userId, ["d"]);
+    expect((await readAfter(sql, userId, place))?.told).toEqual(["c", "d"]);
+  });
+}, 120_000);
