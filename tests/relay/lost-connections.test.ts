@@ -66,7 +66,6 @@ test(`behavior: ${PAYMENTS} payments while connections of every process are cut`
     async () => {
       const rows = await lab.sql`select id from relays where state in ('SIGNED', 'BROADCAST')`;
       return rows.length === 0;
-      // longer than a statement may take: one of a connection that died at the wrong moment ends with its timeout
     },
     45_000,
   );
