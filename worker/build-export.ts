@@ -44,7 +44,7 @@ const RENDERS_AT_ONCE = 2;
  * So it looks when the process has grown by this since it last did.
  */
 const COLLECT_AFTER_BYTES = 16 * 1024 * 1024;
-const CHUNK_BYTES = 128 * 1024;
+const CHUNK_BYTES = 256 * 1024;
 const ATTEMPTS_MAX = 3;
 const PROGRESS_EVERY_MS = 250;
 /** An export that has to wait looks again after this, should nobody wake it. */

@@ -1,4 +1,4 @@
-/** Serves an export's file piece by piece from the database: what is in memory is one piece a download. */
+/** Serves an export's file piece by piece from the database: what is in memory is two pieces a download. */
 import { contentTypeOf, fileNameOf } from "../../core/domain/export.ts";
 import type { Sql } from "../../db/client.ts";
 import { readChunk } from "../../db/exports.ts";
@@ -21,14 +21,22 @@ export function serveExport({ sql }: Pick<ApiDeps, "sql">, set: ResponseSet, fil
   return new Response(readFile(sql, file.id), { headers });
 }
 
+/** The next piece is read while the one before is sent. */
 function readFile(sql: Sql, exportId: string): ReadableStream<Uint8Array> {
   let position = 0;
+  const readNext = () => {
+    const piece = readChunk(sql, exportId, position++);
+    // looked at when it is its turn
+    piece.catch(() => {});
+    return piece;
+  };
+  let next = readNext();
   return new ReadableStream({
     async pull(controller) {
-      const piece = await readChunk(sql, exportId, position);
-      position += 1;
-      if (piece) controller.enqueue(piece);
-      else controller.close();
+      const piece = await next;
+      if (!piece) return controller.close();
+      next = readNext();
+      controller.enqueue(piece);
     },
   });
 }
