@@ -1,6 +1,7 @@
 /**
  * All logs of one block, proven against its header. A log query has no proof of its own: a node that drops a log, or does not have
- * the block, answers like one that found nothing. Receipts do, by their root; where a node has none, the logs' bloom is the next best.
+ * the block, answers like one that found nothing. Receipts do, by their root. Where a node has none, all logs of the block are the next
+ * best: told alike twice, without a gap between their numbers, and making the header's bloom (which a log of the same topics would too).
  */
 import type { Chain } from "../core/chain/clients.ts";
 import { fieldOf } from "../core/chain/rpc-answers.ts";
@@ -32,15 +33,17 @@ export function provenLogs(header: BlockHeader, answer: unknown): PlacedLog[] {
 /** Asks one node after another until the logs are proven. Throws when none proves them: the block is not believed then. */
 export async function readProvenLogs(chain: Chain, header: BlockHeader): Promise<PlacedLog[]> {
   let lastError: unknown;
+  // some nodes have no receipts by block, some chains another receipt format: those are asked the other way
+  const withoutReceipts = new Set<ChainNode>();
   for (let tries = 0; tries < TRIES; tries++) {
     const nodes = chain.nodesByHealth();
     const node = nodes[tries % nodes.length];
     if (!node) break;
-    // the other way every second round: some nodes have no receipts by block, some chains another receipt format
-    const isReceiptsTurn = Math.floor(tries / nodes.length) % 2 === 0;
+    const isReceiptsTurn = !withoutReceipts.delete(node);
     try {
       return await (isReceiptsTurn ? byReceipts(chain, node, header) : byBloom(chain, node, header));
     } catch (error) {
+      if (isReceiptsTurn && hasAnswered(error)) withoutReceipts.add(node);
       if (!(error instanceof RpcTransportError || error instanceof RpcResponseError)) throw error;
       lastError = error;
     }
@@ -54,12 +57,26 @@ async function byReceipts(chain: Chain, node: ChainNode, header: BlockHeader): P
 }
 
 async function byBloom(chain: Chain, node: ChainNode, header: BlockHeader): Promise<PlacedLog[]> {
-  const logs = parseLogs(await chain.requestOn(node, "eth_getLogs", [{ blockHash: header.hash }]));
+  const ask = async (whom: ChainNode) =>
+    parseLogs(await chain.requestOn(whom, "eth_getLogs", [{ blockHash: header.hash }]));
+  const other = chain.nodesByHealth().find((one) => one !== node) ?? node;
+  const [logs, again] = [await ask(node), await ask(other)];
   assertOfBlock(logs, header);
-  if (bloomOf(logs) !== header.bloom) throw unproven(header, `${node.label} left out logs`);
+  const numbers = logs.map(({ logIndex }) => logIndex).sort((a, b) => a - b);
+  const isWhole = numbers.every((number, index) => number === index) && again.length === logs.length;
+  if (!isWhole || bloomOf(logs) !== header.bloom) throw unproven(header, `${node.label} left out logs`);
   return logs;
 }
 
-function unproven(header: BlockHeader, why: string): RpcTransportError {
-  return new RpcTransportError("malformed", `block ${header.number} ${header.hash}: ${why}`);
+/** Not a node that was away: it has no receipts by block, or such as do not make the root. */
+function hasAnswered(error: unknown): boolean {
+  if (error instanceof RpcTransportError)
+    return error instanceof UnprovenError || error.kind === "node-error";
+  return error instanceof RpcResponseError;
+}
+
+class UnprovenError extends RpcTransportError {}
+
+function unproven(header: BlockHeader, why: string): UnprovenError {
+  return new UnprovenError("malformed", `block ${header.number} ${header.hash}: ${why}`);
 }

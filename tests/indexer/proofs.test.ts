@@ -1,13 +1,17 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import fc from "fast-check";
 import { keccak256, toHex } from "viem";
+import { openChain } from "../../core/chain/clients.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { parseHeader } from "../../indexer/block-header.ts";
 import { bloomBitsOf, bloomOf, mayContain } from "../../indexer/bloom.ts";
+import { readProvenLogs } from "../../indexer/proven-block.ts";
 import { receiptsRootOf } from "../../indexer/receipts-root.ts";
 import { WatchedSet } from "../../indexer/watched-set.ts";
 import { callRpc } from "../../local/rpc.ts";
-import { type Lab, makePayer, mine, openLab, randomAddress, send, USDC } from "./lab.ts";
+import { startFaultProxy } from "../support/fault-proxy.ts";
+import { type Lab, makePayer, mine, NETWORK, openLab, pay, randomAddress, send, USDC } from "./lab.ts";
 
 setDefaultTimeout(60_000);
 
@@ -49,6 +53,49 @@ describe("a block's header", () => {
       expect(receiptsRootOf(cut)).not.toBe(block.receiptsRoot);
     },
   );
+});
+
+describe("the logs of a block on a node without receipts", () => {
+  let lab: Lab;
+  beforeAll(async () => {
+    lab = await openLab();
+  });
+  afterAll(() => lab.stop());
+
+  /** Three transfers of the same parties: their logs differ in nothing a bloom knows. `draws` are the proxy's: which log, whether it goes. */
+  async function readThree(draws: number[]): Promise<number | string> {
+    const { rpcUrl } = lab.chain;
+    const [from, to] = [await makePayer(lab), randomAddress()];
+    await callRpc(rpcUrl, "evm_setAutomine", [false]);
+    for (const units of [1n, 2n, 3n]) await pay(lab, from, to, units);
+    await mine(lab);
+    const header = parseHeader(await callRpc(rpcUrl, "eth_getBlockByNumber", ["latest", false]));
+    const proxy = await startFaultProxy(rpcUrl, {
+      random: () => draws.shift() ?? 0.9,
+      faults: { noReceipts: true, truncatedLogs: 0.5 },
+    });
+    const chain = openChain({ network: NETWORK, urls: [proxy.url], timeoutMs: 2_000 });
+    try {
+      if (!header) throw new Error("there is no block");
+      return (await readProvenLogs(chain, header)).length;
+    } finally {
+      chain.close();
+      await proxy.stop();
+    }
+  }
+
+  test.each([
+    ["the first is left out", [0, 0]],
+    ["the last is left out", [0.99, 0]],
+    ["none is left out", []],
+  ])("are read again when %s", async (_, draws) => {
+    expect(await readThree(draws)).toBe(3);
+  });
+
+  test("are not believed while one is left out always", async () => {
+    const always = Array.from({ length: 50 }, () => 0);
+    await expect(readThree(always)).rejects.toThrow("left out logs");
+  });
 });
 
 const address = fc.uint8Array({ minLength: 20, maxLength: 20 }).map((bytes) => toHex(bytes));

@@ -29,6 +29,8 @@ export type Faults = {
   brokenJson?: number;
   /** eth_chainId names another chain. */
   wrongChain?: number;
+  /** The node does not know eth_getBlockReceipts. */
+  noReceipts?: boolean;
 };
 
 export type FaultProxy = {
@@ -127,6 +129,11 @@ export async function startFaultProxy(
   function distort(call: Call, answer: Answer): Answer {
     if (call.method === "eth_chainId" && strikes("wrongChain", faults.wrongChain))
       return { id: call.id, result: "0x1" };
+    if (call.method === "eth_getBlockReceipts" && faults.noReceipts)
+      return {
+        id: call.id,
+        error: { code: -32601, message: "the method eth_getBlockReceipts does not exist" },
+      };
     if (call.method !== "eth_getLogs" || !Array.isArray(answer.result) || answer.result.length === 0)
       return answer;
     const logs: unknown[] = answer.result;
