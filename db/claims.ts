@@ -53,11 +53,9 @@ export async function areLogsTaken(
       ${logs.map((log) => log.authorizationNonce ?? null)}::text[]
     ) as log (log_index, nonce)
     where not exists (
-        select from transfers
-        where transfers.network = ${network} and transfers.tx_hash = ${txHash}
-          and transfers.log_index = log.log_index and transfers.status <> 'ORPHANED'
-          and transfers.link_id <> ${linkId}
-        offset 0
+        select from (select * from transfers where tx_hash = ${txHash} offset 0) booked
+        where booked.network = ${network} and booked.log_index = log.log_index and booked.status <> 'ORPHANED'
+          and booked.link_id <> ${linkId}
       )
       and not exists (
         select from payments

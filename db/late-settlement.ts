@@ -33,10 +33,11 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
       cross join lateral (
         select *
         from transfers
-        where network = claim.network and tx_hash = claim.tx_hash
+        where tx_hash = claim.tx_hash
         offset 0
       ) transfer
       where claim.network = ${network}
+        and transfer.network = claim.network
         and claim.state = 'OPEN'
         and transfer.status <> 'ORPHANED'
         and transfer.link_id is null

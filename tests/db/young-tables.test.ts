@@ -77,6 +77,16 @@ function newPayment(linkId: string): NewPayment {
   };
 }
 
+/** As processes do first of all: every plan is made before there is a row. */
+async function lookAround(): Promise<void> {
+  const claim = { linkId: "link_", network: NETWORK, txHash: randomHash(), payer: randomAddress() } as const;
+  await findNamedTransfers(sql, NETWORK);
+  await findSpareTransfers(sql, NETWORK);
+  await findPaymentViews(sql, ["pay_"]);
+  await areLogsTaken(sql, claim, [{ logIndex: 1, authorizationNonce: randomHash() }]);
+  await sql.begin((tx) => refreshLinks(tx, { linkIds: ["link_"], isReorg: false }));
+}
+
 /** One payment relayed and settled, one failed, a claim made, found late and ended: and nothing of it is kept. */
 async function runOnce(): Promise<Record<string, Reads>> {
   const links = [await seedLink(sql, merchant), await seedLink(sql, merchant), await seedLink(sql, merchant)];
@@ -195,6 +205,7 @@ async function grow(): Promise<void> {
 }
 
 test("behavior: what was planned on empty tables reads by key when they have grown", async () => {
+  await lookAround();
   await runOnce();
   await grow();
   const reads = await runOnce();
