@@ -144,6 +144,8 @@ async function tell(
   const transaction = end.payment.txHash ?? end.payment.attemptHash ?? "";
   switch (end.kind) {
     case "settled":
+      // nothing of ours was ever signed for it: used before it came, though the books learnt of it only now
+      if (end.payment.attemptHash === null) return used(transaction);
       return tellSuccess(tools, asker, end.payment.id, transaction);
     case "submitted":
     case "unsettled":
@@ -179,9 +181,12 @@ async function explainUsed(
 ): Promise<Settlement> {
   const chain = chains.get(network);
   const transaction = chain && (await findExecution(chain, attempt.authorization));
-  const refusal = refuse(stockReason("NONCE_USED"));
-  if (!transaction) return refusal;
-  return { ...refusal, transaction, message: "the authorization was used before it was shown here" };
+  return transaction ? used(transaction) : refuse(stockReason("NONCE_USED"));
+}
+
+function used(transaction: string): Settlement {
+  const message = "the authorization was used before it was shown here";
+  return { ...refuse(stockReason("NONCE_USED")), transaction, message };
 }
 
 function refuse(reason: string): Extract<Settlement, { success: false }> {
