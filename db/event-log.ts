@@ -50,3 +50,11 @@ export async function findEventEpoch(tx: Tx, name: string): Promise<number | und
     where name = ${name}`;
   return row?.number;
 }
+
+/**
+ * Opens the epoch of what is written now when this run of Postgres has written nothing yet. For transactions that take long: others that
+ * write would wait for the epoch that one of those opens.
+ */
+export async function openEventEpoch(sql: Tx): Promise<void> {
+  await sql`select write_event_epoch()`;
+}

@@ -83,7 +83,7 @@ export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[
 export async function dropOwnEvents(tx: Tx): Promise<void> {
   await tx`
     delete from events
-    where epoch = write_event_epoch() and written_by = pg_current_xact_id()`;
+    where epoch = (select write_event_epoch()) and written_by = (select pg_current_xact_id())`;
 }
 
 /** Compares with the snapshot and puts the written times of equal rows back. An empty answer means: identical. */

@@ -7,6 +7,7 @@ import { RpcTransportError } from "../core/chain/rpc-errors.ts";
 import type { Hex } from "../core/domain/networks.ts";
 import type { Tx } from "../db/client.ts";
 import { findCursor, holdEpoch } from "../db/cursors.ts";
+import { openEventEpoch } from "../db/event-log.ts";
 import { keepDecisions } from "../db/past-decisions.ts";
 import {
   compareWithSnapshot,
@@ -45,6 +46,7 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
   const oldest = await findOldestWallet(sql, network);
   const since = oldest ? oldest.getTime() / 1000 - CLOCK_SKEW_S : Number.POSITIVE_INFINITY;
   const fromBlock = await findFirstBlockSince(term, since, cursor.number);
+  await openEventEpoch(sql);
   return sql.begin(async (tx) => {
     if (!(await holdEpoch(tx, network, term.epoch))) throw new FencedError(network);
     await takeSnapshot(tx, network);
