@@ -1,11 +1,23 @@
 /** Before anything left the house: the payer is told to try again, the link is free, and the same authorization pays later. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { toHex } from "viem";
-import { type Lab, linkStatus, newOrder, type Order, pay, paymentOf, relaysOf, startLab } from "./lab.ts";
+import { type Hex, toHex } from "viem";
+import {
+  type Lab,
+  linkStatus,
+  newOrder,
+  type Order,
+  pay,
+  paymentOf,
+  relaysOf,
+  startLab,
+  waitFor,
+} from "./lab.ts";
 
 /** The worker believes a balance it has read for a second. */
 const BALANCE_KEPT_MS = 1_100;
 const TEN_ETH = 10n ** 19n;
+/** Sixteen together may use 1.5 million at most, and use up about one. */
+const GAS_FOR_A_FEW = 1_300_000n;
 let lab: Lab;
 
 beforeAll(async () => {
@@ -60,5 +72,26 @@ describe("nothing can be sent", () => {
     await Bun.sleep(3_000);
     lab.proxy.fault = () => undefined;
     expect(await paying).toMatchObject({ status: 200, body: { success: true } });
+  }, 40_000);
+
+  test("behavior: a key that can pay for a few payments only relays a few at a time", async () => {
+    const orders = await Promise.all(Array.from({ length: 16 }, () => newOrder(lab)));
+    const { baseFeePerGas } = (await lab.rpc("eth_getBlockByNumber", ["latest", false])) as {
+      baseFeePerGas: Hex;
+    };
+    const maxFee = 2n * BigInt(baseFeePerGas) + BigInt((await lab.rpc("eth_maxPriorityFeePerGas")) as Hex);
+    await lab.rpc("anvil_setBalance", [lab.relayer, toHex(GAS_FOR_A_FEW * maxFee)]);
+    await Bun.sleep(BALANCE_KEPT_MS);
+    lab.proxy.fault = () => ({ kind: "status", status: 503 });
+    const paying = orders.map((order) => pay(lab, order));
+    await waitFor("all of them to be queued", async () => {
+      const [row] = await lab.sql<{ queued: bigint }[]>`
+        select count(*) as queued from payments where state = 'QUEUED'`;
+      return row?.queued === BigInt(orders.length);
+    });
+    lab.proxy.fault = () => undefined;
+    const answers = await Promise.all(paying);
+    expect(answers.map(({ status }) => status)).toEqual(orders.map(() => 200));
+    await lab.rpc("anvil_setBalance", [lab.relayer, toHex(TEN_ETH)]);
   }, 40_000);
 });

@@ -16,6 +16,7 @@ import { type LeasedPayment, leaseQueuedPayments } from "../../db/payment-queue.
 import type { Payment } from "../../db/schema.ts";
 import type { RelayerKey } from "../config.ts";
 import { endPayments } from "./end-payments.ts";
+import type { Lanes } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import { giveBack, handleRefusals, handleUnavailable } from "./refusals.ts";
 import { screenPayments } from "./screen.ts";
@@ -49,8 +50,6 @@ export async function drainPayments(network: RelayNetwork): Promise<void> {
   await Promise.all(sending);
 }
 
-const WHY_NOT = { poor: "no relayer key can pay the gas", spent: "the day's gas budget is spent" };
-
 /** False when there was no room to send. */
 async function relayLeased(
   network: RelayNetwork,
@@ -62,56 +61,80 @@ async function relayLeased(
   const { sound, failures } = screenPayments(leased, headTimeS);
   await endPayments(network, failures);
   if (sound.length === 0) return true;
-  const key = await lanes.choose(paymentsGas(sound.length));
-  if (key === "full") {
-    await giveBack(network, sound, BUSY_RETRY_MS);
-    return false;
-  }
-  if (typeof key === "string") {
-    await handleUnavailable(network, sound, { why: WHY_NOT[key], triedMs: 0 });
-    return true;
-  }
+  const key = await lanes.choose(paymentsGas(1));
+  if (typeof key === "string") return turnAway(network, sound, key);
   const { together, alone, contracts } = await splitByCode(chain, sound);
-  await relayTogether(network, key, together, sending);
-  for (const payment of alone) await relayTogether(network, key, [payment], sending);
-  await relayContracts(network, key, contracts, sending);
+  const groups = [together, ...alone.map((payment) => [payment])].filter((group) => group.length > 0);
+  let hasRoom = true;
+  for (const group of groups) hasRoom = (await relayTogether(network, group, sending)) && hasRoom;
+  return (await relayContracts(network, key, contracts, sending)) && hasRoom;
+}
+
+/** One transaction for as many of them as a key can pay for; the others are free again at once. */
+async function relayTogether(
+  network: RelayNetwork,
+  payments: readonly Payment[],
+  sending: Promise<void>[],
+): Promise<boolean> {
+  const place = await findPlace(network.lanes, payments.length);
+  if (typeof place === "string") return turnAway(network, payments, place);
+  const { key, count } = place;
+  await giveBack(network, payments.slice(count), 0);
+  const chosen = payments.slice(0, count);
+  const results = await simulatePayments(network.chain, key.address, chosen.map(toItem));
+  const { passed, refused } = sortResults(chosen, results);
+  await handleRefusals(network, refused);
+  if (passed.length === 0) return true;
+  const call = buildPaymentsCall(network.chain.network, passed.map(toItem));
+  await storeAndSend(network, key, passed, { ...call, gas: paymentsGas(passed.length) }, sending);
   return true;
 }
 
-async function relayTogether(
-  network: RelayNetwork,
-  key: RelayerKey,
-  payments: readonly Payment[],
-  sending: Promise<void>[],
-): Promise<void> {
-  if (payments.length === 0) return;
-  const results = await simulatePayments(network.chain, key.address, payments.map(toItem));
-  const { passed, refused } = sortResults(payments, results);
-  await handleRefusals(network, refused);
-  if (passed.length === 0) return;
-  const call = buildPaymentsCall(network.chain.network, passed.map(toItem));
-  await storeAndSend(network, key, passed, { ...call, gas: paymentsGas(passed.length) }, sending);
-}
-
-/** Asked all at once, relayed one by one. */
+/** Asked all at once, relayed one by one, each by whichever key has room then. */
 async function relayContracts(
   network: RelayNetwork,
-  key: RelayerKey,
+  asker: RelayerKey,
   payments: readonly Payment[],
   sending: Promise<void>[],
-): Promise<void> {
+): Promise<boolean> {
   const items = payments.map((payment) => ({ ...toItem(payment), isContract: true }));
   const results = await Promise.all(
-    items.map((item) => simulatePayments(network.chain, key.address, [item])),
+    items.map((item) => simulatePayments(network.chain, asker.address, [item])),
   );
   const { refused } = sortResults(payments, results.flat());
   await handleRefusals(network, refused);
+  let hasRoom = true;
   for (const [index, payment] of payments.entries()) {
     const item = items[index];
     if (!item || !results[index]?.[0]?.ok) continue;
+    const gas = contractPayerGas(item);
+    const key = await network.lanes.choose(gas);
+    if (typeof key === "string") {
+      hasRoom = (await turnAway(network, [payment], key)) && hasRoom;
+      continue;
+    }
     const call = buildPaymentsCall(network.chain.network, [item]);
-    await storeAndSend(network, key, [payment], { ...call, gas: contractPayerGas(item) }, sending);
+    await storeAndSend(network, key, [payment], { ...call, gas }, sending);
   }
+  return hasRoom;
+}
+
+/** A key for `count` payments together, or for the half of them, and so on: a poor key still pays for a few. */
+async function findPlace(lanes: Lanes, count: number): Promise<{ key: RelayerKey; count: number } | NoPlace> {
+  const key = await lanes.choose(paymentsGas(count));
+  if (typeof key !== "string") return { key, count };
+  return key === "poor" && count > 1 ? findPlace(lanes, count >> 1) : key;
+}
+
+type NoPlace = Extract<Awaited<ReturnType<Lanes["choose"]>>, string>;
+
+const WHY_NOT = { poor: "no relayer key can pay the gas", spent: "the day's gas budget is spent" };
+
+/** False when only room is missing, which mined blocks make. */
+async function turnAway(network: RelayNetwork, payments: readonly Payment[], why: NoPlace): Promise<boolean> {
+  if (why === "full") await giveBack(network, payments, BUSY_RETRY_MS);
+  else await handleUnavailable(network, payments, { why: WHY_NOT[why], triedMs: 0 });
+  return why !== "full";
 }
 
 async function storeAndSend(
