@@ -1,7 +1,8 @@
 /**
  * Everything that can happen to a few links of equal amounts, in random order: payments accepted, failed, tried again and executed by
- * strangers, claims made and ended, links over and cancelled, blocks reorganised away. The books are compared with the chain all along, and
- * a rebuild at the end must make the same. By hand: `bun tests/indexer/books-campaign.ts 2000` (steps), the seed from TEST_SEED when set.
+ * strangers, claims made and ended, links over and cancelled, blocks reorganised away; by several hands at once when asked to. The books are
+ * compared with the chain all along, and a rebuild at the end must make the same. By hand: `bun tests/indexer/books-campaign.ts 2000 6`
+ * (steps, hands), the seed from TEST_SEED when set.
  */
 import { keccak256 } from "viem";
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts";
@@ -39,6 +40,8 @@ const SENDER_WEI = "0xde0b6b3a7640000";
 const SENDER_UNITS = 10n ** 9n;
 const FUND_BATCH = 500;
 const REORG_DEPTH_MAX = 5;
+/** Payers and claims meet on the newest links. */
+const CROWD = 3;
 const CHECK_EVERY = 10;
 const QUIET_WITHIN_MS = 10_000;
 
@@ -56,6 +59,10 @@ type Stage = {
   signed: Signed[];
   sent: Sent[];
   claims: string[];
+  /** Link and transaction of each claim: a second one is the same claim. */
+  claimed: Set<string>;
+  /** Ends when nobody is at the chain: what a block holds depends on who sent before. */
+  chainIsFree: Promise<unknown>;
   counts: Record<string, number>;
 };
 
@@ -67,7 +74,7 @@ export type BooksReport = {
   differences: RebuildDifference[];
 };
 
-export async function runBooksCampaign(steps: number): Promise<BooksReport> {
+export async function runBooksCampaign(steps: number, hands = 1): Promise<BooksReport> {
   const random = seededRandom(`books campaign of ${steps} steps`);
   const lab = await openLab();
   const merchant = await makeMerchant(lab);
@@ -77,14 +84,21 @@ export async function runBooksCampaign(steps: number): Promise<BooksReport> {
   await mine(lab, REORG_DEPTH_MAX + 1);
   const stage: Stage = {
     ...{ lab, random, merchant, senders, signers },
-    ...{ signed: [], sent: [], claims: [], counts: {} },
+    ...{
+      signed: [],
+      sent: [],
+      claims: [],
+      claimed: new Set<string>(),
+      chainIsFree: Promise.resolve(),
+      counts: {},
+    },
   };
   const indexer = startIndexer(lab, { confirmations: 2 });
   try {
-    for (let step = 1; step <= steps; step++) {
-      await takeStep(stage);
-      if (random() < 0.5) await settled(lab);
-      if (step % CHECK_EVERY === 0) await checkBooks(stage, true);
+    for (let taken = 0; taken < steps; taken += CHECK_EVERY * hands) {
+      const left = Math.min(CHECK_EVERY * hands, steps - taken);
+      await takeSteps(stage, left, hands);
+      await checkBooks(stage, true);
     }
     await endEverything(stage);
     await checkBooks(stage, false);
@@ -112,9 +126,50 @@ const STEPS: readonly (readonly [weight: number, name: string, step: (stage: Sta
     [3, "unclaim", endAnyClaim],
     [1, "expire", expireAny],
     [1, "cancel", cancelAny],
-    [3, "reorganise", reorganise],
+    [3, "reorganise", (stage) => atTheChain(stage, () => reorganise(stage))],
   ];
 const WEIGHTS = STEPS.reduce((sum, [weight]) => sum + weight, 0);
+
+async function takeSteps(stage: Stage, count: number, hands: number): Promise<void> {
+  let left = count;
+  const hand = async () => {
+    while (left-- > 0) {
+      await takeStep(stage);
+      if (hands === 1 && stage.random() < 0.5) await settled(stage.lab);
+    }
+  };
+  const all = Promise.all(Array.from({ length: hands }, hand));
+  let isOver = false;
+  const ended = all.finally(() => {
+    isOver = true;
+  });
+  await Promise.all([ended, watchLinks(stage, () => isOver)]);
+}
+
+/** What must hold in every committed state, not only in the end. */
+async function watchLinks({ lab: { sql } }: Stage, isOver: () => boolean): Promise<void> {
+  while (!isOver()) {
+    const wrong = await sql<{ id: string; status: string }[]>`
+      select link.id, link.status
+      from payment_links link
+      where link.status in ('ACTIVE', 'EXPIRED') and exists (
+          select from transfers
+          where link_id = link.id and status <> 'ORPHANED' and amount_units = link.amount_units
+        )
+        or link.status = 'PAID' and not exists (
+          select from transfers
+          where link_id = link.id and status = 'CONFIRMED' and pays and amount_units = link.amount_units
+        )`;
+    if (wrong.length > 0) throw new Error(`links that are not what the books say: ${JSON.stringify(wrong)}`);
+  }
+}
+
+/** One after another, whoever asks. */
+function atTheChain<Result>(stage: Stage, work: () => Promise<Result>): Promise<Result> {
+  const done = stage.chainIsFree.then(work);
+  stage.chainIsFree = done.catch(() => undefined);
+  return done;
+}
 
 async function takeStep(stage: Stage): Promise<void> {
   let place = stage.random() * WEIGHTS;
@@ -156,7 +211,7 @@ async function acceptAny(stage: Stage): Promise<void> {
   const { lab, merchant } = stage;
   const rows = await lab.sql<{ id: string; amountUnits: bigint }[]>`
     select id, amount_units from payment_links where status in ('ACTIVE', 'PENDING') order by created_at, id`;
-  const link = anyOf(stage, rows);
+  const link = anyOf(stage, rows.slice(-CROWD));
   const signer = anyOf(stage, stage.signers);
   if (!link || !signer) return;
   const { authorization, data } = await authorize(signer, { to: merchant.address, value: link.amountUnits });
@@ -196,12 +251,12 @@ async function retryAny(stage: Stage): Promise<void> {
 
 /** Whatever became of its payment, and perhaps a second time. */
 async function executeAny(stage: Stage): Promise<void> {
-  const signed = anyOf(stage, stage.signed.slice(-20));
+  const signed = anyOf(stage, stage.signed.slice(-3 * CROWD));
   if (signed) await sendCall(stage, signed.data, signed.signer.lower);
 }
 
 async function spendAny(stage: Stage): Promise<void> {
-  const signed = anyOf(stage, stage.signed.slice(-20));
+  const signed = anyOf(stage, stage.signed.slice(-3 * CROWD));
   if (signed) await sendCall(stage, await signCancel(signed.signer, signed.nonce));
 }
 
@@ -215,8 +270,10 @@ async function sendCall(stage: Stage, data: Hex, from?: Hex): Promise<void> {
     ...{ gas: 200_000n, maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 1n },
   });
   const txHash = keccak256(raw);
-  await callRpc(chain.rpcUrl, "eth_sendRawTransaction", [raw]);
-  await waitForReceipt(chain.rpcUrl, txHash);
+  await atTheChain(stage, async () => {
+    await callRpc(chain.rpcUrl, "eth_sendRawTransaction", [raw]);
+    await waitForReceipt(chain.rpcUrl, txHash);
+  });
   stage.sent.push({ raw, txHash, from: from ?? lowerOf(sender) });
 }
 
@@ -224,10 +281,11 @@ async function claimAny(stage: Stage): Promise<void> {
   const { lab } = stage;
   const rows = await lab.sql<{ id: string }[]>`
     select id from payment_links where status in ('ACTIVE', 'PENDING') order by created_at, id`;
-  const [link, sent] = [anyOf(stage, rows), anyOf(stage, stage.sent.slice(-8))];
+  const [link, sent] = [anyOf(stage, rows.slice(-CROWD)), anyOf(stage, stage.sent.slice(-8))];
   if (!link || !sent) return;
-  const [known] = await lab.sql`select 1 from claims where link_id = ${link.id} and tx_hash = ${sent.txHash}`;
-  if (known) return;
+  const key = `${link.id}:${sent.txHash}`;
+  if (stage.claimed.has(key)) return;
+  stage.claimed.add(key);
   const claim = { linkId: link.id, txHash: sent.txHash, clientAddress: sent.from };
   stage.claims.push(await makeClaim(lab, claim));
 }
@@ -246,7 +304,8 @@ async function expireAny(stage: Stage): Promise<void> {
   const rows = await sql<{ id: string }[]>`select id from payment_links where status = 'ACTIVE' order by id`;
   const link = anyOf(stage, rows);
   if (!link) return;
-  await sql`update payment_links set expires_at = now() - interval '1 second' where id = ${link.id}`;
+  await sql`
+    update payment_links set expires_at = now() - interval '1 second' where id = ${link.id} and status = 'ACTIVE'`;
   await sql.begin((tx) => expireLinks(tx, 10));
 }
 
@@ -325,6 +384,8 @@ async function report({ lab, counts }: Stage): Promise<BooksReport> {
 }
 
 if (import.meta.main) {
-  console.log(JSON.stringify(await runBooksCampaign(Number(process.argv[2] ?? 2_000))));
+  console.log(
+    JSON.stringify(await runBooksCampaign(Number(process.argv[2] ?? 2_000), Number(process.argv[3] ?? 1))),
+  );
   process.exit(0);
 }

@@ -117,7 +117,7 @@ async function checkHistory(
 async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
   const broken = await sql<{ id: string; status: string; payers: number; fault: string }[]>`
     with paying as (
-      select link_id, count(*)::int as payers, min(block_time) as block_time, sum(amount_units) as units, bool_and(status = 'CONFIRMED') as deep
+      select link_id, count(*)::int as payers, min(block_time) as block_time, sum(amount_units) as units, bool_and(status = 'CONFIRMED') as deep, min(to_address) as to_address
       from transfers
       where network = ${network} and pays and status <> 'ORPHANED'
       group by link_id
@@ -129,6 +129,7 @@ async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
         when payers = 1 and deep and link.status <> 'PAID' then 'its transfer is confirmed but it is not PAID'
         when link.status = 'PAID' and link.paid_at <> paying.block_time then 'paid_at is not the block time'
         when payers = 1 and units <> link.amount_units then 'paid by another amount'
+        when payers = 1 and to_address <> link.recipient then 'paid by a transfer to somebody else'
         when payers = 1 and block_time > expires_at and exception = 'NONE' then 'late but not marked'
         when refunded_units > link.amount_units then 'more refunded than paid'
         when link.status in ('ACTIVE', 'EXPIRED') and exists (
@@ -174,6 +175,9 @@ async function checkPayments(sql: Sql, network: NetworkId, mayBeInFlight: boolea
         when payment.state in ('QUEUED', 'SIGNED', 'BROADCAST') and transfer.id is not null then 'settled on the chain but still open'
         when payment.state in ('QUEUED', 'SIGNED', 'BROADCAST') and not ${mayBeInFlight}::boolean then 'never ended'
         when payment.state = 'FAILED' and transfer.pays then 'FAILED but pays its link'
+        when transfer.link_id <> payment.link_id then 'its transfer counts for another link'
+        when (transfer.from_address, transfer.authorization_nonce) <> (payment.payer, payment.nonce)
+          then 'settled by a transfer of another authorization'
         when (payment.state = 'FAILED') <> (payment.reason is not null) then 'FAILED without a reason'
       end as fault
     from payments payment
