@@ -1,6 +1,7 @@
 /** Undoing blocks that left the chain, in one transaction: nothing of them counts any more, nothing of them is forgotten. */
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
+import { lockLinks } from "./payments.ts";
 
 export type Undone = { transfers: number; linkIds: string[]; paymentIds: string[]; claimIds: string[] };
 
@@ -21,9 +22,11 @@ export async function orphanAbove(
   await reopenRelays(tx, network, ancestor);
   const payments = await reopenPayments(tx, network, ancestor);
   const ids = transfers.map((row) => row.id.toString());
+  const linkIds = [...transfers, ...payments].flatMap((row) => row.linkId ?? []);
+  // before their claims, as everywhere
+  if (linkIds.length > 0) await lockLinks(tx, linkIds);
   const claimIds = ids.length > 0 ? await reopenClaims(tx, ids, claimLeaseS) : [];
   if (ids.length > 0) await orphanHistory(tx, network, ids);
-  const linkIds = [...transfers, ...payments].flatMap((row) => row.linkId ?? []);
   return { transfers: ids.length, linkIds, paymentIds: payments.map((row) => row.id), claimIds };
 }
 

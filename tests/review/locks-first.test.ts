@@ -5,7 +5,16 @@ import { lockLinks } from "../../db/payments.ts";
 import { refreshLinks } from "../../db/settlement.ts";
 import { waitFor } from "../relay/lab.ts";
 import { seedLink, seedMerchant } from "../support/seed.ts";
-import { accept, type BooksLab, linkOf, makeTransfer, openBooks, read } from "./books-lab.ts";
+import {
+  accept,
+  type BooksLab,
+  claim,
+  linkOf,
+  makeTransfer,
+  openBooks,
+  read,
+  undoAbove,
+} from "./books-lab.ts";
 
 /** The first statement of a connection is parsed before it is sent, later ones are not. */
 const ROUNDS = 6;
@@ -52,4 +61,21 @@ test("behavior: a transfer is judged by what the holder of its link's lock commi
     const paying = await lab.sql`select 1 from transfers where link_id = ${linkId}`;
     expect(paying).toHaveLength(0);
   }
+});
+
+test("behavior: a reorganisation takes links before their claims, as those do who end claims: nobody waits in a circle", async () => {
+  lab.merchant = await seedMerchant(lab.sql);
+  const linkId = await seedLink(lab.sql, lab.merchant);
+  const transfer = makeTransfer(lab, 95);
+  const claimId = await claim(lab, linkId, transfer);
+  await read(lab, [transfer]);
+  let undone: Promise<unknown> | undefined;
+  await lab.sql.begin(async (tx) => {
+    await lockLinks(tx, [linkId]);
+    undone = undoAbove(lab, 94);
+    await isWaiting();
+    await tx`update claims set updated_at = now() where id = ${claimId}`;
+  });
+  await undone;
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
 });
