@@ -164,7 +164,6 @@ function settingsOf({ durable = true, maxConnections = MAX_CONNECTIONS }: LocalP
     max_connections: maxConnections,
     ...(durable ? {} : { fsync: "off", synchronous_commit: "off", full_page_writes: "off" }),
   };
-  if (process.env.SCRATCH_STATS) Object.assign(settings, { shared_preload_libraries: "pg_stat_statements,auto_explain", "pg_stat_statements.track": "all", "pg_stat_statements.track_planning": "on", "auto_explain.log_min_duration": process.env.SCRATCH_STATS, "auto_explain.log_analyze": "on", "auto_explain.log_timing": "on", "auto_explain.log_triggers": "on", "auto_explain.log_buffers": "on", "auto_explain.log_wal": "on", "auto_explain.log_nested_statements": "on", logging_collector: "on", log_directory: "/tmp/pglog", log_file_mode: "0644" });
   return Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
 }
 
