@@ -41,9 +41,10 @@ const BATCH_ROWS = 250;
 const RENDERS_AT_ONCE = 2;
 /**
  * Left to itself the collector lets the process grow by 100 MB before it looks at what files left behind; a look takes 5 to 40 ms.
- * So it looks when the process has grown by this since it last did.
+ * So it looks when the process has grown by this since it last did; sooner for pages, which leave most behind.
  */
 const COLLECT_AFTER_BYTES = 16 * 1024 * 1024;
+const COLLECT_PAGES_AFTER_BYTES = 6 * 1024 * 1024;
 const CHUNK_BYTES = 256 * 1024;
 const ATTEMPTS_MAX = 3;
 const PROGRESS_EVERY_MS = 250;
@@ -137,7 +138,9 @@ function renderFile(sql: Sql, file: ExportFile): Promise<{ rows: number; bytes: 
     await setExportSize(sql, file.id, summary);
     await openExportCursor(tx, selection, request.profile === "accounting");
     const done = { rows: 0, toldAtMs: performance.now() };
+    const collectAfter = file.format === "pdf" ? COLLECT_PAGES_AFTER_BYTES : COLLECT_AFTER_BYTES;
     const batches = readBatches(tx, async (rows) => {
+      collectWhenGrown(collectAfter);
       done.rows += rows;
       if (performance.now() - done.toldAtMs < PROGRESS_EVERY_MS) return;
       done.toldAtMs = performance.now();
@@ -177,16 +180,15 @@ async function* readBatches(
     if (rows.length === 0) return;
     yield rows;
     await onRead(rows.length);
-    collectWhenGrown();
     // rendering holds the event loop; the other jobs of this process get their turn between batches
     await setImmediate();
   }
 }
 
-function collectWhenGrown(): void {
+function collectWhenGrown(byBytes: number): void {
   const bytes = process.memoryUsage.rss();
   collectedAtBytes = Math.min(collectedAtBytes, bytes);
-  if (bytes < collectedAtBytes + COLLECT_AFTER_BYTES) return;
+  if (bytes < collectedAtBytes + byBytes) return;
   Bun.gc(true);
   collectedAtBytes = process.memoryUsage.rss();
 }
