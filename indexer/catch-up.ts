@@ -10,7 +10,7 @@ import type { BlockContent } from "./usdc-logs.ts";
 const BLOCKS_FIRST = 16;
 const BLOCKS_MAX = 500;
 /** A range is grown while it brings fewer logs than this: what one SQL transaction takes comfortably. */
-const LOGS_WANTED = 2_000;
+const LOGS_WANTED = 1_000;
 /** Logs read, some two kilobytes of text and objects each; one that is booked leaves several times that behind. */
 const LOGS_A_COLLECTION = 10_000;
 const LOGS_A_BOOKED_ONE = 8;
