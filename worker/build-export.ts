@@ -45,7 +45,8 @@ const RENDERS_AT_ONCE = 2;
  */
 const COLLECT_AFTER_BYTES = 16 * 1024 * 1024;
 const COLLECT_PAGES_AFTER_BYTES = 6 * 1024 * 1024;
-const CHUNK_BYTES = 256 * 1024;
+/** A piece is read and sent in one go: small, so that an API with many downloads still answers others. */
+const CHUNK_BYTES = 64 * 1024;
 const ATTEMPTS_MAX = 3;
 const PROGRESS_EVERY_MS = 250;
 /** An export that has to wait looks again after this, should nobody wake it. */
