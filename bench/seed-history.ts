@@ -33,7 +33,11 @@ export async function seedHistory(
     );
     await inBatches(
       sizes.transactions,
-      (from, to) => insertLarge(sql, sizes.transactions, from, to),
+      (from, to) =>
+        insertHistory(sql, {
+          ...{ userId: LARGE_MERCHANT, prefix: "txn_seed" },
+          ...{ rows: sizes.transactions, range: { from, to } },
+        }),
       (done) => say(`${done} transactions`),
     );
     await insertSmall(sql, merchants);
@@ -176,32 +180,23 @@ function insertLinks(sql: Sql, total: number, from: number, to: number) {
   );
 }
 
-function insertLarge(sql: Sql, total: number, from: number, to: number) {
-  return unlimited(
-    sql,
-    (tx) => tx`
-      insert into transactions
-        (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
-         block_number, detected_at, confirmed_at, created_at, updated_at)
-      select
-        'txn_seed' || lpad(n::text, 18, '0'), ${LARGE_MERCHANT}, ${historyColumns(tx)}
-      from (select n, ${moment(tx, total)} as created, random() as dice from generate_series(${from}::int, ${to}::int) n) rows`,
-  );
-}
-
-/** Rows of the last three years for one more merchant; triggers count them. */
+/** Rows of the last three years for one merchant, all of them or those of a range; triggers count them. */
 export function insertHistory(
   sql: Sql,
-  { userId, prefix, rows }: { userId: string; prefix: string; rows: number },
+  history: { userId: string; prefix: string; rows: number; range?: { from: number; to: number } },
 ) {
+  const { userId, prefix, rows, range = { from: 1, to: rows } } = history;
   return unlimited(
     sql,
     (tx) => tx`
       insert into transactions
         (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
          block_number, detected_at, confirmed_at, created_at, updated_at)
-      select ${prefix} || lpad(n::text, 17, '0'), ${userId}, ${historyColumns(tx)}
-      from (select n, ${moment(tx, rows)} as created, random() as dice from generate_series(1, ${rows}::int) n) rows`,
+      select ${prefix} || lpad(n::text, 18, '0'), ${userId}, ${historyColumns(tx)}
+      from (
+        select n, ${moment(tx, rows)} as created, random() as dice
+        from generate_series(${range.from}::int, ${range.to}::int) n
+      ) rows`,
   );
 }
 

@@ -32,9 +32,9 @@ export type DatabaseOptions = {
   name: string;
   maxConnections?: number;
   /** Commits don't wait for the disk: a crash of the server may take back the last of them, never one that a later durable commit saw. */
-  canForget?: boolean;
+  asynchronousCommit?: boolean;
   /** Each statement is planned once, whatever its parameters: for those who run few statements all the time. */
-  plansOnce?: boolean;
+  genericPlans?: boolean;
 };
 
 /** Opens a pool. */
@@ -58,8 +58,8 @@ export function openDatabase(url: string, options: DatabaseOptions): Sql {
       statement_timeout: STATEMENT_TIMEOUT_MS,
       idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_TIMEOUT_MS,
       ...PLANNER,
-      ...(options.plansOnce ? { plan_cache_mode: "force_generic_plan" } : {}),
-      ...(options.canForget ? { synchronous_commit: "off" } : {}),
+      ...(options.genericPlans ? { plan_cache_mode: "force_generic_plan" } : {}),
+      ...(options.asynchronousCommit ? { synchronous_commit: "off" } : {}),
     },
   });
 }

@@ -25,7 +25,7 @@ const networks = config.chains.length;
 const sql = openDatabase(config.databaseUrl, {
   name: "indexer",
   maxConnections: networks * CONNECTIONS_A_NETWORK,
-  plansOnce: true,
+  genericPlans: true,
 });
 
 const runs = config.chains.map((settings) => run(settings, open(settings)));

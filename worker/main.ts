@@ -42,8 +42,8 @@ stop.onStop("database", () => sql.end({ timeout: 2 }));
 const notes = openDatabase(config.databaseUrl, {
   name: "worker notes",
   maxConnections: NOTES_CONNECTIONS,
-  canForget: true,
-  plansOnce: true,
+  asynchronousCommit: true,
+  genericPlans: true,
 });
 stop.onStop("notes", () => notes.end({ timeout: 2 }));
 

@@ -40,7 +40,7 @@ let relayer: Hex;
 
 beforeAll(async () => {
   db = await createTestDatabase();
-  sql = openDatabase(db.url, { name: "young", maxConnections: 1, plansOnce: true });
+  sql = openDatabase(db.url, { name: "young", maxConnections: 1, genericPlans: true });
   for (const table of TABLES) await sql`alter table ${sql(table)} set (autovacuum_enabled = off)`;
   merchant = await seedMerchant(sql);
   relayer = randomAddress();

@@ -87,7 +87,7 @@ export function read(
   });
 }
 
-export function undoAbove({ sql }: BooksLab, ancestor: number): Promise<void> {
+export function undoAbove({ sql }: Pick<BooksLab, "sql">, ancestor: number): Promise<void> {
   return sql.begin(async (tx) => {
     const { linkIds } = await orphanAbove(tx, { network: NETWORK, ancestor, claimLeaseS: 90 });
     await refreshLinks(tx, { linkIds, isReorg: true });

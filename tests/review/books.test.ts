@@ -1,6 +1,5 @@
 /** The books under interleavings that no chain can be made to play on demand: two writers at once, a block that leaves and comes back. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { randomBytes } from "node:crypto";
 import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { endClaim, openClaim } from "../../db/claims.ts";
@@ -10,7 +9,6 @@ import { cancelLink } from "../../db/links.ts";
 import { requeueUnsettled } from "../../db/payment-queue.ts";
 import { failPayments, insertPayments, lockLinks, requeuePayment } from "../../db/payments.ts";
 import { confirmRelays, ensureLane, insertRelay, markMined, markSigned } from "../../db/relays.ts";
-import { orphanAbove } from "../../db/reorgs.ts";
 import { refreshLinks } from "../../db/settlement.ts";
 import { applyPast } from "../../indexer/apply-past.ts";
 import type { BlockHeader } from "../../indexer/block-header.ts";
@@ -20,6 +18,7 @@ import type { Term } from "../../indexer/term.ts";
 import type { SeenTransfer } from "../../indexer/usdc-logs.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+import { makeBlock, randomHash, undoAbove } from "./books-lab.ts";
 
 const NETWORK = "base-sepolia";
 let db: TestDatabase;
@@ -38,15 +37,6 @@ afterAll(async () => {
   await sql.end({ timeout: 5 });
   await db.drop();
 });
-
-function randomHash(): Hex {
-  return `0x${randomBytes(32).toString("hex")}`;
-}
-
-function makeBlock(number: number): BlockHeader {
-  const [hash, parentHash, receiptsRoot] = [randomHash(), randomHash(), randomHash()];
-  return { number, hash, parentHash, receiptsRoot, bloom: "0x", timeS: Math.floor(Date.now() / 1000) };
-}
 
 function makeTransfer(fields: Partial<SeenTransfer> & { block: BlockHeader }): SeenTransfer {
   return {
@@ -72,13 +62,6 @@ function read(transfers: readonly SeenTransfer[]): Promise<void> {
       confirmedAtS: () => Math.floor(Date.now() / 1000),
     });
     await refreshLinks(tx, { linkIds, isReorg: false });
-  });
-}
-
-function undoAbove(ancestor: number): Promise<void> {
-  return sql.begin(async (tx) => {
-    const { linkIds } = await orphanAbove(tx, { network: NETWORK, ancestor, claimLeaseS: 90 });
-    await refreshLinks(tx, { linkIds, isReorg: true });
   });
 }
 
@@ -181,7 +164,7 @@ describe("a block that leaves the chain", () => {
     const transfer = makeTransfer({ block: makeBlock(102) });
     await read([transfer]);
     expect(await statusOf(linkId)).toBe("PAID");
-    await undoAbove(101);
+    await undoAbove({ sql }, 101);
     await claim(linkId, transfer.txHash, transfer.from);
     await read([transfer]);
     expect(await statusOf(linkId)).toBe("PAID");
@@ -193,7 +176,7 @@ describe("a block that leaves the chain", () => {
   test("its transaction moves another amount in the next: history tells that one", async () => {
     const [txHash, payer] = [randomHash(), randomAddress()];
     await read([makeTransfer({ block: makeBlock(102), txHash, amountUnits: 111n })]);
-    await undoAbove(101);
+    await undoAbove({ sql }, 101);
     await read([makeTransfer({ block: makeBlock(102), txHash, from: payer, amountUnits: 222n })]);
     expect(await historyOf(txHash)).toMatchObject([
       { status: "CONFIRMED", amountUnits: 222n, counterparty: payer },
