@@ -10,7 +10,6 @@ import {
   countTransfers,
   type Lab,
   newOrder,
-  type Order,
   pay,
   paymentOf,
   relaysOf,
@@ -29,13 +28,19 @@ beforeAll(async () => {
 afterAll(() => lab?.stop());
 beforeEach(() => lab.rpc("evm_setAutomine", [true]));
 
-/** Sent, dropped by the node, and the worker does not hold the key any more. */
-async function strand(send: () => Promise<unknown>): Promise<Hex> {
+/**
+ * Sent, dropped by the node, and the worker does not hold the key any more. It is away meanwhile: it must neither send again what is
+ * dropped nor take the nonce for a gap.
+ */
+async function strand(send: () => Promise<unknown>, options: { spoilBytes?: boolean } = {}): Promise<Hex> {
   await lab.rpc("evm_setAutomine", [false]);
   await send();
   await waitFor("the payment to be sent", async () =>
-    (await relaysOf(lab)).some(({ relayer, state }) => relayer === lab.relayer && state === "BROADCAST"),
+    (await relaysOf(lab)).some(
+      ({ relayer, kind, state }) => relayer === lab.relayer && kind === "PAYMENTS" && state === "BROADCAST",
+    ),
   );
+  await lab.service.kill("worker");
   const relayer: Hex = `0x${randomBytes(20).toString("hex")}`;
   await lab.sql`insert into relayers (network, address, next_nonce) values ('base-sepolia', ${relayer}, 1000000)`;
   await lab.sql`
@@ -48,15 +53,11 @@ async function strand(send: () => Promise<unknown>): Promise<Hex> {
     join relays on relays.id = relay_id
     where relays.relayer = ${relayer}`;
   await lab.rpc("anvil_dropTransaction", [attempt?.txHash]);
+  if (options.spoilBytes) {
+    await lab.sql`update relay_attempts set raw = '0x00' from relays where relays.id = relay_id and relayer = ${relayer}`;
+  }
+  await lab.service.start("worker");
   return relayer;
-}
-
-function strandOrder(order: Order): Promise<Hex> {
-  return strand(() => pay(lab, order));
-}
-
-async function spoilBytes(relayer: Hex): Promise<void> {
-  await lab.sql`update relay_attempts set raw = '0x00' from relays where relays.id = relay_id and relayer = ${relayer}`;
 }
 
 async function mineUntil(what: string, isSo: () => Promise<boolean>): Promise<void> {
@@ -73,7 +74,7 @@ async function mineUntil(what: string, isSo: () => Promise<boolean>): Promise<vo
 
 test("behavior: its bytes are sent again", async () => {
   const order = await newOrder(lab);
-  const relayer = await strandOrder(order);
+  const relayer = await strand(() => pay(lab, order));
   await lab.rpc("evm_setAutomine", [true]);
   await waitForLink(lab, order.linkId, "PAID", 12_000);
   expect(await countTransfers(lab, order.linkId)).toBe(1);
@@ -84,8 +85,7 @@ test("behavior: its bytes are sent again", async () => {
 
 test("behavior: bytes that no node takes hold the link until the authorization is over, not for ever", async () => {
   const order = await newOrder(lab, { validForS: 12 });
-  const relayer = await strandOrder(order);
-  await spoilBytes(relayer);
+  await strand(() => pay(lab, order), { spoilBytes: true });
   await mineUntil(
     "the link to be free",
     async () => (await paymentOf(lab, order.linkId))?.state === "FAILED",
@@ -118,7 +118,7 @@ test("behavior: a payment for somebody else's resource ends too, when its author
       ]);
       await enqueue(tx, "relay_payments", { network: "base-sepolia" });
     });
-  await spoilBytes(await strand(accept));
+  await strand(accept, { spoilBytes: true });
   await mineUntil("its end", async () => (await read())?.state === "FAILED");
   expect(await read()).toMatchObject({ reason: "EXPIRED_TRANSFER" });
 }, 30_000);
