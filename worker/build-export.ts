@@ -37,8 +37,8 @@ export type ExportDeps = { sql: Sql; log: Log };
 
 /** Rendering holds the event loop for a batch: some 15 ms of a PDF. */
 const BATCH_ROWS = 250;
-/** Files this process renders at a time: what bounds its memory. */
-const RENDERS_AT_ONCE = 2;
+/** Files this process renders at a time. One keeps a core busy: a second would make everybody else on two cores wait, and double the memory. */
+const RENDERS_AT_ONCE = 1;
 /**
  * Left to itself the collector lets the process grow by 100 MB before it looks at what files left behind; a look takes 5 to 40 ms.
  * So it looks when the process has grown by this since it last did; sooner for pages, which leave most behind.
