@@ -48,6 +48,23 @@ export function sum(units: readonly bigint[]): bigint {
 
 /** Every text a PDF shows in a standard font, page after page, as our renderer writes it: one hex string a line. */
 export function pdfTexts(pdf: Uint8Array): string[] {
+  return pdfContents(pdf).flatMap((content) =>
+    Array.from(content.matchAll(/<([0-9a-f]*)> Tj/g), ([, hex = ""]) =>
+      Buffer.from(hex, "hex").toString("latin1"),
+    ),
+  );
+}
+
+/** What a PDF says its glyphs in embedded fonts stand for, word after word, line after line. */
+export function pdfWideWords(pdf: Uint8Array): string[] {
+  return pdfContents(pdf).flatMap((content) =>
+    Array.from(content.matchAll(/\/ActualText <feff([0-9a-f]*)>/g), ([, hex = ""]) =>
+      Buffer.from(hex, "hex").swap16().toString("utf16le"),
+    ),
+  );
+}
+
+function pdfContents(pdf: Uint8Array): string[] {
   const bytes = Buffer.from(pdf);
   const text = bytes.toString("latin1");
   if (!text.startsWith("%PDF-1.") || !text.trimEnd().endsWith("%%EOF")) throw new Error("not a whole PDF");
@@ -55,9 +72,7 @@ export function pdfTexts(pdf: Uint8Array): string[] {
   for (const match of text.matchAll(/stream\r?\n/g)) {
     const start = match.index + match[0].length;
     const end = text.indexOf("endstream", start);
-    const content = inflate(bytes.subarray(start, end));
-    for (const [, hex = ""] of content?.matchAll(/<([0-9a-f]*)> Tj/g) ?? [])
-      found.push(Buffer.from(hex, "hex").toString("latin1"));
+    found.push(inflate(bytes.subarray(start, end)) ?? "");
   }
   return found;
 }

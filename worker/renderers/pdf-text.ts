@@ -1,11 +1,13 @@
 /**
  * Text and rules on a PDF's pages. Latin text is written in the standard fonts as page operators (PDF 32000-1, 9.4): pdfkit's own
- * way kerns every pair of letters, which is most of the time a table of 10,000 rows takes. Other letters are set by pdfkit in
- * embedded fonts (pdf-fonts.ts). A letter no font has becomes □ and is counted, so that the report can say so.
+ * way kerns every pair of letters, which is most of the time a table of 10,000 rows takes. Other letters are shaped (wide-words.ts) and
+ * written in embedded fonts (pdf-fonts.ts). A letter no font has becomes □ and is counted, so that the report can say so.
  */
-import { openWideFonts, type WideFont } from "./pdf-fonts.ts";
+import { breakLines, graphemesOf } from "./line-breaks.ts";
+import { hasLetter, isFormat, openWideFonts, type WideFont } from "./pdf-fonts.ts";
 import { type PdfInside, type PdfReference, pdfInside, type StandardFont } from "./pdf-inside.ts";
 import { inVisualOrder, mirror } from "./reading-order.ts";
+import { openWideWords, type WideWord } from "./wide-words.ts";
 import { isWinAnsi, toWinAnsiHex, WIN_ANSI_LETTERS } from "./win-ansi.ts";
 
 export type TextStyle = {
@@ -17,6 +19,8 @@ export type TextStyle = {
 };
 /** Left upper corner and width of a line, in points from the page's left upper corner. */
 export type Place = { x: number; y: number; width: number; align?: "right" | undefined };
+/** A stretch of text in one font. */
+type Run = { text: string; font: WideFont | undefined };
 export type PdfText = ReturnType<typeof openPdfText>;
 
 /** Stands for a letter no font has. */
@@ -24,6 +28,7 @@ export const MISSING = "□";
 const ELLIPSIS = "…";
 /** Where letters stand in a line, in parts of its height: lines of equal height stand level whatever their letters' size. */
 const BASE = 0.616;
+const WIDTHS_KEPT = 5_000;
 const UNITS_PER_EM = 1000;
 /** Outline of thin letters, in parts of the size. */
 const THICKENING = 0.03;
@@ -31,75 +36,101 @@ const THICKENING = 0.03;
 export function openPdfText(doc: PDFKit.PDFDocument) {
   const inside = pdfInside(doc);
   const wide = openWideFonts(doc);
+  const wideWords = openWideWords();
   const fonts = {
     regular: openStandardFont(doc, inside, "Helvetica"),
     bold: openStandardFont(doc, inside, "Helvetica-Bold"),
   };
+  /** In parts of the size; words repeat. */
+  const wideWidths = new Map<string, number>();
   let missing = 0;
   let pending = "";
+  const pendingFonts = new Map<string, unknown>();
 
   function flush(): void {
     if (pending === "") return;
     for (const { id, reference } of Object.values(fonts)) inside.page.fonts[id] ??= reference;
+    for (const [id, reference] of pendingFonts) inside.page.fonts[id] ??= reference;
     inside.addContent(pending);
     pending = "";
+    pendingFonts.clear();
   }
 
-  /** Stretches of text that one font has; without a font it is a standard one. */
-  function splitRuns(text: string): { text: string; font: WideFont | undefined }[] {
-    const runs: { text: string; font: WideFont | undefined }[] = [];
-    for (const letter of text) {
-      const font = isWinAnsi(letter) ? undefined : wide.fontOf(letter);
+  /** Stretches of showable text that one font has; without a font it is a standard one. */
+  function splitRuns(text: string): Run[] {
+    const runs: Run[] = [];
+    for (const grapheme of graphemesOf(text)) {
       const last = runs.at(-1);
-      if (last && last.font === font) last.text += letter;
-      else runs.push({ text: letter, font });
+      const font = fontOf(grapheme, last?.font);
+      // a direction mark has done its work when the runs are ordered
+      if (!font && !isWinAnsi(grapheme)) continue;
+      if (last && last.font === font) last.text += grapheme;
+      else runs.push({ text: grapheme, font });
     }
     return runs;
   }
 
-  /** A line's runs as they are drawn, from left to right. pdfkit turns the letters of a right-to-left run round by itself. */
-  function orderRuns(text: string): { text: string; font: WideFont | undefined }[] {
-    return inVisualOrder(text).flatMap((stretch) => {
-      const runs = splitRuns(stretch.text);
-      if (!stretch.isRightToLeft) return runs;
+  /** A sign that several scripts share is drawn as in the word it belongs to. */
+  function fontOf(grapheme: string, before: WideFont | undefined): WideFont | undefined {
+    if (isWinAnsi(grapheme)) return undefined;
+    return before && isSign(grapheme) && hasLetter(before, grapheme) ? before : wide.fontOf(grapheme);
+  }
+
+  /** A line's runs as they are drawn, from left to right; those in embedded fonts are turned round when they are shaped. */
+  function orderRuns(text: string): (Run & { isRightToLeft: boolean })[] {
+    return inVisualOrder(text).flatMap(({ text: stretch, isRightToLeft }) => {
+      const runs = splitRuns(stretch).map((run) => ({ ...run, isRightToLeft }));
+      if (!isRightToLeft) return runs;
       return runs.reverse().map((run) => (run.font ? run : { ...run, text: mirror(run.text) }));
     });
   }
 
   function widthOf(text: string, style: TextStyle): number {
     if (isWinAnsi(text)) return fonts[style.font].widthOf(text) * style.size;
-    return splitRuns(text).reduce((sum, run) => {
-      if (!run.font) return sum + fonts[style.font].widthOf(run.text) * style.size;
-      wide.use(run.font);
-      return sum + doc.fontSize(style.size).widthOfString(run.text);
-    }, 0);
+    const key = `${style.font} ${text}`;
+    const known = wideWidths.get(key);
+    if (known !== undefined) return known * style.size;
+    const width = orderRuns(text).reduce((sum, run) => sum + widthOfRun(run, style), 0);
+    if (wideWidths.size >= WIDTHS_KEPT) wideWidths.clear();
+    wideWidths.set(key, width / style.size);
+    return width;
+  }
+
+  function widthOfRun(
+    { text, font, isRightToLeft }: Run & { isRightToLeft: boolean },
+    style: TextStyle,
+  ): number {
+    if (!font) return fonts[style.font].widthOf(text) * style.size;
+    return (wideWords.shape(font, text, isRightToLeft).width * style.size) / UNITS_PER_EM;
   }
 
   /** Control characters become spaces, letters no font has become □. */
   function showable(text: string): string {
     const plain = text.replace(/[\p{Cc}\u2028\u2029]+/gu, " ");
     if (isWinAnsi(plain)) return plain;
-    return Array.from(plain, (letter) => {
-      if (isJoiner(letter)) return "";
-      if (isWinAnsi(letter) || wide.fontOf(letter)) return letter;
-      if (isInvisible(letter)) return "";
-      missing += 1;
-      return MISSING;
-    }).join("");
+    return graphemesOf(plain)
+      .map((grapheme) =>
+        isWinAnsi(grapheme) || wide.fontOf(grapheme)
+          ? grapheme
+          : Array.from(grapheme, showableLetter).join(""),
+      )
+      .join("");
+  }
+
+  function showableLetter(letter: string): string {
+    if (isDirection(letter) || isWinAnsi(letter) || wide.fontOf(letter)) return letter;
+    if (isFormat(letter) || isMark(letter)) return "";
+    missing += 1;
+    return MISSING;
   }
 
   function wrap(given: string, style: TextStyle, width: number, linesMax: number): string[] {
     const text = showable(given).trimEnd();
     if (widthOf(text, style) <= width) return [text];
-    const lines: string[] = [];
-    let rest = text;
-    while (rest !== "" && lines.length < linesMax) {
-      const line = takeLine(rest, (part) => widthOf(part, style) <= width);
-      lines.push(line.trimEnd());
-      rest = rest.slice(line.length).trimStart();
-    }
-    if (rest !== "") lines[lines.length - 1] = `${lines.at(-1)?.slice(0, -1) ?? ""}${ELLIPSIS}`;
-    return lines;
+    const lines = breakLines(text, width, (part) => widthOf(part, style)).map((line) => line.trimEnd());
+    if (lines.length <= linesMax) return lines;
+    const last = graphemesOf(lines[linesMax - 1] ?? "").slice(0, -1);
+    return [...lines.slice(0, linesMax - 1), last.join("") + ELLIPSIS];
   }
 
   /** Writes one line, which must be the showable text `wrap` gave or plain Latin. */
@@ -107,21 +138,22 @@ export function openPdfText(doc: PDFKit.PDFDocument) {
     if (text === "") return;
     let left = align === "right" ? x + width - widthOf(text, style) : x;
     const base = y + style.leading * BASE;
-    for (const run of isWinAnsi(text) ? [{ text, font: undefined }] : orderRuns(text)) {
-      if (run.font) writeWide(run.text, run.font, style, left, base);
+    const runs = isWinAnsi(text) ? [{ text, font: undefined, isRightToLeft: false }] : orderRuns(text);
+    for (const run of runs) {
+      const start = `1 0 0 -1 ${point(left)} ${point(base)} Tm`;
+      if (run.font) writeWide(run.font, wideWords.shape(run.font, run.text, run.isRightToLeft), style, start);
       else
-        pending += `${fontOperators(fonts[style.font], style)} 1 0 0 -1 ${point(left)} ${point(base)} Tm <${toWinAnsiHex(run.text)}> Tj ET\n`;
-      left += widthOf(run.text, style);
+        pending += `${fontOperators(fonts[style.font], style)} ${start} <${toWinAnsiHex(run.text)}> Tj ET\n`;
+      left += widthOfRun(run, style);
     }
   }
 
-  function writeWide(text: string, font: WideFont, style: TextStyle, x: number, base: number): void {
-    flush();
-    wide.use(font);
-    const color = grayColor(style.gray);
-    const thickness = font.isThin ? style.size * THICKENING * (style.font === "bold" ? 2 : 1) : 0;
-    doc.fontSize(style.size).fillColor(color).strokeColor(color).lineWidth(thickness);
-    doc.text(text, x, base, { lineBreak: false, baseline: "alphabetic", fill: true, stroke: font.isThin });
+  function writeWide(font: WideFont, word: WideWord, style: TextStyle, start: string): void {
+    const { embedded, isThin } = font;
+    pendingFonts.set(embedded.id, embedded.ref());
+    const thickness = style.size * THICKENING * (style.font === "bold" ? 2 : 1);
+    const outline = isThin ? `${point(thickness)} w ${style.gray} G 2 Tr ` : "";
+    pending += `${word.span} BDC ${fontOperators(embedded, style)} ${outline}${start} ${word.draw(style.size)}${isThin ? " 0 Tr" : ""} ET EMC\n`;
   }
 
   function rule(x: number, y: number, width: number, stroke: { thickness: number; gray: number }): void {
@@ -182,41 +214,25 @@ function measureLetters(doc: PDFKit.PDFDocument): Map<string, number> {
   return new Map(WIN_ANSI_LETTERS.map((letter) => [letter, doc.widthOfString(letter) / UNITS_PER_EM]));
 }
 
-function fontOperators({ id }: OpenFont, { size, gray }: TextStyle): string {
+function fontOperators({ id }: { id: string }, { size, gray }: TextStyle): string {
   return `BT /${id} ${size} Tf ${gray} g`;
-}
-
-function grayColor(gray: number): string {
-  const level = Math.round(gray * 255).toString(16);
-  return `#${level.padStart(2, "0").repeat(3)}`;
 }
 
 function point(value: number): string {
   return value.toFixed(2);
 }
 
-/** The longest beginning that fits, cut at a space where there is one in its second half. At least one character. */
-function takeLine(text: string, fits: (part: string) => boolean): string {
-  let low = 1;
-  let high = text.length;
-  while (low < high) {
-    const middle = Math.ceil((low + high) / 2);
-    if (fits(text.slice(0, middle))) low = middle;
-    else high = middle - 1;
-  }
-  if (low === text.length) return text;
-  // never cut a surrogate pair in half
-  const whole = /[\ud800-\udbff]/.test(text[low - 1] ?? "") && low > 1 ? low - 1 : low;
-  const space = text.lastIndexOf(" ", whole);
-  return text.slice(0, space > whole / 2 ? space + 1 : whole);
+/** Punctuation, and what else belongs to no script of its own. */
+function isSign(grapheme: string): boolean {
+  return /^[\p{Script=Common}\p{Script=Inherited}]+$/u.test(grapheme);
 }
 
-/** What makes one picture of several, and what asks for a coloured one: the pictures are drawn side by side. */
-function isJoiner(letter: string): boolean {
-  return /[\u200d\ufe0e\ufe0f]/u.test(letter);
+/** Says how what follows is read, and is gone when it is drawn. */
+function isDirection(letter: string): boolean {
+  return /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(letter);
 }
 
-/** Direction marks, selectors and marks without a letter have no shape of their own. */
-function isInvisible(letter: string): boolean {
-  return /[\p{Cf}\p{Mn}]/u.test(letter);
+/** Stands on a letter: without it there is nothing to show. */
+function isMark(letter: string): boolean {
+  return /\p{Mn}/u.test(letter);
 }

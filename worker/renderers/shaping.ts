@@ -1,0 +1,50 @@
+/**
+ * Which glyphs of a font draw a word, and where they stand: HarfBuzz, which knows how every script joins, stacks and reorders its
+ * letters. The shaper inside pdfkit's fontkit sets Thai, Bengali and Kannada words wrong and throws at Gurmukhi and Malayalam ones.
+ */
+import type { Buffer as TextBuffer } from "harfbuzzjs";
+
+/** Distances are in thousandths of the size, y upwards. */
+export type PlacedGlyph = {
+  id: number;
+  /** What the glyph stands for; empty when the one before it stands for both. */
+  text: string;
+  advance: number;
+  x: number;
+  y: number;
+};
+export type Shape = (word: string, isRightToLeft: boolean) => PlacedGlyph[];
+
+const PER_MILLE = 1000;
+
+/** The glyphs are those of the TrueType font given, in the order they are drawn, from left to right. HarfBuzz is loaded by the first call. */
+export async function openShaper(trueType: Uint8Array): Promise<Shape> {
+  const harfbuzz = await import("harfbuzzjs");
+  const face = new harfbuzz.Face(new harfbuzz.Blob(trueType));
+  const font = new harfbuzz.Font(face);
+  const buffer = new harfbuzz.Buffer();
+  const scale = PER_MILLE / face.upem;
+  return (word, isRightToLeft) => {
+    buffer.reset();
+    buffer.addText(word);
+    buffer.guessSegmentProperties();
+    buffer.setDirection(isRightToLeft ? harfbuzz.Direction.RTL : harfbuzz.Direction.LTR);
+    harfbuzz.shape(font, buffer);
+    return readGlyphs(buffer, word, scale);
+  };
+}
+
+function readGlyphs(buffer: TextBuffer, word: string, scale: number): PlacedGlyph[] {
+  const infos = buffer.getGlyphInfos();
+  const positions = buffer.getGlyphPositions();
+  const starts = [...new Set(infos.map(({ cluster }) => cluster))].sort((one, other) => one - other);
+  const told = new Set<number>();
+  return infos.map(({ codepoint, cluster }, index) => {
+    const end = starts[starts.indexOf(cluster) + 1] ?? word.length;
+    const text = told.has(cluster) ? "" : word.slice(cluster, end);
+    told.add(cluster);
+    const { xAdvance = 0, xOffset = 0, yOffset = 0 } = positions[index] ?? {};
+    // HarfBuzz calls a glyph's number its code point
+    return { id: codepoint, text, advance: xAdvance * scale, x: xOffset * scale, y: yOffset * scale };
+  });
+}
