@@ -15,7 +15,7 @@ import { WatchedSet } from "./watched-set.ts";
 const YOUNG_BLOCKS = 10_000;
 
 /** Of addresses read: a hundred thousand and more. */
-const CHARACTERS_A_COLLECTION = 5_000_000;
+const CHARACTERS_A_COLLECTION = 2_000_000;
 
 /** Raises the epoch and loads what the last leader left. Makes the cursor on the very first start. */
 export async function beginTerm(parts: Omit<Term, "epoch" | "watched" | "cursor">): Promise<Term> {

@@ -1,6 +1,5 @@
 /** Far below the head: ranges that grow while nodes answer well and halve when they do not, each committed whole. */
 import { isRangeTooLarge, RpcTransportError } from "../core/chain/rpc-errors.ts";
-import { collectEvery } from "../core/runtime/garbage.ts";
 import type { BlockHeader } from "./block-header.ts";
 import { commitBlocks, NEAR_BLOCKS } from "./commit.ts";
 import { readRange, type Watch } from "./logs.ts";
@@ -11,9 +10,6 @@ const BLOCKS_FIRST = 16;
 const BLOCKS_MAX = 500;
 /** A range is grown while it brings fewer logs than this: what one SQL transaction takes comfortably. */
 const LOGS_WANTED = 1_000;
-/** Logs read, some two kilobytes of text and objects each; one that is booked leaves several times that behind. */
-const LOGS_A_COLLECTION = 10_000;
-const LOGS_A_BOOKED_ONE = 8;
 const SLOW_MS = 3_000;
 const TRIES_MAX = 8;
 
@@ -29,7 +25,6 @@ export async function catchUp(
 ): Promise<boolean> {
   const last = Math.min(head.number - NEAR_BLOCKS, term.cursor.number + blocksMax);
   const pace = { blocks: BLOCKS_FIRST };
-  const collect = collectEvery(LOGS_A_COLLECTION);
   let reading = readNext(term, term.cursor.number + 1, last, pace, watch);
   while (term.cursor.number < last && !term.signal.aborted) {
     const startedMs = performance.now();
@@ -40,7 +35,6 @@ export async function catchUp(
     reading = end < last ? readNext(term, end + 1, last, pace, watch) : Promise.resolve([]);
     reading.catch(() => undefined);
     await commitBlocks(term, blocks, head, startedMs);
-    collect(countLogs(blocks) + LOGS_A_BOOKED_ONE * countTransfers(blocks));
   }
   return true;
 }
@@ -78,8 +72,4 @@ function adjust(pace: { blocks: number }, blocks: readonly BlockContent[], tookM
 
 function countLogs(blocks: readonly BlockContent[]): number {
   return blocks.reduce((total, block) => total + block.logCount, 0);
-}
-
-function countTransfers(blocks: readonly BlockContent[]): number {
-  return blocks.reduce((total, block) => total + block.transfers.length, 0);
 }

@@ -1,11 +1,18 @@
 /** Commits blocks and counts what was committed. */
+import { collectEvery } from "../core/runtime/garbage.ts";
 import { applySpan, type Span, toSpan } from "./apply.ts";
 import type { BlockHeader } from "./block-header.ts";
 import type { Term } from "./term.ts";
 import type { BlockContent } from "./usdc-logs.ts";
 
-/** Blocks this close to the head are asked for by hash, in one go; what is further below is read in ranges. */
+/** Blocks this close to the head are asked for by hash; what is further below is read in ranges. */
 export const NEAR_BLOCKS = 64;
+/** Logs read, some two kilobytes of text and objects each; one that is booked leaves several times that behind. */
+const LOGS_A_COLLECTION = 4_000;
+const LOGS_A_BOOKED_ONE = 3;
+
+/** Of the process, whatever it reads. */
+const collect = collectEvery(LOGS_A_COLLECTION);
 
 /** Commits consecutive blocks after the cursor. `startedMs` is when the first of them was heard of (performance.now). */
 export async function commitBlocks(
@@ -23,13 +30,11 @@ export async function commitSpan(term: Term, span: Span, startedMs: number): Pro
   await applySpan(term, span);
   const sum = (of: (block: BlockContent) => number) =>
     span.blocks.reduce((total, block) => total + of(block), 0);
-  term.metrics.committed(term.network, {
-    blocks: span.to.number - first,
-    transfers: sum((block) => block.transfers.length),
-    logs: sum((block) => block.logCount),
-    seconds: (performance.now() - startedMs) / 1000,
-  });
+  const [transfers, logs] = [sum((block) => block.transfers.length), sum((block) => block.logCount)];
+  const seconds = (performance.now() - startedMs) / 1000;
+  term.metrics.committed(term.network, { blocks: span.to.number - first, transfers, logs, seconds });
   noteProgress(term, span.head, span.blocks.at(-1)?.block.timeS ?? span.head.timeS);
+  collect(logs + LOGS_A_BOOKED_ONE * transfers);
 }
 
 export function noteProgress(term: Term, head: BlockHeader, cursorTimeS: number): void {

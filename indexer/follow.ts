@@ -30,6 +30,8 @@ const RETRY_MAX_MS = 5_000;
 const RETRY_HOPELESS_MS = 30_000;
 const HEARTBEAT_MS = 5_000;
 const LATE_EVERY_MS = 200;
+/** Read and committed together; full blocks hold hundreds of logs each. */
+const BLOCKS_AT_ONCE = 16;
 /** Wallets that join in one statement. */
 const JOIN_AT_ONCE = 10_000;
 const FINALITY_EVERY_MS = 10_000;
@@ -126,7 +128,7 @@ async function moveTowards(
   if (head.number - cursor.number > NEAR_BLOCKS) return catchUpFar(term, head, memory);
   const headers = await readHeadersAfter(term, head);
   if (headers[0]?.parentHash !== cursor.hash) return undoReorg(term);
-  const blocks = await readBlocks(term.chain, headers, memory.watch);
+  const blocks = await readBlocks(term.chain, headers.slice(0, BLOCKS_AT_ONCE), memory.watch);
   await commitBlocks(term, blocks, head, startedMs);
   return true;
 }

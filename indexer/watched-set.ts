@@ -1,28 +1,34 @@
-/** The wallets of a network, in memory: exactly those whose `indexed_from` is set. Twenty-one bytes a slot, so that a million fit. */
+/**
+ * The wallets of a network, in memory: exactly those whose `indexed_from` is set. Twenty-one bytes a slot, so that a million fit, in
+ * many small tables: one that is full grows alone, and the whole is never held twice.
+ */
 import type { Hex } from "../core/domain/networks.ts";
 
 const WORDS = 5;
 const HEX_DIGITS_A_WORD = 8;
-const MIN_SLOTS = 1_024;
-/** More slots are made when they are this full. */
-const FULL = 0.8;
-const GROWTH = 1.5;
+/** Told apart by the first eight bits of what an address scatters to. */
+const TABLES = 256;
+const SLOTS_MIN = 8;
+/** How full a table is made. Addresses fall on tables by chance, so each keeps room for more than its share. */
+const FULL_FIRST = 0.87;
+/** More slots are made when they are this full: the longest way to a free one is still some tens of slots. */
+const FULL = 0.92;
+const GROWTH = 1.1;
 /** 2^32 divided by the golden ratio: neighbours end far apart (Knuth, TAOCP 6.4). */
 const SCATTER = 0x9e3779b1;
 
+type Table = { words: Uint32Array; used: Uint8Array; size: number };
+
 export class WatchedSet {
-  #slots: number;
-  #words: Uint32Array;
-  #used: Uint8Array;
+  readonly #tables: Table[];
   /** The address that is looked for. */
   readonly #sought = new Uint32Array(WORDS);
   size = 0;
 
   /** `expected` saves growing step by step. */
   constructor(expected = 0) {
-    this.#slots = Math.max(MIN_SLOTS, Math.ceil((expected + 1) / FULL));
-    this.#words = new Uint32Array(this.#slots * WORDS);
-    this.#used = new Uint8Array(this.#slots);
+    const slots = Math.max(SLOTS_MIN, Math.ceil(expected / TABLES / FULL_FIRST));
+    this.#tables = Array.from({ length: TABLES }, () => makeTable(slots));
   }
 
   add(address: Hex): void {
@@ -41,14 +47,16 @@ export class WatchedSet {
   /** Lower-case addresses only, as nodes send topics. */
   has(address: Hex): boolean {
     this.#seek(address, 0);
-    return this.#used[this.#find()] === 1;
+    const scattered = scatter(this.#sought);
+    const table = this.#tableOf(scattered);
+    return table.used[findSlot(table, this.#sought, scattered)] === 1;
   }
 
   *[Symbol.iterator](): Generator<Hex> {
-    for (let slot = 0; slot < this.#slots; slot++) {
-      if (this.#used[slot] !== 1) continue;
-      const words = this.#words.subarray(slot * WORDS, slot * WORDS + WORDS);
-      yield `0x${Array.from(words, (word) => word.toString(16).padStart(HEX_DIGITS_A_WORD, "0")).join("")}`;
+    for (const { words, used } of this.#tables) {
+      for (let slot = 0; slot < used.length; slot++) {
+        if (used[slot] === 1) yield toAddress(words.subarray(slot * WORDS, slot * WORDS + WORDS));
+      }
     }
   }
 
@@ -63,43 +71,64 @@ export class WatchedSet {
     }
   }
 
-  /** The slot of the sought address, or the free one where it belongs. */
-  #find(): number {
-    const scattered = Math.imul(this.#sought[WORDS - 1] ?? 0, SCATTER) >>> 0;
-    let slot = Math.floor((scattered / 2 ** 32) * this.#slots);
-    while (this.#used[slot] === 1 && !this.#holdsSought(slot)) slot = slot + 1 === this.#slots ? 0 : slot + 1;
-    return slot;
-  }
-
-  #holdsSought(slot: number): boolean {
-    const at = slot * WORDS;
-    for (let index = WORDS - 1; index >= 0; index--)
-      if (this.#words[at + index] !== this.#sought[index]) return false;
-    return true;
+  #tableOf(scattered: number): Table {
+    // there is one for every value of eight bits
+    return this.#tables[scattered >>> 24] as Table;
   }
 
   #addSought(): void {
-    const slot = this.#find();
-    if (this.#used[slot] === 1) return;
-    this.#words.set(this.#sought, slot * WORDS);
-    this.#used[slot] = 1;
+    const scattered = scatter(this.#sought);
+    const table = this.#tableOf(scattered);
+    if (!place(table, this.#sought, scattered)) return;
     this.size++;
-    if (this.size >= this.#slots * FULL) this.#grow();
+    if (table.size >= table.used.length * FULL) this.#tables[scattered >>> 24] = grown(table);
   }
+}
 
-  #grow(): void {
-    const [words, used] = [this.#words, this.#used];
-    this.#slots = Math.ceil(this.#slots * GROWTH);
-    this.#words = new Uint32Array(this.#slots * WORDS);
-    this.#used = new Uint8Array(this.#slots);
-    for (let old = 0; old < used.length; old++) {
-      if (used[old] !== 1) continue;
-      this.#sought.set(words.subarray(old * WORDS, old * WORDS + WORDS));
-      const slot = this.#find();
-      this.#words.set(this.#sought, slot * WORDS);
-      this.#used[slot] = 1;
-    }
+function makeTable(slots: number): Table {
+  return { words: new Uint32Array(slots * WORDS), used: new Uint8Array(slots), size: 0 };
+}
+
+function grown({ words, used }: Table): Table {
+  const table = makeTable(Math.ceil(used.length * GROWTH) + 1);
+  for (let slot = 0; slot < used.length; slot++) {
+    if (used[slot] !== 1) continue;
+    const address = words.subarray(slot * WORDS, slot * WORDS + WORDS);
+    place(table, address, scatter(address));
   }
+  return table;
+}
+
+/** False when the address is there already. */
+function place(table: Table, address: Uint32Array, scattered: number): boolean {
+  const slot = findSlot(table, address, scattered);
+  if (table.used[slot] === 1) return false;
+  table.words.set(address, slot * WORDS);
+  table.used[slot] = 1;
+  table.size++;
+  return true;
+}
+
+/** The slot of this address, or the free one where it belongs. */
+function findSlot({ words, used }: Table, address: Uint32Array, scattered: number): number {
+  const slots = used.length;
+  let slot = Math.floor(((scattered & 0xff_ffff) / 2 ** 24) * slots);
+  while (used[slot] === 1 && !isAt(words, slot * WORDS, address)) slot = slot + 1 === slots ? 0 : slot + 1;
+  return slot;
+}
+
+function isAt(words: Uint32Array, at: number, address: Uint32Array): boolean {
+  for (let index = WORDS - 1; index >= 0; index--) if (words[at + index] !== address[index]) return false;
+  return true;
+}
+
+/** 32 bits: which table, and where in it. */
+function scatter(address: Uint32Array): number {
+  return Math.imul(address[WORDS - 1] ?? 0, SCATTER) >>> 0;
+}
+
+function toAddress(words: Uint32Array): Hex {
+  return `0x${Array.from(words, (word) => word.toString(16).padStart(HEX_DIGITS_A_WORD, "0")).join("")}`;
 }
 
 /** The value of a hex digit's character code: 0-9 are 0x30-0x39, a-f 0x61-0x66. */
