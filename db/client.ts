@@ -37,11 +37,23 @@ export type DatabaseOptions = {
   genericPlans?: boolean;
 };
 
+const RECONNECT_MIN_S = 0.05;
+const RECONNECT_MAX_S = 1;
+
+/**
+ * Pause before a connection is tried again, after so many failures of its pool. The driver's own rises to 20 s within a few of them:
+ * after a crash of the server, statements would wait that long for one that is back within a second.
+ */
+export function reconnectPauseS(failures: number): number {
+  return Math.min(RECONNECT_MIN_S * 2 ** failures, RECONNECT_MAX_S) * (0.5 + Math.random() / 2);
+}
+
 /** Opens a pool. */
 export function openDatabase(url: string, options: DatabaseOptions): Sql {
   return postgres(url, {
     max: options.maxConnections ?? 10,
     connect_timeout: CONNECT_TIMEOUT_S,
+    backoff: reconnectPauseS,
     onnotice: () => {},
     transform: { column: { from: postgres.toCamel } },
     types: {

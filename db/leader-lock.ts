@@ -4,6 +4,7 @@
  */
 import postgres from "postgres";
 import type { NetworkId } from "../core/domain/networks.ts";
+import { reconnectPauseS } from "./client.ts";
 
 /** First key of the two-key advisory locks that say who leads. */
 const LEADER_CLASS = 7_044;
@@ -30,6 +31,7 @@ export function openLeaderSeat(
     max: 1,
     max_lifetime: null,
     connect_timeout: CONNECT_TIMEOUT_S,
+    backoff: reconnectPauseS,
     onnotice: () => {},
     onclose: onBroken,
     connection: { application_name: name, ...KEEPALIVE },

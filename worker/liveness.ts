@@ -1,15 +1,15 @@
-/** Says that this worker lives, and frees the jobs of workers that don't: a kill -9 costs seconds, not the queue's four hours. */
+/** Says that a pool of jobs lives, and frees the jobs of pools that don't: a kill -9 costs seconds, not the queue's four hours. */
 import type { Log } from "../core/runtime/log.ts";
 import type { Sql } from "../db/client.ts";
 import { freeDeadPools, holdLiveness, isAlive, type Liveness } from "../db/liveness.ts";
 
 const CHECK_MS = 1_000;
 
-/** Watches until the returned function is called. */
+/** Watches until the returned function is called; then the pool counts as dead. */
 export function watchLiveness(sql: Sql, log: Log, poolId: string): () => Promise<void> {
+  const over = Promise.withResolvers<void>();
   let held: Liveness | undefined;
   let stopped = false;
-  let timer: ReturnType<typeof setTimeout> | undefined;
 
   async function check(): Promise<void> {
     try {
@@ -21,15 +21,21 @@ export function watchLiveness(sql: Sql, log: Log, poolId: string): () => Promise
       held = undefined;
       log.warn({ err: error }, "liveness check failed; trying again");
     }
-    if (!stopped) timer = setTimeout(check, CHECK_MS);
   }
 
-  let last = check();
-  return async () => {
-    stopped = true;
-    clearTimeout(timer);
-    await last.catch(() => undefined);
-    last = Promise.resolve();
+  async function watch(): Promise<void> {
+    while (!stopped) {
+      await check();
+      if (!stopped) await Promise.race([Bun.sleep(CHECK_MS), over.promise]);
+    }
+    // also what a last check took while it was stopped
     await held?.release();
+  }
+
+  const watching = watch();
+  return () => {
+    stopped = true;
+    over.resolve();
+    return watching;
   };
 }

@@ -169,3 +169,14 @@ test("behavior: connections cut at random moments: every answer is the right one
   }
   await expectHealthyPool();
 }, 90_000);
+
+test("behavior: a lost connection is tried again within a second, however often the server was not there", () => {
+  const seconds = [0, 1, 5, 10, 1_000].map((failures) => {
+    const { backoff } = sql.options;
+    return typeof backoff === "function" ? backoff(failures) : Number.NaN;
+  });
+  for (const pauseS of seconds) {
+    expect(pauseS).toBeGreaterThan(0);
+    expect(pauseS).toBeLessThanOrEqual(1);
+  }
+});
