@@ -33,32 +33,39 @@ export async function* readJoinedWallets(tx: Tx, network: NetworkId): AsyncGener
   }
 }
 
+/** New wallets that have not joined, at most `limit`. */
+export async function findUnjoinedWallets(
+  tx: Tx,
+  network: NetworkId,
+  limit: number,
+): Promise<{ id: string; address: Hex }[]> {
+  return tx<{ id: string; address: Hex }[]>`
+    select id, address
+    from wallets
+    where network = ${network} and indexed_from is null
+    limit ${limit}`;
+}
+
 /**
- * At most `limit` new wallets join at the block after the cursor, which is not read yet. Nothing happens in an older leader's term.
+ * These wallets join at the block after the cursor, which is not read yet. They must be watched already: the answer may be lost.
+ * Returns how many did: none in an older leader's term.
  */
 export async function joinWallets(
   tx: Tx,
-  { network, epoch, limit }: { network: NetworkId; epoch: bigint; limit: number },
-): Promise<Hex[]> {
-  const rows = await tx<{ address: Hex }[]>`
+  { network, epoch, ids }: { network: NetworkId; epoch: bigint; ids: readonly string[] },
+): Promise<number> {
+  const joined = await tx`
     with term as (
       select number
       from cursors
       where network = ${network} and epoch = ${epoch}
       for update
-    ),
-    unjoined as (
-      select id
-      from wallets
-      where network = ${network} and indexed_from is null
-      limit ${limit}
     )
     update wallets
     set indexed_from = term.number + 1
-    from term, unjoined
-    where wallets.id = unjoined.id and wallets.indexed_from is null
-    returning wallets.address`;
-  return rows.map((row) => row.address);
+    from term
+    where wallets.id = any(${[...ids]}::text[]) and wallets.indexed_from is null`;
+  return joined.count;
 }
 
 export type Waiting = {

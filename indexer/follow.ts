@@ -1,9 +1,8 @@
 /** The leader's loop on one network: look at the head, read what is new, commit it, wait for the next block. */
 import { RpcResponseError, RpcTransportError } from "../core/chain/rpc-errors.ts";
-import type { Hex } from "../core/domain/networks.ts";
 import { pruneBlocks } from "../db/blocks.ts";
 import { noteError, noteFinalized, noteHead } from "../db/cursors.ts";
-import { findWaiting, joinWallets } from "../db/watched-wallets.ts";
+import { findUnjoinedWallets, findWaiting, joinWallets } from "../db/watched-wallets.ts";
 import { openBell } from "./bell.ts";
 import {
   assertChained,
@@ -168,13 +167,17 @@ async function lookBack(term: Term, memory: Memory): Promise<boolean> {
   return undoLostBlocks(term);
 }
 
-/** All of them, so that none of what comes next is missed; by statements of a bearable size. */
+/**
+ * All of them, so that none of what comes next is missed; by statements of a bearable size. Watched before they join: should the answer
+ * be lost, a wallet that has joined unheard of would be passed over for the rest of the term.
+ */
 async function joinNewWallets({ sql, network, epoch, watched, signal }: Term): Promise<void> {
-  let joined: Hex[];
+  let joined: number;
   do {
-    joined = await joinWallets(sql, { network, epoch, limit: JOIN_AT_ONCE });
-    for (const address of joined) watched.add(address);
-  } while (joined.length === JOIN_AT_ONCE && !signal.aborted);
+    const found = await findUnjoinedWallets(sql, network, JOIN_AT_ONCE);
+    for (const { address } of found) watched.add(address);
+    joined = await joinWallets(sql, { network, epoch, ids: found.map(({ id }) => id) });
+  } while (joined === JOIN_AT_ONCE && !signal.aborted);
 }
 
 /** Says that this leader lives and what it saw, while no block commits it. */

@@ -1,6 +1,6 @@
 /**
- * The wallets of a network, in memory: exactly those whose `indexed_from` is set. Twenty-one bytes a slot, so that a million fit, in
- * many small tables: one that is full grows alone, and the whole is never held twice.
+ * The wallets of a network, in memory: those whose `indexed_from` is set, and those about to join. Twenty-one bytes a slot, so that a
+ * million fit, in many small tables: one that is full grows alone, and the whole is never held twice.
  */
 import type { Hex } from "../core/domain/networks.ts";
 

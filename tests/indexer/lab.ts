@@ -42,13 +42,13 @@ export async function openLab(options: { blockTimeS?: number } = {}): Promise<La
   return { db, chain, sql, stop };
 }
 
-/** An indexer as `indexer/main.ts` runs it, in this process. */
+/** An indexer as `indexer/main.ts` runs it, in this process. `poolUrl`: another way to the database for all but the leader's lock. */
 export function startIndexer(
   lab: Lab,
-  options: { urls?: readonly string[]; confirmations?: number; logLevel?: string } = {},
+  options: { urls?: readonly string[]; confirmations?: number; logLevel?: string; poolUrl?: string } = {},
 ): RunningIndexer {
   const stop = new AbortController();
-  const sql = openDatabase(lab.db.url, { name: "indexer", maxConnections: 3 });
+  const sql = openDatabase(options.poolUrl ?? lab.db.url, { name: "indexer", maxConnections: 3 });
   const chain = openChain({ network: NETWORK, urls: options.urls ?? [lab.chain.rpcUrl], timeoutMs: 1_000 });
   const run = runNetwork({
     ...{ network: NETWORK, confirmations: options.confirmations ?? 1, chain, sql, databaseUrl: lab.db.url },
