@@ -2,7 +2,7 @@
  * Pays a link with one authorization. Checks go from cheap to dear; the unique insert is the only one that counts under
  * concurrency. From the moment the payment is accepted the answer is what the row becomes, never a guess.
  */
-import { checkTerms } from "../../core/domain/authorization.ts";
+import { type Authorization, checkTerms } from "../../core/domain/authorization.ts";
 import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { effectiveStatus } from "../../core/domain/link.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
@@ -104,11 +104,14 @@ async function findEarlier(
   order: PayOrder,
 ): Promise<PayResult | undefined> {
   const { authorization } = order.attempt;
-  const isSame = link.payer === authorization.from && link.nonce === authorization.nonce;
-  if (link.paymentId !== null && isSame) return rejoin(tools, link, link.paymentId, order);
+  const isPaying = link.paymentId !== null && isUseOf(link.payer, link.nonce, authorization);
+  const hasPaid = link.paidTxHash !== null && isUseOf(link.paidFrom, link.paidNonce, authorization);
+  if ((isPaying || hasPaid) && !(await isForLink(tools, link, order.attempt))) {
+    return refuse("NONCE_USED", "this nonce belongs to another authorization of its payer", link.network);
+  }
+  if (isPaying && link.paymentId !== null) return rejoin(tools, link, link.paymentId, order);
   const { paidTxHash: txHash, paidLogIndex: logIndex, network } = link;
-  const hasPaid = link.paidFrom === authorization.from && link.paidNonce === authorization.nonce;
-  if (txHash !== null && hasPaid) return { kind: "paid-elsewhere", network, txHash, logIndex };
+  if (hasPaid && txHash !== null) return { kind: "paid-elsewhere", network, txHash, logIndex };
   if (order.idempotencyKey === undefined || link.paymentId === null) return undefined;
   const keyed = await findPaymentByIdempotencyKey(tools.sql, link.id, order.idempotencyKey);
   if (!keyed) return undefined;
@@ -117,6 +120,18 @@ async function findEarlier(
     txHash: keyed.txHash,
     isKeyTaken: true,
   };
+}
+
+function isUseOf(payer: string | null, nonce: string | null, { from, nonce: shown }: Authorization): boolean {
+  return payer === from && nonce === shown;
+}
+
+/** A nonce is public once it is used: only what its payer signed for this link is that payment again. A contract that can't be asked now is believed. */
+async function isForLink(tools: PayTools, link: PayableLinkRow, attempt: PaymentAttempt): Promise<boolean> {
+  const { to, value } = attempt.authorization;
+  if (attempt.network !== link.network || to !== link.recipient || value !== link.amountUnits) return false;
+  const payer = await verifyPayer(tools.chains.get(link.network), link.network, attempt);
+  return payer.ok || payer.retryable;
 }
 
 /** In flight: the same outcome. Settled before: the original, told as what it is. */

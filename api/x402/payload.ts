@@ -27,7 +27,7 @@ export type Parsed =
 
 type Fields = Readonly<Record<string, unknown>>;
 
-const SCHEMES = ["exact", "evm-erc3009"];
+const SCHEMES: readonly unknown[] = ["exact", "evm-erc3009"];
 const HEADER_MAX_CHARS = 16_384;
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 const PAYMENT_IDENTIFIER = /^[A-Za-z0-9_-]{16,128}$/;
@@ -57,7 +57,7 @@ export function parsePayment(body: unknown): Parsed {
   if (version !== 1 && version !== 2) return refuse("x402Version must be 1 or 2");
   const terms = isFields(accepted) ? accepted : body;
   const scheme = terms.scheme;
-  if (scheme !== undefined && !SCHEMES.includes(String(scheme))) return refuse("scheme is not supported");
+  if (scheme !== undefined && !SCHEMES.includes(scheme)) return refuse("scheme is not supported");
   if (typeof terms.network !== "string") return refuse("network is missing");
   const authorization = readAuthorization(payload);
   if (!authorization) return refuse("the authorization's fields are missing or malformed");

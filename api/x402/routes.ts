@@ -78,6 +78,7 @@ function resource(deps: ApiDeps, tools: PayTools, prefix: string, defaultShape: 
     })
     .options("/:linkId", preflight)
     .options("/:linkId/pay", preflight)
+    .options("/:linkId/payments/:paymentId", preflight)
     .get(
       "/:linkId/payments/:paymentId",
       async ({ params, set }) => {

@@ -341,9 +341,11 @@ describe("asking what to pay", () => {
   });
 
   test("a browser's preflight is answered for stock clients", async () => {
-    const response = await fetch(`${world.baseUrl}/v1/x402/link_x`, { method: "OPTIONS" });
-    expect(response.status).toBe(204);
-    expect(response.headers.get("access-control-allow-headers")).toContain("x-payment");
-    expect(response.headers.get("access-control-allow-headers")).toContain("access-control-expose-headers");
+    for (const path of ["", "/pay", "/payments/pay_x"]) {
+      const response = await fetch(`${world.baseUrl}/v1/x402/link_x${path}`, { method: "OPTIONS" });
+      expect(response.status).toBe(204);
+      expect(response.headers.get("access-control-allow-headers")).toContain("x-payment");
+      expect(response.headers.get("access-control-allow-headers")).toContain("access-control-expose-headers");
+    }
   });
 });
