@@ -110,7 +110,7 @@ export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number
  * Queues again the payments of mined relays that their block did not settle, once the indexer has read that block (the same hash,
  * or so deep that it is not kept any more): the transaction is over, so nothing of ours that could still settle them is out.
  * A payment whose batch reverted as a whole is not blamed, but travels alone from now on; nor is one whose block came after its
- * window, which is for all we know our own slowness.
+ * window, which is for all we know our own slowness. What the books may settle yet is left to them.
  */
 export async function requeueUnsettled(
   tx: Tx,
@@ -133,6 +133,7 @@ export async function requeueUnsettled(
       where relay.network = ${network}
         and relay.state = 'MINED'
         and (block.hash = relay.block_hash or block.hash is null)
+        and not ${isForBooksToEnd(tx, "payment")}
     )
     update payments
     set
@@ -149,8 +150,6 @@ export async function requeueUnsettled(
 /**
  * Queues again the payments of transactions on their way whose authorizations were over by a deep block that the books have read: none
  * can be executed any more, whatever becomes of the transaction. Its key may be gone, or unable to pay for spending the nonce.
- * Payments to strangers' addresses are settled by their authorization's log, wherever it is; those to a wallet that has not joined
- * the books yet wait for it.
  */
 export async function requeueExpired(
   tx: Tx,
@@ -169,11 +168,33 @@ export async function requeueExpired(
       and deep.network = cursors.network
       and deep.number = cursors.number - ${depthBlocks}::bigint + 1
       and payments.valid_before <= extract(epoch from deep.block_time)
-      and not exists (
+      and not ${isForBooksToEnd(tx, "payments")}
+    returning payments.id`;
+}
+
+/**
+ * SQL: whether the books may settle a payment yet although they have read its block: its recipient's wallet has not joined them and is read
+ * up later, or its transfer is in them and counted for no link. A payment to a stranger's address is settled by its authorization's
+ * log, wherever that is.
+ */
+function isForBooksToEnd(tx: Tx, payment: "payment" | "payments") {
+  return tx`
+    (
+      exists (
         select from wallets
-        where wallets.network = payments.network
-          and wallets.address = payments.recipient
+        where wallets.network = ${tx(payment)}.network
+          and wallets.address = ${tx(payment)}.recipient
           and wallets.backfilled_at is null
       )
-    returning payments.id`;
+      or ${tx(payment)}.link_id is not null
+        and exists (
+          select from transfers own
+          where own.network = ${tx(payment)}.network
+            and own.from_address = ${tx(payment)}.payer
+            and own.authorization_nonce = ${tx(payment)}.nonce
+            and own.to_address = ${tx(payment)}.recipient
+            and own.link_id is null
+            and own.status <> 'ORPHANED'
+        )
+    )`;
 }

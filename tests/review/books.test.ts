@@ -291,6 +291,7 @@ describe("a mined relay that did not settle its payment", () => {
       const [relay] = await sql<{ state: string }[]>`select state from relays where relayer = ${relayer}`;
       return relay?.state;
     };
+    await sql`update wallets set backfilled_at = now() where id = ${merchant.walletId}`;
     // the indexer reached the block between the keeper's two statements
     expect(await confirm([relayId])).toBe("MINED");
     expect((await requeueUnsettled(sql, NETWORK)).map((row) => row.id)).toEqual([payment.id]);

@@ -128,7 +128,11 @@ async function findPlace(lanes: Lanes, count: number): Promise<{ key: RelayerKey
 
 type NoPlace = Extract<Awaited<ReturnType<Lanes["choose"]>>, string>;
 
-const WHY_NOT = { poor: "no relayer key can pay the gas", spent: "the day's gas budget is spent" };
+const WHY_NOT = {
+  poor: "no relayer key can pay the gas",
+  spent: "the day's gas budget is spent",
+  dear: "gas costs more than RELAY_MAX_FEE_GWEI",
+};
 
 /** False when only room is missing, which mined blocks make. */
 async function turnAway(network: RelayNetwork, payments: readonly Payment[], why: NoPlace): Promise<boolean> {

@@ -26,8 +26,11 @@ export type Lanes = {
   readonly keys: readonly RelayerKey[];
   /** Fees, balances and nonces. Throws RpcTransportError when no node answers. */
   readMarket(maxAgeMs?: number): Promise<Market>;
-  /** A key that can pay `gas` and has room; "full" when only room is missing, "poor" when no key can pay, "spent" when the day's budget is. */
-  choose(gas: bigint): Promise<RelayerKey | "full" | "poor" | "spent">;
+  /**
+   * A key that can pay `gas` and has room; "full" when only room is missing, "poor" when no key can pay, "spent" when the day's budget is,
+   * "dear" when a block takes nothing for what we may offer.
+   */
+  choose(gas: bigint): Promise<RelayerKey | "full" | "poor" | "spent" | "dear">;
 };
 
 export type FeeLimits = { maxFeeWei: bigint; dailyFeeMaxWei: bigint | undefined };
@@ -93,7 +96,8 @@ export function openLanes(
     readMarket,
     async choose(gas) {
       if (await isBudgetSpent()) return "spent";
-      const { lanes, fees } = await readMarket();
+      const { lanes, fees, baseFeePerGas } = await readMarket();
+      if (baseFeePerGas > maxFeeWei) return "dear";
       const loads = await readLaneLoads(sql, chain.network.id);
       const loadOf = (lane: LaneState) => loads.get(lane.key.address) ?? { transactions: 0, gas: 0n };
       // what is on its way has not been paid for yet
