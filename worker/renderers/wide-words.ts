@@ -16,6 +16,8 @@ type Level = { rise: number; glyphs: string };
 
 /** Descriptions repeat their words. More of them than this are forgotten, and shaped again. */
 const WORDS_KEPT = 2_000;
+/** Letters a glyph is said to stand for outside of marked content: readers give up on longer entries. */
+const LETTERS_MAX = 8;
 const PER_MILLE = 1000;
 const RIGHT_TO_LEFT = "\u202e";
 
@@ -66,7 +68,7 @@ function includeGlyph(
 ): number {
   const number = subset.includeGlyph(id);
   widths[number] ??= font.getGlyph(id).advanceWidth * scale;
-  unicode[number] ??= Array.from(text, (letter) => letter.codePointAt(0) ?? 0);
+  unicode[number] ??= [...text].slice(0, LETTERS_MAX).map((letter) => letter.codePointAt(0) ?? 0);
   return number;
 }
 
