@@ -147,14 +147,14 @@ export async function insertChunk(
     values (${chunk.exportId}, ${chunk.position}, ${chunk.bytes})`;
 }
 
-/** RUNNING -> READY. */
+/** RUNNING -> READY. The transaction may be as old as the making. */
 export async function finishExport(
   tx: Tx,
   { id, byteSize, rowsDone }: { id: string; byteSize: number; rowsDone: number },
 ): Promise<void> {
   await tx`
     update exports
-    set status = 'READY', ready_at = now(), byte_size = ${byteSize}, rows_done = ${rowsDone}
+    set status = 'READY', ready_at = clock_timestamp(), byte_size = ${byteSize}, rows_done = ${rowsDone}
     where id = ${id} and status = 'RUNNING'`;
 }
 

@@ -38,41 +38,73 @@ export type TakenDelivery = {
 const TAKE_LOCK = 7_041_035;
 
 /**
- * Takes at most `limit` deliveries that are due, for `leaseS`, so that no endpoint has more than `perEndpoint` on their way.
- * Call inside a transaction that does nothing else.
+ * Takes at most `limit` deliveries that are due, those due longest first, for `leaseS`, so that no endpoint has more than
+ * `perEndpoint` and no user more than `perUser` on their way. Call inside a transaction that does nothing else.
  */
 export async function takeDeliveries(
   tx: Tx,
-  { limit, leaseS, perEndpoint }: { limit: number; leaseS: number; perEndpoint: number },
+  {
+    limit,
+    leaseS,
+    perEndpoint,
+    perUser,
+  }: { limit: number; leaseS: number; perEndpoint: number; perUser: number },
 ): Promise<TakenDelivery[]> {
   await tx`select pg_advisory_xact_lock(${TAKE_LOCK})`;
   return tx<TakenDelivery[]>`
-    with due as (
-      select picked.id
-      from webhook_endpoints endpoint
+    with recursive waiting (endpoint_id) as (
+      (select endpoint_id from webhook_deliveries where state = 'PENDING' order by endpoint_id limit 1)
+      union all
+      select (
+        select next.endpoint_id
+        from webhook_deliveries next
+        where next.state = 'PENDING' and next.endpoint_id > waiting.endpoint_id
+        order by next.endpoint_id
+        limit 1
+      )
+      from waiting
+      where waiting.endpoint_id is not null
+    ),
+    on_their_way as materialized (
+      select endpoint_id, user_id
+      from webhook_deliveries
+      where state = 'PENDING' and lease_until > now()
+    ),
+    due as (
+      select picked.id, picked.next_try_at, endpoint.user_id
+      from waiting
+      join webhook_endpoints endpoint on endpoint.id = waiting.endpoint_id and endpoint.enabled
       cross join lateral (
-        select delivery.id
+        select delivery.id, delivery.next_try_at
         from webhook_deliveries delivery
         where delivery.endpoint_id = endpoint.id
           and delivery.state = 'PENDING'
           and delivery.next_try_at <= now()
           and (delivery.lease_until is null or delivery.lease_until <= now())
-        order by delivery.next_try_at
+        -- by both, or a young table is read by next_try_at alone, once an endpoint
+        order by delivery.endpoint_id, delivery.next_try_at
         limit greatest(0, ${perEndpoint}::int - (
-          select count(*)
-          from webhook_deliveries other
-          where other.endpoint_id = endpoint.id and other.state = 'PENDING' and other.lease_until > now()
+          select count(*) from on_their_way where on_their_way.endpoint_id = endpoint.id
         ))
-        for update skip locked
       ) picked
-      where endpoint.enabled
+    ),
+    chosen as (
+      select id
+      from (
+        select id, next_try_at, user_id, row_number() over (partition by user_id order by next_try_at, id) as place
+        from due
+      ) ranked
+      where place <= ${perUser}::int - (select count(*) from on_their_way where on_their_way.user_id = ranked.user_id)
+      order by next_try_at, id
       limit ${limit}
     ),
     taken as (
       update webhook_deliveries delivery
       set attempts = attempts + 1, tries = tries + 1, lease_until = now() + make_interval(secs => ${leaseS})
-      from due
-      where delivery.id = due.id
+      from chosen
+      where delivery.id = chosen.id
+        and delivery.state = 'PENDING'
+        and (delivery.lease_until is null or delivery.lease_until <= now())
       returning delivery.*
     )
     select

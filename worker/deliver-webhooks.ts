@@ -26,9 +26,10 @@ export type WebhookDeps = {
   config: { otpPepper: string; webhookPrivateTargets: boolean };
 };
 
-/** On their way at a time, from this process and to one endpoint. */
-const IN_FLIGHT_MAX = 16;
+/** On their way at a time: from this process, and from all of them to one endpoint and to all endpoints of one user. */
+const IN_FLIGHT_MAX = 32;
 const PER_ENDPOINT = 2;
+const PER_USER = 4;
 /** Longer than any request: after that the worker that sent it is gone. */
 const LEASE_S = 60;
 const RESPONSE_KEPT_CHARS = 1_000;
@@ -43,7 +44,7 @@ export async function deliverWebhooks(deps: WebhookDeps): Promise<void> {
   let taken: TakenDelivery[] = [];
   try {
     taken = await deps.sql.begin((tx) =>
-      takeDeliveries(tx, { limit: free, leaseS: LEASE_S, perEndpoint: PER_ENDPOINT }),
+      takeDeliveries(tx, { limit: free, leaseS: LEASE_S, perEndpoint: PER_ENDPOINT, perUser: PER_USER }),
     );
   } finally {
     inFlight -= free - taken.length;

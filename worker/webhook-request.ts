@@ -28,7 +28,11 @@ export async function postWebhook(
   if (!isTls && !(allowPrivate && url.protocol === "http:")) throw new WebhookError("only https is allowed");
   const host = url.hostname.replace(/^\[|\]$/g, "");
   const deadline = Date.now() + TIMEOUT_MS;
-  const address = await resolvePublic(host, allowPrivate);
+  const address = await inTime(
+    resolvePublic(host, allowPrivate),
+    deadline,
+    `the name ${host} does not resolve`,
+  );
   const port = Number(url.port || (isTls ? 443 : 80));
   const socket = isTls
     ? connectTls({
@@ -42,6 +46,19 @@ export async function postWebhook(
     return parseAnswer(await exchange(socket, requestText(url, headers, body), isTls, deadline));
   } finally {
     socket.destroy();
+  }
+}
+
+/** A resolver that keeps silent is not waited for. */
+async function inTime<T>(work: Promise<T>, deadline: number, otherwise: string): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new WebhookError(otherwise)), Math.max(0, deadline - Date.now()));
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 
@@ -111,9 +128,15 @@ function parseAnswer(answer: Buffer): WebhookAnswer {
   return { status: Number(status), body: answer.subarray(head.bytes).toString("utf8") };
 }
 
+/** The head of the answer, after what only announced it: 100 and 103 (RFC 9110, 15.2). */
 function headOf(answer: Buffer): { text: string; bytes: number } | undefined {
-  const end = answer.indexOf("\r\n\r\n");
-  return end < 0 ? undefined : { text: answer.subarray(0, end).toString("latin1"), bytes: end + 4 };
+  for (let start = 0; ; ) {
+    const end = answer.indexOf("\r\n\r\n", start);
+    if (end < 0) return undefined;
+    const text = answer.subarray(start, end).toString("latin1");
+    if (!/^HTTP\/1\.[01] 1\d\d/.test(text)) return { text, bytes: end + 4 };
+    start = end + 4;
+  }
 }
 
 function describeFailure(error: Error): string {

@@ -75,9 +75,9 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
     )
     .get(
       `${PREFIX}/events`,
-      async ({ params: { linkId }, request, set }) => {
+      async ({ params: { linkId }, request, set, clientAddress }) => {
         const link = await getPublicLink(deps, linkId);
-        const stream = streamLink(deps, link.id, request.signal);
+        const stream = streamLink(deps, { linkId: link.id, clientAddress }, request.signal);
         if (!stream)
           throw new ServiceError("RATE_LIMITED", "Too many open streams; ask for the data instead", {
             headers: { "retry-after": "5" },

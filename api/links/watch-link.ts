@@ -1,11 +1,13 @@
 /** A link's status as server-sent events: at once, at every change, and a comment now and then that keeps the connection open. */
 import type { LinkStatus } from "../../core/domain/link.ts";
 import { findPublicLink } from "../../db/links.ts";
+import { addressGroup } from "../http/client-address.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { presentPublicLink } from "./wire.ts";
 
-/** Streams a process serves at once; a client beyond that polls. */
-export const STREAMS_MAX = 500;
+/** Streams a process serves at once, to all and to one address; a client beyond that polls. */
+const STREAMS_MAX = 500;
+const STREAMS_PER_ADDRESS = 20;
 const KEEP_ALIVE_MS = 15_000;
 /** A stream ends after this; the browser opens the next by itself. */
 const LIFE_MS = 10 * 60_000;
@@ -13,21 +15,22 @@ const RETRY_MS = 2_000;
 const FINAL: readonly LinkStatus[] = ["PAID", "EXPIRED", "CANCELLED"];
 
 let openStreams = 0;
+const openByAddress = new Map<string, number>();
 
 /** Undefined when there are too many streams. The link must exist. */
 export function streamLink(
   { sql, outcomes, config }: Pick<ApiDeps, "sql" | "outcomes" | "config">,
-  linkId: string,
+  { linkId, clientAddress }: { linkId: string; clientAddress: string },
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> | undefined {
-  if (openStreams >= STREAMS_MAX) return undefined;
-  openStreams += 1;
+  const giveBack = takePlace(addressGroup(clientAddress));
+  if (!giveBack) return undefined;
   const encoder = new TextEncoder();
   let isOver = false;
   const end = () => {
     if (isOver) return;
     isOver = true;
-    openStreams -= 1;
+    giveBack();
   };
   signal.addEventListener("abort", end);
 
@@ -64,4 +67,18 @@ export function streamLink(
     },
     cancel: end,
   });
+}
+
+/** A stream's place; calling what it returns gives it back, once. Undefined when there is none left. */
+function takePlace(address: string): (() => void) | undefined {
+  const ofAddress = openByAddress.get(address) ?? 0;
+  if (openStreams >= STREAMS_MAX || ofAddress >= STREAMS_PER_ADDRESS) return undefined;
+  openStreams += 1;
+  openByAddress.set(address, ofAddress + 1);
+  return () => {
+    openStreams -= 1;
+    const left = (openByAddress.get(address) ?? 1) - 1;
+    if (left > 0) openByAddress.set(address, left);
+    else openByAddress.delete(address);
+  };
 }

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { finishExport } from "../../db/exports.ts";
 import { type Merchant, signUp } from "../api/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { insertHistory } from "../transactions/history.ts";
@@ -66,6 +67,21 @@ describe("without waiting", () => {
     const { body: all } = await ann.client.get("/v1/transactions/exports");
     expect(all.data.exports[0].id).toBe(data.export.id);
   }, 30_000);
+
+  test("readyAt is when the file was ready, however long its making took", async () => {
+    const asked = await exportAs({ format: "csv" }, { prefer: "respond-async" });
+    const { id } = JSON.parse(asked.text).data.export;
+    await waitReady(id);
+    await world.sql`update exports set status = 'RUNNING', ready_at = null where id = ${id}`;
+    const made = await world.sql.begin(async (tx) => {
+      await tx`select pg_sleep(0.05)`;
+      const [row] = await tx<{ at: Date }[]>`select clock_timestamp() as at`;
+      await finishExport(tx, { id, byteSize: 1, rowsDone: 1 });
+      return row?.at.getTime() ?? Number.NaN;
+    });
+    const { body } = await ann.client.get(`/v1/transactions/exports/${id}`);
+    expect(Date.parse(body.data.export.readyAt)).toBeGreaterThanOrEqual(made);
+  });
 
   test("error: another user's export is 404 everywhere", async () => {
     const { data } = JSON.parse((await exportAs({ format: "csv" }, { prefer: "respond-async" })).text);

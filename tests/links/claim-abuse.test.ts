@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { connect } from "node:net";
 import { openClient } from "../api/http-client.ts";
 import { type Merchant, signUp } from "../api/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
+import { waitFor } from "./payer-side.ts";
 import { randomHash } from "./payers.ts";
 
 let world: MerchantWorld;
@@ -49,6 +51,64 @@ test("ten calls a minute from one address, whatever they ask", async () => {
     statuses.push((await claim("link_AAAAAAAAAAAAAAAAAAAAAA", "203.0.113.9")).status);
   expect(statuses).toEqual([...Array(10).fill(404), 429, 429]);
 });
+
+test("twenty streams of one address, then 429; others are not touched, and a closed one makes room", async () => {
+  const link = await makeLink();
+  const open = async (from: string) => {
+    const stop = new AbortController();
+    const { status, headers } = await fetch(`${world.baseUrl}/api/v1/public/payment-links/${link}/events`, {
+      headers: { "x-forwarded-for": from },
+      signal: stop.signal,
+    });
+    return { status, retryAfter: headers.get("retry-after"), close: () => stop.abort() };
+  };
+  const streams = await Promise.all(Array.from({ length: 20 }, () => open("203.0.113.30")));
+  try {
+    expect(streams.map(({ status }) => status)).toEqual(Array(20).fill(200));
+    expect(await open("203.0.113.30")).toMatchObject({ status: 429, retryAfter: "5" });
+    const other = await open("203.0.113.31");
+    expect(other.status).toBe(200);
+    other.close();
+    streams[0]?.close();
+    await waitFor("room", async () => {
+      const next = await open("203.0.113.30");
+      streams.push(next);
+      return next.status === 200;
+    });
+  } finally {
+    for (const { close } of streams) close();
+  }
+}, 30_000);
+
+test("clients that are gone before they are answered hold no stream", async () => {
+  const link = await makeLink();
+  const { hostname, port } = new URL(world.baseUrl);
+  const path = `/api/v1/public/payment-links/${link}/events`;
+  const request = `GET ${path} HTTP/1.1\r\nHost: ${hostname}\r\nX-Forwarded-For: 203.0.113.40\r\n\r\n`;
+  for (let n = 0; n < 40; n++) {
+    const socket = connect({ host: hostname, port: Number(port) });
+    await new Promise((resolve) => socket.write(request, resolve));
+    // some at once, some while the link is looked up, some when the stream has begun
+    if (n % 3 > 0) await Bun.sleep(n % 7);
+    socket.resetAndDestroy();
+  }
+  await waitFor("their places", async () => {
+    const stop = new AbortController();
+    const opened = await Promise.all(
+      Array.from({ length: 20 }, () =>
+        fetch(`${world.baseUrl}${path}`, {
+          headers: { "x-forwarded-for": "203.0.113.40" },
+          signal: stop.signal,
+        }),
+      ),
+    );
+    stop.abort();
+    if (opened.every(({ status }) => status === 200)) return true;
+    // asking counts against the address's 240 a minute
+    await Bun.sleep(500);
+    return false;
+  });
+}, 30_000);
 
 test("a chain that does not answer delays a claim by seconds and refuses nothing", async () => {
   const link = await makeLink();
