@@ -65,8 +65,11 @@ describe("a message", () => {
       data: { amount: "1.500000", network: "base-sepolia", subjectId: linkId },
     });
     expect(message.headers.get("content-type")).toBe("application/json");
-    const { body: events } = await ann.client.get("/v1/events?limit=100");
-    expect(events.data.map(({ id }: { id: string }) => id)).toContain(message.id);
+    // the log tells an event once no older transaction of anybody runs
+    await waitFor("the event in the log", async () => {
+      const { body: events } = await ann.client.get("/v1/events?limit=100");
+      return events.data.some(({ id }: { id: string }) => id === message.id);
+    });
     const [delivery] = await waitFor("the log", async () => {
       const log = await deliveriesOf(endpoint);
       return log[0]?.state === "DELIVERED" ? log : undefined;
