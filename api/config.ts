@@ -10,7 +10,11 @@ import {
   secret,
   wholeNumber,
 } from "../core/runtime/env.ts";
+import type { MetricsPlace } from "../core/runtime/metrics.ts";
 import { readProxies, type TrustedProxies } from "./http/client-address.ts";
+
+/** The server closes a connection on which nothing was said for a minute (app.ts): the answer must come before. */
+const WAIT_MAX_MS = 50_000;
 
 const httpUrl = z.url({ protocol: /^https?$/, error: "must be an http(s) URL" });
 
@@ -35,8 +39,8 @@ const shape = {
   TEST_MODE: flag.default(false),
   TRUSTED_PROXIES: commaList.optional(),
   WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
-  PAY_WAIT_MS: wholeNumber(0, 120_000).default(10_000),
-  EXPORT_WAIT_MS: wholeNumber(0, 120_000).default(15_000),
+  PAY_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(10_000),
+  EXPORT_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(15_000),
   RATE_LIMITS: flag.optional(),
   FACILITATOR: flag.default(false),
   RELAYER_BALANCE_FLOOR_WEI: z
@@ -52,7 +56,7 @@ export type ApiConfig = {
   logLevel: string;
   databaseUrl: string;
   databaseMaxConnections: number;
-  metricsPort: number | undefined;
+  metrics: MetricsPlace;
   host: string;
   port: number;
   /** Public origin without a slash at the end; builds `url`, `aiUrl` and redirects. */
@@ -94,7 +98,7 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
     logLevel: env.LOG_LEVEL,
     databaseUrl: env.DATABASE_URL,
     databaseMaxConnections: env.DATABASE_MAX_CONNECTIONS,
-    metricsPort: env.METRICS_PORT,
+    metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
     host: env.HOST,
     port: env.PORT,
     baseUrl,

@@ -16,7 +16,7 @@ const config = readEnvOrExit(() => readApiConfig());
 const log = openLog("api", config.logLevel);
 const stop = handleStop(log);
 
-const metrics = openMetrics("api", config.metricsPort);
+const metrics = openMetrics("api", config.metrics);
 stop.onStop("metrics", () => metrics.close());
 
 const sql = openDatabase(config.databaseUrl, { name: "api", maxConnections: config.databaseMaxConnections });

@@ -1,4 +1,6 @@
-/** How full the job queue is. */
+/** How much waits: jobs in the queue, and payments that no block holds. */
+import type { NetworkId } from "../core/domain/networks.ts";
+import type { PaymentState } from "../core/domain/payment.ts";
 import type { Tx } from "./client.ts";
 
 export type QueueCount = { task: string; state: "ready" | "waiting" | "running" | "failed"; count: number };
@@ -18,4 +20,15 @@ export async function countQueue(tx: Tx): Promise<QueueCount[]> {
     from graphile_worker._private_jobs job
     join graphile_worker._private_tasks task on task.id = job.task_id
     group by 1, 2`;
+}
+
+export type WaitingPayments = { network: NetworkId; state: PaymentState; count: number; oldestS: number };
+
+/** Payments that are accepted and in no block, and the age of the oldest of them in seconds. */
+export async function countWaitingPayments(tx: Tx): Promise<WaitingPayments[]> {
+  return tx<WaitingPayments[]>`
+    select network, state, count(*)::int as count, extract(epoch from now() - min(created_at))::float8 as oldest_s
+    from payments
+    where state in ('QUEUED', 'SIGNED', 'BROADCAST')
+    group by network, state`;
 }

@@ -1,13 +1,14 @@
 /** The indexer's environment, read once at the door. */
 import { type ChainSettings, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
 import { processShape, readEnv } from "../core/runtime/env.ts";
+import type { MetricsPlace } from "../core/runtime/metrics.ts";
 
 const shape = { ...processShape, ...chainShape } as const;
 
 export type IndexerConfig = {
   logLevel: string;
   databaseUrl: string;
-  metricsPort: number | undefined;
+  metrics: MetricsPlace;
   chains: ChainSettings[];
 };
 
@@ -17,7 +18,7 @@ export function readIndexerConfig(source?: Record<string, string | undefined>): 
   return {
     logLevel: env.LOG_LEVEL,
     databaseUrl: env.DATABASE_URL,
-    metricsPort: env.METRICS_PORT,
+    metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
     chains: enabledChains(env),
   };
 }

@@ -19,7 +19,7 @@ const CLOSE_TIMEOUT_MS = 3_000;
 const config = readEnvOrExit(() => readIndexerConfig());
 const log = openLog("indexer", config.logLevel);
 const stop = handleStop(log);
-const metricsServer = openMetrics("indexer", config.metricsPort);
+const metricsServer = openMetrics("indexer", config.metrics);
 const metrics = openIndexerMetrics(metricsServer.registry);
 const networks = config.chains.length;
 const sql = openDatabase(config.databaseUrl, {

@@ -12,6 +12,7 @@ import {
   secret,
   wholeNumber,
 } from "../core/runtime/env.ts";
+import type { MetricsPlace } from "../core/runtime/metrics.ts";
 
 const privateKeys = commaList
   .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{64}$/, "must be 0x and 64 hex digits")).min(1))
@@ -44,7 +45,7 @@ export type WorkerConfig = {
   nodeEnv: "development" | "test" | "production";
   logLevel: string;
   databaseUrl: string;
-  metricsPort: number | undefined;
+  metrics: MetricsPlace;
   chains: ChainSettings[];
   relayerKeys: ReadonlyMap<NetworkId, readonly RelayerKey[]>;
   relayBatchMax: number;
@@ -76,7 +77,7 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
     nodeEnv: env.NODE_ENV,
     logLevel: env.LOG_LEVEL,
     databaseUrl: env.DATABASE_URL,
-    metricsPort: env.METRICS_PORT,
+    metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
     chains,
     relayerKeys,
     relayBatchMax: env.RELAY_BATCH_MAX,

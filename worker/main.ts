@@ -16,6 +16,7 @@ import { startNetworkLoop } from "./relay/network-loop.ts";
 import { oneAtATime } from "./relay/one-at-a-time.ts";
 import { openTasks } from "./tasks.ts";
 import { checkTokens } from "./token-check.ts";
+import { openWaitingMetrics } from "./waiting-metrics.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
 /** Running jobs end first. */
@@ -29,7 +30,7 @@ const NOTES_CONNECTIONS = 2;
 const config = readEnvOrExit(() => readWorkerConfig());
 const log = openLog("worker", config.logLevel);
 const stop = handleStop(log);
-const metrics = openMetrics("worker", config.metricsPort);
+const metrics = openMetrics("worker", config.metrics);
 stop.onStop("metrics", () => metrics.close());
 const sql = openDatabase(config.databaseUrl, {
   name: "worker",
@@ -54,7 +55,8 @@ stop.onStop("chains", () => chains.forEach((chain) => void chain.close()));
 await checkTokens([...chains.values()], log);
 
 const deps = { sql, notes, log, chains, config, metrics };
-const relayMetrics = openRelayMetrics(metrics.registry, sql);
+const relayMetrics = openRelayMetrics(metrics.registry);
+openWaitingMetrics(metrics.registry, sql);
 const networks = new Map(
   [...chains].map(([id, chain]): [typeof id, RelayNetwork] => {
     const keys = config.relayerKeys.get(id) ?? [];

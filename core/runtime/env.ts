@@ -55,6 +55,7 @@ export const processShape = {
   LOG_LEVEL: z.enum(["trace", "debug", "info", "warn", "error", "fatal", "silent"]).default("info"),
   DATABASE_URL: postgresUrl,
   METRICS_PORT: wholeNumber(0, 65_535).optional(),
+  METRICS_HOST: z.string().default("127.0.0.1"),
 } as const;
 
 /** Ends a process whose environment is wrong with one readable message instead of a stack. */

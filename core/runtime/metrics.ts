@@ -1,17 +1,20 @@
-/** Prometheus metrics of one process, served as text on its own port on loopback unless METRICS_HOST says otherwise. */
+/** Prometheus metrics of one process, served as text on a port of their own. */
 import { collectDefaultMetrics, Registry } from "prom-client";
 
 export type Metrics = { registry: Registry; close(): void };
 
-/** Opens the registry; with a port it also serves `GET /metrics`. Port 0 picks a free one. */
-export function openMetrics(processName: string, port: number | undefined, hostname = "127.0.0.1"): Metrics {
+/** Where metrics are served; without a port nowhere, and port 0 picks a free one. */
+export type MetricsPlace = { readonly port: number | undefined; readonly host: string };
+
+/** Opens the registry; with a port it also serves `GET /metrics`. */
+export function openMetrics(processName: string, { port, host }: MetricsPlace): Metrics {
   const registry = new Registry();
   registry.setDefaultLabels({ process: processName });
   collectDefaultMetrics({ register: registry });
   if (port === undefined) return { registry, close: () => {} };
   const server = Bun.serve({
     port,
-    hostname,
+    hostname: host,
     routes: {
       "/metrics": async () =>
         new Response(await registry.metrics(), { headers: { "content-type": registry.contentType } }),

@@ -66,6 +66,11 @@ describe("error: refuses", () => {
       /TRUSTED_PROXIES: "hello"/,
     ],
     ["an unknown network", { ...base(), NETWORKS: "ethereum" }, /NETWORKS/],
+    [
+      "a wait that outlasts its connection",
+      { ...base(), PAY_WAIT_MS: "60000" },
+      /PAY_WAIT_MS: must be between/,
+    ],
     ["TEST_MODE in production", { ...production(), TEST_MODE: "1" }, /TEST_MODE: must be off in production/],
     [
       "plain http in production",

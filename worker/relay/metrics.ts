@@ -1,25 +1,13 @@
 /** What an operator watches of relaying, for Prometheus. Amounts of gas in gas units, fees and balances in wei. */
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
-import type { Sql } from "../../db/client.ts";
-import { countQueue } from "../../db/queue-depth.ts";
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60];
 
 export type RelayMetrics = ReturnType<typeof openRelayMetrics>;
 
-export function openRelayMetrics(registry: Registry, sql: Sql) {
+export function openRelayMetrics(registry: Registry) {
   const registers = [registry];
   const network = ["network"] as const;
-  new Gauge({
-    name: "queue_jobs",
-    help: "Jobs in the queue by task; state ready, waiting (for their time), running or failed",
-    labelNames: ["task", "state"],
-    registers,
-    async collect() {
-      this.reset();
-      for (const { task, state, count } of await countQueue(sql)) this.set({ task, state }, count);
-    },
-  });
   return {
     batchSize: new Histogram({
       name: "relay_batch_payments",
