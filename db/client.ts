@@ -6,7 +6,8 @@
  * it, on the connection that the pool has opened for somebody else. And bytes left over from the broken socket keep the next one from
  * saying hello, so that this connection times out again and again. And of statements sent side by side in a transaction, those that a
  * branch sends after another one failed run when the transaction is over: by themselves, and committed. Now they are refused with
- * TRANSACTION_ENDED. tests/db/lost-connections.test.ts and tests/db/ended-transactions.test.ts notice when the patch is gone.
+ * TRANSACTION_ENDED. And who waits to reserve a connection is forgotten, for ever, when another one is lost meanwhile. The tests
+ * lost-connections, ended-transactions and reservations in tests/db notice when the patch is gone.
  */
 import postgres from "postgres";
 
