@@ -9,12 +9,18 @@ import {
   LEFTOVER_NAMES,
 } from "../db/housekeeping.ts";
 import { forgetSealedCodes } from "../db/otps.ts";
-import type { JobPayload } from "../db/queue.ts";
+import { tell } from "../db/outcome.ts";
+import { enqueue, type JobPayload } from "../db/queue.ts";
+import { hasStrayDelivery, takeStrayExports } from "../db/stray-jobs.ts";
 import { expireDueLinks } from "./expire-links.ts";
 
 const BATCH_ROWS = 10_000;
 /** Batches a step; the rest waits for the next minute. */
 const BATCHES_MAX = 50;
+/** An export that took its worker down this often is not tried again. */
+const EXPORT_ATTEMPTS_MAX = 3;
+/** Exports put back a run. */
+const STRAYS_MAX = 100;
 
 /** Throws after all steps when one of them failed, so that the queue tries again. */
 export async function housekeeping(
@@ -26,6 +32,8 @@ export async function housekeeping(
     foldedTransactions: () => inBatches(() => sql.begin((tx) => foldTransactionCounts(tx, BATCH_ROWS))),
     foldedLinks: () => inBatches(() => sql.begin((tx) => foldLinkCounts(tx, BATCH_ROWS))),
     sealedCodes: () => inBatches(() => forgetSealedCodes(sql, BATCH_ROWS)),
+    strayMessages: () => restartDeliveries(sql),
+    strayExports: () => restartExports(sql),
     deadJobs: () => inBatches(() => deleteDeadJobs(sql, BATCH_ROWS)),
   };
   for (const name of LEFTOVER_NAMES)
@@ -54,4 +62,24 @@ async function inBatches(step: () => Promise<number>): Promise<number> {
     if (count < BATCH_ROWS) break;
   }
   return done;
+}
+
+/** One job takes all that is due. */
+async function restartDeliveries(sql: Sql): Promise<number> {
+  if (!(await hasStrayDelivery(sql))) return 0;
+  await enqueue(sql, "deliver_webhooks", {});
+  return 1;
+}
+
+async function restartExports(sql: Sql): Promise<number> {
+  return sql.begin(async (tx) => {
+    const found = await takeStrayExports(tx, { attemptsMax: EXPORT_ATTEMPTS_MAX, limit: STRAYS_MAX });
+    for (const { id, status } of found)
+      if (status !== "FAILED") await enqueue(tx, "build_export", { exportId: id });
+    await tell(
+      tx,
+      found.filter(({ status }) => status === "FAILED").map(({ id }) => id),
+    );
+    return found.length;
+  });
 }

@@ -173,3 +173,86 @@ test("differences are folded and gone, and running again changes nothing", async
   expect([row?.deltas, row?.history, row?.linkDeltas]).toEqual([0n, 20n, 0n]);
   expect(row?.links).toBe(row?.stored);
 });
+
+/** As if the queue had given up on a job, or had never had it. */
+async function loseJobs(): Promise<void> {
+  await sql`
+    select graphile_worker.complete_jobs(array(select id from graphile_worker.jobs))`;
+}
+
+const jobKeys = async () =>
+  (await sql<{ key: string }[]>`select key from graphile_worker.jobs order by key`).map(({ key }) => key);
+
+test("a message that is due and has no job goes out all the same", async () => {
+  await sql`delete from webhook_endpoints`;
+  await sql`delete from exports`;
+  await sql`
+    insert into webhook_endpoints (id, user_id, url, sealed_secret)
+    values ('whe_stray', ${userId}, 'https://example.com/', '\\x00')`;
+  await newEvent("stray");
+  await loseJobs();
+  const dueSince = (seconds: number, leaseS: number | null, enabled = true) =>
+    sql.begin(async (tx) => {
+      await tx`update webhook_endpoints set enabled = ${enabled}`;
+      await tx`
+      update webhook_deliveries
+      set next_try_at = now() - make_interval(secs => ${seconds}), lease_until = now() + make_interval(secs => ${leaseS}::int)`;
+    });
+  for (const [seconds, lease, enabled] of [
+    // later, a moment ago, on its way, switched off
+    [-60, null, true],
+    [1, null, true],
+    [120, 30, true],
+    [120, null, false],
+  ] as const) {
+    await dueSince(seconds, lease, enabled);
+    await clean();
+    expect(await jobKeys()).toEqual([]);
+  }
+  for (const lease of [null, -1]) {
+    await dueSince(120, lease);
+    await clean();
+    expect(await jobKeys()).toEqual(["deliver_webhooks:now"]);
+    await loseJobs();
+  }
+});
+
+test("an export whose job is gone is made again, or told as FAILED when it was tried three times", async () => {
+  await sql`delete from webhook_endpoints`;
+  await sql`delete from exports`;
+  await loseJobs();
+  for (const [name, status, attempts] of [
+    ["new", "QUEUED", 0],
+    ["died", "RUNNING", 2],
+    ["deadly", "RUNNING", 3],
+    ["kept", "RUNNING", 3],
+    ["ready", "READY", 1],
+  ] as const)
+    await sql`
+      insert into exports (id, user_id, format, request, status, attempts, created_at)
+      values (${`exp_${name}`}, ${userId}, 'csv', '{}', ${status}, ${attempts}, now() - interval '2 minutes')`;
+  await sql`select graphile_worker.add_job('build_export', '{}'::json, job_key => 'build_export:exp_kept')`;
+  // the queue has given up on this one
+  await sql`
+    select graphile_worker.add_job('build_export', '{}'::json, job_key => 'build_export:exp_deadly', max_attempts => 1)`;
+  await sql`
+    select graphile_worker.permanently_fail_jobs(array(
+      select id from graphile_worker.jobs where key = 'build_export:exp_deadly'
+    ))`;
+  await clean();
+  const rows = await sql<{ id: string; status: string }[]>`select id, status from exports order by id`;
+  expect(rows.map(({ id, status }) => `${id} ${status}`)).toEqual([
+    "exp_deadly FAILED",
+    "exp_died RUNNING",
+    "exp_kept RUNNING",
+    "exp_new QUEUED",
+    "exp_ready READY",
+  ]);
+  expect(await jobKeys()).toEqual([
+    "build_export:exp_deadly",
+    "build_export:exp_died",
+    "build_export:exp_kept",
+    "build_export:exp_new",
+  ]);
+  await loseJobs();
+});

@@ -337,8 +337,10 @@ describe("many messages", () => {
     await world.kill("worker");
     await world.start("worker");
     // what the dead worker held comes back when its lease runs out
-    await world.sql`update webhook_deliveries set lease_until = now() where endpoint_id = ${endpoint.id} and lease_until is not null`;
-    await world.sql`select graphile_worker.add_job('deliver_webhooks', '{}'::json)`;
+    await world.sql`
+      update webhook_deliveries set lease_until = now(), next_try_at = now() - interval '1 minute'
+      where endpoint_id = ${endpoint.id} and state = 'PENDING'`;
+    await world.sql`select graphile_worker.add_job('housekeeping', '{}'::json)`;
     await waitFor(
       "all",
       async () => new Set(receiver.received.map(({ json }) => json.data.subjectId)).size === count,
