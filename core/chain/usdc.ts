@@ -4,6 +4,7 @@ import type { Hex } from "../domain/networks.ts";
 import { domainSeparator, tokenDomainOf } from "./authorization-digest.ts";
 import type { Chain } from "./clients.ts";
 import { parseData, parseQuantity } from "./rpc-answers.ts";
+import { RpcTransportError } from "./rpc-errors.ts";
 import type { RpcCall } from "./rpc-node.ts";
 import { bytesTail, hexWord, uintWord } from "./words.ts";
 
@@ -70,9 +71,29 @@ export async function readAuthorizationState(
   nonce: Hex,
   block: BlockRef = "latest",
 ): Promise<boolean> {
-  const data: Hex = `${SELECTORS.authorizationState}${hexWord(authorizer)}${hexWord(nonce)}`;
-  const call = callOf(chain, data, block);
+  const call = authorizationStateCall(chain, { authorizer, nonce }, block);
   return parseQuantity(await read(chain, call), "authorizationState") !== 0n;
+}
+
+/** The same of many, now, in their order. Throws RpcTransportError when one is not answered. */
+export async function readAuthorizationStates(
+  chain: Chain,
+  keys: readonly { authorizer: Hex; nonce: Hex }[],
+): Promise<boolean[]> {
+  const outcomes = await chain.batch(keys.map((key) => authorizationStateCall(chain, key, "latest")));
+  return keys.map((_, index) => {
+    const outcome = outcomes[index];
+    if (!outcome?.ok) throw new RpcTransportError("malformed", "authorizationState was not answered");
+    return parseQuantity(outcome.result, "authorizationState") !== 0n;
+  });
+}
+
+function authorizationStateCall(
+  chain: Chain,
+  { authorizer, nonce }: { authorizer: Hex; nonce: Hex },
+  block: BlockRef,
+): RpcCall {
+  return callOf(chain, `${SELECTORS.authorizationState}${hexWord(authorizer)}${hexWord(nonce)}`, block);
 }
 
 export async function isBlacklisted(chain: Chain, account: Hex): Promise<boolean> {

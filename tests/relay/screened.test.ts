@@ -4,7 +4,17 @@ import { toHex } from "viem";
 import { fundUsdc, readUsdcBalance } from "../../local/usdc.ts";
 import { makePayer, signPayment } from "../support/payer.ts";
 import { broadcastAsStranger } from "../support/stranger.ts";
-import { type Lab, linkStatus, newOrder, pay, relaysOf, startLab, waitForLink } from "./lab.ts";
+import {
+  type Lab,
+  linkStatus,
+  newOrder,
+  pay,
+  paymentOf,
+  relaysOf,
+  startLab,
+  waitFor,
+  waitForLink,
+} from "./lab.ts";
 
 /** The worker believes a balance it has read for a second. */
 const BALANCE_KEPT_MS = 1_100;
@@ -53,3 +63,44 @@ test("error: EXPIRED_TRANSFER when the window ends while a payment waits; nothin
   expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
   expect((await relaysOf(lab)).length).toBe(before);
 }, 30_000);
+
+test.each([
+  [
+    "that nobody can relay for long",
+    async () => {
+      await lab.sql`update payments set unavailable_since = now() - interval '1 minute' where state = 'QUEUED'`;
+    },
+  ],
+  [
+    "whose window ends",
+    async () => {
+      await lab.rpc("evm_increaseTime", [3_600]);
+      await lab.rpc("evm_mine");
+    },
+  ],
+])(
+  "behavior: a payment %s is not given up when somebody has executed it and the books are behind",
+  async (_, endIt) => {
+    const order = await newOrder(lab);
+    await setRelayerBalance(0n);
+    const paying = pay(lab, order);
+    await waitForLink(lab, order.linkId, "PENDING");
+    await lab.service.kill("indexer");
+    await broadcastAsStranger(lab.chain.rpcUrl, order.payment);
+    await endIt();
+    await waitFor("the worker to have looked at it again", async () => {
+      const [row] = await lab.sql<{ looked: boolean }[]>`
+      select unavailable_since is null or state <> 'QUEUED' as looked
+      from payments
+      where link_id = ${order.linkId}`;
+      return row?.looked;
+    });
+    expect(await paymentOf(lab, order.linkId)).toMatchObject({ state: "QUEUED", reason: null });
+    expect(await linkStatus(lab, order.linkId)).toBe("PENDING");
+    await lab.service.start("indexer");
+    await waitForLink(lab, order.linkId, "PAID");
+    expect([200, 202]).toContain((await paying).status);
+    expect(await paymentOf(lab, order.linkId)).toMatchObject({ reason: null });
+  },
+  40_000,
+);

@@ -15,10 +15,9 @@ import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payment-queue.ts";
 import type { Payment } from "../../db/schema.ts";
 import type { RelayerKey } from "../config.ts";
-import { endPayments } from "./end-payments.ts";
 import type { Lanes } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
-import { giveBack, handleRefusals, handleUnavailable } from "./refusals.ts";
+import { endUnlessUsed, giveBack, handleRefusals, handleUnavailable } from "./refusals.ts";
 import { screenPayments } from "./screen.ts";
 import { LeaseLostError, sendAttempt, storeRelay } from "./send.ts";
 
@@ -59,7 +58,7 @@ async function relayLeased(
   const { chain, lanes } = network;
   const { headTimeS } = await lanes.readMarket();
   const { sound, failures } = screenPayments(leased, headTimeS);
-  await endPayments(network, failures);
+  await endUnlessUsed(network, failures);
   if (sound.length === 0) return true;
   const key = await lanes.choose(paymentsGas(1));
   if (typeof key === "string") return turnAway(network, sound, key);

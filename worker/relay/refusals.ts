@@ -1,11 +1,12 @@
 /** What becomes of payments that can't be sent now: wait, look at the books, or fail for good with a reason. */
 import type { SimulationResult } from "../../core/chain/relay.ts";
 import { parseQuantity, toQuantity } from "../../core/chain/rpc-answers.ts";
-import { readAuthorizationState } from "../../core/chain/usdc.ts";
+import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
+import { readAuthorizationState, readAuthorizationStates } from "../../core/chain/usdc.ts";
 import { noteRefusals, noteUnavailable, returnLeases } from "../../db/payment-queue.ts";
 import type { Payment } from "../../db/schema.ts";
 import { type BooksVerdict, consultBooks } from "../../db/used-authorizations.ts";
-import { endPayments } from "./end-payments.ts";
+import { endPayments, type Failure } from "./end-payments.ts";
 import type { RelayNetwork } from "./network.ts";
 
 /** A refusal that may heal, or has no known reason, is believed after this many looks. */
@@ -27,7 +28,7 @@ export async function handleRefusals(network: RelayNetwork, refused: readonly Re
   const isHealing = ({ payment, refusal }: Refused) =>
     refusal.healable && payment.refusals < HEALING_LOOKS_MAX;
   await noteRefusals(network.deps.sql, idsOf(others.filter(isHealing)), LOOK_AGAIN_MS);
-  await endPayments(
+  await endUnlessUsed(
     network,
     others
       .filter((one) => !isHealing(one))
@@ -67,10 +68,35 @@ export async function handleUnavailable(
     payments.map((payment) => payment.id),
     { delayMs: UNAVAILABLE_RETRY_MS, triedMs, giveUpMs: UNAVAILABLE_AFTER_MS },
   );
-  const ended = payments.filter((payment) => over.has(payment.id));
+  const failures = payments
+    .filter((payment) => over.has(payment.id))
+    .map((payment) => ({ payment, reason: "RELAYER_UNAVAILABLE" }));
+  try {
+    await endUnlessUsed(network, failures);
+  } catch (error) {
+    if (!(error instanceof RpcTransportError)) throw error;
+    await endPayments(network, failures);
+  }
+}
+
+/**
+ * Ends payments for reasons that say nothing of their authorizations' use: a window that is over, a relayer that can't serve. One that
+ * somebody has executed meanwhile has paid, or was taken back: the books tell. Throws RpcTransportError when no node answers.
+ */
+export async function endUnlessUsed(network: RelayNetwork, failures: readonly Failure[]): Promise<void> {
+  if (failures.length === 0) return;
+  const keys = failures.map(({ payment: { payer, nonce } }) => ({ authorizer: payer, nonce }));
+  const areUsed = await readAuthorizationStates(network.chain, keys);
+  const used = failures.filter((_, index) => areUsed[index]);
+  if (used.length > 0) {
+    await askBooks(
+      network,
+      used.map(({ payment }) => payment),
+    );
+  }
   await endPayments(
     network,
-    ended.map((payment) => ({ payment, reason: "RELAYER_UNAVAILABLE" })),
+    failures.filter((_, index) => !areUsed[index]),
   );
 }
 
