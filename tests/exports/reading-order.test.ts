@@ -1,6 +1,6 @@
 /** Where the words of a line stand when some of them are read from right to left. */
 import { expect, test } from "bun:test";
-import { inVisualOrder, mirror } from "../../worker/renderers/reading-order.ts";
+import { directionMark, inVisualOrder, mirror } from "../../worker/renderers/reading-order.ts";
 
 /** As it is drawn, from left to right, with right-to-left stretches turned round letter by letter. */
 const drawn = (line: string) =>
@@ -18,4 +18,21 @@ test.each([
   ["Arabic like Hebrew", "\u0627\u0628 7", "7 \u0628\u0627"],
 ])("%s", (_, line, expected) => {
   expect(drawn(line)).toBe(expected);
+});
+
+test.each([
+  // in a text read from right to left the Latin word that comes first stands at the right
+  ["of a Hebrew text that begins with Latin letters", "אב גד", "USDC אב", "בא USDC"],
+  // and in one read from left to right the Hebrew word that comes first stands at the left
+  ["of a Latin text that begins with Hebrew letters", "for", "אב USDC", "בא USDC"],
+])("a further line %s is read like the whole", (_, firstLine, line, expected) => {
+  const mark = directionMark(`${firstLine} ${line}`);
+  const shown = inVisualOrder(mark + line).map(({ text, isRightToLeft }) =>
+    isRightToLeft ? mirror(text) : text,
+  );
+  expect(shown.join("").replace(mark, "")).toBe(expected);
+});
+
+test("a line of Latin letters needs no mark", () => {
+  expect(directionMark("Order 12 (paid)")).toBe("");
 });

@@ -6,7 +6,7 @@
 import { breakLines, graphemesOf } from "./line-breaks.ts";
 import { hasLetter, isFormat, openWideFonts, type WideFont } from "./pdf-fonts.ts";
 import { type PdfInside, type PdfReference, pdfInside, type StandardFont } from "./pdf-inside.ts";
-import { inVisualOrder, mirror } from "./reading-order.ts";
+import { directionMark, inVisualOrder, mirror } from "./reading-order.ts";
 import { openWideWords, type WideWord } from "./wide-words.ts";
 import { isWinAnsi, toWinAnsiHex, WIN_ANSI_LETTERS } from "./win-ansi.ts";
 
@@ -127,7 +127,10 @@ export function openPdfText(doc: PDFKit.PDFDocument) {
   function wrap(given: string, style: TextStyle, width: number, linesMax: number): string[] {
     const text = showable(given).trimEnd();
     if (widthOf(text, style) <= width) return [text];
-    const lines = breakLines(text, width, (part) => widthOf(part, style)).map((line) => line.trimEnd());
+    const further = directionMark(text);
+    const lines = breakLines(text, width, (part) => widthOf(part, style)).map(
+      (line, index) => (index === 0 ? "" : further) + line.trimEnd(),
+    );
     if (lines.length <= linesMax) return lines;
     const last = graphemesOf(lines[linesMax - 1] ?? "").slice(0, -1);
     return [...lines.slice(0, linesMax - 1), last.join("") + ELLIPSIS];
