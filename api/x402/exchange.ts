@@ -181,11 +181,17 @@ function demand(requirements: Requirements): Answer {
   return { status: 402, headers: { "PAYMENT-REQUIRED": requirements.header }, body: requirements.body };
 }
 
+/** Nothing was stored: the database did not answer, or something unforeseen went wrong before a payment was accepted. */
+export function unavailable(): Answer {
+  const answer = plain(500, "INTERNAL_ERROR", "this can't be answered now; nothing was stored");
+  return { ...answer, body: { ...answer.body, retryable: true } };
+}
+
 function unknownLink(): Answer {
   return plain(404, "NOT_FOUND", "there is no payment link with this id");
 }
 
-function plain(status: number, error: string, message: string): Answer {
+function plain(status: number, error: string, message: string): Answer & { body: object } {
   return { status, headers: {}, body: { success: false, txHash: null, networkId: null, error, message } };
 }
 

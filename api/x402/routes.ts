@@ -3,7 +3,7 @@
  * standard, shape B to the letter). A payment comes in a header on GET or POST, or as JSON on POST …/pay.
  */
 import { Elysia } from "elysia";
-import { notFound } from "../../core/domain/errors.ts";
+import { notFound, ServiceError } from "../../core/domain/errors.ts";
 import { readBodyText } from "../http/body-text.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { limitKey, takeFromLimit } from "../http/rate-limit.ts";
@@ -13,7 +13,7 @@ import { openAcceptor, storeLinkPayments } from "./accept.ts";
 import { presentPayment } from "./answer.ts";
 import { openChainClock } from "./chain-time.ts";
 import { payDetail, paymentDetail, requirementsDetail } from "./documents.ts";
-import { answer402, bringsPayment, type PayTools } from "./exchange.ts";
+import { type Answer, answer402, bringsPayment, type PayTools, unavailable } from "./exchange.ts";
 import { openPayMetrics } from "./metrics.ts";
 import { openPaymentReader } from "./read-payment.ts";
 import type { Shape } from "./requirements.ts";
@@ -51,14 +51,17 @@ function resource(deps: ApiDeps, tools: PayTools, prefix: string, defaultShape: 
     const { headers, set, clientAddress } = context;
     Object.assign(set.headers, CORS);
     const limitName = bringsPayment(headers, bodyText) ? "x402Pay" : "x402Requirements";
-    await takeFromLimit(deps, set, { limitName, key: limitKey(limitName, { clientAddress, route: "x402" }) });
-    const answer = await answer402(tools, {
-      linkId: context.params.linkId,
-      shape: chooseShape(context.query.shape, defaultShape),
-      headers,
-      bodyText,
-      requestId: context.requestId,
-      countPayer: (payer) => takeFromLimit(deps, set, { limitName: "x402Payer", key: payer }),
+    const key = limitKey(limitName, { clientAddress, route: "x402" });
+    const answer = await orUnavailable(deps, context.requestId, async () => {
+      await takeFromLimit(deps, set, { limitName, key });
+      return answer402(tools, {
+        linkId: context.params.linkId,
+        shape: chooseShape(context.query.shape, defaultShape),
+        headers,
+        bodyText,
+        requestId: context.requestId,
+        countPayer: (payer) => takeFromLimit(deps, set, { limitName: "x402Payer", key: payer }),
+      });
     });
     Object.assign(set.headers, answer.headers);
     set.status = answer.status;
@@ -101,6 +104,21 @@ type Context = {
   requestId: string;
   clientAddress: string;
 };
+
+/** Payments that were accepted are answered whatever happens; all other failures are told in x402's words. */
+async function orUnavailable(
+  { log }: Pick<ApiDeps, "log">,
+  requestId: string,
+  work: () => Promise<Answer>,
+): Promise<Answer> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof ServiceError) throw error;
+    log.error({ err: error, requestId }, "an x402 request failed");
+    return unavailable();
+  }
+}
 
 function preflight({ set }: { set: ResponseSet }) {
   Object.assign(set.headers, CORS);
