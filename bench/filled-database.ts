@@ -25,7 +25,7 @@ export async function openFilled(
   const given = process.env.BENCH_DATABASE_URL;
   const db = given ? { url: given, drop: async () => {} } : await createTestDatabase();
   await migrate(db.url);
-  const sql = openDatabase(db.url, { name: "bench", maxConnections: 2 });
+  const sql = openDatabase(db.url, { name: "bench", maxConnections: 2, silenceTimeoutS: 0 });
   const startedMs = Date.now();
   const [known] = await sql`select 1 from users where email = ${emailOf(1)}`;
   if (!known) await seedHistory(sql, { transactions: size, links: Math.max(10_000, size / 10) });

@@ -14,7 +14,7 @@ export async function measureWallets(chain: BusyChain, count: number): Promise<R
   const db = await createTestDatabase();
   const sql = openDatabase(db.url, { name: "bench", maxConnections: 2 });
   try {
-    const seeding = openDatabase(db.url, { name: "bench seeding", maxConnections: 1 });
+    const seeding = openDatabase(db.url, { name: "bench seeding", maxConnections: 1, silenceTimeoutS: 0 });
     await seedWallets(seeding, { receivers: 0, others: count });
     await seeding.end();
     const head = Number(await callRpc(chain.rpcUrl, "eth_blockNumber"));

@@ -6,8 +6,10 @@
  * it, on the connection that the pool has opened for somebody else. And bytes left over from the broken socket keep the next one from
  * saying hello, so that this connection times out again and again. And of statements sent side by side in a transaction, those that a
  * branch sends after another one failed run when the transaction is over: by themselves, and committed. Now they are refused with
- * TRANSACTION_ENDED. And who waits to reserve a connection is forgotten, for ever, when another one is lost meanwhile. The tests
- * lost-connections, ended-transactions and reservations in tests/db notice when the patch is gone.
+ * TRANSACTION_ENDED. And who waits to reserve a connection is forgotten, for ever, when another one is lost meanwhile. And a server
+ * that vanished without a word (a failover, a network that drops) is noticed after `silence_timeout` seconds: the kernel would go on
+ * sending to it for a quarter of an hour. The tests lost-connections, ended-transactions, reservations and silent-server in tests/db
+ * notice when the patch is gone.
  */
 import postgres from "postgres";
 
@@ -20,6 +22,8 @@ export type Tx = postgres.ISql<Types>;
 
 /** A statement that runs longer is cancelled by the server. */
 const STATEMENT_TIMEOUT_MS = 30_000;
+/** A server that owes an answer for this long is gone: no statement takes longer. */
+const SILENCE_TIMEOUT_S = 40;
 const CONNECT_TIMEOUT_S = 5;
 const IDLE_IN_TRANSACTION_TIMEOUT_MS = 30_000;
 /**
@@ -36,6 +40,8 @@ export type DatabaseOptions = {
   asynchronousCommit?: boolean;
   /** Each statement is planned once, whatever its parameters: for those who run few statements all the time. */
   genericPlans?: boolean;
+  /** A server that owes an answer for so long is taken for gone. 0 for statements that take as long as they take. Default 40. */
+  silenceTimeoutS?: number;
 };
 
 const RECONNECT_MIN_S = 0.05;
@@ -49,12 +55,18 @@ export function reconnectPauseS(failures: number): number {
   return Math.min(RECONNECT_MIN_S * 2 ** failures, RECONNECT_MAX_S) * (0.5 + Math.random() / 2);
 }
 
+/** An option of the patched driver. */
+export function silenceTimeout(seconds: number): object {
+  return { silence_timeout: seconds };
+}
+
 /** Opens a pool. */
 export function openDatabase(url: string, options: DatabaseOptions): Sql {
   return postgres(url, {
     max: options.maxConnections ?? 10,
     connect_timeout: CONNECT_TIMEOUT_S,
     backoff: reconnectPauseS,
+    ...silenceTimeout(options.silenceTimeoutS ?? SILENCE_TIMEOUT_S),
     onnotice: () => {},
     transform: { column: { from: postgres.toCamel } },
     types: {

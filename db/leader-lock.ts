@@ -4,11 +4,13 @@
  */
 import postgres from "postgres";
 import type { NetworkId } from "../core/domain/networks.ts";
-import { reconnectPauseS } from "./client.ts";
+import { reconnectPauseS, silenceTimeout } from "./client.ts";
 
 /** First key of the two-key advisory locks that say who leads. */
 const LEADER_CLASS = 7_044;
 const CONNECT_TIMEOUT_S = 5;
+/** Its statements take no time: who waits to lead must not ask a server that is gone for minutes. */
+const SILENCE_TIMEOUT_S = 5;
 /** A peer that vanished without a word frees its lock after seconds, not hours (tcp(7)). */
 const KEEPALIVE = { tcp_keepalives_idle: 2, tcp_keepalives_interval: 1, tcp_keepalives_count: 3 };
 
@@ -32,6 +34,7 @@ export function openLeaderSeat(
     max_lifetime: null,
     connect_timeout: CONNECT_TIMEOUT_S,
     backoff: reconnectPauseS,
+    ...silenceTimeout(SILENCE_TIMEOUT_S),
     onnotice: () => {},
     onclose: onBroken,
     connection: { application_name: name, ...KEEPALIVE },

@@ -16,7 +16,7 @@ const RPC_TIMEOUT_MS = 20_000;
 
 const config = readEnvOrExit(() => readIndexerConfig());
 const log = openLog("rebuild", config.logLevel);
-const sql = openDatabase(config.databaseUrl, { name: "rebuild" });
+const sql = openDatabase(config.databaseUrl, { name: "rebuild", silenceTimeoutS: 0 });
 const metrics = openIndexerMetrics(openMetrics("rebuild", { port: undefined, host: "127.0.0.1" }).registry);
 
 let differing = 0;

@@ -42,16 +42,27 @@ export async function openLab(options: { blockTimeS?: number } = {}): Promise<La
   return { db, chain, sql, stop };
 }
 
-/** An indexer as `indexer/main.ts` runs it, in this process. `poolUrl`: another way to the database for all but the leader's lock. */
+/** An indexer as `indexer/main.ts` runs it, in this process. `databaseUrl`: another way to the database. */
 export function startIndexer(
   lab: Lab,
-  options: { urls?: readonly string[]; confirmations?: number; logLevel?: string; poolUrl?: string } = {},
+  options: {
+    urls?: readonly string[];
+    confirmations?: number;
+    logLevel?: string;
+    databaseUrl?: string;
+    silenceTimeoutS?: number;
+  } = {},
 ): RunningIndexer {
   const stop = new AbortController();
-  const sql = openDatabase(options.poolUrl ?? lab.db.url, { name: "indexer", maxConnections: 3 });
+  const { databaseUrl = lab.db.url, silenceTimeoutS } = options;
+  const sql = openDatabase(databaseUrl, {
+    name: "indexer",
+    maxConnections: 3,
+    ...(silenceTimeoutS ? { silenceTimeoutS } : {}),
+  });
   const chain = openChain({ network: NETWORK, urls: options.urls ?? [lab.chain.rpcUrl], timeoutMs: 1_000 });
   const run = runNetwork({
-    ...{ network: NETWORK, confirmations: options.confirmations ?? 1, chain, sql, databaseUrl: lab.db.url },
+    ...{ network: NETWORK, confirmations: options.confirmations ?? 1, chain, sql, databaseUrl },
     log: openLog("indexer", options.logLevel ?? process.env.TEST_LOG_LEVEL ?? "silent"),
     metrics: openIndexerMetrics(new Registry()),
     stop: stop.signal,

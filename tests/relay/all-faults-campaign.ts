@@ -24,6 +24,8 @@ const NODE_SHARE = 0.3;
 const DATABASE_SHARE = 0.1;
 const PAUSE_MS = 150;
 const STARTS_MAX = 5;
+const LAST_LINES = 12;
+const WORDS_MAX = 1_500;
 
 export type AllFaultsReport = Verdict &
   Omit<Answers, "linkIds"> & {
@@ -147,12 +149,12 @@ async function start(service: Service, name: ProcessName, deaths: string[]): Pro
   }
 }
 
+/** How it ended, and why, as far as it said. */
 function lastWords(service: Service, name: ProcessName): string {
-  const fatal = service
-    .logOf(name)
-    .split("\n")
-    .filter((line) => line.includes('"fatal"'));
-  return `${name} ${fatal.at(-1)?.slice(0, 1_500) ?? "without a word"}`;
+  const lines = service.logOf(name).trimEnd().split("\n");
+  const fatal = lines.slice(-LAST_LINES).findLast((line) => line.includes('"fatal"'));
+  const words = fatal ? [fatal, lines.at(-1)] : lines.slice(-LAST_LINES);
+  return words.map((line) => line?.slice(0, WORDS_MAX)).join("\n");
 }
 
 /** As a supervisor would; what it had to do is part of the report. */

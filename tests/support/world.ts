@@ -78,6 +78,7 @@ export async function startService(parts: ServiceParts): Promise<Service> {
     died.delete(name);
     child.exited.then((code) => {
       running.delete(name);
+      logs.set(name, `${logOf(name)}${name} ended: ${code}\n`);
       if (typeof code === "number" && code !== 0) died.add(name);
     });
     if (ports.has(name)) {

@@ -1,22 +1,29 @@
-/** A way to Postgres on which answers get lost: what was asked is done, and nobody hears of it. */
+/** A way to Postgres on which answers get lost: with their connections, or without a word. */
 import type { Socket } from "bun";
 
-export type AnswerCutter = {
+export type DatabaseWay = {
   url: string;
   /** From now on: when `isDone`, the answers on all ways are dropped with their connections. Once. */
   cutWhen: (isDone: () => Promise<boolean>) => void;
   cuts: () => number;
+  /** Nothing passes any more on the connections that are open now, and none of them is closed. Returns how many. */
+  freeze: () => number;
   stop: () => void;
 };
 
-type Side = { other: Socket<Side> | undefined; early: Buffer[]; passing: Promise<void> };
+type Side = { other: Socket<Side> | undefined; early: Buffer[]; passing: Promise<void>; isFrozen: boolean };
 
-export function startAnswerCutter(databaseUrl: string): AnswerCutter {
+export function startDatabaseWay(databaseUrl: string): DatabaseWay {
   const target = new URL(databaseUrl);
   const clients = new Set<Socket<Side>>();
   let isDue: (() => Promise<boolean>) | undefined;
   let cuts = 0;
-  const newSide = (other?: Socket<Side>): Side => ({ other, early: [], passing: Promise.resolve() });
+  const newSide = (other?: Socket<Side>): Side => ({
+    other,
+    early: [],
+    passing: Promise.resolve(),
+    isFrozen: false,
+  });
 
   async function pass(client: Socket<Side> | undefined, chunk: Buffer): Promise<void> {
     if (isDue && (await isDue())) {
@@ -30,7 +37,7 @@ export function startAnswerCutter(databaseUrl: string): AnswerCutter {
       clients.clear();
       return;
     }
-    if (client && clients.has(client)) client.write(chunk);
+    if (client && clients.has(client) && !client.data.isFrozen) client.write(chunk);
   }
 
   const fromServer = {
@@ -39,7 +46,9 @@ export function startAnswerCutter(databaseUrl: string): AnswerCutter {
       const { data } = socket;
       data.passing = data.passing.then(() => pass(data.other, copy));
     },
-    close: (socket: Socket<Side>) => void socket.data.other?.end(),
+    close(socket: Socket<Side>) {
+      if (!socket.data.other?.data.isFrozen) socket.data.other?.end();
+    },
     error: (socket: Socket<Side>) => void socket.data.other?.terminate(),
   };
 
@@ -58,6 +67,7 @@ export function startAnswerCutter(databaseUrl: string): AnswerCutter {
         for (const chunk of client.data.early.splice(0)) other.write(chunk);
       },
       data(client, chunk) {
+        if (client.data.isFrozen) return;
         if (client.data.other) client.data.other.write(chunk);
         else client.data.early.push(Buffer.from(chunk));
       },
@@ -78,6 +88,10 @@ export function startAnswerCutter(databaseUrl: string): AnswerCutter {
       isDue = isDone;
     },
     cuts: () => cuts,
+    freeze() {
+      for (const one of clients) one.data.isFrozen = true;
+      return clients.size;
+    },
     stop: () => server.stop(true),
   };
 }
