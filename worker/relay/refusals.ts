@@ -3,6 +3,7 @@ import type { SimulationResult } from "../../core/chain/relay.ts";
 import { parseQuantity, toQuantity } from "../../core/chain/rpc-answers.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { readAuthorizationState, readAuthorizationStates } from "../../core/chain/usdc.ts";
+import type { PaymentRefusal } from "../../core/domain/payment.ts";
 import { noteRefusals, noteUnavailable, returnLeases } from "../../db/payment-queue.ts";
 import type { Payment } from "../../db/schema.ts";
 import { type BooksVerdict, consultBooks } from "../../db/used-authorizations.ts";
@@ -11,6 +12,8 @@ import type { RelayNetwork } from "./network.ts";
 
 /** A refusal that may heal, or has no known reason, is believed after this many looks. */
 const HEALING_LOOKS_MAX = 3;
+/** A window that is open by our clock opens with the chain's next blocks: more looks, as long as a caller waits. */
+const OPENING_LOOKS_MAX = 30;
 const LOOK_AGAIN_MS = 300;
 const BOOKS_RETRY_MS = 250;
 /** Looks at books that are being kept: by then the indexer has settled what came to us, or its rules say that it pays nothing here. */
@@ -26,7 +29,7 @@ export async function handleRefusals(network: RelayNetwork, refused: readonly Re
   const used = refused.filter(({ refusal }) => refusal.reason === "NONCE_USED");
   const others = refused.filter(({ refusal }) => refusal.reason !== "NONCE_USED");
   const isHealing = ({ payment, refusal }: Refused) =>
-    refusal.healable && payment.refusals < HEALING_LOOKS_MAX;
+    refusal.healable && payment.refusals < looksAt(refusal.reason);
   await noteRefusals(network.deps.sql, idsOf(others.filter(isHealing)), LOOK_AGAIN_MS);
   await endUnlessUsed(
     network,
@@ -40,6 +43,10 @@ export async function handleRefusals(network: RelayNetwork, refused: readonly Re
       used.map(({ payment }) => payment),
     );
   }
+}
+
+function looksAt(reason: PaymentRefusal): number {
+  return reason === "NOT_YET_VALID" ? OPENING_LOOKS_MAX : HEALING_LOOKS_MAX;
 }
 
 /** Hands leases back as they were; the payments are due again after `delayMs`. */
