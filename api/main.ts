@@ -7,6 +7,7 @@ import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/stop.ts";
 import { openDatabase } from "../db/client.ts";
 import { openOutcomes } from "../db/outcome.ts";
+import { withPatience } from "../db/patience.ts";
 import { createApp } from "./app.ts";
 import { readApiConfig } from "./config.ts";
 
@@ -22,7 +23,10 @@ stop.onStop("metrics", () => metrics.close());
 const sql = openDatabase(config.databaseUrl, { name: "api", maxConnections: config.databaseMaxConnections });
 stop.onStop("database", () => sql.end({ timeout: 5 }));
 
-const outcomes = await openOutcomes(sql);
+const outcomes = await withPatience(
+  () => openOutcomes(sql),
+  (error) => log.warn({ err: error }, "the database is away; waiting for it"),
+);
 stop.onStop("outcomes", () => outcomes.close());
 
 const chains = new Map<NetworkId, Chain>();

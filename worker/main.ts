@@ -5,6 +5,7 @@ import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/stop.ts";
 import { openDatabase } from "../db/client.ts";
+import { withPatience } from "../db/patience.ts";
 import { readWorkerConfig } from "./config.ts";
 import { keepQueue } from "./job-queue.ts";
 import { openMailer } from "./mailer.ts";
@@ -29,6 +30,7 @@ const NOTES_CONNECTIONS = 2;
 
 const config = readEnvOrExit(() => readWorkerConfig());
 const log = openLog("worker", config.logLevel);
+const sayAway = (error: unknown) => log.warn({ err: error }, "the database is away; waiting for it");
 const stop = handleStop(log);
 const metrics = openMetrics("worker", config.metrics);
 stop.onStop("metrics", () => metrics.close());
@@ -71,14 +73,17 @@ const networks = new Map(
 const drains = new Map([...networks].map(([id, network]) => [id, oneAtATime(() => drainPayments(network))]));
 for (const [id, network] of networks) {
   const drain = drains.get(id) ?? (async () => {});
-  stop.onStop(`relaying on ${id}`, await startNetworkLoop(sql, network, drain), CLOSE_TIMEOUT_MS);
+  const stopLoop = await withPatience(() => startNetworkLoop(sql, network, drain), sayAway);
+  stop.onStop(`relaying on ${id}`, stopLoop, CLOSE_TIMEOUT_MS);
 }
 
 const mailer = openMailer(config);
 stop.onStop("mailer", () => mailer.close());
-const stopQueue = await keepQueue({
-  ...{ sql, log, databaseUrl: config.databaseUrl, concurrency: config.concurrency },
-  taskList: openTasks({ ...deps, mailer }, networks, drains),
-});
+const taskList = openTasks({ ...deps, mailer }, networks, drains);
+const { databaseUrl, concurrency } = config;
+const stopQueue = await withPatience(
+  () => keepQueue({ sql, log, databaseUrl, concurrency, taskList }),
+  sayAway,
+);
 stop.onStop("queue", stopQueue, QUEUE_TIMEOUT_MS);
 log.info({ networks: [...chains.keys()], concurrency: config.concurrency }, "worker is ready");

@@ -151,3 +151,17 @@ test(`behavior: the same processes go on after Postgres was away for ${AWAY_MS /
   await waitForJobs();
   await assertInvariants(sql, chain);
 }, 120_000);
+
+test("behavior: processes started while Postgres is away wait for it", async () => {
+  await Promise.all([service.kill("worker"), service.kill("api")]);
+  await postgres.stop();
+  const starting = Promise.all([service.start("worker"), service.start("api")]);
+  for (const name of ["worker", "api"] as const) {
+    await waitFor(`${name} to notice`, async () => service.logOf(name).includes("the database is away"));
+  }
+  postgres = await startPostgres({ dataDir, database: "crash" });
+  await starting;
+  const pids = NAMES.map((name) => service.pidOf(name));
+  await expectService(pids, 3_000_000n);
+  expect(service.logOf("api")).not.toContain('"fatal"');
+}, 120_000);
