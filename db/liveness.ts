@@ -11,10 +11,21 @@ const GRACE_S = 2;
 
 export type Liveness = { release(): Promise<void> };
 
-/** Holds the pool's lock on a connection of its own until released or the process dies. Rejects `lost` when the connection breaks. */
-export async function holdLiveness(sql: Sql, poolId: string): Promise<Liveness> {
+/**
+ * Holds the pool's lock on a connection of its own until released or the process dies. Undefined while a session that the server has
+ * not missed yet holds it: then the pool counts as alive anyway.
+ */
+export async function holdLiveness(sql: Sql, poolId: string): Promise<Liveness | undefined> {
   const connection = await sql.reserve();
-  await connection`select pg_advisory_lock(${LIVENESS_CLASS}, hashtext(${poolId}))`;
+  let isHeld = false;
+  try {
+    const [row] = await connection<{ taken: boolean }[]>`
+      select pg_try_advisory_lock(${LIVENESS_CLASS}, hashtext(${poolId})) as taken`;
+    isHeld = row?.taken ?? false;
+  } finally {
+    if (!isHeld) connection.release();
+  }
+  if (!isHeld) return undefined;
   return {
     async release() {
       await connection`select pg_advisory_unlock(${LIVENESS_CLASS}, hashtext(${poolId}))`.catch(

@@ -13,14 +13,20 @@ export function watchLiveness(sql: Sql, log: Log, poolId: string): () => Promise
 
   async function check(): Promise<void> {
     try {
-      if (held && !(await isAlive(sql, poolId))) held = undefined;
+      if (held && !(await isAlive(sql, poolId))) await giveUp();
       held ??= await holdLiveness(sql, poolId);
       const freed = await freeDeadPools(sql);
       if (freed.length > 0) log.warn({ pools: freed }, "freed the jobs of dead workers");
     } catch (error) {
-      held = undefined;
+      // what is held stays so: of that a look that failed says nothing
       log.warn({ err: error }, "liveness check failed; trying again");
     }
+  }
+
+  async function giveUp(): Promise<void> {
+    const lost = held;
+    held = undefined;
+    await lost?.release();
   }
 
   async function watch(): Promise<void> {
@@ -29,7 +35,7 @@ export function watchLiveness(sql: Sql, log: Log, poolId: string): () => Promise
       if (!stopped) await Promise.race([Bun.sleep(CHECK_MS), over.promise]);
     }
     // also what a last check took while it was stopped
-    await held?.release();
+    await giveUp();
   }
 
   const watching = watch();
