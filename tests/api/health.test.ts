@@ -97,7 +97,7 @@ describe("x402-relayer", () => {
     await world.sql`
       insert into relayers (network, address, next_nonce) values ('base-sepolia', ${rows[0]?.address ?? ""}, 0)`;
     expect((await until("/health/ready", ({ status }) => status === 200)).status).toBe(200);
-    await liveness.release();
+    await liveness?.release();
     await workerSql.end({ timeout: 1 });
   }, 30_000);
 });
