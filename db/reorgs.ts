@@ -57,7 +57,7 @@ async function reopenPayments(
     update payments
     set
       state = case when affected.relay_id is null then 'QUEUED' else 'SIGNED' end,
-      relay_id = affected.relay_id, tx_hash = null, log_index = null, block_number = null, refusals = 0,
+      relay_id = affected.relay_id, tx_hash = null, log_index = null, block_number = null, refusals = 0, unavailable_since = null,
       next_try_at = now(), updated_at = now()
     from affected
     where payments.id = affected.id

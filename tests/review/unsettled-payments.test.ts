@@ -15,6 +15,7 @@ import {
   paymentOf,
   randomHash,
   read,
+  undoAbove,
 } from "./books-lab.ts";
 
 /** Below the block that the books have reached. */
@@ -89,4 +90,18 @@ test("behavior: of which the books know nothing, although they have read all, is
   const payment = await relayed();
   expect(await requeued()).toEqual([payment.id]);
   expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
+});
+
+test("behavior: whose block is reorganised away has all the time again, however long it once waited", async () => {
+  await setJoined(true);
+  const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
+  if (!payment) throw new Error("the payment was not accepted");
+  await lab.sql`update payments set unavailable_since = now() - interval '7 seconds' where id = ${payment.id}`;
+  // a stranger's transaction
+  await read(lab, [makeTransfer(lab, 98, { payment })]);
+  expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
+  await undoAbove(lab, 97);
+  const [row] = await lab.sql<{ state: string; unavailableSince: Date | null }[]>`
+    select state, unavailable_since from payments where id = ${payment.id}`;
+  expect(row).toEqual({ state: "QUEUED", unavailableSince: null });
 });
