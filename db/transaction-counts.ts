@@ -113,11 +113,10 @@ export async function locateOffset(
   offset: number,
 ): Promise<{ before: Date; skip: number } | undefined> {
   const { before } = filter;
-  const edge = before && floorDay(before);
-  // rows of the newest, broken day that the filter leaves out
-  const excess =
-    before && edge ? await countSigned(tx, userId, filter, before, new Date(edge.getTime() + DAY_MS)) : 0;
-  const days = { ...filter, from: undefined, before: before && ceilDay(before) };
+  const edge = before && ceilDay(before);
+  // rows of the newest day, when it is a broken one, that the filter leaves out
+  const excess = await countSigned(tx, userId, filter, before, edge);
+  const days = { ...filter, from: undefined, before: edge };
   const [row] = await tx<{ day: Date; newer: bigint }[]>`
     select day, newer
     from (
@@ -175,10 +174,6 @@ function dayConditions(tx: Tx, { from, before }: { from?: Date | undefined; befo
 
 function dayText(day: Date): string {
   return day.toISOString().slice(0, 10);
-}
-
-function floorDay(instant: Date): Date {
-  return new Date(Math.floor(instant.getTime() / DAY_MS) * DAY_MS);
 }
 
 function nearestDay(instant: Date): Date {

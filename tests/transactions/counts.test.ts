@@ -223,6 +223,33 @@ describe("counters of the history", () => {
     }
   });
 
+  test("a deep page of days that end at midnight skips nothing for the day after them", async () => {
+    const userId = await newUser();
+    // 200 rows a day, ten days, the newest first
+    const newestMs = Date.UTC(2026, 0, 10, 23, 59, 50);
+    const rowEveryMs = 86_400_000 / 200;
+    const given = Array.from({ length: 2_000 }, (_, n) => ({
+      detectedAt: new Date(newestMs - n * rowEveryMs),
+    }));
+    const ids = await insertHistory(sql, userId, given);
+    const before = new Date(Date.UTC(2026, 0, 10));
+    const from = new Date(Date.UTC(2026, 0, 2));
+    for (const [filter, last] of [
+      [{ before }, 2_000],
+      [{ before, types: ["RECEIVE" as const] }, 2_000],
+      [{ before, from }, 1_800],
+    ] as const) {
+      const chosen = ids.slice(200, last);
+      for (const offset of [499, 500, 750, 1_000, 1_595]) {
+        const page = { limit: 10, offset };
+        const { rows } = await snapshot((tx) =>
+          listTransactions(tx, userId, { ...NO_FILTER, ...filter }, page),
+        );
+        expect(rows.map(({ id }) => id)).toEqual(chosen.slice(offset, offset + 10));
+      }
+    }
+  }, 30_000);
+
   test("a deep page begins where it should, whatever the edges of the dates", async () => {
     const random = randomOf(7);
     const userId = await newUser();
