@@ -86,7 +86,8 @@ function createCluster(account: PostgresAccount, password: string): void {
     "postgres",
     "-E",
     "UTF8",
-    "--locale=C",
+    // letters of every script have their other case, whatever locales this machine has
+    ...["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"],
     "-A",
     "scram-sha-256",
     "--pwfile=/dev/stdin",
