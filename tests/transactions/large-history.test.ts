@@ -27,6 +27,7 @@ beforeAll(async () => {
       'txn_' || lpad(n::text, 22, '0'), ${userId}, 'base', 'RECEIVE', 'CONFIRMED', n, ${`0x${"ab".repeat(20)}`},
       case
         when n % 20000 = 7 then 'Saffron ' || n
+        when n = 33333 then 'Café ÜBERWEISUNG платёж Ωmega'
         when n > ${ROWS - 500}::int then 'Tea ' || n
         when n % 10 = 0 then 'Coffee ' || n
         else ''
@@ -56,6 +57,14 @@ test("types, dates and amounts alone stay exact", async () => {
     119_991, 119_992, 119_993, 119_994, 119_995, 119_996, 119_997, 119_998, 119_999, 120_000,
   ]);
 });
+
+test.each(["CAFÉ", "überweisung", "ПЛАТЁЖ", "ωMEGA"])(
+  "accented, Cyrillic and Greek letters in any case: %s",
+  async (search) => {
+    for (const filter of [{ search }, { search, minUnits: 33_333n, maxUnits: 33_333n }])
+      expect((await list(filter)).ns).toEqual([33_333]);
+  },
+);
 
 test("amounts far down the list go on where the page before ended", async () => {
   for (const offset of [0, 99, 101, 499, 500, 70_000]) {
