@@ -49,7 +49,10 @@ export async function noteRechecked(
 
 export type WalletInBooks = { id: string; address: Hex; bookUnits: bigint; openingUnits: bigint | null };
 
-/** The wallets that waited longest, with what the books say they hold after block `number` (not counting their opening balance). */
+/**
+ * Up to `limit` wallets that differed when last compared, for that may have been put right, and as many that waited longest, with what
+ * the books say they hold after block `number` (not counting their opening balance).
+ */
 export async function findWalletsToReconcile(
   tx: Tx,
   network: NetworkId,
@@ -58,11 +61,24 @@ export async function findWalletsToReconcile(
   return tx<WalletInBooks[]>`
     select wallet.id, wallet.address, wallet.opening_units, received.units - sent.units as book_units
     from (
-      select id, address, opening_units
-      from wallets
-      where network = ${network} and backfilled_at is not null and indexed_from <= ${number}::bigint + 1
-      order by reconciled_at nulls first
-      limit ${limit}
+      (
+        select id, address, opening_units
+        from wallets
+        where network = ${network}
+          and difference_units <> 0
+          and backfilled_at is not null
+          and indexed_from <= ${number}::bigint + 1
+        order by reconciled_at nulls first
+        limit ${limit}
+      )
+      union
+      (
+        select id, address, opening_units
+        from wallets
+        where network = ${network} and backfilled_at is not null and indexed_from <= ${number}::bigint + 1
+        order by reconciled_at nulls first
+        limit ${limit}
+      )
     ) wallet
     cross join lateral (
       select coalesce(sum(amount_units), 0) as units

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
+import { countDifferences } from "../../db/reconciliation.ts";
 import { recheckLogs } from "../../indexer/recheck.ts";
 import { reconcileBalances } from "../../indexer/reconcile.ts";
 import type { Term } from "../../indexer/term.ts";
@@ -13,6 +14,7 @@ import {
   type Lab,
   linkOf,
   makeLink,
+  makeManyWallets,
   makeMerchant,
   makePayer,
   mine,
@@ -207,6 +209,27 @@ describe("reconciliation", () => {
       [proxy.url],
     );
     await proxy.stop();
+  });
+
+  test("compares a wallet that differed with every turn, however many others wait for theirs", async () => {
+    const merchant = await makeMerchant(lab);
+    await until("it is read", isRead(merchant.address));
+    await makeManyWallets(lab, 1_000);
+    await until("all are read", async () => {
+      const rows = await lab.sql`select id from wallets where backfilled_at is null`;
+      return rows.length === 0;
+    });
+    await mine(lab, FINAL_BLOCKS);
+    await settled(lab);
+    await withTerm(async (term) => {
+      await lab.sql`update wallets set reconciled_at = null`;
+      // its books were put right since
+      await lab.sql`update wallets set reconciled_at = now(), difference_units = 7 where address = ${merchant.address}`;
+      expect(await countDifferences(lab.sql, NETWORK)).toBeGreaterThan(0);
+      expect(await reconcileBalances(term)).toBe(0);
+      const [row] = await lab.sql`select difference_units from wallets where address = ${merchant.address}`;
+      expect(row).toEqual({ differenceUnits: 0n });
+    });
   });
 
   test("reports a booked transfer that no block holds", async () => {
