@@ -29,6 +29,9 @@ const CORS = {
   "cross-origin-resource-policy": "cross-origin",
 };
 
+/** A reverse proxy (nginx) would hold events back until its buffer is full. */
+const EVENT_STREAM = { "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no" };
+
 const hex = (bytes: number, what: string) =>
   z
     .string()
@@ -83,9 +86,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
             headers: { "retry-after": "5" },
           });
         const headers = { ...(set.headers as Record<string, string>), ...CORS };
-        return new Response(stream, {
-          headers: { ...headers, "content-type": "text/event-stream; charset=utf-8" },
-        });
+        return new Response(stream, { headers: { ...headers, ...EVENT_STREAM } });
       },
       {
         limit: "publicLinkData",
