@@ -44,7 +44,10 @@ function watchLink(linkId: string, { client, reads = true }: { client: string; r
   const socket = connect(Number(new URL(world.baseUrl).port), "localhost");
   let text = "";
   let isOver = false;
-  if (reads) socket.on("data", (piece) => void (text += piece.toString()));
+  const take = (piece: Buffer) => {
+    text += piece.toString();
+  };
+  if (reads) socket.on("data", take);
   socket.on("error", () => undefined);
   socket.on("close", () => {
     isOver = true;
