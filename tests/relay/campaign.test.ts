@@ -18,5 +18,5 @@ test("behavior: a node lies about what it did with our bytes; nothing is lost, n
 test("behavior: kills, a faulty node and a crashing Postgres together; what was shown to us is paid once", async () => {
   const report = await runAllFaultsCampaign(12);
   expect(report.payments).toBeGreaterThan(0);
-  expect(report).toMatchObject({ paid: report.payments, unanswered: 0, wrong: [] });
+  expect(report).toMatchObject({ paid: report.payments, unanswered: 0, wrong: [], deaths: [] });
 }, 240_000);
