@@ -3,12 +3,15 @@
  * who ends it calls `tell` in the transaction that does. A notification that is lost costs one re-read interval, nothing else.
  */
 import type { Sql, Tx } from "./client.ts";
+import { SilentDatabaseError, within } from "./patience.ts";
 
 const CHANNEL = "outcome";
 /** Postgres refuses notifications of 8,000 bytes or more. */
 const PAYLOAD_MAX_BYTES = 7_800;
 /** Re-read while waiting, for notifications lost with their connection. */
 const REREAD_MS = 1_000;
+/** A reading that began in time is given this much, whatever is left. */
+const READ_MIN_MS = 2_000;
 
 export type Outcomes = {
   /**
@@ -67,7 +70,7 @@ function watch(watchers: Map<string, Set<() => void>>, id: string) {
     try {
       for (;;) {
         told = false;
-        const value = await read();
+        const value = await readInTime(read, deadline);
         if (value !== undefined) return value;
         const leftMs = deadline - Date.now();
         if (leftMs <= 0) return undefined;
@@ -78,6 +81,16 @@ function watch(watchers: Map<string, Set<() => void>>, id: string) {
     }
   }
   return { settle, cancel };
+}
+
+/** Undefined also when the database says nothing until then. */
+async function readInTime<T>(read: () => Promise<T | undefined>, deadlineMs: number): Promise<T | undefined> {
+  try {
+    return await within(Math.max(deadlineMs - Date.now(), READ_MIN_MS), read());
+  } catch (error) {
+    if (error instanceof SilentDatabaseError) return undefined;
+    throw error;
+  }
 }
 
 function packIds(ids: readonly string[]): string[] {

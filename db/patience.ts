@@ -1,4 +1,4 @@
-/** For processes that start while Postgres is not there yet, or not any more: they wait for it as they would later. */
+/** How long one waits for a Postgres that is not there yet, or not any more, or says nothing. */
 import postgres from "postgres";
 
 const PAUSE_MS = 250;
@@ -20,6 +20,22 @@ export async function withPatience<T>(work: () => Promise<T>, onAway: (error: un
       onAway(error);
     }
     await Bun.sleep(PAUSE_MS);
+  }
+}
+
+/** Postgres took the question and says nothing: a server that was stopped, or a failover that its clients were not told of. */
+export class SilentDatabaseError extends Error {}
+
+/** The answer, or SilentDatabaseError after `timeoutMs`; what is asked goes on, and its end is nobody's. */
+export async function within<T>(timeoutMs: number, answer: Promise<T>): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const silence = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new SilentDatabaseError(`no answer within ${timeoutMs} ms`)), timeoutMs);
+  });
+  try {
+    return await Promise.race([answer, silence]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

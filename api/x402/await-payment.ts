@@ -3,6 +3,7 @@ import type { NetworkId } from "../../core/domain/networks.ts";
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
 import { isWorthRetrying } from "../../db/client.ts";
 import type { Outcomes } from "../../db/outcome.ts";
+import { SilentDatabaseError, within } from "../../db/patience.ts";
 import type { PaymentView } from "../../db/payments.ts";
 import type { X402Deps } from "./deps.ts";
 import type { PaymentReader } from "./read-payment.ts";
@@ -52,16 +53,26 @@ export function refOf({ id, linkId, network }: Pick<PaymentRef, "id" | "linkId" 
 
 const INSIST_PAUSE_MS = 200;
 
+/** For a database that says nothing: what waits for a payment itself has its own end before. */
+const SILENCE_MS = 3_000;
+
 /**
  * Repeats `work` until the database answers or the wait is over (then undefined): a connection that broke at commit
- * may have stored the payment, and only the database knows. Other errors are thrown.
+ * may have stored the payment, and only the database knows. Other errors are thrown. `waits` when the work waits for a payment's end.
  */
-export async function insist<T>(tools: WaitTools, work: () => Promise<T>): Promise<T | undefined> {
-  const deadlineMs = Date.now() + tools.config.payWaitMs;
+export async function insist<T>(
+  tools: WaitTools,
+  work: () => Promise<T>,
+  { waits = false }: { waits?: boolean } = {},
+): Promise<T | undefined> {
+  const { payWaitMs } = tools.config;
+  const deadlineMs = Date.now() + payWaitMs;
+  const patienceMs = SILENCE_MS + (waits ? 2 * payWaitMs : payWaitMs);
   for (;;) {
     try {
-      return await work();
+      return await within(patienceMs, work());
     } catch (error) {
+      if (error instanceof SilentDatabaseError) return undefined;
       if (!isWorthRetrying(error)) throw error;
       tools.log.warn({ err: error }, "the database was lost while a payment was stored; asking again");
     }

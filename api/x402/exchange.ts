@@ -1,6 +1,7 @@
 /** One x402 exchange: what was asked, and the status, headers and body it is answered with. Knows nothing of the web framework. */
 import { ServiceError } from "../../core/domain/errors.ts";
 import { effectiveStatus } from "../../core/domain/link.ts";
+import { within } from "../../db/patience.ts";
 import { findPayableLink, type PayableLinkRow } from "../../db/payable-links.ts";
 import { answerOf, settled, settledElsewhere } from "./answer.ts";
 import type { PayMetrics } from "./metrics.ts";
@@ -17,6 +18,8 @@ import { stockReason } from "./stock-reasons.ts";
 
 const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 const IDEMPOTENCY_KEY_MAX = 255;
+/** The terms beside a refusal are not worth more. */
+const TERMS_TIMEOUT_MS = 5_000;
 
 export type PayTools = LinkTools & { payMetrics: PayMetrics };
 
@@ -28,6 +31,8 @@ export type Ask = {
   /** JSON text of the body on the JSON way; undefined on the others. */
   bodyText: string | undefined;
   requestId: string;
+  /** Called when a payment is stored, or was before: its outcome is waited for. Throws when the caller has been answered already. */
+  goOn(): void;
   /** Takes one from the payer's limit; throws RATE_LIMITED when there is none left. */
   countPayer(payer: string): Promise<void>;
 };
@@ -139,6 +144,7 @@ async function tryToPay(
       attempt: parsed.attempt,
       idempotencyKey: ask.headers["idempotency-key"] ?? parsed.attempt.paymentIdentifier,
       requestId: ask.requestId,
+      goOn: ask.goOn,
       countPayer: ask.countPayer,
     });
   } catch (error) {
@@ -160,7 +166,7 @@ async function refuseWithTerms(
   reason: string,
   headers: Record<string, string>,
 ): Promise<Answer> {
-  const link = await findPayableLink(tools.sql, ask.linkId);
+  const link = await within(TERMS_TIMEOUT_MS, findPayableLink(tools.sql, ask.linkId));
   if (!link) return unknownLink();
   const answer = demand(termsOf(tools, link, ask.shape, reason));
   return { ...answer, headers: { ...answer.headers, ...headers } };

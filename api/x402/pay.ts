@@ -7,6 +7,7 @@ import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { effectiveStatus } from "../../core/domain/link.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
+import { within } from "../../db/patience.ts";
 import { findPayableLink, type PayableLinkRow } from "../../db/payable-links.ts";
 import {
   findPaymentByAuthorization,
@@ -35,6 +36,8 @@ export type PayOrder = {
   /** `Idempotency-Key`, or the payment-identifier extension's id. */
   idempotencyKey: string | undefined;
   requestId: string;
+  /** Called when bytes may leave from now on, or may have left: from here on an answer comes in time, and no failure is told for certain. */
+  goOn(): void;
   /** Takes one from the payer's limit, once the signature is known to be the payer's; throws RATE_LIMITED when there is none left. */
   countPayer(payer: string): Promise<void>;
 };
@@ -134,10 +137,13 @@ async function isForLink(tools: PayTools, link: PayableLinkRow, attempt: Payment
   return payer.ok || payer.retryable;
 }
 
+const FIRST_LOOK_MS = 2_000;
+
 /** In flight: the same outcome. Settled before: the original, told as what it is. */
 async function rejoin(tools: PayTools, link: PayableLinkRow, paymentId: string, order: PayOrder) {
+  order.goOn();
   const watcher = tools.outcomes.watch(paymentId);
-  const payment = await tools.readPayment(paymentId).catch(() => undefined);
+  const payment = await within(FIRST_LOOK_MS, tools.readPayment(paymentId)).catch(() => undefined);
   if (payment && isSettled(payment)) {
     watcher.cancel();
     const sameKey = payment.idempotencyKey !== null && payment.idempotencyKey === order.idempotencyKey;
@@ -153,11 +159,14 @@ async function acceptAndWait(
   payer: { kind: "EOA" | "CONTRACT"; signature: NewPayment["signature"] },
 ): Promise<PayResult> {
   const payment = newPayment(link, order, payer);
+  order.goOn();
   const watcher = tools.outcomes.watch(payment.id);
   try {
     const accepted = await insist(tools, () => tools.acceptor.accept(payment));
     if (accepted) return told(await awaitPayment(tools, watcher, payment));
-    const loss = accepted === false && (await insist(tools, () => explainLoss(tools, link, order, payment)));
+    const loss =
+      accepted === false &&
+      (await insist(tools, () => explainLoss(tools, link, order, payment), { waits: true }));
     return loss || { kind: "unsettled", payment: refOf(payment) };
   } catch (error) {
     if (!(error instanceof OverloadedError)) throw error;

@@ -4,6 +4,7 @@
  */
 import { Elysia } from "elysia";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
+import { SilentDatabaseError } from "../../db/patience.ts";
 import { readBodyText } from "../http/body-text.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { limitKey, takeFromLimit } from "../http/rate-limit.ts";
@@ -20,6 +21,8 @@ import type { Shape } from "./requirements.ts";
 
 const PAYMENT_ID = /^pay_[A-Za-z0-9_-]{22}$/;
 const BODY_MAX_CHARS = 65_536;
+/** Before a payment is accepted nobody waits longer for a database that is there and says nothing. */
+const SILENCE_MS = 10_000;
 
 /** Stock clients send `access-control-expose-headers` as a request header, so it is allowed as one. */
 const CORS = {
@@ -52,7 +55,7 @@ function resource(deps: ApiDeps, tools: PayTools, prefix: string, defaultShape: 
     Object.assign(set.headers, CORS);
     const limitName = bringsPayment(headers, bodyText) ? "x402Pay" : "x402Requirements";
     const key = limitKey(limitName, { clientAddress, route: "x402" });
-    const answer = await orUnavailable(deps, context.requestId, async () => {
+    const answer = await orUnavailable(deps, context.requestId, async (goOn) => {
       await takeFromLimit(deps, set, { limitName, key });
       return answer402(tools, {
         linkId: context.params.linkId,
@@ -60,6 +63,7 @@ function resource(deps: ApiDeps, tools: PayTools, prefix: string, defaultShape: 
         headers,
         bodyText,
         requestId: context.requestId,
+        goOn,
         countPayer: (payer) => takeFromLimit(deps, set, { limitName: "x402Payer", key: payer }),
       });
     });
@@ -105,14 +109,28 @@ type Context = {
   clientAddress: string;
 };
 
-/** Payments that were accepted are answered whatever happens; all other failures are told in x402's words. */
+/**
+ * Payments that were accepted are answered whatever happens; all other failures are told in x402's words. So is a database that says
+ * nothing, until `work` calls `goOn`; after such an answer that throws, and nothing is accepted.
+ */
 async function orUnavailable(
   { log }: Pick<ApiDeps, "log">,
   requestId: string,
-  work: () => Promise<Answer>,
+  work: (goOn: () => void) => Promise<Answer>,
 ): Promise<Answer> {
+  const silence = Promise.withResolvers<never>();
+  let isAnswered = false;
+  const timer = setTimeout(() => {
+    isAnswered = true;
+    silence.reject(new SilentDatabaseError(`nothing was known after ${SILENCE_MS} ms`));
+  }, SILENCE_MS);
+  const goOn = () => {
+    if (isAnswered) throw new SilentDatabaseError("the caller was told that nothing was stored");
+    clearTimeout(timer);
+  };
+  const working = work(goOn).finally(() => clearTimeout(timer));
   try {
-    return await work();
+    return await Promise.race([working, silence.promise]);
   } catch (error) {
     if (error instanceof ServiceError) throw error;
     log.error({ err: error, requestId }, "an x402 request failed");

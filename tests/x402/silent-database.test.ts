@@ -1,0 +1,110 @@
+/** A database that is there and says nothing, as after a failover that nobody was told of: payers hear in time what is known. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openDatabase, type Sql } from "../../db/client.ts";
+import { migrate } from "../../db/migrate.ts";
+import { type LocalPostgres, startPostgres } from "../../local/postgres.ts";
+import { fundUsdc } from "../../local/usdc.ts";
+import { waitFor } from "../relay/lab.ts";
+import { startTestChain, type TestChain } from "../support/chain.ts";
+import { startTestMailbox, type TestMailbox } from "../support/mailbox.ts";
+import { makePayer, shapeA, signPayment } from "../support/payer.ts";
+import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+import { type Service, startService } from "../support/world.ts";
+
+const AMOUNT = 4_000_000n;
+/** Long before the server would close a connection on which nothing is said. */
+const ANSWER_TIMEOUT_MS = 30_000;
+let dataDir: string;
+let postgres: LocalPostgres;
+let chain: TestChain;
+let mailbox: TestMailbox;
+let service: Service;
+let sql: Sql;
+let merchant: SeededMerchant;
+
+beforeAll(async () => {
+  dataDir = mkdtempSync(join(tmpdir(), "test-silence-"));
+  postgres = await startPostgres({ dataDir, database: "silent", durable: false });
+  await migrate(postgres.url);
+  [chain, mailbox] = await Promise.all([startTestChain(), startTestMailbox()]);
+  const env = { PAY_WAIT_MS: "1000", RATE_LIMITS: "1" };
+  service = await startService({ db: postgres, chain, smtp: mailbox, env });
+  sql = openDatabase(postgres.url, { name: "test", maxConnections: 2 });
+  merchant = await seedMerchant(sql);
+}, 60_000);
+
+afterAll(async () => {
+  await sql?.end({ timeout: 1 });
+  await service?.stop();
+  await Promise.all([postgres?.stop(), chain?.stop(), mailbox?.stop()]);
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+/** Stops every backend in its tracks while `work` runs. */
+async function inSilence(work: () => Promise<void>): Promise<void> {
+  const rows = await sql<{ pid: number }[]>`select pid from pg_stat_activity where pid <> pg_backend_pid()`;
+  const [own] = await sql<{ pid: number }[]>`select pg_backend_pid() as pid`;
+  const parent = spawnSync("ps", ["-o", "ppid=", "-p", String(own?.pid)], { encoding: "utf8" });
+  const pids = [Number(parent.stdout), ...rows.map(({ pid }) => pid)];
+  for (const pid of pids) process.kill(pid, "SIGSTOP");
+  try {
+    await work();
+  } finally {
+    for (const pid of pids) process.kill(pid, "SIGCONT");
+  }
+}
+
+async function newPayment() {
+  const linkId = await seedLink(sql, merchant, { amountUnits: AMOUNT });
+  const payer = makePayer();
+  await fundUsdc(chain.rpcUrl, payer.address, AMOUNT);
+  const body = shapeA(await signPayment(payer, { to: merchant.address, amountUnits: AMOUNT }));
+  return { linkId, body };
+}
+
+async function pay({ linkId, body }: Awaited<ReturnType<typeof newPayment>>) {
+  const response = await fetch(`${service.baseUrl}/v1/x402/${linkId}/pay`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+    signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
+  });
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+}
+
+test("behavior: an accepted payment is answered 202 when its outcome can't be read, and settles", async () => {
+  const order = await newPayment();
+  await service.kill("worker");
+  const paying = pay(order);
+  await waitFor("the payment to be stored", async () => {
+    const rows = await sql`select 1 from payments where link_id = ${order.linkId}`;
+    return rows.length === 1;
+  });
+  await inSilence(async () => {
+    expect(await paying).toMatchObject({ status: 202, body: { error: "SETTLEMENT_PENDING" } });
+  });
+  await service.start("worker");
+  await waitFor("the link to be paid", async () => (await pay(order)).status === 409);
+}, 90_000);
+
+test("error: INTERNAL_ERROR for a payment that comes meanwhile; nothing of it is stored, and it pays later", async () => {
+  const order = await newPayment();
+  await inSilence(async () => {
+    const refused = { success: false, error: "INTERNAL_ERROR", retryable: true, txHash: null };
+    expect(await pay(order)).toMatchObject({ status: 500, body: refused });
+    const asked = await fetch(`${service.baseUrl}/v1/x402/${order.linkId}`, {
+      signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
+    });
+    expect(asked.status).toBe(500);
+  });
+  expect(await sql`select 1 from payments where link_id = ${order.linkId}`).toHaveLength(0);
+  const paid = await waitFor("the payment", async () => {
+    const answer = await pay(order);
+    return answer.status !== 500 && answer;
+  });
+  expect([200, 202]).toContain(paid.status);
+}, 90_000);
