@@ -7,6 +7,9 @@ export type KeptBlock = { number: number; hash: Hex; parentHash: Hex; timeS: num
 /** Blocks kept below the cursor, beside everything that is not final: how deep a reorganisation can be undone. */
 export const KEPT_BLOCKS = 4_096;
 
+/** Where no node tells what is final, or nothing gets final for days: four on a chain of two seconds a block. */
+const KEPT_BLOCKS_MAX = 200_000;
+
 export async function insertBlocks(tx: Tx, network: NetworkId, blocks: readonly KeptBlock[]): Promise<void> {
   await tx`
     insert into blocks (network, number, hash, parent_hash, block_time)
@@ -47,7 +50,10 @@ export async function pruneBlocks(tx: Tx, network: NetworkId): Promise<void> {
     using cursors
     where blocks.network = ${network}
       and cursors.network = blocks.network
-      and blocks.number < least(cursors.number - ${KEPT_BLOCKS}, cursors.finalized_number)`;
+      and blocks.number < least(
+        cursors.number - ${KEPT_BLOCKS},
+        greatest(cursors.finalized_number, cursors.number - ${KEPT_BLOCKS_MAX})
+      )`;
 }
 
 export async function deleteBlocksAbove(tx: Tx, network: NetworkId, number: number): Promise<void> {

@@ -68,6 +68,7 @@ export async function followChain(term: Term): Promise<void> {
       try {
         const startedMs = performance.now();
         const periodMs = await lookOnce(term, memory);
+        term.metrics.looked(term.network);
         failures = 0;
         const waitMs = periodMs - (performance.now() - startedMs);
         if (periodMs > 0) await bell.wait(Math.max(waitMs, REST_MIN_MS));
@@ -198,6 +199,7 @@ async function lookAtFinality(term: Term, memory: Memory): Promise<void> {
 
 /** Returns how long to wait before the next try. */
 async function reportFailure(term: Term, error: unknown, failures: number): Promise<number> {
+  term.metrics.failedLook(term.network);
   if (error instanceof RpcTransportError) term.metrics.rejectedAnswer(term.network, error.kind);
   const isHopeless = error instanceof TooDeepError;
   if (isHopeless) term.log.error({ network: term.network, err: error }, "the indexer can't go on");

@@ -59,7 +59,8 @@ function keepLeading(
     clearInterval(timer);
     lost.signal.removeEventListener("abort", warn);
     await seat.release().catch(() => undefined);
-    await seat.close();
+    // whatever is left of it: the lock ends with its connection
+    await seat.close().catch(() => undefined);
   };
   return { lost: lost.signal, release };
 }

@@ -11,7 +11,12 @@ export function openIndexerMetrics(registry: Registry) {
     new Counter({ name, help, labelNames: ["network", ...labels], registers });
   const head = gauge("indexer_head_block", "Newest block any node told of");
   const cursor = gauge("indexer_cursor_block", "Last block whose effects are committed");
+  const lagBlocks = gauge("indexer_lag_blocks", "Head block minus cursor block");
   const lagSeconds = gauge("indexer_lag_seconds", "Head block time minus cursor block time");
+  const looked = gauge(
+    "indexer_last_look_timestamp_seconds",
+    "Unix time of the last look at the chain that succeeded: while no node answers the lag stays what it was, and this too",
+  );
   const leader = gauge("indexer_leader", "1 while this process leads the network");
   const wallets = gauge("indexer_watched_wallets", "Wallets followed");
   const differences = gauge(
@@ -23,6 +28,10 @@ export function openIndexerMetrics(registry: Registry) {
   const logs = counter("indexer_logs_total", "USDC logs read");
   const reorgs = counter("indexer_reorgs_total", "Reorganisations undone");
   const reorgBlocks = counter("indexer_reorg_blocks_total", "Blocks taken back by reorganisations");
+  const failed = counter(
+    "indexer_failed_looks_total",
+    "Looks at the chain that failed; the error is in the log and in /health",
+  );
   const rejected = counter("indexer_rejected_answers_total", "Node answers that were not believed", ["kind"]);
   const applySeconds = new Histogram({
     name: "indexer_apply_seconds",
@@ -35,10 +44,19 @@ export function openIndexerMetrics(registry: Registry) {
     following(network: NetworkId, at: { head: number; cursor: number; lagS: number; wallets: number }) {
       head.set({ network }, at.head);
       cursor.set({ network }, at.cursor);
+      lagBlocks.set({ network }, Math.max(0, at.head - at.cursor));
       lagSeconds.set({ network }, at.lagS);
       wallets.set({ network }, at.wallets);
     },
-    leading: (network: NetworkId, isLeader: boolean) => leader.set({ network }, isLeader ? 1 : 0),
+    looked: (network: NetworkId) => looked.set({ network }, Date.now() / 1000),
+    failedLook: (network: NetworkId) => failed.inc({ network }),
+    /** Who does not lead knows nothing of the lag: what it knew last would look like the truth. */
+    leading(network: NetworkId, isLeader: boolean) {
+      leader.set({ network }, isLeader ? 1 : 0);
+      if (isLeader) return;
+      for (const known of [head, cursor, lagBlocks, lagSeconds, looked, wallets, differences])
+        known.remove({ network });
+    },
     committed(
       network: NetworkId,
       what: { blocks: number; transfers: number; logs: number; seconds: number },

@@ -22,7 +22,11 @@ export const USDC = NETWORKS[NETWORK].usdc.address;
 const WAIT_MS = 15_000;
 
 export type Merchant = { userId: string; address: Hex };
-export type RunningIndexer = { stop: () => Promise<void> };
+export type RunningIndexer = {
+  /** What Prometheus would read, by name, of this network. */
+  metric: (name: string) => Promise<number | undefined>;
+  stop: () => Promise<void>;
+};
 
 export type Lab = {
   db: TestDatabase;
@@ -54,6 +58,7 @@ export function startIndexer(
   } = {},
 ): RunningIndexer {
   const stop = new AbortController();
+  const registry = new Registry();
   const { databaseUrl = lab.db.url, silenceTimeoutS } = options;
   const sql = openDatabase(databaseUrl, {
     name: "indexer",
@@ -64,10 +69,16 @@ export function startIndexer(
   const run = runNetwork({
     ...{ network: NETWORK, confirmations: options.confirmations ?? 1, chain, sql, databaseUrl },
     log: openLog("indexer", options.logLevel ?? process.env.TEST_LOG_LEVEL ?? "silent"),
-    metrics: openIndexerMetrics(new Registry()),
+    metrics: openIndexerMetrics(registry),
     stop: stop.signal,
   });
   return {
+    async metric(name) {
+      const line = (await registry.metrics())
+        .split("\n")
+        .find((text) => text.startsWith(`${name}{`) && text.includes(`"${NETWORK}"`));
+      return line === undefined ? undefined : Number(line.split(" ").at(-1));
+    },
     async stop() {
       stop.abort();
       await run;
