@@ -336,19 +336,31 @@ export async function noteMiss(tx: Tx, relayId: bigint): Promise<number> {
   return row?.misses ?? 0;
 }
 
-/** A stranger used the nonce: the relay can never be mined, its payments are queued again. */
-export async function markLost(tx: Tx, relayId: bigint): Promise<void> {
-  await tx`
+/**
+ * A stranger used the nonce: the relay can never be mined, its payments are queued again. Only once the books have read the chain as
+ * far as the nonce was seen spent, `seenAtBlock`: had one of our attempts spent it, they would show its payments. False until then.
+ */
+export async function markLost(tx: Tx, relayId: bigint, seenAtBlock: bigint): Promise<boolean> {
+  const rows = await tx`
     with lost as (
       update relays
       set state = 'LOST'
-      where id = ${relayId} and state in ('SIGNED', 'BROADCAST')
-      returning id
+      from cursors
+      where relays.id = ${relayId}
+        and relays.state in ('SIGNED', 'BROADCAST')
+        and cursors.network = relays.network
+        and cursors.number >= ${seenAtBlock}
+      returning relays.id
+    ),
+    requeued as (
+      update payments
+      set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
+      from lost
+      where payments.relay_id = lost.id and payments.state in ('SIGNED', 'BROADCAST')
     )
-    update payments
-    set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
-    from lost
-    where payments.relay_id = lost.id and payments.state in ('SIGNED', 'BROADCAST')`;
+    select id
+    from lost`;
+  return rows.length === 1;
 }
 
 /** Nonces between the chain's next one and the lane's next one that no live relay holds: gaps to fill. */

@@ -67,7 +67,7 @@ const networks = new Map(
       maxFeeWei: config.relayMaxFeeWei,
       dailyFeeMaxWei: config.relayDailyFeeMaxWei,
     });
-    return [id, { deps, chain, lanes, confirmations, metrics: relayMetrics }];
+    return [id, { deps, chain, lanes, confirmations, metrics: relayMetrics, spentAt: new Map() }];
   }),
 );
 const drains = new Map([...networks].map(([id, network]) => [id, oneAtATime(() => drainPayments(network))]));

@@ -12,6 +12,8 @@ import {
   waitForLink,
 } from "./lab.ts";
 
+/** More than it takes to believe that a nonce was stolen. */
+const LOOKS = 10;
 let lab: Lab;
 
 beforeAll(async () => {
@@ -42,6 +44,29 @@ describe("a relayer's nonces", () => {
       lab.sql<{ nextNonce: bigint }[]>`select next_nonce from relayers where address = ${lab.relayer}`,
     ]);
     expect(lane?.nextNonce).toBe(BigInt(String(chainNonce)));
+  }, 40_000);
+
+  test("behavior: with books that are behind nobody knows who took a nonce; what was in a block all along is not sent again", async () => {
+    const before = await relaysOf(lab);
+    await lab.service.kill("indexer");
+    const isForReceipts = ({ method }: { method: string }) => method === "eth_getTransactionReceipt";
+    lab.proxy.fault = (calls) =>
+      calls.every(isForReceipts) ? { kind: "reply", reply: () => null } : undefined;
+    const order = await newOrder(lab);
+    const paying = pay(lab, order);
+    await waitFor("looks enough to call it lost", async () => {
+      const [row] = await lab.sql<
+        { most: number }[]
+      >`select coalesce(max(misses), 0)::int as most from relays`;
+      return (row?.most ?? 0) > LOOKS;
+    });
+    lab.proxy.fault = () => undefined;
+    await lab.service.start("indexer");
+    await waitForLink(lab, order.linkId, "PAID");
+    expect([200, 202]).toContain((await paying).status);
+    const relays = (await relaysOf(lab)).slice(before.length);
+    expect(relays.map(({ state }) => state)).not.toContain("LOST");
+    expect(relays).toHaveLength(1);
   }, 40_000);
 
   test("behavior: a gap is filled with nothing, and what waited behind it goes through", async () => {

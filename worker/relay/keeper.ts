@@ -141,7 +141,8 @@ async function pushAlong(network: RelayNetwork, inFlight: readonly InFlightRelay
 
 async function pushOne(network: RelayNetwork, relay: InFlightRelay, market: Market): Promise<void> {
   const chainNonce = market.lanes.find(({ key }) => key.address === relay.relayer)?.chainNonce;
-  if (chainNonce !== undefined && relay.nonce < chainNonce) return countMiss(network, relay, chainNonce);
+  if (chainNonce !== undefined && relay.nonce < chainNonce)
+    return countMiss(network, relay, { ...market, chainNonce });
   const newest = relay.attempts.at(-1);
   if (!newest) return;
   // without its key (it was taken out of use) the stored bytes are all there is, as long as they are good for anything
@@ -155,18 +156,30 @@ function isDueAgain({ sinceSentMs, ageMs }: InFlightAttempt): boolean {
   return sinceSentMs === null ? ageMs > UNSENT_AFTER_MS : sinceSentMs > RESEND_AFTER_MS;
 }
 
-async function countMiss(network: RelayNetwork, relay: InFlightRelay, chainNonce: bigint): Promise<void> {
-  const { deps, chain } = network;
+async function countMiss(
+  network: RelayNetwork,
+  relay: InFlightRelay,
+  { chainNonce, headNumber }: { chainNonce: bigint; headNumber: bigint },
+): Promise<void> {
+  const { deps, chain, spentAt } = network;
   const [receipt] = await readReceipts(chain, [relay]);
-  if (receipt) return;
+  if (receipt) {
+    spentAt.delete(relay.id);
+    return;
+  }
+  const seenAtBlock = spentAt.get(relay.id) ?? headNumber;
+  spentAt.set(relay.id, seenAtBlock);
   const misses = await noteMiss(deps.sql, relay.id);
   if (misses < LOST_AFTER_LOOKS) return;
-  await deps.sql.begin(async (tx) => {
-    await markLost(tx, relay.id);
+  const isLost = await deps.sql.begin(async (tx) => {
+    if (!(await markLost(tx, relay.id, seenAtBlock))) return false;
     // whatever the stranger used up beyond it is not tried one by one
     await ensureLane(tx, { network: chain.network.id, relayer: relay.relayer }, chainNonce);
     await enqueue(tx, "relay_payments", { network: chain.network.id });
+    return true;
   });
+  if (!isLost) return;
+  spentAt.delete(relay.id);
   deps.log.error(
     { network: chain.network.id, relayer: relay.relayer, nonce: relay.nonce.toString() },
     "a stranger used a relayer nonce; its payments are queued again",

@@ -13,9 +13,10 @@ const IN_FLIGHT_MAX = 16;
 const FRESH_MS = 1_000;
 
 export type LaneState = { key: RelayerKey; balanceWei: bigint; chainNonce: bigint };
-/** `headTimeS`: the newest block's, Unix seconds. */
+/** `headTimeS`: the newest block's, Unix seconds. What it says was so at `headNumber` at the latest. */
 export type Market = {
   readAtMs: number;
+  headNumber: bigint;
   headTimeS: bigint;
   baseFeePerGas: bigint;
   fees: Fees;
@@ -55,7 +56,7 @@ export function openLanes(
         { method: "eth_getTransactionCount", params: [address, "latest"] },
       ]),
     ]);
-    const { baseFeePerGas, headTimeS } = readHead(header);
+    const { baseFeePerGas, headNumber, headTimeS } = readHead(header);
     const lanes = keys.map((key, index) => ({
       key,
       balanceWei: quantityOf(accounts[2 * index], "eth_getBalance"),
@@ -64,6 +65,7 @@ export function openLanes(
     if (!known) await makeLanesKnown(lanes);
     market = {
       readAtMs: Date.now(),
+      headNumber,
       headTimeS,
       baseFeePerGas,
       fees: nextFees({
@@ -111,16 +113,19 @@ export function openLanes(
   };
 }
 
-function readHead(outcome: RpcOutcome | undefined): { baseFeePerGas: bigint; headTimeS: bigint } {
+function readHead(
+  outcome: RpcOutcome | undefined,
+): Pick<Market, "baseFeePerGas" | "headNumber" | "headTimeS"> {
   const header = outcome?.ok ? (outcome.result as HeadJson | null) : undefined;
   if (!header?.baseFeePerGas) throw new RpcTransportError("malformed", "the head has no baseFeePerGas");
   return {
     baseFeePerGas: parseQuantity(header.baseFeePerGas, "baseFeePerGas"),
+    headNumber: parseQuantity(header.number, "number"),
     headTimeS: parseQuantity(header.timestamp, "timestamp"),
   };
 }
 
-type HeadJson = { baseFeePerGas?: string; timestamp?: string };
+type HeadJson = { baseFeePerGas?: string; number?: string; timestamp?: string };
 
 function quantityOf(outcome: RpcOutcome | undefined, what: string): bigint {
   if (!outcome?.ok) throw outcome?.error ?? new RpcTransportError("malformed", `${what} was not answered`);

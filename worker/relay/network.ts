@@ -3,11 +3,15 @@ import type { WorkerDeps } from "../deps.ts";
 import type { Lanes } from "./lanes.ts";
 import type { RelayMetrics } from "./metrics.ts";
 
-/** What relaying on one network needs. `confirmations`: blocks until a settled payment counts as final. */
+/**
+ * What relaying on one network needs. `confirmations`: blocks until a settled payment counts as final. `spentAt`: by relay, a height at
+ * which its nonce was seen spent though none of its attempts had a receipt.
+ */
 export type RelayNetwork = {
   deps: WorkerDeps;
   chain: Chain;
   lanes: Lanes;
   confirmations: number;
   metrics: RelayMetrics;
+  spentAt: Map<bigint, bigint>;
 };
