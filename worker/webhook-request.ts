@@ -16,6 +16,8 @@ export class WebhookError extends Error {
 }
 
 const TIMEOUT_MS = 10_000;
+/** How long a body may take after its head. */
+const BODY_TIMEOUT_MS = 2_000;
 const ANSWER_MAX_BYTES = 16 * 1024;
 const USER_AGENT = "usdc-payment-service/1 (+webhooks)";
 
@@ -89,12 +91,14 @@ function requestText(url: URL, headers: Record<string, string>, body: string): s
 function exchange(socket: Socket, request: string, isTls: boolean, deadline: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     let answer = Buffer.alloc(0);
+    let bodyTimer: ReturnType<typeof setTimeout> | undefined;
     const timer = setTimeout(
       () => reject(new WebhookError(`no answer within ${TIMEOUT_MS / 1000} seconds`)),
       Math.max(0, deadline - Date.now()),
     );
     const end = () => {
       clearTimeout(timer);
+      clearTimeout(bodyTimer);
       if (answer.length > 0) resolve(answer);
       else reject(new WebhookError("the receiver ended the connection without an answer"));
     };
@@ -102,10 +106,13 @@ function exchange(socket: Socket, request: string, isTls: boolean, deadline: num
     socket.on("data", (piece: Buffer) => {
       answer = Buffer.concat([answer, piece]);
       if (answer.length >= ANSWER_MAX_BYTES || isWhole(answer)) end();
+      // the status is the answer; the rest is for the log
+      else if (headOf(answer)) bodyTimer ??= setTimeout(end, BODY_TIMEOUT_MS);
     });
     socket.once("end", end);
     socket.once("close", end);
     socket.once("error", (error) => {
+      if (headOf(answer)) return end();
       clearTimeout(timer);
       reject(new WebhookError(describeFailure(error)));
     });

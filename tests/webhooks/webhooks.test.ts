@@ -293,6 +293,35 @@ describe("a receiver that fails", () => {
     talkative.stop(true);
   }, 30_000);
 
+  test("whose body never ends has answered; one whose head never ends has not", async () => {
+    let beginning = "HTTP/1.1 500 Oh\r\nContent-Type: text/plain\r\n";
+    const drops = new Set<ReturnType<typeof setInterval>>();
+    const dripping = Bun.listen({
+      hostname: "127.0.0.1",
+      port: 0,
+      socket: {
+        data(socket) {
+          socket.write(beginning);
+          drops.add(setInterval(() => void socket.write("a"), 100));
+        },
+      },
+    });
+    const endpoint = await addEndpoint({ url: `http://127.0.0.1:${dripping.port}/` });
+    await makeEvent();
+    await waitFor("a failure", async () => (await deliveriesOf(endpoint))[0]?.lastError);
+    expect((await deliveriesOf(endpoint))[0]).toMatchObject({
+      state: "PENDING",
+      lastStatus: null,
+      lastError: "no answer within 10 seconds",
+    });
+    beginning = "HTTP/1.1 200 OK\r\n\r\n";
+    await makeDue(endpoint);
+    await waitFor("an answer", async () => (await deliveriesOf(endpoint))[0]?.state === "DELIVERED");
+    expect((await deliveriesOf(endpoint))[0]).toMatchObject({ lastStatus: 200, lastError: null });
+    for (const drop of drops) clearInterval(drop);
+    dripping.stop(true);
+  }, 60_000);
+
   test("answers that are no HTTP, endless, or cut off are failures with a reason", async () => {
     const answers = ["hello\r\n\r\n", `HTTP/1.1 200 OK\r\n\r\n${"x".repeat(100_000)}`, ""];
     let next = 0;
