@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { assertInvariants } from "../support/invariants.ts";
-import { type Lab, newOrder, type Order, pay, relaysOf, startLab, waitFor, waitForLink } from "./lab.ts";
+import { type Lab, newOrders, type Order, pay, relaysOf, startLab, waitFor, waitForLink } from "./lab.ts";
 
 const TOGETHER = 8;
 const { usdc } = NETWORKS["base-sepolia"];
@@ -46,7 +46,7 @@ describe("a batch that fails as a whole", () => {
   for (const [what, code] of cases) {
     test(`behavior: ${what}: its payments travel singly, without blame, and each is paid once`, async () => {
       await lab.rpc("evm_setAutomine", [false]);
-      const orders = await Promise.all(Array.from({ length: TOGETHER }, () => newOrder(lab)));
+      const orders = await newOrders(lab, TOGETHER);
       await Promise.all(orders.map((order) => pay(lab, order)));
       const before = await waitFor("all to be on their way", async () => {
         const rows = await howTheyTravelled(lab, orders);
@@ -81,7 +81,7 @@ describe("RELAY_BATCH_MAX=1", () => {
   afterAll(() => lab?.stop());
 
   test("behavior: each payment has a transaction of its own, straight to the token", async () => {
-    const orders = await Promise.all(Array.from({ length: 60 }, () => newOrder(lab)));
+    const orders = await newOrders(lab, 60);
     const answers = await Promise.all(orders.map((order) => pay(lab, order)));
     expect(answers.filter(({ status }) => status !== 200 && status !== 202)).toEqual([]);
     await expectAllPaid(lab, orders);

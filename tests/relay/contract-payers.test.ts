@@ -21,6 +21,7 @@ import {
   type Lab,
   linkStatus,
   newOrder,
+  newOrders,
   type Order,
   pay,
   paymentOf,
@@ -113,7 +114,7 @@ describe("a payer with code", () => {
   test("a keyed account that delegates to code (EIP-7702) pays alone, with the signature of its key", async () => {
     const order = await newOrder(lab);
     await lab.rpc("anvil_setCode", [order.payment.from, YES_SAYER]);
-    const mates = await Promise.all(Array.from({ length: 5 }, () => newOrder(lab)));
+    const mates = await newOrders(lab, 5);
     const answers = await Promise.all([order, ...mates].map((one) => pay(lab, one)));
     expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
     const own = await paymentOf(lab, order.linkId);
@@ -126,7 +127,7 @@ describe("a payer with code", () => {
 describe("a payer that burns gas", () => {
   test("behavior: three transactions at most are lost on it, and 20 others are paid meanwhile", async () => {
     const bomb = await contractOrder(GAS_BOMB);
-    const others = await Promise.all(Array.from({ length: 20 }, () => newOrder(lab)));
+    const others = await newOrders(lab, 20);
     const [answer, ...rest] = await Promise.all([bomb, ...others].map((one) => pay(lab, one)));
     expect(rest.map(({ status }) => status)).toEqual(rest.map(() => 200));
     expect(answer?.status).toBeOneOf([202, 403]);

@@ -4,7 +4,7 @@ import { openDatabase } from "../../db/client.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { type CommitCutter, startCommitCutter } from "./commit-cutter.ts";
-import { type Lab, newOrder, pay, startLab, waitFor, waitForLink } from "./lab.ts";
+import { type Lab, newOrders, pay, startLab, waitFor, waitForLink } from "./lab.ts";
 
 const PAYMENTS = 120;
 const CONCURRENCY = 12;
@@ -29,7 +29,7 @@ afterAll(async () => {
 });
 
 test(`behavior: ${PAYMENTS} payments while three in ten commits are cut: each is answered for, each is paid once`, async () => {
-  const orders = await Promise.all(Array.from({ length: PAYMENTS }, () => newOrder(lab)));
+  const orders = await newOrders(lab, PAYMENTS);
   cutter.share = CUT_SHARE;
   const answers: { status: number; linkId: string }[] = [];
   let next = 0;

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { assertInvariants } from "../support/invariants.ts";
 import { seededRandom } from "../support/seeded-random.ts";
-import { type Lab, newOrder, type Order, pay, startLab, waitFor, waitForLink } from "./lab.ts";
+import { type Lab, newOrders, type Order, pay, startLab, waitFor, waitForLink } from "./lab.ts";
 
 const PAYMENTS = 150;
 const CONCURRENCY = 10;
@@ -48,7 +48,7 @@ async function payUntilTaken(order: Order): Promise<number> {
 
 test(`behavior: ${PAYMENTS} payments while connections of every process are cut`, async () => {
   const pids = NAMES.map((name) => lab.service.pidOf(name));
-  const orders = await Promise.all(Array.from({ length: PAYMENTS }, () => newOrder(lab)));
+  const orders = await newOrders(lab, PAYMENTS);
   let isOver = false;
   const cutting = cutAtRandom(() => isOver);
   const answers: number[] = [];

@@ -1,7 +1,7 @@
 /** Several relayer keys and two workers at once, under load: every payment once, every key's nonces without a gap. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { assertInvariants } from "../support/invariants.ts";
-import { type Lab, newOrder, pay, relaysOf, startLab, waitFor, waitForLink } from "./lab.ts";
+import { type Lab, newOrders, pay, relaysOf, startLab, waitFor, waitForLink } from "./lab.ts";
 
 const PAYMENTS = 150;
 let lab: Lab;
@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => lab?.stop());
 
 test(`behavior: ${PAYMENTS} payments at once over four keys and two workers`, async () => {
-  const orders = await Promise.all(Array.from({ length: PAYMENTS }, () => newOrder(lab)));
+  const orders = await newOrders(lab, PAYMENTS);
   const answers = await Promise.all(
     orders.map((order, index) => pay(lab, order, index % 2 === 0 ? "api" : "api-2")),
   );

@@ -1,7 +1,7 @@
 /** Blocks stop coming, while payers, workers and keys go on; then they come all at once. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { assertInvariants } from "../support/invariants.ts";
-import { type Lab, newOrder, pay, relaysOf, startLab, waitFor, waitForLink } from "./lab.ts";
+import { type Lab, newOrders, pay, relaysOf, startLab, waitFor, waitForLink } from "./lab.ts";
 
 const WAVES = 3;
 const WAVE = 40;
@@ -21,7 +21,7 @@ afterAll(() => lab?.stop());
 
 test(`behavior: three workers, four keys, ${WAVES * WAVE} payments and no block for twenty seconds: each is paid once`, async () => {
   await lab.rpc("evm_setAutomine", [false]);
-  const orders = await Promise.all(Array.from({ length: WAVES * WAVE }, () => newOrder(lab)));
+  const orders = await newOrders(lab, WAVES * WAVE);
   for (let wave = 0; wave < WAVES; wave++) {
     const some = orders.slice(wave * WAVE, (wave + 1) * WAVE);
     const answers = await Promise.all(some.map((order) => pay(lab, order)));

@@ -5,6 +5,7 @@ import {
   type Lab,
   linkStatus,
   newOrder,
+  newOrders,
   type Order,
   pay,
   paymentOf,
@@ -75,7 +76,7 @@ describe("nothing can be sent", () => {
   }, 40_000);
 
   test("behavior: a key that can pay for a few payments only relays a few at a time", async () => {
-    const orders = await Promise.all(Array.from({ length: 16 }, () => newOrder(lab)));
+    const orders = await newOrders(lab, 16);
     const { baseFeePerGas } = (await lab.rpc("eth_getBlockByNumber", ["latest", false])) as {
       baseFeePerGas: Hex;
     };
