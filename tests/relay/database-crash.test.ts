@@ -37,7 +37,7 @@ beforeAll(async () => {
   service = await startService({ db: postgres, chain, smtp: mailbox });
   sql = openDatabase(postgres.url, { name: "test", maxConnections: 2 });
   merchant = await seedMerchant(sql);
-}, 60_000);
+}, 120_000);
 
 afterAll(async () => {
   await sql?.end({ timeout: 1 });

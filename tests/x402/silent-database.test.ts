@@ -35,7 +35,7 @@ beforeAll(async () => {
   service = await startService({ db: postgres, chain, smtp: mailbox, env });
   sql = openDatabase(postgres.url, { name: "test", maxConnections: 2 });
   merchant = await seedMerchant(sql);
-}, 60_000);
+}, 120_000);
 
 afterAll(async () => {
   await sql?.end({ timeout: 1 });
