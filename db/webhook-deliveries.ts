@@ -38,8 +38,9 @@ export type TakenDelivery = {
 const TAKE_LOCK = 7_041_035;
 
 /**
- * Takes at most `limit` deliveries that are due, those due longest first, for `leaseS`, so that no endpoint has more than
- * `perEndpoint` and no user more than `perUser` on their way. Call inside a transaction that does nothing else.
+ * Takes at most `limit` deliveries that are due for `leaseS`, so that no endpoint has more than `perEndpoint` on their way, one that
+ * fails more than one, and no user more than `perUser`. Those of endpoints with fewer on their way go first, then those due longest.
+ * Call inside a transaction that does nothing else.
  */
 export async function takeDeliveries(
   tx: Tx,
@@ -70,32 +71,41 @@ export async function takeDeliveries(
       from webhook_deliveries
       where state = 'PENDING' and lease_until > now()
     ),
-    due as (
-      select picked.id, picked.next_try_at, endpoint.user_id
+    sending as (
+      select
+        endpoint.id, endpoint.user_id,
+        case when endpoint.failing_since is null then ${perEndpoint}::int else 1 end as places,
+        (select count(*) from on_their_way where on_their_way.endpoint_id = endpoint.id) as used
       from waiting
       join webhook_endpoints endpoint on endpoint.id = waiting.endpoint_id and endpoint.enabled
+    ),
+    due as (
+      select
+        picked.id, picked.next_try_at, sending.user_id,
+        sending.used + row_number() over (partition by sending.id order by picked.next_try_at, picked.id) as round
+      from sending
       cross join lateral (
         select delivery.id, delivery.next_try_at
         from webhook_deliveries delivery
-        where delivery.endpoint_id = endpoint.id
+        -- between, and ordered by both: with an equation a young table is read by next_try_at, all of it once an endpoint
+        where delivery.endpoint_id between sending.id and sending.id
           and delivery.state = 'PENDING'
           and delivery.next_try_at <= now()
           and (delivery.lease_until is null or delivery.lease_until <= now())
-        -- by both, or a young table is read by next_try_at alone, once an endpoint
         order by delivery.endpoint_id, delivery.next_try_at
-        limit greatest(0, ${perEndpoint}::int - (
-          select count(*) from on_their_way where on_their_way.endpoint_id = endpoint.id
-        ))
+        limit greatest(0, sending.places - sending.used)
       ) picked
     ),
     chosen as (
       select id
       from (
-        select id, next_try_at, user_id, row_number() over (partition by user_id order by next_try_at, id) as place
+        select
+          id, next_try_at, user_id, round,
+          row_number() over (partition by user_id order by round, next_try_at, id) as place
         from due
       ) ranked
       where place <= ${perUser}::int - (select count(*) from on_their_way where on_their_way.user_id = ranked.user_id)
-      order by next_try_at, id
+      order by round, next_try_at, id
       limit ${limit}
     ),
     taken as (

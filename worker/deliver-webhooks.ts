@@ -27,9 +27,9 @@ export type WebhookDeps = {
 };
 
 /** On their way at a time: from this process, and from all of them to one endpoint and to all endpoints of one user. */
-const IN_FLIGHT_MAX = 32;
+const IN_FLIGHT_MAX = 64;
 const PER_ENDPOINT = 2;
-const PER_USER = 4;
+const PER_USER = 6;
 /** Longer than any request: after that the worker that sent it is gone. */
 const LEASE_S = 60;
 const RESPONSE_KEPT_CHARS = 1_000;
