@@ -226,47 +226,6 @@ describe("a receiver that fails", () => {
     await quick.stop();
   }, 30_000);
 
-  test("a merchant whose twenty receivers all hang keeps no other merchant waiting", async () => {
-    const slow = Promise.withResolvers<void>();
-    receiver.answer(async () => {
-      await slow.promise;
-      return new Response("late");
-    });
-    for (let n = 0; n < 20; n++) await addEndpoint();
-    await makeEvent();
-    await waitFor("some that hang", async () => receiver.inFlight().now > 1);
-    const bob = await signUp(world.baseUrl);
-    const quick = startReceiver();
-    const eventTypes = ["payment_link.created"];
-    await bob.client.post("/v1/webhook-endpoints", { url: quick.url, eventTypes });
-    await bob.client.post("/v1/payment-links", { amount: 1, description: "d" });
-    await waitFor("the other merchant's message", async () => quick.received.length === 1);
-    expect(receiver.inFlight()).toEqual({ now: 6, most: 6 });
-    slow.resolve();
-    await waitFor("all", async () => receiver.received.length === 20);
-    expect(receiver.inFlight().most).toBe(6);
-    await quick.stop();
-  }, 30_000);
-
-  test("a merchant's receivers that fail hang one message each, and the sound one gets all of its own", async () => {
-    const slow = Promise.withResolvers<void>();
-    receiver.answer(async () => {
-      await slow.promise;
-      return new Response("late");
-    });
-    const hanging = await Promise.all(Array.from({ length: 4 }, () => addEndpoint()));
-    await world.sql`update webhook_endpoints set failing_since = now() where id in ${world.sql(hanging.map(({ id }) => id))}`;
-    const quick = startReceiver();
-    await addEndpoint({ url: quick.url });
-    for (let n = 0; n < 5; n++) await makeEvent();
-    await waitFor("all of the sound one", async () => quick.received.length === 5);
-    await waitFor("those that hang", async () => receiver.inFlight().now === 4);
-    expect(receiver.inFlight().most).toBe(4);
-    slow.resolve();
-    await waitFor("the others", async () => receiver.received.length === 20);
-    await quick.stop();
-  }, 30_000);
-
   test("410 disables it at once; three days without a success do, too", async () => {
     const endpoint = await addEndpoint();
     receiver.answer(() => new Response(null, { status: 410 }));

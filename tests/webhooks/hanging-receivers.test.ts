@@ -1,0 +1,72 @@
+/** Receivers that take a message and say nothing: whom they keep waiting, and whom not. */
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "bun:test";
+import { type Merchant, signUp } from "../api/sign-up.ts";
+import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { waitFor } from "../links/payer-side.ts";
+import { type Receiver, startReceiver } from "./receiver.ts";
+
+let world: MerchantWorld;
+let ann: Merchant;
+let receiver: Receiver;
+let slow: PromiseWithResolvers<void>;
+
+beforeAll(async () => {
+  world = await startMerchantWorld({ env: { WEBHOOK_PRIVATE_TARGETS: "1" } });
+}, 60_000);
+afterAll(() => world?.stop());
+beforeEach(async () => {
+  ann = await signUp(world.baseUrl);
+  receiver = startReceiver();
+  slow = Promise.withResolvers();
+  receiver.answer(async () => {
+    await slow.promise;
+    return new Response("late");
+  });
+});
+afterEach(async () => {
+  slow.resolve();
+  await receiver.stop();
+});
+
+async function addEndpoint(url = receiver.url, merchant = ann): Promise<string> {
+  const { body } = await merchant.client.post("/v1/webhook-endpoints", {
+    url,
+    eventTypes: ["payment_link.created"],
+  });
+  return body.data.id;
+}
+
+async function makeEvent(merchant = ann): Promise<void> {
+  await merchant.client.post("/v1/payment-links", { amount: 1, description: "d" });
+}
+
+test("a merchant whose twenty receivers all hang keeps no other merchant waiting", async () => {
+  for (let n = 0; n < 20; n++) await addEndpoint();
+  await makeEvent();
+  await waitFor("some that hang", async () => receiver.inFlight().now > 1);
+  const bob = await signUp(world.baseUrl);
+  const quick = startReceiver();
+  await addEndpoint(quick.url, bob);
+  await makeEvent(bob);
+  await waitFor("the other merchant's message", async () => quick.received.length === 1);
+  await waitFor("the places of the first", async () => receiver.inFlight().now === 6);
+  expect(receiver.inFlight().most).toBe(6);
+  slow.resolve();
+  await waitFor("all", async () => receiver.received.length === 20);
+  expect(receiver.inFlight().most).toBe(6);
+  await quick.stop();
+}, 30_000);
+
+test("a merchant's receivers that fail hang one message each, and the sound one gets all of its own", async () => {
+  const hanging = await Promise.all(Array.from({ length: 4 }, () => addEndpoint()));
+  await world.sql`update webhook_endpoints set failing_since = now() where id in ${world.sql(hanging)}`;
+  const quick = startReceiver();
+  await addEndpoint(quick.url);
+  for (let n = 0; n < 5; n++) await makeEvent();
+  await waitFor("all of the sound one", async () => quick.received.length === 5);
+  await waitFor("those that hang", async () => receiver.inFlight().now === 4);
+  expect(receiver.inFlight().most).toBe(4);
+  slow.resolve();
+  await waitFor("the others", async () => receiver.received.length === 20);
+  await quick.stop();
+}, 30_000);
