@@ -130,6 +130,18 @@ test("hands out USDC and ETH without a transaction", async () => {
   await chain.stop();
 });
 
+test("blocks carry this machine's seconds", async () => {
+  const nowS = () => Math.floor(Date.now() / 1000);
+  for (let count = 0; count < 10; count++) {
+    const beforeS = nowS();
+    await callRpc(chain.rpcUrl, "evm_mine");
+    const block = (await callRpc(chain.rpcUrl, "eth_getBlockByNumber", ["latest", false])) as {
+      timestamp: string;
+    };
+    expect(Number(block.timestamp)).toBeWithin(beforeS, nowS() + 1);
+  }
+});
+
 test("mines every second when asked to", async () => {
   const chain = await startTestChain({ blockTimeS: 1 });
   const before = Number(await callRpc(chain.rpcUrl, "eth_blockNumber"));
