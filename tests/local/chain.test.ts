@@ -131,6 +131,7 @@ test("hands out USDC and ETH without a transaction", async () => {
 });
 
 test("blocks carry this machine's seconds", async () => {
+  const chain = await startTestChain();
   const nowS = () => Math.floor(Date.now() / 1000);
   for (let count = 0; count < 10; count++) {
     const beforeS = nowS();
@@ -140,6 +141,7 @@ test("blocks carry this machine's seconds", async () => {
     };
     expect(Number(block.timestamp)).toBeWithin(beforeS, nowS() + 1);
   }
+  await chain.stop();
 });
 
 test("mines every second when asked to", async () => {
