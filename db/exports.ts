@@ -73,12 +73,19 @@ export async function listExports(tx: Tx, userId: string, limit: number): Promis
     limit ${limit}`;
 }
 
+/** One try to make a file. The pieces of another are none of its own, whoever is still writing them. */
+export type ExportTry = Pick<ExportFile, "id" | "attempts">;
+
 /** One piece of the file; undefined after the last. */
-export async function readChunk(tx: Tx, exportId: string, position: number): Promise<Uint8Array | undefined> {
+export async function readChunk(
+  tx: Tx,
+  { id, attempts }: ExportTry,
+  position: number,
+): Promise<Uint8Array | undefined> {
   const [row] = await tx<{ bytes: Uint8Array }[]>`
     select bytes
     from export_chunks
-    where export_id = ${exportId} and position = ${position}`;
+    where export_id = ${id} and attempt = ${attempts} and position = ${position}`;
   return row?.bytes;
 }
 
@@ -118,9 +125,9 @@ export async function startExport(tx: Tx, id: string): Promise<StartResult> {
   return row ? { export: row } : { waitsForUser: true };
 }
 
-/** Removes the pieces an earlier try left. */
-export async function deleteChunks(tx: Tx, exportId: string): Promise<void> {
-  await tx`delete from export_chunks where export_id = ${exportId}`;
+/** Removes the pieces of this try and those before it. */
+export async function deleteChunks(tx: Tx, { id, attempts }: ExportTry): Promise<void> {
+  await tx`delete from export_chunks where export_id = ${id} and attempt <= ${attempts}`;
 }
 
 export async function setExportSize(
@@ -134,39 +141,51 @@ export async function setExportSize(
     where id = ${id}`;
 }
 
-export async function setExportProgress(tx: Tx, id: string, rowsDone: number): Promise<void> {
-  await tx`update exports set rows_done = ${rowsDone} where id = ${id} and status = 'RUNNING'`;
-}
-
-export async function insertChunk(
+export async function setExportProgress(
   tx: Tx,
-  chunk: { exportId: string; position: number; bytes: Uint8Array },
+  { id, attempts }: ExportTry,
+  rowsDone: number,
 ): Promise<void> {
   await tx`
-    insert into export_chunks (export_id, position, bytes)
-    values (${chunk.exportId}, ${chunk.position}, ${chunk.bytes})`;
+    update exports
+    set rows_done = ${rowsDone}
+    where id = ${id} and attempts = ${attempts} and status = 'RUNNING'`;
 }
 
-/** RUNNING -> READY. The transaction may be as old as the making. */
+/** Does not wait for the disk: the durable commit that makes the export READY comes after, and takes this one along. */
+export async function insertChunk(
+  tx: Tx,
+  { id, attempts }: ExportTry,
+  chunk: { position: number; bytes: Uint8Array },
+): Promise<void> {
+  await tx`
+    insert into export_chunks (export_id, attempt, position, bytes)
+    select ${id}::text, ${attempts}::int, ${chunk.position}::int, ${chunk.bytes}::bytea
+    from set_config('synchronous_commit', 'off', true)`;
+}
+
+/** RUNNING -> READY, unless another try has begun. The transaction may be as old as the making. */
 export async function finishExport(
   tx: Tx,
-  { id, byteSize, rowsDone }: { id: string; byteSize: number; rowsDone: number },
+  { id, attempts }: ExportTry,
+  { byteSize, rowsDone }: { byteSize: number; rowsDone: number },
 ): Promise<void> {
   await tx`
     update exports
     set status = 'READY', ready_at = clock_timestamp(), byte_size = ${byteSize}, rows_done = ${rowsDone}
-    where id = ${id} and status = 'RUNNING'`;
+    where id = ${id} and attempts = ${attempts} and status = 'RUNNING'`;
 }
 
 /** RUNNING -> FAILED, or back to QUEUED while there are tries left. Returns the new status. */
 export async function failExport(
   tx: Tx,
-  { id, error, attemptsMax }: { id: string; error: string; attemptsMax: number },
+  { id, attempts }: ExportTry,
+  { error, attemptsMax }: { error: string; attemptsMax: number },
 ): Promise<ExportFile["status"] | undefined> {
   const [row] = await tx<Pick<ExportFile, "status">[]>`
     update exports
     set status = case when attempts >= ${attemptsMax} then 'FAILED' else 'QUEUED' end, error = ${error}
-    where id = ${id} and status = 'RUNNING'
+    where id = ${id} and attempts = ${attempts} and status = 'RUNNING'
     returning status`;
   return row?.status;
 }

@@ -1,6 +1,7 @@
 /**
- * Renders an export: one repeatable read transaction reads the rows through a cursor and writes the file's pieces, so the file
- * is one snapshot, memory holds one batch, and a worker that dies leaves nothing behind. Runs again from the start after a crash.
+ * Renders an export: one repeatable read transaction reads the rows through a cursor, so the file is one snapshot and memory holds one
+ * batch. The pieces are committed one by one, for the event log waits for long transactions that write; nobody reads them before the
+ * export is READY. Runs again from the start after a crash, with pieces of its own.
  */
 import { setImmediate } from "node:timers/promises";
 import {
@@ -105,7 +106,7 @@ async function buildOne(deps: ExportDeps, payload: JobPayload<"build_export">): 
 async function makeFile({ sql, log }: ExportDeps, holder: Tx, file: ExportFile): Promise<void> {
   const startedMs = performance.now();
   const { rows, bytes } = await renderFile(sql, file);
-  await finishExport(holder, { id: file.id, byteSize: bytes, rowsDone: rows });
+  await finishExport(holder, file, { byteSize: bytes, rowsDone: rows });
   await wakeNext(holder, file);
   const ms = Math.round(performance.now() - startedMs);
   const { id: exportId, format, requestId } = file;
@@ -115,7 +116,9 @@ async function makeFile({ sql, log }: ExportDeps, holder: Tx, file: ExportFile):
 async function giveBack({ sql, log }: ExportDeps, file: ExportFile, error: unknown): Promise<void> {
   const status = await sql.begin(async (tx) => {
     const message = error instanceof Error ? error.name : "Error";
-    const after = await failExport(tx, { id: file.id, error: message, attemptsMax: ATTEMPTS_MAX });
+    const after = await failExport(tx, file, { error: message, attemptsMax: ATTEMPTS_MAX });
+    // none when it became READY, and only the answer was lost
+    if (after) await deleteChunks(tx, file);
     await wakeNext(tx, file);
     return after;
   });
@@ -130,11 +133,11 @@ async function wakeNext(tx: Tx, file: ExportFile): Promise<void> {
   if (next) await enqueue(tx, "build_export", { exportId: next.id });
 }
 
-function renderFile(sql: Sql, file: ExportFile): Promise<{ rows: number; bytes: number }> {
+async function renderFile(sql: Sql, file: ExportFile): Promise<{ rows: number; bytes: number }> {
   const request = parseExportRequest(file.request);
   const selection = { userId: file.userId, filter: request.filter, limit: EXPORT_ROWS_MAX };
-  return sql.begin("isolation level repeatable read", async (tx) => {
-    await deleteChunks(tx, file.id);
+  await deleteChunks(sql, file);
+  return sql.begin("isolation level repeatable read read only", async (tx) => {
     const summary = await summarize(tx, file, request);
     await setExportSize(sql, file.id, summary);
     await openExportCursor(tx, selection, request.profile === "accounting");
@@ -145,9 +148,9 @@ function renderFile(sql: Sql, file: ExportFile): Promise<{ rows: number; bytes: 
       done.rows += rows;
       if (performance.now() - done.toldAtMs < PROGRESS_EVERY_MS) return;
       done.toldAtMs = performance.now();
-      await setExportProgress(sql, file.id, done.rows);
+      await setExportProgress(sql, file, done.rows);
     });
-    const bytes = await writeChunks(tx, file.id, RENDERERS[file.format](summary, batches));
+    const bytes = await writeChunks(sql, file, RENDERERS[file.format](summary, batches));
     return { rows: done.rows, bytes };
   });
 }
@@ -194,14 +197,14 @@ function collectWhenGrown(byBytes: number): void {
   collectedAtBytes = process.memoryUsage.rss();
 }
 
-async function writeChunks(tx: Tx, exportId: string, pieces: AsyncIterable<Uint8Array>): Promise<number> {
+async function writeChunks(sql: Sql, file: ExportFile, pieces: AsyncIterable<Uint8Array>): Promise<number> {
   let waiting: Uint8Array[] = [];
   let waitingBytes = 0;
   let position = 0;
   let total = 0;
   const flush = async () => {
     if (waitingBytes === 0) return;
-    await insertChunk(tx, { exportId, position, bytes: Buffer.concat(waiting) });
+    await insertChunk(sql, file, { position, bytes: Buffer.concat(waiting) });
     position += 1;
     waiting = [];
     waitingBytes = 0;

@@ -1,7 +1,7 @@
 /** Serves an export's file piece by piece from the database: what is in memory is two pieces a download. */
 import { contentTypeOf, fileNameOf } from "../../core/domain/export.ts";
 import type { Sql } from "../../db/client.ts";
-import { readChunk } from "../../db/exports.ts";
+import { type ExportTry, readChunk } from "../../db/exports.ts";
 import type { ExportFile } from "../../db/schema.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
@@ -18,14 +18,14 @@ export function serveExport({ sql }: Pick<ApiDeps, "sql">, set: ResponseSet, fil
   headers.set("x-export-total", String(file.rowsMatched ?? file.rowsDone));
   headers.set("x-export-truncated", String(file.truncated));
   if (file.byteSize !== null) headers.set("content-length", String(file.byteSize));
-  return new Response(readFile(sql, file.id), { headers });
+  return new Response(readFile(sql, file), { headers });
 }
 
 /** The next piece is read while the one before is sent. */
-function readFile(sql: Sql, exportId: string): ReadableStream<Uint8Array> {
+function readFile(sql: Sql, file: ExportTry): ReadableStream<Uint8Array> {
   let position = 0;
   const readNext = () => {
-    const piece = readChunk(sql, exportId, position++);
+    const piece = readChunk(sql, file, position++);
     // looked at when it is its turn
     piece.catch(() => {});
     return piece;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { finishExport } from "../../db/exports.ts";
+import { failExport, finishExport, insertChunk } from "../../db/exports.ts";
 import { type Merchant, signUp } from "../api/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { insertHistory } from "../transactions/history.ts";
@@ -76,12 +76,28 @@ describe("without waiting", () => {
     const made = await world.sql.begin(async (tx) => {
       await tx`select pg_sleep(0.05)`;
       const [row] = await tx<{ at: Date }[]>`select clock_timestamp() as at`;
-      await finishExport(tx, { id, byteSize: 1, rowsDone: 1 });
+      await finishExport(tx, { id, attempts: 1 }, { byteSize: 1, rowsDone: 1 });
       return row?.at.getTime() ?? Number.NaN;
     });
     const { body } = await ann.client.get(`/v1/transactions/exports/${id}`);
     expect(Date.parse(body.data.export.readyAt)).toBeGreaterThanOrEqual(made);
   });
+
+  test("a try that goes on when another has begun adds nothing to its file", async () => {
+    const asked = await exportAs({ format: "csv" }, { prefer: "respond-async" });
+    const { id } = JSON.parse(asked.text).data.export;
+    await waitReady(id);
+    const whole = await fetchFile(ann.client, `/v1/transactions/exports/${id}/download`);
+    const earlier = { id, attempts: 0 };
+    const bytes = Buffer.from("of another try");
+    for (const position of [0, 1, 1_000]) await insertChunk(world.sql, earlier, { position, bytes });
+    await world.sql`update exports set status = 'RUNNING' where id = ${id}`;
+    await finishExport(world.sql, earlier, { byteSize: 1, rowsDone: 1 });
+    expect(await failExport(world.sql, earlier, { error: "late", attemptsMax: 1 })).toBeUndefined();
+    await finishExport(world.sql, { id, attempts: 1 }, { byteSize: whole.bytes.length, rowsDone: 1 });
+    const again = await fetchFile(ann.client, `/v1/transactions/exports/${id}/download`);
+    expect(Buffer.from(again.bytes).equals(Buffer.from(whole.bytes))).toBe(true);
+  }, 30_000);
 
   test("error: another user's export is 404 everywhere", async () => {
     const { data } = JSON.parse((await exportAs({ format: "csv" }, { prefer: "respond-async" })).text);
@@ -197,8 +213,10 @@ describe("more than 10,000 rows", () => {
         await world.sql<{ status: string; rowsDone: number; attempts: number }[]>`
         select status, rows_done, attempts from exports where id = ${id}`
       )[0];
-    while ((await statusOf())?.status !== "RUNNING") await Bun.sleep(5);
-    await Bun.sleep(300);
+    const piecesOf = () =>
+      world.sql<{ attempt: number }[]>`select attempt from export_chunks where export_id = ${id}`;
+    // they are committed one by one, or the event log would wait for the file's end
+    while ((await piecesOf()).length === 0) await Bun.sleep(5);
     await world.kill("worker");
     expect((await statusOf())?.status).toBe("RUNNING");
     await world.start("worker");
@@ -208,6 +226,7 @@ describe("more than 10,000 rows", () => {
       await Bun.sleep(50);
     }
     expect((await statusOf())?.attempts).toBe(2);
+    expect(new Set((await piecesOf()).map(({ attempt }) => attempt))).toEqual(new Set([2]));
     const file = await fetchFile(rich.client, `/v1/transactions/exports/${id}/download`);
     const texts = pdfTexts(file.bytes);
     const amounts = texts

@@ -86,7 +86,7 @@ test("codes live two days, export files seven, with all their pieces", async () 
     await sql`
       insert into exports (id, user_id, format, request, expires_at)
       values (${id}, ${userId}, 'csv', '{}', now() + ${expires}::interval)`;
-    await sql`insert into export_chunks (export_id, position, bytes) values (${id}, 0, 'x')`;
+    await sql`insert into export_chunks (export_id, attempt, position, bytes) values (${id}, 1, 0, 'x')`;
   }
   await clean();
   expect((await sql`select id from otps`).map((row) => row.id)).toEqual(["kept"]);
