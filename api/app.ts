@@ -24,7 +24,6 @@ import { walletRoutes } from "./wallets/routes.ts";
 import { webhookRoutes } from "./webhooks/routes.ts";
 import { x402Routes } from "./x402/routes.ts";
 
-const IDLE_TIMEOUT_S = 60;
 /** Bodies are measured by body-text.ts, which answers in our own words; the server's own limit would close the connection without any. */
 const BODY_MAX_BYTES_OF_SERVER = Number.MAX_SAFE_INTEGER;
 
@@ -32,7 +31,11 @@ export function createApp(deps: ApiDeps) {
   speakPlainly();
   const app: AnyElysia = new Elysia({
     name: "api",
-    serve: { maxRequestBodySize: BODY_MAX_BYTES_OF_SERVER, idleTimeout: IDLE_TIMEOUT_S, development: false },
+    serve: {
+      maxRequestBodySize: BODY_MAX_BYTES_OF_SERVER,
+      idleTimeout: deps.config.idleTimeoutS,
+      development: false,
+    },
   });
   return (
     app

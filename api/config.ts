@@ -13,8 +13,10 @@ import {
 import type { MetricsPlace } from "../core/runtime/metrics.ts";
 import { readProxies, type TrustedProxies } from "./http/client-address.ts";
 
-/** The server closes a connection on which nothing was said for a minute (app.ts): the answer must come before. */
-const WAIT_MAX_MS = 50_000;
+const WAIT_MAX_MS = 120_000;
+/** What the server takes at most (Bun). */
+const IDLE_MAX_S = 255;
+const IDLE_MIN_S = 60;
 
 const httpUrl = z.url({ protocol: /^https?$/, error: "must be an http(s) URL" });
 
@@ -76,6 +78,8 @@ export type ApiConfig = {
   walletDeployment: "eager" | "lazy" | undefined;
   payWaitMs: number;
   exportWaitMs: number;
+  /** A connection on which nothing was said for so long is closed. */
+  idleTimeoutS: number;
   rateLimits: boolean;
   /** Settles x402 payments for other people's resources. */
   facilitator: boolean;
@@ -126,6 +130,7 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
     walletDeployment: env.WALLET_DEPLOYMENT,
     payWaitMs: env.PAY_WAIT_MS,
     exportWaitMs: env.EXPORT_WAIT_MS,
+    idleTimeoutS: idleTimeoutS(Math.max(env.PAY_WAIT_MS, env.EXPORT_WAIT_MS)),
     rateLimits: env.RATE_LIMITS ?? env.NODE_ENV !== "development",
     facilitator: env.FACILITATOR,
     relayerBalanceFloorWei: BigInt(env.RELAYER_BALANCE_FLOOR_WEI),
@@ -174,4 +179,9 @@ function collect<Value>(faults: string[], read: () => Value): Value | undefined 
 
 function trimSlash(url: string): string {
   return url.replace(/\/+$/, "");
+}
+
+/** An answer that is waited for may come after two waits and a little (a database that says nothing), and must find its connection open. */
+function idleTimeoutS(longestWaitMs: number): number {
+  return Math.min(Math.max(IDLE_MIN_S, Math.ceil((2 * longestWaitMs) / 1000) + 15), IDLE_MAX_S);
 }
