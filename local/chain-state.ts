@@ -4,8 +4,10 @@ import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { callRpc, callRpcBatch, callRpcText } from "./rpc.ts";
 
-/** A write costs its duration; this many times it is waited before the next, so a long chain costs at most 5 % of a core. */
+/** A write costs its duration; this many times it is waited before the next, so that a long chain costs little. */
 const REST_FACTOR = 20;
+/** But no longer: what a kill -9 may lose. */
+const REST_MAX_MS = 1_000;
 /** Empty blocks alone are written this often: losing some of them loses nothing. */
 const IDLE_WRITE_MS = 30_000;
 
@@ -73,7 +75,8 @@ export function keepChainState(node: { rpcUrl: string; wsUrl: string }, folder: 
       await writeChainState(rpcUrl, folder);
       writtenAt = Date.now();
       seen = head;
-      await Promise.race([Bun.sleep(REST_FACTOR * (writtenAt - startedAt)), bell.closed]);
+      const restMs = Math.min(REST_FACTOR * (writtenAt - startedAt), REST_MAX_MS);
+      await Promise.race([Bun.sleep(restMs), bell.closed]);
     }
   };
   // A node that went away ends the keeping; whoever supervises it notices the node, not this.

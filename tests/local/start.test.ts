@@ -1,6 +1,6 @@
 /** What `npm start` promises, on the real thing: one folder, started, hurt, stopped and started again. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
@@ -79,6 +79,20 @@ async function readLinkStatuses(run: Run): Promise<string[]> {
   }
 }
 
+/** A chain that is killed loses its last moment: the payment is to be on disk before. */
+async function waitUntilPaymentIsKept(run: Run): Promise<void> {
+  const url = /Database\s+(postgres:\S+)/.exec(run.said())?.[1] ?? "";
+  const sql = postgres(url, { max: 1 });
+  const [paid] = await sql<{ block: number }[]>`select block_number::int as block from transfers where pays`;
+  await sql.end();
+  const file = join(dataDir, "chain/84532/state.json");
+  await waitFor(async () => {
+    if (!existsSync(file)) return false;
+    const state = JSON.parse(readFileSync(file, "utf8")) as { best_block_number: number };
+    return state.best_block_number >= (paid?.block ?? Number.POSITIVE_INFINITY);
+  });
+}
+
 async function stop(run: Run, signal: "SIGINT" | "SIGTERM" = "SIGINT"): Promise<void> {
   const processes = Object.values(readProcesses());
   run.child.kill(signal);
@@ -109,6 +123,7 @@ test(
     expect(third.said()).toContain(`Port ${env.PORT} is taken by another program.`);
     rmSync(elsewhere, { recursive: true });
 
+    await waitUntilPaymentIsKept(run);
     for (const name of ["worker", "indexer", "api", "chain-base-sepolia"]) {
       const before = readProcesses()[name];
       if (!before) throw new Error(`${name} is not there`);
