@@ -1,7 +1,6 @@
 /** A database that is there and says nothing, as after a failover that nobody was told of: payers hear in time what is known. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openDatabase, type Sql } from "../../db/client.ts";
@@ -47,9 +46,8 @@ afterAll(async () => {
 /** Stops every backend in its tracks while `work` runs. */
 async function inSilence(work: () => Promise<void>): Promise<void> {
   const rows = await sql<{ pid: number }[]>`select pid from pg_stat_activity where pid <> pg_backend_pid()`;
-  const [own] = await sql<{ pid: number }[]>`select pg_backend_pid() as pid`;
-  const parent = spawnSync("ps", ["-o", "ppid=", "-p", String(own?.pid)], { encoding: "utf8" });
-  const pids = [Number(parent.stdout), ...rows.map(({ pid }) => pid)];
+  const [postmaster] = readFileSync(join(dataDir, "cluster/data/postmaster.pid"), "utf8").split("\n");
+  const pids = [Number(postmaster), ...rows.map(({ pid }) => pid)];
   for (const pid of pids) process.kill(pid, "SIGSTOP");
   try {
     await work();
