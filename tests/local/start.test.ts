@@ -68,23 +68,27 @@ function readPostmasterPid(): number {
   return Number(readFileSync(join(dataDir, "postgres/cluster/data/postmaster.pid"), "utf8").split("\n")[0]);
 }
 
-async function readLinkStatuses(run: Run): Promise<string[]> {
+async function askDatabase<Row>(run: Run, ask: (sql: postgres.Sql) => Promise<Row[]>): Promise<Row[]> {
   const url = /Database\s+(postgres:\S+)/.exec(run.said())?.[1] ?? "";
   const sql = postgres(url, { max: 1 });
   try {
-    const rows = await sql<{ status: string }[]>`select status from payment_links`;
-    return rows.map(({ status }) => status);
+    return await ask(sql);
   } finally {
     await sql.end();
   }
 }
 
+async function readLinkStatuses(run: Run): Promise<string[]> {
+  const rows = await askDatabase(run, (sql) => sql<{ status: string }[]>`select status from payment_links`);
+  return rows.map(({ status }) => status);
+}
+
 /** A chain that is killed loses its last moment: the payment is to be on disk before. */
 async function waitUntilPaymentIsKept(run: Run): Promise<void> {
-  const url = /Database\s+(postgres:\S+)/.exec(run.said())?.[1] ?? "";
-  const sql = postgres(url, { max: 1 });
-  const [paid] = await sql<{ block: number }[]>`select block_number::int as block from transfers where pays`;
-  await sql.end();
+  const [paid] = await askDatabase(
+    run,
+    (sql) => sql<{ block: number }[]>`select block_number::int as block from transfers where pays`,
+  );
   const file = join(dataDir, "chain/84532/state.json");
   await waitFor(async () => {
     if (!existsSync(file)) return false;

@@ -44,11 +44,12 @@ const deliveriesOf = async (endpoint: Endpoint) =>
     lastError: string | null;
   }[];
 
-/** As if the wait until the next try were over. One that is on its way by itself is left alone, and so is one that has had more tries. */
-async function makeDue(endpoint: Endpoint, attemptsMax = 1_000): Promise<void> {
+/** As if the wait until the next try were over. One that is on its way by itself is left alone, and so is one that has been tried since. */
+async function makeDue(endpoint: Endpoint, attempts?: number): Promise<void> {
   await world.sql`
     update webhook_deliveries set next_try_at = now()
-    where endpoint_id = ${endpoint.id} and state = 'PENDING' and lease_until is null and attempts <= ${attemptsMax}`;
+    where endpoint_id = ${endpoint.id} and state = 'PENDING' and lease_until is null
+      and attempts = coalesce(${attempts ?? null}::int, attempts)`;
   await world.sql`select graphile_worker.add_job('deliver_webhooks', '{}'::json)`;
 }
 
