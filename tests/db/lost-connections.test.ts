@@ -1,27 +1,23 @@
 /** Connections to Postgres that break in the middle of something: what was begun is over, the process lives, the pool is as good as before. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { openDatabase, type Sql } from "../../db/client.ts";
-import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { type BreakablePool, openBreakablePool } from "../support/breakable-pool.ts";
 
 const POOL = 2;
 /** More at once than there are connections, so that each of them is used. */
 const QUERIES = 6;
 const ROUNDS = 4;
-let db: TestDatabase;
+let pool: BreakablePool;
 let sql: Sql;
 let killer: Sql;
 
 beforeAll(async () => {
-  db = await createTestDatabase();
-  sql = openDatabase(db.url, { name: "victim", maxConnections: POOL });
-  killer = openDatabase(db.url, { name: "killer", maxConnections: 1 });
+  pool = await openBreakablePool(POOL);
+  ({ sql, killer } = pool);
   await killer`create table notes (text text)`;
 });
 beforeEach(() => killer`truncate notes`.then(() => undefined));
-afterAll(async () => {
-  await Promise.all([sql, killer].map((one) => one.end({ timeout: 1 })));
-  await db.drop();
-});
+afterAll(() => pool?.stop());
 
 async function pidOf(connection: Pick<Sql, "unsafe">): Promise<number> {
   const [row] = await connection.unsafe<{ pid: number }[]>("select pg_backend_pid() as pid");
@@ -71,7 +67,7 @@ test("behavior: a statement in a transaction is cut; the transaction fails, and 
 }, 20_000);
 
 test("behavior: statements after the cut run nowhere, least of all outside of the transaction", async () => {
-  const one = openDatabase(db.url, { name: "one", maxConnections: 1 });
+  const one = openDatabase(pool.url, { name: "one", maxConnections: 1 });
   const { promise: told, resolve: tell } = Promise.withResolvers<number>();
   const { promise: isCut, resolve: goOn } = Promise.withResolvers<void>();
   const { promise: after, resolve: tellAfter } = Promise.withResolvers<string | undefined>();

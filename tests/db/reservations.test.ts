@@ -1,24 +1,20 @@
 /** Reserved connections while connections break: each reservation ends, with a connection or an error, and none is forgotten. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import type { Sql } from "../../db/client.ts";
+import { type BreakablePool, openBreakablePool } from "../support/breakable-pool.ts";
 
 const POOL = 3;
 const WORKERS = 5;
 const CUTS = 60;
-let db: TestDatabase;
+let pool: BreakablePool;
 let sql: Sql;
 let killer: Sql;
 
 beforeAll(async () => {
-  db = await createTestDatabase();
-  sql = openDatabase(db.url, { name: "victim", maxConnections: POOL });
-  killer = openDatabase(db.url, { name: "killer", maxConnections: 1 });
+  pool = await openBreakablePool(POOL);
+  ({ sql, killer } = pool);
 });
-afterAll(async () => {
-  await Promise.all([sql, killer].map((one) => one.end({ timeout: 1 })));
-  await db.drop();
-});
+afterAll(() => pool?.stop());
 
 async function reserveAndAsk(): Promise<void> {
   const connection = await sql.reserve();

@@ -1,28 +1,24 @@
 /** A worker pool's sign of life while connections beside it break: it is held once, all the time, and costs one connection. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openLog } from "../../core/runtime/log.ts";
-import { openDatabase, type Sql } from "../../db/client.ts";
+import type { Sql } from "../../db/client.ts";
 import { isAlive, LIVENESS_CLASS } from "../../db/liveness.ts";
 import { watchLiveness } from "../../worker/liveness.ts";
-import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { type BreakablePool, openBreakablePool } from "../support/breakable-pool.ts";
 import { waitFor } from "./lab.ts";
 
 const POOL = 3;
 const POOL_ID = "pool-of-this-test";
 const BROKEN_LOOKS = 4;
-let db: TestDatabase;
+let pool: BreakablePool;
 let sql: Sql;
 let killer: Sql;
 
 beforeAll(async () => {
-  db = await createTestDatabase();
-  sql = openDatabase(db.url, { name: "victim", maxConnections: POOL });
-  killer = openDatabase(db.url, { name: "killer", maxConnections: 2 });
+  pool = await openBreakablePool(POOL);
+  ({ sql, killer } = pool);
 });
-afterAll(async () => {
-  await Promise.all([sql, killer].map((one) => one.end({ timeout: 1 })));
-  await db.drop();
-});
+afterAll(() => pool?.stop());
 
 async function holders(): Promise<number[]> {
   const rows = await killer<{ pid: number }[]>`
