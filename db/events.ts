@@ -19,6 +19,9 @@ export const EVENT_TYPES = [
   "transaction.confirmed",
   "transaction.failed",
   "transaction.orphaned",
+  "transaction.disputed",
+  "transaction.assigned",
+  "transaction.unassigned",
 ] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 

@@ -1,9 +1,7 @@
 /** Transfers that were in the books before the payment or claim they settle: found again, and given their link afterwards. */
+import type { SettledBy } from "../core/domain/attribute-transfers.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
-
-/** Later transfers of the same amount and wallet that are judged again with a named one: its claim may leave one link to them. */
-const FOLLOWERS_MAX = 100;
 
 export type BookedTransfer = {
   id: bigint;
@@ -18,11 +16,13 @@ export type BookedTransfer = {
   status: "DETECTED" | "CONFIRMED";
   linkId: string | null;
   pays: boolean;
+  settledBy: SettledBy | null;
 };
 
 /**
- * In the chain's order: transfers that open claims or unsettled payments name, and those that depend on them. `offset 0` keeps each
- * look-up by its own key: joined, a young table's statistics would have all transfers of a network read for every claim.
+ * In the chain's order: transfers that claims or unsettled payments name and that could still be theirs. A proven claim also names a
+ * transfer that inference gave to another link. `offset 0` keeps each look-up by its own key: joined, a young table's statistics
+ * would have all transfers of a network read for every claim.
  */
 export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<BookedTransfer[]> {
   return tx<BookedTransfer[]>`
@@ -38,12 +38,17 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
       ) transfer
       where claim.network = ${network}
         and transfer.network = claim.network
-        and claim.state = 'OPEN'
         and transfer.status <> 'ORPHANED'
-        and transfer.link_id is null
         and transfer.to_address = link.recipient
         and transfer.from_address = claim.client_address
-        and not exists (${facilitated(tx, network, "transfer")})
+        and (
+          claim.state = 'OPEN' and transfer.link_id is null
+          or claim.state = 'OPEN'
+            and claim.proof is not null
+            and transfer.link_id <> claim.link_id
+            and transfer.settled_by in ('early_claim', 'pay_amount', 'amount')
+        )
+        and not exists (${facilitated(tx, network)})
       union
       select transfer.*
       from payments payment
@@ -58,69 +63,57 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
         and payment.link_id is not null
         and transfer.status <> 'ORPHANED'
         and transfer.payment_id is null
-    ),
-    followers as (
-      select later.*
-      from named
-      cross join lateral (
-        select *
-        from transfers
-        where network = ${network} and to_address = named.to_address and block_number >= named.block_number
-        offset 0
-      ) later
-      where later.amount_units = named.amount_units
-        and (later.block_number, later.log_index) > (named.block_number, named.log_index)
-        and later.link_id is null
-        and later.status <> 'ORPHANED'
-        and not exists (${facilitated(tx, network, "later")})
-      limit ${FOLLOWERS_MAX}
     )
     select
       id, tx_hash, from_address as from, to_address as to, amount_units, block_number, log_index, block_time,
-      authorization_nonce, status, link_id, pays
-    from (select * from named union select * from followers) found
+      authorization_nonce, status, link_id, pays, settled_by
+    from named
     order by block_number, log_index`;
 }
 
 /** A facilitated payment of this transfer's authorization: it was for somebody else's resource, never for a link. */
-function facilitated(tx: Tx, network: NetworkId, transfer: "transfer" | "later") {
+function facilitated(tx: Tx, network: NetworkId) {
   return tx`
     select from payments elsewhere
     where elsewhere.network = ${network}
       and elsewhere.token = ${NETWORKS[network].usdc.address}
-      and elsewhere.payer = ${tx(transfer)}.from_address
-      and elsewhere.nonce = ${tx(transfer)}.authorization_nonce
+      and elsewhere.payer = transfer.from_address
+      and elsewhere.nonce = transfer.authorization_nonce
       and elsewhere.link_id is null
     offset 0`;
 }
 
 export type LateAttribution = {
   transferId: bigint;
-  linkId: string;
+  linkId: string | undefined;
   pays: boolean;
+  settledBy: SettledBy | undefined;
   paymentId: string | undefined;
   claimId: string | undefined;
 };
 
 /**
- * Gives booked transfers their link. Their history rows, made as RECEIVE, take the place of the rows that were opened for the
- * payment or claim meanwhile.
+ * Gives booked transfers their link, or takes it away (undefined). Their history rows take the place of the rows that were opened
+ * for the payment or claim.
  */
 export async function assignTransfers(tx: Tx, attributions: readonly LateAttribution[]): Promise<void> {
   const rows = attributions.map((one) => ({
     transfer_id: one.transferId.toString(),
     link_id: one.linkId,
     pays: one.pays,
+    settled_by: one.settledBy,
     payment_id: one.paymentId,
     claim_id: one.claimId,
   }));
   const given = tx`
     json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
-      transfer_id bigint, link_id text, pays boolean, payment_id text, claim_id text
+      transfer_id bigint, link_id text, pays boolean, settled_by text, payment_id text, claim_id text
     )`;
   await tx`
     update transfers
-    set link_id = given.link_id, pays = given.pays, payment_id = given.payment_id
+    set
+      link_id = given.link_id, pays = given.pays, settled_by = given.settled_by, candidates = null,
+      payment_id = given.payment_id
     from ${given}
     where transfers.id = given.transfer_id`;
   await tx`
@@ -132,8 +125,9 @@ export async function assignTransfers(tx: Tx, attributions: readonly LateAttribu
     update transactions
     set
       type = case when given.pays then 'PAYMENT_LINK' else 'RECEIVE' end, link_id = given.link_id,
-      payment_id = given.payment_id, claim_id = given.claim_id, description = link.description, updated_at = now()
+      settled_by = given.settled_by, candidates = null, payment_id = given.payment_id, claim_id = given.claim_id,
+      description = coalesce(link.description, ''), updated_at = now()
     from ${given}
-    join payment_links link on link.id = given.link_id
+    left join payment_links link on link.id = given.link_id
     where transactions.transfer_id = given.transfer_id and transactions.type <> 'SEND'`;
 }

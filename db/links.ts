@@ -1,26 +1,64 @@
 /** Payment links: making, reading, listing, counting and the two moves a merchant and the clock make. Every read tells the status the clock makes true. */
 import type { LinkStatus } from "../core/domain/link.ts";
+import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
-import type { PaymentLink } from "./schema.ts";
+import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
+import { hasSpareTransfer } from "./released-links.ts";
+import type { PaymentLink, User } from "./schema.ts";
 
 export type NewLink = Pick<PaymentLink, "id" | "userId" | "network" | "amountUnits" | "description"> & {
   expiresInHours: number;
+  tag: Hex;
 };
 
 /** A place in a list ordered by (created_at, id), both descending. Microseconds since 1970, as Postgres keeps them. */
 export type LinkPosition = { createdAtMicros: bigint; id: string };
 
-/** Inserts a link that pays into the user's wallet on its network; undefined when there is no wallet. */
+/**
+ * Inserts a link that pays into the user's wallet on its network; undefined when there is no wallet. The wallet's row is locked: links
+ * are made one after another, so that each gets an amount of its own.
+ */
 export async function insertLink(tx: Tx, link: NewLink): Promise<PaymentLink | undefined> {
-  const [row] = await tx<PaymentLink[]>`
-    insert into payment_links (id, user_id, network, recipient, amount_units, description, expires_at)
-    select
-      ${link.id}, user_id, network, address, ${link.amountUnits}::bigint, ${link.description},
-      now() + make_interval(hours => ${link.expiresInHours}::int)
+  const [wallet] = await tx<{ address: Hex }[]>`
+    select address
     from wallets
     where user_id = ${link.userId} and network = ${link.network}
+    for no key update`;
+  if (!wallet) return undefined;
+  const recipient = wallet.address;
+  const payAmountUnits = await takePayAmount(tx, { ...link, recipient });
+  const [row] = await tx<PaymentLink[]>`
+    insert into payment_links (
+      id, user_id, network, recipient, amount_units, description, expires_at, tag, pay_amount_units, created_block
+    )
+    values (
+      ${link.id}, ${link.userId}, ${link.network}, ${recipient}, ${link.amountUnits}::bigint, ${link.description},
+      now() + make_interval(hours => ${link.expiresInHours}::int), ${link.tag}, ${payAmountUnits ?? null}::bigint,
+      (select number from cursors where network = ${link.network})
+    )
     returning *`;
+  if (payAmountUnits !== undefined)
+    await reservePayAmount(tx, { linkId: link.id, network: link.network, recipient, units: payAmountUnits });
   return row;
+}
+
+/** Which of these wallets have payment links. */
+export async function findLinkedWallets(
+  tx: Tx,
+  network: NetworkId,
+  addresses: readonly Hex[],
+): Promise<Hex[]> {
+  const rows = await tx<{ address: Hex }[]>`
+    select address
+    from unnest(${[...addresses]}::text[]) as given (address)
+    where exists (
+      select from wallets
+      join payment_links on payment_links.user_id = wallets.user_id
+      where wallets.network = ${network}
+        and wallets.address = given.address
+        and payment_links.network = ${network}
+    )`;
+  return rows.map((row) => row.address);
 }
 
 /** A user's own link. */
@@ -37,14 +75,31 @@ export async function findLink(
 
 export type PublicLink = Pick<
   PaymentLink,
-  "id" | "userId" | "network" | "recipient" | "amountUnits" | "description" | "status" | "expiresAt"
+  | "id"
+  | "userId"
+  | "network"
+  | "recipient"
+  | "amountUnits"
+  | "payAmountUnits"
+  | "description"
+  | "status"
+  | "expiresAt"
 > &
-  Pick<PaymentLink, "createdAt" | "updatedAt" | "paidAt"> & { displayName: string | null; email: string };
+  Pick<
+    PaymentLink,
+    "createdAt" | "createdBlock" | "updatedAt" | "paidAt" | "exception" | "tag" | "settledBy"
+  > &
+  Pick<User, "displayName" | "email" | "claimPolicy" | "matchByAmount"> & {
+    /** Nothing but claims keeps it from being paid. */
+    isFree: boolean;
+  };
 
 /** What a payer may know of a link, with what its merchant's name is made of. */
 export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | undefined> {
   const [row] = await tx<PublicLink[]>`
-    select ${columns(tx)}, users.display_name, users.email
+    select
+      ${columns(tx)}, users.display_name, users.email, users.claim_policy, users.match_by_amount,
+      ${restsOnClaims(tx)} as is_free
     from payment_links link
     join users on users.id = link.user_id
     where link.id = ${id}`;
@@ -127,17 +182,41 @@ export async function countLinks(tx: Tx, userId: string): Promise<LinkCounts> {
   return counts;
 }
 
-/** ACTIVE -> CANCELLED while the link's time runs. Undefined when it was not the user's, not ACTIVE, or over. */
+/**
+ * ACTIVE -> CANCELLED while the link's time runs, and PENDING -> CANCELLED while that rests on claims alone. Undefined when it was not
+ * the user's, a payment or transfer holds it, or it is over. The link is locked first: what held the lock before is seen.
+ */
 export async function cancelLink(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
 ): Promise<PaymentLink | undefined> {
+  await tx`
+    select id
+    from payment_links
+    where id = ${id} and user_id = ${userId}
+    for update`;
   const [row] = await tx<PaymentLink[]>`
-    update payment_links
+    update payment_links link
     set status = 'CANCELLED', updated_at = now()
-    where id = ${id} and user_id = ${userId} and status = 'ACTIVE' and expires_at > now()
+    where id = ${id}
+      and user_id = ${userId}
+      and status in ('ACTIVE', 'PENDING')
+      and expires_at > now()
+      and (status = 'ACTIVE' or ${restsOnClaims(tx)})
     returning *`;
   return row;
+}
+
+/** SQL: no payment and no transfer holds the row named `link`. */
+function restsOnClaims(tx: Tx) {
+  return tx`(
+    not exists (select from payments where payments.link_id = link.id and payments.state <> 'FAILED')
+    and not exists (
+      select from transfers
+      where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+    )
+    and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
+  )`;
 }
 
 /** ACTIVE -> EXPIRED for at most `limit` links whose time is over. */
@@ -162,5 +241,6 @@ function columns(tx: Tx) {
   return tx`
     link.id, link.user_id, link.network, link.recipient, link.amount_units, link.description,
     case when link.status = 'ACTIVE' and link.expires_at <= now() then 'EXPIRED' else link.status end as status,
-    link.exception, link.refunded_units, link.expires_at, link.paid_at, link.created_at, link.updated_at`;
+    link.exception, link.refunded_units, link.expires_at, link.paid_at, link.created_at, link.updated_at, link.tag,
+    link.pay_amount_units, link.created_block, link.settled_by`;
 }

@@ -3,10 +3,12 @@ import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { runMigrations } from "graphile-worker";
 import postgres from "postgres";
+import { linkTag } from "../core/domain/link-tag.ts";
 
 const MIGRATIONS_DIR = new URL("./migrations/", import.meta.url);
 /** Advisory lock every migrating process takes (any fixed number nobody else uses). */
 const MIGRATION_LOCK = 7_041_001;
+const TAGS_AT_ONCE = 1_000;
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
 
 /** Brings the database to the newest schema and returns the names applied now. Throws when an applied file was changed since. */
@@ -20,6 +22,7 @@ export async function migrate(databaseUrl: string): Promise<string[]> {
     await sql`select pg_advisory_lock(${MIGRATION_LOCK})`;
     await runMigrations({ connectionString: databaseUrl, logger: await silentLogger() });
     const applied = await applyFiles(sql);
+    await fillLinkTags(sql);
     // after a restore into another cluster: here nothing waits for this transaction
     await sql`select write_event_epoch()`;
     return applied;
@@ -50,6 +53,26 @@ async function applyFiles(sql: postgres.Sql): Promise<string[]> {
     applied.push(file.name);
   }
   return applied;
+}
+
+/** Tags of links that are older than their column: Postgres has no keccak256. */
+async function fillLinkTags(sql: postgres.Sql): Promise<void> {
+  for (;;) {
+    const rows = await sql<{ id: string }[]>`
+      select id
+      from payment_links
+      where tag is null
+      limit ${TAGS_AT_ONCE}`;
+    if (rows.length === 0) return;
+    await sql`
+      update payment_links
+      set tag = given.tag
+      from unnest(
+        ${rows.map(({ id }) => id)}::text[],
+        ${rows.map(({ id }) => linkTag(id))}::text[]
+      ) as given (id, tag)
+      where payment_links.id = given.id`;
+  }
 }
 
 async function readMigrationFiles() {

@@ -2,6 +2,7 @@
  * What was decided about transfers before a rebuild takes them away. Which link a transfer paid depended on what was known when its
  * block was read, and people were told so: a decision stands when the transfer and its history row both tell it and it could have been.
  */
+import type { SettledBy } from "../core/domain/attribute-transfers.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
 
@@ -11,6 +12,8 @@ export type PastDecision = {
   /** Null: received without a link. */
   linkId: string | null;
   pays: boolean;
+  settledBy: SettledBy | null;
+  candidates: string[] | null;
   paymentId: string | null;
   settlesPayment: boolean;
   claimId: string | null;
@@ -22,7 +25,7 @@ export async function keepDecisions(tx: Tx, network: NetworkId): Promise<void> {
     create temporary table past_decisions on commit drop as
     select
       transfer.block_number, transfer.block_hash, transfer.log_index, transfer.to_address, transfer.amount_units,
-      transfer.link_id, transfer.pays, transfer.payment_id, history.claim_id,
+      transfer.link_id, transfer.pays, transfer.settled_by, transfer.candidates, transfer.payment_id, history.claim_id,
       coalesce(payment.state <> 'FAILED', false) as settles_payment
     from transfers transfer
     join transactions history on history.transfer_id = transfer.id and history.type <> 'SEND'
@@ -35,7 +38,11 @@ export async function keepDecisions(tx: Tx, network: NetworkId): Promise<void> {
       and (
         link.id is null
         or (link.network, link.recipient) = (transfer.network, transfer.to_address)
-        and (link.amount_units = transfer.amount_units or not transfer.pays)
+        and (
+          transfer.amount_units in (link.amount_units, link.pay_amount_units)
+          or transfer.settled_by = 'merchant'
+          or not transfer.pays
+        )
       )
       and (
         payment.id is null
@@ -66,7 +73,7 @@ export async function findDecisions(
   { from, to }: { from: number; to: number },
 ): Promise<PastDecision[]> {
   return tx<PastDecision[]>`
-    select block_hash, log_index, link_id, pays, payment_id, settles_payment, claim_id
+    select block_hash, log_index, link_id, pays, settled_by, candidates, payment_id, settles_payment, claim_id
     from past_decisions
     where block_number between ${from}::bigint and ${to}::bigint`;
 }

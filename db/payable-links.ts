@@ -41,7 +41,7 @@ export async function findPayableLink(sql: Tx, linkId: string): Promise<PayableL
       where transfers.link_id = link.id
         and not transfers.pays
         and transfers.status <> 'ORPHANED'
-        and transfers.amount_units = link.amount_units
+        and transfers.amount_units in (link.amount_units, link.pay_amount_units)
         and link.status = 'PENDING'
         and payment.id is null
       order by pays desc, block_number, log_index

@@ -1,10 +1,15 @@
 /** The queue of accepted payments: rows, not jobs. A job is only the bell; leases and delays are in the rows. */
-import type { NetworkId } from "../core/domain/networks.ts";
+import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
 import type { Payment } from "./schema.ts";
 
 /** `isLinkPaid`: another transfer pays its link, or will when nothing else does. `payerReverts`: what this payer's payments cost us for nothing in the last day. */
-export type LeasedPayment = Payment & { isLinkPaid: boolean; payerReverts: number };
+export type LeasedPayment = Payment & {
+  /** Null for a facilitated payment. */
+  linkTag: Hex | null;
+  isLinkPaid: boolean;
+  payerReverts: number;
+};
 
 /**
  * Leases the oldest queued payments: nobody else takes them before `leaseMs` are over, and if we die they are free then.
@@ -34,6 +39,7 @@ export async function leaseQueuedPayments(
     )
     select
       leased.*,
+      (select tag from payment_links where id = leased.link_id) as link_tag,
       exists (
         select from transfers
         where transfers.link_id = leased.link_id

@@ -35,15 +35,15 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
     inserted as (
       insert into payments (
         id, link_id, network, token, payer, payer_kind, recipient, amount_units,
-        valid_after, valid_before, nonce, signature, idempotency_key, request_id
+        valid_after, valid_before, nonce, signature, idempotency_key, request_id, accepted_block
       )
       select
         given.id, given.link_id, given.network, given.token, given.payer, given.payer_kind, given.recipient,
         given.amount_units, given.valid_after, given.valid_before, given.nonce, given.signature,
-        given.idempotency_key, given.request_id
+        given.idempotency_key, given.request_id, (select number from cursors where network = given.network)
       from given
       cross join lateral (
-        select id, amount_units
+        select id, amount_units, pay_amount_units
         from payment_links
         where id = given.link_id and status in ('ACTIVE', 'PENDING') and expires_at > now()
         limit 1
@@ -55,7 +55,7 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
         limit 1
       ) paying on true
       where paying.id is null
-        and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units" })}
+        and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
       on conflict do nothing
       returning id, link_id, payer, amount_units, network
     ),
@@ -136,7 +136,7 @@ export async function requeuePayment(
           where link.id = payments.link_id
             and link.status in ('ACTIVE', 'PENDING')
             and link.expires_at > now()
-            and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units" })}
+            and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
         )
         and not exists (
           select from payments other
@@ -214,7 +214,7 @@ export async function failPayments(
             select from claims
             where claims.link_id = payment_links.id and claims.state = 'OPEN' and claims.lease_until > now()
           ) then 'PENDING'
-          when ${hasSpareTransfer(tx, { id: "payment_links.id", amountUnits: "payment_links.amount_units" })} then 'PENDING'
+          when ${hasSpareTransfer(tx, { id: "payment_links.id", amountUnits: "payment_links.amount_units", payAmountUnits: "payment_links.pay_amount_units" })} then 'PENDING'
           when expires_at <= now() then 'EXPIRED'
           else 'ACTIVE'
         end,

@@ -13,15 +13,19 @@ import type { Tx } from "./client.ts";
 const TABLES = {
   transactions: {
     key: "id",
-    same: "user_id, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number, link_id, payment_id, claim_id, failure_reason, detected_at",
+    same: "user_id, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number, link_id, payment_id, claim_id, failure_reason, detected_at, settled_by, candidates",
     written: ["confirmed_at", "created_at", "updated_at"],
   },
-  payment_links: { key: "id", same: "status, exception, paid_at", written: ["updated_at"] },
+  payment_links: {
+    key: "id",
+    same: "status, exception, paid_at, paid_units, settled_by",
+    written: ["updated_at"],
+  },
   payments: { key: "id", same: "state, reason, tx_hash, log_index, block_number", written: ["updated_at"] },
   claims: { key: "id", same: "state, reason", written: ["updated_at"] },
   transfers: {
     key: "block_hash || ':' || log_index",
-    same: "block_number, block_time, tx_hash, from_address, to_address, amount_units, authorization_nonce, status, link_id, pays, payment_id",
+    same: "block_number, block_time, tx_hash, from_address, to_address, amount_units, authorization_nonce, status, link_id, pays, payment_id, settled_by, candidates",
     written: ["confirmed_at", "detected_at"],
   },
 } as const;
@@ -56,8 +60,8 @@ export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[
     set
       type = 'PAYMENT_LINK', status = 'PENDING', log_index = null, block_number = null, transfer_id = null,
       amount_units = coalesce((select amount_units from payment_links link where link.id = link_id), amount_units),
-      tx_hash = (select claim.tx_hash from claims claim where claim.id = claim_id), detected_at = created_at,
-      confirmed_at = null
+      tx_hash = (select claim.tx_hash from claims claim where claim.id = claim_id), settled_by = null,
+      candidates = null, detected_at = created_at, confirmed_at = null
     where network = ${network} and status in ('DETECTED', 'CONFIRMED') and transfer_id is not null`;
   await tx`
     delete from transfers

@@ -2,27 +2,29 @@
  * Links that nothing holds any more although a transfer that fits them is booked on them: the payment or transfer that came before
  * it is gone. They stay PENDING and take nothing new until the indexer makes that transfer the one that pays them.
  */
+import type { SettledBy } from "../core/domain/attribute-transfers.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
 
 /**
  * SQL: whether a canonical transfer of exactly its amount is booked on a link without paying it. `link` names a table or alias with
- * a link's id and amount.
+ * a link's id and amounts.
  */
-export function hasSpareTransfer(tx: Tx, link: { id: string; amountUnits: string }) {
+export function hasSpareTransfer(tx: Tx, link: { id: string; amountUnits: string; payAmountUnits: string }) {
   return tx`
     exists (
       select from transfers spare
       where spare.link_id = ${tx(link.id)}
         and not spare.pays
         and spare.status <> 'ORPHANED'
-        and spare.amount_units = ${tx(link.amountUnits)}
+        and spare.amount_units in (${tx(link.amountUnits)}, ${tx(link.payAmountUnits)})
     )`;
 }
 
 export type SpareTransfer = {
   transferId: bigint;
   linkId: string;
+  settledBy: SettledBy | null;
   txHash: Hex;
   logIndex: number;
   blockNumber: bigint;
@@ -38,7 +40,7 @@ export type SpareTransfer = {
 export async function findSpareTransfers(tx: Tx, network: NetworkId): Promise<SpareTransfer[]> {
   return tx<SpareTransfer[]>`
     select distinct on (link.id)
-      transfer.id as transfer_id, link.id as link_id, transfer.tx_hash, transfer.log_index, transfer.block_number,
+      transfer.id as transfer_id, link.id as link_id, transfer.settled_by, transfer.tx_hash, transfer.log_index, transfer.block_number,
       transfer.status, transfer.payment_id,
       (
         select claim_id
@@ -53,7 +55,7 @@ export async function findSpareTransfers(tx: Tx, network: NetworkId): Promise<Sp
       and link.exception = 'DUPLICATE'
       and not transfer.pays
       and transfer.status <> 'ORPHANED'
-      and transfer.amount_units = link.amount_units
+      and transfer.amount_units in (link.amount_units, link.pay_amount_units)
       and not exists (
         select from transfers paying
         where paying.link_id = link.id and paying.pays and paying.status <> 'ORPHANED'

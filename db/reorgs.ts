@@ -20,6 +20,7 @@ export async function orphanAbove(
     where network = ${network} and block_number > ${ancestor} and status <> 'ORPHANED'
     returning id, link_id`;
   await reopenRelays(tx, network, ancestor);
+  await lowerCreationBlocks(tx, network, ancestor);
   const payments = await reopenPayments(tx, network, ancestor);
   const ids = transfers.map((row) => row.id.toString());
   const linkIds = [...transfers, ...payments].flatMap((row) => row.linkId ?? []);
@@ -28,6 +29,14 @@ export async function orphanAbove(
   const claimIds = ids.length > 0 ? await reopenClaims(tx, ids, claimLeaseS) : [];
   if (ids.length > 0) await orphanHistory(tx, network, ids);
   return { transfers: ids.length, linkIds, paymentIds: payments.map((row) => row.id), claimIds };
+}
+
+/** Links made on blocks that are gone: every block of the new branch comes after their making. */
+async function lowerCreationBlocks(tx: Tx, network: NetworkId, ancestor: number): Promise<void> {
+  await tx`
+    update payment_links
+    set created_block = ${ancestor}
+    where created_block > ${ancestor} and network = ${network}`;
 }
 
 /** The signed bytes are still ours to send: the transaction waits for a block again. */
@@ -89,8 +98,8 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
       set
         type = 'PAYMENT_LINK', status = 'PENDING', log_index = null, block_number = null, transfer_id = null,
         amount_units = coalesce((select amount_units from payment_links link where link.id = link_id), amount_units),
-        tx_hash = (select claim.tx_hash from claims claim where claim.id = claim_id),
-        detected_at = created_at, confirmed_at = null, updated_at = now()
+        tx_hash = (select claim.tx_hash from claims claim where claim.id = claim_id), settled_by = null,
+        candidates = null, detected_at = created_at, confirmed_at = null, updated_at = now()
       where transfer_id = any(${[...transferIds]}::text[]::bigint[])
         and id !~ '^txn_[0-9a-f]{32}$'
       returning id, user_id, type

@@ -11,6 +11,8 @@ import {
   timestamp,
 } from "drizzle-orm/pg-core";
 import type { ApiKeyScope } from "../core/domain/api-key.ts";
+import type { SettledBy } from "../core/domain/attribute-transfers.ts";
+import type { ClaimPolicy, ClaimState } from "../core/domain/claim.ts";
 import type { LinkException, LinkStatus } from "../core/domain/link.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { PaymentState, TransactionStatus, TransactionType } from "../core/domain/payment.ts";
@@ -31,6 +33,8 @@ export const users = pgTable("users", {
   status: text("status").$type<UserStatus>().notNull(),
   createdAt: time("created_at").notNull(),
   updatedAt: time("updated_at").notNull(),
+  claimPolicy: text("claim_policy").$type<ClaimPolicy>().notNull(),
+  matchByAmount: boolean("match_by_amount").notNull(),
 });
 
 export const otps = pgTable("otps", {
@@ -137,6 +141,11 @@ export const paymentLinks = pgTable("payment_links", {
   createdAt: time("created_at").notNull(),
   updatedAt: time("updated_at").notNull(),
   cancelledAt: time("cancelled_at"),
+  tag: hex("tag"),
+  payAmountUnits: int8("pay_amount_units"),
+  createdBlock: int8("created_block"),
+  settledBy: text("settled_by").$type<SettledBy>(),
+  paidUnits: int8("paid_units"),
 });
 
 export const claims = pgTable("claims", {
@@ -145,13 +154,15 @@ export const claims = pgTable("claims", {
   network: network(),
   txHash: hex("tx_hash").notNull(),
   clientAddress: hex("client_address").notNull(),
-  state: text("state").$type<"OPEN" | "MATCHED" | "REJECTED" | "EXPIRED">().notNull(),
+  state: text("state").$type<ClaimState>().notNull(),
   reason: text("reason"),
   looks: integer("looks").notNull(),
   leaseUntil: time("lease_until").notNull(),
   requestId: text("request_id"),
   createdAt: time("created_at").notNull(),
   updatedAt: time("updated_at").notNull(),
+  proof: text("proof").$type<"EOA" | "CONTRACT">(),
+  isEarly: boolean("is_early").notNull(),
 });
 
 export const payments = pgTable("payments", {
@@ -184,6 +195,7 @@ export const payments = pgTable("payments", {
   toldTo: text("told_to"),
   createdAt: time("created_at").notNull(),
   updatedAt: time("updated_at").notNull(),
+  acceptedBlock: int8("accepted_block"),
 });
 
 export const relays = pgTable("relays", {
@@ -250,6 +262,8 @@ export const transfers = pgTable("transfers", {
   paymentId: text("payment_id"),
   detectedAt: time("detected_at").notNull(),
   confirmedAt: time("confirmed_at"),
+  settledBy: text("settled_by").$type<SettledBy>(),
+  candidates: text("candidates").array(),
 });
 
 export const transactions = pgTable("transactions", {
@@ -273,6 +287,8 @@ export const transactions = pgTable("transactions", {
   confirmedAt: time("confirmed_at"),
   createdAt: time("created_at").notNull(),
   updatedAt: time("updated_at").notNull(),
+  settledBy: text("settled_by").$type<SettledBy>(),
+  candidates: text("candidates").array(),
 });
 
 export const exportFiles = pgTable("exports", {

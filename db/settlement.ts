@@ -107,7 +107,8 @@ function computeLinks(
     with facts as (
       select
         link.id, link.status as old_status, link.exception as old_exception, link.expires_at,
-        paying.status as paying_status, paying.block_time, paying.tx_hash, coalesce(misfits.exception, 'NONE') as misfit,
+        paying.status as paying_status, paying.block_time, paying.tx_hash, paying.settled_by, paying.amount_units as paying_units,
+        coalesce(misfits.exception, 'NONE') as misfit,
         exists (
           select from payments
           where payments.link_id = link.id and payments.state <> 'FAILED' and payments.state in ('QUEUED', 'SIGNED', 'BROADCAST')
@@ -120,7 +121,7 @@ function computeLinks(
         ) as is_held
       from payment_links link
       left join lateral (
-        select id, status, block_time, tx_hash
+        select id, status, block_time, tx_hash, settled_by, amount_units
         from transfers
         where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
         limit 1
@@ -129,7 +130,7 @@ function computeLinks(
         select
           case
             when count(*) = 0 then null
-            when paying.id is not null or bool_or(other.amount_units = link.amount_units) then 'DUPLICATE'
+            when paying.id is not null or bool_or(other.amount_units in (link.amount_units, link.pay_amount_units)) then 'DUPLICATE'
             when bool_or(other.amount_units > link.amount_units) then 'OVERPAID'
             else 'UNDERPAID'
           end as exception
@@ -140,7 +141,7 @@ function computeLinks(
     ),
     decided as materialized (
       select
-        id, old_status, old_exception, tx_hash,
+        id, old_status, old_exception, tx_hash, settled_by, paying_units,
         case
           when old_status = 'CANCELLED' then 'CANCELLED'
           when paying_status = 'CONFIRMED' then 'PAID'
@@ -162,21 +163,26 @@ function computeLinks(
         status = decided.status,
         exception = decided.exception,
         paid_at = case when decided.status = 'PAID' then decided.block_time end,
+        paid_units = case when decided.status = 'PAID' then decided.paying_units end,
+        settled_by = decided.settled_by,
         updated_at = now()
       from decided
       where link.id = decided.id
         and link.id = any(${[...ids]}::text[])
-        and (link.status, link.exception, link.paid_at)
+        and (link.status, link.exception, link.paid_at, link.settled_by)
           is distinct from
-          (decided.status, decided.exception, case when decided.status = 'PAID' then decided.block_time end)
+          (
+            decided.status, decided.exception, case when decided.status = 'PAID' then decided.block_time end,
+            decided.settled_by
+          )
       returning link.id, link.user_id, link.amount_units, link.network, decided.old_status, decided.old_exception,
-        decided.status, decided.exception, decided.tx_hash
+        decided.status, decided.exception, decided.tx_hash, decided.settled_by
     ),
     event as (
       insert into events (user_id, type, subject_id, data)
       select
         user_id, step.event, id,
-        jsonb_build_object('status', status, 'exception', exception, 'network', network, 'txHash', tx_hash)
+        jsonb_build_object('status', status, 'exception', exception, 'network', network, 'txHash', tx_hash, 'settledBy', settled_by)
       from moved
       cross join lateral (
         values

@@ -1,5 +1,6 @@
 /** Transfers of our wallets and the history rows made from them, written together: set-based, and the same again when run twice. */
 
+import type { SettledBy } from "../core/domain/attribute-transfers.ts";
 import { formatUnits } from "../core/domain/money.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
@@ -18,6 +19,9 @@ export type NewTransfer = {
   confirmedAtS: number | undefined;
   linkId: string | undefined;
   pays: boolean;
+  settledBy: SettledBy | undefined;
+  /** Links that fitted when nothing decided between them. */
+  candidates: readonly string[];
   paymentId: string | undefined;
   /** The payment or claim whose open history row becomes this transfer's. */
   historyPaymentId: string | undefined;
@@ -42,23 +46,25 @@ export async function storeTransfers(
       from json_to_recordset(${JSON.stringify(transfers.map(toRow))}::text::json) as row (
         block_number bigint, block_hash text, block_time timestamptz, tx_hash text, log_index int, from_address text,
         to_address text, amount_units numeric, authorization_nonce text, confirmed_at timestamptz, link_id text,
-        pays boolean, payment_id text, history_payment_id text, history_claim_id text, amount text
+        pays boolean, settled_by text, candidates text[], payment_id text, history_payment_id text,
+        history_claim_id text, amount text
       )
     ),
     stored as (
       insert into transfers (
         network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
-        authorization_nonce, status, confirmed_at, link_id, pays, payment_id
+        authorization_nonce, status, confirmed_at, link_id, pays, settled_by, candidates, payment_id
       )
       select
         ${network}, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
         authorization_nonce, case when confirmed_at is null then 'DETECTED' else 'CONFIRMED' end, confirmed_at,
-        link_id, pays, payment_id
+        link_id, pays, settled_by, candidates, payment_id
       from given
       on conflict (network, block_hash, log_index) do update
       set
         status = excluded.status, confirmed_at = excluded.confirmed_at, link_id = excluded.link_id,
-        pays = excluded.pays, payment_id = excluded.payment_id
+        pays = excluded.pays, settled_by = excluded.settled_by, candidates = excluded.candidates,
+        payment_id = excluded.payment_id
       where transfers.status = 'ORPHANED'
       returning id, block_hash, log_index, status
     ),
@@ -71,7 +77,7 @@ export async function storeTransfers(
       select
         wallet.user_id, 'IN' as side, case when pays then 'PAYMENT_LINK' else 'RECEIVE' end as type,
         from_address as counterparty, coalesce(link.description, '') as description, link_id,
-        history_payment_id as payment_id, history_claim_id as claim_id,
+        settled_by, candidates, history_payment_id as payment_id, history_claim_id as claim_id,
         transfer_id, fresh.status, fresh.amount_units, tx_hash, log_index, block_number, block_time, confirmed_at, amount
       from fresh
       cross join lateral (
@@ -88,7 +94,7 @@ export async function storeTransfers(
       ) link on true
       union all
       select
-        wallet.user_id, 'OUT', 'SEND', to_address, '', null, null, null,
+        wallet.user_id, 'OUT', 'SEND', to_address, '', null, null, null, null, null,
         transfer_id, fresh.status, fresh.amount_units, tx_hash, log_index, block_number, block_time, confirmed_at, amount
       from fresh
       cross join lateral (
@@ -124,7 +130,7 @@ export async function storeTransfers(
       set
         type = given.type, status = given.status, amount_units = given.amount_units, counterparty = given.counterparty,
         tx_hash = given.tx_hash, log_index = given.log_index, block_number = given.block_number, link_id = given.link_id,
-        transfer_id = given.transfer_id, failure_reason = null, detected_at = given.block_time,
+        settled_by = given.settled_by, candidates = given.candidates, transfer_id = given.transfer_id, failure_reason = null, detected_at = given.block_time,
         confirmed_at = given.confirmed_at, updated_at = now()
       from open_rows given
       where transactions.id = given.id
@@ -133,20 +139,20 @@ export async function storeTransfers(
     inserted as (
       insert into transactions (
         id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
-        link_id, payment_id, claim_id, transfer_id, detected_at, confirmed_at, created_at
+        link_id, settled_by, candidates, payment_id, claim_id, transfer_id, detected_at, confirmed_at, created_at
       )
       select
         'txn_' || md5(concat_ws(':', user_id, ${network}::text, tx_hash, log_index, side)),
         user_id, ${network}, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
-        link_id, payment_id, claim_id, transfer_id, block_time, confirmed_at, block_time
+        link_id, settled_by, candidates, payment_id, claim_id, transfer_id, block_time, confirmed_at, block_time
       from sides
       where side = 'OUT' or not exists (select from open_rows where open_rows.transfer_id = sides.transfer_id)
       on conflict (id) do update
       set
         type = excluded.type, status = excluded.status, amount_units = excluded.amount_units,
         counterparty = excluded.counterparty, description = excluded.description,
-        block_number = excluded.block_number, link_id = excluded.link_id, payment_id = excluded.payment_id,
-        claim_id = excluded.claim_id, transfer_id = excluded.transfer_id, detected_at = excluded.detected_at,
+        block_number = excluded.block_number, link_id = excluded.link_id, settled_by = excluded.settled_by,
+        candidates = excluded.candidates, payment_id = excluded.payment_id, claim_id = excluded.claim_id, transfer_id = excluded.transfer_id, detected_at = excluded.detected_at,
         confirmed_at = excluded.confirmed_at, updated_at = now()
       returning id, user_id, transfer_id, type, status
     ),
@@ -160,7 +166,8 @@ export async function storeTransfers(
       written.user_id, step.event, written.id,
       jsonb_build_object(
         'type', written.type, 'amount', fresh.amount, 'network', ${network}::text,
-        'txHash', fresh.tx_hash, 'logIndex', fresh.log_index, 'blockNumber', fresh.block_number, 'linkId', fresh.link_id
+        'txHash', fresh.tx_hash, 'logIndex', fresh.log_index, 'blockNumber', fresh.block_number, 'linkId', fresh.link_id,
+        'settledBy', fresh.settled_by
       )
     from written
     join fresh using (transfer_id)
@@ -232,6 +239,8 @@ function toRow(transfer: NewTransfer) {
     confirmed_at: transfer.confirmedAtS === undefined ? undefined : toTime(transfer.confirmedAtS),
     link_id: transfer.linkId,
     pays: transfer.pays,
+    settled_by: transfer.settledBy,
+    candidates: transfer.candidates.length === 0 ? undefined : transfer.candidates,
     payment_id: transfer.paymentId,
     history_payment_id: transfer.historyPaymentId,
     history_claim_id: transfer.historyClaimId,

@@ -6,6 +6,7 @@ import { tell } from "../db/outcome.ts";
 import { findBookedLogs } from "../db/reconciliation.ts";
 import { refreshLinks } from "../db/settlement.ts";
 import { readHeader } from "./block-header.ts";
+import { withTags } from "./read-tags.ts";
 import { settleTransfers } from "./settle.ts";
 import { FencedError, type Term } from "./term.ts";
 import type { BlockContent, SeenTransfer } from "./usdc-logs.ts";
@@ -13,13 +14,14 @@ import type { BlockContent, SeenTransfer } from "./usdc-logs.ts";
 /** A block below the cursor is not the one that was read: wait for the reorganisation to be undone. */
 export class OtherBranchError extends Error {}
 
-/** Returns the number of transfers that were new. `blocks` are in order and proven. */
+/** Returns the number of transfers that were new. `read` are in order and proven. */
 export async function applyPast(
   term: Term,
-  blocks: readonly BlockContent[],
+  read: readonly BlockContent[],
   isWatched: Term["watched"]["has"],
 ): Promise<number> {
-  const times = await readConfirmationTimes(term, blocks);
+  const times = await readConfirmationTimes(term, read);
+  const blocks = await withTags(term, read, isWatched);
   return term.sql.begin(async (tx) => {
     const { network, epoch, confirmations } = term;
     // while these blocks were read, or the row was waited for, a reorganisation may have set the cursor back below them

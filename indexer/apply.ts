@@ -8,6 +8,7 @@ import { tell } from "../db/outcome.ts";
 import { refreshLinks } from "../db/settlement.ts";
 import { confirmTransfers } from "../db/transfers.ts";
 import type { BlockHeader } from "./block-header.ts";
+import { withTags } from "./read-tags.ts";
 import { settleTransfers } from "./settle.ts";
 import { FencedError, type Term } from "./term.ts";
 import type { BlockContent } from "./usdc-logs.ts";
@@ -31,7 +32,8 @@ export type Span = {
 
 /** Applies what follows the cursor. Throws FencedError when another leader was faster. */
 export async function applySpan(term: Term, span: Span): Promise<void> {
-  await term.sql.begin((tx) => writeSpan(tx, term, span));
+  const blocks = await withTags(term, span.blocks, (address) => term.watched.has(address));
+  await term.sql.begin((tx) => writeSpan(tx, term, { ...span, blocks }));
   term.cursor = span.to;
 }
 

@@ -22,6 +22,7 @@ import { CLOCK_SKEW_S, findFirstBlockSince } from "./backfill.ts";
 import { readHeader } from "./block-header.ts";
 import { readRange } from "./logs.ts";
 import { readPast, TOPIC_VALUES_MAX } from "./past-logs.ts";
+import { withTags } from "./read-tags.ts";
 import { settleTransfers } from "./settle.ts";
 import { settleReleased } from "./settle-released.ts";
 import { findStanding } from "./standing.ts";
@@ -76,7 +77,8 @@ async function replay(tx: Tx, term: Term, from: number): Promise<{ touched: stri
   const { network, cursor, watched, confirmations } = term;
   const touched = new Set<string>();
   let transfers = 0;
-  for await (const blocks of readAll(term, from)) {
+  for await (const read of readAll(term, from)) {
+    const blocks = await withTags(term, read, (address) => watched.has(address));
     const times = await readTimes(term, blocks);
     const { linkIds } = await settleTransfers(tx, {
       network,

@@ -1,6 +1,6 @@
 /** Facilitated payments in a set of blocks: settled by the Transfer behind their AuthorizationUsed, though nobody watches either side. */
+import { authorizationKey } from "../core/domain/authorization.ts";
 import { NETWORKS, type NetworkId } from "../core/domain/networks.ts";
-import { authorizationKey } from "../core/domain/transfer.ts";
 import type { Tx } from "../db/client.ts";
 import { loadFacilitatedPayments } from "../db/facilitated-payments.ts";
 import { failSpentPayments, settlePayments } from "../db/settlement.ts";

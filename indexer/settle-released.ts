@@ -23,7 +23,7 @@ export async function settleReleased(tx: Tx, network: NetworkId): Promise<void> 
   const outcomes = spare.map(({ paymentId, claimId, status, blockNumber, ...transfer }) => ({
     ...{ ...transfer, blockNumber: Number(blockNumber), isConfirmed: status === "CONFIRMED" },
     ...{ paymentId: paymentId ?? undefined, claimId: claimId ?? undefined },
-    ...{ pays: true, settlesPayment: paymentId !== null },
+    ...{ pays: true, settledBy: transfer.settledBy ?? undefined, settlesPayment: paymentId !== null },
   }));
   await assignTransfers(tx, outcomes);
   const settled = await settlePaymentsAndClaims(tx, network, { payments: [], outcomes });

@@ -1,13 +1,9 @@
 /** What a set of transfers does to the books, inside the caller's transaction. Used at the head, in ranges, in backfills and in rebuilds. */
 
+import { attributeTransfers, type PaymentFacts, type Verdict } from "../core/domain/attribute-transfers.ts";
+import { authorizationKey } from "../core/domain/authorization.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
-import {
-  type Attribution,
-  attributeTransfers,
-  authorizationKey,
-  type PaymentFacts,
-} from "../core/domain/transfer.ts";
-import { loadBooks, loadPayments } from "../db/attribution.ts";
+import { loadPayments, loadSnapshot } from "../db/attribution.ts";
 import type { Tx } from "../db/client.ts";
 import { type NewTransfer, storeTransfers } from "../db/transfers.ts";
 import { settleFacilitated } from "./settle-facilitated.ts";
@@ -38,18 +34,22 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   // what needs no answer of another goes out at once: one way to the database instead of two
   const [facilitated, payments] = await Promise.all([
     settleFacilitated(tx, network, spent, confirmedAtS),
-    loadPayments(tx, network, spent),
+    loadPayments(
+      tx,
+      network,
+      spent.map(({ payer, nonce, transfer }) => ({ payer, nonce, txHash: transfer?.txHash })),
+    ),
   ]);
   const incoming = transfers.filter(({ to, from, authorizationNonce: nonce }) => {
     const isElsewhere = nonce !== undefined && facilitated.keys.has(authorizationKey(from, nonce));
     return isWatched(to) && !isElsewhere;
   });
   const standing = (await settling.findStanding?.(incoming)) ?? NOTHING_STANDS;
-  const attributions = await attribute(tx, network, { transfers: incoming, payments, standing });
-  const rows = transfers.map((transfer) => toRow(transfer, attributions.get(transfer), confirmedAtS));
-  const outcomes = [...attributions].map(([{ txHash, logIndex, block }, attribution]) => {
+  const verdicts = await attribute(tx, network, { transfers: incoming, payments, standing });
+  const rows = transfers.map((transfer) => toRow(transfer, verdicts.get(transfer), confirmedAtS));
+  const outcomes = [...verdicts].flatMap(([{ txHash, logIndex, block }, { attribution }]) => {
     const isConfirmed = confirmedAtS(block.number) !== undefined;
-    return { ...attribution, txHash, logIndex, blockNumber: block.number, isConfirmed };
+    return attribution ? [{ ...attribution, txHash, logIndex, blockNumber: block.number, isConfirmed }] : [];
   });
   const [, settled] = await Promise.all([
     storeTransfers(tx, network, rows, { isNews }),
@@ -64,10 +64,11 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
 
 function toRow(
   transfer: SeenTransfer,
-  attribution: Attribution | undefined,
+  verdict: Verdict | undefined,
   confirmedAtS: Settling["confirmedAtS"],
 ): NewTransfer {
   const { block } = transfer;
+  const { attribution, candidates = [] } = verdict ?? {};
   return {
     ...transfer,
     blockNumber: block.number,
@@ -76,6 +77,8 @@ function toRow(
     confirmedAtS: confirmedAtS(block.number),
     linkId: attribution?.linkId,
     pays: attribution?.pays ?? false,
+    settledBy: attribution?.settledBy,
+    candidates,
     paymentId: attribution?.paymentId,
     historyPaymentId: attribution?.settlesPayment ? attribution.paymentId : undefined,
     historyClaimId: attribution?.claimId,
@@ -92,25 +95,28 @@ async function attribute(
   tx: Tx,
   network: NetworkId,
   { transfers, payments, standing: { decided, takenLinkIds } }: Judged,
-): Promise<Map<SeenTransfer, Attribution>> {
-  const answers = new Map<SeenTransfer, Attribution>();
-  for (const [transfer, decision] of decided) if (decision) answers.set(transfer, decision);
+): Promise<Map<SeenTransfer, Verdict>> {
+  const verdicts = new Map<SeenTransfer, Verdict>(decided);
   const open = transfers.filter((transfer) => !decided.has(transfer));
-  if (open.length === 0) return answers;
-  const given = open.map((transfer) => ({ ...transfer, blockTimeMs: transfer.block.timeS * 1000 }));
+  if (open.length === 0) return verdicts;
+  const given = open.map((transfer) => ({
+    ...transfer,
+    blockNumber: transfer.block.number,
+    blockTimeMs: transfer.block.timeS * 1000,
+  }));
   const nonces = new Set(
     given.flatMap((one) =>
       one.authorizationNonce ? [authorizationKey(one.from, one.authorizationNonce)] : [],
     ),
   );
   const own = payments.filter((payment) => nonces.has(authorizationKey(payment.payer, payment.nonce)));
-  const books = await loadBooks(tx, network, { transfers: given, payments: own, takenLinkIds });
-  const usedClaims = new Set([...answers.values()].map(({ claimId }) => claimId));
-  const claims = books.claims.filter(({ id }) => !usedClaims.has(id));
-  const found = attributeTransfers(given, { ...books, claims });
+  const snapshot = await loadSnapshot(tx, network, { transfers: given, payments: own, takenLinkIds });
+  const usedClaims = new Set([...verdicts.values()].map(({ attribution }) => attribution?.claimId));
+  const claims = snapshot.claims.filter(({ id }) => !usedClaims.has(id));
+  const found = attributeTransfers(given, { ...snapshot, claims });
   for (const [index, transfer] of open.entries()) {
-    const attribution = found[index];
-    if (attribution) answers.set(transfer, attribution);
+    const verdict = found[index];
+    if (verdict) verdicts.set(transfer, verdict);
   }
-  return answers;
+  return verdicts;
 }

@@ -1,12 +1,12 @@
 /** Decisions about transfers that a rebuild does not make again: what had been decided stands, the rest is judged beside it. */
-import type { Attribution } from "../core/domain/transfer.ts";
+import { isInferred, type Verdict } from "../core/domain/attribute-transfers.ts";
 import type { Tx } from "../db/client.ts";
 import { findDecidedLinks, findDecisions, type PastDecision } from "../db/past-decisions.ts";
 import type { SeenTransfer } from "./usdc-logs.ts";
 
 export type Standing = {
-  /** Undefined: decided to be received without a link. */
-  decided: ReadonlyMap<SeenTransfer, Attribution | undefined>;
+  /** Without an attribution: decided to be received without a link. */
+  decided: ReadonlyMap<SeenTransfer, Verdict>;
   /** Links that the others can't pay: a transfer does whose decision stands, perhaps a later one. */
   takenLinkIds: readonly string[];
 };
@@ -19,21 +19,22 @@ export async function findStanding(tx: Tx, transfers: readonly SeenTransfer[]): 
   if (!first || !last) return NOTHING_STANDS;
   const rows = await findDecisions(tx, { from: first.block.number, to: last.block.number });
   const byPlace = new Map(rows.map((row) => [`${row.blockHash}:${row.logIndex}`, row]));
-  const decided = new Map<SeenTransfer, Attribution | undefined>();
+  const decided = new Map<SeenTransfer, Verdict>();
   for (const transfer of transfers) {
     const row = byPlace.get(`${transfer.block.hash}:${transfer.logIndex}`);
-    if (row) decided.set(transfer, toAttribution(row));
+    // a tag is on the chain for everybody to see: it outweighs what was inferred without it
+    if (row && !(transfer.tag && isInferred(row.settledBy))) decided.set(transfer, toVerdict(row));
   }
   const open = transfers.filter((transfer) => !decided.has(transfer));
   return { decided, takenLinkIds: open.length > 0 ? await findDecidedLinks(tx, open) : [] };
 }
 
-function toAttribution(row: PastDecision): Attribution | undefined {
-  const { linkId, pays, paymentId, settlesPayment, claimId } = row;
-  if (linkId === null) return undefined;
-  return {
-    ...{ linkId, pays, settlesPayment },
+function toVerdict(row: PastDecision): Verdict {
+  const { linkId, pays, settlesPayment, settledBy, paymentId, claimId, candidates } = row;
+  if (linkId === null || settledBy === null) return { candidates: candidates ?? [] };
+  const ids = {
     ...(paymentId === null ? {} : { paymentId }),
     ...(claimId === null ? {} : { claimId }),
   };
+  return { attribution: { linkId, pays, settlesPayment, settledBy, ...ids }, candidates: [] };
 }

@@ -31,6 +31,8 @@ export type SeenTransfer = {
   to: Hex;
   amountUnits: bigint;
   authorizationNonce: Hex | undefined;
+  /** 16 bytes of its transaction that may name a link; read where nothing else explains it (read-tags.ts). */
+  tag?: Hex | undefined;
 };
 
 /** An authorization that was used, with the Transfer it made, or cancelled. */

@@ -70,7 +70,7 @@ async function waitForSettlement(
 
 async function tryLook(chain: Chain, claim: OpenClaim): Promise<ClaimLook | undefined> {
   try {
-    return await lookAtClaim(chain, { ...claim, createdAt: claim.linkCreatedAt });
+    return await lookAtClaim(chain, { ...claim, createdAt: claim.linkCreatedAt, isProven: claim.isProven });
   } catch (error) {
     if (error instanceof RpcTransportError) return undefined;
     throw error;

@@ -2,6 +2,7 @@
 import { simulatePayments } from "../../core/chain/relay.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { checkTerms } from "../../core/domain/authorization.ts";
+import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { ChainClock } from "../x402/chain-time.ts";
 import type { X402Deps } from "../x402/deps.ts";
@@ -43,7 +44,12 @@ async function askChain(
   const chain = tools.chains.get(network);
   if (!chain) return { ok: false, reason: "invalid_network" };
   const { kind, signature } = checked.payer;
-  const item = { isContract: kind === "CONTRACT", authorization: attempt.authorization, signature };
+  const item = {
+    isContract: kind === "CONTRACT",
+    authorization: attempt.authorization,
+    signature,
+    tag: NO_LINK_TAG,
+  };
   try {
     const [result] = await simulatePayments(chain, terms.payTo, [item]);
     if (!result) return { ok: false, reason: UNEXPECTED_VERIFY_ERROR };

@@ -1,39 +1,57 @@
-/** A payer says which transaction paid a link. The chain is asked at once, within bounds; what it does not know yet becomes a claim with a lease. */
+/**
+ * A payer says which transaction paid a link, perhaps with a proof. The chain is asked at once, within bounds; what it does not know yet
+ * becomes a claim with a lease.
+ */
+import { verifyClaimProof } from "../../core/chain/claim-proof.ts";
 import { type ClaimLook, lookAtClaim } from "../../core/chain/look-at-claim.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { CLAIM_LEASE_S, nextLookInS } from "../../core/domain/claim.ts";
-import { conflict, notFound, ServiceError } from "../../core/domain/errors.ts";
+import { type ClaimTerms, claimTypedData } from "../../core/domain/claim-statement.ts";
+import { conflict, invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
 import { newClaimId, newTransactionId } from "../../core/domain/ids.ts";
 import type { LinkStatus } from "../../core/domain/link.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { defaultMerchantName } from "../../core/domain/user.ts";
 import { areLogsTaken, findClaim, openClaim } from "../../db/claims.ts";
 import { findPublicLink, type PublicLink } from "../../db/links.ts";
 import { enqueue } from "../../db/queue.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
-export type Claimed = { linkId: string; txHash: Hex; clientAddress: Hex };
+type ClaimDeps = Pick<ApiDeps, "sql" | "chains" | "config">;
+
+/** `signature`: of `clientAddress`, over the claim's typed data. */
+export type Claimed = { linkId: string; txHash: Hex; clientAddress: Hex; signature?: Hex | undefined };
+
+/** `typedData`: what the payer may sign so that the claim decides. */
+export type ClaimAnswer = { status: LinkStatus; typedData?: ReturnType<typeof claimTypedData> };
 
 /** The request waits for the chain no longer than this. */
 const LOOK_TIMEOUT_MS = 3_000;
 
 /**
  * The link's status after the claim. `takeTurn` counts a claim that is not known yet against its limit and throws when it is one
- * too many. Throws NOT_FOUND, CONFLICT when the link is not open or the transfer counts elsewhere, and VALIDATION_ERROR
- * `does_not_pay_this_link` when the transaction is in a block and does not pay it.
+ * too many. Throws NOT_FOUND; CONFLICT when the transfer counts elsewhere or, without a proof, the link is not open;
+ * VALIDATION_ERROR `does_not_pay_this_link` for a transaction in a block that does not pay it, `invalid_signature` for a proof that is
+ * not the sender's; INTERNAL_ERROR (retryable) when a contract's signature could not be checked.
  */
 export async function claimLink(
-  deps: Pick<ApiDeps, "sql" | "chains">,
+  deps: ClaimDeps,
   claimed: Claimed,
   { takeTurn, requestId }: { takeTurn: () => Promise<void>; requestId: string },
-): Promise<LinkStatus> {
+): Promise<ClaimAnswer> {
   const link = await findPublicLink(deps.sql, claimed.linkId);
   if (!link) throw notFound("Payment link");
+  const terms = termsOf(deps, link, claimed.txHash);
   const known = await findClaim(deps.sql, claimed);
-  if (known?.state === "OPEN" || known?.state === "MATCHED") return link.status;
-  refuseClosed(link.status);
+  const isOpen = known?.state === "OPEN" || known?.state === "MATCHED";
+  if (isOpen && claimed.signature === undefined) return { status: link.status };
+  if (!claimed.signature && isClosed(link.status)) throw closed(link.status, terms);
   await takeTurn();
-  await refuseWrong(deps, link, claimed);
-  await deps.sql.begin(async (tx) => {
+  const proof = claimed.signature ? await readProof(deps, terms, claimed) : null;
+  const look = await lookWithinBounds(deps, link, claimed, proof !== null);
+  await refuseWrong(deps, claimed, { look, terms, isProven: proof !== null });
+  const hasBlock = look !== undefined && look.kind !== "unknown" && look.kind !== "waiting";
+  return deps.sql.begin(async (tx) => {
     const opened = await openClaim(tx, {
       ...claimed,
       id: newClaimId(),
@@ -41,62 +59,117 @@ export async function claimLink(
       requestId,
       transactionId: newTransactionId(),
       leaseS: CLAIM_LEASE_S,
+      proof,
+      hasBlock,
     });
-    if (!opened) throw closed((await findPublicLink(tx, link.id))?.status ?? link.status);
+    const now = (await findPublicLink(tx, link.id)) ?? link;
+    if (!opened) throw closed(now.status, terms);
     if (opened.isNew) {
       const runAt = new Date(Date.now() + nextLookInS(0) * 1000);
       await enqueue(tx, "check_claim", { claimId: opened.claim.id, requestId }, { runAt });
     }
+    return { status: now.status, ...(opened.proofRequired ? { typedData: claimTypedData(terms) } : {}) };
   });
-  return "PENDING";
 }
 
-function refuseClosed(status: LinkStatus): void {
-  if (status !== "ACTIVE" && status !== "PENDING") throw closed(status);
+function termsOf({ config }: ClaimDeps, link: PublicLink, transactionHash: Hex): ClaimTerms {
+  return {
+    linkId: link.id,
+    network: link.network,
+    merchantName: link.displayName ?? defaultMerchantName(link.email),
+    amountUnits: link.amountUnits,
+    recipient: link.recipient,
+    transactionHash,
+    host: new URL(config.baseUrl).host,
+  };
 }
 
-function closed(status: LinkStatus): ServiceError {
-  return conflict(`This payment link is ${status}`, { field: "linkId", issue: status });
+async function readProof(
+  { chains }: ClaimDeps,
+  terms: ClaimTerms,
+  { clientAddress, signature = "0x" }: Claimed,
+): Promise<"EOA" | "CONTRACT"> {
+  const chain = chains.get(terms.network);
+  if (!chain) throw unverifiable();
+  const proof = await verifyClaimProof(chain, terms, { signer: clientAddress, signature }).catch(
+    (error: unknown) => {
+      if (error instanceof RpcTransportError) throw unverifiable(error);
+      throw error;
+    },
+  );
+  if (proof) return proof;
+  throw invalid("signature", "invalid_signature", "signature is not clientWalletAddress's for this claim");
+}
+
+function unverifiable(cause?: unknown): ServiceError {
+  return new ServiceError("INTERNAL_ERROR", "The signature could not be checked now; retry", {
+    details: { field: "signature", retryable: true },
+    cause,
+  });
+}
+
+function isClosed(status: LinkStatus): boolean {
+  return status !== "ACTIVE" && status !== "PENDING";
+}
+
+/** A proven claim is still taken, so the refusal says what to sign. */
+function closed(status: LinkStatus, terms: ClaimTerms): ServiceError {
+  return conflict(`This payment link is ${status}`, {
+    field: "linkId",
+    issue: status,
+    typedData: claimTypedData(terms),
+  });
 }
 
 async function refuseWrong(
-  { sql, chains }: Pick<ApiDeps, "sql" | "chains">,
-  link: PublicLink,
-  claimed: Claimed,
+  { sql }: ClaimDeps,
+  { linkId, txHash, clientAddress }: Claimed,
+  { look, terms, isProven }: { look: ClaimLook | undefined; terms: ClaimTerms; isProven: boolean },
 ): Promise<void> {
-  const chain = chains.get(link.network);
-  const look = chain && (await withinBounds(lookAtClaim(chain, { ...link, ...claimed })));
   switch (look?.kind) {
     case undefined:
     case "unknown":
     case "waiting":
       return;
     case "pays": {
-      const { linkId, txHash, clientAddress } = claimed;
-      const place = { linkId, network: link.network, txHash, payer: clientAddress };
+      const place = { linkId, network: terms.network, txHash, payer: clientAddress, isProven };
       if (await areLogsTaken(sql, place, look.logs))
         throw conflict("This transfer counts for another payment", {
           field: "transactionHash",
           issue: "counted_elsewhere",
+          ...(isProven ? {} : { typedData: claimTypedData(terms) }),
         });
       return;
     }
-    case "reverted":
     case "other_amount":
+      if (isProven) return;
+      throw doesNotPay();
+    case "reverted":
     case "unrelated":
-      throw new ServiceError("VALIDATION_ERROR", "This transaction does not pay this link", {
-        details: { field: "transactionHash", issue: "does_not_pay_this_link" },
-      });
+      throw doesNotPay();
   }
 }
 
-/** Undefined when nothing was learnt in time: then the claim is looked at later. */
-async function withinBounds(look: Promise<ClaimLook>): Promise<ClaimLook | undefined> {
+function doesNotPay(): ServiceError {
+  return new ServiceError("VALIDATION_ERROR", "This transaction does not pay this link", {
+    details: { field: "transactionHash", issue: "does_not_pay_this_link" },
+  });
+}
+
+/** Undefined when nothing was learnt in time: then the chain is asked again later. */
+async function lookWithinBounds(
+  { chains }: ClaimDeps,
+  link: PublicLink,
+  claimed: Claimed,
+  isProven: boolean,
+): Promise<ClaimLook | undefined> {
+  const chain = chains.get(link.network);
+  if (!chain) return undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const timeout = new Promise<undefined>((resolve) => {
     timer = setTimeout(resolve, LOOK_TIMEOUT_MS, undefined);
   });
-  const learnt = look.catch((error: unknown) => {
+  const learnt = lookAtClaim(chain, { ...link, ...claimed, isProven }).catch((error: unknown) => {
     if (error instanceof RpcTransportError) return undefined;
     throw error;
   });

@@ -1,6 +1,7 @@
 /** Makes a link, once per Idempotency-Key. */
 import { notFound } from "../../core/domain/errors.ts";
 import { newLinkId } from "../../core/domain/ids.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { recordEvents } from "../../db/events.ts";
@@ -31,7 +32,8 @@ export async function createLink(
       : { scope: `create_link:${terms.userId}`, key: idempotencyKey, request: terms };
   const { answer, isReplay } = await sql.begin((tx) =>
     runIdempotent(tx, given, async () => {
-      const link = await insertLink(tx, { id: newLinkId(), ...terms });
+      const id = newLinkId();
+      const link = await insertLink(tx, { id, tag: linkTag(id), ...terms });
       if (!link) throw notFound(`A wallet of yours on ${terms.network}`);
       const data = { amount: formatUnits(link.amountUnits), network: link.network };
       await recordEvents(tx, [

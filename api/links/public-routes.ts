@@ -38,11 +38,32 @@ const hex = (bytes: number, what: string) =>
     .regex(new RegExp(`^0x[0-9a-fA-F]{${bytes * 2}}$`), `must be ${what}: 0x and ${bytes * 2} hex digits`)
     .transform((text) => text.toLowerCase() as Hex);
 
+/** A contract's signature may be long (WebAuthn); nothing honest is longer. */
+const SIGNATURE_MAX_DIGITS = 16_384;
+
 const claimBody = z.object({
   transactionHash: hex(32, "a transaction hash"),
   clientWalletAddress: hex(20, "an address"),
+  signature: z
+    .string()
+    .regex(/^0x(?:[0-9a-fA-F]{2})+$/, "must be hex bytes")
+    .max(SIGNATURE_MAX_DIGITS)
+    .transform((text) => text.toLowerCase() as Hex)
+    .optional()
+    .describe(
+      "clientWalletAddress's EIP-712 signature of the claim's typedData: proves which link was meant",
+    ),
 });
-const claimAnswer = z.object({ success: z.literal(true), linkId: z.string(), status: z.enum(LINK_STATUSES) });
+const claimAnswer = z.object({
+  success: z.literal(true),
+  linkId: z.string(),
+  status: z.enum(LINK_STATUSES),
+  proofRequired: z
+    .literal(true)
+    .optional()
+    .describe("Present when other links could be meant as well: send the claim again with a signature"),
+  typedData: z.looseObject({}).optional().describe("What to sign (eth_signTypedData_v4)"),
+});
 const params = z.object({ linkId: z.string().max(100) });
 
 export const publicLinkRoutes = (deps: ApiDeps) =>
@@ -63,10 +84,12 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
       `${PREFIX}/complete`,
       async ({ params: { linkId }, body, set, clientAddress, requestId }) => {
         if (!LINK_ID.test(linkId)) throw notFound("Payment link");
-        const claimed = { linkId, txHash: body.transactionHash, clientAddress: body.clientWalletAddress };
+        const { transactionHash: txHash, clientWalletAddress, signature } = body;
+        const claimed = { linkId, txHash, clientAddress: clientWalletAddress, signature };
         const takeTurn = () => takeLinkTurn(deps, set, linkId, clientAddress);
-        const status = await claimLink(deps, claimed, { takeTurn, requestId });
-        return { success: true as const, linkId, status };
+        const { status, typedData } = await claimLink(deps, claimed, { takeTurn, requestId });
+        const proof = typedData ? { proofRequired: true as const, typedData } : {};
+        return { success: true as const, linkId, status, ...proof };
       },
       {
         limit: "claims",

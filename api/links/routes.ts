@@ -3,6 +3,7 @@ import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, notFound, ServiceError } from "../../core/domain/errors.ts";
 import { toAmountNumber } from "../../core/domain/money.ts";
+import { endClaimsOfLink } from "../../db/claims.ts";
 import { recordEvents } from "../../db/events.ts";
 import { parseIdempotencyKey } from "../../db/idempotency.ts";
 import { cancelLink, countLinks, findLink, listLinks } from "../../db/links.ts";
@@ -145,13 +146,14 @@ async function cancel(deps: ApiDeps, id: string, userId: string): Promise<Paymen
   const cancelled = await deps.sql.begin(async (tx) => {
     const row = await cancelLink(tx, { id, userId });
     if (!row) return undefined;
+    await endClaimsOfLink(tx, id);
     await recordEvents(tx, [{ userId, type: "payment_link.cancelled", subjectId: id }]);
     await tell(tx, [id]);
     return row;
   });
   if (cancelled) return cancelled;
   const { status } = await getLink(deps, link.id, userId);
-  throw conflict(`Only an active link can be cancelled; this one is ${status}`, {
+  throw conflict(`Only a link that nothing has paid can be cancelled; this one is ${status}`, {
     field: "status",
     issue: status,
   });

@@ -1,5 +1,6 @@
 /** Payment links as they travel: schemas of what comes in and goes out, and how rows become them. */
 import { z } from "zod";
+import { SETTLED_BY } from "../../core/domain/attribute-transfers.ts";
 import {
   LINK_DESCRIPTION_MAX,
   LINK_EXCEPTIONS,
@@ -58,6 +59,7 @@ const linkFields = {
   network: z.enum(NETWORK_IDS),
   status: z.enum(LINK_STATUSES),
   exception: z.enum(LINK_EXCEPTIONS),
+  settledBy: z.enum(SETTLED_BY).nullable().describe("What decided which transfer pays it"),
   refundedAmount: z.number(),
   paidAt: isoTime.nullable(),
   expiresAt: isoTime,
@@ -96,6 +98,19 @@ export const publicLinkSchema = z.object({
   chainId: z.int(),
   tokenAddress: z.string(),
   aiUrl: z.string(),
+  exception: z.enum(LINK_EXCEPTIONS),
+  payable: z.boolean().describe("Whether a payment would be accepted now, whatever claims say"),
+  payAmount: z
+    .number()
+    .nullable()
+    .describe("An amount that no other open link of the wallet asks for: pays exactly like `amount`"),
+  tag: z
+    .string()
+    .nullable()
+    .describe(
+      "16 bytes that name the link: first half of an authorization's nonce, or behind a plain transfer's calldata",
+    ),
+  settledBy: z.enum(SETTLED_BY).nullable(),
 });
 
 type Addresses = { baseUrl: string };
@@ -111,6 +126,7 @@ export function presentLink(link: PaymentLink, { baseUrl }: Addresses): z.infer<
     network: link.network,
     status: link.status,
     exception: link.exception,
+    settledBy: link.settledBy,
     refundedAmount: toAmountNumber(link.refundedUnits),
     paidAt: link.paidAt?.toISOString() ?? null,
     expiresAt: link.expiresAt.toISOString(),
@@ -140,5 +156,15 @@ export function presentPublicLink(
     chainId,
     tokenAddress: usdc.address,
     aiUrl: `${baseUrl}/v1/x402/${link.id}`,
+    exception: link.exception,
+    payable: isPayable(link),
+    payAmount: link.payAmountUnits === null ? null : toAmountNumber(link.payAmountUnits),
+    tag: link.tag,
+    settledBy: link.settledBy,
   };
+}
+
+/** PENDING that rests on claims alone keeps nobody from paying. */
+function isPayable({ status, isFree }: PublicLink): boolean {
+  return isFree && (status === "ACTIVE" || status === "PENDING");
 }

@@ -61,6 +61,20 @@ export async function isContractSignatureValid(
   }
 }
 
+/** Does the contract at `account` accept these bytes for this digest (ERC-1271)? Throws RpcTransportError when it could not be asked. */
+export async function isValidContractSignature(
+  chain: Chain,
+  { account, digest, signature }: { account: Hex; digest: Hex; signature: Hex },
+): Promise<boolean> {
+  const data: Hex = `${IS_VALID_SIGNATURE}${digest.slice(2)}${uintWord(64)}${bytesTail(signature)}`;
+  try {
+    return (await askContract(chain, { to: account, data }, undefined)) === MAGIC_WORD;
+  } catch (error) {
+    if (error instanceof RpcResponseError) return false;
+    throw error;
+  }
+}
+
 /** Which of these addresses hold code now; their signatures are the contract's to judge, whatever they look like. */
 export async function findContracts(chain: Chain, addresses: readonly Hex[]): Promise<Set<Hex>> {
   const calls = addresses.map((address) => ({ method: "eth_getCode", params: [address, "latest"] }));

@@ -1,4 +1,4 @@
-/** What the chain says about a transaction a payer named: a claim is believed as far as its USDC Transfer log goes, never its `to` or calldata. */
+/** What the chain says about a transaction a payer named: a claim counts as far as its USDC Transfer log goes, never its `to` or calldata. */
 import type { Hex } from "../domain/networks.ts";
 import type { Chain } from "./clients.ts";
 import { fieldOf, parseData, parseQuantity } from "./rpc-answers.ts";
@@ -11,9 +11,13 @@ export type ClaimedTransfer = {
   clientAddress: Hex;
   recipient: Hex;
   amountUnits: bigint;
-  /** The link's time, both ends included; a link made within a block's second had begun. */
+  payAmountUnits: bigint | null;
+  /** The indexer's cursor when the link was made; null: judged by time, where a link made within a block's second had begun. */
+  createdBlock: bigint | null;
   createdAt: Date;
   expiresAt: Date;
+  /** A proven claim counts after the link's end too. */
+  isProven: boolean;
 };
 
 /** A log that fits the claim, and the nonce when it executed an authorization (EIP-3009). */
@@ -44,7 +48,9 @@ export async function lookAtClaim(chain: Chain, claim: ClaimedTransfer): Promise
   if (logs.length === 0) return { kind: "unrelated" };
   if (!(await isInTime(chain, parseData(fieldOf(receipt, "blockHash"), "receipt blockHash", 32), claim)))
     return { kind: "unrelated" };
-  const [first, ...rest] = logs.filter(({ amountUnits }) => amountUnits === claim.amountUnits);
+  const [first, ...rest] = logs.filter(
+    ({ amountUnits }) => amountUnits === claim.amountUnits || amountUnits === claim.payAmountUnits,
+  );
   return first ? { kind: "pays", logs: [first, ...rest] } : { kind: "other_amount" };
 }
 
@@ -52,8 +58,11 @@ async function isInTime(chain: Chain, blockHash: Hex, claim: ClaimedTransfer): P
   const block = await chain.request("eth_getBlockByHash", [blockHash, false]);
   if (!block) throw new RpcTransportError("not-ready", `block ${blockHash} of a receipt is not known`);
   const timeMs = Number(parseQuantity(fieldOf(block, "timestamp"), "block timestamp")) * 1000;
-  const begunMs = Math.floor(claim.createdAt.getTime() / 1000) * 1000;
-  return timeMs >= begunMs && timeMs <= claim.expiresAt.getTime();
+  const hasBegun =
+    claim.createdBlock === null
+      ? timeMs >= Math.floor(claim.createdAt.getTime() / 1000) * 1000
+      : parseQuantity(fieldOf(block, "number"), "block number") > claim.createdBlock;
+  return hasBegun && (claim.isProven || timeMs <= claim.expiresAt.getTime());
 }
 
 type ReadTransfer = FittingLog & { from: Hex; to: Hex; amountUnits: bigint };

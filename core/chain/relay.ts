@@ -14,6 +14,8 @@ export type RelayItem = {
   readonly isContract: boolean;
   readonly authorization: Authorization;
   readonly signature: Hex;
+  /** The tag of the link it pays (core/domain/link-tag.ts), written behind its calldata so that the chain alone says it. */
+  readonly tag: Hex;
 };
 
 export type RelayCall = { readonly to: Hex; readonly data: Hex; readonly gas: bigint };
@@ -117,12 +119,17 @@ function innerCalls(network: Network, items: readonly RelayItem[]): InnerCall[] 
   if (items.length > 1 && items.some(({ isContract }) => isContract)) {
     throw new RangeError("a contract payer is relayed alone");
   }
-  return items.flatMap(({ isContract, authorization, signature }) => {
+  return items.flatMap(({ isContract, authorization, signature, tag }) => {
     const to = network.usdc.address;
-    if (!isContract) return [{ to, data: encodeTransferWithVrs(authorization, signature) }];
+    if (!isContract) return [{ to, data: tagged(encodeTransferWithVrs(authorization, signature), tag) }];
     const read = readContractSignature(signature);
     if (!read) throw new RangeError("a contract payer's signature names a factory that is not allowed");
-    const payment = { to, data: encodeTransferWithBytes(authorization, read.signature) };
+    const payment = { to, data: tagged(encodeTransferWithBytes(authorization, read.signature), tag) };
     return read.deployment ? [read.deployment, payment] : [payment];
   });
+}
+
+/** Bytes behind the arguments are ignored by ABI decoding; 16 fit into the padding Multicall3's encoding has anyway. */
+function tagged(data: Hex, tag: Hex): Hex {
+  return `${data}${tag.slice(2)}`;
 }

@@ -16,9 +16,12 @@ export const AUTHORIZATION_USED_TOPIC = "0x98de503528ee59b575ef0c0a2576a82497bfc
 export const AUTHORIZATION_CANCELED_TOPIC =
   "0x1cdd46ff242716cdaa72d159d339a485b3438398348d68f09d7c8c0a59353d81";
 
+/** `transferWithAuthorization(…, uint8 v, bytes32 r, bytes32 s)` */
+export const TRANSFER_WITH_VRS = "0xe3ee160e";
+/** `transferWithAuthorization(…, bytes signature)` */
+export const TRANSFER_WITH_BYTES = "0xcf092995";
+
 const SELECTORS = {
-  transferWithVrs: "0xe3ee160e",
-  transferWithBytes: "0xcf092995",
   transfer: "0xa9059cbb",
   balanceOf: "0x70a08231",
   authorizationState: "0xe94a0102",
@@ -41,13 +44,13 @@ export function encodeTransferWithVrs(authorization: Authorization, signature: H
   if (signature.length !== 132)
     throw new RangeError("a v, r, s transfer needs a signature of exactly 65 bytes");
   const [r, s, v] = [signature.slice(2, 66), signature.slice(66, 130), signature.slice(130)];
-  return `${SELECTORS.transferWithVrs}${authorizationWords(authorization)}${hexWord(`0x${v}`)}${r}${s}`;
+  return `${TRANSFER_WITH_VRS}${authorizationWords(authorization)}${hexWord(`0x${v}`)}${r}${s}`;
 }
 
 /** `transferWithAuthorization(…, bytes signature)`, the overload that also asks contracts (ERC-1271). */
 export function encodeTransferWithBytes(authorization: Authorization, signature: Hex): Hex {
   const offset = uintWord(7 * 32);
-  return `${SELECTORS.transferWithBytes}${authorizationWords(authorization)}${offset}${bytesTail(signature)}`;
+  return `${TRANSFER_WITH_BYTES}${authorizationWords(authorization)}${offset}${bytesTail(signature)}`;
 }
 
 export function encodeTransfer(to: Hex, amountUnits: bigint): Hex {

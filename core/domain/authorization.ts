@@ -119,3 +119,8 @@ function lower(text: string): Hex {
 function refuse(reason: PaymentRefusal): TermsVerdict {
   return { ok: false, reason };
 }
+
+/** One key an authorization (EIP-3009: a nonce is used once by a payer). */
+export function authorizationKey(payer: Hex, nonce: Hex): string {
+  return `${payer}:${nonce}`;
+}

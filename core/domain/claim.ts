@@ -1,4 +1,18 @@
-/** How long a payer's word holds a link, and when the chain is looked at for it. Seconds since the claim. */
+/** A payer's statement that a transaction paid a link: its states, how long it holds the link, and when the chain is asked about it. */
+
+/**
+ *   OPEN --transfer attributed--> MATCHED          OPEN --disproved--> REJECTED          OPEN --lease over--> EXPIRED
+ *   HINT: late or contested, holds nothing and decides nothing
+ *   DISPUTED: proven, but its transfer has paid another link; the merchant decides
+ */
+export const CLAIM_STATES = ["OPEN", "HINT", "DISPUTED", "MATCHED", "REJECTED", "EXPIRED"] as const;
+export type ClaimState = (typeof CLAIM_STATES)[number];
+
+/** early: a claim stored before the block decides between links of one price. proven: only signed claims do. */
+export const CLAIM_POLICIES = ["early", "proven"] as const;
+export type ClaimPolicy = (typeof CLAIM_POLICIES)[number];
+
+/** Seconds since the claim. */
 export const CLAIM_LEASE_S = 90;
 export const CLAIM_LOOKS_AT_S = [2, 4, 8, 16, 32, 64] as const;
 

@@ -30,6 +30,7 @@ import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { relayerAddress, signRelay } from "../../core/chain/sign-relay.ts";
 import { decodeAuthorizationLog, decodeTransferLog, readBalance } from "../../core/chain/usdc.ts";
 import type { Authorization } from "../../core/domain/authorization.ts";
+import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
 import { CONTRACTS, NETWORKS } from "../../core/domain/networks.ts";
 import { localRelayerKeys } from "../../local/accounts.ts";
 import { callRpc } from "../../local/rpc.ts";
@@ -64,7 +65,11 @@ const inAnHour = () => BigInt(Math.floor(Date.now() / 1000) + 3600);
 async function newItem(change: Partial<Authorization> = {}, fundUnits = 5_000_000n): Promise<RelayItem> {
   const payer = privateKeyToAccount(generatePrivateKey());
   await fundUsdc(node.rpcUrl, payer.address, fundUnits);
-  return { isContract: false, ...(await signAuthorization(payer, { to: randomAddress(), ...change })) };
+  return {
+    isContract: false,
+    tag: NO_LINK_TAG,
+    ...(await signAuthorization(payer, { to: randomAddress(), ...change })),
+  };
 }
 
 function newItems(count: number): Promise<RelayItem[]> {
@@ -205,6 +210,7 @@ describe("a simulation", () => {
     await fundUsdc(node.rpcUrl, payer.address, 1_500_000n);
     const sign = async () => ({
       isContract: false,
+      tag: NO_LINK_TAG,
       ...(await signAuthorization(payer, { to: randomAddress() })),
     });
     const results = await simulatePayments(chain, RELAYER, [await sign(), await sign()]);
@@ -258,7 +264,7 @@ describe("contract payers", () => {
   test("a deployed passkey wallet pays with its signature", async () => {
     const { authorization, inner } = await newPasskeyPayer(true);
     expect(await isContractSignatureValid(chain, authorization, inner)).toBe(true);
-    const item = { isContract: true, authorization, signature: inner };
+    const item = { isContract: true, tag: NO_LINK_TAG, authorization, signature: inner };
     expect(await simulatePayments(chain, RELAYER, [item])).toEqual([{ ok: true }]);
     const call = buildPaymentsCall(NETWORK, [item]);
     const receipt = await relay(call);
@@ -271,7 +277,7 @@ describe("contract payers", () => {
     const { authorization, inner, wrapped } = await newPasskeyPayer(false);
     expect(await isContractSignatureValid(chain, authorization, inner)).toBe(false);
     expect(await isContractSignatureValid(chain, authorization, wrapped)).toBe(true);
-    const item = { isContract: true, authorization, signature: wrapped };
+    const item = { isContract: true, tag: NO_LINK_TAG, authorization, signature: wrapped };
     expect(await simulatePayments(chain, RELAYER, [item])).toEqual([{ ok: true }]);
     const call = buildPaymentsCall(NETWORK, [item]);
     const receipt = await relay(call);
@@ -287,7 +293,7 @@ describe("contract payers", () => {
     const { authorization, wrapped } = await newPasskeyPayer(true);
     expect(await isContractSignatureValid(chain, authorization, wrapped)).toBe(true);
     const receipt = await relay(
-      buildPaymentsCall(NETWORK, [{ isContract: true, authorization, signature: wrapped }]),
+      buildPaymentsCall(NETWORK, [{ isContract: true, tag: NO_LINK_TAG, authorization, signature: wrapped }]),
     );
     expect(receipt.logs.map(decodeTransferLog).filter((log) => log)).toHaveLength(1);
   });
@@ -296,7 +302,7 @@ describe("contract payers", () => {
     const { authorization, wrap } = await newPasskeyPayer(false);
     const foreign = wrap("0x0ba5ed0c6aa8c49038f819e587e2633c4a9f428a");
     expect(await isContractSignatureValid(chain, authorization, foreign)).toBe(false);
-    const item = { isContract: true, authorization, signature: foreign };
+    const item = { isContract: true, tag: NO_LINK_TAG, authorization, signature: foreign };
     expect(() => buildPaymentsCall(NETWORK, [item])).toThrow(RangeError);
   });
 
@@ -306,7 +312,12 @@ describe("contract payers", () => {
     expect(await isContractSignatureValid(chain, { ...one.authorization, value: 2n }, one.inner)).toBe(false);
     const broken = `0x1234${"6492".repeat(16)}` as Hex;
     expect(await isContractSignatureValid(chain, one.authorization, broken)).toBe(false);
-    const refused = { isContract: true, authorization: one.authorization, signature: two.inner };
+    const refused = {
+      isContract: true,
+      tag: NO_LINK_TAG,
+      authorization: one.authorization,
+      signature: two.inner,
+    };
     expect(await simulatePayments(chain, RELAYER, [refused])).toMatchObject([
       { ok: false, reason: "INVALID_SIGNATURE" },
     ]);
@@ -322,7 +333,7 @@ describe("contract payers", () => {
     const { authorization, inner } = await newPasskeyPayer(true);
     await callRpc(node.rpcUrl, "anvil_setCode", [authorization.from, GAS_BOMB]);
     expect(await isContractSignatureValid(chain, authorization, inner)).toBe(false);
-    const item = { isContract: true, authorization, signature: inner };
+    const item = { isContract: true, tag: NO_LINK_TAG, authorization, signature: inner };
     expect(await simulatePayments(chain, RELAYER, [item])).toMatchObject([
       { ok: false, reason: "INVALID_SIGNATURE" },
     ]);

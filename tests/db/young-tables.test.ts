@@ -79,7 +79,10 @@ function newPayment(linkId: string): NewPayment {
 
 /** As processes do first of all: every plan is made before there is a row. */
 async function lookAround(): Promise<void> {
-  const claim = { linkId: "link_", network: NETWORK, txHash: randomHash(), payer: randomAddress() } as const;
+  const claim = {
+    ...({ linkId: "link_", network: NETWORK, txHash: randomHash(), payer: randomAddress() } as const),
+    isProven: false,
+  } as const;
   await findNamedTransfers(sql, NETWORK);
   await findSpareTransfers(sql, NETWORK);
   await findPaymentViews(sql, ["pay_"]);
@@ -131,11 +134,21 @@ async function runOnce(): Promise<Record<string, Reads>> {
     } as const;
     const id = newClaimId();
     await step("openClaim", () =>
-      openClaim(tx, { ...claim, id, transactionId: newTransactionId(), leaseS: 90, requestId: null }),
+      openClaim(tx, {
+        ...claim,
+        id,
+        transactionId: newTransactionId(),
+        leaseS: 90,
+        requestId: null,
+        proof: null,
+        hasBlock: true,
+      }),
     );
     await step("findNamedTransfers", () => findNamedTransfers(tx, NETWORK));
     const log = { logIndex: other.logIndex, authorizationNonce: randomHash() };
-    await step("areLogsTaken", () => areLogsTaken(tx, { ...claim, payer: other.from }, [log]));
+    await step("areLogsTaken", () =>
+      areLogsTaken(tx, { ...claim, payer: other.from, isProven: false }, [log]),
+    );
     await step("findSpareTransfers", () => findSpareTransfers(tx, NETWORK));
     await step("endClaim", () =>
       endClaim(tx, { id, state: "EXPIRED", reason: "not_found", isProven: false }),

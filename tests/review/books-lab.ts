@@ -104,7 +104,7 @@ export async function claim({ sql }: BooksLab, linkId: string, { txHash, from }:
   await sql.begin((tx) =>
     openClaim(tx, {
       ...{ id, linkId, network: NETWORK, txHash, clientAddress: from, requestId: null },
-      ...{ transactionId: newTransactionId(), leaseS: 90 },
+      ...{ transactionId: newTransactionId(), leaseS: 90, proof: null, hasBlock: false },
     }),
   );
   return id;

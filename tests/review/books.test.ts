@@ -70,7 +70,7 @@ async function claim(linkId: string, txHash: Hex, clientAddress: Hex): Promise<s
   await sql.begin((tx) =>
     openClaim(tx, {
       ...{ id, linkId, network: NETWORK, txHash, clientAddress, requestId: null },
-      ...{ transactionId: newTransactionId(), leaseS: 90 },
+      ...{ transactionId: newTransactionId(), leaseS: 90, proof: null, hasBlock: false },
     }),
   );
   return id;

@@ -12,8 +12,8 @@ import {
   simulatePayments,
 } from "../../core/chain/relay.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
+import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payment-queue.ts";
-import type { Payment } from "../../db/schema.ts";
 import type { RelayerKey } from "../config.ts";
 import type { Lanes } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
@@ -72,7 +72,7 @@ async function relayLeased(
 /** One transaction for as many of them as a key can pay for; the others are free again at once. */
 async function relayTogether(
   network: RelayNetwork,
-  payments: readonly Payment[],
+  payments: readonly LeasedPayment[],
   sending: Promise<void>[],
 ): Promise<boolean> {
   const place = await findPlace(network.lanes, payments.length);
@@ -93,7 +93,7 @@ async function relayTogether(
 async function relayContracts(
   network: RelayNetwork,
   asker: RelayerKey,
-  payments: readonly Payment[],
+  payments: readonly LeasedPayment[],
   sending: Promise<void>[],
 ): Promise<boolean> {
   const items = payments.map((payment) => ({ ...toItem(payment), isContract: true }));
@@ -134,7 +134,11 @@ const WHY_NOT = {
 };
 
 /** False when only room is missing, which mined blocks make. */
-async function turnAway(network: RelayNetwork, payments: readonly Payment[], why: NoPlace): Promise<boolean> {
+async function turnAway(
+  network: RelayNetwork,
+  payments: readonly LeasedPayment[],
+  why: NoPlace,
+): Promise<boolean> {
   if (why === "full") await giveBack(network, payments, BUSY_RETRY_MS);
   else await handleUnavailable(network, payments, { why: WHY_NOT[why], triedMs: 0 });
   return why !== "full";
@@ -143,7 +147,7 @@ async function turnAway(network: RelayNetwork, payments: readonly Payment[], why
 async function storeAndSend(
   { deps, chain, lanes, metrics }: RelayNetwork,
   key: RelayerKey,
-  payments: readonly Payment[],
+  payments: readonly LeasedPayment[],
   call: Parameters<typeof storeRelay>[3]["call"],
   sending: Promise<void>[],
 ): Promise<void> {
@@ -175,7 +179,7 @@ async function storeAndSend(
 }
 
 /** Whoever has code at `from` is asked by the token (ERC-1271) and may burn any gas: never in a batch. */
-async function splitByCode(chain: Chain, payments: readonly Payment[]) {
+async function splitByCode(chain: Chain, payments: readonly LeasedPayment[]) {
   const outcomes = await chain.batch(
     payments.map(({ payer }) => ({ method: "eth_getCode", params: [payer, "latest"] })),
   );
@@ -193,9 +197,9 @@ async function splitByCode(chain: Chain, payments: readonly Payment[]) {
   };
 }
 
-function sortResults(payments: readonly Payment[], results: readonly SimulationResult[]) {
-  const passed: Payment[] = [];
-  const refused: { payment: Payment; refusal: Extract<SimulationResult, { ok: false }> }[] = [];
+function sortResults(payments: readonly LeasedPayment[], results: readonly SimulationResult[]) {
+  const passed: LeasedPayment[] = [];
+  const refused: { payment: LeasedPayment; refusal: Extract<SimulationResult, { ok: false }> }[] = [];
   for (const [index, payment] of payments.entries()) {
     const result = results[index];
     if (!result) throw new RpcTransportError("malformed", "a simulation left a payment out");
@@ -205,8 +209,9 @@ function sortResults(payments: readonly Payment[], results: readonly SimulationR
   return { passed, refused };
 }
 
-function toItem(payment: Payment): RelayItem {
+function toItem(payment: LeasedPayment): RelayItem {
   return {
+    tag: payment.linkTag ?? NO_LINK_TAG,
     authorization: {
       from: payment.payer,
       to: payment.recipient,

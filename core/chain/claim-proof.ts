@@ -1,0 +1,29 @@
+/** Who signed a claim: recovered on the CPU for a plain key, asked on the chain for a contract (ERC-1271). */
+import { hashTypedData, recoverAddress } from "viem";
+import { type ClaimTerms, claimTypedData } from "../domain/claim-statement.ts";
+import type { Hex } from "../domain/networks.ts";
+import type { Chain } from "./clients.ts";
+import { isValidContractSignature } from "./contract-signature.ts";
+
+/** How `signer` proved it; undefined when the signature is not its. Throws RpcTransportError when a contract could not be asked. */
+export async function verifyClaimProof(
+  chain: Chain,
+  terms: ClaimTerms,
+  { signer, signature }: { signer: Hex; signature: Hex },
+): Promise<"EOA" | "CONTRACT" | undefined> {
+  const { domain, ...typedData } = claimTypedData(terms);
+  const digest = hashTypedData({ ...typedData, domain: { ...domain, chainId: BigInt(domain.chainId) } });
+  if ((await recoverKey(digest, signature)) === signer) return "EOA";
+  return (await isValidContractSignature(chain, { account: signer, digest, signature }))
+    ? "CONTRACT"
+    : undefined;
+}
+
+async function recoverKey(hash: Hex, signature: Hex): Promise<string | undefined> {
+  try {
+    return (await recoverAddress({ hash, signature })).toLowerCase();
+  } catch {
+    // not the 64 or 65 bytes of a key's signature, or no point on the curve
+    return undefined;
+  }
+}

@@ -1,0 +1,75 @@
+/**
+ * The link tag a transaction carries for one of its USDC transfers: the 16 bytes behind the calldata of a plain `transfer`, or behind
+ * an item of a relay of ours. Both places are ignored by the token and by Multicall3.
+ */
+import { decodeFunctionData, multicall3Abi } from "viem";
+import { TAG_BYTES } from "../domain/link-tag.ts";
+import { CONTRACTS, type Hex } from "../domain/networks.ts";
+import type { ProvenTransaction } from "./prove-transaction.ts";
+import { encodeTransfer, TRANSFER_WITH_BYTES, TRANSFER_WITH_VRS } from "./usdc.ts";
+import { hexWord } from "./words.ts";
+
+export type TaggedTransfer = { from: Hex; to: Hex; amountUnits: bigint; authorizationNonce: Hex | undefined };
+
+const WORD_DIGITS = 64;
+const SELECTOR_DIGITS = 10;
+const TAG_DIGITS = 2 * TAG_BYTES;
+/** Words of the v, r, s overload; of the other, those before the length of the signature. */
+const VRS_WORDS = 9;
+const BYTES_HEAD_WORDS = 7;
+const NONCE_WORD = 5;
+
+/** `isRelayer`: an address of ours that signs relays, now or in the past. Undefined when it carries none for this transfer. */
+export function tagOfTransaction(
+  transaction: ProvenTransaction,
+  transfer: TaggedTransfer,
+  { usdc, isRelayer }: { usdc: Hex; isRelayer: (address: Hex) => boolean },
+): Hex | undefined {
+  const { from, to, input } = transaction;
+  if (to === usdc && from === transfer.from) {
+    const call = encodeTransfer(transfer.to, transfer.amountUnits);
+    if (input.startsWith(call)) return tagAt(input, call.length);
+  }
+  if (!isRelayer(from) || transfer.authorizationNonce === undefined) return undefined;
+  for (const item of itemsOf(transaction, usdc)) {
+    if (readWord(item, 0) !== hexWord(transfer.from)) continue;
+    if (`0x${readWord(item, NONCE_WORD)}` !== transfer.authorizationNonce) continue;
+    const end = canonicalLength(item);
+    if (end !== undefined) return tagAt(item, end);
+  }
+  return undefined;
+}
+
+/** The calls to the token in a relay: itself, or those that Multicall3 makes for it. */
+function itemsOf({ to, input }: ProvenTransaction, usdc: Hex): Hex[] {
+  if (to === usdc) return [input];
+  if (to !== CONTRACTS.multicall3) return [];
+  try {
+    const { functionName, args } = decodeFunctionData({ abi: multicall3Abi, data: input });
+    if (functionName !== "aggregate3") return [];
+    return args[0].flatMap(({ target, callData }) => (target.toLowerCase() === usdc ? [callData] : []));
+  } catch {
+    // another call than aggregate3: none of our relays
+    return [];
+  }
+}
+
+/** Hex digits of the call's canonical encoding, 0x included; undefined when it is no `transferWithAuthorization`. */
+function canonicalLength(item: Hex): number | undefined {
+  const selector = item.slice(0, SELECTOR_DIGITS);
+  if (selector === TRANSFER_WITH_VRS) return SELECTOR_DIGITS + VRS_WORDS * WORD_DIGITS;
+  if (selector !== TRANSFER_WITH_BYTES) return undefined;
+  const signatureBytes = Number(`0x${readWord(item, BYTES_HEAD_WORDS) || 0}`);
+  const signatureWords = Math.ceil((2 * signatureBytes) / WORD_DIGITS);
+  return SELECTOR_DIGITS + (BYTES_HEAD_WORDS + 1 + signatureWords) * WORD_DIGITS;
+}
+
+function tagAt(data: Hex, position: number): Hex | undefined {
+  const digits = data.slice(position, position + TAG_DIGITS);
+  return digits.length === TAG_DIGITS ? `0x${digits}` : undefined;
+}
+
+function readWord(item: Hex, index: number): string {
+  const start = SELECTOR_DIGITS + index * WORD_DIGITS;
+  return item.slice(start, start + WORD_DIGITS);
+}

@@ -1,0 +1,380 @@
+/**
+ * Which link a USDC transfer pays. Pure: the same chain and the same ledger give the same answer, whether a block is read at
+ * the head, in a large range or in a rebuild. Transfers come in the chain's order and are decided one transaction at a time:
+ *
+ *   0. the merchant's own assignment of this log
+ *   1. the payment whose authorization it executed, if that was accepted before the block or relayed by us
+ *   2. the link tag it carries (authorization nonce, calldata, relay)
+ *   3. a proven claim: the sender signed which link it meant
+ *   4. an early claim: unproven, but stored before the block was seen and contested by no other link
+ *   5. the link's unique payAmount, or its amount when exactly one unpaid link fits at the transfer's block
+ *
+ * A transfer that several links fit, with nothing to decide between them, is money received with `candidates`. What fits is
+ * counted as of the transfer's block: 0 to 3 may settle it later, other links that close later never do. Evidence of 0 to 3
+ * books a transfer to its link whatever the link's status and whatever the value; 4 and 5 only ever pay.
+ */
+import { authorizationKey } from "./authorization.ts";
+import { tagOfNonce } from "./link-tag.ts";
+import type { Hex } from "./networks.ts";
+
+export const SETTLED_BY = [
+  "authorization",
+  "tag",
+  "proof",
+  "early_claim",
+  "pay_amount",
+  "amount",
+  "merchant",
+] as const;
+/** What decided that a transfer belongs to its link. */
+export type SettledBy = (typeof SETTLED_BY)[number];
+
+/** Attributions that rest on inference: a proof may move them while their link is PENDING. */
+const INFERRED: readonly SettledBy[] = ["early_claim", "pay_amount", "amount"];
+
+export function isInferred(settledBy: SettledBy | null | undefined): boolean {
+  return settledBy == null || INFERRED.includes(settledBy);
+}
+
+/** Candidates kept with a transfer; a shop of one price may have thousands of open links. */
+export const CANDIDATES_MAX = 20;
+
+export type AttributableTransfer = {
+  txHash: Hex;
+  logIndex: number;
+  from: Hex;
+  to: Hex;
+  amountUnits: bigint;
+  blockNumber: number;
+  blockTimeMs: number;
+  /** Nonce of the authorization it executed (EIP-3009). */
+  authorizationNonce: Hex | undefined;
+  /** 16 bytes of its calldata, or of our relay's, that may be a link's tag. */
+  tag?: Hex | undefined;
+};
+
+export type LinkFacts = {
+  id: string;
+  recipient: Hex;
+  tag: Hex | undefined;
+  amountUnits: bigint;
+  payAmountUnits: bigint | undefined;
+  createdAtMs: number;
+  /** The indexer's cursor when the link was made: only later blocks can pay it. Undefined: judged by time. */
+  createdBlock: number | undefined;
+  expiresAtMs: number;
+  cancelledAtMs: number | undefined;
+  /** A transfer that pays it is in the ledger. */
+  isTaken: boolean;
+  livePaymentId: string | undefined;
+  /** The merchant's settings. */
+  matchByAmount: boolean;
+  trustsEarlyClaims: boolean;
+};
+
+export type PaymentFacts = {
+  id: string;
+  linkId: string;
+  payer: Hex;
+  nonce: Hex;
+  recipient: Hex;
+  amountUnits: bigint;
+  isFailed: boolean;
+  acceptedAtMs: number;
+  /** The indexer's cursor when it was accepted. */
+  acceptedBlock: number | undefined;
+  /** Hashes of transactions of ours that carried it. */
+  relayHashes: readonly Hex[];
+};
+
+export type ClaimFacts = {
+  id: string;
+  linkId: string;
+  txHash: Hex;
+  clientAddress: Hex;
+  isProven: boolean;
+  /** Stored before the transfer was seen in a block, and no other link's claim names the transaction. */
+  isEarly: boolean;
+};
+
+/** A merchant's decision; `linkId` undefined: no link unless 1 to 3 name one. */
+export type AssignmentFacts = {
+  txHash: Hex;
+  logIndex: number;
+  linkId: string | undefined;
+  accept: boolean;
+};
+
+/** Everything in the database that the given transfers could settle. Claims are in the order they were made. */
+export type LedgerSnapshot = {
+  links: readonly LinkFacts[];
+  payments: readonly PaymentFacts[];
+  claims: readonly ClaimFacts[];
+  assignments: readonly AssignmentFacts[];
+};
+
+export type Attribution = {
+  linkId: string;
+  /** Whether this is the transfer that pays the link. */
+  pays: boolean;
+  settledBy: SettledBy;
+  paymentId?: string;
+  /** Whether the payment is settled by it: a failed one only while its link was free. */
+  settlesPayment?: boolean;
+  claimId?: string;
+};
+
+/** Without an attribution the links that fitted, if any. */
+export type Verdict = { attribution?: Attribution; candidates: readonly string[] };
+
+type Index = {
+  links: Map<string, LinkFacts>;
+  byTag: Map<Hex, LinkFacts>;
+  fitting: Map<string, LinkFacts[]>;
+  payments: Map<string, PaymentFacts>;
+  claims: Map<string, ClaimFacts[]>;
+  assignments: Map<string, AssignmentFacts>;
+  taken: Set<string>;
+  usedClaims: Set<string>;
+};
+
+const NO_LINK: Verdict = { candidates: [] };
+
+/** One verdict a transfer, in their order. `transfers` must be in the chain's order. */
+export function attributeTransfers(
+  transfers: readonly AttributableTransfer[],
+  snapshot: LedgerSnapshot,
+): Verdict[] {
+  const index = indexSnapshot(snapshot);
+  const verdicts: Verdict[] = [];
+  for (let start = 0; start < transfers.length; ) {
+    const txHash = transfers[start]?.txHash;
+    let end = start + 1;
+    while (transfers[end]?.txHash === txHash) end++;
+    verdicts.push(...attributeTransaction(transfers.slice(start, end), index));
+    start = end;
+  }
+  return verdicts;
+}
+
+/** Evidence about single logs first; a claim names only the transaction, so it takes the log that fits its link best. */
+function attributeTransaction(own: readonly AttributableTransfer[], index: Index): Verdict[] {
+  const found = new Map<AttributableTransfer, Attribution>();
+  for (const transfer of own) {
+    const attribution =
+      byMerchant(transfer, index) ?? byAuthorization(transfer, index) ?? byTag(transfer, index);
+    if (attribution) found.set(transfer, attribution);
+  }
+  const rest = () => own.filter((transfer) => !found.has(transfer));
+  for (const [transfer, attribution] of byProofs(rest(), index)) found.set(transfer, attribution);
+  return own.map((transfer) => {
+    const attribution = found.get(transfer);
+    const verdict = attribution ? { attribution, candidates: [] } : byInference(transfer, index);
+    return withPayment(transfer, verdict, index);
+  });
+}
+
+function byMerchant(transfer: AttributableTransfer, index: Index): Attribution | undefined {
+  const assignment = index.assignments.get(placeKey(transfer));
+  const link = assignment?.linkId === undefined ? undefined : index.links.get(assignment.linkId);
+  if (!assignment || !link || link.recipient !== transfer.to) return undefined;
+  return book(transfer, link, "merchant", index, { acceptsValue: assignment.accept });
+}
+
+function byAuthorization(transfer: AttributableTransfer, index: Index): Attribution | undefined {
+  const payment = findPayment(transfer, index);
+  const link = payment && index.links.get(payment.linkId);
+  if (!payment || !link || !isTimely(payment, transfer)) return undefined;
+  const isHeldByOther = link.livePaymentId !== undefined && link.livePaymentId !== payment.id;
+  return isHeldByOther
+    ? { linkId: link.id, pays: false, settledBy: "authorization" }
+    : book(transfer, link, "authorization", index);
+}
+
+/** Signature and nonce are public once executed: shown later, an authorization proves nothing about who meant which link. */
+export function isTimely(
+  payment: PaymentFacts,
+  transfer: Pick<AttributableTransfer, "txHash" | "blockNumber" | "blockTimeMs">,
+): boolean {
+  if (payment.relayHashes.includes(transfer.txHash)) return true;
+  const wasAcceptedBefore =
+    payment.acceptedBlock === undefined || payment.acceptedBlock < transfer.blockNumber;
+  return wasAcceptedBefore && startOfSecond(payment.acceptedAtMs) <= transfer.blockTimeMs;
+}
+
+/** A tag that names a link of this wallet excludes every other, whatever the link's status. */
+function byTag(transfer: AttributableTransfer, index: Index): Attribution | undefined {
+  const { authorizationNonce, tag } = transfer;
+  for (const given of [authorizationNonce && tagOfNonce(authorizationNonce), tag]) {
+    const link = given && index.byTag.get(given);
+    if (link && link.recipient === transfer.to) return book(transfer, link, "tag", index);
+  }
+  return undefined;
+}
+
+/** Each proven claim takes one log: one of a value its link asks for before any other. */
+function byProofs(
+  own: readonly AttributableTransfer[],
+  index: Index,
+): Map<AttributableTransfer, Attribution> {
+  const found = new Map<AttributableTransfer, Attribution>();
+  const claims = index.claims.get(own[0]?.txHash ?? "") ?? [];
+  for (const claim of claims.filter(({ id, isProven }) => isProven && !index.usedClaims.has(id))) {
+    const link = index.links.get(claim.linkId);
+    if (!link) continue;
+    const logs = own.filter(
+      (transfer) =>
+        !found.has(transfer) &&
+        transfer.from === claim.clientAddress &&
+        transfer.to === link.recipient &&
+        hasBegun(link, transfer),
+    );
+    const transfer = logs.find((log) => isExact(link, log)) ?? logs[0];
+    if (!transfer) continue;
+    index.usedClaims.add(claim.id);
+    found.set(transfer, { ...book(transfer, link, "proof", index), claimId: claim.id });
+  }
+  return found;
+}
+
+/** Books a transfer to the link that evidence names; it pays when the link is free and the value is what it asks. */
+function book(
+  transfer: AttributableTransfer,
+  link: LinkFacts,
+  settledBy: SettledBy,
+  index: Index,
+  { acceptsValue = false } = {},
+): Attribution {
+  const isFree = !index.taken.has(link.id) && link.cancelledAtMs === undefined;
+  const pays = isFree && (acceptsValue || isExact(link, transfer));
+  if (pays) index.taken.add(link.id);
+  return { linkId: link.id, pays, settledBy };
+}
+
+function byInference(transfer: AttributableTransfer, index: Index): Verdict {
+  const candidates = findCandidates(transfer, index);
+  if (candidates.length === 0) return NO_LINK;
+  const ids = candidates.slice(0, CANDIDATES_MAX).map(({ id }) => id);
+  const isFreed = index.assignments.has(placeKey(transfer));
+  if (isFreed) return { candidates: ids };
+  const claims = claimsOf(transfer, index);
+  const early = claims.find(
+    ({ claim, link }) =>
+      claim.isEarly &&
+      link.trustsEarlyClaims &&
+      link.cancelledAtMs === undefined &&
+      candidates.includes(link),
+  );
+  const [only] = candidates;
+  const isAlone = candidates.length === 1 && only?.cancelledAtMs === undefined;
+  const isUnique = only?.payAmountUnits === transfer.amountUnits;
+  const link = early?.link ?? (isAlone && (isUnique || only?.matchByAmount) ? only : undefined);
+  if (!link) return { candidates: ids };
+  index.taken.add(link.id);
+  const claim = early?.claim ?? claims.find((one) => one.link === link)?.claim;
+  if (claim) index.usedClaims.add(claim.id);
+  const settledBy = early ? "early_claim" : isUnique ? "pay_amount" : "amount";
+  const attribution = { linkId: link.id, pays: true, settledBy } as const;
+  return { attribution: { ...attribution, ...(claim ? { claimId: claim.id } : {}) }, candidates: [] };
+}
+
+/** Unpaid links that fit at the transfer's block: the open ones, or the expired ones when none was open. */
+function findCandidates(transfer: AttributableTransfer, index: Index): LinkFacts[] {
+  const unpaid = (index.fitting.get(fitKey(transfer.to, transfer.amountUnits)) ?? []).filter(
+    (link) => !index.taken.has(link.id) && hasBegun(link, transfer),
+  );
+  const open = unpaid.filter((link) => isOpenAt(link, transfer.blockTimeMs));
+  if (open.length > 0) return open;
+  return unpaid.filter((link) => link.expiresAtMs < transfer.blockTimeMs && link.cancelledAtMs === undefined);
+}
+
+/** Unused claims that name this transfer's transaction and sender, of links whose time its block is in. */
+function claimsOf(transfer: AttributableTransfer, index: Index): { claim: ClaimFacts; link: LinkFacts }[] {
+  return (index.claims.get(transfer.txHash) ?? []).flatMap((claim) => {
+    const link = index.links.get(claim.linkId);
+    const isFitting =
+      link !== undefined &&
+      !index.usedClaims.has(claim.id) &&
+      claim.clientAddress === transfer.from &&
+      link.recipient === transfer.to &&
+      hasBegun(link, transfer) &&
+      transfer.blockTimeMs <= link.expiresAtMs;
+    return isFitting ? [{ claim, link }] : [];
+  });
+}
+
+/**
+ * Whatever decided, a payment whose authorization the transfer executed for its own link is settled by it: a FAILED one only when it
+ * pays and no other payment holds the link, which has at most one that is not FAILED.
+ */
+function withPayment(transfer: AttributableTransfer, verdict: Verdict, index: Index): Verdict {
+  const { attribution } = verdict;
+  const payment = findPayment(transfer, index);
+  const link = payment && index.links.get(payment.linkId);
+  if (!attribution || !payment || payment.linkId !== attribution.linkId) return verdict;
+  const isHeldByOther = link?.livePaymentId !== undefined && link.livePaymentId !== payment.id;
+  if (payment.isFailed && isHeldByOther && attribution.pays) return verdict;
+  const settlesPayment = attribution.pays || !payment.isFailed;
+  return { ...verdict, attribution: { ...attribution, paymentId: payment.id, settlesPayment } };
+}
+
+/** The payer may have signed the same nonce for another recipient or value. */
+function findPayment(transfer: AttributableTransfer, index: Index): PaymentFacts | undefined {
+  const { from, to, amountUnits, authorizationNonce } = transfer;
+  if (!authorizationNonce) return undefined;
+  const payment = index.payments.get(authorizationKey(from, authorizationNonce));
+  return payment?.recipient === to && payment.amountUnits === amountUnits ? payment : undefined;
+}
+
+function isExact(link: LinkFacts, { amountUnits }: AttributableTransfer): boolean {
+  return amountUnits === link.amountUnits || amountUnits === link.payAmountUnits;
+}
+
+/** By height, for clocks differ. Without one, block times are whole seconds: a link made within a block's second had begun. */
+function hasBegun(link: LinkFacts, { blockNumber, blockTimeMs }: AttributableTransfer): boolean {
+  if (link.createdBlock !== undefined) return blockNumber > link.createdBlock;
+  return startOfSecond(link.createdAtMs) <= blockTimeMs;
+}
+
+function isOpenAt(link: LinkFacts, timeMs: number): boolean {
+  const isCancelled = link.cancelledAtMs !== undefined && link.cancelledAtMs <= timeMs;
+  return !isCancelled && timeMs <= link.expiresAtMs;
+}
+
+function indexSnapshot({ links, payments, claims, assignments }: LedgerSnapshot): Index {
+  const fitting = new Map<string, LinkFacts[]>();
+  const claimsByHash = new Map<string, ClaimFacts[]>();
+  for (const link of links) {
+    append(fitting, fitKey(link.recipient, link.amountUnits), link);
+    if (link.payAmountUnits !== undefined) append(fitting, fitKey(link.recipient, link.payAmountUnits), link);
+  }
+  for (const claim of claims) append(claimsByHash, claim.txHash, claim);
+  return {
+    links: new Map(links.map((link) => [link.id, link])),
+    byTag: new Map(links.flatMap((link) => (link.tag ? [[link.tag, link] as const] : []))),
+    fitting,
+    payments: new Map(payments.map((payment) => [authorizationKey(payment.payer, payment.nonce), payment])),
+    claims: claimsByHash,
+    assignments: new Map(assignments.map((assignment) => [placeKey(assignment), assignment])),
+    taken: new Set(links.filter((link) => link.isTaken).map((link) => link.id)),
+    usedClaims: new Set(),
+  };
+}
+
+function append<Value>(map: Map<string, Value[]>, key: string, value: Value): void {
+  const list = map.get(key);
+  if (list) list.push(value);
+  else map.set(key, [value]);
+}
+
+function fitKey(recipient: Hex, amountUnits: bigint): string {
+  return `${recipient}:${amountUnits}`;
+}
+
+function placeKey({ txHash, logIndex }: { txHash: Hex; logIndex: number }): string {
+  return `${txHash}:${logIndex}`;
+}
+
+function startOfSecond(timeMs: number): number {
+  return Math.floor(timeMs / 1000) * 1000;
+}

@@ -1,0 +1,22 @@
+/**
+ * A link's tag: 16 bytes that name it on the chain. They count as the first half of an authorization's nonce (EIP-3009), behind the
+ * calldata of a plain `transfer`, and behind each item of a relay of ours.
+ */
+import { keccak256, stringToBytes } from "viem";
+import type { Hex } from "./networks.ts";
+
+export const TAG_BYTES = 16;
+const TAG_END = 2 + 2 * TAG_BYTES;
+
+/** Behind an item that is no link's: a facilitated payment. */
+export const NO_LINK_TAG: Hex = `0x${"00".repeat(TAG_BYTES)}`;
+
+/** First 16 bytes of keccak256("link-tag:" + linkId). */
+export function linkTag(linkId: string): Hex {
+  return keccak256(stringToBytes(`link-tag:${linkId}`)).slice(0, TAG_END) as Hex;
+}
+
+/** The half of an authorization's nonce that may be a tag. */
+export function tagOfNonce(nonce: Hex): Hex {
+  return nonce.slice(0, TAG_END) as Hex;
+}

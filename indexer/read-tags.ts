@@ -1,0 +1,118 @@
+/**
+ * Link tags of transfers to our wallets, from the transactions that made them. Only where an accepted authorization does not explain a
+ * transfer already, and the wallet has links that a tag could name.
+ */
+import type { Chain } from "../core/chain/clients.ts";
+import { type ProvenTransaction, proveTransaction } from "../core/chain/prove-transaction.ts";
+import { RpcTransportError } from "../core/chain/rpc-errors.ts";
+import { tagOfTransaction } from "../core/chain/transaction-tags.ts";
+import { isTimely } from "../core/domain/attribute-transfers.ts";
+import { authorizationKey } from "../core/domain/authorization.ts";
+import type { Hex } from "../core/domain/networks.ts";
+import { findPayments } from "../db/attribution.ts";
+import { listRelayerAddresses } from "../db/health.ts";
+import { findLinkedWallets } from "../db/links.ts";
+import { need } from "./block-header.ts";
+import type { Term } from "./term.ts";
+import type { BlockContent, SeenTransfer } from "./usdc-logs.ts";
+
+/** Transactions asked for in one batch. */
+const TRANSACTIONS_AT_ONCE = 50;
+/** Nodes asked again, before a transaction is taken for one whose hash can't be made from what they answer. */
+const NODES_MAX = 4;
+
+type TagTerm = Pick<Term, "network" | "chain" | "sql" | "log">;
+
+/** The same blocks, with `tag` on the transfers whose transactions carry one. `isWatched`: the wallets that are asked about. */
+export async function withTags(
+  term: TagTerm,
+  blocks: readonly BlockContent[],
+  isWatched: (address: Hex) => boolean,
+): Promise<BlockContent[]> {
+  const incoming = blocks.flatMap(({ transfers }) => transfers.filter(({ to }) => isWatched(to)));
+  const open = await findUnexplained(term, incoming);
+  if (open.length === 0) return [...blocks];
+  const relayers = new Set<string>(await listRelayerAddresses(term.sql, term.network));
+  const transactions = await readTransactions(term, [...new Set(open.map(({ txHash }) => txHash))]);
+  const tags = new Map(
+    open.map((transfer) => [
+      transfer,
+      readTag(term.chain, transactions.get(transfer.txHash), transfer, relayers),
+    ]),
+  );
+  return blocks.map((block) => ({
+    ...block,
+    transfers: block.transfers.map((transfer) => {
+      const tag = tags.get(transfer);
+      return tag ? { ...transfer, tag } : transfer;
+    }),
+  }));
+}
+
+async function findUnexplained(
+  { sql, network }: TagTerm,
+  transfers: readonly SeenTransfer[],
+): Promise<SeenTransfer[]> {
+  if (transfers.length === 0) return [];
+  const [linked, payments] = await Promise.all([
+    findLinkedWallets(sql, network, [...new Set(transfers.map(({ to }) => to))]),
+    findPayments(
+      sql,
+      network,
+      transfers.flatMap(({ from, authorizationNonce: nonce, txHash }) =>
+        nonce ? [{ payer: from, nonce, txHash }] : [],
+      ),
+    ),
+  ]);
+  const wallets = new Set(linked);
+  const byKey = new Map(payments.map((payment) => [authorizationKey(payment.payer, payment.nonce), payment]));
+  return transfers.filter(({ to, from, amountUnits, authorizationNonce, txHash, block }) => {
+    if (!wallets.has(to)) return false;
+    const payment = authorizationNonce && byKey.get(authorizationKey(from, authorizationNonce));
+    if (!payment || payment.recipient !== to || payment.amountUnits !== amountUnits) return true;
+    return !isTimely(payment, { txHash, blockNumber: block.number, blockTimeMs: block.timeS * 1000 });
+  });
+}
+
+function readTag(
+  chain: Chain,
+  transaction: ProvenTransaction | undefined,
+  transfer: SeenTransfer,
+  relayers: ReadonlySet<string>,
+): Hex | undefined {
+  if (!transaction) return undefined;
+  const usdc = chain.network.usdc.address;
+  return tagOfTransaction(transaction, transfer, { usdc, isRelayer: (address) => relayers.has(address) });
+}
+
+/** Throws RpcTransportError while no node has one of them. One whose hash never recomputes carries no tag that could be trusted. */
+async function readTransactions(
+  { chain, log, network }: TagTerm,
+  hashes: readonly Hex[],
+): Promise<Map<Hex, ProvenTransaction>> {
+  const found = new Map<Hex, ProvenTransaction>();
+  for (let start = 0; start < hashes.length; start += TRANSACTIONS_AT_ONCE) {
+    const batch = hashes.slice(start, start + TRANSACTIONS_AT_ONCE);
+    const calls = batch.map((hash) => ({ method: "eth_getTransactionByHash", params: [hash] }));
+    const outcomes = await chain.batch(calls);
+    for (const [index, hash] of batch.entries()) {
+      const transaction =
+        proveTransaction(need(outcomes[index]), hash) ?? (await readFromOthers(chain, hash));
+      if (transaction) found.set(hash, transaction);
+      else log.warn({ network, txHash: hash }, "no node answered a transaction that makes its hash");
+    }
+  }
+  return found;
+}
+
+async function readFromOthers(chain: Chain, hash: Hex): Promise<ProvenTransaction | undefined> {
+  let isKnown = false;
+  for (const node of chain.nodesByHealth().slice(0, NODES_MAX)) {
+    const answer = await chain.requestOn(node, "eth_getTransactionByHash", [hash]).catch(() => null);
+    isKnown ||= answer !== null;
+    const transaction = proveTransaction(answer, hash);
+    if (transaction) return transaction;
+  }
+  if (!isKnown) throw new RpcTransportError("not-ready", `no node has transaction ${hash}`);
+  return undefined;
+}
