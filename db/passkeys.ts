@@ -13,7 +13,7 @@ export async function findPasskey(tx: Tx, id: string, userId: string): Promise<P
   return row;
 }
 
-export type NewPasskey = Omit<Passkey, "createdAt" | "lastUsedAt">;
+export type NewPasskey = Omit<Passkey, "createdAt" | "lastUsedAt" | "name">;
 
 /** Undefined when the credential is known already, whoever's it is. */
 export async function insertPasskey(tx: Tx, passkey: NewPasskey): Promise<Passkey | undefined> {

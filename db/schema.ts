@@ -65,6 +65,7 @@ export const passkeys = pgTable("passkeys", {
   aaguid: text("aaguid"),
   createdAt: time("created_at").notNull(),
   lastUsedAt: time("last_used_at"),
+  name: text("name"),
 });
 
 export const challenges = pgTable("challenges", {
@@ -84,6 +85,10 @@ export const sessions = pgTable("sessions", {
   createdAt: time("created_at").notNull(),
   expiresAt: time("expires_at").notNull(),
   absoluteEndAt: time("absolute_end_at").notNull(),
+  passkeyAt: time("passkey_at"),
+  lastSeenAt: time("last_seen_at").notNull(),
+  userAgent: text("user_agent"),
+  clientAddress: text("client_address"),
 });
 
 export const apiKeys = pgTable("api_keys", {

@@ -8,18 +8,25 @@ export type SessionMethod = Session["method"];
 export const SESSION_LIFE_S = 3_600;
 export const SESSION_ABSOLUTE_LIFE_S = 86_400;
 
-export async function insertSession(
-  tx: Tx,
-  session: { id: string; userId: string; method: SessionMethod },
-): Promise<Session> {
+/** Sign-ins that verified a passkey's registration or assertion. */
+const PROVEN_BY_PASSKEY: ReadonlySet<SessionMethod> = new Set(["passkey", "wallet_setup"]);
+
+type NewSession = Pick<Session, "id" | "userId" | "method" | "userAgent" | "clientAddress">;
+
+export async function insertSession(tx: Tx, session: NewSession): Promise<Session> {
   const [row] = await tx<Session[]>`
-    insert into sessions (id, user_id, method, expires_at, absolute_end_at)
+    insert into sessions (
+      id, user_id, method, expires_at, absolute_end_at, passkey_at, user_agent, client_address
+    )
     values (
       ${session.id},
       ${session.userId},
       ${session.method},
       now() + make_interval(secs => ${SESSION_LIFE_S}),
-      now() + make_interval(secs => ${SESSION_ABSOLUTE_LIFE_S})
+      now() + make_interval(secs => ${SESSION_ABSOLUTE_LIFE_S}),
+      case when ${PROVEN_BY_PASSKEY.has(session.method)} then now() end,
+      ${session.userAgent},
+      ${session.clientAddress}
     )
     returning *`;
   if (!row) throw new Error("insert into sessions returned no row");
@@ -31,9 +38,9 @@ export async function findLiveSession(
   tx: Tx,
   id: string,
   userId: string,
-): Promise<{ session: Omit<Session, "userId" | "createdAt">; user: User } | undefined> {
+): Promise<{ session: LiveSession; user: User } | undefined> {
   const [row] = await tx<LiveRow[]>`
-    select s.id as session_id, s.method, s.expires_at, s.absolute_end_at,
+    select s.id as session_id, s.method, s.expires_at, s.absolute_end_at, s.passkey_at, s.last_seen_at,
       u.id, u.email, u.display_name, u.status, u.created_at, u.updated_at
     from sessions s
     join users u on u.id = s.user_id
@@ -42,11 +49,15 @@ export async function findLiveSession(
       and s.expires_at > now()
       and s.absolute_end_at > now()`;
   if (!row) return undefined;
-  const { sessionId, method, expiresAt, absoluteEndAt, ...user } = row;
-  return { session: { id: sessionId, method, expiresAt, absoluteEndAt }, user };
+  const { sessionId, method, expiresAt, absoluteEndAt, passkeyAt, lastSeenAt, ...user } = row;
+  return { session: { id: sessionId, method, expiresAt, absoluteEndAt, passkeyAt, lastSeenAt }, user };
 }
 
-type LiveRow = User & Pick<Session, "method" | "expiresAt" | "absoluteEndAt"> & { sessionId: string };
+export type LiveSession = Pick<
+  Session,
+  "id" | "method" | "expiresAt" | "absoluteEndAt" | "passkeyAt" | "lastSeenAt"
+>;
+type LiveRow = User & Omit<LiveSession, "id"> & { sessionId: string };
 
 /** Moves the end to one hour from now, never past the absolute end. Undefined when the session is gone. */
 export async function renewSession(tx: Tx, id: string): Promise<Session | undefined> {

@@ -42,7 +42,7 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
         return status(201, { data: { ...presentApiKey(apiKey), key }, meta: metaOf(requestId) });
       },
       {
-        auth: { allow: ["session"] },
+        auth: { allow: ["session"], freshPasskey: true },
         body: createBody,
         response: {
           201: z.object({
@@ -51,7 +51,10 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
           }),
           ...errorResponses(400, 401, 403, 409, 413, 429),
         },
-        detail: { summary: `Make an API key; at most ${LIVE_KEYS_MAX} live ones`, tags },
+        detail: {
+          summary: `Make an API key; at most ${LIVE_KEYS_MAX} live ones; takes a passkey used in the last 15 minutes`,
+          tags,
+        },
       },
     )
     .get(

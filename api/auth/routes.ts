@@ -17,7 +17,7 @@ import { assertionSchema, challengeIdSchema } from "./passkey-wire.ts";
 import { rename } from "./rename.ts";
 import { signIn } from "./sign-in.ts";
 import { presentSignInChallenge, signInOptions } from "./sign-in-options.ts";
-import { presentedSessionId } from "./start-session.ts";
+import { browserOf } from "./start-session.ts";
 
 const ready = z.object({
   success: z.literal(true),
@@ -104,7 +104,7 @@ export const authRoutes = (deps: ApiDeps) =>
           email: body.email,
           challengeId: body.challengeId,
           response: body.authenticationResponse,
-          previousSessionId: presentedSessionId(request, deps.config),
+          browser: await browserOf(request, deps.config),
           trace: { requestId, clientAddress },
         });
         if (!result.ok) {

@@ -9,14 +9,14 @@ import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
 import { activate } from "../wallets/activate.ts";
 import type { Assertion } from "./passkey-wire.ts";
-import { startSession } from "./start-session.ts";
+import { type Browser, startSession } from "./start-session.ts";
 import { type Use, verifyAssertion } from "./verify-passkey.ts";
 
 export type SignInRequest = {
   email: string;
   challengeId: string;
   response: Assertion;
-  previousSessionId: string | undefined;
+  browser: Browser;
   trace: Trace;
 };
 

@@ -8,16 +8,27 @@ import type { ApiConfig } from "../config.ts";
 import { readCookie, SESSION_COOKIE, tokenKeyOf } from "../http/session-cookie.ts";
 import { verifySessionToken } from "../http/session-token.ts";
 import type { Trace } from "../http/trace.ts";
+import { userAgentOf } from "../http/user-agent.ts";
+
+export type Browser = { previousSessionId: string | undefined; userAgent: string | null };
 
 export async function startSession(
   tx: Tx,
-  given: { user: User; method: SessionMethod; previousSessionId: string | undefined; trace: Trace },
+  given: {
+    user: User;
+    method: SessionMethod;
+    browser: Browser;
+    trace: Trace;
+  },
 ): Promise<Session> {
-  if (given.previousSessionId) await deleteSession(tx, given.previousSessionId);
+  const { previousSessionId, userAgent } = given.browser;
+  if (previousSessionId) await deleteSession(tx, previousSessionId);
   const session = await insertSession(tx, {
     id: newSessionId(),
     userId: given.user.id,
     method: given.method,
+    userAgent,
+    clientAddress: given.trace.clientAddress,
   });
   await recordSecurityEvent(tx, {
     userId: given.user.id,
@@ -28,9 +39,11 @@ export async function startSession(
   return session;
 }
 
-/** The session a request's cookie speaks of, if we signed it. */
-export function presentedSessionId(request: Request, config: ApiConfig): string | undefined {
+/** The browser that signs in, and the session its cookie carries, if we signed that. */
+export async function browserOf(request: Request, config: ApiConfig): Promise<Browser> {
   const cookie = readCookie(request.headers.get("cookie"), SESSION_COOKIE);
-  if (!cookie) return undefined;
-  return verifySessionToken(tokenKeyOf(config), cookie, Math.floor(Date.now() / 1_000))?.sid;
+  const claims = cookie
+    ? verifySessionToken(tokenKeyOf(config), cookie, Math.floor(Date.now() / 1_000))
+    : undefined;
+  return { previousSessionId: claims?.sid, userAgent: userAgentOf(request) };
 }

@@ -4,6 +4,7 @@
  *   { auth: { allow: ["session"] } }                              signed in and ACTIVE; 1000 requests an hour
  *   { auth: { allow: ["session", "apiKey"], scope: "links:read", limit: "paymentOperations" } }
  *   { auth: { allow: ["session"], requireActive: false } }        any signed-in user
+ *   { auth: { allow: ["session"], freshPasskey: true } }          signed in with the passkey in the last 15 minutes
  *   { limit: "publicLinkData" }                                   public, counted by client address
  *
  * `auth` gives the handler `user` (the row), `authKind` and `caller`. It runs before the body is validated, so that a
@@ -16,6 +17,7 @@ import { renewSession } from "../../db/sessions.ts";
 import { authenticate, type CredentialKind } from "./authenticate.ts";
 import type { Caller } from "./caller.ts";
 import type { ApiDeps } from "./deps.ts";
+import { requireFreshPasskey } from "./fresh-passkey.ts";
 import type { LimitName } from "./limits.ts";
 import { oncePer } from "./once.ts";
 import { limitKey, takeFromLimit } from "./rate-limit.ts";
@@ -28,6 +30,8 @@ export type AuthRule = {
   scope?: ApiKeyScope;
   /** Default true: users who have not finished their wallet setup get 403. */
   requireActive?: boolean;
+  /** A session must have proven its passkey within the last 15 minutes; see fresh-passkey.ts. */
+  freshPasskey?: boolean;
   /** Default "general". */
   limit?: LimitName;
 };
@@ -71,6 +75,7 @@ async function admit(deps: ApiDeps, door: Door, rule: AuthRule): Promise<Caller>
     throw forbidden(`This API key lacks the scope ${rule.scope ?? "for this route"}`, "scope");
   if (rule.requireActive !== false && caller.user.status !== "ACTIVE")
     throw forbidden("Finish your wallet setup first", "status");
+  if (rule.freshPasskey) requireFreshPasskey(caller, new Date());
   if (caller.kind === "session") await renew(deps, door.set, caller);
   return caller;
 }

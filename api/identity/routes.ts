@@ -4,7 +4,7 @@ import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
 import { OTP_COOL_DOWN_S, OTP_PATTERN } from "../../core/domain/otp.ts";
 import { listWallets } from "../../db/wallets.ts";
-import { presentedSessionId } from "../auth/start-session.ts";
+import { browserOf } from "../auth/start-session.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
@@ -91,7 +91,7 @@ export const identityRoutes = (deps: ApiDeps) =>
         const { user, session } = await verifyEmail(deps, {
           target: targetOf(body),
           code,
-          previousSessionId: presentedSessionId(request, deps.config),
+          browser: await browserOf(request, deps.config),
           trace: { requestId, clientAddress },
         });
         setSessionCookie(set, deps.config, session);

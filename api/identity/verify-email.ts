@@ -12,7 +12,7 @@ import type { Session, User } from "../../db/schema.ts";
 import { recordSecurityEvent } from "../../db/security-events.ts";
 import { deleteSessionsOf } from "../../db/sessions.ts";
 import { lockUser, lockUserByEmail, markVerified } from "../../db/users.ts";
-import { startSession } from "../auth/start-session.ts";
+import { type Browser, startSession } from "../auth/start-session.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
 import type { ResendTarget } from "./resend-code.ts";
@@ -23,7 +23,7 @@ type Outcome = { user: User; session: Session } | { refusal: Refusal };
 /** Throws one text for wrong, expired, used and unknown; RATE_LIMITED when a code ran out of tries; CONFLICT for ACTIVE users. */
 export async function verifyEmail(
   deps: ApiDeps,
-  given: { target: ResendTarget; code: string; previousSessionId: string | undefined; trace: Trace },
+  given: { target: ResendTarget; code: string; browser: Browser; trace: Trace },
 ): Promise<{ user: User; session: Session }> {
   // A refusal is a value until the transaction is committed: the attempt it used up must stay used up.
   const outcome = await deps.sql.begin((tx) => tryCode(tx, deps, given));
@@ -34,7 +34,7 @@ export async function verifyEmail(
 async function tryCode(
   tx: Tx,
   { config }: ApiDeps,
-  { target, code, previousSessionId, trace }: Parameters<typeof verifyEmail>[1],
+  { target, code, browser, trace }: Parameters<typeof verifyEmail>[1],
 ): Promise<Outcome> {
   // The user's row before the code's, as whoever replaces the code does; and nobody becomes ACTIVE meanwhile.
   const user =
@@ -50,7 +50,7 @@ async function tryCode(
   }
   if (!(await consumeOtp(tx, otp.id))) return { refusal: "invalid" };
   const verified = user.status === "REGISTERED" ? await verifyUser(tx, user.id, trace) : user;
-  const session = await startSession(tx, { user: verified, method: "otp", previousSessionId, trace });
+  const session = await startSession(tx, { user: verified, method: "otp", browser, trace });
   return { user: verified, session };
 }
 

@@ -11,6 +11,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime } from "../http/envelope.ts";
 import { tokenOf } from "../http/session-cookie.ts";
+import { userAgentOf } from "../http/user-agent.ts";
 import { emailSchema } from "../identity/email.ts";
 
 const body = z.object({ email: emailSchema });
@@ -21,12 +22,13 @@ export const testModeRoutes = (deps: ApiDeps) =>
     .use(access(deps))
     .post(
       "/v1/test/token",
-      async ({ body: { email }, requestId, clientAddress }) => {
+      async ({ body: { email }, request, requestId, clientAddress }) => {
         const user = await findUserByEmail(deps.sql, email);
         if (!user) throw notFound("Account with this e-mail address");
         const trace = { requestId, clientAddress };
+        const browser = { previousSessionId: undefined, userAgent: userAgentOf(request) };
         const session = await deps.sql.begin((tx) =>
-          startSession(tx, { user, method: "test", previousSessionId: undefined, trace }),
+          startSession(tx, { user, method: "test", browser, trace }),
         );
         return {
           success: true as const,

@@ -5,7 +5,7 @@ import { formatUnits, USDC_DECIMALS } from "../../core/domain/money.ts";
 import { DEFAULT_NETWORK, NETWORK_IDS } from "../../core/domain/networks.ts";
 import { PERMISSIONS, permissionsOf, USER_STATUSES } from "../../core/domain/user.ts";
 import { assertionSchema, attestationSchema, challengeIdSchema } from "../auth/passkey-wire.ts";
-import { presentedSessionId } from "../auth/start-session.ts";
+import { browserOf } from "../auth/start-session.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
@@ -107,7 +107,7 @@ export const walletRoutes = (deps: ApiDeps) =>
           challengeId: body.challengeId,
           network: body.network,
           response: body.passkeyResponse,
-          previousSessionId: presentedSessionId(request, deps.config),
+          browser: await browserOf(request, deps.config),
           trace: { requestId, clientAddress },
         });
         setSessionCookie(set, deps.config, done.session);

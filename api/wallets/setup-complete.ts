@@ -9,7 +9,7 @@ import { recordSecurityEvent } from "../../db/security-events.ts";
 import { lockUser } from "../../db/users.ts";
 import type { Assertion, Attestation } from "../auth/passkey-wire.ts";
 import { notePasskeyUse } from "../auth/sign-in.ts";
-import { startSession } from "../auth/start-session.ts";
+import { type Browser, startSession } from "../auth/start-session.ts";
 import { type NewCredential, type Use, verifyAssertion, verifyNewPasskey } from "../auth/verify-passkey.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
@@ -23,7 +23,7 @@ export type SetupRequest = {
   challengeId: string;
   network: NetworkId | undefined;
   response: Attestation | Assertion;
-  previousSessionId: string | undefined;
+  browser: Browser;
   trace: Trace;
 };
 

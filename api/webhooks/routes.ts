@@ -41,6 +41,8 @@ const LIMIT_DEFAULT = 50;
 const LIMIT_MAX = 100;
 const tags = ["Webhooks"];
 const auth = { allow: ["session", "apiKey"], scope: "webhooks" } as const;
+/** What decides where messages go and who can sign them. */
+const guarded = { ...auth, freshPasskey: true } as const;
 const params = z.object({ id: z.string().max(100) });
 const CURSOR = /^(\d{1,18})\.(whd_[0-9a-f]{32})$/;
 
@@ -59,7 +61,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         return status(201, { data: { ...presentEndpoint(endpoint), secret }, meta: metaOf(requestId) });
       },
       {
-        auth,
+        auth: guarded,
         body: createBody,
         response: { 201: endpointWithSecretSchema, ...errorResponses(400, 401, 403, 409, 413, 429) },
         detail: { summary: "Add a webhook endpoint", tags },
@@ -98,7 +100,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         return { data: presentEndpoint(endpoint), meta: metaOf(requestId) };
       },
       {
-        auth,
+        auth: guarded,
         params,
         body: updateBody,
         response: { 200: endpointSchema, ...errorResponses(400, 401, 403, 404, 413, 429) },
@@ -125,7 +127,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         return { data: { ...presentEndpoint(endpoint), secret }, meta: metaOf(requestId) };
       },
       {
-        auth,
+        auth: guarded,
         params,
         response: { 200: endpointWithSecretSchema, ...errorResponses(401, 403, 404, 429) },
         detail: { summary: "Replace the secret; for 24 hours messages carry both signatures", tags },

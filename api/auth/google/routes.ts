@@ -8,7 +8,7 @@ import { access } from "../../http/access.ts";
 import type { ApiDeps } from "../../http/deps.ts";
 import { errorResponses } from "../../http/envelope.ts";
 import { type ResponseSet, readCookie, setSessionCookie } from "../../http/session-cookie.ts";
-import { presentedSessionId } from "../start-session.ts";
+import { browserOf } from "../start-session.ts";
 import { openProvider, type Provider } from "./provider.ts";
 import { type GoogleRefusal, signInWithGoogle } from "./sign-in.ts";
 
@@ -55,7 +55,7 @@ export const googleRoutes = (deps: ApiDeps) => {
         if (!identity) return fail("provider_error");
         const result = await signInWithGoogle(deps, {
           identity,
-          previousSessionId: presentedSessionId(request, config),
+          browser: await browserOf(request, config),
           trace: { requestId, clientAddress },
         });
         if (!result.ok) return fail(result.reason);

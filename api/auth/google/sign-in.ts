@@ -11,7 +11,7 @@ import { insertUser, lockUserByEmail, markVerified } from "../../../db/users.ts"
 import type { ApiDeps } from "../../http/deps.ts";
 import type { Trace } from "../../http/trace.ts";
 import { emailSchema } from "../../identity/email.ts";
-import { startSession } from "../start-session.ts";
+import { type Browser, startSession } from "../start-session.ts";
 import type { GoogleIdentity } from "./provider.ts";
 
 export type GoogleRefusal = "email_not_verified" | "link_requires_passkey";
@@ -21,7 +21,7 @@ const GOOGLE_MAIL_DOMAIN = "gmail.com";
 
 export async function signInWithGoogle(
   { sql }: Pick<ApiDeps, "sql">,
-  given: { identity: GoogleIdentity; previousSessionId: string | undefined; trace: Trace },
+  given: { identity: GoogleIdentity; browser: Browser; trace: Trace },
 ): Promise<Outcome> {
   const { identity, trace } = given;
   if (!identity.isEmailVerified || !emailSchema.safeParse(identity.email).success)
