@@ -2,7 +2,9 @@
 import { type AnyElysia, Elysia } from "elysia";
 import { apiKeyRoutes } from "./api-keys/routes.ts";
 import { googleRoutes } from "./auth/google/routes.ts";
+import { passkeyRoutes } from "./auth/passkey-routes.ts";
 import { authRoutes } from "./auth/routes.ts";
+import { sessionRoutes } from "./auth/session-routes.ts";
 import { eventRoutes } from "./events/routes.ts";
 import { facilitatorRoutes } from "./facilitator/routes.ts";
 import { healthRoutes } from "./health/routes.ts";
@@ -49,6 +51,8 @@ export function createApp(deps: ApiDeps) {
       .use(healthRoutes(deps))
       .use(identityRoutes(deps))
       .use(authRoutes(deps))
+      .use(sessionRoutes(deps))
+      .use(passkeyRoutes(deps))
       .use(googleRoutes(deps))
       .use(walletRoutes(deps))
       .use(apiKeyRoutes(deps))

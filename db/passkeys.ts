@@ -13,6 +13,20 @@ export async function findPasskey(tx: Tx, id: string, userId: string): Promise<P
   return row;
 }
 
+/** Undefined when the user has no such passkey for this relying party. */
+export async function renamePasskey(
+  tx: Tx,
+  own: { id: string; userId: string; rpId: string },
+  name: string | null,
+): Promise<Passkey | undefined> {
+  const [row] = await tx<Passkey[]>`
+    update passkeys
+    set name = ${name}
+    where id = ${own.id} and user_id = ${own.userId} and rp_id = ${own.rpId}
+    returning *`;
+  return row;
+}
+
 export type NewPasskey = Omit<Passkey, "createdAt" | "lastUsedAt" | "name">;
 
 /** Undefined when the credential is known already, whoever's it is. */

@@ -69,6 +69,50 @@ export async function renewSession(tx: Tx, id: string): Promise<Session | undefi
   return row;
 }
 
+/** A user's live sessions: `currentId` first, then the one seen last. */
+export async function listLiveSessions(
+  tx: Tx,
+  userId: string,
+  { currentId, limit }: { currentId: string; limit: number },
+): Promise<Session[]> {
+  return tx<Session[]>`
+    select *
+    from sessions
+    where user_id = ${userId} and expires_at > now() and absolute_end_at > now()
+    order by id = ${currentId} desc, last_seen_at desc, id
+    limit ${limit}`;
+}
+
+/** Notes where a session is used from, unless that was done within the last `everyS` seconds. */
+export async function noteSessionSeen(
+  tx: Tx,
+  id: string,
+  seen: { userAgent: string | null; clientAddress: string; everyS: number },
+): Promise<void> {
+  await tx`
+    update sessions
+    set last_seen_at = now(), user_agent = ${seen.userAgent}, client_address = ${seen.clientAddress}
+    where id = ${id} and last_seen_at < now() - make_interval(secs => ${seen.everyS})`;
+}
+
+/** Ends one live session of this user. False when there is none of this id. */
+export async function deleteSessionOf(tx: Tx, userId: string, id: string): Promise<boolean> {
+  const rows = await tx`
+    delete from sessions
+    where id = ${id} and user_id = ${userId} and expires_at > now() and absolute_end_at > now()
+    returning id`;
+  return rows.length > 0;
+}
+
+/** Ends all sessions of a user but one; returns how many of them were live. */
+export async function deleteOtherSessions(tx: Tx, userId: string, keptId: string): Promise<number> {
+  const rows = await tx<{ isLive: boolean }[]>`
+    delete from sessions
+    where user_id = ${userId} and id <> ${keptId}
+    returning expires_at > now() and absolute_end_at > now() as is_live`;
+  return rows.filter(({ isLive }) => isLive).length;
+}
+
 export async function deleteSession(tx: Tx, id: string): Promise<boolean> {
   const rows = await tx`delete from sessions where id = ${id} returning id`;
   return rows.length > 0;

@@ -13,7 +13,7 @@
 import { Elysia } from "elysia";
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
-import { renewSession } from "../../db/sessions.ts";
+import { type LiveSession, noteSessionSeen, renewSession } from "../../db/sessions.ts";
 import { authenticate, type CredentialKind } from "./authenticate.ts";
 import type { Caller } from "./caller.ts";
 import type { ApiDeps } from "./deps.ts";
@@ -23,6 +23,7 @@ import { oncePer } from "./once.ts";
 import { limitKey, takeFromLimit } from "./rate-limit.ts";
 import { requestContext } from "./request-context.ts";
 import { type ResponseSet, setSessionCookie } from "./session-cookie.ts";
+import { userAgentOf } from "./user-agent.ts";
 
 export type AuthRule = {
   allow: readonly [CredentialKind, ...CredentialKind[]];
@@ -37,6 +38,7 @@ export type AuthRule = {
 };
 
 const RENEW_BELOW_MS = 30 * 60 * 1_000;
+const SEEN_EVERY_S = 60;
 
 export const access = oncePer((deps: ApiDeps) =>
   new Elysia({ name: "access" }).use(requestContext(deps)).macro({
@@ -76,8 +78,17 @@ async function admit(deps: ApiDeps, door: Door, rule: AuthRule): Promise<Caller>
   if (rule.requireActive !== false && caller.user.status !== "ACTIVE")
     throw forbidden("Finish your wallet setup first", "status");
   if (rule.freshPasskey) requireFreshPasskey(caller, new Date());
+  if (caller.kind !== "apiKey") await noteSeen(deps, door, caller.session);
   if (caller.kind === "session") await renew(deps, door.set, caller);
   return caller;
+}
+
+/** Says where the session is used from; once a minute is enough for a person. */
+async function noteSeen(deps: ApiDeps, door: Door, { id, lastSeenAt }: LiveSession): Promise<void> {
+  if (Date.now() - lastSeenAt.getTime() < SEEN_EVERY_S * 1_000) return;
+  const { request, clientAddress } = door;
+  const userAgent = userAgentOf(request);
+  await noteSessionSeen(deps.sql, id, { userAgent, clientAddress, everyS: SEEN_EVERY_S });
 }
 
 /** Sliding end: a session with less than 30 minutes left gets a fresh hour and a fresh cookie, up to its absolute end. */

@@ -10,3 +10,31 @@ export function userAgentOf(request: Request): string | null {
     .trim();
   return text ? text.slice(0, USER_AGENT_MAX_CHARS) : null;
 }
+
+const BROWSERS: readonly (readonly [RegExp, string])[] = [
+  // the order matters: most browsers also claim to be Chrome and Safari
+  [/\bEdg(?:e|A|iOS)?\//, "Edge"],
+  [/\bOPR\//, "Opera"],
+  [/\bSamsungBrowser\//, "Samsung Internet"],
+  [/\b(?:Firefox|FxiOS)\//, "Firefox"],
+  [/\b(?:Chrome|CriOS)\//, "Chrome"],
+  [/\bVersion\/[\d.]+.*\bSafari\//, "Safari"],
+];
+const SYSTEMS: readonly (readonly [RegExp, string])[] = [
+  [/\b(?:iPhone|iPad|iPod)\b/, "iOS"],
+  [/\bAndroid\b/, "Android"],
+  [/\bWindows\b/, "Windows"],
+  [/\bCrOS\b/, "ChromeOS"],
+  [/\bMacintosh\b/, "macOS"],
+  [/\bLinux\b/, "Linux"],
+];
+const OTHER_MAX_CHARS = 60;
+
+/** "Firefox on Linux"; for a program that is no browser we know, the beginning of what it says. */
+export function describeUserAgent(userAgent: string | null): string | null {
+  if (userAgent === null) return null;
+  const browser = BROWSERS.find(([pattern]) => pattern.test(userAgent))?.[1];
+  const system = SYSTEMS.find(([pattern]) => pattern.test(userAgent))?.[1];
+  if (!browser) return userAgent.slice(0, OTHER_MAX_CHARS);
+  return system ? `${browser} on ${system}` : browser;
+}

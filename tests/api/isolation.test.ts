@@ -39,6 +39,8 @@ beforeAll(async () => {
     insert into transactions (id, user_id, network, type, status, amount_units, counterparty, description, detected_at)
     values ('txn_canary', ${victim.userId}, 'base-sepolia', 'RECEIVE', 'CONFIRMED', 1, ${`0x${"ab".repeat(20)}`},
       'canary-transaction', now())`;
+  const sessions = await victim.client.get("/v1/auth/sessions");
+  belongings.session = sessions.body.data[0].id;
   belongings.key = key.body.data.id;
   belongings.link = link.body.id;
   belongings.export = exported.body.data.export.id;
@@ -51,6 +53,8 @@ beforeAll(async () => {
     "canary-link-text",
     "canary-transaction",
     belongings.export ?? "",
+    belongings.session ?? "",
+    victim.passkey.credentialId,
   ];
   const { body } = await openClient(world.baseUrl).get("/openapi.json");
   operations = Object.entries<Record<string, Operation>>(body.paths).flatMap(([path, item]) =>
@@ -65,6 +69,8 @@ const isGuarded = ({ operation }: { operation: Operation }) =>
 /** Which of the victim's ids a path's parameter means. */
 function idFor(path: string): string {
   if (path.includes("api-keys")) return belongings.key ?? "";
+  if (path.includes("sessions")) return belongings.session ?? "";
+  if (path.includes("passkeys")) return victim.passkey.credentialId;
   if (path.includes("exports")) return belongings.export ?? "";
   return belongings.link ?? "";
 }

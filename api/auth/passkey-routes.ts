@@ -1,0 +1,93 @@
+/** A user's passkeys: what they are called, when they were made and last used. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { notFound } from "../../core/domain/errors.ts";
+import { listPasskeys, renamePasskey } from "../../db/passkeys.ts";
+import type { Passkey } from "../../db/schema.ts";
+import { recordSecurityEvent } from "../../db/security-events.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
+
+const ID_MAX_CHARS = 1_400;
+const NAME_MAX_CHARS = 100;
+
+const passkeySchema = z.object({
+  id: z.string(),
+  name: z.string().nullable(),
+  synced: z.boolean().describe("Copied between the user's devices by their passkey provider"),
+  backedUp: z.boolean(),
+  createdAt: isoTime,
+  lastUsedAt: isoTime.nullable(),
+});
+
+const tags = ["Sessions"];
+const auth = { allow: ["session"] } as const;
+
+export const passkeyRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "passkey-routes" })
+    .use(access(deps))
+    .get(
+      "/v1/auth/passkeys",
+      async ({ user, requestId }) => {
+        const passkeys = await listPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
+        return { data: passkeys.map(presentPasskey), meta: metaOf(requestId) };
+      },
+      {
+        auth,
+        response: {
+          200: z.object({ data: z.array(passkeySchema), meta: metaSchema }),
+          ...errorResponses(401, 403, 429),
+        },
+        detail: { summary: "The user's passkeys, oldest first", tags },
+      },
+    )
+    .patch(
+      "/v1/auth/passkeys/:id",
+      async ({ params: { id }, body: { name }, user, requestId, clientAddress }) => {
+        const own = { id, userId: user.id, rpId: deps.config.passkey.rpId };
+        const passkey = await deps.sql.begin(async (tx) => {
+          const row = await renamePasskey(tx, own, name);
+          if (!row) throw notFound("Passkey");
+          const trace = { requestId, clientAddress };
+          await recordSecurityEvent(tx, { userId: user.id, type: "passkey_renamed", ...trace });
+          return row;
+        });
+        return { data: presentPasskey(passkey), meta: metaOf(requestId) };
+      },
+      {
+        auth,
+        params: z.object({
+          id: z
+            .string()
+            .max(ID_MAX_CHARS)
+            .regex(/^[\w-]+$/, "must be a passkey's id"),
+        }),
+        body: z.object({
+          name: z
+            .string()
+            .trim()
+            .min(1)
+            .max(NAME_MAX_CHARS)
+            .regex(/^[^\p{Cc}\p{Cf}\p{Cs}]+$/u, "must not contain control characters")
+            .nullable()
+            .describe("Null takes the name back"),
+        }),
+        response: {
+          200: z.object({ data: passkeySchema, meta: metaSchema }),
+          ...errorResponses(400, 401, 403, 404, 413, 429),
+        },
+        detail: { summary: "Name a passkey", tags },
+      },
+    );
+
+function presentPasskey(passkey: Passkey): z.infer<typeof passkeySchema> {
+  return {
+    id: passkey.id,
+    name: passkey.name,
+    synced: passkey.deviceType === "multiDevice",
+    backedUp: passkey.backedUp,
+    createdAt: passkey.createdAt.toISOString(),
+    lastUsedAt: passkey.lastUsedAt?.toISOString() ?? null,
+  };
+}
