@@ -16,6 +16,20 @@ export async function findUserByIdentity(
   return user;
 }
 
+/** Has this user an identity of the same issuer that is another person's? Call with the user's row locked. */
+export async function hasOtherSubject(
+  tx: Tx,
+  { issuer, subject }: IdentityKey,
+  userId: string,
+): Promise<boolean> {
+  const rows = await tx`
+    select 1
+    from identities
+    where user_id = ${userId} and issuer = ${issuer} and subject <> ${subject}
+    limit 1`;
+  return rows.length > 0;
+}
+
 /** False when somebody has this identity already. */
 export async function insertIdentity(tx: Tx, key: IdentityKey, userId: string): Promise<boolean> {
   const rows = await tx`

@@ -6,6 +6,7 @@
 import { lookup } from "node:dns/promises";
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
+import { isWebhookPort } from "../core/domain/webhook.ts";
 import { isPublicAddress } from "../core/runtime/public-address.ts";
 
 export type WebhookAnswer = { status: number; body: string };
@@ -28,6 +29,8 @@ export async function postWebhook(
 ): Promise<WebhookAnswer> {
   const isTls = url.protocol === "https:";
   if (!isTls && !(allowPrivate && url.protocol === "http:")) throw new WebhookError("only https is allowed");
+  const port = Number(url.port || (isTls ? 443 : 80));
+  if (!allowPrivate && !isWebhookPort(port)) throw new WebhookError(`port ${port} is not allowed`);
   const host = url.hostname.replace(/^\[|\]$/g, "");
   const deadline = Date.now() + TIMEOUT_MS;
   const address = await inTime(
@@ -35,7 +38,6 @@ export async function postWebhook(
     deadline,
     `the name ${host} does not resolve`,
   );
-  const port = Number(url.port || (isTls ? 443 : 80));
   const socket = isTls
     ? connectTls({
         host: address,

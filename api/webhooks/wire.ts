@@ -1,5 +1,6 @@
 /** Webhook endpoints and deliveries as they travel. */
 import { z } from "zod";
+import { isWebhookPort } from "../../core/domain/webhook.ts";
 import { isPublicAddress } from "../../core/runtime/public-address.ts";
 import { EVENT_TYPES } from "../../db/events.ts";
 import type { Attempt, Delivery } from "../../db/webhook-deliveries.ts";
@@ -17,7 +18,7 @@ const description = z
 const eventTypes = z.array(z.enum(EVENT_TYPES)).max(EVENT_TYPES.length);
 
 export const createBody = z.object({
-  url: url.describe("https, on the public internet"),
+  url: url.describe("https, on the public internet, at port 443 or one from 1024 on"),
   description: description.default(""),
   eventTypes: eventTypes.default([]).describe("Which events to send; none means all"),
 });
@@ -84,6 +85,7 @@ export function whyNotAnEndpoint(text: string, allowPrivate: boolean): string | 
   if (parsed.username || parsed.password) return "must not contain a user or password";
   if (parsed.hash) return "must not have a fragment";
   if (allowPrivate) return undefined;
+  if (!isWebhookPort(Number(parsed.port || 443))) return "must use port 443, or one from 1024 on";
   const host = parsed.hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "");
   const isAddress = /^[\d.]+$/.test(host) || host.includes(":");
   if (isAddress && !isPublicAddress(host)) return "must be on the public internet";

@@ -116,9 +116,12 @@ export function exportedObject(
   };
 }
 
+/** Spaces and what nobody sees (byte order mark, zero-width space, controls) do not hide a formula: some programs strip them first. */
+const FORMULA = /^(?:[\t\r\n\0]|[\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]*[=+\-@＝＋－＠])/u;
+
 /** A cell no spreadsheet takes for a formula: an apostrophe before = + - @ (also full-width), tab and line breaks. */
 export function neutralizeCell(cell: string): string {
-  return /^[=+\-@\t\r\n\0＝＋－＠]/.test(cell) ? `'${cell}` : cell;
+  return FORMULA.test(cell) ? `'${cell}` : cell;
 }
 
 function partiesOf(row: ExportRow): { payer: string; payee: string } {

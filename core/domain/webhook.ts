@@ -25,6 +25,11 @@ export const RETRY_AFTER_S = [
 /** An endpoint that had no success for this long, and at least one failure at its end, is disabled. */
 export const FAILING_MAX_H = 72;
 
+/** Where HTTP is served: not the ports of mail, shells and name servers, which a message must never reach. */
+export function isWebhookPort(port: number): boolean {
+  return port === 443 || port >= 1_024;
+}
+
 export function newWebhookSecret(): string {
   return `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString("base64")}`;
 }

@@ -6,7 +6,17 @@ const SPECIAL_4 = new BlockList();
 const SPECIAL_6 = new BlockList();
 for (const range of [
   ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"],
-  ...["192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"],
+  ...[
+    "192.0.0.0/24",
+    "192.0.2.0/24",
+    "192.31.196.0/24",
+    "192.52.193.0/24",
+    "192.88.99.0/24",
+    "192.168.0.0/16",
+    "192.175.48.0/24",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+  ],
   ...["203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"],
 ]) {
   const [address = "", bits] = range.split("/");
@@ -26,6 +36,8 @@ for (const range of [
   ],
   // documentation, segment routing, unique local, link local, site local, multicast
   ...["3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"],
+  // delegation of reverse names to nobody (AS112)
+  "2620:4f:8000::/48",
 ]) {
   const [address = "", bits] = range.split("/");
   SPECIAL_6.addSubnet(address, Number(bits), "ipv6");

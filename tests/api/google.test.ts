@@ -123,7 +123,53 @@ describe("GET /v1/auth/google/callback", () => {
     expect((await moved.client.get("/v1/auth/me")).body).toMatchObject({ id, email });
     person(email);
     const { client, answer } = await signInWithGoogle();
-    expectSignedOut(answer, client, "/sign-in?error=link_requires_passkey");
+    expectSignedOut(answer, client, "/sign-in?error=link_required");
+  });
+
+  test.each([
+    ["gmail.com", () => newGmail(), {}],
+    ["a Workspace domain", () => newEmail(), { hd: "example.com" }],
+  ])(
+    "error: an account of %s that has a Google identity is not opened by another subject of its address",
+    async (_name, address, more) => {
+      const merchant = await signUp(world.baseUrl, address());
+      person(merchant.email, more);
+      const owner = await signInWithGoogle();
+      expect((await owner.client.get("/v1/auth/me")).body.id).toBe(merchant.userId);
+      const owners = claims;
+      person(merchant.email, more);
+      const successor = await signInWithGoogle();
+      expectSignedOut(successor.answer, successor.client, "/sign-in?error=link_required");
+      const identities = await world.sql`select subject from identities where user_id = ${merchant.userId}`;
+      expect(identities.map(({ subject }) => subject)).toEqual([owners.sub]);
+      claims = owners;
+      const again = await signInWithGoogle();
+      expect((await again.client.get("/v1/auth/me")).body.id).toBe(merchant.userId);
+      const events = await world.sql<{ type: string }[]>`
+      select type from security_events where user_id = ${merchant.userId} and type like 'identity%' order by id`;
+      expect(events.map(({ type }) => type)).toEqual(["identity_linked", "identity_refused"]);
+    },
+  );
+
+  test("an identity of another issuer does not stand in the way", async () => {
+    const merchant = await signUp(world.baseUrl, newGmail());
+    await world.sql`
+      insert into identities (issuer, subject, user_id)
+      values ('https://other.example', ${`other-${merchant.userId}`}, ${merchant.userId})`;
+    person(merchant.email);
+    const { client } = await signInWithGoogle();
+    expect((await client.get("/v1/auth/me")).body.id).toBe(merchant.userId);
+  });
+
+  test("race: six first sign-ins of one person at once all succeed", async () => {
+    const clients = Array.from({ length: 6 }, () => openClient(world.baseUrl));
+    person(newGmail());
+    const callbacks: string[] = [];
+    for (const client of clients) callbacks.push(await visit(client));
+    const answers = await Promise.all(clients.map((client, index) => client.get(callbacks[index] ?? "")));
+    expect(answers.map(({ headers }) => headers.get("location"))).toEqual(
+      answers.map(() => `${world.baseUrl}/dashboard`),
+    );
   });
 
   test("links an ACTIVE gmail.com account, for which Google is authoritative", async () => {

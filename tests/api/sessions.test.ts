@@ -222,6 +222,8 @@ describe("requests from other sites", () => {
     [{ origin: "https://evil.example" }],
     [{ origin: "null" }],
     [{ "sec-fetch-site": "cross-site" }],
+    [{ "sec-fetch-site": "same-site" }],
+    [{ origin: "https://evil.example", "sec-fetch-site": "none" }],
     [{ origin: "https://evil.example", "sec-fetch-site": "same-origin" }],
   ])("error: 403 for %j", async (headers) => {
     const answer = await post(headers);
@@ -245,6 +247,8 @@ describe("requests from other sites", () => {
     // the wallet exists: 409 is behind the check
     for (const headers of [
       { origin: world.baseUrl, "sec-fetch-site": "same-origin" },
+      { origin: world.baseUrl },
+      { "sec-fetch-site": "same-origin" },
       { "sec-fetch-site": "none" },
       { "content-type": "application/json; charset=utf-8" },
     ])

@@ -126,6 +126,13 @@ describe("endpoints", () => {
     [{ url: "https://[::1]/" }, "url"],
     [{ url: "https://[::ffff:10.0.0.1]/" }, "url"],
     [{ url: `https://example.com/${"x".repeat(2_000)}` }, "url"],
+    [{ url: "https://example.com:22/" }, "url"],
+    [{ url: "https://example.com:25/" }, "url"],
+    [{ url: "https://example.com:80/" }, "url"],
+    [{ url: "https://example.com:442/" }, "url"],
+    [{ url: "https://example.com:444/" }, "url"],
+    [{ url: "https://example.com:1023/" }, "url"],
+    [{ url: "https://example.com:0/" }, "url"],
     [{ url: "https://example.com/", eventTypes: ["nope"] }, "eventTypes.0"],
     [{ url: "https://example.com/", description: "x".repeat(201) }, "description"],
   ])("error: %j is 400", async (body, field) => {
@@ -133,6 +140,25 @@ describe("endpoints", () => {
     expect([status, answer.error.details.field]).toEqual([400, field]);
   });
 });
+
+test.each(["https://example.com:443/", "https://example.com:1024/", "https://example.com:65535/"])(
+  "%s may be an endpoint",
+  async (url) => {
+    const kim = await signUp(world.baseUrl);
+    expect((await kim.client.post(PATH, { url })).status).toBe(201);
+  },
+);
+
+test("error: a port that was admitted before is refused when the message is sent", async () => {
+  const { body } = await ann.client.post(PATH, { url: "https://example.com/" });
+  await world.sql`update webhook_endpoints set url = 'https://127.0.0.1:1023/' where id = ${body.data.id}`;
+  await ann.client.post("/v1/payment-links", { amount: 1, description: "d" });
+  await waitFor("the refusal", async () => {
+    const { body: log } = await ann.client.get(`${PATH}/${body.data.id}/deliveries`);
+    return log.data[0]?.lastError === "port 1023 is not allowed";
+  });
+  await ann.client.delete(`${PATH}/${body.data.id}`);
+}, 30_000);
 
 describe("a name that leads to us", () => {
   test("is refused when the message is sent, whatever it was when it was registered", async () => {
@@ -171,6 +197,22 @@ describe("a name that leads to us", () => {
     ["172.31.255.255", false],
     ["172.32.0.0", true],
     ["192.168.0.1", false],
+    ["192.31.195.255", true],
+    ["192.31.196.0", false],
+    ["192.31.196.255", false],
+    ["192.31.197.0", true],
+    ["192.52.192.255", true],
+    ["192.52.193.0", false],
+    ["192.52.193.255", false],
+    ["192.52.194.0", true],
+    ["192.175.47.255", true],
+    ["192.175.48.0", false],
+    ["192.175.48.255", false],
+    ["192.175.49.0", true],
+    ["2620:4f:7fff:ffff::1", true],
+    ["2620:4f:8000::", false],
+    ["2620:4f:8000:ffff::1", false],
+    ["2620:4f:8001::", true],
     ["169.254.169.254", false],
     ["0.0.0.0", false],
     ["224.0.0.1", false],

@@ -3,7 +3,7 @@ import { newUserId } from "../../../core/domain/ids.ts";
 import { deleteChallengesOf } from "../../../db/challenges.ts";
 import type { Tx } from "../../../db/client.ts";
 import { recordEvents } from "../../../db/events.ts";
-import { findUserByIdentity, insertIdentity } from "../../../db/identities.ts";
+import { findUserByIdentity, hasOtherSubject, insertIdentity } from "../../../db/identities.ts";
 import type { Session, User } from "../../../db/schema.ts";
 import { recordSecurityEvent } from "../../../db/security-events.ts";
 import { deleteSessionsOf } from "../../../db/sessions.ts";
@@ -14,8 +14,10 @@ import { emailSchema } from "../../identity/email.ts";
 import { type Browser, startSession } from "../start-session.ts";
 import type { GoogleIdentity } from "./provider.ts";
 
-export type GoogleRefusal = "email_not_verified" | "link_requires_passkey";
-type Outcome = { ok: true; session: Session } | { ok: false; reason: GoogleRefusal };
+export type GoogleRefusal = "email_not_verified" | "link_requires_passkey" | "link_required";
+type Refused = { ok: false; reason: GoogleRefusal };
+type Meeting = { ok: true; user: User } | Refused;
+type Outcome = { ok: true; session: Session } | Refused;
 
 const GOOGLE_MAIL_DOMAIN = "gmail.com";
 
@@ -28,15 +30,18 @@ export async function signInWithGoogle(
     return { ok: false, reason: "email_not_verified" };
   return sql.begin(async (tx): Promise<Outcome> => {
     const known = await findUserByIdentity(tx, identity);
-    const user = known ?? (await meet(tx, identity, trace));
-    if (!user) return { ok: false, reason: "link_requires_passkey" };
-    const session = await startSession(tx, { ...given, user, method: "google" });
+    const met: Meeting = known ? { ok: true, user: known } : await meet(tx, identity, trace);
+    if (!met.ok) return met;
+    const session = await startSession(tx, { ...given, user: met.user, method: "google" });
     return { ok: true, session };
   });
 }
 
-/** First meeting: a new account, or the one with this address when Google is authoritative for the address. */
-async function meet(tx: Tx, identity: GoogleIdentity, trace: Trace): Promise<User | undefined> {
+/**
+ * First meeting: a new account, or the one with this address when Google is authoritative for the address. An account that knows
+ * another subject of this issuer is not opened by the address: a Workspace address can pass to another person.
+ */
+async function meet(tx: Tx, identity: GoogleIdentity, trace: Trace): Promise<Meeting> {
   const created = await insertUser(tx, {
     id: newUserId(),
     email: identity.email,
@@ -50,13 +55,25 @@ async function meet(tx: Tx, identity: GoogleIdentity, trace: Trace): Promise<Use
       { ...about, type: "user.registered" },
       { ...about, type: "user.verified" },
     ]);
-  } else if (!isAuthoritative(identity)) {
-    await recordSecurityEvent(tx, { userId: user.id, type: "identity_refused", ...trace });
-    return undefined;
+  } else {
+    const reason = await whyNotLinked(tx, identity, user);
+    if (reason) {
+      await recordSecurityEvent(tx, { userId: user.id, type: "identity_refused", ...trace });
+      return { ok: false, reason };
+    }
   }
-  await insertIdentity(tx, identity, user.id);
-  await recordSecurityEvent(tx, { userId: user.id, type: "identity_linked", ...trace });
-  return user.status === "REGISTERED" ? verify(tx, user) : user;
+  if (await insertIdentity(tx, identity, user.id))
+    await recordSecurityEvent(tx, { userId: user.id, type: "identity_linked", ...trace });
+  return { ok: true, user: user.status === "REGISTERED" ? await verify(tx, user) : user };
+}
+
+async function whyNotLinked(
+  tx: Tx,
+  identity: GoogleIdentity,
+  user: User,
+): Promise<GoogleRefusal | undefined> {
+  if (await hasOtherSubject(tx, identity, user.id)) return "link_required";
+  return isAuthoritative(identity) ? undefined : "link_requires_passkey";
 }
 
 /** Google can say who owns an address only where it runs the mailbox. */

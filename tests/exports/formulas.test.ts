@@ -1,0 +1,62 @@
+/** Which cells of a CSV get an apostrophe, so that no program runs them as a formula. */
+import { expect, test } from "bun:test";
+import { neutralizeCell } from "../../core/domain/export.ts";
+
+const name = (text: string) =>
+  JSON.stringify(text).replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16)}`);
+
+const FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "＝1", "＋1", "－1", "＠A"];
+const PREFIXES = [
+  "",
+  " ",
+  "   ",
+  "\u00a0",
+  "\u3000",
+  "\ufeff",
+  "\u200b",
+  "\u200d",
+  "\u2060",
+  "\u00ad",
+  "\u202e",
+  "\u180e",
+  "\u3164",
+  "\ufe0f",
+  "\0",
+  "\x1b",
+  "\t",
+  "\r\n",
+  " \ufeff\u200b ",
+];
+
+test.each(PREFIXES.map((prefix) => [name(prefix), prefix]))("a formula after %s is text", (_name, prefix) => {
+  for (const formula of FORMULAS) expect(neutralizeCell(prefix + formula)).toBe(`'${prefix}${formula}`);
+});
+
+test.each(["\ttext", "\rtext", "\ntext", "\0text"].map((cell) => [name(cell), cell]))(
+  "%s begins with what some programs skip, and gets one too",
+  (_name, cell) => {
+    expect(neutralizeCell(cell)).toBe(`'${cell}`);
+  },
+);
+
+test.each(
+  [
+    "",
+    " ",
+    "plain",
+    " plain",
+    "\ufeffplain",
+    "\u200b",
+    "1=1",
+    "a =1",
+    " a=1",
+    "'=1",
+    "\u200bа-1",
+    "5-3",
+    "_=1",
+    ".=1",
+    "日本=1",
+  ].map((cell) => [name(cell), cell]),
+)("%s stays as it is", (_name, cell) => {
+  expect(neutralizeCell(cell)).toBe(cell);
+});
