@@ -10,6 +10,7 @@ import { facilitatorRoutes } from "./facilitator/routes.ts";
 import { healthRoutes } from "./health/routes.ts";
 import type { ApiDeps } from "./http/deps.ts";
 import { errorMapper } from "./http/errors.ts";
+import { refuseLargeHeaders } from "./http/header-limit.ts";
 import { jsonBody } from "./http/json-body.ts";
 import { openApi } from "./http/openapi.ts";
 import { plainQuery } from "./http/plain-query.ts";
@@ -43,6 +44,7 @@ export function createApp(deps: ApiDeps) {
     app
       .use(requestContext(deps))
       .use(errorMapper(deps, () => app.routes))
+      .onRequest(({ request }) => refuseLargeHeaders(request))
       // before the body parser: x402 answers a malformed body in its own words
       .use(x402Routes(deps))
       .use(jsonBody)

@@ -10,6 +10,7 @@ import { openOutcomes } from "../db/outcome.ts";
 import { withPatience } from "../db/patience.ts";
 import { createApp } from "./app.ts";
 import { readApiConfig } from "./config.ts";
+import { raiseServerHeaderLimit } from "./http/header-limit.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
 
@@ -37,6 +38,7 @@ for (const { id, rpcUrls } of config.chains) {
 }
 
 const app = createApp({ sql, outcomes, config, log, chains, metrics });
+raiseServerHeaderLimit();
 app.listen({ hostname: config.host, port: config.port, reusePort: false });
 stop.onStop("http", () => app.server?.stop());
 log.info({ host: config.host, port: app.server?.port, baseUrl: config.baseUrl }, "listening");

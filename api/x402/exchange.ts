@@ -79,7 +79,7 @@ async function payByJson(tools: PayTools, ask: Ask, parsed: Parsed): Promise<Ans
 async function payByHeader(tools: PayTools, ask: Ask, parsed: Parsed, version: 1 | 2): Promise<Answer> {
   if (!parsed.ok) {
     tools.payMetrics.countUnreadable("header");
-    return refuseWithTerms(tools, ask, "INVALID_PAYLOAD_STRUCTURE", {});
+    return refuseWithTerms(tools, ask, { reason: "INVALID_PAYLOAD_STRUCTURE", message: parsed.issue }, {});
   }
   const result = await pay(tools, ask, parsed, "header");
   const { authorization } = parsed.attempt;
@@ -92,7 +92,7 @@ async function payByHeader(tools: PayTools, ask: Ask, parsed: Parsed, version: 1
       ...{ payer: authorization.from, reason: stockReason(result.reason) },
     };
     const header = failure && settlementHeader(version, failure);
-    return refuseWithTerms(tools, ask, result.reason, header ? { [header.name]: header.value } : {});
+    return refuseWithTerms(tools, ask, result, header ? { [header.name]: header.value } : {});
   }
   if (result.kind === "paid-elsewhere") {
     const { txHash, network } = result;
@@ -160,23 +160,25 @@ async function askTerms(tools: PayTools, ask: Ask): Promise<Answer> {
   return link ? demand(termsOf(tools, link, ask.shape)) : unknownLink();
 }
 
+type Refusal = { reason: string; message: string };
+
 async function refuseWithTerms(
   tools: PayTools,
   ask: Ask,
-  reason: string,
+  refusal: Refusal,
   headers: Record<string, string>,
 ): Promise<Answer> {
   const link = await within(TERMS_TIMEOUT_MS, findPayableLink(tools.sql, ask.linkId));
   if (!link) return unknownLink();
-  const answer = demand(termsOf(tools, link, ask.shape, reason));
+  const answer = demand(termsOf(tools, link, ask.shape, refusal));
   return { ...answer, headers: { ...answer.headers, ...headers } };
 }
 
-function termsOf(tools: PayTools, link: PayableLinkRow, shape: Shape, reason?: string): Requirements {
+function termsOf(tools: PayTools, link: PayableLinkRow, shape: Shape, refusal?: Refusal): Requirements {
   const now = new Date();
   const { baseUrl } = tools.config;
   const obstacle = whyUnpayable(link, now);
-  if (!obstacle) return requirementsOf(link, { baseUrl, shape, now, ...(reason ? { reason } : {}) });
+  if (!obstacle) return requirementsOf(link, { baseUrl, shape, now, ...(refusal ? { refusal } : {}) });
   const isOver = obstacle.reason === "LINK_NOT_PAYABLE";
   const cancelled = effectiveStatus(link, now) === "CANCELLED";
   const named = isOver ? (cancelled ? "LINK_CANCELLED" : "LINK_EXPIRED") : obstacle.reason;

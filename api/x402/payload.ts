@@ -33,18 +33,21 @@ const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 const PAYMENT_IDENTIFIER = /^[A-Za-z0-9_-]{16,128}$/;
 const HEX = /^0x(?:[0-9a-fA-F]{2})*$/;
 
-/** Does this JSON body try to pay at all? An empty one asks for the requirements. */
+/** No body and an empty object ask for the requirements; every other JSON value is read as a payment, and refused if it is none. */
 export function carriesPayment(body: unknown): boolean {
-  return isFields(body) && Object.keys(body).length > 0;
+  return body !== undefined && !(isFields(body) && Object.keys(body).length === 0);
 }
 
 /** Reads an `X-PAYMENT` or `PAYMENT-SIGNATURE` header: base64 of the JSON payload. */
 export function parsePaymentHeader(header: string): Parsed {
-  if (header.length > HEADER_MAX_CHARS || !BASE64.test(header)) return refuse("the header is not base64");
+  if (header.length > HEADER_MAX_CHARS) {
+    return refuse(`the payment header has ${header.length} characters, at most ${HEADER_MAX_CHARS} are read`);
+  }
+  if (!BASE64.test(header)) return refuse("the payment header is not base64");
   try {
     return parsePayment(JSON.parse(Buffer.from(header, "base64").toString("utf8")));
   } catch {
-    return refuse("the header is not base64 of a JSON object");
+    return refuse("the payment header is not base64 of a JSON object");
   }
 }
 

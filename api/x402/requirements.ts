@@ -21,18 +21,21 @@ export type Requirements = { readonly body: Record<string, unknown>; readonly he
 const MAX_TIMEOUT_S = 300;
 const MIN_TIMEOUT_S = 30;
 const MIME_TYPE = "application/json";
+/** What the payer signs (EIP-3009). thirdweb's client reads it in `extra`; without it that client looks for the token's ABI elsewhere. */
+const PRIMARY_TYPE = "TransferWithAuthorization";
 
-/** The 402 of a payable link. `reason` tells why a payment sent along was refused (null: nothing is wrong). */
+/** The 402 of a payable link. `refusal` says why a payment sent along was refused (absent: nothing is wrong). */
 export function requirementsOf(
   link: PayableLink,
-  options: { baseUrl: string; shape: Shape; now: Date; reason?: string },
+  options: { baseUrl: string; shape: Shape; now: Date; refusal?: { reason: string; message: string } },
 ): Requirements {
+  const { reason, message } = options.refusal ?? {};
   const item = options.shape === "a" ? mergedItem(link, options) : shapeBItem(link, options);
   return {
-    body: { x402Version: 1, error: options.reason ?? null, accepts: [item] },
+    body: { x402Version: 1, error: reason ?? null, ...(message ? { message } : {}), accepts: [item] },
     header: encode({
       x402Version: 2,
-      error: options.reason ?? "Payment required",
+      error: reason ?? "Payment required",
       resource: {
         url: resourceUrl(link.id, options.baseUrl),
         description: link.description,
@@ -98,7 +101,7 @@ function mergedItem(link: PayableLink, options: { baseUrl: string; now: Date }) 
     payTo: link.recipient,
     maxTimeoutSeconds: timeoutSeconds(link, options.now),
     asset: usdc.address,
-    extra: { name: usdc.name, version: usdc.version },
+    extra: { name: usdc.name, version: usdc.version, primaryType: PRIMARY_TYPE },
     amount,
     currency: "USDC",
     recipient: link.recipient,
@@ -107,7 +110,7 @@ function mergedItem(link: PayableLink, options: { baseUrl: string; now: Date }) 
     aiUrl: url,
     name: usdc.name,
     version: usdc.version,
-    primaryType: "TransferWithAuthorization",
+    primaryType: PRIMARY_TYPE,
   };
 }
 
@@ -135,7 +138,7 @@ function versionTwoItem(link: PayableLink, now: Date) {
     asset: usdc.address,
     payTo: link.recipient,
     maxTimeoutSeconds: timeoutSeconds(link, now),
-    extra: { name: usdc.name, version: usdc.version },
+    extra: { name: usdc.name, version: usdc.version, primaryType: PRIMARY_TYPE },
   };
 }
 

@@ -314,6 +314,8 @@ describe("asking what to pay", () => {
     );
     expect(header).toMatchObject({ x402Version: 2 });
     expect(header.accepts[0]).toMatchObject({ scheme: "exact", network: "eip155:84532", amount: "1250000" });
+    const extra = { name: usdc.name, version: usdc.version, primaryType: "TransferWithAuthorization" };
+    expect([body.accepts[0]?.extra, header.accepts[0].extra]).toEqual([extra, extra]);
   });
 
   test("shape B is literal on its own path, and either shape can be asked for", async () => {

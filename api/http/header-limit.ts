@@ -1,0 +1,33 @@
+/**
+ * How much of a request's headers is accepted. The server refuses heads above its own limit with a 431 that has no body, so that
+ * limit is raised to what a body may have, and ours below it answer with a reason. A payment header belongs to x402, which has its own limit.
+ */
+import http from "node:http";
+import { ServiceError } from "../../core/domain/errors.ts";
+import { BODY_MAX_BYTES } from "./body-text.ts";
+
+/** All headers but the payment, names and values together; as much as the server takes when nothing is configured. */
+export const HEADERS_MAX_CHARS = 16_384;
+const PAYMENT_HEADERS: readonly string[] = ["x-payment", "payment-signature"];
+/** A payment header of 1 MiB and the headers beside it are still answered with a body. */
+const SERVER_HEAD_MAX_BYTES = BODY_MAX_BYTES + 4 * HEADERS_MAX_CHARS;
+
+/** Call before listening. Bun.serve reads the process-wide limit of node:http; it has no option of its own. */
+export function raiseServerHeaderLimit(): void {
+  const settings: { maxHeaderSize: number } = http;
+  settings.maxHeaderSize = SERVER_HEAD_MAX_BYTES;
+}
+
+/** Throws 431 for headers that are too large together, whatever the route. */
+export function refuseLargeHeaders(request: Request): void {
+  let chars = 0;
+  for (const [name, value] of request.headers) {
+    if (!PAYMENT_HEADERS.includes(name)) chars += name.length + value.length;
+  }
+  if (chars <= HEADERS_MAX_CHARS) return;
+  throw new ServiceError(
+    "VALIDATION_ERROR",
+    `The headers have ${chars} characters, at most ${HEADERS_MAX_CHARS} are accepted`,
+    { status: 431, details: { field: "headers", issue: "too_large" } },
+  );
+}
