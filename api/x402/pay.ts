@@ -119,11 +119,14 @@ async function findEarlier(
   const keyed = await findPaymentByIdempotencyKey(tools.sql, link.id, order.idempotencyKey);
   if (!keyed) return undefined;
   return {
-    ...refuse("PAYMENT_IN_PROGRESS", "this idempotency key was used with another payment", link.network),
-    txHash: keyed.txHash,
+    ...refuse("IDEMPOTENCY_KEY_REUSED", KEY_REUSED_MESSAGE, link.network),
     isKeyTaken: true,
   };
 }
+
+/** Without the other payment's hash: who reads it here would take it for his own. */
+const KEY_REUSED_MESSAGE =
+  "this idempotency key was used for another payment of this link; nothing was done with this one";
 
 function isUseOf(payer: string | null, nonce: string | null, { from, nonce: shown }: Authorization): boolean {
   return payer === from && nonce === shown;

@@ -37,11 +37,13 @@ function identified(payment: SignedPayment, info: Record<string, unknown>) {
   return { ...standardV2(payment), resource, extensions: { "payment-identifier": { info, schema: {} } } };
 }
 
+type PayBody = { error: string | null; txHash: string | null; message?: string };
+
 async function byHeader(linkId: string, payload: unknown) {
   const response = await fetch(`${world.baseUrl}/v1/x402/${linkId}`, {
     headers: { "payment-signature": Buffer.from(JSON.stringify(payload)).toString("base64") },
   });
-  const body = (await response.json()) as { error: string | null; txHash: string | null; accepts?: unknown };
+  const body = (await response.json()) as PayBody & { accepts?: unknown };
   return { status: response.status, body, headers: response.headers };
 }
 
@@ -51,7 +53,7 @@ async function byJson(linkId: string, body: unknown, key?: string) {
     headers: { "content-type": "application/json", ...(key ? { "idempotency-key": key } : {}) },
     body: JSON.stringify(body),
   });
-  const answer = (await response.json()) as { error: string | null; txHash: string | null };
+  const answer = (await response.json()) as PayBody;
   return { status: response.status, body: answer, headers: response.headers };
 }
 
@@ -91,7 +93,8 @@ describe("payment-identifier", () => {
     const other = identified(await sign(), { id: IDENTIFIER });
     for (const refused of [await byHeader(linkId, other), await byJson(linkId, other)]) {
       expect(refused.status).toBe(409);
-      expect(refused.body).toMatchObject({ error: "PAYMENT_IN_PROGRESS", txHash: first.body.txHash });
+      expect(refused.body).toMatchObject({ error: "IDEMPOTENCY_KEY_REUSED", txHash: null });
+      expect(refused.body.message).toContain("idempotency key");
     }
     const paid = await sql`select id from transfers where link_id = ${linkId}`;
     expect(paid.length).toBe(1);
@@ -120,6 +123,21 @@ describe("Idempotency-Key", () => {
     );
     const statuses = answers.map(({ status }) => status).toSorted((a, b) => a - b);
     expect(statuses).toEqual([200, ...Array.from({ length: 19 }, () => 409)]);
+  });
+
+  test("error: 409 IDEMPOTENCY_KEY_REUSED for the same key with another payment; with the same one the first answer", async () => {
+    const linkId = await newLink();
+    const payment = shapeA(await sign());
+    const first = await byJson(linkId, payment, "order 4711");
+    expect(first.status).toBe(200);
+    const other = shapeA(await sign());
+    const reused = await byJson(linkId, other, "order 4711");
+    expect(reused.status).toBe(409);
+    expect(reused.body).toMatchObject({ error: "IDEMPOTENCY_KEY_REUSED", txHash: null });
+    expect((await byJson(linkId, other, "order 4712")).body.error).toBe("LINK_ALREADY_PAID");
+    const again = await byJson(linkId, payment, "order 4711");
+    expect([again.status, again.body.txHash]).toEqual([200, first.body.txHash]);
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
   });
 
   test("behavior: the same key on another link is another payment", async () => {
