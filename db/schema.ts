@@ -325,6 +325,7 @@ export const events = pgTable("events", {
   writtenBy: text("written_by").notNull(),
   epoch: integer("epoch").notNull(),
   publicId: text("public_id").notNull(),
+  endedBefore: text("ended_before"),
   createdAt: time("created_at").notNull(),
 });
 

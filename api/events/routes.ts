@@ -2,7 +2,7 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
-import { type EventPosition, findEventEpoch, type LoggedEvent, listEvents } from "../../db/event-log.ts";
+import { type EventPosition, type LoggedEvent, listEvents } from "../../db/event-log.ts";
 import { EVENT_TYPES } from "../../db/events.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -11,9 +11,11 @@ import { queryNumber } from "../http/query-number.ts";
 
 const LIMIT_DEFAULT = 50;
 const LIMIT_MAX = 100;
-/** Epoch, transaction, event. Cursors of version 0.1 name no epoch: they are of the first. */
-const CURSOR = /^(?:([0-9a-f]{32})\.)?(\d{1,20})\.(\d{1,19})$/;
-const FIRST_EPOCH = 1;
+/** Epoch, transaction, event, seal. Cursors of version 0.1 have neither epoch nor seal; later ones of that version no seal. */
+const CURSOR = /^(?:([0-9a-f]{32})\.)?(\d{1,20})\.(\d{1,19})(?:\.([0-9a-f]{16}))?$/;
+const CURSOR_LENGTH_MAX = 200;
+const UNKNOWN_HISTORY =
+  "This cursor reaches beyond the history that a restore or a failover has kept: read without one, and skip events whose id you have seen";
 
 const eventSchema = z.object({
   id: z.string(),
@@ -26,7 +28,7 @@ const eventSchema = z.object({
 const listQuery = z.object({
   cursor: z
     .string()
-    .max(100)
+    .max(CURSOR_LENGTH_MAX)
     .optional()
     .describe("nextCursor of an earlier answer; without one the log's beginning"),
   limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
@@ -50,15 +52,14 @@ export const eventRoutes = (deps: ApiDeps) =>
     "/v1/events",
     async ({ query, user, requestId }) => {
       const { limit, cursor } = query;
-      const after = cursor === undefined ? undefined : await readCursor(deps, cursor);
-      const found = await listEvents(deps.sql, user.id, { after, limit: limit + 1 });
-      const events = found.slice(0, limit);
-      const last = events.at(-1);
+      const after = cursor === undefined ? undefined : readCursor(cursor);
+      const page = await listEvents(deps.sql, user.id, { after, limit });
+      if (!page) throw invalid("cursor", "unknown_history", UNKNOWN_HISTORY);
       return {
-        data: events.map(presentEvent),
+        data: page.events.map(presentEvent),
         pagination: {
-          hasNextPage: found.length > limit,
-          nextCursor: last ? writeCursor(last) : (cursor ?? null),
+          hasNextPage: page.hasMore,
+          nextCursor: page.end ? writeCursor(page.end) : (cursor ?? null),
           limit,
         },
         meta: metaOf(requestId),
@@ -82,22 +83,15 @@ export function presentEvent(event: LoggedEvent): z.infer<typeof eventSchema> {
   };
 }
 
-function writeCursor({ epoch, writtenBy, id }: LoggedEvent): string {
-  return Buffer.from(`${epoch}.${writtenBy}.${id}`).toString("base64url");
+function writeCursor({ epoch, writtenBy, id, seal }: EventPosition): string {
+  return Buffer.from(`${epoch}.${writtenBy}.${id}.${seal}`).toString("base64url");
 }
 
-async function readCursor({ sql }: Pick<ApiDeps, "sql">, cursor: string): Promise<EventPosition> {
+function readCursor(cursor: string): EventPosition {
   const bytes = Buffer.from(cursor, "base64url");
   const match = bytes.toString("base64url") === cursor ? CURSOR.exec(bytes.toString()) : null;
-  const [, name, writtenBy = "", id = ""] = match ?? [];
+  const [, epoch, writtenBy = "", id = "", seal] = match ?? [];
   const isInRange = match && BigInt(writtenBy) < 2n ** 64n && BigInt(id) < 2n ** 63n;
   if (!isInRange) throw invalid("cursor", "is not a cursor of this list");
-  const epoch = name === undefined ? FIRST_EPOCH : await findEventEpoch(sql, name);
-  if (epoch === undefined)
-    throw invalid(
-      "cursor",
-      "unknown_history",
-      "This cursor is of a log that a restored backup does not know: read without one, and skip events whose id you have seen",
-    );
-  return { epoch, writtenBy: BigInt(writtenBy), id: BigInt(id) };
+  return { epoch, writtenBy: BigInt(writtenBy), id: BigInt(id), seal };
 }

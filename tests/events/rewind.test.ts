@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openDatabase, type Sql } from "../../db/client.ts";
-import { type EventPosition, findEventEpoch, listEvents } from "../../db/event-log.ts";
+import { type EventPosition, listEvents } from "../../db/event-log.ts";
 import { recordEvents } from "../../db/events.ts";
 import { migrate } from "../../db/migrate.ts";
 import { startPostgres } from "../../local/postgres.ts";
@@ -38,20 +38,10 @@ async function write(sql: Sql, userId: string, subjectIds: readonly string[]): P
   }
 }
 
-/** A place as a cursor tells it: by its epoch's name. */
-type Place = Omit<EventPosition, "epoch"> & { epoch: string };
-
-/** What is told after a place, and the last place; nothing for a place in an epoch that this log has never had. */
-async function readAfter(sql: Sql, userId: string, place?: Place) {
-  const number = place && (await findEventEpoch(sql, place.epoch));
-  if (place && number === undefined) return undefined;
-  const after = place && number !== undefined ? { ...place, epoch: number } : undefined;
-  const events = await listEvents(sql, userId, { after, limit: 100 });
-  const last = events.at(-1);
-  return {
-    told: events.map(({ subjectId }) => subjectId),
-    last: last && { epoch: last.epoch, writtenBy: BigInt(last.writtenBy), id: last.id },
-  };
+/** What is told after a place, and the last place; undefined for a place that this log does not hold. */
+async function readAfter(sql: Sql, userId: string, after?: EventPosition) {
+  const page = await listEvents(sql, userId, { after, limit: 100 });
+  return page && { told: page.events.map(({ subjectId }) => subjectId), last: page.end };
 }
 
 test("behavior: no cursor skips what happens after the snapshot was restored: it goes on, or is unknown", async () => {
