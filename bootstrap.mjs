@@ -24,6 +24,39 @@ import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const BUN_VERSION = "1.4.5";
+/** What npm must find in each build's package of this version (sha512, as the registry names it); a package with other bytes is not installed. */
+const BUN_BUILDS = [
+  {
+    ...{ name: "@oven/bun-linux-x64", os: "linux", cpu: "x64", libc: "glibc" },
+    integrity:
+      "sha512-IWX9BELoGHAUtMonkeSaNaZwXzRk+oDw6Mk+HBFXd3KHYIBNBsIGRupMZPcgNoDbJpLu6gAJjIoIVPZtt1aJ1g==",
+  },
+  {
+    ...{ name: "@oven/bun-linux-x64-musl", os: "linux", cpu: "x64", libc: "musl" },
+    integrity:
+      "sha512-10QoW/YfTgnURaGEaHpJCiXjLI2e5iTtfVDaA5JKcyUzaa1cq6cVUY9/Uq5XkYzvtRjHLRe9Oj/lTDIQcxy8HQ==",
+  },
+  {
+    ...{ name: "@oven/bun-linux-aarch64", os: "linux", cpu: "arm64", libc: "glibc" },
+    integrity:
+      "sha512-4BXmsSKnjOrlGWqZV4x/oWa7AVoR+B6lCXddMzOAXBIm3t50eslg9wb66gmtW1AamEQ1l1CDvmmruysEhqOWMg==",
+  },
+  {
+    ...{ name: "@oven/bun-linux-aarch64-musl", os: "linux", cpu: "arm64", libc: "musl" },
+    integrity:
+      "sha512-XCNc+WvvMAdNNb+OWTogpy+N9wm62fkVeEVLb6how0RZhW5LPi6c7BlkeVCuWps7XjEl2saFpHFa20/1E+PAHg==",
+  },
+  {
+    ...{ name: "@oven/bun-darwin-x64", os: "darwin", cpu: "x64" },
+    integrity:
+      "sha512-qkLPMGHZM9NI6CeHTWwVezzmlo6cC4Ta7yUAjYIWXS366qQcOlcp75t2uZyiuVRBMPS0h9qE0tCcvCHGaFqjJg==",
+  },
+  {
+    ...{ name: "@oven/bun-darwin-aarch64", os: "darwin", cpu: "arm64" },
+    integrity:
+      "sha512-4MIFXHmctH2EhAxLXm2/qxNtv17dFtLJylvaOCsrgq6KSqHTs6eW5YSrJjRbJxYUJaR901fsN8JfZOa+CsWpWQ==",
+  },
+];
 const ROOT = dirname(fileURLToPath(import.meta.url));
 const TOOLS = join(ROOT, ".tools");
 const PACKAGES = join(ROOT, "node_modules");
@@ -66,7 +99,7 @@ function findBun() {
   return [...toolCandidates(), ...onPath].find(isRightBun);
 }
 
-/** npm may bring several builds for one platform (with and without AVX2); the first that runs is taken. */
+/** npm may bring several builds for one platform, where it does not know the C library; the first that runs is taken. */
 function toolCandidates() {
   const scope = join(TOOLS, "node_modules", "@oven");
   const builds = existsSync(scope) ? readdirSync(scope).sort() : [];
@@ -79,23 +112,49 @@ function isRightBun(file) {
   return status === 0 && stdout.trim() === BUN_VERSION;
 }
 
-/** Without install scripts the platform's binary stays where npm put it, whatever npm thinks of scripts. */
+/** From a lock file of our own, so that npm compares what it has downloaded with our integrity before it unpacks anything. No install script runs. */
 async function installBun() {
   say(`installing Bun ${BUN_VERSION} into .tools`);
-  rmSync(join(TOOLS, "node_modules"), { recursive: true, force: true });
+  writeBunLock();
   const flags = [
     "--ignore-scripts",
+    "--include=optional",
     "--no-audit",
     "--no-fund",
-    "--no-save",
     "--loglevel=error",
     "--no-update-notifier",
   ];
-  const code = await finish("npm", ["install", "--prefix", TOOLS, ...flags, `bun@${BUN_VERSION}`]);
+  // removes first what an earlier version has installed there
+  const code = await finish("npm", ["ci", "--prefix", TOOLS, ...flags]);
   const bun = toolCandidates().find(isRightBun);
   if (!bun)
-    fail(`Bun ${BUN_VERSION} could not be installed with npm (${code}). Install it by hand and start again.`);
+    fail(
+      `Bun ${BUN_VERSION} could not be installed with npm (${code}), or its package is not the one this project was made with. Install it by hand and start again.`,
+    );
   return bun;
+}
+
+/** A project of npm's in .tools, without the registry's address: that is npm's own setting. */
+function writeBunLock() {
+  const root = {
+    name: "tools",
+    version: "1.0.0",
+    private: true,
+    optionalDependencies: Object.fromEntries(BUN_BUILDS.map(({ name }) => [name, BUN_VERSION])),
+  };
+  const packages = BUN_BUILDS.map(({ name, os, cpu, libc, integrity }) => [
+    `node_modules/${name}`,
+    {
+      ...{ version: BUN_VERSION, integrity, optional: true, os: [os], cpu: [cpu] },
+      ...(libc ? { libc: [libc] } : {}),
+    },
+  ]);
+  const lock = {
+    ...{ name: root.name, version: root.version, lockfileVersion: 3, requires: true },
+    packages: { "": root, ...Object.fromEntries(packages) },
+  };
+  writeFileSync(join(TOOLS, "package.json"), JSON.stringify(root, null, 2));
+  writeFileSync(join(TOOLS, "package-lock.json"), JSON.stringify(lock, null, 2));
 }
 
 async function installPackages(bun, isDev) {
