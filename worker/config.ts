@@ -25,7 +25,7 @@ const shape = {
   RELAYER_PRIVATE_KEYS_BASE: privateKeys,
   RELAYER_PRIVATE_KEYS_BASE_SEPOLIA: privateKeys,
   RELAY_BATCH_MAX: wholeNumber(1, 100).default(50),
-  RELAY_MAX_FEE_GWEI: wholeNumber(1, 10_000).default(50),
+  RELAY_MAX_FEE_GWEI: wholeNumber(1, 10_000).default(2),
   RELAY_DAILY_FEE_MAX_WEI: z
     .string()
     .regex(/^\d{1,30}$/, "must be whole wei")

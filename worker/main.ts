@@ -67,7 +67,8 @@ const networks = new Map(
       maxFeeWei: config.relayMaxFeeWei,
       dailyFeeMaxWei: config.relayDailyFeeMaxWei,
     });
-    return [id, { deps, chain, lanes, confirmations, metrics: relayMetrics, spentAt: new Map() }];
+    const memory = { spentAt: new Map(), firstHeads: new Map() };
+    return [id, { deps, chain, lanes, confirmations, metrics: relayMetrics, ...memory }];
   }),
 );
 const drains = new Map([...networks].map(([id, network]) => [id, oneAtATime(() => drainPayments(network))]));

@@ -7,10 +7,15 @@ const DEFAULT_TIP_WEI = 1_000_000n;
 /** Nodes want 10 % more (geth) to replace a transaction, some 12.5 %; both fees are raised by a quarter. */
 const BUMP_PERCENT = 125n;
 const BUMP_ACCEPTED_PERMILLE = 1125n;
+/** A tip buys a place in the block, never a block: above this multiple of what the node suggests it only costs. */
+const TIP_MULTIPLE_MAX = 10n;
+/** Raises may go this far even where nodes suggest next to nothing: 0.1 gwei. */
+const TIP_FLOOR_OF_CAP_WEI = 100_000_000n;
 
 /**
  * First attempt: twice the base fee plus the tip, at most `maxFeeWei`. With `previous`: the higher of that and a quarter more
- * of both of its fees; `previous` itself when the cap leaves no room for a raise a node would take (send the old bytes again).
+ * of both of its fees; `previous` itself when a cap leaves no room for a raise a node would take (send the old bytes again).
+ * The tip is at most the higher of ten times the node's suggestion and 0.1 gwei.
  */
 export function nextFees(market: {
   readonly baseFeePerGas: bigint;
@@ -22,9 +27,10 @@ export function nextFees(market: {
   const { baseFeePerGas, tipPerGas = DEFAULT_TIP_WEI, maxFeeWei, previous } = market;
   const fresh = toFees(baseFeePerGas * 2n + tipPerGas, tipPerGas, maxFeeWei);
   if (!previous) return fresh;
+  const tipCapWei = max(tipPerGas * TIP_MULTIPLE_MAX, TIP_FLOOR_OF_CAP_WEI);
   const raised = toFees(
     max(fresh.maxFeePerGas, raise(previous.maxFeePerGas)),
-    max(fresh.maxPriorityFeePerGas, raise(previous.maxPriorityFeePerGas)),
+    min(max(fresh.maxPriorityFeePerGas, raise(previous.maxPriorityFeePerGas)), tipCapWei),
     maxFeeWei,
   );
   const isTaken =

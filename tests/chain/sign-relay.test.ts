@@ -184,7 +184,27 @@ describe("nextFees", () => {
     expect(nextFees({ ...market, previous: outside })).toEqual(outside);
   });
 
-  test("every raise is one that nodes take, and the cap holds", () => {
+  test("raises the tip to ten times the node's suggestion and no further", () => {
+    const at = (maxPriorityFeePerGas: bigint) => ({ maxFeePerGas: 40n * GWEI, maxPriorityFeePerGas });
+    expect(nextFees({ ...market, previous: at(8n * GWEI) }).maxPriorityFeePerGas).toBe(10n * GWEI);
+    expect(nextFees({ ...market, previous: at(9n * GWEI) })).toEqual(at(9n * GWEI));
+    expect(nextFees({ ...market, previous: at(10n * GWEI) })).toEqual(at(10n * GWEI));
+  });
+
+  test("raises the tip to 0.1 gwei where the node suggests less than a tenth of that", () => {
+    const base = { baseFeePerGas: GWEI / 200n, maxFeeWei: 2n * GWEI };
+    for (const tipPerGas of [undefined, GWEI / 1000n, GWEI / 100n - 1n]) {
+      let previous = nextFees({ ...base, tipPerGas });
+      for (let bump = 0; bump < 60; bump++) previous = nextFees({ ...base, tipPerGas, previous });
+      expect(previous.maxPriorityFeePerGas).toBeLessThanOrEqual(GWEI / 10n);
+      expect(previous.maxPriorityFeePerGas).toBeGreaterThan(((GWEI / 10n) * 8n) / 9n);
+    }
+    const above = { ...base, tipPerGas: GWEI / 50n };
+    const previous = { maxFeePerGas: GWEI, maxPriorityFeePerGas: GWEI / 10n };
+    expect(nextFees({ ...above, previous }).maxPriorityFeePerGas).toBe(GWEI / 8n);
+  });
+
+  test("every raise is one that nodes take, and the caps hold", () => {
     const amount = fc.bigInt({ min: 0n, max: 200n * GWEI });
     fc.assert(
       fc.property(

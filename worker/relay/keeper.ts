@@ -4,6 +4,7 @@
  */
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
+import { isPassedOver, keepOnly } from "../../core/domain/fee-raise.ts";
 import { withWorkLock } from "../../db/locks.ts";
 import { nextQueuedInMs, requeueExpired, requeueUnsettled } from "../../db/payment-queue.ts";
 import { enqueue } from "../../db/queue.ts";
@@ -32,8 +33,6 @@ const PAGE_RELAYS = 200;
 const PAGES_MAX = 50;
 /** The same bytes again after this long without a block. */
 const RESEND_AFTER_MS = 2_500;
-/** Dearer bytes for the same nonce after this long. */
-const RAISE_AFTER_MS = 6_000;
 /** A first send that was not noted by now never happened, or its worker died. */
 const UNSENT_AFTER_MS = 1_000;
 /** Looks that must find the nonce spent and none of our attempts mined before we believe it was stolen. */
@@ -47,10 +46,15 @@ export async function keepRelays(network: RelayNetwork): Promise<boolean> {
     for await (const page of inFlightPages(network)) await bookReceipts(network, page);
     await settleUp(network, await proveUnkept(network));
     const busy = new Set<string>();
+    const waiting = new Set<string>();
     for await (const page of inFlightPages(network)) {
       await pushAlong(network, page);
-      for (const { relayer } of page) busy.add(relayer);
+      for (const { relayer, attempts } of page) {
+        busy.add(relayer);
+        for (const { txHash } of attempts) waiting.add(txHash);
+      }
     }
+    keepOnly(network.firstHeads, waiting);
     await fillGaps(network, busy);
     await callForQueued(network);
   });
@@ -148,7 +152,8 @@ async function pushOne(network: RelayNetwork, relay: InFlightRelay, market: Mark
   // without its key (it was taken out of use) the stored bytes are all there is, as long as they are good for anything
   const canRaise = chainNonce !== undefined;
   if (!canRaise && isPointless(relay)) return;
-  if (canRaise && newest.ageMs > RAISE_AFTER_MS) return raiseAttempt(network, relay, market);
+  const mayRaise = canRaise && isPassedOver(network.firstHeads, newest, market.headNumber);
+  if (mayRaise && (await raiseAttempt(network, relay, market))) return;
   if (isDueAgain(newest)) await resendAttempt(network, relay, newest);
 }
 

@@ -19,6 +19,8 @@ export type Market = {
   headNumber: bigint;
   headTimeS: bigint;
   baseFeePerGas: bigint;
+  /** What the node suggests; undefined when it suggests nothing. */
+  tipPerGas: bigint | undefined;
   fees: Fees;
   lanes: LaneState[];
 };
@@ -63,16 +65,14 @@ export function openLanes(
       chainNonce: quantityOf(accounts[2 * index + 1], "eth_getTransactionCount"),
     }));
     if (!known) await makeLanesKnown(lanes);
+    const tipPerGas = tip?.ok ? parseQuantity(tip.result, "tip") : undefined;
     market = {
       readAtMs: Date.now(),
       headNumber,
       headTimeS,
       baseFeePerGas,
-      fees: nextFees({
-        baseFeePerGas,
-        tipPerGas: tip?.ok ? parseQuantity(tip.result, "tip") : undefined,
-        maxFeeWei,
-      }),
+      tipPerGas,
+      fees: nextFees({ baseFeePerGas, tipPerGas, maxFeeWei }),
       lanes,
     };
     return market;

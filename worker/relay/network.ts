@@ -1,11 +1,12 @@
 import type { Chain } from "../../core/chain/clients.ts";
+import type { FirstHeads } from "../../core/domain/fee-raise.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { Lanes } from "./lanes.ts";
 import type { RelayMetrics } from "./metrics.ts";
 
 /**
  * What relaying on one network needs. `confirmations`: blocks until a settled payment counts as final. `spentAt`: by relay, a height at
- * which its nonce was seen spent though none of its attempts had a receipt.
+ * which its nonce was seen spent though none of its attempts had a receipt. `firstHeads`: since which block attempts wait.
  */
 export type RelayNetwork = {
   deps: WorkerDeps;
@@ -14,4 +15,5 @@ export type RelayNetwork = {
   confirmations: number;
   metrics: RelayMetrics;
   spentAt: Map<bigint, bigint>;
+  firstHeads: FirstHeads;
 };

@@ -22,27 +22,27 @@ export async function resendAttempt(
   await sendAttempt(deps, chain, { relayId: relay.id, txHash, raw: await readRaw(deps.sql, txHash) });
 }
 
-/** At least an eighth dearer, as nodes demand of a replacement; at the cap the same bytes go out again. */
+/** A fee at least an eighth higher, as nodes demand of a replacement. False when a cap leaves no room for it: nothing was sent then. */
 export async function raiseAttempt(
   network: RelayNetwork,
   relay: InFlightRelay,
   market: Market,
-): Promise<void> {
+): Promise<boolean> {
   const { deps, chain, lanes } = network;
   const newest = relay.attempts.at(-1);
   const key = lanes.keys.find(({ address }) => address === relay.relayer);
-  if (!newest || !key) return;
+  if (!newest || !key) return false;
   const isNoop = newest.isNoop || isPointless(relay);
   const fees = nextFees({
     baseFeePerGas: market.baseFeePerGas,
-    tipPerGas: undefined,
+    tipPerGas: market.tipPerGas,
     maxFeeWei: deps.config.relayMaxFeeWei,
     previous: {
       maxFeePerGas: BigInt(newest.maxFeePerGas),
       maxPriorityFeePerGas: BigInt(newest.maxPriorityFeePerGas),
     },
   });
-  if (fees.maxFeePerGas <= BigInt(newest.maxFeePerGas)) return resendAttempt(network, relay, newest);
+  if (fees.maxFeePerGas <= BigInt(newest.maxFeePerGas)) return false;
   const call = isNoop
     ? buildNoopCall(relay.relayer)
     : { to: relay.callTo, data: await readCallData(deps.sql, relay.id), gas: relay.gasLimit };
@@ -53,12 +53,13 @@ export async function raiseAttempt(
     ...fees,
   });
   const attempt = { txHash: signed.hash, raw: signed.raw, ...fees, isNoop };
-  if (!(await insertAttempt(deps.sql, relay.id, attempt))) return;
+  if (!(await insertAttempt(deps.sql, relay.id, attempt))) return false;
   deps.log.info(
     { network: chain.network.id, txHash: signed.hash, nonce: relay.nonce.toString(), isNoop },
     "raised the fee of a stuck transaction",
   );
   await sendAttempt(deps, chain, { relayId: relay.id, txHash: signed.hash, raw: signed.raw });
+  return true;
 }
 
 /** Every authorization inside is over or settled otherwise: mining it would only burn gas. */
