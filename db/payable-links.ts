@@ -2,6 +2,7 @@
 import type { LinkStatus } from "../core/domain/link.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
+import type { Payment } from "./schema.ts";
 
 export type PayableLinkRow = {
   id: string;
@@ -15,6 +16,10 @@ export type PayableLinkRow = {
   paymentId: string | null;
   payer: Hex | null;
   nonce: Hex | null;
+  payerKind: Payment["payerKind"] | null;
+  signature: Hex | null;
+  validAfter: bigint | null;
+  validBefore: bigint | null;
   /** The transfer that pays it or is about to, perhaps not deep enough yet, and the authorization it executed. */
   paidTxHash: Hex | null;
   paidLogIndex: number | null;
@@ -27,6 +32,7 @@ export async function findPayableLink(sql: Tx, linkId: string): Promise<PayableL
     select
       link.id, link.network, link.recipient, link.amount_units, link.description, link.status, link.expires_at,
       payment.id as payment_id, payment.payer, payment.nonce,
+      payment.payer_kind, payment.signature, payment.valid_after, payment.valid_before,
       paying.tx_hash as paid_tx_hash, paying.log_index as paid_log_index,
       paying.from_address as paid_from, paying.authorization_nonce as paid_nonce
     from payment_links link

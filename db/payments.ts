@@ -297,13 +297,19 @@ export async function findPaymentViews(sql: Tx, ids: readonly string[]): Promise
     where id = any(${[...ids]}::text[])`;
 }
 
+/** With what its payer signed. */
+export type AuthorizedView = PaymentView &
+  Pick<Payment, "payerKind" | "signature" | "validAfter" | "validBefore">;
+
 /** The payment an authorization was accepted as, whatever link it was shown to. */
 export async function findPaymentByAuthorization(
   sql: Tx,
   key: { network: NetworkId; token: string; payer: string; nonce: string },
-): Promise<PaymentView | undefined> {
-  const [row] = await sql<PaymentView[]>`
-    select ${sql.unsafe(VIEW_COLUMNS)}
+): Promise<AuthorizedView | undefined> {
+  const [row] = await sql<AuthorizedView[]>`
+    select
+      ${sql.unsafe(VIEW_COLUMNS)},
+      payments.payer_kind, payments.signature, payments.valid_after, payments.valid_before
     from payments
     where network = ${key.network} and token = ${key.token} and payer = ${key.payer} and nonce = ${key.nonce}`;
   return row;

@@ -16,14 +16,14 @@ import {
   tellSettlement,
 } from "../../db/facilitated-payments.ts";
 import type { Outcomes } from "../../db/outcome.ts";
-import { findPaymentByAuthorization, type PaymentView } from "../../db/payments.ts";
+import { type AuthorizedView, findPaymentByAuthorization, type PaymentView } from "../../db/payments.ts";
 import { enqueue } from "../../db/queue.ts";
 import type { Acceptor } from "../x402/accept.ts";
 import { awaitPayment, insist, isSettled, type PaymentEnd, refOf, refusalOf } from "../x402/await-payment.ts";
 import type { X402Deps } from "../x402/deps.ts";
 import type { PaymentReader } from "../x402/read-payment.ts";
+import { judgeShownAgain } from "../x402/shown-again.ts";
 import { stockReason } from "../x402/stock-reasons.ts";
-import { verifyPayer } from "../x402/verify-payer.ts";
 import { findExecution } from "./find-execution.ts";
 import type { FacilitatorRequest } from "./request.ts";
 import { checkPayment, type VerifyTools } from "./verify.ts";
@@ -86,7 +86,7 @@ async function bringToEnd(tools: SettleTools, request: FacilitatorRequest, asker
 function findEarlier(
   { sql }: SettleTools,
   { network, attempt }: FacilitatorRequest,
-): Promise<PaymentView | undefined> {
+): Promise<AuthorizedView | undefined> {
   const { from: payer, nonce } = attempt.authorization;
   return findPaymentByAuthorization(sql, { network, token: NETWORKS[network].usdc.address, payer, nonce });
 }
@@ -98,7 +98,7 @@ function findEarlier(
 async function rejoin(
   tools: SettleTools,
   { network, terms, attempt }: FacilitatorRequest,
-  payment: PaymentView,
+  payment: AuthorizedView,
 ): Promise<Outcome> {
   const { to, value } = attempt.authorization;
   const isSame =
@@ -106,8 +106,9 @@ async function rejoin(
     [payment.recipient, to].every((address) => address === terms.payTo) &&
     [payment.amountUnits, value].every((units) => units === terms.amountUnits);
   if (!isSame) return { refusal: stockReason("NONCE_USED") };
-  const payer = await verifyPayer(tools.chains.get(network), network, attempt);
-  if (!payer.ok) return { refusal: payer.retryable ? UNEXPECTED_SETTLE_ERROR : stockReason(payer.reason) };
+  const shown = await judgeShownAgain(tools.chains.get(network), network, payment, attempt);
+  if (shown === "unknown") return { refusal: UNEXPECTED_SETTLE_ERROR };
+  if (shown === "other") return { refusal: stockReason("INVALID_SIGNATURE") };
   if (isSettled(payment)) return { kind: "settled", payment };
   return awaitPayment(tools, tools.outcomes.watch(payment.id), payment);
 }

@@ -22,6 +22,7 @@ import type { X402Deps } from "./deps.ts";
 import type { PaymentAttempt } from "./payload.ts";
 import type { PaymentReader } from "./read-payment.ts";
 import { requeue } from "./requeue.ts";
+import { judgeShownAgain, type ShownAgain, type StoredAuthorization } from "./shown-again.ts";
 import { verifyPayer } from "./verify-payer.ts";
 
 export type PayTools = X402Deps & {
@@ -109,8 +110,15 @@ async function findEarlier(
   const { authorization } = order.attempt;
   const isPaying = link.paymentId !== null && isUseOf(link.payer, link.nonce, authorization);
   const hasPaid = link.paidTxHash !== null && isUseOf(link.paidFrom, link.paidNonce, authorization);
-  if ((isPaying || hasPaid) && !(await isForLink(tools, link, order.attempt))) {
-    return refuse("NONCE_USED", "this nonce belongs to another authorization of its payer", link.network);
+  if (isPaying || hasPaid) {
+    const shown = await judgeForLink(tools, link, order.attempt, isPaying);
+    if (shown === "other") {
+      return refuse("NONCE_USED", "this nonce belongs to another authorization of its payer", link.network);
+    }
+    if (shown === "unknown") {
+      const message = "the payer's contract can't be asked now whether it signed this";
+      return { ...refuse("INTERNAL_ERROR", message, link.network), retryable: true };
+    }
   }
   if (isPaying && link.paymentId !== null) return rejoin(tools, link, link.paymentId, order);
   const { paidTxHash: txHash, paidLogIndex: logIndex, network } = link;
@@ -132,12 +140,26 @@ function isUseOf(payer: string | null, nonce: string | null, { from, nonce: show
   return payer === from && nonce === shown;
 }
 
-/** A nonce is public once it is used: only what its payer signed for this link is that payment again. A contract that can't be asked now is believed. */
-async function isForLink(tools: PayTools, link: PayableLinkRow, attempt: PaymentAttempt): Promise<boolean> {
+/** Only what its payer signed for this link is the payment that holds or has paid it. */
+async function judgeForLink(
+  tools: PayTools,
+  link: PayableLinkRow,
+  attempt: PaymentAttempt,
+  isPaying: boolean,
+): Promise<ShownAgain> {
+  const { network } = link;
   const { to, value } = attempt.authorization;
-  if (attempt.network !== link.network || to !== link.recipient || value !== link.amountUnits) return false;
-  const payer = await verifyPayer(tools.chains.get(link.network), link.network, attempt);
-  return payer.ok || payer.retryable;
+  if (attempt.network !== network || to !== link.recipient || value !== link.amountUnits) return "other";
+  const stored = isPaying ? storedOf(link) : undefined;
+  return judgeShownAgain(tools.chains.get(network), network, stored, attempt);
+}
+
+/** The authorization of the live payment that holds the link. */
+function storedOf(link: PayableLinkRow): StoredAuthorization | undefined {
+  const { payerKind, signature, validAfter, validBefore, recipient, amountUnits } = link;
+  if (payerKind === null || signature === null || validAfter === null || validBefore === null)
+    return undefined;
+  return { payerKind, signature, validAfter, validBefore, recipient, amountUnits };
 }
 
 const FIRST_LOOK_MS = 2_000;

@@ -22,12 +22,18 @@ export async function verifyPayer(
   network: NetworkId,
   attempt: PaymentAttempt,
 ): Promise<PayerVerdict> {
-  const { authorization, signature } = attempt;
-  const domain = tokenDomainOf(NETWORKS[network]);
-  if (signature.ecdsa && recoverPayer(domain, authorization, signature.ecdsa) === authorization.from) {
-    return { ok: true, kind: "EOA", signature: signature.ecdsa };
-  }
+  const { ecdsa } = attempt.signature;
+  if (ecdsa && isSignedByKey(network, attempt)) return { ok: true, kind: "EOA", signature: ecdsa };
   return chain ? verifyContract(chain, attempt) : refuse("INVALID_SIGNATURE");
+}
+
+/** Did the key behind the payer's address sign? Decided here, without a node. */
+export function isSignedByKey(network: NetworkId, { authorization, signature }: PaymentAttempt): boolean {
+  const domain = tokenDomainOf(NETWORKS[network]);
+  return (
+    signature.ecdsa !== undefined &&
+    recoverPayer(domain, authorization, signature.ecdsa) === authorization.from
+  );
 }
 
 /** Code at the payer's address decides, not the signature's length; without code only an ERC-6492 wrapper can still hold. */
