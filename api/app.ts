@@ -21,6 +21,7 @@ import { publicLinkRoutes } from "./links/public-routes.ts";
 import { linkRoutes } from "./links/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
 import { securityRoutes } from "./security/routes.ts";
+import { settingsRoutes } from "./settings/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
 import { transactionRoutes } from "./transactions/routes.ts";
 import { walletRoutes } from "./wallets/routes.ts";
@@ -59,6 +60,7 @@ export function createApp(deps: ApiDeps) {
       .use(walletRoutes(deps))
       .use(apiKeyRoutes(deps))
       .use(securityRoutes(deps))
+      .use(settingsRoutes(deps))
       .use(linkRoutes(deps))
       .use(publicLinkRoutes(deps))
       .use(transactionRoutes(deps))

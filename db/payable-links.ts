@@ -25,16 +25,24 @@ export type PayableLinkRow = {
   paidLogIndex: number | null;
   paidFrom: Hex | null;
   paidNonce: Hex | null;
+  /** The link that the shown nonce names. */
+  taggedLinkId: string | null;
 };
 
-export async function findPayableLink(sql: Tx, linkId: string): Promise<PayableLinkRow | undefined> {
+/** `nonceTag`: the half of the shown authorization's nonce that may name a link (core/domain/link-tag.ts). */
+export async function findPayableLink(
+  sql: Tx,
+  linkId: string,
+  nonceTag?: Hex,
+): Promise<PayableLinkRow | undefined> {
   const [row] = await sql<PayableLinkRow[]>`
     select
       link.id, link.network, link.recipient, link.amount_units, link.description, link.status, link.expires_at,
       payment.id as payment_id, payment.payer, payment.nonce,
       payment.payer_kind, payment.signature, payment.valid_after, payment.valid_before,
       paying.tx_hash as paid_tx_hash, paying.log_index as paid_log_index,
-      paying.from_address as paid_from, paying.authorization_nonce as paid_nonce
+      paying.from_address as paid_from, paying.authorization_nonce as paid_nonce,
+      (select id from payment_links where tag = ${nonceTag ?? null}) as tagged_link_id
     from payment_links link
     left join payments payment on payment.link_id = link.id and payment.state <> 'FAILED'
     left join lateral (

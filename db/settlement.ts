@@ -192,7 +192,7 @@ function computeLinks(
             when status = 'PAID' then 'payment_link.paid'
             when status = 'PENDING' then 'payment_link.pending'
             when status = 'EXPIRED' then 'payment_link.expired'
-            when old_status = 'PENDING' then 'payment_link.released'
+            when old_status in ('PENDING', 'PAID') then 'payment_link.released'
           end),
           (2, case when exception <> old_exception and exception <> 'NONE' then 'payment_link.exception' end)
       ) as step (place, event)

@@ -52,6 +52,8 @@ export const HISTORY_COLUMNS = {
   failureReason: transactions.failureReason,
   detectedAt: transactions.detectedAt,
   confirmedAt: transactions.confirmedAt,
+  settledBy: transactions.settledBy,
+  candidates: transactions.candidates,
 };
 export const NEWEST_FIRST = [desc(transactions.detectedAt), desc(transactions.id)] as const;
 
@@ -75,6 +77,18 @@ export async function listTransactions(
   const size = sumCounts(await readCells(tx, userId, NO_FILTER));
   if (size > LARGE_HISTORY_ROWS) return listLargeHistory(tx, userId, filter, page);
   return exactPage(await countRows(tx, conditions), page, () => scan(tx, conditions, page));
+}
+
+/** A user's own row. */
+export async function findTransaction(
+  tx: Tx,
+  { id, userId }: { id: string; userId: string },
+): Promise<HistoryRow | undefined> {
+  const [row] = await tx<HistoryRow[]>`
+    select *
+    from transactions
+    where id = ${id} and user_id = ${userId}`;
+  return row;
 }
 
 /** The exact number of rows a filter chooses. A search or an amount between dates counts row by row: for jobs, not for pages. */

@@ -57,6 +57,24 @@ export async function markActive(tx: Tx, id: string): Promise<User | undefined> 
   return row;
 }
 
+/** Settings that are not given stay. */
+export async function updateSettings(
+  tx: Tx,
+  id: string,
+  settings: { claimPolicy?: User["claimPolicy"] | undefined; matchByAmount?: boolean | undefined },
+): Promise<User> {
+  const [user] = await tx<User[]>`
+    update users
+    set
+      claim_policy = coalesce(${settings.claimPolicy ?? null}::text, claim_policy),
+      match_by_amount = coalesce(${settings.matchByAmount ?? null}::boolean, match_by_amount),
+      updated_at = now()
+    where id = ${id}
+    returning *`;
+  if (!user) throw new Error(`user ${id} is gone`);
+  return user;
+}
+
 export async function setDisplayName(
   tx: Tx,
   id: string,

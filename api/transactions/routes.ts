@@ -1,38 +1,15 @@
 /** The history of the signed-in user, and exports of it. */
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { NETWORK_IDS } from "../../core/domain/networks.ts";
-import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import { presentTransaction } from "../../core/domain/transaction.ts";
 import { listTransactions } from "../../db/transactions.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, isoTime } from "../http/envelope.ts";
+import { errorResponses } from "../http/envelope.ts";
+import { assignRoutes } from "./assign-routes.ts";
 import { exportRoutes } from "./export-routes.ts";
 import { listQuery, toFilter } from "./filter.ts";
-
-const transactionSchema = z.object({
-  id: z.string(),
-  type: z.enum(TRANSACTION_TYPES),
-  amount: z.string(),
-  currency: z.string(),
-  network: z.enum(NETWORK_IDS),
-  status: z.enum(TRANSACTION_STATUSES),
-  title: z.string(),
-  description: z.string(),
-  clientWalletAddress: z.string(),
-  transactionHash: z.string().nullable(),
-  blockNumber: z.int().nullable(),
-  confirmedAt: isoTime.nullable(),
-  detectedAt: isoTime,
-  metadata: z.looseObject({
-    txHash: z.string().nullable(),
-    logIndex: z.int().nullable(),
-    linkId: z.string().nullable(),
-    paymentId: z.string().nullable(),
-    failureReason: z.string().optional(),
-  }),
-});
+import { transactionSchema } from "./wire.ts";
 
 const listSchema = z.object({
   success: z.literal(true),
@@ -56,6 +33,7 @@ export const transactionRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "transaction-routes" })
     .use(access(deps))
     .use(exportRoutes(deps))
+    .use(assignRoutes(deps))
     .get(
       "/v1/transactions",
       async ({ query, user }) => {

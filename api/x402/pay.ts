@@ -5,6 +5,7 @@
 import { type Authorization, checkTerms } from "../../core/domain/authorization.ts";
 import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { effectiveStatus } from "../../core/domain/link.ts";
+import { tagOfNonce } from "../../core/domain/link-tag.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
 import { within } from "../../db/patience.ts";
@@ -62,10 +63,13 @@ export type PayResult =
     };
 
 export async function payLink(tools: PayTools, order: PayOrder): Promise<PayResult> {
-  const link = await findPayableLink(tools.sql, order.linkId);
+  const nonceTag = tagOfNonce(order.attempt.authorization.nonce);
+  const link = await findPayableLink(tools.sql, order.linkId, nonceTag);
   if (!link) return refuse("NOT_FOUND", "there is no payment link with this id");
   const { attempt } = order;
   const { network } = link;
+  if (link.taggedLinkId !== null && link.taggedLinkId !== link.id)
+    return refuse("NONCE_USED", "this nonce names another payment link", network);
   const earlier = await findEarlier(tools, link, order);
   if (earlier) return earlier;
   const unpayable = whyUnpayable(link, new Date());

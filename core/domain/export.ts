@@ -58,6 +58,7 @@ const ACCOUNTING_COLUMNS = [
   "Finality",
   "Network Fee (ETH)",
   "Payment Link ID",
+  "Settled By",
 ] as const;
 
 export function columnsOf(profile: ExportProfile): readonly string[] {
@@ -92,6 +93,7 @@ export function cellsOf(
     finalityOf(row),
     row.feeWei === null ? "" : formatEther(row.feeWei),
     row.linkId ?? "",
+    row.settledBy ?? "",
   ];
 }
 
@@ -112,6 +114,7 @@ export function exportedObject(
       finality: finalityOf(row),
       networkFeeEth: row.feeWei === null ? null : formatEther(row.feeWei),
       paymentLinkId: row.linkId,
+      settledBy: row.settledBy,
     },
   };
 }

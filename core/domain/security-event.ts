@@ -18,6 +18,9 @@ export const SECURITY_EVENT_TYPES = [
   "api_key_created",
   "api_key_revoked",
   "name_changed",
+  "settings_changed",
+  "transfer_assigned",
+  "transfer_unassigned",
 ] as const;
 export type SecurityEventType = (typeof SECURITY_EVENT_TYPES)[number];
 export type SecurityEventDetails = Record<string, string | number | boolean | null>;

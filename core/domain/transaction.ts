@@ -1,4 +1,5 @@
 /** A history row as people read it, and the filter that chooses rows. Pure: shared by the list, the exports and the events. */
+import type { SettledBy } from "./attribute-transfers.ts";
 import { formatUnits } from "./money.ts";
 import type { NetworkId } from "./networks.ts";
 import type { TransactionStatus, TransactionType } from "./payment.ts";
@@ -38,6 +39,9 @@ export type HistoryRow = {
   failureReason: string | null;
   detectedAt: Date;
   confirmedAt: Date | null;
+  settledBy: SettledBy | null;
+  /** Ids of links that fitted when nothing decided between them. */
+  candidates: string[] | null;
 };
 
 /** The wire form of SPEC's Transaction. */
@@ -56,6 +60,8 @@ export function presentTransaction(row: HistoryRow) {
     blockNumber: row.blockNumber === null ? null : Number(row.blockNumber),
     confirmedAt: row.confirmedAt?.toISOString() ?? null,
     detectedAt: row.detectedAt.toISOString(),
+    settledBy: row.settledBy,
+    candidates: row.candidates ?? [],
     metadata: {
       txHash: row.txHash,
       logIndex: row.logIndex,

@@ -1,0 +1,77 @@
+/** Assigning received transfers to links by hand: people only, with a passkey used a moment ago. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { notFound } from "../../core/domain/errors.ts";
+import { presentTransaction } from "../../core/domain/transaction.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses } from "../http/envelope.ts";
+import { jsonBody } from "../http/json-body.ts";
+import { assignTransaction, unassignTransaction } from "./assign-transaction.ts";
+import { transactionSchema } from "./wire.ts";
+
+const TRANSACTION_ID = /^txn_[0-9a-zA-Z_-]{1,64}$/;
+const params = z.object({ id: z.string().max(100) });
+const answer = z.object({
+  success: z.literal(true),
+  data: z.object({ transaction: transactionSchema }),
+  message: z.string(),
+});
+const auth = { allow: ["session"], freshPasskey: true } as const;
+const responses = { 200: answer, ...errorResponses(400, 401, 403, 404, 409, 413, 429) };
+const tags = ["Transactions"];
+
+export const assignRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "assign-routes" })
+    .use(access(deps))
+    .use(jsonBody)
+    .post(
+      "/v1/transactions/:id/assign",
+      async ({ params, body, user, requestId, clientAddress }) => {
+        const asked = {
+          transactionId: readId(params.id),
+          userId: user.id,
+          trace: { requestId, clientAddress },
+        };
+        const row = await assignTransaction(deps.sql, { ...asked, ...body });
+        const transaction = presentTransaction(row);
+        return { success: true as const, data: { transaction }, message: "Transaction assigned" };
+      },
+      {
+        auth,
+        params,
+        body: z.object({
+          linkId: z.string().min(1).max(100),
+          accept: z
+            .boolean()
+            .default(false)
+            .describe("Let the transfer pay the link although its value is another than the link asks"),
+        }),
+        response: responses,
+        detail: { summary: "Say which link a received transfer pays", tags },
+      },
+    )
+    .post(
+      "/v1/transactions/:id/unassign",
+      async ({ params, user, requestId, clientAddress }) => {
+        const trace = { requestId, clientAddress };
+        const row = await unassignTransaction(deps.sql, {
+          transactionId: readId(params.id),
+          userId: user.id,
+          trace,
+        });
+        const transaction = presentTransaction(row);
+        return { success: true as const, data: { transaction }, message: "Transaction unassigned" };
+      },
+      {
+        auth,
+        params,
+        response: responses,
+        detail: { summary: "Take a transfer from the link it was assigned to", tags },
+      },
+    );
+
+function readId(id: string): string {
+  if (!TRANSACTION_ID.test(id)) throw notFound("Transaction");
+  return id;
+}

@@ -1,0 +1,145 @@
+/** A merchant says which link a received transfer pays, or that it pays none. One SQL transaction, beside which the indexer writes nothing. */
+
+import type { SettledBy } from "../../core/domain/attribute-transfers.ts";
+import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
+import type { HistoryRow } from "../../core/domain/transaction.ts";
+import {
+  type AssignableLink,
+  type AssignableTransfer,
+  findAssignableLink,
+  findAssignableTransfer,
+  freeClaims,
+  lockCursor,
+  matchClaimsOf,
+  saveAssignment,
+} from "../../db/assignments.ts";
+import type { Sql, Tx } from "../../db/client.ts";
+import { recordEvents } from "../../db/events.ts";
+import { assignTransfers } from "../../db/late-settlement.ts";
+import { tell } from "../../db/outcome.ts";
+import { lockLinks } from "../../db/payments.ts";
+import { recordSecurityEvent } from "../../db/security-events.ts";
+import { refreshLinks } from "../../db/settlement.ts";
+import { findTransaction } from "../../db/transactions.ts";
+
+export type Asked = {
+  transactionId: string;
+  userId: string;
+  trace: { requestId: string; clientAddress: string };
+};
+
+/** What the merchant may take back: everything that was not shown by the payer or by us. */
+const REVOCABLE: readonly SettledBy[] = ["merchant", "amount", "early_claim"];
+
+/**
+ * Books a transfer to a link of the same wallet. It pays the link when that is free and asks for this value, or the merchant accepts
+ * another. Throws NOT_FOUND, VALIDATION_ERROR `other_wallet`, and CONFLICT `not_confirmed`, `counted_elsewhere` or `payment_in_progress`.
+ */
+export function assignTransaction(
+  sql: Sql,
+  asked: Asked & { linkId: string; accept: boolean },
+): Promise<HistoryRow> {
+  const { linkId, accept, userId } = asked;
+  return sql.begin(async (tx) => {
+    const transfer = await lockTransfer(tx, asked, [linkId]);
+    const link = await findAssignableLink(tx, { linkId, userId });
+    if (!link) throw notFound("Payment link");
+    if (link.recipient !== transfer.recipient || link.network !== transfer.network)
+      throw invalid(
+        "linkId",
+        "other_wallet",
+        "The link is paid into another wallet than this transfer went to",
+      );
+    if (transfer.linkId === linkId && transfer.settledBy === "merchant") return getTransaction(tx, asked);
+    if (transfer.linkId !== null)
+      throw refused("counted_elsewhere", "This transfer counts for a link already; unassign it first");
+    if (link.hasLivePayment)
+      throw refused(
+        "payment_in_progress",
+        "A payment for this link is in progress; assign when it has ended",
+      );
+    const pays = paysLink(link, transfer, accept);
+    await saveAssignment(tx, { ...transfer, userId, linkId, accept });
+    await book(tx, transfer, { linkId, pays, settledBy: "merchant" });
+    await matchClaimsOf(tx, { linkId, txHash: transfer.txHash });
+    return finish(tx, asked, { linkId, type: "transaction.assigned", data: { linkId, pays } });
+  });
+}
+
+/** Takes a transfer from its link. Throws NOT_FOUND, and CONFLICT `not_assigned`, `has_refunds` or `settled_by_evidence`. */
+export function unassignTransaction(sql: Sql, asked: Asked): Promise<HistoryRow> {
+  return sql.begin(async (tx) => {
+    const transfer = await lockTransfer(tx, asked, []);
+    const { linkId, settledBy } = transfer;
+    const link = linkId === null ? undefined : await findAssignableLink(tx, { linkId, userId: asked.userId });
+    if (linkId === null || !link) throw refused("not_assigned", "This transfer counts for no link");
+    if (link.refundedUnits > 0n)
+      throw refused("has_refunds", "This link has refunds, so its transfer stays where it is");
+    if (settledBy === null || !REVOCABLE.includes(settledBy) || transfer.paymentId !== null)
+      throw refused(
+        "settled_by_evidence",
+        `This transfer was settled by ${settledBy}, which can't be taken back`,
+      );
+    await saveAssignment(tx, { ...transfer, userId: asked.userId, linkId: undefined, accept: false });
+    await book(tx, transfer, { linkId: undefined, pays: false, settledBy: undefined });
+    await freeClaims(tx, { linkId, txHash: transfer.txHash, network: transfer.network });
+    return finish(tx, asked, { linkId, type: "transaction.unassigned", data: { linkId } });
+  });
+}
+
+type LockedTransfer = AssignableTransfer & { transferId: bigint };
+
+async function lockTransfer(tx: Tx, asked: Asked, linkIds: readonly string[]): Promise<LockedTransfer> {
+  const seen = await findAssignableTransfer(tx, asked);
+  if (!seen) throw notFound("Transaction");
+  await lockCursor(tx, seen.network);
+  const current = await findAssignableTransfer(tx, asked);
+  await lockLinks(tx, [...linkIds, ...(current?.linkId ? [current.linkId] : [])]);
+  const { transferId } = current ?? seen;
+  if (!current || current.type === "SEND" || transferId === null || current.status !== "CONFIRMED")
+    throw refused("not_confirmed", "Only a received transfer that is CONFIRMED can be assigned");
+  return { ...current, transferId };
+}
+
+function paysLink(link: AssignableLink, { amountUnits }: AssignableTransfer, accept: boolean): boolean {
+  const isExact = amountUnits === link.amountUnits || amountUnits === link.payAmountUnits;
+  return !link.isTaken && link.status !== "CANCELLED" && (isExact || accept);
+}
+
+async function book(
+  tx: Tx,
+  { transferId }: LockedTransfer,
+  to: { linkId: string | undefined; pays: boolean; settledBy: SettledBy | undefined },
+): Promise<void> {
+  await assignTransfers(tx, [{ transferId, paymentId: undefined, claimId: undefined, ...to }]);
+}
+
+async function finish(
+  tx: Tx,
+  asked: Asked,
+  done: {
+    linkId: string;
+    type: "transaction.assigned" | "transaction.unassigned";
+    data: Record<string, string | boolean>;
+  },
+): Promise<HistoryRow> {
+  const { userId, transactionId, trace } = asked;
+  const moves = await refreshLinks(tx, { linkIds: [done.linkId], isReorg: false });
+  const row = await getTransaction(tx, asked);
+  const data = { ...done.data, txHash: row.txHash };
+  await recordEvents(tx, [{ userId, type: done.type, subjectId: transactionId, data }]);
+  const type = done.type === "transaction.assigned" ? "transfer_assigned" : "transfer_unassigned";
+  await recordSecurityEvent(tx, { userId, type, ...trace, details: { transactionId, linkId: done.linkId } });
+  await tell(tx, [done.linkId, ...moves.map(({ id }) => id)]);
+  return row;
+}
+
+async function getTransaction(tx: Tx, { transactionId, userId }: Asked): Promise<HistoryRow> {
+  const row = await findTransaction(tx, { id: transactionId, userId });
+  if (!row) throw notFound("Transaction");
+  return row;
+}
+
+function refused(issue: string, message: string) {
+  return conflict(message, { field: "transactionId", issue });
+}

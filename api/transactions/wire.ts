@@ -1,0 +1,36 @@
+/** A history row as it travels. */
+import { z } from "zod";
+import { SETTLED_BY } from "../../core/domain/attribute-transfers.ts";
+import { NETWORK_IDS } from "../../core/domain/networks.ts";
+import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
+import { isoTime } from "../http/envelope.ts";
+
+export const transactionSchema = z.object({
+  id: z.string(),
+  type: z.enum(TRANSACTION_TYPES),
+  amount: z.string(),
+  currency: z.string(),
+  network: z.enum(NETWORK_IDS),
+  status: z.enum(TRANSACTION_STATUSES),
+  title: z.string(),
+  description: z.string(),
+  clientWalletAddress: z.string(),
+  transactionHash: z.string().nullable(),
+  blockNumber: z.int().nullable(),
+  confirmedAt: isoTime.nullable(),
+  detectedAt: isoTime,
+  settledBy: z
+    .enum(SETTLED_BY)
+    .nullable()
+    .describe("What decided which link it belongs to; null without a link"),
+  candidates: z
+    .array(z.string())
+    .describe("Links that fitted a received transfer when nothing decided between them: assign one"),
+  metadata: z.looseObject({
+    txHash: z.string().nullable(),
+    logIndex: z.int().nullable(),
+    linkId: z.string().nullable(),
+    paymentId: z.string().nullable(),
+    failureReason: z.string().optional(),
+  }),
+});
