@@ -13,7 +13,7 @@ export async function findLiveApiKey(tx: Tx, keyHash: Uint8Array): Promise<ApiKe
   const [row] = await tx<(User & { keyId: string; scopes: ApiKeyScope[]; isStale: boolean })[]>`
     select k.id as key_id, k.scopes,
       coalesce(k.last_used_at < now() - make_interval(secs => ${LAST_USED_STEP_S}), true) as is_stale,
-      u.id, u.email, u.display_name, u.status, u.created_at, u.updated_at
+      u.id, u.email, u.display_name, u.status, u.created_at, u.updated_at, u.claim_policy, u.match_by_amount
     from api_keys k
     join users u on u.id = k.user_id
     where k.key_hash = ${keyHash} and k.revoked_at is null`;

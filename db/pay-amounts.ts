@@ -12,7 +12,8 @@ const REST_HOURS = 24;
 
 /**
  * The least recently used free amount above `amountUnits` in the wallet; undefined when all are in use. Never ends in 0, which people
- * leave out. Differs from what every open link of the wallet asks for.
+ * leave out. Differs from what every open link of the wallet asks for. Of amounts that were never used the highest comes first: prices
+ * a few micro-USDC apart are more common than prices 0.000999 apart.
  */
 export async function takePayAmount(
   tx: Tx,
@@ -43,7 +44,7 @@ export async function takePayAmount(
           and status <> 'PAID'
           and (status = 'PENDING' or status = 'ACTIVE' and expires_at > now())
       ))
-    order by used.used_at nulls first, candidate.units
+    order by used.used_at nulls first, candidate.units desc
     limit 1`;
   return row?.units;
 }

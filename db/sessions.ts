@@ -41,7 +41,7 @@ export async function findLiveSession(
 ): Promise<{ session: LiveSession; user: User } | undefined> {
   const [row] = await tx<LiveRow[]>`
     select s.id as session_id, s.method, s.expires_at, s.absolute_end_at, s.passkey_at, s.last_seen_at,
-      u.id, u.email, u.display_name, u.status, u.created_at, u.updated_at
+      u.id, u.email, u.display_name, u.status, u.created_at, u.updated_at, u.claim_policy, u.match_by_amount
     from sessions s
     join users u on u.id = s.user_id
     where s.id = ${id}
