@@ -1,5 +1,7 @@
 /** The API's environment, read once at the door. Every fault is told in one go; see core/runtime/env.ts. */
 import { z } from "zod";
+import type { Hex } from "../core/domain/networks.ts";
+import { WALLET_FACTORIES } from "../core/domain/wallet-factories.ts";
 import { type ChainSettings, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
 import {
   commaList,
@@ -17,6 +19,8 @@ const WAIT_MAX_MS = 120_000;
 /** What the server takes at most (Bun). */
 const IDLE_MAX_S = 255;
 const IDLE_MIN_S = 60;
+
+const ADDRESS = /^0x[0-9a-f]{40}$/i;
 
 const httpUrl = z.url({ protocol: /^https?$/, error: "must be an http(s) URL" });
 
@@ -45,6 +49,11 @@ const shape = {
   EXPORT_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(15_000),
   RATE_LIMITS: flag.optional(),
   FACILITATOR: flag.default(false),
+  /** `none`: payers whose wallet is not deployed yet are refused. */
+  ERC6492_FACTORIES: commaList
+    .transform((items) => (items.length === 1 && items[0] === "none" ? [] : items))
+    .pipe(z.array(z.string().regex(ADDRESS, "must be addresses (0x and 40 hex digits), or none")))
+    .optional(),
   RELAYER_BALANCE_FLOOR_WEI: z
     .string()
     .regex(/^\d{1,30}$/, "must be whole wei")
@@ -83,6 +92,8 @@ export type ApiConfig = {
   rateLimits: boolean;
   /** Settles x402 payments for other people's resources. */
   facilitator: boolean;
+  /** Whose deployments a payer's signature may bring along. Lower case. */
+  walletFactories: readonly Hex[];
   relayerBalanceFloorWei: bigint;
 };
 
@@ -133,6 +144,8 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
     idleTimeoutS: idleTimeoutS(Math.max(env.PAY_WAIT_MS, env.EXPORT_WAIT_MS)),
     rateLimits: env.RATE_LIMITS ?? env.NODE_ENV !== "development",
     facilitator: env.FACILITATOR,
+    // matched as addresses above
+    walletFactories: env.ERC6492_FACTORIES?.map((text) => text.toLowerCase() as Hex) ?? WALLET_FACTORIES,
     relayerBalanceFloorWei: BigInt(env.RELAYER_BALANCE_FLOOR_WEI),
   };
 }

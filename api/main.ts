@@ -32,7 +32,8 @@ stop.onStop("outcomes", () => outcomes.close());
 
 const chains = new Map<NetworkId, Chain>();
 for (const { id, rpcUrls } of config.chains) {
-  const chain = openChain({ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS });
+  const { walletFactories } = config;
+  const chain = openChain({ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS, walletFactories });
   chains.set(id, chain);
   stop.onStop(`chain ${id}`, () => chain.close());
 }

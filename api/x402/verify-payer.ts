@@ -3,6 +3,7 @@ import { tokenDomainOf } from "../../core/chain/authorization-digest.ts";
 import type { Chain } from "../../core/chain/clients.ts";
 import {
   findContracts,
+  findForbiddenFactory,
   isContractSignatureValid,
   readContractSignature,
 } from "../../core/chain/contract-signature.ts";
@@ -15,7 +16,10 @@ import type { PaymentAttempt } from "./payload.ts";
 
 export type PayerVerdict =
   | { ok: true; kind: "EOA" | "CONTRACT"; signature: Hex }
-  | { ok: false; reason: PaymentRefusal; message: string; retryable: boolean };
+  | { ok: false; reason: PaymentRefusal; message: string; retryable: boolean; rule?: SignatureRule };
+
+/** Which rule a well-formed signature breaks, in x402's words, where it is none of the signature itself. */
+type SignatureRule = "eip6492_factory_not_allowed";
 
 export async function verifyPayer(
   chain: Chain | undefined,
@@ -41,6 +45,8 @@ async function verifyContract(
   chain: Chain,
   { authorization, signature }: PaymentAttempt,
 ): Promise<PayerVerdict> {
+  const factory = findForbiddenFactory(chain, signature.bytes);
+  if (factory) return refuseFactory(factory);
   try {
     const hasCode = (await findContracts(chain, [authorization.from])).size > 0;
     const bringsDeployment = readContractSignature(signature.bytes)?.deployment !== undefined;
@@ -51,6 +57,12 @@ async function verifyContract(
     if (error instanceof RpcTransportError) return refuse("INTERNAL_ERROR");
     throw error;
   }
+}
+
+function refuseFactory(factory: Hex): PayerVerdict {
+  const message = `the signature brings a deployment by the factory ${factory} along (ERC-6492), which this service does not call; it can pay once its wallet is deployed and signs without it`;
+  const rule = "eip6492_factory_not_allowed";
+  return { ok: false, reason: "INVALID_SIGNATURE", message, retryable: false, rule };
 }
 
 function refuse(reason: "INVALID_SIGNATURE" | "INTERNAL_ERROR"): PayerVerdict {

@@ -2,7 +2,8 @@
  * The RPC pool of one network: several nodes, tried in order of health, with one promise to callers.
  * RpcResponseError is the chain's answer; RpcTransportError means nothing was learnt, whatever the method was.
  */
-import { NETWORKS, type Network, type NetworkId } from "../domain/networks.ts";
+import { type Hex, NETWORKS, type Network, type NetworkId } from "../domain/networks.ts";
+import { WALLET_FACTORIES } from "../domain/wallet-factories.ts";
 import { listenForHeads } from "./new-heads.ts";
 import { byHealth, noteFailure, noteHead, noteSuccess } from "./node-health.ts";
 import { parseQuantity } from "./rpc-answers.ts";
@@ -11,6 +12,8 @@ import { type ChainNode, openNode, type RpcCall, type RpcOutcome } from "./rpc-n
 
 export type Chain = {
   readonly network: Network;
+  /** Whose deployments a payer's signature may bring along (ERC-6492). Lower case. */
+  readonly walletFactories: readonly Hex[];
   /** In the order of the URLs given. */
   readonly nodes: readonly ChainNode[];
   /** The result of one call, from the healthiest node that answers. */
@@ -34,6 +37,8 @@ export type ChainOptions = {
   readonly urls: readonly string[];
   /** For one HTTP exchange. A call begins no further attempt after twice this. */
   readonly timeoutMs: number;
+  /** Default: WALLET_FACTORIES. */
+  readonly walletFactories?: readonly Hex[];
 };
 
 const ATTEMPTS_MAX = 3;
@@ -41,7 +46,12 @@ const BATCH_CALLS_MAX = 1000;
 const RETRY_PAUSE_MS = 50;
 
 /** Opens a pool. Nothing is asked before the first call; every node proves its chain id before it is believed. */
-export function openChain({ network: networkId, urls, timeoutMs }: ChainOptions): Chain {
+export function openChain({
+  network: networkId,
+  urls,
+  timeoutMs,
+  walletFactories = WALLET_FACTORIES,
+}: ChainOptions): Chain {
   const network = NETWORKS[networkId];
   if (urls.length === 0) throw new RangeError(`${networkId} needs at least one RPC URL`);
   const nodes = urls.map((url, index) => openNode(url, network, index));
@@ -64,6 +74,7 @@ export function openChain({ network: networkId, urls, timeoutMs }: ChainOptions)
 
   return {
     network,
+    walletFactories,
     nodes,
     request: async (method, params) => resultOf(await batch([{ method, params }])),
     batch,

@@ -17,22 +17,26 @@ const ERC6492_FIELDS = [{ type: "address" }, { type: "bytes" }, { type: "bytes" 
 /** `isValidSignature(bytes32,bytes)`; also the magic value it answers (ERC-1271). */
 const IS_VALID_SIGNATURE = "0x1626ba7e";
 const MAGIC_WORD = `${IS_VALID_SIGNATURE}${"00".repeat(28)}`;
-const ALLOWED_FACTORIES: readonly Hex[] = [CONTRACTS.smartWalletFactory];
 /** As much as a relay spends on it: whoever needs more is refused before any gas is paid. */
 const VERIFICATION_GAS = 200_000;
 const DEPLOYMENT_GAS = 350_000;
 
-/** Unwraps ERC-6492; undefined when the wrapper is broken or names a factory we do not call. Other bytes stay as they are. */
+/** Unwraps ERC-6492; undefined when the wrapper is broken. Other bytes stay as they are. Whether its factory may be called is decided on acceptance. */
 export function readContractSignature(bytes: Hex): ContractSignature | undefined {
   if (!bytes.endsWith(ERC6492_SUFFIX)) return { signature: bytes, deployment: undefined };
   try {
     const [factory, data, signature] = decodeAbiParameters(ERC6492_FIELDS, bytes.slice(0, -64) as Hex);
-    const to = factory.toLowerCase() as Hex;
-    return ALLOWED_FACTORIES.includes(to) ? { signature, deployment: { to, data } } : undefined;
+    return { signature, deployment: { to: factory.toLowerCase() as Hex, data } };
   } catch {
     // Bytes that do not decode are a refusal like any other wrong signature.
     return undefined;
   }
+}
+
+/** The factory an ERC-6492 signature names, when it is none of those this service calls. */
+export function findForbiddenFactory(chain: Chain, bytes: Hex): Hex | undefined {
+  const factory = readContractSignature(bytes)?.deployment?.to;
+  return factory === undefined || chain.walletFactories.includes(factory) ? undefined : factory;
 }
 
 /**
@@ -45,7 +49,7 @@ export async function isContractSignatureValid(
   bytes: Hex,
 ): Promise<boolean> {
   const read = readContractSignature(bytes);
-  if (!read) return false;
+  if (!read || findForbiddenFactory(chain, bytes)) return false;
   const contracts = await findContracts(chain, [authorization.from]);
   const isDeployed = contracts.has(authorization.from);
   if (!isDeployed && !read.deployment) return false;

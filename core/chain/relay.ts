@@ -123,7 +123,7 @@ function innerCalls(network: Network, items: readonly RelayItem[]): InnerCall[] 
     const to = network.usdc.address;
     if (!isContract) return [{ to, data: tagged(encodeTransferWithVrs(authorization, signature), tag) }];
     const read = readContractSignature(signature);
-    if (!read) throw new RangeError("a contract payer's signature names a factory that is not allowed");
+    if (!read) throw new RangeError("a contract payer's ERC-6492 wrapper is broken");
     const payment = { to, data: tagged(encodeTransferWithBytes(authorization, read.signature), tag) };
     return read.deployment ? [read.deployment, payment] : [payment];
   });

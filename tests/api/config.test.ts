@@ -48,6 +48,16 @@ describe("defaults", () => {
     expect(idleTimeoutOf({ PAY_WAIT_MS: "120000" })).toBe(255);
   });
 
+  test("ERC6492_FACTORIES replaces the built-in wallet factories; `none` allows none", () => {
+    const factoriesOf = (ERC6492_FACTORIES?: string) =>
+      readApiConfig({ ...base(), ERC6492_FACTORIES }).walletFactories;
+    const [one, two] = [`0x${"A1".repeat(20)}`, `0x${"b2".repeat(20)}`];
+    expect(factoriesOf()).toContain("0xba5ed110efdba3d005bfc882d75358acbbb85842");
+    expect(factoriesOf()).toContain("0x0ba5ed0c6aa8c49038f819e587e2633c4a9f428a");
+    expect(factoriesOf(`${one}, ${two}`)).toEqual([`0x${"a1".repeat(20)}`, `0x${"b2".repeat(20)}`]);
+    expect(factoriesOf("none")).toEqual([]);
+  });
+
   test("RATE_LIMITS decides over the default either way", () => {
     expect(readApiConfig({ ...base(), RATE_LIMITS: "1" }).rateLimits).toBe(true);
     expect(readApiConfig({ ...base(), NODE_ENV: "test", RATE_LIMITS: "0" }).rateLimits).toBe(false);
@@ -57,6 +67,16 @@ describe("defaults", () => {
 
 describe("error: refuses", () => {
   test.each<[string, Record<string, string | undefined>, RegExp]>([
+    [
+      "a factory that is no address",
+      { ...base(), ERC6492_FACTORIES: "0x1234" },
+      /ERC6492_FACTORIES.*addresses/,
+    ],
+    [
+      "none beside a factory",
+      { ...base(), ERC6492_FACTORIES: `none,0x${"a1".repeat(20)}` },
+      /ERC6492_FACTORIES/,
+    ],
     ["no JWT_SECRET", { ...base(), JWT_SECRET: undefined }, /JWT_SECRET/],
     ["an empty OTP_PEPPER", { ...base(), OTP_PEPPER: " " }, /OTP_PEPPER/],
     ["a short secret", { ...base(), JWT_SECRET: "short" }, /JWT_SECRET: must be at least 32 bytes/],

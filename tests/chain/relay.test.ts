@@ -11,7 +11,11 @@ import {
 } from "viem";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { type Chain, openChain } from "../../core/chain/clients.ts";
-import { findContracts, isContractSignatureValid } from "../../core/chain/contract-signature.ts";
+import {
+  findContracts,
+  findForbiddenFactory,
+  isContractSignatureValid,
+} from "../../core/chain/contract-signature.ts";
 import { encodeAggregate3 } from "../../core/chain/multicall.ts";
 import {
   accountAddress,
@@ -32,6 +36,7 @@ import { decodeAuthorizationLog, decodeTransferLog, readBalance } from "../../co
 import type { Authorization } from "../../core/domain/authorization.ts";
 import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
 import { CONTRACTS, NETWORKS } from "../../core/domain/networks.ts";
+import { WALLET_FACTORIES } from "../../core/domain/wallet-factories.ts";
 import { localRelayerKeys } from "../../local/accounts.ts";
 import { callRpc } from "../../local/rpc.ts";
 import { createSoftwarePasskey } from "../../local/software-passkey.ts";
@@ -298,12 +303,21 @@ describe("contract payers", () => {
     expect(receipt.logs.map(decodeTransferLog).filter((log) => log)).toHaveLength(1);
   });
 
-  test("factories that are not ours are never called", async () => {
+  test("signatures that name a factory outside the list are not valid", async () => {
     const { authorization, wrap } = await newPasskeyPayer(false);
-    const foreign = wrap("0x0ba5ed0c6aa8c49038f819e587e2633c4a9f428a");
+    const factory = randomAddress();
+    const foreign = wrap(factory);
+    expect(findForbiddenFactory(chain, foreign)).toBe(factory);
     expect(await isContractSignatureValid(chain, authorization, foreign)).toBe(false);
-    const item = { isContract: true, tag: NO_LINK_TAG, authorization, signature: foreign };
-    expect(() => buildPaymentsCall(NETWORK, [item])).toThrow(RangeError);
+    for (const own of WALLET_FACTORIES) expect(findForbiddenFactory(chain, wrap(own))).toBeUndefined();
+    const strict = openChain({
+      ...{ network: "base-sepolia", urls: [node.rpcUrl], timeoutMs: 5_000, walletFactories: [factory] },
+    });
+    expect(findForbiddenFactory(strict, foreign)).toBeUndefined();
+    expect(findForbiddenFactory(strict, wrap(CONTRACTS.smartWalletFactory))).toBe(
+      CONTRACTS.smartWalletFactory,
+    );
+    strict.close();
   });
 
   test("another wallet's signature, a changed amount and broken wrappers are not valid", async () => {

@@ -1,0 +1,14 @@
+/** Factories of smart wallets whose deployment a payer's signature may bring along (ERC-6492), the same on both networks. */
+import { CONTRACTS, type Hex } from "./networks.ts";
+
+/** Called when nothing else is configured. Each only makes wallets; any other contract a signature names is never called. Lower case. */
+export const WALLET_FACTORIES: readonly Hex[] = [
+  /** Coinbase Smart Wallet 1.1, which our own wallets are. */
+  CONTRACTS.smartWalletFactory,
+  /** Coinbase Smart Wallet 1.0. */
+  "0x0ba5ed0c6aa8c49038f819e587e2633c4a9f428a",
+  /** Safe 1.4.1, SafeProxyFactory. */
+  "0x4e1dcf7ad4e460cfd30791ccc4f9c8a4f820ec67",
+  /** Kernel 3.0 and 3.1, MetaFactory: its owner decides which factories it calls. */
+  "0xd703aae79538628d27099b8c4f621be4ccd142d5",
+];
