@@ -4,8 +4,11 @@ import type { AuthorizationKey } from "./attribution.ts";
 import type { Tx } from "./client.ts";
 import type { AuthorizedPayment } from "./payments.ts";
 
-/** `facilitatorUserId`: whose API key asked. */
-export type NewFacilitatedPayment = AuthorizedPayment & { facilitatorUserId: string };
+/** Which API key asked, and whose it is: the payment's success belongs to it. */
+export type NewFacilitatedPayment = AuthorizedPayment & {
+  facilitatorUserId: string;
+  facilitatorKeyId: string;
+};
 
 /** Inserts them QUEUED. Returns the ids that were taken; the others' authorizations are known already. */
 export async function insertFacilitatedPayments(
@@ -15,6 +18,7 @@ export async function insertFacilitatedPayments(
   const rows = payments.map((payment) => ({
     id: payment.id,
     facilitator_user_id: payment.facilitatorUserId,
+    facilitator_key_id: payment.facilitatorKeyId,
     network: payment.network,
     token: payment.token,
     payer: payment.payer,
@@ -29,12 +33,12 @@ export async function insertFacilitatedPayments(
   }));
   const inserted = await tx<{ id: string }[]>`
     insert into payments (
-      id, facilitator_user_id, network, token, payer, payer_kind, recipient, amount_units,
+      id, facilitator_user_id, facilitator_key_id, network, token, payer, payer_kind, recipient, amount_units,
       valid_after, valid_before, nonce, signature, request_id
     )
     select *
     from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
-      id text, facilitator_user_id text, network text, token text, payer text, payer_kind text, recipient text,
+      id text, facilitator_user_id text, facilitator_key_id text, network text, token text, payer text, payer_kind text, recipient text,
       amount_units bigint, valid_after numeric, valid_before numeric, nonce text, signature text, request_id text
     )
     on conflict do nothing
@@ -42,11 +46,11 @@ export async function insertFacilitatedPayments(
   return new Set(inserted.map((row) => row.id));
 }
 
-/** Queues one again whose transaction never was, or is over, as the retry has it. False when it may not be. */
+/** Queues one again whose transaction never was, or is over, as the retry has it: also whose it is. False when it may not be. */
 export async function requeueFacilitatedPayment(
   tx: Tx,
   id: string,
-  retry: AuthorizedPayment,
+  retry: NewFacilitatedPayment,
 ): Promise<boolean> {
   const rows = await tx`
     update payments
@@ -55,23 +59,11 @@ export async function requeueFacilitatedPayment(
       signature = ${retry.signature}, payer_kind = ${retry.payerKind}, recipient = ${retry.recipient},
       amount_units = ${retry.amountUnits}, valid_after = ${retry.validAfter},
       valid_before = ${retry.validBefore}, request_id = ${retry.requestId},
+      facilitator_user_id = ${retry.facilitatorUserId}, facilitator_key_id = ${retry.facilitatorKeyId},
       updated_at = now()
     where id = ${id} and link_id is null and state = 'FAILED' and relay_id is null
     returning 1`;
   return rows.length === 1;
-}
-
-/**
- * Takes the one success that a settled payment has to give for this addressee, who may come again. False when another was told it;
- * undefined when it is not settled any more.
- */
-export async function tellSettlement(tx: Tx, id: string, addressee: string): Promise<boolean | undefined> {
-  const [row] = await tx<{ isOurs: boolean }[]>`
-    update payments
-    set told_to = coalesce(told_to, ${addressee})
-    where id = ${id} and link_id is null and state in ('MINED', 'CONFIRMED')
-    returning told_to = ${addressee} as is_ours`;
-  return row?.isOurs;
 }
 
 export type FacilitatedFacts = { id: string; payer: Hex; nonce: Hex; recipient: Hex; amountUnits: bigint };

@@ -78,7 +78,8 @@ export function parseIdempotencyKey(header: string | null | undefined): string |
   return header;
 }
 
-function hashOf(request: unknown): Buffer {
+/** SHA-256 of a request's content, whatever the order of its keys. */
+export function hashOf(request: unknown): Buffer {
   return createHash("sha256").update(stableText(request)).digest();
 }
 

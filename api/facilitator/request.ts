@@ -53,6 +53,12 @@ export function readRequest(body: unknown, isEnabled: (network: NetworkId) => bo
   return { ok: true, request: { version, network, terms, attempt } };
 }
 
+/** By which the authorization is found among the payments. */
+export function keyOf({ network, attempt }: FacilitatorRequest) {
+  const { from: payer, nonce } = attempt.authorization;
+  return { network, token: NETWORKS[network].usdc.address, payer, nonce };
+}
+
 function fieldsOf(value: unknown): Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : {};
 }

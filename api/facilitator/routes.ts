@@ -3,19 +3,27 @@
  * 200 and say themselves whether they are good; a request that is none is 400. Settling needs an API key with the scope `facilitator`.
  */
 import { Elysia } from "elysia";
+import { ServiceError } from "../../core/domain/errors.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { insertFacilitatedPayments, listRelayers } from "../../db/facilitated-payments.ts";
-import { parseIdempotencyKey } from "../../db/idempotency.ts";
-import { access } from "../http/access.ts";
+import { hashOf, parseIdempotencyKey } from "../../db/idempotency.ts";
+import type { Asker } from "../../db/settlement-answers.ts";
+import { type AuthRule, access } from "../http/access.ts";
+import { authenticate } from "../http/authenticate.ts";
+import type { Caller } from "../http/caller.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { openAcceptor } from "../x402/accept.ts";
 import { openChainClock } from "../x402/chain-time.ts";
 import { openPaymentReader } from "../x402/read-payment.ts";
-import { readRequest } from "./request.ts";
+import { isAnswerDueTo } from "./answer-once.ts";
+import { type FacilitatorRequest, readRequest } from "./request.ts";
 import { type SettleTools, settlePayment } from "./settle.ts";
 import { verifyPayment } from "./verify.ts";
 
-const maySettle = { allow: ["apiKey"], scope: "facilitator", limit: "facilitatorSettle" } as const;
+const SCOPE = "facilitator";
+const maySettle = {
+  ...{ allow: ["apiKey"], scope: SCOPE, limit: "facilitatorSettle", missingScope: 401 },
+} as const satisfies AuthRule;
 
 export const facilitatorRoutes = (deps: ApiDeps) => {
   const tools: SettleTools = {
@@ -23,6 +31,11 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
     acceptor: openAcceptor(deps.sql, insertFacilitatedPayments),
     clock: openChainClock(deps.sql),
     readPayment: openPaymentReader(deps.sql),
+  };
+  /** Settled before, and its success is due to the one who asks: he must be able to settle again to hear it. */
+  const isRepeat = async (given: Request, headers: Headers, body: unknown, request: FacilitatorRequest) => {
+    const caller = await findSeller(deps, given);
+    return caller !== undefined && isAnswerDueTo(tools, request, askerOf(caller, headers, body, request));
   };
   const isEnabled = (network: NetworkId) => deps.chains.has(network);
   return new Elysia({ name: "facilitator-routes", prefix: "/facilitator", tags: ["facilitator"] })
@@ -33,7 +46,7 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
     })
     .post(
       "/verify",
-      async ({ body, set }) => {
+      async ({ body, set, request, headers }) => {
         const read = readRequest(body, isEnabled);
         if (!read.ok) {
           set.status = 400;
@@ -41,9 +54,10 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
         }
         const verdict = await verifyPayment(tools, read.request);
         const payer = payerOf(read.request.attempt.authorization.from);
-        return verdict.ok
-          ? { isValid: true, ...payer }
-          : { isValid: false, invalidReason: verdict.reason, ...payer };
+        if (verdict.ok || (await isRepeat(request, headers, body, read.request)))
+          return { isValid: true, ...payer };
+        const invalidMessage = verdict.message === undefined ? {} : { invalidMessage: verdict.message };
+        return { isValid: false, invalidReason: verdict.reason, ...invalidMessage, ...payer };
       },
       {
         limit: "facilitatorVerify",
@@ -52,17 +66,16 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
     )
     .post(
       "/settle",
-      async ({ body, set, user, requestId, headers }) => {
+      async ({ body, set, caller, request: { signal: connection }, requestId, headers }) => {
         const read = readRequest(body, isEnabled);
         if (!read.ok) {
           set.status = 400;
           const errorReason = read.reason;
           return { success: false, errorReason, transaction: "", network: "", ...payerOf(read.payer) };
         }
-        const idempotencyKey = parseIdempotencyKey(headers["idempotency-key"]);
         const { request } = read;
-        const asker = { userId: user.id, requestId, idempotencyKey };
-        const settlement = await settlePayment(tools, request, asker);
+        const asker = askerOf(caller, headers, body, request);
+        const settlement = await settlePayment(tools, request, { asker, requestId, connection });
         return {
           success: settlement.success,
           transaction: settlement.transaction,
@@ -77,18 +90,45 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
         auth: maySettle,
         detail: {
           summary: "Settle a payment",
-          description: "One payment's success is told once; again only to the same Idempotency-Key",
+          description:
+            "A payment's success is answered once, to the API key that brought it. Again to the same Idempotency-Key or " +
+            "payment-identifier; and for 60 s to the same request when the connection was closed before the answer.",
         },
       },
     );
 };
+
+type Headers = Record<string, string | undefined>;
+
+/** Verifying needs no API key; one that may settle is known by it. */
+async function findSeller(deps: ApiDeps, request: Request): Promise<Caller | undefined> {
+  if (!request.headers.has("authorization")) return undefined;
+  try {
+    const caller = await authenticate(deps, request, maySettle.allow);
+    return caller.kind === "apiKey" && caller.apiKey.scopes.includes(SCOPE) ? caller : undefined;
+  } catch (error) {
+    if (error instanceof ServiceError && error.errorCode === "UNAUTHORIZED") return undefined;
+    throw error;
+  }
+}
+
+function askerOf(caller: Caller, headers: Headers, body: unknown, { attempt }: FacilitatorRequest): Asker {
+  if (caller.kind !== "apiKey") throw new Error("only API keys settle");
+  return {
+    userId: caller.user.id,
+    keyId: caller.apiKey.id,
+    idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
+    digest: hashOf(body),
+    isIdentified: attempt.paymentIdentifier !== undefined,
+  };
+}
 
 async function describeSupport(deps: ApiDeps) {
   const kinds = [...deps.chains.keys()].flatMap((network) => [
     { x402Version: 1, scheme: "exact", network },
     { x402Version: 2, scheme: "exact", network: NETWORKS[network].caip2 },
   ]);
-  return { kinds, extensions: [], signers: { "eip155:*": await listRelayers(deps.sql) } };
+  return { kinds, extensions: ["payment-identifier"], signers: { "eip155:*": await listRelayers(deps.sql) } };
 }
 
 function messageOf(errorMessage: string | undefined): { errorMessage?: string } {

@@ -2,30 +2,28 @@
  * Settles a payment for somebody else's resource on the same engine as our own links: stored before anything is sent, relayed in
  * batches, settled by what the chain holds.
  *
- * Every success releases a resource, and a payload is public once it is on the chain. So a payment's success is told once, also when
- * its payload came sixteen times at once; whoever needs to hear it again sends the same Idempotency-Key. An authorization that was
+ * Every success releases a resource, and a payload is public once it is on the chain. So a payment's success is answered once, to the
+ * API key that brought it, also when its payload came sixteen times at once; again to the same Idempotency-Key or payment-identifier,
+ * or when the first answer did not reach its connection (answer-once.ts). An authorization that was
  * used before it came to us is refused, with the hash of its transaction: x402's `exact` scheme wants a consumed authorization to be
  * a failure, never a success. A link of ours is another matter: it can be paid only once, whoever sends the transaction.
  */
-import { randomUUID } from "node:crypto";
 import { newPaymentId } from "../../core/domain/ids.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
-import {
-  type NewFacilitatedPayment,
-  requeueFacilitatedPayment,
-  tellSettlement,
-} from "../../db/facilitated-payments.ts";
+import { type NewFacilitatedPayment, requeueFacilitatedPayment } from "../../db/facilitated-payments.ts";
 import type { Outcomes } from "../../db/outcome.ts";
 import { type AuthorizedView, findPaymentByAuthorization, type PaymentView } from "../../db/payments.ts";
 import { enqueue } from "../../db/queue.ts";
+import type { Asker } from "../../db/settlement-answers.ts";
 import type { Acceptor } from "../x402/accept.ts";
 import { awaitPayment, insist, isSettled, type PaymentEnd, refOf, refusalOf } from "../x402/await-payment.ts";
 import type { X402Deps } from "../x402/deps.ts";
 import type { PaymentReader } from "../x402/read-payment.ts";
 import { judgeShownAgain } from "../x402/shown-again.ts";
 import { stockReason } from "../x402/stock-reasons.ts";
+import { answerOnce, type Connection } from "./answer-once.ts";
 import { findExecution } from "./find-execution.ts";
-import type { FacilitatorRequest } from "./request.ts";
+import { type FacilitatorRequest, keyOf } from "./request.ts";
 import { checkPayment, type VerifyTools } from "./verify.ts";
 
 export type SettleTools = VerifyTools &
@@ -35,8 +33,8 @@ export type SettleTools = VerifyTools &
     readPayment: PaymentReader;
   };
 
-/** Who asked, in the books and in the logs. With the same `idempotencyKey` a success is told again. */
-export type Asker = { userId: string; requestId: string; idempotencyKey: string | undefined };
+/** Who asked, and the connection he waits on. */
+export type SettleCall = { asker: Asker; requestId: string; connection: Connection };
 
 export type Settlement =
   | { success: true; transaction: string }
@@ -49,26 +47,30 @@ const UNEXPECTED_SETTLE_ERROR = "unexpected_settle_error";
 export async function settlePayment(
   tools: SettleTools,
   request: FacilitatorRequest,
-  asker: Asker,
+  call: SettleCall,
 ): Promise<Settlement> {
   try {
-    const outcome = await bringToEnd(tools, request, asker);
-    if ("refusal" in outcome) return refuse(outcome.refusal);
-    return await tell(tools, request, asker, outcome);
+    const outcome = await bringToEnd(tools, request, call);
+    if ("refusal" in outcome) return refuse(outcome.refusal, outcome.message);
+    return await tell(tools, request, call, outcome);
   } catch (error) {
-    tools.log.error({ err: error, requestId: asker.requestId }, "a settlement failed");
+    tools.log.error({ err: error, requestId: call.requestId }, "a settlement failed");
     return refuse(UNEXPECTED_SETTLE_ERROR);
   }
 }
 
-type Outcome = PaymentEnd | { refusal: string };
+type Outcome = PaymentEnd | { refusal: string; message?: string };
 
-async function bringToEnd(tools: SettleTools, request: FacilitatorRequest, asker: Asker): Promise<Outcome> {
+async function bringToEnd(
+  tools: SettleTools,
+  request: FacilitatorRequest,
+  call: SettleCall,
+): Promise<Outcome> {
   const earlier = await findEarlier(tools, request);
   if (earlier && earlier.state !== "FAILED") return rejoin(tools, request, earlier);
   const checked = await checkPayment(tools, request);
-  if (!checked.ok) return { refusal: checked.reason };
-  const payment = newPayment(request, asker, checked.payer);
+  if (!checked.ok) return { refusal: checked.reason, ...messageOf(checked.message) };
+  const payment = newPayment(request, call, checked.payer);
   if (earlier) return retry(tools, earlier, payment);
   const watcher = tools.outcomes.watch(payment.id);
   try {
@@ -83,12 +85,8 @@ async function bringToEnd(tools: SettleTools, request: FacilitatorRequest, asker
   }
 }
 
-function findEarlier(
-  { sql }: SettleTools,
-  { network, attempt }: FacilitatorRequest,
-): Promise<AuthorizedView | undefined> {
-  const { from: payer, nonce } = attempt.authorization;
-  return findPaymentByAuthorization(sql, { network, token: NETWORKS[network].usdc.address, payer, nonce });
+function findEarlier({ sql }: SettleTools, request: FacilitatorRequest): Promise<AuthorizedView | undefined> {
+  return findPaymentByAuthorization(sql, keyOf(request));
 }
 
 /**
@@ -139,7 +137,7 @@ async function retry(
 async function tell(
   tools: SettleTools,
   request: FacilitatorRequest,
-  asker: Asker,
+  call: SettleCall,
   end: PaymentEnd,
 ): Promise<Settlement> {
   const transaction = end.payment.txHash ?? end.payment.attemptHash ?? "";
@@ -147,7 +145,7 @@ async function tell(
     case "settled":
       // nothing of ours was ever signed for it: used before it came, though the books learnt of it only now
       if (end.payment.attemptHash === null) return used(transaction);
-      return tellSuccess(tools, asker, end.payment.id, transaction);
+      return answerSuccess(tools, call, end.payment.id, transaction);
     case "submitted":
     case "unsettled":
       return { success: false, reason: SETTLEMENT_PENDING, transaction };
@@ -159,21 +157,25 @@ async function tell(
   }
 }
 
-/** When the database does not answer, nobody was told for sure: whoever asks again is. */
-async function tellSuccess(
+/** Last of all: between this and the answer nothing may be waited for. */
+async function answerSuccess(
   tools: SettleTools,
-  { userId, idempotencyKey }: Asker,
+  { asker, connection }: SettleCall,
   paymentId: string,
   transaction: string,
 ): Promise<Settlement> {
-  const addressee = idempotencyKey === undefined ? randomUUID() : `${userId} ${idempotencyKey}`;
-  const isOurs = await insist(tools, () => tellSettlement(tools.sql, paymentId, addressee));
-  if (isOurs === undefined) return { success: false, reason: SETTLEMENT_PENDING, transaction };
-  if (isOurs) return { success: true, transaction };
-  const message =
-    "the success of this payment was told already: the same Idempotency-Key would be told again";
-  return { success: false, reason: stockReason("NONCE_USED"), transaction, message };
+  switch (await answerOnce(tools, { paymentId, asker, connection })) {
+    case "ours":
+      return { success: true, transaction };
+    case "unknown":
+      return { success: false, reason: SETTLEMENT_PENDING, transaction };
+    case "refused":
+      return { ...refuse(stockReason("NONCE_USED"), ANSWERED_MESSAGE), transaction };
+  }
 }
+
+const ANSWERED_MESSAGE =
+  "the success of this payment was answered already, or belongs to another API key; it is answered again to the same API key with the same Idempotency-Key or payment-identifier";
 
 /** Used before it came to us: no success, whoever did it, but its transaction can be told. */
 async function explainUsed(
@@ -190,19 +192,24 @@ function used(transaction: string): Settlement {
   return { ...refuse(stockReason("NONCE_USED")), transaction, message };
 }
 
-function refuse(reason: string): Extract<Settlement, { success: false }> {
-  return { success: false, reason, transaction: "" };
+function refuse(reason: string, message?: string): Extract<Settlement, { success: false }> {
+  return { success: false, reason, transaction: "", ...messageOf(message) };
+}
+
+function messageOf(message: string | undefined): { message?: string } {
+  return message === undefined ? {} : { message };
 }
 
 function newPayment(
   { network, terms, attempt }: FacilitatorRequest,
-  asker: Asker,
+  { asker, requestId }: SettleCall,
   payer: { kind: "EOA" | "CONTRACT"; signature: NewFacilitatedPayment["signature"] },
 ): NewFacilitatedPayment {
   const { authorization } = attempt;
   return {
     id: newPaymentId(),
     facilitatorUserId: asker.userId,
+    facilitatorKeyId: asker.keyId,
     network,
     token: NETWORKS[network].usdc.address,
     payer: authorization.from,
@@ -214,6 +221,6 @@ function newPayment(
     nonce: authorization.nonce,
     signature: payer.signature,
     idempotencyKey: null,
-    requestId: asker.requestId,
+    requestId,
   };
 }

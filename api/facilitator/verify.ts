@@ -14,7 +14,7 @@ export type VerifyTools = Pick<X402Deps, "chains"> & { clock: ChainClock };
 
 export type Verdict =
   | { ok: true; payer: Extract<PayerVerdict, { ok: true }> }
-  | { ok: false; reason: string };
+  | { ok: false; reason: string; message?: string };
 
 /** No verdict: the node is away. */
 const UNEXPECTED_VERIFY_ERROR = "unexpected_verify_error";
@@ -26,7 +26,8 @@ export async function checkPayment(tools: VerifyTools, request: FacilitatorReque
   if (!verdict.ok) return { ok: false, reason: stockReason(verdict.reason) };
   const payer = await verifyPayer(tools.chains.get(network), network, attempt);
   if (payer.ok) return { ok: true, payer };
-  return { ok: false, reason: payer.retryable ? UNEXPECTED_VERIFY_ERROR : stockReason(payer.reason) };
+  const reason = payer.retryable ? UNEXPECTED_VERIFY_ERROR : (payer.rule ?? stockReason(payer.reason));
+  return { ok: false, reason, message: payer.message };
 }
 
 /** The same, and the chain's word: nonce, balance, blocks, pause. */

@@ -29,6 +29,8 @@ export type AuthRule = {
   allow: readonly [CredentialKind, ...CredentialKind[]];
   /** What an API key must be allowed to do; required when keys are allowed. */
   scope?: ApiKeyScope;
+  /** Status for a key without the scope; default 403. With 401 a request without any key is told the scope, too. */
+  missingScope?: 401;
   /** Default true: users who have not finished their wallet setup get 403. */
   requireActive?: boolean;
   /** A session must have proven its passkey within the last 15 minutes; see fresh-passkey.ts. */
@@ -67,14 +69,16 @@ async function admit(deps: ApiDeps, door: Door, rule: AuthRule): Promise<Caller>
   const caller = await authenticate(deps, door.request, rule.allow).catch(async (error: unknown) => {
     if (!(error instanceof ServiceError) || error.errorCode !== "UNAUTHORIZED") throw error;
     await takeFromLimit(deps, door.set, { limitName: "general", key: limitKey("general", door) });
-    throw error;
+    throw rule.missingScope && rule.scope ? scopeNeeded(rule.scope, "Authentication is required") : error;
   });
   await takeFromLimit(deps, door.set, {
     limitName,
     key: limitKey(limitName, { ...door, userId: caller.user.id }),
   });
   if (caller.kind === "apiKey" && (!rule.scope || !caller.apiKey.scopes.includes(rule.scope)))
-    throw forbidden(`This API key lacks the scope ${rule.scope ?? "for this route"}`, "scope");
+    throw rule.missingScope && rule.scope
+      ? scopeNeeded(rule.scope, "This API key lacks a scope")
+      : forbidden(`This API key lacks the scope ${rule.scope ?? "for this route"}`, "scope");
   if (rule.requireActive !== false && caller.user.status !== "ACTIVE")
     throw forbidden("Finish your wallet setup first", "status");
   if (rule.freshPasskey) requireFreshPasskey(caller, new Date());
@@ -101,6 +105,18 @@ async function renew(
   if (session.expiresAt >= session.absoluteEndAt) return;
   const renewed = await renewSession(deps.sql, session.id);
   if (renewed) setSessionCookie(set, deps.config, renewed);
+}
+
+/** RFC 6750: who calls next reads from the challenge what to bring. */
+function scopeNeeded(scope: ApiKeyScope, message: string): ServiceError {
+  return new ServiceError(
+    "UNAUTHORIZED",
+    `${message}: send an API key with the scope ${scope} as bearer token`,
+    {
+      details: { field: "scope", scope },
+      headers: { "www-authenticate": `Bearer realm="api", scope="${scope}"` },
+    },
+  );
 }
 
 function forbidden(message: string, field: string): ServiceError {

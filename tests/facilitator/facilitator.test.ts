@@ -304,10 +304,10 @@ describe("refusals of verify", () => {
 });
 
 describe("who may settle", () => {
-  test("error: 401 without a key, 403 with one for other things", async () => {
+  test("error: 401 without a key and with one for other things", async () => {
     expect((await post("settle", {})).status).toBe(401);
     const key = await makeKey(lab.sql, lab.merchant.userId, ["links:read"]);
-    expect((await post("settle", {}, { authorization: `Bearer ${key}` })).status).toBe(403);
+    expect((await post("settle", {}, { authorization: `Bearer ${key}` })).status).toBe(401);
     const own = await post("settle", {}, { authorization: `Bearer ${lab.key}` });
     expect(own.status).toBe(400);
     expect(await own.json()).toMatchObject({ success: false, errorReason: "invalid_x402_version" });

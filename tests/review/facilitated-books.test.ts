@@ -57,6 +57,7 @@ async function accept() {
         ...{ recipient: authorization.to, amountUnits: authorization.value, nonce: authorization.nonce },
         ...{ validAfter: authorization.validAfter, validBefore: authorization.validBefore },
         ...{ idempotencyKey: null, requestId: null, facilitatorUserId: merchant.userId },
+        facilitatorKeyId: "key_test",
       },
     ]),
   );

@@ -114,6 +114,7 @@ test("behavior: a payment for somebody else's resource ends too, when its author
           ...{ payerKind: "EOA", recipient: to, amountUnits: 1_000n, nonce, signature, idempotencyKey: null },
           ...{ validAfter: 0n, validBefore: BigInt(validBefore), requestId: null },
           facilitatorUserId: lab.merchant.userId,
+          facilitatorKeyId: "key_test",
         },
       ]);
       await enqueue(tx, "relay_payments", { network: "base-sepolia" });

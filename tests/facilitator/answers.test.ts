@@ -1,0 +1,369 @@
+/** Who is answered a settlement's success, and how often: the request it belongs to, once, and again only where the first answer got lost. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { connect } from "node:net";
+import { readUsdcBalance } from "../../local/usdc.ts";
+import { seedMerchant } from "../support/seed.ts";
+import {
+  type FacilitatorWorld,
+  inVersion1,
+  inVersion2,
+  makeKey,
+  type Purchase,
+  purchase,
+  startFacilitatorWorld,
+} from "./world.ts";
+
+const USED = "invalid_exact_evm_nonce_already_used";
+const IDENTIFIER = "order_2026-11-22_0001";
+/** Documented: for so long a cut answer can be had again. */
+const REPEAT_S = 60;
+const DEADLINE_MS = 15_000;
+
+let lab: FacilitatorWorld;
+let sameUser: string;
+let otherUser: string;
+
+beforeAll(async () => {
+  lab = await startFacilitatorWorld();
+  sameUser = await makeKey(lab.sql, lab.merchant.userId, ["facilitator"]);
+  otherUser = await makeKey(lab.sql, (await seedMerchant(lab.sql)).userId, ["facilitator"]);
+}, 60_000);
+
+afterAll(() => lab?.stop());
+
+type Answer = {
+  success: boolean;
+  transaction: string;
+  isValid: boolean;
+  errorReason?: string;
+  errorMessage?: string;
+  invalidReason?: string;
+};
+
+function bodyOf(bought: Purchase, extensions?: object) {
+  const { payload, requirements } = inVersion2(bought);
+  const paymentPayload = extensions === undefined ? payload : { ...payload, extensions };
+  return { x402Version: 2, paymentPayload, paymentRequirements: requirements };
+}
+
+const identified = (bought: Purchase, id = IDENTIFIER) =>
+  bodyOf(bought, { "payment-identifier": { info: { required: false, id }, schema: {} } });
+
+async function ask(
+  route: "settle" | "verify",
+  body: unknown,
+  { key = lab.key, headers = {} }: { key?: string | null; headers?: Record<string, string> } = {},
+): Promise<Answer> {
+  const authorization: Record<string, string> = key === null ? {} : { authorization: `Bearer ${key}` };
+  const response = await fetch(`${lab.url}/${route}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...authorization, ...headers },
+    body: JSON.stringify(body),
+  });
+  expect(response.status).toBe(200);
+  return (await response.json()) as Answer;
+}
+
+const settle = (body: unknown, options?: Parameters<typeof ask>[2]) => ask("settle", body, options);
+const verify = (body: unknown, options?: Parameters<typeof ask>[2]) => ask("verify", body, options);
+
+/** Asks over a socket of its own; `cut` closes it without having read an answer. */
+async function askOnSocket(body: unknown, headers: Record<string, string> = {}) {
+  const { hostname, port } = new URL(lab.url);
+  const text = JSON.stringify(body);
+  const lines = Object.entries({
+    host: hostname,
+    authorization: `Bearer ${lab.key}`,
+    "content-type": "application/json",
+    "content-length": String(Buffer.byteLength(text)),
+    ...headers,
+  }).map(([name, value]) => `${name}: ${value}\r\n`);
+  const socket = connect(Number(port), hostname);
+  let received = "";
+  socket.on("data", (chunk) => {
+    received += chunk.toString();
+  });
+  await new Promise<void>((resolve, reject) => {
+    socket.once("error", reject);
+    socket.write(`POST /facilitator/settle HTTP/1.1\r\n${lines.join("")}\r\n${text}`, () => resolve());
+  });
+  const cut = () =>
+    new Promise<void>((resolve) => {
+      socket.once("close", () => resolve());
+      socket.destroy();
+    });
+  return { cut, received: () => received };
+}
+
+type Row = { id: string; state: string; answerState: string | null };
+
+async function rowOf({ payer }: Purchase): Promise<Row | undefined> {
+  const [row] = await lab.sql<Row[]>`
+    select id, state, answer_state from payments where payer = ${payer.address}`;
+  return row;
+}
+
+async function waitForRow(bought: Purchase, isIt: (row: Row) => boolean): Promise<Row> {
+  const deadline = Date.now() + DEADLINE_MS;
+  for (;;) {
+    const row = await rowOf(bought);
+    if (row && isIt(row)) return row;
+    if (Date.now() > deadline) throw new Error(`waited in vain; the payment is ${JSON.stringify(row)}`);
+    await Bun.sleep(5);
+  }
+}
+
+/** A payment whose settlement was asked for by a connection that was closed while it waited. */
+async function cutWhileWaiting(bought: Purchase, body: unknown, headers?: Record<string, string>) {
+  const worker = lab.world.pidOf("worker");
+  process.kill(worker, "SIGSTOP");
+  try {
+    const { cut, received } = await askOnSocket(body, headers);
+    await waitForRow(bought, () => true);
+    await cut();
+    expect(received()).toBe("");
+  } finally {
+    process.kill(worker, "SIGCONT");
+  }
+  return waitForRow(bought, ({ answerState }) => answerState === "CUT");
+}
+
+async function moveBack({ id }: Row, seconds: number): Promise<void> {
+  await lab.sql`
+    update payments
+    set answered_at = answered_at - make_interval(secs => ${seconds})
+    where id = ${id}`;
+}
+
+const transfersTo = ({ payTo }: Purchase) => readUsdcBalance(lab.world.chain.rpcUrl, payTo);
+
+describe("a connection that was closed before the answer", () => {
+  test("behavior: cut 4 ms after asking: the next to ask hears the success, and nobody after him", async () => {
+    const bought = await purchase(lab);
+    const { cut } = await askOnSocket(bodyOf(bought));
+    await Bun.sleep(4);
+    await cut();
+    const second = await settle(bodyOf(bought));
+    expect(second).toMatchObject({ success: true });
+    const third = await settle(bodyOf(bought));
+    expect(third).toMatchObject({ success: false, errorReason: USED, transaction: second.transaction });
+    expect(await transfersTo(bought)).toBe(bought.amount);
+  });
+
+  test("behavior: the same request to the same API key hears the success once, also when it was settled long since", async () => {
+    const bought = await purchase(lab);
+    await cutWhileWaiting(bought, bodyOf(bought));
+    expect(await settle(bodyOf(bought))).toMatchObject({ success: true });
+    expect(await settle(bodyOf(bought))).toMatchObject({ success: false, errorReason: USED });
+    expect(await transfersTo(bought)).toBe(bought.amount);
+  });
+
+  test("behavior: 16 at once after the cut: one hears it", async () => {
+    const bought = await purchase(lab);
+    await cutWhileWaiting(bought, bodyOf(bought));
+    const answers = await Promise.all(Array.from({ length: 16 }, () => settle(bodyOf(bought))));
+    expect(answers.filter(({ success }) => success)).toHaveLength(1);
+    expect(answers.filter(({ errorReason }) => errorReason === USED)).toHaveLength(15);
+  });
+
+  test("behavior: a second cut gives it back as well", async () => {
+    const bought = await purchase(lab);
+    await cutWhileWaiting(bought, bodyOf(bought));
+    const { cut } = await askOnSocket(bodyOf(bought));
+    await cut();
+    expect(await settle(bodyOf(bought))).toMatchObject({ success: true });
+  });
+
+  test("error: other API keys hear nothing, of the same user or another", async () => {
+    const bought = await purchase(lab);
+    await cutWhileWaiting(bought, bodyOf(bought));
+    for (const key of [sameUser, otherUser]) {
+      expect(await settle(bodyOf(bought), { key })).toMatchObject({ success: false, errorReason: USED });
+      expect(await verify(bodyOf(bought), { key })).toMatchObject({ isValid: false, invalidReason: USED });
+    }
+    expect(await verify(bodyOf(bought), { key: null })).toMatchObject({ isValid: false });
+    expect(await settle(bodyOf(bought))).toMatchObject({ success: true });
+  });
+
+  test("error: another API key hears nothing while the first has not asked again, before any answer was tried", async () => {
+    const bought = await purchase(lab);
+    await lab.world.kill("worker");
+    const pending = await settle(bodyOf(bought)).finally(() => lab.world.start("worker"));
+    expect(pending).toMatchObject({ success: false, errorReason: "settlement_pending" });
+    await waitForRow(bought, ({ state }) => state === "MINED" || state === "CONFIRMED");
+    for (const key of [sameUser, otherUser]) {
+      expect(await settle(bodyOf(bought), { key })).toMatchObject({ success: false, errorReason: USED });
+    }
+    expect(await settle(bodyOf(bought))).toMatchObject({ success: true });
+  }, 40_000);
+
+  test("error: another request with the same payment hears nothing", async () => {
+    const bought = await purchase(lab);
+    await cutWhileWaiting(bought, bodyOf(bought));
+    const body = bodyOf(bought);
+    const resource = { ...body.paymentPayload.resource, url: "https://shop.test/another-report" };
+    const other = { ...body, paymentPayload: { ...body.paymentPayload, resource } };
+    expect(await settle(other)).toMatchObject({ success: false, errorReason: USED });
+    const { payload, requirements } = inVersion1(bought);
+    expect(await lab.v1.settle(payload, requirements)).toMatchObject({ success: false, errorReason: USED });
+    expect(await settle(body)).toMatchObject({ success: true });
+  });
+
+  for (const [name, agoS, heard] of [
+    ["just inside", REPEAT_S - 2, true],
+    ["just outside", REPEAT_S + 1, false],
+  ] as const) {
+    test(`behavior: ${name} of 60 s the success is ${heard ? "" : "not "}answered again`, async () => {
+      const bought = await purchase(lab);
+      await moveBack(await cutWhileWaiting(bought, bodyOf(bought)), agoS);
+      expect(await verify(bodyOf(bought))).toMatchObject({ isValid: heard });
+      const again = await settle(bodyOf(bought));
+      expect(again).toMatchObject(heard ? { success: true } : { success: false, errorReason: USED });
+    });
+  }
+
+  test("verify says valid to who may hear it, and invalid once he has", async () => {
+    const bought = await purchase(lab);
+    await cutWhileWaiting(bought, bodyOf(bought));
+    expect(await verify(bodyOf(bought))).toMatchObject({ isValid: true, payer: bought.payer.address });
+    expect(await settle(bodyOf(bought))).toMatchObject({ success: true });
+    expect(await verify(bodyOf(bought))).toMatchObject({ isValid: false, invalidReason: USED });
+  });
+
+  test("behavior: an answer that arrived counts as such, also when its connection closes right after it", async () => {
+    const bought = await purchase(lab);
+    const { cut, received } = await askOnSocket(bodyOf(bought));
+    await waitForRow(bought, ({ answerState }) => answerState === "SENT");
+    const deadline = Date.now() + DEADLINE_MS;
+    while (!received().includes('"success":true') && Date.now() < deadline) await Bun.sleep(1);
+    expect(received()).toContain('"success":true');
+    await cut();
+    expect(await settle(bodyOf(bought))).toMatchObject({ success: false, errorReason: USED });
+    expect((await rowOf(bought))?.answerState).toBe("SENT");
+  });
+});
+
+describe("a process that is killed", () => {
+  test("behavior: killed while a settlement waited: the success is there for the next to ask", async () => {
+    const bought = await purchase(lab);
+    const worker = lab.world.pidOf("worker");
+    process.kill(worker, "SIGSTOP");
+    const asking = settle(bodyOf(bought)).catch(() => "cut");
+    await waitForRow(bought, () => true);
+    await lab.world.kill("api");
+    process.kill(worker, "SIGCONT");
+    expect(await asking).toBe("cut");
+    await lab.world.start("api");
+    expect(await settle(bodyOf(bought))).toMatchObject({ success: true });
+    expect(await settle(bodyOf(bought))).toMatchObject({ success: false, errorReason: USED });
+  }, 40_000);
+
+  test("behavior: a claim it left behind holds until its lease is over, then the same request hears the success", async () => {
+    const bought = await purchase(lab);
+    const row = await cutWhileWaiting(bought, bodyOf(bought));
+    // what a process leaves that dies between its claim and the answer
+    await lab.sql`update payments set answer_state = 'SENDING', answered_at = now() where id = ${row.id}`;
+    const startedMs = Date.now();
+    expect(await verify(bodyOf(bought))).toMatchObject({ isValid: false });
+    expect(await settle(bodyOf(bought))).toMatchObject({ success: true });
+    expect(Date.now() - startedMs).toBeGreaterThan(4_000);
+    expect(await settle(bodyOf(bought))).toMatchObject({ success: false, errorReason: USED });
+  }, 30_000);
+
+  test("error: a claim left behind for longer than 60 s is not answered again", async () => {
+    const bought = await purchase(lab);
+    const row = await cutWhileWaiting(bought, bodyOf(bought));
+    await lab.sql`update payments set answer_state = 'SENDING' where id = ${row.id}`;
+    await moveBack(row, REPEAT_S + 1);
+    expect(await settle(bodyOf(bought))).toMatchObject({ success: false, errorReason: USED });
+  });
+});
+
+describe("payment-identifier", () => {
+  test("is advertised", async () => {
+    expect((await lab.v2.getSupported()).extensions).toEqual(["payment-identifier"]);
+  });
+
+  test("behavior: the same payload again hears the same success, whatever became of the first answer", async () => {
+    const bought = await purchase(lab);
+    const first = await settle(identified(bought));
+    expect(first).toMatchObject({ success: true });
+    const answers = await Promise.all(Array.from({ length: 4 }, () => settle(identified(bought))));
+    for (const again of answers) expect(again).toEqual(first);
+    const row = await rowOf(bought);
+    if (!row) throw new Error("there is no payment");
+    await moveBack(row, 10 * REPEAT_S);
+    expect(await verify(identified(bought))).toMatchObject({ isValid: true });
+    expect(await settle(identified(bought))).toEqual(first);
+    expect(await transfersTo(bought)).toBe(bought.amount);
+  });
+
+  test("behavior: 16 times at once is one transfer and one answer for all", async () => {
+    const bought = await purchase(lab);
+    const answers = await Promise.all(Array.from({ length: 16 }, () => settle(identified(bought))));
+    expect(new Set(answers.map(({ success, transaction }) => `${success} ${transaction}`)).size).toBe(1);
+    expect(answers[0]).toMatchObject({ success: true });
+    expect(await transfersTo(bought)).toBe(bought.amount);
+  });
+
+  test("error: not to another API key, nor for the same payment with another identifier or none", async () => {
+    const bought = await purchase(lab);
+    expect(await settle(identified(bought))).toMatchObject({ success: true });
+    const refused = { success: false, errorReason: USED };
+    expect(await settle(identified(bought), { key: sameUser })).toMatchObject(refused);
+    expect(await settle(identified(bought), { key: otherUser })).toMatchObject(refused);
+    expect(await settle(identified(bought, "order_2026-11-22_0002"))).toMatchObject(refused);
+    expect(await settle(bodyOf(bought))).toMatchObject(refused);
+    for (const key of [sameUser, otherUser, null]) {
+      expect(await verify(identified(bought), { key })).toMatchObject({
+        isValid: false,
+        invalidReason: USED,
+      });
+    }
+    expect(await settle(identified(bought))).toMatchObject({ success: true });
+  });
+
+  test("error: somebody else's signature for a known payment is refused, identified or not", async () => {
+    const bought = await purchase(lab);
+    expect(await settle(identified(bought))).toMatchObject({ success: true });
+    const forged = { ...bought.payment, signature: (await purchase(lab)).payment.signature };
+    const body = identified({ ...bought, payment: forged });
+    expect(await settle(body)).toMatchObject({
+      success: false,
+      errorReason: "invalid_exact_evm_payload_signature",
+    });
+    expect(await verify(body)).toMatchObject({ isValid: false });
+  });
+});
+
+describe("Idempotency-Key", () => {
+  test("behavior: an answer that was cut is there for the same key after 60 s, too", async () => {
+    const bought = await purchase(lab);
+    const headers = { "idempotency-key": "order 9" };
+    await moveBack(await cutWhileWaiting(bought, bodyOf(bought), headers), 10 * REPEAT_S);
+    expect(await settle(bodyOf(bought))).toMatchObject({ success: false, errorReason: USED });
+    for (let round = 0; round < 2; round++) {
+      expect(await settle(bodyOf(bought), { headers })).toMatchObject({ success: true });
+    }
+    const refused = { success: false, errorReason: USED };
+    expect(await settle(bodyOf(bought), { headers, key: sameUser })).toMatchObject(refused);
+  });
+});
+
+describe("the API key", () => {
+  test("error: 401 that names the scope, without a key and with one that lacks it", async () => {
+    const weak = await makeKey(lab.sql, lab.merchant.userId, ["links:read"]);
+    for (const authorization of ["", "Bearer sk_unknown_unknown_unknown", `Bearer ${weak}`]) {
+      const response = await fetch(`${lab.url}/settle`, {
+        method: "POST",
+        headers: { "content-type": "application/json", authorization },
+        body: JSON.stringify(bodyOf(await purchase(lab))),
+      });
+      expect(response.status).toBe(401);
+      expect(response.headers.get("www-authenticate")).toContain('scope="facilitator"');
+      const { error } = (await response.json()) as { error: { code: string; message: string } };
+      expect(error.code).toBe("UNAUTHORIZED");
+      expect(error.message).toContain("scope facilitator");
+    }
+  });
+});
