@@ -77,6 +77,7 @@ const outcomes = {
   413: errorSchema,
   422: outcome,
   429: errorSchema,
+  431: errorSchema,
   500: refused,
 };
 
