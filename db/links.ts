@@ -42,23 +42,24 @@ export async function insertLink(tx: Tx, link: NewLink): Promise<PaymentLink | u
   return row;
 }
 
-/** Which of these wallets have payment links. */
-export async function findLinkedWallets(
+/** Of these wallets, those that have payment links, and when their first one was made. */
+export async function findFirstLinks(
   tx: Tx,
   network: NetworkId,
   addresses: readonly Hex[],
-): Promise<Hex[]> {
-  const rows = await tx<{ address: Hex }[]>`
-    select address
+): Promise<Map<Hex, Date>> {
+  const rows = await tx<{ address: Hex; madeAt: Date }[]>`
+    select given.address, first_link.created_at as made_at
     from unnest(${[...addresses]}::text[]) as given (address)
-    where exists (
-      select from wallets
-      join payment_links on payment_links.user_id = wallets.user_id
-      where wallets.network = ${network}
-        and wallets.address = given.address
-        and payment_links.network = ${network}
-    )`;
-  return rows.map((row) => row.address);
+    join wallets on wallets.network = ${network} and wallets.address = given.address
+    cross join lateral (
+      select created_at
+      from payment_links
+      where user_id = wallets.user_id
+      order by created_at
+      limit 1
+    ) first_link`;
+  return new Map(rows.map((row) => [row.address, row.madeAt]));
 }
 
 /** A user's own link. */

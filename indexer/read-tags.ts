@@ -11,7 +11,7 @@ import { authorizationKey } from "../core/domain/authorization.ts";
 import type { Hex } from "../core/domain/networks.ts";
 import { findPayments } from "../db/attribution.ts";
 import { listRelayerAddresses } from "../db/health.ts";
-import { findLinkedWallets } from "../db/links.ts";
+import { findFirstLinks } from "../db/links.ts";
 import { need } from "./block-header.ts";
 import type { Term } from "./term.ts";
 import type { BlockContent, SeenTransfer } from "./usdc-logs.ts";
@@ -20,6 +20,9 @@ import type { BlockContent, SeenTransfer } from "./usdc-logs.ts";
 const TRANSACTIONS_AT_ONCE = 50;
 /** Nodes asked again, before a transaction is taken for one whose hash can't be made from what they answer. */
 const NODES_MAX = 4;
+
+/** The chain's clock may differ from the database's by this much: what is older than a wallet's first link carries none of its tags. */
+const CLOCK_SKEW_MS = 15 * 60_000;
 
 type TagTerm = Pick<Term, "network" | "chain" | "sql" | "log">;
 
@@ -54,8 +57,8 @@ async function findUnexplained(
   transfers: readonly SeenTransfer[],
 ): Promise<SeenTransfer[]> {
   if (transfers.length === 0) return [];
-  const [linked, payments] = await Promise.all([
-    findLinkedWallets(sql, network, [...new Set(transfers.map(({ to }) => to))]),
+  const [firstLinks, payments] = await Promise.all([
+    findFirstLinks(sql, network, [...new Set(transfers.map(({ to }) => to))]),
     findPayments(
       sql,
       network,
@@ -64,10 +67,10 @@ async function findUnexplained(
       ),
     ),
   ]);
-  const wallets = new Set(linked);
   const byKey = new Map(payments.map((payment) => [authorizationKey(payment.payer, payment.nonce), payment]));
   return transfers.filter(({ to, from, amountUnits, authorizationNonce, txHash, block }) => {
-    if (!wallets.has(to)) return false;
+    const madeMs = firstLinks.get(to)?.getTime();
+    if (madeMs === undefined || block.timeS * 1000 < madeMs - CLOCK_SKEW_MS) return false;
     const payment = authorizationNonce && byKey.get(authorizationKey(from, authorizationNonce));
     if (!payment || payment.recipient !== to || payment.amountUnits !== amountUnits) return true;
     return !isTimely(payment, { txHash, blockNumber: block.number, blockTimeMs: block.timeS * 1000 });

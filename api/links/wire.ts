@@ -1,6 +1,5 @@
 /** Payment links as they travel: schemas of what comes in and goes out, and how rows become them. */
 import { z } from "zod";
-import { SETTLED_BY } from "../../core/domain/attribute-transfers.ts";
 import {
   LINK_DESCRIPTION_MAX,
   LINK_EXCEPTIONS,
@@ -15,6 +14,7 @@ import type { PublicLink } from "../../db/links.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 import { isoTime } from "../http/envelope.ts";
 import { queryNumber } from "../http/query-number.ts";
+import { settledBy } from "../http/settled-by.ts";
 
 export const LIST_LIMIT_DEFAULT = 20;
 export const LIST_LIMIT_MAX = 100;
@@ -59,7 +59,7 @@ const linkFields = {
   network: z.enum(NETWORK_IDS),
   status: z.enum(LINK_STATUSES),
   exception: z.enum(LINK_EXCEPTIONS),
-  settledBy: z.enum(SETTLED_BY).nullable().describe("What decided which transfer pays it"),
+  settledBy,
   refundedAmount: z.number(),
   paidAt: isoTime.nullable(),
   expiresAt: isoTime,
@@ -110,7 +110,7 @@ export const publicLinkSchema = z.object({
     .describe(
       "16 bytes that name the link: first half of an authorization's nonce, or behind a plain transfer's calldata",
     ),
-  settledBy: z.enum(SETTLED_BY).nullable(),
+  settledBy,
 });
 
 type Addresses = { baseUrl: string };

@@ -1,9 +1,9 @@
 /** A history row as it travels. */
 import { z } from "zod";
-import { SETTLED_BY } from "../../core/domain/attribute-transfers.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import { isoTime } from "../http/envelope.ts";
+import { settledBy } from "../http/settled-by.ts";
 
 export const transactionSchema = z.object({
   id: z.string(),

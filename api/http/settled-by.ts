@@ -1,0 +1,11 @@
+/** `settledBy` as links and history rows carry it. */
+import { z } from "zod";
+import { SETTLED_BY } from "../../core/domain/attribute-transfers.ts";
+import { documentedAs } from "./json-schema.ts";
+
+/** Written out: OpenAPI's `nullable` alone would not add null to the list of values. */
+export const settledBy = documentedAs(z.enum(SETTLED_BY).nullable(), {
+  type: ["string", "null"],
+  enum: [...SETTLED_BY, null],
+  description: "What decided which link a transfer pays; null while none does",
+});
