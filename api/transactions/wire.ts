@@ -19,10 +19,7 @@ export const transactionSchema = z.object({
   blockNumber: z.int().nullable(),
   confirmedAt: isoTime.nullable(),
   detectedAt: isoTime,
-  settledBy: z
-    .enum(SETTLED_BY)
-    .nullable()
-    .describe("What decided which link it belongs to; null without a link"),
+  settledBy,
   candidates: z
     .array(z.string())
     .describe("Links that fitted a received transfer when nothing decided between them: assign one"),
