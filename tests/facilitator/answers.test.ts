@@ -230,6 +230,21 @@ describe("a connection that was closed before the answer", () => {
     expect(await verify(bodyOf(bought))).toMatchObject({ isValid: false, invalidReason: USED });
   });
 
+  test("stock clients of both versions recover: they verify first, then settle", async () => {
+    const one = await purchase(lab);
+    const first = inVersion1(one);
+    await cutWhileWaiting(one, {
+      ...{ x402Version: 1, paymentPayload: first.payload, paymentRequirements: first.requirements },
+    });
+    expect(await lab.v1.verify(first.payload, first.requirements)).toMatchObject({ isValid: true });
+    expect(await lab.v1.settle(first.payload, first.requirements)).toMatchObject({ success: true });
+    const two = await purchase(lab);
+    await cutWhileWaiting(two, bodyOf(two));
+    const second = inVersion2(two);
+    expect(await lab.v2.verify(second.payload, second.requirements)).toMatchObject({ isValid: true });
+    expect(await lab.v2.settle(second.payload, second.requirements)).toMatchObject({ success: true });
+  });
+
   test("behavior: an answer that arrived counts as such, also when its connection closes right after it", async () => {
     const bought = await purchase(lab);
     const { cut, received } = await askOnSocket(bodyOf(bought));
