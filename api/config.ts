@@ -1,19 +1,21 @@
 /** The API's environment, read once at the door. Every fault is told in one go; see core/runtime/env.ts. */
 import { z } from "zod";
 import type { Hex } from "../core/domain/networks.ts";
+import type { KeyList } from "../core/domain/seal.ts";
 import { WALLET_FACTORIES } from "../core/domain/wallet-factories.ts";
-import { type ChainSettings, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
-import {
-  commaList,
-  EnvError,
-  flag,
-  processShape,
-  readEnv,
-  secret,
-  wholeNumber,
-} from "../core/runtime/env.ts";
+import { type ChainSettings, chainFaults, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
+import { commaList, flag, processShape, readEnv, secretList, wholeNumber } from "../core/runtime/env.ts";
 import type { MetricsPlace } from "../core/runtime/metrics.ts";
-import { readProxies, type TrustedProxies } from "./http/client-address.ts";
+import {
+  baseUrlFaults,
+  httpUrl,
+  isHttpsOrLocalhost,
+  riskySettings,
+  sealKeysOf,
+  secretFaults,
+} from "../core/runtime/production-env.ts";
+import { isRegistrableParent } from "../core/runtime/public-url.ts";
+import { proxyFaults, readProxies, type TrustedProxies } from "./http/client-address.ts";
 
 const WAIT_MAX_MS = 120_000;
 /** What the server takes at most (Bun). */
@@ -21,8 +23,6 @@ const IDLE_MAX_S = 255;
 const IDLE_MIN_S = 60;
 
 const ADDRESS = /^0x[0-9a-f]{40}$/i;
-
-const httpUrl = z.url({ protocol: /^https?$/, error: "must be an http(s) URL" });
 
 const shape = {
   ...processShape,
@@ -32,8 +32,9 @@ const shape = {
   BASE_URL: httpUrl.optional(),
   DASHBOARD_URL: httpUrl.optional(),
   DATABASE_MAX_CONNECTIONS: wholeNumber(2, 200).default(10),
-  JWT_SECRET: secret,
-  OTP_PEPPER: secret,
+  JWT_SECRET: secretList("it signs session tokens"),
+  OTP_PEPPER: secretList("it hashes and seals e-mail codes, the same as the worker's"),
+  WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
   RP_ID: z.string().optional(),
   RP_NAME: z.string().default("USDC Payments"),
@@ -75,8 +76,12 @@ export type ApiConfig = {
   /** Where a browser lands after Google sign-in; without a slash at the end. */
   dashboardUrl: string;
   chains: ChainSettings[];
-  jwtSecret: string;
-  otpPepper: string;
+  /** Each list newest first: the first signs, hashes and seals, all verify and open. */
+  jwtSecrets: KeyList;
+  otpPeppers: KeyList;
+  webhookSealKeys: KeyList;
+  /** Said at every start. */
+  risks: string[];
   /** Webhooks may go to http URLs and private addresses: for receivers in one's own network. */
   webhookPrivateTargets: boolean;
   passkey: { rpId: string; rpName: string; origins: string[]; attachment: "platform" | "any" };
@@ -99,15 +104,8 @@ export type ApiConfig = {
 
 /** Reads and checks the environment. Throws EnvError with every fault. */
 export function readApiConfig(source?: Record<string, string | undefined>): ApiConfig {
-  const env = readEnv(shape, source);
-  const faults: string[] = [];
-  const chains = collect(faults, () => enabledChains(env)) ?? [];
-  const trustedProxies = collect(faults, () => readProxies(env.TRUSTED_PROXIES ?? []));
+  const env = readEnv(shape, source, findFaults);
   const baseUrl = trimSlash(env.BASE_URL ?? `http://localhost:${env.PORT}`);
-  if ((env.GOOGLE_CLIENT_ID === undefined) !== (env.GOOGLE_CLIENT_SECRET === undefined))
-    faults.push("GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET: give both or none");
-  if (env.NODE_ENV === "production") faults.push(...productionFaults({ ...env, baseUrl }));
-  if (faults.length > 0 || !trustedProxies) throw new EnvError(faults);
   return {
     nodeEnv: env.NODE_ENV,
     logLevel: env.LOG_LEVEL,
@@ -118,9 +116,11 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
     port: env.PORT,
     baseUrl,
     dashboardUrl: trimSlash(env.DASHBOARD_URL ?? `${baseUrl}/dashboard`),
-    chains,
-    jwtSecret: env.JWT_SECRET,
-    otpPepper: env.OTP_PEPPER,
+    chains: enabledChains(env),
+    jwtSecrets: env.JWT_SECRET,
+    otpPeppers: env.OTP_PEPPER,
+    webhookSealKeys: sealKeysOf(env.WEBHOOK_SEAL_KEYS, env.OTP_PEPPER),
+    risks: riskySettings({ ...env, RATE_LIMITS: env.RATE_LIMITS ?? true }),
     webhookPrivateTargets: env.WEBHOOK_PRIVATE_TARGETS,
     passkey: {
       rpId: env.RP_ID ?? new URL(baseUrl).hostname,
@@ -137,7 +137,7 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
           }
         : undefined,
     testMode: env.TEST_MODE,
-    trustedProxies,
+    trustedProxies: readProxies(env.TRUSTED_PROXIES ?? []),
     walletDeployment: env.WALLET_DEPLOYMENT,
     payWaitMs: env.PAY_WAIT_MS,
     exportWaitMs: env.EXPORT_WAIT_MS,
@@ -150,44 +150,39 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
   };
 }
 
-type ProductionEnv = {
-  TEST_MODE: boolean;
-  JWT_SECRET: string;
-  OTP_PEPPER: string;
-  GOOGLE_ISSUER: string;
-  baseUrl: string;
-};
+type ApiEnv = z.infer<z.ZodObject<typeof shape>>;
 
-function productionFaults(env: ProductionEnv): string[] {
+function findFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): string[] {
+  const faults = [...chainFaults(env, broken), ...proxyFaults(env.TRUSTED_PROXIES ?? [])];
+  if ((env.GOOGLE_CLIENT_ID === undefined) !== (env.GOOGLE_CLIENT_SECRET === undefined))
+    faults.push("GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET: give both or none");
+  return env.NODE_ENV === "production" ? [...faults, ...productionFaults(env, broken)] : faults;
+}
+
+function productionFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): string[] {
+  const { JWT_SECRET, OTP_PEPPER, WEBHOOK_SEAL_KEYS, RP_ORIGINS, GOOGLE_ISSUER } = env;
   const faults: string[] = [];
   if (env.TEST_MODE) faults.push("TEST_MODE: must be off in production");
-  for (const name of ["JWT_SECRET", "OTP_PEPPER"] as const) {
-    if (isGuessable(env[name])) faults.push(`${name}: is guessable; make one with \`openssl rand -hex 32\``);
-  }
-  if (env.JWT_SECRET === env.OTP_PEPPER) faults.push("JWT_SECRET and OTP_PEPPER: must differ");
-  const base = new URL(env.baseUrl);
-  if (base.protocol !== "https:" && base.hostname !== "localhost")
-    faults.push("BASE_URL: must be https in production, passkeys and secure cookies need it");
-  if (!env.GOOGLE_ISSUER.startsWith("https://")) faults.push("GOOGLE_ISSUER: must be https in production");
+  faults.push(...secretFaults({ JWT_SECRET, OTP_PEPPER, WEBHOOK_SEAL_KEYS }));
+  faults.push(...baseUrlFaults(env.BASE_URL, broken), ...rpIdFaults(env));
+  const open = (RP_ORIGINS ?? []).filter((origin) => !isHttpsOrLocalhost(origin));
+  if (open.length > 0)
+    faults.push(
+      `RP_ORIGINS: must be https in production (${open.join(", ")}): anybody on the way can change such a page`,
+    );
+  if (GOOGLE_ISSUER !== undefined && !GOOGLE_ISSUER.startsWith("https://"))
+    faults.push("GOOGLE_ISSUER: must be https in production");
   return faults;
 }
 
-const DISTINCT_CHARACTERS_MIN = 8;
-const PLACEHOLDER = /change.?me|secret|password|example|default|development|insecure|1234567890|abcdef0123/i;
-
-/** True for what people type instead of random bytes. 32 random hex digits have fewer than 8 different ones once in 28 million times. */
-function isGuessable(text: string): boolean {
-  return new Set(text).size < DISTINCT_CHARACTERS_MIN || PLACEHOLDER.test(text);
-}
-
-function collect<Value>(faults: string[], read: () => Value): Value | undefined {
-  try {
-    return read();
-  } catch (error) {
-    if (!(error instanceof Error)) throw error;
-    faults.push(error.message);
-    return undefined;
-  }
+/** Passkeys and wallets are bound to the RP id for ever: one that is not ours must never be written. */
+function rpIdFaults({ BASE_URL, RP_ID }: Partial<ApiEnv>): string[] {
+  if (BASE_URL === undefined || RP_ID === undefined) return [];
+  const host = new URL(BASE_URL).hostname;
+  if (isRegistrableParent(RP_ID, host)) return [];
+  return [
+    `RP_ID: "${RP_ID}" is neither ${host}, the host of BASE_URL, nor a domain above it that can be registered; passkeys would not work, or belong to somebody else`,
+  ];
 }
 
 function trimSlash(url: string): string {

@@ -7,6 +7,7 @@ import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/stop.ts";
 import { openDatabase } from "../db/client.ts";
 import { openOutcomes } from "../db/outcome.ts";
+import { listForeignRpIds } from "../db/passkeys.ts";
 import { withPatience } from "../db/patience.ts";
 import { createApp } from "./app.ts";
 import { readApiConfig } from "./config.ts";
@@ -16,6 +17,7 @@ const RPC_TIMEOUT_MS = 5_000;
 
 const config = readEnvOrExit(() => readApiConfig());
 const log = openLog("api", config.logLevel);
+for (const risk of config.risks) log.warn({ risk }, "a setting opens a door");
 const stop = handleStop(log);
 
 const metrics = openMetrics("api", config.metrics);
@@ -24,10 +26,13 @@ stop.onStop("metrics", () => metrics.close());
 const sql = openDatabase(config.databaseUrl, { name: "api", maxConnections: config.databaseMaxConnections });
 stop.onStop("database", () => sql.end({ timeout: 5 }));
 
-const outcomes = await withPatience(
-  () => openOutcomes(sql),
-  (error) => log.warn({ err: error }, "the database is away; waiting for it"),
-);
+const sayAway = (error: unknown) => log.warn({ err: error }, "the database is away; waiting for it");
+if (config.nodeEnv === "production") {
+  const foreign = await withPatience(() => listForeignRpIds(sql, config.passkey.rpId), sayAway);
+  if (foreign.length > 0) refuseForeignRpIds(config.passkey.rpId, foreign);
+}
+
+const outcomes = await withPatience(() => openOutcomes(sql), sayAway);
 stop.onStop("outcomes", () => outcomes.close());
 
 const chains = new Map<NetworkId, Chain>();
@@ -43,3 +48,12 @@ raiseServerHeaderLimit();
 app.listen({ hostname: config.host, port: config.port, reusePort: false });
 stop.onStop("http", () => app.server?.stop());
 log.info({ host: config.host, port: app.server?.port, baseUrl: config.baseUrl }, "listening");
+
+/** Their owners could neither sign in nor send under another RP id, and new passkeys would be bound to the wrong one for ever. */
+function refuseForeignRpIds(rpId: string, foreign: readonly { rpId: string; count: number }[]): never {
+  const found = foreign.map((one) => `${one.count} of "${one.rpId}"`).join(", ");
+  console.error(
+    `RP_ID is "${rpId}", but the database holds passkeys of other relying parties: ${found}. Set RP_ID to theirs; a passkey never moves.`,
+  );
+  process.exit(78); // EX_CONFIG of sysexits.h
+}

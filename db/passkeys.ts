@@ -8,6 +8,16 @@ export async function listPasskeys(tx: Tx, userId: string, rpId: string): Promis
     select * from passkeys where user_id = ${userId} and rp_id = ${rpId} order by created_at, id`;
 }
 
+/** Relying parties other than this one that stored credentials belong to, most of them first. */
+export async function listForeignRpIds(tx: Tx, rpId: string): Promise<{ rpId: string; count: number }[]> {
+  return tx<{ rpId: string; count: number }[]>`
+    select rp_id, count(*)::int as count
+    from passkeys
+    where rp_id <> ${rpId}
+    group by rp_id
+    order by count desc, rp_id`;
+}
+
 export async function findPasskey(tx: Tx, id: string, userId: string): Promise<Passkey | undefined> {
   const [row] = await tx<Passkey[]>`select * from passkeys where id = ${id} and user_id = ${userId}`;
   return row;

@@ -116,3 +116,32 @@ export async function disableEndpoint(tx: Tx, id: string, reason: "gone" | "fail
     set enabled = false, disabled_reason = ${reason}, updated_at = now()
     where id = ${id} and enabled`;
 }
+
+export type SealedSecret = Pick<WebhookEndpoint, "id" | "sealedSecret" | "sealedOldSecret">;
+
+/** Of all users, by id. */
+export async function listSealedSecrets(
+  tx: Tx,
+  page: { afterId: string; limit: number },
+): Promise<SealedSecret[]> {
+  return tx<SealedSecret[]>`
+    select id, sealed_secret, sealed_old_secret
+    from webhook_endpoints
+    where id > ${page.afterId}
+    order by id
+    limit ${page.limit}`;
+}
+
+/** Puts the same secret under another seal. False when the secret changed or went meanwhile. */
+export async function replaceSealedSecret(
+  tx: Tx,
+  given: { id: string; column: "sealedSecret" | "sealedOldSecret"; sealed: Uint8Array; renewed: Uint8Array },
+): Promise<boolean> {
+  const column = tx(given.column === "sealedSecret" ? "sealed_secret" : "sealed_old_secret");
+  const rows = await tx`
+    update webhook_endpoints
+    set ${column} = ${Buffer.from(given.renewed)}::bytea
+    where id = ${given.id} and ${column} = ${Buffer.from(given.sealed)}::bytea
+    returning id`;
+  return rows.length > 0;
+}

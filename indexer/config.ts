@@ -1,5 +1,5 @@
 /** The indexer's environment, read once at the door. */
-import { type ChainSettings, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
+import { type ChainSettings, chainFaults, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
 import { processShape, readEnv } from "../core/runtime/env.ts";
 import type { MetricsPlace } from "../core/runtime/metrics.ts";
 
@@ -14,7 +14,7 @@ export type IndexerConfig = {
 
 /** Throws EnvError with every fault. */
 export function readIndexerConfig(source?: Record<string, string | undefined>): IndexerConfig {
-  const env = readEnv(shape, source);
+  const env = readEnv(shape, source, chainFaults);
   return {
     logLevel: env.LOG_LEVEL,
     databaseUrl: env.DATABASE_URL,

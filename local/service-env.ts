@@ -25,6 +25,7 @@ const KNOWN_ONLY_TO: Record<string, readonly ServiceKind[]> = {
   RELAYER_PRIVATE_KEYS_BASE_SEPOLIA: ["worker"],
   JWT_SECRET: ["api"],
   OTP_PEPPER: ["api", "worker"],
+  WEBHOOK_SEAL_KEYS: ["api", "worker"],
   GOOGLE_CLIENT_SECRET: ["api"],
   SMTP_URL: ["worker"],
 };

@@ -23,7 +23,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
 
 /** Packages the pure rules may use: none that reads a clock, a file or a socket. */
 const PURE_PACKAGES = [/^viem(\/utils)?$/, /^node:crypto$/, /^@noble\//, /^zod$/];
-const RUNTIME_PACKAGES = [/^zod$/, /^pino$/, /^prom-client$/, /^node:/, /^bun$/];
+const RUNTIME_PACKAGES = [/^zod$/, /^tldts$/, /^pino$/, /^prom-client$/, /^node:/, /^bun$/];
 
 const IMPORT =
   /(?:^|[\s;])(?:import|export)\s(?:[^"';]*?\sfrom\s)?["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\s*\)/g;

@@ -2,17 +2,23 @@
 import { privateKeyToAccount } from "viem/accounts";
 import { z } from "zod";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
-import { type ChainSettings, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
+import type { KeyList } from "../core/domain/seal.ts";
 import {
-  commaList,
-  EnvError,
-  flag,
-  processShape,
-  readEnv,
-  secret,
-  wholeNumber,
-} from "../core/runtime/env.ts";
+  type ChainSettings,
+  chainFaults,
+  chainShape,
+  enabledChains,
+  enabledNetworks,
+} from "../core/runtime/chain-env.ts";
+import { commaList, flag, processShape, readEnv, secretList, wholeNumber } from "../core/runtime/env.ts";
 import type { MetricsPlace } from "../core/runtime/metrics.ts";
+import {
+  baseUrlFaults,
+  httpUrl,
+  riskySettings,
+  sealKeysOf,
+  secretFaults,
+} from "../core/runtime/production-env.ts";
 
 const privateKeys = commaList
   .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{64}$/, "must be 0x and 64 hex digits")).min(1))
@@ -32,10 +38,11 @@ const shape = {
     .optional(),
   WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(8),
-  OTP_PEPPER: secret,
+  OTP_PEPPER: secretList("it hashes and seals e-mail codes, the same as the API's"),
+  WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
-  BASE_URL: z.url().default("http://localhost:3000"),
-  SMTP_URL: z.string({ error: "is required: the mail relay, for example smtp://127.0.0.1:2525" }).min(1),
+  BASE_URL: httpUrl.optional(),
+  SMTP_URL: z.string({ error: "it names the mail relay, for example smtp://127.0.0.1:2525" }).min(1),
   MAIL_FROM: z.string().min(3).default("Payments <no-reply@localhost>"),
 } as const;
 
@@ -54,9 +61,12 @@ export type WorkerConfig = {
   relayDailyFeeMaxWei: bigint | undefined;
   walletDeployment: "eager" | "lazy" | undefined;
   concurrency: number;
-  otpPepper: string;
+  otpPeppers: KeyList;
+  webhookSealKeys: KeyList;
   /** Webhooks may go to http URLs and private addresses: for receivers in one's own network. */
   webhookPrivateTargets: boolean;
+  /** Said at every start. */
+  risks: string[];
   baseUrl: string;
   smtpUrl: string;
   mailFrom: string;
@@ -64,15 +74,9 @@ export type WorkerConfig = {
 
 /** Throws EnvError with every fault. */
 export function readWorkerConfig(source?: Record<string, string | undefined>): WorkerConfig {
-  const env = readEnv(shape, source);
+  const env = readEnv(shape, source, findFaults);
   const chains = enabledChains(env);
-  const relayerKeys = new Map<NetworkId, RelayerKey[]>();
-  for (const { id } of chains) {
-    const own = id === "base" ? env.RELAYER_PRIVATE_KEYS_BASE : env.RELAYER_PRIVATE_KEYS_BASE_SEPOLIA;
-    const keys = own ?? env.RELAYER_PRIVATE_KEYS;
-    if (!keys) throw new EnvError([`RELAYER_PRIVATE_KEYS: is required: the keys that pay gas on ${id}`]);
-    relayerKeys.set(id, keys.map(toRelayerKey));
-  }
+  const relayerKeys = new Map(chains.map(({ id }) => [id, (keysOf(env, id) ?? []).map(toRelayerKey)]));
   return {
     nodeEnv: env.NODE_ENV,
     logLevel: env.LOG_LEVEL,
@@ -86,12 +90,54 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
       env.RELAY_DAILY_FEE_MAX_WEI === undefined ? undefined : BigInt(env.RELAY_DAILY_FEE_MAX_WEI),
     walletDeployment: env.WALLET_DEPLOYMENT,
     concurrency: env.WORKER_CONCURRENCY,
-    otpPepper: env.OTP_PEPPER,
+    otpPeppers: env.OTP_PEPPER,
+    webhookSealKeys: sealKeysOf(env.WEBHOOK_SEAL_KEYS, env.OTP_PEPPER),
     webhookPrivateTargets: env.WEBHOOK_PRIVATE_TARGETS,
-    baseUrl: env.BASE_URL,
+    risks: riskySettings(env),
+    baseUrl: env.BASE_URL ?? "http://localhost:3000",
     smtpUrl: env.SMTP_URL,
     mailFrom: env.MAIL_FROM,
   };
+}
+
+const sealShape = {
+  DATABASE_URL: processShape.DATABASE_URL,
+  OTP_PEPPER: shape.OTP_PEPPER,
+  WEBHOOK_SEAL_KEYS: shape.WEBHOOK_SEAL_KEYS,
+} as const;
+
+/** Of the worker's environment only what seals. Throws EnvError with every fault. */
+export function readSealConfig(
+  source?: Record<string, string | undefined>,
+): Pick<WorkerConfig, "databaseUrl" | "webhookSealKeys"> {
+  const env = readEnv(sealShape, source);
+  return {
+    databaseUrl: env.DATABASE_URL,
+    webhookSealKeys: sealKeysOf(env.WEBHOOK_SEAL_KEYS, env.OTP_PEPPER),
+  };
+}
+
+type WorkerEnv = z.infer<z.ZodObject<typeof shape>>;
+
+function findFaults(env: Partial<WorkerEnv>, broken: ReadonlySet<string>): string[] {
+  const faults = chainFaults(env, broken);
+  for (const id of enabledNetworks(env)) {
+    if (keysOf(env, id) || [...broken].some((name) => name.startsWith("RELAYER_PRIVATE_KEYS"))) continue;
+    faults.push(`RELAYER_PRIVATE_KEYS is not set; its keys pay the gas on ${id}`);
+  }
+  if (env.NODE_ENV !== "production") return faults;
+  const { OTP_PEPPER, WEBHOOK_SEAL_KEYS } = env;
+  return [
+    ...faults,
+    ...secretFaults({ OTP_PEPPER, WEBHOOK_SEAL_KEYS }),
+    ...baseUrlFaults(env.BASE_URL, broken),
+  ];
+}
+
+/** A network's own keys, else those for all. */
+function keysOf(env: Partial<WorkerEnv>, id: NetworkId): string[] | undefined {
+  const own = id === "base" ? env.RELAYER_PRIVATE_KEYS_BASE : env.RELAYER_PRIVATE_KEYS_BASE_SEPOLIA;
+  return own ?? env.RELAYER_PRIVATE_KEYS;
 }
 
 function toRelayerKey(text: string): RelayerKey {

@@ -4,7 +4,7 @@
  * messages are sent again. At least once, with the same message id.
  */
 
-import { unseal } from "../core/domain/seal.ts";
+import { type KeyList, unseal } from "../core/domain/seal.ts";
 import { FAILING_MAX_H, messageBody, messageHeaders, retryAfterS } from "../core/domain/webhook.ts";
 import type { Log } from "../core/runtime/log.ts";
 import type { Sql } from "../db/client.ts";
@@ -23,7 +23,7 @@ import { postWebhook, WebhookError } from "./webhook-request.ts";
 export type WebhookDeps = {
   sql: Sql;
   log: Log;
-  config: { otpPepper: string; webhookPrivateTargets: boolean };
+  config: { webhookSealKeys: KeyList; webhookPrivateTargets: boolean };
 };
 
 /** On their way at a time: from this process, and from all of them to one endpoint and to all endpoints of one user. */
@@ -83,7 +83,7 @@ async function send({ config }: WebhookDeps, delivery: TakenDelivery): Promise<A
   const body = messageBody(delivery);
   const place = { purpose: "webhook secret", id: delivery.endpointId } as const;
   const sealed = [delivery.sealedSecret, delivery.sealedOldSecret].filter((one) => one !== null);
-  const secrets = sealed.map((one) => unseal(config.otpPepper, place, one));
+  const secrets = sealed.map((one) => unseal(config.webhookSealKeys, place, one));
   const message = { id: delivery.eventPublicId, timestampS: Math.floor(Date.now() / 1000), body };
   const sent = {
     headers: messageHeaders(message, secrets),

@@ -31,6 +31,7 @@ const NOTES_CONNECTIONS = 2;
 const config = readEnvOrExit(() => readWorkerConfig());
 const log = openLog("worker", config.logLevel);
 const sayAway = (error: unknown) => log.warn({ err: error }, "the database is away; waiting for it");
+for (const risk of config.risks) log.warn({ risk }, "a setting opens a door");
 const stop = handleStop(log);
 const metrics = openMetrics("worker", config.metrics);
 stop.onStop("metrics", () => metrics.close());

@@ -5,6 +5,7 @@
  */
 import { openSealedOtp } from "../core/domain/otp.ts";
 import { renderOtpMail } from "../core/domain/otp-mail.ts";
+import type { KeyList } from "../core/domain/seal.ts";
 import type { Log } from "../core/runtime/log.ts";
 import type { Sql } from "../db/client.ts";
 import { findSendableOtp, markOtpSent, markOtpUnsent } from "../db/otps.ts";
@@ -15,7 +16,7 @@ export type OtpEmailDeps = {
   sql: Sql;
   mailer: Mailer;
   log: Log;
-  config: { otpPepper: string; baseUrl: string };
+  config: { otpPeppers: KeyList; baseUrl: string };
 };
 
 /** Returns when there is nothing (more) to send; throws to be tried again. */
@@ -25,7 +26,7 @@ export async function sendOtpEmail(
 ): Promise<void> {
   const otp = await findSendableOtp(sql, payload.otpId);
   if (!otp) return;
-  const code = openSealedOtp(config.otpPepper, otp, otp.sealedCode);
+  const code = openSealedOtp(config.otpPeppers, otp, otp.sealedCode);
   const mail = {
     ...renderOtpMail({ code, baseUrl: config.baseUrl }),
     to: otp.email,

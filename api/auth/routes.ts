@@ -113,7 +113,7 @@ export const authRoutes = (deps: ApiDeps) =>
             message: "The passkey could not be verified; start again",
           });
         }
-        setSessionCookie(set, deps.config, result.session);
+        await setSessionCookie(set, deps.config, result.session);
         return {
           verified: true as const,
           user: presentUser(result.user, await listWallets(deps.sql, result.user.id)),

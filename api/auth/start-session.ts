@@ -5,7 +5,7 @@ import type { Session, User } from "../../db/schema.ts";
 import { recordSecurityEvent } from "../../db/security-events.ts";
 import { deleteSession, insertSession, type SessionMethod } from "../../db/sessions.ts";
 import type { ApiConfig } from "../config.ts";
-import { readCookie, SESSION_COOKIE, tokenKeyOf } from "../http/session-cookie.ts";
+import { readCookie, SESSION_COOKIE } from "../http/session-cookie.ts";
 import { verifySessionToken } from "../http/session-token.ts";
 import type { Trace } from "../http/trace.ts";
 import { userAgentOf } from "../http/user-agent.ts";
@@ -42,8 +42,6 @@ export async function startSession(
 /** The browser that signs in, and the session its cookie carries, if we signed that. */
 export async function browserOf(request: Request, config: ApiConfig): Promise<Browser> {
   const cookie = readCookie(request.headers.get("cookie"), SESSION_COOKIE);
-  const claims = cookie
-    ? verifySessionToken(tokenKeyOf(config), cookie, Math.floor(Date.now() / 1_000))
-    : undefined;
+  const claims = cookie ? await verifySessionToken(config, cookie) : undefined;
   return { previousSessionId: claims?.sid, userAgent: userAgentOf(request) };
 }

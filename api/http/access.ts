@@ -104,7 +104,7 @@ async function renew(
   if (session.expiresAt.getTime() - Date.now() >= RENEW_BELOW_MS) return;
   if (session.expiresAt >= session.absoluteEndAt) return;
   const renewed = await renewSession(deps.sql, session.id);
-  if (renewed) setSessionCookie(set, deps.config, renewed);
+  if (renewed) await setSessionCookie(set, deps.config, renewed);
 }
 
 /** RFC 6750: who calls next reads from the challenge what to bring. */

@@ -6,7 +6,7 @@ import { findLiveSession } from "../../db/sessions.ts";
 import type { Caller } from "./caller.ts";
 import { refuseForgery } from "./csrf.ts";
 import type { ApiDeps } from "./deps.ts";
-import { readCookie, SESSION_COOKIE, tokenKeyOf } from "./session-cookie.ts";
+import { readCookie, SESSION_COOKIE } from "./session-cookie.ts";
 import { verifySessionToken } from "./session-token.ts";
 
 export type CredentialKind = "session" | "apiKey";
@@ -50,7 +50,7 @@ function isTestRequest(request: Request): boolean {
 }
 
 async function sessionOf(deps: ApiDeps, token: string) {
-  const claims = verifySessionToken(tokenKeyOf(deps.config), token, Math.floor(Date.now() / 1_000));
+  const claims = await verifySessionToken(deps.config, token);
   if (!claims) throw unauthorized();
   const found = await findLiveSession(deps.sql, claims.sid, claims.sub);
   if (!found) throw unauthorized();

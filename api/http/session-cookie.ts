@@ -2,35 +2,32 @@
 import type { Context } from "elysia";
 import type { Session } from "../../db/schema.ts";
 import type { ApiConfig } from "../config.ts";
-import { signSessionToken, type TokenKey } from "./session-token.ts";
+import { signSessionToken } from "./session-token.ts";
 
 export const SESSION_COOKIE = "authToken";
 const COOKIE_HEADER_MAX_CHARS = 16_384;
 
 export type ResponseSet = Context["set"];
 
-export function tokenKeyOf(config: ApiConfig): TokenKey {
-  return { secret: config.jwtSecret, issuer: config.baseUrl };
-}
+type NewToken = Pick<Session, "id" | "userId" | "expiresAt">;
 
 /** A JWT that ends when the session does. */
-export function tokenOf(config: ApiConfig, session: Pick<Session, "id" | "userId" | "expiresAt">): string {
-  return signSessionToken(tokenKeyOf(config), {
+export async function tokenOf(config: ApiConfig, session: NewToken): Promise<string> {
+  return signSessionToken(config, {
     sid: session.id,
     sub: session.userId,
-    iat: Math.floor(Date.now() / 1_000),
     exp: Math.floor(session.expiresAt.getTime() / 1_000),
   });
 }
 
 /** Signs the browser in: httpOnly, SameSite=Strict, whole site, Secure outside development. */
-export function setSessionCookie(
+export async function setSessionCookie(
   set: ResponseSet,
   config: ApiConfig,
-  session: Pick<Session, "id" | "userId" | "expiresAt">,
-): void {
+  session: NewToken,
+): Promise<void> {
   const lifeS = Math.max(0, Math.round((session.expiresAt.getTime() - Date.now()) / 1_000));
-  writeCookie(set, config, tokenOf(config, session), lifeS);
+  writeCookie(set, config, await tokenOf(config, session), lifeS);
 }
 
 export function clearSessionCookie(set: ResponseSet, config: ApiConfig): void {

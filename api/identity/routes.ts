@@ -94,7 +94,7 @@ export const identityRoutes = (deps: ApiDeps) =>
           browser: await browserOf(request, deps.config),
           trace: { requestId, clientAddress },
         });
-        setSessionCookie(set, deps.config, session);
+        await setSessionCookie(set, deps.config, session);
         return {
           success: true as const,
           verified: true as const,

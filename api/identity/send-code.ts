@@ -22,8 +22,8 @@ export async function sendCode(
   const otp = { id: newOtpId(), userId };
   await replaceOtp(tx, {
     ...otp,
-    codeHmac: hmacOtp(config.otpPepper, otp, code),
-    sealedCode: sealOtp(config.otpPepper, otp, code),
+    codeHmac: hmacOtp(config.otpPeppers, otp, code),
+    sealedCode: sealOtp(config.otpPeppers, otp, code),
     requestId: trace.requestId,
   });
   await enqueue(tx, "send_otp_email", { otpId: otp.id, userId, requestId: trace.requestId });

@@ -43,7 +43,7 @@ async function tryCode(
   if (user.status === "ACTIVE") return { refusal: "active" };
   const otp = await takeOtpAttempt(tx, user.id);
   if (!otp) return { refusal: (await isOtpExhausted(tx, user.id)) ? "locked" : "invalid" };
-  if (!isOtpCode(config.otpPepper, otp, code)) {
+  if (!isOtpCode(config.otpPeppers, otp, code)) {
     const type = otp.attempts >= OTP_ATTEMPTS_MAX ? "otp_locked" : "otp_refused";
     await recordSecurityEvent(tx, { userId: user.id, type, ...trace });
     return { refusal: "invalid" };

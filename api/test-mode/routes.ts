@@ -32,7 +32,7 @@ export const testModeRoutes = (deps: ApiDeps) =>
         );
         return {
           success: true as const,
-          token: tokenOf(deps.config, session),
+          token: await tokenOf(deps.config, session),
           tokenType: "Bearer" as const,
           userId: user.id,
           expiresAt: session.expiresAt.toISOString(),
@@ -60,7 +60,7 @@ export const testModeRoutes = (deps: ApiDeps) =>
         const user = await findUserByEmail(deps.sql, email);
         const otp = user && (await findReadableOtp(deps.sql, user.id));
         if (!otp) throw notFound("Mail for this address");
-        const code = openSealedOtp(deps.config.otpPepper, otp, otp.sealedCode);
+        const code = openSealedOtp(deps.config.otpPeppers, otp, otp.sealedCode);
         const { subject, text } = renderOtpMail({ code, baseUrl: deps.config.baseUrl });
         const sentAt = otp.sentAt?.toISOString() ?? null;
         return { success: true as const, mail: { to: email, subject, text, sentAt }, text };

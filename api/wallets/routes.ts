@@ -110,7 +110,7 @@ export const walletRoutes = (deps: ApiDeps) =>
           browser: await browserOf(request, deps.config),
           trace: { requestId, clientAddress },
         });
-        setSessionCookie(set, deps.config, done.session);
+        await setSessionCookie(set, deps.config, done.session);
         const { id, email, status } = done.user;
         const { address, network, deployedAt } = done.wallet;
         return {

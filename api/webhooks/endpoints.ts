@@ -27,7 +27,7 @@ export async function createEndpoint(
   refuseUrl(config, given.url);
   const id = newWebhookEndpointId();
   const secret = newWebhookSecret();
-  const sealedSecret = seal(config.otpPepper, { purpose: "webhook secret", id }, secret);
+  const sealedSecret = seal(config.webhookSealKeys, { purpose: "webhook secret", id }, secret);
   const endpoint = await sql.begin((tx) => insertEndpoint(tx, { ...given, id, sealedSecret }, ENDPOINTS_MAX));
   if (!endpoint) throw conflict(`You have ${ENDPOINTS_MAX} webhook endpoints; delete one first`);
   return { endpoint, secret };
@@ -51,7 +51,7 @@ export async function changeEndpoint(
 
 export async function giveNewSecret({ sql, config }: Deps, own: Own): Promise<WithSecret> {
   const secret = newWebhookSecret();
-  const sealedSecret = seal(config.otpPepper, { purpose: "webhook secret", id: own.id }, secret);
+  const sealedSecret = seal(config.webhookSealKeys, { purpose: "webhook secret", id: own.id }, secret);
   const endpoint = await rotateSecret(sql, own, { sealedSecret, oldLifeH: OLD_SECRET_LIFE_H });
   if (!endpoint) throw notFound("Webhook endpoint");
   return { endpoint, secret };

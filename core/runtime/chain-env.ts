@@ -1,9 +1,11 @@
 /** Which networks are enabled and how each is reached: the variables every process that reads a chain shares. */
 import { z } from "zod";
-import { commaList, EnvError, wholeNumber } from "./env.ts";
+import { commaList, wholeNumber } from "./env.ts";
+import { isEncryptedOrLocal } from "./public-url.ts";
 
 const NETWORK_SUFFIX = { base: "BASE", "base-sepolia": "BASE_SEPOLIA" } as const;
 type NetworkName = keyof typeof NETWORK_SUFFIX;
+const NAMES = Object.keys(NETWORK_SUFFIX) as NetworkName[];
 
 const rpcUrls = commaList
   .pipe(z.array(z.url({ protocol: /^https?$/, error: "must be http(s) URLs" })).min(1))
@@ -29,21 +31,31 @@ type ChainEnv = {
   CONFIRMATIONS_BASE_SEPOLIA: number;
 };
 
-/** Enabled networks: `NETWORKS`, else both in production and base-sepolia otherwise. Throws EnvError for one without an RPC URL. */
-export function enabledChains(env: ChainEnv): ChainSettings[] {
-  const names =
-    env.NETWORKS ??
-    (env.NODE_ENV === "production" ? (["base", "base-sepolia"] as const) : (["base-sepolia"] as const));
-  const faults: string[] = [];
-  const settings = [...new Set(names)].map((id) => {
-    const rpc = id === "base" ? env.RPC_URL_BASE : env.RPC_URL_BASE_SEPOLIA;
-    if (!rpc) faults.push(`RPC_URL_${NETWORK_SUFFIX[id]}: is required because network ${id} is enabled`);
-    return {
-      id,
-      rpcUrls: rpc ?? [],
-      confirmations: id === "base" ? env.CONFIRMATIONS_BASE : env.CONFIRMATIONS_BASE_SEPOLIA,
-    };
+/** `NETWORKS`, else both in production and base-sepolia otherwise. */
+export function enabledNetworks(env: Partial<ChainEnv>): NetworkName[] {
+  return [...new Set(env.NETWORKS ?? (env.NODE_ENV === "production" ? NAMES : ["base-sepolia" as const]))];
+}
+
+/** An enabled network without an RPC URL; in production one that is asked over the internet without encryption. */
+export function chainFaults(env: Partial<ChainEnv>, broken: ReadonlySet<string>): string[] {
+  return enabledNetworks(env).flatMap((id) => {
+    const name = `RPC_URL_${NETWORK_SUFFIX[id]}` as const;
+    const urls = env[name];
+    if (!urls && !broken.has(name))
+      return [`${name} is not set; network ${id} is enabled and needs a node to ask`];
+    const open = (urls ?? []).filter((url) => !isEncryptedOrLocal(url));
+    if (env.NODE_ENV !== "production" || open.length === 0) return [];
+    const hosts = open.map((url) => new URL(url).host).join(", ");
+    return [
+      `${name}: must be https in production, except on this machine (${hosts}): whoever is on the way could answer for the chain`,
+    ];
   });
-  if (faults.length > 0) throw new EnvError(faults);
-  return settings;
+}
+
+export function enabledChains(env: ChainEnv): ChainSettings[] {
+  return enabledNetworks(env).map((id) => ({
+    id,
+    rpcUrls: env[`RPC_URL_${NETWORK_SUFFIX[id]}`] ?? [],
+    confirmations: env[`CONFIRMATIONS_${NETWORK_SUFFIX[id]}`],
+  }));
 }

@@ -11,18 +11,44 @@ export class EnvError extends Error {
 }
 
 type Environment = Record<string, string | undefined>;
+type Parsed<Shape extends z.ZodRawShape> = z.infer<z.ZodObject<Shape>>;
 
-/** Parses `source` (by default the process's) by a flat zod schema; an empty variable counts as absent. Throws EnvError naming all faults. */
+/**
+ * Parses `source` (by default the process's) by a flat zod schema; an empty variable counts as absent. `findFaults` looks at what
+ * variables say together; those that do not parse are absent there, and named in `broken`. Throws EnvError naming all faults.
+ */
 export function readEnv<Shape extends z.ZodRawShape>(
   shape: Shape,
   source: Environment = process.env,
-): z.infer<z.ZodObject<Shape>> {
+  findFaults: (env: Partial<Parsed<Shape>>, broken: ReadonlySet<string>) => readonly string[] = () => [],
+): Parsed<Shape> {
   const given = Object.fromEntries(
     Object.keys(shape).map((key) => [key, source[key]?.trim() === "" ? undefined : source[key]]),
   );
   const parsed = z.object(shape).safeParse(given);
-  if (parsed.success) return parsed.data;
-  throw new EnvError(parsed.error.issues.map((issue) => `${issue.path.join(".")}: ${issue.message}`));
+  const issues = parsed.success ? [] : parsed.error.issues;
+  const faults = issues.map((issue) => describeIssue(issue, given));
+  const broken = new Set(issues.map(({ path }) => String(path[0])));
+  faults.push(...findFaults(parsed.success ? parsed.data : parseEach(shape, given), broken));
+  if (faults.length > 0 || !parsed.success) throw new EnvError(faults);
+  return parsed.data;
+}
+
+function describeIssue(
+  { path, message }: { path: PropertyKey[]; message: string },
+  given: Environment,
+): string {
+  const [name = ""] = path.map(String);
+  return given[name] === undefined ? `${name} is not set; ${message}` : `${name}: ${message}`;
+}
+
+/** What parses of variables of which some do not. */
+function parseEach<Shape extends z.ZodRawShape>(shape: Shape, given: Environment): Partial<Parsed<Shape>> {
+  const entries = Object.keys(shape).flatMap((name) => {
+    const parsed = z.object({ [name]: shape[name] as z.ZodType }).safeParse(given);
+    return parsed.success ? Object.entries(parsed.data) : [];
+  });
+  return Object.fromEntries(entries) as Partial<Parsed<Shape>>;
 }
 
 export const flag = z.enum(["0", "1", "true", "false"]).transform((text) => text === "1" || text === "true");
@@ -42,11 +68,23 @@ export const wholeNumber = (min: number, max: number) =>
     .transform(Number)
     .refine((value) => value >= min && value <= max, `must be between ${min} and ${max}`);
 
-/** A secret of at least 32 bytes. */
-export const secret = z.string().min(32, "must be at least 32 bytes; make one with `openssl rand -hex 32`");
+const SECRET_MIN_CHARS = 32;
+const KEYS_MAX = 10;
+
+/** Secrets of at least 32 bytes, newest first, for rotation. `use` says what they are for: "it signs session tokens". */
+export const secretList = (use: string) =>
+  z
+    .string({ error: `${use}. Make one with \`openssl rand -hex 32\`` })
+    .pipe(commaList)
+    .refine(
+      (keys) => keys.length > 0 && keys.every((key) => key.length >= SECRET_MIN_CHARS),
+      "must be at least 32 bytes, each of a comma list; make one with `openssl rand -hex 32`",
+    )
+    .refine((keys) => keys.length <= KEYS_MAX, `must be at most ${KEYS_MAX} keys`)
+    .transform((keys) => keys as [string, ...string[]]);
 
 export const postgresUrl = z
-  .string({ error: "is required: the Postgres to use, for example postgres://user@127.0.0.1:5432/payments" })
+  .string({ error: "it names the Postgres to use, for example postgres://user@127.0.0.1:5432/payments" })
   .regex(/^postgres(ql)?:\/\//, "must begin with postgres://");
 
 /** Variables every process reads. */

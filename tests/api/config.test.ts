@@ -3,6 +3,8 @@ import { describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { readApiConfig } from "../../api/config.ts";
+import { readIndexerConfig } from "../../indexer/config.ts";
+import { readWorkerConfig } from "../../worker/config.ts";
 
 const strong = () => randomBytes(32).toString("hex");
 const base = () => ({
@@ -65,6 +67,65 @@ describe("defaults", () => {
   });
 });
 
+describe("production takes", () => {
+  test.each(["pay.example.com", "example.com"])("%s as RP_ID of https://pay.example.com", (rpId) => {
+    expect(readApiConfig({ ...production(), RP_ID: rpId }).passkey.rpId).toBe(rpId);
+  });
+
+  test("a domain under a public suffix of two parts", () => {
+    const env = { ...production(), BASE_URL: "https://pay.shop.co.uk", RP_ID: "shop.co.uk" };
+    expect(readApiConfig(env).passkey.rpId).toBe("shop.co.uk");
+  });
+
+  test("http to nodes on this machine, in every spelling, and to remote ones outside production", () => {
+    for (const url of [
+      "http://127.0.0.1:8545",
+      "http://127.9.9.9",
+      "http://localhost:8545",
+      "http://[::1]:8545",
+    ])
+      expect(() => readApiConfig({ ...production(), RPC_URL_BASE: url })).not.toThrow();
+    expect(() => readApiConfig({ ...base(), RPC_URL_BASE_SEPOLIA: "http://rpc.example" })).not.toThrow();
+  });
+
+  test("https origins, and what it uses alone", () => {
+    const env = { ...production(), RP_ORIGINS: "https://pay.example.com,https://shop.example.com" };
+    expect(readApiConfig(env).passkey.origins).toEqual([
+      "https://pay.example.com",
+      "https://shop.example.com",
+    ]);
+    // this network is not enabled
+    const one = { ...production(), NETWORKS: "base", RPC_URL_BASE_SEPOLIA: "http://rpc.example" };
+    expect(() => readApiConfig(one)).not.toThrow();
+  });
+
+  test("lists of keys, newest first; webhook secrets are sealed with their own keys, and open with the pepper's too", () => {
+    const [a, b, c, d] = [strong(), strong(), strong(), strong()] as const;
+    const env = { ...production(), JWT_SECRET: `${a}, ${b}`, OTP_PEPPER: c };
+    expect(readApiConfig(env)).toMatchObject({ jwtSecrets: [a, b], otpPeppers: [c], webhookSealKeys: [c] });
+    expect(readApiConfig({ ...env, WEBHOOK_SEAL_KEYS: d }).webhookSealKeys).toEqual([d, c]);
+  });
+
+  test("open doors, and says so; outside production it says nothing", () => {
+    const open = { WEBHOOK_PRIVATE_TARGETS: "1", RATE_LIMITS: "0" };
+    expect(readApiConfig(production()).risks).toEqual([]);
+    expect(readApiConfig({ ...base(), ...open }).risks).toEqual([]);
+    expect(readApiConfig({ ...production(), ...open }).risks).toEqual([
+      expect.stringContaining("WEBHOOK_PRIVATE_TARGETS=1"),
+      expect.stringContaining("RATE_LIMITS=0"),
+    ]);
+  });
+});
+
+function faultsOf(read: () => unknown): string {
+  try {
+    read();
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+  throw new Error("nothing was refused");
+}
+
 describe("error: refuses", () => {
   test.each<[string, Record<string, string | undefined>, RegExp]>([
     [
@@ -77,10 +138,25 @@ describe("error: refuses", () => {
       { ...base(), ERC6492_FACTORIES: `none,0x${"a1".repeat(20)}` },
       /ERC6492_FACTORIES/,
     ],
-    ["no JWT_SECRET", { ...base(), JWT_SECRET: undefined }, /JWT_SECRET/],
-    ["an empty OTP_PEPPER", { ...base(), OTP_PEPPER: " " }, /OTP_PEPPER/],
+    [
+      "no JWT_SECRET",
+      { ...base(), JWT_SECRET: undefined },
+      /JWT_SECRET is not set; it signs session tokens\. Make one with `openssl rand -hex 32`/,
+    ],
+    ["an empty OTP_PEPPER", { ...base(), OTP_PEPPER: " " }, /OTP_PEPPER is not set; it hashes and seals/],
+    ["a list without keys", { ...base(), JWT_SECRET: " , " }, /JWT_SECRET: must be at least 32 bytes/],
+    [
+      "a short second key",
+      { ...base(), JWT_SECRET: `${strong()},short` },
+      /JWT_SECRET: must be at least 32 bytes/,
+    ],
+    [
+      "eleven keys",
+      { ...base(), OTP_PEPPER: Array.from({ length: 11 }, strong).join() },
+      /OTP_PEPPER: must be at most 10/,
+    ],
     ["a short secret", { ...base(), JWT_SECRET: "short" }, /JWT_SECRET: must be at least 32 bytes/],
-    ["no database", { ...base(), DATABASE_URL: undefined }, /DATABASE_URL: is required/],
+    ["no database", { ...base(), DATABASE_URL: undefined }, /DATABASE_URL is not set; it names the Postgres/],
     ["another database", { ...base(), DATABASE_URL: "mysql://x" }, /DATABASE_URL: must begin with postgres/],
     [
       "an enabled network without nodes",
@@ -100,6 +176,35 @@ describe("error: refuses", () => {
       "plain http in production",
       { ...production(), BASE_URL: "http://pay.example.com" },
       /BASE_URL: must be https/,
+    ],
+    [
+      "no BASE_URL in production",
+      { ...production(), BASE_URL: undefined },
+      /BASE_URL is not set; give the public https origin/,
+    ],
+    [
+      "a guessable older key in production",
+      { ...production(), JWT_SECRET: `${strong()},${"ab".repeat(32)}` },
+      /JWT_SECRET: is guessable/,
+    ],
+    [
+      "a key of two lists in production",
+      {
+        ...production(),
+        OTP_PEPPER: `${strong()},${"k3x9q7w5".repeat(4)}`,
+        WEBHOOK_SEAL_KEYS: "k3x9q7w5".repeat(4),
+      },
+      /OTP_PEPPER and WEBHOOK_SEAL_KEYS: must differ/,
+    ],
+    [
+      "an http origin in production",
+      { ...production(), RP_ORIGINS: "https://pay.example.com,http://shop.example.com" },
+      /RP_ORIGINS: must be https in production \(http:\/\/shop\.example\.com\)/,
+    ],
+    [
+      "a remote node without encryption in production",
+      { ...production(), RPC_URL_BASE: "https://a.example,http://rpc.example:8545" },
+      /RPC_URL_BASE: must be https in production, except on this machine \(rpc\.example:8545\)/,
     ],
     [
       "one secret for two things",
@@ -123,6 +228,88 @@ describe("error: refuses", () => {
     ],
   ])("%s", (_name, env, message) => {
     expect(() => readApiConfig(env)).toThrow(message);
+  });
+
+  test.each([
+    ["another domain", "other.example.org"],
+    ["a sibling", "shop.example.com"],
+    ["a child", "www.pay.example.com"],
+    ["the end of its name", "ample.com"],
+    ["a public suffix", "com"],
+    ["a URL", "https://pay.example.com"],
+    ["its port", "pay.example.com:443"],
+  ])("an RP_ID that is %s, in production", (_name, rpId) => {
+    expect(() => readApiConfig({ ...production(), RP_ID: rpId })).toThrow(`RP_ID: "${rpId}" is neither`);
+    expect(readApiConfig({ ...base(), RP_ID: rpId }).passkey.rpId).toBe(rpId);
+  });
+
+  test("public suffixes of two parts as RP_ID, registered by nobody", () => {
+    for (const [baseUrl, rpId] of [
+      ["https://pay.shop.co.uk", "co.uk"],
+      ["https://me.github.io", "github.io"],
+    ])
+      expect(() => readApiConfig({ ...production(), BASE_URL: baseUrl, RP_ID: rpId })).toThrow("RP_ID");
+  });
+
+  test("everything of a process at once, also beside variables that are missing or malformed", () => {
+    const message = faultsOf(() =>
+      readApiConfig({
+        NODE_ENV: "production",
+        PORT: "99999",
+        JWT_SECRET: "ab".repeat(32),
+        RPC_URL_BASE: "http://rpc.example",
+        RP_ORIGINS: "http://x.example",
+        TRUSTED_PROXIES: "hello",
+        TEST_MODE: "1",
+        GOOGLE_CLIENT_ID: "x",
+      }),
+    );
+    for (const fault of [
+      "DATABASE_URL is not set",
+      "OTP_PEPPER is not set",
+      "PORT: must be between",
+      "JWT_SECRET: is guessable",
+      "RPC_URL_BASE: must be https",
+      "RPC_URL_BASE_SEPOLIA is not set",
+      "RP_ORIGINS: must be https",
+      'TRUSTED_PROXIES: "hello"',
+      "TEST_MODE: must be off",
+      "BASE_URL is not set",
+      "GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET",
+    ])
+      expect(message).toContain(`  - ${fault}`);
+    expect(message).toStartWith("the environment has 11 fault(s):");
+    expect(message).not.toContain("Invalid input");
+  });
+
+  test("the worker's and the indexer's too", () => {
+    const worker = faultsOf(() =>
+      readWorkerConfig({
+        NODE_ENV: "production",
+        RPC_URL_BASE: "http://rpc.example",
+        OTP_PEPPER: "ab".repeat(32),
+      }),
+    );
+    for (const fault of [
+      "DATABASE_URL is not set",
+      "SMTP_URL is not set; it names the mail relay",
+      "RELAYER_PRIVATE_KEYS is not set; its keys pay the gas on base\n",
+      "RELAYER_PRIVATE_KEYS is not set; its keys pay the gas on base-sepolia",
+      "RPC_URL_BASE: must be https",
+      "RPC_URL_BASE_SEPOLIA is not set",
+      "OTP_PEPPER: is guessable",
+      "BASE_URL is not set",
+    ])
+      expect(worker).toContain(`  - ${fault}`);
+    const indexer = faultsOf(() =>
+      readIndexerConfig({ NODE_ENV: "production", RPC_URL_BASE: "http://rpc.example" }),
+    );
+    for (const fault of [
+      "DATABASE_URL is not set",
+      "RPC_URL_BASE: must be https",
+      "RPC_URL_BASE_SEPOLIA is not set",
+    ])
+      expect(indexer).toContain(`  - ${fault}`);
   });
 
   test("and names several faults at once, without a secret's value", () => {

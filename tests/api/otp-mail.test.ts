@@ -40,9 +40,9 @@ async function newCode(user?: { userId: string; email: string }): Promise<Code> 
   const userId = user?.userId ?? `user_${crypto.randomUUID()}`;
   if (!user) await insertUser(sql, { id: userId, email });
   const otp = { id: `otp_${crypto.randomUUID()}`, userId };
-  const codeHmac = hmacOtp(PEPPER, otp, code);
+  const codeHmac = hmacOtp([PEPPER], otp, code);
   await sql.begin((tx) =>
-    replaceOtp(tx, { ...otp, codeHmac, sealedCode: sealOtp(PEPPER, otp, code), requestId: "req_test" }),
+    replaceOtp(tx, { ...otp, codeHmac, sealedCode: sealOtp([PEPPER], otp, code), requestId: "req_test" }),
   );
   return { otpId: otp.id, userId, email, code };
 }
@@ -50,7 +50,7 @@ async function newCode(user?: { userId: string; email: string }): Promise<Code> 
 /** Runs the job once against the mail server at `smtpUrl`. */
 function run(given: Code, smtpUrl = mailbox.smtpUrl): Promise<void> {
   const mailer = openMailer({ smtpUrl, mailFrom: FROM });
-  const config = { otpPepper: PEPPER, baseUrl: "https://pay.example.com" };
+  const config = { otpPeppers: [PEPPER] as const, baseUrl: "https://pay.example.com" };
   const log = openLog("test", "silent");
   return sendOtpEmail({ sql, mailer, log, config }, { otpId: given.otpId, userId: given.userId });
 }

@@ -33,26 +33,39 @@ describe("one-time codes", () => {
   });
 
   test("compare only for their own user, row and pepper", () => {
-    const codeHmac = hmacOtp(PEPPER, OTP, "042424");
+    const codeHmac = hmacOtp([PEPPER], OTP, "042424");
     expect(codeHmac).toHaveLength(32);
-    expect(isOtpCode(PEPPER, { ...OTP, codeHmac }, "042424")).toBe(true);
-    expect(isOtpCode(PEPPER, { ...OTP, codeHmac }, "042425")).toBe(false);
-    expect(isOtpCode(PEPPER, { ...OTP, userId: "user_two", codeHmac }, "042424")).toBe(false);
-    expect(isOtpCode(PEPPER, { ...OTP, id: "otp_two", codeHmac }, "042424")).toBe(false);
-    expect(isOtpCode(PEPPER.toUpperCase(), { ...OTP, codeHmac }, "042424")).toBe(false);
+    expect(isOtpCode([PEPPER], { ...OTP, codeHmac }, "042424")).toBe(true);
+    expect(isOtpCode([PEPPER], { ...OTP, codeHmac }, "042425")).toBe(false);
+    expect(isOtpCode([PEPPER], { ...OTP, userId: "user_two", codeHmac }, "042424")).toBe(false);
+    expect(isOtpCode([PEPPER], { ...OTP, id: "otp_two", codeHmac }, "042424")).toBe(false);
+    expect(isOtpCode([PEPPER.toUpperCase()], { ...OTP, codeHmac }, "042424")).toBe(false);
+  });
+
+  test("made with an older pepper of the list compare and open, new ones are made with the first", () => {
+    const [older, newest] = [`${PEPPER}old`, `${PEPPER}new`];
+    const code = { ...OTP, codeHmac: hmacOtp([older], OTP, "042424") };
+    const sealed = sealOtp([older], OTP, "042424");
+    expect(isOtpCode([newest, older], code, "042424")).toBe(true);
+    expect(isOtpCode([newest, older], code, "042425")).toBe(false);
+    expect(openSealedOtp([newest, older], OTP, sealed)).toBe("042424");
+    expect(isOtpCode([newest], code, "042424")).toBe(false);
+    expect(() => openSealedOtp([newest], OTP, sealed)).toThrow();
+    expect(hmacOtp([newest, older], OTP, "1")).toEqual(hmacOtp([newest], OTP, "1"));
+    expect(openSealedOtp([newest], OTP, sealOtp([newest, older], OTP, "000007"))).toBe("000007");
   });
 
   test("are sealed for their own row and pepper, differently each time", () => {
-    const sealed = sealOtp(PEPPER, OTP, "000007");
-    expect(openSealedOtp(PEPPER, OTP, sealed)).toBe("000007");
-    expect(sealOtp(PEPPER, OTP, "000007")).not.toEqual(sealed);
+    const sealed = sealOtp([PEPPER], OTP, "000007");
+    expect(openSealedOtp([PEPPER], OTP, sealed)).toBe("000007");
+    expect(sealOtp([PEPPER], OTP, "000007")).not.toEqual(sealed);
     expect(sealed.toString("latin1")).not.toContain("000007");
-    expect(() => openSealedOtp(PEPPER, { ...OTP, id: "otp_two" }, sealed)).toThrow();
-    expect(() => openSealedOtp(`${PEPPER}0`, OTP, sealed)).toThrow();
+    expect(() => openSealedOtp([PEPPER], { ...OTP, id: "otp_two" }, sealed)).toThrow();
+    expect(() => openSealedOtp([`${PEPPER}0`], OTP, sealed)).toThrow();
     for (let at = 0; at < sealed.length; at++) {
       const broken = Buffer.from(sealed);
       broken[at] = (broken[at] ?? 0) ^ 1;
-      expect(() => openSealedOtp(PEPPER, OTP, broken)).toThrow();
+      expect(() => openSealedOtp([PEPPER], OTP, broken)).toThrow();
     }
   });
 

@@ -59,7 +59,7 @@ export const googleRoutes = (deps: ApiDeps) => {
           trace: { requestId, clientAddress },
         });
         if (!result.ok) return fail(result.reason);
-        setSessionCookie(set, config, result.session);
+        await setSessionCookie(set, config, result.session);
         return redirectTo(set, config.dashboardUrl);
       },
       {

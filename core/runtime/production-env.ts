@@ -1,0 +1,68 @@
+/** What production asks of variables that several processes read. Faults are sentences with the way out. */
+import { z } from "zod";
+
+export const httpUrl = z.url({ protocol: /^https?$/, error: "must be an http(s) URL" });
+
+type Keys = readonly [string, ...string[]];
+
+/** BASE_URL has a default for development only: in production it is in mails, links and passkeys. */
+export function baseUrlFaults(baseUrl: string | undefined, broken: ReadonlySet<string>): string[] {
+  if (baseUrl === undefined)
+    return broken.has("BASE_URL")
+      ? []
+      : ["BASE_URL is not set; give the public https origin, for example https://pay.example.com"];
+  return isHttpsOrLocalhost(baseUrl)
+    ? []
+    : ["BASE_URL: must be https in production, passkeys and secure cookies need it"];
+}
+
+/** http is for `localhost` alone, where browsers grant what else takes https. */
+export function isHttpsOrLocalhost(url: string): boolean {
+  const { protocol, hostname } = new URL(url);
+  return protocol === "https:" || hostname === "localhost";
+}
+
+/** Guessable keys, and one key under two names: whoever learns one secret must not have the other. */
+export function secretFaults(secrets: Readonly<Record<string, readonly string[] | undefined>>): string[] {
+  const lists = Object.entries(secrets).map(([name, keys]) => ({ name, keys: keys ?? [] }));
+  const guessable = lists
+    .filter(({ keys }) => keys.some(isGuessable))
+    .map(({ name }) => `${name}: is guessable; make one with \`openssl rand -hex 32\``);
+  const shared = lists.flatMap((one, index) =>
+    lists
+      .slice(index + 1)
+      .filter((other) => other.keys.some((key) => one.keys.includes(key)))
+      .map((other) => `${one.name} and ${other.name}: must differ, in every key of their lists`),
+  );
+  return [...guessable, ...shared];
+}
+
+/** What seals webhook secrets: its own keys first, then OTP_PEPPER, which did so before there were any. */
+export function sealKeysOf(own: Keys | undefined, peppers: Keys): Keys {
+  return own ? [...own, ...peppers] : peppers;
+}
+
+/** In production: what works, but opens a door that somebody may have left open by accident. Logged at every start. */
+export function riskySettings(env: {
+  NODE_ENV: string;
+  WEBHOOK_PRIVATE_TARGETS?: boolean;
+  RATE_LIMITS?: boolean | undefined;
+}): string[] {
+  if (env.NODE_ENV !== "production") return [];
+  const risks: string[] = [];
+  if (env.WEBHOOK_PRIVATE_TARGETS)
+    risks.push(
+      "WEBHOOK_PRIVATE_TARGETS=1: any merchant can send requests into this network, over http and to any port",
+    );
+  if (env.RATE_LIMITS === false)
+    risks.push("RATE_LIMITS=0: nothing limits sign-in attempts, claims and payments of one caller");
+  return risks;
+}
+
+const DISTINCT_CHARACTERS_MIN = 8;
+const PLACEHOLDER = /change.?me|secret|password|example|default|development|insecure|1234567890|abcdef0123/i;
+
+/** True for what people type instead of random bytes. 32 random hex digits have fewer than 8 different ones once in 28 million times. */
+function isGuessable(text: string): boolean {
+  return new Set(text).size < DISTINCT_CHARACTERS_MIN || PLACEHOLDER.test(text);
+}

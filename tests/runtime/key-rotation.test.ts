@@ -1,0 +1,212 @@
+/** Each secret is changed while the service runs: first the new key joins as the last, then it leads, then the old one goes. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+import { newWebhookEndpointId } from "../../core/domain/ids.ts";
+import { seal } from "../../core/domain/seal.ts";
+import { openDatabase, type Sql } from "../../db/client.ts";
+import { resealWebhookSecrets } from "../../worker/reseal.ts";
+import { type Client, openClient } from "../api/http-client.ts";
+import { type Merchant, newEmail, readCode, signIn, signUp } from "../api/sign-up.ts";
+import { waitFor } from "../links/payer-side.ts";
+import { startWorld, type World } from "../support/world.ts";
+import { isSigned, type Receiver, startReceiver } from "../webhooks/receiver.ts";
+
+const newKey = () => randomBytes(32).toString("hex");
+const [OLD, NEW] = [newKey(), newKey()];
+/** Read again at each start of a process. */
+const env: Record<string, string> = {
+  NODE_ENV: "test",
+  RATE_LIMITS: "0",
+  WEBHOOK_PRIVATE_TARGETS: "1",
+  JWT_SECRET: newKey(),
+  OTP_PEPPER: newKey(),
+};
+
+let world: World;
+let sql: Sql;
+let merchant: Merchant;
+let receiver: Receiver;
+
+beforeAll(async () => {
+  world = await startWorld({ env, processes: ["api", "worker"] });
+  sql = openDatabase(world.db.url, { name: "test", maxConnections: 4 });
+  merchant = await signUp(world.baseUrl);
+  receiver = startReceiver();
+}, 60_000);
+afterAll(async () => {
+  await receiver?.stop();
+  await sql?.end({ timeout: 1 });
+  await world?.stop();
+});
+
+async function restartWith(changes: Record<string, string>): Promise<void> {
+  Object.assign(env, changes);
+  await Promise.all([world.restart("api"), world.restart("worker")]);
+}
+
+const isSignedIn = async (client: Client) => (await client.get("/v1/auth/me")).status === 200;
+
+test("JWT_SECRET: old tokens count while their key is in the list, at either place, and not after", async () => {
+  await restartWith({ JWT_SECRET: OLD });
+  const old = await signIn(merchant);
+  await restartWith({ JWT_SECRET: `${OLD},${NEW}` });
+  const between = await signIn(merchant);
+  expect(await isSignedIn(old)).toBe(true);
+  await restartWith({ JWT_SECRET: `${NEW},${OLD}` });
+  const young = await signIn(merchant);
+  for (const client of [old, between, young]) expect(await isSignedIn(client)).toBe(true);
+  await restartWith({ JWT_SECRET: NEW });
+  expect(await isSignedIn(young)).toBe(true);
+  // signed with the first key of the list of their time
+  for (const client of [old, between]) expect(await isSignedIn(client)).toBe(false);
+}, 60_000);
+
+test("JWT_SECRET: a session that is renewed during the change outlives the old key", async () => {
+  await restartWith({ JWT_SECRET: OLD });
+  const client = await signIn(merchant);
+  await restartWith({ JWT_SECRET: `${NEW},${OLD}` });
+  await sql`
+    update sessions set expires_at = now() + interval '20 minutes' where user_id = ${merchant.userId}`;
+  expect(await isSignedIn(client)).toBe(true);
+  await restartWith({ JWT_SECRET: NEW });
+  expect(await isSignedIn(client)).toBe(true);
+}, 60_000);
+
+describe("OTP_PEPPER", () => {
+  async function register(): Promise<{ client: Client; email: string; code: string }> {
+    const [client, email] = [openClient(world.baseUrl), newEmail()];
+    await client.post("/v1/identity/register", { email });
+    return { client, email, code: await readCode(client, email) };
+  }
+  const verify = async ({ client, email, code }: Awaited<ReturnType<typeof register>>) =>
+    (await client.post("/v1/email-verification/verify", { email, otp: code })).status;
+
+  test("a code sent before the change verifies during it, and not once its pepper is gone", async () => {
+    await restartWith({ OTP_PEPPER: OLD });
+    const [one, two] = [await register(), await register()];
+    await restartWith({ OTP_PEPPER: `${NEW},${OLD}` });
+    expect(await verify(one)).toBe(200);
+    const three = await register();
+    await restartWith({ OTP_PEPPER: NEW });
+    expect(await verify(three)).toBe(200);
+    expect(await verify(two)).toBe(400);
+  }, 60_000);
+
+  test("a code whose mail waits goes out with the newest pepper's worker", async () => {
+    await restartWith({ OTP_PEPPER: OLD });
+    await world.kill("worker", "SIGTERM");
+    const waiting = await register();
+    Object.assign(env, { OTP_PEPPER: `${NEW},${OLD}` });
+    await world.restart("api");
+    await world.start("worker");
+    await waitFor("the mail", async () => {
+      const [row] = await sql<{ sentAt: Date | null }[]>`
+        select sent_at from otps where user_id = (select id from users where email = ${waiting.email})`;
+      return row?.sentAt ?? undefined;
+    });
+    expect(await verify(waiting)).toBe(200);
+  }, 60_000);
+});
+
+describe("webhook secrets", () => {
+  const reseal = async () => {
+    const { PATH, HOME } = process.env;
+    const child = Bun.spawn(
+      [process.execPath, "--no-env-file", join(import.meta.dir, "../../worker/reseal-main.ts")],
+      {
+        env: { PATH, HOME, DATABASE_URL: world.db.url, ...env },
+        stdout: "pipe",
+      },
+    );
+    return { code: await child.exited, output: await new Response(child.stdout).text() };
+  };
+
+  /** Makes an event and says whether its message carries a signature of this secret. */
+  async function isNextSignedWith(secret: string): Promise<boolean> {
+    const before = receiver.received.length;
+    await merchant.client.post("/v1/payment-links", { amount: 1, description: "d" });
+    await waitFor("the message", async () => receiver.received.length > before);
+    const message = receiver.received.at(-1);
+    return message !== undefined && isSigned(message, secret);
+  }
+
+  test("sealed with the old pepper they sign under WEBHOOK_SEAL_KEYS, are resealed, and then need it no more", async () => {
+    await restartWith({ OTP_PEPPER: OLD });
+    merchant.client = await signIn(merchant);
+    const { body } = await merchant.client.post("/v1/webhook-endpoints", {
+      url: receiver.url,
+      eventTypes: ["payment_link.created"],
+    });
+    const { id, secret } = body.data;
+    expect(await isNextSignedWith(secret)).toBe(true);
+    const sealKey = newKey();
+    await restartWith({ WEBHOOK_SEAL_KEYS: sealKey });
+    expect(await isNextSignedWith(secret)).toBe(true);
+    // the old secret of a rotation, sealed with the old key, and the new one, sealed with the new
+    const rotated = await merchant.client.post(`/v1/webhook-endpoints/${id}/rotate-secret`);
+    expect(await isNextSignedWith(secret)).toBe(true);
+    const first = await reseal();
+    expect(first).toMatchObject({
+      code: 0,
+      output: expect.stringContaining("1 webhook secret(s) sealed with the newest key, 1 were already"),
+    });
+    expect((await reseal()).output).toContain(
+      "0 webhook secret(s) sealed with the newest key, 2 were already",
+    );
+    await restartWith({ OTP_PEPPER: NEW });
+    for (const one of [secret, rotated.body.data.secret]) expect(await isNextSignedWith(one)).toBe(true);
+  }, 90_000);
+
+  test("error: those that open with no key are counted and left alone, and the command fails", async () => {
+    const id = newWebhookEndpointId();
+    const sealed = seal([newKey()], { purpose: "webhook secret", id }, "whsec_x");
+    await sql`
+      insert into webhook_endpoints (id, user_id, url, sealed_secret, enabled)
+      values (${id}, ${merchant.userId}, 'https://example.com/', ${sealed}, false)`;
+    const { code, output } = await reseal();
+    expect(code).toBe(1);
+    expect(output).toContain(`1 open with none of the keys given, for example of ${id}`);
+    const [row] = await sql<{ sealedSecret: Uint8Array }[]>`
+      select sealed_secret from webhook_endpoints where id = ${id}`;
+    expect(Buffer.from(row?.sealedSecret ?? []).equals(sealed)).toBe(true);
+    await sql`delete from webhook_endpoints where id = ${id}`;
+  });
+
+  test("race: a secret that is replaced while it is resealed keeps its new value", async () => {
+    const id = newWebhookEndpointId();
+    const place = { purpose: "webhook secret", id } as const;
+    const [older, newest] = [newKey(), newKey()];
+    const replaced = seal([newest], place, "whsec_replaced");
+    await sql`
+      insert into webhook_endpoints (id, user_id, url, sealed_secret, enabled)
+      values (${id}, ${merchant.userId}, 'https://example.com/', ${seal([older], place, "whsec_old")}, false)`;
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    let isHeld = () => {};
+    const begun = new Promise<void>((resolve) => {
+      isHeld = resolve;
+    });
+    const change = sql.begin(async (tx) => {
+      await tx`update webhook_endpoints set sealed_secret = ${replaced} where id = ${id}`;
+      isHeld();
+      await held;
+    });
+    await begun;
+    const resealing = resealWebhookSecrets(sql, [newest, older, env.OTP_PEPPER ?? ""]);
+    await waitFor("the reseal to wait for the row", async () => {
+      const [row] = await sql<{ waiting: number }[]>`
+        select count(*)::int as waiting from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query like '%update webhook_endpoints%'`;
+      return (row?.waiting ?? 0) > 0;
+    });
+    release();
+    await change;
+    await resealing;
+    const [row] = await sql<{ sealedSecret: Uint8Array }[]>`
+      select sealed_secret from webhook_endpoints where id = ${id}`;
+    expect(Buffer.from(row?.sealedSecret ?? []).equals(replaced)).toBe(true);
+  }, 30_000);
+});
