@@ -34,6 +34,8 @@ export type Lab = {
   merchant: SeededMerchant;
   /** The only key relaying, unless the lab was started with others. */
   relayer: Hex;
+  /** What processes get beside the defaults, read at each start of one. */
+  env: Record<string, string>;
   rpc: (method: string, params?: readonly unknown[]) => Promise<unknown>;
   stop: () => Promise<void>;
 };
@@ -50,16 +52,17 @@ export async function startLab(
   const [db, chain, smtp] = await Promise.all([createTestDatabase(), startTestChain(), startTestMailbox()]);
   const proxy = startFaultProxy(chain.rpcUrl);
   const keys = localRelayerKeys().slice(0, options.keys ?? 1);
+  const env: Record<string, string> = { RELAYER_PRIVATE_KEYS: keys.join(","), ...options.env };
   const service = await startService({
     ...{ smtp, db: { url: options.way?.(db.url) ?? db.url }, chain: { ...chain, rpcUrl: proxy.url } },
-    env: { RELAYER_PRIVATE_KEYS: keys.join(","), ...options.env },
+    env,
     ...(options.processes ? { processes: options.processes } : {}),
   });
   const sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
   const [key] = keys;
   if (!key) throw new Error("there is no relayer key");
   return {
-    ...{ service, chain, db, sql, proxy },
+    ...{ service, chain, db, sql, proxy, env },
     merchant: await seedMerchant(sql),
     relayer: privateKeyToAccount(key).address.toLowerCase() as Hex,
     rpc: (method, params = []) => callRpc(chain.rpcUrl, method, params),
