@@ -1,0 +1,304 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import {
+  type AttributableTransfer,
+  attributeTransfers,
+  isInferred,
+  type LedgerSnapshot,
+  type LinkFacts,
+  type Verdict,
+} from "../../core/domain/attribute-transfers.ts";
+import { type AttributionWorld, attributionWorlds, hex, MERCHANTS, PAYERS } from "./attribution-worlds.ts";
+
+const RUNS = { numRuns: 5_000 };
+type Judged = { transfer: AttributableTransfer; verdict: Verdict };
+
+function holds(property: (world: AttributionWorld, judged: Judged[]) => void): void {
+  fc.assert(
+    fc.property(attributionWorlds, (world) => property(world, judge(world))),
+    RUNS,
+  );
+}
+
+function judge({ transfers, ledger }: AttributionWorld): Judged[] {
+  const verdicts = attributeTransfers(transfers, ledger);
+  expect(verdicts).toHaveLength(transfers.length);
+  return transfers.map((transfer, index) => ({ transfer, verdict: verdicts[index] as Verdict }));
+}
+
+/** What the database knows after these decisions. */
+function afterwards(ledger: LedgerSnapshot, verdicts: readonly Verdict[]): LedgerSnapshot {
+  const made = verdicts.flatMap(({ attribution }) => attribution ?? []);
+  const paid = new Set(made.filter(({ pays }) => pays).map(({ linkId }) => linkId));
+  const matched = new Set(made.map(({ claimId }) => claimId));
+  const settled = new Map(
+    made.flatMap(({ settlesPayment, paymentId, linkId }) =>
+      settlesPayment && paymentId ? [[paymentId, linkId] as const] : [],
+    ),
+  );
+  return {
+    ...ledger,
+    links: ledger.links.map((link) => ({
+      ...link,
+      isTaken: link.isTaken || paid.has(link.id),
+      livePaymentId: link.livePaymentId ?? [...settled].find(([, linkId]) => linkId === link.id)?.[0],
+    })),
+    payments: ledger.payments.map((one) => ({ ...one, isFailed: one.isFailed && !settled.has(one.id) })),
+    claims: ledger.claims.filter(({ id }) => !matched.has(id)),
+  };
+}
+
+function linkOf(ledger: LedgerSnapshot, id: string | undefined): LinkFacts {
+  const link = ledger.links.find((one) => one.id === id);
+  if (!link) throw new Error(`no link ${id}`);
+  return link;
+}
+
+const isExact = (link: LinkFacts, { amountUnits }: AttributableTransfer) =>
+  [link.amountUnits, link.payAmountUnits].includes(amountUnits);
+
+const wasMadeBefore = (link: LinkFacts, { blockNumber, blockTimeMs }: AttributableTransfer) =>
+  link.createdBlock === undefined ? link.createdAtMs < blockTimeMs + 1_000 : link.createdBlock < blockNumber;
+
+/** The link that the merchant, an authorization accepted in time, or a tag names, in this order. */
+function namedBy(ledger: LedgerSnapshot, transfer: AttributableTransfer): string | undefined {
+  const { to, from, txHash, logIndex, authorizationNonce: nonce, blockNumber, blockTimeMs } = transfer;
+  const own = ledger.links.filter(({ recipient }) => recipient === to);
+  const assignments = ledger.assignments.filter((one) => one.txHash === txHash && one.logIndex === logIndex);
+  const assigned = own.find(({ id }) => id === assignments.at(-1)?.linkId);
+  if (assigned) return assigned.id;
+  const payment = ledger.payments.find(
+    (one) =>
+      one.payer === from &&
+      one.nonce === nonce &&
+      one.recipient === to &&
+      one.amountUnits === transfer.amountUnits &&
+      (one.relayHashes.includes(txHash) ||
+        ((one.acceptedBlock ?? 0) < blockNumber && one.acceptedAtMs < blockTimeMs + 1_000)),
+  );
+  if (payment) return payment.linkId;
+  const tags = [nonce?.slice(0, 34), transfer.tag];
+  return tags.flatMap((tag) => own.find((link) => tag !== undefined && link.tag === tag) ?? [])[0]?.id;
+}
+
+describe("attribution of any transfers to any links", () => {
+  test("is the same block by block as over a range", () => {
+    holds(({ transfers, ledger }, judged) => {
+      const parts: Verdict[] = [];
+      let known = ledger;
+      for (const number of new Set(transfers.map(({ blockNumber }) => blockNumber))) {
+        const block = transfers.filter(({ blockNumber }) => blockNumber === number);
+        const verdicts = attributeTransfers(block, known);
+        parts.push(...verdicts);
+        known = afterwards(known, verdicts);
+      }
+      expect(parts).toEqual(judged.map(({ verdict }) => verdict));
+    });
+  });
+
+  test("never pays a link twice, a cancelled one, one of another wallet, or with a value nobody asked for or accepted", () => {
+    holds(({ ledger }, judged) => {
+      const paid = judged.flatMap(({ verdict: { attribution } }) =>
+        attribution?.pays ? attribution.linkId : [],
+      );
+      expect(new Set(paid).size).toBe(paid.length);
+      for (const { transfer, verdict } of judged) {
+        if (!verdict.attribution) continue;
+        const { linkId, pays, settledBy } = verdict.attribution;
+        const link = linkOf(ledger, linkId);
+        expect(transfer.to).toBe(link.recipient);
+        if (!pays) continue;
+        expect(link.cancelledAtMs).toBeUndefined();
+        const isAccepted =
+          settledBy === "merchant" &&
+          ledger.assignments.some(
+            (one) => one.linkId === linkId && one.logIndex === transfer.logIndex && one.accept,
+          );
+        expect(isExact(link, transfer) || isAccepted).toBe(true);
+      }
+    });
+  });
+
+  test("evidence for a link books its transfer there and pays no other", () => {
+    holds(({ ledger }, judged) => {
+      for (const { transfer, verdict } of judged) {
+        const named = namedBy(ledger, transfer);
+        const settledBy = verdict.attribution?.settledBy;
+        if (named) expect(verdict.attribution?.linkId).toBe(named);
+        expect(named !== undefined).toBe(["merchant", "authorization", "tag"].includes(settledBy ?? ""));
+      }
+    });
+  });
+
+  test("a proof decides for its signer's transfer alone, and for every link that was made before it", () => {
+    holds(({ ledger }, judged) => {
+      for (const { transfer, verdict } of judged) {
+        const { attribution } = verdict;
+        const proofs = ledger.claims.filter(
+          (claim) =>
+            claim.isProven &&
+            claim.txHash === transfer.txHash &&
+            claim.clientAddress === transfer.from &&
+            linkOf(ledger, claim.linkId).recipient === transfer.to &&
+            wasMadeBefore(linkOf(ledger, claim.linkId), transfer),
+        );
+        if (attribution?.settledBy === "proof")
+          expect(proofs.map(({ id }) => id)).toContain(attribution.claimId ?? "");
+        const isSingle = judged.filter((other) => other.transfer.txHash === transfer.txHash).length === 1;
+        if (isSingle && proofs.length > 0 && !namedBy(ledger, transfer))
+          expect(attribution).toMatchObject({ settledBy: "proof", linkId: proofs[0]?.linkId });
+      }
+    });
+  });
+
+  test("a claim settles only what its own address sent, in the transaction it names, for its own link, once", () => {
+    holds(({ ledger }, judged) => {
+      const used = judged.flatMap(({ verdict }) => verdict.attribution?.claimId ?? []);
+      expect(new Set(used).size).toBe(used.length);
+      for (const { transfer, verdict } of judged) {
+        const claim = ledger.claims.find(({ id }) => id === verdict.attribution?.claimId);
+        expect(claim?.id).toBe(verdict.attribution?.claimId);
+        if (!claim) continue;
+        expect(claim).toMatchObject({ txHash: transfer.txHash, clientAddress: transfer.from });
+        expect(claim.linkId).toBe(verdict.attribution?.linkId ?? "");
+      }
+    });
+  });
+
+  test("a late or contested claim without a proof decides nothing", () => {
+    holds(({ transfers, ledger }, judged) => {
+      const claims = ledger.claims.filter(({ isProven, isEarly }) => isProven || isEarly);
+      const without = attributeTransfers(transfers, { ...ledger, claims });
+      const decided = ({ attribution, candidates }: Verdict) => ({
+        ...{ linkId: attribution?.linkId, pays: attribution?.pays, settledBy: attribution?.settledBy },
+        ...{ paymentId: attribution?.paymentId, candidates },
+      });
+      expect(judged.map(({ verdict }) => decided(verdict))).toEqual(without.map(decided));
+    });
+  });
+
+  test("an authorization shown too late names no link", () => {
+    holds(({ transfers, ledger }, judged) => {
+      const isLate = ({
+        acceptedBlock = 0,
+        acceptedAtMs,
+        relayHashes,
+        payer,
+        nonce,
+      }: LedgerSnapshot["payments"][number]) =>
+        transfers.some(
+          ({ from, authorizationNonce, txHash, blockNumber, blockTimeMs }) =>
+            from === payer &&
+            authorizationNonce === nonce &&
+            !relayHashes.includes(txHash) &&
+            (acceptedBlock >= blockNumber || acceptedAtMs >= blockTimeMs + 1_000),
+        );
+      const payments = ledger.payments.filter((payment) => !isLate(payment));
+      const without = attributeTransfers(transfers, { ...ledger, payments });
+      const linksOf = (verdicts: readonly Verdict[]) =>
+        verdicts.map(({ attribution }) => attribution?.linkId);
+      expect(linksOf(judged.map(({ verdict }) => verdict))).toEqual(linksOf(without));
+    });
+  });
+
+  test("inference pays the one link that fits at the transfer's block; of several it names the candidates", () => {
+    holds(({ ledger }, judged) => {
+      const taken = new Set<string>();
+      const hashes = new Set(judged.map(({ transfer }) => transfer.txHash));
+      for (const txHash of hashes) {
+        const own = judged.filter(({ transfer }) => transfer.txHash === txHash);
+        const isEvident = ({ verdict: { attribution } }: Judged) =>
+          attribution !== undefined && !isInferred(attribution.settledBy);
+        for (const { verdict } of own.filter(isEvident))
+          if (verdict.attribution?.pays) taken.add(verdict.attribution.linkId);
+        for (const one of own.filter((judgedOne) => !isEvident(judgedOne))) {
+          expectInference(ledger, one, taken);
+          if (one.verdict.attribution) taken.add(one.verdict.attribution.linkId);
+        }
+      }
+    });
+  });
+
+  function expectInference(
+    ledger: LedgerSnapshot,
+    { transfer, verdict }: Judged,
+    taken: ReadonlySet<string>,
+  ) {
+    const fitting = ledger.links.filter(
+      (link) =>
+        link.recipient === transfer.to &&
+        isExact(link, transfer) &&
+        wasMadeBefore(link, transfer) &&
+        !taken.has(link.id),
+    );
+    const open = fitting.filter(
+      ({ expiresAtMs, cancelledAtMs = Number.POSITIVE_INFINITY }) =>
+        transfer.blockTimeMs <= expiresAtMs && transfer.blockTimeMs < cancelledAtMs,
+    );
+    const over = fitting.filter(
+      ({ expiresAtMs, cancelledAtMs }) => transfer.blockTimeMs > expiresAtMs && cancelledAtMs === undefined,
+    );
+    const candidates = open.length > 0 ? open : over;
+    const isFreed = ledger.assignments.some(
+      ({ txHash, logIndex }) => txHash === transfer.txHash && logIndex === transfer.logIndex,
+    );
+    const [only] = candidates;
+    const { attribution } = verdict;
+    if (!attribution) {
+      expect(verdict.candidates).toEqual(candidates.map(({ id }) => id));
+      const isPayable = candidates.length === 1 && only?.cancelledAtMs === undefined && !isFreed;
+      const isMatched = only?.matchByAmount === true || only?.payAmountUnits === transfer.amountUnits;
+      expect(isPayable && isMatched).toBe(false);
+      return;
+    }
+    expect(isFreed).toBe(false);
+    expect(attribution.pays).toBe(true);
+    expect(candidates.map(({ id }) => id)).toContain(attribution.linkId);
+    if (attribution.settledBy === "early_claim") {
+      const claim = ledger.claims.find(({ id }) => id === attribution.claimId);
+      expect(claim?.isEarly).toBe(true);
+      expect(linkOf(ledger, attribution.linkId).trustsEarlyClaims).toBe(true);
+      return;
+    }
+    expect(candidates).toHaveLength(1);
+    expect(attribution.settledBy).toBe(
+      only?.payAmountUnits === transfer.amountUnits ? "pay_amount" : "amount",
+    );
+    if (attribution.settledBy === "amount") expect(only?.matchByAmount).toBe(true);
+  }
+});
+
+describe("the address of a claim", () => {
+  const [recipient] = MERCHANTS;
+  const [sender, stranger] = PAYERS;
+  const transfer: AttributableTransfer = {
+    ...{ txHash: hex(7, 32), logIndex: 0, from: sender, to: recipient, amountUnits: 5n },
+    ...{ blockNumber: 101, blockTimeMs: 10_000, authorizationNonce: undefined },
+  };
+  const link = (id: string): LinkFacts => ({
+    ...{ id, recipient, tag: undefined, amountUnits: 5n, payAmountUnits: undefined },
+    ...{ createdAtMs: 0, createdBlock: 100, expiresAtMs: 20_000, cancelledAtMs: undefined },
+    ...{ isTaken: false, livePaymentId: undefined, matchByAmount: true, trustsEarlyClaims: true },
+  });
+  const judgeClaim = (clientAddress: typeof sender, isProven: boolean) =>
+    attributeTransfers([transfer], {
+      ...{ links: [link("first"), link("second")], payments: [], assignments: [] },
+      claims: [
+        { id: "claim", linkId: "second", txHash: transfer.txHash, clientAddress, isProven, isEarly: true },
+      ],
+    })[0];
+
+  for (const [settledBy, isProven] of [
+    ["early_claim", false],
+    ["proof", true],
+  ] as const) {
+    test(`${settledBy}: the sender's decides between two links`, () => {
+      const attribution = { linkId: "second", pays: true, settledBy, claimId: "claim" };
+      expect(judgeClaim(sender, isProven)).toEqual({ attribution, candidates: [] });
+    });
+
+    test(`${settledBy}: anybody else's does not`, () => {
+      expect(judgeClaim(stranger, isProven)).toEqual({ candidates: ["first", "second"] });
+    });
+  }
+});
