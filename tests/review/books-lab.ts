@@ -23,15 +23,16 @@ export type BooksLab = {
   sql: Sql;
   /** Whom `makeTransfer` and `accept` pay; another one keeps a test's links apart from others'. */
   merchant: SeededMerchant;
-  /** A leader that stands at block 100, for what needs no node. */
+  /** A leader for what needs no node. */
   term: Term;
   stop: () => Promise<void>;
 };
 
-export async function openBooks(): Promise<BooksLab> {
+/** `readTo`: the block that the books have reached; what is accepted counts for transfers of later blocks. */
+export async function openBooks({ readTo = 100 } = {}): Promise<BooksLab> {
   const db = await createTestDatabase();
   const sql = openDatabase(db.url, { name: "test", maxConnections: 5 });
-  const cursor = { number: 100, hash: randomHash() };
+  const cursor = { number: readTo, hash: randomHash() };
   await startCursor(sql, NETWORK, cursor);
   const merchant = await seedMerchant(sql);
   const term = { sql, network: NETWORK, epoch: 0n, cursor, confirmations: 1 } as unknown as Term;
@@ -87,6 +88,11 @@ export function read(
   });
 }
 
+/** How far the books have read, whatever they hold: an authorization accepted from now on counts for later blocks alone. */
+export async function readUpTo({ sql }: Pick<BooksLab, "sql">, number: number): Promise<void> {
+  await sql`update cursors set number = ${number} where network = ${NETWORK}`;
+}
+
 export function undoAbove({ sql }: Pick<BooksLab, "sql">, ancestor: number): Promise<void> {
   return sql.begin(async (tx) => {
     const { linkIds } = await orphanAbove(tx, { network: NETWORK, ancestor, claimLeaseS: 90 });
@@ -99,12 +105,18 @@ export function lookBack({ term }: BooksLab): Promise<void> {
   return settleLate(term);
 }
 
-export async function claim({ sql }: BooksLab, linkId: string, { txHash, from }: SeenTransfer) {
+/** `proof`: how the sender proved that it made the transfer. */
+export async function claim(
+  { sql }: BooksLab,
+  linkId: string,
+  { txHash, from }: SeenTransfer,
+  proof: "EOA" | null = null,
+) {
   const id = newClaimId();
   await sql.begin((tx) =>
     openClaim(tx, {
       ...{ id, linkId, network: NETWORK, txHash, clientAddress: from, requestId: null },
-      ...{ transactionId: newTransactionId(), leaseS: 90, proof: null, hasBlock: false },
+      ...{ transactionId: newTransactionId(), leaseS: 90, proof, hasBlock: false },
     }),
   );
   return id;

@@ -65,12 +65,17 @@ function read(transfers: readonly SeenTransfer[]): Promise<void> {
   });
 }
 
-async function claim(linkId: string, txHash: Hex, clientAddress: Hex): Promise<string> {
+async function claim(
+  linkId: string,
+  txHash: Hex,
+  clientAddress: Hex,
+  proof: "EOA" | null = null,
+): Promise<string> {
   const id = newClaimId();
   await sql.begin((tx) =>
     openClaim(tx, {
       ...{ id, linkId, network: NETWORK, txHash, clientAddress, requestId: null },
-      ...{ transactionId: newTransactionId(), leaseS: 90, proof: null, hasBlock: false },
+      ...{ transactionId: newTransactionId(), leaseS: 90, proof, hasBlock: false },
     }),
   );
   return id;
@@ -120,7 +125,7 @@ describe("a claim that ends while a payment is accepted", () => {
 });
 
 describe("several transfers in one transaction", () => {
-  test("a later claim of one of them does not take the claim that another has used", async () => {
+  test("a later proof for one of them does not take the claim that another has used", async () => {
     const [five, three] = [
       await seedLink(sql, merchant, { amountUnits: 5_000_000n }),
       await seedLink(sql, merchant, { amountUnits: 3_000_000n }),
@@ -133,7 +138,7 @@ describe("several transfers in one transaction", () => {
       units.map((amountUnits, logIndex) => makeTransfer({ block, txHash, from, amountUnits, logIndex })),
     );
     expect(await statusOf(five)).toBe("PAID");
-    await claim(three, txHash, from);
+    await claim(three, txHash, from, "EOA");
     await settleLate(term());
     expect(await statusOf(three)).toBe("PAID");
     expect(await historyOf(txHash)).toMatchObject([
@@ -148,7 +153,7 @@ describe("several transfers in one transaction", () => {
   test("one that a node had left out does not take the history row of the one that was told", async () => {
     const linkId = await seedLink(sql, merchant, { amountUnits: 6_000_000n });
     const [block, txHash, from] = [makeBlock(99), randomHash(), randomAddress()];
-    await claim(linkId, txHash, from);
+    await claim(linkId, txHash, from, "EOA");
     const [told, leftOut] = [7_000_000n, 8_000_000n].map((amountUnits, logIndex) =>
       makeTransfer({ block, txHash, from, amountUnits, logIndex }),
     );

@@ -21,12 +21,13 @@ import {
   paymentOf,
   randomHash,
   read,
+  readUpTo,
   undoAbove,
 } from "./books-lab.ts";
 
 let lab: BooksLab;
 beforeAll(async () => {
-  lab = await openBooks();
+  lab = await openBooks({ readTo: 80 });
 });
 beforeEach(async () => {
   lab.merchant = await seedMerchant(lab.sql);
@@ -179,8 +180,7 @@ describe("a paying transfer that is reorganised away leaves its link to the tran
     await read(lab, [early]);
     await claim(lab, linkId, late);
     await read(lab, [late]);
-    await lab.sql`update payment_links set status = 'PENDING', paid_at = null where id = ${linkId}`;
-    await claim(lab, linkId, early);
+    await claim(lab, linkId, early, "EOA");
     await lookBack(lab);
     expect(await linkOf(lab, linkId)).toEqual({ status: "PAID", exception: "DUPLICATE" });
     await undoAbove(lab, 99);
@@ -207,16 +207,32 @@ describe("a paying transfer that is reorganised away leaves its link to the tran
 });
 
 describe("a payment whose transfer was in the books before it was accepted", () => {
-  test("is not the worker's to fail: the indexer settles it at its next look", async () => {
+  test("is not the worker's to fail: the indexer ends it at its next look, for it came too late to pay", async () => {
     const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
     const [payer, nonce] = [randomAddress(), randomHash()];
     const transfer = makeTransfer(lab, 99, { from: payer, authorizationNonce: nonce });
     await read(lab, [transfer]);
     expect(await historyOf(lab, linkId)).toHaveLength(0);
+    await readUpTo(lab, 99);
     const payment = await accept(lab, linkId, { payer, nonce });
+    await readUpTo(lab, 80);
     if (!payment) throw new Error("the link took no payment");
     await fail(lab, payment, "PAYMENT_NOT_ALLOWED");
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
+    await lookBack(lab);
+    expect(await linkOf(lab, linkId)).toEqual({ status: "ACTIVE", exception: "NONE" });
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+    expect(await eventsOf(lab, linkId)).toEqual(["pending", "released"]);
+  });
+
+  test("is settled when its block is later than the acceptance, though it was read at the same time", async () => {
+    const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+    const [payer, nonce] = [randomAddress(), randomHash()];
+    const transfer = makeTransfer(lab, 99, { from: payer, authorizationNonce: nonce });
+    await read(lab, [transfer]);
+    const payment = await accept(lab, linkId, { payer, nonce });
+    if (!payment) throw new Error("the link took no payment");
     await lookBack(lab);
     expect(await linkOf(lab, linkId)).toEqual({ status: "PAID", exception: "NONE" });
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED", txHash: transfer.txHash });

@@ -1,5 +1,5 @@
 /** Payments whose transaction is mined and whose money the books do not show: queued again only when the books can't settle them any more. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { requeueUnsettled } from "../../db/payment-queue.ts";
 import type { NewPayment } from "../../db/payments.ts";
 import { ensureLane, insertRelay, markMined, markSigned } from "../../db/relays.ts";
@@ -15,11 +15,15 @@ import {
   paymentOf,
   randomHash,
   read,
+  readUpTo,
   undoAbove,
 } from "./books-lab.ts";
 
+const ACCEPTED_AT = 80;
 /** Below the block that the books have reached. */
 const MINED_AT = 90n;
+/** How far the books have read. */
+const READ_TO = 100;
 let lab: BooksLab;
 
 beforeAll(async () => {
@@ -50,9 +54,21 @@ async function relay(payment: NewPayment): Promise<void> {
   });
 }
 
-async function relayed(authorization: Parameters<typeof accept>[2] = {}): Promise<NewPayment> {
-  const payment = await accept(lab, await seedLink(lab.sql, lab.merchant), authorization);
+/** Accepted when the books had read up to this block. */
+async function acceptedAt(
+  blockNumber: number,
+  authorization: Parameters<typeof accept>[2] = {},
+): Promise<NewPayment> {
+  const linkId = await seedLink(lab.sql, lab.merchant);
+  await readUpTo(lab, blockNumber);
+  const payment = await accept(lab, linkId, authorization);
+  await readUpTo(lab, READ_TO);
   if (!payment) throw new Error("the payment was not accepted");
+  return payment;
+}
+
+async function relayed(): Promise<NewPayment> {
+  const payment = await acceptedAt(ACCEPTED_AT);
   await relay(payment);
   return payment;
 }
@@ -72,17 +88,31 @@ test("behavior: to a wallet that joins the books later, it waits for its blocks 
   expect(row?.reverts).toBe(0);
 });
 
-test("behavior: whose transfer is in the books and not counted yet, the indexer ends it", async () => {
-  await setJoined(true);
-  const authorization = { payer: randomAddress(), nonce: randomHash() };
-  // a stranger's transaction, read before the payment was accepted
-  const { payer: from, nonce: authorizationNonce } = authorization;
-  await read(lab, [makeTransfer(lab, Number(MINED_AT) - 1, { from, authorizationNonce })]);
-  const payment = await relayed(authorization);
-  expect(await requeued()).toEqual([]);
-  await lookBack(lab);
-  expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
-  expect(await linkOf(lab, payment.linkId)).toMatchObject({ status: "PAID" });
+describe("behavior: whose transfer is in the books and not counted yet, the indexer ends it", () => {
+  /** A stranger's transaction executed the authorization; our own did nothing. */
+  async function executedByStranger(acceptedAtBlock: number): Promise<NewPayment> {
+    await setJoined(true);
+    const authorization = { payer: randomAddress(), nonce: randomHash() };
+    const { payer: from, nonce: authorizationNonce } = authorization;
+    await read(lab, [makeTransfer(lab, Number(MINED_AT) - 1, { from, authorizationNonce })]);
+    const payment = await acceptedAt(acceptedAtBlock, authorization);
+    await relay(payment);
+    expect(await requeued()).toEqual([]);
+    await lookBack(lab);
+    return payment;
+  }
+
+  test("settled, when it was accepted before the block", async () => {
+    const payment = await executedByStranger(Number(MINED_AT) - 2);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
+    expect(await linkOf(lab, payment.linkId)).toMatchObject({ status: "PAID" });
+  });
+
+  test("failed, when the block had been read by then", async () => {
+    const payment = await executedByStranger(Number(MINED_AT) - 1);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+    expect(await linkOf(lab, payment.linkId)).toMatchObject({ status: "ACTIVE" });
+  });
 });
 
 test("behavior: of which the books know nothing, although they have read all, is queued again", async () => {
@@ -94,8 +124,7 @@ test("behavior: of which the books know nothing, although they have read all, is
 
 test("behavior: whose block is reorganised away has all the time again, however long it once waited", async () => {
   await setJoined(true);
-  const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
-  if (!payment) throw new Error("the payment was not accepted");
+  const payment = await acceptedAt(ACCEPTED_AT);
   await lab.sql`update payments set unavailable_since = now() - interval '7 seconds' where id = ${payment.id}`;
   // a stranger's transaction
   await read(lab, [makeTransfer(lab, 98, { payment })]);
