@@ -1,0 +1,241 @@
+/** Somebody who knows another payer's transaction tries to have it pay a link of their own. */
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import type { Hex } from "../../core/domain/networks.ts";
+import { makePayer, type Payer, signPayment } from "../support/payer.ts";
+import { broadcastAsStranger } from "../support/stranger.ts";
+import {
+  broadcast,
+  claim,
+  claimOf,
+  type EvidenceSide,
+  expectReceived,
+  historyOf,
+  indexed,
+  linkOf,
+  makeLinks,
+  makePerson,
+  makeTwins,
+  nextUnits,
+  pay,
+  prove,
+  settledLate,
+  show,
+  signClaim,
+  signTransfer,
+  startEvidenceSide,
+  statusOf,
+  waitForLink,
+} from "./evidence-side.ts";
+
+setDefaultTimeout(60_000);
+
+let side: EvidenceSide;
+let payer: Payer;
+
+beforeAll(async () => {
+  side = await startEvidenceSide();
+  payer = await makePerson(side);
+});
+afterAll(() => side?.stop());
+
+/** The transfer pays the link its payer proves it for, and the twin asks for its money as before. */
+async function expectProofPays(meant: string, twin: string, hash: Hex): Promise<void> {
+  expect((await prove(side, meant, { hash, person: payer })).status).toBe(200);
+  await waitForLink(side, meant, { status: "PAID", settledBy: "proof", exception: "NONE" });
+  expect(await linkOf(side, twin)).toMatchObject({ status: "ACTIVE", exception: "NONE", settledBy: null });
+  const rows = await historyOf(side, hash);
+  expect(rows).toMatchObject([{ type: "PAYMENT_LINK", linkId: meant, settledBy: "proof", candidates: null }]);
+}
+
+describe("a claim made after the block, by somebody else", () => {
+  test("pays no twin: it is a hint, and says what to sign", async () => {
+    const { meant, twin, units } = await makeTwins(side);
+    const hash = await pay(side, payer, { units });
+    await settledLate(side);
+    await expectReceived(side, hash, [meant, twin]);
+
+    const theft = await claim(side, twin, { hash, address: payer.address });
+    expect([theft.status, theft.body]).toMatchObject([
+      200,
+      { success: true, linkId: twin, status: "ACTIVE", proofRequired: true },
+    ]);
+    expect(theft.body.typedData.message).toMatchObject({ linkId: twin, transactionHash: hash });
+    await settledLate(side);
+    expect(await statusOf(side, twin)).toBe("ACTIVE");
+    expect(await claimOf(side, twin, hash)).toEqual({
+      ...{ state: "HINT", reason: null },
+      ...{ proof: null, isEarly: false },
+    });
+
+    const own = await claim(side, meant, { hash, address: payer.address });
+    expect([own.status, own.body.proofRequired]).toEqual([200, true]);
+    await expectProofPays(meant, twin, hash);
+    expect((await claim(side, twin, { hash, address: payer.address })).body.error.details).toMatchObject({
+      issue: "counted_elsewhere",
+      typedData: { message: { linkId: twin } },
+    });
+  });
+
+  test("error: with a signature of another key is 400, and nothing is stored", async () => {
+    const { meant, twin, units } = await makeTwins(side);
+    const hash = await pay(side, payer, { units });
+    const signature = await signClaim(side, makePayer(), { linkId: twin, hash });
+    const theft = await claim(side, twin, { hash, address: payer.address, signature });
+    expect([theft.status, theft.body.error.details]).toEqual([
+      400,
+      { field: "signature", issue: "invalid_signature" },
+    ]);
+    expect(await claimOf(side, twin, hash)).toBeUndefined();
+    await expectProofPays(meant, twin, hash);
+  });
+
+  test("error: with the payer's own signature for the other link is 400", async () => {
+    const { meant, twin, units } = await makeTwins(side);
+    const hash = await pay(side, payer, { units });
+    const signature = await signClaim(side, payer, { linkId: meant, hash });
+    expect((await claim(side, twin, { hash, address: payer.address, signature })).status).toBe(400);
+    expect(await claimOf(side, twin, hash)).toBeUndefined();
+  });
+});
+
+describe("a claim made before the block, by somebody else", () => {
+  for (const first of ["thief", "payer"] as const) {
+    test(`decides nothing when both links claim the transaction, the ${first}'s first`, async () => {
+      const { meant, twin, units } = await makeTwins(side);
+      const signed = await signTransfer(side, payer, { to: side.wallet, units });
+      const { hash } = signed;
+      const order = first === "thief" ? [twin, meant] : [meant, twin];
+      for (const [index, linkId] of order.entries()) {
+        const { status, body } = await claim(side, linkId, { hash, address: payer.address });
+        expect([status, body.status, body.proofRequired]).toEqual([
+          200,
+          ...(index === 0 ? ["PENDING", undefined] : ["ACTIVE", true]),
+        ]);
+      }
+      // the first claim holds its link no longer
+      expect(await linkOf(side, order[0] ?? "")).toMatchObject({ status: "ACTIVE" });
+      await broadcast(side, signed);
+      await indexed(side);
+      await settledLate(side);
+      await expectReceived(side, hash, [meant, twin]);
+      expect([await statusOf(side, meant), await statusOf(side, twin)]).toEqual(["ACTIVE", "ACTIVE"]);
+      await expectProofPays(meant, twin, hash);
+    });
+  }
+
+  test("with an address that is not the sender's contests the claim, and takes nothing", async () => {
+    const { meant, twin, units } = await makeTwins(side);
+    const signed = await signTransfer(side, payer, { to: side.wallet, units });
+    await claim(side, meant, { hash: signed.hash, address: payer.address });
+    await claim(side, twin, { hash: signed.hash, address: makePayer().address });
+    await broadcast(side, signed);
+    await indexed(side);
+    await settledLate(side);
+    expect(await linkOf(side, twin)).toMatchObject({ status: "ACTIVE", settledBy: null });
+    await expectProofPays(meant, twin, signed.hash);
+  });
+});
+
+describe("a claim of a link that asks for another value", () => {
+  test("books no money on it", async () => {
+    const [meant = "", same = ""] = await makeLinks(side, 2);
+    const [other = ""] = await makeLinks(side, 1);
+    const { amountUnits: units } = await linkOf(side, meant);
+    const signed = await signTransfer(side, payer, { to: side.wallet, units });
+    const { hash } = signed;
+    expect((await claim(side, other, { hash, address: payer.address })).status).toBe(200);
+    await broadcast(side, signed);
+    await indexed(side);
+    await settledLate(side);
+    // the worker sees another amount in the block and ends the claim
+    await waitForLink(side, other, { status: "ACTIVE", exception: "NONE", settledBy: null });
+    expect(await claimOf(side, other, hash)).toMatchObject({ state: "EXPIRED", reason: "other_amount" });
+    await expectReceived(side, hash, [meant, same]);
+    expect((await claim(side, meant, { hash, address: payer.address })).body.proofRequired).toBe(true);
+    await expectProofPays(meant, same, hash);
+    expect(await linkOf(side, other)).toMatchObject({ exception: "NONE" });
+  });
+
+  test("error: made after the block is refused without a proof", async () => {
+    const [meant = "", other = ""] = [...(await makeLinks(side, 1)), ...(await makeLinks(side, 1))];
+    const { amountUnits: units } = await linkOf(side, meant);
+    const hash = await pay(side, payer, { units });
+    const answer = await claim(side, other, { hash, address: payer.address });
+    expect([answer.status, answer.body.error.details.issue]).toEqual([400, "does_not_pay_this_link"]);
+    await waitForLink(side, meant, { status: "PAID", settledBy: "amount" });
+  });
+});
+
+describe("an authorization that a stranger executed", () => {
+  test("shown to the twin afterwards pays neither it nor, unproven, the link that was meant", async () => {
+    const { meant, twin, units } = await makeTwins(side);
+    const payment = await signPayment(payer, { to: side.wallet, amountUnits: units });
+    const hash = await broadcastAsStranger(side.rpcUrl, payment);
+    await indexed(side);
+    for (const linkId of [twin, meant]) {
+      const { status, body } = await show(side, linkId, payment);
+      expect([status, body.success, body.error]).toEqual([409, false, "NONCE_USED"]);
+    }
+    await settledLate(side);
+    await expectReceived(side, hash, [meant, twin]);
+    expect([await statusOf(side, meant), await statusOf(side, twin)]).toEqual(["ACTIVE", "ACTIVE"]);
+    await expectProofPays(meant, twin, hash);
+  });
+
+  test("accepted before its block pays the link it was shown to", async () => {
+    const { meant, twin, units } = await makeTwins(side);
+    const payment = await signPayment(payer, { to: side.wallet, amountUnits: units });
+    expect((await show(side, meant, payment)).status).toBe(200);
+    await waitForLink(side, meant, { status: "PAID", settledBy: "authorization" });
+    expect((await show(side, twin, payment)).status).toBe(409);
+    expect(await linkOf(side, twin)).toMatchObject({ status: "ACTIVE" });
+  });
+
+  test("with the link's tag in its nonce pays that link, and is refused for the twin", async () => {
+    const { meant, twin, units } = await makeTwins(side);
+    const { tag } = await linkOf(side, meant);
+    const nonce: Hex = `${tag}${"5e".repeat(16)}`;
+    const payment = await signPayment(payer, { to: side.wallet, amountUnits: units, nonce });
+    const refused = await show(side, twin, payment);
+    expect([refused.status, refused.body.error]).toEqual([409, "NONCE_USED"]);
+    await broadcastAsStranger(side.rpcUrl, payment);
+    await waitForLink(side, meant, { status: "PAID", settledBy: "tag" });
+    expect(await linkOf(side, twin)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
+    expect((await show(side, twin, payment)).status).toBe(409);
+  });
+});
+
+describe("a transfer that was meant for no link", () => {
+  test("of the amount of the only open link pays it, unless the merchant switched that off", async () => {
+    const [matched = ""] = await makeLinks(side, 1);
+    const first = await linkOf(side, matched);
+    await pay(side, payer, { units: first.amountUnits });
+    await waitForLink(side, matched, { status: "PAID", settledBy: "amount" });
+
+    expect((await side.ann.client.patch("/v1/settings", { matchByAmount: false })).status).toBe(200);
+    try {
+      const [unmatched = ""] = await makeLinks(side, 1);
+      const { amountUnits, payAmountUnits } = await linkOf(side, unmatched);
+      const hash = await pay(side, payer, { units: amountUnits });
+      await settledLate(side);
+      await expectReceived(side, hash, [unmatched]);
+      expect(await statusOf(side, unmatched)).toBe("ACTIVE");
+      // the unique amount still says which link is meant
+      await pay(side, payer, { units: payAmountUnits ?? 0n });
+      await waitForLink(side, unmatched, { status: "PAID", settledBy: "pay_amount", exception: "NONE" });
+    } finally {
+      await side.ann.client.patch("/v1/settings", { matchByAmount: true });
+    }
+  });
+
+  test("made before the link pays nothing", async () => {
+    const units = nextUnits();
+    const hash = await pay(side, payer, { units });
+    const [late = ""] = await makeLinks(side, 1, units);
+    await settledLate(side);
+    await expectReceived(side, hash, []);
+    expect(await statusOf(side, late)).toBe("ACTIVE");
+    const answer = await prove(side, late, { hash, person: payer });
+    expect([answer.status, answer.body.error.details.issue]).toEqual([400, "does_not_pay_this_link"]);
+  });
+});
