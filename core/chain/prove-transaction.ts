@@ -26,9 +26,10 @@ export function proveTransaction(answer: unknown, hash: Hex): ProvenTransaction 
 }
 
 function proveSigned(answer: unknown, hash: Hex): ProvenTransaction | undefined {
-  const transaction = formatTransaction(answer as RpcTransaction);
-  const { type, input, to, r, s, v } = transaction;
-  const parity = transaction.yParity ?? (v >= 35n ? Number((v - 35n) % 2n) : Number(v) - 27);
+  // the signature apart from the fields: viem would write one that it finds among them into what was signed
+  const { r, s, v, yParity, ...transaction } = formatTransaction(answer as RpcTransaction);
+  const { type, input, to } = transaction;
+  const parity = yParity ?? (v >= 35n ? Number((v - 35n) % 2n) : Number(v) - 27);
   const fields = { ...transaction, data: input, to: to ?? undefined };
   const signature = type === "legacy" ? { r, s, v } : { r, s, yParity: parity };
   if (hashOf(serialize(fields, signature)) !== hash) return undefined;
