@@ -152,7 +152,7 @@ export async function signCall(
   return { raw, hash: keccak256(raw) };
 }
 
-/** Sends signed bytes; they are in a block when this returns, unless blocks are mined by hand. */
+/** Sends signed bytes. */
 export async function broadcast(
   { rpcUrl }: Pick<EvidenceSide, "rpcUrl">,
   { raw, hash }: SignedTransaction,
@@ -185,9 +185,11 @@ export async function mine({ rpcUrl }: Pick<EvidenceSide, "rpcUrl">, blocks = 1)
   for (let n = 0; n < blocks; n++) await callRpc(rpcUrl, "evm_mine", []);
 }
 
-/** Waits until the indexer's cursor stands on the head. */
+/** Waits until everything sent is in a block and the indexer's cursor stands on the head. */
 export function indexed({ rpcUrl, sql }: Pick<EvidenceSide, "rpcUrl" | "sql">): Promise<unknown> {
   return waitFor("the cursor at the head", async () => {
+    const pool = (await callRpc(rpcUrl, "txpool_status")) as { pending: string };
+    if (Number(pool.pending) > 0) return false;
     const head = (await callRpc(rpcUrl, "eth_getBlockByNumber", ["latest", false])) as { hash: string };
     const [row] = await sql<{ hash: string }[]>`select hash from cursors where network = 'base-sepolia'`;
     return row?.hash === head.hash;
