@@ -20,6 +20,8 @@ export type Faults = {
   rateLimited?: number;
   /** HTTP 500. */
   failing?: number;
+  /** HTTP 503. */
+  unavailable?: number;
   /** No answer for `hangMs` (default 3,000). */
   hanging?: number;
   hangMs?: number;
@@ -70,6 +72,7 @@ export async function startFaultProxy(
     if (strikes("rateLimited", faults.rateLimited))
       return void response.writeHead(429, { "retry-after": "0" }).end("slow down");
     if (strikes("failing", faults.failing)) return void response.writeHead(500).end("oops");
+    if (strikes("unavailable", faults.unavailable)) return void response.writeHead(503).end("unavailable");
     const calls = Array.isArray(given) ? given : [given];
     const answers = await answerAll(calls);
     const text = JSON.stringify(Array.isArray(given) ? answers : answers[0]);

@@ -116,11 +116,11 @@ async function checkHistory(
   );
 }
 
-/** A link is PAID by exactly one canonical transfer of exactly its amount; sums agree; counters agree with rows. */
+/** A link is PAID by exactly one canonical transfer of exactly what it asks; sums agree; counters agree with rows. */
 async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
   const broken = await sql<{ id: string; status: string; payers: number; fault: string }[]>`
     with paying as (
-      select link_id, count(*)::int as payers, min(block_time) as block_time, sum(amount_units) as units, bool_and(status = 'CONFIRMED') as deep, min(to_address) as to_address
+      select link_id, count(*)::int as payers, min(block_time) as block_time, sum(amount_units) as units, bool_and(status = 'CONFIRMED') as deep, min(to_address) as to_address, min(settled_by) as settled_by
       from transfers
       where network = ${network} and pays and status <> 'ORPHANED'
       group by link_id
@@ -131,13 +131,17 @@ async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
         when link.status = 'PAID' and payers is null then 'PAID by no transfer'
         when payers = 1 and deep and link.status <> 'PAID' then 'its transfer is confirmed but it is not PAID'
         when link.status = 'PAID' and link.paid_at <> paying.block_time then 'paid_at is not the block time'
-        when payers = 1 and units <> link.amount_units then 'paid by another amount'
+        when payers = 1 and paying.settled_by <> 'merchant' and units <> link.amount_units and units is distinct from link.pay_amount_units
+          then 'paid by another amount'
+        when link.status = 'PAID' and units <> link.paid_units then 'PAID with other units than its transfer has'
+        when link.settled_by is distinct from paying.settled_by then 'settled_by is not its transfer''s'
         when payers = 1 and to_address <> link.recipient then 'paid by a transfer to somebody else'
         when payers = 1 and block_time > expires_at and exception = 'NONE' then 'late but not marked'
         when refunded_units > link.amount_units then 'more refunded than paid'
         when link.status in ('ACTIVE', 'EXPIRED') and exists (
           select from transfers
-          where link_id = link.id and transfers.status <> 'ORPHANED' and transfers.amount_units = link.amount_units
+          where link_id = link.id and transfers.status <> 'ORPHANED'
+            and transfers.amount_units in (link.amount_units, link.pay_amount_units)
         ) then 'asks for money that it has'
         when link.status = 'PENDING' and payers is null and not exists (
           select from payments where link_id = link.id and state in ('QUEUED', 'SIGNED', 'BROADCAST')
@@ -151,7 +155,7 @@ async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
   const counters = await sql<{ userId: string; status: string }[]>`
     select user_id, status
     from (
-      select user_id, status, count(*) as n, sum(amount_units) as units from payment_links group by 1, 2
+      select user_id, status, count(*) as n, sum(coalesce(paid_units, amount_units)) as units from payment_links group by 1, 2
       union all
       select user_id, status, -count, -amount_units from link_counts
       union all

@@ -1,0 +1,265 @@
+/**
+ * Payers who pay in every documented way, among links of one price; thieves who want links of theirs paid with that money; strangers
+ * who execute authorizations first; and a service that is killed, stopped and cut off meanwhile. By hand:
+ * `bun tests/links/hostile-campaign.ts 2000 7` (links, seed). `unopposed` as a third word lets thieves claim early what its sender never
+ * claims, which is counted apart: nothing can tell the two.
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openDatabase } from "../../db/client.ts";
+import { migrate } from "../../db/migrate.ts";
+import { startPostgres } from "../../local/postgres.ts";
+import { callRpc } from "../../local/rpc.ts";
+import { insist } from "../relay/campaign-load.ts";
+import { waitFor } from "../relay/lab.ts";
+import { crashDatabase, type Supervisor, superviseService } from "../relay/service-faults.ts";
+import { startTestChain } from "../support/chain.ts";
+import { type FaultProxy, startFaultProxy } from "../support/fault-proxy.ts";
+import { assertInvariants } from "../support/invariants.ts";
+import { startTestMailbox } from "../support/mailbox.ts";
+import { seededRandom } from "../support/seeded-random.ts";
+import { type ProcessName, startService } from "../support/world.ts";
+import { type HostileVerdict, judgeHostility } from "./hostile-judge.ts";
+import { drawPlan } from "./hostile-plan.ts";
+import { type HostileLink, makeHostileLink, openShops, type Shop, type Stage } from "./hostile-stage.ts";
+import { type Plan, playLink } from "./hostile-stories.ts";
+
+const PROCESSES: readonly ProcessName[] = ["api", "api-2", "worker", "worker-2", "indexer", "indexer-2"];
+const INDEXERS: readonly ProcessName[] = ["indexer", "indexer-2"];
+const LINKS_A_SHOP = 250;
+const LEAST_SHOPS = 2;
+/** Prices of groups lie further apart than unique amounts reach. */
+const FIRST_PRICE_UNITS = 1_000_000n;
+const PRICE_STEP_UNITS = 2_000n;
+const GROUP_SIZES = [1, 1, 1, 2, 2, 3] as const;
+/** Groups whose links are paid at the same time. */
+const GROUPS_AT_ONCE = 14;
+const BLOCK_TIME_S = 1;
+/** Shares of faults; the rest are kills. */
+const STOP_SHARE = 0.3;
+const NODE_SHARE = 0.25;
+const DATABASE_SHARE = 0.1;
+const CALM_MS = 1_500;
+const OUTAGE_MS = 4_000;
+const QUIET_TIMEOUT_MS = 150_000;
+const VERDICT_TIMEOUT_MS = 20_000;
+
+export type HostileReport = HostileVerdict & {
+  made: number;
+  thefts: Record<string, number>;
+  answers: Record<string, number>;
+  faults: Record<string, number>;
+  deaths: readonly string[];
+  blocks: number;
+  seconds: number;
+};
+
+export async function runHostileCampaign(
+  count: number,
+  { isUnopposed = false } = {},
+): Promise<HostileReport> {
+  const random = seededRandom(`hostile campaign of ${count} links`);
+  const groups = drawGroups(count, random);
+  const startedMs = performance.now();
+  const dataDir = mkdtempSync(join(tmpdir(), "campaign-postgres-"));
+  // durable: what is committed must outlive the crashes
+  const postgres = await startPostgres({ dataDir, database: "campaign" });
+  await migrate(postgres.url);
+  const [chain, smtp] = await Promise.all([startTestChain({ blockTimeS: BLOCK_TIME_S }), startTestMailbox()]);
+  const proxy = await startFaultProxy(chain.rpcUrl, { random: Math.random });
+  const sql = openDatabase(postgres.url, { name: "campaign", maxConnections: 6 });
+  const service = await startService({
+    ...{ db: postgres, chain: { ...chain, rpcUrl: proxy.url }, smtp },
+    processes: PROCESSES,
+    env: { NODE_ENV: "test", RATE_LIMITS: "0" },
+  });
+  const supervisor = superviseService(service, PROCESSES);
+  try {
+    const baseUrl = () => service.baseUrlOf(Math.random() < 0.5 ? "api" : "api-2");
+    const stage: Stage = {
+      ...{ service, sql, chain, baseUrl },
+      ...{ deeds: [], thefts: [], wrong: [], answers: {} },
+    };
+    const shops = await openShops(service.baseUrl, Math.max(LEAST_SHOPS, Math.ceil(count / LINKS_A_SHOP)));
+    const faults: Record<string, number> = {};
+    let isOver = false;
+    const storm = strikeUntil(() => isOver, { stage, proxy, supervisor, random, faults });
+    const links = await playAll(stage, { shops, groups, isUnopposed }).finally(() => {
+      isOver = true;
+    });
+    await storm;
+    const head = await becomeQuiet(stage);
+    const verdict = await insistOnVerdict(stage, links, isUnopposed);
+    return {
+      made: links.length,
+      ...verdict,
+      thefts: countThefts(stage),
+      ...{ answers: stage.answers, faults, deaths: supervisor.deaths, blocks: head },
+      seconds: Math.round((performance.now() - startedMs) / 1000),
+    };
+  } finally {
+    await sql.end({ timeout: 1 });
+    await service.stop();
+    await proxy.stop();
+    await Promise.all([postgres.stop(), chain.stop(), smtp.stop()]);
+    rmSync(dataDir, { recursive: true, force: true });
+  }
+}
+
+/** Plans of links of one price each. */
+function drawGroups(count: number, random: () => number): Plan[][] {
+  const groups: Plan[][] = [];
+  for (let planned = 0; planned < count; ) {
+    const drawn = GROUP_SIZES[Math.floor(random() * GROUP_SIZES.length)] ?? 1;
+    const size = Math.min(drawn, count - planned);
+    groups.push(Array.from({ length: size }, () => drawPlan(random)));
+    planned += size;
+  }
+  return groups;
+}
+
+type Cast = { shops: readonly Shop[]; groups: readonly (readonly Plan[])[]; isUnopposed: boolean };
+
+/** Group after group, some at a time: links of one price, then everybody who wants to pay them. */
+async function playAll(stage: Stage, { shops, groups, isUnopposed }: Cast): Promise<HostileLink[]> {
+  const links: HostileLink[] = [];
+  /** A link of another price in the same wallet. */
+  const misfits = new Map<Shop, HostileLink>();
+  const playGroup = async (group: number, plans: readonly Plan[]) => {
+    const shop = shops[group % shops.length];
+    if (!shop) throw new Error("there is no shop");
+    const amountUnits = FIRST_PRICE_UNITS + BigInt(group) * PRICE_STEP_UNITS;
+    const own: HostileLink[] = [];
+    for (const index of plans.keys())
+      own.push(await makeHostileLink(stage, { shop, group, amountUnits, key: `${group}-${index}` }));
+    links.push(...own);
+    const misfit = misfits.get(shop);
+    misfits.set(shop, own[0] as HostileLink);
+    await Promise.all(
+      plans.map((plan, index) => {
+        const link = own[index] as HostileLink;
+        const twin = own.find((one) => one !== link);
+        return playLink(stage, { link, plan, twin, misfit, isUnopposed });
+      }),
+    );
+  };
+  let group = 0;
+  const hand = async () => {
+    for (let plans = groups[group]; plans; plans = groups[group]) await playGroup(group++, plans);
+  };
+  await Promise.all(Array.from({ length: GROUPS_AT_ONCE }, hand));
+  return links;
+}
+
+type Storm = {
+  stage: Stage;
+  proxy: FaultProxy;
+  supervisor: Supervisor;
+  random: () => number;
+  faults: Record<string, number>;
+};
+
+/** One fault after another, each healed before the next; leaves everything running. */
+async function strikeUntil(isOver: () => boolean, storm: Storm): Promise<void> {
+  const { random, supervisor, faults } = storm;
+  while (!isOver()) {
+    await Bun.sleep(CALM_MS * (0.5 + random()));
+    const name = await strike(storm);
+    faults[name] = (faults[name] ?? 0) + 1;
+    await supervisor.restartDead();
+  }
+}
+
+async function strike({ stage, proxy, supervisor, random }: Storm): Promise<string> {
+  const chance = random();
+  const outageMs = OUTAGE_MS * (0.3 + random());
+  if (chance < STOP_SHARE) {
+    await stopIndexers(stage, random() < 0.7 ? INDEXERS : INDEXERS.slice(0, 1), outageMs);
+    return "indexer stopped";
+  }
+  if (chance < STOP_SHARE + NODE_SHARE) {
+    proxy.set({ unavailable: 1 });
+    await Bun.sleep(outageMs);
+    proxy.heal();
+    return "node unavailable";
+  }
+  if (chance < STOP_SHARE + NODE_SHARE + DATABASE_SHARE) {
+    await crashDatabase(stage.sql);
+    return "Postgres crashed";
+  }
+  return `${await supervisor.killOne(random)} killed`;
+}
+
+async function stopIndexers({ service }: Stage, names: readonly ProcessName[], forMs: number): Promise<void> {
+  const pids = names.map((name) => service.pidOf(name));
+  for (const pid of pids) process.kill(pid, "SIGSTOP");
+  await Bun.sleep(forMs);
+  for (const pid of pids) process.kill(pid, "SIGCONT");
+}
+
+/** Nothing is in flight, no more blocks come, and all of them are read. Returns the head. */
+async function becomeQuiet({ sql, chain }: Stage): Promise<number> {
+  const isQuiet = async () => {
+    const [row] = await insist(
+      () => sql<{ open: number }[]>`
+        select
+          (select count(*) from payments where state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED'))::int
+            + (select count(*) from relays where state in ('SIGNED', 'BROADCAST'))::int as open`,
+    );
+    return row?.open === 0;
+  };
+  await waitFor("everything to be quiet", isQuiet, QUIET_TIMEOUT_MS);
+  await callRpc(chain.rpcUrl, "evm_setIntervalMining", [0]);
+  for (let block = 0; block < 3; block++) await callRpc(chain.rpcUrl, "evm_mine");
+  const head = Number(await callRpc(chain.rpcUrl, "eth_blockNumber"));
+  await waitFor(
+    `the indexer to be at ${head}`,
+    async () => {
+      const [row] = await sql<{ number: bigint }[]>`select number from cursors`;
+      return row !== undefined && Number(row.number) >= head;
+    },
+    QUIET_TIMEOUT_MS,
+  );
+  return head;
+}
+
+/** Late evidence is settled moments after it came; what is broken then is broken. */
+async function insistOnVerdict(
+  stage: Stage,
+  links: readonly HostileLink[],
+  isUnopposed: boolean,
+): Promise<HostileVerdict> {
+  const deadline = Date.now() + VERDICT_TIMEOUT_MS;
+  for (;;) {
+    const verdict = await judgeHostility(stage, links, { isUnopposed });
+    const fault = await assertInvariants(stage.sql, stage.chain).then(
+      () => undefined,
+      (error: unknown) => String(error),
+    );
+    const broken = [...verdict.broken, ...(fault ? [fault] : [])];
+    if (broken.length === 0) return verdict;
+    if (Date.now() > deadline)
+      throw new Error(
+        `${broken.length} broken promise(s):\n${broken.join("\n")}\n${JSON.stringify(verdict)}`,
+      );
+    await Bun.sleep(1_000);
+  }
+}
+
+function countThefts({ thefts }: Stage): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { kind, status } of thefts) {
+    const name = `${kind}: ${status}`;
+    counts[name] = (counts[name] ?? 0) + 1;
+  }
+  return counts;
+}
+
+if (import.meta.main) {
+  const [links, seed, word] = process.argv.slice(2);
+  if (seed !== undefined) process.env.TEST_SEED = seed;
+  const report = await runHostileCampaign(Number(links ?? 2_000), { isUnopposed: word === "unopposed" });
+  console.log(JSON.stringify(report, null, 2));
+  process.exit(0);
+}

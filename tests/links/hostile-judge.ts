@@ -1,0 +1,341 @@
+/**
+ * Judges the hostile campaign's ledger by the chain and by the record of what each payer did, never by what the service says decided:
+ * a link's money came from somebody who showed that he meant it, or the link was all that his transfer could have paid.
+ */
+import { decodeFunctionData, erc20Abi, keccak256, stringToBytes } from "viem";
+import { privateKeyToAccount } from "viem/accounts";
+import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { localRelayerKeys } from "../../local/accounts.ts";
+import { callRpc, callRpcBatch } from "../../local/rpc.ts";
+import { type ChainTransfer, readTransfers } from "../support/invariants.ts";
+import type { Deed, HostileLink, Stage } from "./hostile-stage.ts";
+
+const NETWORK = "base-sepolia";
+const USDC = NETWORKS[NETWORK].usdc.address;
+const AUTHORIZATION_USED = keccak256(stringToBytes("AuthorizationUsed(address,bytes32)"));
+const BATCH = 100;
+/** `transfer(address,uint256)`, and the digits of a tag behind it. */
+const CALL_DIGITS = 2 + 2 * (4 + 32 + 32);
+const TAG_DIGITS = 32;
+/** A block's stamp is a whole second; cancelling and stamping are on different clocks. */
+const STAMP_MS = 1_000;
+const CANCEL_GRAY_MS = 2_000;
+/**
+ * A relay signed this long after a block with a transfer that pays its link ignored it: the stamp's second, the two seconds that a
+ * payment may wait for the indexer after its simulation, and a busy machine.
+ */
+const FENCE_MS = 6_000;
+
+/** A transfer to a wallet of ours, with all that the chain says of it. */
+type Paid = ChainTransfer & {
+  nonce: Hex | undefined;
+  sender: Hex;
+  tag: Hex | undefined;
+  deed: Deed | undefined;
+};
+
+type Booked = {
+  txHash: string;
+  logIndex: number;
+  linkId: string | null;
+  pays: boolean;
+  settledBy: string | null;
+  candidates: string[] | null;
+};
+
+type LinkRow = { id: string; status: string; exception: string; settledBy: string | null };
+
+export type HostileVerdict = {
+  links: Record<string, number>;
+  settledBy: Record<string, number>;
+  exceptions: Record<string, number>;
+  /** Transfers of each way that came into a block, and those that pay the link their payer meant. */
+  ways: Record<string, string>;
+  /** Money on no link: with candidates, and as merely received. */
+  candidates: number;
+  received: number;
+  /** Links paid by the only money that could pay them, though its payer meant another one. */
+  onlyCandidate: number;
+  toldSettled: number;
+  /** Payers who paid a link that had its money, in blocks that nobody could know of when their relay was signed. */
+  chargedInRace: number;
+  /** Links paid through a thief's early claim that nobody contested. */
+  unopposed: number;
+  broken: string[];
+};
+
+type Case = {
+  links: ReadonlyMap<string, HostileLink>;
+  rows: ReadonlyMap<string, LinkRow>;
+  paid: readonly Paid[];
+  booked: ReadonlyMap<string, Booked>;
+  paying: ReadonlyMap<string, Paid>;
+  /** When the relay that is in a block was signed. */
+  signedAtMs: ReadonlyMap<string, number>;
+};
+
+export async function judgeHostility(
+  stage: Stage,
+  links: readonly HostileLink[],
+  options: { isUnopposed: boolean },
+): Promise<HostileVerdict> {
+  const given = await openCase(stage, links);
+  const { rows, paid, booked } = given;
+  const evidence = judgePayingTransfers(stage, given, options);
+  const races = judgeRaces(given);
+  const settled = paid.map((one) => ({ one, row: booked.get(placeOf(one)) }));
+  return {
+    links: countBy([...rows.values()], ({ status }) => status),
+    settledBy: countBy([...rows.values()], ({ settledBy }) => settledBy ?? "nothing"),
+    exceptions: countBy([...rows.values()], ({ exception }) => exception),
+    ways: countWays(given),
+    candidates: settled.filter(({ row }) => row?.candidates).length,
+    received: settled.filter(({ row }) => row && !row.linkId && !row.candidates).length,
+    onlyCandidate: evidence.onlyCandidate,
+    toldSettled: stage.deeds.filter(({ toldSettled }) => toldSettled).length,
+    chargedInRace: races.inRace,
+    unopposed: evidence.unopposed,
+    broken: [
+      ...evidence.broken,
+      ...races.broken,
+      ...judgeEvidence(given),
+      ...judgeAnswers(stage, given),
+      ...judgePayers(given),
+      ...stage.wrong,
+    ],
+  };
+}
+
+/** Whether each paying transfer is its link's, by the sender's own doing or for want of another link. */
+function judgePayingTransfers(stage: Stage, given: Case, { isUnopposed }: { isUnopposed: boolean }) {
+  const broken: string[] = [];
+  let [onlyCandidate, unopposed] = [0, 0];
+  for (const [linkId, transfer] of given.paying) {
+    const link = given.links.get(linkId);
+    if (!link) continue;
+    if (showsMeaning(stage, link, transfer)) continue;
+    if (isOnlyCandidate(given, link, transfer)) {
+      if (transfer.deed && transfer.deed.linkId !== linkId) onlyCandidate += 1;
+      continue;
+    }
+    const wasClaimed = stage.thefts.some((one) => one.linkId === linkId && one.txHash === transfer.txHash);
+    if (wasClaimed && isUnopposed && transfer.deed?.way === "plain") {
+      unopposed += 1;
+      continue;
+    }
+    const { settledBy } = given.rows.get(linkId) ?? {};
+    broken.push(
+      `link ${linkId} is paid (${settledBy}) by ${placeOf(transfer)}, ${transfer.deed?.way} meant for ${transfer.deed?.linkId}`,
+    );
+  }
+  return { broken, onlyCandidate, unopposed };
+}
+
+/** What the sender himself did to name this link: on the chain, or to us before its block, or by a signature. */
+function showsMeaning({ thefts }: Stage, link: HostileLink, transfer: Paid): boolean {
+  const { deed, nonce, tag, sender, blockTimeS } = transfer;
+  if (nonce?.slice(0, 2 + TAG_DIGITS) === link.tag || tag === link.tag) return true;
+  if (!deed || deed.linkId !== link.id) return false;
+  const endOfSecondMs = blockTimeS * 1000 + STAMP_MS;
+  if (nonce !== undefined && deed.shownAtMs !== undefined)
+    if (RELAYERS.has(sender) || deed.shownAtMs <= endOfSecondMs) return true;
+  if (deed.provenAtMs !== undefined) return true;
+  const isContested = thefts.some(
+    (theft) =>
+      theft.txHash === transfer.txHash &&
+      theft.linkId !== link.id &&
+      theft.status === 200 &&
+      theft.answeredAtMs < blockTimeS * 1000,
+  );
+  return deed.claimedAtMs !== undefined && !isContested;
+}
+
+const RELAYERS = new Set(localRelayerKeys().map((key) => privateKeyToAccount(key).address.toLowerCase()));
+
+/** Links of the group that asked for this value at its block and had not been paid by an earlier transfer. */
+function isOnlyCandidate(given: Case, link: HostileLink, transfer: Paid): boolean {
+  const blockTimeMs = transfer.blockTimeS * 1000;
+  const others = [...given.links.values()].filter((other) => {
+    if (other.id === link.id || other.group !== link.group || !asksFor(other, transfer)) return false;
+    const isOver = other.cancelled !== undefined && other.cancelled.fromMs < blockTimeMs + CANCEL_GRAY_MS;
+    const paying = given.paying.get(other.id);
+    return !isOver && !(paying && isEarlier(paying, transfer));
+  });
+  const isOpen = link.cancelled === undefined || link.cancelled.toMs > blockTimeMs - CANCEL_GRAY_MS;
+  return others.length === 0 && isOpen && asksFor(link, transfer);
+}
+
+function asksFor(link: HostileLink, { to, amountUnits }: Paid): boolean {
+  return link.wallet === to && (link.amountUnits === amountUnits || link.payAmountUnits === amountUnits);
+}
+
+function isEarlier(one: Paid, other: Paid): boolean {
+  return one.blockNumber < other.blockNumber
+    ? true
+    : one.blockNumber === other.blockNumber && one.logIndex < other.logIndex;
+}
+
+/** What names its link beyond doubt is booked to it, and pays it unless something else does; a second one is marked. */
+function judgeEvidence({ paid, booked, rows, paying, links }: Case): string[] {
+  return paid.flatMap((transfer) => {
+    const { deed, nonce, tag, sender } = transfer;
+    const link = deed && links.get(deed.linkId);
+    const row = booked.get(placeOf(transfer));
+    if (!deed || !link || !row) return [`${placeOf(transfer)} is in no ledger, or nobody's`];
+    const isTagged = nonce?.slice(0, 2 + TAG_DIGITS) === link.tag || tag === link.tag;
+    const isRelayed = RELAYERS.has(sender);
+    if (!isTagged && !isRelayed && deed.provenAtMs === undefined) return [];
+    const { status, exception } = rows.get(link.id) ?? {};
+    const what = `${placeOf(transfer)} (${deed.way}) of ${link.id} ${status} ${exception}`;
+    if (row.linkId !== link.id) return [`${what}: booked to ${row.linkId}`];
+    if (link.cancelled) return row.pays ? [`${what}: pays a cancelled link`] : [];
+    if (!paying.has(link.id)) return [`${what}: its link is not paid`];
+    if (!row.pays && exception !== "DUPLICATE") return [`${what}: a second payment that is not marked`];
+    return [];
+  });
+}
+
+/** Whoever was told "settled" has paid his link, with this transaction. */
+function judgeAnswers({ deeds }: Stage, { booked, paid, rows }: Case): string[] {
+  return deeds.flatMap((deed) => {
+    if (deed.toldSettled === undefined) return [];
+    const transfer = paid.find((one) => one.deed === deed);
+    const row = transfer && booked.get(placeOf(transfer));
+    const isTrue =
+      transfer?.txHash === deed.toldSettled &&
+      row?.linkId === deed.linkId &&
+      row.pays &&
+      rows.get(deed.linkId)?.status === "PAID";
+    return isTrue
+      ? []
+      : [`${deed.payer} was told ${deed.linkId} is paid by ${deed.toldSettled}: ${JSON.stringify(row)}`];
+  });
+}
+
+/** Nobody is charged twice, whatever he was answered in between. */
+function judgePayers({ paid }: Case): string[] {
+  const counts = countBy(paid, ({ from }) => from);
+  return Object.entries(counts).flatMap(([from, count]) =>
+    count > 1 ? [`${from} was charged ${count} times`] : [],
+  );
+}
+
+/** A relay of ours charges nobody for a link whose money we could know of when it was signed. */
+function judgeRaces({ paid, booked, signedAtMs }: Case) {
+  const broken: string[] = [];
+  let inRace = 0;
+  for (const relayed of paid) {
+    const signedMs = RELAYERS.has(relayed.sender) ? signedAtMs.get(relayed.txHash) : undefined;
+    const linkId = booked.get(placeOf(relayed))?.linkId;
+    if (signedMs === undefined || !linkId) continue;
+    const others = paid.filter((one) => one !== relayed && booked.get(placeOf(one))?.linkId === linkId);
+    for (const other of others) {
+      if (!RELAYERS.has(other.sender) || isEarlier(other, relayed)) inRace += 1;
+      const knownMs = Math.max(other.blockTimeS * 1000, other.deed?.provenAtMs ?? 0);
+      if (knownMs + FENCE_MS < signedMs || RELAYERS.has(other.sender))
+        broken.push(
+          `${relayed.from} was charged for ${linkId} ${signedMs - knownMs} ms after ${other.deed?.way} ${placeOf(other)} had paid it`,
+        );
+    }
+  }
+  return { broken, inRace };
+}
+
+function countWays({ paid, booked }: Case): Record<string, string> {
+  const all = countBy(paid, ({ deed }) => deed?.way ?? "?");
+  const good = countBy(
+    paid.filter((one) => {
+      const row = booked.get(placeOf(one));
+      return row?.pays && row.linkId === one.deed?.linkId;
+    }),
+    ({ deed }) => deed?.way ?? "?",
+  );
+  return Object.fromEntries(
+    Object.entries(all).map(([way, count]) => [way, `${good[way] ?? 0} of ${count}`]),
+  );
+}
+
+async function openCase({ sql, chain, deeds }: Stage, links: readonly HostileLink[]): Promise<Case> {
+  const wallets = new Set<string>(links.map(({ wallet }) => wallet));
+  const transfers = (await readTransfers(chain.rpcUrl, NETWORK)).filter(({ to }) => wallets.has(to));
+  const [paid, rows, booked, attempts] = await Promise.all([
+    describe(chain.rpcUrl, transfers, deeds),
+    sql<LinkRow[]>`
+      select id, status, exception, settled_by from payment_links where id = any(${links.map(({ id }) => id)}::text[])`,
+    sql<Booked[]>`
+      select tx_hash, log_index, link_id, pays, settled_by, candidates from transfers where status <> 'ORPHANED'`,
+    sql<{ txHash: string; createdAt: Date }[]>`select tx_hash, created_at from relay_attempts`,
+  ]);
+  const byPlace = new Map(booked.map((row) => [placeOf(row), row]));
+  return {
+    links: new Map(links.map((link) => [link.id, link])),
+    rows: new Map(rows.map((row) => [row.id, row])),
+    paid,
+    booked: byPlace,
+    paying: new Map(
+      paid.flatMap((one) => {
+        const row = byPlace.get(placeOf(one));
+        return row?.pays && row.linkId ? [[row.linkId, one] as const] : [];
+      }),
+    ),
+    signedAtMs: new Map(attempts.map(({ txHash, createdAt }) => [txHash, createdAt.getTime()])),
+  };
+}
+
+/** Adds nonces, senders and tags, all read from the chain, and what the campaign's own payers meant. */
+async function describe(
+  rpcUrl: string,
+  transfers: readonly ChainTransfer[],
+  deeds: readonly Deed[],
+): Promise<Paid[]> {
+  const used = (await callRpc(rpcUrl, "eth_getLogs", [
+    { fromBlock: "0x0", toBlock: "latest", address: USDC, topics: [AUTHORIZATION_USED] },
+  ])) as { transactionHash: string; topics: [Hex, Hex, Hex] }[];
+  const nonces = new Map(
+    used.map(({ transactionHash, topics }) => [`${transactionHash}:0x${topics[1].slice(26)}`, topics[2]]),
+  );
+  const sent = await readTransactions(rpcUrl, [...new Set(transfers.map(({ txHash }) => txHash))]);
+  const byPayer = Map.groupBy(deeds, ({ payer }) => payer as string);
+  return transfers.map((transfer) => {
+    const nonce = nonces.get(`${transfer.txHash}:${transfer.from}`);
+    const transaction = sent.get(transfer.txHash);
+    if (!transaction) throw new Error(`the chain does not know ${transfer.txHash}`);
+    const deed = byPayer
+      .get(transfer.from)
+      ?.find((one) => (nonce ? one.nonce === nonce : one.txHash === transfer.txHash));
+    return { ...transfer, nonce, deed, sender: transaction.from, tag: tagOf(transaction, transfer) };
+  });
+}
+
+type Transaction = { hash: string; from: Hex; to: Hex; input: Hex };
+
+async function readTransactions(
+  rpcUrl: string,
+  hashes: readonly string[],
+): Promise<Map<string, Transaction>> {
+  const found = new Map<string, Transaction>();
+  for (let start = 0; start < hashes.length; start += BATCH) {
+    const calls = hashes
+      .slice(start, start + BATCH)
+      .map((hash) => ({ method: "eth_getTransactionByHash", params: [hash] }));
+    for (const one of (await callRpcBatch(rpcUrl, calls)) as Transaction[]) found.set(one.hash, one);
+  }
+  return found;
+}
+
+/** 16 bytes behind a plain transfer of the sender's own. */
+function tagOf({ from, to, input }: Transaction, transfer: ChainTransfer): Hex | undefined {
+  if (to !== USDC || from !== transfer.from || input.length < CALL_DIGITS + TAG_DIGITS) return undefined;
+  const { functionName } = decodeFunctionData({ abi: erc20Abi, data: input });
+  return functionName === "transfer" ? `0x${input.slice(CALL_DIGITS, CALL_DIGITS + TAG_DIGITS)}` : undefined;
+}
+
+function placeOf({ txHash, logIndex }: { txHash: string; logIndex: number }): string {
+  return `${txHash}:${logIndex}`;
+}
+
+function countBy<Item>(items: readonly Item[], keyOf: (item: Item) => string): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const item of items) counts[keyOf(item)] = (counts[keyOf(item)] ?? 0) + 1;
+  return counts;
+}
