@@ -34,7 +34,8 @@ const TRIES_MAX = 400;
 const PAUSE_MS = 100;
 const ANSWER_TIMEOUT_MS = 20_000;
 const QUIET_TIMEOUT_MS = 120_000;
-const FINAL = [200, 202, 409];
+/** 202 is a promise of a database that may be lost: asked again with the same body, as its payer would ask for the payment's state. */
+const FINAL = [200, 409];
 
 export type StandbyReport = {
   payments: number;
@@ -156,8 +157,9 @@ async function payOnce(
         order.txHash = (JSON.parse(text) as { txHash: string }).txHash;
       }
       if (FINAL.includes(response.status)) return true;
-      if (response.status !== 500 || !text.includes('"retryable":true'))
-        answers.wrong.push(`${response.status} ${text.slice(0, 200)}`);
+      const isToBeAskedAgain =
+        response.status === 202 || (response.status === 500 && text.includes('"retryable":true'));
+      if (!isToBeAskedAgain) answers.wrong.push(`${response.status} ${text.slice(0, 200)}`);
     } catch {
       // cut off, or silent for too long: asked again
     }

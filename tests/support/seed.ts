@@ -1,6 +1,7 @@
 /** Rows a test starts from, written straight into the database: an active merchant with a wallet, and links of theirs. */
 import { randomBytes } from "node:crypto";
 import { newLinkId, newUserId, newWalletId } from "../../core/domain/ids.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { CONTRACTS } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/client.ts";
@@ -43,11 +44,11 @@ export async function seedLinks(
 ): Promise<string[]> {
   const ids = Array.from({ length: options.count ?? 1 }, newLinkId);
   await sql`
-    insert into payment_links (id, user_id, network, recipient, amount_units, description, expires_at)
+    insert into payment_links (id, tag, user_id, network, recipient, amount_units, description, expires_at)
     select
-      id, ${merchant.userId}, ${merchant.network}, ${merchant.address}, ${options.amountUnits ?? 1_000_000n},
+      id, tag, ${merchant.userId}, ${merchant.network}, ${merchant.address}, ${options.amountUnits ?? 1_000_000n},
       ${options.description ?? "a test link"}, now() + make_interval(secs => ${options.expiresInS ?? 3_600}::float8)
-    from unnest(${ids}::text[]) as id`;
+    from unnest(${ids}::text[], ${ids.map(linkTag)}::text[]) as made (id, tag)`;
   return ids;
 }
 
