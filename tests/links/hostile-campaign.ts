@@ -34,7 +34,7 @@ const FIRST_PRICE_UNITS = 1_000_000n;
 const PRICE_STEP_UNITS = 2_000n;
 const GROUP_SIZES = [1, 1, 1, 2, 2, 3] as const;
 /** Groups whose links are paid at the same time. */
-const GROUPS_AT_ONCE = 14;
+const GROUPS_AT_ONCE = 20;
 const BLOCK_TIME_S = 1;
 /** Shares of faults; the rest are kills. */
 const STOP_SHARE = 0.3;
@@ -42,6 +42,8 @@ const NODE_SHARE = 0.25;
 const DATABASE_SHARE = 0.1;
 const CALM_MS = 1_500;
 const OUTAGE_MS = 4_000;
+/** Some longer than the time in which a relay could not have known of a transfer. */
+const STOP_MS = 8_000;
 const QUIET_TIMEOUT_MS = 150_000;
 const VERDICT_TIMEOUT_MS = 20_000;
 
@@ -175,7 +177,7 @@ async function strike({ stage, proxy, supervisor, random }: Storm): Promise<stri
   const chance = random();
   const outageMs = OUTAGE_MS * (0.3 + random());
   if (chance < STOP_SHARE) {
-    await stopIndexers(stage, random() < 0.7 ? INDEXERS : INDEXERS.slice(0, 1), outageMs);
+    await stopIndexers(stage, random() < 0.7 ? INDEXERS : INDEXERS.slice(0, 1), STOP_MS * random());
     return "indexer stopped";
   }
   if (chance < STOP_SHARE + NODE_SHARE) {

@@ -24,7 +24,7 @@ const CANCEL_GRAY_MS = 2_000;
  * A relay signed this long after a block with a transfer that pays its link ignored it: the stamp's second, the two seconds that a
  * payment may wait for the indexer after its simulation, and a busy machine.
  */
-const FENCE_MS = 6_000;
+const FENCE_MS = 4_000;
 
 /** A transfer to a wallet of ours, with all that the chain says of it. */
 type Paid = ChainTransfer & {
@@ -57,8 +57,10 @@ export type HostileVerdict = {
   /** Links paid by the only money that could pay them, though its payer meant another one. */
   onlyCandidate: number;
   toldSettled: number;
-  /** Payers who paid a link that had its money, in blocks that nobody could know of when their relay was signed. */
+  /** Relayed to a link that had its money, from a block that came while the relay was being signed: marked DUPLICATE. */
   chargedInRace: number;
+  /** Of those, payers whose answer was "settled": their money moved, another's pays the link. */
+  toldDuplicate: number;
   /** Links paid through a thief's early claim that nobody contested. */
   unopposed: number;
   broken: string[];
@@ -83,6 +85,7 @@ export async function judgeHostility(
   const { rows, paid, booked } = given;
   const evidence = judgePayingTransfers(stage, given, options);
   const races = judgeRaces(given);
+  const answers = judgeAnswers(stage, given, races.inRace);
   const settled = paid.map((one) => ({ one, row: booked.get(placeOf(one)) }));
   return {
     links: countBy([...rows.values()], ({ status }) => status),
@@ -93,13 +96,14 @@ export async function judgeHostility(
     received: settled.filter(({ row }) => row && !row.linkId && !row.candidates).length,
     onlyCandidate: evidence.onlyCandidate,
     toldSettled: stage.deeds.filter(({ toldSettled }) => toldSettled).length,
-    chargedInRace: races.inRace,
+    chargedInRace: races.inRace.size,
+    toldDuplicate: answers.duplicates,
     unopposed: evidence.unopposed,
     broken: [
       ...evidence.broken,
       ...races.broken,
       ...judgeEvidence(given),
-      ...judgeAnswers(stage, given),
+      ...answers.broken,
       ...judgePayers(given),
       ...stage.wrong,
     ],
@@ -195,21 +199,24 @@ function judgeEvidence({ paid, booked, rows, paying, links }: Case): string[] {
   });
 }
 
-/** Whoever was told "settled" has paid his link, with this transaction. */
-function judgeAnswers({ deeds }: Stage, { booked, paid, rows }: Case): string[] {
-  return deeds.flatMap((deed) => {
-    if (deed.toldSettled === undefined) return [];
+/** Whoever was told "settled" has paid his link, with this transaction; or came second in a race, and the link says so. */
+function judgeAnswers({ deeds }: Stage, { booked, paid, rows }: Case, inRace: ReadonlySet<Paid>) {
+  const broken: string[] = [];
+  let duplicates = 0;
+  for (const deed of deeds) {
+    if (deed.toldSettled === undefined) continue;
     const transfer = paid.find((one) => one.deed === deed);
     const row = transfer && booked.get(placeOf(transfer));
-    const isTrue =
-      transfer?.txHash === deed.toldSettled &&
-      row?.linkId === deed.linkId &&
-      row.pays &&
-      rows.get(deed.linkId)?.status === "PAID";
-    return isTrue
-      ? []
-      : [`${deed.payer} was told ${deed.linkId} is paid by ${deed.toldSettled}: ${JSON.stringify(row)}`];
-  });
+    const { status, exception } = rows.get(deed.linkId) ?? {};
+    const isItsOwn = transfer?.txHash === deed.toldSettled && row?.linkId === deed.linkId;
+    if (isItsOwn && status === "PAID" && row.pays) continue;
+    if (isItsOwn && status === "PAID" && exception === "DUPLICATE" && inRace.has(transfer)) duplicates += 1;
+    else
+      broken.push(
+        `${deed.payer} was told ${deed.linkId} (${status} ${exception}) is paid by ${deed.toldSettled}: ${JSON.stringify(row)}`,
+      );
+  }
+  return { broken, duplicates };
 }
 
 /** Nobody is charged twice, whatever he was answered in between. */
@@ -223,19 +230,21 @@ function judgePayers({ paid }: Case): string[] {
 /** A relay of ours charges nobody for a link whose money we could know of when it was signed. */
 function judgeRaces({ paid, booked, signedAtMs }: Case) {
   const broken: string[] = [];
-  let inRace = 0;
+  const inRace = new Set<Paid>();
+  const byLink = Map.groupBy(paid, (one) => booked.get(placeOf(one))?.linkId ?? "");
   for (const relayed of paid) {
     const signedMs = RELAYERS.has(relayed.sender) ? signedAtMs.get(relayed.txHash) : undefined;
-    const linkId = booked.get(placeOf(relayed))?.linkId;
-    if (signedMs === undefined || !linkId) continue;
-    const others = paid.filter((one) => one !== relayed && booked.get(placeOf(one))?.linkId === linkId);
-    for (const other of others) {
-      if (!RELAYERS.has(other.sender) || isEarlier(other, relayed)) inRace += 1;
+    const row = booked.get(placeOf(relayed));
+    if (signedMs === undefined || !row?.linkId) continue;
+    for (const other of byLink.get(row.linkId) ?? []) {
+      if (other === relayed) continue;
       const knownMs = Math.max(other.blockTimeS * 1000, other.deed?.provenAtMs ?? 0);
-      if (knownMs + FENCE_MS < signedMs || RELAYERS.has(other.sender))
+      const isKnown = knownMs + FENCE_MS < signedMs || RELAYERS.has(other.sender);
+      if (isKnown)
         broken.push(
-          `${relayed.from} was charged for ${linkId} ${signedMs - knownMs} ms after ${other.deed?.way} ${placeOf(other)} had paid it`,
+          `${relayed.from} was charged for ${row.linkId} by a relay of ${signedMs}, ${signedMs - knownMs} ms after ${other.deed?.way} ${placeOf(other)} had paid it`,
         );
+      else if (!row.pays) inRace.add(relayed);
     }
   }
   return { broken, inRace };

