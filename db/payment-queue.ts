@@ -3,12 +3,20 @@ import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
 import type { Payment } from "./schema.ts";
 
-/** `isLinkPaid`: another transfer pays its link, or will when nothing else does. `payerReverts`: what this payer's payments cost us for nothing in the last day. */
+/** An earlier payment of the same link that ended without a node's word. */
+export type Doubt = { id: string; payer: Hex; nonce: Hex };
+
+/**
+ * `isLinkPaid`: another transfer pays its link, or will when nothing else does. `payerReverts`: what this payer's payments cost us for
+ * nothing in the last day. `readNumber`: how far the ledger has been read; null before the indexer's first start.
+ */
 export type LeasedPayment = Payment & {
   /** Null for a facilitated payment. */
   linkTag: Hex | null;
   isLinkPaid: boolean;
   payerReverts: number;
+  readNumber: bigint | null;
+  doubts: Doubt[] | null;
 };
 
 /**
@@ -62,7 +70,13 @@ export async function leaseQueuedPayments(
           and other.payer = leased.payer
           and other.reverts > 0
           and other.updated_at > now() - interval '24 hours'
-      ) as payer_reverts
+      ) as payer_reverts,
+      (select number from cursors where cursors.network = ${network}) as read_number,
+      (
+        select jsonb_agg(jsonb_build_object('id', doubtful.id, 'payer', doubtful.payer, 'nonce', doubtful.nonce))
+        from payments doubtful
+        where doubtful.link_id = leased.link_id and doubtful.doubt_until > now() and doubtful.state = 'FAILED'
+      ) as doubts
     from leased`;
 }
 
@@ -116,7 +130,7 @@ export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number
  * Queues again the payments of mined relays that their block did not settle, once the indexer has read that block (the same hash,
  * or so deep that it is not kept any more): the transaction is over, so nothing of ours that could still settle them is out.
  * A payment whose batch reverted as a whole is not blamed, but travels alone from now on; nor is one whose block came after its
- * window, which is for all we know our own slowness. What the books may settle yet is left to them.
+ * window, which is for all we know our own slowness, nor one that the mined attempt had left out. What the books may settle yet is left to them.
  */
 export async function requeueUnsettled(
   tx: Tx,
@@ -129,7 +143,8 @@ export async function requeueUnsettled(
         relay.succeeded or (select count(*) from payments mate where mate.relay_id = relay.id) = 1 as is_own_fault,
         coalesce(payment.valid_before <= extract(epoch from block.block_time), true) as was_late,
         not exists (
-          select from relay_attempts attempt where attempt.tx_hash = relay.tx_hash and attempt.is_noop
+          select from relay_attempts attempt
+          where attempt.tx_hash = relay.tx_hash and (attempt.is_noop or payment.id = any(attempt.left_out))
         ) as was_tried,
         payment.id as payment_id
       from relays relay

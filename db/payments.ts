@@ -1,6 +1,7 @@
 /** Payments: accepting them (with their links), reading them, and ending them when they can't be settled. The indexer alone marks them settled. */
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
+import { countOpenDoubts, OPEN_DOUBTS_MAX } from "./doubts.ts";
 import { hasSpareTransfer } from "./released-links.ts";
 import type { Payment } from "./schema.ts";
 
@@ -56,6 +57,7 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
       ) paying on true
       where paying.id is null
         and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
+        and ${countOpenDoubts(tx, "link.id")} < ${OPEN_DOUBTS_MAX}
       on conflict do nothing
       returning id, link_id, payer, amount_units, network
     ),
@@ -124,6 +126,7 @@ export async function requeuePayment(
       update payments
       set
         state = 'QUEUED', reason = null, refusals = 0, unavailable_since = null, next_try_at = now(),
+        doubt_since = null, doubt_until = null,
         signature = ${retry.signature}, payer_kind = ${retry.payerKind},
         valid_after = ${retry.validAfter}, valid_before = ${retry.validBefore},
         idempotency_key = coalesce(${retry.idempotencyKey}, idempotency_key), request_id = ${retry.requestId},
@@ -170,24 +173,39 @@ export async function requeuePayment(
   return row;
 }
 
+/** The longest that a doubt holds up a link's next payment. */
+const DOUBT_MAX_S = 3_600;
+
 /**
  * Ends payments that can't be settled: FAILED with a reason, links released (back to ACTIVE, or EXPIRED by the clock; PENDING when
  * a transfer is booked on them that the indexer will make pay them), history rows FAILED. Only QUEUED payments can fail here: nothing of
  * ours that could still be mined is out for them. One whose transfer is in the books, counted for no link, is the indexer's to end.
+ * `isDoubtful`: no node said that the authorization is unused. That doubt ends with the authorization, or after an hour.
  */
 export async function failPayments(
   tx: Tx,
-  failures: readonly { id: string; reason: string }[],
+  failures: readonly { id: string; reason: string; isDoubtful?: boolean }[],
 ): Promise<{ id: string; linkId: string | null }[]> {
   if (failures.length === 0) return [];
+  const rows = failures.map(({ id, reason, isDoubtful = false }) => ({
+    id,
+    reason,
+    is_doubtful: isDoubtful,
+  }));
   return tx<{ id: string; linkId: string | null }[]>`
     with given as (
       select *
-      from json_to_recordset(${JSON.stringify(failures)}::text::json) as row (id text, reason text)
+      from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (id text, reason text, is_doubtful boolean)
     ),
     failed as (
       update payments
-      set state = 'FAILED', reason = given.reason, relay_id = null, updated_at = now()
+      set
+        state = 'FAILED', reason = given.reason, relay_id = null, updated_at = now(),
+        doubt_since = case when given.is_doubtful and link_id is not null then now() end,
+        doubt_until = case
+          when given.is_doubtful and link_id is not null
+          then to_timestamp(least(valid_before, extract(epoch from now()) + ${DOUBT_MAX_S}::int)::float8)
+        end
       from given
       where payments.id = given.id
         and payments.state = 'QUEUED'
@@ -285,7 +303,9 @@ const VIEW_COLUMNS = `
   (
     select attempt.tx_hash
     from relay_attempts attempt
-    where attempt.relay_id = payments.relay_id and not attempt.is_noop
+    where attempt.relay_id = payments.relay_id
+      and not attempt.is_noop
+      and payments.id <> all(attempt.left_out)
     order by attempt.created_at desc
     limit 1
   ) as attempt_hash`;

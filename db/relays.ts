@@ -66,6 +66,8 @@ export type NewAttempt = {
   maxFeePerGas: bigint;
   maxPriorityFeePerGas: bigint;
   isNoop?: boolean;
+  /** Payments of the relay that it does not carry. */
+  leftOut?: readonly string[];
 };
 
 /** Stores a signed transaction with its first attempt. Returns the relay's id. */
@@ -92,10 +94,11 @@ export async function insertRelay(tx: Tx, relay: NewRelay): Promise<bigint> {
 /** Stores a dearer attempt at the same nonce, before it is sent. False when another keeper stored one of this fee: send nothing then. */
 export async function insertAttempt(tx: Tx, relayId: bigint, attempt: NewAttempt): Promise<boolean> {
   const rows = await tx`
-    insert into relay_attempts (tx_hash, relay_id, raw, max_fee_per_gas, max_priority_fee_per_gas, is_noop)
+    insert into relay_attempts (tx_hash, relay_id, raw, max_fee_per_gas, max_priority_fee_per_gas, is_noop, left_out)
     values (
       ${attempt.txHash}, ${relayId}, ${attempt.raw}, ${attempt.maxFeePerGas.toString()}::numeric,
-      ${attempt.maxPriorityFeePerGas.toString()}::numeric, ${attempt.isNoop ?? false}
+      ${attempt.maxPriorityFeePerGas.toString()}::numeric, ${attempt.isNoop ?? false},
+      ${[...(attempt.leftOut ?? [])]}::text[]
     )
     on conflict do nothing
     returning 1`;

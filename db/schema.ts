@@ -203,6 +203,8 @@ export const payments = pgTable("payments", {
   answerClaim: text("answer_claim"),
   answerDigest: bytea("answer_digest"),
   answeredAt: time("answered_at"),
+  doubtSince: time("doubt_since"),
+  doubtUntil: time("doubt_until"),
   createdAt: time("created_at").notNull(),
   updatedAt: time("updated_at").notNull(),
   acceptedBlock: int8("accepted_block"),
@@ -237,6 +239,7 @@ export const relayAttempts = pgTable("relay_attempts", {
   sends: integer("sends").notNull(),
   lastSentAt: time("last_sent_at"),
   lastAnswer: text("last_answer"),
+  leftOut: text("left_out").array().notNull(),
   createdAt: time("created_at").notNull(),
 });
 

@@ -11,6 +11,7 @@ import { keepQueue } from "./job-queue.ts";
 import { openMailer } from "./mailer.ts";
 import { drainPayments } from "./relay/drain.ts";
 import { openLanes } from "./relay/lanes.ts";
+import { openLedgerProgress } from "./relay/ledger-progress.ts";
 import { openRelayMetrics } from "./relay/metrics.ts";
 import type { RelayNetwork } from "./relay/network.ts";
 import { startNetworkLoop } from "./relay/network-loop.ts";
@@ -69,7 +70,8 @@ const networks = new Map(
       dailyFeeMaxWei: config.relayDailyFeeMaxWei,
     });
     const memory = { spentAt: new Map(), firstHeads: new Map() };
-    return [id, { deps, chain, lanes, confirmations, metrics: relayMetrics, ...memory }];
+    const ledger = { ledger: openLedgerProgress(), held: new Set<Promise<void>>() };
+    return [id, { deps, chain, lanes, confirmations, metrics: relayMetrics, ...memory, ...ledger }];
   }),
 );
 const drains = new Map([...networks].map(([id, network]) => [id, oneAtATime(() => drainPayments(network))]));

@@ -8,6 +8,7 @@ import { effectiveStatus } from "../../core/domain/link.ts";
 import { tagOfNonce } from "../../core/domain/link-tag.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
+import { isFullOfDoubts } from "../../db/doubts.ts";
 import { within } from "../../db/patience.ts";
 import { findPayableLink, type PayableLinkRow } from "../../db/payable-links.ts";
 import {
@@ -239,6 +240,10 @@ async function explainLoss(
   if (earlier) return earlier;
   const obstacle = now && whyUnpayable(now, new Date());
   if (!obstacle && known) return told({ kind: "failed", payment: known });
+  if (!obstacle && (await isFullOfDoubts(tools.sql, link.id))) {
+    const message = "earlier payments of this link may still turn out executed; nothing was stored";
+    return { ...refuse("INTERNAL_ERROR", message, link.network), retryable: true };
+  }
   return {
     ...(obstacle ?? refuse("PAYMENT_IN_PROGRESS", "another payment came first")),
     network: link.network,

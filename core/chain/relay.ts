@@ -6,7 +6,8 @@ import { readContractSignature } from "./contract-signature.ts";
 import { decodeAggregate3, encodeAggregate3, type InnerCall, type InnerResult } from "./multicall.ts";
 import { explainRevert, type Refusal } from "./revert-reasons.ts";
 import { toQuantity } from "./rpc-answers.ts";
-import { RpcResponseError } from "./rpc-errors.ts";
+import { RpcResponseError, RpcTransportError } from "./rpc-errors.ts";
+import type { RpcCall, RpcOutcome } from "./rpc-node.ts";
 import { encodeTransferWithBytes, encodeTransferWithVrs } from "./usdc.ts";
 
 /** An accepted payment as it is relayed. Key: r, s, v (65 bytes). Contract: the bytes as signed, ERC-6492 wrapper included. */
@@ -74,18 +75,41 @@ export async function simulatePayments(
   relayer: Hex,
   items: readonly RelayItem[],
 ): Promise<SimulationResult[]> {
-  const calls = innerCalls(chain.network, items);
+  const simulation = prepareSimulation(chain.network, relayer, items);
+  const [outcome] = await chain.batch([simulation.call]);
+  return simulation.read(outcome) ?? simulateHalves(chain, relayer, items);
+}
+
+export type Simulation = {
+  /** For a batch with other questions to the same node. */
+  readonly call: RpcCall;
+  /**
+   * One verdict an item; undefined when several failed together, so that fewer have to be asked at a time. Throws RpcTransportError when
+   * there is no verdict.
+   */
+  readonly read: (outcome: RpcOutcome | undefined) => SimulationResult[] | undefined;
+};
+
+/** The call behind `simulatePayments`, and what its answer means. */
+export function prepareSimulation(network: Network, relayer: Hex, items: readonly RelayItem[]): Simulation {
+  const calls = innerCalls(network, items);
   const gas = toQuantity(gasOf(items) + MULTICALL_GAS);
   const call = { from: relayer, to: CONTRACTS.multicall3, data: encodeAggregate3(calls), gas };
-  try {
-    const results = decodeAggregate3(await chain.request("eth_call", [call, "pending"]), calls.length);
-    // A deployment's own outcome does not count: a wallet that exists already is fine, and its payment shows the rest.
-    return results.slice(-items.length).map((result) => verdictOf(result, items[0]));
-  } catch (error) {
-    if (!(error instanceof RpcResponseError)) throw error;
-    if (items.length === 1) return [verdictOf({ success: false, data: error.data ?? "0x" }, items[0])];
-  }
-  return simulateHalves(chain, relayer, items);
+  return {
+    call: { method: "eth_call", params: [call, "pending"] },
+    read(outcome) {
+      if (!outcome) throw new RpcTransportError("malformed", "a simulation was not answered");
+      if (outcome.ok) {
+        const results = decodeAggregate3(outcome.result, calls.length);
+        // A deployment's own outcome does not count: a wallet that exists already is fine, and its payment shows the rest.
+        return results.slice(-items.length).map((result) => verdictOf(result, items[0]));
+      }
+      const { error } = outcome;
+      if (!(error instanceof RpcResponseError)) throw error;
+      if (items.length > 1) return undefined;
+      return [verdictOf({ success: false, data: error.data ?? "0x" }, items[0])];
+    },
+  };
 }
 
 /** One item ate the gas of others, or of all: halves tell which, at most log2 of the items deep. */

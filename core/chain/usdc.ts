@@ -96,7 +96,12 @@ function authorizationStateCall(
   { authorizer, nonce }: { authorizer: Hex; nonce: Hex },
   block: BlockRef,
 ): RpcCall {
-  return callOf(chain, `${SELECTORS.authorizationState}${hexWord(authorizer)}${hexWord(nonce)}`, block);
+  return callOf(chain, encodeAuthorizationState({ authorizer, nonce }), block);
+}
+
+/** `authorizationState(address, bytes32)`, for callers that put many into one call. */
+export function encodeAuthorizationState({ authorizer, nonce }: { authorizer: Hex; nonce: Hex }): Hex {
+  return `${SELECTORS.authorizationState}${hexWord(authorizer)}${hexWord(nonce)}`;
 }
 
 export async function isBlacklisted(chain: Chain, account: Hex): Promise<boolean> {

@@ -3,23 +3,17 @@
  * payers with code alone and with a tight gas limit. While one batch is on its way the next gathers, so load makes batches.
  */
 import type { Chain } from "../../core/chain/clients.ts";
-import {
-  buildPaymentsCall,
-  contractPayerGas,
-  paymentsGas,
-  type RelayItem,
-  type SimulationResult,
-  simulatePayments,
-} from "../../core/chain/relay.ts";
+import { contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
-import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payment-queue.ts";
 import type { RelayerKey } from "../config.ts";
+import { relayFenced } from "./fenced-relay.ts";
+import { toRelayable } from "./items.ts";
 import type { Lanes } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import { endUnlessUsed, giveBack, handleRefusals, handleUnavailable } from "./refusals.ts";
 import { screenPayments } from "./screen.ts";
-import { LeaseLostError, sendAttempt, storeRelay } from "./send.ts";
+import { type Simulated, simulateLeased } from "./simulate.ts";
 
 /** A lease covers simulation, signing and storing; after it a crashed worker's payments are free again. */
 const LEASE_MS = 5_000;
@@ -79,13 +73,10 @@ async function relayTogether(
   if (typeof place === "string") return turnAway(network, payments, place);
   const { key, count } = place;
   await giveBack(network, payments.slice(count), 0);
-  const chosen = payments.slice(0, count);
-  const results = await simulatePayments(network.chain, key.address, chosen.map(toItem));
-  const { passed, refused } = sortResults(chosen, results);
-  await handleRefusals(network, refused);
-  if (passed.length === 0) return true;
-  const call = buildPaymentsCall(network.chain.network, passed.map(toItem));
-  await storeAndSend(network, key, passed, { ...call, gas: paymentsGas(passed.length) }, sending);
+  const relayables = payments.slice(0, count).map((payment) => toRelayable(payment, { isContract: false }));
+  const simulated = await simulateLeased(network, key, relayables);
+  await handleOthers(network, [simulated]);
+  await relayFenced(network, key, simulated, sending);
   return true;
 }
 
@@ -96,26 +87,32 @@ async function relayContracts(
   payments: readonly LeasedPayment[],
   sending: Promise<void>[],
 ): Promise<boolean> {
-  const items = payments.map((payment) => ({ ...toItem(payment), isContract: true }));
-  const results = await Promise.all(
-    items.map((item) => simulatePayments(network.chain, asker.address, [item])),
+  const relayables = payments.map((payment) => toRelayable(payment, { isContract: true }));
+  const simulated = await Promise.all(
+    relayables.map((relayable) => simulateLeased(network, asker, [relayable])),
   );
-  const { refused } = sortResults(payments, results.flat());
-  await handleRefusals(network, refused);
+  await handleOthers(network, simulated);
   let hasRoom = true;
-  for (const [index, payment] of payments.entries()) {
-    const item = items[index];
-    if (!item || !results[index]?.[0]?.ok) continue;
-    const gas = contractPayerGas(item);
-    const key = await network.lanes.choose(gas);
-    if (typeof key === "string") {
-      hasRoom = (await turnAway(network, [payment], key)) && hasRoom;
-      continue;
-    }
-    const call = buildPaymentsCall(network.chain.network, [item]);
-    await storeAndSend(network, key, [payment], { ...call, gas }, sending);
+  for (const { passed, fence } of simulated) {
+    const [relayable] = passed;
+    if (!relayable) continue;
+    const key = await network.lanes.choose(contractPayerGas(relayable.item));
+    if (typeof key === "string") hasRoom = (await turnAway(network, [relayable.payment], key)) && hasRoom;
+    else await relayFenced(network, key, { passed, fence }, sending);
   }
   return hasRoom;
+}
+
+/** What is not signed now: refused by the chain, or waiting for the ledger's word about an earlier payment of its link. */
+async function handleOthers(network: RelayNetwork, simulated: readonly Simulated[]): Promise<void> {
+  await handleRefusals(
+    network,
+    simulated.flatMap(({ refused }) => refused),
+  );
+  const doubtful = simulated.flatMap((one) => one.doubtful.map(({ payment }) => payment));
+  if (doubtful.length === 0) return;
+  const why = "an earlier payment of the link was executed, and the ledger has not decided about it";
+  await handleUnavailable(network, doubtful, { why, triedMs: 0 });
 }
 
 /** A key for `count` payments together, or for the half of them, and so on: a poor key still pays for a few. */
@@ -144,40 +141,6 @@ async function turnAway(
   return why !== "full";
 }
 
-async function storeAndSend(
-  { deps, chain, lanes, metrics }: RelayNetwork,
-  key: RelayerKey,
-  payments: readonly LeasedPayment[],
-  call: Parameters<typeof storeRelay>[3]["call"],
-  sending: Promise<void>[],
-): Promise<void> {
-  const { fees } = await lanes.readMarket();
-  try {
-    const paymentIds = payments.map((payment) => payment.id);
-    const relay = await storeRelay(deps.sql, chain, key, { kind: "PAYMENTS", call, fees, paymentIds });
-    deps.log.info(
-      {
-        network: chain.network.id,
-        txHash: relay.txHash,
-        relayer: key.address,
-        nonce: relay.nonce.toString(),
-        paymentIds,
-        requestIds: payments.map((payment) => payment.requestId),
-      },
-      "relaying payments",
-    );
-    sending.push(sendAttempt(deps, chain, relay));
-    const label = { network: chain.network.id };
-    metrics.batchSize.observe(label, payments.length);
-    for (const { createdAt } of payments) {
-      metrics.broadcastSeconds.observe(label, (Date.now() - createdAt.getTime()) / 1000);
-    }
-  } catch (error) {
-    if (!(error instanceof LeaseLostError)) throw error;
-    deps.log.warn({ network: chain.network.id, err: error }, "payments were taken by another worker");
-  }
-}
-
 /** Whoever has code at `from` is asked by the token (ERC-1271) and may burn any gas: never in a batch. */
 async function splitByCode(chain: Chain, payments: readonly LeasedPayment[]) {
   const outcomes = await chain.batch(
@@ -194,33 +157,5 @@ async function splitByCode(chain: Chain, payments: readonly LeasedPayment[]) {
     together: keyed.filter((payment) => !payment.alone),
     alone: keyed.filter((payment) => payment.alone),
     contracts: payments.filter((_, index) => hasCode[index]),
-  };
-}
-
-function sortResults(payments: readonly LeasedPayment[], results: readonly SimulationResult[]) {
-  const passed: LeasedPayment[] = [];
-  const refused: { payment: LeasedPayment; refusal: Extract<SimulationResult, { ok: false }> }[] = [];
-  for (const [index, payment] of payments.entries()) {
-    const result = results[index];
-    if (!result) throw new RpcTransportError("malformed", "a simulation left a payment out");
-    if (result.ok) passed.push(payment);
-    else refused.push({ payment, refusal: result });
-  }
-  return { passed, refused };
-}
-
-function toItem(payment: LeasedPayment): RelayItem {
-  return {
-    tag: payment.linkTag ?? NO_LINK_TAG,
-    authorization: {
-      from: payment.payer,
-      to: payment.recipient,
-      value: payment.amountUnits,
-      validAfter: payment.validAfter,
-      validBefore: payment.validBefore,
-      nonce: payment.nonce,
-    },
-    signature: payment.signature,
-    isContract: payment.payerKind === "CONTRACT",
   };
 }

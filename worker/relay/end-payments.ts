@@ -4,7 +4,8 @@ import { failPayments, lockLinks, lockPayments } from "../../db/payments.ts";
 import type { Payment } from "../../db/schema.ts";
 import type { RelayNetwork } from "./network.ts";
 
-export type Failure = { payment: Payment; reason: string };
+/** `isDoubtful`: no node said that its authorization is unused. */
+export type Failure = { payment: Payment; reason: string; isDoubtful?: boolean };
 
 /** Those that another worker has signed meanwhile stay as they are. */
 export async function endPayments(
@@ -23,7 +24,7 @@ export async function endPayments(
     );
     const ended = await failPayments(
       tx,
-      failures.map(({ payment, reason }) => ({ id: payment.id, reason })),
+      failures.map(({ payment, ...failure }) => ({ id: payment.id, ...failure })),
     );
     await tell(
       tx,

@@ -49,6 +49,12 @@ export function openRelayMetrics(registry: Registry) {
       labelNames: ["network", "reason"],
       registers,
     }),
+    fenceWaits: new Counter({
+      name: "payment_fence_waits_total",
+      help: "Payments that waited for the indexer before they were signed; outcome signed, or returned to the queue",
+      labelNames: ["network", "outcome"],
+      registers,
+    }),
     balanceWei: new Gauge({
       name: "relayer_balance_wei",
       help: "Balance of a relayer key, as last read",

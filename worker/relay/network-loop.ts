@@ -14,13 +14,15 @@ export async function startNetworkLoop(
   network: RelayNetwork,
   drain: () => Promise<void>,
 ): Promise<() => Promise<void>> {
-  const { deps, chain } = network;
+  const { deps, chain, ledger, held } = network;
   let stopped = false;
   let lastMs = 0;
   let dueMs = 0;
   let wake: (() => void) | undefined;
   const listening = await listener.listen(BLOCK_CHANNEL, (payload) => {
-    if (!payload.startsWith(`${chain.network.id}:`)) return;
+    const [id, number = ""] = payload.split(":");
+    if (id !== chain.network.id) return;
+    if (/^\d+$/.test(number)) ledger.noteRead(BigInt(number));
     dueMs = Math.min(dueMs, lastMs + RING_MIN_MS);
     wake?.();
   });
@@ -59,7 +61,8 @@ export async function startNetworkLoop(
   return async () => {
     stopped = true;
     wake?.();
-    await running;
+    ledger.close();
+    await Promise.all([running, ...held]);
     await listening.unlisten();
   };
 }

@@ -2,11 +2,13 @@ import type { Chain } from "../../core/chain/clients.ts";
 import type { FirstHeads } from "../../core/domain/fee-raise.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { Lanes } from "./lanes.ts";
+import type { LedgerProgress } from "./ledger-progress.ts";
 import type { RelayMetrics } from "./metrics.ts";
 
 /**
  * What relaying on one network needs. `confirmations`: blocks until a settled payment counts as final. `spentAt`: by relay, a height at
  * which its nonce was seen spent though none of its attempts had a receipt. `firstHeads`: since which block attempts wait.
+ * `held`: payments that wait for the ledger beside the drain.
  */
 export type RelayNetwork = {
   deps: WorkerDeps;
@@ -16,4 +18,6 @@ export type RelayNetwork = {
   metrics: RelayMetrics;
   spentAt: Map<bigint, bigint>;
   firstHeads: FirstHeads;
+  ledger: LedgerProgress;
+  held: Set<Promise<void>>;
 };

@@ -19,7 +19,7 @@ const BOOKS_RETRY_MS = 250;
 /** Looks at books that are being kept: by then the indexer has settled what came to us, or its rules say that it pays nothing here. */
 const BOOKS_LOOKS_MAX = 40;
 /** A caller waits about this long; then nothing was sent and the link is free again. */
-const UNAVAILABLE_AFTER_MS = 8_000;
+export const UNAVAILABLE_AFTER_MS = 8_000;
 const UNAVAILABLE_RETRY_MS = 500;
 
 export type Refused = { payment: Payment; refusal: Extract<SimulationResult, { ok: false }> };
@@ -66,14 +66,14 @@ export async function giveBack(
 export async function handleUnavailable(
   network: RelayNetwork,
   payments: readonly Payment[],
-  { why, triedMs }: { why: string; triedMs: number },
+  { why, triedMs, delayMs = UNAVAILABLE_RETRY_MS }: { why: string; triedMs: number; delayMs?: number },
 ): Promise<void> {
   const { deps } = network;
   deps.log.warn({ why, payments: payments.length }, "payments can't be relayed now");
   const over = await noteUnavailable(
     deps.sql,
     payments.map((payment) => payment.id),
-    { delayMs: UNAVAILABLE_RETRY_MS, triedMs, giveUpMs: UNAVAILABLE_AFTER_MS },
+    { delayMs, triedMs, giveUpMs: UNAVAILABLE_AFTER_MS },
   );
   const failures = payments
     .filter((payment) => over.has(payment.id))
@@ -82,7 +82,10 @@ export async function handleUnavailable(
     await endUnlessUsed(network, failures);
   } catch (error) {
     if (!(error instanceof RpcTransportError)) throw error;
-    await endPayments(network, failures);
+    await endPayments(
+      network,
+      failures.map((failure) => ({ ...failure, isDoubtful: true })),
+    );
   }
 }
 
@@ -134,9 +137,9 @@ async function askBooks(network: RelayNetwork, payments: readonly Payment[]): Pr
 }
 
 /** The simulation ran at `pending`: what it found used may be in no block yet, and nobody's books can hold it. */
-async function judge(
+export async function judge(
   { deps, chain }: RelayNetwork,
-  { id, payer, nonce }: Payment,
+  { id, payer, nonce }: Pick<Payment, "id" | "payer" | "nonce">,
   seenAtBlock: bigint,
 ): Promise<BooksVerdict> {
   const isUsed = await readAuthorizationState(chain, payer, nonce, toQuantity(seenAtBlock));

@@ -1,17 +1,10 @@
 /** The same nonce once more: the stored bytes as they are, or dearer ones, stored before they go out. */
 import { nextFees } from "../../core/chain/fees.ts";
-import { buildNoopCall } from "../../core/chain/relay.ts";
-import { signRelay } from "../../core/chain/sign-relay.ts";
-import {
-  type InFlightAttempt,
-  type InFlightRelay,
-  insertAttempt,
-  readCallData,
-  readRaw,
-} from "../../db/relays.ts";
+import { type InFlightAttempt, type InFlightRelay, insertAttempt, readRaw } from "../../db/relays.ts";
 import type { Market } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
-import { sendAttempt } from "./send.ts";
+import { noopOf, reviseCall } from "./revise.ts";
+import { sendAttempt, signCall } from "./send.ts";
 
 export async function resendAttempt(
   { deps, chain }: RelayNetwork,
@@ -22,7 +15,10 @@ export async function resendAttempt(
   await sendAttempt(deps, chain, { relayId: relay.id, txHash, raw: await readRaw(deps.sql, txHash) });
 }
 
-/** A fee at least an eighth higher, as nodes demand of a replacement. False when a cap leaves no room for it: nothing was sent then. */
+/**
+ * A fee at least an eighth higher, as nodes demand of a replacement, without what was paid meanwhile. False when a cap leaves no room for it, or
+ * the ledger can't tell what was paid: nothing was sent then.
+ */
 export async function raiseAttempt(
   network: RelayNetwork,
   relay: InFlightRelay,
@@ -43,22 +39,25 @@ export async function raiseAttempt(
     },
   });
   if (fees.maxFeePerGas <= BigInt(newest.maxFeePerGas)) return false;
-  const call = isNoop
-    ? buildNoopCall(relay.relayer)
-    : { to: relay.callTo, data: await readCallData(deps.sql, relay.id), gas: relay.gasLimit };
-  const signed = signRelay(key.privateKey, {
-    chainId: chain.network.chainId,
-    nonce: relay.nonce,
-    ...call,
-    ...fees,
+  const stored = await deps.sql.begin(async (tx) => {
+    const revised = isNoop
+      ? noopOf(relay)
+      : await reviseCall(tx, chain.network, relay, { headNumber: market.headNumber });
+    if (!revised) return "early";
+    const { call, ...content } = revised;
+    const attempt = { ...signCall(chain, key, { call, fees, nonce: relay.nonce }), ...content };
+    return (await insertAttempt(tx, relay.id, attempt)) ? attempt : "known";
   });
-  const attempt = { txHash: signed.hash, raw: signed.raw, ...fees, isNoop };
-  if (!(await insertAttempt(deps.sql, relay.id, attempt))) return false;
+  if (stored === "early" || stored === "known") return false;
+  const { txHash, raw, leftOut } = stored;
   deps.log.info(
-    { network: chain.network.id, txHash: signed.hash, nonce: relay.nonce.toString(), isNoop },
+    {
+      ...{ network: chain.network.id, txHash, nonce: relay.nonce.toString(), isNoop: stored.isNoop },
+      ...(leftOut && leftOut.length > 0 ? { leftOut } : {}),
+    },
     "raised the fee of a stuck transaction",
   );
-  await sendAttempt(deps, chain, { relayId: relay.id, txHash: signed.hash, raw: signed.raw });
+  await sendAttempt(deps, chain, { relayId: relay.id, txHash, raw });
   return true;
 }
 

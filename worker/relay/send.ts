@@ -9,7 +9,7 @@ import { signRelay } from "../../core/chain/sign-relay.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import type { Sql } from "../../db/client.ts";
-import { insertRelay, markSigned, noteSent, takeNonce } from "../../db/relays.ts";
+import { insertRelay, type NewAttempt, noteSent, takeNonce } from "../../db/relays.ts";
 import type { Relay } from "../../db/schema.ts";
 import type { RelayerKey } from "../config.ts";
 import type { Market } from "./lanes.ts";
@@ -17,36 +17,35 @@ import type { Market } from "./lanes.ts";
 export type Call = { to: Hex; data: Hex; gas: bigint };
 export type SignedRelay = { relayId: bigint; txHash: Hex; raw: Hex; nonce: bigint };
 
-/** The payments' leases were lost meanwhile: somebody else has them, nothing was stored. */
-export class LeaseLostError extends Error {}
+/** A first attempt for a nonce, with the fees it offers. */
+export function signCall(
+  chain: Chain,
+  key: RelayerKey,
+  { call, fees, nonce }: { call: Call; fees: Market["fees"]; nonce: bigint },
+): NewAttempt {
+  const signed = signRelay(key.privateKey, { chainId: chain.network.chainId, nonce, ...call, ...fees });
+  return { txHash: signed.hash, raw: signed.raw, ...fees };
+}
 
-/** Stores a signed transaction. Throws LeaseLostError when a payment is not QUEUED any more. */
+/** Stores a signed transaction that carries no payments. Those with payments are signed behind the fence (`fenced-relay.ts`). */
 export async function storeRelay(
   sql: Sql,
   chain: Chain,
   key: RelayerKey,
   relay: {
-    kind: Relay["kind"];
+    kind: Exclude<Relay["kind"], "PAYMENTS">;
     call: Call;
     fees: Market["fees"];
-    paymentIds?: readonly string[];
     walletId?: string;
     /** A gap to fill; absent: the lane's next nonce. */
     nonce?: bigint;
   },
 ): Promise<SignedRelay> {
-  const { call, fees, paymentIds = [] } = relay;
+  const { call, fees } = relay;
   const lane = { network: chain.network.id, relayer: key.address };
   return sql.begin(async (tx) => {
     const nonce = relay.nonce ?? (await takeNonce(tx, lane));
-    const signed = signRelay(key.privateKey, {
-      chainId: chain.network.chainId,
-      nonce,
-      to: call.to,
-      data: call.data,
-      gas: call.gas,
-      ...fees,
-    });
+    const attempt = signCall(chain, key, { call, fees, nonce });
     const relayId = await insertRelay(tx, {
       ...lane,
       nonce,
@@ -55,17 +54,9 @@ export async function storeRelay(
       callData: call.data,
       gasLimit: call.gas,
       ...(relay.walletId === undefined ? {} : { walletId: relay.walletId }),
-      attempt: { txHash: signed.hash, raw: signed.raw, ...fees },
+      attempt,
     });
-    if (paymentIds.length > 0) {
-      const marked = await markSigned(tx, relayId, paymentIds);
-      if (marked.length !== paymentIds.length) {
-        throw new LeaseLostError(
-          `${paymentIds.length - marked.length} of ${paymentIds.length} payments were taken`,
-        );
-      }
-    }
-    return { relayId, txHash: signed.hash, raw: signed.raw, nonce };
+    return { relayId, txHash: attempt.txHash, raw: attempt.raw, nonce };
   });
 }
 

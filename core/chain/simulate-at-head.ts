@@ -1,0 +1,144 @@
+/**
+ * A simulation of payments with everything that decides about signing them, asked of one node in one batch: the head it stands on,
+ * whether other authorizations are used, and which transfers came to the payees in its newest blocks.
+ */
+import type { Hex } from "../domain/networks.ts";
+import { CONTRACTS } from "../domain/networks.ts";
+import type { Chain } from "./clients.ts";
+import { decodeAggregate3, encodeAggregate3 } from "./multicall.ts";
+import { prepareSimulation, type RelayItem, type SimulationResult } from "./relay.ts";
+import { fieldOf, parseQuantity, toQuantity } from "./rpc-answers.ts";
+import { RpcTransportError } from "./rpc-errors.ts";
+import type { RpcCall, RpcOutcome } from "./rpc-node.ts";
+import { decodeTransferLog, encodeAuthorizationState, TRANSFER_TOPIC } from "./usdc.ts";
+import { hexWord } from "./words.ts";
+
+export type AuthorizationKey = { readonly authorizer: Hex; readonly nonce: Hex };
+export type SeenTransfer = {
+  readonly txHash: Hex;
+  readonly from: Hex;
+  readonly to: Hex;
+  readonly amountUnits: bigint;
+};
+
+export type Questions = {
+  /** Authorizations whose use is asked for, also by transactions that no block holds yet. */
+  readonly authorizations: readonly AuthorizationKey[];
+  /** Transfers to these payees after this block are asked for. */
+  readonly unread: { readonly afterNumber: bigint; readonly payees: readonly Hex[] } | undefined;
+};
+
+export type HeadSimulation = {
+  readonly results: readonly SimulationResult[];
+  readonly headNumber: bigint;
+  /** In the order of the authorizations asked for. */
+  readonly areUsed: readonly boolean[];
+  /** Undefined when they were not asked for, or the node's answer can't be relied on. */
+  readonly unreadTransfers: readonly SeenTransfer[] | undefined;
+};
+
+/** Throws RpcTransportError when the chain gave no verdict. A node that can't list logs leaves `unreadTransfers` undefined. */
+export async function simulateAtHead(
+  chain: Chain,
+  relayer: Hex,
+  items: readonly RelayItem[],
+  { authorizations, unread }: Questions,
+): Promise<HeadSimulation> {
+  const simulation = prepareSimulation(chain.network, relayer, items);
+  // the head comes first: what the others see is as new or newer
+  const calls = [
+    { method: "eth_blockNumber", params: [] },
+    simulation.call,
+    ...(authorizations.length > 0 ? [statesCall(chain, authorizations)] : []),
+    ...(unread ? [transfersCall(chain, unread)] : []),
+  ];
+  const [head, simulated, ...others] = await chain.batch(calls);
+  const areUsed = authorizations.length > 0 ? readStates(others.shift(), authorizations.length) : [];
+  const results = simulation.read(simulated);
+  if (!results) return simulateHalves(chain, relayer, items, authorizations);
+  return {
+    results,
+    headNumber: parseQuantity(resultOf(head, "eth_blockNumber"), "eth_blockNumber"),
+    areUsed,
+    unreadTransfers: unread ? readTransfers(others.shift()) : undefined,
+  };
+}
+
+/** Each half stands on a head of its own; the higher one counts for both. */
+async function simulateHalves(
+  chain: Chain,
+  relayer: Hex,
+  items: readonly RelayItem[],
+  authorizations: readonly AuthorizationKey[],
+): Promise<HeadSimulation> {
+  const middle = Math.ceil(items.length / 2);
+  const questions = { authorizations, unread: undefined };
+  const first = await simulateAtHead(chain, relayer, items.slice(0, middle), questions);
+  const second = await simulateAtHead(chain, relayer, items.slice(middle), questions);
+  return {
+    results: [...first.results, ...second.results],
+    headNumber: higherOf(first.headNumber, second.headNumber),
+    areUsed: first.areUsed.map((isUsed, index) => isUsed || second.areUsed[index] === true),
+    unreadTransfers: undefined,
+  };
+}
+
+function higherOf(a: bigint, b: bigint): bigint {
+  if (a > b) return a;
+  return b;
+}
+
+function statesCall(chain: Chain, authorizations: readonly AuthorizationKey[]): RpcCall {
+  const to = chain.network.usdc.address;
+  const data = encodeAggregate3(authorizations.map((key) => ({ to, data: encodeAuthorizationState(key) })));
+  return { method: "eth_call", params: [{ to: CONTRACTS.multicall3, data }, "pending"] };
+}
+
+function readStates(outcome: RpcOutcome | undefined, count: number): boolean[] {
+  const answers = decodeAggregate3(resultOf(outcome, "authorizationState"), count);
+  return answers.map(({ success, data }) => {
+    if (!success) throw new RpcTransportError("malformed", "authorizationState was not answered");
+    return parseQuantity(data, "authorizationState") !== 0n;
+  });
+}
+
+function transfersCall(chain: Chain, unread: NonNullable<Questions["unread"]>): RpcCall {
+  const payees = [...new Set(unread.payees)].map((payee) => `0x${hexWord(payee)}`);
+  const query = {
+    ...{ fromBlock: toQuantity(unread.afterNumber + 1n), toBlock: "latest" },
+    ...{ address: chain.network.usdc.address, topics: [TRANSFER_TOPIC, null, payees] },
+  };
+  return { method: "eth_getLogs", params: [query] };
+}
+
+function readTransfers(outcome: RpcOutcome | undefined): SeenTransfer[] | undefined {
+  if (!outcome?.ok || !Array.isArray(outcome.result)) return undefined;
+  const transfers: SeenTransfer[] = [];
+  for (const log of outcome.result as unknown[]) {
+    const transfer = readTransfer(log);
+    if (!transfer) return undefined;
+    transfers.push(transfer);
+  }
+  return transfers;
+}
+
+function readTransfer(log: unknown): SeenTransfer | undefined {
+  const [topics, data, txHash] = [
+    fieldOf(log, "topics"),
+    fieldOf(log, "data"),
+    fieldOf(log, "transactionHash"),
+  ];
+  const isWhole =
+    Array.isArray(topics) &&
+    typeof data === "string" &&
+    typeof txHash === "string" &&
+    fieldOf(log, "removed") !== true;
+  const transfer = isWhole ? decodeTransferLog({ topics, data }) : undefined;
+  return transfer && { ...transfer, txHash: String(txHash).toLowerCase() as Hex };
+}
+
+function resultOf(outcome: RpcOutcome | undefined, what: string): unknown {
+  if (outcome?.ok) return outcome.result;
+  if (outcome && outcome.error instanceof RpcTransportError) throw outcome.error;
+  throw new RpcTransportError("malformed", `${what} was not answered`);
+}
