@@ -2,6 +2,7 @@
 import type { LinkStatus } from "../core/domain/link.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
+import { countOpenDoubts } from "./doubts.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
 import { hasSpareTransfer } from "./released-links.ts";
 import type { PaymentLink, User } from "./schema.ts";
@@ -93,6 +94,8 @@ export type PublicLink = Pick<
   Pick<User, "displayName" | "email" | "claimPolicy" | "matchByAmount"> & {
     /** Nothing but claims keeps it from being paid. */
     isFree: boolean;
+    /** A payment of it ended without a node's word. */
+    isUncertain: boolean;
   };
 
 /** What a payer may know of a link, with what its merchant's name is made of. */
@@ -100,7 +103,8 @@ export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | u
   const [row] = await tx<PublicLink[]>`
     select
       ${columns(tx)}, users.display_name, users.email, users.claim_policy, users.match_by_amount,
-      ${restsOnClaims(tx)} as is_free
+      ${restsOnClaims(tx)} as is_free,
+      ${countOpenDoubts(tx, "link.id")} > 0 as is_uncertain
     from payment_links link
     join users on users.id = link.user_id
     where link.id = ${id}`;

@@ -1,7 +1,8 @@
 /** One function a component: returns what a reader may know, throws or returns `unhealthy` when it does not work. */
 
 import type { Chain } from "../../core/chain/clients.ts";
-import { parseQuantity } from "../../core/chain/rpc-answers.ts";
+import { parseHeader } from "../../core/chain/head.ts";
+import { parseQuantity, toQuantity } from "../../core/chain/rpc-answers.ts";
 import { CONTRACTS, type NetworkId } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/client.ts";
 import { countLiveWorkers, findIndexerPosition, listRelayerAddresses, ping } from "../../db/health.ts";
@@ -14,7 +15,8 @@ export type Finding = {
   details?: Record<string, string | number | boolean>;
 };
 
-const INDEXER_LAG_MAX_BLOCKS = 60;
+/** Longer than this no block waits for an indexer that does its work: payments of links wait for it, too. */
+const INDEXER_UNREAD_MAX_S = 10;
 /** A leader says that it lives every few seconds, also when the chain stands still. */
 const INDEXER_SILENT_MAX_S = 60;
 
@@ -87,15 +89,19 @@ export async function checkIndexer(sql: Sql, chain: Chain): Promise<Finding> {
   const head = Math.max(Number(position.headNumber), await readHead(chain));
   const lagBlocks = Math.max(0, head - Number(position.number));
   const differences = await countDifferences(sql, id);
+  const unreadS = lagBlocks === 0 ? 0 : await readAge(chain, Number(position.number) + 1);
   const details = {
     lagBlocks,
+    ...(lagBlocks === 0 ? {} : { oldestUnreadSeconds: unreadS }),
     indexedBlock: Number(position.number),
     ...(position.lagS === null ? {} : { lagSeconds: Math.max(0, position.lagS) }),
     ...(position.lastError === null ? {} : { lastError: position.lastError }),
     ...(differences === undefined ? {} : { differences }),
   };
   const faults = [
-    ...(lagBlocks > INDEXER_LAG_MAX_BLOCKS ? [`the indexer is ${lagBlocks} blocks behind`] : []),
+    ...(unreadS > INDEXER_UNREAD_MAX_S
+      ? [`the indexer is ${lagBlocks} blocks behind, the oldest is ${unreadS} s old`]
+      : []),
     ...(position.silentS > INDEXER_SILENT_MAX_S
       ? [`no indexer has said a word for ${Math.round(position.silentS)} s`]
       : []),
@@ -103,6 +109,12 @@ export async function checkIndexer(sql: Sql, chain: Chain): Promise<Finding> {
   ];
   if (faults.length === 0) return { status: "healthy", details };
   return { status: "unhealthy", error: faults.join("; "), details };
+}
+
+/** Whole seconds since a block was made; 0 for one that this node does not have. */
+async function readAge(chain: Chain, number: number): Promise<number> {
+  const block = parseHeader(await chain.request("eth_getBlockByNumber", [toQuantity(number), false]));
+  return block ? Math.max(0, Math.floor(Date.now() / 1000) - block.timestampS) : 0;
 }
 
 async function readHead(chain: Chain): Promise<number> {

@@ -111,6 +111,9 @@ export const publicLinkSchema = z.object({
       "16 bytes that name the link: first half of an authorization's nonce, or behind a plain transfer's calldata",
     ),
   settledBy,
+  paymentUncertain: z
+    .boolean()
+    .describe("An earlier payment may turn out executed; stops nobody from paying"),
 });
 
 type Addresses = { baseUrl: string };
@@ -161,6 +164,7 @@ export function presentPublicLink(
     payAmount: link.payAmountUnits === null ? null : toAmountNumber(link.payAmountUnits),
     tag: link.tag,
     settledBy: link.settledBy,
+    paymentUncertain: link.isUncertain,
   };
 }
 

@@ -102,7 +102,7 @@ describe("x402-relayer", () => {
   }, 30_000);
 });
 
-test("indexer: not started, in step, 61 blocks behind", async () => {
+test("indexer: not started, in step, behind by many new blocks, and by one that is more than 10 s old", async () => {
   expect((await client.get("/health")).body.checks["indexer-base-sepolia"].status).toBe("unhealthy");
   const { rpcUrl } = world.chainOf("base-sepolia");
   const head = Number(await callRpc(rpcUrl, "eth_blockNumber", []));
@@ -111,17 +111,23 @@ test("indexer: not started, in step, 61 blocks behind", async () => {
     values ('base-sepolia', ${head}, '0x00', ${head})`;
   const inStep = await untilCheck("indexer-base-sepolia", "healthy");
   expect(inStep.body.checks["indexer-base-sepolia"].details).toEqual({ lagBlocks: 0, indexedBlock: head });
-  await callRpc(rpcUrl, "anvil_mine", ["0x3c"]);
-  await Bun.sleep(1_100);
-  expect((await client.get("/health")).body.checks["indexer-base-sepolia"]).toMatchObject({
+  await callRpc(rpcUrl, "evm_mine", []);
+  const header = await callRpc(rpcUrl, "eth_getBlockByNumber", ["latest", false]);
+  const madeAtMs = Number((header as { timestamp: string }).timestamp) * 1000;
+  await callRpc(rpcUrl, "anvil_mine", ["0x4f"]);
+  const isBehind = ({ body }: Answer) => body?.checks?.["indexer-base-sepolia"]?.details?.lagBlocks === 80;
+  expect((await until("/health", isBehind)).body.checks["indexer-base-sepolia"]).toMatchObject({
     status: "healthy",
-    details: { lagBlocks: 60 },
+    details: { lagBlocks: 80 },
   });
-  await callRpc(rpcUrl, "anvil_mine", ["0x1"]);
   const behind = await untilCheck("indexer-base-sepolia", "unhealthy");
-  expect(behind.body.checks["indexer-base-sepolia"].error).toContain("61 blocks behind");
+  expect(Date.now() - madeAtMs).toBeWithin(11_000, 15_000);
+  expect(behind.body.checks["indexer-base-sepolia"].error).toMatch(
+    /80 blocks behind, the oldest is 1[1-4] s old/,
+  );
+  expect(behind.body.checks["indexer-base-sepolia"].details.oldestUnreadSeconds).toBeWithin(11, 15);
   expect(behind.body.status).toBe("healthy");
-});
+}, 40_000);
 
 test("smart contracts: code that is gone is named", async () => {
   const { rpcUrl } = world.chainOf("base-sepolia");

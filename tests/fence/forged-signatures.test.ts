@@ -2,7 +2,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import type { Hex } from "../../core/domain/networks.ts";
-import { NETWORKS } from "../../core/domain/networks.ts";
 import { fundUsdc } from "../../local/usdc.ts";
 import { makeKey } from "../facilitator/world.ts";
 import {
@@ -26,6 +25,7 @@ import {
 } from "../support/payer.ts";
 import { randomAddress } from "../support/seed.ts";
 import { broadcastAsStranger } from "../support/stranger.ts";
+import { settle } from "./second-payer.ts";
 
 const AMOUNT = 40_000n;
 let lab: Lab;
@@ -148,14 +148,14 @@ describe.each([
 
   test("error: the facilitator refuses forged twins of a payment it settled", async () => {
     const payment = await facilitated();
-    expect(await settle(payment)).toMatchObject({ success: true });
+    expect(await settle(lab, key, payment)).toMatchObject({ success: true });
     setNode();
     try {
       for (const forged of [
         { ...payment, signature: garbage },
         { ...payment, validBefore: payment.validBefore + 1 },
       ]) {
-        expect(await settle(forged)).toMatchObject({
+        expect(await settle(lab, key, forged)).toMatchObject({
           success: false,
           errorReason: "invalid_exact_evm_payload_signature",
         });
@@ -225,33 +225,4 @@ async function facilitated(): Promise<SignedPayment> {
   const payer = makePayer();
   await fundUsdc(lab.chain.rpcUrl, payer.address, AMOUNT);
   return signPayment(payer, { to: randomAddress(), amountUnits: AMOUNT });
-}
-
-async function settle(payment: SignedPayment): Promise<{ success: boolean; errorReason?: string }> {
-  const { caip2, usdc } = NETWORKS["base-sepolia"];
-  const { signature, ...fields } = payment;
-  const requirements = {
-    ...{ scheme: "exact", network: caip2, amount: payment.value, asset: usdc.address, payTo: payment.to },
-    ...{ maxTimeoutSeconds: 300, extra: { name: usdc.name, version: usdc.version } },
-  };
-  const authorization = {
-    ...fields,
-    validAfter: String(fields.validAfter),
-    validBefore: String(fields.validBefore),
-  };
-  const response = await fetch(`${lab.service.baseUrl}/facilitator/settle`, {
-    method: "POST",
-    headers: {
-      "content-type": "application/json",
-      authorization: `Bearer ${key}`,
-      // a success is told again to the same key
-      "idempotency-key": "the-same",
-    },
-    body: JSON.stringify({
-      x402Version: 2,
-      paymentPayload: { x402Version: 2, accepted: requirements, payload: { signature, authorization } },
-      paymentRequirements: requirements,
-    }),
-  });
-  return (await response.json()) as { success: boolean; errorReason?: string };
 }

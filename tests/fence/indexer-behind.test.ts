@@ -1,5 +1,7 @@
 /** A link's payment is signed only when the ledger holds every block it was simulated on, or those it does not hold are known to pay nothing. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { fundUsdc } from "../../local/usdc.ts";
+import { makeKey } from "../facilitator/world.ts";
 import {
   countTransfers,
   type Lab,
@@ -11,6 +13,7 @@ import {
   waitFor,
   waitForLink,
 } from "../relay/lab.ts";
+import { makePayer, signPayment } from "../support/payer.ts";
 import {
   balanceOf,
   countRelays,
@@ -18,14 +21,17 @@ import {
   readCursor,
   readHead,
   secondOrder,
+  settle,
   waitForLedger,
   whileIndexerStands,
 } from "./second-payer.ts";
 
 let lab: Lab;
+let key: string;
 
 beforeAll(async () => {
-  lab = await startLab();
+  lab = await startLab({ env: { FACILITATOR: "1" } });
+  key = await makeKey(lab.sql, lab.merchant.userId, ["facilitator"]);
   expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
 }, 60_000);
 
@@ -143,4 +149,23 @@ describe("blocks that the ledger does not hold pay other things", () => {
       expect(await countTransfers(lab, linkId)).toBe(1);
     }
   }, 40_000);
+});
+
+describe("payments for somebody else's resource", () => {
+  test("behavior: the facilitator relays them while the indexer stands, whatever the blocks it has not read hold", async () => {
+    const payer = makePayer();
+    const [payTo, amountUnits] = [lab.merchant.address, 50_001n];
+    await fundUsdc(lab.chain.rpcUrl, payer.address, amountUnits);
+    const payment = await signPayment(payer, { to: payTo, amountUnits });
+    const relays = await countRelays(lab);
+    const settling = await whileIndexerStands(lab, async () => {
+      await payByHand(lab, 9n);
+      const before = await readCursor(lab);
+      const answer = settle(lab, key, payment);
+      await waitFor("its transaction", async () => (await countRelays(lab)) === relays + 1, 4_000);
+      expect(await readCursor(lab)).toBe(before);
+      return { answer };
+    });
+    expect(await settling.answer).toMatchObject({ success: true });
+  }, 30_000);
 });

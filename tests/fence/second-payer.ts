@@ -1,9 +1,9 @@
 /** What the fence protects: a link that somebody pays by himself while somebody else's authorization for it is shown to us. */
-import type { Hex } from "../../core/domain/networks.ts";
+import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/usdc.ts";
 import { newPayer, sendUsdc } from "../links/payers.ts";
 import { type Lab, type Order, relaysOf, waitFor } from "../relay/lab.ts";
-import { makePayer, signPayment } from "../support/payer.ts";
+import { makePayer, type SignedPayment, signPayment } from "../support/payer.ts";
 
 /** Another funded payer's authorization for the link of an order. */
 export async function secondOrder(lab: Lab, { linkId, payment }: Order): Promise<Order> {
@@ -54,4 +54,38 @@ export async function waitForLedger(lab: Lab): Promise<void> {
 
 export async function countRelays(lab: Lab): Promise<number> {
   return (await relaysOf(lab)).length;
+}
+
+/** Asks the facilitator to settle a payment for somebody else's resource. */
+export async function settle(
+  lab: Lab,
+  key: string,
+  payment: SignedPayment,
+): Promise<{ success: boolean; errorReason?: string }> {
+  const { caip2, usdc } = NETWORKS["base-sepolia"];
+  const { signature, ...fields } = payment;
+  const requirements = {
+    ...{ scheme: "exact", network: caip2, amount: payment.value, asset: usdc.address, payTo: payment.to },
+    ...{ maxTimeoutSeconds: 300, extra: { name: usdc.name, version: usdc.version } },
+  };
+  const authorization = {
+    ...fields,
+    validAfter: String(fields.validAfter),
+    validBefore: String(fields.validBefore),
+  };
+  const response = await fetch(`${lab.service.baseUrl}/facilitator/settle`, {
+    method: "POST",
+    headers: {
+      "content-type": "application/json",
+      authorization: `Bearer ${key}`,
+      // a success is told again to the same key
+      "idempotency-key": "the-same",
+    },
+    body: JSON.stringify({
+      x402Version: 2,
+      paymentPayload: { x402Version: 2, accepted: requirements, payload: { signature, authorization } },
+      paymentRequirements: requirements,
+    }),
+  });
+  return (await response.json()) as { success: boolean; errorReason?: string };
 }
