@@ -75,7 +75,7 @@ export async function leaseQueuedPayments(
       (
         select jsonb_agg(jsonb_build_object('id', doubtful.id, 'payer', doubtful.payer, 'nonce', doubtful.nonce))
         from payments doubtful
-        where doubtful.link_id = leased.link_id and doubtful.doubt_until > now() and doubtful.state = 'FAILED'
+        where doubtful.link_id = leased.link_id and doubtful.doubt_until > now()
       ) as doubts
     from leased`;
 }

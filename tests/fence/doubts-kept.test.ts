@@ -1,6 +1,7 @@
 /** Doubts in the database: when one is kept, how long it is open, and what it stops. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { endDoubts, endUnusedDoubts, isFullOfDoubts, OPEN_DOUBTS_MAX } from "../../db/doubts.ts";
+import { findPublicLink } from "../../db/links.ts";
 import { leaseQueuedPayments, requeueUnsettled } from "../../db/payment-queue.ts";
 import { failPayments, type NewPayment, requeuePayment } from "../../db/payments.ts";
 import { ensureLane, insertRelay, markMined, markSigned } from "../../db/relays.ts";
@@ -127,6 +128,13 @@ describe("a doubt is over", () => {
     expect(await doubtOf(payment)).not.toBeNull();
     await unused(204n);
     expect(await doubtOf(payment)).toBeNull();
+  });
+
+  test("when the payment is settled after all, whoever executed it", async () => {
+    const payment = await doubtful();
+    expect(await findPublicLink(lab.sql, linkId)).toMatchObject({ isUncertain: true });
+    await lab.sql`update payments set state = 'MINED', reason = null where id = ${payment.id}`;
+    expect(await findPublicLink(lab.sql, linkId)).toMatchObject({ isUncertain: false });
   });
 
   test("when the ledger says that it did not pay the link", async () => {

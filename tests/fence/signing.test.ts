@@ -80,6 +80,11 @@ describe("what is booked on the link", () => {
     expect(await judge()).toBe("paid");
   });
 
+  test("a transfer of another amount that pays it all the same: paid", async () => {
+    await book({ pays: true, units: UNITS + 7n });
+    expect(await judge()).toBe("paid");
+  });
+
   test("the transfer of the payment's own authorization: free; with its nonce from another payer: paid", async () => {
     await book({ from: payment.payer, nonce: payment.nonce, pays: true });
     expect(await judge()).toBe("free");
@@ -236,6 +241,8 @@ describe("blocks that only the node has", () => {
     expect(await unread([own, { ...own, from: randomAddress() }])).toBe("early");
     expect(await unread([{ ...own, amountUnits: UNITS + 1n }])).toBe("early");
     expect(await unread([{ ...own, txHash: randomHash() }])).toBe("early");
+    await lab.sql`update payments set recipient = ${randomAddress()} where id = ${other.id}`;
+    expect(await unread([own])).toBe("early");
   });
 
   test("our relay of a payment that is not bound to it any more, or has failed: early", async () => {
