@@ -1,7 +1,9 @@
 /** The fence in the database: what each of its conditions lets through, and what it does not, just beside each other. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { newPaymentId } from "../../core/domain/ids.ts";
+import { randomBytes } from "node:crypto";
+import { newApiKeyId, newPaymentId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { insertApiKey } from "../../db/api-keys.ts";
 import { insertFacilitatedPayments } from "../../db/facilitated-payments.ts";
 import { lockLinks, type NewPayment } from "../../db/payments.ts";
 import { ensureLane, insertRelay, markSigned } from "../../db/relays.ts";
@@ -164,8 +166,18 @@ describe("how far the ledger is read", () => {
   });
 
   test("a facilitated payment is free, however far that is", async () => {
+    const facilitatorKeyId = newApiKeyId();
+    await insertApiKey(lab.sql, {
+      ...{ id: facilitatorKeyId, userId: lab.merchant.userId, name: "test", prefix: "sk_" },
+      ...{ keyHash: randomBytes(32), scopes: ["facilitator"] },
+    });
     const facilitated = {
-      ...({ id: newPaymentId(), facilitatorUserId: lab.merchant.userId, network: NETWORK } as const),
+      ...({
+        id: newPaymentId(),
+        facilitatorUserId: lab.merchant.userId,
+        facilitatorKeyId,
+        network: NETWORK,
+      } as const),
       ...({ token: NETWORKS[NETWORK].usdc.address, payer: randomAddress(), payerKind: "EOA" } as const),
       ...{ recipient: lab.merchant.address, amountUnits: UNITS, validAfter: 0n, validBefore: 9_999_999_999n },
       ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
