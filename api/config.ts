@@ -15,6 +15,7 @@ import {
   secretFaults,
 } from "../core/runtime/production-env.ts";
 import { isRegistrableParent } from "../core/runtime/public-url.ts";
+import { merchantGasPerDay, relayLimitsShape } from "../core/runtime/relay-limits-env.ts";
 import { proxyFaults, readProxies, type TrustedProxies } from "./http/client-address.ts";
 
 const WAIT_MAX_MS = 120_000;
@@ -27,6 +28,7 @@ const ADDRESS = /^0x[0-9a-f]{40}$/i;
 const shape = {
   ...processShape,
   ...chainShape,
+  ...relayLimitsShape,
   HOST: z.string().default("127.0.0.1"),
   PORT: wholeNumber(0, 65_535).default(3000),
   BASE_URL: httpUrl.optional(),
@@ -100,6 +102,10 @@ export type ApiConfig = {
   /** Whose deployments a payer's signature may bring along. Lower case. */
   walletFactories: readonly Hex[];
   relayerBalanceFloorWei: bigint;
+  /** Micro-USDC; what is below is not relayed. */
+  relayMinUnits: bigint;
+  /** Gas that relaying for one merchant may use on a network in a UTC day; undefined: no limit. */
+  relayGasPerMerchantPerDay: bigint | undefined;
 };
 
 /** Reads and checks the environment. Throws EnvError with every fault. */
@@ -147,6 +153,8 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
     // matched as addresses above
     walletFactories: env.ERC6492_FACTORIES?.map((text) => text.toLowerCase() as Hex) ?? WALLET_FACTORIES,
     relayerBalanceFloorWei: BigInt(env.RELAYER_BALANCE_FLOOR_WEI),
+    relayMinUnits: env.RELAY_MIN_AMOUNT,
+    relayGasPerMerchantPerDay: merchantGasPerDay(env),
   };
 }
 

@@ -55,7 +55,7 @@ export async function requeueFacilitatedPayment(
   const rows = await tx`
     update payments
     set
-      state = 'QUEUED', reason = null, refusals = 0, unavailable_since = null, next_try_at = now(),
+      state = 'QUEUED', reason = null, reason_text = null, refusals = 0, unavailable_since = null, next_try_at = now(),
       signature = ${retry.signature}, payer_kind = ${retry.payerKind}, recipient = ${retry.recipient},
       amount_units = ${retry.amountUnits}, valid_after = ${retry.validAfter},
       valid_before = ${retry.validBefore}, request_id = ${retry.requestId},

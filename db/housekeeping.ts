@@ -78,6 +78,7 @@ const LEFTOVERS = {
   idempotency_keys: { key: "ctid", over: "created_at < now() - interval '7 days'" },
   exports: { key: "id", over: "expires_at < now()" },
   webhook_deliveries: { key: "id", over: "state <> 'PENDING' and created_at < now() - interval '30 days'" },
+  relay_budgets: { key: "ctid", over: "day < (now() at time zone 'utc')::date - 30" },
   rate_counters: { key: "key", over: "ends_at < now()" },
 } as const;
 export type Leftover = keyof typeof LEFTOVERS;

@@ -6,6 +6,7 @@ import type { Payment } from "./schema.ts";
 
 export type PayableLinkRow = {
   id: string;
+  userId: string;
   network: NetworkId;
   recipient: Hex;
   amountUnits: bigint;
@@ -27,6 +28,9 @@ export type PayableLinkRow = {
   paidNonce: Hex | null;
   /** The link that the shown nonce names. */
   taggedLinkId: string | null;
+  /** Gas that mined relays for its merchant used today, and the limit an operator gave that merchant. */
+  relayGasUsed: bigint;
+  relayGasOwnMaximum: bigint | null;
 };
 
 /** `nonceTag`: the half of the shown authorization's nonce that may name a link (core/domain/link-tag.ts). */
@@ -37,13 +41,20 @@ export async function findPayableLink(
 ): Promise<PayableLinkRow | undefined> {
   const [row] = await sql<PayableLinkRow[]>`
     select
-      link.id, link.network, link.recipient, link.amount_units, link.description, link.status, link.expires_at,
+      link.id, link.user_id, link.network, link.recipient, link.amount_units, link.description, link.status, link.expires_at,
       payment.id as payment_id, payment.payer, payment.nonce,
       payment.payer_kind, payment.signature, payment.valid_after, payment.valid_before,
       paying.tx_hash as paid_tx_hash, paying.log_index as paid_log_index,
       paying.from_address as paid_from, paying.authorization_nonce as paid_nonce,
-      (select id from payment_links where tag = ${nonceTag ?? null}) as tagged_link_id
+      (select id from payment_links where tag = ${nonceTag ?? null}) as tagged_link_id,
+      coalesce(budget.used, 0)::numeric(78, 0) as relay_gas_used, merchant.relay_gas_per_day as relay_gas_own_maximum
     from payment_links link
+    join users merchant on merchant.id = link.user_id
+    left join relay_budgets budget
+      on budget.network = link.network
+      and budget.scope = 'MERCHANT'
+      and budget.subject = link.user_id
+      and budget.day = (now() at time zone 'utc')::date
     left join payments payment on payment.link_id = link.id and payment.state <> 'FAILED'
     left join lateral (
       select pays, tx_hash, log_index, from_address, authorization_nonce, block_number

@@ -126,17 +126,17 @@ export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number
   return row?.waitMs;
 }
 
+/** `isReverted`: its relay was burnt by the payment itself. */
+export type UnsettledPayment = { id: string; requestId: string | null; relayId: bigint; isReverted: boolean };
+
 /**
  * Queues again the payments of mined relays that their block did not settle, once the indexer has read that block (the same hash,
  * or so deep that it is not kept any more): the transaction is over, so nothing of ours that could still settle them is out.
  * A payment whose batch reverted as a whole is not blamed, but travels alone from now on; nor is one whose block came after its
  * window, which is for all we know our own slowness, nor one that the mined attempt had left out. What the books may settle yet is left to them.
  */
-export async function requeueUnsettled(
-  tx: Tx,
-  network: NetworkId,
-): Promise<{ id: string; requestId: string | null }[]> {
-  return tx<{ id: string; requestId: string | null }[]>`
+export async function requeueUnsettled(tx: Tx, network: NetworkId): Promise<UnsettledPayment[]> {
+  return tx<UnsettledPayment[]>`
     with over as (
       select
         relay.id,
@@ -165,7 +165,9 @@ export async function requeueUnsettled(
     where payments.id = over.payment_id
       and payments.relay_id = over.id
       and payments.state in ('SIGNED', 'BROADCAST')
-    returning payments.id, payments.request_id`;
+    returning
+      payments.id, payments.request_id, over.id as relay_id,
+      (over.was_tried and over.is_own_fault and not over.was_late) as is_reverted`;
 }
 
 /**

@@ -125,8 +125,8 @@ export async function requeuePayment(
     with requeued as (
       update payments
       set
-        state = 'QUEUED', reason = null, refusals = 0, unavailable_since = null, next_try_at = now(),
-        doubt_since = null, doubt_until = null,
+        state = 'QUEUED', reason = null, reason_text = null, refusals = 0, unavailable_since = null,
+        next_try_at = now(), doubt_since = null, doubt_until = null,
         signature = ${retry.signature}, payer_kind = ${retry.payerKind},
         valid_after = ${retry.validAfter}, valid_before = ${retry.validBefore},
         idempotency_key = coalesce(${retry.idempotencyKey}, idempotency_key), request_id = ${retry.requestId},
@@ -184,23 +184,28 @@ const DOUBT_MAX_S = 3_600;
  */
 export async function failPayments(
   tx: Tx,
-  failures: readonly { id: string; reason: string; isDoubtful?: boolean }[],
+  failures: readonly {
+    id: string;
+    reason: string;
+    message?: string | undefined;
+    isDoubtful?: boolean | undefined;
+  }[],
 ): Promise<{ id: string; linkId: string | null }[]> {
   if (failures.length === 0) return [];
-  const rows = failures.map(({ id, reason, isDoubtful = false }) => ({
-    id,
-    reason,
+  const rows = failures.map(({ id, reason, message, isDoubtful = false }) => ({
+    ...{ id, reason, message },
     is_doubtful: isDoubtful,
   }));
   return tx<{ id: string; linkId: string | null }[]>`
     with given as (
       select *
-      from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (id text, reason text, is_doubtful boolean)
+      from json_to_recordset(${JSON.stringify(rows)}::text::json)
+        as row (id text, reason text, message text, is_doubtful boolean)
     ),
     failed as (
       update payments
       set
-        state = 'FAILED', reason = given.reason, relay_id = null, updated_at = now(),
+        state = 'FAILED', reason = given.reason, reason_text = given.message, relay_id = null, updated_at = now(),
         doubt_since = case when given.is_doubtful and link_id is not null then now() end,
         doubt_until = case
           when given.is_doubtful and link_id is not null
@@ -282,6 +287,7 @@ export type PaymentView = Pick<
   | "amountUnits"
   | "state"
   | "reason"
+  | "reasonText"
   | "logIndex"
   | "blockNumber"
 > &
@@ -298,7 +304,7 @@ const VIEW_COLUMNS = `
     ) then 'BROADCAST'
     else payments.state
   end as state,
-  payments.reason, payments.tx_hash, payments.log_index, payments.block_number,
+  payments.reason, payments.reason_text, payments.tx_hash, payments.log_index, payments.block_number,
   payments.idempotency_key, payments.created_at, payments.updated_at,
   (
     select attempt.tx_hash

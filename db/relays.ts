@@ -31,15 +31,6 @@ export async function readLaneLoads(tx: Tx, network: NetworkId): Promise<Map<str
   return new Map(rows.map(({ relayer, ...load }) => [relayer, load]));
 }
 
-/** Wei paid for gas in the last 24 hours by all keys of a network. */
-export async function sumDailyFees(tx: Tx, network: NetworkId): Promise<bigint> {
-  const [row] = await tx<{ feeWei: bigint }[]>`
-    select coalesce(sum(fee_wei), 0)::numeric(78, 0) as fee_wei
-    from relays
-    where network = ${network} and mined_at > now() - interval '24 hours'`;
-  return row?.feeWei ?? 0n;
-}
-
 /** The lane's next nonce, locked until the transaction ends: one writer a lane. */
 export async function takeNonce(tx: Tx, lane: Lane): Promise<bigint> {
   const [row] = await tx<{ nonce: bigint }[]>`

@@ -82,6 +82,13 @@ export async function failSpentPayments(
     from failed`;
 }
 
+/** `misfitMinUnits`: a transfer below it, of another amount than the link's, marks no link: anybody could send dust. */
+export type LinkRefresh = {
+  linkIds: readonly string[];
+  isReorg: boolean;
+  misfitMinUnits?: bigint | undefined;
+};
+
 export type LinkMove = { id: string; before: string; after: string };
 
 /**
@@ -90,18 +97,21 @@ export type LinkMove = { id: string; before: string; after: string };
  */
 export async function refreshLinks(
   tx: Tx,
-  { linkIds, isReorg }: { linkIds: readonly string[]; isReorg: boolean },
+  { linkIds, isReorg, misfitMinUnits = 0n }: LinkRefresh,
 ): Promise<LinkMove[]> {
   if (linkIds.length === 0) return [];
   const ids = [...new Set(linkIds)];
   // the second sees what others committed before the first had its locks
-  const [, moves] = await Promise.all([lockLinks(tx, ids), computeLinks(tx, { ids, isReorg })]);
+  const [, moves] = await Promise.all([
+    lockLinks(tx, ids),
+    computeLinks(tx, { ids, isReorg, misfitMinUnits }),
+  ]);
   return moves;
 }
 
 function computeLinks(
   tx: Tx,
-  { ids, isReorg }: { ids: readonly string[]; isReorg: boolean },
+  { ids, isReorg, misfitMinUnits }: { ids: readonly string[]; isReorg: boolean; misfitMinUnits: bigint },
 ): Promise<LinkMove[]> {
   return tx<LinkMove[]>`
     with facts as (
@@ -135,7 +145,10 @@ function computeLinks(
             else 'UNDERPAID'
           end as exception
         from transfers other
-        where other.link_id = link.id and not other.pays and other.status <> 'ORPHANED'
+        where other.link_id = link.id
+          and not other.pays
+          and other.status <> 'ORPHANED'
+          and (other.amount_units = link.amount_units or other.amount_units >= ${misfitMinUnits}::bigint)
       ) misfits on true
       where link.id = any(${[...ids]}::text[])
     ),

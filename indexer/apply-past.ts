@@ -46,7 +46,11 @@ export async function applyPast(
       isNews: false,
       confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
     });
-    const moves = await refreshLinks(tx, { linkIds: touched.linkIds, isReorg: false });
+    const moves = await refreshLinks(tx, {
+      linkIds: touched.linkIds,
+      isReorg: false,
+      misfitMinUnits: term.misfitMinUnits,
+    });
     await tell(tx, [...touched.paymentIds, ...moves.map(({ id }) => id)]);
     return missing.length;
   });

@@ -77,7 +77,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
     confirmFacilitatedPayments(tx, { network, depthNumber }),
   ]);
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
-  const moves = await refreshLinks(tx, { linkIds, isReorg: false });
+  const moves = await refreshLinks(tx, { linkIds, isReorg: false, misfitMinUnits: term.misfitMinUnits });
   await Promise.all([
     tell(tx, [
       ...settled.paymentIds,

@@ -41,6 +41,9 @@ function open({ id, rpcUrls }: ChainSettings): Chain {
 }
 
 function run({ id, confirmations }: ChainSettings, chain: Chain): Promise<void> {
-  const { databaseUrl } = config;
-  return runNetwork({ network: id, confirmations, chain, sql, databaseUrl, log, metrics, stop: stop.signal });
+  const { databaseUrl, misfitMinUnits } = config;
+  return runNetwork({
+    ...{ network: id, confirmations, misfitMinUnits, chain, sql, databaseUrl, log, metrics },
+    stop: stop.signal,
+  });
 }

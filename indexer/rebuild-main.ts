@@ -35,7 +35,10 @@ async function rebuild({ id, rpcUrls, confirmations }: ChainSettings): Promise<n
     name: "rebuild-lead",
   });
   try {
-    const term = await beginTerm({ network: id, chain, sql, log, metrics, confirmations, signal });
+    const term = await beginTerm({
+      ...{ network: id, chain, sql, log, metrics, confirmations, signal },
+      misfitMinUnits: config.misfitMinUnits,
+    });
     const report = await rebuildNetwork(term);
     console.log(
       `${id}: ${report.transfers} transfers of blocks ${report.fromBlock} to ${report.toBlock}; ${

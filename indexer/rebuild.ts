@@ -53,10 +53,14 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
     await takeSnapshot(tx, network);
     await keepDecisions(tx, network);
     // first back to what they were without any transfer: only unpaid links can be paid
-    await refreshLinks(tx, { linkIds: await dropChainRows(tx, network), isReorg: false });
+    await refreshLinks(tx, {
+      linkIds: await dropChainRows(tx, network),
+      isReorg: false,
+      misfitMinUnits: term.misfitMinUnits,
+    });
     const { touched, transfers } = await replay(tx, term, fromBlock);
-    await refreshLinks(tx, { linkIds: touched, isReorg: false });
-    await settleReleased(tx, network);
+    await refreshLinks(tx, { linkIds: touched, isReorg: false, misfitMinUnits: term.misfitMinUnits });
+    await settleReleased(tx, term);
     await dropOwnEvents(tx);
     const differences = await compareWithSnapshot(tx, network);
     return { fromBlock, toBlock: cursor.number, transfers, differences };

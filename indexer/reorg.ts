@@ -111,7 +111,11 @@ async function undoAbove(term: Term, ancestor: BlockPoint, head: BlockHeader): P
       throw new FencedError(network);
     await deleteBlocksAbove(tx, network, ancestor.number);
     const taken = await orphanAbove(tx, { network, ancestor: ancestor.number, claimLeaseS: CLAIM_LEASE_S });
-    const moves = await refreshLinks(tx, { linkIds: taken.linkIds, isReorg: true });
+    const moves = await refreshLinks(tx, {
+      linkIds: taken.linkIds,
+      isReorg: true,
+      misfitMinUnits: term.misfitMinUnits,
+    });
     if (taken.paymentIds.length > 0) await enqueue(tx, "relay_payments", { network });
     for (const claimId of taken.claimIds) await enqueue(tx, "check_claim", { claimId });
     await tell(tx, [...taken.paymentIds, ...moves.map((move) => move.id)]);

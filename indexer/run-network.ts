@@ -15,6 +15,8 @@ const RETRY_MS = 500;
 export type NetworkParts = {
   network: NetworkId;
   confirmations: number;
+  /** Micro-USDC below which a transfer of another amount marks no link. */
+  misfitMinUnits: bigint;
   chain: Chain;
   sql: Sql;
   /** For the connection that holds the leader's lock. */

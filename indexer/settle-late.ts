@@ -33,7 +33,7 @@ export async function settleLate(term: Term): Promise<void> {
     await write(term, async (tx) => settleNamed(tx, term, await findNamedTransfers(tx, network)));
   }
   if ((await findSpareTransfers(sql, network)).length > 0)
-    await write(term, (tx) => settleReleased(tx, network));
+    await write(term, (tx) => settleReleased(tx, term));
 }
 
 async function write({ sql, network, epoch }: Term, work: (tx: Tx) => Promise<void>): Promise<void> {
@@ -87,7 +87,7 @@ async function settleNamed(tx: Tx, term: Term, booked: readonly BookedTransfer[]
     ...left.map(({ linkId }) => linkId),
     ...disputes.map(({ claimedLinkId }) => claimedLinkId),
   ];
-  const moves = await refreshLinks(tx, { linkIds, isReorg: false });
+  const moves = await refreshLinks(tx, { linkIds, isReorg: false, misfitMinUnits: term.misfitMinUnits });
   await tell(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
 }
 

@@ -1,5 +1,4 @@
 /** Links that nothing else holds any more, paid by the transfer that had been one too many. */
-import type { NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "../db/client.ts";
 import { assignTransfers } from "../db/late-settlement.ts";
 import { tell } from "../db/outcome.ts";
@@ -7,9 +6,11 @@ import { lockLinks, lockPayments } from "../db/payments.ts";
 import { findSpareTransfers } from "../db/released-links.ts";
 import { refreshLinks } from "../db/settlement.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";
+import type { Term } from "./term.ts";
 
 /** Inside a transaction that holds the cursor: nobody else writes transfers. */
-export async function settleReleased(tx: Tx, network: NetworkId): Promise<void> {
+export async function settleReleased(tx: Tx, term: Pick<Term, "network" | "misfitMinUnits">): Promise<void> {
+  const { network } = term;
   const seen = await findSpareTransfers(tx, network);
   if (seen.length === 0) return;
   await lockPayments(
@@ -27,6 +28,10 @@ export async function settleReleased(tx: Tx, network: NetworkId): Promise<void> 
   }));
   await assignTransfers(tx, outcomes);
   const settled = await settlePaymentsAndClaims(tx, network, { payments: [], outcomes });
-  const moves = await refreshLinks(tx, { linkIds: settled.linkIds, isReorg: false });
+  const moves = await refreshLinks(tx, {
+    linkIds: settled.linkIds,
+    isReorg: false,
+    misfitMinUnits: term.misfitMinUnits,
+  });
   await tell(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
 }

@@ -16,6 +16,8 @@ export type Term = {
   readonly log: Log;
   readonly metrics: IndexerMetrics;
   readonly confirmations: number;
+  /** Micro-USDC; see `refreshLinks`. */
+  readonly misfitMinUnits: bigint;
   readonly epoch: bigint;
   readonly watched: WatchedSet;
   /** Aborted when the lock is lost or the process ends. */

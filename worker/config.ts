@@ -19,6 +19,7 @@ import {
   sealKeysOf,
   secretFaults,
 } from "../core/runtime/production-env.ts";
+import { merchantGasPerDay, relayLimitsShape } from "../core/runtime/relay-limits-env.ts";
 
 const privateKeys = commaList
   .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{64}$/, "must be 0x and 64 hex digits")).min(1))
@@ -27,6 +28,7 @@ const privateKeys = commaList
 const shape = {
   ...processShape,
   ...chainShape,
+  RELAY_GAS_PER_MERCHANT_PER_DAY: relayLimitsShape.RELAY_GAS_PER_MERCHANT_PER_DAY,
   RELAYER_PRIVATE_KEYS: privateKeys,
   RELAYER_PRIVATE_KEYS_BASE: privateKeys,
   RELAYER_PRIVATE_KEYS_BASE_SEPOLIA: privateKeys,
@@ -36,6 +38,7 @@ const shape = {
     .string()
     .regex(/^\d{1,30}$/, "must be whole wei")
     .optional(),
+  RELAY_REVERTED_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(10_000_000),
   WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(8),
   OTP_PEPPER: secretList("it hashes and seals e-mail codes, the same as the API's"),
@@ -57,8 +60,12 @@ export type WorkerConfig = {
   relayerKeys: ReadonlyMap<NetworkId, readonly RelayerKey[]>;
   relayBatchMax: number;
   relayMaxFeeWei: bigint;
-  /** What a network's relayers may pay for gas in 24 hours; undefined: as much as they hold. */
+  /** What a network's relayers may pay for gas in a UTC day; undefined: as much as they hold. */
   relayDailyFeeMaxWei: bigint | undefined;
+  /** Gas that relaying for one merchant may use on a network in a UTC day; undefined: no limit. */
+  relayGasPerMerchantPerDay: bigint | undefined;
+  /** Gas that reverted transactions may burn in a UTC day for one implementation of contract payers. */
+  relayRevertedGasPerDay: bigint;
   walletDeployment: "eager" | "lazy" | undefined;
   concurrency: number;
   otpPeppers: KeyList;
@@ -86,8 +93,9 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
     relayerKeys,
     relayBatchMax: env.RELAY_BATCH_MAX,
     relayMaxFeeWei: BigInt(env.RELAY_MAX_FEE_GWEI) * 1_000_000_000n,
-    relayDailyFeeMaxWei:
-      env.RELAY_DAILY_FEE_MAX_WEI === undefined ? undefined : BigInt(env.RELAY_DAILY_FEE_MAX_WEI),
+    relayDailyFeeMaxWei: dailyFeeMaxWei(env),
+    relayGasPerMerchantPerDay: merchantGasPerDay(env),
+    relayRevertedGasPerDay: BigInt(env.RELAY_REVERTED_GAS_PER_DAY),
     walletDeployment: env.WALLET_DEPLOYMENT,
     concurrency: env.WORKER_CONCURRENCY,
     otpPeppers: env.OTP_PEPPER,
@@ -138,6 +146,14 @@ function findFaults(env: Partial<WorkerEnv>, broken: ReadonlySet<string>): strin
 function keysOf(env: Partial<WorkerEnv>, id: NetworkId): string[] | undefined {
   const own = id === "base" ? env.RELAYER_PRIVATE_KEYS_BASE : env.RELAYER_PRIVATE_KEYS_BASE_SEPOLIA;
   return own ?? env.RELAYER_PRIVATE_KEYS;
+}
+
+/** 0.02 ETH. */
+const PRODUCTION_DAILY_FEE_MAX_WEI = 20_000_000_000_000_000n;
+
+function dailyFeeMaxWei(env: { NODE_ENV: string; RELAY_DAILY_FEE_MAX_WEI?: string | undefined }) {
+  if (env.RELAY_DAILY_FEE_MAX_WEI !== undefined) return BigInt(env.RELAY_DAILY_FEE_MAX_WEI);
+  return env.NODE_ENV === "production" ? PRODUCTION_DAILY_FEE_MAX_WEI : undefined;
 }
 
 function toRelayerKey(text: string): RelayerKey {

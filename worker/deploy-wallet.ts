@@ -38,7 +38,9 @@ export async function deployWallet(
     const { fees } = await lanes.readMarket();
     const data = encodeCreateAccount(wallet.owners, wallet.saltNonce);
     const call = { to: wallet.factory, data, gas: CREATE_ACCOUNT_GAS };
-    const relay = await storeRelay(deps.sql, chain, key, { kind: "DEPLOY", call, fees, walletId: wallet.id });
+    const relay = await storeRelay(deps.sql, chain, key, {
+      ...{ kind: "DEPLOY", call, fees, walletId: wallet.id, limits: deps.config },
+    });
     await sendAttempt(deps, chain, relay);
     deps.log.info(
       { walletId: wallet.id, txHash: relay.txHash, requestId: payload.requestId },

@@ -9,6 +9,7 @@ import { withPatience } from "../db/patience.ts";
 import { readWorkerConfig } from "./config.ts";
 import { keepQueue } from "./job-queue.ts";
 import { openMailer } from "./mailer.ts";
+import { openBudgetMetrics } from "./relay/budget-metrics.ts";
 import { drainPayments } from "./relay/drain.ts";
 import { openLanes } from "./relay/lanes.ts";
 import { openLedgerProgress } from "./relay/ledger-progress.ts";
@@ -61,6 +62,7 @@ await checkTokens([...chains.values()], log);
 const deps = { sql, notes, log, chains, config, metrics };
 const relayMetrics = openRelayMetrics(metrics.registry);
 openWaitingMetrics(metrics.registry, sql);
+openBudgetMetrics(metrics.registry, { sql, limits: config, networks: [...chains.keys()] });
 const networks = new Map(
   [...chains].map(([id, chain]): [typeof id, RelayNetwork] => {
     const keys = config.relayerKeys.get(id) ?? [];

@@ -1,9 +1,8 @@
 /** What an operator watches of what waits, for Prometheus: read from the database when asked, and without values while that is away. */
-import { Gauge, type Registry } from "prom-client";
+import type { Registry } from "prom-client";
 import type { Sql } from "../db/client.ts";
 import { countQueue, countWaitingPayments } from "../db/queue-depth.ts";
-
-type Reading = { labels: Record<string, string>; value: number };
+import { openGauge } from "./database-gauge.ts";
 
 export function openWaitingMetrics(registry: Registry, sql: Sql): void {
   openGauge(registry, {
@@ -31,25 +30,6 @@ export function openWaitingMetrics(registry: Registry, sql: Sql): void {
     async read() {
       const oldestLast = (await countWaitingPayments(sql)).toSorted((a, b) => a.oldestS - b.oldestS);
       return oldestLast.map(({ network, oldestS }) => ({ labels: { network }, value: oldestS }));
-    },
-  });
-}
-
-/** The process's other metrics are wanted most when the database is away: a reading that fails leaves this one out. */
-function openGauge(
-  registry: Registry,
-  {
-    read,
-    ...described
-  }: { name: string; help: string; labelNames: string[]; read: () => Promise<Reading[]> },
-): void {
-  new Gauge({
-    ...described,
-    registers: [registry],
-    async collect() {
-      const readings = await read().catch(() => []);
-      this.reset();
-      for (const { labels, value } of readings) this.set(labels, value);
     },
   });
 }

@@ -14,11 +14,13 @@ import { type NewFacilitatedPayment, requeueFacilitatedPayment } from "../../db/
 import type { Outcomes } from "../../db/outcome.ts";
 import { type AuthorizedView, findPaymentByAuthorization, type PaymentView } from "../../db/payments.ts";
 import { enqueue } from "../../db/queue.ts";
+import { findMerchantBudget } from "../../db/relay-budgets.ts";
 import type { Asker } from "../../db/settlement-answers.ts";
 import type { Acceptor } from "../x402/accept.ts";
 import { awaitPayment, insist, isSettled, type PaymentEnd, refOf, refusalOf } from "../x402/await-payment.ts";
 import type { X402Deps } from "../x402/deps.ts";
 import type { PaymentReader } from "../x402/read-payment.ts";
+import { type RelayObstacle, whyBudgetSpent } from "../x402/relay-limits.ts";
 import { judgeShownAgain } from "../x402/shown-again.ts";
 import { stockReason } from "../x402/stock-reasons.ts";
 import { answerOnce, type Connection } from "./answer-once.ts";
@@ -70,6 +72,8 @@ async function bringToEnd(
   if (earlier && earlier.state !== "FAILED") return rejoin(tools, request, earlier);
   const checked = await checkPayment(tools, request);
   if (!checked.ok) return { refusal: checked.reason, ...messageOf(checked.message) };
+  const spent = await findSpentBudget(tools, request, call.asker);
+  if (spent) return { refusal: spent.reason, message: spent.message };
   const payment = newPayment(request, call, checked.payer);
   if (earlier) return retry(tools, earlier, payment);
   const watcher = tools.outcomes.watch(payment.id);
@@ -83,6 +87,16 @@ async function bringToEnd(
   } finally {
     watcher.cancel();
   }
+}
+
+/** Relaying for others counts against the gas budget of the API key's owner. */
+async function findSpentBudget(
+  { sql, config }: SettleTools,
+  { network }: FacilitatorRequest,
+  { userId }: Pick<Asker, "userId">,
+): Promise<RelayObstacle | undefined> {
+  const maximum = config.relayGasPerMerchantPerDay ?? null;
+  return whyBudgetSpent(await findMerchantBudget(sql, { network, userId, maximum }), new Date());
 }
 
 function findEarlier({ sql }: SettleTools, request: FacilitatorRequest): Promise<AuthorizedView | undefined> {
@@ -152,7 +166,8 @@ async function tell(
     case "failed": {
       const { reason, retryable } = refusalOf(end.payment);
       if (retryable) return refuse(UNEXPECTED_SETTLE_ERROR);
-      return reason === "NONCE_USED" ? explainUsed(tools, request) : refuse(stockReason(reason));
+      if (reason === "NONCE_USED") return explainUsed(tools, request);
+      return { ...refuse(stockReason(reason)), ...messageOf(end.payment.reasonText ?? undefined) };
     }
   }
 }

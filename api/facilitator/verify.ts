@@ -6,11 +6,12 @@ import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { ChainClock } from "../x402/chain-time.ts";
 import type { X402Deps } from "../x402/deps.ts";
+import { whyTooSmall } from "../x402/relay-limits.ts";
 import { stockReason } from "../x402/stock-reasons.ts";
 import { type PayerVerdict, verifyPayer } from "../x402/verify-payer.ts";
 import type { FacilitatorRequest } from "./request.ts";
 
-export type VerifyTools = Pick<X402Deps, "chains"> & { clock: ChainClock };
+export type VerifyTools = Pick<X402Deps, "chains" | "config"> & { clock: ChainClock };
 
 export type Verdict =
   | { ok: true; payer: Extract<PayerVerdict, { ok: true }> }
@@ -22,6 +23,8 @@ const UNEXPECTED_VERIFY_ERROR = "unexpected_verify_error";
 /** Everything that can be known without asking for the authorization's state. */
 export async function checkPayment(tools: VerifyTools, request: FacilitatorRequest): Promise<Verdict> {
   const { network, terms, attempt } = request;
+  const tooSmall = whyTooSmall(terms.amountUnits, tools.config);
+  if (tooSmall) return { ok: false, reason: tooSmall.reason, message: tooSmall.message };
   const verdict = checkTerms(attempt.authorization, terms, await tools.clock.nowS(network));
   if (!verdict.ok) return { ok: false, reason: stockReason(verdict.reason) };
   const payer = await verifyPayer(tools.chains.get(network), network, attempt);

@@ -87,11 +87,12 @@ export function refusalOf(payment: PaymentView): {
   message: string;
   retryable: boolean;
 } {
-  const { reason } = payment;
+  const { reason, reasonText } = payment;
   if (reason === null || !isRefusal(reason)) {
-    return { reason: "INTERNAL_ERROR", message: UNAVAILABLE_MESSAGE, retryable: true };
+    const message = reasonText === null ? UNAVAILABLE_MESSAGE : `${UNAVAILABLE_MESSAGE}: ${reasonText}`;
+    return { reason: "INTERNAL_ERROR", message, retryable: true };
   }
-  return { reason, message: FAILURE_MESSAGES[reason] ?? reason, retryable: false };
+  return { reason, message: reasonText ?? FAILURE_MESSAGES[reason] ?? reason, retryable: false };
 }
 
 const UNAVAILABLE_MESSAGE =
@@ -104,6 +105,7 @@ const FAILURE_MESSAGES: Partial<Record<PaymentRefusal, string>> = {
   INVALID_SIGNATURE: "the signature is not the payer's",
   NONCE_USED: "the authorization was used or cancelled before",
   LINK_ALREADY_PAID: "this link is paid already",
+  RELAY_BUDGET_SPENT: "today's budget for relaying has no room for this payment",
   PAYMENT_NOT_ALLOWED:
     "the chain refuses this payment: an address is blocked, the token is paused, or the payer's transactions kept reverting",
 };

@@ -3,6 +3,7 @@ import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import type { Sql } from "../../db/client.ts";
 import type { Outcomes } from "../../db/outcome.ts";
+import type { RelayLimits } from "./relay-limits.ts";
 
 /** What paying needs. */
 export type X402Deps = {
@@ -10,5 +11,5 @@ export type X402Deps = {
   readonly outcomes: Outcomes;
   readonly log: Log;
   readonly chains: ReadonlyMap<NetworkId, Chain>;
-  readonly config: { readonly baseUrl: string; readonly payWaitMs: number };
+  readonly config: { readonly baseUrl: string; readonly payWaitMs: number } & RelayLimits;
 };

@@ -7,6 +7,7 @@ import { answerOf, settled, settledElsewhere } from "./answer.ts";
 import type { PayMetrics } from "./metrics.ts";
 import { type PayTools as LinkTools, type PayResult, payLink, whyUnpayable } from "./pay.ts";
 import { carriesPayment, type Parsed, parsePayment, parsePaymentHeader } from "./payload.ts";
+import { whyNotRelayed } from "./relay-limits.ts";
 import {
   type Requirements,
   requirementsOf,
@@ -157,7 +158,10 @@ async function tryToPay(
 
 async function askTerms(tools: PayTools, ask: Ask): Promise<Answer> {
   const link = await findPayableLink(tools.sql, ask.linkId);
-  return link ? demand(termsOf(tools, link, ask.shape)) : unknownLink();
+  if (!link) return unknownLink();
+  const unrelayed = !whyUnpayable(link, new Date()) && whyNotRelayed(link, tools.config, new Date());
+  if (unrelayed) tools.payMetrics.countUnrelayed(unrelayed.reason);
+  return demand(termsOf(tools, link, ask.shape));
 }
 
 type Refusal = { reason: string; message: string };
@@ -177,7 +181,7 @@ async function refuseWithTerms(
 function termsOf(tools: PayTools, link: PayableLinkRow, shape: Shape, refusal?: Refusal): Requirements {
   const now = new Date();
   const { baseUrl } = tools.config;
-  const obstacle = whyUnpayable(link, now);
+  const obstacle = whyUnpayable(link, now) ?? whyNotRelayed(link, tools.config, now);
   if (!obstacle) return requirementsOf(link, { baseUrl, shape, now, ...(refusal ? { refusal } : {}) });
   const isOver = obstacle.reason === "LINK_NOT_PAYABLE";
   const cancelled = effectiveStatus(link, now) === "CANCELLED";

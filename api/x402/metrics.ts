@@ -1,6 +1,7 @@
 /** What an operator watches of paying, for Prometheus: how payments are answered, why they are refused, and how long payers wait. */
-import { Counter, Histogram, type Registry } from "prom-client";
+import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { PayResult } from "./pay.ts";
+import type { RelayLimits } from "./relay-limits.ts";
 
 const SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15];
 
@@ -21,7 +22,16 @@ export function openPayMetrics(registry: Registry) {
     labelNames: ["way", "reason"] as const,
     registers,
   });
+  const unrelayed = new Counter({
+    name: "x402_terms_refused_total",
+    help: "Questions for a link's terms that were answered without any because its payment is not relayed, by reason",
+    labelNames: ["reason"] as const,
+    registers,
+  });
   return {
+    countUnrelayed(reason: string): void {
+      unrelayed.inc({ reason });
+    },
     observe(way: "json" | "header", result: PayResult, startedMs: number): void {
       seconds.observe({ way, outcome: result.kind }, (performance.now() - startedMs) / 1_000);
       if (result.kind === "refused") refusals.inc({ way, reason: result.reason });
@@ -31,4 +41,22 @@ export function openPayMetrics(registry: Registry) {
       refusals.inc({ way, reason: "INVALID_PAYLOAD_STRUCTURE" });
     },
   };
+}
+
+/** The limits that payers are refused by. */
+export function openRelayLimitMetrics(registry: Registry, limits: RelayLimits): void {
+  const registers = [registry];
+  new Gauge({
+    ...{
+      name: "x402_relay_min_amount_units",
+      help: "Least amount that is relayed, in micro-USDC",
+      registers,
+    },
+  }).set(Number(limits.relayMinUnits));
+  if (limits.relayGasPerMerchantPerDay === undefined) return;
+  new Gauge({
+    name: "x402_relay_gas_per_merchant_per_day",
+    help: "Gas that relaying for one merchant may use on a network in a UTC day",
+    registers,
+  }).set(Number(limits.relayGasPerMerchantPerDay));
 }

@@ -23,6 +23,7 @@ import type { ChainClock } from "./chain-time.ts";
 import type { X402Deps } from "./deps.ts";
 import type { PaymentAttempt } from "./payload.ts";
 import type { PaymentReader } from "./read-payment.ts";
+import { whyNotRelayed } from "./relay-limits.ts";
 import { requeue } from "./requeue.ts";
 import { judgeShownAgain, type ShownAgain, type StoredAuthorization } from "./shown-again.ts";
 import { verifyPayer } from "./verify-payer.ts";
@@ -75,6 +76,8 @@ export async function payLink(tools: PayTools, order: PayOrder): Promise<PayResu
   if (earlier) return earlier;
   const unpayable = whyUnpayable(link, new Date());
   if (unpayable) return { ...unpayable, network };
+  const unrelayed = whyNotRelayed(link, tools.config, new Date());
+  if (unrelayed) return { kind: "refused", ...unrelayed, network };
   if (attempt.network !== network) {
     return refuse("NETWORK_MISMATCH", `this link is paid on ${network}`, network);
   }

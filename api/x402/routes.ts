@@ -15,7 +15,7 @@ import { presentPayment } from "./answer.ts";
 import { openChainClock } from "./chain-time.ts";
 import { payDetail, paymentDetail, requirementsDetail } from "./documents.ts";
 import { type Answer, answer402, bringsPayment, type PayTools, unavailable } from "./exchange.ts";
-import { openPayMetrics } from "./metrics.ts";
+import { openPayMetrics, openRelayLimitMetrics } from "./metrics.ts";
 import { openPaymentReader } from "./read-payment.ts";
 import type { Shape } from "./requirements.ts";
 
@@ -44,6 +44,7 @@ export const x402Routes = (deps: ApiDeps) => {
     readPayment: openPaymentReader(deps.sql),
     payMetrics: openPayMetrics(deps.metrics.registry),
   };
+  openRelayLimitMetrics(deps.metrics.registry, deps.config);
   return new Elysia({ name: "x402-routes", tags: ["x402"] })
     .use(resource(deps, tools, "/v1/x402", "a"))
     .use(resource(deps, tools, "/x402", "b"));

@@ -56,9 +56,11 @@ export function paymentsGas(count: number): bigint {
   return count === 1 ? DIRECT_GAS : BATCH_BASE_GAS + BATCH_ITEM_GAS * BigInt(count);
 }
 
-/** Gas limit of a contract payer's relay: as tight as a passkey wallet allows, since the payer decides what is burnt. */
-export function contractPayerGas(item: RelayItem): bigint {
-  return readContractSignature(item.signature)?.deployment ? CONTRACT_WITH_DEPLOYMENT_GAS : CONTRACT_GAS;
+/** Gas limit of a contract payer's relay, without an item that of a deployed one: as tight as a passkey wallet allows, since the payer decides what is burnt. */
+export function contractPayerGas(item: Pick<RelayItem, "signature"> | undefined): bigint {
+  return item && readContractSignature(item.signature)?.deployment
+    ? CONTRACT_WITH_DEPLOYMENT_GAS
+    : CONTRACT_GAS;
 }
 
 /** Sends nothing to oneself: spends a nonce whose payments expired, or fills a gap. */

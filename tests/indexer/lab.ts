@@ -18,6 +18,8 @@ import { startTestChain, type TestChain } from "../support/chain.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
 export const NETWORK = "base-sepolia";
+/** RELAY_MIN_AMOUNT as it is by default. */
+const MISFIT_MIN_UNITS = 1_000n;
 export const USDC = NETWORKS[NETWORK].usdc.address;
 const WAIT_MS = 15_000;
 
@@ -68,6 +70,7 @@ export function startIndexer(
   const chain = openChain({ network: NETWORK, urls: options.urls ?? [lab.chain.rpcUrl], timeoutMs: 1_000 });
   const run = runNetwork({
     ...{ network: NETWORK, confirmations: options.confirmations ?? 1, chain, sql, databaseUrl },
+    misfitMinUnits: MISFIT_MIN_UNITS,
     log: openLog("indexer", options.logLevel ?? process.env.TEST_LOG_LEVEL ?? "silent"),
     metrics: openIndexerMetrics(registry),
     stop: stop.signal,
@@ -97,6 +100,7 @@ export async function openTerm(
   const end = new AbortController();
   const term = await beginTerm({
     ...{ network: NETWORK, chain, sql: lab.sql, confirmations: 1, signal: end.signal },
+    misfitMinUnits: MISFIT_MIN_UNITS,
     ...{
       log: openLog("indexer", process.env.TEST_LOG_LEVEL ?? "silent"),
       metrics: openIndexerMetrics(new Registry()),

@@ -37,6 +37,7 @@ export async function assertInvariants(
     ...(await checkLinks(sql, network)),
     ...(await checkPayments(sql, network, options.mayBeInFlight ?? false)),
     ...(options.hasLostRows ? [] : await checkRelays(sql, network)),
+    ...(await checkBudgets(sql, network)),
     ...(await checkReorgTraces(sql, network)),
   ];
   if (faults.length > 0)
@@ -211,6 +212,28 @@ async function checkRelays(sql: Sql, network: NetworkId): Promise<string[]> {
           )
       )`;
   return rows.map((row) => `relayer ${row.relayer} ${row.fault}`);
+}
+
+/** A day's budget counts what its relays are charged, no more and no less; a relay in a block is settled, one that waits is not. */
+async function checkBudgets(sql: Sql, network: NetworkId): Promise<string[]> {
+  const rows = await sql<{ fault: string }[]>`
+    select 'budget ' || scope || ' of ' || subject || ' differs from its charges' as fault
+    from relay_budgets budget
+    left join lateral (
+      select
+        coalesce(sum(amount) filter (where settled), 0) as used,
+        coalesce(sum(amount) filter (where not settled), 0) as reserved
+      from relay_charges charge
+      where (charge.network, charge.scope, charge.subject, charge.day)
+        = (budget.network, budget.scope, budget.subject, budget.day)
+    ) charged on true
+    where network = ${network} and (budget.used, budget.reserved) <> (charged.used, charged.reserved)
+    union all
+    select 'relay ' || relays.id || ' ' || relays.state || ' has a charge ' || scope || ' that is not settled'
+    from relay_charges
+    join relays on relays.id = relay_charges.relay_id
+    where relays.network = ${network} and relays.state in ('MINED', 'CONFIRMED', 'LOST') and not settled`;
+  return rows.map((row) => row.fault);
 }
 
 /** What was taken back left a trace, and nothing stands on a block that is not kept. */

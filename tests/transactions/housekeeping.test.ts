@@ -71,6 +71,18 @@ test("kept answers live seven days", async () => {
   expect((await sql`select key from idempotency_keys`).map((row) => row.key)).toEqual(["kept"]);
 });
 
+test("days of relay budgets are kept 30 days", async () => {
+  for (const [subject, age] of [
+    ["over", 31],
+    ["kept", 30],
+  ] as const)
+    await sql`
+      insert into relay_budgets (network, scope, subject, day)
+      values ('base', 'MERCHANT', ${subject}, (now() at time zone 'utc')::date - ${age}::int)`;
+  await clean();
+  expect((await sql`select subject from relay_budgets`).map((row) => row.subject)).toEqual(["kept"]);
+});
+
 test("codes live two days, export files seven, with all their pieces", async () => {
   for (const [id, age] of [
     ["over", "2 days 1 second"],

@@ -1,7 +1,7 @@
 /** What an operator can watch of paying. */
 import { expect, test } from "bun:test";
 import { Registry } from "prom-client";
-import { openPayMetrics } from "../../api/x402/metrics.ts";
+import { openPayMetrics, openRelayLimitMetrics } from "../../api/x402/metrics.ts";
 
 test("answers are timed by way and outcome, refusals counted by reason", async () => {
   const registry = new Registry();
@@ -24,4 +24,17 @@ test("answers are timed by way and outcome, refusals counted by reason", async (
     'x402_pay_seconds_bucket{le="0.5",way="json",outcome="refused"} 1',
   ];
   for (const line of lines) expect(text).toContain(line);
+});
+
+test("what is not relayed is counted by reason, beside the limits that refuse it", async () => {
+  const registry = new Registry();
+  openPayMetrics(registry).countUnrelayed("AMOUNT_TOO_SMALL_TO_RELAY");
+  openRelayLimitMetrics(registry, { relayMinUnits: 1_000n, relayGasPerMerchantPerDay: 500_000_000n });
+  const text = await registry.metrics();
+  const lines = [
+    'x402_terms_refused_total{reason="AMOUNT_TOO_SMALL_TO_RELAY"} 1',
+    "x402_relay_min_amount_units 1000",
+    "x402_relay_gas_per_merchant_per_day 500000000",
+  ];
+  for (const line of lines) expect(text).toContain(`${line}\n`);
 });

@@ -2,15 +2,19 @@
  * Drains a network's queued payments: lease, simulate, sign and store, send. Payers with keys go together in one transaction,
  * payers with code alone and with a tight gas limit. While one batch is on its way the next gathers, so load makes batches.
  */
+import { findUnknownImplementations } from "../../core/chain/account-implementation.ts";
 import type { Chain } from "../../core/chain/clients.ts";
 import { contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
+import { parseData } from "../../core/chain/rpc-answers.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payment-queue.ts";
 import type { RelayerKey } from "../config.ts";
 import { relayFenced } from "./fenced-relay.ts";
 import { toRelayable } from "./items.ts";
 import type { Lanes } from "./lanes.ts";
+import { splitByBudget } from "./merchant-budget.ts";
 import type { RelayNetwork } from "./network.ts";
+import { explainNoPlace, limitReached } from "./over-budget.ts";
 import { endUnlessUsed, giveBack, handleRefusals, handleUnavailable } from "./refusals.ts";
 import { screenPayments } from "./screen.ts";
 import { type Simulated, simulateLeased } from "./simulate.ts";
@@ -51,8 +55,10 @@ async function relayLeased(
 ): Promise<boolean> {
   const { chain, lanes } = network;
   const { headTimeS } = await lanes.readMarket();
-  const { sound, failures } = screenPayments(leased, headTimeS);
-  await endUnlessUsed(network, failures);
+  const { sound: screened, failures } = screenPayments(leased, headTimeS);
+  const { within: sound, spent, held, heldText } = await splitByBudget(network, screened);
+  await endUnlessUsed(network, [...failures, ...spent]);
+  if (held.length > 0) await handleUnavailable(network, held, { ...limitReached(heldText), triedMs: 0 });
   if (sound.length === 0) return true;
   const key = await lanes.choose(paymentsGas(1));
   if (typeof key === "string") return turnAway(network, sound, key);
@@ -84,21 +90,25 @@ async function relayTogether(
 async function relayContracts(
   network: RelayNetwork,
   asker: RelayerKey,
-  payments: readonly LeasedPayment[],
+  contracts: readonly ContractPayment[],
   sending: Promise<void>[],
 ): Promise<boolean> {
-  const relayables = payments.map((payment) => toRelayable(payment, { isContract: true }));
   const simulated = await Promise.all(
-    relayables.map((relayable) => simulateLeased(network, asker, [relayable])),
+    contracts.map(({ payment }) =>
+      simulateLeased(network, asker, [toRelayable(payment, { isContract: true })]),
+    ),
   );
   await handleOthers(network, simulated);
   let hasRoom = true;
-  for (const { passed, fence } of simulated) {
+  for (const [index, { passed, fence }] of simulated.entries()) {
     const [relayable] = passed;
     if (!relayable) continue;
     const key = await network.lanes.choose(contractPayerGas(relayable.item));
     if (typeof key === "string") hasRoom = (await turnAway(network, [relayable.payment], key)) && hasRoom;
-    else await relayFenced(network, key, { passed, fence }, sending);
+    else {
+      const implementation = contracts[index]?.implementation;
+      await relayFenced(network, key, { passed, fence, implementation }, sending);
+    }
   }
   return hasRoom;
 }
@@ -115,20 +125,15 @@ async function handleOthers(network: RelayNetwork, simulated: readonly Simulated
   await handleUnavailable(network, doubtful, { why, triedMs: 0 });
 }
 
-/** A key for `count` payments together, or for the half of them, and so on: a poor key still pays for a few. */
+/** A key for `count` payments together, or for the half of them, and so on: a poor key, or the rest of a day's budget, still pays for a few. */
 async function findPlace(lanes: Lanes, count: number): Promise<{ key: RelayerKey; count: number } | NoPlace> {
   const key = await lanes.choose(paymentsGas(count));
   if (typeof key !== "string") return { key, count };
-  return key === "poor" && count > 1 ? findPlace(lanes, count >> 1) : key;
+  const mayFitHalf = key === "poor" || key === "spent";
+  return mayFitHalf && count > 1 ? findPlace(lanes, count >> 1) : key;
 }
 
 type NoPlace = Extract<Awaited<ReturnType<Lanes["choose"]>>, string>;
-
-const WHY_NOT = {
-  poor: "no relayer key can pay the gas",
-  spent: "the day's gas budget is spent",
-  dear: "gas costs more than RELAY_MAX_FEE_GWEI",
-};
 
 /** False when only room is missing, which mined blocks make. */
 async function turnAway(
@@ -137,7 +142,7 @@ async function turnAway(
   why: NoPlace,
 ): Promise<boolean> {
   if (why === "full") await giveBack(network, payments, BUSY_RETRY_MS);
-  else await handleUnavailable(network, payments, { why: WHY_NOT[why], triedMs: 0 });
+  else await handleUnavailable(network, payments, { ...(await explainNoPlace(network, why)), triedMs: 0 });
   return why !== "full";
 }
 
@@ -146,16 +151,26 @@ async function splitByCode(chain: Chain, payments: readonly LeasedPayment[]) {
   const outcomes = await chain.batch(
     payments.map(({ payer }) => ({ method: "eth_getCode", params: [payer, "latest"] })),
   );
-  const hasCode = payments.map((payment, index) => {
+  const coded = payments.map((payment, index) => {
     const outcome = outcomes[index];
     if (!outcome?.ok)
       throw outcome?.error ?? new RpcTransportError("malformed", "eth_getCode was not answered");
-    return payment.payerKind === "CONTRACT" || outcome.result !== "0x";
+    return { payment, code: parseData(outcome.result, "eth_getCode") };
   });
-  const keyed = payments.filter((_, index) => !hasCode[index]);
+  const hasCode = ({ payment, code }: (typeof coded)[number]) =>
+    payment.payerKind === "CONTRACT" || code !== "0x";
+  const keyed = coded.filter((one) => !hasCode(one)).map(({ payment }) => payment);
+  const contracts = coded.filter(hasCode);
+  const implementations = await findUnknownImplementations(
+    chain,
+    contracts.map(({ payment: { payer, signature }, code }) => ({ address: payer, code, signature })),
+  );
   return {
     together: keyed.filter((payment) => !payment.alone),
     alone: keyed.filter((payment) => payment.alone),
-    contracts: payments.filter((_, index) => hasCode[index]),
+    contracts: contracts.map(({ payment }, index) => ({ payment, implementation: implementations[index] })),
   };
 }
+
+/** `implementation` is undefined for a known one. */
+type ContractPayment = { payment: LeasedPayment; implementation: string | undefined };

@@ -4,8 +4,13 @@ import { failPayments, lockLinks, lockPayments } from "../../db/payments.ts";
 import type { Payment } from "../../db/schema.ts";
 import type { RelayNetwork } from "./network.ts";
 
-/** `isDoubtful`: no node said that its authorization is unused. */
-export type Failure = { payment: Payment; reason: string; isDoubtful?: boolean };
+/** `message`: what the payer reads beside the reason, when a limit refused the payment. `isDoubtful`: no node said that its authorization is unused. */
+export type Failure = {
+  payment: Payment;
+  reason: string;
+  message?: string | undefined;
+  isDoubtful?: boolean | undefined;
+};
 
 /** Those that another worker has signed meanwhile stay as they are. */
 export async function endPayments(

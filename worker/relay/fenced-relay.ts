@@ -4,11 +4,14 @@
  */
 import { buildPaymentsCall, contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
+import { BudgetExceededError } from "../../db/relay-budgets.ts";
 import { insertRelay, markSigned, takeNonce } from "../../db/relays.ts";
 import { type Fence, judgeForSigning, lockForSigning, type SigningVerdict } from "../../db/signing.ts";
 import type { RelayerKey } from "../config.ts";
+import { chargeRelay } from "./charge-relay.ts";
 import type { Relayable } from "./items.ts";
 import type { RelayNetwork } from "./network.ts";
+import { refuseOverBudget } from "./over-budget.ts";
 import { endUnlessUsed, giveBack, handleUnavailable, UNAVAILABLE_AFTER_MS } from "./refusals.ts";
 import { type SignedRelay, sendAttempt, signCall } from "./send.ts";
 
@@ -23,13 +26,14 @@ const LOOK_AGAIN_MS = 250;
 export async function relayFenced(
   network: RelayNetwork,
   key: RelayerKey,
-  { passed, fence }: { passed: readonly Relayable[]; fence: Fence },
+  batch: Batch,
   sending: Promise<void>[],
 ): Promise<void> {
-  const early = isTooEarly(network, passed, fence) ? [] : passed;
+  const { passed, fence } = batch;
+  const ready = isTooEarly(network, passed, fence) ? [] : passed;
   const later =
-    early.length > 0 ? await signAndSend(network, key, { passed: early, fence }, sending) : passed;
-  if (later.length > 0) hold(network, { passed: later, fence });
+    ready.length > 0 ? await signAndSend(network, key, { ...batch, passed: ready }, sending) : passed;
+  if (later.length > 0) hold(network, { ...batch, passed: later });
 }
 
 /** As far as is known without asking: spares a transaction that would sign nothing. */
@@ -39,17 +43,19 @@ function isTooEarly({ ledger }: RelayNetwork, passed: readonly Relayable[], fenc
   return isBehind && fence.unread === undefined && passed.every(({ payment }) => payment.linkId !== null);
 }
 
-type Batch = { passed: readonly Relayable[]; fence: Fence };
+/** `implementation`: of a contract payer whose code is not known to be harmless. */
+type Batch = { passed: readonly Relayable[]; fence: Fence; implementation?: string | undefined };
 
 /** Returns those that are too early. */
 async function signAndSend(
   network: RelayNetwork,
   key: RelayerKey,
-  { passed, fence }: Batch,
+  batch: Batch,
   sending: Promise<void>[],
 ): Promise<Relayable[]> {
   const { deps, chain } = network;
-  const { relay, verdicts } = await sign(network, key, { passed, fence });
+  const { passed } = batch;
+  const { relay, verdicts, overBudget } = await sign(network, key, batch);
   const having = (wanted: SigningVerdict) =>
     passed.filter(({ payment }) => (verdicts.get(payment.id) ?? "gone") === wanted);
   const gone = having("gone");
@@ -60,6 +66,10 @@ async function signAndSend(
   if (relay) {
     noteRelayed(network, key, relay, having("free"));
     sending.push(sendAttempt(deps, chain, relay));
+  }
+  if (overBudget) {
+    const payments = having("free").map(({ payment }) => payment);
+    await refuseOverBudget(network, payments, overBudget);
   }
   const paid = having("paid").map(({ payment }) => ({ payment, reason: "LINK_ALREADY_PAID" }));
   await endUnlessUsed(network, paid);
@@ -75,13 +85,21 @@ class NothingFreeError extends Error {
   }
 }
 
+/** Without `relay` nothing was stored; `overBudget`: since a budget has no room for those that are free. */
+type Signing = {
+  relay?: SignedRelay;
+  verdicts: Map<string, SigningVerdict>;
+  overBudget?: BudgetExceededError;
+};
+
 /** Nonce, signed bytes and hash of one transaction for all that the fence lets through; without `relay` it was none. */
 async function sign(
   { deps, chain, lanes }: RelayNetwork,
   key: RelayerKey,
-  { passed, fence }: Batch,
-): Promise<{ relay?: SignedRelay; verdicts: Map<string, SigningVerdict> }> {
+  { passed, fence, implementation }: Batch,
+): Promise<Signing> {
   const { fees } = await lanes.readMarket();
+  let known = new Map<string, SigningVerdict>();
   const lane = { network: chain.network.id, relayer: key.address };
   const paymentIds = passed.map(({ payment }) => payment.id);
   try {
@@ -92,6 +110,7 @@ async function sign(
         judgeForSigning(tx, fence, { paymentIds, state: "QUEUED" }),
         takeNonce(tx, lane),
       ]);
+      known = verdicts;
       const free = passed.filter(({ payment }) => verdicts.get(payment.id) === "free");
       if (free.length === 0) throw new NothingFreeError(verdicts);
       const call = buildPaymentsCall(
@@ -117,10 +136,15 @@ async function sign(
         for (const { payment } of free) if (marked.has(payment.id)) verdicts.set(payment.id, "early");
         throw new NothingFreeError(verdicts);
       }
+      await chargeRelay(tx, {
+        ...{ relayId, network: lane.network, gas: call.gas, maxFeePerGas: fees.maxFeePerGas },
+        ...{ paymentIds: free.map(({ payment }) => payment.id), implementation, limits: deps.config },
+      });
       return { relay: { relayId, txHash: attempt.txHash, raw: attempt.raw, nonce }, verdicts };
     });
   } catch (error) {
     if (error instanceof NothingFreeError) return { verdicts: error.verdicts };
+    if (error instanceof BudgetExceededError) return { verdicts: known, overBudget: error };
     throw error;
   }
 }
@@ -160,8 +184,9 @@ function hold(network: RelayNetwork, batch: Batch): void {
   network.held.add(held);
 }
 
-async function waitAndSign(network: RelayNetwork, { passed, fence }: Batch): Promise<void> {
+async function waitAndSign(network: RelayNetwork, batch: Batch): Promise<void> {
   const { ledger, metrics } = network;
+  const { passed, fence } = batch;
   const startedMs = Date.now();
   const untilMs = Math.min(startedMs + (fence.unread ? HOLD_MS : HOLD_BLIND_MS), ...passed.map(givenUpAtMs));
   const label = { network: network.chain.network.id };
@@ -175,7 +200,7 @@ async function waitAndSign(network: RelayNetwork, { passed, fence }: Batch): Pro
       const key = ledger.isClosed ? "closed" : await network.lanes.choose(gasOf(waiting));
       if (typeof key === "string") continue;
       const before = waiting.length;
-      waiting = await signAndSend(network, key, { passed: waiting, fence }, sending);
+      waiting = await signAndSend(network, key, { ...batch, passed: waiting }, sending);
       metrics.fenceWaits.inc({ ...label, outcome: "signed" }, before - waiting.length);
     }
   } catch (error) {

@@ -8,6 +8,7 @@ import { isPassedOver, keepOnly } from "../../core/domain/fee-raise.ts";
 import { withWorkLock } from "../../db/locks.ts";
 import { nextQueuedInMs, requeueExpired, requeueUnsettled } from "../../db/payment-queue.ts";
 import { enqueue } from "../../db/queue.ts";
+import { BudgetExceededError, settleCharges } from "../../db/relay-budgets.ts";
 import {
   confirmRelays,
   ensureLane,
@@ -22,6 +23,7 @@ import {
   reopenOrphanedRelays,
   reopenRelays,
 } from "../../db/relays.ts";
+import type { RelayerKey } from "../config.ts";
 import type { Market } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import { findUnproven, readReceipts } from "./receipts.ts";
@@ -75,7 +77,13 @@ async function bookReceipts(network: RelayNetwork, inFlight: readonly InFlightRe
   const { deps, chain } = network;
   const receipts = await readReceipts(chain, inFlight);
   if (receipts.length === 0) return;
-  await markMined(deps.sql, receipts);
+  await deps.sql.begin(async (tx) => {
+    await markMined(tx, receipts);
+    await settleCharges(
+      tx,
+      receipts.map(({ relayId }) => relayId),
+    );
+  });
   const label = { network: chain.network.id };
   for (const receipt of receipts) {
     network.metrics.relays.inc({ ...label, outcome: receipt.succeeded ? "succeeded" : "reverted" });
@@ -116,9 +124,15 @@ async function settleUp(
   await deps.sql.begin(async (tx) => {
     const reopened = await reopenOrphanedRelays(tx, id);
     const expired = await requeueExpired(tx, id, confirmations);
-    const requeued = [...expired, ...(await requeueUnsettled(tx, id))];
+    const unsettled = await requeueUnsettled(tx, id);
+    const requeued = [...expired, ...unsettled];
     if (requeued.length > 0) await enqueue(tx, "relay_payments", { network: id });
     await confirmRelays(tx, id, { depthBlocks: confirmations, provenIds });
+    await settleCharges(
+      tx,
+      unsettled.flatMap(({ relayId, isReverted }) => (isReverted ? [relayId] : [])),
+      { areUnsettled: true },
+    );
     if (reopened > 0)
       deps.log.warn({ network: id, reopened }, "blocks of relayed transactions were reorganised away");
     if (requeued.length > 0) {
@@ -178,6 +192,7 @@ async function countMiss(
   if (misses < LOST_AFTER_LOOKS) return;
   const isLost = await deps.sql.begin(async (tx) => {
     if (!(await markLost(tx, relay.id, seenAtBlock))) return false;
+    await settleCharges(tx, [relay.id]);
     // whatever the stranger used up beyond it is not tried one by one
     await ensureLane(tx, { network: chain.network.id, relayer: relay.relayer }, chainNonce);
     await enqueue(tx, "relay_payments", { network: chain.network.id });
@@ -195,16 +210,32 @@ async function countMiss(
 async function fillGaps(network: RelayNetwork, busy: ReadonlySet<string>): Promise<void> {
   const { deps, chain, lanes } = network;
   const market = await lanes.readMarket();
+  network.metrics.baseFeeWei.set({ network: chain.network.id }, Number(market.baseFeePerGas));
   for (const { key, chainNonce, balanceWei } of market.lanes) {
     network.metrics.balanceWei.set({ network: chain.network.id, relayer: key.address }, Number(balanceWei));
     const lane = { network: chain.network.id, relayer: key.address };
     const gaps = busy.has(key.address) ? await findNonceGaps(deps.sql, lane, chainNonce, GAPS_PER_PASS) : [];
     for (const nonce of gaps) {
-      const call = buildNoopCall(key.address);
-      const relay = await storeRelay(deps.sql, chain, key, { kind: "NOOP", call, fees: market.fees, nonce });
-      await sendAttempt(deps, chain, relay);
-      deps.log.warn({ ...lane, nonce: nonce.toString() }, "filled a nonce gap");
+      await fillGap(network, key, { fees: market.fees, nonce });
     }
+  }
+}
+
+async function fillGap(
+  { deps, chain }: RelayNetwork,
+  key: RelayerKey,
+  { fees, nonce }: { fees: Market["fees"]; nonce: bigint },
+): Promise<void> {
+  const label = { network: chain.network.id, relayer: key.address, nonce: nonce.toString() };
+  const call = buildNoopCall(key.address);
+  try {
+    const limits = deps.config;
+    const relay = await storeRelay(deps.sql, chain, key, { kind: "NOOP", call, fees, nonce, limits });
+    await sendAttempt(deps, chain, relay);
+    deps.log.warn(label, "filled a nonce gap");
+  } catch (error) {
+    if (!(error instanceof BudgetExceededError)) throw error;
+    deps.log.error({ ...label, err: error }, "the day's fee budget leaves no room to fill a nonce gap");
   }
 }
 

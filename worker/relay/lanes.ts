@@ -4,8 +4,10 @@ import { type Fees, nextFees } from "../../core/chain/fees.ts";
 import { parseQuantity } from "../../core/chain/rpc-answers.ts";
 import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import type { RpcOutcome } from "../../core/chain/rpc-node.ts";
+import { judgeBudget, type RelayBudget } from "../../core/domain/relay-budget.ts";
 import type { Sql } from "../../db/client.ts";
-import { ensureLane, readLaneLoads, sumDailyFees } from "../../db/relays.ts";
+import { findBudget } from "../../db/relay-budgets.ts";
+import { ensureLane, readLaneLoads } from "../../db/relays.ts";
 import type { RelayerKey } from "../config.ts";
 
 /** Transactions a lane may have outside of any block. */
@@ -27,6 +29,8 @@ export type Market = {
 
 export type Lanes = {
   readonly keys: readonly RelayerKey[];
+  /** What relaying on this network has cost today. */
+  readFeeBudget(): Promise<RelayBudget>;
   /** Fees, balances and nonces. Throws RpcTransportError when no node answers. */
   readMarket(maxAgeMs?: number): Promise<Market>;
   /**
@@ -45,7 +49,6 @@ export function openLanes(
   { maxFeeWei, dailyFeeMaxWei }: FeeLimits,
 ): Lanes {
   let market: Market | undefined;
-  let day = { readAtMs: 0, feeWei: 0n };
   let known = false;
 
   async function readMarket(maxAgeMs = FRESH_MS): Promise<Market> {
@@ -85,20 +88,25 @@ export function openLanes(
     known = true;
   }
 
-  async function isBudgetSpent(): Promise<boolean> {
+  async function readFeeBudget(): Promise<RelayBudget> {
+    const network = chain.network.id;
+    const budget = await findBudget(sql, { network, scope: "FEES", subject: network });
+    return { ...budget, maximum: dailyFeeMaxWei ?? null };
+  }
+
+  /** Also when only what is on its way leaves no room: a receipt costs less than its offer. */
+  async function isBudgetSpent(feeWei: bigint): Promise<boolean> {
     if (dailyFeeMaxWei === undefined) return false;
-    if (Date.now() - day.readAtMs >= FRESH_MS) {
-      day = { readAtMs: Date.now(), feeWei: await sumDailyFees(sql, chain.network.id) };
-    }
-    return day.feeWei >= dailyFeeMaxWei;
+    return judgeBudget(await readFeeBudget(), feeWei) !== "fits";
   }
 
   return {
     keys,
     readMarket,
+    readFeeBudget,
     async choose(gas) {
-      if (await isBudgetSpent()) return "spent";
       const { lanes, fees, baseFeePerGas } = await readMarket();
+      if (await isBudgetSpent(gas * fees.maxFeePerGas)) return "spent";
       if (baseFeePerGas > maxFeeWei) return "dear";
       const loads = await readLaneLoads(sql, chain.network.id);
       const loadOf = (lane: LaneState) => loads.get(lane.key.address) ?? { transactions: 0, gas: 0n };

@@ -43,6 +43,12 @@ export function openRelayMetrics(registry: Registry) {
       labelNames: network,
       registers,
     }),
+    raises: new Counter({
+      name: "relay_fee_raises_total",
+      help: "Waiting transactions due for a higher fee; outcome raised, cap (no room below a cap), budget (none in the day's) or known (stored already)",
+      labelNames: ["network", "outcome"],
+      registers,
+    }),
     refusals: new Counter({
       name: "payment_refusals_total",
       help: "Payments that ended FAILED, by reason",
@@ -53,6 +59,12 @@ export function openRelayMetrics(registry: Registry) {
       name: "payment_fence_waits_total",
       help: "Payments that waited for the indexer before they were signed; outcome signed, or returned to the queue",
       labelNames: ["network", "outcome"],
+      registers,
+    }),
+    baseFeeWei: new Gauge({
+      name: "relay_base_fee_wei",
+      help: "Base fee of the newest block, as last read",
+      labelNames: network,
       registers,
     }),
     balanceWei: new Gauge({

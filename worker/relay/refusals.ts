@@ -62,11 +62,16 @@ export async function giveBack(
   );
 }
 
-/** Node or relayer can't serve: wait a little, then give up while nothing has left the house. `triedMs` is how long this try took. */
+/** Node or relayer can't serve: wait a little, then give up while nothing has left the house. `triedMs` is how long this try took; `message` is for the payer. */
 export async function handleUnavailable(
   network: RelayNetwork,
   payments: readonly Payment[],
-  { why, triedMs, delayMs = UNAVAILABLE_RETRY_MS }: { why: string; triedMs: number; delayMs?: number },
+  {
+    why,
+    triedMs,
+    message,
+    delayMs = UNAVAILABLE_RETRY_MS,
+  }: { why: string; triedMs: number; message?: string | undefined; delayMs?: number },
 ): Promise<void> {
   const { deps } = network;
   deps.log.warn({ why, payments: payments.length }, "payments can't be relayed now");
@@ -77,7 +82,7 @@ export async function handleUnavailable(
   );
   const failures = payments
     .filter((payment) => over.has(payment.id))
-    .map((payment) => ({ payment, reason: "RELAYER_UNAVAILABLE" }));
+    .map((payment) => ({ payment, reason: "RELAYER_UNAVAILABLE", message }));
   try {
     await endUnlessUsed(network, failures);
   } catch (error) {

@@ -1,6 +1,14 @@
 /** The same nonce once more: the stored bytes as they are, or dearer ones, stored before they go out. */
 import { nextFees } from "../../core/chain/fees.ts";
-import { type InFlightAttempt, type InFlightRelay, insertAttempt, readRaw } from "../../db/relays.ts";
+import { BudgetExceededError, raiseFeeCharge } from "../../db/relay-budgets.ts";
+import {
+  type InFlightAttempt,
+  type InFlightRelay,
+  insertAttempt,
+  type NewAttempt,
+  readRaw,
+} from "../../db/relays.ts";
+import type { RelayerKey } from "../config.ts";
 import type { Market } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import { noopOf, reviseCall } from "./revise.ts";
@@ -38,17 +46,16 @@ export async function raiseAttempt(
       maxPriorityFeePerGas: BigInt(newest.maxPriorityFeePerGas),
     },
   });
-  if (fees.maxFeePerGas <= BigInt(newest.maxFeePerGas)) return false;
-  const stored = await deps.sql.begin(async (tx) => {
-    const revised = isNoop
-      ? noopOf(relay)
-      : await reviseCall(tx, chain.network, relay, { headNumber: market.headNumber });
-    if (!revised) return "early";
-    const { call, ...content } = revised;
-    const attempt = { ...signCall(chain, key, { call, fees, nonce: relay.nonce }), ...content };
-    return (await insertAttempt(tx, relay.id, attempt)) ? attempt : "known";
+  if (fees.maxFeePerGas <= BigInt(newest.maxFeePerGas)) {
+    network.metrics.raises.inc({ network: chain.network.id, outcome: "cap" });
+    return false;
+  }
+  const stored = await storeAttempt(network, key, relay, { fees, isNoop, headNumber: market.headNumber });
+  network.metrics.raises.inc({
+    network: chain.network.id,
+    outcome: typeof stored === "string" ? stored : "raised",
   });
-  if (stored === "early" || stored === "known") return false;
+  if (typeof stored === "string") return false;
   const { txHash, raw, leftOut } = stored;
   deps.log.info(
     {
@@ -59,6 +66,35 @@ export async function raiseAttempt(
   );
   await sendAttempt(deps, chain, { relayId: relay.id, txHash, raw });
   return true;
+}
+
+type StoredAttempt = NewAttempt & { leftOut?: readonly string[] };
+
+/**
+ * Stores a dearer attempt and what it may cost, without payments whose links were paid. Not when the ledger can't tell what was paid,
+ * another keeper stored one of this fee, or the day's fee budget has no room.
+ */
+async function storeAttempt(
+  { deps, chain }: RelayNetwork,
+  key: RelayerKey,
+  relay: InFlightRelay,
+  { fees, isNoop, headNumber }: { fees: Market["fees"]; isNoop: boolean; headNumber: bigint },
+): Promise<StoredAttempt | "early" | "known" | "budget"> {
+  const maximum = deps.config.relayDailyFeeMaxWei ?? null;
+  try {
+    return await deps.sql.begin(async (tx) => {
+      const revised = isNoop ? noopOf(relay) : await reviseCall(tx, chain.network, relay, { headNumber });
+      if (!revised) return "early";
+      const { call, ...content } = revised;
+      const attempt = { ...signCall(chain, key, { call, fees, nonce: relay.nonce }), ...content };
+      if (!(await insertAttempt(tx, relay.id, attempt))) return "known";
+      await raiseFeeCharge(tx, relay.id, { feeWei: call.gas * fees.maxFeePerGas, maximum });
+      return attempt;
+    });
+  } catch (error) {
+    if (error instanceof BudgetExceededError) return "budget";
+    throw error;
+  }
 }
 
 /** Every authorization inside is over or settled otherwise: mining it would only burn gas. */

@@ -12,6 +12,7 @@ import type { Sql } from "../../db/client.ts";
 import { insertRelay, type NewAttempt, noteSent, takeNonce } from "../../db/relays.ts";
 import type { Relay } from "../../db/schema.ts";
 import type { RelayerKey } from "../config.ts";
+import { chargeRelay, type RelayLimits } from "./charge-relay.ts";
 import type { Market } from "./lanes.ts";
 
 export type Call = { to: Hex; data: Hex; gas: bigint };
@@ -27,7 +28,10 @@ export function signCall(
   return { txHash: signed.hash, raw: signed.raw, ...fees };
 }
 
-/** Stores a signed transaction that carries no payments. Those with payments are signed behind the fence (`fenced-relay.ts`). */
+/**
+ * Stores a signed transaction that carries no payments, with what it may cost. Throws BudgetExceededError when a budget has no room.
+ * Those with payments are signed behind the fence (`fenced-relay.ts`).
+ */
 export async function storeRelay(
   sql: Sql,
   chain: Chain,
@@ -39,9 +43,10 @@ export async function storeRelay(
     walletId?: string;
     /** A gap to fill; absent: the lane's next nonce. */
     nonce?: bigint;
+    limits: RelayLimits;
   },
 ): Promise<SignedRelay> {
-  const { call, fees } = relay;
+  const { call, fees, limits } = relay;
   const lane = { network: chain.network.id, relayer: key.address };
   return sql.begin(async (tx) => {
     const nonce = relay.nonce ?? (await takeNonce(tx, lane));
@@ -55,6 +60,10 @@ export async function storeRelay(
       gasLimit: call.gas,
       ...(relay.walletId === undefined ? {} : { walletId: relay.walletId }),
       attempt,
+    });
+    await chargeRelay(tx, {
+      ...{ relayId, network: lane.network, gas: call.gas, maxFeePerGas: fees.maxFeePerGas },
+      ...{ paymentIds: [], limits },
     });
     return { relayId, txHash: attempt.txHash, raw: attempt.raw, nonce };
   });

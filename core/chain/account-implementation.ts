@@ -1,0 +1,59 @@
+/**
+ * Which program stands behind a contract payer. What reverts and burns our gas is the program, not the address: addresses are cheap, so
+ * budgets are kept by implementation. A known one does nothing in a block that its simulation did not show, and has no budget.
+ */
+import { CONTRACTS, type Hex } from "../domain/networks.ts";
+import type { Chain } from "./clients.ts";
+import { readContractSignature } from "./contract-signature.ts";
+import { keccak256Bytes } from "./keccak.ts";
+import { parseData } from "./rpc-answers.ts";
+import { RpcTransportError } from "./rpc-errors.ts";
+
+export type ContractPayer = { readonly address: Hex; readonly code: Hex; readonly signature: Hex };
+
+const KNOWN_IMPLEMENTATIONS: readonly string[] = [CONTRACTS.smartWalletImplementation];
+const KNOWN_FACTORIES: readonly string[] = [CONTRACTS.smartWalletFactory];
+
+/** ERC-1967: where a proxy keeps its implementation's address. */
+const IMPLEMENTATION_SLOT = "0x360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc";
+/** The proxy that known accounts are. Only of exactly this code is the slot to be trusted: any other may write there what it likes. */
+const PROXY_CODE = `0x363d3d373d3d363d7f${IMPLEMENTATION_SLOT.slice(2)}545af43d6000803e6038573d6000fd5b3d6000f3`;
+/** EIP-7702: an account with a key that runs the code at an address. */
+const DELEGATION = /^0xef0100([0-9a-f]{40})$/;
+/** EIP-1167: a clone of the code at an address. */
+const CLONE = /^0x363d3d373d3d3d363d73([0-9a-f]{40})5af43d82803e903d91602b57fd5bf3$/;
+
+/** The implementation of each payer as text, in order; undefined for a known one. Throws RpcTransportError when the chain does not say. */
+export async function findUnknownImplementations(
+  chain: Chain,
+  payers: readonly ContractPayer[],
+): Promise<(string | undefined)[]> {
+  const proxies = payers.filter(({ code }) => code === PROXY_CODE);
+  const outcomes = await chain.batch(
+    proxies.map(({ address }) => ({
+      method: "eth_getStorageAt",
+      params: [address, IMPLEMENTATION_SLOT, "latest"],
+    })),
+  );
+  const slots = new Map(
+    proxies.map(({ address }, index) => {
+      const outcome = outcomes[index];
+      if (!outcome?.ok) throw outcome?.error ?? new RpcTransportError("malformed", "a slot was not answered");
+      return [address, `0x${parseData(outcome.result, "eth_getStorageAt").slice(-40)}`];
+    }),
+  );
+  return payers.map((payer) => {
+    const implementation = slots.get(payer.address) ?? implementationOf(payer);
+    const isKnown =
+      KNOWN_IMPLEMENTATIONS.includes(implementation) || KNOWN_FACTORIES.includes(implementation);
+    return isKnown ? undefined : implementation;
+  });
+}
+
+/** Without code yet, its factory decides what it will be; code that names no other is an implementation of its own. */
+function implementationOf({ code, signature }: ContractPayer): string {
+  if (code === "0x") return readContractSignature(signature)?.deployment?.to ?? "no code";
+  const target = DELEGATION.exec(code)?.[1] ?? CLONE.exec(code)?.[1];
+  if (target !== undefined) return `0x${target}`;
+  return `code ${Buffer.from(keccak256Bytes(Buffer.from(code.slice(2), "hex"))).toString("hex")}`;
+}

@@ -1,0 +1,30 @@
+/** What relaying may cost and is worth: the variables that several processes share. */
+import { z } from "zod";
+import { wholeNumber } from "./env.ts";
+
+const PRODUCTION_MERCHANT_GAS_PER_DAY = 500_000_000n;
+const UNITS_PER_USDC = 1_000_000n;
+
+export const relayLimitsShape = {
+  /** USDC on the outside, micro-USDC inside. */
+  RELAY_MIN_AMOUNT: z
+    .string()
+    .regex(/^\d{1,12}(\.\d{1,6})?$/, "must be USDC with at most 6 decimal places, such as 0.001")
+    .default("0.001")
+    .transform(toMicroUsdc),
+  RELAY_GAS_PER_MERCHANT_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
+} as const;
+
+/** Gas that relaying for one merchant may use on a network in a UTC day; undefined: no limit. */
+export function merchantGasPerDay(env: {
+  NODE_ENV: string;
+  RELAY_GAS_PER_MERCHANT_PER_DAY?: number | undefined;
+}): bigint | undefined {
+  if (env.RELAY_GAS_PER_MERCHANT_PER_DAY !== undefined) return BigInt(env.RELAY_GAS_PER_MERCHANT_PER_DAY);
+  return env.NODE_ENV === "production" ? PRODUCTION_MERCHANT_GAS_PER_DAY : undefined;
+}
+
+function toMicroUsdc(text: string): bigint {
+  const [whole = "0", fraction = ""] = text.split(".");
+  return BigInt(whole) * UNITS_PER_USDC + BigInt(fraction.padEnd(6, "0"));
+}

@@ -1,0 +1,64 @@
+/** The worker's limits on what relaying may cost: their defaults here and in production, and what they take. */
+import { describe, expect, test } from "bun:test";
+import { readApiConfig } from "../../api/config.ts";
+import { readIndexerConfig } from "../../indexer/config.ts";
+import { readWorkerConfig } from "../../worker/config.ts";
+
+const ENV = {
+  DATABASE_URL: "postgres://payments@127.0.0.1:5432/payments",
+  RPC_URL_BASE: "http://127.0.0.1:8545",
+  RPC_URL_BASE_SEPOLIA: "http://127.0.0.1:8545",
+  RELAYER_PRIVATE_KEYS: `0x${"01".repeat(32)}`,
+  OTP_PEPPER: "99aa88bb77cc66dd55ee44ff33002211fedcba98765432100123456789abcdef",
+  JWT_SECRET: "4f3c2b1a09f8e7d6c5b4a3928170615243342516078899aabbccddeeff001122",
+  SMTP_URL: "smtp://127.0.0.1:2525",
+  RP_ID: "example.com",
+};
+const PRODUCTION = { ...ENV, NODE_ENV: "production", BASE_URL: "https://example.com" };
+
+describe("limits of relaying", () => {
+  test("locally: a cap on the gas price, no budgets for fees and merchants", () => {
+    expect(readWorkerConfig(ENV)).toMatchObject({
+      ...{ relayMaxFeeWei: 2_000_000_000n, relayRevertedGasPerDay: 10_000_000n },
+      ...{ relayDailyFeeMaxWei: undefined, relayGasPerMerchantPerDay: undefined },
+    });
+    expect(readApiConfig(ENV)).toMatchObject({ relayMinUnits: 1_000n, relayGasPerMerchantPerDay: undefined });
+    expect(readIndexerConfig(ENV)).toMatchObject({ misfitMinUnits: 1_000n });
+  });
+
+  test("in production: 0.02 ETH a day and network, 500,000,000 gas a merchant", () => {
+    expect(readWorkerConfig(PRODUCTION)).toMatchObject({
+      ...{ relayMaxFeeWei: 2_000_000_000n, relayRevertedGasPerDay: 10_000_000n },
+      ...{ relayDailyFeeMaxWei: 20_000_000_000_000_000n, relayGasPerMerchantPerDay: 500_000_000n },
+    });
+    expect(readApiConfig(PRODUCTION)).toMatchObject({
+      ...{ relayMinUnits: 1_000n, relayGasPerMerchantPerDay: 500_000_000n },
+    });
+  });
+
+  test("what is set counts everywhere", () => {
+    const set = {
+      ...{ RELAY_MAX_FEE_GWEI: "7", RELAY_DAILY_FEE_MAX_WEI: "8", RELAY_GAS_PER_MERCHANT_PER_DAY: "9" },
+      ...{ RELAY_REVERTED_GAS_PER_DAY: "0", RELAY_MIN_AMOUNT: "1.5" },
+    };
+    for (const env of [ENV, PRODUCTION]) {
+      expect(readWorkerConfig({ ...env, ...set })).toMatchObject({
+        ...{ relayMaxFeeWei: 7_000_000_000n, relayDailyFeeMaxWei: 8n },
+        ...{ relayGasPerMerchantPerDay: 9n, relayRevertedGasPerDay: 0n },
+      });
+      expect(readApiConfig({ ...env, ...set })).toMatchObject({
+        ...{ relayMinUnits: 1_500_000n, relayGasPerMerchantPerDay: 9n },
+      });
+    }
+  });
+
+  test.each(["0", "0.000001", "1000000"])("RELAY_MIN_AMOUNT takes %s", (RELAY_MIN_AMOUNT) => {
+    expect(readIndexerConfig({ ...ENV, RELAY_MIN_AMOUNT }).misfitMinUnits).toBe(
+      BigInt(Math.round(Number(RELAY_MIN_AMOUNT) * 1e6)),
+    );
+  });
+
+  test.each(["0.0000001", "-1", "1e-3", ".5", "a"])("error: RELAY_MIN_AMOUNT=%s", (RELAY_MIN_AMOUNT) => {
+    expect(() => readApiConfig({ ...ENV, RELAY_MIN_AMOUNT })).toThrow(/RELAY_MIN_AMOUNT: must be USDC/);
+  });
+});
