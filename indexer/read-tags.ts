@@ -5,7 +5,7 @@
 import type { Chain } from "../core/chain/clients.ts";
 import { type ProvenTransaction, proveTransaction } from "../core/chain/prove-transaction.ts";
 import { RpcTransportError } from "../core/chain/rpc-errors.ts";
-import { tagOfTransaction } from "../core/chain/transaction-tags.ts";
+import { type FoundTag, tagOfTransaction } from "../core/chain/transaction-tags.ts";
 import { isTimely } from "../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../core/domain/authorization.ts";
 import type { Hex } from "../core/domain/networks.ts";
@@ -47,7 +47,7 @@ export async function withTags(
     ...block,
     transfers: block.transfers.map((transfer) => {
       const tag = tags.get(transfer);
-      return tag ? { ...transfer, tag } : transfer;
+      return tag ? { ...transfer, ...tag } : transfer;
     }),
   }));
 }
@@ -82,7 +82,7 @@ function readTag(
   transaction: ProvenTransaction | undefined,
   transfer: SeenTransfer,
   relayers: ReadonlySet<string>,
-): Hex | undefined {
+): FoundTag | undefined {
   if (!transaction) return undefined;
   const usdc = chain.network.usdc.address;
   return tagOfTransaction(transaction, transfer, { usdc, isRelayer: (address) => relayers.has(address) });

@@ -33,6 +33,8 @@ export type SeenTransfer = {
   authorizationNonce: Hex | undefined;
   /** 16 bytes of its transaction that may name a link; read where nothing else explains it (read-tags.ts). */
   tag?: Hex | undefined;
+  /** Whether the tag stands in a relay of ours. */
+  isRelayed?: boolean | undefined;
 };
 
 /** An authorization that was used, with the Transfer it made, or cancelled. */

@@ -9,6 +9,9 @@ import type { ProvenTransaction } from "./prove-transaction.ts";
 import { encodeTransfer, TRANSFER_WITH_BYTES, TRANSFER_WITH_VRS } from "./usdc.ts";
 import { hexWord } from "./words.ts";
 
+/** `isRelayed`: it stands in a relay of ours, which names the link of each of its items, or none by sixteen zero bytes. */
+export type FoundTag = { tag: Hex; isRelayed: boolean };
+
 export type TaggedTransfer = { from: Hex; to: Hex; amountUnits: bigint; authorizationNonce: Hex | undefined };
 
 const WORD_DIGITS = 64;
@@ -24,20 +27,24 @@ export function tagOfTransaction(
   transaction: ProvenTransaction,
   transfer: TaggedTransfer,
   { usdc, isRelayer }: { usdc: Hex; isRelayer: (address: Hex) => boolean },
-): Hex | undefined {
+): FoundTag | undefined {
   const { from, to, input } = transaction;
   if (to === usdc && from === transfer.from) {
     const call = encodeTransfer(transfer.to, transfer.amountUnits);
-    if (input.startsWith(call)) return tagAt(input, call.length);
+    if (input.startsWith(call)) return found(tagAt(input, call.length), false);
   }
   if (!isRelayer(from) || transfer.authorizationNonce === undefined) return undefined;
   for (const item of itemsOf(transaction, usdc)) {
     if (readWord(item, 0) !== hexWord(transfer.from)) continue;
     if (`0x${readWord(item, NONCE_WORD)}` !== transfer.authorizationNonce) continue;
     const end = canonicalLength(item);
-    if (end !== undefined) return tagAt(item, end);
+    if (end !== undefined) return found(tagAt(item, end), true);
   }
   return undefined;
+}
+
+function found(tag: Hex | undefined, isRelayed: boolean): FoundTag | undefined {
+  return tag && { tag, isRelayed };
 }
 
 /** The calls to the token in a relay: itself, or those that Multicall3 makes for it. */

@@ -11,7 +11,8 @@
  *
  * A transfer that several links fit, with nothing to decide between them, is money received with `candidates`. What fits is
  * counted as of the transfer's block: 0 to 3 may settle it later, other links that close later never do. Evidence of 0 to 3
- * books a transfer to its link whatever the link's status and whatever the value; 4 and 5 only ever pay.
+ * books a transfer to its link whatever the link's status and whatever the value; 4 and 5 only ever pay, and never by a relay of ours
+ * that names no link here.
  */
 import { authorizationKey } from "./authorization.ts";
 import { tagOfNonce } from "./link-tag.ts";
@@ -51,6 +52,8 @@ export type AttributableTransfer = {
   authorizationNonce: Hex | undefined;
   /** 16 bytes of its calldata, or of our relay's, that may be a link's tag. */
   tag?: Hex | undefined;
+  /** Whether the tag stands in a relay of ours: such a transfer pays the link it names, and by inference none. */
+  isRelayed?: boolean | undefined;
 };
 
 export type LinkFacts = {
@@ -169,7 +172,7 @@ function attributeTransaction(own: readonly AttributableTransfer[], index: Index
   for (const [transfer, attribution] of byProofs(rest(), index)) found.set(transfer, attribution);
   return own.map((transfer) => {
     const attribution = found.get(transfer);
-    const verdict = attribution ? { attribution, candidates: [] } : byInference(transfer, index);
+    const verdict = attribution ? { attribution, candidates: [] } : withoutEvidence(transfer, index);
     return withPayment(transfer, verdict, index);
   });
 }
@@ -249,6 +252,14 @@ function book(
   const pays = isFree && (acceptsValue || isExact(link, transfer));
   if (pays) index.taken.add(link.id);
   return { linkId: link.id, pays, settledBy };
+}
+
+/**
+ * A relay of ours that names no link here was a facilitated payment, or paid a link that a restored database has lost: its money was
+ * never meant for another link that happens to ask for as much.
+ */
+function withoutEvidence(transfer: AttributableTransfer, index: Index): Verdict {
+  return transfer.isRelayed ? NO_LINK : byInference(transfer, index);
 }
 
 function byInference(transfer: AttributableTransfer, index: Index): Verdict {

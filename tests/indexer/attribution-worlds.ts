@@ -46,6 +46,7 @@ const transferArbitrary = fc.record({
   isNewBlock: fc.boolean(),
   nonce: rarely(nonceIndex),
   tag: fc.option(fc.nat(LINKS_MAX), { nil: undefined, freq: 3 }),
+  isRelayed: fc.boolean(),
 });
 const paymentArbitrary = fc.record({
   link: linkIndex,
@@ -97,7 +98,7 @@ export const attributionWorlds: fc.Arbitrary<AttributionWorld> = fc
 function toTransfers(given: readonly Values<typeof transferArbitrary>[]): AttributableTransfer[] {
   let [transaction, timeS, logIndex] = [0, 1, 0];
   const executed = new Set<string>();
-  return given.map(({ isNewTransaction, isNewBlock, nonce, tag, ...transfer }) => {
+  return given.map(({ isNewTransaction, isNewBlock, nonce, tag, isRelayed, ...transfer }) => {
     if (isNewBlock) timeS++;
     if (isNewTransaction || isNewBlock) transaction++;
     // the token executes an authorization once
@@ -107,7 +108,7 @@ function toTransfers(given: readonly Values<typeof transferArbitrary>[]): Attrib
     return {
       ...{ ...transfer, authorizationNonce, txHash: hex(transaction, 32), logIndex: logIndex++ },
       ...{ blockNumber: BASE_BLOCK + timeS, blockTimeMs: timeS * 1_000 },
-      ...(tag === undefined ? {} : { tag: tag < LINKS_MAX ? tagOf(tag) : FOREIGN_TAG }),
+      ...(tag === undefined ? {} : { tag: tag < LINKS_MAX ? tagOf(tag) : FOREIGN_TAG, isRelayed }),
     };
   });
 }
