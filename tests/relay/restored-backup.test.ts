@@ -38,6 +38,8 @@ let twins: string[];
 let paid: Paid[];
 /** A link made and paid after the backup. */
 let newer: Paid;
+/** Of somebody who pays the first twin as soon as the restored API answers. */
+let rival: { status: number; body: PayBody; balance: bigint };
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "test-restored-"));
@@ -57,6 +59,8 @@ beforeAll(async () => {
   await stopAll();
 
   await startOn("backup");
+  const [first = ""] = twins;
+  rival = await payAsRival(first);
   await waitForHead();
 }, 240_000);
 
@@ -102,6 +106,16 @@ async function payAndSettle(linkId: string): Promise<Paid> {
   return { linkId, payment, txHash: body.txHash ?? "" };
 }
 
+/** Until he is refused or taken: "try again" is no answer yet. */
+async function payAsRival(linkId: string) {
+  const payment = await sign(PRICE);
+  const answer = await waitFor("the rival's answer", async () => {
+    const found = await post(linkId, payment);
+    return found.status < 500 && found;
+  });
+  return { ...answer, balance: await readUsdcBalance(chain.rpcUrl, payment.from) };
+}
+
 async function standingOf(linkId: string) {
   const [row] = await sql<{ status: string; txHash: string | null; payer: string | null }[]>`
     select link.status, transfer.tx_hash, transfer.from_address as payer
@@ -133,6 +147,12 @@ test("behavior: the one that nobody paid is ACTIVE, and can be paid", async () =
   expect((await standingOf(open))?.status).toBe("ACTIVE");
   const { txHash, payment } = await payAndSettle(open);
   expect(await standingOf(open)).toEqual({ status: "PAID", txHash, payer: payment.from });
+});
+
+test("behavior: somebody who pays a paid link as soon as the restored API answers keeps his money", () => {
+  expect(rival.body.success).toBe(false);
+  expect(["LINK_ALREADY_PAID", "PAYMENT_IN_PROGRESS"]).toContain(rival.body.error ?? "");
+  expect(rival.balance).toBe(PRICE);
 });
 
 test("error: 409 NONCE_USED with the transaction's hash for the payload that had paid", async () => {
