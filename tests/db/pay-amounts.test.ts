@@ -58,10 +58,11 @@ async function holdAll(free: bigint, holder: string): Promise<void> {
     from generate_series(1, 999) n`;
 }
 
-test("begins with the lowest, and passes over what ends in 0", async () => {
+test("begins with the highest, and passes over what ends in 0", async () => {
   const given: unknown[] = [];
   for (let n = 0; n < 11; n++) given.push(await make());
-  expect(given).toEqual([1n, 2n, 3n, 4n, 5n, 6n, 7n, 8n, 9n, 11n, 12n].map((added) => UNITS + added));
+  const added = [999n, 998n, 997n, 996n, 995n, 994n, 993n, 992n, 991n, 989n, 988n];
+  expect(given).toEqual(added.map((one) => UNITS + one));
 });
 
 test("gives the least recently used of those that are free again", async () => {
@@ -89,7 +90,7 @@ test("gives all 900, then none; another wallet has its own", async () => {
       values ('base-sepolia', ${ann.address}, ${units}, ${open})`;
   }
   expect(await take()).toBeUndefined();
-  expect(await take(UNITS, await seedMerchant(sql))).toBe(UNITS + 1n);
+  expect(await take(UNITS, await seedMerchant(sql))).toBe(UNITS + 999n);
 });
 
 describe("an amount rests for a day after its link ended", () => {
@@ -151,9 +152,9 @@ describe("what open links ask for is not given", () => {
     ["PAID", "status = 'PAID', paid_at = now()", true],
   ];
   test.each(asks)("%s", async (_, change, isFree) => {
-    const id = await seedLink(sql, ann, { amountUnits: UNITS + 1n });
+    const id = await seedLink(sql, ann, { amountUnits: UNITS + 999n });
     await sql.unsafe(`update payment_links set ${change} where id = $1`, [id]);
-    expect(await take()).toBe(isFree ? UNITS + 1n : UNITS + 2n);
+    expect(await take()).toBe(isFree ? UNITS + 999n : UNITS + 998n);
   });
 });
 

@@ -83,10 +83,13 @@ test("one micro-USDC beside it pays nothing", async () => {
 
 test("is none that an open link asks for", async () => {
   const units = nextUnits();
-  const [above = ""] = await makeLinks(side, 1, units + 1n);
+  const [above = ""] = await makeLinks(side, 1, units + 999n);
   const [link = ""] = await makeLinks(side, 1, units);
-  expect((await linkOf(side, link)).payAmountUnits).toBe(units + 3n);
-  expect((await linkOf(side, above)).payAmountUnits).toBe(units + 2n);
+  expect((await linkOf(side, link)).payAmountUnits).toBe(units + 998n);
+  // ended, it leaves its amount to others
+  expect((await side.ann.client.post(`/v1/payment-links/${above}/cancel`)).status).toBe(200);
+  const [next = ""] = await makeLinks(side, 1, units);
+  expect((await linkOf(side, next)).payAmountUnits).toBe(units + 999n);
 });
 
 test("that a later link asks for as its amount makes both candidates", async () => {
