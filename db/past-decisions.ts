@@ -19,14 +19,45 @@ export type PastDecision = {
   claimId: string | null;
 };
 
+/** Older releases did not record what decided: what their decisions rested on is in the rows. Call before they are compared. */
+export async function nameOldDecisions(tx: Tx, network: NetworkId): Promise<void> {
+  await tx`
+    with named as (
+      update transfers transfer
+      set settled_by = case
+        when transfer.payment_id is not null then 'authorization'
+        when history.claim_id is not null then 'early_claim'
+        else 'amount'
+      end
+      from transactions history
+      where transfer.network = ${network}
+        and transfer.status <> 'ORPHANED'
+        and transfer.link_id is not null
+        and transfer.settled_by is null
+        and history.transfer_id = transfer.id
+        and history.type <> 'SEND'
+      returning transfer.id, transfer.link_id, transfer.pays, transfer.amount_units, transfer.settled_by
+    ),
+    history as (
+      update transactions
+      set settled_by = named.settled_by
+      from named
+      where transactions.transfer_id = named.id and transactions.type <> 'SEND'
+    )
+    update payment_links
+    set settled_by = named.settled_by, paid_units = case when status = 'PAID' then named.amount_units end
+    from named
+    where payment_links.id = named.link_id and named.pays`;
+}
+
 /** Keeps the decisions that stand until the transaction ends. */
 export async function keepDecisions(tx: Tx, network: NetworkId): Promise<void> {
   await tx`
     create temporary table past_decisions on commit drop as
     select
-      transfer.block_number, transfer.block_hash, transfer.log_index, transfer.to_address, transfer.amount_units,
-      transfer.link_id, transfer.pays, transfer.settled_by, transfer.candidates, transfer.payment_id, history.claim_id,
-      coalesce(payment.state <> 'FAILED', false) as settles_payment
+      transfer.block_number, transfer.block_hash, transfer.log_index, transfer.to_address, transfer.link_id, transfer.pays, transfer.settled_by, transfer.candidates, transfer.payment_id, history.claim_id,
+      coalesce(payment.state <> 'FAILED', false) as settles_payment,
+      link.amount_units::numeric as link_units, link.pay_amount_units::numeric as link_pay_units
     from transfers transfer
     join transactions history on history.transfer_id = transfer.id and history.type <> 'SEND'
     left join payment_links link on link.id = transfer.link_id
@@ -64,7 +95,9 @@ export async function keepDecisions(tx: Tx, network: NetworkId): Promise<void> {
           and other.id is distinct from transfer.payment_id
       )`;
   await tx`create index on past_decisions (block_number)`;
-  await tx`create index on past_decisions (to_address, amount_units) where pays`;
+  await tx`create index on past_decisions (to_address, link_units) where pays`;
+  await tx`create index on past_decisions (to_address, link_pay_units) where pays`;
+  await tx`create index on past_decisions (link_id) where pays`;
   await tx`analyze past_decisions`;
 }
 
@@ -78,21 +111,47 @@ export async function findDecisions(
     where block_number between ${from}::bigint and ${to}::bigint`;
 }
 
-/** Links with one of these recipients and amounts that a transfer pays whose decision stands, wherever it is in the chain. */
+/**
+ * Links that one of these transfers could pay, and that a transfer pays whose decision stands, wherever it is in the chain. What that one
+ * moved may be another amount: a link asks for two, and its merchant may have accepted a third.
+ */
 export async function findDecidedLinks(
   tx: Tx,
-  transfers: readonly { to: Hex; amountUnits: bigint }[],
+  network: NetworkId,
+  transfers: readonly { txHash: Hex; to: Hex; amountUnits: bigint }[],
 ): Promise<string[]> {
   const rows = await tx<{ linkId: string }[]>`
-    select distinct link_id
+    with given as (
+      select *
+      from unnest(
+        ${transfers.map(({ txHash }) => txHash)}::text[],
+        ${transfers.map(({ to }) => to)}::text[],
+        ${transfers.map(({ amountUnits }) => amountUnits.toString())}::numeric[]
+      ) as given (tx_hash, recipient, units)
+    )
+    select link_id
     from past_decisions
     where pays
-      and (to_address, amount_units) in (
-        select *
-        from unnest(
-          ${transfers.map(({ to }) => to)}::text[],
-          ${transfers.map(({ amountUnits }) => amountUnits.toString())}::numeric[]
+      and (
+        (to_address, link_units) in (select recipient, units from given)
+        or (to_address, link_pay_units) in (select recipient, units from given)
+        or link_id in (
+          select assignments.link_id
+          from given
+          join assignments on assignments.network = ${network} and assignments.tx_hash = given.tx_hash
         )
       )`;
   return rows.map((row) => row.linkId);
+}
+
+/** Which of these tags name links, with the wallets they pay into. */
+export async function findTaggedWallets(
+  tx: Tx,
+  tags: readonly Hex[],
+): Promise<{ tag: Hex; recipient: Hex }[]> {
+  if (tags.length === 0) return [];
+  return tx<{ tag: Hex; recipient: Hex }[]>`
+    select tag, recipient
+    from payment_links
+    where tag = any(${[...tags]}::text[])`;
 }

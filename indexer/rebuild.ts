@@ -8,7 +8,7 @@ import type { Hex } from "../core/domain/networks.ts";
 import type { Tx } from "../db/client.ts";
 import { findCursor, holdEpoch } from "../db/cursors.ts";
 import { openEventEpoch } from "../db/event-log.ts";
-import { keepDecisions } from "../db/past-decisions.ts";
+import { keepDecisions, nameOldDecisions } from "../db/past-decisions.ts";
 import {
   compareWithSnapshot,
   dropChainRows,
@@ -50,6 +50,7 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
   await openEventEpoch(sql);
   return sql.begin(async (tx) => {
     if (!(await holdEpoch(tx, network, term.epoch))) throw new FencedError(network);
+    await nameOldDecisions(tx, network);
     await takeSnapshot(tx, network);
     await keepDecisions(tx, network);
     // first back to what they were without any transfer: only unpaid links can be paid
@@ -90,7 +91,7 @@ async function replay(tx: Tx, term: Term, from: number): Promise<{ touched: stri
       spent: blocks.flatMap((block) => block.spent),
       isWatched: (address) => watched.has(address),
       isNews: false,
-      findStanding: (incoming) => findStanding(tx, incoming),
+      findStanding: (incoming) => findStanding(tx, network, incoming),
       confirmedAtS: (number) =>
         number + confirmations - 1 <= cursor.number ? times.get(number + confirmations - 1) : undefined,
     });

@@ -1,7 +1,13 @@
 /** Decisions about transfers that a rebuild does not make again: what had been decided stands, the rest is judged beside it. */
 import { isInferred, type Verdict } from "../core/domain/attribute-transfers.ts";
+import type { NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "../db/client.ts";
-import { findDecidedLinks, findDecisions, type PastDecision } from "../db/past-decisions.ts";
+import {
+  findDecidedLinks,
+  findDecisions,
+  findTaggedWallets,
+  type PastDecision,
+} from "../db/past-decisions.ts";
 import type { SeenTransfer } from "./usdc-logs.ts";
 
 export type Standing = {
@@ -14,19 +20,25 @@ export type Standing = {
 export const NOTHING_STANDS: Standing = { decided: new Map(), takenLinkIds: [] };
 
 /** Of these transfers, in the chain's order. Call inside a transaction after `keepDecisions`. */
-export async function findStanding(tx: Tx, transfers: readonly SeenTransfer[]): Promise<Standing> {
+export async function findStanding(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly SeenTransfer[],
+): Promise<Standing> {
   const [first, last] = [transfers[0], transfers.at(-1)];
   if (!first || !last) return NOTHING_STANDS;
   const rows = await findDecisions(tx, { from: first.block.number, to: last.block.number });
+  const tagged = await findTaggedWallets(tx, [...new Set(transfers.flatMap(({ tag }) => tag ?? []))]);
   const byPlace = new Map(rows.map((row) => [`${row.blockHash}:${row.logIndex}`, row]));
   const decided = new Map<SeenTransfer, Verdict>();
   for (const transfer of transfers) {
     const row = byPlace.get(`${transfer.block.hash}:${transfer.logIndex}`);
-    // a tag is on the chain for everybody to see: it outweighs what was inferred without it
-    if (row && !(transfer.tag && isInferred(row.settledBy))) decided.set(transfer, toVerdict(row));
+    // a link's tag is on the chain for everybody to see: it outweighs what was inferred without it. Other bytes say nothing
+    const isTagged = tagged.some(({ tag, recipient }) => tag === transfer.tag && recipient === transfer.to);
+    if (row && !(isTagged && isInferred(row.settledBy))) decided.set(transfer, toVerdict(row));
   }
   const open = transfers.filter((transfer) => !decided.has(transfer));
-  return { decided, takenLinkIds: open.length > 0 ? await findDecidedLinks(tx, open) : [] };
+  return { decided, takenLinkIds: open.length > 0 ? await findDecidedLinks(tx, network, open) : [] };
 }
 
 function toVerdict(row: PastDecision): Verdict {

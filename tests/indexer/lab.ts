@@ -6,6 +6,7 @@ import { encodeTransfer } from "../../core/chain/usdc.ts";
 import { newClaimId, newLinkId, newTransactionId, newUserId, newWalletId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { openLog } from "../../core/runtime/log.ts";
+import { openClaim, type StoredClaim } from "../../db/claims.ts";
 import { openDatabase, type Sql } from "../../db/client.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 import { beginTerm } from "../../indexer/begin-term.ts";
@@ -177,30 +178,29 @@ export async function makeLink(
   return id;
 }
 
-/** A claim with its PENDING link and history row, as `/complete` leaves them. */
-export async function makeClaim(
-  lab: Lab,
-  claim: { linkId: string; txHash: Hex; clientAddress: Hex },
-): Promise<string> {
-  const id = newClaimId();
-  await lab.sql.begin(async (tx) => {
-    await tx`
-      insert into claims (id, link_id, network, tx_hash, client_address, lease_until)
-      values (${id}, ${claim.linkId}, ${NETWORK}, ${claim.txHash}, ${claim.clientAddress}, now() + interval '90 seconds')`;
-    await tx`
-      update payment_links set status = 'PENDING', updated_at = now()
-      where id = ${claim.linkId} and status = 'ACTIVE'`;
-    await tx`
-      insert into transactions (
-        id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, link_id, claim_id, detected_at
-      )
-      select
-        ${newTransactionId()}, user_id, network, 'PAYMENT_LINK', 'PENDING', amount_units, ${claim.clientAddress},
-        description, ${claim.txHash}, id, ${id}, now()
-      from payment_links
-      where id = ${claim.linkId}`;
-  });
-  return id;
+export type GivenClaim = {
+  linkId: string;
+  txHash: Hex;
+  clientAddress: Hex;
+  /** How the sender proved that it made the transfer. */
+  proof?: "EOA" | "CONTRACT";
+};
+
+/** A claim as `/complete` stores it, of a transaction that no node shows in a block. Undefined when the link takes none. */
+export function storeClaim(lab: Lab, given: GivenClaim): Promise<StoredClaim | undefined> {
+  return lab.sql.begin((tx) =>
+    openClaim(tx, {
+      ...{ proof: null, ...given, id: newClaimId(), network: NETWORK, requestId: null },
+      ...{ transactionId: newTransactionId(), leaseS: 90, hasBlock: false },
+    }),
+  );
+}
+
+/** The id of a claim that its link takes. */
+export async function makeClaim(lab: Lab, given: GivenClaim): Promise<string> {
+  const stored = await storeClaim(lab, given);
+  if (!stored) throw new Error(`link ${given.linkId} takes no claim`);
+  return stored.claim.id;
 }
 
 /** An address with ETH and USDC whose transactions the node signs. */
@@ -269,6 +269,7 @@ export type HistoryRow = {
   amountUnits: bigint;
   linkId: string | null;
   counterparty: Hex;
+  candidates: string[] | null;
 };
 
 /** A transaction's rows in a user's history. */

@@ -1,8 +1,10 @@
 /** What was decided with the knowledge of its time: a rebuild, which knows what came afterwards, must not decide otherwise. */
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { encodeTransfer } from "../../core/chain/usdc.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { failPayments, lockLinks, lockPayments } from "../../db/payments.ts";
 import { rebuildNetwork } from "../../indexer/rebuild.ts";
+import { callRpc } from "../../local/rpc.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import {
   amounts,
@@ -62,13 +64,17 @@ async function fail(paymentId: string | undefined, linkId: string): Promise<void
 async function expectIdentical(): Promise<void> {
   await settled(lab);
   await assertInvariants(lab.sql, lab.chain);
+  expect(await rebuild()).toMatchObject({ differences: [] });
+  await assertInvariants(lab.sql, lab.chain);
+}
+
+async function rebuild() {
   const term = await openTerm(lab);
   try {
-    expect(await rebuildNetwork(term)).toMatchObject({ differences: [] });
+    return await rebuildNetwork(term);
   } finally {
     term.close();
   }
-  await assertInvariants(lab.sql, lab.chain);
 }
 
 test("a transfer that a claim gave to one link stays there when its authorization is shown to another link afterwards", async () => {
@@ -78,7 +84,7 @@ test("a transfer that a claim gave to one link stays there when its authorizatio
   const { authorization, data } = await authorize(signer, { to: merchant.address, value: units });
   const txHash = await send(lab, payer, USDC, data);
   await settled(lab);
-  await makeClaim(lab, { linkId: claimed, txHash, clientAddress: signer.lower });
+  await makeClaim(lab, { linkId: claimed, txHash, clientAddress: signer.lower, proof: "EOA" });
   await until("it is paid", async () => (await linkOf(lab, claimed)).status === "PAID");
   const paymentId = await acceptPayment(lab, shown, authorization);
   await until("it is refused", async () => (await paymentOf(lab, paymentId)).state === "FAILED");
@@ -95,10 +101,9 @@ test("an earlier transfer that was claimed after a later one had paid its link s
   const late = await pay(lab, payer, merchant.address, units);
   await settled(lab);
   const [linkId = ""] = links;
-  await makeClaim(lab, { linkId, txHash: late, clientAddress: payer });
+  await makeClaim(lab, { linkId, txHash: late, clientAddress: payer, proof: "EOA" });
   await until("it is paid", async () => (await linkOf(lab, linkId)).status === "PAID");
-  await lab.sql`update payment_links set status = 'PENDING', paid_at = null where id = ${linkId}`;
-  await makeClaim(lab, { linkId, txHash: early, clientAddress: payer });
+  await makeClaim(lab, { linkId, txHash: early, clientAddress: payer, proof: "EOA" });
   await until("it is a duplicate", async () => (await linkOf(lab, linkId)).exception === "DUPLICATE");
   await expectIdentical();
   expect(await statusOf(linkId)).toEqual({ status: "PAID", exception: "DUPLICATE" });
@@ -159,26 +164,84 @@ test("a link made in the second of a block that was read before it takes nothing
   expect(await statusOf(linkId)).toEqual({ status: "PAID", exception: "NONE" });
 });
 
-test("a transfer missing from the books takes no link from a later one whose decision stands", async () => {
+describe("a transfer missing from the books takes no link from a later one whose decision stands", () => {
+  /** Two transfers to one link, as if the first had never been seen and the second had paid. */
+  async function loseFirst(first: bigint, second: bigint): Promise<{ linkId: string; paying: Hex }> {
+    const linkId = await makeLink(lab, merchant, { units: first });
+    await lab.sql`update payment_links set pay_amount_units = ${first + 1n} where id = ${linkId}`;
+    const lost = await pay(lab, payer, merchant.address, first);
+    const paying = await pay(lab, payer, merchant.address, second);
+    await settled(lab);
+    const settledBy = first === second ? "amount" : "pay_amount";
+    await lab.sql`delete from transfers where tx_hash = ${lost}`;
+    await lab.sql`
+      update transfers set link_id = ${linkId}, pays = true, settled_by = ${settledBy} where tx_hash = ${paying}`;
+    await lab.sql`
+      update transactions
+      set link_id = ${linkId}, type = 'PAYMENT_LINK', description = 'Coffee', settled_by = ${settledBy}
+      where tx_hash = ${paying}`;
+    await lab.sql`
+      update payment_links set settled_by = ${settledBy}, paid_units = ${second}, paid_at = block_time
+      from transfers
+      where payment_links.id = ${linkId} and transfers.tx_hash = ${paying}`;
+    return { linkId, paying };
+  }
+
+  test.each([
+    ["of the same amount", 0n],
+    ["of the link's unique amount", 1n],
+  ])("%s", async (_, added) => {
+    const units = freshUnits();
+    const { linkId, paying } = await loseFirst(units, units + added);
+    const { differences } = await rebuild();
+    expect(differences).toMatchObject([
+      { table: "transactions", rows: 1 },
+      { table: "transfers", rows: 1 },
+    ]);
+    await assertInvariants(lab.sql, lab.chain);
+    const rows = await lab.sql`select tx_hash from transfers where link_id = ${linkId} and pays`;
+    expect([...rows]).toEqual([{ txHash: paying }]);
+  });
+});
+
+test("a link that an early claim gave its transfer keeps it, whatever a wallet appends to its calldata and others claim since", async () => {
   const units = freshUnits();
-  const linkId = await makeLink(lab, merchant, { units });
-  const [first, second] = [
-    await pay(lab, payer, merchant.address, units),
-    await pay(lab, payer, merchant.address, units),
-  ];
+  const [claimed, rival] = (await makeLinks(2, units)) as [string, string];
+  await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [false]);
+  const appended = "ab".repeat(16);
+  const txHash = await send(lab, payer, USDC, `${encodeTransfer(merchant.address, units)}${appended}`);
+  await makeClaim(lab, { linkId: claimed, txHash, clientAddress: payer });
+  await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [true]);
+  await callRpc(lab.chain.rpcUrl, "evm_mine");
   await settled(lab);
-  await lab.sql`delete from transfers where tx_hash = ${first}`;
-  await lab.sql`update transfers set link_id = ${linkId}, pays = true where tx_hash = ${second}`;
-  await lab.sql`
-    update transactions set link_id = ${linkId}, type = 'PAYMENT_LINK', description = 'Coffee' where tx_hash = ${second}`;
-  const term = await openTerm(lab);
-  const { differences } = await rebuildNetwork(term);
-  term.close();
-  expect(differences).toMatchObject([
-    { table: "transactions", rows: 1 },
-    { table: "transfers", rows: 1 },
-  ]);
-  await assertInvariants(lab.sql, lab.chain);
-  const [paying] = await lab.sql`select tx_hash from transfers where link_id = ${linkId} and pays`;
-  expect(paying).toEqual({ txHash: second });
+  expect(await linkOf(lab, claimed)).toMatchObject({ status: "PAID", settledBy: "early_claim" });
+  await makeClaim(lab, { linkId: rival, txHash, clientAddress: payer });
+  await expectIdentical();
+  expect(await linkOf(lab, claimed)).toMatchObject({ status: "PAID", settledBy: "early_claim" });
+  expect(await linkOf(lab, rival)).toMatchObject({ exception: "NONE", settledBy: null, paidAt: null });
+});
+
+test("what was decided before the ways of deciding were recorded stands, and is recorded by what it rested on", async () => {
+  const [plain, authorized, claimed] = [freshUnits(), freshUnits(), freshUnits()];
+  const byAmount = await makeLink(lab, merchant, { units: plain });
+  await pay(lab, payer, merchant.address, plain);
+  const byAuthorization = await makeLink(lab, merchant, { units: authorized });
+  const signer = await makeSigner(lab);
+  const { authorization, data } = await authorize(signer, { to: merchant.address, value: authorized });
+  await acceptPayment(lab, byAuthorization, authorization);
+  await send(lab, payer, USDC, data);
+  const [byClaim = ""] = await makeLinks(2, claimed);
+  const txHash = await pay(lab, payer, merchant.address, claimed);
+  await settled(lab);
+  await makeClaim(lab, { linkId: byClaim, txHash, clientAddress: payer, proof: "EOA" });
+  await until("it is paid", async () => (await linkOf(lab, byClaim)).status === "PAID");
+  const links = { [byAmount]: "amount", [byAuthorization]: "authorization", [byClaim]: "early_claim" };
+  const ids = Object.keys(links);
+  await lab.sql`update transfers set settled_by = null where link_id = any(${ids})`;
+  await lab.sql`update transactions set settled_by = null where link_id = any(${ids})`;
+  await lab.sql`update payment_links set settled_by = null, paid_units = null where id = any(${ids})`;
+  await lab.sql`update claims set proof = null where link_id = ${byClaim}`;
+  await rebuild();
+  for (const [id, settledBy] of Object.entries(links))
+    expect(await linkOf(lab, id)).toMatchObject({ status: "PAID", exception: "NONE", settledBy });
 });

@@ -72,7 +72,7 @@ async function makeHistory(): Promise<void> {
   await lab.sql`update payment_links set status = 'CANCELLED' where id = ${cancelledLater}`;
   // the test chain's clock runs ahead of ours: every block advances it by a second
   await lab.sql`update payment_links set cancelled_at = now() + interval '1 hour' where id = ${cancelledLater}`;
-  await makeClaim(lab, { linkId: named, txHash: first, clientAddress: payer });
+  await makeClaim(lab, { linkId: named, txHash: first, clientAddress: payer, proof: "EOA" });
   await until("the claim is matched", async () => (await linkOf(lab, named)).status === "PAID");
 
   const signer = await makeSigner(lab);

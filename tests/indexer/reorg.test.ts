@@ -106,7 +106,7 @@ describe.each([1, 3])("with %d confirmation(s)", (confirmations) => {
     const [linkId = ""] = links;
     const sent = await sender.pay(merchant.address, units);
     await settled(lab);
-    await makeClaim(lab, { linkId, txHash: sent.txHash, clientAddress: sender.address });
+    await makeClaim(lab, { linkId, txHash: sent.txHash, clientAddress: sender.address, proof: "EOA" });
     await mine(lab, confirmations - 1);
     await until("it is PAID", async () => (await statusOf(linkId)) === "PAID");
     await reorganise(lab, confirmations, []);
@@ -128,7 +128,7 @@ describe.each([1, 3])("with %d confirmation(s)", (confirmations) => {
     expect(await statusOf(linkId)).toBe("PAID");
     const second = await sender.pay(merchant.address, units);
     await settled(lab);
-    await makeClaim(lab, { linkId, txHash: second.txHash, clientAddress: sender.address });
+    await makeClaim(lab, { linkId, txHash: second.txHash, clientAddress: sender.address, proof: "EOA" });
     await until("it is a duplicate", async () => (await linkOf(lab, linkId)).exception === "DUPLICATE");
     await reorganise(lab, confirmations, []);
     await settled(lab);

@@ -117,7 +117,7 @@ async function checkHistory(
   );
 }
 
-/** A link is PAID by exactly one canonical transfer of exactly what it asks; sums agree; counters agree with rows. */
+/** A link is PAID by exactly one canonical transfer of a value it asks for or its merchant accepted; sums agree; counters agree with rows. */
 async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
   const broken = await sql<{ id: string; status: string; payers: number; fault: string }[]>`
     with paying as (
@@ -138,7 +138,7 @@ async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
         when link.settled_by is distinct from paying.settled_by then 'settled_by is not its transfer''s'
         when payers = 1 and to_address <> link.recipient then 'paid by a transfer to somebody else'
         when payers = 1 and block_time > expires_at and exception = 'NONE' then 'late but not marked'
-        when refunded_units > link.amount_units then 'more refunded than paid'
+        when refunded_units > coalesce(link.paid_units, link.amount_units) then 'more refunded than paid'
         when link.status in ('ACTIVE', 'EXPIRED') and exists (
           select from transfers
           where link_id = link.id and transfers.status <> 'ORPHANED'
