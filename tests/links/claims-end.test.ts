@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { claimTypedData } from "../../core/domain/claim-statement.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { openClient } from "../api/http-client.ts";
 import { PAYER_PAGE, type PayerSide, startPayerSide, waitFor } from "./payer-side.ts";
-import { mine, newPayer, randomHash, sendUsdc, setAutomine, submitUsdc } from "./payers.ts";
+import { mine, newPayer, newProvingPayer, randomHash, sendUsdc, setAutomine, submitUsdc } from "./payers.ts";
 
 let side: PayerSide;
 let world: PayerSide["world"];
@@ -83,21 +85,35 @@ describe("a claim that leads nowhere", () => {
     });
   }, 30_000);
 
-  test("whose transaction pays too little lets the link go and tells the merchant", async () => {
+  test("whose transaction pays too little lets the link go, and tells the merchant once its sender signs", async () => {
     const link = await makeLink();
+    const prover = await newProvingPayer(rpcUrl, link.amountUnits);
+    const exceptionOf = async () => (await ann.client.get(`/v1/payment-links/${link.id}`)).body.exception;
+    let hash: Hex;
     await setAutomine(rpcUrl, false);
     try {
-      const hash = await submitUsdc(rpcUrl, payer, wallet, link.amountUnits - 500_000n);
-      expect((await claim(link.id, hash)).status).toBe(200);
+      hash = await submitUsdc(rpcUrl, prover.lower, wallet, link.amountUnits - 500_000n);
+      expect((await claim(link.id, hash, prover.lower)).status).toBe(200);
       await mine(rpcUrl, 2);
     } finally {
       await setAutomine(rpcUrl, true);
     }
     await waitForStatus(link.id, "ACTIVE");
-    await waitFor("the exception", async () => {
-      const { body } = await ann.client.get(`/v1/payment-links/${link.id}`);
-      return body.exception === "UNDERPAID";
+    expect(await claimRow(link.id)).toMatchObject({ state: "EXPIRED", reason: "other_amount" });
+    expect(await exceptionOf()).toBe("NONE");
+    const signature = await prover.signTypedData(
+      claimTypedData({
+        ...{ linkId: link.id, network: "base-sepolia", recipient: wallet, transactionHash: hash },
+        merchantName: ann.email.split("@")[0] ?? "",
+        ...{ amountUnits: link.amountUnits, host: new URL(world.baseUrl).host },
+      }),
+    );
+    const proven = await openClient(world.baseUrl).post(`${PAYER_PAGE}/${link.id}/complete`, {
+      ...{ transactionHash: hash, clientWalletAddress: prover.lower, signature },
     });
+    expect(proven.status).toBe(200);
+    await waitFor("the exception", async () => (await exceptionOf()) === "UNDERPAID");
+    await waitForStatus(link.id, "ACTIVE");
   }, 30_000);
 
   test("a hundred of them do not keep a transfer from paying", async () => {

@@ -3,7 +3,16 @@ import type { Hex } from "../../core/domain/networks.ts";
 import { callRpc } from "../../local/rpc.ts";
 import { openClient } from "../api/http-client.ts";
 import { PAYER_PAGE, type PayerSide, startPayerSide, waitFor } from "./payer-side.ts";
-import { mine, newPayer, randomHash, sendUsdc, setAutomine, submitUsdc, waitUntilMined } from "./payers.ts";
+import {
+  mine,
+  newPayer,
+  newProvingPayer,
+  randomHash,
+  sendUsdc,
+  setAutomine,
+  submitUsdc,
+  waitUntilMined,
+} from "./payers.ts";
 
 let side: PayerSide;
 let world: PayerSide["world"];
@@ -13,13 +22,14 @@ let wallet: PayerSide["wallet"];
 let payer: PayerSide["payer"];
 let makeLink: PayerSide["makeLink"];
 let claim: PayerSide["claim"];
+let prove: PayerSide["prove"];
 let statusOf: PayerSide["statusOf"];
 let waitForStatus: PayerSide["waitForStatus"];
 let claimRow: PayerSide["claimRow"];
 
 beforeAll(async () => {
   side = await startPayerSide();
-  ({ world, rpcUrl, ann, wallet, payer, makeLink, claim, statusOf, waitForStatus, claimRow } = side);
+  ({ world, rpcUrl, ann, wallet, payer, makeLink, claim, prove, statusOf, waitForStatus, claimRow } = side);
 }, 60_000);
 afterAll(() => side?.world.stop());
 
@@ -96,14 +106,18 @@ describe("a claim", () => {
     expect(rows.length).toBe(1);
   });
 
-  test("tells which of two equal links a transfer paid", async () => {
+  test("after the block tells which of two equal links a transfer paid only with the sender's signature", async () => {
     const [one, two] = [await makeLink(), await makeLink("same")];
-    const hash = await sendUsdc(rpcUrl, payer, wallet, one.amountUnits);
+    const prover = await newProvingPayer(rpcUrl, one.amountUnits);
+    const hash = await sendUsdc(rpcUrl, prover.lower, wallet, one.amountUnits);
     await waitFor("the transfer in the history", async () => {
       const { body } = await ann.client.get(`/v1/transactions?search=${hash}`);
       return body.data.transactions[0]?.type === "RECEIVE";
     });
-    expect((await claim(two.id, hash)).status).toBe(200);
+    const late = await claim(two.id, hash, prover.lower);
+    expect([late.status, late.body]).toMatchObject([200, { status: "ACTIVE", proofRequired: true }]);
+    expect((await claimRow(two.id))?.state).toBe("HINT");
+    expect((await prove(two.id, hash, prover)).status).toBe(200);
     await mine(rpcUrl, 2);
     await waitForStatus(two.id, "PAID");
     expect(await statusOf(one.id)).toBe("ACTIVE");
@@ -112,11 +126,12 @@ describe("a claim", () => {
     expect(body.data.pagination.total).toBe(1);
     expect(body.data.transactions[0]).toMatchObject({ type: "PAYMENT_LINK", metadata: { linkId: two.id } });
     // counted for two, so not for one
-    const other = await claim(one.id, hash);
+    const other = await claim(one.id, hash, prover.lower);
     expect([other.status, other.body.error.details.issue]).toEqual([409, "counted_elsewhere"]);
     expect(await statusOf(one.id)).toBe("ACTIVE");
     // and the same claim again is still answered
-    expect((await claim(two.id, hash)).body).toEqual({ success: true, linkId: two.id, status: "PAID" });
+    const again = await claim(two.id, hash, prover.lower);
+    expect(again.body).toEqual({ success: true, linkId: two.id, status: "PAID" });
   }, 30_000);
 
   test("made before the transaction is mined is settled when it is", async () => {
@@ -150,23 +165,35 @@ describe("a claim", () => {
     expect(await statusOf(two.id)).toBe("ACTIVE");
   }, 30_000);
 
-  test("of twenty links by one transfer pays exactly one", async () => {
+  test("of twenty links by one transfer pays none of them and holds none, before the block or after it", async () => {
     const units = 3_141_592n;
     const links = await Promise.all(Array.from({ length: 20 }, () => makeLink(units)));
-    const hash = await sendUsdc(rpcUrl, payer, wallet, units);
-    const answers = await Promise.all(links.map(({ id }) => claim(id, hash)));
-    for (const { status } of answers) expect([200, 409]).toContain(status);
-    await mine(rpcUrl, 2);
-    const paid = async () => {
-      const rows = await world.sql<{ id: string }[]>`
-        select id from payment_links where id = any(${links.map(({ id }) => id)}) and status = 'PAID'`;
-      return rows.length;
-    };
-    await waitFor("one to be paid", async () => (await paid()) > 0);
-    await Bun.sleep(1_500);
-    expect(await paid()).toBe(1);
-    const [sum] = await world.sql`select count(*) as n from transfers where tx_hash = ${hash} and pays`;
-    expect(sum?.n).toBe(1n);
+    const ids = links.map(({ id }) => id);
+    await setAutomine(rpcUrl, false);
+    let hash: Hex;
+    try {
+      hash = await submitUsdc(rpcUrl, payer, wallet, units);
+      const answers = await Promise.all(ids.map((id) => claim(id, hash)));
+      for (const { status } of answers) expect(status).toBe(200);
+      await mine(rpcUrl, 3);
+    } finally {
+      await setAutomine(rpcUrl, true);
+    }
+    await waitFor("the transfer in the history", async () => {
+      const { body } = await ann.client.get(`/v1/transactions?search=${hash}`);
+      const [row] = body.data.transactions;
+      return row?.type === "RECEIVE" && row.status === "CONFIRMED";
+    });
+    const again = await Promise.all(ids.map((id) => claim(id, hash)));
+    for (const { status, body } of again)
+      expect([status, body]).toMatchObject([200, { status: "ACTIVE", proofRequired: true }]);
+    const rows = await world.sql<{ status: string; settledBy: string | null }[]>`
+      select distinct status, settled_by from payment_links where id = any(${ids})`;
+    expect([...rows]).toEqual([{ status: "ACTIVE", settledBy: null }]);
+    const [transfer] = await world.sql<{ linkId: string | null; candidates: string[] }[]>`
+      select link_id, candidates from transfers where tx_hash = ${hash}`;
+    expect(transfer?.linkId).toBeNull();
+    expect(transfer?.candidates.toSorted()).toEqual(ids.toSorted());
   }, 30_000);
 });
 
@@ -185,7 +212,11 @@ describe("error: a claim of a transaction that is mined and does not pay this li
   test("one micro-USDC too little, and too much", async () => {
     const link = await makeLink(5_500_000n);
     await expectRefusal(link, await sendUsdc(rpcUrl, payer, wallet, link.amountUnits - 1n));
-    await expectRefusal(link, await sendUsdc(rpcUrl, payer, wallet, link.amountUnits + 1n));
+    // one more is the link's unique amount
+    const [row] = await world.sql<{ units: bigint }[]>`
+      select pay_amount_units as units from payment_links where id = ${link.id}`;
+    expect(row?.units).toBe(link.amountUnits + 1n);
+    await expectRefusal(link, await sendUsdc(rpcUrl, payer, wallet, link.amountUnits + 2n));
   });
 
   test("to another wallet", async () => {

@@ -1,7 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
+import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { failPayments, insertPayments } from "../../db/payments.ts";
 import { type Client, openClient } from "../api/http-client.ts";
 import { type Merchant, signUp } from "../api/sign-up.ts";
+import { randomAddress } from "../support/seed.ts";
 import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
+import { randomHash } from "./payers.ts";
 
 let world: MerchantWorld;
 let ann: Merchant;
@@ -299,7 +304,37 @@ describe("cancelling", () => {
     expect(events.length).toBe(1);
   });
 
-  test.each(["PENDING", "PAID", "EXPIRED"])("error: a %s link is 409 and stays", async (status) => {
+  test("error: a link that a payment holds is 409 and stays", async () => {
+    const id = await makeLink(ann);
+    const payment = {
+      ...({
+        id: newPaymentId(),
+        transactionId: newTransactionId(),
+        linkId: id,
+        network: "base-sepolia",
+      } as const),
+      ...({
+        token: NETWORKS["base-sepolia"].usdc.address,
+        payer: randomAddress(),
+        payerKind: "EOA",
+      } as const),
+      ...{
+        recipient: ann.walletAddress as Hex,
+        amountUnits: 1n,
+        validAfter: 0n,
+        validBefore: 9_999_999_999n,
+      },
+      ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
+    };
+    const accepted = await world.sql.begin((tx) => insertPayments(tx, [payment]));
+    expect(accepted.size).toBe(1);
+    expect((await ann.client.post(`${LINKS}/${id}/cancel`)).status).toBe(409);
+    expect((await ann.client.get(`${LINKS}/${id}`)).body.status).toBe("PENDING");
+    await world.sql.begin((tx) => failPayments(tx, [{ id: payment.id, reason: "EXPIRED_TRANSFER" }]));
+    expect((await ann.client.post(`${LINKS}/${id}/cancel`)).status).toBe(200);
+  });
+
+  test.each(["PAID", "EXPIRED"])("error: a %s link is 409 and stays", async (status) => {
     const id = await makeLink(ann);
     await world.sql`
       update payment_links

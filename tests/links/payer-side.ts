@@ -4,11 +4,13 @@ import type { Hex } from "../../core/domain/networks.ts";
 import { type Answer, openClient } from "../api/http-client.ts";
 import { type Merchant, signUp } from "../api/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
-import { newPayer } from "./payers.ts";
+import { newPayer, type ProvingPayer } from "./payers.ts";
 
 export const PAYER_PAGE = "/api/v1/public/payment-links";
 const PAYER_UNITS = 10_000_000_000n;
 const TIMEOUT_MS = 15_000;
+/** Micro-USDC; more than what a link's unique amount adds. */
+const AMOUNT_STEP = 1_000;
 
 export type PayerSide = {
   world: MerchantWorld;
@@ -19,6 +21,8 @@ export type PayerSide = {
   /** A link of an amount no other link has, or of the amount of the link made last. */
   makeLink: (amount?: "same" | bigint) => Promise<{ id: string; amountUnits: bigint }>;
   claim: (linkId: string, transactionHash: string, clientWalletAddress?: string) => Promise<Answer>;
+  /** The same with the payer's signature of what a claim without one is answered. */
+  prove: (linkId: string, transactionHash: string, payer: ProvingPayer) => Promise<Answer>;
   statusOf: (linkId: string) => Promise<string>;
   waitForStatus: (linkId: string, status: string) => Promise<unknown>;
   claimRow: (linkId: string) => Promise<{ id: string; state: string; reason: string | null } | undefined>;
@@ -33,7 +37,7 @@ export async function startPayerSide(): Promise<PayerSide> {
 
   async function makeLink(amount?: "same" | bigint) {
     if (amount === undefined) counter += 1;
-    const amountUnits = typeof amount === "bigint" ? amount : BigInt(1_000_000 + counter);
+    const amountUnits = typeof amount === "bigint" ? amount : BigInt(1_000_000 + AMOUNT_STEP * counter);
     const given = { amount: Number(amountUnits) / 1e6, description: "Claimed" };
     const { status, body } = await ann.client.post("/v1/payment-links", given);
     expect(status).toBe(201);
@@ -44,6 +48,13 @@ export async function startPayerSide(): Promise<PayerSide> {
       transactionHash,
       clientWalletAddress,
     });
+  async function prove(linkId: string, transactionHash: string, { lower, signTypedData }: ProvingPayer) {
+    const { body } = await claim(linkId, transactionHash, lower);
+    return openClient(world.baseUrl).post(`${PAYER_PAGE}/${linkId}/complete`, {
+      ...{ transactionHash, clientWalletAddress: lower },
+      signature: await signTypedData(body.typedData ?? body.error.details.typedData),
+    });
+  }
   const statusOf = async (linkId: string): Promise<string> =>
     (await openClient(world.baseUrl).get(`${PAYER_PAGE}/${linkId}/data`)).body.status;
   const waitForStatus = (linkId: string, status: string) =>
@@ -56,7 +67,7 @@ export async function startPayerSide(): Promise<PayerSide> {
     return row;
   };
   const wallet = ann.walletAddress as Hex;
-  return { world, rpcUrl, ann, wallet, payer, makeLink, claim, statusOf, waitForStatus, claimRow };
+  return { world, rpcUrl, ann, wallet, payer, makeLink, claim, prove, statusOf, waitForStatus, claimRow };
 }
 
 export async function waitFor<Value>(

@@ -1,5 +1,6 @@
 /** People who pay by themselves: accounts of the local chain that send USDC without asking us. */
 import { randomBytes } from "node:crypto";
+import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { callRpc, callRpcText } from "../../local/rpc.ts";
@@ -15,6 +16,18 @@ export async function newPayer(rpcUrl: string, units: bigint): Promise<Hex> {
   if (units > 0n) await fundUsdc(rpcUrl, address, units);
   await callRpc(rpcUrl, "anvil_impersonateAccount", [address]);
   return address;
+}
+
+export type ProvingPayer = PrivateKeyAccount & { lower: Hex };
+
+/** A payer that can also sign what it claims. */
+export async function newProvingPayer(rpcUrl: string, units: bigint): Promise<ProvingPayer> {
+  const account = privateKeyToAccount(generatePrivateKey());
+  const lower = account.address.toLowerCase() as Hex;
+  await fundEth(rpcUrl, lower, ONE_ETH);
+  await fundUsdc(rpcUrl, lower, units);
+  await callRpc(rpcUrl, "anvil_impersonateAccount", [lower]);
+  return { ...account, lower };
 }
 
 /** Sends a transfer that is mined when this returns. Explicit gas: a transfer that reverts is sent, too. */
