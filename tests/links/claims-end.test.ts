@@ -101,13 +101,15 @@ describe("a claim that leads nowhere", () => {
     await waitForStatus(link.id, "ACTIVE");
     expect(await claimRow(link.id)).toMatchObject({ state: "EXPIRED", reason: "other_amount" });
     expect(await exceptionOf()).toBe("NONE");
-    const signature = await prover.signTypedData(
-      claimTypedData({
-        ...{ linkId: link.id, network: "base-sepolia", recipient: wallet, transactionHash: hash },
-        merchantName: ann.email.split("@")[0] ?? "",
-        ...{ amountUnits: link.amountUnits, host: new URL(world.baseUrl).host },
-      }),
-    );
+    const { domain, ...typedData } = claimTypedData({
+      ...{ linkId: link.id, network: "base-sepolia", recipient: wallet, transactionHash: hash },
+      merchantName: ann.email.split("@")[0] ?? "",
+      ...{ amountUnits: link.amountUnits, host: new URL(world.baseUrl).host },
+    });
+    const signature = await prover.signTypedData({
+      ...typedData,
+      domain: { ...domain, chainId: BigInt(domain.chainId) },
+    });
     const proven = await openClient(world.baseUrl).post(`${PAYER_PAGE}/${link.id}/complete`, {
       ...{ transactionHash: hash, clientWalletAddress: prover.lower, signature },
     });
