@@ -6,6 +6,7 @@ import { openClaim } from "../../db/claims.ts";
 import { openDatabase, type Sql } from "../../db/client.ts";
 import { startCursor } from "../../db/cursors.ts";
 import { failPayments, insertPayments, lockLinks, lockPayments, type NewPayment } from "../../db/payments.ts";
+import { ensureLane, insertRelay, markSigned } from "../../db/relays.ts";
 import { orphanAbove } from "../../db/reorgs.ts";
 import { refreshLinks } from "../../db/settlement.ts";
 import type { BlockHeader } from "../../indexer/block-header.ts";
@@ -65,11 +66,15 @@ export function makeTransfer(
   };
 }
 
-/** Blocks are read and are deep enough at once. `cancelled` are payments whose authorizations were spent on nothing. */
+/**
+ * Blocks are read and are deep enough at once, unless they are not to be. `cancelled` are payments whose authorizations were spent on
+ * nothing.
+ */
 export function read(
   { sql, merchant }: BooksLab,
   transfers: readonly SeenTransfer[],
   cancelled: readonly NewPayment[] = [],
+  { isDeep = true } = {},
 ): Promise<void> {
   const executed = transfers.flatMap(({ from: payer, authorizationNonce: nonce, block, ...transfer }) =>
     nonce ? [{ payer, nonce, transfer: { ...transfer, blockNumber: block.number } }] : [],
@@ -82,7 +87,7 @@ export function read(
     const { linkIds } = await settleTransfers(tx, {
       ...{ network: NETWORK, isNews: true, transfers, spent },
       isWatched: (address) => address === merchant.address,
-      confirmedAtS: () => Math.floor(Date.now() / 1000),
+      confirmedAtS: () => (isDeep ? Math.floor(Date.now() / 1000) : undefined),
     });
     await refreshLinks(tx, { linkIds, isReorg: false });
   });
@@ -140,6 +145,21 @@ export async function accept(
     return insertPayments(tx, [payment]);
   });
   return accepted.has(payment.id) ? payment : undefined;
+}
+
+/** The worker has signed a transaction that carries the payment. */
+export function signRelay({ sql }: Pick<BooksLab, "sql">, payment: Pick<NewPayment, "id">) {
+  const [relayer, txHash] = [randomAddress(), randomHash()];
+  const lane = { network: NETWORK, relayer } as const;
+  return sql.begin(async (tx) => {
+    await ensureLane(tx, lane, 0n);
+    const relayId = await insertRelay(tx, {
+      ...{ ...lane, nonce: 0n, kind: "PAYMENTS", callTo: randomAddress(), callData: "0x", gasLimit: 1n },
+      attempt: { txHash, raw: "0x", maxFeePerGas: 2n, maxPriorityFeePerGas: 1n },
+    });
+    await markSigned(tx, relayId, [payment.id]);
+    return { relayId, txHash };
+  });
 }
 
 /** The worker ends a payment for good. */

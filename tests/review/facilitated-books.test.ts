@@ -6,7 +6,10 @@ import { insertFacilitatedPayments } from "../../db/facilitated-payments.ts";
 import { rebuildNetwork } from "../../indexer/rebuild.ts";
 import {
   type Lab,
+  linkOf,
   type Merchant,
+  makeClaim,
+  makeLink,
   makeMerchant,
   makePayer,
   mine,
@@ -19,6 +22,7 @@ import {
   settled,
   startIndexer,
   USDC,
+  until,
 } from "../indexer/lab.ts";
 import { authorize, makeSigner, paymentOf } from "../indexer/lab-payments.ts";
 
@@ -39,9 +43,9 @@ beforeEach(async () => {
 afterEach(() => indexer?.stop());
 afterAll(() => lab.stop());
 
-async function accept() {
+async function accept(to: Hex = randomAddress()) {
   const signer = await makeSigner(lab);
-  const { authorization, data } = await authorize(signer, { to: randomAddress(), value: 1_000n });
+  const { authorization, data } = await authorize(signer, { to, value: 1_000n });
   const id = newPaymentId();
   await lab.sql.begin((tx) =>
     insertFacilitatedPayments(tx, [
@@ -61,7 +65,7 @@ async function accept() {
       },
     ]),
   );
-  return { id, data };
+  return { id, data, from: signer.lower };
 }
 
 test("behavior: one that a block settled long before the indexer came back is settled, not failed", async () => {
@@ -85,4 +89,23 @@ test("behavior: a rebuild leaves it settled, and finds no difference", async () 
   const { differences } = await rebuildNetwork(term).finally(term.close);
   expect(differences).toEqual([]);
   expect(await paymentOf(lab, id)).toMatchObject({ state: "CONFIRMED" });
+});
+
+test("behavior: one to a merchant's wallet pays no link that its payer claims with a proof, as a payment of his own would", async () => {
+  const twins = (units: bigint) => Promise.all([1, 2].map(() => makeLink(lab, merchant, { units })));
+  const [[claimed = ""], [own = ""]] = await Promise.all([twins(1_000n), twins(2_000n)]);
+  const { data, from } = await accept(merchant.address);
+  const signer = await makeSigner(lab);
+  const plain = await authorize(signer, { to: merchant.address, value: 2_000n });
+  const facilitated = await send(lab, payer, USDC, data);
+  const txHash = await send(lab, payer, USDC, plain.data);
+  await settled(lab);
+  await makeClaim(lab, { linkId: claimed, txHash: facilitated, clientAddress: from, proof: "EOA" });
+  await makeClaim(lab, { linkId: own, txHash, clientAddress: signer.lower, proof: "EOA" });
+  // what came late is judged together
+  await until("it is paid", async () => (await linkOf(lab, own)).status === "PAID");
+  expect(await linkOf(lab, own)).toMatchObject({ settledBy: "proof" });
+  const [row] = await lab.sql`select link_id, pays from transfers where tx_hash = ${facilitated}`;
+  expect(row).toEqual({ linkId: null, pays: false });
+  expect(await linkOf(lab, claimed)).toMatchObject({ exception: "NONE", settledBy: null, paidAt: null });
 });

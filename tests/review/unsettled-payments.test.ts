@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { requeueUnsettled } from "../../db/payment-queue.ts";
 import type { NewPayment } from "../../db/payments.ts";
-import { ensureLane, insertRelay, markMined, markSigned } from "../../db/relays.ts";
+import { markMined } from "../../db/relays.ts";
 import { randomAddress, seedLink } from "../support/seed.ts";
 import {
   accept,
@@ -16,6 +16,7 @@ import {
   randomHash,
   read,
   readUpTo,
+  signRelay,
   undoAbove,
 } from "./books-lab.ts";
 
@@ -40,18 +41,11 @@ async function setJoined(isJoined: boolean): Promise<void> {
 
 /** Signed, sent and mined, before the books knew anything of it. */
 async function relay(payment: NewPayment): Promise<void> {
-  const [relayer, txHash] = [randomAddress(), randomHash()];
-  const lane = { network: NETWORK, relayer } as const;
-  await lab.sql.begin(async (tx) => {
-    await ensureLane(tx, lane, 0n);
-    const relayId = await insertRelay(tx, {
-      ...{ ...lane, nonce: 0n, kind: "PAYMENTS", callTo: randomAddress(), callData: "0x", gasLimit: 1n },
-      attempt: { txHash, raw: "0x", maxFeePerGas: 2n, maxPriorityFeePerGas: 1n },
-    });
-    await markSigned(tx, relayId, [payment.id]);
-    const place = { blockNumber: MINED_AT, blockHash: randomHash() };
-    await markMined(tx, [{ relayId, txHash, ...place, succeeded: true, gasUsed: 1n, feeWei: 1n }]);
-  });
+  const { relayId, txHash } = await signRelay(lab, payment);
+  const place = { blockNumber: MINED_AT, blockHash: randomHash() };
+  await lab.sql.begin((tx) =>
+    markMined(tx, [{ relayId, txHash, ...place, succeeded: true, gasUsed: 1n, feeWei: 1n }]),
+  );
 }
 
 /** Accepted when the books had read up to this block. */
