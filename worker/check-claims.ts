@@ -35,7 +35,8 @@ export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_cla
     case "unrelated":
       return end(deps, claim, { state: "REJECTED", reason: "does_not_pay_this_link", isProven: false });
     case "other_amount":
-      // kept for the indexer, which tells the merchant of the amount
+      // a proof books any value to its link, however late the indexer is; without one, another value pays nothing
+      if (claim.isProven) return waitForSettlement(deps, claim, payload);
       return end(deps, claim, { state: "EXPIRED", reason: "other_amount", isProven: false });
     case "pays":
       if (await areLogsTaken(sql, { ...claim, payer: claim.clientAddress }, look.logs))

@@ -4,7 +4,6 @@ import { encodeTransfer } from "../../core/chain/usdc.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { failPayments, lockLinks, lockPayments } from "../../db/payments.ts";
 import { rebuildNetwork } from "../../indexer/rebuild.ts";
-import { callRpc } from "../../local/rpc.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import {
   amounts,
@@ -26,6 +25,7 @@ import {
   until,
 } from "./lab.ts";
 import { acceptPayment, authorize, makeSigner, paymentOf } from "./lab-payments.ts";
+import { makeSender } from "./lab-reorgs.ts";
 
 setDefaultTimeout(60_000);
 const freshUnits = amounts();
@@ -207,15 +207,16 @@ describe("a transfer missing from the books takes no link from a later one whose
 test("a link that an early claim gave its transfer keeps it, whatever a wallet appends to its calldata and others claim since", async () => {
   const units = freshUnits();
   const [claimed, rival] = (await makeLinks(2, units)) as [string, string];
-  await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [false]);
+  const sender = await makeSender(lab);
+  // the claim comes before the block is read
+  await indexer.stop();
   const appended = "ab".repeat(16);
-  const txHash = await send(lab, payer, USDC, `${encodeTransfer(merchant.address, units)}${appended}`);
-  await makeClaim(lab, { linkId: claimed, txHash, clientAddress: payer });
-  await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [true]);
-  await callRpc(lab.chain.rpcUrl, "evm_mine");
+  const { txHash } = await sender.call(`${encodeTransfer(merchant.address, units)}${appended}`);
+  await makeClaim(lab, { linkId: claimed, txHash, clientAddress: sender.address });
+  indexer = startIndexer(lab);
   await settled(lab);
   expect(await linkOf(lab, claimed)).toMatchObject({ status: "PAID", settledBy: "early_claim" });
-  await makeClaim(lab, { linkId: rival, txHash, clientAddress: payer });
+  await makeClaim(lab, { linkId: rival, txHash, clientAddress: sender.address });
   await expectIdentical();
   expect(await linkOf(lab, claimed)).toMatchObject({ status: "PAID", settledBy: "early_claim" });
   expect(await linkOf(lab, rival)).toMatchObject({ exception: "NONE", settledBy: null, paidAt: null });

@@ -17,6 +17,7 @@ import {
   type RunningIndexer,
   settled,
   startIndexer,
+  until,
 } from "../indexer/lab.ts";
 import { makeSender, reorganise } from "../indexer/lab-reorgs.ts";
 import { randomAddress } from "../support/seed.ts";
@@ -53,10 +54,9 @@ test("behavior: a link whose claimed transfer pays another link is let go at onc
   const [paid, other] = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];
   const sent = await sender.pay(merchant.address, units);
   const place = { txHash: sent.txHash, clientAddress: sender.address };
-  await makeClaim(lab, { ...place, linkId: paid });
   await settled(lab);
-  const deadline = Date.now() + 5_000;
-  while ((await linkOf(lab, paid)).status !== "PAID" && Date.now() < deadline) await Bun.sleep(20);
+  await makeClaim(lab, { ...place, linkId: paid, proof: "EOA" });
+  await until("it is paid", async () => (await linkOf(lab, paid)).status === "PAID");
   const claimId = await makeClaim(lab, { ...place, linkId: other });
   expect(await linkOf(lab, other)).toMatchObject({ status: "PENDING" });
   await look(claimId);
@@ -72,7 +72,8 @@ test("behavior: a transaction that reverted in a block that left, and succeeds i
   await sender.pay(randomAddress(), 10n ** 15n - 1n);
   await mine(lab, 5);
   const sent = await sender.pay(merchant.address, units);
-  const claimId = await makeClaim(lab, { linkId, txHash: sent.txHash, clientAddress: sender.address });
+  const place = { linkId, txHash: sent.txHash, clientAddress: sender.address };
+  const claimId = await makeClaim(lab, { ...place, proof: "EOA" });
   await look(claimId);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
   expect([...(await historyOf(sent.txHash))]).toEqual([{ status: "FAILED", failureReason: "reverted" }]);
@@ -84,4 +85,32 @@ test("behavior: a transaction that reverted in a block that left, and succeeds i
   await settled(lab);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
   expect([...(await historyOf(sent.txHash))]).toEqual([{ status: "CONFIRMED", failureReason: null }]);
+});
+
+test("behavior: a proof for another amount is not given up while the indexer is away", async () => {
+  const sender = await makeSender(lab);
+  const linkId = await makeLink(lab, merchant, { units: 4_000_000n });
+  const { txHash } = await sender.pay(merchant.address, 3_999_999n);
+  await settled(lab);
+  await indexer.stop();
+  const claimId = await makeClaim(lab, { linkId, txHash, clientAddress: sender.address, proof: "EOA" });
+  await look(claimId);
+  const [claim] = await lab.sql`select state from claims where id = ${claimId}`;
+  expect(claim).toEqual({ state: "OPEN" });
+  indexer = startIndexer(lab);
+  await until("the exception", async () => (await linkOf(lab, linkId)).exception === "UNDERPAID");
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
+});
+
+test("behavior: a claim for another amount without a proof lets its link go and marks nothing", async () => {
+  const sender = await makeSender(lab);
+  const linkId = await makeLink(lab, merchant, { units: 4_100_000n });
+  const { txHash } = await sender.pay(merchant.address, 4_099_999n);
+  await indexer.stop();
+  const claimId = await makeClaim(lab, { linkId, txHash, clientAddress: sender.address });
+  await look(claimId);
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
+  indexer = startIndexer(lab);
+  await settled(lab);
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
 });
