@@ -10,7 +10,7 @@ const WAYS: readonly (readonly [weight: number, way: Way])[] = [
   [5, "x402"],
   [3, "x402Header"],
   [3, "strangerTagged"],
-  [4, "strangerFirst"],
+  [5, "strangerFirst"],
   [2, "cancelled"],
 ];
 const SECOND_WAYS: readonly (readonly [weight: number, way: Way])[] = [
@@ -22,6 +22,8 @@ const SECOND_SHARE = 0.2;
 const CANCEL_SHARE = 0.05;
 const SECOND_WITHIN_MS = 8_000;
 const STRANGER_WITHIN_MS = 1_500;
+/** Some payers come only after a stranger has executed what they signed, and a thief has shown it. */
+const PAYER_WITHIN_MS = 5_000;
 const ORDERS = ["thiefFirst", "payerFirst", "documented", "late"] as const;
 const THIEVES = ["twin", "twin", "twin", "misfit", undefined] as const;
 
@@ -43,7 +45,7 @@ export function drawPlan(random: () => number): Plan {
     provesIfAsked: random() < 0.6,
     copies: random() < 0.3 ? 3 : 1,
     strangerAfterMs: random() * STRANGER_WITHIN_MS,
-    payerAfterMs: random() * STRANGER_WITHIN_MS,
+    payerAfterMs: random() * PAYER_WITHIN_MS,
   };
 }
 
