@@ -23,7 +23,10 @@ const LINKS_MAX = 6;
 const TRANSFERS_MAX = 8;
 
 const pickOf = <Value>(values: readonly Value[]) => fc.constantFrom(...values);
-const rarely = <Value>(arbitrary: fc.Arbitrary<Value>) => fc.option(arbitrary, { nil: undefined, freq: 1 });
+/** One of `of` times. */
+const oneIn = <Value>(of: number, arbitrary: fc.Arbitrary<Value>) =>
+  fc.oneof({ weight: of - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
+const chance = (of: number) => oneIn(of, fc.constant(true)).map((isSo) => isSo === true);
 const linkIndex = fc.nat(LINKS_MAX - 1);
 /** Which of the nonces a payer signs; the first ones begin with the tag of that link. */
 const nonceIndex = fc.nat(LINKS_MAX + 2);
@@ -32,11 +35,11 @@ const linkArbitrary = fc.record({
   merchant: fc.nat(1),
   amountUnits: pickOf([5n, 5n, 7n]),
   // 7 is also what other links ask for
-  payAmountUnits: rarely(pickOf([6n, 7n])),
-  createdS: fc.nat(6),
+  payAmountUnits: oneIn(2, pickOf([6n, 7n])),
+  createdS: fc.nat(4),
   hasBlock: fc.boolean(),
-  lifeS: fc.integer({ min: 1, max: 8 }),
-  cancelAfterS: fc.option(fc.nat(8), { nil: undefined, freq: 4 }),
+  lifeS: fc.integer({ min: 1, max: 9 }),
+  cancelAfterS: oneIn(5, fc.nat(8)),
 });
 const transferArbitrary = fc.record({
   from: pickOf(PAYERS),
@@ -44,29 +47,29 @@ const transferArbitrary = fc.record({
   amountUnits: pickOf([5n, 5n, 6n, 7n, 9n]),
   isNewTransaction: fc.boolean(),
   isNewBlock: fc.boolean(),
-  nonce: rarely(nonceIndex),
-  tag: fc.option(fc.nat(LINKS_MAX), { nil: undefined, freq: 3 }),
-  isRelayed: fc.boolean(),
+  nonce: oneIn(2, nonceIndex),
+  tag: oneIn(5, fc.nat(LINKS_MAX)),
 });
 const paymentArbitrary = fc.record({
   link: linkIndex,
-  payer: pickOf(PAYERS),
-  nonce: nonceIndex,
+  /** The transfer that executes it, if that executes any. */
+  transfer: fc.nat(TRANSFERS_MAX - 1),
   isFailed: fc.boolean(),
-  acceptedS: fc.nat(8),
+  /** After that transfer's block. */
+  acceptedAfterS: fc.integer({ min: -2, max: 1 }),
   hasBlock: fc.boolean(),
-  relayedBy: rarely(fc.nat(TRANSFERS_MAX)),
+  isRelayed: chance(4),
 });
 const claimArbitrary = fc.record({
   link: linkIndex,
-  transaction: fc.nat(TRANSFERS_MAX),
-  payer: fc.nat(1),
+  transfer: fc.nat(TRANSFERS_MAX - 1),
+  isStrangers: chance(4),
   isProven: fc.boolean(),
   isEarly: fc.boolean(),
 });
 const assignmentArbitrary = fc.record({
   transfer: fc.nat(TRANSFERS_MAX - 1),
-  link: rarely(linkIndex),
+  link: oneIn(2, linkIndex),
   accept: fc.boolean(),
 });
 const settingsArbitrary = fc.record({ matchByAmount: fc.boolean(), trustsEarlyClaims: fc.boolean() });
@@ -85,12 +88,13 @@ export const attributionWorlds: fc.Arbitrary<AttributionWorld> = fc
   .map((given) => {
     const transfers = toTransfers(given.transfers);
     const links = toLinks(given.links, given.settings);
-    const payments = toPayments(given.payments, links);
+    const placed = { transfers, links };
+    const payments = toPayments(given.payments, placed);
     return {
       transfers,
       ledger: {
-        ...{ links, payments, claims: toClaims(given.claims, links) },
-        assignments: toAssignments(given.assignments, { transfers, links }),
+        ...{ links, payments, claims: toClaims(given.claims, placed) },
+        assignments: toAssignments(given.assignments, placed),
       },
     };
   });
@@ -98,7 +102,7 @@ export const attributionWorlds: fc.Arbitrary<AttributionWorld> = fc
 function toTransfers(given: readonly Values<typeof transferArbitrary>[]): AttributableTransfer[] {
   let [transaction, timeS, logIndex] = [0, 1, 0];
   const executed = new Set<string>();
-  return given.map(({ isNewTransaction, isNewBlock, nonce, tag, isRelayed, ...transfer }) => {
+  return given.map(({ isNewTransaction, isNewBlock, nonce, tag, ...transfer }) => {
     if (isNewBlock) timeS++;
     if (isNewTransaction || isNewBlock) transaction++;
     // the token executes an authorization once
@@ -108,7 +112,7 @@ function toTransfers(given: readonly Values<typeof transferArbitrary>[]): Attrib
     return {
       ...{ ...transfer, authorizationNonce, txHash: hex(transaction, 32), logIndex: logIndex++ },
       ...{ blockNumber: BASE_BLOCK + timeS, blockTimeMs: timeS * 1_000 },
-      ...(tag === undefined ? {} : { tag: tag < LINKS_MAX ? tagOf(tag) : FOREIGN_TAG, isRelayed }),
+      ...(tag === undefined ? {} : { tag: tag < LINKS_MAX ? tagOf(tag) : FOREIGN_TAG }),
     };
   });
 }
@@ -143,43 +147,58 @@ function toLinks(
   });
 }
 
+type Placed = { transfers: readonly AttributableTransfer[]; links: readonly LinkFacts[] };
+
 /** As the database has them: an authorization once, and one live payment a link. */
-function toPayments(given: readonly Values<typeof paymentArbitrary>[], links: LinkFacts[]): PaymentFacts[] {
+function toPayments(
+  given: readonly Values<typeof paymentArbitrary>[],
+  { transfers, links }: Placed,
+): PaymentFacts[] {
   const seen = new Set<string>();
-  return given.flatMap(({ link: place, payer, nonce, isFailed, acceptedS, hasBlock, relayedBy }, index) => {
-    const link = links[place % links.length];
-    const key = `${payer}:${nonce}`;
-    if (!link || seen.has(key) || (!isFailed && link.livePaymentId !== undefined)) return [];
-    seen.add(key);
-    const id = `payment${index}`;
-    if (!isFailed) link.livePaymentId = id;
+  return given.flatMap(
+    ({ link: place, transfer: at, isFailed, acceptedAfterS, hasBlock, isRelayed }, index) => {
+      const executing = transfers[at % transfers.length];
+      const link = links[place % links.length];
+      const key = `${executing?.from}:${executing?.authorizationNonce}`;
+      if (!executing?.authorizationNonce || !link || seen.has(key)) return [];
+      if (!isFailed && link.livePaymentId !== undefined) return [];
+      seen.add(key);
+      const id = `payment${index}`;
+      if (!isFailed) link.livePaymentId = id;
+      const { from: payer, authorizationNonce: nonce, blockNumber, blockTimeMs, txHash } = executing;
+      return [
+        {
+          ...{ id, linkId: link.id, payer, nonce, isFailed },
+          ...{ recipient: link.recipient, amountUnits: link.amountUnits },
+          acceptedAtMs: blockTimeMs + acceptedAfterS * 1_000 + 600,
+          acceptedBlock: hasBlock ? blockNumber + acceptedAfterS : undefined,
+          relayHashes: isRelayed ? [txHash] : [],
+        },
+      ];
+    },
+  );
+}
+
+function toClaims(
+  given: readonly Values<typeof claimArbitrary>[],
+  { transfers, links }: Placed,
+): ClaimFacts[] {
+  return given.flatMap(({ link, transfer: at, isStrangers, ...claim }, index) => {
+    const transfer = transfers[at % transfers.length];
+    if (!transfer) return [];
+    const clientAddress = isStrangers ? PAYERS.find((payer) => payer !== transfer.from) : transfer.from;
     return [
       {
-        ...{ id, linkId: link.id, payer, nonce: nonceOf(nonce), isFailed },
-        ...{ recipient: link.recipient, amountUnits: link.amountUnits },
-        ...{
-          acceptedAtMs: acceptedS * 1_000 + 600,
-          acceptedBlock: hasBlock ? BASE_BLOCK + acceptedS : undefined,
-        },
-        relayHashes: relayedBy === undefined ? [] : [hex(relayedBy, 32)],
+        ...{ ...claim, id: `claim${index}`, linkId: links[link % links.length]?.id ?? "" },
+        ...{ txHash: transfer.txHash, clientAddress: clientAddress ?? transfer.from },
       },
     ];
   });
 }
 
-function toClaims(
-  given: readonly Values<typeof claimArbitrary>[],
-  links: readonly LinkFacts[],
-): ClaimFacts[] {
-  return given.map(({ link, transaction, payer, ...claim }, index) => ({
-    ...{ ...claim, id: `claim${index}`, linkId: links[link % links.length]?.id ?? "" },
-    ...{ txHash: hex(transaction, 32), clientAddress: PAYERS[payer] ?? PAYERS[0] },
-  }));
-}
-
 function toAssignments(
   given: readonly Values<typeof assignmentArbitrary>[],
-  { transfers, links }: { transfers: readonly AttributableTransfer[]; links: readonly LinkFacts[] },
+  { transfers, links }: Placed,
 ): AssignmentFacts[] {
   return given.flatMap(({ transfer: place, link, accept }) => {
     const transfer = transfers[place % transfers.length];
