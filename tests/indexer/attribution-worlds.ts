@@ -49,6 +49,7 @@ const transferArbitrary = fc.record({
   isNewBlock: fc.boolean(),
   nonce: oneIn(2, nonceIndex),
   tag: oneIn(5, fc.nat(LINKS_MAX)),
+  isRelayed: fc.boolean(),
 });
 const paymentArbitrary = fc.record({
   link: linkIndex,
@@ -102,7 +103,7 @@ export const attributionWorlds: fc.Arbitrary<AttributionWorld> = fc
 function toTransfers(given: readonly Values<typeof transferArbitrary>[]): AttributableTransfer[] {
   let [transaction, timeS, logIndex] = [0, 1, 0];
   const executed = new Set<string>();
-  return given.map(({ isNewTransaction, isNewBlock, nonce, tag, ...transfer }) => {
+  return given.map(({ isNewTransaction, isNewBlock, nonce, tag, isRelayed, ...transfer }) => {
     if (isNewBlock) timeS++;
     if (isNewTransaction || isNewBlock) transaction++;
     // the token executes an authorization once
@@ -112,7 +113,7 @@ function toTransfers(given: readonly Values<typeof transferArbitrary>[]): Attrib
     return {
       ...{ ...transfer, authorizationNonce, txHash: hex(transaction, 32), logIndex: logIndex++ },
       ...{ blockNumber: BASE_BLOCK + timeS, blockTimeMs: timeS * 1_000 },
-      ...(tag === undefined ? {} : { tag: tag < LINKS_MAX ? tagOf(tag) : FOREIGN_TAG }),
+      ...(tag === undefined ? {} : { tag: tag < LINKS_MAX ? tagOf(tag) : FOREIGN_TAG, isRelayed }),
     };
   });
 }
