@@ -1,6 +1,7 @@
 /** Somebody who knows another payer's transaction tries to have it pay a link of their own. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
+import { callRpc } from "../../local/rpc.ts";
 import { makePayer, type Payer, signPayment } from "../support/payer.ts";
 import { broadcastAsStranger } from "../support/stranger.ts";
 import {
@@ -24,6 +25,7 @@ import {
   signTransfer,
   startEvidenceSide,
   statusOf,
+  waitFor,
   waitForLink,
 } from "./evidence-side.ts";
 
@@ -45,6 +47,11 @@ async function expectProofPays(meant: string, twin: string, hash: Hex): Promise<
   expect(await linkOf(side, twin)).toMatchObject({ status: "ACTIVE", exception: "NONE", settledBy: null });
   const rows = await historyOf(side, hash);
   expect(rows).toMatchObject([{ type: "PAYMENT_LINK", linkId: meant, settledBy: "proof", candidates: null }]);
+}
+
+async function headTimeS(): Promise<number> {
+  const head = (await callRpc(side.rpcUrl, "eth_getBlockByNumber", ["latest", false])) as { timestamp: Hex };
+  return Number(head.timestamp);
 }
 
 describe("a claim made after the block, by somebody else", () => {
@@ -180,6 +187,33 @@ describe("an authorization that a stranger executed", () => {
     await expectReceived(side, hash, [meant, twin]);
     expect([await statusOf(side, meant), await statusOf(side, twin)]).toEqual(["ACTIVE", "ACTIVE"]);
     await expectProofPays(meant, twin, hash);
+  });
+
+  test("shown to the twin before the indexer has read the block pays nothing either", async () => {
+    const { meant, twin, units } = await makeTwins(side);
+    const payment = await signPayment(payer, { to: side.wallet, amountUnits: units });
+    process.kill(side.service.pidOf("indexer"), "SIGSTOP");
+    let hash: Hex;
+    try {
+      hash = await broadcastAsStranger(side.rpcUrl, payment);
+      const blockTimeMs = (await headTimeS()) * 1000;
+      // block times are whole seconds
+      await waitFor("the next second", async () => Date.now() >= blockTimeMs + 1_000);
+      const shown = show(side, twin, payment);
+      await waitFor("the payment's row", async () => {
+        const rows = await side.sql`select 1 from payments where link_id = ${twin}`;
+        return rows.length === 1;
+      });
+      process.kill(side.service.pidOf("indexer"), "SIGCONT");
+      expect((await shown).body.success).toBe(false);
+    } finally {
+      process.kill(side.service.pidOf("indexer"), "SIGCONT");
+    }
+    await indexed(side);
+    await settledLate(side);
+    await expectProofPays(meant, twin, hash);
+    const [row] = await side.sql`select state, reason from payments where link_id = ${twin}`;
+    expect(row).toEqual({ state: "FAILED", reason: "NONCE_USED" });
   });
 
   test("accepted before its block pays the link it was shown to", async () => {
