@@ -194,7 +194,10 @@ function byAuthorization(transfer: AttributableTransfer, index: Index): Attribut
     : book(transfer, link, "authorization", index);
 }
 
-/** Signature and nonce are public once executed: shown later, an authorization proves nothing about who meant which link. */
+/**
+ * Signature and nonce are public once executed: shown later, an authorization proves nothing about who meant which link. A block's stamp
+ * is a whole second in which the block may already be read by others, so what is accepted within that second counts as later.
+ */
 export function isTimely(
   payment: PaymentFacts,
   transfer: Pick<AttributableTransfer, "txHash" | "blockNumber" | "blockTimeMs">,
@@ -202,7 +205,7 @@ export function isTimely(
   if (payment.relayHashes.includes(transfer.txHash)) return true;
   const wasAcceptedBefore =
     payment.acceptedBlock === undefined || payment.acceptedBlock < transfer.blockNumber;
-  return wasAcceptedBefore && startOfSecond(payment.acceptedAtMs) <= transfer.blockTimeMs;
+  return wasAcceptedBefore && payment.acceptedAtMs < transfer.blockTimeMs;
 }
 
 /** A tag that names a link of this wallet excludes every other, whatever the link's status. */

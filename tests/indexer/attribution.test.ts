@@ -4,6 +4,7 @@ import {
   type AttributableTransfer,
   attributeTransfers,
   isInferred,
+  isTimely,
   type LedgerSnapshot,
   type LinkFacts,
   type Verdict,
@@ -74,7 +75,7 @@ function namedBy(ledger: LedgerSnapshot, transfer: AttributableTransfer): string
       one.recipient === to &&
       one.amountUnits === transfer.amountUnits &&
       (one.relayHashes.includes(txHash) ||
-        ((one.acceptedBlock ?? 0) < blockNumber && one.acceptedAtMs < blockTimeMs + 1_000)),
+        ((one.acceptedBlock ?? 0) < blockNumber && one.acceptedAtMs < blockTimeMs)),
   );
   if (payment) return payment.linkId;
   const tags = [nonce?.slice(0, 34), transfer.tag];
@@ -191,7 +192,7 @@ describe("attribution of any transfers to any links", () => {
             from === payer &&
             authorizationNonce === nonce &&
             !relayHashes.includes(txHash) &&
-            (acceptedBlock >= blockNumber || acceptedAtMs >= blockTimeMs + 1_000),
+            (acceptedBlock >= blockNumber || acceptedAtMs >= blockTimeMs),
         );
       const payments = ledger.payments.filter((payment) => !isLate(payment));
       const without = attributeTransfers(transfers, { ...ledger, payments });
@@ -302,4 +303,32 @@ describe("the address of a claim", () => {
       expect(judgeClaim(stranger, isProven)).toEqual({ candidates: ["first", "second"] });
     });
   }
+});
+
+describe("an authorization that a stranger executed counts as accepted before its block", () => {
+  const transfer = { txHash: hex(7, 32), blockNumber: 101, blockTimeMs: 10_000 };
+  const accept = (acceptedAtMs: number, acceptedBlock: number | undefined) =>
+    isTimely(
+      {
+        ...{ id: "payment", linkId: "link", payer: hex(1, 20), nonce: hex(2, 32), recipient: hex(3, 20) },
+        ...{ amountUnits: 5n, isFailed: false, acceptedAtMs, acceptedBlock, relayHashes: [] },
+      },
+      transfer,
+    );
+
+  test("in the last millisecond before the block's second, while its parent was the newest one read", () => {
+    expect(accept(9_999, 100)).toBe(true);
+  });
+
+  test("not within that second, when the block may have been public, however far the ledger had read", () => {
+    expect([accept(10_000, 100), accept(10_000, 90), accept(10_000, undefined)]).toEqual([
+      false,
+      false,
+      false,
+    ]);
+  });
+
+  test("not when the ledger had read the block, whatever the clocks say", () => {
+    expect(accept(9_000, 101)).toBe(false);
+  });
 });

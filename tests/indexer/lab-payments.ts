@@ -49,7 +49,10 @@ export async function signCancel(signer: Signer, nonce: Hex): Promise<Hex> {
   });
 }
 
-/** The payment row of an authorization for a link, as the API accepts it. Undefined when the link does not take it. */
+/**
+ * The payment row of an authorization for a link, as the API accepts it, a second ago: what is accepted within the second of its block
+ * counts as later. Undefined when the link does not take it.
+ */
 export async function acceptPayment(
   lab: Lab,
   linkId: string,
@@ -59,7 +62,7 @@ export async function acceptPayment(
   const id = newPaymentId();
   const accepted = await lab.sql.begin(async (tx) => {
     await lockLinks(tx, [linkId]);
-    return insertPayments(tx, [
+    const inserted = await insertPayments(tx, [
       {
         ...{ id, linkId, network: link.network, token: USDC, payer: authorization.from, payerKind: "EOA" },
         ...{ recipient: authorization.to, amountUnits: authorization.value, nonce: authorization.nonce },
@@ -67,6 +70,8 @@ export async function acceptPayment(
         ...{ idempotencyKey: null, requestId: null, transactionId: newTransactionId() },
       },
     ]);
+    await tx`update payments set created_at = created_at - interval '1 second' where id = ${id}`;
+    return inserted;
   });
   return accepted.has(id) ? id : undefined;
 }

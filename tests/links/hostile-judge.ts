@@ -59,7 +59,7 @@ export type HostileVerdict = {
   toldSettled: number;
   /** Relayed to a link that had its money, from a block that came while the relay was being signed: marked DUPLICATE. */
   chargedInRace: number;
-  /** Of those, payers whose answer was "settled": their money moved, another's pays the link. */
+  /** Answered "settled" though another's money pays the link: came second in a race, or by a stranger's transaction. Marked DUPLICATE. */
   toldDuplicate: number;
   /** Links paid through a thief's early claim that nobody contested. */
   unopposed: number;
@@ -199,9 +199,14 @@ function judgeEvidence({ paid, booked, rows, paying, links }: Case): string[] {
   });
 }
 
-/** Whoever was told "settled" has paid his link, with this transaction; or came second in a race, and the link says so. */
-function judgeAnswers({ deeds }: Stage, { booked, paid, rows }: Case, inRace: ReadonlySet<Paid>) {
-  const broken: string[] = [];
+/** Whoever was told "settled" has paid his link, with this transaction; or came second by no relay that could have known, and the link says so. */
+function judgeAnswers({ deeds, thefts }: Stage, { booked, paid, rows }: Case, inRace: ReadonlySet<Paid>) {
+  const broken = thefts.flatMap(({ linkId, paidWithNonce }) => {
+    const transfer = paid.find(({ nonce }) => nonce !== undefined && nonce === paidWithNonce);
+    const row = transfer && booked.get(placeOf(transfer));
+    const isTrue = row?.linkId === linkId && row.pays;
+    return paidWithNonce && !isTrue ? [`a thief was told ${linkId} is paid by ${paidWithNonce}`] : [];
+  });
   let duplicates = 0;
   for (const deed of deeds) {
     if (deed.toldSettled === undefined) continue;
@@ -210,7 +215,8 @@ function judgeAnswers({ deeds }: Stage, { booked, paid, rows }: Case, inRace: Re
     const { status, exception } = rows.get(deed.linkId) ?? {};
     const isItsOwn = transfer?.txHash === deed.toldSettled && row?.linkId === deed.linkId;
     if (isItsOwn && status === "PAID" && row.pays) continue;
-    if (isItsOwn && status === "PAID" && exception === "DUPLICATE" && inRace.has(transfer)) duplicates += 1;
+    const isOthersDoing = transfer !== undefined && (inRace.has(transfer) || !RELAYERS.has(transfer.sender));
+    if (isItsOwn && status === "PAID" && exception === "DUPLICATE" && isOthersDoing) duplicates += 1;
     else
       broken.push(
         `${deed.payer} was told ${deed.linkId} (${status} ${exception}) is paid by ${deed.toldSettled}: ${JSON.stringify(row)}`,

@@ -133,8 +133,10 @@ function endOf(stage: Stage, reply: Reply, passedMs: number): PayEnd | undefined
   const code: string = body?.error ?? String(status);
   stage.answers[`${status} ${code}`] = (stage.answers[`${status} ${code}`] ?? 0) + 1;
   if (status === 200 && body.success === true) return { kind: "settled", txHash: body.txHash };
-  // told before, by an answer that was lost
-  if (status === 409 && code === "NONCE_USED" && body.txHash) return { kind: "settled", txHash: body.txHash };
+  // answered before, by an answer that was lost; of a nonce of another link the words are different
+  const isOfOther = String(body?.message).includes("another link");
+  if (status === 409 && code === "NONCE_USED" && body.txHash && !isOfOther)
+    return { kind: "settled", txHash: body.txHash };
   if (status === 202 || isRetryable(reply)) return undefined;
   if (code === "PAYMENT_IN_PROGRESS" && passedMs < BUSY_PATIENCE_MS) return undefined;
   if (status >= 500) stage.wrong.push(`pay: ${status} ${JSON.stringify(body)}`);

@@ -49,6 +49,8 @@ export type Theft = {
   txHash?: Hex;
   status: number;
   answeredAtMs: number;
+  /** Of the authorization shown for `linkId`, when the answer said that it has paid that link. */
+  paidWithNonce?: Hex;
 };
 
 export type Stage = {

@@ -1,7 +1,15 @@
 /** The other side of the hostile campaign: people who want a link of theirs paid with somebody else's money. */
 import type { Hex } from "../../core/domain/networks.ts";
 import { makePayer, type SignedPayment, shapeA, standardV1 } from "../support/payer.ts";
-import { ask, claim, type HostileLink, postJson, type Reply, type Stage } from "./hostile-stage.ts";
+import {
+  ask,
+  claim,
+  type HostileLink,
+  postJson,
+  type Reply,
+  type Stage,
+  type Theft,
+} from "./hostile-stage.ts";
 import { randomHash } from "./payers.ts";
 
 /** Claims somebody else's transaction for `target`, with the sender's address or with one's own. */
@@ -33,8 +41,8 @@ export async function forgeProof(
 /** Shows an executed authorization, which everybody can read on the chain, for another link of the same price. */
 export async function showToTwin(stage: Stage, target: HostileLink, payment: SignedPayment): Promise<void> {
   const reply = await ask(stage, `/v1/x402/${target.id}/pay`, postJson(shapeA(payment)));
-  note(stage, { kind: "shown to a twin", target, status: reply.status });
-  if (isSuccess(reply)) stage.wrong.push(`${target.id} was paid by showing an authorization of another link`);
+  const theft = note(stage, { kind: "shown to a twin", target, status: reply.status });
+  if (isSuccess(reply)) theft.paidWithNonce = payment.nonce;
 }
 
 /** A known payer and nonce with a signature that is nobody's, or another key's: no answer may call it paid. */
@@ -65,13 +73,15 @@ export async function claimNothing(stage: Stage, target: HostileLink): Promise<v
 }
 
 function isSuccess({ status, body }: Reply): boolean {
-  return status < 300 || body?.success === true;
+  return status === 200 || body?.success === true;
 }
 
 function note(
   stage: Stage,
   { kind, target, txHash, status }: { kind: string; target: HostileLink; txHash?: Hex; status: number },
-): void {
-  const theft = { kind, linkId: target.id, status, answeredAtMs: Date.now() };
-  stage.thefts.push(txHash ? { ...theft, txHash } : theft);
+): Theft {
+  const theft: Theft = { kind, linkId: target.id, status, answeredAtMs: Date.now() };
+  if (txHash) theft.txHash = txHash;
+  stage.thefts.push(theft);
+  return theft;
 }
