@@ -14,9 +14,7 @@ import { randomAddress, type SeededMerchant, seedLink, seedLinks, seedMerchant }
 
 setDefaultTimeout(60_000);
 
-const NETWORK = "base-sepolia";
-const UNITS = 3_000_000n;
-const WAIT_MS = 15_000;
+const [NETWORK, UNITS, WAIT_MS] = ["base-sepolia", 3_000_000n, 15_000] as const;
 
 let db: TestDatabase;
 let sql: Sql;

@@ -56,11 +56,13 @@ test("twenty streams of one address, then 429; others are not touched, and a clo
   const link = await makeLink();
   const open = async (from: string) => {
     const stop = new AbortController();
-    const { status, headers } = await fetch(`${world.baseUrl}/api/v1/public/payment-links/${link}/events`, {
+    const response = await fetch(`${world.baseUrl}/api/v1/public/payment-links/${link}/events`, {
       headers: { "x-forwarded-for": from },
       signal: stop.signal,
     });
-    return { status, retryAfter: headers.get("retry-after"), close: () => stop.abort() };
+    const { status, headers } = response;
+    // kept: a response that is garbage-collected unread closes its connection
+    return { status, retryAfter: headers.get("retry-after"), close: () => stop.abort(), response };
   };
   const streams = await Promise.all(Array.from({ length: 20 }, () => open("203.0.113.30")));
   try {
