@@ -109,6 +109,8 @@ describe("a proof for a link that is", () => {
     const [meant = ""] = await makeLinks(side, 1);
     const { amountUnits: units } = await linkOf(side, meant);
     expect((await side.ann.client.post(`/v1/payment-links/${meant}/cancel`)).status).toBe(200);
+    // a block's stamp is a whole second: within that of the cancellation the link would still have been open
+    await side.sql`update payment_links set cancelled_at = cancelled_at - interval '2 seconds' where id = ${meant}`;
     const hash = await pay(side, payer, { units });
     await confirm();
     await expectReceived(side, hash, []);
