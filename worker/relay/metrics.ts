@@ -45,7 +45,7 @@ export function openRelayMetrics(registry: Registry) {
     }),
     raises: new Counter({
       name: "relay_fee_raises_total",
-      help: "Waiting transactions due for a higher fee; outcome raised, cap (no room below a cap), budget (none in the day's) or known (stored already)",
+      help: "Waiting transactions due for a higher fee; outcome raised, cap (no room below a cap), budget (none in the day's), early (the ledger is behind) or known (stored already)",
       labelNames: ["network", "outcome"],
       registers,
     }),
