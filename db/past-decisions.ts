@@ -94,11 +94,33 @@ export async function keepDecisions(tx: Tx, network: NetworkId): Promise<void> {
           and other.state <> 'FAILED'
           and other.id is distinct from transfer.payment_id
       )`;
+  await tx`
+    create temporary table past_claims on commit drop as
+    select id
+    from claims
+    where network = ${network} and state = 'MATCHED'`;
   await tx`create index on past_decisions (block_number)`;
   await tx`create index on past_decisions (to_address, link_units) where pays`;
   await tx`create index on past_decisions (to_address, link_pay_units) where pays`;
   await tx`create index on past_decisions (link_id) where pays`;
   await tx`analyze past_decisions`;
+}
+
+/** Claims that had their transfer have it again where it is booked on their link: not every one is named in the history. */
+export async function matchPastClaims(tx: Tx): Promise<void> {
+  await tx`
+    update claims
+    set state = 'MATCHED', reason = null
+    from past_claims
+    where claims.id = past_claims.id
+      and claims.state = 'OPEN'
+      and exists (
+        select from (select * from transfers where tx_hash = claims.tx_hash offset 0) booked
+        where booked.network = claims.network
+          and booked.from_address = claims.client_address
+          and booked.link_id = claims.link_id
+          and booked.status <> 'ORPHANED'
+      )`;
 }
 
 export async function findDecisions(

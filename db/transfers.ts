@@ -124,6 +124,22 @@ export async function storeTransfers(
         limit 1
       ) transactions
       where transactions.user_id = sides.user_id
+        and not exists (
+          select from transactions paid
+          where paid.payment_id = sides.payment_id and paid.user_id = sides.user_id
+        )
+    ),
+    -- one row a transfer: the payment's, where it was claimed as well
+    replaced as (
+      delete from transactions
+      using sides
+      where transactions.claim_id = sides.claim_id
+        and transactions.transfer_id is null
+        and transactions.payment_id is null
+        and exists (
+          select from transactions paid
+          where paid.payment_id = sides.payment_id and paid.user_id = sides.user_id
+        )
     ),
     adopted as (
       update transactions

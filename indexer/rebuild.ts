@@ -8,7 +8,7 @@ import type { Hex } from "../core/domain/networks.ts";
 import type { Tx } from "../db/client.ts";
 import { findCursor, holdEpoch } from "../db/cursors.ts";
 import { openEventEpoch } from "../db/event-log.ts";
-import { keepDecisions, nameOldDecisions } from "../db/past-decisions.ts";
+import { keepDecisions, matchPastClaims, nameOldDecisions } from "../db/past-decisions.ts";
 import {
   compareWithSnapshot,
   dropChainRows,
@@ -60,6 +60,7 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
       misfitMinUnits: term.misfitMinUnits,
     });
     const { touched, transfers } = await replay(tx, term, fromBlock);
+    await matchPastClaims(tx);
     await refreshLinks(tx, { linkIds: touched, isReorg: false, misfitMinUnits: term.misfitMinUnits });
     await settleReleased(tx, term);
     await dropOwnEvents(tx);

@@ -170,11 +170,12 @@ function attributeTransaction(own: readonly AttributableTransfer[], index: Index
   }
   const rest = () => own.filter((transfer) => !found.has(transfer));
   for (const [transfer, attribution] of byProofs(rest(), index)) found.set(transfer, attribution);
-  return own.map((transfer) => {
+  const verdicts = own.map((transfer) => {
     const attribution = found.get(transfer);
     const verdict = attribution ? { attribution, candidates: [] } : withoutEvidence(transfer, index);
-    return withPayment(transfer, verdict, index);
+    return [transfer, withPayment(transfer, verdict, index)] as const;
   });
+  return verdicts.map(([transfer, verdict]) => withClaim(transfer, verdict, index));
 }
 
 function byMerchant(transfer: AttributableTransfer, index: Index): Attribution | undefined {
@@ -330,6 +331,21 @@ function withPayment(transfer: AttributableTransfer, verdict: Verdict, index: In
   if (payment.isFailed && isHeldByOther && attribution.pays) return verdict;
   const settlesPayment = attribution.pays || !payment.isFailed;
   return { ...verdict, attribution: { ...attribution, paymentId: payment.id, settlesPayment } };
+}
+
+/** Whatever decided, the sender's claim of this transaction for the same link has its transfer and waits no longer. */
+function withClaim(transfer: AttributableTransfer, verdict: Verdict, index: Index): Verdict {
+  const { attribution } = verdict;
+  if (!attribution || attribution.claimId !== undefined) return verdict;
+  const claim = index.claims
+    .get(transfer.txHash)
+    ?.find(
+      ({ id, linkId, clientAddress }) =>
+        linkId === attribution.linkId && clientAddress === transfer.from && !index.usedClaims.has(id),
+    );
+  if (!claim) return verdict;
+  index.usedClaims.add(claim.id);
+  return { ...verdict, attribution: { ...attribution, claimId: claim.id } };
 }
 
 /** The payer may have signed the same nonce for another recipient or value. */

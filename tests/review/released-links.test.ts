@@ -1,5 +1,6 @@
 /** A link that was paid in full once never asks for the money again, whatever else held it and let it go. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { linkTag } from "../../core/domain/link-tag.ts";
 import { endClaim } from "../../db/claims.ts";
 import { findPayableLink } from "../../db/payable-links.ts";
 import { leaseQueuedPayments } from "../../db/payment-queue.ts";
@@ -250,6 +251,43 @@ describe("a payment whose transfer was in the books before it was accepted", () 
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "PAYMENT_NOT_ALLOWED" });
     expect(await linkOf(lab, other)).toEqual({ status: "ACTIVE", exception: "NONE" });
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
+  });
+});
+
+describe("a payment whose sender claims its transaction as well has one row in the history", () => {
+  test.each([
+    ["accepted before the block", 90, "authorization"],
+    ["accepted too late, but claimed in time", 80, "early_claim"],
+  ])("%s", async (_, blockNumber, settledBy) => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await acceptOn(linkId);
+    const transfer = makeTransfer(lab, blockNumber, { payment });
+    await claim(lab, linkId, transfer);
+    expect(await historyOf(lab, linkId)).toHaveLength(2);
+    await read(lab, [transfer]);
+    expect(await linkOf(lab, linkId)).toEqual({ status: "PAID", exception: "NONE" });
+    const { txHash } = transfer;
+    expect(await paymentOf(lab, payment)).toEqual({ state: "CONFIRMED", reason: null, txHash });
+    const rows = await historyOf(lab, linkId);
+    expect([...rows]).toEqual([{ type: "PAYMENT_LINK", status: "CONFIRMED", txHash }]);
+    const [row] = await lab.sql`
+      select settled_by, (select state from claims where link_id = ${linkId}) as claim
+      from payment_links
+      where id = ${linkId}`;
+    expect(row).toEqual({ settledBy, claim: "MATCHED" });
+  });
+
+  test("a transfer whose tag decides takes the row of its sender's claim", async () => {
+    const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+    await lab.sql`update payment_links set tag = ${linkTag(linkId)} where id = ${linkId}`;
+    const transfer = { ...makeTransfer(lab, 90), tag: linkTag(linkId) };
+    await claim(lab, linkId, transfer, "EOA");
+    await read(lab, [transfer]);
+    const rows = await historyOf(lab, linkId);
+    expect([...rows]).toEqual([{ type: "PAYMENT_LINK", status: "CONFIRMED", txHash: transfer.txHash }]);
+    expect(await linkOf(lab, linkId)).toEqual({ status: "PAID", exception: "NONE" });
+    const [row] = await lab.sql`select state from claims where link_id = ${linkId}`;
+    expect(row).toEqual({ state: "MATCHED" });
   });
 });
 
