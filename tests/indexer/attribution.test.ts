@@ -3,12 +3,12 @@ import fc from "fast-check";
 import {
   type AttributableTransfer,
   attributeTransfers,
-  isInferred,
   isTimely,
   type LedgerSnapshot,
   type LinkFacts,
   type Verdict,
 } from "../../core/domain/attribute-transfers.ts";
+import { isInferred } from "../../core/domain/settled-by.ts";
 import { type AttributionWorld, attributionWorlds, hex, MERCHANTS, PAYERS } from "./attribution-worlds.ts";
 
 const RUNS = { numRuns: 5_000 };
@@ -199,6 +199,23 @@ describe("attribution of any transfers to any links", () => {
       const linksOf = (verdicts: readonly Verdict[]) =>
         verdicts.map(({ attribution }) => attribution?.linkId);
       expect(linksOf(judged.map(({ verdict }) => verdict))).toEqual(linksOf(without));
+    });
+  });
+
+  test("a payment is settled by its own transfer for its own link; a failed one only where that pays and no other holds the link", () => {
+    holds(({ ledger }, judged) => {
+      for (const { transfer, verdict } of judged) {
+        const { paymentId, linkId, pays, settlesPayment, settledBy } = verdict.attribution ?? {};
+        const payment = ledger.payments.find(({ id }) => id === paymentId);
+        const live = ledger.links.find(({ id }) => id === linkId)?.livePaymentId;
+        if (settledBy === "authorization" && live !== undefined && live !== paymentId)
+          expect(pays).toBe(false);
+        expect(payment?.id).toBe(paymentId);
+        if (!payment) continue;
+        expect(payment).toMatchObject({ linkId, payer: transfer.from, nonce: transfer.authorizationNonce });
+        expect(settlesPayment).toBe(pays === true || !payment.isFailed);
+        if (settlesPayment && payment.isFailed) expect([undefined, payment.id]).toContain(live);
+      }
     });
   });
 

@@ -1,44 +1,44 @@
 /**
  * Everything that can happen to a few links of equal amounts, in random order: payments accepted, failed, tried again and executed by
- * strangers, claims made and ended, links over and cancelled, blocks reorganised away; by several hands at once when asked to. The books are
+ * strangers, transfers of unique amounts and with link tags, claims made, proven and ended, links over and cancelled, blocks
+ * reorganised away; by several hands at once when asked to. The books are
  * compared with the chain all along, and a rebuild at the end must make the same. By hand: `bun tests/indexer/books-campaign.ts 2000 6`
  * (steps, hands), the seed from TEST_SEED when set.
  */
 import { keccak256 } from "viem";
-import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts";
+import type { PrivateKeyAccount } from "viem/accounts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
+import { newLinkId } from "../../core/domain/ids.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { endClaim } from "../../db/claims.ts";
-import { cancelLink, expireLinks } from "../../db/links.ts";
+import { cancelLink, expireLinks, insertLink } from "../../db/links.ts";
 import { failPayments, lockLinks, lockPayments, requeuePayment } from "../../db/payments.ts";
 import type { RebuildDifference } from "../../db/rebuild.ts";
-import type { Payment } from "../../db/schema.ts";
+import type { Payment, PaymentLink } from "../../db/schema.ts";
 import { rebuildNetwork } from "../../indexer/rebuild.ts";
 import { callRpc, callRpcBatch } from "../../local/rpc.ts";
-import { fundUsdc } from "../../local/usdc.ts";
 import { waitForReceipt } from "../chain/wait-for-receipt.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { seededRandom } from "../support/seeded-random.ts";
+import { lowerOf, makeSenders, watchLinks } from "./campaign-links.ts";
 import {
   type Lab,
   type Merchant,
-  makeClaim,
-  makeLink,
   makeMerchant,
   mine,
+  NETWORK,
   openLab,
   openTerm,
   settled,
   startIndexer,
+  storeClaim,
   USDC,
 } from "./lab.ts";
 import { acceptPayment, authorize, makeSigner, type Signer, signCancel } from "./lab-payments.ts";
 
 const SIGNERS = 20;
 const AMOUNTS = [1_000_000n, 2_000_000n] as const;
-const SENDER_WEI = "0xde0b6b3a7640000";
-const SENDER_UNITS = 10n ** 9n;
-const FUND_BATCH = 500;
 const REORG_DEPTH_MAX = 5;
 /** Payers and claims meet on the newest links. */
 const CROWD = 3;
@@ -59,7 +59,7 @@ type Stage = {
   signed: Signed[];
   sent: Sent[];
   claims: string[];
-  /** Link and transaction of each claim: a second one is the same claim. */
+  /** Link, transaction and proof of each claim: a second one is the same claim. */
   claimed: Set<string>;
   /** Ends when nobody is at the chain: what a block holds depends on who sent before. */
   chainIsFree: Promise<unknown>;
@@ -122,7 +122,10 @@ const STEPS: readonly (readonly [weight: number, name: string, step: (stage: Sta
       "pay",
       (stage) => sendCall(stage, encodeTransfer(stage.merchant.address, anyOf(stage, AMOUNTS) ?? 1n)),
     ],
-    [6, "claim", claimAny],
+    [3, "type", typeAny],
+    [3, "tag", tagAny],
+    [6, "claim", (stage) => claimAny(stage)],
+    [3, "prove", (stage) => claimAny(stage, "EOA")],
     [3, "unclaim", endAnyClaim],
     [1, "expire", expireAny],
     [1, "cancel", cancelAny],
@@ -143,25 +146,7 @@ async function takeSteps(stage: Stage, count: number, hands: number): Promise<vo
   const ended = all.finally(() => {
     isOver = true;
   });
-  await Promise.all([ended, watchLinks(stage, () => isOver)]);
-}
-
-/** What must hold in every committed state, not only in the end. */
-async function watchLinks({ lab: { sql } }: Stage, isOver: () => boolean): Promise<void> {
-  while (!isOver()) {
-    const wrong = await sql<{ id: string; status: string }[]>`
-      select link.id, link.status
-      from payment_links link
-      where link.status in ('ACTIVE', 'EXPIRED') and exists (
-          select from transfers
-          where link_id = link.id and status <> 'ORPHANED' and amount_units = link.amount_units
-        )
-        or link.status = 'PAID' and not exists (
-          select from transfers
-          where link_id = link.id and status = 'CONFIRMED' and pays and amount_units = link.amount_units
-        )`;
-    if (wrong.length > 0) throw new Error(`links that are not what the books say: ${JSON.stringify(wrong)}`);
-  }
+  await Promise.all([ended, watchLinks(stage.lab, () => isOver)]);
 }
 
 /** One after another, whoever asks. */
@@ -182,29 +167,38 @@ async function takeStep(stage: Stage): Promise<void> {
   }
 }
 
-async function makeSenders({ chain }: Lab, count: number): Promise<PrivateKeyAccount[]> {
-  const accounts = Array.from({ length: count }, () => privateKeyToAccount(generatePrivateKey()));
-  const addresses = accounts.map(lowerOf);
-  for (let start = 0; start < count; start += FUND_BATCH) {
-    const batch = addresses.slice(start, start + FUND_BATCH);
-    const calls = batch.map((address) => ({ method: "anvil_setBalance", params: [address, SENDER_WEI] }));
-    await callRpcBatch(chain.rpcUrl, calls);
-    await fundUsdc(chain.rpcUrl, batch, SENDER_UNITS);
-  }
-  return accounts;
-}
-
-function lowerOf({ address }: PrivateKeyAccount): Hex {
-  return address.toLowerCase() as Hex;
-}
-
 function anyOf<Item>({ random }: Stage, items: readonly Item[]): Item | undefined {
   return items[Math.floor(random() * items.length)];
 }
 
-function makeAnyLink(stage: Stage): Promise<string> {
+/** As the API makes it, with a tag and an amount of its own. */
+async function makeAnyLink(stage: Stage): Promise<void> {
+  const id = newLinkId();
+  await stage.lab.sql.begin((tx) =>
+    insertLink(tx, {
+      ...{ id, userId: stage.merchant.userId, network: NETWORK, tag: linkTag(id), description: "Coffee" },
+      ...{ amountUnits: anyOf(stage, AMOUNTS) ?? 1n, expiresInHours: 1 },
+    }),
+  );
+}
+
+/** One of the newest links, whatever became of it. */
+async function newLink(stage: Stage) {
+  const rows = await stage.lab.sql<PaymentLink[]>`select * from payment_links order by created_at, id`;
+  return anyOf(stage, rows.slice(-CROWD));
+}
+
+/** Somebody types a link's unique amount. */
+async function typeAny(stage: Stage): Promise<void> {
+  const link = await newLink(stage);
+  if (link?.payAmountUnits) await sendCall(stage, encodeTransfer(link.recipient, link.payAmountUnits));
+}
+
+/** A transfer says which link it means; sometimes of another value than that asks for. */
+async function tagAny(stage: Stage): Promise<void> {
+  const link = await newLink(stage);
   const units = anyOf(stage, AMOUNTS) ?? 1n;
-  return makeLink(stage.lab, stage.merchant, { units, madeInS: -100 });
+  if (link?.tag) await sendCall(stage, `${encodeTransfer(link.recipient, units)}${link.tag.slice(2)}`);
 }
 
 async function acceptAny(stage: Stage): Promise<void> {
@@ -277,17 +271,18 @@ async function sendCall(stage: Stage, data: Hex, from?: Hex): Promise<void> {
   stage.sent.push({ raw, txHash, from: from ?? lowerOf(sender) });
 }
 
-async function claimAny(stage: Stage): Promise<void> {
+async function claimAny(stage: Stage, proof?: "EOA"): Promise<void> {
   const { lab } = stage;
   const rows = await lab.sql<{ id: string }[]>`
     select id from payment_links where status in ('ACTIVE', 'PENDING') order by created_at, id`;
   const [link, sent] = [anyOf(stage, rows.slice(-CROWD)), anyOf(stage, stage.sent.slice(-8))];
   if (!link || !sent) return;
-  const key = `${link.id}:${sent.txHash}`;
+  const key = `${link.id}:${sent.txHash}:${proof}`;
   if (stage.claimed.has(key)) return;
   stage.claimed.add(key);
   const claim = { linkId: link.id, txHash: sent.txHash, clientAddress: sent.from };
-  stage.claims.push(await makeClaim(lab, claim));
+  const stored = await storeClaim(lab, { ...claim, ...(proof ? { proof } : {}) });
+  if (stored) stage.claims.push(stored.claim.id);
 }
 
 async function endAnyClaim(stage: Stage): Promise<void> {
