@@ -1,8 +1,9 @@
 /** A merchant's own decisions which link a received transfer pays. Kept by place in the chain, so that they outlive a reorganisation and a rebuild. */
-import type { SettledBy } from "../core/domain/attribute-transfers.ts";
+
 import type { LinkException, LinkStatus } from "../core/domain/link.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { TransactionStatus, TransactionType } from "../core/domain/payment.ts";
+import type { SettledBy } from "../core/domain/settled-by.ts";
 import type { Tx } from "./client.ts";
 
 /** A history row with the transfer behind it. */

@@ -1,6 +1,7 @@
 /** Transfers that were in the books before the payment or claim they settle: found again, and given their link afterwards. */
-import type { SettledBy } from "../core/domain/attribute-transfers.ts";
+
 import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
+import type { SettledBy } from "../core/domain/settled-by.ts";
 import type { Tx } from "./client.ts";
 
 export type BookedTransfer = {

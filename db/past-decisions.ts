@@ -2,8 +2,9 @@
  * What was decided about transfers before a rebuild takes them away. Which link a transfer paid depended on what was known when its
  * block was read, and people were told so: a decision stands when the transfer and its history row both tell it and it could have been.
  */
-import type { SettledBy } from "../core/domain/attribute-transfers.ts";
+
 import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
+import type { SettledBy } from "../core/domain/settled-by.ts";
 import type { Tx } from "./client.ts";
 
 export type PastDecision = {

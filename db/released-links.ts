@@ -2,8 +2,9 @@
  * Links that nothing holds any more although a transfer that fits them is booked on them: the payment or transfer that came before
  * it is gone. They stay PENDING and take nothing new until the indexer makes that transfer the one that pays them.
  */
-import type { SettledBy } from "../core/domain/attribute-transfers.ts";
+
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import type { SettledBy } from "../core/domain/settled-by.ts";
 import type { Tx } from "./client.ts";
 
 /**

@@ -11,12 +11,12 @@ import {
   timestamp,
 } from "drizzle-orm/pg-core";
 import type { ApiKeyScope } from "../core/domain/api-key.ts";
-import type { SettledBy } from "../core/domain/attribute-transfers.ts";
 import type { ClaimPolicy, ClaimState } from "../core/domain/claim.ts";
 import type { LinkException, LinkStatus } from "../core/domain/link.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { PaymentState, TransactionStatus, TransactionType } from "../core/domain/payment.ts";
 import type { SecurityEventDetails, SecurityEventType } from "../core/domain/security-event.ts";
+import type { SettledBy } from "../core/domain/settled-by.ts";
 import type { UserStatus } from "../core/domain/user.ts";
 
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });

@@ -148,7 +148,10 @@ function computeLinks(
         where other.link_id = link.id
           and not other.pays
           and other.status <> 'ORPHANED'
-          and (other.amount_units = link.amount_units or other.amount_units >= ${misfitMinUnits}::bigint)
+          and (
+            other.amount_units in (link.amount_units, link.pay_amount_units)
+            or other.amount_units >= ${misfitMinUnits}::bigint
+          )
       ) misfits on true
       where link.id = any(${[...ids]}::text[])
     ),

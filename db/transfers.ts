@@ -1,8 +1,8 @@
 /** Transfers of our wallets and the history rows made from them, written together: set-based, and the same again when run twice. */
 
-import type { SettledBy } from "../core/domain/attribute-transfers.ts";
 import { formatUnits } from "../core/domain/money.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import type { SettledBy } from "../core/domain/settled-by.ts";
 import type { Tx } from "./client.ts";
 
 export type NewTransfer = {

@@ -5,10 +5,10 @@
 import {
   type Attribution,
   attributeTransfers,
-  isInferred,
   type PaymentFacts,
 } from "../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../core/domain/authorization.ts";
+import { isInferred } from "../core/domain/settled-by.ts";
 import { loadPayments, loadSnapshot } from "../db/attribution.ts";
 import { disputeTransfers, findPendingLinks, releaseMatchedClaims } from "../db/claim-proofs.ts";
 import type { Tx } from "../db/client.ts";

@@ -1,6 +1,7 @@
 /** Decisions about transfers that a rebuild does not make again: what had been decided stands, the rest is judged beside it. */
-import { isInferred, type Verdict } from "../core/domain/attribute-transfers.ts";
+import type { Verdict } from "../core/domain/attribute-transfers.ts";
 import type { NetworkId } from "../core/domain/networks.ts";
+import { isInferred } from "../core/domain/settled-by.ts";
 import type { Tx } from "../db/client.ts";
 import {
   findDecidedLinks,

@@ -1,6 +1,6 @@
 /** `settledBy` as links and history rows carry it. */
 import { z } from "zod";
-import { SETTLED_BY } from "../../core/domain/attribute-transfers.ts";
+import { SETTLED_BY } from "../../core/domain/settled-by.ts";
 import { documentedAs } from "./json-schema.ts";
 
 /** Written out: OpenAPI's `nullable` alone would not add null to the list of values. */

@@ -1,7 +1,7 @@
 /** A merchant says which link a received transfer pays, or that it pays none. One SQL transaction, beside which the indexer writes nothing. */
 
-import type { SettledBy } from "../../core/domain/attribute-transfers.ts";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
+import type { SettledBy } from "../../core/domain/settled-by.ts";
 import type { HistoryRow } from "../../core/domain/transaction.ts";
 import {
   type AssignableLink,
@@ -22,7 +22,9 @@ import { recordSecurityEvent } from "../../db/security-events.ts";
 import { refreshLinks } from "../../db/settlement.ts";
 import { findTransaction } from "../../db/transactions.ts";
 
+/** `misfitMinUnits`: below it a transfer of another value marks no link. */
 export type Asked = {
+  misfitMinUnits: bigint;
   transactionId: string;
   userId: string;
   trace: { requestId: string; clientAddress: string };
@@ -123,8 +125,8 @@ async function finish(
     data: Record<string, string | boolean>;
   },
 ): Promise<HistoryRow> {
-  const { userId, transactionId, trace } = asked;
-  const moves = await refreshLinks(tx, { linkIds: [done.linkId], isReorg: false });
+  const { userId, transactionId, trace, misfitMinUnits } = asked;
+  const moves = await refreshLinks(tx, { linkIds: [done.linkId], isReorg: false, misfitMinUnits });
   const row = await getTransaction(tx, asked);
   const data = { ...done.data, txHash: row.txHash };
   await recordEvents(tx, [{ userId, type: done.type, subjectId: transactionId, data }]);

@@ -17,25 +17,7 @@
 import { authorizationKey } from "./authorization.ts";
 import { tagOfNonce } from "./link-tag.ts";
 import type { Hex } from "./networks.ts";
-
-export const SETTLED_BY = [
-  "authorization",
-  "tag",
-  "proof",
-  "early_claim",
-  "pay_amount",
-  "amount",
-  "merchant",
-] as const;
-/** What decided that a transfer belongs to its link. */
-export type SettledBy = (typeof SETTLED_BY)[number];
-
-/** Attributions that rest on inference: a proof may move them while their link is PENDING. */
-const INFERRED: readonly SettledBy[] = ["early_claim", "pay_amount", "amount"];
-
-export function isInferred(settledBy: SettledBy | null | undefined): boolean {
-  return settledBy == null || INFERRED.includes(settledBy);
-}
+import type { SettledBy } from "./settled-by.ts";
 
 /** Candidates kept with a transfer; a shop of one price may have thousands of open links. */
 export const CANDIDATES_MAX = 20;

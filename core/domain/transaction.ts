@@ -1,8 +1,9 @@
 /** A history row as people read it, and the filter that chooses rows. Pure: shared by the list, the exports and the events. */
-import type { SettledBy } from "./attribute-transfers.ts";
+
 import { formatUnits } from "./money.ts";
 import type { NetworkId } from "./networks.ts";
 import type { TransactionStatus, TransactionType } from "./payment.ts";
+import type { SettledBy } from "./settled-by.ts";
 
 /** What is chosen. Absent or empty means everything; bounds of amounts are inclusive, of time `from` inclusive and `before` exclusive. */
 export type TransactionFilter = {
