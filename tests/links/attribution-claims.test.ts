@@ -1,6 +1,7 @@
 /** What an unproven claim decides: early and alone, which of several links; else nothing. It never blocks a payment or a cancellation. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
+import { callRpc } from "../../local/rpc.ts";
 import { type Payer, signPayment } from "../support/payer.ts";
 import {
   broadcast,
@@ -142,10 +143,11 @@ describe("a late claim", () => {
     try {
       const signed = await signTransfer(side, payer, { to: side.wallet, units });
       await broadcast(side, signed);
-      await waitFor("the transfer in a block", async () => {
-        const { body } = await claim(side, twin, { hash: signed.hash, address: payer.address });
-        return body.proofRequired === true;
-      });
+      await waitFor("the transfer in a block", () =>
+        callRpc(side.rpcUrl, "eth_getTransactionReceipt", [signed.hash]),
+      );
+      const { body } = await claim(side, twin, { hash: signed.hash, address: payer.address });
+      expect([body.status, body.proofRequired]).toEqual(["ACTIVE", true]);
       process.kill(side.service.pidOf("indexer"), "SIGCONT");
       await indexed(side);
       await settledLate(side);
