@@ -13,20 +13,20 @@ import { startPostgres } from "../../local/postgres.ts";
 import { callRpc } from "../../local/rpc.ts";
 import { insist } from "../relay/campaign-load.ts";
 import { waitFor } from "../relay/lab.ts";
-import { crashDatabase, type Supervisor, superviseService } from "../relay/service-faults.ts";
+import { superviseService } from "../relay/service-faults.ts";
 import { startTestChain } from "../support/chain.ts";
-import { type FaultProxy, startFaultProxy } from "../support/fault-proxy.ts";
+import { startFaultProxy } from "../support/fault-proxy.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { startTestMailbox } from "../support/mailbox.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { type ProcessName, startService } from "../support/world.ts";
+import { strikeUntil } from "./hostile-faults.ts";
 import { type HostileVerdict, judgeHostility } from "./hostile-judge.ts";
 import { drawPlan } from "./hostile-plan.ts";
 import { type HostileLink, makeHostileLink, openShops, type Shop, type Stage } from "./hostile-stage.ts";
 import { type Plan, playLink } from "./hostile-stories.ts";
 
 const PROCESSES: readonly ProcessName[] = ["api", "api-2", "worker", "worker-2", "indexer", "indexer-2"];
-const INDEXERS: readonly ProcessName[] = ["indexer", "indexer-2"];
 const LINKS_A_SHOP = 250;
 const LEAST_SHOPS = 2;
 /** Prices of groups lie further apart than unique amounts reach. */
@@ -36,14 +36,6 @@ const GROUP_SIZES = [1, 1, 1, 2, 2, 3] as const;
 /** Groups whose links are paid at the same time. */
 const GROUPS_AT_ONCE = 20;
 const BLOCK_TIME_S = 1;
-/** Shares of faults; the rest are kills. */
-const STOP_SHARE = 0.3;
-const NODE_SHARE = 0.25;
-const DATABASE_SHARE = 0.1;
-const CALM_MS = 1_500;
-const OUTAGE_MS = 4_000;
-/** Some longer than the time in which a relay could not have known of a transfer. */
-const STOP_MS = 8_000;
 const QUIET_TIMEOUT_MS = 150_000;
 const VERDICT_TIMEOUT_MS = 20_000;
 
@@ -152,52 +144,6 @@ async function playAll(stage: Stage, { shops, groups, isUnopposed }: Cast): Prom
   };
   await Promise.all(Array.from({ length: GROUPS_AT_ONCE }, hand));
   return links;
-}
-
-type Storm = {
-  stage: Stage;
-  proxy: FaultProxy;
-  supervisor: Supervisor;
-  random: () => number;
-  faults: Record<string, number>;
-};
-
-/** One fault after another, each healed before the next; leaves everything running. */
-async function strikeUntil(isOver: () => boolean, storm: Storm): Promise<void> {
-  const { random, supervisor, faults } = storm;
-  while (!isOver()) {
-    await Bun.sleep(CALM_MS * (0.5 + random()));
-    const name = await strike(storm);
-    faults[name] = (faults[name] ?? 0) + 1;
-    await supervisor.restartDead();
-  }
-}
-
-async function strike({ stage, proxy, supervisor, random }: Storm): Promise<string> {
-  const chance = random();
-  const outageMs = OUTAGE_MS * (0.3 + random());
-  if (chance < STOP_SHARE) {
-    await stopIndexers(stage, random() < 0.7 ? INDEXERS : INDEXERS.slice(0, 1), STOP_MS * random());
-    return "indexer stopped";
-  }
-  if (chance < STOP_SHARE + NODE_SHARE) {
-    proxy.set({ unavailable: 1 });
-    await Bun.sleep(outageMs);
-    proxy.heal();
-    return "node unavailable";
-  }
-  if (chance < STOP_SHARE + NODE_SHARE + DATABASE_SHARE) {
-    await crashDatabase(stage.sql);
-    return "Postgres crashed";
-  }
-  return `${await supervisor.killOne(random)} killed`;
-}
-
-async function stopIndexers({ service }: Stage, names: readonly ProcessName[], forMs: number): Promise<void> {
-  const pids = names.map((name) => service.pidOf(name));
-  for (const pid of pids) process.kill(pid, "SIGSTOP");
-  await Bun.sleep(forMs);
-  for (const pid of pids) process.kill(pid, "SIGCONT");
 }
 
 /** Nothing is in flight, no more blocks come, and all of them are read. Returns the head. */

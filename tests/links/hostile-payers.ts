@@ -29,7 +29,7 @@ const BUSY_PATIENCE_MS = 6_000;
 const PAUSE_MS = 150;
 const AUTHORIZATION_S = 1_800;
 
-export type SignedTransfer = { raw: Hex; txHash: Hex };
+type SignedTransfer = { raw: Hex; txHash: Hex };
 
 /** A plain transfer, signed but not sent: its hash is known before anybody can see it. */
 export async function signTransfer(
@@ -98,7 +98,7 @@ export async function proveAsPayer(
 }
 
 /** How a payer's request for a relayed payment ended. */
-export type PayEnd =
+type PayEnd =
   | { kind: "settled"; txHash: string }
   | { kind: "refused"; code: string }
   | { kind: "unanswered" };

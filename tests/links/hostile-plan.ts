@@ -20,7 +20,7 @@ const SECOND_WAYS: readonly (readonly [weight: number, way: Way])[] = [
 ];
 const SECOND_SHARE = 0.2;
 const CANCEL_SHARE = 0.05;
-const SECOND_WITHIN_MS = 8_000;
+const SECOND_WITHIN_MS = 10_000;
 const STRANGER_WITHIN_MS = 1_500;
 /** Some payers come only after a stranger has executed what they signed, and a thief has shown it. */
 const PAYER_WITHIN_MS = 5_000;

@@ -17,8 +17,8 @@ import {
 import { askAsMerchant, type Deed, type HostileLink, type Stage, waitUntilSeen } from "./hostile-stage.ts";
 import { claimAsThief, claimNothing, forgeProof, showGarbage, showToTwin } from "./hostile-thieves.ts";
 
-export const TRANSFER_WAYS = ["plain", "claim", "tagged", "payAmount", "proof"] as const;
-export const RELAYED_WAYS = ["x402", "x402Header", "strangerTagged", "strangerFirst", "cancelled"] as const;
+const TRANSFER_WAYS = ["plain", "claim", "tagged", "payAmount", "proof"] as const;
+const RELAYED_WAYS = ["x402", "x402Header", "strangerTagged", "strangerFirst", "cancelled"] as const;
 export type Way = (typeof TRANSFER_WAYS)[number] | (typeof RELAYED_WAYS)[number];
 
 /** All of a story's draws, made before anything runs, so that a seed gives the same plan again. */
@@ -42,7 +42,7 @@ export type Plan = {
 };
 
 /** `isUnopposed`: thieves may claim early what nobody else claims, which nothing on the chain can decide. */
-export type Scene = {
+type Scene = {
   link: HostileLink;
   plan: Plan;
   twin: HostileLink | undefined;
