@@ -142,9 +142,15 @@ describe("a relay that goes straight to the token", () => {
     await expectAmbiguous(links, await sendAs(RELAYER_KEY, { to, data: data.slice(0, -2) as Hex }));
   });
 
-  test("with zeros behind it names nothing: it is a facilitated payment", async () => {
-    const links = await makeTagged(2);
-    await expectAmbiguous(links, await relay([await itemFor(links[0] ?? "", NO_LINK_TAG)]));
+  test("with zeros behind it is no link's: a facilitated payment has no candidates, not even the only link of its amount", async () => {
+    for (const count of [2, 1]) {
+      const links = await makeTagged(count);
+      const hash = await relay([await itemFor(links[0] ?? "", NO_LINK_TAG)]);
+      expect(await findHistory(lab, hash, ann.userId)).toMatchObject([{ type: "RECEIVE", linkId: null }]);
+      const [transfer] = await lab.sql`select candidates from transfers where tx_hash = ${hash}`;
+      expect(transfer?.candidates).toBeNull();
+      for (const linkId of links) expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
+    }
   });
 
   test("of an address that is no relayer of ours names nothing", async () => {
