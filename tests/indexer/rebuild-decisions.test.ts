@@ -166,13 +166,16 @@ test("a link made in the second of a block that was read before it takes nothing
 
 describe("a transfer missing from the books takes no link from a later one whose decision stands", () => {
   /** Two transfers to one link, as if the first had never been seen and the second had paid. */
-  async function loseFirst(first: bigint, second: bigint): Promise<{ linkId: string; paying: Hex }> {
-    const linkId = await makeLink(lab, merchant, { units: first });
-    await lab.sql`update payment_links set pay_amount_units = ${first + 1n} where id = ${linkId}`;
+  async function loseFirst(
+    units: bigint,
+    { first, second }: { first: bigint; second: bigint },
+  ): Promise<{ linkId: string; paying: Hex }> {
+    const linkId = await makeLink(lab, merchant, { units });
+    await lab.sql`update payment_links set pay_amount_units = ${units + 1n} where id = ${linkId}`;
     const lost = await pay(lab, payer, merchant.address, first);
     const paying = await pay(lab, payer, merchant.address, second);
     await settled(lab);
-    const settledBy = first === second ? "amount" : "pay_amount";
+    const settledBy = second === units ? "amount" : "pay_amount";
     await lab.sql`delete from transfers where tx_hash = ${lost}`;
     await lab.sql`
       update transfers set link_id = ${linkId}, pays = true, settled_by = ${settledBy} where tx_hash = ${paying}`;
@@ -188,11 +191,15 @@ describe("a transfer missing from the books takes no link from a later one whose
   }
 
   test.each([
-    ["of the same amount", 0n],
-    ["of the link's unique amount", 1n],
-  ])("%s", async (_, added) => {
+    ["of the same amount", 0n, 0n],
+    ["of the link's unique amount", 0n, 1n],
+    ["of the link's amount, being of the unique one itself", 1n, 0n],
+  ])("%s", async (_, addedFirst, addedSecond) => {
     const units = freshUnits();
-    const { linkId, paying } = await loseFirst(units, units + added);
+    const { linkId, paying } = await loseFirst(units, {
+      first: units + addedFirst,
+      second: units + addedSecond,
+    });
     const { differences } = await rebuild();
     expect(differences).toMatchObject([
       { table: "transactions", rows: 1 },
