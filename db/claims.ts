@@ -82,12 +82,12 @@ export async function areLogsTaken(
   return row?.free === 0n;
 }
 
-/** `hasBlock`: a node showed the transaction in a block. `proof`: how the claimant proved to be the sender. */
+/** `mayHaveBlock`: a node showed the transaction in a block, or none could be asked. `proof`: how the claimant proved to be the sender. */
 export type NewClaim = ClaimKey &
   Pick<Claim, "id" | "network" | "requestId" | "proof"> & {
     transactionId: string;
     leaseS: number;
-    hasBlock: boolean;
+    mayHaveBlock: boolean;
   };
 
 /** `proofRequired`: kept as a hint, since other links could be meant as well. */
@@ -114,7 +114,7 @@ export async function openClaim(tx: Tx, given: NewClaim): Promise<StoredClaim | 
     return { claim: known, isNew: false, proofRequired: false };
   if (!link || !(link.isOpen || isProven)) return undefined;
   const standing = await judgeStanding(tx, link, given);
-  const isEarly = !given.hasBlock && !standing.isBooked && known?.isEarly !== false;
+  const isEarly = !given.mayHaveBlock && !standing.isBooked && known?.isEarly !== false;
   if (standing.isCounted) {
     const claim = await upsertClaim(tx, { ...given, state: "MATCHED", isEarly });
     return { claim, isNew: false, proofRequired: false };

@@ -50,7 +50,8 @@ export async function claimLink(
   const proof = claimed.signature ? await readProof(deps, terms, claimed) : null;
   const look = await lookWithinBounds(deps, link, claimed, proof !== null);
   await refuseWrong(deps, claimed, { look, terms, isProven: proof !== null });
-  const hasBlock = look !== undefined && look.kind !== "unknown" && look.kind !== "waiting";
+  // a claim counts as early only when a node said that no block holds the transaction: while none answers, it may be public
+  const mayHaveBlock = look?.kind !== "unknown" && look?.kind !== "waiting";
   return deps.sql.begin(async (tx) => {
     const opened = await openClaim(tx, {
       ...claimed,
@@ -60,7 +61,7 @@ export async function claimLink(
       transactionId: newTransactionId(),
       leaseS: CLAIM_LEASE_S,
       proof,
-      hasBlock,
+      mayHaveBlock,
     });
     const now = (await findPublicLink(tx, link.id)) ?? link;
     if (!opened) throw closed(now.status, terms);

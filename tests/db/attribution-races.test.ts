@@ -125,12 +125,17 @@ async function book(
   return row.id;
 }
 
-type ClaimOptions = { txHash?: Hex; proof?: "EOA" | null; clientAddress?: Hex; hasBlock?: boolean };
+type ClaimOptions = { txHash?: Hex; proof?: "EOA" | null; clientAddress?: Hex; mayHaveBlock?: boolean };
 
 function claim(tx: Tx, linkId: string, options: ClaimOptions = {}): Promise<StoredClaim | undefined> {
-  const { txHash = randomHash(), proof = null, clientAddress = randomAddress(), hasBlock = false } = options;
+  const {
+    txHash = randomHash(),
+    proof = null,
+    clientAddress = randomAddress(),
+    mayHaveBlock = false,
+  } = options;
   return openClaim(tx, {
-    ...{ id: newClaimId(), linkId, network: NETWORK, txHash, clientAddress, proof, hasBlock },
+    ...{ id: newClaimId(), linkId, network: NETWORK, txHash, clientAddress, proof, mayHaveBlock },
     ...{ requestId: newRequestId(), transactionId: newTransactionId(), leaseS: 90 },
   });
 }
@@ -284,7 +289,7 @@ describe("claims of one transaction for two links", () => {
 
   test("that was late once does not become early by being made again", async () => {
     const { one, ...named } = await makeRivals();
-    expect((await claimFor(one, { ...named, hasBlock: true }))?.proofRequired).toBe(true);
+    expect((await claimFor(one, { ...named, mayHaveBlock: true }))?.proofRequired).toBe(true);
     // a node that does not know the block (any more)
     const again = await claimFor(one, named);
     expect([again?.claim.isEarly, again?.proofRequired]).toEqual([false, true]);

@@ -141,7 +141,7 @@ async function runOnce(): Promise<Record<string, Reads>> {
         leaseS: 90,
         requestId: null,
         proof: null,
-        hasBlock: true,
+        mayHaveBlock: true,
       }),
     );
     await step("findNamedTransfers", () => findNamedTransfers(tx, NETWORK));

@@ -191,7 +191,7 @@ export function storeClaim(lab: Lab, given: GivenClaim): Promise<StoredClaim | u
   return lab.sql.begin((tx) =>
     openClaim(tx, {
       ...{ proof: null, ...given, id: newClaimId(), network: NETWORK, requestId: null },
-      ...{ transactionId: newTransactionId(), leaseS: 90, hasBlock: false },
+      ...{ transactionId: newTransactionId(), leaseS: 90, mayHaveBlock: false },
     }),
   );
 }

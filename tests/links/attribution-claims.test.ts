@@ -90,6 +90,26 @@ describe("an early claim", () => {
     expect(await statusOf(side, twin)).toBe("ACTIVE");
   });
 
+  test("counts as late while no node can say whether a block holds the transaction; then a proof decides", async () => {
+    const { meant, twin, units } = await makeTwins(side);
+    const signed = await signTransfer(side, payer, { to: side.wallet, units });
+    side.proxy.fault = () => ({ kind: "status", status: 503 });
+    try {
+      await broadcast(side, signed);
+      const { status, body } = await claim(side, twin, { hash: signed.hash, address: payer.address });
+      expect([status, body.status, body.proofRequired]).toEqual([200, "ACTIVE", true]);
+      expect(await claimOf(side, twin, signed.hash)).toMatchObject({ state: "HINT", isEarly: false });
+    } finally {
+      side.proxy.fault = () => undefined;
+    }
+    await indexed(side);
+    await settledLate(side);
+    await expectReceived(side, signed.hash, [meant, twin]);
+    expect((await prove(side, meant, { hash: signed.hash, person: payer })).status).toBe(200);
+    await waitForLink(side, meant, { status: "PAID", settledBy: "proof" });
+    expect(await statusOf(side, twin)).toBe("ACTIVE");
+  });
+
   test("decides nothing for a merchant who trusts proofs only; then the proof does", async () => {
     await settings({ claimPolicy: "proven" });
     try {

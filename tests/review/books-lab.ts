@@ -122,7 +122,7 @@ export async function claim(
   await sql.begin((tx) =>
     openClaim(tx, {
       ...{ id, linkId, network: NETWORK, txHash, clientAddress: from, requestId: null },
-      ...{ transactionId: newTransactionId(), leaseS: 90, proof, hasBlock: false },
+      ...{ transactionId: newTransactionId(), leaseS: 90, proof, mayHaveBlock: false },
     }),
   );
   return id;

@@ -75,7 +75,7 @@ async function claim(
   await sql.begin((tx) =>
     openClaim(tx, {
       ...{ id, linkId, network: NETWORK, txHash, clientAddress, requestId: null },
-      ...{ transactionId: newTransactionId(), leaseS: 90, proof, hasBlock: false },
+      ...{ transactionId: newTransactionId(), leaseS: 90, proof, mayHaveBlock: false },
     }),
   );
   return id;
