@@ -96,6 +96,8 @@ describe("the answer", () => {
       blockNumber: 100,
       confirmedAt: "2026-01-03T08:00:00.000Z",
       detectedAt: "2026-01-03T08:00:00.000Z",
+      settledBy: null,
+      candidates: [],
       metadata: { txHash: HASH, logIndex: 0, linkId: null, paymentId: null },
     });
   });
