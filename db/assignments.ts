@@ -1,10 +1,12 @@
 /** A merchant's own decisions which link a received transfer pays. Kept by place in the chain, so that they outlive a reorganisation and a rebuild. */
 
 import type { LinkException, LinkStatus } from "../core/domain/link.ts";
-import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import type { TransactionStatus, TransactionType } from "../core/domain/payment.ts";
 import type { SettledBy } from "../core/domain/settled-by.ts";
 import type { Tx } from "./client.ts";
+
+const USDC_ADDRESSES = Object.values(NETWORKS).map(({ usdc }) => usdc.address);
 
 /** A history row with the transfer behind it. */
 export type AssignableTransfer = {
@@ -20,6 +22,8 @@ export type AssignableTransfer = {
   pays: boolean;
   settledBy: SettledBy | null;
   paymentId: string | null;
+  /** It executed an authorization that was settled for somebody else's resource. */
+  isFacilitated: boolean;
 };
 
 /** Holds the network's cursor until the transaction ends: the indexer writes nothing meanwhile. */
@@ -39,7 +43,15 @@ export async function findAssignableTransfer(
     select
       history.transfer_id, history.network, history.type, history.status, transfer.tx_hash, transfer.log_index,
       transfer.to_address as recipient, transfer.amount_units, transfer.link_id, transfer.pays, transfer.settled_by,
-      transfer.payment_id
+      transfer.payment_id,
+      exists (
+        select from payments elsewhere
+        where elsewhere.network = transfer.network
+          and elsewhere.token = any(${USDC_ADDRESSES}::text[])
+          and elsewhere.payer = transfer.from_address
+          and elsewhere.nonce = transfer.authorization_nonce
+          and elsewhere.link_id is null
+      ) as is_facilitated
     from transactions history
     left join transfers transfer on transfer.id = history.transfer_id
     where history.id = ${transactionId} and history.user_id = ${userId}`;
@@ -103,15 +115,21 @@ export async function saveAssignment(
     set link_id = excluded.link_id, accept = excluded.accept, updated_at = now()`;
 }
 
-/** The link's claims of this transaction have what they asked for. */
+/** The link's claims of this transaction have what they asked for; the rows that were opened for them give way to the transfer's. */
 export async function matchClaimsOf(
   tx: Tx,
   { linkId, txHash }: { linkId: string; txHash: Hex },
 ): Promise<void> {
   await tx`
-    update claims
-    set state = 'MATCHED', reason = null, updated_at = now()
-    where link_id = ${linkId} and tx_hash = ${txHash} and state in ('OPEN', 'HINT', 'DISPUTED', 'EXPIRED')`;
+    with matched as (
+      update claims
+      set state = 'MATCHED', reason = null, updated_at = now()
+      where link_id = ${linkId} and tx_hash = ${txHash} and state in ('OPEN', 'HINT', 'DISPUTED', 'EXPIRED')
+      returning id
+    )
+    delete from transactions
+    using matched
+    where transactions.claim_id = matched.id and transactions.status = 'PENDING' and transactions.transfer_id is null`;
 }
 
 /** The link's claims of this transaction lost it; proofs for other links that waited for it count again. */

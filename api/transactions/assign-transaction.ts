@@ -55,6 +55,8 @@ export function assignTransaction(
     if (transfer.linkId === linkId && transfer.settledBy === "merchant") return getTransaction(tx, asked);
     if (transfer.linkId !== null)
       throw refused("counted_elsewhere", "This transfer counts for a link already; unassign it first");
+    if (transfer.isFacilitated)
+      throw refused("counted_elsewhere", "This transfer paid for another resource through the facilitator");
     if (link.hasLivePayment)
       throw refused(
         "payment_in_progress",

@@ -1,5 +1,6 @@
 /** Facilitated payments, which move money between strangers, in books that were away or are made anew. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
+import { assignTransaction } from "../../api/transactions/assign-transaction.ts";
 import { newPaymentId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { insertFacilitatedPayments } from "../../db/facilitated-payments.ts";
@@ -108,4 +109,25 @@ test("behavior: one to a merchant's wallet pays no link that its payer claims wi
   const [row] = await lab.sql`select link_id, pays from transfers where tx_hash = ${facilitated}`;
   expect(row).toEqual({ linkId: null, pays: false });
   expect(await linkOf(lab, claimed)).toMatchObject({ exception: "NONE", settledBy: null, paidAt: null });
+});
+
+test("error: one into the merchant's own wallet bought another resource, so it is assigned to no link", async () => {
+  const { data, from } = await accept(merchant.address);
+  const linkId = await makeLink(lab, merchant, { units: 1_000_000n });
+  const txHash = await send(lab, payer, USDC, data);
+  await settled(lab);
+  const [row] = await lab.sql<{ id: string }[]>`
+    select id
+    from transactions
+    where tx_hash = ${txHash} and user_id = ${merchant.userId} and counterparty = ${from}`;
+  const asked = {
+    ...{ transactionId: row?.id ?? "", userId: merchant.userId, misfitMinUnits: 0n },
+    ...{ linkId, accept: true, trace: { requestId: "req_test", clientAddress: "127.0.0.1" } },
+  };
+  const refusal = await assignTransaction(lab.sql, asked).then(
+    () => undefined,
+    (error: { details: object }) => error.details,
+  );
+  expect(refusal).toMatchObject({ issue: "counted_elsewhere" });
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
 });
