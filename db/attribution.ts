@@ -12,6 +12,7 @@ import {
 import { tagOfNonce } from "../core/domain/link-tag.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";
+import type { TakenLink } from "./past-decisions.ts";
 import { lockLinks } from "./payments.ts";
 
 /** `txHash`: the transaction that spent it, where known. */
@@ -89,16 +90,17 @@ type Judged = {
   transfers: readonly AttributableTransfer[];
   payments: readonly PaymentFacts[];
   /** Links that count as paid, beside those that a transfer pays. */
-  takenLinkIds?: readonly string[];
+  takenLinks?: readonly TakenLink[];
 };
 
 /** Everything these transfers could settle. */
 export async function loadSnapshot(
   tx: Tx,
   network: NetworkId,
-  { transfers, payments, takenLinkIds = [] }: Judged,
+  { transfers, payments, takenLinks = [] }: Judged,
 ): Promise<LedgerSnapshot> {
   const known = new Set(payments.map(settlingKey));
+  const taken = new Map(takenLinks.map(({ linkId, ...paidAt }) => [linkId, paidAt]));
   // what executes an accepted payment's authorization needs no further evidence, unless that was accepted too late
   const open = transfers.filter(
     ({ from, to, txHash, authorizationNonce: nonce, amountUnits }) =>
@@ -111,12 +113,15 @@ export async function loadSnapshot(
       ? [[], { linkIds: [], assignments: [] }]
       : await Promise.all([
           loadClaims(tx, network, open),
-          findEvidence(tx, network, open, { all: transfers, takenLinkIds }),
+          findEvidence(tx, network, open, { all: transfers, takenLinkIds: [...taken.keys()] }),
         ]);
   const linkIds = [...payments, ...claims].map((row) => row.linkId);
-  const taken = new Set(takenLinkIds);
-  const facts = await lockLinkFacts(tx, [...new Set([...linkIds, ...evidence.linkIds])]);
-  const links = facts.map((link) => ({ ...link, isTaken: link.isTaken || taken.has(link.id) }));
+  const facts = await lockLinkFacts(tx, [...new Set([...linkIds, ...evidence.linkIds, ...taken.keys()])]);
+  const links = facts.map((link) => ({
+    ...link,
+    isTaken: link.isTaken || taken.has(link.id),
+    paidAt: link.paidAt ?? taken.get(link.id),
+  }));
   return { links, payments, claims, assignments: evidence.assignments };
 }
 
@@ -231,6 +236,8 @@ async function findFittingLinks(
       (${fits(tx, network, "amount_units", takenLinkIds)} and ${wasOverThen(tx)} limit moments.rivals + ${CANDIDATES_MAX})
       union all
       (${fits(tx, network, "pay_amount_units", takenLinkIds)} limit moments.rivals + ${CANDIDATES_MAX})
+      union all
+      (${fitsPaidLater(tx, network)})
     ) found`;
   return rows.map((row) => row.id);
 }
@@ -269,6 +276,23 @@ function fits(
       )`;
 }
 
+/** Links paid by a transfer from this block on, which a transfer read late was a rival of. At the head there are none to read. */
+function fitsPaidLater(tx: Tx, network: NetworkId) {
+  return tx`
+    select link.id
+    from transfers paying
+    join payment_links link on link.id = paying.link_id
+    where paying.network = ${network}
+      and paying.to_address = moments.recipient
+      and paying.block_number >= moments.block_number
+      and paying.pays
+      and paying.status <> 'ORPHANED'
+      and moments.amount_units in (link.amount_units, link.pay_amount_units)
+      and (${isOpenThen(tx)} or ${wasOverThen(tx)})
+    order by paying.block_number desc
+    limit ${CANDIDATES_MAX}`;
+}
+
 function countBy<Item>(items: readonly Item[], keyOf: (item: Item) => string): Map<string, number> {
   const counts = new Map<string, number>();
   for (const item of items) counts.set(keyOf(item), (counts.get(keyOf(item)) ?? 0) + 1);
@@ -279,8 +303,12 @@ async function lockLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkFa
   if (linkIds.length === 0) return [];
   // a new snapshot: what others committed while we waited for the locks
   const [, rows] = await Promise.all([lockLinks(tx, linkIds), readLinkFacts(tx, linkIds)]);
-  return rows.map(({ createdAt, createdBlock, expiresAt, cancelledAt, ...link }) => ({
+  return rows.map(({ createdAt, createdBlock, expiresAt, cancelledAt, paidBlock, paidLog, ...link }) => ({
     ...link,
+    paidAt:
+      paidBlock === null || paidLog === null
+        ? undefined
+        : { blockNumber: Number(paidBlock), logIndex: paidLog },
     tag: link.tag ?? undefined,
     payAmountUnits: link.payAmountUnits ?? undefined,
     createdAtMs: createdAt.getTime(),
@@ -301,6 +329,8 @@ type LinkRow = Pick<
   createdBlock: bigint | null;
   expiresAt: Date;
   cancelledAt: Date | null;
+  paidBlock: bigint | null;
+  paidLog: number | null;
   livePaymentId: string | null;
 };
 
@@ -308,12 +338,13 @@ function readLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkRow[]> {
   return tx<LinkRow[]>`
     select
       link.id, link.recipient, link.tag, link.amount_units, link.pay_amount_units, link.created_at, link.created_block,
-      link.expires_at, link.cancelled_at, paying.id is not null as is_taken, payment.id as live_payment_id,
+      link.expires_at, link.cancelled_at, paying.id is not null as is_taken,
+      paying.block_number as paid_block, paying.log_index as paid_log, payment.id as live_payment_id,
       merchant.match_by_amount, merchant.claim_policy = 'early' as trusts_early_claims
     from payment_links link
     join users merchant on merchant.id = link.user_id
     left join lateral (
-      select id
+      select id, block_number, log_index
       from transfers
       where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
       limit 1

@@ -3,9 +3,13 @@
  * block was read, and people were told so: a decision stands when the transfer and its history row both tell it and it could have been.
  */
 
+import type { LogPlace } from "../core/domain/attribute-transfers.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import type { SettledBy } from "../core/domain/settled-by.ts";
 import type { Tx } from "./client.ts";
+
+/** A link with the place of the transfer that pays it. */
+export type TakenLink = LogPlace & { linkId: string };
 
 export type PastDecision = {
   blockHash: Hex;
@@ -142,8 +146,8 @@ export async function findDecidedLinks(
   tx: Tx,
   network: NetworkId,
   transfers: readonly { txHash: Hex; to: Hex; amountUnits: bigint }[],
-): Promise<string[]> {
-  const rows = await tx<{ linkId: string }[]>`
+): Promise<TakenLink[]> {
+  const rows = await tx<{ linkId: string; blockNumber: bigint; logIndex: number }[]>`
     with given as (
       select *
       from unnest(
@@ -152,7 +156,7 @@ export async function findDecidedLinks(
         ${transfers.map(({ amountUnits }) => amountUnits.toString())}::numeric[]
       ) as given (tx_hash, recipient, units)
     )
-    select link_id
+    select link_id, block_number, log_index
     from past_decisions
     where pays
       and (
@@ -164,7 +168,7 @@ export async function findDecidedLinks(
           join assignments on assignments.network = ${network} and assignments.tx_hash = given.tx_hash
         )
       )`;
-  return rows.map((row) => row.linkId);
+  return rows.map((row) => ({ ...row, blockNumber: Number(row.blockNumber) }));
 }
 
 /** Which of these tags name links, with the wallets they pay into. */

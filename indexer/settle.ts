@@ -94,7 +94,7 @@ type Judged = {
 async function attribute(
   tx: Tx,
   network: NetworkId,
-  { transfers, payments, standing: { decided, takenLinkIds } }: Judged,
+  { transfers, payments, standing: { decided, takenLinks } }: Judged,
 ): Promise<Map<SeenTransfer, Verdict>> {
   const verdicts = new Map<SeenTransfer, Verdict>(decided);
   const open = transfers.filter((transfer) => !decided.has(transfer));
@@ -110,7 +110,7 @@ async function attribute(
     ),
   );
   const own = payments.filter((payment) => nonces.has(authorizationKey(payment.payer, payment.nonce)));
-  const snapshot = await loadSnapshot(tx, network, { transfers: given, payments: own, takenLinkIds });
+  const snapshot = await loadSnapshot(tx, network, { transfers: given, payments: own, takenLinks });
   const usedClaims = new Set([...verdicts.values()].map(({ attribution }) => attribution?.claimId));
   const claims = snapshot.claims.filter(({ id }) => !usedClaims.has(id));
   const found = attributeTransfers(given, { ...snapshot, claims });

@@ -8,6 +8,7 @@ import {
   findDecisions,
   findTaggedWallets,
   type PastDecision,
+  type TakenLink,
 } from "../db/past-decisions.ts";
 import type { SeenTransfer } from "./usdc-logs.ts";
 
@@ -15,10 +16,10 @@ export type Standing = {
   /** Without an attribution: decided to be received without a link. */
   decided: ReadonlyMap<SeenTransfer, Verdict>;
   /** Links that the others can't pay: a transfer does whose decision stands, perhaps a later one. */
-  takenLinkIds: readonly string[];
+  takenLinks: readonly TakenLink[];
 };
 
-export const NOTHING_STANDS: Standing = { decided: new Map(), takenLinkIds: [] };
+export const NOTHING_STANDS: Standing = { decided: new Map(), takenLinks: [] };
 
 /** Of these transfers, in the chain's order. Call inside a transaction after `keepDecisions`. */
 export async function findStanding(
@@ -39,7 +40,7 @@ export async function findStanding(
     if (row && !(isTagged && isInferred(row.settledBy))) decided.set(transfer, toVerdict(row));
   }
   const open = transfers.filter((transfer) => !decided.has(transfer));
-  return { decided, takenLinkIds: open.length > 0 ? await findDecidedLinks(tx, network, open) : [] };
+  return { decided, takenLinks: open.length > 0 ? await findDecidedLinks(tx, network, open) : [] };
 }
 
 function toVerdict(row: PastDecision): Verdict {

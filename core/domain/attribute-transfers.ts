@@ -38,6 +38,8 @@ export type AttributableTransfer = {
   isRelayed?: boolean | undefined;
 };
 
+export type LogPlace = { blockNumber: number; logIndex: number };
+
 export type LinkFacts = {
   id: string;
   recipient: Hex;
@@ -51,6 +53,8 @@ export type LinkFacts = {
   cancelledAtMs: number | undefined;
   /** A transfer that pays it is in the ledger. */
   isTaken: boolean;
+  /** Where that transfer is: before it the link was unpaid. */
+  paidAt?: LogPlace | undefined;
   livePaymentId: string | undefined;
   /** The merchant's settings. */
   matchByAmount: boolean;
@@ -254,16 +258,15 @@ function byInference(transfer: AttributableTransfer, index: Index): Verdict {
   const ids = candidates.slice(0, CANDIDATES_MAX).map(({ id }) => id);
   const isFreed = index.assignments.has(placeKey(transfer));
   if (isFreed) return { candidates: ids };
+  const payable = candidates.filter(
+    ({ id, cancelledAtMs }) => !index.taken.has(id) && cancelledAtMs === undefined,
+  );
   const claims = claimsOf(transfer, index);
   const early = claims.find(
-    ({ claim, link }) =>
-      claim.isEarly &&
-      link.trustsEarlyClaims &&
-      link.cancelledAtMs === undefined &&
-      candidates.includes(link),
+    ({ claim, link }) => claim.isEarly && link.trustsEarlyClaims && payable.includes(link),
   );
   const [only] = candidates;
-  const isAlone = candidates.length === 1 && only?.cancelledAtMs === undefined;
+  const isAlone = candidates.length === 1 && payable.length === 1;
   const isUnique = only?.payAmountUnits === transfer.amountUnits;
   const link = early?.link ?? (isAlone && (isUnique || only?.matchByAmount) ? only : undefined);
   if (!link) return { candidates: ids };
@@ -275,14 +278,18 @@ function byInference(transfer: AttributableTransfer, index: Index): Verdict {
   return { attribution: { ...attribution, ...(claim ? { claimId: claim.id } : {}) }, candidates: [] };
 }
 
-/** Unpaid links that fit at the transfer's block: the open ones, or the expired ones when none was open. */
+/** Links that fit and were unpaid at the transfer's place: the open ones, or the expired ones when none was open. */
 function findCandidates(transfer: AttributableTransfer, index: Index): LinkFacts[] {
   const unpaid = (index.fitting.get(fitKey(transfer.to, transfer.amountUnits)) ?? []).filter(
-    (link) => !index.taken.has(link.id) && hasBegun(link, transfer),
+    (link) => (!index.taken.has(link.id) || isPaidAfter(link, transfer)) && hasBegun(link, transfer),
   );
   const open = unpaid.filter((link) => isOpenAt(link, transfer.blockTimeMs));
   if (open.length > 0) return open;
   return unpaid.filter((link) => link.expiresAtMs < transfer.blockTimeMs && link.cancelledAtMs === undefined);
+}
+
+function isPaidAfter({ paidAt }: LinkFacts, { blockNumber, logIndex }: LogPlace): boolean {
+  return !!paidAt && (paidAt.blockNumber - blockNumber || paidAt.logIndex - logIndex) > 0;
 }
 
 /** Unused claims that name this transfer's transaction and sender, of links whose time its block is in. */

@@ -253,3 +253,23 @@ test("what was decided before the ways of deciding were recorded stands, and is 
   for (const [id, settledBy] of Object.entries(links))
     expect(await linkOf(lab, id)).toMatchObject({ status: "PAID", exception: "NONE", settledBy });
 });
+
+test("a transfer missing from the books that two links fitted pays neither, although a later one has paid one of them", async () => {
+  const units = freshUnits();
+  const [paid = "", open = ""] = await makeLinks(2, units);
+  const lost = await pay(lab, payer, merchant.address, units);
+  const paying = await pay(lab, payer, merchant.address, units);
+  await settled(lab);
+  await lab.sql`delete from transfers where tx_hash = ${lost}`;
+  await lab.sql`
+    update transfers
+    set link_id = ${paid}, pays = true, settled_by = 'tag', candidates = null
+    where tx_hash = ${paying}`;
+  await lab.sql`
+    update transactions
+    set link_id = ${paid}, type = 'PAYMENT_LINK', settled_by = 'tag', candidates = null
+    where tx_hash = ${paying}`;
+  await rebuild();
+  expect(await statusOf(paid)).toEqual({ status: "PAID", exception: "NONE" });
+  expect(await statusOf(open)).toEqual({ status: "ACTIVE", exception: "NONE" });
+});
