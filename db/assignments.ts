@@ -132,18 +132,21 @@ export async function matchClaimsOf(
     where transactions.claim_id = matched.id and transactions.status = 'PENDING' and transactions.transfer_id is null`;
 }
 
-/** The link's claims of this transaction lost it; proofs for other links that waited for it count again. */
+/** The link's claims of this transaction lost it; proofs for other links that waited for it are open again, and returned. */
 export async function freeClaims(
   tx: Tx,
-  { linkId, txHash, network }: { linkId: string; txHash: Hex; network: NetworkId },
-): Promise<void> {
-  await tx`
+  { linkId, txHash, network, leaseS }: { linkId: string; txHash: Hex; network: NetworkId; leaseS: number },
+): Promise<string[]> {
+  const rows = await tx<{ id: string; state: string }[]>`
     update claims
     set
       state = case when link_id = ${linkId} then 'EXPIRED' else 'OPEN' end,
       reason = case when link_id = ${linkId} then 'unassigned' end,
+      lease_until = case when link_id = ${linkId} then lease_until else now() + make_interval(secs => ${leaseS}) end,
       updated_at = now()
     where network = ${network}
       and tx_hash = ${txHash}
-      and (link_id = ${linkId} and state = 'MATCHED' or link_id <> ${linkId} and state = 'DISPUTED')`;
+      and (link_id = ${linkId} and state = 'MATCHED' or link_id <> ${linkId} and state = 'DISPUTED')
+    returning id, state`;
+  return rows.flatMap(({ id, state }) => (state === "OPEN" ? [id] : []));
 }

@@ -3,8 +3,7 @@
  * transfer already, and the wallet has links that a tag could name.
  */
 import type { Chain } from "../core/chain/clients.ts";
-import { type ProvenTransaction, proveTransaction } from "../core/chain/prove-transaction.ts";
-import { RpcTransportError } from "../core/chain/rpc-errors.ts";
+import type { ProvenTransaction } from "../core/chain/prove-transaction.ts";
 import { type FoundTag, tagOfTransaction } from "../core/chain/transaction-tags.ts";
 import { isTimely } from "../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../core/domain/authorization.ts";
@@ -12,14 +11,9 @@ import type { Hex } from "../core/domain/networks.ts";
 import { findPayments } from "../db/attribution.ts";
 import { listRelayerAddresses } from "../db/health.ts";
 import { findFirstLinks } from "../db/links.ts";
-import { need } from "./block-header.ts";
+import { readTransactions } from "./read-transactions.ts";
 import type { Term } from "./term.ts";
 import type { BlockContent, SeenTransfer } from "./usdc-logs.ts";
-
-/** Transactions asked for in one batch. */
-const TRANSACTIONS_AT_ONCE = 50;
-/** Nodes asked again, before a transaction is taken for one whose hash can't be made from what they answer. */
-const NODES_MAX = 4;
 
 /** The chain's clock may differ from the database's by this much: what is older than a wallet's first link carries none of its tags. */
 const CLOCK_SKEW_MS = 15 * 60_000;
@@ -36,7 +30,9 @@ export async function withTags(
   const open = await findUnexplained(term, incoming);
   if (open.length === 0) return [...blocks];
   const relayers = new Set<string>(await listRelayerAddresses(term.sql, term.network));
-  const transactions = await readTransactions(term, [...new Set(open.map(({ txHash }) => txHash))]);
+  const blockHashes = new Map(open.map(({ txHash, block }) => [txHash, block.hash]));
+  const places = Array.from(blockHashes, ([hash, blockHash]) => ({ hash, blockHash }));
+  const transactions = await readTransactions(term, places);
   const tags = new Map(
     open.map((transfer) => [
       transfer,
@@ -86,36 +82,4 @@ function readTag(
   if (!transaction) return undefined;
   const usdc = chain.network.usdc.address;
   return tagOfTransaction(transaction, transfer, { usdc, isRelayer: (address) => relayers.has(address) });
-}
-
-/** Throws RpcTransportError while no node has one of them. One whose hash never recomputes carries no tag that could be trusted. */
-async function readTransactions(
-  { chain, log, network }: TagTerm,
-  hashes: readonly Hex[],
-): Promise<Map<Hex, ProvenTransaction>> {
-  const found = new Map<Hex, ProvenTransaction>();
-  for (let start = 0; start < hashes.length; start += TRANSACTIONS_AT_ONCE) {
-    const batch = hashes.slice(start, start + TRANSACTIONS_AT_ONCE);
-    const calls = batch.map((hash) => ({ method: "eth_getTransactionByHash", params: [hash] }));
-    const outcomes = await chain.batch(calls);
-    for (const [index, hash] of batch.entries()) {
-      const transaction =
-        proveTransaction(need(outcomes[index]), hash) ?? (await readFromOthers(chain, hash));
-      if (transaction) found.set(hash, transaction);
-      else log.warn({ network, txHash: hash }, "no node answered a transaction that makes its hash");
-    }
-  }
-  return found;
-}
-
-async function readFromOthers(chain: Chain, hash: Hex): Promise<ProvenTransaction | undefined> {
-  let isKnown = false;
-  for (const node of chain.nodesByHealth().slice(0, NODES_MAX)) {
-    const answer = await chain.requestOn(node, "eth_getTransactionByHash", [hash]).catch(() => null);
-    isKnown ||= answer !== null;
-    const transaction = proveTransaction(answer, hash);
-    if (transaction) return transaction;
-  }
-  if (!isKnown) throw new RpcTransportError("not-ready", `no node has transaction ${hash}`);
-  return undefined;
 }

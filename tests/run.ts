@@ -8,7 +8,7 @@ import { startTestServer } from "./support/postgres-server.ts";
 
 type Totals = { passed: number; failed: number; skipped: number };
 
-const PARALLEL_FILES = 2;
+const PARALLEL_FILES = 3;
 const TEST_TIMEOUT_MS = 60_000;
 
 process.exitCode = await run(process.argv.slice(2));

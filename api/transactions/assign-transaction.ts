@@ -1,5 +1,6 @@
 /** A merchant says which link a received transfer pays, or that it pays none. One SQL transaction, beside which the indexer writes nothing. */
 
+import { CLAIM_LEASE_S } from "../../core/domain/claim.ts";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import type { SettledBy } from "../../core/domain/settled-by.ts";
 import type { HistoryRow } from "../../core/domain/transaction.ts";
@@ -18,6 +19,7 @@ import { recordEvents } from "../../db/events.ts";
 import { assignTransfers } from "../../db/late-settlement.ts";
 import { tell } from "../../db/outcome.ts";
 import { lockLinks } from "../../db/payments.ts";
+import { enqueue } from "../../db/queue.ts";
 import { recordSecurityEvent } from "../../db/security-events.ts";
 import { refreshLinks } from "../../db/settlement.ts";
 import { findTransaction } from "../../db/transactions.ts";
@@ -86,7 +88,9 @@ export function unassignTransaction(sql: Sql, asked: Asked): Promise<HistoryRow>
       );
     await saveAssignment(tx, { ...transfer, userId: asked.userId, linkId: undefined, accept: false });
     await book(tx, transfer, { linkId: undefined, pays: false, settledBy: undefined });
-    await freeClaims(tx, { linkId, txHash: transfer.txHash, network: transfer.network });
+    const { txHash, network } = transfer;
+    const reopened = await freeClaims(tx, { linkId, txHash, network, leaseS: CLAIM_LEASE_S });
+    for (const claimId of reopened) await enqueue(tx, "check_claim", { claimId });
     return finish(tx, asked, { linkId, type: "transaction.unassigned", data: { linkId } });
   });
 }

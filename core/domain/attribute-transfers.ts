@@ -278,14 +278,26 @@ function byInference(transfer: AttributableTransfer, index: Index): Verdict {
   return { attribution: { ...attribution, ...(claim ? { claimId: claim.id } : {}) }, candidates: [] };
 }
 
-/** Links that fit and were unpaid at the transfer's place: the open ones, or the expired ones when none was open. */
+/**
+ * Links that fit and were unpaid at the transfer's place: the open ones, or the expired ones when none was open. Enough of them to know
+ * that nothing decides: one transaction may hold thousands of transfers of a shop's one price.
+ */
 function findCandidates(transfer: AttributableTransfer, index: Index): LinkFacts[] {
-  const unpaid = (index.fitting.get(fitKey(transfer.to, transfer.amountUnits)) ?? []).filter(
-    (link) => (!index.taken.has(link.id) || isPaidAfter(link, transfer)) && hasBegun(link, transfer),
-  );
-  const open = unpaid.filter((link) => isOpenAt(link, transfer.blockTimeMs));
-  if (open.length > 0) return open;
-  return unpaid.filter((link) => link.expiresAtMs < transfer.blockTimeMs && link.cancelledAtMs === undefined);
+  const { blockTimeMs } = transfer;
+  const [open, over]: [LinkFacts[], LinkFacts[]] = [[], []];
+  for (const link of index.fitting.get(fitKey(transfer.to, transfer.amountUnits)) ?? []) {
+    const isUnpaid = !index.taken.has(link.id) || isPaidAfter(link, transfer);
+    if (!isUnpaid || !hasBegun(link, transfer)) continue;
+    if (isOpenAt(link, blockTimeMs)) open.push(link);
+    else if (link.expiresAtMs < blockTimeMs && link.cancelledAtMs === undefined) over.push(link);
+    if (open.length === CANDIDATES_MAX && !isNamed(transfer, index)) break;
+  }
+  return open.length > 0 ? open : over;
+}
+
+/** A claim may decide for any of the links, not only for the first that are found. */
+function isNamed({ txHash }: AttributableTransfer, index: Index): boolean {
+  return index.claims.has(txHash);
 }
 
 function isPaidAfter({ paidAt }: LinkFacts, { blockNumber, logIndex }: LogPlace): boolean {

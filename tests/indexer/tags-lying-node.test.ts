@@ -169,13 +169,35 @@ test("another transaction's true answer is not taken for this one's", async () =
   expect(await linkOf(lab, paidElsewhere)).toMatchObject({ status: "ACTIVE" });
 });
 
+test("no index of transactions on any node: the tag is read from the block", async () => {
+  const [meant, twin] = await makeTwins();
+  indexer = startIndexer(lab, { urls: [liar.url] });
+  await settled(lab);
+  const denied = lieAbout(() => null);
+  await payWithTag(meant);
+  await settled(lab);
+  expect(denied()).toBeGreaterThan(0);
+  expect(await linkOf(lab, meant)).toMatchObject({ status: "PAID", settledBy: "tag" });
+  expect(await linkOf(lab, twin)).toMatchObject({ status: "ACTIVE" });
+});
+
 test("while no node has the transaction the block waits, and its tag counts when one has", async () => {
   const [meant, twin] = await makeTwins();
   indexer = startIndexer(lab, { urls: [liar.url] });
   await settled(lab);
-  const asked = lieAbout(() => null);
+  let refused = 0;
+  liar.fault = (calls) => {
+    const isAbout = calls.some(
+      ({ method, params }) =>
+        method === "eth_getTransactionByHash" ||
+        (method === "eth_getBlockByHash" && (params as unknown[])[1] === true),
+    );
+    if (!isAbout) return undefined;
+    refused += 1;
+    return { kind: "reply", reply: () => null };
+  };
   await payWithTag(meant);
-  await until("the transaction is asked for again and again", async () => asked() > 3);
+  await until("the transaction is asked for again and again", async () => refused > 6);
   const [cursor] = await lab.sql<{ hash: Hex }[]>`select hash from cursors where network = ${NETWORK}`;
   expect(cursor?.hash).not.toBe((await headOf(lab)).hash);
   expect(await linkOf(lab, meant)).toMatchObject({ status: "ACTIVE" });
