@@ -1,14 +1,14 @@
 /** The ledger snapshot that transfers are judged by: payments, claims, links and assignments, locked until the transaction ends. */
 
-import {
-  type AssignmentFacts,
-  type AttributableTransfer,
-  CANDIDATES_MAX,
-  type ClaimFacts,
-  type LedgerSnapshot,
-  type LinkFacts,
-  type PaymentFacts,
-} from "../core/domain/attribute-transfers.ts";
+import { CANDIDATES_MAX } from "../core/domain/attribute-transfers.ts";
+import type {
+  AssignmentFacts,
+  AttributableTransfer,
+  ClaimFacts,
+  LedgerSnapshot,
+  LinkFacts,
+  PaymentFacts,
+} from "../core/domain/ledger-snapshot.ts";
 import { tagOfNonce } from "../core/domain/link-tag.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "./client.ts";

@@ -3,7 +3,7 @@
  * block was read, and people were told so: a decision stands when the transfer and its history row both tell it and it could have been.
  */
 
-import type { LogPlace } from "../core/domain/attribute-transfers.ts";
+import type { LogPlace } from "../core/domain/ledger-snapshot.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import type { SettledBy } from "../core/domain/settled-by.ts";
 import type { Tx } from "./client.ts";

@@ -2,12 +2,9 @@
  * Payments and claims that were stored after the block that settles them was read. Evidence counts as if known then; inference does not:
  * what was ambiguous at its block stays so, however many of the links have closed since. And links let go.
  */
-import {
-  type Attribution,
-  attributeTransfers,
-  type PaymentFacts,
-} from "../core/domain/attribute-transfers.ts";
+import { type Attribution, attributeTransfers } from "../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../core/domain/authorization.ts";
+import type { PaymentFacts } from "../core/domain/ledger-snapshot.ts";
 import { isInferred } from "../core/domain/settled-by.ts";
 import { loadPayments, loadSnapshot } from "../db/attribution.ts";
 import { disputeTransfers, findPendingLinks, releaseMatchedClaims } from "../db/claim-proofs.ts";

@@ -1,6 +1,7 @@
 /** What attributions mean for payments and claims: settled by their transfer, or never to be. */
 
-import type { Attribution, PaymentFacts } from "../core/domain/attribute-transfers.ts";
+import type { Attribution } from "../core/domain/attribute-transfers.ts";
+import type { PaymentFacts } from "../core/domain/ledger-snapshot.ts";
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Tx } from "../db/client.ts";
 import { failSpentPayments, matchClaims, type SettledPayment, settlePayments } from "../db/settlement.ts";

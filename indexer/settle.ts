@@ -1,7 +1,8 @@
 /** What a set of transfers does to the books, inside the caller's transaction. Used at the head, in ranges, in backfills and in rebuilds. */
 
-import { attributeTransfers, type PaymentFacts, type Verdict } from "../core/domain/attribute-transfers.ts";
+import { attributeTransfers, type Verdict } from "../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../core/domain/authorization.ts";
+import type { PaymentFacts } from "../core/domain/ledger-snapshot.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import { loadPayments, loadSnapshot } from "../db/attribution.ts";
 import type { Tx } from "../db/client.ts";

@@ -15,92 +15,21 @@
  * that names no link here.
  */
 import { authorizationKey } from "./authorization.ts";
+import type {
+  AssignmentFacts,
+  AttributableTransfer,
+  ClaimFacts,
+  LedgerSnapshot,
+  LinkFacts,
+  LogPlace,
+  PaymentFacts,
+} from "./ledger-snapshot.ts";
 import { tagOfNonce } from "./link-tag.ts";
 import type { Hex } from "./networks.ts";
 import type { SettledBy } from "./settled-by.ts";
 
 /** Candidates kept with a transfer; a shop of one price may have thousands of open links. */
 export const CANDIDATES_MAX = 20;
-
-export type AttributableTransfer = {
-  txHash: Hex;
-  logIndex: number;
-  from: Hex;
-  to: Hex;
-  amountUnits: bigint;
-  blockNumber: number;
-  blockTimeMs: number;
-  /** Nonce of the authorization it executed (EIP-3009). */
-  authorizationNonce: Hex | undefined;
-  /** 16 bytes of its calldata, or of our relay's, that may be a link's tag. */
-  tag?: Hex | undefined;
-  /** Whether the tag stands in a relay of ours: such a transfer pays the link it names, and by inference none. */
-  isRelayed?: boolean | undefined;
-};
-
-export type LogPlace = { blockNumber: number; logIndex: number };
-
-export type LinkFacts = {
-  id: string;
-  recipient: Hex;
-  tag: Hex | undefined;
-  amountUnits: bigint;
-  payAmountUnits: bigint | undefined;
-  createdAtMs: number;
-  /** The indexer's cursor when the link was made: only later blocks can pay it. Undefined: judged by time. */
-  createdBlock: number | undefined;
-  expiresAtMs: number;
-  cancelledAtMs: number | undefined;
-  /** A transfer that pays it is in the ledger. */
-  isTaken: boolean;
-  /** Where that transfer is: before it the link was unpaid. */
-  paidAt?: LogPlace | undefined;
-  livePaymentId: string | undefined;
-  /** The merchant's settings. */
-  matchByAmount: boolean;
-  trustsEarlyClaims: boolean;
-};
-
-export type PaymentFacts = {
-  id: string;
-  linkId: string;
-  payer: Hex;
-  nonce: Hex;
-  recipient: Hex;
-  amountUnits: bigint;
-  isFailed: boolean;
-  acceptedAtMs: number;
-  /** The indexer's cursor when it was accepted. */
-  acceptedBlock: number | undefined;
-  /** Hashes of transactions of ours that carried it. */
-  relayHashes: readonly Hex[];
-};
-
-export type ClaimFacts = {
-  id: string;
-  linkId: string;
-  txHash: Hex;
-  clientAddress: Hex;
-  isProven: boolean;
-  /** Stored before the transfer was seen in a block, and no other link's claim names the transaction. */
-  isEarly: boolean;
-};
-
-/** A merchant's decision; `linkId` undefined: no link unless 1 to 3 name one. */
-export type AssignmentFacts = {
-  txHash: Hex;
-  logIndex: number;
-  linkId: string | undefined;
-  accept: boolean;
-};
-
-/** Everything in the database that the given transfers could settle. Claims are in the order they were made. */
-export type LedgerSnapshot = {
-  links: readonly LinkFacts[];
-  payments: readonly PaymentFacts[];
-  claims: readonly ClaimFacts[];
-  assignments: readonly AssignmentFacts[];
-};
 
 export type Attribution = {
   linkId: string;

@@ -7,7 +7,7 @@ import type {
   LedgerSnapshot,
   LinkFacts,
   PaymentFacts,
-} from "../../core/domain/attribute-transfers.ts";
+} from "../../core/domain/ledger-snapshot.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 
 export type AttributionWorld = { transfers: AttributableTransfer[]; ledger: LedgerSnapshot };

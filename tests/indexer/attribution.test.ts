@@ -1,13 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import {
-  type AttributableTransfer,
-  attributeTransfers,
-  isTimely,
-  type LedgerSnapshot,
-  type LinkFacts,
-  type Verdict,
-} from "../../core/domain/attribute-transfers.ts";
+import { attributeTransfers, isTimely, type Verdict } from "../../core/domain/attribute-transfers.ts";
+import type { AttributableTransfer, LedgerSnapshot, LinkFacts } from "../../core/domain/ledger-snapshot.ts";
 import { isInferred } from "../../core/domain/settled-by.ts";
 import { type AttributionWorld, attributionWorlds, hex, MERCHANTS, PAYERS } from "./attribution-worlds.ts";
 

@@ -86,9 +86,7 @@ describe("the answer", () => {
       id: expect.stringMatching(/^txn_/),
       type: "RECEIVE",
       amount: "123456.789012",
-      currency: "USDC",
-      network: "base-sepolia",
-      status: "CONFIRMED",
+      ...{ currency: "USDC", network: "base-sepolia", status: "CONFIRMED" },
       title: "Received from 0xabab…abab",
       description: "",
       clientWalletAddress: `0x${"ab".repeat(20)}`,
@@ -96,8 +94,7 @@ describe("the answer", () => {
       blockNumber: 100,
       confirmedAt: "2026-01-03T08:00:00.000Z",
       detectedAt: "2026-01-03T08:00:00.000Z",
-      settledBy: null,
-      candidates: [],
+      ...{ settledBy: null, candidates: [] },
       metadata: { txHash: HASH, logIndex: 0, linkId: null, paymentId: null },
     });
   });
