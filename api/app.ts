@@ -1,11 +1,14 @@
 /** Puts the features together. A feature is one line here, and never imports this file. */
 import { type AnyElysia, Elysia } from "elysia";
+import { identityRoutes } from "./accounts/routes.ts";
+import { securityRoutes } from "./accounts/security-routes.ts";
+import { settingsRoutes } from "./accounts/settings-routes.ts";
 import { apiKeyRoutes } from "./api-keys/routes.ts";
 import { googleRoutes } from "./auth/google/routes.ts";
 import { passkeyRoutes } from "./auth/passkey-routes.ts";
 import { authRoutes } from "./auth/routes.ts";
-import { sessionRoutes } from "./auth/session-routes.ts";
 import { eventRoutes } from "./events/routes.ts";
+import { exportRoutes } from "./exports/routes.ts";
 import { facilitatorRoutes } from "./facilitator/routes.ts";
 import { healthRoutes } from "./health/routes.ts";
 import type { ApiDeps } from "./http/deps.ts";
@@ -16,12 +19,10 @@ import { openApi } from "./http/openapi.ts";
 import { plainQuery } from "./http/plain-query.ts";
 import { requestContext } from "./http/request-context.ts";
 import { speakPlainly } from "./http/validation-messages.ts";
-import { identityRoutes } from "./identity/routes.ts";
 import { publicLinkRoutes } from "./links/public-routes.ts";
 import { linkRoutes } from "./links/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
-import { securityRoutes } from "./security/routes.ts";
-import { settingsRoutes } from "./settings/routes.ts";
+import { sessionRoutes } from "./sessions/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
 import { transactionRoutes } from "./transactions/routes.ts";
 import { walletRoutes } from "./wallets/routes.ts";
@@ -63,6 +64,7 @@ export function createApp(deps: ApiDeps) {
       .use(settingsRoutes(deps))
       .use(linkRoutes(deps))
       .use(publicLinkRoutes(deps))
+      .use(exportRoutes(deps))
       .use(transactionRoutes(deps))
       .use(eventRoutes(deps))
       .use(webhookRoutes(deps))

@@ -16,7 +16,7 @@ import {
 } from "../core/runtime/production-env.ts";
 import { isRegistrableParent } from "../core/runtime/public-url.ts";
 import { merchantGasPerDay, relayLimitsShape } from "../core/runtime/relay-limits-env.ts";
-import { proxyFaults, readProxies, type TrustedProxies } from "./http/client-address.ts";
+import { proxyFaults, readProxies, type TrustedProxies } from "../core/runtime/trusted-proxies.ts";
 
 const WAIT_MAX_MS = 120_000;
 /** What the server takes at most (Bun). */

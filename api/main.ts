@@ -1,14 +1,15 @@
 /** The API process: reads the environment, opens what it needs, listens, and closes it all in reverse on SIGTERM. */
-import { type Chain, openChain } from "../core/chain/clients.ts";
+
 import type { NetworkId } from "../core/domain/networks.ts";
+import { type Chain, openChain } from "../core/rpc/chain-client.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/stop.ts";
-import { openDatabase } from "../db/client.ts";
-import { openOutcomes } from "../db/outcome.ts";
-import { listForeignRpIds } from "../db/passkeys.ts";
-import { withPatience } from "../db/patience.ts";
+import { listForeignRpIds } from "../db/auth/passkeys.ts";
+import { openDatabase } from "../db/postgres/client.ts";
+import { openOutcomes } from "../db/postgres/notifications.ts";
+import { withPatience } from "../db/postgres/retry-while-unavailable.ts";
 import { createApp } from "./app.ts";
 import { readApiConfig } from "./config.ts";
 import { raiseServerHeaderLimit } from "./http/header-limit.ts";

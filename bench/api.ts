@@ -6,8 +6,8 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type BoundProcess, spawnBound } from "../local/bound-process.ts";
 import { findFreePort } from "../local/free-port.ts";
+import { type BoundProcess, spawnBound } from "../local/processes/bound-process.ts";
 import { serviceEnv } from "../local/service-env.ts";
 import { startTestChain } from "../tests/support/chain.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";

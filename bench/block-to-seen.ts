@@ -1,8 +1,8 @@
 /** From a block to what an indexer shows of it: payments that arrive at moments spread evenly over the time between two polls. */
 import { encodeTransfer } from "../core/chain/usdc.ts";
 import type { Hex } from "../core/domain/networks.ts";
-import { callRpc } from "../local/rpc.ts";
-import { fundEth, fundUsdc } from "../local/usdc.ts";
+import { callRpc } from "../local/chain/rpc.ts";
+import { fundEth, fundUsdc } from "../local/chain/usdc.ts";
 import type { TestChain } from "../tests/support/chain.ts";
 import { USDC } from "./indexer-process.ts";
 import { percentile, type Row } from "./report.ts";

@@ -1,8 +1,8 @@
 /** A local chain full of USDC transfers, a few hundred a block, to receivers that go round. */
 import { encodeFunctionData, multicall3Abi, parseAbi, toHex } from "viem";
 import { CONTRACTS, type Hex, NETWORKS } from "../core/domain/networks.ts";
-import { callRpc, callRpcBatch, type RpcCall } from "../local/rpc.ts";
-import { fundEth, fundUsdc } from "../local/usdc.ts";
+import { callRpc, callRpcBatch, type RpcCall } from "../local/chain/rpc.ts";
+import { fundEth, fundUsdc } from "../local/chain/usdc.ts";
 import { startTestChain, type TestChain } from "../tests/support/chain.ts";
 
 const USDC = NETWORKS["base-sepolia"].usdc.address;

@@ -4,7 +4,7 @@
  * resident set of the worker process (Linux).
  */
 import { readFileSync } from "node:fs";
-import type { Sql } from "../db/client.ts";
+import type { Sql } from "../db/postgres/client.ts";
 import { startTestChain } from "../tests/support/chain.ts";
 import { startTestMailbox } from "../tests/support/mailbox.ts";
 import { type Service, startService } from "../tests/support/world.ts";

@@ -2,8 +2,8 @@
  * A database with one large merchant among 1,000. BENCH_DATABASE_URL names one that an earlier run filled and that is kept, or that
  * is filled now: with BENCH_ROWS of that one size. Otherwise each size has one of its own that goes away.
  */
-import { openDatabase, type Sql } from "../db/client.ts";
-import { migrate } from "../db/migrate.ts";
+import { openDatabase, type Sql } from "../db/postgres/client.ts";
+import { migrate } from "../db/postgres/migrate.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";
 import { seedHistory } from "./seed-history.ts";
 

@@ -1,9 +1,10 @@
 /** How fast the indexer reads a busy chain from its first block, beside the least that any indexer must do with the same node and database. */
-import { toQuantity } from "../core/chain/rpc-answers.ts";
+
 import { decodeTransferLog, TRANSFER_TOPIC } from "../core/chain/usdc.ts";
 import type { Hex } from "../core/domain/networks.ts";
-import { openDatabase, type Sql } from "../db/client.ts";
-import { callRpc } from "../local/rpc.ts";
+import { toQuantity } from "../core/rpc/answers.ts";
+import { openDatabase, type Sql } from "../db/postgres/client.ts";
+import { callRpc } from "../local/chain/rpc.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";
 import type { BusyChain } from "./busy-chain.ts";
 import {

@@ -1,5 +1,5 @@
 /** From a block to its link PAID, as a payer's page sees it over HTTP. */
-import { openDatabase } from "../db/client.ts";
+import { openDatabase } from "../db/postgres/client.ts";
 import { startTestChain } from "../tests/support/chain.ts";
 import { startTestMailbox } from "../tests/support/mailbox.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";

@@ -1,6 +1,6 @@
 /** Ponder on the same chain and the same Postgres server as our indexer: the same transfers stored, the same moments measured. */
-import { openDatabase, type Sql } from "../db/client.ts";
-import { type BoundProcess, spawnBound } from "../local/bound-process.ts";
+import { openDatabase, type Sql } from "../db/postgres/client.ts";
+import { type BoundProcess, spawnBound } from "../local/processes/bound-process.ts";
 import { startTestChain } from "../tests/support/chain.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";
 import { randomAddress } from "../tests/support/seed.ts";

@@ -1,6 +1,6 @@
 /** What watching more wallets costs, none of which is paid: the start, the past, standing still, and each block at the head. */
-import { openDatabase, type Sql } from "../db/client.ts";
-import { callRpc } from "../local/rpc.ts";
+import { openDatabase, type Sql } from "../db/postgres/client.ts";
+import { callRpc } from "../local/chain/rpc.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";
 import type { BusyChain } from "./busy-chain.ts";
 import { NETWORK, readUsage, seedWallets, startIndexer, waitForCursor } from "./indexer-process.ts";

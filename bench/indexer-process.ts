@@ -1,8 +1,8 @@
 /** Our indexer as a process to be measured: the wallets it finds, when it leads, how far it is, and what it costs. */
 import { readFileSync } from "node:fs";
 import { type Hex, NETWORKS } from "../core/domain/networks.ts";
-import type { Sql } from "../db/client.ts";
-import { type ServiceProcess, startServiceProcess } from "../local/service-process.ts";
+import type { Sql } from "../db/postgres/client.ts";
+import { type ServiceProcess, startServiceProcess } from "../local/processes/service-process.ts";
 import { receiver } from "./busy-chain.ts";
 
 export const NETWORK = "base-sepolia";

@@ -4,7 +4,7 @@
  * Beside the times stands the CPU time of the API and its Postgres connections for a request (Linux): nearly what it takes on a
  * machine with nothing else to do.
  */
-import { openDatabase } from "../db/client.ts";
+import { openDatabase } from "../db/postgres/client.ts";
 import { startTestChain } from "../tests/support/chain.ts";
 import { startTestMailbox } from "../tests/support/mailbox.ts";
 import { startService } from "../tests/support/world.ts";

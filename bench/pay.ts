@@ -3,8 +3,8 @@
  * pays its own link with its own signed authorization and starts the next when the answer is in. Signing happens before the clock starts.
  * Then the reference facilitator on the same kind of chain, without HTTP and database.
  */
-import { openDatabase, type Sql } from "../db/client.ts";
-import { fundUsdc } from "../local/usdc.ts";
+import { openDatabase, type Sql } from "../db/postgres/client.ts";
+import { fundUsdc } from "../local/chain/usdc.ts";
 import { makePayer, shapeA, signPayment } from "../tests/support/payer.ts";
 import { seedLinks, seedMerchant } from "../tests/support/seed.ts";
 import { startWorld, type World } from "../tests/support/world.ts";

@@ -1,5 +1,5 @@
 /** Fills a migrated database with one large merchant among many small ones: links and history of three years, made by Postgres itself. */
-import type { Sql, Tx } from "../db/client.ts";
+import type { Sql, Tx } from "../db/postgres/client.ts";
 
 export type SeedSizes = {
   /** Rows of the large merchant. */

@@ -1,5 +1,5 @@
 /** `bun run migrate`: applies what is missing and says so. */
-import { migrate } from "./migrate.ts";
+import { migrate } from "./postgres/migrate.ts";
 
 const url = process.env.DATABASE_URL;
 if (!url) {

@@ -1,11 +1,11 @@
 /** The indexer process: one loop a network, of which one process at a time leads each. */
-import { type Chain, openChain } from "../core/chain/clients.ts";
+import { type Chain, openChain } from "../core/rpc/chain-client.ts";
 import type { ChainSettings } from "../core/runtime/chain-env.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/stop.ts";
-import { openDatabase } from "../db/client.ts";
+import { openDatabase } from "../db/postgres/client.ts";
 import { readIndexerConfig } from "./config.ts";
 import { openIndexerMetrics } from "./metrics.ts";
 import { runNetwork } from "./run-network.ts";

@@ -1,16 +1,16 @@
 /** `bun run rebuild`: makes all chain-derived rows once more from the chain and says what differed. Indexers may keep running. */
-import { openChain } from "../core/chain/clients.ts";
+import { openChain } from "../core/rpc/chain-client.ts";
 import type { ChainSettings } from "../core/runtime/chain-env.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
-import { openDatabase } from "../db/client.ts";
-import { beginEpoch } from "../db/cursors.ts";
-import { beginTerm } from "./begin-term.ts";
+import { beginEpoch } from "../db/ledger/cursors.ts";
+import { openDatabase } from "../db/postgres/client.ts";
+import { rebuildNetwork } from "./audit/rebuild.ts";
 import { readIndexerConfig } from "./config.ts";
-import { waitForLeadership } from "./lead.ts";
+import { beginTerm } from "./follow/start-term.ts";
+import { waitForLeadership } from "./leadership.ts";
 import { openIndexerMetrics } from "./metrics.ts";
-import { rebuildNetwork } from "./rebuild.ts";
 
 const RPC_TIMEOUT_MS = 20_000;
 

@@ -1,14 +1,15 @@
 /** Stand by, lead, follow, step down, stand by again: the life of an indexer on one network. */
-import type { Chain } from "../core/chain/clients.ts";
+
 import type { NetworkId } from "../core/domain/networks.ts";
+import type { Chain } from "../core/rpc/chain-client.ts";
 import type { Log } from "../core/runtime/log.ts";
-import type { Sql } from "../db/client.ts";
-import { beginTerm } from "./begin-term.ts";
-import { followChain } from "./follow.ts";
-import { type Leadership, sleep, waitForLeadership } from "./lead.ts";
+import type { Sql } from "../db/postgres/client.ts";
+import { keepUp } from "./audit/maintenance.ts";
+import { followChain } from "./follow/follow.ts";
+import { beginTerm } from "./follow/start-term.ts";
+import { type Leadership, sleep, waitForLeadership } from "./leadership.ts";
 import type { IndexerMetrics } from "./metrics.ts";
 import { FencedError } from "./term.ts";
-import { keepUp } from "./upkeep.ts";
 
 const RETRY_MS = 500;
 

@@ -1,13 +1,14 @@
 /** One leader's term on one network: what it knows, shared by everything it does. */
-import type { Chain } from "../core/chain/clients.ts";
+
 import type { NetworkId } from "../core/domain/networks.ts";
+import type { Chain } from "../core/rpc/chain-client.ts";
 import type { Log } from "../core/runtime/log.ts";
-import type { Sql } from "../db/client.ts";
-import type { BlockPoint } from "../db/cursors.ts";
-import type { Watch } from "./logs.ts";
-import { walletBits } from "./logs.ts";
+import type { BlockPoint } from "../db/ledger/cursors.ts";
+import type { Sql } from "../db/postgres/client.ts";
 import type { IndexerMetrics } from "./metrics.ts";
-import type { WatchedSet } from "./watched-set.ts";
+import type { Watch } from "./source/block-logs.ts";
+import { walletBits } from "./source/block-logs.ts";
+import type { WatchedSet } from "./source/watched-wallets.ts";
 
 export type Term = {
   readonly network: NetworkId;

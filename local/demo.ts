@@ -7,10 +7,10 @@ import { bytesToHex } from "viem";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { formatUnits, parseUnits, toAmountNumber } from "../core/domain/money.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
+import { fundUsdc, readUsdcBalance } from "./chain/usdc.ts";
 import { type DemoClient, openDemoClient } from "./demo-client.ts";
-import type { StoredMail } from "./mail-message.ts";
-import { createSoftwarePasskey } from "./software-passkey.ts";
-import { fundUsdc, readUsdcBalance } from "./usdc.ts";
+import type { StoredMail } from "./mailbox/mail-message.ts";
+import { createSoftwarePasskey } from "./passkey/software-passkey.ts";
 
 export type DemoWorld = {
   apiUrl: string;

@@ -1,17 +1,17 @@
 /** `npm start`: the whole service on this machine, watched over until Ctrl-C. */
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { localRelayerKeys } from "./accounts.ts";
+import { localRelayerKeys } from "./chain/accounts.ts";
 import { runDemo } from "./demo.ts";
-import { lockFolder } from "./folder-lock.ts";
-import { endLeftovers } from "./leftovers.ts";
+import { requireFreePort, type Surroundings, startSurroundings } from "./dev-environment.ts";
 import { type LocalSettings, readLocalSettings } from "./local-settings.ts";
+import { lockFolder } from "./processes/folder-lock.ts";
+import { runMigrations } from "./processes/service-process.ts";
+import { endLeftovers } from "./processes/stale-processes.ts";
+import { supervise } from "./processes/supervise.ts";
 import { keepSecret } from "./secrets.ts";
 import { SERVICE_KINDS, serviceEnv } from "./service-env.ts";
-import { runMigrations } from "./service-process.ts";
 import { orderlyShutdown } from "./shutdown.ts";
-import { supervise } from "./supervise.ts";
-import { requireFreePort, type Surroundings, startSurroundings } from "./surroundings.ts";
 import { printAddresses, printStep, report, startTimer } from "./transcript.ts";
 import { waitUntilReady } from "./wait-until-ready.ts";
 

@@ -1,8 +1,8 @@
 /** What `npm start` says in the terminal. */
 import { join } from "node:path";
 import type { DemoStep } from "./demo.ts";
+import type { Surroundings } from "./dev-environment.ts";
 import type { LocalSettings } from "./local-settings.ts";
-import type { Surroundings } from "./surroundings.ts";
 
 const WHO_WIDTH = 10;
 const MS_WIDTH = 6;

@@ -1,4 +1,4 @@
-/** `bun run check`: format, lint, types, dead code and the walls between the folders. All of them run, also after a failure. */
+/** `bun run check`: format, lint, types, dead code and the layers. All of them run, also after a failure. */
 import { join } from "node:path";
 
 type Check = { name: string; command: readonly string[] };
@@ -10,7 +10,7 @@ const CHECKS: readonly Check[] = [
   { name: "format and lint", command: [bin("biome"), "check", "--diagnostic-level=warn", "."] },
   { name: "types", command: [process.execPath, "check", "--no-script"] },
   { name: "dead code", command: [process.execPath, bin("knip"), "--no-progress"] },
-  { name: "house", command: [process.execPath, "test", "tests/house.test.ts"] },
+  { name: "architecture", command: [process.execPath, "test", "tests/architecture.test.ts"] },
 ];
 
 const results = await Promise.all(CHECKS.map(runCheck));

@@ -2,7 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { spawnBound } from "../local/bound-process.ts";
+import { spawnBound } from "../local/processes/bound-process.ts";
 import { prepareTemplate, SERVER_URL_VARIABLE } from "./support/postgres.ts";
 import { startTestServer } from "./support/postgres-server.ts";
 

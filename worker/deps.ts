@@ -1,8 +1,8 @@
-import type { Chain } from "../core/chain/clients.ts";
 import type { NetworkId } from "../core/domain/networks.ts";
+import type { Chain } from "../core/rpc/chain-client.ts";
 import type { Log } from "../core/runtime/log.ts";
 import type { Metrics } from "../core/runtime/metrics.ts";
-import type { Sql } from "../db/client.ts";
+import type { Sql } from "../db/postgres/client.ts";
 import type { WorkerConfig } from "./config.ts";
 
 /** What every task of the worker receives. */

@@ -1,25 +1,25 @@
 /** The worker process: runs the job queue, and keeps relayed transactions moving. Any number of them may run on one database. */
-import { openChain } from "../core/chain/clients.ts";
+import { openChain } from "../core/rpc/chain-client.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/stop.ts";
-import { openDatabase } from "../db/client.ts";
-import { withPatience } from "../db/patience.ts";
+import { openDatabase } from "../db/postgres/client.ts";
+import { withPatience } from "../db/postgres/retry-while-unavailable.ts";
 import { readWorkerConfig } from "./config.ts";
-import { keepQueue } from "./job-queue.ts";
-import { openMailer } from "./mailer.ts";
-import { openBudgetMetrics } from "./relay/budget-metrics.ts";
-import { drainPayments } from "./relay/drain.ts";
-import { openLanes } from "./relay/lanes.ts";
-import { openLedgerProgress } from "./relay/ledger-progress.ts";
-import { openRelayMetrics } from "./relay/metrics.ts";
-import type { RelayNetwork } from "./relay/network.ts";
-import { startNetworkLoop } from "./relay/network-loop.ts";
-import { oneAtATime } from "./relay/one-at-a-time.ts";
+import { keepQueue } from "./jobs/job-queue.ts";
+import { openWaitingMetrics } from "./jobs/waiting-metrics.ts";
+import { openMailer } from "./mail/mailer.ts";
+import { openLedgerProgress } from "./payments/ledger-progress.ts";
+import { startNetworkLoop } from "./payments/network-loop.ts";
+import { drainPayments } from "./payments/relay-payments.ts";
+import { checkTokens } from "./payments/token-check.ts";
+import { openBudgetMetrics } from "./sender/budget-metrics.ts";
+import { oneAtATime } from "./sender/coalesce.ts";
+import { openLanes } from "./sender/lanes.ts";
+import { openRelayMetrics } from "./sender/metrics.ts";
+import type { RelayNetwork } from "./sender/network.ts";
 import { openTasks } from "./tasks.ts";
-import { checkTokens } from "./token-check.ts";
-import { openWaitingMetrics } from "./waiting-metrics.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
 /** Running jobs end first. */

@@ -1,8 +1,8 @@
 /** `bun run reseal`: seals webhook secrets with the newest key and says when older keys may be removed. */
 import { readEnvOrExit } from "../core/runtime/env.ts";
-import { openDatabase } from "../db/client.ts";
+import { openDatabase } from "../db/postgres/client.ts";
 import { readSealConfig } from "./config.ts";
-import { resealWebhookSecrets } from "./reseal.ts";
+import { resealWebhookSecrets } from "./webhooks/reseal.ts";
 
 const config = readEnvOrExit(() => readSealConfig());
 const sql = openDatabase(config.databaseUrl, { name: "reseal" });

@@ -1,16 +1,16 @@
 /** The job list: which function runs which job of the catalogue. Payloads are parsed here, at the worker's door. */
 import type { TaskList } from "graphile-worker";
 import type { NetworkId } from "../core/domain/networks.ts";
-import { type JobName, type JobPayload, parsePayload } from "../db/queue.ts";
-import { buildExport } from "./build-export.ts";
-import { checkClaim } from "./check-claims.ts";
-import { deliverWebhooks } from "./deliver-webhooks.ts";
-import { deployWallet } from "./deploy-wallet.ts";
+import { type JobName, type JobPayload, parsePayload } from "../db/jobs/queue.ts";
 import type { WorkerDeps } from "./deps.ts";
-import { housekeeping } from "./housekeeping.ts";
-import type { Mailer } from "./mailer.ts";
-import type { RelayNetwork } from "./relay/network.ts";
-import { sendOtpEmail } from "./send-otp-email.ts";
+import { buildExport } from "./exports/build-export.ts";
+import { housekeeping } from "./jobs/housekeeping.ts";
+import { checkClaim } from "./links/check-claims.ts";
+import type { Mailer } from "./mail/mailer.ts";
+import { sendOtpEmail } from "./mail/send-otp-email.ts";
+import type { RelayNetwork } from "./sender/network.ts";
+import { deployWallet } from "./wallet-ops/deploy-wallet.ts";
+import { deliverWebhooks } from "./webhooks/deliver.ts";
 
 type Handlers = { [Name in JobName]: (payload: JobPayload<Name>) => Promise<void> };
 

@@ -3,10 +3,10 @@ import { createHash, randomBytes } from "node:crypto";
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newApiKeyId } from "../../core/domain/ids.ts";
-import { countLiveApiKeys, insertApiKey, revokeApiKey } from "../../db/api-keys.ts";
+import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
+import { lockUser } from "../../db/accounts/users.ts";
+import { countLiveApiKeys, insertApiKey, revokeApiKey } from "../../db/api-keys/api-keys.ts";
 import type { ApiKey } from "../../db/schema.ts";
-import { recordSecurityEvent } from "../../db/security-events.ts";
-import { lockUser } from "../../db/users.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
 

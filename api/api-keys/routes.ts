@@ -2,7 +2,7 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { API_KEY_SCOPES } from "../../core/domain/api-key.ts";
-import { listApiKeys } from "../../db/api-keys.ts";
+import { listApiKeys } from "../../db/api-keys/api-keys.ts";
 import type { ApiKey } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";

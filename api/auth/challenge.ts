@@ -2,8 +2,8 @@
 import { randomBytes } from "node:crypto";
 import { newChallengeId } from "../../core/domain/ids.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { type ChallengePurpose, insertChallenge } from "../../db/challenges.ts";
-import type { Tx } from "../../db/client.ts";
+import { type ChallengePurpose, insertChallenge } from "../../db/auth/challenges.ts";
+import type { Tx } from "../../db/postgres/client.ts";
 
 const CHALLENGE_BYTES = 48;
 

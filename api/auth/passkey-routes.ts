@@ -2,9 +2,9 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound } from "../../core/domain/errors.ts";
-import { listPasskeys, renamePasskey } from "../../db/passkeys.ts";
+import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
+import { listPasskeys, renamePasskey } from "../../db/auth/passkeys.ts";
 import type { Passkey } from "../../db/schema.ts";
-import { recordSecurityEvent } from "../../db/security-events.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";

@@ -1,7 +1,8 @@
 /** The name payers see on a user's links. */
+
+import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
+import { setDisplayName } from "../../db/accounts/users.ts";
 import type { User } from "../../db/schema.ts";
-import { recordSecurityEvent } from "../../db/security-events.ts";
-import { setDisplayName } from "../../db/users.ts";
 import { unauthorized } from "../http/authenticate.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";

@@ -3,21 +3,21 @@ import { Elysia } from "elysia";
 import { z } from "zod";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { completedStepsOf, PERMISSIONS, permissionsOf, USER_STATUSES } from "../../core/domain/user.ts";
+import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import type { User } from "../../db/schema.ts";
-import { recordSecurityEvent } from "../../db/security-events.ts";
-import { deleteSession } from "../../db/sessions.ts";
-import { listWallets } from "../../db/wallets.ts";
+import { deleteSession } from "../../db/sessions/sessions.ts";
+import { listWallets } from "../../db/wallets/wallets.ts";
+import { emailSchema } from "../accounts/email.ts";
+import { presentUser, userSchema } from "../accounts/present.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { clearSessionCookie, setSessionCookie } from "../http/session-cookie.ts";
-import { emailSchema } from "../identity/email.ts";
-import { presentUser, userSchema } from "../identity/present.ts";
+import { browserOf } from "../sessions/start-session.ts";
 import { assertionSchema, challengeIdSchema } from "./passkey-wire.ts";
 import { rename } from "./rename.ts";
 import { signIn } from "./sign-in.ts";
 import { presentSignInChallenge, signInOptions } from "./sign-in-options.ts";
-import { browserOf } from "./start-session.ts";
 
 const ready = z.object({
   success: z.literal(true),

@@ -1,12 +1,12 @@
 /** The first step of a sign-in: a challenge for the user's passkeys, or what has to be done before there can be one. */
 import { notFound } from "../../core/domain/errors.ts";
-import { CHALLENGE_LIFE_MS } from "../../db/challenges.ts";
-import { listPasskeys } from "../../db/passkeys.ts";
+import { lockUserByEmail } from "../../db/accounts/users.ts";
+import { CHALLENGE_LIFE_MS } from "../../db/auth/challenges.ts";
+import { listPasskeys } from "../../db/auth/passkeys.ts";
 import type { Passkey, User } from "../../db/schema.ts";
-import { lockUserByEmail } from "../../db/users.ts";
+import { sendCode } from "../accounts/send-code.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
-import { sendCode } from "../identity/send-code.ts";
 import { newChallenge } from "./challenge.ts";
 
 export type SignInOptions =

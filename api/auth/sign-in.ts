@@ -1,15 +1,16 @@
 /** The second step of a sign-in: the passkey's answer to the challenge. */
-import { takeChallenge } from "../../db/challenges.ts";
-import type { Tx } from "../../db/client.ts";
-import { findPasskey, noteUse } from "../../db/passkeys.ts";
+
+import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
+import { findUserByEmail } from "../../db/accounts/users.ts";
+import { takeChallenge } from "../../db/auth/challenges.ts";
+import { findPasskey, noteUse } from "../../db/auth/passkeys.ts";
+import type { Tx } from "../../db/postgres/client.ts";
 import type { Passkey, Session, User } from "../../db/schema.ts";
-import { recordSecurityEvent } from "../../db/security-events.ts";
-import { findUserByEmail } from "../../db/users.ts";
+import { activate } from "../accounts/activate.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
-import { activate } from "../wallets/activate.ts";
+import { type Browser, startSession } from "../sessions/start-session.ts";
 import type { Assertion } from "./passkey-wire.ts";
-import { type Browser, startSession } from "./start-session.ts";
 import { type Use, verifyAssertion } from "./verify-passkey.ts";
 
 export type SignInRequest = {

@@ -13,7 +13,7 @@ import {
 } from "@simplewebauthn/server/helpers";
 import { readCoseKey } from "../../core/chain/cose-key.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import type { NewPasskey } from "../../db/passkeys.ts";
+import type { NewPasskey } from "../../db/auth/passkeys.ts";
 import type { Passkey } from "../../db/schema.ts";
 import type { ApiConfig } from "../config.ts";
 import type { Assertion, Attestation } from "./passkey-wire.ts";

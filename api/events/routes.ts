@@ -2,8 +2,8 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
-import { type EventPosition, type LoggedEvent, listEvents } from "../../db/event-log.ts";
-import { EVENT_TYPES } from "../../db/events.ts";
+import { type EventPosition, type LoggedEvent, listEvents } from "../../db/events/event-log.ts";
+import { EVENT_TYPES } from "../../db/events/events.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";

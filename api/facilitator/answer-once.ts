@@ -4,8 +4,7 @@
  */
 import { randomUUID } from "node:crypto";
 import type { Log } from "../../core/runtime/log.ts";
-import type { Sql } from "../../db/client.ts";
-import { findPaymentByAuthorization } from "../../db/payments.ts";
+import { findPaymentByAuthorization } from "../../db/payments/payments.ts";
 import {
   ANSWER_LEASE_S,
   type AnswerClaim,
@@ -14,7 +13,8 @@ import {
   isAnswerDue,
   recordCut,
   recordSent,
-} from "../../db/settlement-answers.ts";
+} from "../../db/payments/settlement-answers.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { insist, isSettled, type WaitTools } from "../x402/await-payment.ts";
 import { judgeShownAgain } from "../x402/shown-again.ts";
 import { type FacilitatorRequest, keyOf } from "./request.ts";

@@ -1,9 +1,10 @@
 /** By which transaction an authorization was used that never was ours, as far as a node can tell without effort. */
-import type { Chain } from "../../core/chain/clients.ts";
-import { parseQuantity, toQuantity } from "../../core/chain/rpc-answers.ts";
-import { RpcResponseError, RpcTransportError } from "../../core/chain/rpc-errors.ts";
+
 import { AUTHORIZATION_USED_TOPIC } from "../../core/chain/usdc.ts";
 import type { Authorization } from "../../core/domain/authorization.ts";
+import { parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 
 /** An hour of Base. An authorization that a payer shows now was signed minutes ago; nodes refuse much longer ranges. */
 const BLOCKS_MAX = 1_800n;

@@ -5,9 +5,9 @@
 import { Elysia } from "elysia";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
-import { insertFacilitatedPayments, listRelayers } from "../../db/facilitated-payments.ts";
-import { hashOf, parseIdempotencyKey } from "../../db/idempotency.ts";
-import type { Asker } from "../../db/settlement-answers.ts";
+import { hashOf, parseIdempotencyKey } from "../../db/http/idempotency.ts";
+import { insertFacilitatedPayments, listRelayers } from "../../db/payments/facilitated-payments.ts";
+import type { Asker } from "../../db/payments/settlement-answers.ts";
 import { type AuthRule, access } from "../http/access.ts";
 import { authenticate } from "../http/authenticate.ts";
 import type { Caller } from "../http/caller.ts";

@@ -10,12 +10,19 @@
  */
 import { newPaymentId } from "../../core/domain/ids.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
-import { type NewFacilitatedPayment, requeueFacilitatedPayment } from "../../db/facilitated-payments.ts";
-import type { Outcomes } from "../../db/outcome.ts";
-import { type AuthorizedView, findPaymentByAuthorization, type PaymentView } from "../../db/payments.ts";
-import { enqueue } from "../../db/queue.ts";
-import { findMerchantBudget } from "../../db/relay-budgets.ts";
-import type { Asker } from "../../db/settlement-answers.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
+import {
+  type NewFacilitatedPayment,
+  requeueFacilitatedPayment,
+} from "../../db/payments/facilitated-payments.ts";
+import {
+  type AuthorizedView,
+  findPaymentByAuthorization,
+  type PaymentView,
+} from "../../db/payments/payments.ts";
+import type { Asker } from "../../db/payments/settlement-answers.ts";
+import type { Outcomes } from "../../db/postgres/notifications.ts";
+import { findMerchantBudget } from "../../db/relays/budgets.ts";
 import type { Acceptor } from "../x402/accept.ts";
 import { awaitPayment, insist, isSettled, type PaymentEnd, refOf, refusalOf } from "../x402/await-payment.ts";
 import type { X402Deps } from "../x402/deps.ts";

@@ -1,9 +1,9 @@
 /** Would this payment settle now? Terms, window and signature on the CPU, then one question to the chain; nothing is stored. */
 import { simulatePayments } from "../../core/chain/relay.ts";
-import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { checkTerms } from "../../core/domain/authorization.ts";
 import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { ChainClock } from "../x402/chain-time.ts";
 import type { X402Deps } from "../x402/deps.ts";
 import { whyTooSmall } from "../x402/relay-limits.ts";

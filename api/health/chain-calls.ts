@@ -1,5 +1,5 @@
 /** The JSON-RPC calls health makes, in the form a batch takes. */
-import type { RpcCall } from "../../core/chain/rpc-node.ts";
+import type { RpcCall } from "../../core/rpc/node.ts";
 
 export const codeCall = (address: string): RpcCall => ({
   method: "eth_getCode",

@@ -1,12 +1,17 @@
 /** One function a component: returns what a reader may know, throws or returns `unhealthy` when it does not work. */
 
-import type { Chain } from "../../core/chain/clients.ts";
-import { parseHeader } from "../../core/chain/head.ts";
-import { parseQuantity, toQuantity } from "../../core/chain/rpc-answers.ts";
 import { CONTRACTS, type NetworkId } from "../../core/domain/networks.ts";
-import type { Sql } from "../../db/client.ts";
-import { countLiveWorkers, findIndexerPosition, listRelayerAddresses, ping } from "../../db/health.ts";
-import { countDifferences } from "../../db/reconciliation.ts";
+import { parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { parseHeader } from "../../core/rpc/head.ts";
+import {
+  countLiveWorkers,
+  findIndexerPosition,
+  listRelayerAddresses,
+  ping,
+} from "../../db/health/signs-of-life.ts";
+import { countDifferences } from "../../db/ledger/reconciliation.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { balanceCall, codeCall } from "./chain-calls.ts";
 
 export type Finding = {

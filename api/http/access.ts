@@ -13,13 +13,13 @@
 import { Elysia } from "elysia";
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
-import { type LiveSession, noteSessionSeen, renewSession } from "../../db/sessions.ts";
+import { type LiveSession, noteSessionSeen, renewSession } from "../../db/sessions/sessions.ts";
 import { authenticate, type CredentialKind } from "./authenticate.ts";
 import type { Caller } from "./caller.ts";
 import type { ApiDeps } from "./deps.ts";
 import { requireFreshPasskey } from "./fresh-passkey.ts";
 import type { LimitName } from "./limits.ts";
-import { oncePer } from "./once.ts";
+import { oncePer } from "./memoize-per-key.ts";
 import { limitKey, takeFromLimit } from "./rate-limit.ts";
 import { requestContext } from "./request-context.ts";
 import { type ResponseSet, setSessionCookie } from "./session-cookie.ts";

@@ -1,8 +1,8 @@
 /** From a request's credential to a caller. A database that cannot be asked is an error, never a signed-in caller. */
 import { createHash } from "node:crypto";
 import { ServiceError } from "../../core/domain/errors.ts";
-import { findLiveApiKey } from "../../db/api-keys.ts";
-import { findLiveSession } from "../../db/sessions.ts";
+import { findLiveApiKey } from "../../db/api-keys/api-keys.ts";
+import { findLiveSession } from "../../db/sessions/sessions.ts";
 import type { Caller } from "./caller.ts";
 import { refuseForgery } from "./csrf.ts";
 import type { ApiDeps } from "./deps.ts";

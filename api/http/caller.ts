@@ -1,7 +1,7 @@
 /** Who a request acts for, once a credential was believed. */
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
 import type { User } from "../../db/schema.ts";
-import type { LiveSession } from "../../db/sessions.ts";
+import type { LiveSession } from "../../db/sessions/sessions.ts";
 
 export type Caller =
   | { kind: "session"; user: User; session: LiveSession }

@@ -1,37 +1,8 @@
 /** Who is really calling: the socket's address, or what trusted proxies say about it. */
-import { BlockList, isIP, isIPv6 } from "node:net";
-
-export type TrustedProxies = { isTrusted(address: string): boolean };
+import { isIP, isIPv6 } from "node:net";
+import type { TrustedProxies } from "../../core/runtime/trusted-proxies.ts";
 
 const HOPS_MAX = 20;
-
-type ProxyRange = { address: string; prefix: number; version: "ipv4" | "ipv6" };
-
-/** One sentence for each range that is neither an address nor CIDR. */
-export function proxyFaults(ranges: readonly string[]): string[] {
-  return ranges
-    .filter((range) => !parseRange(range))
-    .map((range) => `TRUSTED_PROXIES: "${range}" is not an address or CIDR range`);
-}
-
-/** Takes ranges that `proxyFaults` has nothing to say about; others trust nobody. */
-export function readProxies(ranges: readonly string[]): TrustedProxies {
-  const list = new BlockList();
-  for (const range of ranges) {
-    const parsed = parseRange(range);
-    if (parsed) list.addSubnet(parsed.address, parsed.prefix, parsed.version);
-  }
-  return { isTrusted: (address) => list.check(address, isIPv6(address) ? "ipv6" : "ipv4") };
-}
-
-function parseRange(range: string): ProxyRange | undefined {
-  const [address = "", bits] = range.split("/");
-  const version = isIP(address);
-  const prefixMax = version === 6 ? 128 : 32;
-  const prefix = bits === undefined ? prefixMax : Number(bits);
-  if (version === 0 || !Number.isInteger(prefix) || prefix < 0 || prefix > prefixMax) return undefined;
-  return { address, prefix, version: version === 6 ? "ipv6" : "ipv4" };
-}
 
 /**
  * The address a limit counts. `X-Forwarded-For` is believed only when the peer is a trusted proxy, and is then walked

@@ -1,10 +1,11 @@
 /** What every feature's routes receive. A feature takes this as its one parameter and never imports app.ts. */
-import type { Chain } from "../../core/chain/clients.ts";
+
 import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import type { Metrics } from "../../core/runtime/metrics.ts";
-import type { Sql } from "../../db/client.ts";
-import type { Outcomes } from "../../db/outcome.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import type { Outcomes } from "../../db/postgres/notifications.ts";
 import type { ApiConfig } from "../config.ts";
 
 export type ApiDeps = {

@@ -3,7 +3,7 @@
  * against 30 µs and 19,000/s, and it would bring its own table and its own pg pool; so one statement it is.
  */
 import { ServiceError } from "../../core/domain/errors.ts";
-import { type Counter, countRequest } from "../../db/rate-limits.ts";
+import { type Counter, countRequest } from "../../db/http/rate-limits.ts";
 import { addressGroup } from "./client-address.ts";
 import type { ApiDeps } from "./deps.ts";
 import { type LimitName, limitOf } from "./limits.ts";

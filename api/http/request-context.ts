@@ -11,7 +11,7 @@ import { newRequestId } from "../../core/domain/ids.ts";
 import type { Caller } from "./caller.ts";
 import { clientAddressOf } from "./client-address.ts";
 import type { ApiDeps } from "./deps.ts";
-import { oncePer } from "./once.ts";
+import { oncePer } from "./memoize-per-key.ts";
 import { openRequestMetrics } from "./request-metrics.ts";
 import { apiHeaders } from "./security-headers.ts";
 

@@ -6,7 +6,7 @@
 import { jwt } from "@elysiajs/jwt";
 import { z } from "zod";
 import type { ApiConfig } from "../config.ts";
-import { oncePer } from "./once.ts";
+import { oncePer } from "./memoize-per-key.ts";
 
 export type SessionClaims = { sid: string; sub: string; iat: number; exp: number };
 

@@ -3,8 +3,7 @@
  * becomes a claim with a lease.
  */
 import { verifyClaimProof } from "../../core/chain/claim-proof.ts";
-import { type ClaimLook, lookAtClaim } from "../../core/chain/look-at-claim.ts";
-import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
+import { type ClaimLook, lookAtClaim } from "../../core/chain/inspect-claim.ts";
 import { CLAIM_LEASE_S, nextLookInS } from "../../core/domain/claim.ts";
 import { type ClaimTerms, claimTypedData } from "../../core/domain/claim-statement.ts";
 import { conflict, invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
@@ -12,9 +11,10 @@ import { newClaimId, newTransactionId } from "../../core/domain/ids.ts";
 import type { LinkStatus } from "../../core/domain/link.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
-import { areLogsTaken, findClaim, openClaim } from "../../db/claims.ts";
-import { findPublicLink, type PublicLink } from "../../db/links.ts";
-import { enqueue } from "../../db/queue.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
+import { areLogsTaken, findClaim, openClaim } from "../../db/links/claims.ts";
+import { findPublicLink, type PublicLink } from "../../db/links/links.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
 type ClaimDeps = Pick<ApiDeps, "sql" | "chains" | "config">;

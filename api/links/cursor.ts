@@ -1,7 +1,7 @@
 /** The opaque place in a merchant's list of links. Bound to the merchant: somebody else's, or an edited one, is refused. */
 import { createHash } from "node:crypto";
 import { invalid } from "../../core/domain/errors.ts";
-import type { LinkPosition } from "../../db/links.ts";
+import type { LinkPosition } from "../../db/links/links.ts";
 
 const CHECK_BYTES = 9;
 const FORM = /^(\d{1,18})\.([A-Za-z0-9_-]{1,64})$/;

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
 import { LINK_STATUSES } from "../../core/domain/link.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { findPublicLink, type PublicLink } from "../../db/links.ts";
+import { findPublicLink, type PublicLink } from "../../db/links/links.ts";
 import { access } from "../http/access.ts";
 import { addressGroup } from "../http/client-address.ts";
 import type { ApiDeps } from "../http/deps.ts";

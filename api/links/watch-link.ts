@@ -1,6 +1,6 @@
 /** A link's status as server-sent events: at once, at every change, and a comment now and then that keeps the connection open. */
 import type { LinkStatus } from "../../core/domain/link.ts";
-import { findPublicLink } from "../../db/links.ts";
+import { findPublicLink } from "../../db/links/links.ts";
 import { addressGroup } from "../http/client-address.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { presentPublicLink } from "./wire.ts";

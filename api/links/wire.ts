@@ -10,7 +10,7 @@ import {
 import { toAmountNumber } from "../../core/domain/money.ts";
 import { DEFAULT_NETWORK, NETWORK_IDS, NETWORKS } from "../../core/domain/networks.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
-import type { PublicLink } from "../../db/links.ts";
+import type { PublicLink } from "../../db/links/links.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 import { isoTime } from "../http/envelope.ts";
 import { queryNumber } from "../http/query-number.ts";

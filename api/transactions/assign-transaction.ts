@@ -4,6 +4,9 @@ import { CLAIM_LEASE_S } from "../../core/domain/claim.ts";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import type { SettledBy } from "../../core/domain/settled-by.ts";
 import type { HistoryRow } from "../../core/domain/transaction.ts";
+import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
+import { recordEvents } from "../../db/events/events.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
 import {
   type AssignableLink,
   type AssignableTransfer,
@@ -13,16 +16,13 @@ import {
   lockCursor,
   matchClaimsOf,
   saveAssignment,
-} from "../../db/assignments.ts";
-import type { Sql, Tx } from "../../db/client.ts";
-import { recordEvents } from "../../db/events.ts";
-import { assignTransfers } from "../../db/late-settlement.ts";
-import { tell } from "../../db/outcome.ts";
-import { lockLinks } from "../../db/payments.ts";
-import { enqueue } from "../../db/queue.ts";
-import { recordSecurityEvent } from "../../db/security-events.ts";
-import { refreshLinks } from "../../db/settlement.ts";
-import { findTransaction } from "../../db/transactions.ts";
+} from "../../db/ledger/assignments.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
+import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
+import { refreshLinks } from "../../db/payments/settlement.ts";
+import type { Sql, Tx } from "../../db/postgres/client.ts";
+import { tell } from "../../db/postgres/notifications.ts";
+import { findTransaction } from "../../db/transactions/transactions.ts";
 
 /** `misfitMinUnits`: below it a transfer of another value marks no link. */
 export type Asked = {

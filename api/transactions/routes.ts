@@ -2,12 +2,11 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { presentTransaction } from "../../core/domain/transaction.ts";
-import { listTransactions } from "../../db/transactions.ts";
+import { listTransactions } from "../../db/transactions/transactions.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { assignRoutes } from "./assign-routes.ts";
-import { exportRoutes } from "./export-routes.ts";
 import { listQuery, toFilter } from "./filter.ts";
 import { transactionSchema } from "./wire.ts";
 
@@ -32,7 +31,6 @@ const listSchema = z.object({
 export const transactionRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "transaction-routes" })
     .use(access(deps))
-    .use(exportRoutes(deps))
     .use(assignRoutes(deps))
     .get(
       "/v1/transactions",

@@ -1,7 +1,8 @@
 /** The chain of a network a client named, when this deployment serves it. */
-import type { Chain } from "../../core/chain/clients.ts";
+
 import { invalid } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
 /** Throws VALIDATION_ERROR for one that is not enabled. */

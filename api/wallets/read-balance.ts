@@ -3,7 +3,7 @@ import { readBalance } from "../../core/chain/usdc.ts";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Wallet } from "../../db/schema.ts";
-import { findWallet } from "../../db/wallets.ts";
+import { findWallet } from "../../db/wallets/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { getEnabledChain } from "./enabled-network.ts";
 

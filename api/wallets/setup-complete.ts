@@ -1,20 +1,20 @@
 /** The second step of a wallet: a proven passkey becomes a wallet's owner, the user ACTIVE and signed in, in one transaction. */
 import { conflict, invalid } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { takeChallenge } from "../../db/challenges.ts";
-import type { Tx } from "../../db/client.ts";
-import { findPasskey, insertPasskey } from "../../db/passkeys.ts";
+import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
+import { lockUser } from "../../db/accounts/users.ts";
+import { takeChallenge } from "../../db/auth/challenges.ts";
+import { findPasskey, insertPasskey } from "../../db/auth/passkeys.ts";
+import type { Tx } from "../../db/postgres/client.ts";
 import type { Challenge, Passkey, Session, User, Wallet } from "../../db/schema.ts";
-import { recordSecurityEvent } from "../../db/security-events.ts";
-import { lockUser } from "../../db/users.ts";
+import { moveToActive } from "../accounts/activate.ts";
+import { createWallet } from "../accounts/create-wallet.ts";
 import type { Assertion, Attestation } from "../auth/passkey-wire.ts";
 import { notePasskeyUse } from "../auth/sign-in.ts";
-import { type Browser, startSession } from "../auth/start-session.ts";
 import { type NewCredential, type Use, verifyAssertion, verifyNewPasskey } from "../auth/verify-passkey.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
-import { moveToActive } from "./activate.ts";
-import { createWallet } from "./create-wallet.ts";
+import { type Browser, startSession } from "../sessions/start-session.ts";
 import { getEnabledChain } from "./enabled-network.ts";
 import { refuseUnverified } from "./setup-start.ts";
 

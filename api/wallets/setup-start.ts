@@ -5,10 +5,10 @@
  */
 import { conflict, ServiceError } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { CHALLENGE_LIFE_MS } from "../../db/challenges.ts";
-import { listPasskeys } from "../../db/passkeys.ts";
+import { CHALLENGE_LIFE_MS } from "../../db/auth/challenges.ts";
+import { listPasskeys } from "../../db/auth/passkeys.ts";
 import type { Passkey, User } from "../../db/schema.ts";
-import { findWallet } from "../../db/wallets.ts";
+import { findWallet } from "../../db/wallets/wallets.ts";
 import { newChallenge } from "../auth/challenge.ts";
 import { presentCredential } from "../auth/sign-in-options.ts";
 import { ES256_ONLY } from "../auth/verify-passkey.ts";

@@ -3,15 +3,15 @@ import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { newWebhookEndpointId } from "../../core/domain/ids.ts";
 import { seal } from "../../core/domain/seal.ts";
 import { ENDPOINTS_MAX, newWebhookSecret, OLD_SECRET_LIFE_H } from "../../core/domain/webhook.ts";
-import type { EventType } from "../../db/events.ts";
-import { enqueue } from "../../db/queue.ts";
+import type { EventType } from "../../db/events/events.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
 import {
   type EndpointChange,
   insertEndpoint,
   rotateSecret,
   updateEndpoint,
   type WebhookEndpoint,
-} from "../../db/webhooks.ts";
+} from "../../db/webhooks/webhooks.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { whyNotAnEndpoint } from "./wire.ts";
 

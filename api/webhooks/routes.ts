@@ -2,15 +2,20 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
-import { enqueue } from "../../db/queue.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
 import {
   type DeliveryPosition,
   findDelivery,
   listAttempts,
   listDeliveries,
   redeliver,
-} from "../../db/webhook-deliveries.ts";
-import { deleteEndpoint, type EndpointChange, findEndpoint, listEndpoints } from "../../db/webhooks.ts";
+} from "../../db/webhooks/deliveries.ts";
+import {
+  deleteEndpoint,
+  type EndpointChange,
+  findEndpoint,
+  listEndpoints,
+} from "../../db/webhooks/webhooks.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";

@@ -2,9 +2,9 @@
 import { z } from "zod";
 import { isWebhookPort } from "../../core/domain/webhook.ts";
 import { isPublicAddress } from "../../core/runtime/public-address.ts";
-import { EVENT_TYPES } from "../../db/events.ts";
-import type { Attempt, Delivery } from "../../db/webhook-deliveries.ts";
-import type { WebhookEndpoint } from "../../db/webhooks.ts";
+import { EVENT_TYPES } from "../../db/events/events.ts";
+import type { Attempt, Delivery } from "../../db/webhooks/deliveries.ts";
+import type { WebhookEndpoint } from "../../db/webhooks/webhooks.ts";
 import { isoTime, metaSchema } from "../http/envelope.ts";
 
 const DESCRIPTION_MAX = 200;

@@ -3,9 +3,10 @@
  * and go together in the next. Alone a payment goes at once; under load a commit, a job and its locks serve many.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { isWorthRetrying, type Sql, type Tx } from "../../db/client.ts";
-import { insertPayments, lockLinks, type NewPayment } from "../../db/payments.ts";
-import { enqueue } from "../../db/queue.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
+import { insertPayments, type NewPayment } from "../../db/payments/payments.ts";
+import { isWorthRetrying, type Sql, type Tx } from "../../db/postgres/client.ts";
 
 const GROUP_MAX = 100;
 /** After a group that had company the next one waits this long for more: fewer commits, transactions and blocks carry the same load. */

@@ -1,7 +1,7 @@
 /** What a payer is answered: the documented JSON on the body's way, x402's own words on the header's way. */
 import { NETWORKS } from "../../core/domain/networks.ts";
 import { PAYMENT_REFUSALS } from "../../core/domain/payment.ts";
-import type { PaymentView } from "../../db/payments.ts";
+import type { PaymentView } from "../../db/payments/payments.ts";
 import type { PaymentRef } from "./await-payment.ts";
 import type { PayResult } from "./pay.ts";
 

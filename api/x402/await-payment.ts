@@ -1,10 +1,10 @@
 /** Waiting for an accepted payment's end. From acceptance on an error is no answer: bytes may leave at any moment. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
-import { isWorthRetrying } from "../../db/client.ts";
-import type { Outcomes } from "../../db/outcome.ts";
-import { SilentDatabaseError, within } from "../../db/patience.ts";
-import type { PaymentView } from "../../db/payments.ts";
+import type { PaymentView } from "../../db/payments/payments.ts";
+import { isWorthRetrying } from "../../db/postgres/client.ts";
+import type { Outcomes } from "../../db/postgres/notifications.ts";
+import { SilentDatabaseError, within } from "../../db/postgres/retry-while-unavailable.ts";
 import type { X402Deps } from "./deps.ts";
 import type { PaymentReader } from "./read-payment.ts";
 

@@ -1,7 +1,7 @@
 /** The time that counts for an authorization's window is the chain's. Read from the indexer's cursor, at most once a second. */
 import type { NetworkId } from "../../core/domain/networks.ts";
-import type { Sql } from "../../db/client.ts";
-import { findChainTime } from "../../db/payable-links.ts";
+import { findChainTime } from "../../db/links/payable-links.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 
 const FRESH_MS = 1_000;
 

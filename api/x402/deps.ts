@@ -1,8 +1,8 @@
-import type { Chain } from "../../core/chain/clients.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
 import type { Log } from "../../core/runtime/log.ts";
-import type { Sql } from "../../db/client.ts";
-import type { Outcomes } from "../../db/outcome.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import type { Outcomes } from "../../db/postgres/notifications.ts";
 import type { RelayLimits } from "./relay-limits.ts";
 
 /** What paying needs. */

@@ -1,8 +1,8 @@
 /** One x402 exchange: what was asked, and the status, headers and body it is answered with. Knows nothing of the web framework. */
 import { ServiceError } from "../../core/domain/errors.ts";
 import { effectiveStatus } from "../../core/domain/link.ts";
-import { within } from "../../db/patience.ts";
-import { findPayableLink, type PayableLinkRow } from "../../db/payable-links.ts";
+import { findPayableLink, type PayableLinkRow } from "../../db/links/payable-links.ts";
+import { within } from "../../db/postgres/retry-while-unavailable.ts";
 import { answerOf, settled, settledElsewhere } from "./answer.ts";
 import type { PayMetrics } from "./metrics.ts";
 import { type PayTools as LinkTools, type PayResult, payLink, whyUnpayable } from "./pay.ts";

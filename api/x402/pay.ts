@@ -8,15 +8,15 @@ import { effectiveStatus } from "../../core/domain/link.ts";
 import { tagOfNonce } from "../../core/domain/link-tag.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
-import { isFullOfDoubts } from "../../db/doubts.ts";
-import { within } from "../../db/patience.ts";
-import { findPayableLink, type PayableLinkRow } from "../../db/payable-links.ts";
+import { isFullOfDoubts } from "../../db/links/doubts.ts";
+import { findPayableLink, type PayableLinkRow } from "../../db/links/payable-links.ts";
 import {
   findPaymentByAuthorization,
   findPaymentByIdempotencyKey,
   type NewPayment,
   type PaymentView,
-} from "../../db/payments.ts";
+} from "../../db/payments/payments.ts";
+import { within } from "../../db/postgres/retry-while-unavailable.ts";
 import { type Acceptor, OverloadedError } from "./accept.ts";
 import { awaitPayment, insist, isSettled, type PaymentEnd, refOf, refusalOf } from "./await-payment.ts";
 import type { ChainClock } from "./chain-time.ts";

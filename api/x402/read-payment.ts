@@ -1,6 +1,7 @@
 /** Reads payments by id; reads asked for in the same turn of the event loop share one query. */
-import type { Sql } from "../../db/client.ts";
-import { findPaymentViews, type PaymentView } from "../../db/payments.ts";
+
+import { findPaymentViews, type PaymentView } from "../../db/payments/payments.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 
 export type PaymentReader = (id: string) => Promise<PaymentView | undefined>;
 

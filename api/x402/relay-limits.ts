@@ -2,7 +2,7 @@
 import { paymentsGas } from "../../core/chain/relay.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import { describeBudget, judgeBudget, type RelayBudget } from "../../core/domain/relay-budget.ts";
-import type { PayableLinkRow } from "../../db/payable-links.ts";
+import type { PayableLinkRow } from "../../db/links/payable-links.ts";
 
 export type RelayLimits = {
   /** Micro-USDC. */

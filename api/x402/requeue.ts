@@ -1,7 +1,9 @@
 /** A payment that failed before anything left the house may be tried again with the same authorization. */
-import type { Sql } from "../../db/client.ts";
-import { lockLinks, lockPayments, type NewPayment, requeuePayment } from "../../db/payments.ts";
-import { enqueue } from "../../db/queue.ts";
+
+import { enqueue } from "../../db/jobs/queue.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
+import { lockPayments, type NewPayment, requeuePayment } from "../../db/payments/payments.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 
 /** True when the payment is queued again and its job is in. */
 export async function requeue(sql: Sql, paymentId: string, payment: NewPayment): Promise<boolean> {

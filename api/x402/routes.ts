@@ -4,7 +4,7 @@
  */
 import { Elysia } from "elysia";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
-import { SilentDatabaseError } from "../../db/patience.ts";
+import { SilentDatabaseError } from "../../db/postgres/retry-while-unavailable.ts";
 import { readBodyText } from "../http/body-text.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { limitKey, takeFromLimit } from "../http/rate-limit.ts";

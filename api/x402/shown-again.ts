@@ -2,9 +2,10 @@
  * An authorization whose payer and nonce are known is shown again. Both are public once a block holds them, so it counts as that payment
  * only when its signature proves it: the very bytes that were stored, or bytes that hold now. A doubt is never a success.
  */
-import type { Chain } from "../../core/chain/clients.ts";
+
 import type { Authorization } from "../../core/domain/authorization.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
 import type { Payment } from "../../db/schema.ts";
 import type { PaymentAttempt } from "./payload.ts";
 import { isSignedByKey, verifyPayer } from "./verify-payer.ts";

@@ -1,17 +1,17 @@
 /** Did the payer sign? Keys are checked on the CPU without asking a node; contracts are asked on the chain (ERC-1271, ERC-6492). */
 import { tokenDomainOf } from "../../core/chain/authorization-digest.ts";
-import type { Chain } from "../../core/chain/clients.ts";
 import {
   findContracts,
   findForbiddenFactory,
   isContractSignatureValid,
   readContractSignature,
 } from "../../core/chain/contract-signature.ts";
-import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { recoverPayer } from "../../core/chain/signature.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { PaymentAttempt } from "./payload.ts";
 
 export type PayerVerdict =

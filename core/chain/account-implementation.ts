@@ -3,11 +3,11 @@
  * budgets are kept by implementation. A known one does nothing in a block that its simulation did not show, and has no budget.
  */
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
-import type { Chain } from "./clients.ts";
+import { parseData } from "../rpc/answers.ts";
+import type { Chain } from "../rpc/chain-client.ts";
+import { RpcTransportError } from "../rpc/errors.ts";
 import { readContractSignature } from "./contract-signature.ts";
 import { keccak256Bytes } from "./keccak.ts";
-import { parseData } from "./rpc-answers.ts";
-import { RpcTransportError } from "./rpc-errors.ts";
 
 export type ContractPayer = { readonly address: Hex; readonly code: Hex; readonly signature: Hex };
 

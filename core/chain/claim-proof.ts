@@ -2,7 +2,7 @@
 import { hashTypedData, recoverAddress } from "viem";
 import { type ClaimTerms, claimTypedData } from "../domain/claim-statement.ts";
 import type { Hex } from "../domain/networks.ts";
-import type { Chain } from "./clients.ts";
+import type { Chain } from "../rpc/chain-client.ts";
 import { isValidContractSignature } from "./contract-signature.ts";
 
 /** How `signer` proved it; undefined when the signature is not its. Throws RpcTransportError when a contract could not be asked. */

@@ -2,11 +2,11 @@
 import { decodeAbiParameters } from "viem";
 import type { Authorization } from "../domain/authorization.ts";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
+import { parseData, toQuantity } from "../rpc/answers.ts";
+import type { Chain } from "../rpc/chain-client.ts";
+import { RpcResponseError } from "../rpc/errors.ts";
 import { authorizationDigest, tokenDomainOf } from "./authorization-digest.ts";
-import type { Chain } from "./clients.ts";
 import { decodeAggregate3, encodeAggregate3, type InnerCall } from "./multicall.ts";
-import { parseData, toQuantity } from "./rpc-answers.ts";
-import { RpcResponseError } from "./rpc-errors.ts";
 import { bytesTail, uintWord } from "./words.ts";
 
 /** What a contract payer's signature consists of: the bytes for the contract, and the call that makes it exist. */

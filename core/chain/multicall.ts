@@ -1,7 +1,7 @@
 /** Multicall3's `aggregate3`: many calls in one transaction, each allowed to fail alone. Encoded by hand, as it carries every batch. */
 import { decodeFunctionResult, multicall3Abi } from "viem";
 import type { Hex } from "../domain/networks.ts";
-import { RpcTransportError } from "./rpc-errors.ts";
+import { RpcTransportError } from "../rpc/errors.ts";
 import { bytesTail, hexWord, uintWord } from "./words.ts";
 
 export type InnerCall = { readonly to: Hex; readonly data: Hex };

@@ -1,10 +1,10 @@
 /** The smart account a passkey controls (Coinbase Smart Wallet v1.1): its address, its owners and the calls it makes. */
 import { encodeAbiParameters, encodeFunctionData, parseAbi } from "viem";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
-import type { Chain } from "./clients.ts";
+import { parseData, parseQuantity } from "../rpc/answers.ts";
+import type { Chain } from "../rpc/chain-client.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import type { InnerCall } from "./multicall.ts";
-import { parseData, parseQuantity } from "./rpc-answers.ts";
 import { hexWord, uintWord } from "./words.ts";
 
 /** A point on P-256, each coordinate 32 bytes. */

@@ -5,8 +5,8 @@
 import { formatTransaction, type RpcTransaction } from "viem";
 import { serializeTransaction } from "viem/op-stack";
 import type { Hex } from "../domain/networks.ts";
+import { fieldOf } from "../rpc/answers.ts";
 import { keccak256Bytes } from "./keccak.ts";
-import { fieldOf } from "./rpc-answers.ts";
 import { secp256k1 } from "./secp256k1.ts";
 import { toAddress } from "./signature.ts";
 

@@ -1,13 +1,13 @@
 /** A relay: the one call that carries its payments, the gas it gets, and what the chain says of it before anything is signed. */
 import type { Authorization } from "../domain/authorization.ts";
 import { CONTRACTS, type Hex, type Network } from "../domain/networks.ts";
-import type { Chain } from "./clients.ts";
+import { toQuantity } from "../rpc/answers.ts";
+import type { Chain } from "../rpc/chain-client.ts";
+import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
+import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
 import { readContractSignature } from "./contract-signature.ts";
 import { decodeAggregate3, encodeAggregate3, type InnerCall, type InnerResult } from "./multicall.ts";
 import { explainRevert, type Refusal } from "./revert-reasons.ts";
-import { toQuantity } from "./rpc-answers.ts";
-import { RpcResponseError, RpcTransportError } from "./rpc-errors.ts";
-import type { RpcCall, RpcOutcome } from "./rpc-node.ts";
 import { encodeTransferWithBytes, encodeTransferWithVrs } from "./usdc.ts";
 
 /** An accepted payment as it is relayed. Key: r, s, v (65 bytes). Contract: the bytes as signed, ERC-6492 wrapper included. */

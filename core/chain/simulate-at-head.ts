@@ -4,12 +4,12 @@
  */
 import type { Hex } from "../domain/networks.ts";
 import { CONTRACTS } from "../domain/networks.ts";
-import type { Chain } from "./clients.ts";
+import { fieldOf, parseQuantity, toQuantity } from "../rpc/answers.ts";
+import type { Chain } from "../rpc/chain-client.ts";
+import { RpcTransportError } from "../rpc/errors.ts";
+import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
 import { decodeAggregate3, encodeAggregate3 } from "./multicall.ts";
 import { prepareSimulation, type RelayItem, type SimulationResult } from "./relay.ts";
-import { fieldOf, parseQuantity, toQuantity } from "./rpc-answers.ts";
-import { RpcTransportError } from "./rpc-errors.ts";
-import type { RpcCall, RpcOutcome } from "./rpc-node.ts";
 import { decodeTransferLog, encodeAuthorizationState, TRANSFER_TOPIC } from "./usdc.ts";
 import { hexWord } from "./words.ts";
 

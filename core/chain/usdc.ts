@@ -1,11 +1,11 @@
 /** USDC (Circle's FiatTokenV2_2) over JSON-RPC: what we call on it, what we read from it, and its logs. Amounts are micro-USDC. */
 import type { Authorization } from "../domain/authorization.ts";
 import type { Hex } from "../domain/networks.ts";
+import { parseData, parseQuantity } from "../rpc/answers.ts";
+import type { Chain } from "../rpc/chain-client.ts";
+import { RpcTransportError } from "../rpc/errors.ts";
+import type { RpcCall } from "../rpc/node.ts";
 import { domainSeparator, tokenDomainOf } from "./authorization-digest.ts";
-import type { Chain } from "./clients.ts";
-import { parseData, parseQuantity } from "./rpc-answers.ts";
-import { RpcTransportError } from "./rpc-errors.ts";
-import type { RpcCall } from "./rpc-node.ts";
 import { bytesTail, hexWord, uintWord } from "./words.ts";
 
 /** `Transfer(address indexed from, address indexed to, uint256 value)` */

@@ -124,3 +124,6 @@ function refuse(reason: PaymentRefusal): TermsVerdict {
 export function authorizationKey(payer: Hex, nonce: Hex): string {
   return `${payer}:${nonce}`;
 }
+
+/** An authorization that a block executed or cancelled. `txHash`: the transaction it was seen in, where known. */
+export type AuthorizationKey = { payer: Hex; nonce: Hex; txHash?: Hex | undefined };

@@ -32,9 +32,9 @@ import {
   decodeUserOperationLog,
   userOperationHash,
 } from "../../core/chain/user-operation.ts";
-import { localAccount } from "../../local/accounts.ts";
-import { toCoseKey } from "../../local/passkey-encoding.ts";
-import { createSoftwarePasskey } from "../../local/software-passkey.ts";
+import { localAccount } from "../../local/chain/accounts.ts";
+import { toCoseKey } from "../../local/passkey/encoding.ts";
+import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import {
   CHAIN_ID,
   payShop,
@@ -44,7 +44,7 @@ import {
   signOperation,
   startWalletWorld,
   type WalletWorld,
-} from "./passkey-wallets.ts";
+} from "../support/passkey-wallets.ts";
 
 const PROXY_CREATION_CODE =
   "0x603d3d8160223d397300000110dcdedc9581cb5ecb8467282f2926534d60095155f3363d3d373d3d363d7f360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc545af43d6000803e6038573d6000fd5b3d6000f3";

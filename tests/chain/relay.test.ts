@@ -10,7 +10,6 @@ import {
   toHex,
 } from "viem";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
-import { type Chain, openChain } from "../../core/chain/clients.ts";
 import {
   findContracts,
   findForbiddenFactory,
@@ -30,20 +29,21 @@ import {
   type RelayItem,
   simulatePayments,
 } from "../../core/chain/relay.ts";
-import { RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import { relayerAddress, signRelay } from "../../core/chain/sign-relay.ts";
 import { decodeAuthorizationLog, decodeTransferLog, readBalance } from "../../core/chain/usdc.ts";
 import type { Authorization } from "../../core/domain/authorization.ts";
 import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
 import { CONTRACTS, NETWORKS } from "../../core/domain/networks.ts";
 import { WALLET_FACTORIES } from "../../core/domain/wallet-factories.ts";
-import { localRelayerKeys } from "../../local/accounts.ts";
-import { callRpc } from "../../local/rpc.ts";
-import { createSoftwarePasskey } from "../../local/software-passkey.ts";
-import { fundEth, fundUsdc } from "../../local/usdc.ts";
+import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { localRelayerKeys } from "../../local/chain/accounts.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
+import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
+import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
-import { signAuthorization, TRANSFER_TYPES } from "./sign-authorization.ts";
-import { waitForReceipt } from "./wait-for-receipt.ts";
+import { signAuthorization, TRANSFER_TYPES } from "../support/sign-authorization.ts";
+import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
 const NETWORK = NETWORKS["base-sepolia"];
 const [RELAYER_KEY = "0x" as Hex] = localRelayerKeys();

@@ -2,9 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { bytesToHex, encodeFunctionData, erc20Abi, type Hex, parseAbi } from "viem";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
-import { openChain } from "../../core/chain/clients.ts";
 import { explainRevert } from "../../core/chain/revert-reasons.ts";
-import { RpcResponseError, RpcTransportError } from "../../core/chain/rpc-errors.ts";
 import {
   AUTHORIZATION_USED_TOPIC,
   assertTokenDomain,
@@ -21,12 +19,14 @@ import {
 } from "../../core/chain/usdc.ts";
 import type { Authorization } from "../../core/domain/authorization.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
-import { localAccount } from "../../local/accounts.ts";
-import { callRpc } from "../../local/rpc.ts";
-import { fundUsdc } from "../../local/usdc.ts";
+import { openChain } from "../../core/rpc/chain-client.ts";
+import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
+import { localAccount } from "../../local/chain/accounts.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
-import { signAuthorization } from "./sign-authorization.ts";
-import { waitForReceipt } from "./wait-for-receipt.ts";
+import { signAuthorization } from "../support/sign-authorization.ts";
+import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
 const USDC = NETWORKS["base-sepolia"].usdc.address;
 const ABI = parseAbi([

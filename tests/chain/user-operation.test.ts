@@ -10,7 +10,6 @@ import {
 } from "viem";
 import { entryPoint06Abi } from "viem/account-abstraction";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
-import { RpcResponseError } from "../../core/chain/rpc-errors.ts";
 import { encodeTransfer, readBalance } from "../../core/chain/usdc.ts";
 import {
   buildUserOperationCall,
@@ -19,7 +18,8 @@ import {
   userOperationHash,
 } from "../../core/chain/user-operation.ts";
 import { CONTRACTS, NETWORKS } from "../../core/domain/networks.ts";
-import { createSoftwarePasskey } from "../../local/software-passkey.ts";
+import { RpcResponseError } from "../../core/rpc/errors.ts";
+import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import {
   CHAIN_ID,
   payShop,
@@ -31,7 +31,7 @@ import {
   startWalletWorld,
   type Wallet,
   type WalletWorld,
-} from "./passkey-wallets.ts";
+} from "../support/passkey-wallets.ts";
 
 const USDC = NETWORKS["base-sepolia"].usdc.address;
 const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { recordEvents } from "../../db/events.ts";
-import { openClient } from "../api/http-client.ts";
-import { type Merchant, signUp } from "../api/sign-up.ts";
+import { recordEvents } from "../../db/events/events.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { openClient } from "../support/http-client.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 
 let world: MerchantWorld;
 let ann: Merchant;

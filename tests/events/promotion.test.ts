@@ -3,12 +3,12 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { recordEvents } from "../../db/events.ts";
-import { localAccount } from "../../local/accounts.ts";
-import type { Client } from "../api/http-client.ts";
-import { type Merchant, signUp } from "../api/sign-up.ts";
+import { recordEvents } from "../../db/events/events.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { localAccount } from "../../local/chain/accounts.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
+import type { Client } from "../support/http-client.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type ReplicatedPostgres, startReplicatedPostgres } from "../support/standby.ts";
 import { type Service, startService } from "../support/world.ts";
 

@@ -1,12 +1,12 @@
 /** The event log after its rows were copied into another cluster, whose transaction numbers start low again: what dump and restore do. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { pipeline } from "node:stream/promises";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { migrate } from "../../db/migrate.ts";
-import { type ApiWorld, startApiWorld } from "../api/api-world.ts";
-import { type Client, openClient } from "../api/http-client.ts";
-import { type Merchant, signUp } from "../api/sign-up.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { migrate } from "../../db/postgres/migrate.ts";
+import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
+import { type Client, openClient } from "../support/http-client.ts";
 import { startEmbeddedServer, type TestServer } from "../support/postgres-server.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type Service, startService } from "../support/world.ts";
 
 let before: ApiWorld;

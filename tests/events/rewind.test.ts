@@ -4,11 +4,11 @@ import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { type EventPosition, listEvents } from "../../db/event-log.ts";
-import { recordEvents } from "../../db/events.ts";
-import { migrate } from "../../db/migrate.ts";
-import { startPostgres } from "../../local/postgres.ts";
+import { type EventPosition, listEvents } from "../../db/events/event-log.ts";
+import { recordEvents } from "../../db/events/events.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { migrate } from "../../db/postgres/migrate.ts";
+import { startPostgres } from "../../local/postgres/postgres.ts";
 import { seedMerchant } from "../support/seed.ts";
 
 /** What happened after the snapshot took more numbers than what happens after it is restored. */

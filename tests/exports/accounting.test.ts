@@ -1,12 +1,12 @@
 /** The accounting profile over payments that really happened. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
-import { fundUsdc } from "../../local/usdc.ts";
-import { type Merchant, signUp } from "../api/sign-up.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
 import { mine, newPayer, sendUsdc } from "../links/payers.ts";
 import { makePayer, shapeA, signPayment } from "../support/payer.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { exportAs } from "./ask.ts";
 import { parseCsv } from "./read-files.ts";
 

@@ -1,5 +1,5 @@
 /** Asks for exports and fetches files, byte by byte. */
-import type { Client } from "../api/http-client.ts";
+import type { Client } from "../support/http-client.ts";
 
 export const EXPORT_PATH = "/v1/transactions/export";
 

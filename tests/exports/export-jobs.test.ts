@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { failExport, finishExport, insertChunk } from "../../db/exports.ts";
-import { type Merchant, signUp } from "../api/sign-up.ts";
+import { failExport, finishExport, insertChunk } from "../../db/exports/exports.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { insertHistory } from "../transactions/history.ts";
 import { exportAs as askExport, fetchFile } from "./ask.ts";
 import { parseCsv, pdfPageCount, pdfTexts, sum, unitsOf } from "./read-files.ts";

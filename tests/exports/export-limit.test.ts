@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { type Merchant, signUp } from "../api/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { insertHistory } from "../transactions/history.ts";
 import { exportAs, fetchFile } from "./ask.ts";
 import { parseCsv } from "./read-files.ts";

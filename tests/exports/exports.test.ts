@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { formatUnits } from "../../core/domain/money.ts";
-import { openClient } from "../api/http-client.ts";
-import { type Merchant, signUp } from "../api/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { openClient } from "../support/http-client.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type GivenRow, insertHistory } from "../transactions/history.ts";
 import { exportAs as askExport, EXPORT_PATH } from "./ask.ts";
 import { parseCsv, pdfPageCount, pdfTexts, pdfWideWords, sum, unitsOf } from "./read-files.ts";

@@ -1,6 +1,6 @@
 /** Where the words of a line stand when some of them are read from right to left. */
 import { expect, test } from "bun:test";
-import { directionMark, inVisualOrder, mirror } from "../../worker/renderers/reading-order.ts";
+import { directionMark, inVisualOrder, mirror } from "../../worker/exports/pdf/reading-order.ts";
 
 /** As it is drawn, from left to right, with right-to-left stretches turned round letter by letter. */
 const drawn = (line: string) =>

@@ -3,7 +3,13 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { answerOnce } from "../../api/facilitator/answer-once.ts";
 import { openPaymentReader } from "../../api/x402/read-payment.ts";
 import { openLog } from "../../core/runtime/log.ts";
-import { type Asker, claimAnswer, isAnswerDue, recordCut, recordSent } from "../../db/settlement-answers.ts";
+import {
+  type Asker,
+  claimAnswer,
+  isAnswerDue,
+  recordCut,
+  recordSent,
+} from "../../db/payments/settlement-answers.ts";
 import { type FacilitatorWorld, inVersion2, purchase, startFacilitatorWorld } from "./world.ts";
 
 let lab: FacilitatorWorld;

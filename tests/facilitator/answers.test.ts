@@ -1,7 +1,7 @@
 /** Who is answered a settlement's success, and how often: the request it belongs to, once, and again only where the first answer got lost. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
-import { readUsdcBalance } from "../../local/usdc.ts";
+import { readUsdcBalance } from "../../local/chain/usdc.ts";
 import { seedMerchant } from "../support/seed.ts";
 import {
   type FacilitatorWorld,

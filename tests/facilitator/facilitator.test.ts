@@ -5,7 +5,7 @@ import { x402ResourceServer } from "@x402/core/server";
 import { registerExactEvmScheme } from "@x402/evm/exact/client";
 import { ExactEvmScheme } from "@x402/evm/exact/server";
 import { privateKeyToAccount } from "viem/accounts";
-import { fundUsdc, readUsdcBalance } from "../../local/usdc.ts";
+import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { signPayment } from "../support/payer.ts";
 import { seedLink, seedMerchant } from "../support/seed.ts";
 import { broadcastAsStranger, cancelAuthorization } from "../support/stranger.ts";

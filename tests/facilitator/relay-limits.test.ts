@@ -1,6 +1,6 @@
 /** Relaying for others has the same limits: a least amount, and the gas budget of the API key's owner. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { readUsdcBalance } from "../../local/usdc.ts";
+import { readUsdcBalance } from "../../local/chain/usdc.ts";
 import { signPayment } from "../support/payer.ts";
 import { seedMerchant } from "../support/seed.ts";
 import {

@@ -1,6 +1,6 @@
 /** A fuzz run against an API of its own, with a signed-in merchant who has a link and a key. */
-import { startApiWorld } from "../api/api-world.ts";
-import { signUp } from "../api/sign-up.ts";
+import { startApiWorld } from "../support/api-world.ts";
+import { signUp } from "../support/sign-up.ts";
 import { type FuzzReport, runFuzz } from "./run-fuzz.ts";
 
 /** `isAlive`, `isSignedIn`: the process and the session were still there afterwards. */

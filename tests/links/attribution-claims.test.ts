@@ -1,7 +1,7 @@
 /** What an unproven claim decides: early and alone, which of several links; else nothing. It never blocks a payment or a cancellation. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
-import { callRpc } from "../../local/rpc.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
 import { type Payer, signPayment } from "../support/payer.ts";
 import {
   broadcast,

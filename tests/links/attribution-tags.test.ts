@@ -4,10 +4,10 @@ import { encodeFunctionData, erc20Abi, multicall3Abi } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
-import { callRpc } from "../../local/rpc.ts";
-import { fundUsdc } from "../../local/usdc.ts";
-import { signUp } from "../api/sign-up.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
 import { type Payer, signPayment } from "../support/payer.ts";
+import { signUp } from "../support/sign-up.ts";
 import { broadcastAsStranger } from "../support/stranger.ts";
 import {
   broadcast,

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connect } from "node:net";
-import { openClient } from "../api/http-client.ts";
-import { type Merchant, signUp } from "../api/sign-up.ts";
+import { openClient } from "../support/http-client.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
 import { waitFor } from "./payer-side.ts";
 import { randomHash } from "./payers.ts";

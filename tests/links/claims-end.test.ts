@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { claimTypedData } from "../../core/domain/claim-statement.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { openClient } from "../api/http-client.ts";
+import { openClient } from "../support/http-client.ts";
 import { PAYER_PAGE, type PayerSide, startPayerSide, waitFor } from "./payer-side.ts";
 import { mine, newPayer, newProvingPayer, randomHash, sendUsdc, setAutomine, submitUsdc } from "./payers.ts";
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
-import { callRpc } from "../../local/rpc.ts";
-import { openClient } from "../api/http-client.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
+import { openClient } from "../support/http-client.ts";
 import { PAYER_PAGE, type PayerSide, startPayerSide, waitFor } from "./payer-side.ts";
 import {
   mine,

@@ -1,7 +1,7 @@
 /** What the hostile campaign is judged by: transfers with all that the chain says of them, the payers' record, and the ledger's rows. */
 import { decodeFunctionData, erc20Abi, keccak256, stringToBytes } from "viem";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { callRpc, callRpcBatch } from "../../local/rpc.ts";
+import { callRpc, callRpcBatch } from "../../local/chain/rpc.ts";
 import { type ChainTransfer, readTransfers } from "../support/invariants.ts";
 import type { Deed, HostileLink, Stage } from "./hostile-stage.ts";
 

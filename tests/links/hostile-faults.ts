@@ -1,6 +1,7 @@
 /** What befalls the service during the hostile campaign: processes stopped and killed, the node unavailable, Postgres crashed. */
-import { crashDatabase, type Supervisor } from "../relay/service-faults.ts";
+
 import type { FaultProxy } from "../support/fault-proxy.ts";
+import { crashDatabase, type Supervisor } from "../support/service-faults.ts";
 import type { ProcessName } from "../support/world.ts";
 import type { Stage } from "./hostile-stage.ts";
 

@@ -3,7 +3,7 @@
  * a link's money came from somebody who showed that he meant it, or the link was all that his transfer could have paid.
  */
 import { privateKeyToAccount } from "viem/accounts";
-import { localRelayerKeys } from "../../local/accounts.ts";
+import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { type Case, openCase, type Paid, placeOf } from "./hostile-case.ts";
 import type { HostileLink, Stage } from "./hostile-stage.ts";
 

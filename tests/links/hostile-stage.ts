@@ -1,9 +1,9 @@
 /** What everybody in the hostile campaign stands on: the service, its true chain, the links, and a record of who did what. */
 import type { Hex } from "../../core/domain/networks.ts";
-import type { Sql } from "../../db/client.ts";
-import { type Merchant, signUp } from "../api/sign-up.ts";
-import { insist } from "../relay/campaign-load.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import { insist } from "../payments/campaign-load.ts";
 import type { TestChain } from "../support/chain.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import type { Service } from "../support/world.ts";
 import { PAYER_PAGE } from "./payer-side.ts";
 

@@ -1,8 +1,8 @@
 /** One link's story in the hostile campaign: how its payers pay, and what thieves, strangers and its merchant do meanwhile. */
 import { encodeFunctionData, parseAbi } from "viem";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { callRpcText } from "../../local/rpc.ts";
-import { fundEth, fundUsdc, readUsdcBalance } from "../../local/usdc.ts";
+import { callRpcText } from "../../local/chain/rpc.ts";
+import { fundEth, fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { makePayer, type Payer, type SignedPayment } from "../support/payer.ts";
 import { broadcastAsStranger, cancelAuthorization } from "../support/stranger.ts";
 import {

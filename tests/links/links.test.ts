@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { failPayments, insertPayments } from "../../db/payments.ts";
-import { type Client, openClient } from "../api/http-client.ts";
-import { type Merchant, signUp } from "../api/sign-up.ts";
+import { failPayments, insertPayments } from "../../db/payments/payments.ts";
+import { type Client, openClient } from "../support/http-client.ts";
 import { randomAddress } from "../support/seed.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
 import { randomHash } from "./payers.ts";
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { type Merchant, signUp } from "../api/sign-up.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
 
 let world: MerchantWorld;

@@ -1,5 +1,5 @@
 /** Real processes on a database and a chain of their own, with a connection for what a test puts in or looks up. */
-import { openDatabase, type Sql } from "../../db/client.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { type ProcessName, startWorld, type World } from "../support/world.ts";
 
 export type MerchantWorld = World & { sql: Sql };

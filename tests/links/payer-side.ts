@@ -1,8 +1,8 @@
 /** One merchant whose links are paid and claimed from outside, on a world of its own. */
 import { expect } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
-import { type Answer, openClient } from "../api/http-client.ts";
-import { type Merchant, signUp } from "../api/sign-up.ts";
+import { type Answer, openClient } from "../support/http-client.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
 import { newPayer, type ProvingPayer } from "./payers.ts";
 

@@ -3,8 +3,8 @@ import { randomBytes } from "node:crypto";
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { callRpc, callRpcText } from "../../local/rpc.ts";
-import { fundEth, fundUsdc } from "../../local/usdc.ts";
+import { callRpc, callRpcText } from "../../local/chain/rpc.ts";
+import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
 
 const USDC = NETWORKS["base-sepolia"].usdc.address;
 const ONE_ETH = 10n ** 18n;

@@ -1,8 +1,8 @@
 /** A proof counts in every status of its link and for every value; it moves what was merely inferred for another link. Three confirmations. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
-import { signIn } from "../api/sign-up.ts";
 import type { Payer } from "../support/payer.ts";
+import { signIn } from "../support/sign-up.ts";
 import {
   broadcast,
   claim,

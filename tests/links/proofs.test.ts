@@ -1,7 +1,6 @@
 /** Who can prove that a transfer was made for a link: the sender's key, or its contract (ERC-1271). */
 import { afterAll, afterEach, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { hashTypedData } from "viem";
-import { type Chain, openChain } from "../../core/chain/clients.ts";
 import {
   accountAddress,
   accountOriginOf,
@@ -12,9 +11,10 @@ import {
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import { buildUserOperation, buildUserOperationCall } from "../../core/chain/user-operation.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { createSoftwarePasskey, type SoftwarePasskey } from "../../local/software-passkey.ts";
-import { fundUsdc } from "../../local/usdc.ts";
-import { SITE, sign, signOperation } from "../chain/passkey-wallets.ts";
+import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
+import { createSoftwarePasskey, type SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
+import { SITE, sign, signOperation } from "../support/passkey-wallets.ts";
 import { makePayer, type Payer } from "../support/payer.ts";
 import {
   broadcast,

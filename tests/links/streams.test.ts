@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connect, type Socket } from "node:net";
 import type { Hex } from "../../core/domain/networks.ts";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { callRpc } from "../../local/rpc.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
 import { type SeededMerchant, seedLinks, seedMerchant } from "../support/seed.ts";
 import { startWorld, type World } from "../support/world.ts";
 import { waitFor } from "./payer-side.ts";

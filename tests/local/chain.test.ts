@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { bytesToHex, concatHex, createPublicClient, createWalletClient, http, parseAbi } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
 import { CONTRACTS, NETWORKS } from "../../core/domain/networks.ts";
-import { localAccount, localRelayerKeys } from "../../local/accounts.ts";
-import { type LocalChain, startChain } from "../../local/chain.ts";
-import { assertLoopback, callRpc } from "../../local/rpc.ts";
-import { fundEth, fundUsdc } from "../../local/usdc.ts";
+import { localAccount, localRelayerKeys } from "../../local/chain/accounts.ts";
+import { type LocalChain, startChain } from "../../local/chain/chain.ts";
+import { assertLoopback, callRpc } from "../../local/chain/rpc.ts";
+import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
 import { startTestChain } from "../support/chain.ts";
 
 const USDC_ABI = parseAbi([
@@ -171,7 +171,7 @@ test("keeps blocks, balances and receipts between starts", async () => {
 test("after a kill -9 only what was mined in the last moment is missing", async () => {
   const dataDir = newFolder();
   const script = `
-    const { startChain } = await import(${JSON.stringify(join(import.meta.dir, "../../local/chain.ts"))});
+    const { startChain } = await import(${JSON.stringify(join(import.meta.dir, "../../local/chain/chain.ts"))});
     const chain = await startChain({ dataDir: ${JSON.stringify(dataDir)}, blockTimeS: 0 });
     console.log(JSON.stringify(chain));
     setInterval(() => {}, 1000);`;

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { createTransport } from "nodemailer";
-import { parseMailMessage } from "../../local/mail-message.ts";
+import { parseMailMessage } from "../../local/mailbox/mail-message.ts";
 import { startTestMailbox, type TestMailbox } from "../support/mailbox.ts";
 
 let mailbox: TestMailbox;

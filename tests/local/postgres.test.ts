@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
-import { startPostgres } from "../../local/postgres.ts";
+import { startPostgres } from "../../local/postgres/postgres.ts";
 
 const dataDir = mkdtempSync(join(tmpdir(), "local-postgres-"));
 afterAll(() => rmSync(dataDir, { recursive: true, force: true }));
@@ -20,7 +20,7 @@ async function query<Row>(url: string, text: string): Promise<Row[]> {
 /** Another process that starts Postgres in the same folder, says so and waits to be killed. */
 async function startHolder() {
   const script = `
-    const { startPostgres } = await import(${JSON.stringify(join(import.meta.dir, "../../local/postgres.ts"))});
+    const { startPostgres } = await import(${JSON.stringify(join(import.meta.dir, "../../local/postgres/postgres.ts"))});
     const server = await startPostgres({ dataDir: ${JSON.stringify(dataDir)}, database: "kept" });
     console.log(server.url);
     setInterval(() => {}, 1000);`;

@@ -2,11 +2,15 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type BoundProcess, spawnBound } from "../../local/bound-process.ts";
-import { lockFolder } from "../../local/folder-lock.ts";
-import { keepAlive } from "../../local/keep-alive.ts";
-import { endLeftovers, recordProcess } from "../../local/leftovers.ts";
-import { identifyProcess, isSameProcessAlive, waitUntilGone } from "../../local/process-identity.ts";
+import { type BoundProcess, spawnBound } from "../../local/processes/bound-process.ts";
+import { lockFolder } from "../../local/processes/folder-lock.ts";
+import {
+  identifyProcess,
+  isSameProcessAlive,
+  waitUntilGone,
+} from "../../local/processes/process-identity.ts";
+import { keepAlive } from "../../local/processes/restart-policy.ts";
+import { endLeftovers, recordProcess } from "../../local/processes/stale-processes.ts";
 import { keepSecret } from "../../local/secrets.ts";
 
 const LOCAL = join(import.meta.dir, "../../local");
@@ -16,7 +20,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 /** A process that starts a child bound to it, tells the child's id and waits to be killed. */
 async function startParent(env: Record<string, string | undefined> = process.env) {
   const script = `
-    const { spawnBound } = await import(${JSON.stringify(join(LOCAL, "bound-process.ts"))});
+    const { spawnBound } = await import(${JSON.stringify(join(LOCAL, "processes", "bound-process.ts"))});
     const child = await spawnBound({ command: "sleep", args: ["600"], stopSignal: "SIGTERM" });
     console.log(child.pid);
     setInterval(() => {}, 1000);`;

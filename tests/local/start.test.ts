@@ -5,7 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
 import { findFreePort, isPortFree } from "../../local/free-port.ts";
-import { isSameProcessAlive, type ProcessIdentity, waitUntilGone } from "../../local/process-identity.ts";
+import {
+  isSameProcessAlive,
+  type ProcessIdentity,
+  waitUntilGone,
+} from "../../local/processes/process-identity.ts";
 
 const MAIN = join(import.meta.dir, "../../local/main.ts");
 const RUNNING = "Ctrl-C stops everything";

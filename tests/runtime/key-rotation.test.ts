@@ -4,11 +4,11 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { newWebhookEndpointId } from "../../core/domain/ids.ts";
 import { seal } from "../../core/domain/seal.ts";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { resealWebhookSecrets } from "../../worker/reseal.ts";
-import { type Client, openClient } from "../api/http-client.ts";
-import { type Merchant, newEmail, readCode, signIn, signUp } from "../api/sign-up.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { resealWebhookSecrets } from "../../worker/webhooks/reseal.ts";
 import { waitFor } from "../links/payer-side.ts";
+import { type Client, openClient } from "../support/http-client.ts";
+import { type Merchant, newEmail, readCode, signIn, signUp } from "../support/sign-up.ts";
 import { startWorld, type World } from "../support/world.ts";
 import { isSigned, type Receiver, startReceiver } from "../webhooks/receiver.ts";
 

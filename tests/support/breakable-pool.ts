@@ -1,5 +1,5 @@
 /** A pool named "victim" on a database of its own, and another way in, named "killer", to cut its connections by. */
-import { openDatabase, type Sql } from "../../db/client.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { createTestDatabase } from "./postgres.ts";
 
 export type BreakablePool = { url: string; sql: Sql; killer: Sql; stop: () => Promise<void> };

@@ -1,5 +1,5 @@
 /** A real EVM chain of its own for a test file, with USDC, EntryPoint, Multicall3 and the account contracts in place. */
-import { type LocalChain, startChain } from "../../local/chain.ts";
+import { type LocalChain, startChain } from "../../local/chain/chain.ts";
 
 export type TestChain = LocalChain;
 

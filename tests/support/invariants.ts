@@ -4,8 +4,8 @@
  */
 import { decodeTransferLog } from "../../core/chain/usdc.ts";
 import { type Hex, NETWORK_IDS, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
-import type { Sql } from "../../db/client.ts";
-import { callRpc, callRpcBatch } from "../../local/rpc.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import { callRpc, callRpcBatch } from "../../local/chain/rpc.ts";
 
 export type ChainTransfer = {
   blockNumber: number;

@@ -1,6 +1,6 @@
 /** A real SMTP server for tests, and the wait for a mail that a job sends some time later. */
-import type { StoredMail } from "../../local/mail-message.ts";
-import { type Mailbox, startMailbox } from "../../local/mailbox.ts";
+import type { StoredMail } from "../../local/mailbox/mail-message.ts";
+import { type Mailbox, startMailbox } from "../../local/mailbox/mailbox.ts";
 
 export type TestMailbox = Mailbox & {
   /** The newest mail to this address once there are at least `count` (default 1). Throws after `timeoutMs`. */

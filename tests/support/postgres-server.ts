@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startPostgres } from "../../local/postgres.ts";
+import { startPostgres } from "../../local/postgres/postgres.ts";
 
 export type TestServer = {
   /** A superuser's URL of the maintenance database. */

@@ -3,7 +3,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import postgres from "postgres";
-import { migrate } from "../../db/migrate.ts";
+import { migrate } from "../../db/postgres/migrate.ts";
 import { startEmbeddedServer, type TestServer } from "./postgres-server.ts";
 
 export type TestDatabase = { url: string; name: string; drop: () => Promise<void> };
@@ -67,7 +67,7 @@ function hashOfSchema(): string {
   const migrations = join(SCHEMA_FOLDER, "migrations");
   for (const name of readdirSync(migrations).sort())
     hash.update(name).update(readFileSync(join(migrations, name)));
-  hash.update(readFileSync(join(SCHEMA_FOLDER, "migrate.ts")));
+  hash.update(readFileSync(join(SCHEMA_FOLDER, "postgres", "migrate.ts")));
   return hash.digest("hex").slice(0, 16);
 }
 

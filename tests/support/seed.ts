@@ -4,7 +4,7 @@ import { newLinkId, newUserId, newWalletId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { CONTRACTS } from "../../core/domain/networks.ts";
-import type { Sql } from "../../db/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 
 export type SeededMerchant = {
   userId: string;

@@ -3,10 +3,10 @@ import { spawnSync } from "node:child_process";
 import { appendFileSync, chownSync, mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import postgres from "postgres";
-import { migrate } from "../../db/migrate.ts";
-import { type LocalPostgres, startPostgres } from "../../local/postgres.ts";
-import { choosePostgresAccount } from "../../local/postgres-account.ts";
-import { findPostgresBinaries } from "../../local/postgres-binaries.ts";
+import { migrate } from "../../db/postgres/migrate.ts";
+import { choosePostgresAccount } from "../../local/postgres/account.ts";
+import { findPostgresBinaries } from "../../local/postgres/binaries.ts";
+import { type LocalPostgres, startPostgres } from "../../local/postgres/postgres.ts";
 import { startTcpRelay } from "./tcp-relay.ts";
 
 export type ReplicatedPostgres = {

@@ -2,7 +2,7 @@
 import { createWalletClient, http, publicActions } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { fundEth } from "../../local/usdc.ts";
+import { fundEth } from "../../local/chain/usdc.ts";
 import { makePayer, type Payer, type SignedPayment } from "./payer.ts";
 
 const ABI = [

@@ -3,15 +3,15 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { localRelayerKeys } from "../../local/accounts.ts";
+import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { findFreePort } from "../../local/free-port.ts";
+import { type ServiceProcess, startServiceProcess } from "../../local/processes/service-process.ts";
 import {
   SERVICE_KINDS,
   type ServiceKind,
   type ServiceSettings,
   serviceEnv,
 } from "../../local/service-env.ts";
-import { type ServiceProcess, startServiceProcess } from "../../local/service-process.ts";
 import { waitUntilReady } from "../../local/wait-until-ready.ts";
 import { startTestChain, type TestChain } from "./chain.ts";
 import { startTestMailbox, type TestMailbox } from "./mailbox.ts";

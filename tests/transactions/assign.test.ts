@@ -1,9 +1,9 @@
 /** A merchant says which link a received transfer pays. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
-import { signUp } from "../api/sign-up.ts";
 import { type PayerSide, startPayerSide, waitFor } from "../links/payer-side.ts";
 import { mine, sendUsdc } from "../links/payers.ts";
+import { signUp } from "../support/sign-up.ts";
 
 let side: PayerSide;
 

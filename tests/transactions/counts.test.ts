@@ -4,12 +4,12 @@ import { newUserId } from "../../core/domain/ids.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { foldLinkCounts, foldTransactionCounts } from "../../db/housekeeping.ts";
-import { countLinks } from "../../db/links.ts";
-import { bucketOf } from "../../db/transaction-amounts.ts";
-import { countChosen, listTransactions } from "../../db/transactions.ts";
-import { insertUser } from "../../db/users.ts";
+import { insertUser } from "../../db/accounts/users.ts";
+import { foldLinkCounts, foldTransactionCounts } from "../../db/jobs/housekeeping.ts";
+import { countLinks } from "../../db/links/links.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { bucketOf } from "../../db/transactions/amount-counts.ts";
+import { countChosen, listTransactions } from "../../db/transactions/transactions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { type GivenRow, insertHistory } from "./history.ts";
 

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { newTransactionId } from "../../core/domain/ids.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { TransactionStatus, TransactionType } from "../../core/domain/payment.ts";
-import type { Sql } from "../../db/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 
 export type GivenRow = {
   type?: TransactionType;

@@ -2,9 +2,9 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { newUserId } from "../../core/domain/ids.ts";
 import { openLog } from "../../core/runtime/log.ts";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { insertUser } from "../../db/users.ts";
-import { housekeeping } from "../../worker/housekeeping.ts";
+import { insertUser } from "../../db/accounts/users.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { housekeeping } from "../../worker/jobs/housekeeping.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { insertHistory } from "./history.ts";
 

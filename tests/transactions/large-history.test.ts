@@ -3,10 +3,10 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { invalid } from "../../core/domain/errors.ts";
 import { newUserId } from "../../core/domain/ids.ts";
 import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { readInTime } from "../../db/reading-time.ts";
-import { listTransactions } from "../../db/transactions.ts";
-import { insertUser } from "../../db/users.ts";
+import { insertUser } from "../../db/accounts/users.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { readInTime } from "../../db/postgres/statement-timeout.ts";
+import { listTransactions } from "../../db/transactions/transactions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
 const ROWS = 120_000;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openClient } from "../api/http-client.ts";
-import { type Merchant, signUp } from "../api/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { openClient } from "../support/http-client.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type GivenRow, insertHistory } from "./history.ts";
 
 let world: MerchantWorld;

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { isPublicAddress } from "../../core/runtime/public-address.ts";
-import { openClient } from "../api/http-client.ts";
-import { type Merchant, signUp } from "../api/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
+import { openClient } from "../support/http-client.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { startReceiver } from "./receiver.ts";
 
 let world: MerchantWorld;

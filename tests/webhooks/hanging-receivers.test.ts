@@ -1,8 +1,8 @@
 /** Receivers that take a message and say nothing: whom they keep waiting, and whom not. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "bun:test";
-import { type Merchant, signUp } from "../api/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type Receiver, startReceiver } from "./receiver.ts";
 
 let world: MerchantWorld;

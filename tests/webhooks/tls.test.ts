@@ -3,9 +3,9 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Merchant, signUp } from "../api/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 
 const folder = join(import.meta.dir, "certificates");
 const read = (name: string) => readFileSync(join(folder, name), "utf8");

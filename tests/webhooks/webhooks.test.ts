@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { type Merchant, signUp } from "../api/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
 import { isSigned, type Receiver, startReceiver } from "./receiver.ts";
 
 let world: MerchantWorld;

@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import type { Socket } from "bun";
 import { openAcceptor } from "../../api/x402/accept.ts";
-import { openDatabase } from "../../db/client.ts";
+import { openDatabase } from "../../db/postgres/client.ts";
 
 const PAYMENTS = 20;
 

@@ -1,8 +1,8 @@
 /** What arrives where a payment is expected and is none: other JSON values as body, and headers that are too large. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { fundUsdc } from "../../local/usdc.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, signPayment, standardV1, standardV2 } from "../support/payer.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 import { startWorld, type World } from "../support/world.ts";

@@ -1,7 +1,7 @@
 /** What settles a link is what the chain holds, whoever sent it. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { fundUsdc } from "../../local/usdc.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, type SignedPayment, shapeA, signPayment, standardV1 } from "../support/payer.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 import { broadcastAsStranger, cancelAuthorization } from "../support/stranger.ts";

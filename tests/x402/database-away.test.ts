@@ -1,8 +1,8 @@
 /** A database that is away: whoever asks or pays is told in x402's own words, and may try again; then all is as before. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { openDatabase } from "../../db/client.ts";
-import { type Lab, newOrder, startLab, waitFor } from "../relay/lab.ts";
+import { openDatabase } from "../../db/postgres/client.ts";
 import { shapeA, standardV2 } from "../support/payer.ts";
+import { type Lab, newOrder, startLab, waitFor } from "../support/relay-lab.ts";
 
 let lab: Lab;
 

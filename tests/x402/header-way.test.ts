@@ -1,7 +1,7 @@
 /** Payments in X-PAYMENT (version 1) and PAYMENT-SIGNATURE (version 2): what a refused, a doubled and an outbid client reads. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { fundUsdc } from "../../local/usdc.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, shapeA, signPayment, standardV1, standardV2 } from "../support/payer.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 import { startWorld, type World } from "../support/world.ts";

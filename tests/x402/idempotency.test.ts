@@ -1,7 +1,7 @@
 /** One key, one payment: Idempotency-Key and the payment-identifier extension, and links that get paid while a payment waits. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { fundUsdc } from "../../local/usdc.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, type SignedPayment, shapeA, signPayment, standardV2 } from "../support/payer.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 import { startWorld, type World } from "../support/world.ts";

@@ -1,7 +1,7 @@
 /** Processes die at the worst moments: every accepted payment still ends PAID, and none is paid twice. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { fundUsdc, readUsdcBalance } from "../../local/usdc.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { makePayer, shapeA, signPayment } from "../support/payer.ts";
 import { type SeededMerchant, seedLinks, seedMerchant } from "../support/seed.ts";
 import { type ProcessName, startWorld, type World } from "../support/world.ts";

@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { keccak256 } from "viem";
 import type { Hex } from "../../core/domain/networks.ts";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { fundUsdc, readUsdcBalance } from "../../local/usdc.ts";
-import { type Fault, type FaultProxy, type ProxiedCall, startFaultProxy } from "../chain/fault-proxy.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
+import { type Fault, type FaultProxy, type ProxiedCall, startFaultProxy } from "../rpc/fault-proxy.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import { startTestMailbox, type TestMailbox } from "../support/mailbox.ts";
 import { makePayer, shapeA, signPayment } from "../support/payer.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { fundUsdc, readUsdcBalance } from "../../local/usdc.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import {
   makePayer,
   type SignedPayment,

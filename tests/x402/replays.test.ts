@@ -1,7 +1,7 @@
 /** The same nonce again is the same payment only when the payer signed it for this link; whoever merely saw a nonce is told nothing. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { openDatabase, type Sql } from "../../db/client.ts";
-import { fundUsdc } from "../../local/usdc.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
 import {
   makePayer,
   type Payer,

@@ -2,7 +2,7 @@
 import * as client from "openid-client";
 import { ServiceError } from "../../../core/domain/errors.ts";
 import type { Log } from "../../../core/runtime/log.ts";
-import type { OauthFlow } from "../../../db/identities.ts";
+import type { OauthFlow } from "../../../db/accounts/identities.ts";
 import type { GoogleConfig } from "../../config.ts";
 
 const TIMEOUT_S = 5;

@@ -3,12 +3,12 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid, ServiceError } from "../../../core/domain/errors.ts";
-import { insertOauthFlow, type OauthFlow, takeOauthFlow } from "../../../db/identities.ts";
+import { insertOauthFlow, type OauthFlow, takeOauthFlow } from "../../../db/accounts/identities.ts";
 import { access } from "../../http/access.ts";
 import type { ApiDeps } from "../../http/deps.ts";
 import { errorResponses } from "../../http/envelope.ts";
 import { type ResponseSet, readCookie, setSessionCookie } from "../../http/session-cookie.ts";
-import { browserOf } from "../start-session.ts";
+import { browserOf } from "../../sessions/start-session.ts";
 import { openProvider, type Provider } from "./provider.ts";
 import { type GoogleRefusal, signInWithGoogle } from "./sign-in.ts";
 

@@ -1,17 +1,17 @@
 /** Whose account a Google identity opens. The identity is (issuer, subject); the e-mail matters once, when the two first meet. */
 import { newUserId } from "../../../core/domain/ids.ts";
-import { deleteChallengesOf } from "../../../db/challenges.ts";
-import type { Tx } from "../../../db/client.ts";
-import { recordEvents } from "../../../db/events.ts";
-import { findUserByIdentity, hasOtherSubject, insertIdentity } from "../../../db/identities.ts";
+import { findUserByIdentity, hasOtherSubject, insertIdentity } from "../../../db/accounts/identities.ts";
+import { recordSecurityEvent } from "../../../db/accounts/security-events.ts";
+import { insertUser, lockUserByEmail, markVerified } from "../../../db/accounts/users.ts";
+import { deleteChallengesOf } from "../../../db/auth/challenges.ts";
+import { recordEvents } from "../../../db/events/events.ts";
+import type { Tx } from "../../../db/postgres/client.ts";
 import type { Session, User } from "../../../db/schema.ts";
-import { recordSecurityEvent } from "../../../db/security-events.ts";
-import { deleteSessionsOf } from "../../../db/sessions.ts";
-import { insertUser, lockUserByEmail, markVerified } from "../../../db/users.ts";
+import { deleteSessionsOf } from "../../../db/sessions/sessions.ts";
+import { emailSchema } from "../../accounts/email.ts";
 import type { ApiDeps } from "../../http/deps.ts";
 import type { Trace } from "../../http/trace.ts";
-import { emailSchema } from "../../identity/email.ts";
-import { type Browser, startSession } from "../start-session.ts";
+import { type Browser, startSession } from "../../sessions/start-session.ts";
 import type { GoogleIdentity } from "./provider.ts";
 
 export type GoogleRefusal = "email_not_verified" | "link_requires_passkey" | "link_required";

@@ -1,0 +1,39 @@
+/** A wallet row for a passkey: the counterfactual address, the event, and the deployment where it is eager. */
+import { accountAddress, accountOriginOf } from "../../core/chain/passkey-account.ts";
+import { newWalletId } from "../../core/domain/ids.ts";
+import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import { recordEvents } from "../../db/events/events.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import type { Passkey, Wallet } from "../../db/schema.ts";
+import { insertWallet } from "../../db/wallets/wallets.ts";
+import type { ApiDeps } from "../http/deps.ts";
+
+/** Undefined when the user has a wallet on this network already. The address can receive before anything is deployed. */
+export async function createWallet(
+  tx: Tx,
+  { config }: Pick<ApiDeps, "config">,
+  { passkey, network, requestId }: { passkey: Passkey; network: NetworkId; requestId: string },
+): Promise<Wallet | undefined> {
+  const { userId } = passkey;
+  const origin = accountOriginOf({ x: hexOf(passkey.publicKeyX), y: hexOf(passkey.publicKeyY) });
+  const wallet = await insertWallet(tx, {
+    id: newWalletId(),
+    userId,
+    network,
+    address: accountAddress(origin),
+    passkeyId: passkey.id,
+    factory: origin.factory,
+    owners: [...origin.owners],
+  });
+  if (!wallet) return undefined;
+  const data = { network, address: wallet.address };
+  await recordEvents(tx, [{ userId, type: "wallet.created", subjectId: wallet.id, data }]);
+  const deployment = config.walletDeployment ?? (NETWORKS[network].isTestnet ? "eager" : "lazy");
+  if (deployment === "eager") await enqueue(tx, "deploy_wallet", { walletId: wallet.id, requestId });
+  return wallet;
+}
+
+function hexOf(bytes: Uint8Array): Hex {
+  return `0x${Buffer.from(bytes).toString("hex")}`;
+}

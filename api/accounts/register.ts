@@ -1,0 +1,33 @@
+/** Registration: a user for an address, and a code on its way there. */
+import { conflict } from "../../core/domain/errors.ts";
+import { newUserId } from "../../core/domain/ids.ts";
+import { insertUser, lockUserByEmail } from "../../db/accounts/users.ts";
+import { recordEvents } from "../../db/events/events.ts";
+import type { User } from "../../db/schema.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import type { Trace } from "../http/trace.ts";
+import { sendCode } from "./send-code.ts";
+
+export type Registration = { user: User; isNew: boolean; emailVerificationSent: boolean };
+
+/** The same user again while it is REGISTERED. Throws CONFLICT once its address was verified. */
+export async function register(
+  deps: ApiDeps,
+  { email, trace }: { email: string; trace: Trace },
+): Promise<Registration> {
+  return deps.sql.begin(async (tx) => {
+    const created = await insertUser(tx, { id: newUserId(), email });
+    if (created)
+      await recordEvents(tx, [{ userId: created.id, type: "user.registered", subjectId: created.id }]);
+    const user = created ?? (await lockUserByEmail(tx, email));
+    if (!user) throw new Error("the address was taken a moment ago and is free now");
+    if (user.status !== "REGISTERED") {
+      throw conflict("This e-mail address has an account already; sign in instead", {
+        field: "email",
+        issue: "already_verified",
+      });
+    }
+    const code = await sendCode(tx, deps, { userId: user.id, trace });
+    return { user, isNew: created !== undefined, emailVerificationSent: code.sent };
+  });
+}

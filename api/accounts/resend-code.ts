@@ -1,0 +1,81 @@
+/** A fresh code on request. Who asks cannot tell from the answer or its time whether the address is known. */
+import { createHash } from "node:crypto";
+import { ServiceError } from "../../core/domain/errors.ts";
+import { OTP_CODES_PER_HOUR, OTP_COOL_DOWN_S } from "../../core/domain/otp.ts";
+import { lockUser, lockUserByEmail } from "../../db/accounts/users.ts";
+import { countRequest } from "../../db/http/rate-limits.ts";
+import type { Sql, Tx } from "../../db/postgres/client.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import type { Trace } from "../http/trace.ts";
+import { type SentCode, sendCode } from "./send-code.ts";
+
+/** Every answer takes at least this long, which is longer than the work of any. */
+const ANSWER_AFTER_MS = 120;
+const HOUR_S = 3_600;
+
+export type ResendTarget = { email: string } | { userId: string };
+
+/** Queues a mail for REGISTERED and WALLET_SETUP_PENDING users; pretends to for anybody else. Throws RATE_LIMITED in the cool-down. */
+export async function resendCode(
+  deps: ApiDeps,
+  { target, trace }: { target: ResendTarget; trace: Trace },
+): Promise<void> {
+  const [outcome] = await Promise.all([sendOrPretend(deps, target, trace), Bun.sleep(ANSWER_AFTER_MS)]);
+  if (outcome.sent) return;
+  throw new ServiceError(
+    "RATE_LIMITED",
+    `A code was sent a moment ago; try again in ${outcome.retryAfterS} s`,
+    {
+      headers: { "retry-after": String(outcome.retryAfterS) },
+      details: { field: "email", issue: "cool_down", retryAfterSeconds: outcome.retryAfterS },
+    },
+  );
+}
+
+async function sendOrPretend(deps: ApiDeps, target: ResendTarget, trace: Trace): Promise<SentCode> {
+  const answered = await deps.sql.begin(async (tx) => {
+    const user =
+      "email" in target ? await lockUserByEmail(tx, target.email) : await lockUser(tx, target.userId);
+    if (!user || user.status === "ACTIVE") return undefined;
+    return sendCode(tx, deps, { userId: user.id, trace });
+  });
+  return answered ?? pretend(deps.sql, target);
+}
+
+/**
+ * The bounds of `secondsUntilNextOtp` for an address that gets no mail: one a cool-down, and each of five slots once an hour.
+ * As there, what is refused counts for nothing, and the longer wait is told.
+ */
+async function pretend(sql: Sql, target: ResendTarget): Promise<SentCode> {
+  const asked = "email" in target ? target.email : target.userId;
+  const key = `resend:${createHash("sha256").update(asked).digest("base64url")}`;
+  const refusal = new Error("too early for another code");
+  let retryAfterS = 0;
+  try {
+    await sql.begin(async (tx) => {
+      const coolDownS = await takeSlot(tx, key, OTP_COOL_DOWN_S);
+      retryAfterS = Math.max(coolDownS, await takeFirstSlot(tx, key));
+      if (retryAfterS > 0) throw refusal;
+    });
+  } catch (error) {
+    if (error !== refusal) throw error;
+  }
+  return retryAfterS > 0 ? { sent: false, retryAfterS } : { sent: true };
+}
+
+/** Seconds until one of the hour's slots is free; 0 when it is taken now. */
+async function takeFirstSlot(tx: Tx, key: string): Promise<number> {
+  const waits: number[] = [];
+  for (let slot = 0; slot < OTP_CODES_PER_HOUR; slot++) {
+    const waitS = await takeSlot(tx, `${key}:${slot}`, HOUR_S);
+    if (waitS === 0) return 0;
+    waits.push(waitS);
+  }
+  return Math.min(...waits);
+}
+
+/** Seconds until the slot is free; 0 when it is taken now. */
+async function takeSlot(tx: Tx, key: string, windowS: number): Promise<number> {
+  const { count, endsAt } = await countRequest(tx, key, { limit: 1, windowS });
+  return count > 1 ? Math.max(1, Math.ceil((endsAt.getTime() - Date.now()) / 1_000)) : 0;
+}

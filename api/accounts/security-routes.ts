@@ -1,0 +1,83 @@
+/** A user's own security trail: sign-ins, refusals, keys. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { invalid } from "../../core/domain/errors.ts";
+import { SECURITY_EVENT_TYPES } from "../../core/domain/security-event.ts";
+import { listSecurityEvents } from "../../db/accounts/security-events.ts";
+import type { SecurityEvent } from "../../db/schema.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
+import { queryNumber } from "../http/query-number.ts";
+
+const LIMIT_DEFAULT = 20;
+const LIMIT_MAX = 100;
+
+const eventSchema = z.object({
+  id: z.string(),
+  type: z.enum(SECURITY_EVENT_TYPES),
+  clientAddress: z.string().nullable(),
+  requestId: z.string().nullable(),
+  details: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
+  createdAt: isoTime,
+});
+
+export const securityRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "security-routes" }).use(access(deps)).get(
+    "/v1/security-events",
+    async ({ query, user, requestId }) => {
+      const { limit } = query;
+      const beforeId = query.cursor === undefined ? undefined : readCursor(query.cursor);
+      const rows = await listSecurityEvents(deps.sql, user.id, { beforeId, limit: limit + 1 });
+      const page = rows.slice(0, limit);
+      const last = page.at(-1);
+      const hasNextPage = rows.length > limit;
+      return {
+        data: page.map(presentEvent),
+        pagination: { hasNextPage, nextCursor: hasNextPage && last ? toCursor(last.id) : null, limit },
+        meta: metaOf(requestId),
+      };
+    },
+    {
+      auth: { allow: ["session"] },
+      query: z.object({
+        limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
+        cursor: z.string().max(64).optional(),
+      }),
+      response: {
+        200: z.object({
+          data: z.array(eventSchema),
+          pagination: z.object({
+            hasNextPage: z.boolean(),
+            nextCursor: z.string().nullable(),
+            limit: z.int(),
+          }),
+          meta: metaSchema,
+        }),
+        ...errorResponses(400, 401, 403, 429),
+      },
+      detail: { summary: "The user's security events, newest first", tags: ["Sessions"] },
+    },
+  );
+
+function toCursor(id: bigint): string {
+  return Buffer.from(`s${id}`).toString("base64url");
+}
+
+function readCursor(cursor: string): bigint {
+  const digits = /^s(\d{1,18})$/.exec(Buffer.from(cursor, "base64url").toString("latin1"))?.[1];
+  if (digits === undefined || toCursor(BigInt(digits)) !== cursor)
+    throw invalid("cursor", "is not a cursor of this list");
+  return BigInt(digits);
+}
+
+function presentEvent(event: SecurityEvent): z.infer<typeof eventSchema> {
+  return {
+    id: String(event.id),
+    type: event.type,
+    clientAddress: event.clientAddress,
+    requestId: event.requestId,
+    details: event.details,
+    createdAt: event.createdAt.toISOString(),
+  };
+}

@@ -1,0 +1,58 @@
+/** How a merchant wants transfers to be matched with links. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { CLAIM_POLICIES } from "../../core/domain/claim.ts";
+import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
+import { updateSettings } from "../../db/accounts/users.ts";
+import type { User } from "../../db/schema.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses } from "../http/envelope.ts";
+import { jsonBody } from "../http/json-body.ts";
+
+const settingsSchema = z.object({
+  claimPolicy: z
+    .enum(CLAIM_POLICIES)
+    .describe(
+      "early: a claim made before the block decides between links of one price; proven: only signed claims do",
+    ),
+  matchByAmount: z
+    .boolean()
+    .describe(
+      "Whether a transfer of the amount that one open link asks for pays it without further evidence",
+    ),
+});
+const tags = ["Settings"];
+
+export const settingsRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "settings-routes" })
+    .use(access(deps))
+    .use(jsonBody)
+    .get("/v1/settings", ({ user }) => presentSettings(user), {
+      auth: { allow: ["session"] },
+      response: { 200: settingsSchema, ...errorResponses(401, 403, 429) },
+      detail: { summary: "Your settings", tags },
+    })
+    .patch(
+      "/v1/settings",
+      async ({ body, user, requestId, clientAddress }) =>
+        deps.sql.begin(async (tx) => {
+          const updated = await updateSettings(tx, user.id, body);
+          const trace = { requestId, clientAddress };
+          await recordSecurityEvent(tx, {
+            ...{ userId: user.id, type: "settings_changed", ...trace },
+            details: presentSettings(updated),
+          });
+          return presentSettings(updated);
+        }),
+      {
+        auth: { allow: ["session"] },
+        body: settingsSchema.partial().strict(),
+        response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
+        detail: { summary: "Change settings; those not named stay", tags },
+      },
+    );
+
+function presentSettings({ claimPolicy, matchByAmount }: User): z.infer<typeof settingsSchema> {
+  return { claimPolicy, matchByAmount };
+}

@@ -1,0 +1,130 @@
+/**
+ * The receipts root of a block (Yellow Paper 4.4.3, EIP-2718): the header commits to every log of the block, so receipts that make
+ * this root lack none. Hex text throughout: that is how receipts arrive, and joining text is what engines do fast.
+ */
+
+import type { Hex } from "../domain/networks.ts";
+import { fieldOf } from "../rpc/answers.ts";
+import { keccak256Bytes } from "./keccak.ts";
+
+/** Type of the transactions an OP-stack chain makes for deposits; their receipts have two more fields. */
+const DEPOSIT_TYPE = 0x7e;
+const HASH_BYTES = 32;
+
+/** The root these receipts (as JSON-RPC gives them, in the block's order) make. */
+export function receiptsRootOf(receipts: readonly unknown[]): Hex {
+  const leaves = receipts.map((receipt, index) => ({
+    path: rlpText(quantityText(`0x${index.toString(16)}`)),
+    value: encodeReceipt(receipt),
+  }));
+  if (leaves.length === 0) return `0x${keccakText("80")}`;
+  return `0x${keccakText(encodeNode(leaves, 0))}`;
+}
+
+function encodeReceipt(receipt: unknown): string {
+  const type = Number(fieldOf(receipt, "type") ?? 0);
+  const fields = [
+    rlpText(quantityText(textOf(receipt, "status"))),
+    rlpText(quantityText(textOf(receipt, "cumulativeGasUsed"))),
+    rlpText(bytesText(textOf(receipt, "logsBloom"))),
+    rlpList((fieldOf(receipt, "logs") as unknown[]).map(encodeLog)),
+  ];
+  if (type === DEPOSIT_TYPE) {
+    for (const name of ["depositNonce", "depositReceiptVersion"]) {
+      const value = fieldOf(receipt, name);
+      if (typeof value === "string") fields.push(rlpText(quantityText(value)));
+    }
+  }
+  const body = rlpList(fields);
+  return type === 0 ? body : type.toString(16).padStart(2, "0") + body;
+}
+
+function encodeLog(log: unknown): string {
+  const topics = fieldOf(log, "topics") as string[];
+  return rlpList([
+    rlpText(bytesText(textOf(log, "address"))),
+    rlpList(topics.map((topic) => rlpText(bytesText(topic)))),
+    rlpText(bytesText(textOf(log, "data"))),
+  ]);
+}
+
+type Leaf = { path: string; value: string };
+
+/** A node of the Merkle Patricia trie (Yellow Paper appendix D) over leaves that agree in their first `depth` digits. */
+function encodeNode(leaves: readonly Leaf[], depth: number): string {
+  const [first] = leaves;
+  if (!first) return rlpText("");
+  if (leaves.length === 1)
+    return rlpList([rlpText(compact(first.path.slice(depth), true)), rlpText(first.value)]);
+  const shared = sharedDigits(leaves, depth);
+  if (shared > 0) {
+    const digits = first.path.slice(depth, depth + shared);
+    return rlpList([rlpText(compact(digits, false)), reference(leaves, depth + shared)]);
+  }
+  const children = Array.from("0123456789abcdef", (digit) =>
+    reference(
+      leaves.filter((leaf) => leaf.path[depth] === digit),
+      depth + 1,
+    ),
+  );
+  // no key of a list is the beginning of another, so a branch never carries a value
+  return rlpList([...children, rlpText("")]);
+}
+
+function reference(leaves: readonly Leaf[], depth: number): string {
+  if (leaves.length === 0) return rlpText("");
+  const node = encodeNode(leaves, depth);
+  return node.length < HASH_BYTES * 2 ? node : rlpText(keccakText(node));
+}
+
+function sharedDigits(leaves: readonly Leaf[], depth: number): number {
+  const first = leaves[0]?.path ?? "";
+  let shared = 0;
+  while (
+    depth + shared < first.length &&
+    leaves.every((leaf) => leaf.path[depth + shared] === first[depth + shared])
+  )
+    shared++;
+  return shared;
+}
+
+/** Hex-prefix encoding (Yellow Paper appendix C). */
+function compact(digits: string, isLeaf: boolean): string {
+  const flag = (isLeaf ? 2 : 0) + (digits.length % 2);
+  return digits.length % 2 === 1 ? `${flag}${digits}` : `${flag}0${digits}`;
+}
+
+function rlpText(digits: string): string {
+  const isByteItself = digits.length === 2 && digits < "80";
+  return isByteItself ? digits : lengthPrefix(digits.length / 2, 0x80) + digits;
+}
+
+function rlpList(items: readonly string[]): string {
+  const payload = items.join("");
+  return lengthPrefix(payload.length / 2, 0xc0) + payload;
+}
+
+function lengthPrefix(bytes: number, offset: number): string {
+  if (bytes <= 55) return (offset + bytes).toString(16);
+  const length = quantityText(`0x${bytes.toString(16)}`);
+  return (offset + 55 + length.length / 2).toString(16) + length;
+}
+
+/** A number as the fewest bytes that hold it. */
+function quantityText(quantity: string): string {
+  const digits = quantity.slice(2).replace(/^0+/, "");
+  return digits.length % 2 === 1 ? `0${digits}` : digits;
+}
+
+function bytesText(data: string): string {
+  return data.slice(2).toLowerCase();
+}
+
+function textOf(value: unknown, name: string): string {
+  const text = fieldOf(value, name);
+  return typeof text === "string" ? text : "0x";
+}
+
+function keccakText(digits: string): string {
+  return Buffer.from(keccak256Bytes(Buffer.from(digits, "hex"))).toString("hex");
+}

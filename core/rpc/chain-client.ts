@@ -1,0 +1,207 @@
+/**
+ * The RPC pool of one network: several nodes, tried in order of health, with one promise to callers.
+ * RpcResponseError is the chain's answer; RpcTransportError means nothing was learnt, whatever the method was.
+ */
+import { type Hex, NETWORKS, type Network, type NetworkId } from "../domain/networks.ts";
+import { WALLET_FACTORIES } from "../domain/wallet-factories.ts";
+import { parseQuantity } from "./answers.ts";
+import { RpcTransportError } from "./errors.ts";
+import { listenForHeads } from "./new-heads.ts";
+import { type ChainNode, openNode, type RpcCall, type RpcOutcome } from "./node.ts";
+import { byHealth, noteFailure, noteHead, noteSuccess } from "./node-health.ts";
+
+export type Chain = {
+  readonly network: Network;
+  /** Whose deployments a payer's signature may bring along (ERC-6492). Lower case. */
+  readonly walletFactories: readonly Hex[];
+  /** In the order of the URLs given. */
+  readonly nodes: readonly ChainNode[];
+  /** The result of one call, from the healthiest node that answers. */
+  readonly request: (method: string, params: readonly unknown[]) => Promise<unknown>;
+  /** One HTTP batch; outcomes in the order of the calls. Throws when no node gave any answer. */
+  readonly batch: (calls: readonly RpcCall[]) => Promise<RpcOutcome[]>;
+  /** The same from this node or not at all, without a second attempt: for second opinions. */
+  readonly requestOn: (node: ChainNode, method: string, params: readonly unknown[]) => Promise<unknown>;
+  readonly batchOn: (node: ChainNode, calls: readonly RpcCall[]) => Promise<RpcOutcome[]>;
+  /** Every node, best first, as a call made now would try them. */
+  readonly nodesByHealth: () => ChainNode[];
+  /** Asks every node for its head, for the order above and for /health. Never throws. */
+  readonly refreshHeads: () => Promise<void>;
+  /** A doorbell for new blocks over WebSocket: may stay silent, may ring twice. Returns the way to stop it. */
+  readonly onNewHead: (ring: (blockNumber: number) => void) => () => void;
+  readonly close: () => void;
+};
+
+export type ChainOptions = {
+  readonly network: NetworkId;
+  readonly urls: readonly string[];
+  /** For one HTTP exchange. A call begins no further attempt after twice this. */
+  readonly timeoutMs: number;
+  /** Default: WALLET_FACTORIES. */
+  readonly walletFactories?: readonly Hex[];
+};
+
+const ATTEMPTS_MAX = 3;
+const BATCH_CALLS_MAX = 1000;
+const RETRY_PAUSE_MS = 50;
+
+/** Opens a pool. Nothing is asked before the first call; every node proves its chain id before it is believed. */
+export function openChain({
+  network: networkId,
+  urls,
+  timeoutMs,
+  walletFactories = WALLET_FACTORIES,
+}: ChainOptions): Chain {
+  const network = NETWORKS[networkId];
+  if (urls.length === 0) throw new RangeError(`${networkId} needs at least one RPC URL`);
+  const nodes = urls.map((url, index) => openNode(url, network, index));
+  const closers = new Set<() => void>();
+  let isClosed = false;
+
+  async function ask(node: ChainNode, calls: readonly RpcCall[]): Promise<RpcOutcome[]> {
+    if (calls.length > BATCH_CALLS_MAX) {
+      throw new RangeError(`a batch has ${calls.length} calls, at most ${BATCH_CALLS_MAX} are sent`);
+    }
+    if (isClosed) throw new RpcTransportError("closed", `the RPC pool of ${networkId} is closed`);
+    await proveChainId(node, network.chainId, timeoutMs);
+    return calls.length === 0 ? [] : exchange(node, calls, timeoutMs);
+  }
+
+  function batch(calls: readonly RpcCall[]): Promise<RpcOutcome[]> {
+    probeFailing(nodes, (node) => ask(node, []));
+    return withFailover(nodes, timeoutMs, (node) => ask(node, calls));
+  }
+
+  return {
+    network,
+    walletFactories,
+    nodes,
+    request: async (method, params) => resultOf(await batch([{ method, params }])),
+    batch,
+    requestOn: async (node, method, params) => resultOf(await ask(node, [{ method, params }])),
+    batchOn: ask,
+    nodesByHealth: () => byHealth(nodes, Date.now()),
+    async refreshHeads() {
+      await Promise.allSettled(nodes.map((node) => ask(node, [{ method: "eth_blockNumber", params: [] }])));
+    },
+    onNewHead(ring) {
+      const stop = listenForHeads(nodes, ring);
+      closers.add(stop);
+      return () => {
+        closers.delete(stop);
+        stop();
+      };
+    },
+    close() {
+      isClosed = true;
+      for (const stop of closers) stop();
+      closers.clear();
+    },
+  };
+}
+
+/** Best node first, then the others, then again after a pause: at most ATTEMPTS_MAX exchanges. Answers end it at once. */
+async function withFailover<T>(
+  nodes: readonly ChainNode[],
+  timeoutMs: number,
+  attempt: (node: ChainNode) => Promise<T>,
+): Promise<T> {
+  const deadlineMs = Date.now() + timeoutMs * 2;
+  const tried = new Set<ChainNode>();
+  let lastError = new RpcTransportError("closed", "no node was asked");
+  for (let attempts = 0; attempts < ATTEMPTS_MAX; attempts++) {
+    const { node, waitMs } = nextNode(nodes, tried, Date.now());
+    if (!node || Date.now() + waitMs >= deadlineMs) {
+      lastError = new RpcTransportError("rate-limit", `every node wants to rest for ${waitMs} ms`, waitMs);
+      break;
+    }
+    if (waitMs > 0) await Bun.sleep(waitMs);
+    tried.add(node);
+    try {
+      return await attempt(node);
+    } catch (error) {
+      if (!(error instanceof RpcTransportError)) throw error;
+      lastError = error;
+      if (error.kind === "closed" || Date.now() >= deadlineMs) break;
+    }
+  }
+  throw lastError;
+}
+
+/** Who is asked next and how long to wait before: rested nodes first, untried before tried. */
+function nextNode(
+  nodes: readonly ChainNode[],
+  tried: ReadonlySet<ChainNode>,
+  nowMs: number,
+): { node: ChainNode | undefined; waitMs: number } {
+  const rested = byHealth(nodes, nowMs).filter(({ health }) => health.restUntilMs <= nowMs);
+  const untried = rested.find((node) => !tried.has(node));
+  if (untried) return { node: untried, waitMs: 0 };
+  const again = rested[0];
+  if (again) return { node: again, waitMs: RETRY_PAUSE_MS * (0.5 + Math.random()) };
+  const soonest = nodes.toSorted((a, b) => a.health.restUntilMs - b.health.restUntilMs)[0];
+  return { node: soonest, waitMs: soonest ? soonest.health.restUntilMs - nowMs : 0 };
+}
+
+/** Failing nodes prove themselves beside the traffic, so that no caller waits for their recovery. */
+function probeFailing(nodes: readonly ChainNode[], probe: (node: ChainNode) => Promise<unknown>): void {
+  if (nodes.length < 2) return;
+  const nowMs = Date.now();
+  for (const node of nodes) {
+    const isDue = node.health.errorsInARow > 0 && node.health.probeAtMs <= nowMs;
+    if (!isDue || node.health.restUntilMs > nowMs || node.health.chainIdProof) continue;
+    // The outcome is noted in the node's health, which is all a probe is for.
+    probe(node).catch(() => undefined);
+  }
+}
+
+/** Sends, times and books one exchange. An answer in which nothing was learnt counts as a failed exchange. */
+async function exchange(
+  node: ChainNode,
+  calls: readonly RpcCall[],
+  timeoutMs: number,
+): Promise<RpcOutcome[]> {
+  const startedMs = performance.now();
+  try {
+    const outcomes = await node.send(calls, timeoutMs);
+    const first = outcomes[0];
+    const learntNothing = outcomes.every((one) => !one.ok && one.error instanceof RpcTransportError);
+    if (first && !first.ok && learntNothing) throw first.error;
+    noteSuccess(node.health, performance.now() - startedMs);
+    for (const [index, call] of calls.entries()) observeHead(node, call, outcomes[index]);
+    return outcomes;
+  } catch (error) {
+    if (error instanceof RpcTransportError) noteFailure(node.health, error, Date.now());
+    throw error;
+  }
+}
+
+/** EIP-155 id of the node, asked once and again after it failed. A node of another chain is never believed. */
+function proveChainId(node: ChainNode, chainId: number, timeoutMs: number): Promise<void> {
+  node.health.chainIdProof ??= (async () => {
+    const outcomes = await exchange(node, [{ method: "eth_chainId", params: [] }], timeoutMs);
+    const told = parseQuantity(resultOf(outcomes), `eth_chainId on ${node.label}`);
+    if (told === BigInt(chainId)) return;
+    const error = new RpcTransportError(
+      "wrong-chain",
+      `${node.label} serves chain ${told}, expected ${chainId}`,
+    );
+    noteFailure(node.health, error, Date.now());
+    throw error;
+  })().catch((error: unknown) => {
+    node.health.chainIdProof = undefined;
+    throw error;
+  });
+  return node.health.chainIdProof;
+}
+
+function observeHead(node: ChainNode, call: RpcCall, outcome: RpcOutcome | undefined): void {
+  if (call.method !== "eth_blockNumber" || !outcome?.ok) return;
+  noteHead(node.health, Number(parseQuantity(outcome.result, "eth_blockNumber")), Date.now());
+}
+
+function resultOf(outcomes: readonly RpcOutcome[]): unknown {
+  const first = outcomes[0];
+  if (first?.ok) return first.result;
+  throw first?.error ?? new RpcTransportError("malformed", "a node answered nothing");
+}

@@ -1,0 +1,176 @@
+/** One JSON-RPC endpoint: how it is called, what its answers say, and how well it does. Its URL's credentials never leave this file. */
+import type { Network } from "../domain/networks.ts";
+import { classifyRpcError, type RpcError, type RpcErrorBody, RpcTransportError } from "./errors.ts";
+import { type NodeHealth, newHealth } from "./node-health.ts";
+
+export type RpcCall = { readonly method: string; readonly params: readonly unknown[] };
+export type RpcOutcome =
+  | { readonly ok: true; readonly result: unknown }
+  | { readonly ok: false; readonly error: RpcError };
+
+/** One endpoint of a pool. */
+export type ChainNode = {
+  /** Network, place in the list and host; safe to print. */
+  readonly label: string;
+  readonly send: (calls: readonly RpcCall[], timeoutMs: number) => Promise<RpcOutcome[]>;
+  readonly connect: () => WebSocket;
+  readonly health: NodeHealth;
+};
+
+const RESPONSE_MAX_BYTES = 256 * 1024 * 1024;
+const RETRY_AFTER_MAX_MS = 60_000;
+const SECRET_MIN_CHARS = 6;
+
+/** Reads a URL into a node. Throws RangeError on anything but http(s), without repeating the text. */
+export function openNode(urlText: string, network: Network, index: number): ChainNode {
+  const url = URL.canParse(urlText) ? new URL(urlText) : undefined;
+  if (!url || !/^https?:$/.test(url.protocol)) {
+    throw new RangeError(`RPC URL number ${index + 1} of ${network.id} is not an http(s) URL`);
+  }
+  const secrets = secretsOf(url);
+  const headers: Record<string, string> = { "content-type": "application/json" };
+  if (url.username) {
+    const pair = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
+    headers.authorization = `Basic ${Buffer.from(pair).toString("base64")}`;
+    url.username = "";
+    url.password = "";
+  }
+  const label = `${network.id}#${index + 1} (${publicHost(url)})`;
+  const redact = (text: string) => secrets.reduce((shown, secret) => shown.replaceAll(secret, "***"), text);
+  const { "content-type": _, ...webSocketHeaders } = headers;
+  return {
+    label,
+    send: (calls, timeoutMs) => post({ href: url.href, headers, label, redact }, calls, timeoutMs),
+    connect: () => new WebSocket(url.href.replace(/^http/, "ws"), { headers: webSocketHeaders }),
+    health: newHealth(),
+  };
+}
+
+type Endpoint = {
+  readonly href: string;
+  readonly headers: Record<string, string>;
+  readonly label: string;
+  readonly redact: (text: string) => string;
+};
+
+/** One HTTP request: a single call as an object, several as a batch. Throws RpcTransportError when there is no answer to read. */
+async function post(endpoint: Endpoint, calls: readonly RpcCall[], timeoutMs: number): Promise<RpcOutcome[]> {
+  const where = `${calls.length === 1 ? calls[0]?.method : `batch of ${calls.length}`} on ${endpoint.label}`;
+  const messages = calls.map((call, id) => ({
+    jsonrpc: "2.0",
+    id,
+    method: call.method,
+    params: call.params,
+  }));
+  const body = JSON.stringify(messages.length === 1 ? messages[0] : messages);
+  let response: Response;
+  let text: string;
+  try {
+    const signal = AbortSignal.timeout(timeoutMs);
+    response = await fetch(endpoint.href, { method: "POST", headers: endpoint.headers, body, signal });
+    if (Number(response.headers.get("content-length") ?? 0) > RESPONSE_MAX_BYTES) {
+      throw new RpcTransportError("malformed", `${where} answered more than ${RESPONSE_MAX_BYTES} bytes`);
+    }
+    text = await response.text();
+  } catch (error) {
+    throw toTransportError(error, where, timeoutMs);
+  }
+  const answer = parseJson(text);
+  if (!response.ok) throw httpError(response, answer, where, endpoint.redact);
+  return readAnswers(answer, calls, endpoint);
+}
+
+/** Foreign fetch errors carry the URL; only their name is kept, never the error itself as `cause`. */
+function toTransportError(error: unknown, where: string, timeoutMs: number): RpcTransportError {
+  if (error instanceof RpcTransportError) return error;
+  const name = error instanceof Error ? error.name : "";
+  if (name === "TimeoutError" || name === "AbortError") {
+    return new RpcTransportError("timeout", `${where} gave no answer within ${timeoutMs} ms`);
+  }
+  const code = error instanceof Error && "code" in error ? String(error.code) : name;
+  return new RpcTransportError("unreachable", `${where} could not be reached (${code})`);
+}
+
+/** Some nodes put a JSON-RPC error into a 4xx; it counts as an answer unless the status itself says "not now". */
+function httpError(
+  response: Response,
+  answer: unknown,
+  where: string,
+  redact: (text: string) => string,
+): RpcError {
+  if (response.status === 429) {
+    const message = `${where} answered HTTP 429 (too many requests)`;
+    return new RpcTransportError("rate-limit", message, retryAfterMs(response));
+  }
+  const body = errorBodyOf(answer, redact);
+  if (body && response.status < 500 && response.status !== 401 && response.status !== 403) {
+    return classifyRpcError(body, where);
+  }
+  return new RpcTransportError(
+    "node-error",
+    `${where} answered HTTP ${response.status}`,
+    retryAfterMs(response),
+  );
+}
+
+/** Retry-After in seconds or as a date (RFC 9110 10.2.3), bounded. */
+function retryAfterMs(response: Response): number | undefined {
+  const text = response.headers.get("retry-after");
+  if (!text) return undefined;
+  const waitMs = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - Date.now();
+  return Number.isFinite(waitMs) ? Math.min(Math.max(waitMs, 0), RETRY_AFTER_MAX_MS) : undefined;
+}
+
+/** Puts answers back into the order of the calls; batches may be answered in any order (JSON-RPC 2.0 section 6). */
+function readAnswers(answer: unknown, calls: readonly RpcCall[], endpoint: Endpoint): RpcOutcome[] {
+  const malformed = () =>
+    new RpcTransportError("malformed", `${endpoint.label} answered something that is not JSON-RPC`);
+  if (calls.length > 1 && !Array.isArray(answer)) {
+    const body = errorBodyOf(answer, endpoint.redact);
+    throw body ? classifyRpcError(body, `batch of ${calls.length} on ${endpoint.label}`) : malformed();
+  }
+  const byId = new Map<unknown, unknown>();
+  for (const item of Array.isArray(answer) ? answer : [answer]) {
+    if (typeof item !== "object" || item === null || !("id" in item)) throw malformed();
+    byId.set(item.id, item);
+  }
+  return calls.map((call, id): RpcOutcome => {
+    const item = byId.get(id) ?? (calls.length === 1 ? byId.get(null) : undefined);
+    const body = errorBodyOf(item, endpoint.redact);
+    if (body) return { ok: false, error: classifyRpcError(body, `${call.method} on ${endpoint.label}`) };
+    if (typeof item === "object" && item !== null && "result" in item)
+      return { ok: true, result: item.result };
+    return { ok: false, error: malformed() };
+  });
+}
+
+function errorBodyOf(item: unknown, redact: (text: string) => string): RpcErrorBody | undefined {
+  if (typeof item !== "object" || item === null || !("error" in item)) return undefined;
+  const error = item.error;
+  if (typeof error !== "object" || error === null) return undefined;
+  const code = "code" in error ? Number(error.code) : 0;
+  const message = "message" in error ? redact(String(error.message)) : "no message";
+  return { code, message, data: "data" in error ? error.data : undefined };
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Everything in a provider URL that may be a key: user, password, long path segments, query values. */
+function secretsOf(url: URL): string[] {
+  const parts = [url.username, url.password, ...url.pathname.split("/"), ...url.searchParams.values()];
+  return parts
+    .flatMap((part) => [part, decodeURIComponent(part)])
+    .filter((p) => p.length >= SECRET_MIN_CHARS);
+}
+
+/** Host without its leading labels, which some providers make unguessable on purpose. IP addresses stay whole. */
+function publicHost(url: URL): string {
+  if (/^[\d.]+$|^\[/.test(url.hostname) || url.hostname === "localhost") return url.host;
+  return url.hostname.split(".").slice(-2).join(".");
+}

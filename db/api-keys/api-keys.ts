@@ -1,0 +1,58 @@
+/** API keys: stored as SHA-256, shown once, revoked by a mark that stays. */
+import type { ApiKeyScope } from "../../core/domain/api-key.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { ApiKey, User } from "../schema.ts";
+
+/** Last use is written at most once in this time, so that a busy key costs no write a request. */
+const LAST_USED_STEP_S = 60;
+
+export type ApiKeyOwner = { apiKey: Pick<ApiKey, "id" | "scopes">; user: User };
+
+/** The live key with this hash and its user, its last use noted. */
+export async function findLiveApiKey(tx: Tx, keyHash: Uint8Array): Promise<ApiKeyOwner | undefined> {
+  const [row] = await tx<(User & { keyId: string; scopes: ApiKeyScope[]; isStale: boolean })[]>`
+    select k.id as key_id, k.scopes,
+      coalesce(k.last_used_at < now() - make_interval(secs => ${LAST_USED_STEP_S}), true) as is_stale,
+      u.id, u.email, u.display_name, u.status, u.created_at, u.updated_at, u.claim_policy, u.match_by_amount
+    from api_keys k
+    join users u on u.id = k.user_id
+    where k.key_hash = ${keyHash} and k.revoked_at is null`;
+  if (!row) return undefined;
+  const { keyId, scopes, isStale, ...user } = row;
+  if (isStale) await tx`update api_keys set last_used_at = now() where id = ${keyId}`;
+  return { apiKey: { id: keyId, scopes }, user };
+}
+
+export async function insertApiKey(
+  tx: Tx,
+  key: Pick<ApiKey, "id" | "userId" | "name" | "prefix" | "keyHash" | "scopes">,
+): Promise<ApiKey> {
+  const [row] = await tx<ApiKey[]>`
+    insert into api_keys (id, user_id, name, prefix, key_hash, scopes)
+    values (${key.id}, ${key.userId}, ${key.name}, ${key.prefix}, ${key.keyHash}, ${key.scopes})
+    returning *`;
+  if (!row) throw new Error("insert into api_keys returned no row");
+  return row;
+}
+
+/** A user's keys, newest first, revoked ones among them. */
+export async function listApiKeys(tx: Tx, userId: string): Promise<ApiKey[]> {
+  return tx<ApiKey[]>`
+    select * from api_keys where user_id = ${userId} order by created_at desc, id desc`;
+}
+
+export async function countLiveApiKeys(tx: Tx, userId: string): Promise<number> {
+  const [row] = await tx<{ count: number }[]>`
+    select count(*)::int as count from api_keys where user_id = ${userId} and revoked_at is null`;
+  return row?.count ?? 0;
+}
+
+/** Undefined when this user has no such live key. */
+export async function revokeApiKey(tx: Tx, id: string, userId: string): Promise<ApiKey | undefined> {
+  const [row] = await tx<ApiKey[]>`
+    update api_keys
+    set revoked_at = now()
+    where id = ${id} and user_id = ${userId} and revoked_at is null
+    returning *`;
+  return row;
+}

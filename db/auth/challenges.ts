@@ -1,0 +1,52 @@
+/** WebAuthn challenges: bound to a user, a purpose and a network, and used once by being deleted. */
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { Challenge } from "../schema.ts";
+
+export type ChallengePurpose = Challenge["purpose"];
+
+export const CHALLENGE_LIFE_MS = 60_000;
+
+export async function insertChallenge(
+  tx: Tx,
+  challenge: {
+    id: string;
+    userId: string;
+    purpose: ChallengePurpose;
+    network: NetworkId | null;
+    challenge: Uint8Array;
+  },
+): Promise<Challenge> {
+  const [row] = await tx<Challenge[]>`
+    insert into challenges (id, user_id, purpose, network, challenge, expires_at)
+    values (
+      ${challenge.id},
+      ${challenge.userId},
+      ${challenge.purpose},
+      ${challenge.network},
+      ${challenge.challenge},
+      now() + make_interval(secs => ${CHALLENGE_LIFE_MS / 1_000})
+    )
+    returning *`;
+  if (!row) throw new Error("insert into challenges returned no row");
+  return row;
+}
+
+/** Uses a challenge up before anything is verified. Undefined: unknown, over, used, or meant for somebody or something else. */
+export async function takeChallenge(
+  tx: Tx,
+  id: string,
+  meant: { userId: string; purpose: ChallengePurpose },
+): Promise<Challenge | undefined> {
+  const [row] = await tx<(Challenge & { isLive: boolean })[]>`
+    delete from challenges
+    where id = ${id} and user_id = ${meant.userId} and purpose = ${meant.purpose}
+    returning *, expires_at > now() as is_live`;
+  if (!row?.isLive) return undefined;
+  const { isLive: _, ...challenge } = row;
+  return challenge;
+}
+
+export async function deleteChallengesOf(tx: Tx, userId: string): Promise<void> {
+  await tx`delete from challenges where user_id = ${userId}`;
+}

@@ -1,0 +1,82 @@
+/** Passkeys: who owns which credential, its public key, and how often it says it was used. */
+import type { Tx } from "../postgres/client.ts";
+import type { Passkey } from "../schema.ts";
+
+/** Oldest first; only those made for this relying party. */
+export async function listPasskeys(tx: Tx, userId: string, rpId: string): Promise<Passkey[]> {
+  return tx<Passkey[]>`
+    select * from passkeys where user_id = ${userId} and rp_id = ${rpId} order by created_at, id`;
+}
+
+/** Relying parties other than this one that stored credentials belong to, most of them first. */
+export async function listForeignRpIds(tx: Tx, rpId: string): Promise<{ rpId: string; count: number }[]> {
+  return tx<{ rpId: string; count: number }[]>`
+    select rp_id, count(*)::int as count
+    from passkeys
+    where rp_id <> ${rpId}
+    group by rp_id
+    order by count desc, rp_id`;
+}
+
+export async function findPasskey(tx: Tx, id: string, userId: string): Promise<Passkey | undefined> {
+  const [row] = await tx<Passkey[]>`select * from passkeys where id = ${id} and user_id = ${userId}`;
+  return row;
+}
+
+/** Undefined when the user has no such passkey for this relying party. */
+export async function renamePasskey(
+  tx: Tx,
+  own: { id: string; userId: string; rpId: string },
+  name: string | null,
+): Promise<Passkey | undefined> {
+  const [row] = await tx<Passkey[]>`
+    update passkeys
+    set name = ${name}
+    where id = ${own.id} and user_id = ${own.userId} and rp_id = ${own.rpId}
+    returning *`;
+  return row;
+}
+
+export type NewPasskey = Omit<Passkey, "createdAt" | "lastUsedAt" | "name">;
+
+/** Undefined when the credential is known already, whoever's it is. */
+export async function insertPasskey(tx: Tx, passkey: NewPasskey): Promise<Passkey | undefined> {
+  const [row] = await tx<Passkey[]>`
+    insert into passkeys (
+      id, user_id, cose_key, public_key_x, public_key_y, counter, device_type, backed_up, transports, rp_id, aaguid
+    )
+    values (
+      ${passkey.id},
+      ${passkey.userId},
+      ${passkey.coseKey},
+      ${passkey.publicKeyX},
+      ${passkey.publicKeyY},
+      ${passkey.counter},
+      ${passkey.deviceType},
+      ${passkey.backedUp},
+      ${passkey.transports},
+      ${passkey.rpId},
+      ${passkey.aaguid}
+    )
+    on conflict (id) do nothing
+    returning *`;
+  return row;
+}
+
+/**
+ * Notes a use. False when the counter did not go up although this credential counts: another use was faster, or there are
+ * two of it. Synced credentials are noted whatever they say.
+ */
+export async function noteUse(
+  tx: Tx,
+  id: string,
+  use: { counter: bigint; backedUp: boolean; isSynced: boolean },
+): Promise<boolean> {
+  const rows = await tx`
+    update passkeys
+    set counter = greatest(counter, ${use.counter}::bigint), backed_up = ${use.backedUp}, last_used_at = now()
+    where id = ${id}
+      and (${use.isSynced} or counter < ${use.counter}::bigint or (counter = 0 and ${use.counter}::bigint = 0))
+    returning id`;
+  return rows.length > 0;
+}

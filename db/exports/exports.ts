@@ -1,0 +1,202 @@
+/** Exports: what was asked for, how far it is, and the file in pieces. */
+import { z } from "zod";
+import { EXPORT_PROFILES, EXPORTS_AT_ONCE_PER_USER } from "../../core/domain/export.ts";
+import { NETWORK_IDS } from "../../core/domain/networks.ts";
+import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
+import type { TransactionFilter } from "../../core/domain/transaction.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { ExportFile } from "../schema.ts";
+
+const units = z.string().regex(/^\d+$/).transform(BigInt);
+const instant = z.iso.datetime().transform((text) => new Date(text));
+
+/** What `exports.request` holds. */
+const requestSchema = z.object({
+  filter: z.object({
+    types: z.array(z.enum(TRANSACTION_TYPES)),
+    statuses: z.array(z.enum(TRANSACTION_STATUSES)),
+    networks: z.array(z.enum(NETWORK_IDS)),
+    currencies: z.array(z.literal("USDC")),
+    from: instant.optional(),
+    before: instant.optional(),
+    search: z.string().optional(),
+    minUnits: units.optional(),
+    maxUnits: units.optional(),
+  }),
+  profile: z.enum(EXPORT_PROFILES),
+  timeZone: z.string(),
+});
+export type ExportRequest = {
+  filter: TransactionFilter;
+  profile: (typeof EXPORT_PROFILES)[number];
+  timeZone: string;
+};
+
+export function parseExportRequest(stored: unknown): ExportRequest {
+  return requestSchema.parse(stored);
+}
+
+export async function insertExport(
+  tx: Tx,
+  given: Pick<ExportFile, "id" | "userId" | "format" | "requestId"> & { request: ExportRequest },
+): Promise<ExportFile> {
+  const request = JSON.stringify(given.request, (_, value) =>
+    typeof value === "bigint" ? value.toString() : value,
+  );
+  const [row] = await tx<ExportFile[]>`
+    insert into exports (id, user_id, format, request, request_id)
+    values (${given.id}, ${given.userId}, ${given.format}, ${request}::text::jsonb, ${given.requestId})
+    returning *`;
+  if (!row) throw new Error("insert into exports returned no row");
+  return row;
+}
+
+/** A user's own export that is still kept. */
+export async function findExport(
+  tx: Tx,
+  { id, userId }: { id: string; userId: string },
+): Promise<ExportFile | undefined> {
+  const [row] = await tx<ExportFile[]>`
+    select *
+    from exports
+    where id = ${id} and user_id = ${userId} and expires_at > now()`;
+  return row;
+}
+
+/** Newest first. */
+export async function listExports(tx: Tx, userId: string, limit: number): Promise<ExportFile[]> {
+  return tx<ExportFile[]>`
+    select *
+    from exports
+    where user_id = ${userId} and expires_at > now()
+    order by created_at desc, id desc
+    limit ${limit}`;
+}
+
+/** One try to make a file. The pieces of another are none of its own, whoever is still writing them. */
+export type ExportTry = Pick<ExportFile, "id" | "attempts">;
+
+/** One piece of the file; undefined after the last. */
+export async function readChunk(
+  tx: Tx,
+  { id, attempts }: ExportTry,
+  position: number,
+): Promise<Uint8Array | undefined> {
+  const [row] = await tx<{ bytes: Uint8Array }[]>`
+    select bytes
+    from export_chunks
+    where export_id = ${id} and attempt = ${attempts} and position = ${position}`;
+  return row?.bytes;
+}
+
+/** Holds an export for one renderer until `tx` ends, also when its process dies. False when another holds it. */
+export async function holdExport(tx: Tx, id: string): Promise<boolean> {
+  await tx`set local idle_in_transaction_session_timeout = '15min'`;
+  const [row] = await tx<{ held: boolean }[]>`
+    select pg_try_advisory_xact_lock(hashtext('export'), hashtext(${id})) as held`;
+  return row?.held === true;
+}
+
+export type StartResult = { export: ExportFile } | { waitsForUser: true } | undefined;
+
+/**
+ * QUEUED | RUNNING (of a renderer that died) -> RUNNING, unless the user has as many rendered as he may. Undefined when there is
+ * nothing to do. Call while holding the export.
+ */
+export async function startExport(tx: Tx, id: string): Promise<StartResult> {
+  const [found] = await tx<ExportFile[]>`
+    select *
+    from exports
+    where id = ${id} and status in ('QUEUED', 'RUNNING')`;
+  if (!found) return undefined;
+  await tx`select pg_advisory_xact_lock(hashtext('exports of user'), hashtext(${found.userId}))`;
+  const [row] = await tx<ExportFile[]>`
+    update exports
+    set status = 'RUNNING', attempts = attempts + 1, started_at = now(), rows_done = 0
+    where id = ${id}
+      and status in ('QUEUED', 'RUNNING')
+      and (
+        select count(*)
+        from exports other
+        where other.user_id = ${found.userId} and other.status = 'RUNNING' and other.id <> ${id}
+          and other.started_at > now() - interval '1 minute'
+      ) < ${EXPORTS_AT_ONCE_PER_USER}
+    returning *`;
+  return row ? { export: row } : { waitsForUser: true };
+}
+
+/** Removes the pieces of this try and those before it. */
+export async function deleteChunks(tx: Tx, { id, attempts }: ExportTry): Promise<void> {
+  await tx`delete from export_chunks where export_id = ${id} and attempt <= ${attempts}`;
+}
+
+export async function setExportSize(
+  tx: Tx,
+  id: string,
+  size: { rows: number; matched: number },
+): Promise<void> {
+  await tx`
+    update exports
+    set rows_total = ${size.rows}, rows_matched = ${size.matched}, truncated = ${size.matched > size.rows}
+    where id = ${id}`;
+}
+
+export async function setExportProgress(
+  tx: Tx,
+  { id, attempts }: ExportTry,
+  rowsDone: number,
+): Promise<void> {
+  await tx`
+    update exports
+    set rows_done = ${rowsDone}
+    where id = ${id} and attempts = ${attempts} and status = 'RUNNING'`;
+}
+
+/** Does not wait for the disk: the durable commit that makes the export READY comes after, and takes this one along. */
+export async function insertChunk(
+  tx: Tx,
+  { id, attempts }: ExportTry,
+  chunk: { position: number; bytes: Uint8Array },
+): Promise<void> {
+  await tx`
+    insert into export_chunks (export_id, attempt, position, bytes)
+    select ${id}::text, ${attempts}::int, ${chunk.position}::int, ${chunk.bytes}::bytea
+    from set_config('synchronous_commit', 'off', true)`;
+}
+
+/** RUNNING -> READY, unless another try has begun. The transaction may be as old as the making. */
+export async function finishExport(
+  tx: Tx,
+  { id, attempts }: ExportTry,
+  { byteSize, rowsDone }: { byteSize: number; rowsDone: number },
+): Promise<void> {
+  await tx`
+    update exports
+    set status = 'READY', ready_at = clock_timestamp(), byte_size = ${byteSize}, rows_done = ${rowsDone}
+    where id = ${id} and attempts = ${attempts} and status = 'RUNNING'`;
+}
+
+/** RUNNING -> FAILED, or back to QUEUED while there are tries left. Returns the new status. */
+export async function failExport(
+  tx: Tx,
+  { id, attempts }: ExportTry,
+  { error, attemptsMax }: { error: string; attemptsMax: number },
+): Promise<ExportFile["status"] | undefined> {
+  const [row] = await tx<Pick<ExportFile, "status">[]>`
+    update exports
+    set status = case when attempts >= ${attemptsMax} then 'FAILED' else 'QUEUED' end, error = ${error}
+    where id = ${id} and attempts = ${attempts} and status = 'RUNNING'
+    returning status`;
+  return row?.status;
+}
+
+/** The user's export that has waited longest. */
+export async function findWaitingExport(tx: Tx, userId: string): Promise<{ id: string } | undefined> {
+  const [row] = await tx<{ id: string }[]>`
+    select id
+    from exports
+    where user_id = ${userId} and status = 'QUEUED'
+    order by created_at
+    limit 1`;
+  return row;
+}

@@ -1,0 +1,74 @@
+/** The rows of an export: their sums first, then themselves through a cursor, newest first, of one snapshot. */
+import { type SQL, sql } from "drizzle-orm";
+import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import type { ExportRow, ExportTotal } from "../../core/domain/export.ts";
+import type { TransactionFilter } from "../../core/domain/transaction.ts";
+import { runBuilt, type Tx } from "../postgres/client.ts";
+import { transactions } from "../schema.ts";
+import { conditionsOf } from "../transactions/filter.ts";
+import { HISTORY_COLUMNS, NEWEST_FIRST } from "../transactions/transactions.ts";
+
+const dialect = new PgDialect();
+
+type Selection = { userId: string; filter: TransactionFilter; limit: number };
+
+/** Sums of the rows an export will hold, by type and status, and the span of time they cover. */
+export async function summarizeExport(
+  tx: Tx,
+  selection: Selection,
+): Promise<(ExportTotal & { newest: Date; oldest: Date })[]> {
+  const query = sql`
+    select type, status, count(*)::int as count, sum(amount_units) as units, max(detected_at) as newest, min(detected_at) as oldest
+    from (${chosen(selection)}) chosen
+    group by type, status
+    order by type, status`;
+  return runBuilt(tx, { toSQL: () => dialect.sqlToQuery(query) });
+}
+
+const CURSOR = "export_rows";
+
+/** Opens a cursor over the rows of an export, newest first. Lives until the transaction ends. */
+export async function openExportCursor(tx: Tx, selection: Selection, withAccounting: boolean): Promise<void> {
+  const extra = withAccounting
+    ? {
+        walletAddress: sql`(select address from wallets where wallets.user_id = transactions.user_id and wallets.network = transactions.network)`,
+        feeWei: sql`(
+          select trunc(relays.fee_wei / (select count(*) from payments sharing where sharing.relay_id = relays.id))
+          from payments
+          join relays on relays.id = payments.relay_id
+          where payments.id = transactions.payment_id and relays.tx_hash = transactions.tx_hash
+        )`,
+        isFinalized: sql`coalesce(
+          transactions.block_number <= (select finalized_number from cursors where cursors.network = transactions.network),
+          false
+        )`,
+      }
+    : { walletAddress: sql`null`, feeWei: sql`null`, isFinalized: sql`false` };
+  const columns = Object.entries(extra).map(
+    ([name, value]) => sql`${value} as ${sql.identifier(snake(name))}`,
+  );
+  const query = sql`
+    declare ${sql.identifier(CURSOR)} no scroll cursor for
+    select transactions.*, ${sql.join(columns, sql`, `)}
+    from (${chosen(selection)}) transactions
+    order by detected_at desc, id desc`;
+  await runBuilt(tx, { toSQL: () => dialect.sqlToQuery(query) });
+}
+
+/** The next rows; none when the cursor is at its end. */
+export async function fetchExportRows(tx: Tx, count: number): Promise<ExportRow[]> {
+  return tx<ExportRow[]>`fetch forward ${tx.unsafe(String(count))} from ${tx(CURSOR)}`;
+}
+
+function chosen({ userId, filter, limit }: Selection): SQL {
+  return sql`${new QueryBuilder()
+    .select({ ...HISTORY_COLUMNS, userId: transactions.userId })
+    .from(transactions)
+    .where(conditionsOf(userId, filter))
+    .orderBy(...NEWEST_FIRST)
+    .limit(limit)}`;
+}
+
+function snake(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}

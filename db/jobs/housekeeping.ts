@@ -1,0 +1,115 @@
+/** What a clock cleans up: counter differences are folded, and rows nobody may use any more are deleted, each in bounded steps. */
+import type { Tx } from "../postgres/client.ts";
+
+/** Only one process folds at a time; the others find nothing to do. */
+const FOLD_LOCK = 7_041_030;
+
+/** Adds at most `limit` of the oldest differences of the history to its counters. Returns how many; 0 also when somebody else folds. */
+export async function foldTransactionCounts(tx: Tx, limit: number): Promise<number> {
+  if (!(await lockFolding(tx))) return 0;
+  const [row] = await tx<{ folded: bigint }[]>`
+    with taken as (
+      delete from transaction_count_deltas
+      where id in (select id from transaction_count_deltas order by id limit ${limit})
+      returning user_id, day, network, type, status, amount_bucket, count
+    ),
+    by_day as (
+      insert into transaction_counts (user_id, day, network, type, status, count)
+      select
+        user_id, coalesce(day, 'infinity'), coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), sum(count)
+      from taken
+      group by grouping sets (
+        (user_id, day, network, type, status), (user_id, network, type, status), (user_id, day), (user_id)
+      )
+      having sum(count) <> 0
+      on conflict (user_id, network, type, status, day) do update
+      set count = transaction_counts.count + excluded.count
+    ),
+    by_amount as (
+      insert into transaction_amount_counts (user_id, network, type, status, bucket, count)
+      select user_id, coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), amount_bucket, sum(count)
+      from taken
+      group by grouping sets ((user_id, amount_bucket, network, type, status), (user_id, amount_bucket))
+      having sum(count) <> 0
+      on conflict (user_id, network, type, status, bucket) do update
+      set count = transaction_amount_counts.count + excluded.count
+    )
+    select count(*) as folded
+    from taken`;
+  return Number(row?.folded ?? 0n);
+}
+
+/** The same for the counters of links. */
+export async function foldLinkCounts(tx: Tx, limit: number): Promise<number> {
+  if (!(await lockFolding(tx))) return 0;
+  const [row] = await tx<{ folded: bigint }[]>`
+    with taken as (
+      delete from link_count_deltas
+      where id in (select id from link_count_deltas order by id limit ${limit})
+      returning user_id, status, count, amount_units, refunded_units
+    ),
+    by_status as (
+      insert into link_counts (user_id, status, count, amount_units, refunded_units)
+      select user_id, status, sum(count), sum(amount_units), sum(refunded_units)
+      from taken
+      group by user_id, status
+      on conflict (user_id, status) do update
+      set
+        count = link_counts.count + excluded.count,
+        amount_units = link_counts.amount_units + excluded.amount_units,
+        refunded_units = link_counts.refunded_units + excluded.refunded_units
+    )
+    select count(*) as folded
+    from taken`;
+  return Number(row?.folded ?? 0n);
+}
+
+async function lockFolding(tx: Tx): Promise<boolean> {
+  const [row] = await tx<{ locked: boolean }[]>`select pg_try_advisory_xact_lock(${FOLD_LOCK}) as locked`;
+  return row?.locked === true;
+}
+
+/** What may go, and since when. Codes are kept two days because their number in the last hour is limited. */
+const LEFTOVERS = {
+  challenges: { key: "id", over: "expires_at < now()" },
+  otps: { key: "id", over: "created_at < now() - interval '2 days'" },
+  sessions: { key: "id", over: "least(expires_at, absolute_end_at) < now()" },
+  oauth_flows: { key: "state_hash", over: "expires_at < now()" },
+  idempotency_keys: { key: "ctid", over: "created_at < now() - interval '7 days'" },
+  exports: { key: "id", over: "expires_at < now()" },
+  webhook_deliveries: { key: "id", over: "state <> 'PENDING' and created_at < now() - interval '30 days'" },
+  relay_budgets: { key: "ctid", over: "day < (now() at time zone 'utc')::date - 30" },
+  rate_counters: { key: "key", over: "ends_at < now()" },
+} as const;
+export type Leftover = keyof typeof LEFTOVERS;
+export const LEFTOVER_NAMES = Object.keys(LEFTOVERS) as Leftover[];
+
+/** Deletes at most `limit` rows of one kind that are over. Rows somebody holds are left for the next time. */
+export async function deleteLeftovers(tx: Tx, name: Leftover, limit: number): Promise<number> {
+  const { key, over } = LEFTOVERS[name];
+  const result = await tx`
+    delete from ${tx(name)}
+    where ${tx.unsafe(key)} in (
+        select ${tx.unsafe(key)}
+        from ${tx(name)}
+        where ${tx.unsafe(over)}
+        limit ${limit}
+        for update skip locked
+      )`;
+  return result.count;
+}
+
+/** Removes jobs that failed for good more than a week ago. */
+export async function deleteDeadJobs(tx: Tx, limit: number): Promise<number> {
+  const rows = await tx`
+    select id
+    from graphile_worker.complete_jobs(
+      array(
+        select id
+        from graphile_worker.jobs
+        where attempts >= max_attempts and run_at < now() - interval '7 days' and locked_at is null
+        limit ${limit}
+      )
+    )`;
+  return rows.length;
+}

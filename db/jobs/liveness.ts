@@ -1,0 +1,74 @@
+/**
+ * Jobs of dead workers. The queue library holds a killed worker's jobs for four hours; here each worker pool holds an advisory
+ * lock for as long as its connection lives, and whoever finds jobs locked by a pool without one frees them.
+ */
+import type { Sql, Tx } from "../postgres/client.ts";
+
+/** First key of the two-key advisory locks that say "this worker pool is alive". */
+export const LIVENESS_CLASS = 7_042;
+/** A pool takes its lock before its first job; this much grace covers the moment between. */
+const GRACE_S = 2;
+
+export type Liveness = { release(): Promise<void> };
+
+/**
+ * Holds the pool's lock on a connection of its own until released or the process dies. Undefined while a session that the server has
+ * not missed yet holds it: then the pool counts as alive anyway.
+ */
+export async function holdLiveness(sql: Sql, poolId: string): Promise<Liveness | undefined> {
+  const connection = await sql.reserve();
+  let isHeld = false;
+  try {
+    const [row] = await connection<{ taken: boolean }[]>`
+      select pg_try_advisory_lock(${LIVENESS_CLASS}, hashtext(${poolId})) as taken`;
+    isHeld = row?.taken ?? false;
+  } finally {
+    if (!isHeld) connection.release();
+  }
+  if (!isHeld) return undefined;
+  return {
+    async release() {
+      await connection`select pg_advisory_unlock(${LIVENESS_CLASS}, hashtext(${poolId}))`.catch(
+        () => undefined,
+      );
+      connection.release();
+    },
+  };
+}
+
+/** Is this pool's lock still held? False after its connection was lost. */
+export async function isAlive(tx: Tx, poolId: string): Promise<boolean> {
+  const [row] = await tx<{ alive: boolean }[]>`
+    select exists (
+      select from pg_locks
+      where locktype = 'advisory'
+        and classid = ${LIVENESS_CLASS}
+        and objid = (hashtext(${poolId})::bigint & 4294967295)::oid
+        and database = (select oid from pg_database where datname = current_database())
+    ) as alive`;
+  return row?.alive ?? false;
+}
+
+/** Frees the jobs of pools that are dead. Returns the pools freed. */
+export async function freeDeadPools(tx: Tx): Promise<string[]> {
+  const rows = await tx<{ lockedBy: string }[]>`
+    with holders as (
+      select distinct locked_by
+      from graphile_worker._private_jobs
+      where locked_by is not null and locked_at < now() - make_interval(secs => ${GRACE_S})
+    ),
+    dead as (
+      select locked_by
+      from holders
+      where not exists (
+        select from pg_locks
+        where locktype = 'advisory'
+          and classid = ${LIVENESS_CLASS}
+          and objid = (hashtext(locked_by)::bigint & 4294967295)::oid
+          and database = (select oid from pg_database where datname = current_database())
+      )
+    )
+    select locked_by, graphile_worker.force_unlock_workers(array[locked_by])
+    from dead`;
+  return rows.map((row) => row.lockedBy);
+}

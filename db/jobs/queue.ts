@@ -1,0 +1,92 @@
+/** The job catalogue: each job's payload, retries and key in one place. Jobs are put in inside the caller's transaction, so a job exists exactly when its row does. */
+import { z } from "zod";
+import { NETWORK_IDS } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+
+const requestId = z.string().optional();
+const network = z.enum(NETWORK_IDS);
+
+type JobDefinition = {
+  payload: z.ZodType;
+  /** Tries before the queue gives up; waits grow as e^n seconds, 25 tries are about three days. */
+  maxAttempts: number;
+  /** Jobs of one key replace each other while they wait, so one key has one waiting job. */
+  key?: (payload: never) => string;
+  /** Smaller runs first. */
+  priority: number;
+};
+
+export const JOBS = {
+  relay_payments: {
+    payload: z.object({ network, requestId }),
+    maxAttempts: 25,
+    key: (payload: { network: string }) => `relay_payments:${payload.network}`,
+    priority: 0,
+  },
+  check_claim: {
+    payload: z.object({ claimId: z.string(), requestId }),
+    maxAttempts: 25,
+    key: (payload: { claimId: string }) => `check_claim:${payload.claimId}`,
+    priority: 1,
+  },
+  send_otp_email: {
+    payload: z.object({ otpId: z.string(), userId: z.string(), requestId }),
+    maxAttempts: 25,
+    key: (payload: { userId: string }) => `send_otp_email:${payload.userId}`,
+    priority: 2,
+  },
+  deploy_wallet: {
+    payload: z.object({ walletId: z.string(), requestId }),
+    maxAttempts: 12,
+    key: (payload: { walletId: string }) => `deploy_wallet:${payload.walletId}`,
+    priority: 5,
+  },
+  build_export: {
+    payload: z.object({ exportId: z.string(), requestId }),
+    maxAttempts: 5,
+    key: (payload: { exportId: string }) => `build_export:${payload.exportId}`,
+    priority: 3,
+  },
+  deliver_webhooks: {
+    /** When something is due, for jobs that wait for it. */
+    payload: z.object({ at: z.string().optional() }).loose(),
+    maxAttempts: 3,
+    key: (payload: { at?: string | undefined }) => `deliver_webhooks:${payload.at ?? "now"}`,
+    priority: 4,
+  },
+  housekeeping: {
+    payload: z.object({}).loose(),
+    maxAttempts: 3,
+    key: () => "housekeeping",
+    priority: 9,
+  },
+} as const satisfies Record<string, JobDefinition>;
+
+export type JobName = keyof typeof JOBS;
+export type JobPayload<Name extends JobName> = z.infer<(typeof JOBS)[Name]["payload"]>;
+
+/** Puts a job in, visible to the worker when `tx` commits. `runAt` delays it. */
+export async function enqueue<Name extends JobName>(
+  tx: Tx,
+  name: Name,
+  payload: JobPayload<Name>,
+  options: { runAt?: Date } = {},
+): Promise<void> {
+  const job: JobDefinition = JOBS[name];
+  const key = (job.key as ((payload: unknown) => string) | undefined)?.(payload) ?? null;
+  await tx`
+    select 1
+    from graphile_worker.add_job(
+      ${name}::text,
+      payload => ${JSON.stringify(payload)}::text::json,
+      run_at => ${options.runAt ?? null}::timestamptz,
+      max_attempts => ${job.maxAttempts}::int,
+      job_key => ${key}::text,
+      priority => ${job.priority}::int
+    )`;
+}
+
+/** Reads a job's payload at the worker's door. Throws when it does not fit its schema. */
+export function parsePayload<Name extends JobName>(name: Name, payload: unknown): JobPayload<Name> {
+  return JOBS[name].payload.parse(payload) as JobPayload<Name>;
+}

@@ -1,0 +1,152 @@
+/** A merchant's own decisions which link a received transfer pays. Kept by place in the chain, so that they outlive a reorganisation and a rebuild. */
+
+import type { LinkException, LinkStatus } from "../../core/domain/link.ts";
+import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import type { TransactionStatus, TransactionType } from "../../core/domain/payment.ts";
+import type { SettledBy } from "../../core/domain/settled-by.ts";
+import type { Tx } from "../postgres/client.ts";
+
+const USDC_ADDRESSES = Object.values(NETWORKS).map(({ usdc }) => usdc.address);
+
+/** A history row with the transfer behind it. */
+export type AssignableTransfer = {
+  transferId: bigint | null;
+  network: NetworkId;
+  type: TransactionType;
+  status: TransactionStatus;
+  txHash: Hex;
+  logIndex: number;
+  recipient: Hex;
+  amountUnits: bigint;
+  linkId: string | null;
+  pays: boolean;
+  settledBy: SettledBy | null;
+  paymentId: string | null;
+  /** It executed an authorization that was settled for somebody else's resource. */
+  isFacilitated: boolean;
+};
+
+/** Holds the network's cursor until the transaction ends: the indexer writes nothing meanwhile. */
+export async function lockCursor(tx: Tx, network: NetworkId): Promise<void> {
+  await tx`
+    select number
+    from cursors
+    where network = ${network}
+    for update`;
+}
+
+export async function findAssignableTransfer(
+  tx: Tx,
+  { transactionId, userId }: { transactionId: string; userId: string },
+): Promise<AssignableTransfer | undefined> {
+  const [row] = await tx<AssignableTransfer[]>`
+    select
+      history.transfer_id, history.network, history.type, history.status, transfer.tx_hash, transfer.log_index,
+      transfer.to_address as recipient, transfer.amount_units, transfer.link_id, transfer.pays, transfer.settled_by,
+      transfer.payment_id,
+      exists (
+        select from payments elsewhere
+        where elsewhere.network = transfer.network
+          and elsewhere.token = any(${USDC_ADDRESSES}::text[])
+          and elsewhere.payer = transfer.from_address
+          and elsewhere.nonce = transfer.authorization_nonce
+          and elsewhere.link_id is null
+      ) as is_facilitated
+    from transactions history
+    left join transfers transfer on transfer.id = history.transfer_id
+    where history.id = ${transactionId} and history.user_id = ${userId}`;
+  return row;
+}
+
+export type AssignableLink = {
+  id: string;
+  network: NetworkId;
+  recipient: Hex;
+  status: LinkStatus;
+  exception: LinkException;
+  amountUnits: bigint;
+  payAmountUnits: bigint | null;
+  refundedUnits: bigint;
+  /** A transfer pays it. */
+  isTaken: boolean;
+  /** A payment of ours may still be executed for it. */
+  hasLivePayment: boolean;
+};
+
+/** A user's own link with what holds it. Lock it before. */
+export async function findAssignableLink(
+  tx: Tx,
+  { linkId, userId }: { linkId: string; userId: string },
+): Promise<AssignableLink | undefined> {
+  const [row] = await tx<AssignableLink[]>`
+    select
+      id, network, recipient, status, exception, amount_units, pay_amount_units, refunded_units,
+      exists (
+        select from transfers
+        where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+      ) as is_taken,
+      exists (
+        select from payments
+        where payments.link_id = link.id and payments.state in ('QUEUED', 'SIGNED', 'BROADCAST')
+      ) as has_live_payment
+    from payment_links link
+    where id = ${linkId} and user_id = ${userId}`;
+  return row;
+}
+
+/** `linkId` undefined: no link, whatever amount or early claim says. */
+export async function saveAssignment(
+  tx: Tx,
+  given: {
+    network: NetworkId;
+    txHash: Hex;
+    logIndex: number;
+    userId: string;
+    linkId: string | undefined;
+    accept: boolean;
+  },
+): Promise<void> {
+  await tx`
+    insert into assignments (network, tx_hash, log_index, user_id, link_id, accept)
+    values (
+      ${given.network}, ${given.txHash}, ${given.logIndex}, ${given.userId}, ${given.linkId ?? null}, ${given.accept}
+    )
+    on conflict (network, tx_hash, log_index) do update
+    set link_id = excluded.link_id, accept = excluded.accept, updated_at = now()`;
+}
+
+/** The link's claims of this transaction have what they asked for; the rows that were opened for them give way to the transfer's. */
+export async function matchClaimsOf(
+  tx: Tx,
+  { linkId, txHash }: { linkId: string; txHash: Hex },
+): Promise<void> {
+  await tx`
+    with matched as (
+      update claims
+      set state = 'MATCHED', reason = null, updated_at = now()
+      where link_id = ${linkId} and tx_hash = ${txHash} and state in ('OPEN', 'HINT', 'DISPUTED', 'EXPIRED')
+      returning id
+    )
+    delete from transactions
+    using matched
+    where transactions.claim_id = matched.id and transactions.status = 'PENDING' and transactions.transfer_id is null`;
+}
+
+/** The link's claims of this transaction lost it; proofs for other links that waited for it are open again, and returned. */
+export async function freeClaims(
+  tx: Tx,
+  { linkId, txHash, network, leaseS }: { linkId: string; txHash: Hex; network: NetworkId; leaseS: number },
+): Promise<string[]> {
+  const rows = await tx<{ id: string; state: string }[]>`
+    update claims
+    set
+      state = case when link_id = ${linkId} then 'EXPIRED' else 'OPEN' end,
+      reason = case when link_id = ${linkId} then 'unassigned' end,
+      lease_until = case when link_id = ${linkId} then lease_until else now() + make_interval(secs => ${leaseS}) end,
+      updated_at = now()
+    where network = ${network}
+      and tx_hash = ${txHash}
+      and (link_id = ${linkId} and state = 'MATCHED' or link_id <> ${linkId} and state = 'DISPUTED')
+    returning id, state`;
+  return rows.flatMap(({ id, state }) => (state === "OPEN" ? [id] : []));
+}

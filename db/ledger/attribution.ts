@@ -1,0 +1,357 @@
+/** The ledger snapshot that transfers are judged by: payments, claims, links and assignments, locked until the transaction ends. */
+
+import { CANDIDATES_MAX } from "../../core/domain/attribute-transfers.ts";
+import type { AuthorizationKey } from "../../core/domain/authorization.ts";
+import type {
+  AssignmentFacts,
+  AttributableTransfer,
+  ClaimFacts,
+  LedgerSnapshot,
+  LinkFacts,
+  PaymentFacts,
+} from "../../core/domain/ledger-snapshot.ts";
+import { tagOfNonce } from "../../core/domain/link-tag.ts";
+import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import { lockLinks } from "../links/lock-links.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { TakenLink } from "./prior-attributions.ts";
+
+/** Links' payments of these authorizations, locked in one order. Payments are locked before links everywhere. */
+export async function loadPayments(
+  tx: Tx,
+  network: NetworkId,
+  authorizations: readonly AuthorizationKey[],
+): Promise<PaymentFacts[]> {
+  if (authorizations.length === 0) return [];
+  return readPayments(tx, network, authorizations, { locks: true });
+}
+
+/** The same as they are now, without locks. */
+export async function findPayments(
+  sql: Tx,
+  network: NetworkId,
+  authorizations: readonly AuthorizationKey[],
+): Promise<PaymentFacts[]> {
+  if (authorizations.length === 0) return [];
+  return readPayments(sql, network, authorizations, { locks: false });
+}
+
+async function readPayments(
+  tx: Tx,
+  network: NetworkId,
+  authorizations: readonly AuthorizationKey[],
+  { locks }: { locks: boolean },
+): Promise<PaymentFacts[]> {
+  const rows = await tx<PaymentRow[]>`
+    select
+      payments.id, link_id, payer, nonce, recipient, amount_units, state = 'FAILED' as is_failed,
+      created_at as accepted_at, accepted_block,
+      array(
+        select tx_hash
+        from relay_attempts
+        where tx_hash = any(${authorizations.flatMap(({ txHash }) => txHash ?? [])}::text[])
+      ) as relay_hashes
+    from payments
+    where id = any(array(
+        select payment.id
+        from unnest(
+          ${authorizations.map((one) => one.payer)}::text[],
+          ${authorizations.map((one) => one.nonce)}::text[]
+        ) as given (payer, nonce)
+        cross join lateral (
+          select id
+          from payments
+          where network = ${network}
+            and token = ${NETWORKS[network].usdc.address}
+            and payer = given.payer
+            and nonce = given.nonce
+          limit 1
+        ) payment
+      ))
+      and link_id is not null
+    order by payments.id
+    ${locks ? tx`for update of payments` : tx``}`;
+  return rows.map(({ acceptedAt, acceptedBlock, ...payment }) => ({
+    ...payment,
+    acceptedAtMs: acceptedAt.getTime(),
+    acceptedBlock: acceptedBlock === null ? undefined : Number(acceptedBlock),
+  }));
+}
+
+type PaymentRow = Omit<PaymentFacts, "acceptedAtMs" | "acceptedBlock"> & {
+  acceptedAt: Date;
+  acceptedBlock: bigint | null;
+};
+
+type Judged = {
+  /** All to wallets of ours, in the chain's order. */
+  transfers: readonly AttributableTransfer[];
+  payments: readonly PaymentFacts[];
+  /** Links that count as paid, beside those that a transfer pays. */
+  takenLinks?: readonly TakenLink[];
+};
+
+/** Everything these transfers could settle. */
+export async function loadSnapshot(
+  tx: Tx,
+  network: NetworkId,
+  { transfers, payments, takenLinks = [] }: Judged,
+): Promise<LedgerSnapshot> {
+  const known = new Set(payments.map(settlingKey));
+  const taken = new Map(takenLinks.map(({ linkId, ...paidAt }) => [linkId, paidAt]));
+  // what executes an accepted payment's authorization needs no further evidence, unless that was accepted too late
+  const open = transfers.filter(
+    ({ from, to, txHash, authorizationNonce: nonce, amountUnits }) =>
+      nonce === undefined ||
+      !known.has(settlingKey({ payer: from, nonce, recipient: to, amountUnits })) ||
+      !payments.some((payment) => payment.nonce === nonce && payment.relayHashes.includes(txHash)),
+  );
+  const [claims, evidence] =
+    open.length === 0
+      ? [[], { linkIds: [], assignments: [] }]
+      : await Promise.all([
+          loadClaims(tx, network, open),
+          findEvidence(tx, network, open, { all: transfers, takenLinkIds: [...taken.keys()] }),
+        ]);
+  const linkIds = [...payments, ...claims].map((row) => row.linkId);
+  const facts = await lockLinkFacts(tx, [...new Set([...linkIds, ...evidence.linkIds, ...taken.keys()])]);
+  const links = facts.map((link) => ({
+    ...link,
+    isTaken: link.isTaken || taken.has(link.id),
+    paidAt: link.paidAt ?? taken.get(link.id),
+  }));
+  return { links, payments, claims, assignments: evidence.assignments };
+}
+
+function settlingKey(one: Pick<PaymentFacts, "payer" | "nonce" | "recipient" | "amountUnits">): string {
+  return [one.payer, one.nonce, one.recipient, one.amountUnits].join(":");
+}
+
+/** A MATCHED claim has its transfer: another log of the same transaction is not what it names. */
+async function loadClaims(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly AttributableTransfer[],
+): Promise<ClaimFacts[]> {
+  return tx<ClaimFacts[]>`
+    select
+      id, link_id, tx_hash, client_address, proof is not null as is_proven,
+      state <> 'HINT' and is_early and not exists (
+        select from claims rival
+        where rival.network = claim.network
+          and rival.tx_hash = claim.tx_hash
+          and rival.state <> 'REJECTED'
+          and rival.link_id <> claim.link_id
+      ) as is_early
+    from claims claim
+    where network = ${network}
+      and tx_hash = any(${[...new Set(transfers.map((transfer) => transfer.txHash))]}::text[])
+      and state <> 'REJECTED'
+      and state <> 'MATCHED'
+    order by created_at, id`;
+}
+
+/** Links that tags, assignments or the amount name, and the assignments. */
+async function findEvidence(
+  tx: Tx,
+  network: NetworkId,
+  open: readonly AttributableTransfer[],
+  scope: { all: readonly AttributableTransfer[]; takenLinkIds: readonly string[] },
+): Promise<{ linkIds: string[]; assignments: AssignmentFacts[] }> {
+  const tags = open.flatMap(({ tag, authorizationNonce }) => [
+    ...(tag ? [tag] : []),
+    ...(authorizationNonce ? [tagOfNonce(authorizationNonce)] : []),
+  ]);
+  const [fitting, tagged, assignments] = await Promise.all([
+    findFittingLinks(tx, network, open, scope),
+    tags.length === 0
+      ? []
+      : tx<
+          { id: string }[]
+        >`select id from payment_links where tag = any(${tags}::text[]) and network = ${network}`,
+    tx<(Omit<AssignmentFacts, "linkId"> & { linkId: string | null })[]>`
+      select tx_hash, log_index, link_id, accept
+      from assignments
+      where network = ${network}
+        and tx_hash = any(${[...new Set(open.map(({ txHash }) => txHash))]}::text[])`,
+  ]);
+  return {
+    linkIds: [
+      ...fitting,
+      ...tagged.map(({ id }) => id),
+      ...assignments.flatMap(({ linkId }) => linkId ?? []),
+    ],
+    assignments: assignments.map((row) => ({ ...row, linkId: row.linkId ?? undefined })),
+  };
+}
+
+/**
+ * Unpaid links that ask for a transfer's value at its recipient: those open at its block, and those over by then. Of either no more than
+ * `all` transfers of this value together could use up, plus enough to show as candidates.
+ */
+async function findFittingLinks(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly AttributableTransfer[],
+  { all, takenLinkIds }: { all: readonly AttributableTransfer[]; takenLinkIds: readonly string[] },
+): Promise<string[]> {
+  const rivals = countBy(all, (transfer) => `${transfer.to}:${transfer.amountUnits}`);
+  const rows = await tx<{ id: string }[]>`
+    with given as (
+      select distinct recipient, amount_units, block_number, to_timestamp(block_time) as block_time, rivals
+      from unnest(
+        ${transfers.map((transfer) => transfer.to)}::text[],
+        ${transfers.map((transfer) => transfer.amountUnits.toString())}::numeric[],
+        ${transfers.map((transfer) => transfer.blockNumber)}::bigint[],
+        ${transfers.map((transfer) => transfer.blockTimeMs / 1000)}::float8[],
+        ${transfers.map((transfer) => rivals.get(`${transfer.to}:${transfer.amountUnits}`) ?? 1)}::int[]
+      ) as row (recipient, amount_units, block_number, block_time, rivals)
+      where amount_units <= 9223372036854775807
+    ),
+    moments as (
+      select recipient, amount_units::bigint as amount_units, block_number, block_time, rivals
+      from given
+      where exists (
+        select from payment_links link
+        where link.network = ${network}
+          and link.recipient = given.recipient
+          and link.amount_units = given.amount_units::bigint
+          and link.status <> 'PAID'
+      )
+      or exists (
+        select from payment_links link
+        where link.network = ${network}
+          and link.recipient = given.recipient
+          and link.pay_amount_units = given.amount_units::bigint
+          and link.status <> 'PAID'
+      )
+    )
+    select distinct found.id
+    from moments
+    cross join lateral (
+      (${fits(tx, network, "amount_units", takenLinkIds)} and ${isOpenThen(tx)} limit moments.rivals + ${CANDIDATES_MAX})
+      union all
+      (${fits(tx, network, "amount_units", takenLinkIds)} and ${wasOverThen(tx)} limit moments.rivals + ${CANDIDATES_MAX})
+      union all
+      (${fits(tx, network, "pay_amount_units", takenLinkIds)} limit moments.rivals + ${CANDIDATES_MAX})
+      union all
+      (${fitsPaidLater(tx, network)})
+    ) found`;
+  return rows.map((row) => row.id);
+}
+
+function isOpenThen(tx: Tx) {
+  return tx`
+    link.expires_at >= moments.block_time
+    and (link.cancelled_at is null or link.cancelled_at > moments.block_time)
+    and coalesce(
+      link.created_block < moments.block_number,
+      link.created_at < moments.block_time + interval '1 second'
+    )`;
+}
+
+function wasOverThen(tx: Tx) {
+  return tx`link.expires_at < moments.block_time and link.cancelled_at is null`;
+}
+
+function fits(
+  tx: Tx,
+  network: NetworkId,
+  column: "amount_units" | "pay_amount_units",
+  takenLinkIds: readonly string[],
+) {
+  return tx`
+    select link.id
+    from payment_links link
+    where link.network = ${network}
+      and link.recipient = moments.recipient
+      and link.${tx(column)} = moments.amount_units
+      and link.status <> 'PAID'
+      and link.id <> all(${[...takenLinkIds]}::text[])
+      and not exists (
+        select from transfers
+        where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+      )`;
+}
+
+/** Links paid by a transfer from this block on, which a transfer read late was a rival of. At the head there are none to read. */
+function fitsPaidLater(tx: Tx, network: NetworkId) {
+  return tx`
+    select link.id
+    from transfers paying
+    join payment_links link on link.id = paying.link_id
+    where paying.network = ${network}
+      and paying.to_address = moments.recipient
+      and paying.block_number >= moments.block_number
+      and paying.pays
+      and paying.status <> 'ORPHANED'
+      and moments.amount_units in (link.amount_units, link.pay_amount_units)
+      and (${isOpenThen(tx)} or ${wasOverThen(tx)})
+    order by paying.block_number desc
+    limit ${CANDIDATES_MAX}`;
+}
+
+function countBy<Item>(items: readonly Item[], keyOf: (item: Item) => string): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const item of items) counts.set(keyOf(item), (counts.get(keyOf(item)) ?? 0) + 1);
+  return counts;
+}
+
+async function lockLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkFacts[]> {
+  if (linkIds.length === 0) return [];
+  // a new snapshot: what others committed while we waited for the locks
+  const [, rows] = await Promise.all([lockLinks(tx, linkIds), readLinkFacts(tx, linkIds)]);
+  return rows.map(({ createdAt, createdBlock, expiresAt, cancelledAt, paidBlock, paidLog, ...link }) => ({
+    ...link,
+    paidAt:
+      paidBlock === null || paidLog === null
+        ? undefined
+        : { blockNumber: Number(paidBlock), logIndex: paidLog },
+    tag: link.tag ?? undefined,
+    payAmountUnits: link.payAmountUnits ?? undefined,
+    createdAtMs: createdAt.getTime(),
+    createdBlock: createdBlock === null ? undefined : Number(createdBlock),
+    expiresAtMs: expiresAt.getTime(),
+    cancelledAtMs: cancelledAt?.getTime(),
+    livePaymentId: link.livePaymentId ?? undefined,
+  }));
+}
+
+type LinkRow = Pick<
+  LinkFacts,
+  "id" | "recipient" | "amountUnits" | "isTaken" | "matchByAmount" | "trustsEarlyClaims"
+> & {
+  tag: Hex | null;
+  payAmountUnits: bigint | null;
+  createdAt: Date;
+  createdBlock: bigint | null;
+  expiresAt: Date;
+  cancelledAt: Date | null;
+  paidBlock: bigint | null;
+  paidLog: number | null;
+  livePaymentId: string | null;
+};
+
+function readLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkRow[]> {
+  return tx<LinkRow[]>`
+    select
+      link.id, link.recipient, link.tag, link.amount_units, link.pay_amount_units, link.created_at, link.created_block,
+      link.expires_at, link.cancelled_at, paying.id is not null as is_taken,
+      paying.block_number as paid_block, paying.log_index as paid_log, payment.id as live_payment_id,
+      merchant.match_by_amount, merchant.claim_policy = 'early' as trusts_early_claims
+    from payment_links link
+    join users merchant on merchant.id = link.user_id
+    left join lateral (
+      select id, block_number, log_index
+      from transfers
+      where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+      limit 1
+    ) paying on true
+    left join lateral (
+      select id
+      from payments
+      where payments.link_id = link.id and payments.state <> 'FAILED'
+      limit 1
+    ) payment on true
+    where link.id = any(${[...linkIds]}::text[])`;
+}

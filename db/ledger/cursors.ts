@@ -1,0 +1,101 @@
+/** How far each network was read. The cursor moves by compare-and-set on (number, hash, epoch), in the transaction of its effects. */
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { Cursor } from "../schema.ts";
+
+export type BlockPoint = { number: number; hash: Hex };
+
+export async function findCursor(tx: Tx, network: NetworkId): Promise<Cursor | undefined> {
+  const [row] = await tx<Cursor[]>`
+    select *
+    from cursors
+    where network = ${network}`;
+  return row;
+}
+
+/** A new leader's term: raises the epoch, so that an older leader can't write any more. Undefined before the first start. */
+export async function beginEpoch(tx: Tx, network: NetworkId): Promise<Cursor | undefined> {
+  const [row] = await tx<Cursor[]>`
+    update cursors
+    set epoch = epoch + 1
+    where network = ${network}
+    returning *`;
+  return row;
+}
+
+/** Makes the cursor of a network that was never read: `point` counts as read. */
+export async function startCursor(tx: Tx, network: NetworkId, point: BlockPoint): Promise<void> {
+  await tx`
+    insert into cursors (network, number, hash, head_number, rechecked_number)
+    values (${network}, ${point.number}, ${point.hash}, ${point.number}, ${point.number})
+    on conflict do nothing`;
+}
+
+export type CursorMove = {
+  network: NetworkId;
+  epoch: bigint;
+  from: BlockPoint;
+  to: BlockPoint;
+  head: { number: number; timeS: number };
+};
+
+/** Moves the cursor. False when it is not where `from` says or another leader's term has begun: roll back then. */
+export async function moveCursor(tx: Tx, move: CursorMove): Promise<boolean> {
+  const rows = await tx`
+    update cursors
+    set
+      number = ${move.to.number}, hash = ${move.to.hash}, updated_at = now(),
+      head_number = ${move.head.number}, head_time = to_timestamp(${move.head.timeS}::float8),
+      last_error = null, rechecked_number = least(rechecked_number, ${move.to.number})
+    where network = ${move.network}
+      and epoch = ${move.epoch}
+      and number = ${move.from.number}
+      and hash = ${move.from.hash}
+    returning 1`;
+  return rows.length === 1;
+}
+
+/** Holds the cursor's row until the transaction ends, for writes that leave it where it is, and says where that is. Undefined for an older leader. */
+export async function holdEpoch(
+  tx: Tx,
+  network: NetworkId,
+  epoch: bigint,
+): Promise<{ number: number } | undefined> {
+  const [row] = await tx<{ number: bigint }[]>`
+    select number
+    from cursors
+    where network = ${network} and epoch = ${epoch}
+    for update`;
+  return row && { number: Number(row.number) };
+}
+
+/** What the leader saw of the chain while nothing was to be read. */
+export async function noteHead(
+  tx: Tx,
+  { network, epoch, head }: { network: NetworkId; epoch: bigint; head: { number: number; timeS: number } },
+): Promise<void> {
+  await tx`
+    update cursors
+    set
+      head_number = ${head.number}, head_time = to_timestamp(${head.timeS}::float8), last_error = null,
+      updated_at = now()
+    where network = ${network} and epoch = ${epoch}`;
+}
+
+export async function noteFinalized(
+  tx: Tx,
+  { network, epoch, number }: { network: NetworkId; epoch: bigint; number: number },
+): Promise<void> {
+  await tx`
+    update cursors
+    set finalized_number = greatest(finalized_number, ${number})
+    where network = ${network} and epoch = ${epoch}`;
+}
+
+/** Shown by health until the next step that succeeds. The message must be safe to show. */
+export async function noteError(tx: Tx, network: NetworkId, message: string): Promise<void> {
+  await tx`
+    update cursors
+    set last_error = ${message}, last_error_at = now()
+    where network = ${network}`;
+}

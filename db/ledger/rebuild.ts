@@ -1,0 +1,125 @@
+/**
+ * Everything that was made from the chain, taken away and made again in one transaction, and what came out differently.
+ * Orphaned rows stay: the chain does not remember them. Relays stay: they are the worker's. Facilitated payments stay: blocks that
+ * touch no wallet are not read again.
+ */
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+
+/**
+ * Columns that a rebuild must reproduce, and those that say when something was written or told and are put back when nothing else changed:
+ * the block that made a transfer deep may have been replaced afterwards by one of another time.
+ */
+const TABLES = {
+  transactions: {
+    key: "id",
+    same: "user_id, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number, link_id, payment_id, claim_id, failure_reason, detected_at, settled_by, candidates",
+    written: ["confirmed_at", "created_at", "updated_at"],
+  },
+  payment_links: {
+    key: "id",
+    same: "status, exception, paid_at, paid_units, settled_by",
+    written: ["updated_at"],
+  },
+  payments: { key: "id", same: "state, reason, tx_hash, log_index, block_number", written: ["updated_at"] },
+  claims: { key: "id", same: "state, reason", written: ["updated_at"] },
+  transfers: {
+    key: "block_hash || ':' || log_index",
+    same: "block_number, block_time, tx_hash, from_address, to_address, amount_units, authorization_nonce, status, link_id, pays, payment_id, settled_by, candidates",
+    written: ["confirmed_at", "detected_at"],
+  },
+} as const;
+type TableName = keyof typeof TABLES;
+const TABLE_NAMES = Object.keys(TABLES) as TableName[];
+
+export type RebuildDifference = { table: string; rows: number; examples: string[] };
+
+/** Keeps what is there now, for `compareWithSnapshot`. Gone when the transaction ends. */
+export async function takeSnapshot(tx: Tx, network: NetworkId): Promise<void> {
+  await tx`set local idle_in_transaction_session_timeout = 0`;
+  await tx`set local statement_timeout = 0`;
+  for (const table of TABLE_NAMES) {
+    const { key, same, written } = TABLES[table];
+    await tx.unsafe(
+      `create temporary table before_${table} on commit drop as
+       select ${key} as key, md5(row(${same})::text) as sum, ${written.join(", ")}
+       from ${table}
+       where network = '${network}'`,
+    );
+    await tx.unsafe(`create unique index on before_${table} (key)`);
+  }
+}
+
+/** Takes away all that came from canonical blocks. Returns the links whose state has to be computed again. */
+export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[]> {
+  await tx`
+    delete from transactions
+    where network = ${network} and status in ('DETECTED', 'CONFIRMED') and id ~ '^txn_[0-9a-f]{32}$'`;
+  await tx`
+    update transactions
+    set
+      type = 'PAYMENT_LINK', status = 'PENDING', log_index = null, block_number = null, transfer_id = null,
+      amount_units = coalesce((select amount_units from payment_links link where link.id = link_id), amount_units),
+      tx_hash = (select claim.tx_hash from claims claim where claim.id = claim_id), settled_by = null,
+      candidates = null, detected_at = created_at, confirmed_at = null
+    where network = ${network} and status in ('DETECTED', 'CONFIRMED') and transfer_id is not null`;
+  await tx`
+    delete from transfers
+    where network = ${network} and status <> 'ORPHANED'`;
+  await tx`
+    update payments
+    set
+      state = case when relay_id is null then 'QUEUED' else 'SIGNED' end, tx_hash = null, log_index = null,
+      block_number = null
+    where network = ${network} and state in ('MINED', 'CONFIRMED') and link_id is not null`;
+  await tx`
+    update claims
+    set state = 'OPEN'
+    where network = ${network} and state = 'MATCHED'`;
+  const rows = await tx<{ id: string }[]>`
+    select id
+    from payment_links
+    where network = ${network} and (status in ('PAID', 'PENDING') or exception <> 'NONE')`;
+  return rows.map((row) => row.id);
+}
+
+/** Forgets the events of the rebuilding itself: what they tell of had been told when it happened. */
+export async function dropOwnEvents(tx: Tx): Promise<void> {
+  await tx`
+    delete from events
+    where epoch = (select write_event_epoch()) and written_by = (select pg_current_xact_id())`;
+}
+
+/** Compares with the snapshot and puts the written times of equal rows back. An empty answer means: identical. */
+export async function compareWithSnapshot(tx: Tx, network: NetworkId): Promise<RebuildDifference[]> {
+  const differences: RebuildDifference[] = [];
+  for (const table of TABLE_NAMES) {
+    const { key, same, written } = TABLES[table];
+    await tx.unsafe(
+      `update ${table}
+       set ${written.map((column) => `${column} = before.${column}`).join(", ")}
+       from before_${table} before
+       where ${table}.network = '${network}'
+         and before.key = ${key.replaceAll(/\b(id|block_hash|log_index)\b/g, `${table}.$1`)}
+         and before.sum = md5(row(${qualify(same, table)})::text)
+         and row(${qualify(written.join(", "), table)}) is distinct from row(${qualify(written.join(", "), "before")})`,
+    );
+    const rows = await tx.unsafe<{ key: string }[]>(
+      `select coalesce(before.key, now.key) as key
+       from before_${table} before
+       full join (select ${key} as key, md5(row(${same})::text) as sum from ${table} where network = '${network}') now
+         on now.key = before.key
+       where now.sum is distinct from before.sum`,
+    );
+    if (rows.length > 0)
+      differences.push({ table, rows: rows.length, examples: rows.slice(0, 5).map((row) => row.key) });
+  }
+  return differences;
+}
+
+function qualify(columns: string, table: string): string {
+  return columns
+    .split(", ")
+    .map((column) => `${table}.${column}`)
+    .join(", ");
+}

@@ -1,0 +1,120 @@
+/** Undoing blocks that left the chain, in one transaction: nothing of them counts any more, nothing of them is forgotten. */
+import type { NetworkId } from "../../core/domain/networks.ts";
+import { lockLinks } from "../links/lock-links.ts";
+import type { Tx } from "../postgres/client.ts";
+
+export type Undone = { transfers: number; linkIds: string[]; paymentIds: string[]; claimIds: string[] };
+
+/**
+ * Everything above `ancestor` is taken back: transfers and history rows ORPHANED (rows that were open before are PENDING again),
+ * relays BROADCAST, payments SIGNED with their relay or QUEUED without, claims OPEN with a new lease.
+ * The links named in the answer still have to be refreshed.
+ */
+export async function orphanAbove(
+  tx: Tx,
+  { network, ancestor, claimLeaseS }: { network: NetworkId; ancestor: number; claimLeaseS: number },
+): Promise<Undone> {
+  const transfers = await tx<{ id: bigint; linkId: string | null }[]>`
+    update transfers
+    set status = 'ORPHANED', confirmed_at = null
+    where network = ${network} and block_number > ${ancestor} and status <> 'ORPHANED'
+    returning id, link_id`;
+  await reopenRelays(tx, network, ancestor);
+  await lowerCreationBlocks(tx, network, ancestor);
+  const payments = await reopenPayments(tx, network, ancestor);
+  const ids = transfers.map((row) => row.id.toString());
+  const linkIds = [...transfers, ...payments].flatMap((row) => row.linkId ?? []);
+  // before their claims, as everywhere
+  if (linkIds.length > 0) await lockLinks(tx, linkIds);
+  const claimIds = ids.length > 0 ? await reopenClaims(tx, ids, claimLeaseS) : [];
+  if (ids.length > 0) await orphanHistory(tx, network, ids);
+  return { transfers: ids.length, linkIds, paymentIds: payments.map((row) => row.id), claimIds };
+}
+
+/** Links made on blocks that are gone: every block of the new branch comes after their making. */
+async function lowerCreationBlocks(tx: Tx, network: NetworkId, ancestor: number): Promise<void> {
+  await tx`
+    update payment_links
+    set created_block = ${ancestor}
+    where created_block > ${ancestor} and network = ${network}`;
+}
+
+/** The signed bytes are still ours to send: the transaction waits for a block again. */
+async function reopenRelays(tx: Tx, network: NetworkId, ancestor: number): Promise<void> {
+  await tx`
+    update relays
+    set
+      state = 'BROADCAST', tx_hash = null, block_number = null, block_hash = null, succeeded = null, gas_used = null,
+      fee_wei = null, mined_at = null
+    where network = ${network} and state in ('MINED', 'CONFIRMED') and block_number > ${ancestor}`;
+}
+
+async function reopenPayments(
+  tx: Tx,
+  network: NetworkId,
+  ancestor: number,
+): Promise<{ id: string; linkId: string }[]> {
+  return tx<{ id: string; linkId: string }[]>`
+    with affected as (
+      select payment.id, relay.id as relay_id
+      from payments payment
+      left join relays relay on relay.id = payment.relay_id and relay.state in ('SIGNED', 'BROADCAST')
+      where payment.network = ${network}
+        and payment.state in ('MINED', 'CONFIRMED')
+        and payment.block_number > ${ancestor}
+    )
+    update payments
+    set
+      state = case when affected.relay_id is null then 'QUEUED' else 'SIGNED' end,
+      relay_id = affected.relay_id, tx_hash = null, log_index = null, block_number = null, refusals = 0, unavailable_since = null,
+      next_try_at = now(), updated_at = now()
+    from affected
+    where payments.id = affected.id
+    returning payments.id, payments.link_id`;
+}
+
+async function reopenClaims(tx: Tx, transferIds: readonly string[], leaseS: number): Promise<string[]> {
+  const rows = await tx<{ id: string }[]>`
+    update claims
+    set state = 'OPEN', lease_until = now() + make_interval(secs => ${leaseS}::float8), updated_at = now()
+    from transfers
+    where transfers.id = any(${[...transferIds]}::text[]::bigint[])
+      and claims.link_id = transfers.link_id
+      and claims.tx_hash = transfers.tx_hash
+      and claims.client_address = transfers.from_address
+      and claims.state = 'MATCHED'
+    returning claims.id`;
+  return rows.map((row) => row.id);
+}
+
+/**
+ * Rows that the API opened for a payment or claim wait again; rows made from the log alone are ORPHANED. Both let go of the
+ * transfer: should its block come back, another row may have been opened for it meanwhile.
+ */
+async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly string[]): Promise<void> {
+  await tx`
+    with reopened as (
+      update transactions
+      set
+        type = 'PAYMENT_LINK', status = 'PENDING', log_index = null, block_number = null, transfer_id = null,
+        amount_units = coalesce((select amount_units from payment_links link where link.id = link_id), amount_units),
+        tx_hash = (select claim.tx_hash from claims claim where claim.id = claim_id), settled_by = null,
+        candidates = null, detected_at = created_at, confirmed_at = null, updated_at = now()
+      where transfer_id = any(${[...transferIds]}::text[]::bigint[])
+        and id !~ '^txn_[0-9a-f]{32}$'
+      returning id, user_id, type
+    ),
+    orphaned as (
+      update transactions
+      set
+        status = 'ORPHANED', confirmed_at = null, payment_id = null, claim_id = null, transfer_id = null,
+        updated_at = now()
+      where transfer_id = any(${[...transferIds]}::text[]::bigint[])
+        and id ~ '^txn_[0-9a-f]{32}$'
+      returning id, user_id, type
+    )
+    insert into events (user_id, type, subject_id, data)
+    select user_id, 'transaction.orphaned', id, jsonb_build_object('type', type, 'network', ${network}::text)
+    from (select * from reopened union all select * from orphaned) undone
+    order by id`;
+}

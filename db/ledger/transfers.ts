@@ -1,0 +1,269 @@
+/** Transfers of our wallets and the history rows made from them, written together: set-based, and the same again when run twice. */
+
+import { formatUnits } from "../../core/domain/money.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { SettledBy } from "../../core/domain/settled-by.ts";
+import type { Tx } from "../postgres/client.ts";
+
+export type NewTransfer = {
+  blockNumber: number;
+  blockHash: Hex;
+  blockTimeS: number;
+  txHash: Hex;
+  logIndex: number;
+  from: Hex;
+  to: Hex;
+  amountUnits: bigint;
+  authorizationNonce: Hex | undefined;
+  /** Time of the block that made it deep enough; undefined while it is not. */
+  confirmedAtS: number | undefined;
+  linkId: string | undefined;
+  pays: boolean;
+  settledBy: SettledBy | undefined;
+  /** Links that fitted when nothing decided between them. */
+  candidates: readonly string[];
+  paymentId: string | undefined;
+  /** The payment or claim whose open history row becomes this transfer's. */
+  historyPaymentId: string | undefined;
+  historyClaimId: string | undefined;
+};
+
+/**
+ * Stores transfers that are new, or back from a reorganisation, with a history row for each side that is a wallet of ours,
+ * and the events of both. Rows known already are left as they are. History ids are made of the log, so a rebuild makes the same.
+ * Unless it `isNews`, what is deep enough at once was never "detected" to anybody: only its confirmation is told.
+ */
+export async function storeTransfers(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly NewTransfer[],
+  { isNews }: { isNews: boolean },
+): Promise<void> {
+  if (transfers.length === 0) return;
+  await tx`
+    with given as (
+      select *
+      from json_to_recordset(${JSON.stringify(transfers.map(toRow))}::text::json) as row (
+        block_number bigint, block_hash text, block_time timestamptz, tx_hash text, log_index int, from_address text,
+        to_address text, amount_units numeric, authorization_nonce text, confirmed_at timestamptz, link_id text,
+        pays boolean, settled_by text, candidates text[], payment_id text, history_payment_id text,
+        history_claim_id text, amount text
+      )
+    ),
+    stored as (
+      insert into transfers (
+        network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
+        authorization_nonce, status, confirmed_at, link_id, pays, settled_by, candidates, payment_id
+      )
+      select
+        ${network}, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
+        authorization_nonce, case when confirmed_at is null then 'DETECTED' else 'CONFIRMED' end, confirmed_at,
+        link_id, pays, settled_by, candidates, payment_id
+      from given
+      on conflict (network, block_hash, log_index) do update
+      set
+        status = excluded.status, confirmed_at = excluded.confirmed_at, link_id = excluded.link_id,
+        pays = excluded.pays, settled_by = excluded.settled_by, candidates = excluded.candidates,
+        payment_id = excluded.payment_id
+      where transfers.status = 'ORPHANED'
+      returning id, block_hash, log_index, status
+    ),
+    fresh as (
+      select given.*, stored.id as transfer_id, stored.status
+      from stored
+      join given using (block_hash, log_index)
+    ),
+    sides as (
+      select
+        wallet.user_id, 'IN' as side, case when pays then 'PAYMENT_LINK' else 'RECEIVE' end as type,
+        from_address as counterparty, coalesce(link.description, '') as description, link_id,
+        settled_by, candidates, history_payment_id as payment_id, history_claim_id as claim_id,
+        transfer_id, fresh.status, fresh.amount_units, tx_hash, log_index, block_number, block_time, confirmed_at, amount
+      from fresh
+      cross join lateral (
+        select user_id
+        from wallets
+        where network = ${network} and address = fresh.to_address
+        limit 1
+      ) wallet
+      left join lateral (
+        select description
+        from payment_links
+        where id = fresh.link_id
+        limit 1
+      ) link on true
+      union all
+      select
+        wallet.user_id, 'OUT', 'SEND', to_address, '', null, null, null, null, null,
+        transfer_id, fresh.status, fresh.amount_units, tx_hash, log_index, block_number, block_time, confirmed_at, amount
+      from fresh
+      cross join lateral (
+        select user_id
+        from wallets
+        where network = ${network} and address = fresh.from_address
+        limit 1
+      ) wallet
+    ),
+    open_rows as (
+      select transactions.id, sides.*
+      from sides
+      cross join lateral (
+        select id, user_id
+        from transactions
+        where payment_id = sides.payment_id
+        limit 1
+      ) transactions
+      where transactions.user_id = sides.user_id
+      union all
+      select transactions.id, sides.*
+      from sides
+      cross join lateral (
+        select id, user_id
+        from transactions
+        where claim_id = sides.claim_id
+        limit 1
+      ) transactions
+      where transactions.user_id = sides.user_id
+        and not exists (
+          select from transactions paid
+          where paid.payment_id = sides.payment_id and paid.user_id = sides.user_id
+        )
+    ),
+    -- one row a transfer: the payment's, where it was claimed as well
+    replaced as (
+      delete from transactions
+      using sides
+      where transactions.claim_id = sides.claim_id
+        and transactions.transfer_id is null
+        and transactions.payment_id is null
+        and exists (
+          select from transactions paid
+          where paid.payment_id = sides.payment_id and paid.user_id = sides.user_id
+        )
+    ),
+    adopted as (
+      update transactions
+      set
+        type = given.type, status = given.status, amount_units = given.amount_units, counterparty = given.counterparty,
+        tx_hash = given.tx_hash, log_index = given.log_index, block_number = given.block_number, link_id = given.link_id,
+        settled_by = given.settled_by, candidates = given.candidates, transfer_id = given.transfer_id, failure_reason = null, detected_at = given.block_time,
+        confirmed_at = given.confirmed_at, updated_at = now()
+      from open_rows given
+      where transactions.id = given.id
+      returning transactions.id, transactions.user_id, transactions.transfer_id, transactions.type, transactions.status
+    ),
+    inserted as (
+      insert into transactions (
+        id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
+        link_id, settled_by, candidates, payment_id, claim_id, transfer_id, detected_at, confirmed_at, created_at
+      )
+      select
+        'txn_' || md5(concat_ws(':', user_id, ${network}::text, tx_hash, log_index, side)),
+        user_id, ${network}, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
+        link_id, settled_by, candidates, payment_id, claim_id, transfer_id, block_time, confirmed_at, block_time
+      from sides
+      where side = 'OUT' or not exists (select from open_rows where open_rows.transfer_id = sides.transfer_id)
+      on conflict (id) do update
+      set
+        type = excluded.type, status = excluded.status, amount_units = excluded.amount_units,
+        counterparty = excluded.counterparty, description = excluded.description,
+        block_number = excluded.block_number, link_id = excluded.link_id, settled_by = excluded.settled_by,
+        candidates = excluded.candidates, payment_id = excluded.payment_id, claim_id = excluded.claim_id, transfer_id = excluded.transfer_id, detected_at = excluded.detected_at,
+        confirmed_at = excluded.confirmed_at, updated_at = now()
+      returning id, user_id, transfer_id, type, status
+    ),
+    written as (
+      select * from adopted
+      union all
+      select * from inserted
+    )
+    insert into events (user_id, type, subject_id, data)
+    select
+      written.user_id, step.event, written.id,
+      jsonb_build_object(
+        'type', written.type, 'amount', fresh.amount, 'network', ${network}::text,
+        'txHash', fresh.tx_hash, 'logIndex', fresh.log_index, 'blockNumber', fresh.block_number, 'linkId', fresh.link_id,
+        'settledBy', fresh.settled_by
+      )
+    from written
+    join fresh using (transfer_id)
+    cross join (
+      values (1, 'DETECTED', 'transaction.detected'), (2, 'CONFIRMED', 'transaction.detected'), (3, 'CONFIRMED', 'transaction.confirmed')
+    ) as step (place, status, event)
+    where step.status = written.status and (${isNews}::boolean or step.place <> 2)
+    order by fresh.block_number, fresh.log_index, step.place`;
+}
+
+export type ConfirmedTransfers = { linkIds: string[]; paymentIds: string[] };
+
+/** DETECTED -> CONFIRMED for everything at or below `depthNumber`, with its history rows, payments and events. */
+export async function confirmTransfers(
+  tx: Tx,
+  { network, depthNumber, confirmations }: { network: NetworkId; depthNumber: number; confirmations: number },
+): Promise<ConfirmedTransfers> {
+  const rows = await tx<{ linkId: string | null; paymentId: string | null }[]>`
+    with deep as (
+      update transfers
+      set status = 'CONFIRMED', confirmed_at = block.block_time
+      from blocks block
+      where transfers.network = ${network}
+        and transfers.status = 'DETECTED'
+        and transfers.block_number <= ${depthNumber}
+        and block.network = transfers.network
+        and block.number = transfers.block_number + ${confirmations - 1}
+      returning transfers.id, transfers.confirmed_at, transfers.link_id, transfers.payment_id
+    ),
+    history as (
+      update transactions
+      set status = 'CONFIRMED', confirmed_at = deep.confirmed_at, updated_at = now()
+      from deep
+      where transactions.transfer_id = deep.id and transactions.status = 'DETECTED'
+      returning transactions.id, transactions.user_id, transactions.type, transactions.tx_hash, transactions.block_number
+    ),
+    payment as (
+      update payments
+      set state = 'CONFIRMED', updated_at = now()
+      from deep
+      where payments.id = deep.payment_id and payments.state = 'MINED'
+    ),
+    event as (
+      insert into events (user_id, type, subject_id, data)
+      select
+        user_id, 'transaction.confirmed', id,
+        jsonb_build_object('type', type, 'txHash', tx_hash, 'blockNumber', block_number, 'network', ${network}::text)
+      from history
+    )
+    select link_id, payment_id
+    from deep`;
+  return {
+    linkIds: rows.flatMap((row) => row.linkId ?? []),
+    paymentIds: rows.flatMap((row) => row.paymentId ?? []),
+  };
+}
+
+function toRow(transfer: NewTransfer) {
+  return {
+    block_number: transfer.blockNumber,
+    block_hash: transfer.blockHash,
+    block_time: toTime(transfer.blockTimeS),
+    tx_hash: transfer.txHash,
+    log_index: transfer.logIndex,
+    from_address: transfer.from,
+    to_address: transfer.to,
+    amount_units: transfer.amountUnits.toString(),
+    authorization_nonce: transfer.authorizationNonce,
+    confirmed_at: transfer.confirmedAtS === undefined ? undefined : toTime(transfer.confirmedAtS),
+    link_id: transfer.linkId,
+    pays: transfer.pays,
+    settled_by: transfer.settledBy,
+    candidates: transfer.candidates.length === 0 ? undefined : transfer.candidates,
+    payment_id: transfer.paymentId,
+    history_payment_id: transfer.historyPaymentId,
+    history_claim_id: transfer.historyClaimId,
+    amount: formatUnits(transfer.amountUnits),
+  };
+}
+
+function toTime(seconds: number): string {
+  return new Date(seconds * 1000).toISOString();
+}

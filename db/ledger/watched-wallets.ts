@@ -1,0 +1,133 @@
+/** Which wallets the indexer follows, from which block on, and what waits for it. */
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+
+/** What is read of the table at a time: some twenty rows a block. */
+const PAGE_BLOCKS = 100;
+
+export async function countJoinedWallets(tx: Tx, network: NetworkId): Promise<number> {
+  const [row] = await tx<{ count: number }[]>`
+    select count(*)::int as count
+    from wallets
+    where network = ${network} and indexed_from is not null`;
+  return row?.count ?? 0;
+}
+
+/**
+ * Addresses of every wallet that has joined, one a line, page by page in the order of the disk: there may be a million. Takes a
+ * repeatable-read transaction, in which no row moves between pages.
+ */
+export async function* readJoinedWallets(tx: Tx, network: NetworkId): AsyncGenerator<string> {
+  const [table] = await tx<{ blocks: number }[]>`
+    select (pg_relation_size('wallets') / current_setting('block_size')::int)::int as blocks`;
+  const blocks = table?.blocks ?? 0;
+  for (let from = 0; from < blocks; from += PAGE_BLOCKS) {
+    const [row] = await tx<{ lines: string | null }[]>`
+      select string_agg(address || E'\\n', '') as lines
+      from wallets
+      where ctid >= ${`(${from},0)`}::text::tid
+        and ctid < ${`(${from + PAGE_BLOCKS},0)`}::text::tid
+        and network = ${network}
+        and indexed_from is not null`;
+    yield row?.lines ?? "";
+  }
+}
+
+/** New wallets that have not joined, at most `limit`. */
+export async function findUnjoinedWallets(
+  tx: Tx,
+  network: NetworkId,
+  limit: number,
+): Promise<{ id: string; address: Hex }[]> {
+  return tx<{ id: string; address: Hex }[]>`
+    select id, address
+    from wallets
+    where network = ${network} and indexed_from is null
+    limit ${limit}`;
+}
+
+/**
+ * These wallets join at the block after the cursor, which is not read yet. They must be watched already: the answer may be lost.
+ * Returns how many did: none in an older leader's term.
+ */
+export async function joinWallets(
+  tx: Tx,
+  { network, epoch, ids }: { network: NetworkId; epoch: bigint; ids: readonly string[] },
+): Promise<number> {
+  const joined = await tx`
+    with term as (
+      select number
+      from cursors
+      where network = ${network} and epoch = ${epoch}
+      for update
+    )
+    update wallets
+    set indexed_from = term.number + 1
+    from term
+    where wallets.id = any(${[...ids]}::text[]) and wallets.indexed_from is null`;
+  return joined.count;
+}
+
+export type Waiting = {
+  /** Wallets that have not joined. */
+  wallets: boolean;
+  /** Something that the next block may settle: it is worth looking often. */
+  payments: boolean;
+  /** Some of these payments touch no wallet: no block may be left out. */
+  facilitated: boolean;
+  claims: boolean;
+  /** Links whose booked transfer is to pay them now, perhaps. */
+  released: boolean;
+  transfers: boolean;
+  /** The term the database is in. */
+  epoch: bigint;
+};
+
+/** What waits for the indexer on a network. A few index look-ups. */
+export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> {
+  const [row] = await tx<Waiting[]>`
+    select
+      exists (select from wallets where network = ${network} and indexed_from is null) as wallets,
+      exists (
+        select from payments where network = ${network} and state in ('QUEUED', 'SIGNED', 'BROADCAST')
+      ) as payments,
+      exists (
+        select from payments
+        where network = ${network} and state in ('QUEUED', 'SIGNED', 'BROADCAST') and link_id is null
+      ) as facilitated,
+      exists (select from claims where network = ${network} and state = 'OPEN') as claims,
+      exists (
+        select from payment_links
+        where network = ${network} and status = 'PENDING' and exception = 'DUPLICATE'
+      ) as released,
+      exists (select from transfers where network = ${network} and status = 'DETECTED') as transfers,
+      coalesce((select epoch from cursors where network = ${network}), 0) as epoch`;
+  return (
+    row ?? {
+      ...{ wallets: false, payments: false, facilitated: false, claims: false, released: false },
+      ...{ transfers: false, epoch: 0n },
+    }
+  );
+}
+
+/** From which block on each of these addresses is followed; back-filled ones from the first. Others are absent. */
+export async function findFollowedSince(
+  tx: Tx,
+  network: NetworkId,
+  addresses: readonly Hex[],
+): Promise<Map<Hex, number>> {
+  const rows = await tx<{ address: Hex; since: bigint }[]>`
+    select address, case when backfilled_at is null then indexed_from else 0 end as since
+    from wallets
+    where network = ${network} and address = any(${[...addresses]}::text[]) and indexed_from is not null`;
+  return new Map(rows.map((row) => [row.address, Number(row.since)]));
+}
+
+/** When the first wallet was made. */
+export async function findOldestWallet(tx: Tx, network: NetworkId): Promise<Date | undefined> {
+  const [row] = await tx<{ oldest: Date | null }[]>`
+    select min(created_at) as oldest
+    from wallets
+    where network = ${network} and indexed_from is not null`;
+  return row?.oldest ?? undefined;
+}

@@ -1,0 +1,351 @@
+/** Claims: which transaction a payer says paid a link. One that may decide holds its link PENDING for a lease; none blocks a payment. */
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { recordEvents } from "../events/events.ts";
+import type { Tx } from "../postgres/client.ts";
+import { tell } from "../postgres/notifications.ts";
+import type { Claim, PaymentLink } from "../schema.ts";
+import { lockLinks } from "./lock-links.ts";
+import { hasSpareTransfer } from "./unheld-links.ts";
+
+export type ClaimKey = Pick<Claim, "linkId" | "txHash" | "clientAddress">;
+
+export async function findClaim(tx: Tx, key: ClaimKey): Promise<Claim | undefined> {
+  const [row] = await tx<Claim[]>`
+    select *
+    from claims
+    where link_id = ${key.linkId} and tx_hash = ${key.txHash} and client_address = ${key.clientAddress}`;
+  return row;
+}
+
+/** A claim that still waits, with its link's terms. */
+export type OpenClaim = Pick<
+  Claim,
+  "id" | "linkId" | "network" | "txHash" | "clientAddress" | "looks" | "createdAt"
+> & {
+  isLeaseOver: boolean;
+  isProven: boolean;
+  recipient: Hex;
+  amountUnits: bigint;
+  payAmountUnits: bigint | null;
+  createdBlock: bigint | null;
+  linkCreatedAt: Date;
+  expiresAt: Date;
+};
+
+export async function findOpenClaim(tx: Tx, id: string): Promise<OpenClaim | undefined> {
+  const [row] = await tx<OpenClaim[]>`
+    select
+      claim.id, claim.link_id, claim.network, claim.tx_hash, claim.client_address, claim.looks, claim.created_at,
+      claim.lease_until <= now() as is_lease_over, claim.proof is not null as is_proven,
+      link.recipient, link.amount_units, link.pay_amount_units, link.created_block, link.created_at as link_created_at,
+      link.expires_at
+    from claims claim
+    join payment_links link on link.id = claim.link_id
+    where claim.id = ${id} and claim.state = 'OPEN'`;
+  return row;
+}
+
+/**
+ * Whether every one of these logs of a transaction counts for another link already, or executed another link's authorization. For a
+ * proven claim what was merely inferred for another link is not taken.
+ */
+export async function areLogsTaken(
+  tx: Tx,
+  {
+    linkId,
+    network,
+    txHash,
+    payer,
+    isProven,
+  }: { linkId: string; network: NetworkId; txHash: Hex; payer: Hex; isProven: boolean },
+  logs: readonly { logIndex: number; authorizationNonce: Hex | undefined }[],
+): Promise<boolean> {
+  const [row] = await tx<{ free: bigint }[]>`
+    select count(*) as free
+    from unnest(
+      ${logs.map((log) => log.logIndex)}::int[],
+      ${logs.map((log) => log.authorizationNonce ?? null)}::text[]
+    ) as log (log_index, nonce)
+    where not exists (
+        select from (select * from transfers where tx_hash = ${txHash} offset 0) booked
+        where booked.network = ${network} and booked.log_index = log.log_index and booked.status <> 'ORPHANED'
+          and booked.link_id <> ${linkId}
+          and not (${isProven}::boolean and booked.settled_by in ('early_claim', 'pay_amount', 'amount'))
+      )
+      and not exists (
+        select from payments
+        where payments.network = ${network} and payments.payer = ${payer} and payments.nonce = log.nonce
+          and payments.link_id <> ${linkId}
+          and payments.state <> 'FAILED'
+        offset 0
+      )`;
+  return row?.free === 0n;
+}
+
+/** `mayHaveBlock`: a node showed the transaction in a block, or none could be asked. `proof`: how the claimant proved to be the sender. */
+export type NewClaim = ClaimKey &
+  Pick<Claim, "id" | "network" | "requestId" | "proof"> & {
+    transactionId: string;
+    leaseS: number;
+    mayHaveBlock: boolean;
+  };
+
+/** `proofRequired`: kept as a hint, since other links could be meant as well. */
+export type StoredClaim = { claim: Claim; isNew: boolean; proofRequired: boolean };
+
+/**
+ * Stores a claim, or opens one again whose lease was over. One that may decide its transfer moves the link ACTIVE -> PENDING and shows
+ * the merchant a PENDING history row; others are hints. An unproven rival of another link is a hint from now on, and releases its link.
+ * Undefined when the link is not open (any more), which a proven claim need not care about.
+ */
+export async function openClaim(tx: Tx, given: NewClaim): Promise<StoredClaim | undefined> {
+  // claims of one transaction come one after another, so that each sees the others
+  await tx`select pg_advisory_xact_lock(hashtextextended(${given.txHash}, 0))`;
+  const rivals = await findRivals(tx, given);
+  await lockLinks(tx, [given.linkId, ...rivals.map(({ linkId }) => linkId)]);
+  const [link] = await tx<(PaymentLink & { isOpen: boolean })[]>`
+    select *, status = 'PENDING' or (status = 'ACTIVE' and expires_at > now()) as is_open
+    from payment_links
+    where id = ${given.linkId}`;
+  const known = await findClaim(tx, given);
+  const isProven = given.proof !== null;
+  const isSettled = known?.state === "MATCHED" || known?.state === "DISPUTED";
+  if (known && (isSettled || (known.state === "OPEN" && (!isProven || known.proof !== null))))
+    return { claim: known, isNew: false, proofRequired: false };
+  if (!link || !(link.isOpen || isProven)) return undefined;
+  const standing = await judgeStanding(tx, link, given);
+  const isEarly = !given.mayHaveBlock && !standing.isBooked && known?.isEarly !== false;
+  if (standing.isCounted) {
+    const claim = await upsertClaim(tx, { ...given, state: "MATCHED", isEarly });
+    return { claim, isNew: false, proofRequired: false };
+  }
+  const decides =
+    isProven ||
+    (!standing.isAmbiguous &&
+      (standing.isAlone || (isEarly && rivals.length === 0 && standing.trustsEarlyClaims)));
+  const claim = await upsertClaim(tx, { ...given, state: decides ? "OPEN" : "HINT", isEarly });
+  for (const rival of rivals)
+    if (rival.state === "OPEN" && rival.proof === null) await demoteToHint(tx, rival);
+  if (decides && link.isOpen) {
+    await openHistoryRow(tx, link, claim, given.transactionId);
+    await holdLink(tx, link, claim.id);
+  }
+  return { claim, isNew: decides, proofRequired: !decides };
+}
+
+/** Other links' claims of the same transaction. */
+function findRivals(tx: Tx, { network, txHash, linkId }: NewClaim): Promise<Claim[]> {
+  return tx<Claim[]>`
+    select *
+    from claims
+    where network = ${network} and tx_hash = ${txHash} and link_id <> ${linkId} and state <> 'REJECTED'
+    order by id`;
+}
+
+type Standing = {
+  isBooked: boolean;
+  /** Booked as received, without a link. */
+  isAmbiguous: boolean;
+  /** Booked on this link. */
+  isCounted: boolean;
+  isAlone: boolean;
+  trustsEarlyClaims: boolean;
+};
+
+/** What the ledger says of a claimed transfer, and whether other open links ask for the same value. */
+async function judgeStanding(
+  tx: Tx,
+  link: PaymentLink,
+  { txHash, clientAddress }: NewClaim,
+): Promise<Standing> {
+  const [row] = await tx<Standing[]>`
+    select
+      exists (
+        select from transfers
+        where tx_hash = ${txHash} and network = ${link.network} and status <> 'ORPHANED'
+      ) as is_booked,
+      exists (
+        select from transfers
+        where tx_hash = ${txHash}
+          and network = ${link.network}
+          and status <> 'ORPHANED'
+          and from_address = ${clientAddress}
+          and to_address = ${link.recipient}
+          and link_id is null
+      ) as is_ambiguous,
+      exists (
+        select from (select * from transfers where tx_hash = ${txHash} offset 0) booked
+        where network = ${link.network}
+          and status <> 'ORPHANED'
+          and from_address = ${clientAddress}
+          and link_id = ${link.id}
+      ) as is_counted,
+      not exists (
+        select from payment_links other
+        where other.network = ${link.network}
+          and other.recipient = ${link.recipient}
+          and other.amount_units in (${link.amountUnits}::bigint, ${link.payAmountUnits}::bigint)
+          and other.id <> ${link.id}
+          and other.status <> 'PAID'
+          and (other.status = 'PENDING' or other.status = 'ACTIVE' and other.expires_at > now())
+      ) as is_alone,
+      claim_policy = 'early' as trusts_early_claims
+    from users
+    where id = ${link.userId}`;
+  if (!row) throw new Error(`link ${link.id} has no user`);
+  return row;
+}
+
+/** A claim that was stored before the block stays early, one that was not never becomes it. */
+async function upsertClaim(
+  tx: Tx,
+  given: NewClaim & { state: "OPEN" | "HINT" | "MATCHED"; isEarly: boolean },
+): Promise<Claim> {
+  const [claim] = await tx<Claim[]>`
+    insert into claims (
+      id, link_id, network, tx_hash, client_address, state, lease_until, request_id, proof, is_early
+    )
+    values (
+      ${given.id}, ${given.linkId}, ${given.network}, ${given.txHash}, ${given.clientAddress}, ${given.state},
+      now() + make_interval(secs => ${given.leaseS}), ${given.requestId}, ${given.proof}, ${given.isEarly}
+    )
+    on conflict (link_id, tx_hash, client_address) do update
+    set
+      state = excluded.state, reason = null, looks = 0, lease_until = excluded.lease_until,
+      request_id = excluded.request_id, proof = coalesce(excluded.proof, claims.proof),
+      created_at = now(), updated_at = now()
+    returning *`;
+  if (!claim) throw new Error("insert into claims returned no row");
+  return claim;
+}
+
+async function openHistoryRow(tx: Tx, link: PaymentLink, claim: Claim, transactionId: string): Promise<void> {
+  await tx`
+    insert into transactions
+      (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, link_id, claim_id, detected_at)
+    values (
+      ${transactionId}, ${link.userId}, ${link.network}, 'PAYMENT_LINK', 'PENDING', ${link.amountUnits}::bigint,
+      ${claim.clientAddress}, ${link.description}, ${claim.txHash}, ${link.id}, ${claim.id}, now()
+    )
+    on conflict do nothing`;
+}
+
+/** OPEN -> HINT: another link claims the same transaction. It holds its link no longer. */
+async function demoteToHint(tx: Tx, { id, linkId }: Pick<Claim, "id" | "linkId">): Promise<void> {
+  const demoted = await tx`
+    update claims
+    set state = 'HINT', reason = 'contested', updated_at = now()
+    where id = ${id} and state = 'OPEN' and proof is null
+    returning id`;
+  if (demoted.length === 0) return;
+  await tx`delete from transactions where claim_id = ${id} and status = 'PENDING' and transfer_id is null`;
+  await releaseLink(tx, linkId, "claim_contested");
+}
+
+/** OPEN -> EXPIRED for all claims of a link that its merchant cancelled; their history rows go. */
+export async function endClaimsOfLink(tx: Tx, linkId: string): Promise<void> {
+  await tx`
+    with ended as (
+      update claims
+      set state = 'EXPIRED', reason = 'link_cancelled', updated_at = now()
+      where link_id = ${linkId} and state = 'OPEN'
+      returning id
+    )
+    delete from transactions
+    using ended
+    where transactions.claim_id = ended.id and transactions.status = 'PENDING' and transactions.transfer_id is null`;
+}
+
+async function holdLink(tx: Tx, link: PaymentLink, claimId: string): Promise<void> {
+  const moved = await tx`
+    update payment_links
+    set status = 'PENDING', updated_at = now()
+    where id = ${link.id} and status = 'ACTIVE'
+    returning id`;
+  if (moved.length === 0) return;
+  await recordEvents(tx, [
+    { userId: link.userId, type: "payment_link.pending", subjectId: link.id, data: { claimId } },
+  ]);
+  await tell(tx, [link.id]);
+}
+
+export async function noteLook(tx: Tx, id: string, leaseS?: number): Promise<void> {
+  await tx`
+    update claims
+    set
+      looks = looks + 1,
+      lease_until = greatest(lease_until, now() + make_interval(secs => ${leaseS ?? 0})),
+      updated_at = now()
+    where id = ${id} and state = 'OPEN'`;
+}
+
+/**
+ * Ends an open claim and releases its link when nothing else holds it. EXPIRED claims still speak for their transaction should
+ * it be mined later, REJECTED ones never. The history row goes, or is FAILED when the chain proved that.
+ * The link is locked first: what then looks for payments and transfers that hold it sees those of whoever held the lock before.
+ */
+export async function endClaim(
+  tx: Tx,
+  {
+    id,
+    state,
+    reason,
+    isProven,
+  }: { id: string; state: "REJECTED" | "EXPIRED"; reason: string; isProven: boolean },
+): Promise<boolean> {
+  await tx`
+    select id
+    from payment_links
+    where id = (select link_id from claims where id = ${id})
+    for update`;
+  const [claim] = await tx<Pick<Claim, "linkId">[]>`
+    update claims
+    set state = ${state}, reason = ${reason}, updated_at = now()
+    where id = ${id} and state = 'OPEN'
+    returning link_id`;
+  if (!claim) return false;
+  if (isProven) {
+    const rows = await tx<{ id: string; userId: string }[]>`
+      update transactions
+      set status = 'FAILED', failure_reason = ${reason}, updated_at = now()
+      where claim_id = ${id} and status = 'PENDING' and transfer_id is null
+      returning id, user_id`;
+    await recordEvents(
+      tx,
+      rows.map((row) => ({
+        userId: row.userId,
+        type: "transaction.failed" as const,
+        subjectId: row.id,
+        data: { reason },
+      })),
+    );
+  } else {
+    await tx`delete from transactions where claim_id = ${id} and status = 'PENDING' and transfer_id is null`;
+  }
+  await releaseLink(tx, claim.linkId, reason);
+  return true;
+}
+
+/** PENDING -> ACTIVE, or EXPIRED by the clock, when no payment, transfer or other claim holds the link. */
+async function releaseLink(tx: Tx, linkId: string, reason: string): Promise<void> {
+  const [link] = await tx<Pick<PaymentLink, "userId" | "status">[]>`
+    update payment_links link
+    set status = case when expires_at <= now() then 'EXPIRED' else 'ACTIVE' end, updated_at = now()
+    where id = ${linkId}
+      and status = 'PENDING'
+      and not exists (select from payments where payments.link_id = link.id and payments.state <> 'FAILED')
+      and not exists (
+        select from transfers
+        where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+      )
+      and not exists (
+        select from claims
+        where claims.link_id = link.id and claims.state = 'OPEN' and claims.lease_until > now()
+      )
+      and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
+    returning user_id, status`;
+  if (!link) return;
+  const type = link.status === "EXPIRED" ? "payment_link.expired" : "payment_link.released";
+  await recordEvents(tx, [{ userId: link.userId, type, subjectId: linkId, data: { reason } }]);
+  await tell(tx, [linkId]);
+}

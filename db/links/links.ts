@@ -1,0 +1,251 @@
+/** Payment links: making, reading, listing, counting and the two moves a merchant and the clock make. Every read tells the status the clock makes true. */
+import type { LinkStatus } from "../../core/domain/link.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { PaymentLink, User } from "../schema.ts";
+import { countOpenDoubts } from "./doubts.ts";
+import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
+import { hasSpareTransfer } from "./unheld-links.ts";
+
+export type NewLink = Pick<PaymentLink, "id" | "userId" | "network" | "amountUnits" | "description"> & {
+  expiresInHours: number;
+  tag: Hex;
+};
+
+/** A place in a list ordered by (created_at, id), both descending. Microseconds since 1970, as Postgres keeps them. */
+export type LinkPosition = { createdAtMicros: bigint; id: string };
+
+/**
+ * Inserts a link that pays into the user's wallet on its network; undefined when there is no wallet. The wallet's row is locked: links
+ * are made one after another, so that each gets an amount of its own.
+ */
+export async function insertLink(tx: Tx, link: NewLink): Promise<PaymentLink | undefined> {
+  const [wallet] = await tx<{ address: Hex }[]>`
+    select address
+    from wallets
+    where user_id = ${link.userId} and network = ${link.network}
+    for no key update`;
+  if (!wallet) return undefined;
+  const recipient = wallet.address;
+  const payAmountUnits = await takePayAmount(tx, { ...link, recipient });
+  const [row] = await tx<PaymentLink[]>`
+    insert into payment_links (
+      id, user_id, network, recipient, amount_units, description, expires_at, tag, pay_amount_units, created_block
+    )
+    values (
+      ${link.id}, ${link.userId}, ${link.network}, ${recipient}, ${link.amountUnits}::bigint, ${link.description},
+      now() + make_interval(hours => ${link.expiresInHours}::int), ${link.tag}, ${payAmountUnits ?? null}::bigint,
+      (select number from cursors where network = ${link.network})
+    )
+    returning *`;
+  if (payAmountUnits !== undefined)
+    await reservePayAmount(tx, { linkId: link.id, network: link.network, recipient, units: payAmountUnits });
+  return row;
+}
+
+/** Of these wallets, those that have payment links, and when their first one was made. */
+export async function findFirstLinks(
+  tx: Tx,
+  network: NetworkId,
+  addresses: readonly Hex[],
+): Promise<Map<Hex, Date>> {
+  const rows = await tx<{ address: Hex; madeAt: Date }[]>`
+    select given.address, first_link.created_at as made_at
+    from unnest(${[...addresses]}::text[]) as given (address)
+    join wallets on wallets.network = ${network} and wallets.address = given.address
+    cross join lateral (
+      select created_at
+      from payment_links
+      where user_id = wallets.user_id
+      order by created_at
+      limit 1
+    ) first_link`;
+  return new Map(rows.map((row) => [row.address, row.madeAt]));
+}
+
+/** A user's own link. */
+export async function findLink(
+  tx: Tx,
+  { id, userId }: { id: string; userId: string },
+): Promise<PaymentLink | undefined> {
+  const [row] = await tx<PaymentLink[]>`
+    select ${columns(tx)}
+    from payment_links link
+    where id = ${id} and user_id = ${userId}`;
+  return row;
+}
+
+export type PublicLink = Pick<
+  PaymentLink,
+  | "id"
+  | "userId"
+  | "network"
+  | "recipient"
+  | "amountUnits"
+  | "payAmountUnits"
+  | "description"
+  | "status"
+  | "expiresAt"
+> &
+  Pick<
+    PaymentLink,
+    "createdAt" | "createdBlock" | "updatedAt" | "paidAt" | "exception" | "tag" | "settledBy"
+  > &
+  Pick<User, "displayName" | "email" | "claimPolicy" | "matchByAmount"> & {
+    /** Nothing but claims keeps it from being paid. */
+    isFree: boolean;
+    /** A payment of it ended without a node's word. */
+    isUncertain: boolean;
+  };
+
+/** What a payer may know of a link, with what its merchant's name is made of. */
+export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | undefined> {
+  const [row] = await tx<PublicLink[]>`
+    select
+      ${columns(tx)}, users.display_name, users.email, users.claim_policy, users.match_by_amount,
+      ${restsOnClaims(tx)} as is_free,
+      ${countOpenDoubts(tx, "link.id")} > 0 as is_uncertain
+    from payment_links link
+    join users on users.id = link.user_id
+    where link.id = ${id}`;
+  return row;
+}
+
+export type LinkPage = (PaymentLink & { createdAtMicros: bigint })[];
+
+/** At most `limit` links of a user after a position, newest first. */
+export async function listLinks(
+  tx: Tx,
+  filter: { userId: string; status?: LinkStatus | undefined },
+  page: { after?: LinkPosition | undefined; limit: number },
+): Promise<LinkPage> {
+  const after = page.after
+    ? tx`and (created_at, id) < (to_timestamp_micros(${page.after.createdAtMicros}::bigint), ${page.after.id}::text)`
+    : tx``;
+  const scan = (condition: ReturnType<typeof tx>) => tx`
+    select ${columns(tx)}, timestamp_micros(created_at) as created_at_micros
+    from payment_links link
+    where user_id = ${filter.userId} ${condition} ${after}
+    order by created_at desc, id desc
+    limit ${page.limit}`;
+  switch (filter.status) {
+    case undefined:
+      return tx<LinkPage>`${scan(tx``)}`;
+    case "ACTIVE":
+      return tx<LinkPage>`${scan(tx`and status = 'ACTIVE' and expires_at > now()`)}`;
+    case "EXPIRED":
+      // an ordered scan of links already moved, merged with the few the clock expired since, found by their expiry
+      return tx<LinkPage>`
+        with lapsed as materialized (
+          select ${columns(tx)}, timestamp_micros(created_at) as created_at_micros
+          from payment_links link
+          where user_id = ${filter.userId} and status = 'ACTIVE' and expires_at <= now() ${after}
+        )
+        select *
+        from ((${scan(tx`and status = 'EXPIRED'`)}) union all (select * from lapsed)) both_kinds
+        order by created_at_micros desc, id desc
+        limit ${page.limit}`;
+    default:
+      return tx<LinkPage>`${scan(tx`and status = ${filter.status}`)}`;
+  }
+}
+
+export type LinkCounts = Record<LinkStatus, number> & {
+  all: number;
+  paidUnits: bigint;
+  refundedUnits: bigint;
+};
+
+/** Counts by effective status and the sums of a user's links, from counters: what it costs does not grow with the links. */
+export async function countLinks(tx: Tx, userId: string): Promise<LinkCounts> {
+  const rows = await tx<{ status: LinkStatus; count: bigint; amountUnits: bigint; refundedUnits: bigint }[]>`
+    select status, sum(count) as count, sum(amount_units) as amount_units, sum(refunded_units) as refunded_units
+    from (
+      select status, count, amount_units, refunded_units from link_counts where user_id = ${userId}
+      union all
+      select status, count, amount_units, refunded_units from link_count_deltas where user_id = ${userId}
+      union all
+      select moved.status, moved.sign * lapsed.count, 0, 0
+      from (
+        select count(*) as count
+        from payment_links
+        where user_id = ${userId} and status = 'ACTIVE' and expires_at <= now()
+      ) lapsed
+      cross join (values ('ACTIVE', -1), ('EXPIRED', 1)) as moved (status, sign)
+    ) parts
+    group by status`;
+  const counts: LinkCounts = {
+    ...{ ACTIVE: 0, PENDING: 0, PAID: 0, EXPIRED: 0, CANCELLED: 0 },
+    ...{ all: 0, paidUnits: 0n, refundedUnits: 0n },
+  };
+  for (const row of rows) {
+    counts[row.status] = Number(row.count);
+    counts.all += Number(row.count);
+    counts.refundedUnits += row.refundedUnits;
+    if (row.status === "PAID") counts.paidUnits = row.amountUnits;
+  }
+  return counts;
+}
+
+/**
+ * ACTIVE -> CANCELLED while the link's time runs, and PENDING -> CANCELLED while that rests on claims alone. Undefined when it was not
+ * the user's, a payment or transfer holds it, or it is over. The link is locked first: what held the lock before is seen.
+ */
+export async function cancelLink(
+  tx: Tx,
+  { id, userId }: { id: string; userId: string },
+): Promise<PaymentLink | undefined> {
+  await tx`
+    select id
+    from payment_links
+    where id = ${id} and user_id = ${userId}
+    for update`;
+  const [row] = await tx<PaymentLink[]>`
+    update payment_links link
+    set status = 'CANCELLED', updated_at = now()
+    where id = ${id}
+      and user_id = ${userId}
+      and status in ('ACTIVE', 'PENDING')
+      and expires_at > now()
+      and (status = 'ACTIVE' or ${restsOnClaims(tx)})
+    returning *`;
+  return row;
+}
+
+/** SQL: no payment and no transfer holds the row named `link`. */
+function restsOnClaims(tx: Tx) {
+  return tx`(
+    not exists (select from payments where payments.link_id = link.id and payments.state <> 'FAILED')
+    and not exists (
+      select from transfers
+      where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+    )
+    and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
+  )`;
+}
+
+/** ACTIVE -> EXPIRED for at most `limit` links whose time is over. */
+export async function expireLinks(tx: Tx, limit: number): Promise<{ id: string; userId: string }[]> {
+  return tx<{ id: string; userId: string }[]>`
+    update payment_links
+    set status = 'EXPIRED', updated_at = now()
+    where id in (
+        select id
+        from payment_links
+        where status = 'ACTIVE' and expires_at <= now()
+        order by expires_at
+        limit ${limit}
+        for update skip locked
+      )
+      and status = 'ACTIVE'
+    returning id, user_id`;
+}
+
+/** All columns, with the status the clock makes true (effectiveStatus of core/domain/link.ts, by the database's clock). */
+function columns(tx: Tx) {
+  return tx`
+    link.id, link.user_id, link.network, link.recipient, link.amount_units, link.description,
+    case when link.status = 'ACTIVE' and link.expires_at <= now() then 'EXPIRED' else link.status end as status,
+    link.exception, link.refunded_units, link.expires_at, link.paid_at, link.created_at, link.updated_at, link.tag,
+    link.pay_amount_units, link.created_block, link.settled_by`;
+}

@@ -1,0 +1,61 @@
+/**
+ * Unique amounts for people who type what they pay: a link's amount plus at most 0.000999 USDC, asked for by no other link of the wallet.
+ * The caller holds the wallet's row lock, so that no other link is made at the same time.
+ */
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+
+/** Micro-USDC added at most: no more than a tenth of a cent. */
+const ADDED_MAX = 999;
+/** A late payer may still type the amount of a link that ended this long ago. */
+const REST_HOURS = 24;
+
+/**
+ * The least recently used free amount above `amountUnits` in the wallet; undefined when all are in use. Never ends in 0, which people
+ * leave out. Differs from what every open link of the wallet asks for. Of amounts that were never used the highest comes first: prices
+ * a few micro-USDC apart are more common than prices 0.000999 apart.
+ */
+export async function takePayAmount(
+  tx: Tx,
+  { network, recipient, amountUnits }: { network: NetworkId; recipient: Hex; amountUnits: bigint },
+): Promise<bigint | undefined> {
+  const [row] = await tx<{ units: bigint }[]>`
+    select candidate.units
+    from generate_series(${amountUnits}::bigint + 1, ${amountUnits}::bigint + ${ADDED_MAX}) as candidate (units)
+    left join pay_amounts used
+      on used.network = ${network} and used.recipient = ${recipient} and used.units = candidate.units
+    left join payment_links holder on holder.id = used.link_id
+    where candidate.units % 10 <> 0
+      and (
+        holder.id is null
+        or case
+          when holder.status = 'PENDING' then false
+          when holder.status = 'CANCELLED' then holder.cancelled_at <= now() - make_interval(hours => ${REST_HOURS})
+          when holder.status = 'PAID' then holder.updated_at <= now() - make_interval(hours => ${REST_HOURS})
+          else holder.expires_at <= now() - make_interval(hours => ${REST_HOURS})
+        end
+      )
+      and candidate.units <> all(array(
+        select amount_units
+        from payment_links
+        where network = ${network}
+          and recipient = ${recipient}
+          and amount_units between ${amountUnits}::bigint + 1 and ${amountUnits}::bigint + ${ADDED_MAX}
+          and status <> 'PAID'
+          and (status = 'PENDING' or status = 'ACTIVE' and expires_at > now())
+      ))
+    order by used.used_at nulls first, candidate.units desc
+    limit 1`;
+  return row?.units;
+}
+
+export async function reservePayAmount(
+  tx: Tx,
+  reserved: { linkId: string; network: NetworkId; recipient: Hex; units: bigint },
+): Promise<void> {
+  await tx`
+    insert into pay_amounts (network, recipient, units, link_id)
+    values (${reserved.network}, ${reserved.recipient}, ${reserved.units}::bigint, ${reserved.linkId})
+    on conflict (network, recipient, units) do update
+    set link_id = excluded.link_id, used_at = now()`;
+}

@@ -1,0 +1,70 @@
+/**
+ * Links that nothing holds any more although a transfer that fits them is booked on them: the payment or transfer that came before
+ * it is gone. They stay PENDING and take nothing new until the indexer makes that transfer the one that pays them.
+ */
+
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { SettledBy } from "../../core/domain/settled-by.ts";
+import type { Tx } from "../postgres/client.ts";
+
+/**
+ * SQL: whether a canonical transfer of exactly its amount is booked on a link without paying it. `link` names a table or alias with
+ * a link's id and amounts.
+ */
+export function hasSpareTransfer(tx: Tx, link: { id: string; amountUnits: string; payAmountUnits: string }) {
+  return tx`
+    exists (
+      select from transfers spare
+      where spare.link_id = ${tx(link.id)}
+        and not spare.pays
+        and spare.status <> 'ORPHANED'
+        and spare.amount_units in (${tx(link.amountUnits)}, ${tx(link.payAmountUnits)})
+    )`;
+}
+
+export type SpareTransfer = {
+  transferId: bigint;
+  linkId: string;
+  settledBy: SettledBy | null;
+  txHash: Hex;
+  logIndex: number;
+  blockNumber: bigint;
+  status: "DETECTED" | "CONFIRMED";
+  paymentId: string | null;
+  claimId: string | null;
+};
+
+/**
+ * For each such link the transfer that shall pay it: the earliest, but one whose payment is settled before those of failed payments,
+ * for a link has one payment that is not FAILED.
+ */
+export async function findSpareTransfers(tx: Tx, network: NetworkId): Promise<SpareTransfer[]> {
+  return tx<SpareTransfer[]>`
+    select distinct on (link.id)
+      transfer.id as transfer_id, link.id as link_id, transfer.settled_by, transfer.tx_hash, transfer.log_index, transfer.block_number,
+      transfer.status, transfer.payment_id,
+      (
+        select claim_id
+        from transactions history
+        where history.transfer_id = transfer.id and history.type <> 'SEND'
+      ) as claim_id
+    from payment_links link
+    join transfers transfer on transfer.link_id = link.id
+    left join payments payment on payment.id = transfer.payment_id
+    where link.network = ${network}
+      and link.status = 'PENDING'
+      and link.exception = 'DUPLICATE'
+      and not transfer.pays
+      and transfer.status <> 'ORPHANED'
+      and transfer.amount_units in (link.amount_units, link.pay_amount_units)
+      and not exists (
+        select from transfers paying
+        where paying.link_id = link.id and paying.pays and paying.status <> 'ORPHANED'
+      )
+      and not exists (
+        select from payments live
+        where live.link_id = link.id and live.state in ('QUEUED', 'SIGNED', 'BROADCAST')
+      )
+    order by
+      link.id, (payment.id is not null and payment.state <> 'FAILED') desc, transfer.block_number, transfer.log_index`;
+}

@@ -1,0 +1,120 @@
+/** Payments settled for somebody else's resource: no link, no merchant of ours; the chain settles them like all others. */
+
+import type { AuthorizationKey } from "../../core/domain/authorization.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { AuthorizedPayment } from "./payments.ts";
+
+/** Which API key asked, and whose it is: the payment's success belongs to it. */
+export type NewFacilitatedPayment = AuthorizedPayment & {
+  facilitatorUserId: string;
+  facilitatorKeyId: string;
+};
+
+/** Inserts them QUEUED. Returns the ids that were taken; the others' authorizations are known already. */
+export async function insertFacilitatedPayments(
+  tx: Tx,
+  payments: readonly NewFacilitatedPayment[],
+): Promise<Set<string>> {
+  const rows = payments.map((payment) => ({
+    id: payment.id,
+    facilitator_user_id: payment.facilitatorUserId,
+    facilitator_key_id: payment.facilitatorKeyId,
+    network: payment.network,
+    token: payment.token,
+    payer: payment.payer,
+    payer_kind: payment.payerKind,
+    recipient: payment.recipient,
+    amount_units: payment.amountUnits.toString(),
+    valid_after: payment.validAfter.toString(),
+    valid_before: payment.validBefore.toString(),
+    nonce: payment.nonce,
+    signature: payment.signature,
+    request_id: payment.requestId,
+  }));
+  const inserted = await tx<{ id: string }[]>`
+    insert into payments (
+      id, facilitator_user_id, facilitator_key_id, network, token, payer, payer_kind, recipient, amount_units,
+      valid_after, valid_before, nonce, signature, request_id
+    )
+    select *
+    from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
+      id text, facilitator_user_id text, facilitator_key_id text, network text, token text, payer text, payer_kind text, recipient text,
+      amount_units bigint, valid_after numeric, valid_before numeric, nonce text, signature text, request_id text
+    )
+    on conflict do nothing
+    returning id`;
+  return new Set(inserted.map((row) => row.id));
+}
+
+/** Queues one again whose transaction never was, or is over, as the retry has it: also whose it is. False when it may not be. */
+export async function requeueFacilitatedPayment(
+  tx: Tx,
+  id: string,
+  retry: NewFacilitatedPayment,
+): Promise<boolean> {
+  const rows = await tx`
+    update payments
+    set
+      state = 'QUEUED', reason = null, reason_text = null, refusals = 0, unavailable_since = null, next_try_at = now(),
+      signature = ${retry.signature}, payer_kind = ${retry.payerKind}, recipient = ${retry.recipient},
+      amount_units = ${retry.amountUnits}, valid_after = ${retry.validAfter},
+      valid_before = ${retry.validBefore}, request_id = ${retry.requestId},
+      facilitator_user_id = ${retry.facilitatorUserId}, facilitator_key_id = ${retry.facilitatorKeyId},
+      updated_at = now()
+    where id = ${id} and link_id is null and state = 'FAILED' and relay_id is null
+    returning 1`;
+  return rows.length === 1;
+}
+
+export type FacilitatedFacts = { id: string; payer: Hex; nonce: Hex; recipient: Hex; amountUnits: bigint };
+
+/** Those of these authorizations, locked in one order. */
+export async function loadFacilitatedPayments(
+  tx: Tx,
+  { network, token }: { network: NetworkId; token: Hex },
+  authorizations: readonly AuthorizationKey[],
+): Promise<FacilitatedFacts[]> {
+  if (authorizations.length === 0) return [];
+  return tx<FacilitatedFacts[]>`
+    select id, payer, nonce, recipient, amount_units
+    from payments
+    where id = any(array(
+        select payment.id
+        from unnest(
+          ${authorizations.map((one) => one.payer)}::text[],
+          ${authorizations.map((one) => one.nonce)}::text[]
+        ) as given (payer, nonce)
+        cross join lateral (
+          select id
+          from payments
+          where network = ${network} and token = ${token} and payer = given.payer and nonce = given.nonce
+          limit 1
+        ) payment
+      ))
+      and link_id is null
+    order by id
+    for update`;
+}
+
+/** MINED -> CONFIRMED at or below `depthNumber`. Returns their ids. */
+export async function confirmFacilitatedPayments(
+  tx: Tx,
+  { network, depthNumber }: { network: NetworkId; depthNumber: number },
+): Promise<string[]> {
+  const rows = await tx<{ id: string }[]>`
+    update payments
+    set state = 'CONFIRMED', updated_at = now()
+    where network = ${network} and link_id is null and state = 'MINED' and block_number <= ${depthNumber}
+    returning id`;
+  return rows.map((row) => row.id);
+}
+
+/** The keys that relay on each network, for whoever wants to know who sends. */
+export async function listRelayers(tx: Tx): Promise<Hex[]> {
+  const rows = await tx<{ address: Hex }[]>`
+    select distinct address
+    from relayers
+    order by address`;
+  return rows.map((row) => row.address);
+}

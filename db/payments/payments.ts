@@ -1,0 +1,365 @@
+/** Payments: accepting them (with their links), reading them, and ending them when they can't be settled. The indexer alone marks them settled. */
+import type { NetworkId } from "../../core/domain/networks.ts";
+import { countOpenDoubts, OPEN_DOUBTS_MAX } from "../links/doubts.ts";
+import { hasSpareTransfer } from "../links/unheld-links.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { Payment } from "../schema.ts";
+
+export type AuthorizedPayment = Pick<
+  Payment,
+  "id" | "network" | "token" | "payer" | "payerKind" | "recipient" | "amountUnits"
+> &
+  Pick<Payment, "validAfter" | "validBefore" | "nonce" | "signature" | "idempotencyKey" | "requestId">;
+
+export type NewPayment = AuthorizedPayment & {
+  linkId: string;
+  /** Id of the history row the merchant sees from now on. */
+  transactionId: string;
+};
+
+/**
+ * Accepts payments whose links are payable: inserts them QUEUED, moves their links to PENDING and opens their history rows.
+ * Returns the ids that were accepted; the rest lost to another payment, to an earlier use of their authorization,
+ * or to the link's state. Call inside a transaction after `lockLinks`.
+ */
+export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): Promise<Set<string>> {
+  const rows = payments.map(toRow);
+  const accepted = await tx<{ id: string }[]>`
+    with given as (
+      select *
+      from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
+        id text, link_id text, network text, token text, payer text, payer_kind text, recipient text,
+        amount_units bigint, valid_after numeric, valid_before numeric, nonce text, signature text,
+        idempotency_key text, request_id text, transaction_id text
+      )
+    ),
+    inserted as (
+      insert into payments (
+        id, link_id, network, token, payer, payer_kind, recipient, amount_units,
+        valid_after, valid_before, nonce, signature, idempotency_key, request_id, accepted_block
+      )
+      select
+        given.id, given.link_id, given.network, given.token, given.payer, given.payer_kind, given.recipient,
+        given.amount_units, given.valid_after, given.valid_before, given.nonce, given.signature,
+        given.idempotency_key, given.request_id, (select number from cursors where network = given.network)
+      from given
+      cross join lateral (
+        select id, amount_units, pay_amount_units
+        from payment_links
+        where id = given.link_id and status in ('ACTIVE', 'PENDING') and expires_at > now()
+        limit 1
+      ) link
+      left join lateral (
+        select id
+        from transfers
+        where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+        limit 1
+      ) paying on true
+      where paying.id is null
+        and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
+        and ${countOpenDoubts(tx, "link.id")} < ${OPEN_DOUBTS_MAX}
+      on conflict do nothing
+      returning id, link_id, payer, amount_units, network
+    ),
+    moved as (
+      update payment_links
+      set status = 'PENDING', updated_at = now()
+      where id = any(array(select link_id from inserted)) and status in ('ACTIVE', 'PENDING')
+      returning id, user_id, description, amount_units
+    ),
+    history as (
+      insert into transactions (
+        id, user_id, network, type, status, amount_units, counterparty, description,
+        link_id, payment_id, detected_at
+      )
+      select
+        given.transaction_id, moved.user_id, inserted.network, 'PAYMENT_LINK', 'PENDING', inserted.amount_units,
+        inserted.payer, moved.description, inserted.link_id, inserted.id, now()
+      from inserted
+      join given on given.id = inserted.id
+      join moved on moved.id = inserted.link_id
+    ),
+    event as (
+      insert into events (user_id, type, subject_id, data)
+      select user_id, 'payment_link.pending', moved.id, jsonb_build_object('paymentId', inserted.id)
+      from inserted
+      join moved on moved.id = inserted.link_id
+    )
+    select id from inserted`;
+  return new Set(accepted.map((row) => row.id));
+}
+
+/** Takes the row locks of these payments in one order. Everywhere payments are locked before links. */
+export async function lockPayments(tx: Tx, ids: readonly string[]): Promise<void> {
+  await tx`
+    select id
+    from payments
+    where id = any(${[...new Set(ids)]}::text[])
+    order by id
+    for update`;
+}
+
+/**
+ * Queues a payment again whose transaction never was, or is over: none of our bytes could still execute it. The retry's own signature,
+ * window and key count. Undefined when its link is taken or over.
+ */
+export async function requeuePayment(
+  tx: Tx,
+  id: string,
+  retry: Pick<
+    NewPayment,
+    "signature" | "payerKind" | "validAfter" | "validBefore" | "idempotencyKey" | "requestId"
+  >,
+): Promise<{ id: string } | undefined> {
+  const [row] = await tx<{ id: string }[]>`
+    with requeued as (
+      update payments
+      set
+        state = 'QUEUED', reason = null, reason_text = null, refusals = 0, unavailable_since = null,
+        next_try_at = now(), doubt_since = null, doubt_until = null,
+        signature = ${retry.signature}, payer_kind = ${retry.payerKind},
+        valid_after = ${retry.validAfter}, valid_before = ${retry.validBefore},
+        idempotency_key = coalesce(${retry.idempotencyKey}, idempotency_key), request_id = ${retry.requestId},
+        updated_at = now()
+      where id = ${id}
+        and state = 'FAILED'
+        and relay_id is null
+        and exists (
+          select from payment_links link
+          where link.id = payments.link_id
+            and link.status in ('ACTIVE', 'PENDING')
+            and link.expires_at > now()
+            and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
+        )
+        and not exists (
+          select from payments other
+          where other.link_id = payments.link_id and other.state <> 'FAILED'
+        )
+        and not exists (
+          select from transfers
+          where transfers.link_id = payments.link_id and transfers.pays and transfers.status <> 'ORPHANED'
+        )
+      returning id, link_id
+    ),
+    moved as (
+      update payment_links
+      set status = 'PENDING', updated_at = now()
+      from requeued
+      where payment_links.id = requeued.link_id and payment_links.status in ('ACTIVE', 'PENDING')
+      returning payment_links.id, payment_links.user_id, requeued.id as payment_id
+    ),
+    history as (
+      update transactions
+      set status = 'PENDING', failure_reason = null, updated_at = now()
+      from requeued
+      where transactions.payment_id = requeued.id
+    ),
+    event as (
+      insert into events (user_id, type, subject_id, data)
+      select user_id, 'payment_link.pending', id, jsonb_build_object('paymentId', payment_id)
+      from moved
+    )
+    select id from requeued`;
+  return row;
+}
+
+/** The longest that a doubt holds up a link's next payment. */
+const DOUBT_MAX_S = 3_600;
+
+/**
+ * Ends payments that can't be settled: FAILED with a reason, links released (back to ACTIVE, or EXPIRED by the clock; PENDING when
+ * a transfer is booked on them that the indexer will make pay them), history rows FAILED. Only QUEUED payments can fail here: nothing of
+ * ours that could still be mined is out for them. One whose transfer is in the books, counted for no link, is the indexer's to end.
+ * `isDoubtful`: no node said that the authorization is unused. That doubt ends with the authorization, or after an hour.
+ */
+export async function failPayments(
+  tx: Tx,
+  failures: readonly {
+    id: string;
+    reason: string;
+    message?: string | undefined;
+    isDoubtful?: boolean | undefined;
+  }[],
+): Promise<{ id: string; linkId: string | null }[]> {
+  if (failures.length === 0) return [];
+  const rows = failures.map(({ id, reason, message, isDoubtful = false }) => ({
+    ...{ id, reason, message },
+    is_doubtful: isDoubtful,
+  }));
+  return tx<{ id: string; linkId: string | null }[]>`
+    with given as (
+      select *
+      from json_to_recordset(${JSON.stringify(rows)}::text::json)
+        as row (id text, reason text, message text, is_doubtful boolean)
+    ),
+    failed as (
+      update payments
+      set
+        state = 'FAILED', reason = given.reason, reason_text = given.message, relay_id = null, updated_at = now(),
+        doubt_since = case when given.is_doubtful and link_id is not null then now() end,
+        doubt_until = case
+          when given.is_doubtful and link_id is not null
+          then to_timestamp(least(valid_before, extract(epoch from now()) + ${DOUBT_MAX_S}::int)::float8)
+        end
+      from given
+      where payments.id = given.id
+        and payments.state = 'QUEUED'
+        and (
+          payments.link_id is null
+          or not exists (
+            select from transfers own
+            where own.network = payments.network
+              and own.from_address = payments.payer
+              and own.authorization_nonce = payments.nonce
+              and own.to_address = payments.recipient
+              and own.amount_units = payments.amount_units
+              and own.link_id is null
+              and own.status <> 'ORPHANED'
+          )
+        )
+      returning payments.id, payments.link_id, payments.reason
+    ),
+    released as (
+      update payment_links
+      set
+        status = case
+          when exists (
+            select from claims
+            where claims.link_id = payment_links.id and claims.state = 'OPEN' and claims.lease_until > now()
+          ) then 'PENDING'
+          when ${hasSpareTransfer(tx, { id: "payment_links.id", amountUnits: "payment_links.amount_units", payAmountUnits: "payment_links.pay_amount_units" })} then 'PENDING'
+          when expires_at <= now() then 'EXPIRED'
+          else 'ACTIVE'
+        end,
+        updated_at = now()
+      from failed
+      where payment_links.id = failed.link_id
+        and payment_links.status = 'PENDING'
+        and not exists (
+          select from transfers
+          where transfers.link_id = failed.link_id and transfers.pays and transfers.status <> 'ORPHANED'
+        )
+      returning
+        payment_links.id, payment_links.user_id, payment_links.status, failed.id as payment_id, failed.reason
+    ),
+    history as (
+      update transactions
+      set status = 'FAILED', failure_reason = failed.reason, updated_at = now()
+      from failed
+      where transactions.payment_id = failed.id and transactions.status = 'PENDING'
+      returning transactions.id, transactions.user_id, failed.reason
+    ),
+    link_event as (
+      insert into events (user_id, type, subject_id, data)
+      select
+        user_id, case status when 'EXPIRED' then 'payment_link.expired' else 'payment_link.released' end, id,
+        jsonb_build_object('paymentId', payment_id, 'reason', reason)
+      from released
+      where status <> 'PENDING'
+    ),
+    history_event as (
+      insert into events (user_id, type, subject_id, data)
+      select user_id, 'transaction.failed', id, jsonb_build_object('reason', reason)
+      from history
+    )
+    select id, link_id from failed`;
+}
+
+/** What a waiting caller reads. */
+export type PaymentView = Pick<
+  Payment,
+  | "id"
+  | "linkId"
+  | "network"
+  | "payer"
+  | "nonce"
+  | "recipient"
+  | "amountUnits"
+  | "state"
+  | "reason"
+  | "reasonText"
+  | "logIndex"
+  | "blockNumber"
+> &
+  Pick<Payment, "txHash" | "idempotencyKey" | "createdAt" | "updatedAt"> & {
+    /** Hash of our newest attempt while no block holds the payment. */
+    attemptHash: `0x${string}` | null;
+  };
+
+const VIEW_COLUMNS = `
+  payments.id, payments.link_id, payments.network, payments.payer, payments.nonce, payments.recipient, payments.amount_units,
+  case
+    when payments.state = 'SIGNED' and exists (
+      select from relays where relays.id = payments.relay_id and relays.state <> 'SIGNED' offset 0
+    ) then 'BROADCAST'
+    else payments.state
+  end as state,
+  payments.reason, payments.reason_text, payments.tx_hash, payments.log_index, payments.block_number,
+  payments.idempotency_key, payments.created_at, payments.updated_at,
+  (
+    select attempt.tx_hash
+    from relay_attempts attempt
+    where attempt.relay_id = payments.relay_id
+      and not attempt.is_noop
+      and payments.id <> all(attempt.left_out)
+    order by attempt.created_at desc
+    limit 1
+  ) as attempt_hash`;
+
+export async function findPaymentViews(sql: Tx, ids: readonly string[]): Promise<PaymentView[]> {
+  return sql<PaymentView[]>`
+    select ${sql.unsafe(VIEW_COLUMNS)}
+    from payments
+    where id = any(${[...ids]}::text[])`;
+}
+
+/** With what its payer signed. */
+export type AuthorizedView = PaymentView &
+  Pick<Payment, "payerKind" | "signature" | "validAfter" | "validBefore">;
+
+/** The payment an authorization was accepted as, whatever link it was shown to. */
+export async function findPaymentByAuthorization(
+  sql: Tx,
+  key: { network: NetworkId; token: string; payer: string; nonce: string },
+): Promise<AuthorizedView | undefined> {
+  const [row] = await sql<AuthorizedView[]>`
+    select
+      ${sql.unsafe(VIEW_COLUMNS)},
+      payments.payer_kind, payments.signature, payments.valid_after, payments.valid_before
+    from payments
+    where network = ${key.network} and token = ${key.token} and payer = ${key.payer} and nonce = ${key.nonce}`;
+  return row;
+}
+
+/** The payment that holds or held a client's key on a link. */
+export async function findPaymentByIdempotencyKey(
+  sql: Tx,
+  linkId: string,
+  key: string,
+): Promise<PaymentView | undefined> {
+  const [row] = await sql<PaymentView[]>`
+    select ${sql.unsafe(VIEW_COLUMNS)}
+    from payments
+    where link_id = ${linkId} and idempotency_key = ${key} and state <> 'FAILED'`;
+  return row;
+}
+
+function toRow(payment: NewPayment) {
+  return {
+    id: payment.id,
+    link_id: payment.linkId,
+    network: payment.network,
+    token: payment.token,
+    payer: payment.payer,
+    payer_kind: payment.payerKind,
+    recipient: payment.recipient,
+    amount_units: payment.amountUnits.toString(),
+    valid_after: payment.validAfter.toString(),
+    valid_before: payment.validBefore.toString(),
+    nonce: payment.nonce,
+    signature: payment.signature,
+    idempotency_key: payment.idempotencyKey,
+    request_id: payment.requestId,
+    transaction_id: payment.transactionId,
+  };
+}

@@ -1,0 +1,223 @@
+/** The queue of accepted payments: rows, not jobs. A job is only the bell; leases and delays are in the rows. */
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { Payment } from "../schema.ts";
+
+/** An earlier payment of the same link that ended without a node's word. */
+export type Doubt = { id: string; payer: Hex; nonce: Hex };
+
+/**
+ * `isLinkPaid`: another transfer pays its link, or will when nothing else does. `payerReverts`: what this payer's payments cost us for
+ * nothing in the last day. `readNumber`: how far the ledger has been read; null before the indexer's first start.
+ */
+export type LeasedPayment = Payment & {
+  /** Null for a facilitated payment. */
+  linkTag: Hex | null;
+  isLinkPaid: boolean;
+  payerReverts: number;
+  readNumber: bigint | null;
+  doubts: Doubt[] | null;
+};
+
+/**
+ * Leases the oldest queued payments: nobody else takes them before `leaseMs` are over, and if we die they are free then.
+ * A link's own transfer does not count as another's when it executed this very authorization.
+ */
+export async function leaseQueuedPayments(
+  tx: Tx,
+  network: NetworkId,
+  limit: number,
+  leaseMs: number,
+): Promise<LeasedPayment[]> {
+  return tx<LeasedPayment[]>`
+    with due as (
+      select id
+      from payments
+      where network = ${network} and state = 'QUEUED' and next_try_at <= now()
+      order by next_try_at, created_at
+      limit ${limit}
+      for update skip locked
+    ),
+    leased as (
+      update payments
+      set next_try_at = now() + make_interval(secs => ${leaseMs / 1000}::float8)
+      from due
+      where payments.id = due.id
+      returning payments.*
+    )
+    select
+      leased.*,
+      (select tag from payment_links where id = leased.link_id) as link_tag,
+      exists (
+        select from transfers
+        where transfers.link_id = leased.link_id
+          and transfers.pays
+          and transfers.status <> 'ORPHANED'
+          and (transfers.from_address, transfers.authorization_nonce) is distinct from (leased.payer, leased.nonce)
+      )
+      or exists (
+        select from transfers
+        where transfers.link_id = leased.link_id
+          and not transfers.pays
+          and transfers.amount_units = leased.amount_units
+          and transfers.status <> 'ORPHANED'
+          and (transfers.from_address, transfers.authorization_nonce) is distinct from (leased.payer, leased.nonce)
+      ) as is_link_paid,
+      (
+        select coalesce(sum(other.reverts), 0)::int
+        from payments other
+        where other.network = leased.network
+          and other.payer = leased.payer
+          and other.reverts > 0
+          and other.updated_at > now() - interval '24 hours'
+      ) as payer_reverts,
+      (select number from cursors where cursors.network = ${network}) as read_number,
+      (
+        select jsonb_agg(jsonb_build_object('id', doubtful.id, 'payer', doubtful.payer, 'nonce', doubtful.nonce))
+        from payments doubtful
+        where doubtful.link_id = leased.link_id and doubtful.doubt_until > now()
+      ) as doubts
+    from leased`;
+}
+
+/** Hands leases back untouched: there was no room to send. */
+export async function returnLeases(tx: Tx, ids: readonly string[], delayMs: number): Promise<void> {
+  if (ids.length === 0) return;
+  await tx`
+    update payments
+    set next_try_at = now() + make_interval(secs => ${delayMs / 1000}::float8), unavailable_since = null
+    where id = any(${[...ids]}::text[]) and state = 'QUEUED'`;
+}
+
+/** Hands leases back after the chain refused them this time. */
+export async function noteRefusals(tx: Tx, ids: readonly string[], delayMs: number): Promise<void> {
+  if (ids.length === 0) return;
+  await tx`
+    update payments
+    set
+      next_try_at = now() + make_interval(secs => ${delayMs / 1000}::float8), unavailable_since = null,
+      refusals = refusals + 1
+    where id = any(${[...ids]}::text[]) and state = 'QUEUED'`;
+}
+
+/** Hands leases back while node or relayer can't serve. Returns those for whom that has lasted `giveUpMs` by now. */
+export async function noteUnavailable(
+  tx: Tx,
+  ids: readonly string[],
+  { delayMs, triedMs, giveUpMs }: { delayMs: number; triedMs: number; giveUpMs: number },
+): Promise<Set<string>> {
+  const rows = await tx<{ id: string; isOver: boolean }[]>`
+    update payments
+    set
+      next_try_at = now() + make_interval(secs => ${delayMs / 1000}::float8),
+      unavailable_since = coalesce(unavailable_since, now() - make_interval(secs => ${triedMs / 1000}::float8))
+    where id = any(${[...ids]}::text[]) and state = 'QUEUED'
+    returning id, unavailable_since <= now() - make_interval(secs => ${giveUpMs / 1000}::float8) as is_over`;
+  return new Set(rows.filter((row) => row.isOver).map((row) => row.id));
+}
+
+/** Is anything queued that nobody holds a lease on? Milliseconds until the first is due, or undefined. */
+export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number | undefined> {
+  const [row] = await tx<{ waitMs: number }[]>`
+    select greatest(0, extract(epoch from min(next_try_at) - now()) * 1000)::float8 as wait_ms
+    from payments
+    where network = ${network} and state = 'QUEUED'
+    having count(*) > 0`;
+  return row?.waitMs;
+}
+
+/** `isReverted`: its relay was burnt by the payment itself. */
+export type UnsettledPayment = { id: string; requestId: string | null; relayId: bigint; isReverted: boolean };
+
+/**
+ * Queues again the payments of mined relays that their block did not settle, once the indexer has read that block (the same hash,
+ * or so deep that it is not kept any more): the transaction is over, so nothing of ours that could still settle them is out.
+ * A payment whose batch reverted as a whole is not blamed, but travels alone from now on; nor is one whose block came after its
+ * window, which is for all we know our own slowness, nor one that the mined attempt had left out. What the books may settle yet is left to them.
+ */
+export async function requeueUnsettled(tx: Tx, network: NetworkId): Promise<UnsettledPayment[]> {
+  return tx<UnsettledPayment[]>`
+    with over as (
+      select
+        relay.id,
+        relay.succeeded or (select count(*) from payments mate where mate.relay_id = relay.id) = 1 as is_own_fault,
+        coalesce(payment.valid_before <= extract(epoch from block.block_time), true) as was_late,
+        not exists (
+          select from relay_attempts attempt
+          where attempt.tx_hash = relay.tx_hash and (attempt.is_noop or payment.id = any(attempt.left_out))
+        ) as was_tried,
+        payment.id as payment_id
+      from relays relay
+      join payments payment on payment.relay_id = relay.id and payment.state in ('SIGNED', 'BROADCAST')
+      join cursors on cursors.network = relay.network and cursors.number >= relay.block_number
+      left join blocks block on block.network = relay.network and block.number = relay.block_number
+      where relay.network = ${network}
+        and relay.state = 'MINED'
+        and (block.hash = relay.block_hash or block.hash is null)
+        and not ${isForBooksToEnd(tx, "payment")}
+    )
+    update payments
+    set
+      state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now(),
+      reverts = reverts + case when over.was_tried and over.is_own_fault and not over.was_late then 1 else 0 end,
+      alone = alone or (over.was_tried and not over.is_own_fault)
+    from over
+    where payments.id = over.payment_id
+      and payments.relay_id = over.id
+      and payments.state in ('SIGNED', 'BROADCAST')
+    returning
+      payments.id, payments.request_id, over.id as relay_id,
+      (over.was_tried and over.is_own_fault and not over.was_late) as is_reverted`;
+}
+
+/**
+ * Queues again the payments of transactions on their way whose authorizations were over by a deep block that the books have read: none
+ * can be executed any more, whatever becomes of the transaction. Its key may be gone, or unable to pay for spending the nonce.
+ */
+export async function requeueExpired(
+  tx: Tx,
+  network: NetworkId,
+  depthBlocks: number,
+): Promise<{ id: string }[]> {
+  return tx<{ id: string }[]>`
+    update payments
+    set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
+    from relays, cursors, blocks deep
+    where payments.network = ${network}
+      and payments.state in ('SIGNED', 'BROADCAST')
+      and relays.id = payments.relay_id
+      and relays.state in ('SIGNED', 'BROADCAST')
+      and cursors.network = payments.network
+      and deep.network = cursors.network
+      and deep.number = cursors.number - ${depthBlocks}::bigint + 1
+      and payments.valid_before <= extract(epoch from deep.block_time)
+      and not ${isForBooksToEnd(tx, "payments")}
+    returning payments.id`;
+}
+
+/**
+ * SQL: whether the books may settle a payment yet although they have read its block: its recipient's wallet has not joined them and is read
+ * up later, or its transfer is in them and counted for no link. A payment to a stranger's address is settled by its authorization's
+ * log, wherever that is.
+ */
+function isForBooksToEnd(tx: Tx, payment: "payment" | "payments") {
+  return tx`
+    (
+      exists (
+        select from wallets
+        where wallets.network = ${tx(payment)}.network
+          and wallets.address = ${tx(payment)}.recipient
+          and wallets.backfilled_at is null
+      )
+      or ${tx(payment)}.link_id is not null
+        and exists (
+          select from transfers own
+          where own.network = ${tx(payment)}.network
+            and own.from_address = ${tx(payment)}.payer
+            and own.authorization_nonce = ${tx(payment)}.nonce
+            and own.to_address = ${tx(payment)}.recipient
+            and own.link_id is null
+            and own.status <> 'ORPHANED'
+        )
+    )`;
+}

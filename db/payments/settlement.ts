@@ -1,0 +1,221 @@
+/**
+ * What transfers settle: payments, claims and links. A link's status and exception are computed from the books, never
+ * stepped, so the same statement serves a block, a range, a late claim and a reorganisation.
+ */
+
+import type { AuthorizationKey } from "../../core/domain/authorization.ts";
+import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import { lockLinks } from "../links/lock-links.ts";
+import type { Tx } from "../postgres/client.ts";
+
+export type SettledPayment = {
+  id: string;
+  txHash: string;
+  logIndex: number;
+  blockNumber: number;
+  isConfirmed: boolean;
+};
+
+/** Payments whose authorization a canonical block executed are MINED, or CONFIRMED when it is deep enough: also a FAILED one. */
+export async function settlePayments(tx: Tx, payments: readonly SettledPayment[]): Promise<void> {
+  if (payments.length === 0) return;
+  const rows = payments.map((payment) => ({
+    id: payment.id,
+    tx_hash: payment.txHash,
+    log_index: payment.logIndex,
+    block_number: payment.blockNumber,
+    state: payment.isConfirmed ? "CONFIRMED" : "MINED",
+  }));
+  await tx`
+    update payments
+    set
+      state = given.state, reason = null, tx_hash = given.tx_hash, log_index = given.log_index,
+      block_number = given.block_number, updated_at = now()
+    from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
+      id text, tx_hash text, log_index int, block_number bigint, state text
+    )
+    where payments.id = given.id
+      and payments.id = any(${payments.map(({ id }) => id)}::text[])`;
+}
+
+/** Claims whose transfer was found wait no longer. */
+export async function matchClaims(tx: Tx, claimIds: readonly string[]): Promise<void> {
+  if (claimIds.length === 0) return;
+  await tx`
+    update claims
+    set state = 'MATCHED', reason = null, updated_at = now()
+    where id = any(${[...claimIds]}::text[]) and state <> 'MATCHED'`;
+}
+
+/** Live payments whose nonce was spent without paying them (cancelled, or signed twice by the payer) can never settle: FAILED. */
+export async function failSpentPayments(
+  tx: Tx,
+  network: NetworkId,
+  spent: readonly AuthorizationKey[],
+): Promise<{ id: string; linkId: string | null }[]> {
+  if (spent.length === 0) return [];
+  return tx<{ id: string; linkId: string | null }[]>`
+    with failed as (
+      update payments
+      set state = 'FAILED', reason = 'NONCE_USED', updated_at = now()
+      where (payer, nonce) in (
+          select *
+          from unnest(${spent.map((one) => one.payer)}::text[], ${spent.map((one) => one.nonce)}::text[])
+        )
+        and network = ${network}
+        and token = ${NETWORKS[network].usdc.address}
+        and state in ('QUEUED', 'SIGNED', 'BROADCAST')
+      returning id, link_id
+    ),
+    history as (
+      update transactions
+      set status = 'FAILED', failure_reason = 'NONCE_USED', updated_at = now()
+      from failed
+      where transactions.payment_id = failed.id and transactions.status = 'PENDING'
+      returning transactions.id, transactions.user_id
+    ),
+    event as (
+      insert into events (user_id, type, subject_id, data)
+      select user_id, 'transaction.failed', id, jsonb_build_object('reason', 'NONCE_USED')
+      from history
+    )
+    select id, link_id
+    from failed`;
+}
+
+/** `misfitMinUnits`: a transfer below it, of another amount than the link's, marks no link: anybody could send dust. */
+export type LinkRefresh = {
+  linkIds: readonly string[];
+  isReorg: boolean;
+  misfitMinUnits?: bigint | undefined;
+};
+
+export type LinkMove = { id: string; before: string; after: string };
+
+/**
+ * Brings these links to what the books say: PAID when their transfer is CONFIRMED; PENDING with one that is not, a live payment, an
+ * open claim, or a transfer that fits but was not the one to pay; else ACTIVE, or EXPIRED by the clock. CANCELLED stays. Returns the links that changed.
+ */
+export async function refreshLinks(
+  tx: Tx,
+  { linkIds, isReorg, misfitMinUnits = 0n }: LinkRefresh,
+): Promise<LinkMove[]> {
+  if (linkIds.length === 0) return [];
+  const ids = [...new Set(linkIds)];
+  // the second sees what others committed before the first had its locks
+  const [, moves] = await Promise.all([
+    lockLinks(tx, ids),
+    computeLinks(tx, { ids, isReorg, misfitMinUnits }),
+  ]);
+  return moves;
+}
+
+function computeLinks(
+  tx: Tx,
+  { ids, isReorg, misfitMinUnits }: { ids: readonly string[]; isReorg: boolean; misfitMinUnits: bigint },
+): Promise<LinkMove[]> {
+  return tx<LinkMove[]>`
+    with facts as (
+      select
+        link.id, link.status as old_status, link.exception as old_exception, link.expires_at,
+        paying.status as paying_status, paying.block_time, paying.tx_hash, paying.settled_by, paying.amount_units as paying_units,
+        coalesce(misfits.exception, 'NONE') as misfit,
+        exists (
+          select from payments
+          where payments.link_id = link.id and payments.state <> 'FAILED' and payments.state in ('QUEUED', 'SIGNED', 'BROADCAST')
+          offset 0
+        )
+        or exists (
+          select from claims
+          where claims.link_id = link.id and claims.state = 'OPEN' and claims.lease_until > now()
+          offset 0
+        ) as is_held
+      from payment_links link
+      left join lateral (
+        select id, status, block_time, tx_hash, settled_by, amount_units
+        from transfers
+        where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+        limit 1
+      ) paying on true
+      left join lateral (
+        select
+          case
+            when count(*) = 0 then null
+            when paying.id is not null or bool_or(other.amount_units in (link.amount_units, link.pay_amount_units)) then 'DUPLICATE'
+            when bool_or(other.amount_units > link.amount_units) then 'OVERPAID'
+            else 'UNDERPAID'
+          end as exception
+        from transfers other
+        where other.link_id = link.id
+          and not other.pays
+          and other.status <> 'ORPHANED'
+          and (
+            other.amount_units in (link.amount_units, link.pay_amount_units)
+            or other.amount_units >= ${misfitMinUnits}::bigint
+          )
+      ) misfits on true
+      where link.id = any(${[...ids]}::text[])
+    ),
+    decided as materialized (
+      select
+        id, old_status, old_exception, tx_hash, settled_by, paying_units,
+        case
+          when old_status = 'CANCELLED' then 'CANCELLED'
+          when paying_status = 'CONFIRMED' then 'PAID'
+          when paying_status is not null or is_held or misfit = 'DUPLICATE' then 'PENDING'
+          when expires_at <= now() then 'EXPIRED'
+          else 'ACTIVE'
+        end as status,
+        case
+          when misfit <> 'NONE' then misfit
+          when block_time > expires_at then 'PAID_LATE'
+          else 'NONE'
+        end as exception,
+        block_time
+      from facts
+    ),
+    moved as (
+      update payment_links link
+      set
+        status = decided.status,
+        exception = decided.exception,
+        paid_at = case when decided.status = 'PAID' then decided.block_time end,
+        paid_units = case when decided.status = 'PAID' then decided.paying_units end,
+        settled_by = decided.settled_by,
+        updated_at = now()
+      from decided
+      where link.id = decided.id
+        and link.id = any(${[...ids]}::text[])
+        and (link.status, link.exception, link.paid_at, link.settled_by)
+          is distinct from
+          (
+            decided.status, decided.exception, case when decided.status = 'PAID' then decided.block_time end,
+            decided.settled_by
+          )
+      returning link.id, link.user_id, link.amount_units, link.network, decided.old_status, decided.old_exception,
+        decided.status, decided.exception, decided.tx_hash, decided.settled_by
+    ),
+    event as (
+      insert into events (user_id, type, subject_id, data)
+      select
+        user_id, step.event, id,
+        jsonb_build_object('status', status, 'exception', exception, 'network', network, 'txHash', tx_hash, 'settledBy', settled_by)
+      from moved
+      cross join lateral (
+        values
+          (1, case
+            when status = old_status then null
+            when ${isReorg}::boolean then 'payment_link.reorged'
+            when status = 'PAID' then 'payment_link.paid'
+            when status = 'PENDING' then 'payment_link.pending'
+            when status = 'EXPIRED' then 'payment_link.expired'
+            when old_status in ('PENDING', 'PAID') then 'payment_link.released'
+          end),
+          (2, case when exception <> old_exception and exception <> 'NONE' then 'payment_link.exception' end)
+      ) as step (place, event)
+      where step.event is not null
+      order by id, step.place
+    )
+    select id, old_status as before, status as after
+    from moved`;
+}

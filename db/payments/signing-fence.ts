@@ -1,0 +1,137 @@
+/**
+ * The fence before a payment is signed: the ledger has read every block that the payment was simulated on, and nothing in it pays the
+ * payment's link. Asked under the locks of payments and links, so the answer holds until the transaction that signs has ended.
+ */
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { Payment } from "../schema.ts";
+
+export type Fence = {
+  network: NetworkId;
+  /** The head of the node that simulated. */
+  headNumber: bigint;
+  /** What that node shows of the blocks after `afterNumber`: every transfer to these payees. */
+  unread:
+    | {
+        afterNumber: bigint;
+        payees: readonly Hex[];
+        transfers: readonly { txHash: Hex; from: Hex; to: Hex; amountUnits: bigint }[];
+      }
+    | undefined;
+};
+
+/**
+ * `free`: sign it. `paid`: another transfer pays its link, or is going to. `early`: the ledger has not read so far, or has not decided.
+ * `gone`: it is not in the state it was asked about.
+ */
+export type SigningVerdict = "free" | "paid" | "early" | "gone";
+
+/** Takes the row locks of these payments and then of their links, each in one order. */
+export async function lockForSigning(tx: Tx, paymentIds: readonly string[]): Promise<void> {
+  await tx`
+    select id
+    from payment_links
+    where id = any(array(
+        select link_id
+        from payments
+        where id = any(${[...paymentIds]}::text[]) and link_id is not null
+        order by id
+        for update
+      ))
+    order by id
+    for update`;
+}
+
+/**
+ * A verdict a payment; call after `lockForSigning`. A transfer of the payment's own authorization does not count against it. The ledger's
+ * cursor may be behind the head when the node's own logs show nothing but relays of ours for other payments. Facilitated ones are free.
+ */
+export async function judgeForSigning(
+  tx: Tx,
+  { network, headNumber, unread }: Fence,
+  {
+    paymentIds,
+    state,
+  }: { paymentIds: readonly string[]; state: Extract<Payment["state"], "QUEUED" | "SIGNED"> },
+): Promise<Map<string, SigningVerdict>> {
+  const reach = unread
+    ? tx`case
+        when payment.recipient = any(${[...unread.payees]}::text[])
+          and not exists (select from strange where strange.to_address = payment.recipient)
+        then ${unread.afterNumber}::bigint
+        else ${headNumber}::bigint
+      end`
+    : tx`${headNumber}::bigint`;
+  const rows = await tx<{ id: string; verdict: SigningVerdict }[]>`
+    ${unread ? strangeTransfers(tx, network, unread.transfers) : tx``}
+    select
+      payment.id,
+      case
+        when payment.state <> ${state} then 'gone'
+        when payment.link_id is null then 'free'
+        when exists (
+          select from transfers
+          where transfers.link_id = payment.link_id
+            and (transfers.pays or transfers.amount_units in (payment.amount_units, link.pay_amount_units))
+            and transfers.status <> 'ORPHANED'
+            and (transfers.from_address, transfers.authorization_nonce) is distinct from (payment.payer, payment.nonce)
+        ) then 'paid'
+        when exists (
+          select from transfers
+          where transfers.link_id = payment.link_id
+            and transfers.status = 'DETECTED'
+            and (transfers.from_address, transfers.authorization_nonce) is distinct from (payment.payer, payment.nonce)
+        ) then 'early'
+        when not exists (
+          select from cursors
+          where cursors.network = payment.network and cursors.number >= ${reach}
+        ) then 'early'
+        when not exists (
+          select from wallets
+          where wallets.network = payment.network
+            and wallets.address = payment.recipient
+            and wallets.backfilled_at is not null
+        ) then 'early'
+        else 'free'
+      end as verdict
+    from payments payment
+    left join payment_links link on link.id = payment.link_id
+    where payment.id = any(${[...paymentIds]}::text[])`;
+  return new Map(rows.map(({ id, verdict }) => [id, verdict]));
+}
+
+/** SQL: payees of transfers that no transaction of ours made for a payment that is known and alive. */
+function strangeTransfers(tx: Tx, network: NetworkId, transfers: NonNullable<Fence["unread"]>["transfers"]) {
+  return tx`
+    with strange as materialized (
+      select distinct seen.to_address
+      from unnest(
+        ${transfers.map(({ txHash }) => txHash)}::text[],
+        ${transfers.map(({ from }) => from)}::text[],
+        ${transfers.map(({ to }) => to)}::text[],
+        ${transfers.map(({ amountUnits }) => amountUnits.toString())}::numeric[]
+      ) as seen (tx_hash, from_address, to_address, amount_units)
+      where not exists (
+        select from relay_attempts attempt
+        join payments own on own.relay_id = attempt.relay_id
+        where attempt.tx_hash = seen.tx_hash
+          and own.network = ${network}
+          and own.payer = seen.from_address
+          and own.recipient = seen.to_address
+          and own.amount_units = seen.amount_units
+          and own.state in ('SIGNED', 'BROADCAST', 'MINED', 'CONFIRMED')
+      )
+    )`;
+}
+
+/** What an unmined transaction of ours still carries, in one order. */
+export async function findSignedPayments(
+  tx: Tx,
+  relayId: bigint,
+): Promise<(Payment & { linkTag: Hex | null })[]> {
+  return tx<(Payment & { linkTag: Hex | null })[]>`
+    select payments.*, (select tag from payment_links where id = payments.link_id) as link_tag
+    from payments
+    where relay_id = ${relayId} and state = 'SIGNED'
+    order by id`;
+}

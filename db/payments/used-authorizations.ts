@@ -1,0 +1,43 @@
+/**
+ * An authorization the chain calls used or cancelled although we never sent it. Once the books reach the block in which that was
+ * seen, they tell whether the money came to the link's wallet; then the indexer settles the payment, and nobody else.
+ */
+import type { Tx } from "../postgres/client.ts";
+
+/** The indexer writes its cursor's row at least every 5 seconds while it lives. */
+const INDEXER_SILENT_S = 15;
+
+/** Too early: the indexer has not read that far, or is away. */
+export type BooksVerdict = "too-early" | "came-to-us" | "not-ours";
+
+/** Asks the books about one payment; `seenAtBlock` is a height at which the chain called its authorization used. */
+export async function consultBooks(
+  tx: Tx,
+  order: { paymentId: string; seenAtBlock: bigint },
+): Promise<BooksVerdict> {
+  const [row] = await tx<{ isRead: boolean; cameToUs: boolean }[]>`
+    select
+      coalesce(
+        cursors.number >= ${order.seenAtBlock}
+          and cursors.updated_at > now() - make_interval(secs => ${INDEXER_SILENT_S}::float8)
+          and (wallet.id is null or wallet.backfilled_at is not null),
+        false
+      ) as is_read,
+      exists (
+        select from transfers
+        where transfers.network = payments.network
+          and transfers.from_address = payments.payer
+          and transfers.authorization_nonce = payments.nonce
+          and transfers.to_address = payments.recipient
+          and transfers.status <> 'ORPHANED'
+          -- books that were read before it came settle a link's payment late, but nobody else's
+          and payments.link_id is not null
+          and (transfers.link_id is null or transfers.link_id = payments.link_id)
+      ) as came_to_us
+    from payments
+    left join cursors on cursors.network = payments.network
+    left join wallets wallet on wallet.network = payments.network and wallet.address = payments.recipient
+    where payments.id = ${order.paymentId}`;
+  if (!row?.isRead) return "too-early";
+  return row.cameToUs ? "came-to-us" : "not-ours";
+}

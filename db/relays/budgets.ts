@@ -1,0 +1,261 @@
+/**
+ * What relays cost, counted against budgets in the transaction that signs. A relay reserves the most it can cost; its receipt puts what
+ * it did cost in the place of that. Rows of a budget are locked in one order, last in every transaction, so nobody waits in a circle.
+ */
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { RelayBudget, RelayBudgetScope } from "../../core/domain/relay-budget.ts";
+import type { Tx } from "../postgres/client.ts";
+
+export type Charge = {
+  scope: RelayBudgetScope;
+  subject: string;
+  items: number;
+  amount: bigint;
+  maximum: bigint | null;
+};
+
+/** A budget has no room for a relay: nothing of it may be stored. */
+export class BudgetExceededError extends Error {
+  readonly scope: RelayBudgetScope;
+  readonly amount: bigint;
+  readonly budget: RelayBudget;
+
+  constructor(scope: RelayBudgetScope, subject: string, amount: bigint, budget: RelayBudget) {
+    super(`the budget ${scope} of ${subject} has no room for ${amount}`);
+    this.name = "BudgetExceededError";
+    this.scope = scope;
+    this.amount = amount;
+    this.budget = budget;
+  }
+}
+
+/** Reserves a relay's charges, all or none. Throws BudgetExceededError: roll back then. */
+export async function reserveCharges(
+  tx: Tx,
+  { relayId, network, charges }: { relayId: bigint; network: NetworkId; charges: readonly Charge[] },
+): Promise<void> {
+  if (charges.length === 0) return;
+  const rows = charges.map(({ amount, maximum, ...charge }) => ({
+    ...charge,
+    amount: amount.toString(),
+    maximum: maximum?.toString() ?? null,
+  }));
+  const reserved = await tx<{ scope: RelayBudgetScope; subject: string }[]>`
+    with given as (
+      select *, (now() at time zone 'utc')::date as day
+      from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
+        scope text, subject text, items int, amount numeric, maximum numeric
+      )
+    ),
+    counted as (
+      insert into relay_budgets as budget (network, scope, subject, day, reserved, maximum)
+      select ${network}, scope, subject, day, amount, maximum
+      from given
+      where maximum is null or amount <= maximum
+      order by scope, subject
+      on conflict (network, scope, subject, day) do update
+      set reserved = budget.reserved + excluded.reserved, maximum = excluded.maximum
+      where excluded.maximum is null or budget.used + budget.reserved + excluded.reserved <= excluded.maximum
+      returning budget.scope, budget.subject
+    ),
+    charged as (
+      insert into relay_charges (relay_id, network, scope, subject, day, items, amount)
+      select ${relayId}, ${network}, given.scope, given.subject, given.day, given.items, given.amount
+      from given
+      join counted using (scope, subject)
+    )
+    select scope, subject
+    from counted`;
+  const refused = charges.find(
+    ({ scope, subject }) => !reserved.some((row) => row.scope === scope && row.subject === subject),
+  );
+  if (!refused) return;
+  const { scope, subject, amount, maximum } = refused;
+  const budget = await findBudget(tx, { network, scope, subject });
+  throw new BudgetExceededError(scope, subject, amount, { ...budget, maximum });
+}
+
+/** A replacement may cost more than its relay has reserved. Throws BudgetExceededError: roll back then. */
+export async function raiseFeeCharge(
+  tx: Tx,
+  relayId: bigint,
+  { feeWei, maximum }: { feeWei: bigint; maximum: bigint | null },
+): Promise<void> {
+  const [row] = await tx<({ subject: string; extra: bigint; isRaised: boolean } & RelayBudget)[]>`
+    with charge as (
+      select network, scope, subject, day, greatest(${feeWei.toString()}::numeric - amount, 0)::numeric(78, 0) as extra
+      from relay_charges
+      where relay_id = ${relayId} and scope = 'FEES' and not settled
+      for update
+    ),
+    counted as (
+      update relay_budgets budget
+      set reserved = budget.reserved + charge.extra
+      from charge
+      where (budget.network, budget.scope, budget.subject, budget.day)
+          = (charge.network, charge.scope, charge.subject, charge.day)
+        and (
+          ${maximum?.toString() ?? null}::numeric is null
+          or charge.extra = 0
+          or budget.used + budget.reserved + charge.extra <= ${maximum?.toString() ?? null}::numeric
+        )
+      returning budget.subject
+    ),
+    charged as (
+      update relay_charges
+      set amount = relay_charges.amount + charge.extra
+      from charge, counted
+      where relay_charges.relay_id = ${relayId} and relay_charges.scope = 'FEES'
+    )
+    select
+      charge.subject, charge.extra, budget.used, budget.reserved, exists (select from counted) as is_raised
+    from charge
+    join relay_budgets budget using (network, scope, subject, day)`;
+  if (!row || row.isRaised) return;
+  const { subject, extra, used, reserved } = row;
+  throw new BudgetExceededError("FEES", subject, extra, { used, reserved, maximum });
+}
+
+/**
+ * Puts what these relays did cost in the place of what they had reserved; a relay that is LOST cost nothing. Only a reverted transaction
+ * counts for the budget of reverted ones, and with `areUnsettled` also one that was mined without settling its payment. May run again.
+ */
+export async function settleCharges(
+  tx: Tx,
+  relayIds: readonly bigint[],
+  { areUnsettled = false }: { areUnsettled?: boolean } = {},
+): Promise<void> {
+  if (relayIds.length === 0) return;
+  const ids = relayIds.map(String);
+  await tx`
+    select
+    from relay_budgets
+    where (network, scope, subject, day) in (
+        select network, scope, subject, day
+        from relay_charges
+        where relay_id = any(${ids}::text[]::bigint[])
+      )
+    order by network, scope, subject, day
+    for update`;
+  await tx`
+    with cost as (
+      select
+        charge.relay_id, charge.scope, charge.subject, charge.network, charge.day, charge.amount as before,
+        charge.settled as was_settled,
+        case
+          when relay.state = 'LOST' then 0
+          when charge.scope = 'FEES' then relay.fee_wei
+          when charge.scope = 'MERCHANT' then ceil(relay.gas_used::numeric * charge.items / carried.items)
+          when relay.succeeded and not ${areUnsettled}::boolean then 0
+          else relay.gas_used
+        end as amount
+      from relay_charges charge
+      join relays relay on relay.id = charge.relay_id
+      cross join lateral (
+        select greatest(sum(items), 1) as items
+        from relay_charges mate
+        where mate.relay_id = charge.relay_id and mate.scope = 'MERCHANT'
+      ) carried
+      where charge.relay_id = any(${ids}::text[]::bigint[])
+        and relay.state in ('MINED', 'CONFIRMED', 'LOST')
+    ),
+    settled as (
+      update relay_charges charge
+      set amount = cost.amount, settled = true
+      from cost
+      where (charge.relay_id, charge.scope, charge.subject) = (cost.relay_id, cost.scope, cost.subject)
+    )
+    update relay_budgets budget
+    set reserved = budget.reserved - total.released, used = budget.used - total.replaced + total.amount
+    from (
+      select
+        network, scope, subject, day, sum(amount) as amount,
+        coalesce(sum(before) filter (where was_settled), 0) as replaced,
+        coalesce(sum(before) filter (where not was_settled), 0) as released
+      from cost
+      group by network, scope, subject, day
+    ) total
+    where (budget.network, budget.scope, budget.subject, budget.day)
+      = (total.network, total.scope, total.subject, total.day)`;
+}
+
+/** Today's figures of one budget; nothing counted yet reads as zero. */
+export async function findBudget(
+  tx: Tx,
+  { network, scope, subject }: { network: NetworkId; scope: RelayBudgetScope; subject: string },
+): Promise<RelayBudget> {
+  const [row] = await tx<RelayBudget[]>`
+    select used, reserved, maximum
+    from relay_budgets
+    where network = ${network}
+      and scope = ${scope}
+      and subject = ${subject}
+      and day = (now() at time zone 'utc')::date`;
+  return row ?? { used: 0n, reserved: 0n, maximum: null };
+}
+
+export type BudgetSummary = {
+  network: NetworkId;
+  scope: RelayBudgetScope;
+  used: bigint;
+  reserved: bigint;
+  spent: number;
+};
+
+/** Today's highest figures of each scope, and how many of its budgets have less than `nextCost` left. */
+export async function summarizeBudgets(
+  tx: Tx,
+  nextCost: Record<RelayBudgetScope, bigint>,
+): Promise<BudgetSummary[]> {
+  const costs = Object.entries(nextCost).map(([scope, cost]) => ({ scope, cost: cost.toString() }));
+  return tx<BudgetSummary[]>`
+    select
+      budget.network, budget.scope, max(budget.used)::numeric(78, 0) as used,
+      max(budget.reserved)::numeric(78, 0) as reserved,
+      (count(*) filter (where budget.used + given.cost > budget.maximum))::int as spent
+    from relay_budgets budget
+    join json_to_recordset(${JSON.stringify(costs)}::text::json) as given (scope text, cost numeric) using (scope)
+    where budget.day = (now() at time zone 'utc')::date
+    group by budget.network, budget.scope`;
+}
+
+export type MerchantBudget = { paymentId: string; userId: string } & RelayBudget;
+
+/** Today's gas budgets of those for whom these payments are relayed, a row a payment. */
+export async function findMerchantBudgets(
+  tx: Tx,
+  {
+    network,
+    paymentIds,
+    maximum,
+  }: { network: NetworkId; paymentIds: readonly string[]; maximum: bigint | null },
+): Promise<MerchantBudget[]> {
+  if (paymentIds.length === 0) return [];
+  return tx<MerchantBudget[]>`
+    select
+      payments.id as payment_id, users.id as user_id, coalesce(budget.used, 0)::numeric(78, 0) as used,
+      coalesce(budget.reserved, 0)::numeric(78, 0) as reserved,
+      coalesce(users.relay_gas_per_day, ${maximum?.toString() ?? null}::numeric)::numeric(78, 0) as maximum
+    from payments
+    left join payment_links link on link.id = payments.link_id
+    join users on users.id = coalesce(link.user_id, payments.facilitator_user_id)
+    left join relay_budgets budget
+      on budget.network = ${network}
+      and budget.scope = 'MERCHANT'
+      and budget.subject = users.id
+      and budget.day = (now() at time zone 'utc')::date
+    where payments.id = any(${[...paymentIds]}::text[])`;
+}
+
+/** Today's gas budget of one user; `maximum` is for those without a limit of their own. */
+export async function findMerchantBudget(
+  tx: Tx,
+  { network, userId, maximum }: { network: NetworkId; userId: string; maximum: bigint | null },
+): Promise<RelayBudget> {
+  const [row] = await tx<{ ownMaximum: bigint | null }[]>`
+    select relay_gas_per_day as own_maximum
+    from users
+    where id = ${userId}`;
+  const budget = await findBudget(tx, { network, scope: "MERCHANT", subject: userId });
+  return { ...budget, maximum: row?.ownMaximum ?? maximum };
+}

@@ -1,0 +1,382 @@
+/**
+ * Relayer lanes (one a key) and the transactions they carry. Nonce, signed bytes and hash are rows before anything is sent.
+ *
+ *   SIGNED --handed to a node--> BROADCAST --receipt in a block--> MINED --deep enough--> CONFIRMED
+ *   SIGNED | BROADCAST --a stranger spent the nonce--> LOST (its payments are queued again)
+ */
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { Relay } from "../schema.ts";
+
+export type Lane = { network: NetworkId; relayer: Hex };
+
+/** Makes the lane known. Its next nonce never falls behind the chain's. */
+export async function ensureLane(tx: Tx, lane: Lane, chainNonce: bigint): Promise<void> {
+  await tx`
+    insert into relayers (network, address, next_nonce)
+    values (${lane.network}, ${lane.relayer}, ${chainNonce})
+    on conflict (network, address) do update
+    set next_nonce = greatest(relayers.next_nonce, excluded.next_nonce)`;
+}
+
+export type LaneLoad = { transactions: number; gas: bigint };
+
+/** What each lane has outside of any block: transactions, and the gas they may still use. */
+export async function readLaneLoads(tx: Tx, network: NetworkId): Promise<Map<string, LaneLoad>> {
+  const rows = await tx<({ relayer: string } & LaneLoad)[]>`
+    select relayer, count(*)::int as transactions, sum(gas_limit)::bigint as gas
+    from relays
+    where network = ${network} and state in ('SIGNED', 'BROADCAST')
+    group by relayer`;
+  return new Map(rows.map(({ relayer, ...load }) => [relayer, load]));
+}
+
+/** The lane's next nonce, locked until the transaction ends: one writer a lane. */
+export async function takeNonce(tx: Tx, lane: Lane): Promise<bigint> {
+  const [row] = await tx<{ nonce: bigint }[]>`
+    update relayers
+    set next_nonce = next_nonce + 1
+    where network = ${lane.network} and address = ${lane.relayer}
+    returning next_nonce - 1 as nonce`;
+  if (!row) throw new Error(`relayer ${lane.relayer} has no lane on ${lane.network}`);
+  return row.nonce;
+}
+
+export type NewRelay = Lane & {
+  nonce: bigint;
+  kind: Relay["kind"];
+  callTo: Hex;
+  callData: Hex;
+  gasLimit: bigint;
+  walletId?: string;
+  attempt: NewAttempt;
+};
+export type NewAttempt = {
+  txHash: Hex;
+  raw: Hex;
+  maxFeePerGas: bigint;
+  maxPriorityFeePerGas: bigint;
+  isNoop?: boolean;
+  /** Payments of the relay that it does not carry. */
+  leftOut?: readonly string[];
+};
+
+/** Stores a signed transaction with its first attempt. Returns the relay's id. */
+export async function insertRelay(tx: Tx, relay: NewRelay): Promise<bigint> {
+  const [row] = await tx<{ id: bigint }[]>`
+    with relay as (
+      insert into relays (network, relayer, nonce, kind, call_to, call_data, gas_limit, wallet_id)
+      values (
+        ${relay.network}, ${relay.relayer}, ${relay.nonce}, ${relay.kind}, ${relay.callTo}, ${relay.callData},
+        ${relay.gasLimit}, ${relay.walletId ?? null}
+      )
+      returning id
+    )
+    insert into relay_attempts (tx_hash, relay_id, raw, max_fee_per_gas, max_priority_fee_per_gas, is_noop)
+    select
+      ${relay.attempt.txHash}, id, ${relay.attempt.raw}, ${relay.attempt.maxFeePerGas.toString()}::numeric,
+      ${relay.attempt.maxPriorityFeePerGas.toString()}::numeric, ${relay.attempt.isNoop ?? false}
+    from relay
+    returning relay_id as id`;
+  if (!row) throw new Error("inserting a relay returned no row");
+  return row.id;
+}
+
+/** Stores a dearer attempt at the same nonce, before it is sent. False when another keeper stored one of this fee: send nothing then. */
+export async function insertAttempt(tx: Tx, relayId: bigint, attempt: NewAttempt): Promise<boolean> {
+  const rows = await tx`
+    insert into relay_attempts (tx_hash, relay_id, raw, max_fee_per_gas, max_priority_fee_per_gas, is_noop, left_out)
+    values (
+      ${attempt.txHash}, ${relayId}, ${attempt.raw}, ${attempt.maxFeePerGas.toString()}::numeric,
+      ${attempt.maxPriorityFeePerGas.toString()}::numeric, ${attempt.isNoop ?? false},
+      ${[...(attempt.leftOut ?? [])]}::text[]
+    )
+    on conflict do nothing
+    returning 1`;
+  return rows.length === 1;
+}
+
+/** Binds leased payments to their relay. Returns those that were still queued; the caller rolls back when some are missing. */
+export async function markSigned(tx: Tx, relayId: bigint, paymentIds: readonly string[]): Promise<string[]> {
+  const rows = await tx<{ id: string }[]>`
+    update payments
+    set
+      state = 'SIGNED', relay_id = ${relayId}, refusals = 0, unavailable_since = null, updated_at = now()
+    where id = any(${[...paymentIds]}::text[]) and state = 'QUEUED'
+    returning id`;
+  return rows.map((row) => row.id);
+}
+
+/** Notes what a node said to an attempt. Taken: the relay is BROADCAST; else it stays SIGNED and is sent again, for the bytes may be out. */
+export async function noteSent(
+  tx: Tx,
+  relayId: bigint,
+  sent: { txHash: string; answer: string; taken: boolean },
+): Promise<void> {
+  await tx`
+    with attempt as (
+      update relay_attempts
+      set sends = sends + 1, last_sent_at = now(), last_answer = ${sent.answer}
+      where tx_hash = ${sent.txHash}
+    )
+    update relays
+    set state = 'BROADCAST'
+    where id = ${relayId} and state = 'SIGNED' and ${sent.taken}::boolean`;
+}
+
+export type InFlightAttempt = {
+  txHash: Hex;
+  maxFeePerGas: string;
+  maxPriorityFeePerGas: string;
+  isNoop: boolean;
+  ageMs: number;
+  sinceSentMs: number | null;
+};
+export type InFlightRelay = Pick<
+  Relay,
+  "id" | "network" | "relayer" | "nonce" | "kind" | "state" | "callTo" | "gasLimit"
+> & {
+  misses: number;
+  attempts: InFlightAttempt[];
+  /** Unix seconds after which none of its payments can succeed; null when it carries none that still waits. */
+  validBeforeMax: bigint | null;
+};
+
+/**
+ * The relays of a network that no block holds, key by key, lowest nonce first; `after` is the last one of
+ * the page before. Without their bytes, which few are asked for.
+ */
+export async function findInFlight(
+  tx: Tx,
+  network: NetworkId,
+  { after, limit }: { after: Pick<Relay, "relayer" | "nonce"> | undefined; limit: number },
+): Promise<InFlightRelay[]> {
+  return tx<InFlightRelay[]>`
+    select
+      relay.id, relay.network, relay.relayer, relay.nonce, relay.kind, relay.state, relay.call_to,
+      relay.gas_limit, relay.misses,
+      (
+        select jsonb_agg(
+          jsonb_build_object(
+            'txHash', attempt.tx_hash,
+            'maxFeePerGas', attempt.max_fee_per_gas::text,
+            'maxPriorityFeePerGas', attempt.max_priority_fee_per_gas::text,
+            'isNoop', attempt.is_noop,
+            'ageMs', extract(epoch from now() - attempt.created_at) * 1000,
+            'sinceSentMs', extract(epoch from now() - attempt.last_sent_at) * 1000
+          )
+          order by attempt.max_fee_per_gas
+        )
+        from relay_attempts attempt
+        where attempt.relay_id = relay.id
+      ) as attempts,
+      (
+        select max(valid_before)
+        from payments
+        where payments.relay_id = relay.id and payments.state in ('SIGNED', 'BROADCAST')
+      ) as valid_before_max
+    from relays relay
+    where relay.network = ${network}
+      and relay.state in ('SIGNED', 'BROADCAST')
+      and (relay.relayer, relay.nonce) > (${after?.relayer ?? ""}, ${after?.nonce ?? -1n}::bigint)
+    order by relay.relayer, relay.nonce
+    limit ${limit}`;
+}
+
+/** The signed bytes of an attempt. */
+export async function readRaw(tx: Tx, txHash: Hex): Promise<Hex> {
+  const [row] = await tx<{ raw: Hex }[]>`
+    select raw
+    from relay_attempts
+    where tx_hash = ${txHash}`;
+  if (!row) throw new Error(`no attempt has the hash ${txHash}`);
+  return row.raw;
+}
+
+/** What a relay calls its target with. */
+export async function readCallData(tx: Tx, relayId: bigint): Promise<Hex> {
+  const [row] = await tx<{ callData: Hex }[]>`
+    select call_data
+    from relays
+    where id = ${relayId}`;
+  if (!row) throw new Error(`there is no relay ${relayId}`);
+  return row.callData;
+}
+
+export type RelayReceipt = {
+  relayId: bigint;
+  txHash: string;
+  blockNumber: bigint;
+  blockHash: string;
+  succeeded: boolean;
+  gasUsed: bigint;
+  feeWei: bigint;
+};
+
+/** Books the receipts of mined relays. */
+export async function markMined(tx: Tx, receipts: readonly RelayReceipt[]): Promise<void> {
+  const rows = receipts.map((receipt) => ({
+    relay_id: receipt.relayId.toString(),
+    tx_hash: receipt.txHash,
+    block_number: receipt.blockNumber.toString(),
+    block_hash: receipt.blockHash,
+    succeeded: receipt.succeeded,
+    gas_used: receipt.gasUsed.toString(),
+    fee_wei: receipt.feeWei.toString(),
+  }));
+  await tx`
+    update relays
+    set
+      state = 'MINED', tx_hash = given.tx_hash, block_number = given.block_number, block_hash = given.block_hash,
+      succeeded = given.succeeded, gas_used = given.gas_used, fee_wei = given.fee_wei, misses = 0, mined_at = now()
+    from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
+      relay_id bigint, tx_hash text, block_number bigint, block_hash text, succeeded boolean, gas_used bigint, fee_wei numeric
+    )
+    where relays.id = given.relay_id and relays.state in ('SIGNED', 'BROADCAST')`;
+}
+
+export type UnkeptRelay = { id: bigint; txHash: Hex; blockHash: Hex };
+
+/** MINED relays at or below the indexer's height whose block it does not keep: nothing here tells whether that is the chain's. */
+export async function findUnkeptRelays(tx: Tx, network: NetworkId, limit: number): Promise<UnkeptRelay[]> {
+  return tx<UnkeptRelay[]>`
+    select relays.id, relays.tx_hash, relays.block_hash
+    from relays
+    join cursors on cursors.network = relays.network
+    where relays.network = ${network}
+      and relays.state = 'MINED'
+      and relays.block_number <= cursors.number
+      and not exists (
+        select from blocks
+        where blocks.network = relays.network and blocks.number = relays.block_number
+      )
+    order by relays.id
+    limit ${limit}`;
+}
+
+/** Their receipts are not the chain's (any more): MINED -> BROADCAST, they wait for a block again. */
+export async function reopenRelays(
+  tx: Tx,
+  relays: readonly Pick<UnkeptRelay, "id" | "blockHash">[],
+): Promise<number> {
+  const rows = await tx`
+    update relays
+    set state = 'BROADCAST', tx_hash = null, block_number = null, block_hash = null, succeeded = null, mined_at = null
+    from unnest(
+      ${relays.map(({ id }) => id.toString())}::text[]::bigint[],
+      ${relays.map(({ blockHash }) => blockHash)}::text[]
+    ) as given (id, block_hash)
+    where relays.id = given.id and relays.state = 'MINED' and relays.block_hash = given.block_hash
+    returning relays.id`;
+  return rows.length;
+}
+
+/**
+ * MINED relays whose block is the indexer's and at least `depthBlocks` deep are done, once none of their payments waits. Where the
+ * indexer does not keep that block any more, only those of `provenIds` are.
+ */
+export async function confirmRelays(
+  tx: Tx,
+  network: NetworkId,
+  { depthBlocks, provenIds }: { depthBlocks: number; provenIds: readonly bigint[] },
+): Promise<void> {
+  await tx`
+    update relays
+    set state = 'CONFIRMED'
+    from cursors
+    where relays.network = ${network}
+      and cursors.network = relays.network
+      and relays.state = 'MINED'
+      and relays.block_number <= cursors.number - ${depthBlocks}::bigint + 1
+      and not exists (
+        select from payments
+        where payments.relay_id = relays.id and payments.state in ('SIGNED', 'BROADCAST')
+      )
+      and coalesce(
+        (
+          select blocks.hash = relays.block_hash
+          from blocks
+          where blocks.network = relays.network and blocks.number = relays.block_number
+        ),
+        relays.id = any(${provenIds.map(String)}::text[]::bigint[])
+      )`;
+}
+
+/** MINED relays whose block the indexer does not hold although it is past its height: their block was reorganised away. */
+export async function reopenOrphanedRelays(tx: Tx, network: NetworkId): Promise<number> {
+  const rows = await tx`
+    update relays
+    set state = 'BROADCAST', tx_hash = null, block_number = null, block_hash = null, succeeded = null, mined_at = null
+    from cursors
+    where relays.network = ${network}
+      and cursors.network = relays.network
+      and relays.state = 'MINED'
+      and relays.block_number <= cursors.number
+      and exists (
+        select from blocks
+        where blocks.network = relays.network and blocks.number = relays.block_number and blocks.hash <> relays.block_hash
+      )
+    returning relays.id`;
+  return rows.length;
+}
+
+/** One more look that found the nonce spent and no receipt. Returns how often so far. */
+export async function noteMiss(tx: Tx, relayId: bigint): Promise<number> {
+  const [row] = await tx<{ misses: number }[]>`
+    update relays
+    set misses = misses + 1
+    where id = ${relayId} and state in ('SIGNED', 'BROADCAST')
+    returning misses`;
+  return row?.misses ?? 0;
+}
+
+/**
+ * A stranger used the nonce: the relay can never be mined, its payments are queued again. Only once the books have read the chain as
+ * far as the nonce was seen spent, `seenAtBlock`: had one of our attempts spent it, they would show its payments. False until then.
+ */
+export async function markLost(tx: Tx, relayId: bigint, seenAtBlock: bigint): Promise<boolean> {
+  const rows = await tx`
+    with lost as (
+      update relays
+      set state = 'LOST'
+      from cursors
+      where relays.id = ${relayId}
+        and relays.state in ('SIGNED', 'BROADCAST')
+        and cursors.network = relays.network
+        and cursors.number >= ${seenAtBlock}
+      returning relays.id
+    ),
+    requeued as (
+      update payments
+      set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
+      from lost
+      where payments.relay_id = lost.id and payments.state in ('SIGNED', 'BROADCAST')
+    )
+    select id
+    from lost`;
+  return rows.length === 1;
+}
+
+/** Nonces between the chain's next one and the lane's next one that no live relay holds: gaps to fill. */
+export async function findNonceGaps(
+  tx: Tx,
+  lane: Lane,
+  chainNonce: bigint,
+  limit: number,
+): Promise<bigint[]> {
+  const rows = await tx<{ nonce: bigint }[]>`
+    select nonce
+    from relayers lane, generate_series(${chainNonce}::bigint, lane.next_nonce - 1) as nonce
+    where lane.network = ${lane.network}
+      and lane.address = ${lane.relayer}
+      and not exists (
+        select from relays
+        where relays.network = lane.network
+          and relays.relayer = lane.address
+          and relays.nonce = nonce.nonce
+          and relays.state <> 'LOST'
+      )
+    order by nonce
+    limit ${limit}`;
+  return rows.map((row) => row.nonce);
+}

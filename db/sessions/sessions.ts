@@ -1,0 +1,126 @@
+/** Sessions: a session lives in its row alone; deleting it ends it at once on every instance. */
+import type { Tx } from "../postgres/client.ts";
+import type { Session, User } from "../schema.ts";
+
+export type SessionMethod = Session["method"];
+
+/** Lifetime since the last renewal, and since sign-in. */
+export const SESSION_LIFE_S = 3_600;
+export const SESSION_ABSOLUTE_LIFE_S = 86_400;
+
+/** Sign-ins that verified a passkey's registration or assertion. */
+const PROVEN_BY_PASSKEY: ReadonlySet<SessionMethod> = new Set(["passkey", "wallet_setup"]);
+
+type NewSession = Pick<Session, "id" | "userId" | "method" | "userAgent" | "clientAddress">;
+
+export async function insertSession(tx: Tx, session: NewSession): Promise<Session> {
+  const [row] = await tx<Session[]>`
+    insert into sessions (
+      id, user_id, method, expires_at, absolute_end_at, passkey_at, user_agent, client_address
+    )
+    values (
+      ${session.id},
+      ${session.userId},
+      ${session.method},
+      now() + make_interval(secs => ${SESSION_LIFE_S}),
+      now() + make_interval(secs => ${SESSION_ABSOLUTE_LIFE_S}),
+      case when ${PROVEN_BY_PASSKEY.has(session.method)} then now() end,
+      ${session.userAgent},
+      ${session.clientAddress}
+    )
+    returning *`;
+  if (!row) throw new Error("insert into sessions returned no row");
+  return row;
+}
+
+/** The live session and its user in one look. */
+export async function findLiveSession(
+  tx: Tx,
+  id: string,
+  userId: string,
+): Promise<{ session: LiveSession; user: User } | undefined> {
+  const [row] = await tx<LiveRow[]>`
+    select s.id as session_id, s.method, s.expires_at, s.absolute_end_at, s.passkey_at, s.last_seen_at,
+      u.id, u.email, u.display_name, u.status, u.created_at, u.updated_at, u.claim_policy, u.match_by_amount
+    from sessions s
+    join users u on u.id = s.user_id
+    where s.id = ${id}
+      and s.user_id = ${userId}
+      and s.expires_at > now()
+      and s.absolute_end_at > now()`;
+  if (!row) return undefined;
+  const { sessionId, method, expiresAt, absoluteEndAt, passkeyAt, lastSeenAt, ...user } = row;
+  return { session: { id: sessionId, method, expiresAt, absoluteEndAt, passkeyAt, lastSeenAt }, user };
+}
+
+export type LiveSession = Pick<
+  Session,
+  "id" | "method" | "expiresAt" | "absoluteEndAt" | "passkeyAt" | "lastSeenAt"
+>;
+type LiveRow = User & Omit<LiveSession, "id"> & { sessionId: string };
+
+/** Moves the end to one hour from now, never past the absolute end. Undefined when the session is gone. */
+export async function renewSession(tx: Tx, id: string): Promise<Session | undefined> {
+  const [row] = await tx<Session[]>`
+    update sessions
+    set expires_at = least(now() + make_interval(secs => ${SESSION_LIFE_S}), absolute_end_at)
+    where id = ${id} and expires_at > now()
+    returning *`;
+  return row;
+}
+
+/** A user's live sessions: `currentId` first, then the one seen last. */
+export async function listLiveSessions(
+  tx: Tx,
+  userId: string,
+  { currentId, limit }: { currentId: string; limit: number },
+): Promise<Session[]> {
+  return tx<Session[]>`
+    select *
+    from sessions
+    where user_id = ${userId} and expires_at > now() and absolute_end_at > now()
+    order by id = ${currentId} desc, last_seen_at desc, id
+    limit ${limit}`;
+}
+
+/** Notes where a session is used from, unless that was done within the last `everyS` seconds. */
+export async function noteSessionSeen(
+  tx: Tx,
+  id: string,
+  seen: { userAgent: string | null; clientAddress: string; everyS: number },
+): Promise<void> {
+  await tx`
+    update sessions
+    set last_seen_at = now(), user_agent = ${seen.userAgent}, client_address = ${seen.clientAddress}
+    where id = ${id} and last_seen_at < now() - make_interval(secs => ${seen.everyS})`;
+}
+
+/** Ends one live session of this user. False when there is none of this id. */
+export async function deleteSessionOf(tx: Tx, userId: string, id: string): Promise<boolean> {
+  const rows = await tx`
+    delete from sessions
+    where id = ${id} and user_id = ${userId} and expires_at > now() and absolute_end_at > now()
+    returning id`;
+  return rows.length > 0;
+}
+
+/** Ends all sessions of a user but one; returns how many of them were live. */
+export async function deleteOtherSessions(tx: Tx, userId: string, keptId: string): Promise<number> {
+  const rows = await tx<{ isLive: boolean }[]>`
+    delete from sessions
+    where user_id = ${userId} and id <> ${keptId}
+    returning expires_at > now() and absolute_end_at > now() as is_live`;
+  return rows.filter(({ isLive }) => isLive).length;
+}
+
+export async function deleteSession(tx: Tx, id: string): Promise<boolean> {
+  const rows = await tx`delete from sessions where id = ${id} returning id`;
+  return rows.length > 0;
+}
+
+/** Ends every session of a user, or those begun in one way; used when what they prove is no longer enough. */
+export async function deleteSessionsOf(tx: Tx, userId: string, method?: SessionMethod): Promise<void> {
+  await tx`
+    delete from sessions
+    where user_id = ${userId} ${method ? tx`and method = ${method}` : tx``}`;
+}

@@ -1,0 +1,59 @@
+/** A filter of the history as conditions of a query, put together by drizzle. Ownership is the first of them, always. */
+import { and, eq, gte, ilike, inArray, like, lt, lte, or, type SQL } from "drizzle-orm";
+import type { TransactionFilter } from "../../core/domain/transaction.ts";
+import { transactions } from "../schema.ts";
+
+/** Beginnings of a transaction hash: "0", "0x", "0xab…". */
+const HASH_PREFIX = /^0(x[0-9a-f]{0,64})?$/i;
+
+/** Everything the filter asks for, of one user. */
+export function conditionsOf(userId: string, filter: TransactionFilter): SQL | undefined {
+  return and(
+    eq(transactions.userId, userId),
+    anyOf(transactions.type, filter.types),
+    anyOf(transactions.status, filter.statuses),
+    anyOf(transactions.network, filter.networks),
+    timeConditions(filter),
+    amountConditions(filter),
+    filter.search === undefined ? undefined : searchCondition(filter.search),
+  );
+}
+
+/** `detected_at` in [from, before). */
+export function timeConditions({
+  from,
+  before,
+}: Pick<TransactionFilter, "from" | "before">): SQL | undefined {
+  return and(
+    from ? gte(transactions.detectedAt, from) : undefined,
+    before ? lt(transactions.detectedAt, before) : undefined,
+  );
+}
+
+/** `amount_units` in [minUnits, maxUnits]. */
+export function amountConditions({
+  minUnits,
+  maxUnits,
+}: Pick<TransactionFilter, "minUnits" | "maxUnits">): SQL | undefined {
+  return and(
+    minUnits === undefined ? undefined : gte(transactions.amountUnits, minUnits),
+    maxUnits === undefined ? undefined : lte(transactions.amountUnits, maxUnits),
+  );
+}
+
+/** Substring of the description in any case, or the beginning of the hash. `%`, `_` and `\` stand for themselves. */
+export function searchCondition(term: string): SQL | undefined {
+  const inDescription = ilike(transactions.description, `%${escapeLike(term)}%`);
+  if (!HASH_PREFIX.test(term)) return inDescription;
+  return or(inDescription, like(transactions.txHash, `${term.toLowerCase()}%`));
+}
+
+export function escapeLike(text: string): string {
+  return text.replace(/[\\%_]/g, (character) => `\\${character}`);
+}
+
+type EnumColumn = typeof transactions.type | typeof transactions.status | typeof transactions.network;
+
+function anyOf(column: EnumColumn, values: readonly string[]): SQL | undefined {
+  return values.length === 0 ? undefined : inArray(column, values as never[]);
+}

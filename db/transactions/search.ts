@@ -1,0 +1,100 @@
+/**
+ * Searching a large history. What many rows contain is found among the newest rows; what few rows contain is found by the
+ * trigram, hash or amount index. Between the two nothing reads the whole history: such a search is refused.
+ */
+import { and, count, eq, type SQL, sql } from "drizzle-orm";
+import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { invalid } from "../../core/domain/errors.ts";
+import type { HistoryRow, TransactionFilter } from "../../core/domain/transaction.ts";
+import { runBuilt, type Tx } from "../postgres/client.ts";
+import { readInTime } from "../postgres/statement-timeout.ts";
+import { transactions } from "../schema.ts";
+import { countRows } from "./counts.ts";
+import { conditionsOf, timeConditions } from "./filter.ts";
+
+const dialect = new PgDialect();
+
+/** Newest rows looked through: more when the first say that it will suffice. */
+const RECENT_ROWS = [500, 5_000, 20_000, 200_000];
+
+type Page = { limit: number; offset: number };
+type Found = { rows: HistoryRow[]; total: number; isLowerBound: boolean };
+
+export async function listLargeHistory(
+  tx: Tx,
+  userId: string,
+  filter: TransactionFilter,
+  page: Page,
+): Promise<Found> {
+  const reach = page.offset + page.limit;
+  let found = Number.POSITIVE_INFINITY;
+  let looked = 1;
+  for (const span of RECENT_ROWS) {
+    if ((found / looked) * span < 2 * reach) break;
+    const recent = await findRecent(tx, userId, filter, page, span);
+    if (recent.total > reach) return recent;
+    found = recent.total;
+    looked = span;
+  }
+  return findByIndex(tx, conditionsOf(userId, filter), page);
+}
+
+/** The page as far as the newest `span` rows hold it, and how many of them fit: at least that many there are. */
+async function findRecent(
+  tx: Tx,
+  userId: string,
+  filter: TransactionFilter,
+  page: Page,
+  span: number,
+): Promise<Found> {
+  const newest = new QueryBuilder()
+    .select()
+    .from(transactions)
+    .where(and(eq(transactions.userId, userId), timeConditions(filter)))
+    .orderBy(sql`detected_at desc, id desc`)
+    .limit(span);
+  const query = sql`
+    select *, count(*) over () as total
+    from (${newest}) transactions
+    where ${conditionsOf(userId, filter)}
+    order by detected_at desc, id desc
+    limit ${page.limit}
+    offset ${page.offset}`;
+  const rows = await runBuilt<HistoryRow & { total: bigint }>(tx, { toSQL: () => dialect.sqlToQuery(query) });
+  return { rows, total: Number(rows[0]?.total ?? 0n), isLowerBound: true };
+}
+
+/** Every row that fits, by the most selective index: exact. */
+async function findByIndex(tx: Tx, conditions: SQL | undefined, page: Page): Promise<Found> {
+  const found = new QueryBuilder()
+    .select({ id: transactions.id, detectedAt: transactions.detectedAt })
+    .from(transactions)
+    .where(conditions);
+  const query = sql`
+    with found as materialized (${found}),
+    page as (
+      select id
+      from found
+      order by detected_at desc, id desc
+      limit ${page.limit}
+      offset ${page.offset}
+    )
+    select transactions.*, (select ${count()} from found) as total
+    from page
+    join transactions using (id)
+    order by detected_at desc, id desc`;
+  const read = async () => {
+    const rows = await runBuilt<HistoryRow & { total: bigint }>(tx, {
+      toSQL: () => dialect.sqlToQuery(query),
+    });
+    const total = rows[0]?.total ?? (page.offset === 0 ? 0n : await countRows(tx, conditions));
+    return { rows, total: Number(total), isLowerBound: false };
+  };
+  return readInTime(tx, read, () =>
+    invalid(
+      "search",
+      "too_broad",
+      "This search would read the whole history: search for a longer text, or between dates",
+    ),
+  );
+}

@@ -1,0 +1,218 @@
+/** The history a user sees: pages of it in a fixed order, and how many rows a filter chooses. docs/QUERIES.md says how each is served. */
+import { desc, type SQL, sql } from "drizzle-orm";
+import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { invalid } from "../../core/domain/errors.ts";
+import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
+import { runBuilt, type Tx } from "../postgres/client.ts";
+import { readInTime } from "../postgres/statement-timeout.ts";
+import { transactions } from "../schema.ts";
+import { countByAmount } from "./amount-counts.ts";
+import {
+  type Cell,
+  cellCondition,
+  countByDays,
+  countRows,
+  isEveryCell,
+  locateOffset,
+  readCells,
+} from "./counts.ts";
+import { conditionsOf } from "./filter.ts";
+import { listLargeHistory } from "./search.ts";
+
+const dialect = new PgDialect();
+
+export type Page = { limit: number; offset: number };
+export type TransactionPage = {
+  rows: HistoryRow[];
+  total: number;
+  /** True when there are more rows than `total`: only for a search or an amount between dates in a large history. */
+  isLowerBound: boolean;
+};
+
+/** From this offset on whole days are skipped by their counters instead of row by row. */
+const DEEP_OFFSET = 500;
+/** Beyond it rows are skipped by their keys. */
+const PLAIN_OFFSET = 100;
+/** Histories up to this size are searched and counted row by row. */
+const LARGE_HISTORY_ROWS = 100_000;
+
+export const HISTORY_COLUMNS = {
+  id: transactions.id,
+  type: transactions.type,
+  status: transactions.status,
+  amountUnits: transactions.amountUnits,
+  network: transactions.network,
+  counterparty: transactions.counterparty,
+  description: transactions.description,
+  txHash: transactions.txHash,
+  logIndex: transactions.logIndex,
+  blockNumber: transactions.blockNumber,
+  linkId: transactions.linkId,
+  paymentId: transactions.paymentId,
+  failureReason: transactions.failureReason,
+  detectedAt: transactions.detectedAt,
+  confirmedAt: transactions.confirmedAt,
+  settledBy: transactions.settledBy,
+  candidates: transactions.candidates,
+};
+export const NEWEST_FIRST = [desc(transactions.detectedAt), desc(transactions.id)] as const;
+
+/**
+ * One page, newest first (detected_at, then id), and the number of all rows the filter chooses.
+ * Give it a repeatable read transaction, so that both speak of the same rows. Throws VALIDATION_ERROR for a search that
+ * would have to read a large history from end to end.
+ */
+export async function listTransactions(
+  tx: Tx,
+  userId: string,
+  filter: TransactionFilter,
+  page: Page,
+): Promise<TransactionPage> {
+  const hasAmounts = filter.minUnits !== undefined || filter.maxUnits !== undefined;
+  if (filter.search === undefined && !hasAmounts) return listByCells(tx, userId, filter, page);
+  const hasDates = filter.from !== undefined || filter.before !== undefined;
+  const conditions = conditionsOf(userId, filter);
+  if (filter.search === undefined && !hasDates)
+    return exactPage(await countByAmount(tx, userId, filter), page, () => scanAmounts(tx, conditions, page));
+  const size = sumCounts(await readCells(tx, userId, NO_FILTER));
+  if (size > LARGE_HISTORY_ROWS) return listLargeHistory(tx, userId, filter, page);
+  return exactPage(await countRows(tx, conditions), page, () => scan(tx, conditions, page));
+}
+
+/** A user's own row. */
+export async function findTransaction(
+  tx: Tx,
+  { id, userId }: { id: string; userId: string },
+): Promise<HistoryRow | undefined> {
+  const [row] = await tx<HistoryRow[]>`
+    select *
+    from transactions
+    where id = ${id} and user_id = ${userId}`;
+  return row;
+}
+
+/** The exact number of rows a filter chooses. A search or an amount between dates counts row by row: for jobs, not for pages. */
+export async function countChosen(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
+  const hasAmounts = filter.minUnits !== undefined || filter.maxUnits !== undefined;
+  const hasDates = filter.from !== undefined || filter.before !== undefined;
+  if (filter.search !== undefined || (hasAmounts && hasDates))
+    return countRows(tx, conditionsOf(userId, filter));
+  if (hasAmounts) return countByAmount(tx, userId, filter);
+  return countByDays(tx, userId, filter, await readCells(tx, userId, filter));
+}
+
+/** Types, statuses, networks and dates in any combination: counted by counters, read by ordered index scans. */
+async function listByCells(tx: Tx, userId: string, filter: TransactionFilter, page: Page) {
+  const cells = await readCells(tx, userId, filter);
+  const isBounded = filter.from !== undefined || filter.before !== undefined;
+  const total = isBounded ? await countByDays(tx, userId, filter, cells) : sumCounts(cells);
+  return exactPage(total, page, async () => {
+    const start =
+      page.offset < DEEP_OFFSET ? undefined : await locateOffset(tx, userId, filter, cells, page.offset);
+    const near = start ? { ...filter, before: start.before } : filter;
+    return scanCells(tx, userId, near, cells, { limit: page.limit, offset: start?.skip ?? page.offset });
+  });
+}
+
+/** Amounts have no counters a day, so rows are skipped one by one: within bounds. */
+function scanAmounts(tx: Tx, conditions: SQL | undefined, page: Page): Promise<HistoryRow[]> {
+  if (page.offset < DEEP_OFFSET) return scanKeys(tx, [conditions], page);
+  return readInTime(
+    tx,
+    () => scanKeys(tx, [conditions], page),
+    () =>
+      invalid(
+        "offset",
+        "too_deep",
+        "This page lies too far down a list by amount: choose narrower amounts, or dates",
+      ),
+  );
+}
+
+async function exactPage(
+  total: number,
+  page: Page,
+  read: () => Promise<HistoryRow[]>,
+): Promise<TransactionPage> {
+  return { rows: page.offset >= total ? [] : await read(), total, isLowerBound: false };
+}
+
+/** One ordered index scan when every cell is wanted, else one a cell, merged: never more rows than the page reaches. */
+function scanCells(
+  tx: Tx,
+  userId: string,
+  filter: TransactionFilter,
+  cells: readonly Cell[],
+  page: Page,
+): Promise<HistoryRow[]> {
+  if (cells.length === 0) return Promise.resolve([]);
+  if (page.offset > PLAIN_OFFSET) {
+    const conditions = isEveryCell(filter)
+      ? [conditionsOf(userId, filter)]
+      : cells.map((cell) => cellCondition(userId, cell, filter));
+    return scanKeys(tx, conditions, page);
+  }
+  if (isEveryCell(filter)) return scan(tx, conditionsOf(userId, filter), page);
+  const reach = page.offset + page.limit;
+  const scans = cells.map((cell) => sql`(${select(cellCondition(userId, cell, filter)).limit(reach)})`);
+  return run(
+    tx,
+    sql`
+      select *
+      from (${sql.join(scans, sql` union all `)}) merged
+      order by detected_at desc, id desc
+      limit ${page.limit}
+      offset ${page.offset}`,
+  );
+}
+
+/** The page's keys from the indexes alone, one ordered scan a condition, merged; and only then the page's rows. */
+function scanKeys(tx: Tx, conditions: readonly (SQL | undefined)[], page: Page): Promise<HistoryRow[]> {
+  const scans = conditions.map(
+    (condition) => sql`(${selectKeys(condition).limit(page.offset + page.limit)})`,
+  );
+  return run(
+    tx,
+    sql`
+      select transactions.*
+      from (
+        select id
+        from (${sql.join(scans, sql` union all `)}) merged
+        order by detected_at desc, id desc
+        limit ${page.limit}
+        offset ${page.offset}
+      ) page
+      join transactions using (id)
+      order by detected_at desc, id desc`,
+  );
+}
+
+function run(tx: Tx, query: SQL): Promise<HistoryRow[]> {
+  return runBuilt<HistoryRow>(tx, { toSQL: () => dialect.sqlToQuery(query) });
+}
+
+function scan(tx: Tx, conditions: SQL | undefined, page: Page): Promise<HistoryRow[]> {
+  return runBuilt<HistoryRow>(tx, select(conditions).limit(page.limit).offset(page.offset));
+}
+
+function selectKeys(conditions: SQL | undefined) {
+  return new QueryBuilder()
+    .select({ id: transactions.id, detectedAt: transactions.detectedAt })
+    .from(transactions)
+    .where(conditions)
+    .orderBy(...NEWEST_FIRST)
+    .$dynamic();
+}
+
+function select(conditions: SQL | undefined) {
+  return new QueryBuilder()
+    .select(HISTORY_COLUMNS)
+    .from(transactions)
+    .where(conditions)
+    .orderBy(...NEWEST_FIRST)
+    .$dynamic();
+}
+
+function sumCounts(cells: readonly Cell[]): number {
+  return cells.reduce((sum, cell) => sum + cell.count, 0);
+}

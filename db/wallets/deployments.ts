@@ -1,0 +1,30 @@
+/** Wallets on their way onto the chain. */
+import type { Tx } from "../postgres/client.ts";
+import type { Wallet } from "../schema.ts";
+
+export async function findWalletById(tx: Tx, id: string): Promise<Wallet | undefined> {
+  const [row] = await tx<Wallet[]>`
+    select *
+    from wallets
+    where id = ${id}`;
+  return row;
+}
+
+/** True for the one caller that sets it. */
+export async function markWalletDeployed(tx: Tx, id: string): Promise<boolean> {
+  const rows = await tx`
+    update wallets
+    set deployed_at = now()
+    where id = ${id} and deployed_at is null
+    returning id`;
+  return rows.length === 1;
+}
+
+/** Is a transaction that deploys this wallet out already? */
+export async function findDeploymentInFlight(tx: Tx, walletId: string): Promise<boolean> {
+  const rows = await tx`
+    select id
+    from relays
+    where wallet_id = ${walletId} and state in ('SIGNED', 'BROADCAST')`;
+  return rows.length > 0;
+}

@@ -1,0 +1,38 @@
+/** Wallets: one smart account a user and network. */
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { Wallet } from "../schema.ts";
+
+/** A user's wallets, oldest first. */
+export async function listWallets(tx: Tx, userId: string): Promise<Wallet[]> {
+  return tx<Wallet[]>`select * from wallets where user_id = ${userId} order by created_at, network`;
+}
+
+export async function findWallet(tx: Tx, userId: string, network: NetworkId): Promise<Wallet | undefined> {
+  const [wallet] = await tx<Wallet[]>`
+    select * from wallets where user_id = ${userId} and network = ${network}`;
+  return wallet;
+}
+
+export type NewWallet = Pick<
+  Wallet,
+  "id" | "userId" | "network" | "address" | "passkeyId" | "factory" | "owners"
+>;
+
+/** Undefined when the user has a wallet on that network already. */
+export async function insertWallet(tx: Tx, wallet: NewWallet): Promise<Wallet | undefined> {
+  const [row] = await tx<Wallet[]>`
+    insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
+    values (
+      ${wallet.id},
+      ${wallet.userId},
+      ${wallet.network},
+      ${wallet.address},
+      ${wallet.passkeyId},
+      ${wallet.factory},
+      ${wallet.owners}
+    )
+    on conflict (user_id, network) do nothing
+    returning *`;
+  return row;
+}

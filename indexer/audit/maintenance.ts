@@ -1,0 +1,51 @@
+/** What the leader does beside following the head, at its own pace: backfills, second readings, balances. A failure waits and is tried again. */
+
+import { countDifferences } from "../../db/ledger/reconciliation.ts";
+import { sleep } from "../leadership.ts";
+import { OtherBranchError } from "../settle/apply-past.ts";
+import { FencedError, type Term } from "../term.ts";
+import { backfillWallets } from "./backfill.ts";
+import { recheckLogs } from "./recheck.ts";
+import { reconcileBalances } from "./reconcile.ts";
+
+const LOOK_EVERY_MS = 500;
+const RECHECK_EVERY_MS = 2_000;
+const RECONCILE_EVERY_MS = 30_000;
+const RETRY_MS = 5_000;
+const RECHECK_FIRST_BLOCKS = 16;
+
+/** Runs until the term ends. */
+export async function keepUp(term: Term): Promise<void> {
+  const pace = { blocks: RECHECK_FIRST_BLOCKS };
+  await Promise.all([
+    repeat(term, "backfill", LOOK_EVERY_MS, () => backfillWallets(term)),
+    repeat(term, "recheck", RECHECK_EVERY_MS, () => recheckLogs(term, pace)),
+    repeat(term, "reconcile", RECONCILE_EVERY_MS, async () => {
+      await reconcileBalances(term);
+      term.metrics.reconciled(term.network, (await countDifferences(term.sql, term.network)) ?? 0);
+    }),
+  ]);
+}
+
+async function repeat(
+  term: Term,
+  name: string,
+  everyMs: number,
+  work: () => Promise<unknown>,
+): Promise<void> {
+  while (!term.signal.aborted) {
+    await sleep(everyMs, term.signal);
+    if (term.signal.aborted) return;
+    try {
+      await work();
+    } catch (error) {
+      if (error instanceof FencedError || term.signal.aborted) return;
+      if (!(error instanceof OtherBranchError))
+        term.log.warn(
+          { network: term.network, work: name, err: error },
+          "upkeep failed and will be tried again",
+        );
+      await sleep(RETRY_MS, term.signal);
+    }
+  }
+}

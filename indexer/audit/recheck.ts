@@ -1,0 +1,183 @@
+/**
+ * Every block's logs are read a second time, a little later and where possible from another node: what a node left out the first
+ * time is booked now, and reported.
+ */
+import { toQuantity } from "../../core/rpc/answers.ts";
+import { isRangeTooLarge, RpcTransportError } from "../../core/rpc/errors.ts";
+import {
+  findBookedLogs,
+  findRecheckedNumber,
+  noteRechecked,
+  recordReconciliation,
+} from "../../db/ledger/reconciliation.ts";
+import { findFollowedSince } from "../../db/ledger/watched-wallets.ts";
+import { applyPast } from "../settle/apply-past.ts";
+import { type BlockHeader, headerCall, need, parseHeader, readHeader } from "../source/block-header.ts";
+import {
+  type BlockContent,
+  decodeBlock,
+  type PlacedLog,
+  parseLogs,
+  type SeenTransfer,
+  selectUsdcLogs,
+  USDC_TOPICS,
+} from "../source/decode-logs.ts";
+import { readProvenLogs } from "../source/verified-block.ts";
+import type { Term } from "../term.ts";
+
+/** Left to settle at the head before they are read again. */
+const BEHIND_BLOCKS = 8;
+const BLOCKS_MIN = 8;
+const BLOCKS_MAX = 2_000;
+const LOGS_WANTED = 5_000;
+const DETAILS_MAX = 50;
+
+/** After an answer that left something out this many blocks are read by their proofs. */
+const PROVEN_BLOCKS = 16;
+
+/** How many blocks the next range has; adapted to what nodes answer. Doubted: the last answer left out what the books hold. */
+export type RecheckPace = { blocks: number; isDoubted?: boolean };
+
+/** Reads the next range again. False when there is none yet. */
+export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolean> {
+  const { network, epoch, sql } = term;
+  const from = (await findRecheckedNumber(sql, network)) + 1;
+  const to = Math.min(term.cursor.number - BEHIND_BLOCKS, from + pace.blocks - 1);
+  if (to - from + 1 < Math.min(BLOCKS_MIN, pace.blocks)) return false;
+  const read = await (pace.isDoubted ? readProven(term, { from, to }) : readAgain(term, { from, to }, pace));
+  if (!read) return true;
+  const { told, last } = read;
+  const booked = new Set((await findBookedLogs(sql, network, { from, to })).map(placeOf));
+  const missing = await followedOnly(
+    term,
+    told.filter((transfer) => !booked.has(placeOf({ ...transfer, blockHash: transfer.block.hash }))),
+  );
+  const places = new Set(told.map(({ block, logIndex }) => placeOf({ blockHash: block.hash, logIndex })));
+  const unconfirmed = [...booked].filter((place) => !places.has(place));
+  const repaired = await book(term, missing);
+  const surplus = await notOnChain(term, unconfirmed);
+  const differences = repaired + surplus.length;
+  await recordReconciliation(sql, {
+    ...{ network, kind: "LOGS", fromBlock: from, toBlock: to, checked: told.length, repaired, differences },
+    details: [
+      ...missing.map(({ block, logIndex }) => ({ missing: `${block.number}:${logIndex}` })),
+      ...surplus.map((place) => ({ notOnChain: place })),
+    ].slice(0, DETAILS_MAX),
+  });
+  // what it left out is on the chain: who knows what else it left out
+  pace.isDoubted = surplus.length < unconfirmed.length;
+  if (pace.isDoubted) {
+    pace.blocks = Math.min(pace.blocks, PROVEN_BLOCKS);
+    term.metrics.rejectedAnswer(network, "malformed");
+  } else await noteRechecked(sql, { network, epoch, from, to: last });
+  if (differences > 0) {
+    term.log.error(
+      { network, from, to, repaired, surplus: surplus.length },
+      "the books differed from the chain",
+    );
+  }
+  return true;
+}
+
+/** Transfers of our wallets in a range and its last block, by the node that is asked least. Undefined when the range was too large. */
+async function readAgain(
+  term: Term,
+  { from, to }: { from: number; to: number },
+  pace: RecheckPace,
+): Promise<{ told: SeenTransfer[]; last: BlockHeader } | undefined> {
+  const { chain } = term;
+  const { address } = chain.network.usdc;
+  const query = { fromBlock: toQuantity(from), toBlock: toQuantity(to), address, topics: [USDC_TOPICS] };
+  const node = chain.nodesByHealth().at(-1);
+  if (!node) return undefined;
+  try {
+    const [answer, end] = await chain.batchOn(node, [
+      { method: "eth_getLogs", params: [query] },
+      headerCall(to),
+    ]);
+    // a node that lacks the end of the range must not answer for it
+    const last = parseHeader(need(end));
+    if (!last) throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
+    const logs = parseLogs(need(answer));
+    const isSparse = logs.length < LOGS_WANTED && to - from + 1 === pace.blocks;
+    if (isSparse) pace.blocks = Math.min(BLOCKS_MAX, pace.blocks * 2);
+    if (logs.length > LOGS_WANTED * 2) pace.blocks = Math.max(1, pace.blocks >> 1);
+    return { told: decodeByBlock(term, logs), last };
+  } catch (error) {
+    if (!isRangeTooLarge(error)) throw error;
+    pace.blocks = Math.max(1, pace.blocks >> 1);
+    return undefined;
+  }
+}
+
+/** The same, block by block, from what proves itself. */
+async function readProven(
+  term: Term,
+  { from, to }: { from: number; to: number },
+): Promise<{ told: SeenTransfer[]; last: BlockHeader }> {
+  const blocks = await Promise.all(
+    Array.from({ length: to - from + 1 }, (_, index) => readProvenBlock(term, from + index)),
+  );
+  const last = blocks.at(-1)?.block;
+  if (!last) throw new Error(`there is no block from ${from} to ${to}`);
+  return { told: blocks.flatMap(({ transfers }) => transfers), last };
+}
+
+async function readProvenBlock(term: Term, number: number): Promise<BlockContent> {
+  const header = await readHeader(term.chain, number);
+  if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
+  const logs = selectUsdcLogs(await readProvenLogs(term.chain, header), term.chain.network.usdc.address);
+  return decodeBlock(header, logs, (address) => term.watched.has(address));
+}
+
+function decodeByBlock(term: Term, logs: readonly PlacedLog[]): SeenTransfer[] {
+  const byHash = new Map<string, PlacedLog[]>();
+  for (const log of logs) {
+    const group = byHash.get(log.blockHash);
+    if (group) group.push(log);
+    else byHash.set(log.blockHash, [log]);
+  }
+  return [...byHash.values()].flatMap((group) => {
+    const own = selectUsdcLogs(group, term.chain.network.usdc.address);
+    const [first] = own;
+    if (!first) return [];
+    // only its place is compared; what is booked is read again with its whole header
+    const block = { number: first.blockNumber, hash: first.blockHash } as BlockHeader;
+    return decodeBlock(block, own, (wallet) => term.watched.has(wallet)).transfers;
+  });
+}
+
+/** A wallet's blocks before it joined are read by its backfill, not by us. */
+async function followedOnly(term: Term, transfers: readonly SeenTransfer[]): Promise<SeenTransfer[]> {
+  if (transfers.length === 0) return [];
+  const addresses = transfers.flatMap(({ from, to }) => [from, to]);
+  const since = await findFollowedSince(term.sql, term.network, [...new Set(addresses)]);
+  return transfers.filter(({ block, from, to }) =>
+    [from, to].some((address) => (since.get(address) ?? Number.POSITIVE_INFINITY) <= block.number),
+  );
+}
+
+/** Books what is missing from the blocks' proven logs. Returns how many transfers that were. */
+async function book(term: Term, missing: readonly SeenTransfer[]): Promise<number> {
+  if (missing.length === 0) return 0;
+  const numbers = [...new Set(missing.map(({ block }) => block.number))].sort((a, b) => a - b);
+  const blocks: BlockContent[] = [];
+  for (const number of numbers) blocks.push(await readProvenBlock(term, number));
+  return applyPast(term, blocks, (address) => term.watched.has(address));
+}
+
+/** Booked places that their own block's proven logs do not hold. */
+async function notOnChain(term: Term, places: readonly string[]): Promise<string[]> {
+  const hashes = new Set(places.map((place) => place.slice(0, place.indexOf(":"))));
+  const proven = new Set<string>();
+  for (const hash of hashes) {
+    const header = parseHeader(await term.chain.request("eth_getBlockByHash", [hash, false]));
+    if (!header) throw new RpcTransportError("not-ready", `the node does not know block ${hash}`);
+    for (const log of await readProvenLogs(term.chain, header)) proven.add(placeOf(log));
+  }
+  return places.filter((place) => !proven.has(place));
+}
+
+function placeOf(log: { blockHash: string; logIndex: number }): string {
+  return `${log.blockHash}:${log.logIndex}`;
+}

@@ -1,0 +1,75 @@
+/** Far below the head: ranges that grow while nodes answer well and halve when they do not, each committed whole. */
+import { isRangeTooLarge, RpcTransportError } from "../../core/rpc/errors.ts";
+import { commitBlocks, NEAR_BLOCKS } from "../settle/commit.ts";
+import type { BlockHeader } from "../source/block-header.ts";
+import { readRange, type Watch } from "../source/block-logs.ts";
+import type { BlockContent } from "../source/decode-logs.ts";
+import type { Term } from "../term.ts";
+
+const BLOCKS_FIRST = 16;
+const BLOCKS_MAX = 500;
+/** A range is grown while it brings fewer logs than this: what one SQL transaction takes comfortably. */
+const LOGS_WANTED = 1_000;
+const SLOW_MS = 3_000;
+const TRIES_MAX = 8;
+
+/**
+ * Reads up to NEAR_BLOCKS below `head`, at most `blocksMax` blocks. False when the next block does not follow the cursor: a
+ * reorganisation.
+ */
+export async function catchUp(
+  term: Term,
+  head: BlockHeader,
+  watch: Watch,
+  blocksMax = Number.POSITIVE_INFINITY,
+): Promise<boolean> {
+  const last = Math.min(head.number - NEAR_BLOCKS, term.cursor.number + blocksMax);
+  const pace = { blocks: BLOCKS_FIRST };
+  let reading = readNext(term, term.cursor.number + 1, last, pace, watch);
+  while (term.cursor.number < last && !term.signal.aborted) {
+    const startedMs = performance.now();
+    const blocks = await reading;
+    if (blocks[0]?.block.parentHash !== term.cursor.hash) return false;
+    const end = blocks.at(-1)?.block.number ?? last;
+    // the next range is fetched while this one is committed
+    reading = end < last ? readNext(term, end + 1, last, pace, watch) : Promise.resolve([]);
+    reading.catch(() => undefined);
+    await commitBlocks(term, blocks, head, startedMs);
+  }
+  return true;
+}
+
+async function readNext(
+  term: Term,
+  from: number,
+  last: number,
+  pace: { blocks: number },
+  watch: Watch,
+): Promise<BlockContent[]> {
+  for (let tries = 1; ; tries++) {
+    const to = Math.min(from + pace.blocks - 1, last);
+    const startedMs = performance.now();
+    try {
+      const blocks = await readRange(term.chain, { from, to }, watch);
+      adjust(pace, blocks, performance.now() - startedMs);
+      return blocks;
+    } catch (error) {
+      const isBusy = error instanceof RpcTransportError && error.kind !== "rate-limit";
+      if (!(isRangeTooLarge(error) || isBusy) || pace.blocks === 1 || tries === TRIES_MAX) throw error;
+      pace.blocks = Math.max(1, pace.blocks >> 1);
+      term.log.debug({ network: term.network, from, blocks: pace.blocks, err: error }, "smaller ranges");
+    }
+  }
+}
+
+/** Additive increase, multiplicative decrease, by logs and time. */
+function adjust(pace: { blocks: number }, blocks: readonly BlockContent[], tookMs: number): void {
+  const logs = countLogs(blocks);
+  if (logs > LOGS_WANTED * 2 || tookMs > SLOW_MS) pace.blocks = Math.max(1, pace.blocks >> 1);
+  else if (logs < LOGS_WANTED && blocks.length >= pace.blocks)
+    pace.blocks = Math.min(BLOCKS_MAX, pace.blocks + Math.max(8, pace.blocks >> 1));
+}
+
+function countLogs(blocks: readonly BlockContent[]): number {
+  return blocks.reduce((total, block) => total + block.logCount, 0);
+}

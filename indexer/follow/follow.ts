@@ -1,0 +1,219 @@
+/** The leader's loop on one network: look at the head, read what is new, commit it, wait for the next block. */
+import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
+import { pruneBlocks } from "../../db/ledger/blocks.ts";
+import { noteError, noteFinalized, noteHead } from "../../db/ledger/cursors.ts";
+import { findUnjoinedWallets, findWaiting, joinWallets } from "../../db/ledger/watched-wallets.ts";
+import { commitBlocks, NEAR_BLOCKS, noteProgress } from "../settle/commit.ts";
+import { settleLate } from "../settle/settle-backdated.ts";
+import {
+  assertChained,
+  type BlockHeader,
+  headerCall,
+  need,
+  parseHeader,
+  readHeader,
+} from "../source/block-header.ts";
+import { readBlocks } from "../source/block-logs.ts";
+import { FencedError, type Term, watchOf } from "../term.ts";
+import { openBell } from "../wake-up.ts";
+import { catchUp } from "./catch-up.ts";
+import { catchUpSparse, findSparseEnd } from "./catch-up-sparse.ts";
+import { TooDeepError, undoLostBlocks, undoReorg } from "./reorg.ts";
+
+const POLL_BUSY_MS = 250;
+const POLL_IDLE_MS = 1_000;
+/** Between two looks, however long one takes. */
+const REST_MIN_MS = 50;
+const RETRY_FIRST_MS = 100;
+const RETRY_MAX_MS = 5_000;
+const RETRY_HOPELESS_MS = 30_000;
+const HEARTBEAT_MS = 5_000;
+const LATE_EVERY_MS = 200;
+/** Read and committed together; full blocks hold hundreds of logs each. */
+const BLOCKS_AT_ONCE = 16;
+/** Wallets that join in one statement. */
+const JOIN_AT_ONCE = 10_000;
+const FINALITY_EVERY_MS = 10_000;
+/** Every node behind the cursor for this long: the chain itself lost blocks. */
+const LOST_BLOCKS_AFTER_MS = 10_000;
+
+type Memory = {
+  watch: ReturnType<typeof watchOf>;
+  notedMs: number;
+  finalityMs: number;
+  lateMs: number;
+  behindSinceMs: number | undefined;
+  /** Transfers in the books wait for their depth. */
+  hasUndeep: boolean;
+  /** Payments wait that only their authorization's logs settle. */
+  needsEveryBlock: boolean;
+};
+
+/** Runs until the term ends. Throws FencedError when another leader's term has begun. */
+export async function followChain(term: Term): Promise<void> {
+  const bell = openBell(term.signal);
+  const stopListening = term.chain.onNewHead(() => bell.ring());
+  const memory: Memory = {
+    watch: watchOf(term.watched),
+    notedMs: 0,
+    finalityMs: 0,
+    lateMs: 0,
+    behindSinceMs: undefined,
+    hasUndeep: false,
+    needsEveryBlock: false,
+  };
+  let failures = 0;
+  try {
+    while (!term.signal.aborted) {
+      try {
+        const startedMs = performance.now();
+        const periodMs = await lookOnce(term, memory);
+        term.metrics.looked(term.network);
+        failures = 0;
+        const waitMs = periodMs - (performance.now() - startedMs);
+        if (periodMs > 0) await bell.wait(Math.max(waitMs, REST_MIN_MS));
+      } catch (error) {
+        if (error instanceof FencedError || term.signal.aborted) throw error;
+        await bell.wait(await reportFailure(term, error, failures++));
+      }
+    }
+  } finally {
+    stopListening();
+  }
+}
+
+/** One look: returns when the next begins, counted from this one's start, 0 when there may be more to read at once. */
+async function lookOnce(term: Term, memory: Memory): Promise<number> {
+  const startedMs = performance.now();
+  const head = await readHeader(term.chain, "latest");
+  if (!head) throw new RpcTransportError("not-ready", `${term.network}: no node told its head`);
+  const waiting = await findWaiting(term.sql, term.network);
+  if (waiting.epoch !== term.epoch) throw new FencedError(term.network);
+  memory.hasUndeep = waiting.transfers;
+  memory.needsEveryBlock = waiting.facilitated;
+  memory.watch.wantsAuthorizations = waiting.payments;
+  // after the head is known: a wallet that one of the blocks up to it pays has joined before they are read
+  if (waiting.wallets) await joinNewWallets(term);
+  const hasMoved = await moveTowards(term, head, memory, startedMs);
+  if (waiting.payments || waiting.claims || waiting.released) await settleLateAtTimes(term, memory);
+  await lookAtFinality(term, memory);
+  if (hasMoved && term.cursor.hash !== head.hash) return 0;
+  const { payments, claims, released, transfers } = waiting;
+  const isBusy = payments || claims || released || transfers;
+  return isBusy ? POLL_BUSY_MS : POLL_IDLE_MS;
+}
+
+/** Who came after their block can wait a moment; who is in a new block must not wait for them. */
+async function settleLateAtTimes(term: Term, memory: Memory): Promise<void> {
+  if (performance.now() - memory.lateMs < LATE_EVERY_MS) return;
+  await settleLate(term);
+  memory.lateMs = performance.now();
+}
+
+/** Whether the cursor moved. */
+async function moveTowards(
+  term: Term,
+  head: BlockHeader,
+  memory: Memory,
+  startedMs: number,
+): Promise<boolean> {
+  const { cursor } = term;
+  if (head.number === cursor.number && head.hash === cursor.hash) {
+    memory.behindSinceMs = undefined;
+    await heartbeat(term, head, memory);
+    return false;
+  }
+  if (head.number <= cursor.number) return lookBack(term, memory);
+  memory.behindSinceMs = undefined;
+  if (head.number - cursor.number > NEAR_BLOCKS) return catchUpFar(term, head, memory);
+  const headers = await readHeadersAfter(term, head);
+  if (headers[0]?.parentHash !== cursor.hash) return undoReorg(term);
+  const blocks = await readBlocks(term.chain, headers.slice(0, BLOCKS_AT_ONCE), memory.watch);
+  await commitBlocks(term, blocks, head, startedMs);
+  return true;
+}
+
+async function readHeadersAfter(term: Term, head: BlockHeader): Promise<BlockHeader[]> {
+  if (head.number === term.cursor.number + 1) return [head];
+  const numbers = Array.from(
+    { length: head.number - term.cursor.number - 1 },
+    (_, index) => term.cursor.number + 1 + index,
+  );
+  const outcomes = await term.chain.batch(numbers.map(headerCall));
+  const headers = outcomes.map((outcome, index) => {
+    const header = parseHeader(need(outcome));
+    if (header) return header;
+    throw new RpcTransportError("not-ready", `the node does not know block ${numbers[index]}`);
+  });
+  const all = [...headers, head];
+  assertChained(all);
+  return all;
+}
+
+async function catchUpFar(term: Term, head: BlockHeader, memory: Memory): Promise<boolean> {
+  const { watch, hasUndeep, needsEveryBlock } = memory;
+  const sparseEnd = needsEveryBlock ? undefined : await findSparseEnd(term);
+  if (sparseEnd === undefined) return (await catchUp(term, head, watch)) || undoReorg(term);
+  // transfers that still wait for their depth need the very next blocks
+  if (hasUndeep) return (await catchUp(term, head, watch, term.confirmations)) || undoReorg(term);
+  return (await catchUpSparse(term, head, sparseEnd)) || undoReorg(term);
+}
+
+/** The head is at or below the cursor: a lagging node, another branch, or a chain that lost blocks. */
+async function lookBack(term: Term, memory: Memory): Promise<boolean> {
+  if (await undoReorg(term)) return true;
+  memory.behindSinceMs ??= Date.now();
+  if (Date.now() - memory.behindSinceMs < LOST_BLOCKS_AFTER_MS) return false;
+  memory.behindSinceMs = undefined;
+  return undoLostBlocks(term);
+}
+
+/**
+ * All of them, so that none of what comes next is missed; by statements of a bearable size. Watched before they join: should the answer
+ * be lost, a wallet that has joined unheard of would be passed over for the rest of the term.
+ */
+async function joinNewWallets({ sql, network, epoch, watched, signal }: Term): Promise<void> {
+  let joined: number;
+  do {
+    const found = await findUnjoinedWallets(sql, network, JOIN_AT_ONCE);
+    for (const { address } of found) watched.add(address);
+    joined = await joinWallets(sql, { network, epoch, ids: found.map(({ id }) => id) });
+  } while (joined === JOIN_AT_ONCE && !signal.aborted);
+}
+
+/** Says that this leader lives and what it saw, while no block commits it. */
+async function heartbeat(term: Term, head: BlockHeader, memory: Memory): Promise<void> {
+  if (Date.now() - memory.notedMs < HEARTBEAT_MS) return;
+  await noteHead(term.sql, { network: term.network, epoch: term.epoch, head });
+  memory.notedMs = Date.now();
+  noteProgress(term, head, head.timeS);
+}
+
+async function lookAtFinality(term: Term, memory: Memory): Promise<void> {
+  if (Date.now() - memory.finalityMs < FINALITY_EVERY_MS) return;
+  memory.finalityMs = Date.now();
+  const finalized = await readHeader(term.chain, "finalized").catch(() => undefined);
+  if (finalized) await noteFinalized(term.sql, { ...term, number: finalized.number });
+  await pruneBlocks(term.sql, term.network);
+}
+
+/** Returns how long to wait before the next try. */
+async function reportFailure(term: Term, error: unknown, failures: number): Promise<number> {
+  term.metrics.failedLook(term.network);
+  if (error instanceof RpcTransportError) term.metrics.rejectedAnswer(term.network, error.kind);
+  const isHopeless = error instanceof TooDeepError;
+  if (isHopeless) term.log.error({ network: term.network, err: error }, "the indexer can't go on");
+  else term.log.warn({ network: term.network, err: error, failures }, "a look at the chain failed");
+  await noteError(term.sql, term.network, toShownMessage(error)).catch(() => undefined);
+  return isHopeless
+    ? RETRY_HOPELESS_MS
+    : Math.min(RETRY_FIRST_MS * 2 ** Math.min(failures, 10), RETRY_MAX_MS);
+}
+
+/** Our own messages and those of the RPC pool are made to be shown; a database's may carry values. */
+function toShownMessage(error: unknown): string {
+  const isOurs =
+    error instanceof RpcTransportError || error instanceof RpcResponseError || error instanceof TooDeepError;
+  if (isOurs) return error.message;
+  return `the indexer failed (${error instanceof Error ? error.name : "unknown"}); its log says why`;
+}

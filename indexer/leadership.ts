@@ -1,0 +1,80 @@
+/**
+ * Who leads a network. A leader that lost its lock without noticing can't write: the next one has raised the epoch
+ * (db/ledger/cursors.ts). Until then it is told by its connection's end, or by a look every second.
+ */
+import type { NetworkId } from "../core/domain/networks.ts";
+import type { Log } from "../core/runtime/log.ts";
+import { type LeaderSeat, openLeaderSeat } from "../db/ledger/leader-lock.ts";
+
+const TRY_EVERY_MS = 250;
+const HEARTBEAT_MS = 1_000;
+const HEARTBEAT_TIMEOUT_MS = 5_000;
+
+export type Leadership = {
+  /** Aborted when the lock is lost. */
+  lost: AbortSignal;
+  release: () => Promise<void>;
+};
+
+/** Waits until this process leads the network; undefined when `stop` comes first. */
+export async function waitForLeadership(
+  databaseUrl: string,
+  network: NetworkId,
+  { stop, log, name = "indexer-lead" }: { stop: AbortSignal; log: Log; name?: string },
+): Promise<Leadership | undefined> {
+  const lost = new AbortController();
+  let isLeading = false;
+  const seat = openLeaderSeat(databaseUrl, network, {
+    name,
+    onBroken: () => {
+      if (isLeading) lost.abort();
+    },
+  });
+  while (!stop.aborted) {
+    try {
+      isLeading = await seat.tryToTake();
+      if (isLeading) return keepLeading(seat, lost, { network, log });
+    } catch (error) {
+      log.warn({ network, err: error }, "could not ask who leads");
+    }
+    await sleep(TRY_EVERY_MS, stop);
+  }
+  await seat.close();
+  return undefined;
+}
+
+function keepLeading(
+  seat: LeaderSeat,
+  lost: AbortController,
+  { network, log }: { network: NetworkId; log: Log },
+): Leadership {
+  const timer = setInterval(async () => {
+    const timeout = Bun.sleep(HEARTBEAT_TIMEOUT_MS).then(() => false);
+    const isHeld = await Promise.race([seat.isHeld().catch(() => false), timeout]);
+    if (!isHeld) lost.abort();
+  }, HEARTBEAT_MS);
+  const warn = () => log.warn({ network }, "the leader's lock is lost");
+  lost.signal.addEventListener("abort", warn);
+  const release = async () => {
+    clearInterval(timer);
+    lost.signal.removeEventListener("abort", warn);
+    await seat.release().catch(() => undefined);
+    // whatever is left of it: the lock ends with its connection
+    await seat.close().catch(() => undefined);
+  };
+  return { lost: lost.signal, release };
+}
+
+/** Ends early when `signal` is aborted. */
+export function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener("abort", end, { once: true });
+  });
+}

@@ -1,0 +1,93 @@
+/** Commits transfers of blocks below the cursor that were not read for their wallets, or not told by a node, at the time. */
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { findBlocks } from "../../db/ledger/blocks.ts";
+import { holdEpoch } from "../../db/ledger/cursors.ts";
+import { findBookedLogs } from "../../db/ledger/reconciliation.ts";
+import { refreshLinks } from "../../db/payments/settlement.ts";
+import { tell } from "../../db/postgres/notifications.ts";
+import { readHeader } from "../source/block-header.ts";
+import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
+import { withTags } from "../source/read-tags.ts";
+import { FencedError, type Term } from "../term.ts";
+import { settleTransfers } from "./settle.ts";
+
+/** A block below the cursor is not the one that was read: wait for the reorganisation to be undone. */
+export class OtherBranchError extends Error {}
+
+/** Returns the number of transfers that were new. `read` are in order and proven. */
+export async function applyPast(
+  term: Term,
+  read: readonly BlockContent[],
+  isWatched: Term["watched"]["has"],
+): Promise<number> {
+  const times = await readConfirmationTimes(term, read);
+  const blocks = await withTags(term, read, isWatched);
+  return term.sql.begin(async (tx) => {
+    const { network, epoch, confirmations } = term;
+    // while these blocks were read, or the row was waited for, a reorganisation may have set the cursor back below them
+    const cursor = await holdEpoch(tx, network, epoch);
+    if (!cursor) throw new FencedError(network);
+    const [from, to] = [blocks[0]?.block.number ?? 0, blocks.at(-1)?.block.number ?? 0];
+    const depthNumber = cursor.number - confirmations + 1;
+    const kept = await findBlocks(tx, network, { from, to });
+    const booked = new Set((await findBookedLogs(tx, network, { from, to })).map(placeOf));
+    assertSameBranch(blocks, new Map(kept.map((block) => [block.number, block.hash])));
+    const missing = blocks
+      .filter(({ block }) => block.number <= cursor.number)
+      .flatMap(({ block, transfers }) =>
+        transfers.map((transfer) => ({ ...transfer, blockHash: block.hash })),
+      )
+      .filter((transfer) => !booked.has(placeOf(transfer)));
+    const touched = await settleTransfers(tx, {
+      network,
+      transfers: missing,
+      spent: authorizationsOf(missing),
+      isWatched,
+      isNews: false,
+      confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
+    });
+    const moves = await refreshLinks(tx, {
+      linkIds: touched.linkIds,
+      isReorg: false,
+      misfitMinUnits: term.misfitMinUnits,
+    });
+    await tell(tx, [...touched.paymentIds, ...moves.map(({ id }) => id)]);
+    return missing.length;
+  });
+}
+
+/** Time of the block that made each block deep enough, for those that are. */
+async function readConfirmationTimes(
+  term: Term,
+  blocks: readonly BlockContent[],
+): Promise<Map<number, number>> {
+  const times = new Map<number, number>();
+  for (const { block } of blocks) {
+    const deepNumber = block.number + term.confirmations - 1;
+    if (deepNumber > term.cursor.number) continue;
+    const deep = deepNumber === block.number ? block : await readHeader(term.chain, deepNumber);
+    if (!deep) throw new RpcTransportError("not-ready", `no node knows block ${deepNumber}`);
+    times.set(block.number, deep.timeS);
+  }
+  return times;
+}
+
+function assertSameBranch(blocks: readonly BlockContent[], kept: ReadonlyMap<number, string>): void {
+  for (const { block } of blocks) {
+    const hash = kept.get(block.number);
+    if (hash !== undefined && hash !== block.hash)
+      throw new OtherBranchError(`block ${block.number} is ${block.hash} now, but ${hash} was read`);
+  }
+}
+
+function authorizationsOf(transfers: readonly SeenTransfer[]) {
+  return transfers.flatMap(({ from, to, authorizationNonce: nonce, txHash, logIndex, block, amountUnits }) =>
+    nonce
+      ? [{ payer: from, nonce, transfer: { txHash, logIndex, blockNumber: block.number, to, amountUnits } }]
+      : [],
+  );
+}
+
+function placeOf(log: { blockHash: string; logIndex: number }): string {
+  return `${log.blockHash}:${log.logIndex}`;
+}

@@ -1,0 +1,95 @@
+/** Commits blocks with everything they change: cursor, transfers, payments, links, history and events in one SQL transaction. */
+
+import { insertBlocks, KEPT_BLOCKS } from "../../db/ledger/blocks.ts";
+import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
+import { confirmTransfers } from "../../db/ledger/transfers.ts";
+import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
+import { refreshLinks } from "../../db/payments/settlement.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import { tell } from "../../db/postgres/notifications.ts";
+import type { BlockHeader } from "../source/block-header.ts";
+import type { BlockContent } from "../source/decode-logs.ts";
+import { withTags } from "../source/read-tags.ts";
+import { FencedError, type Term } from "../term.ts";
+import { settleTransfers } from "./settle.ts";
+
+/** What is committed further below the head than this is history. */
+const NEWS_BLOCKS = 64;
+
+/** Blocks to commit, and what is known of those around them. */
+export type Span = {
+  /** In order; blocks between them hold nothing of ours. */
+  blocks: readonly BlockContent[];
+  /** Where the cursor goes. */
+  to: BlockPoint;
+  head: BlockHeader;
+  /** Headers to remember. */
+  kept: readonly BlockHeader[];
+  /** Everything at or below is deep enough. */
+  depthNumber: number;
+  confirmedAtS: (blockNumber: number) => number | undefined;
+};
+
+/** Applies what follows the cursor. Throws FencedError when another leader was faster. */
+export async function applySpan(term: Term, span: Span): Promise<void> {
+  const blocks = await withTags(term, span.blocks, (address) => term.watched.has(address));
+  await term.sql.begin((tx) => writeSpan(tx, term, { ...span, blocks }));
+  term.cursor = span.to;
+}
+
+/** Consecutive blocks that begin right after the cursor. */
+export function toSpan(term: Term, blocks: readonly BlockContent[], head: BlockHeader): Span | undefined {
+  const last = blocks.at(-1)?.block;
+  if (!last) return undefined;
+  const { confirmations } = term;
+  const times = new Map(blocks.map(({ block }) => [block.number, block.timeS]));
+  return {
+    blocks,
+    to: { number: last.number, hash: last.hash },
+    head,
+    // what a reorganisation may still reach, and what makes the transfers before this span deep
+    kept: blocks
+      .map(({ block }) => block)
+      .filter((block, index) => block.number > head.number - KEPT_BLOCKS || index < confirmations - 1),
+    depthNumber: last.number - confirmations + 1,
+    confirmedAtS: (number) => times.get(number + confirmations - 1),
+  };
+}
+
+async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
+  const { network, confirmations, watched } = term;
+  const { blocks, to, head, depthNumber } = span;
+  const [isMoved] = await Promise.all([
+    moveCursor(tx, { network, epoch: term.epoch, from: term.cursor, to, head }),
+    insertBlocks(tx, network, span.kept),
+  ]);
+  if (!isMoved) throw new FencedError(network);
+  const settled = await settleTransfers(tx, {
+    network,
+    transfers: blocks.flatMap((block) => block.transfers),
+    spent: blocks.flatMap((block) => block.spent),
+    isWatched: (address) => watched.has(address),
+    isNews: head.number - to.number < NEWS_BLOCKS,
+    confirmedAtS: span.confirmedAtS,
+  });
+  const [confirmed, facilitatedIds] = await Promise.all([
+    confirmTransfers(tx, { network, depthNumber, confirmations }),
+    confirmFacilitatedPayments(tx, { network, depthNumber }),
+  ]);
+  const linkIds = [...settled.linkIds, ...confirmed.linkIds];
+  const moves = await refreshLinks(tx, { linkIds, isReorg: false, misfitMinUnits: term.misfitMinUnits });
+  await Promise.all([
+    tell(tx, [
+      ...settled.paymentIds,
+      ...confirmed.paymentIds,
+      ...facilitatedIds,
+      ...moves.map((move) => move.id),
+    ]),
+    announceBlock(tx, term, to.number),
+  ]);
+}
+
+/** Wakes the worker, which looks at its transactions in flight. */
+export async function announceBlock(tx: Tx, term: Pick<Term, "network">, number: number): Promise<void> {
+  await tx`select pg_notify('block', ${`${term.network}:${number}`})`;
+}

@@ -1,0 +1,45 @@
+/** Commits blocks and counts what was committed. */
+import { collectEvery } from "../../core/runtime/garbage.ts";
+import type { BlockHeader } from "../source/block-header.ts";
+import type { BlockContent } from "../source/decode-logs.ts";
+import type { Term } from "../term.ts";
+import { applySpan, type Span, toSpan } from "./apply.ts";
+
+/** Blocks this close to the head are asked for by hash; what is further below is read in ranges. */
+export const NEAR_BLOCKS = 64;
+/** Logs read, some two kilobytes of text and objects each; one that is booked leaves several times that behind. */
+const LOGS_A_COLLECTION = 4_000;
+const LOGS_A_BOOKED_ONE = 3;
+
+/** Of the process, whatever it reads. */
+const collect = collectEvery(LOGS_A_COLLECTION);
+
+/** Commits consecutive blocks after the cursor. `startedMs` is when the first of them was heard of (performance.now). */
+export async function commitBlocks(
+  term: Term,
+  blocks: readonly BlockContent[],
+  head: BlockHeader,
+  startedMs: number,
+): Promise<void> {
+  const span = toSpan(term, blocks, head);
+  if (span) await commitSpan(term, span, startedMs);
+}
+
+export async function commitSpan(term: Term, span: Span, startedMs: number): Promise<void> {
+  const first = term.cursor.number;
+  await applySpan(term, span);
+  const sum = (of: (block: BlockContent) => number) =>
+    span.blocks.reduce((total, block) => total + of(block), 0);
+  const [transfers, logs] = [sum((block) => block.transfers.length), sum((block) => block.logCount)];
+  const seconds = (performance.now() - startedMs) / 1000;
+  term.metrics.committed(term.network, { blocks: span.to.number - first, transfers, logs, seconds });
+  term.metrics.looked(term.network);
+  noteProgress(term, span.head, span.blocks.at(-1)?.block.timeS ?? span.head.timeS);
+  collect(logs + LOGS_A_BOOKED_ONE * transfers);
+}
+
+export function noteProgress(term: Term, head: BlockHeader, cursorTimeS: number): void {
+  const lagS = Math.max(0, head.timeS - cursorTimeS);
+  const at = { head: head.number, cursor: term.cursor.number, lagS, wallets: term.watched.size };
+  term.metrics.following(term.network, at);
+}

@@ -1,0 +1,46 @@
+/** What attributions mean for payments and claims: settled by their transfer, or never to be. */
+
+import type { Attribution } from "../../core/domain/attribute-transfers.ts";
+import type { PaymentFacts } from "../../core/domain/ledger-snapshot.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
+import {
+  failSpentPayments,
+  matchClaims,
+  type SettledPayment,
+  settlePayments,
+} from "../../db/payments/settlement.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+
+type Outcome = Pick<Attribution, "linkId"> &
+  Omit<SettledPayment, "id"> & {
+    paymentId?: string | undefined;
+    settlesPayment?: boolean;
+    claimId?: string | undefined;
+  };
+
+/**
+ * `payments` are those whose nonces were spent, `outcomes` what their transfers were attributed to. Returns the payments that
+ * moved and all links concerned.
+ */
+export async function settlePaymentsAndClaims(
+  tx: Tx,
+  network: NetworkId,
+  { payments, outcomes }: { payments: readonly PaymentFacts[]; outcomes: readonly Outcome[] },
+): Promise<{ paymentIds: string[]; linkIds: string[] }> {
+  const settled = outcomes.flatMap(
+    ({ paymentId, settlesPayment, txHash, logIndex, blockNumber, isConfirmed }) =>
+      paymentId && settlesPayment ? [{ id: paymentId, txHash, logIndex, blockNumber, isConfirmed }] : [],
+  );
+  const isSettled = new Set(settled.map(({ id }) => id));
+  const dead = payments.filter(({ id, isFailed }) => !isFailed && !isSettled.has(id));
+  const claimIds = outcomes.flatMap(({ claimId }) => claimId ?? []);
+  const [failed] = await Promise.all([
+    failSpentPayments(tx, network, dead),
+    settlePayments(tx, settled),
+    matchClaims(tx, claimIds),
+  ]);
+  return {
+    paymentIds: [...isSettled, ...failed.map(({ id }) => id)],
+    linkIds: [...outcomes.map(({ linkId }) => linkId), ...failed.flatMap(({ linkId }) => linkId ?? [])],
+  };
+}

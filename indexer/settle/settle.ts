@@ -1,0 +1,123 @@
+/** What a set of transfers does to the books, inside the caller's transaction. Used at the head, in ranges, in backfills and in rebuilds. */
+
+import { attributeTransfers, type Verdict } from "../../core/domain/attribute-transfers.ts";
+import { authorizationKey } from "../../core/domain/authorization.ts";
+import type { PaymentFacts } from "../../core/domain/ledger-snapshot.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
+import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import type { SeenTransfer, SpentAuthorization } from "../source/decode-logs.ts";
+import { NOTHING_STANDS, type Standing } from "./prior-attributions.ts";
+import { settleFacilitated } from "./settle-facilitated.ts";
+import { settlePaymentsAndClaims } from "./settle-payments.ts";
+
+export type Settling = {
+  network: NetworkId;
+  /** In the chain's order; all touch a watched wallet. */
+  transfers: readonly SeenTransfer[];
+  spent: readonly SpentAuthorization[];
+  isWatched: (address: Hex) => boolean;
+  /** Near the head, as opposed to a past that is read up. */
+  isNews: boolean;
+  /** Time of the block that makes this height deep enough; undefined while there is none. */
+  confirmedAtS: (blockNumber: number) => number | undefined;
+  /** Asked what stands of earlier decisions about these transfers. */
+  findStanding?: (transfers: readonly SeenTransfer[]) => Promise<Standing>;
+};
+
+export type Touched = { linkIds: string[]; paymentIds: string[] };
+
+/** Stores the transfers with their links, settles payments and claims. The links named in the answer still have to be refreshed. */
+export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touched> {
+  const { network, transfers, spent, confirmedAtS, isWatched, isNews } = settling;
+  if (transfers.length === 0 && spent.length === 0) return { linkIds: [], paymentIds: [] };
+  // what needs no answer of another goes out at once: one way to the database instead of two
+  const [facilitated, payments] = await Promise.all([
+    settleFacilitated(tx, network, spent, confirmedAtS),
+    loadPayments(
+      tx,
+      network,
+      spent.map(({ payer, nonce, transfer }) => ({ payer, nonce, txHash: transfer?.txHash })),
+    ),
+  ]);
+  const incoming = transfers.filter(({ to, from, authorizationNonce: nonce }) => {
+    const isElsewhere = nonce !== undefined && facilitated.keys.has(authorizationKey(from, nonce));
+    return isWatched(to) && !isElsewhere;
+  });
+  const standing = (await settling.findStanding?.(incoming)) ?? NOTHING_STANDS;
+  const verdicts = await attribute(tx, network, { transfers: incoming, payments, standing });
+  const rows = transfers.map((transfer) => toRow(transfer, verdicts.get(transfer), confirmedAtS));
+  const outcomes = [...verdicts].flatMap(([{ txHash, logIndex, block }, { attribution }]) => {
+    const isConfirmed = confirmedAtS(block.number) !== undefined;
+    return attribution ? [{ ...attribution, txHash, logIndex, blockNumber: block.number, isConfirmed }] : [];
+  });
+  const [, settled] = await Promise.all([
+    storeTransfers(tx, network, rows, { isNews }),
+    settlePaymentsAndClaims(tx, network, {
+      // a payment to a wallet that has not joined yet is judged when its blocks are read again
+      payments: payments.filter((payment) => isWatched(payment.recipient)),
+      outcomes,
+    }),
+  ]);
+  return { linkIds: settled.linkIds, paymentIds: [...facilitated.paymentIds, ...settled.paymentIds] };
+}
+
+function toRow(
+  transfer: SeenTransfer,
+  verdict: Verdict | undefined,
+  confirmedAtS: Settling["confirmedAtS"],
+): NewTransfer {
+  const { block } = transfer;
+  const { attribution, candidates = [] } = verdict ?? {};
+  return {
+    ...transfer,
+    blockNumber: block.number,
+    blockHash: block.hash,
+    blockTimeS: block.timeS,
+    confirmedAtS: confirmedAtS(block.number),
+    linkId: attribution?.linkId,
+    pays: attribution?.pays ?? false,
+    settledBy: attribution?.settledBy,
+    candidates,
+    paymentId: attribution?.paymentId,
+    historyPaymentId: attribution?.settlesPayment ? attribution.paymentId : undefined,
+    historyClaimId: attribution?.claimId,
+  };
+}
+
+type Judged = {
+  transfers: readonly SeenTransfer[];
+  payments: readonly PaymentFacts[];
+  standing: Standing;
+};
+
+async function attribute(
+  tx: Tx,
+  network: NetworkId,
+  { transfers, payments, standing: { decided, takenLinks } }: Judged,
+): Promise<Map<SeenTransfer, Verdict>> {
+  const verdicts = new Map<SeenTransfer, Verdict>(decided);
+  const open = transfers.filter((transfer) => !decided.has(transfer));
+  if (open.length === 0) return verdicts;
+  const given = open.map((transfer) => ({
+    ...transfer,
+    blockNumber: transfer.block.number,
+    blockTimeMs: transfer.block.timeS * 1000,
+  }));
+  const nonces = new Set(
+    given.flatMap((one) =>
+      one.authorizationNonce ? [authorizationKey(one.from, one.authorizationNonce)] : [],
+    ),
+  );
+  const own = payments.filter((payment) => nonces.has(authorizationKey(payment.payer, payment.nonce)));
+  const snapshot = await loadSnapshot(tx, network, { transfers: given, payments: own, takenLinks });
+  const usedClaims = new Set([...verdicts.values()].map(({ attribution }) => attribution?.claimId));
+  const claims = snapshot.claims.filter(({ id }) => !usedClaims.has(id));
+  const found = attributeTransfers(given, { ...snapshot, claims });
+  for (const [index, transfer] of open.entries()) {
+    const verdict = found[index];
+    if (verdict) verdicts.set(transfer, verdict);
+  }
+  return verdicts;
+}

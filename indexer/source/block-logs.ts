@@ -1,0 +1,220 @@
+/**
+ * USDC logs of whole blocks, asked for in the cheapest way that can be believed. The header's bloom says first what a block can hold:
+ * nothing of ours (nothing is asked), perhaps a wallet of ours (receipts, proven by their root), or something (logs by block hash).
+ * Whatever turns out to touch a wallet near the head is proven before it counts.
+ */
+
+import {
+  type BloomBits,
+  bloomBitsOf,
+  densityOf,
+  mayContain,
+  topicOfAddress,
+} from "../../core/chain/bloom.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { toQuantity } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import type { RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
+import {
+  assertChained,
+  type BlockHeader,
+  headerByHashCall,
+  headerCall,
+  need,
+  parseHeader,
+} from "./block-header.ts";
+import {
+  assertOfBlock,
+  type BlockContent,
+  decodeBlock,
+  hasLoneAuthorization,
+  type PlacedLog,
+  parseLogs,
+  selectUsdcLogs,
+  USDC_TOPICS,
+} from "./decode-logs.ts";
+import { provenLogs, readProvenLogs, receiptsCall } from "./verified-block.ts";
+
+/** With more wallets, or a fuller bloom, "may contain" is mostly chance and not asked about wallets. */
+const BLOOM_WALLETS_MAX = 5_000;
+const BLOOM_CHANCE_MAX = 0.05;
+/** Far below the head this many blocks of a range are proven; more would cost what reading them by receipts costs. */
+const PROVEN_FAR_MAX = 32;
+
+/** Whom we look for. `bits` are the bloom bits of every wallet, while they are few. */
+export type Watch = {
+  isWatched: (address: Hex) => boolean;
+  size: number;
+  bits: () => Iterable<BloomBits>;
+  /** Live payments wait: authorizations that were used elsewhere or cancelled matter too. */
+  wantsAuthorizations: boolean;
+};
+
+/** NOTHING: the bloom rules out what matters. LOGS: somebody's USDC, not ours as far as the bloom tells. OURS: a wallet of ours may be in it. */
+type Hint = "NOTHING" | "LOGS" | "OURS";
+
+/** Reads blocks near the head by their hashes: a node that does not have one says so instead of answering "no logs". */
+export async function readBlocks(
+  chain: Chain,
+  headers: readonly BlockHeader[],
+  watch: Watch,
+): Promise<BlockContent[]> {
+  const { address } = chain.network.usdc;
+  const plans = headers.map((header) => {
+    const hint = hintOf(header, address, watch);
+    return { header, hint, calls: callsFor(header, hint, address) };
+  });
+  const calls = plans.flatMap((plan) => plan.calls);
+  const outcomes = calls.length > 0 ? await chain.batch(calls) : [];
+  let at = 0;
+  return Promise.all(
+    plans.map(({ header, hint, calls: own }) => {
+      const answers = outcomes.slice(at, at + own.length);
+      at += own.length;
+      return readNearBlock(chain, header, { hint, answers }, watch);
+    }),
+  );
+}
+
+function callsFor(header: BlockHeader, hint: Hint, address: Hex): RpcCall[] {
+  switch (hint) {
+    case "NOTHING":
+      return [];
+    case "OURS":
+      return [receiptsCall(header)];
+    case "LOGS":
+      return [
+        headerByHashCall(header.hash),
+        { method: "eth_getLogs", params: [{ blockHash: header.hash, address, topics: [USDC_TOPICS] }] },
+      ];
+  }
+}
+
+async function readNearBlock(
+  chain: Chain,
+  header: BlockHeader,
+  { hint, answers }: { hint: Hint; answers: readonly RpcOutcome[] },
+  watch: Watch,
+): Promise<BlockContent> {
+  const { address } = chain.network.usdc;
+  const [first, second] = answers;
+  const decode = (logs: readonly PlacedLog[]) =>
+    decodeBlock(header, selectUsdcLogs(logs, address), watch.isWatched);
+  if (hint === "NOTHING") return decode([]);
+  if (hint === "OURS")
+    return decode(proveOrUndefined(header, first) ?? (await readProvenLogs(chain, header)));
+  const told = parseHeader(need(first));
+  if (told?.hash !== header.hash)
+    throw new RpcTransportError("not-ready", `the node does not know block ${header.number} ${header.hash}`);
+  const logs = selectUsdcLogs(parseLogs(need(second)), address);
+  assertOfBlock(logs, header);
+  const content = decodeBlock(header, logs, watch.isWatched);
+  const needsProof = logs.length === 0 || hasLoneAuthorization(logs) || content.transfers.length > 0;
+  return needsProof ? decode(await readProvenLogs(chain, header)) : content;
+}
+
+function proveOrUndefined(header: BlockHeader, outcome: RpcOutcome | undefined): PlacedLog[] | undefined {
+  if (!outcome?.ok) return undefined;
+  try {
+    return provenLogs(header, outcome.result);
+  } catch (error) {
+    if (error instanceof RpcTransportError) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Reads a range far below the head: headers and logs in one batch, which must agree with one another and with each block's bloom.
+ * Contradictions are settled by proof, and so are ours where they are few; every block is read once more later (recheck.ts).
+ */
+export async function readRange(
+  chain: Chain,
+  { from, to }: { from: number; to: number },
+  watch: Watch,
+): Promise<BlockContent[]> {
+  const { address } = chain.network.usdc;
+  const range = { fromBlock: toQuantity(from), toBlock: toQuantity(to), address, topics: [USDC_TOPICS] };
+  const numbers = Array.from({ length: to - from + 1 }, (_, index) => from + index);
+  const [logsOutcome, ...outcomes] = await chain.batch([
+    { method: "eth_getLogs", params: [range] },
+    ...numbers.map(headerCall),
+  ]);
+  const headers = outcomes.map((outcome, index) => {
+    const header = parseHeader(need(outcome));
+    if (header && header.number === numbers[index]) return header;
+    throw new RpcTransportError("not-ready", `the node does not know block ${numbers[index]}`);
+  });
+  assertChained(headers);
+  const byBlock = new Map<number, PlacedLog[]>(numbers.map((number) => [number, []]));
+  for (const log of parseLogs(need(logsOutcome))) byBlock.get(log.blockNumber)?.push(log);
+  const contents = await Promise.all(
+    headers.map((header) => readFarBlock(chain, header, byBlock.get(header.number) ?? [], watch)),
+  );
+  return proveFew(chain, contents, watch);
+}
+
+/** Where few blocks of a range touch our wallets, they are proven as near the head. */
+async function proveFew(
+  chain: Chain,
+  contents: readonly BlockContent[],
+  watch: Watch,
+): Promise<BlockContent[]> {
+  const ours = contents.filter((content) => content.transfers.length > 0).map(({ block }) => block);
+  if (ours.length === 0 || ours.length > PROVEN_FAR_MAX) return [...contents];
+  const outcomes = await chain.batch(ours.map(receiptsCall));
+  const proven = await Promise.all(
+    ours.map(async (header, index) => {
+      const logs = proveOrUndefined(header, outcomes[index]) ?? (await readProvenLogs(chain, header));
+      return decodeBlock(header, selectUsdcLogs(logs, chain.network.usdc.address), watch.isWatched);
+    }),
+  );
+  const byNumber = new Map(proven.map((content) => [content.block.number, content]));
+  return contents.map((content) => byNumber.get(content.block.number) ?? content);
+}
+
+async function readFarBlock(
+  chain: Chain,
+  header: BlockHeader,
+  answered: readonly PlacedLog[],
+  watch: Watch,
+): Promise<BlockContent> {
+  assertOfBlock(answered, header);
+  const { address } = chain.network.usdc;
+  const logs = selectUsdcLogs(answered, address);
+  const hint = hintOf(header, address, watch);
+  const content = decodeBlock(header, logs, watch.isWatched);
+  const isContradicted =
+    hint === "NOTHING"
+      ? content.transfers.length > 0
+      : logs.length === 0 ||
+        hasLoneAuthorization(logs) ||
+        (hint === "OURS" && content.transfers.length === 0);
+  if (!isContradicted) return content;
+  return decodeBlock(header, selectUsdcLogs(await readProvenLogs(chain, header), address), watch.isWatched);
+}
+
+function hintOf({ bloom }: BlockHeader, usdc: Hex, watch: Watch): Hint {
+  const mayHaveLogs =
+    mayContain(bloom, bitsOnce(usdc)) && USDC_TOPICS.some((topic) => mayContain(bloom, bitsOnce(topic)));
+  if (!mayHaveLogs) return "NOTHING";
+  const isTelling = watch.size <= BLOOM_WALLETS_MAX && densityOf(bloom) ** 3 * watch.size <= BLOOM_CHANCE_MAX;
+  if (!isTelling) return "LOGS";
+  for (const bits of watch.bits()) if (mayContain(bloom, bits)) return "OURS";
+  return watch.wantsAuthorizations ? "LOGS" : "NOTHING";
+}
+
+function bitsOnce(item: Hex): BloomBits {
+  const known = knownBits.get(item);
+  if (known) return known;
+  const bits = bloomBitsOf(item);
+  knownBits.set(item, bits);
+  return bits;
+}
+/** The token's address and topics: a handful a network. */
+const knownBits = new Map<Hex, BloomBits>();
+
+/** Bloom bits of wallets as indexed arguments. */
+export function walletBits(addresses: Iterable<Hex>): BloomBits[] {
+  return Array.from(addresses, (address) => bloomBitsOf(topicOfAddress(address)));
+}

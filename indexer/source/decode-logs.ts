@@ -1,0 +1,169 @@
+/** From a node's log answer to what concerns us. Checked against the block's header, decoded by slicing: this is the hot path. */
+
+import {
+  AUTHORIZATION_CANCELED_TOPIC,
+  AUTHORIZATION_USED_TOPIC,
+  decodeAuthorizationLog,
+  decodeTransferLog,
+  TRANSFER_TOPIC,
+} from "../../core/chain/usdc.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import type { BlockHeader } from "./block-header.ts";
+
+export const USDC_TOPICS = [TRANSFER_TOPIC, AUTHORIZATION_USED_TOPIC, AUTHORIZATION_CANCELED_TOPIC] as const;
+
+/** A log as nodes answer it, with its place parsed. */
+export type PlacedLog = {
+  address: string;
+  blockHash: Hex;
+  blockNumber: number;
+  txHash: Hex;
+  logIndex: number;
+  topics: readonly string[];
+  data: string;
+};
+
+export type SeenTransfer = {
+  block: BlockHeader;
+  txHash: Hex;
+  logIndex: number;
+  from: Hex;
+  to: Hex;
+  amountUnits: bigint;
+  authorizationNonce: Hex | undefined;
+  /** 16 bytes of its transaction that may name a link; read where nothing else explains it (read-tags.ts). */
+  tag?: Hex | undefined;
+  /** Whether the tag stands in a relay of ours. */
+  isRelayed?: boolean | undefined;
+};
+
+/** An authorization that was used, with the Transfer it made, or cancelled. */
+export type SpentAuthorization = {
+  payer: Hex;
+  nonce: Hex;
+  transfer?: { txHash: Hex; logIndex: number; blockNumber: number; to: Hex; amountUnits: bigint };
+};
+
+/** What a block says about us. `spent` are all authorizations used or cancelled in it, whoever's they are. */
+export type BlockContent = {
+  block: BlockHeader;
+  transfers: SeenTransfer[];
+  spent: SpentAuthorization[];
+  logCount: number;
+};
+
+/** Reads a log answer; logs told twice count once. Throws when it is no list of logs, or a log is told in two ways. */
+export function parseLogs(answer: unknown): PlacedLog[] {
+  if (!Array.isArray(answer)) throw malformed("an eth_getLogs answer is not a list");
+  const byPlace = new Map<string, PlacedLog>();
+  for (const item of answer as (Record<string, unknown> | undefined)[]) {
+    const log = parseLog(item);
+    const place = `${log.blockHash}:${log.logIndex}`;
+    const twin = byPlace.get(place);
+    if (twin && (twin.txHash !== log.txHash || twin.data !== log.data))
+      throw malformed(`log ${log.logIndex} of block ${log.blockHash} was answered in two ways`);
+    byPlace.set(place, log);
+  }
+  return [...byPlace.values()];
+}
+
+function parseLog(item: Record<string, unknown> | undefined): PlacedLog {
+  const { address, blockHash, blockNumber, transactionHash, logIndex, topics, data, removed } = item ?? {};
+  const isWhole =
+    typeof address === "string" &&
+    typeof blockHash === "string" &&
+    typeof blockNumber === "string" &&
+    typeof transactionHash === "string" &&
+    typeof logIndex === "string" &&
+    typeof data === "string" &&
+    Array.isArray(topics);
+  if (!isWhole) throw malformed("a log lacks a field");
+  if (removed === true) throw malformed(`log ${logIndex} of block ${blockHash} is marked removed`);
+  return {
+    address,
+    blockHash: blockHash as Hex,
+    blockNumber: Number(blockNumber),
+    txHash: transactionHash as Hex,
+    logIndex: Number(logIndex),
+    topics,
+    data,
+  };
+}
+
+/** Only the token's logs of the three kinds we follow, in the block's order. */
+export function selectUsdcLogs(logs: readonly PlacedLog[], usdc: Hex): PlacedLog[] {
+  return logs
+    .filter(
+      (log) =>
+        (USDC_TOPICS as readonly (string | undefined)[]).includes(log.topics[0]) &&
+        log.address.toLowerCase() === usdc,
+    )
+    .sort((a, b) => a.logIndex - b.logIndex);
+}
+
+/** Throws unless every log was written in exactly this block. */
+export function assertOfBlock(logs: readonly PlacedLog[], block: BlockHeader): void {
+  for (const log of logs) {
+    if (log.blockHash === block.hash && log.blockNumber === block.number) continue;
+    throw new RpcTransportError(
+      "not-ready",
+      `a log of block ${log.blockNumber} ${log.blockHash} was answered for block ${block.number} ${block.hash}`,
+    );
+  }
+}
+
+/** Keeps what touches a watched wallet. `logs` are one block's, in order. Zero-value transfers can be made by anybody for anybody. */
+export function decodeBlock(
+  block: BlockHeader,
+  logs: readonly PlacedLog[],
+  isWatched: (address: Hex) => boolean,
+): BlockContent {
+  const content: BlockContent = { block, transfers: [], spent: [], logCount: logs.length };
+  let before: { log: PlacedLog; spent: SpentAuthorization } | undefined;
+  for (const log of logs) {
+    const authorization = decodeAuthorizationLog(log);
+    if (authorization) {
+      const spent = { payer: authorization.authorizer, nonce: authorization.nonce };
+      content.spent.push(spent);
+      before = authorization.isCanceled ? undefined : { log, spent };
+      continue;
+    }
+    const transfer = decodeTransferLog(log);
+    if (!transfer) throw malformed(`log ${log.logIndex} of block ${block.number} is not USDC's Transfer`);
+    // EIP-3009: the Transfer an authorization makes is the very next log
+    const spent =
+      before && isNext(before.log, log) && before.spent.payer === transfer.from ? before.spent : undefined;
+    before = undefined;
+    if (spent) {
+      const { txHash, logIndex, blockNumber } = log;
+      spent.transfer = { txHash, logIndex, blockNumber, to: transfer.to, amountUnits: transfer.amountUnits };
+    }
+    if (transfer.amountUnits === 0n || !(isWatched(transfer.to) || isWatched(transfer.from))) continue;
+    content.transfers.push({
+      block,
+      txHash: log.txHash,
+      logIndex: log.logIndex,
+      ...transfer,
+      authorizationNonce: spent?.nonce,
+    });
+  }
+  return content;
+}
+
+/** An AuthorizationUsed without its Transfer behind it: the answer lacks logs. */
+export function hasLoneAuthorization(logs: readonly PlacedLog[]): boolean {
+  return logs.some((log, index) => {
+    if (log.topics[0] !== AUTHORIZATION_USED_TOPIC) return false;
+    const next = logs[index + 1];
+    return !next || !isNext(log, next) || next.topics[0] !== TRANSFER_TOPIC;
+  });
+}
+
+function isNext(log: PlacedLog, next: PlacedLog): boolean {
+  return next.logIndex === log.logIndex + 1 && next.txHash === log.txHash;
+}
+
+function malformed(message: string): RpcTransportError {
+  return new RpcTransportError("malformed", message);
+}

@@ -1,0 +1,98 @@
+/** Which blocks of the past touch given wallets: topic-filtered log queries over adaptive ranges, then each hit read whole and proven. */
+
+import { topicOfAddress } from "../../core/chain/bloom.ts";
+import { TRANSFER_TOPIC } from "../../core/chain/usdc.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { toQuantity } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { isRangeTooLarge, RpcTransportError } from "../../core/rpc/errors.ts";
+import type { ChainNode, RpcCall } from "../../core/rpc/node.ts";
+import { headerCall, need, parseHeader } from "./block-header.ts";
+import { type BlockContent, decodeBlock, parseLogs, selectUsdcLogs } from "./decode-logs.ts";
+import { readProvenLogs } from "./verified-block.ts";
+
+/** go-ethereum takes at most this many values in a topic position. */
+export const TOPIC_VALUES_MAX = 1_000;
+const BLOCKS_FIRST = 500;
+const BLOCKS_MAX = 2_000;
+const WITNESSES = 2;
+
+/** Walks from `from` to `to` and yields, for each range, the blocks that touch one of these wallets, in order. */
+export async function* readPast(
+  chain: Chain,
+  { from, to, addresses }: { from: number; to: number; addresses: readonly Hex[] },
+): AsyncGenerator<{ from: number; to: number; blocks: BlockContent[] }> {
+  const wanted = new Set(addresses);
+  let size = BLOCKS_FIRST;
+  for (let start = from; start <= to; ) {
+    const end = Math.min(to, start + size - 1);
+    try {
+      const numbers = await findHits(chain, { from: start, to: end, addresses });
+      const blocks = await readHits(chain, numbers, (address) => wanted.has(address));
+      yield { from: start, to: end, blocks };
+      start = end + 1;
+      size = Math.min(BLOCKS_MAX, size + (size >> 1));
+    } catch (error) {
+      if (!isRangeTooLarge(error) && !(error instanceof RpcTransportError && error.kind === "timeout"))
+        throw error;
+      if (size === 1) throw error;
+      size = Math.max(1, size >> 1);
+    }
+  }
+}
+
+/** The union of what several nodes say: a node that left a hit out is made good by another. */
+async function findHits(
+  chain: Chain,
+  range: { from: number; to: number; addresses: readonly Hex[] },
+): Promise<number[]> {
+  const nodes = chain.nodesByHealth().slice(0, WITNESSES);
+  const answers = await Promise.allSettled(nodes.map((node) => findHitsOn(chain, node, range)));
+  const found = answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
+  const failed = answers.find((answer) => answer.status === "rejected");
+  if (found.length === 0) throw failed?.reason ?? new RpcTransportError("closed", "there is no node");
+  return [...new Set(found.flat())].sort((a, b) => a - b);
+}
+
+async function findHitsOn(
+  chain: Chain,
+  node: ChainNode,
+  { from, to, addresses }: { from: number; to: number; addresses: readonly Hex[] },
+): Promise<number[]> {
+  const query = (positions: unknown[]): RpcCall => ({
+    method: "eth_getLogs",
+    params: [
+      {
+        ...{ fromBlock: toQuantity(from), toBlock: toQuantity(to) },
+        ...{ address: chain.network.usdc.address, topics: [TRANSFER_TOPIC, ...positions] },
+      },
+    ],
+  });
+  const queries: RpcCall[] = [];
+  for (let start = 0; start < addresses.length; start += TOPIC_VALUES_MAX) {
+    const topics = addresses.slice(start, start + TOPIC_VALUES_MAX).map(topicOfAddress);
+    queries.push(query([topics]), query([null, topics]));
+  }
+  // the last header in the same batch: a node that lacks the end of the range must not answer for it
+  const [last, ...answers] = await chain.batchOn(node, [headerCall(to), ...queries]);
+  if (!parseHeader(need(last)))
+    throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
+  return answers.flatMap((answer) => parseLogs(need(answer)).map((log) => log.blockNumber));
+}
+
+async function readHits(
+  chain: Chain,
+  numbers: readonly number[],
+  isWatched: (address: Hex) => boolean,
+): Promise<BlockContent[]> {
+  if (numbers.length === 0) return [];
+  const outcomes = await chain.batch(numbers.map(headerCall));
+  const blocks: BlockContent[] = [];
+  for (const [index, outcome] of outcomes.entries()) {
+    const header = parseHeader(need(outcome));
+    if (!header) throw new RpcTransportError("not-ready", `the node does not know block ${numbers[index]}`);
+    const logs = selectUsdcLogs(await readProvenLogs(chain, header), chain.network.usdc.address);
+    blocks.push(decodeBlock(header, logs, isWatched));
+  }
+  return blocks;
+}

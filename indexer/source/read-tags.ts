@@ -1,0 +1,86 @@
+/**
+ * Link tags of transfers to our wallets, from the transactions that made them. Only where an accepted authorization does not explain a
+ * transfer already, and the wallet has links that a tag could name.
+ */
+
+import type { ProvenTransaction } from "../../core/chain/prove-transaction.ts";
+import { type FoundTag, tagOfTransaction } from "../../core/chain/transaction-tags.ts";
+import { isTimely } from "../../core/domain/attribute-transfers.ts";
+import { authorizationKey } from "../../core/domain/authorization.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { listRelayerAddresses } from "../../db/health/signs-of-life.ts";
+import { findPayments } from "../../db/ledger/attribution.ts";
+import { findFirstLinks } from "../../db/links/links.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import type { BlockContent, SeenTransfer } from "./decode-logs.ts";
+import { readTransactions, type TransactionReader } from "./read-transactions.ts";
+
+/** The chain's clock may differ from the database's by this much: what is older than a wallet's first link carries none of its tags. */
+const CLOCK_SKEW_MS = 15 * 60_000;
+
+type TagTerm = TransactionReader & { readonly sql: Sql };
+
+/** The same blocks, with `tag` on the transfers whose transactions carry one. `isWatched`: the wallets that are asked about. */
+export async function withTags(
+  term: TagTerm,
+  blocks: readonly BlockContent[],
+  isWatched: (address: Hex) => boolean,
+): Promise<BlockContent[]> {
+  const incoming = blocks.flatMap(({ transfers }) => transfers.filter(({ to }) => isWatched(to)));
+  const open = await findUnexplained(term, incoming);
+  if (open.length === 0) return [...blocks];
+  const relayers = new Set<string>(await listRelayerAddresses(term.sql, term.network));
+  const blockHashes = new Map(open.map(({ txHash, block }) => [txHash, block.hash]));
+  const places = Array.from(blockHashes, ([hash, blockHash]) => ({ hash, blockHash }));
+  const transactions = await readTransactions(term, places);
+  const tags = new Map(
+    open.map((transfer) => [
+      transfer,
+      readTag(term.chain, transactions.get(transfer.txHash), transfer, relayers),
+    ]),
+  );
+  return blocks.map((block) => ({
+    ...block,
+    transfers: block.transfers.map((transfer) => {
+      const tag = tags.get(transfer);
+      return tag ? { ...transfer, ...tag } : transfer;
+    }),
+  }));
+}
+
+async function findUnexplained(
+  { sql, network }: TagTerm,
+  transfers: readonly SeenTransfer[],
+): Promise<SeenTransfer[]> {
+  if (transfers.length === 0) return [];
+  const [firstLinks, payments] = await Promise.all([
+    findFirstLinks(sql, network, [...new Set(transfers.map(({ to }) => to))]),
+    findPayments(
+      sql,
+      network,
+      transfers.flatMap(({ from, authorizationNonce: nonce, txHash }) =>
+        nonce ? [{ payer: from, nonce, txHash }] : [],
+      ),
+    ),
+  ]);
+  const byKey = new Map(payments.map((payment) => [authorizationKey(payment.payer, payment.nonce), payment]));
+  return transfers.filter(({ to, from, amountUnits, authorizationNonce, txHash, block }) => {
+    const madeMs = firstLinks.get(to)?.getTime();
+    if (madeMs === undefined || block.timeS * 1000 < madeMs - CLOCK_SKEW_MS) return false;
+    const payment = authorizationNonce && byKey.get(authorizationKey(from, authorizationNonce));
+    if (!payment || payment.recipient !== to || payment.amountUnits !== amountUnits) return true;
+    return !isTimely(payment, { txHash, blockNumber: block.number, blockTimeMs: block.timeS * 1000 });
+  });
+}
+
+function readTag(
+  chain: Chain,
+  transaction: ProvenTransaction | undefined,
+  transfer: SeenTransfer,
+  relayers: ReadonlySet<string>,
+): FoundTag | undefined {
+  if (!transaction) return undefined;
+  const usdc = chain.network.usdc.address;
+  return tagOfTransaction(transaction, transfer, { usdc, isRelayer: (address) => relayers.has(address) });
+}

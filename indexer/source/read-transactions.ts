@@ -1,0 +1,86 @@
+/**
+ * Transactions by their hashes, trusted when these recompute. In batches that halve when a node refuses their size, for calldata may be
+ * large; from other nodes when one answers something else; and from the whole block where no node keeps an index of transactions.
+ */
+
+import { type ProvenTransaction, proveTransaction } from "../../core/chain/prove-transaction.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { fieldOf } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
+import type { RpcCall } from "../../core/rpc/node.ts";
+import type { Log } from "../../core/runtime/log.ts";
+
+/** Transactions asked for in one batch. */
+const TRANSACTIONS_AT_ONCE = 50;
+/** Nodes asked again, before a transaction is taken for one whose hash can't be made from what they answer. */
+const NODES_MAX = 4;
+
+export type TransactionReader = { readonly chain: Chain; readonly log: Log; readonly network: NetworkId };
+
+export type TransactionPlace = { hash: Hex; blockHash: Hex };
+
+/** Throws RpcTransportError while no node has one of them. One whose hash never recomputes is absent: it carries nothing to be trusted. */
+export async function readTransactions(
+  { chain, log, network }: TransactionReader,
+  places: readonly TransactionPlace[],
+): Promise<Map<Hex, ProvenTransaction>> {
+  const found = new Map<Hex, ProvenTransaction>();
+  for (let start = 0; start < places.length; start += TRANSACTIONS_AT_ONCE) {
+    const batch = places.slice(start, start + TRANSACTIONS_AT_ONCE);
+    const answers = await readBatch(chain, batch);
+    for (const [index, place] of batch.entries()) {
+      const transaction =
+        proveTransaction(answers[index], place.hash) ?? (await readFromOthers(chain, place));
+      if (transaction) found.set(place.hash, transaction);
+      else log.warn({ network, txHash: place.hash }, "no node answered a transaction that makes its hash");
+    }
+  }
+  return found;
+}
+
+/** What one node answers, null for what it refuses. A batch that fails as a whole is halved; a single call that fails throws. */
+async function readBatch(chain: Chain, places: readonly TransactionPlace[]): Promise<unknown[]> {
+  try {
+    const outcomes = await chain.batch(places.map(transactionCall));
+    return outcomes.map((outcome) => (outcome.ok ? outcome.result : null));
+  } catch (error) {
+    const isNodes = error instanceof RpcTransportError || error instanceof RpcResponseError;
+    if (!isNodes || places.length === 1) throw error;
+    const middle = places.length >> 1;
+    const first = await readBatch(chain, places.slice(0, middle));
+    return [...first, ...(await readBatch(chain, places.slice(middle)))];
+  }
+}
+
+async function readFromOthers(chain: Chain, place: TransactionPlace): Promise<ProvenTransaction | undefined> {
+  let isKnown = false;
+  for (const read of [readByHash, readInBlock]) {
+    for (const node of chain.nodesByHealth().slice(0, NODES_MAX)) {
+      const ask = (call: RpcCall) => chain.requestOn(node, call.method, call.params).catch(() => null);
+      const answer = await read(ask, place);
+      isKnown ||= answer !== null;
+      const transaction = proveTransaction(answer, place.hash);
+      if (transaction) return transaction;
+    }
+    if (isKnown) return undefined;
+  }
+  throw new RpcTransportError("not-ready", `no node has transaction ${place.hash}`);
+}
+
+type Ask = (call: RpcCall) => Promise<unknown>;
+
+function readByHash(ask: Ask, place: TransactionPlace): Promise<unknown> {
+  return ask(transactionCall(place));
+}
+
+async function readInBlock(ask: Ask, { hash, blockHash }: TransactionPlace): Promise<unknown> {
+  const block = await ask({ method: "eth_getBlockByHash", params: [blockHash, true] });
+  const transactions = fieldOf(block, "transactions");
+  if (!Array.isArray(transactions)) return null;
+  return transactions.find((transaction) => fieldOf(transaction, "hash") === hash) ?? null;
+}
+
+function transactionCall({ hash }: TransactionPlace): RpcCall {
+  return { method: "eth_getTransactionByHash", params: [hash] };
+}

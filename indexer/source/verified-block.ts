@@ -1,0 +1,83 @@
+/**
+ * All logs of one block, proven against its header. A log query has no proof of its own: a node that drops a log, or does not have
+ * the block, answers like one that found nothing. Receipts do, by their root. Where a node has none, all logs of the block are the next
+ * best: told alike twice, without a gap between their numbers, and making the header's bloom (which a log of the same topics would too).
+ */
+
+import { bloomOf } from "../../core/chain/bloom.ts";
+import { receiptsRootOf } from "../../core/chain/receipts-root.ts";
+import { fieldOf } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
+import type { ChainNode, RpcCall } from "../../core/rpc/node.ts";
+import type { BlockHeader } from "./block-header.ts";
+import { assertOfBlock, type PlacedLog, parseLogs } from "./decode-logs.ts";
+
+/** Attempts over all nodes, before the block is left for a later look. */
+const TRIES = 6;
+
+export function receiptsCall({ hash }: BlockHeader): RpcCall {
+  return { method: "eth_getBlockReceipts", params: [hash] };
+}
+
+/** The logs in a receipts answer. Throws RpcTransportError unless the receipts make the header's root. */
+export function provenLogs(header: BlockHeader, answer: unknown): PlacedLog[] {
+  const isWhole = Array.isArray(answer) && answer.every((receipt) => Array.isArray(fieldOf(receipt, "logs")));
+  if (!isWhole) throw unproven(header, "no receipts were answered");
+  const logs = parseLogs(answer.flatMap((receipt) => fieldOf(receipt, "logs") as unknown[]));
+  assertOfBlock(logs, header);
+  if (receiptsRootOf(answer) !== header.receiptsRoot)
+    throw unproven(header, "the receipts do not make its root");
+  return logs;
+}
+
+/** Asks one node after another until the logs are proven. Throws when none proves them: the block is not believed then. */
+export async function readProvenLogs(chain: Chain, header: BlockHeader): Promise<PlacedLog[]> {
+  let lastError: unknown;
+  // some nodes have no receipts by block, some chains another receipt format: those are asked the other way
+  const withoutReceipts = new Set<ChainNode>();
+  for (let tries = 0; tries < TRIES; tries++) {
+    const nodes = chain.nodesByHealth();
+    const node = nodes[tries % nodes.length];
+    if (!node) break;
+    const isReceiptsTurn = !withoutReceipts.delete(node);
+    try {
+      return await (isReceiptsTurn ? byReceipts(chain, node, header) : byBloom(chain, node, header));
+    } catch (error) {
+      if (isReceiptsTurn && hasAnswered(error)) withoutReceipts.add(node);
+      if (!(error instanceof RpcTransportError || error instanceof RpcResponseError)) throw error;
+      lastError = error;
+    }
+  }
+  throw lastError ?? unproven(header, "there is no node");
+}
+
+async function byReceipts(chain: Chain, node: ChainNode, header: BlockHeader): Promise<PlacedLog[]> {
+  const { method, params } = receiptsCall(header);
+  return provenLogs(header, await chain.requestOn(node, method, params));
+}
+
+async function byBloom(chain: Chain, node: ChainNode, header: BlockHeader): Promise<PlacedLog[]> {
+  const ask = async (whom: ChainNode) =>
+    parseLogs(await chain.requestOn(whom, "eth_getLogs", [{ blockHash: header.hash }]));
+  const other = chain.nodesByHealth().find((one) => one !== node) ?? node;
+  const [logs, again] = [await ask(node), await ask(other)];
+  assertOfBlock(logs, header);
+  const numbers = logs.map(({ logIndex }) => logIndex).sort((a, b) => a - b);
+  const isWhole = numbers.every((number, index) => number === index) && again.length === logs.length;
+  if (!isWhole || bloomOf(logs) !== header.bloom) throw unproven(header, `${node.label} left out logs`);
+  return logs;
+}
+
+/** Not a node that was away: it has no receipts by block, or such as do not make the root. */
+function hasAnswered(error: unknown): boolean {
+  if (error instanceof RpcTransportError)
+    return error instanceof UnprovenError || error.kind === "node-error";
+  return error instanceof RpcResponseError;
+}
+
+class UnprovenError extends RpcTransportError {}
+
+function unproven(header: BlockHeader, why: string): UnprovenError {
+  return new UnprovenError("malformed", `block ${header.number} ${header.hash}: ${why}`);
+}

@@ -1,0 +1,21 @@
+/** The accounts every local chain starts with: the published test mnemonic, 10,000 ETH each. Worthless anywhere else. */
+import { bytesToHex } from "viem";
+import { mnemonicToAccount } from "viem/accounts";
+import type { Hex } from "../../core/domain/networks.ts";
+
+const MNEMONIC = "test test test test test test test test test test test junk";
+const RELAYER_COUNT = 4;
+
+/** Index 0 to 3 relay payments; 8 may upgrade the token, 9 owns and mints it. */
+export function localAccount(index: number) {
+  return mnemonicToAccount(MNEMONIC, { addressIndex: index });
+}
+
+/** Private keys of the local relayers; relayer 0 also holds the USDC that is handed out. */
+export function localRelayerKeys(): Hex[] {
+  return Array.from({ length: RELAYER_COUNT }, (_, index) => {
+    const key = localAccount(index).getHdKey().privateKey;
+    if (!key) throw new Error(`local account ${index} has no private key`);
+    return bytesToHex(key);
+  });
+}

@@ -1,0 +1,76 @@
+/** A local EVM chain with the rules of Base, its USDC and its account contracts, kept between starts. */
+import { join } from "node:path";
+import { lockFolder } from "../processes/folder-lock.ts";
+import { startAnvil } from "./anvil.ts";
+import { findChainState, keepChainState } from "./chain-state.ts";
+import { placeContracts } from "./place-contracts.ts";
+import { callRpc } from "./rpc.ts";
+
+export type LocalChain = {
+  rpcUrl: string;
+  wsUrl: string;
+  port: number;
+  chainId: number;
+  pid: number;
+  /** Resolves when the node is gone, whoever ended it. */
+  exited: Promise<number | string>;
+  /** Writes the state, then ends the node. */
+  stop: () => Promise<void>;
+};
+
+export type LocalChainOptions = {
+  /** Kept between starts in this folder; forgotten when left out. */
+  dataDir?: string;
+  /** Default: any free one. */
+  port?: number;
+  /** Seconds between blocks; 0 mines a block for every transaction. */
+  blockTimeS: number;
+  /** 84532 (default) or 8453. */
+  chainId?: number;
+};
+
+const BASE_SEPOLIA = 84_532;
+const STOP_TIMEOUT_MS = 10_000;
+
+/** Resolves when the contracts are in place and blocks come at the asked pace. */
+export async function startChain(options: LocalChainOptions): Promise<LocalChain> {
+  const chainId = options.chainId ?? BASE_SEPOLIA;
+  const folder = options.dataDir === undefined ? undefined : join(options.dataDir, String(chainId));
+  const lock = folder === undefined ? undefined : lockFolder(folder);
+  try {
+    const stateFile = folder === undefined ? undefined : findChainState(folder);
+    const anvil = await startAnvil({
+      chainId,
+      port: options.port ?? 0,
+      ...(stateFile === undefined ? {} : { loadStateFile: stateFile }),
+    });
+    const rpcUrl = `http://127.0.0.1:${anvil.port}`;
+    const wsUrl = `ws://127.0.0.1:${anvil.port}`;
+    await placeContracts(rpcUrl);
+    await setClock(rpcUrl);
+    if (options.blockTimeS > 0) await callRpc(rpcUrl, "evm_setIntervalMining", [options.blockTimeS]);
+    const keeper = folder === undefined ? undefined : keepChainState({ rpcUrl, wsUrl }, folder);
+    const stop = async () => {
+      await keeper?.stop().catch(() => {});
+      await anvil.process.stop(STOP_TIMEOUT_MS);
+      lock?.release();
+    };
+    const { pid, exited } = anvil.process;
+    return { rpcUrl, wsUrl, port: anvil.port, chainId, pid, exited, stop };
+  } catch (error) {
+    lock?.release();
+    throw error;
+  }
+}
+
+/**
+ * Blocks carry this machine's seconds. Left alone the node is a second behind for good when that of its start was over before it had
+ * looked twice; a transfer to a link made just before would then count as older than the link.
+ */
+async function setClock(rpcUrl: string): Promise<void> {
+  for (;;) {
+    const nowS = Math.floor(Date.now() / 1000);
+    await callRpc(rpcUrl, "anvil_setTime", [nowS]);
+    if (Math.floor(Date.now() / 1000) === nowS) return;
+  }
+}

@@ -1,0 +1,95 @@
+/** Everything around the service on a developer's machine: database, chains, mailbox. What the settings name is used instead. */
+import { join } from "node:path";
+import { NETWORKS, type NetworkId } from "../core/domain/networks.ts";
+import { startChain } from "./chain/chain.ts";
+import { isPortFree, preferPort } from "./free-port.ts";
+import type { LocalSettings } from "./local-settings.ts";
+import { type Mailbox, startMailbox } from "./mailbox/mailbox.ts";
+import { startPostgres } from "./postgres/postgres.ts";
+import { keepAlive } from "./processes/restart-policy.ts";
+import { forgetProcess, recordProcess } from "./processes/stale-processes.ts";
+
+export type Surroundings = {
+  databaseUrl: string;
+  rpcUrls: Partial<Record<NetworkId, string>>;
+  smtpUrl: string;
+  /** Undefined when SMTP_URL names another. */
+  mailbox: Mailbox | undefined;
+  /** Networks whose chain is ours. */
+  localNetworks: NetworkId[];
+};
+
+type Closers = { add: (close: () => Promise<void>) => void };
+
+const MAILBOX_PORT = 8025;
+const DATABASE_NAME = "payments";
+
+/** Starts what is missing. Every part started is handed to `closers` at once, also when a later one fails. */
+export async function startSurroundings(
+  settings: LocalSettings,
+  closers: Closers,
+  report: (sentence: string) => void,
+): Promise<Surroundings> {
+  // The database goes down last, so it is handed over first.
+  const database = settings.databaseUrl
+    ? { url: settings.databaseUrl }
+    : await startDatabase(settings, closers, report);
+  const localNetworks = settings.networks.filter((id) => settings.rpcUrls[id] === undefined);
+  const rpcUrls = { ...settings.rpcUrls };
+  for (const [index, id] of localNetworks.entries()) {
+    rpcUrls[id] = await startLocalChain(id, settings.chainPort + index, settings, closers, report);
+  }
+  const mailbox = settings.smtpUrl
+    ? undefined
+    : await startMailbox({ httpPort: await preferPort(MAILBOX_PORT) });
+  if (mailbox) closers.add(mailbox.stop);
+  return {
+    databaseUrl: database.url,
+    rpcUrls,
+    smtpUrl: settings.smtpUrl ?? mailbox?.smtpUrl ?? "",
+    mailbox,
+    localNetworks,
+  };
+}
+
+async function startDatabase(settings: LocalSettings, closers: Closers, report: (sentence: string) => void) {
+  const start = () => startPostgres({ dataDir: join(settings.dataDir, "postgres"), database: DATABASE_NAME });
+  const { part, stop } = await keepAlive("Postgres", start, report);
+  closers.add(stop);
+  return part;
+}
+
+async function startLocalChain(
+  id: NetworkId,
+  port: number,
+  settings: LocalSettings,
+  closers: Closers,
+  report: (sentence: string) => void,
+): Promise<string> {
+  await requireFreePort(port, "CHAIN_PORT");
+  const { dataDir, blockTimeS } = settings;
+  const start = async () => {
+    const chain = await startChain({
+      dataDir: join(dataDir, "chain"),
+      port,
+      blockTimeS,
+      chainId: NETWORKS[id].chainId,
+    });
+    recordProcess(dataDir, `chain-${id}`, chain.pid);
+    return chain;
+  };
+  const { part, stop } = await keepAlive(`The local chain of ${id}`, start, report);
+  closers.add(async () => {
+    await stop();
+    forgetProcess(dataDir, `chain-${id}`);
+  });
+  return part.rpcUrl;
+}
+
+/** Throws a sentence that says which variable chooses another port. */
+export async function requireFreePort(port: number, variable: string): Promise<void> {
+  if (await isPortFree(port)) return;
+  throw new Error(
+    `Port ${port} is taken by another program. Stop that one, or choose another port: ${variable}=${port + 10} npm start`,
+  );
+}

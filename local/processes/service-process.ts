@@ -1,0 +1,55 @@
+/** One process of the service, started as a deployment would start it: its own OS process, its own environment. */
+import { join } from "node:path";
+import type { ServiceKind } from "../service-env.ts";
+import { type BoundProcess, spawnBound } from "./bound-process.ts";
+
+const ROOT = join(import.meta.dir, "../..");
+
+export type ServiceProcess = BoundProcess & { kind: ServiceKind };
+
+/** Runs `bun <kind>/main.ts`. Output goes to `onOutput` line by line. */
+export async function startServiceProcess(
+  kind: ServiceKind,
+  env: Record<string, string | undefined>,
+  onOutput: (line: string) => void,
+): Promise<ServiceProcess> {
+  const bound = await spawnBound({
+    command: process.execPath,
+    // Bun would lay a .env file under this environment, with what other processes' business is.
+    args: ["--no-env-file", join(kind, "main.ts")],
+    cwd: ROOT,
+    env,
+    stopSignal: "SIGTERM",
+    // When we were killed, its database may be going down as well: an orderly end would wait for it in vain.
+    orphanSignal: "SIGKILL",
+    onOutput: splitLines(onOutput),
+  });
+  return { ...bound, kind };
+}
+
+/** Applies missing migrations with the process a deployment uses. Throws its output when it fails. */
+export async function runMigrations(databaseUrl: string): Promise<void> {
+  let output = "";
+  const migration = await spawnBound({
+    command: process.execPath,
+    args: ["--no-env-file", join("db", "migrate-main.ts")],
+    cwd: ROOT,
+    env: { ...process.env, DATABASE_URL: databaseUrl },
+    stopSignal: "SIGTERM",
+    onOutput: (chunk) => {
+      output += chunk.toString();
+    },
+  });
+  const code = await migration.exited;
+  if (code !== 0) throw new Error(`The migrations failed (${code}):\n${output}`);
+}
+
+function splitLines(onLine: (line: string) => void): (chunk: Buffer) => void {
+  const decoder = new TextDecoder();
+  let rest = "";
+  return (chunk) => {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) onLine(line);
+  };
+}

@@ -1,0 +1,231 @@
+/** E-mail codes over HTTP, row by row. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
+import { type Client, openClient } from "../support/http-client.ts";
+import { ageCodes, newEmail, newPasskey, readCode, signUp, verifiedUser } from "../support/sign-up.ts";
+
+let world: ApiWorld;
+let client: Client;
+
+beforeAll(async () => {
+  world = await startApiWorld();
+  client = openClient(world.baseUrl);
+}, 60_000);
+afterAll(() => world?.stop());
+
+const REGISTER = "/v1/identity/register";
+const VERIFY = "/v1/email-verification/verify";
+const RESEND = "/v1/email-verification/resend";
+
+const statusOf = async (email: string) =>
+  (await world.sql<{ status: string }[]>`select status from users where email = ${email}`)[0]?.status;
+
+/** A code that is not this one. */
+const wrong = (code: string) => String((Number(code) + 1) % 1_000_000).padStart(6, "0");
+
+describe("POST /v1/email-verification/verify", () => {
+  test("moves REGISTERED to WALLET_SETUP_PENDING and signs in", async () => {
+    const email = newEmail();
+    await client.post(REGISTER, { email });
+    const own = openClient(world.baseUrl);
+    const answer = await own.post(VERIFY, { email, otp: await readCode(client, email) });
+    expect(answer.status).toBe(200);
+    expect(answer.body).toMatchObject({
+      success: true,
+      verified: true,
+      redirectTo: "/wallet-setup",
+      user: { email, status: "WALLET_SETUP_PENDING", hasWallet: false },
+    });
+    const [cookie] = answer.headers.getSetCookie();
+    expect(cookie).toMatch(
+      /^authToken=[\w-]+\.[\w-]+\.[\w-]+; Max-Age=3(599|600); Path=\/; HttpOnly; SameSite=Strict$/,
+    );
+    const me = await own.get("/v1/auth/me");
+    expect(me.body).toMatchObject({ email, status: "WALLET_SETUP_PENDING", permissions: [] });
+    expect(me.body.wallet).toBeUndefined();
+    const status = await own.get("/v1/auth/status");
+    expect(status.body).toEqual({
+      status: "WALLET_SETUP_PENDING",
+      completedSteps: ["registration", "email_verification"],
+    });
+  });
+
+  test("takes `code` for `otp` and `userId` for `email`", async () => {
+    const email = newEmail();
+    const { body } = await client.post(REGISTER, { email });
+    const code = await readCode(client, email);
+    const answer = await openClient(world.baseUrl).post(VERIFY, { userId: body.userId, code });
+    expect(answer.status).toBe(200);
+  });
+
+  test("behavior: a half-finished user comes back with a fresh code, status unchanged", async () => {
+    const { email } = await verifiedUser(world.baseUrl);
+    await ageCodes(world.sql, email, 61);
+    expect((await client.post(RESEND, { email })).status).toBe(200);
+    const own = openClient(world.baseUrl);
+    const answer = await own.post(VERIFY, { email, otp: await readCode(client, email) });
+    expect(answer.status).toBe(200);
+    expect(answer.body.user.status).toBe("WALLET_SETUP_PENDING");
+    expect((await own.get("/v1/auth/me")).status).toBe(200);
+  });
+
+  test("error: one text for wrong, used, expired, superseded and unknown", async () => {
+    const email = newEmail();
+    await client.post(REGISTER, { email });
+    const code = await readCode(client, email);
+    const texts = new Set<string>();
+    const expectRefusal = async (body: object) => {
+      const answer = await client.post(VERIFY, body);
+      expect(answer.status).toBe(400);
+      expect(answer.headers.getSetCookie()).toEqual([]);
+      texts.add(JSON.stringify(answer.body.error));
+    };
+    await expectRefusal({ email, otp: wrong(code) });
+    await expectRefusal({ email: newEmail(), otp: code });
+    await expectRefusal({ userId: `user_${crypto.randomUUID()}`, otp: code });
+    await ageCodes(world.sql, email, 61);
+    await client.post(RESEND, { email });
+    const newer = await readCode(client, email);
+    if (newer !== code) await expectRefusal({ email, otp: code });
+    await ageCodes(world.sql, email, 600);
+    await expectRefusal({ email, otp: newer });
+    const done = await verifiedUser(world.baseUrl);
+    await expectRefusal({ email: done.email, otp: code });
+    expect([...texts]).toEqual([
+      JSON.stringify({
+        code: "VALIDATION_ERROR",
+        message: "The code is wrong or has expired",
+        details: { field: "otp", issue: "invalid_or_expired" },
+      }),
+    ]);
+    expect(await statusOf(email)).toBe("REGISTERED");
+  });
+
+  test("accepts a code just before its end and not at its end", async () => {
+    const email = newEmail();
+    await client.post(REGISTER, { email });
+    const otp = await readCode(client, email);
+    await ageCodes(world.sql, email, 595);
+    expect((await client.post(VERIFY, { email, otp })).status).toBe(200);
+  });
+
+  test("error: five wrong tries void the code; the right one is refused with 429 then", async () => {
+    const email = newEmail();
+    await client.post(REGISTER, { email });
+    const code = await readCode(client, email);
+    for (let tries = 0; tries < 5; tries++)
+      expect((await client.post(VERIFY, { email, otp: wrong(code) })).status).toBe(400);
+    const answer = await client.post(VERIFY, { email, otp: code });
+    expect(answer.status).toBe(429);
+    expect(answer.body.error).toMatchObject({ code: "RATE_LIMITED", details: { field: "otp" } });
+    expect(Number(answer.headers.get("retry-after"))).toBeGreaterThan(0);
+    expect(await statusOf(email)).toBe("REGISTERED");
+  });
+
+  test("the fifth try counts when it is right", async () => {
+    const email = newEmail();
+    await client.post(REGISTER, { email });
+    const code = await readCode(client, email);
+    for (let tries = 0; tries < 4; tries++) await client.post(VERIFY, { email, otp: wrong(code) });
+    expect((await client.post(VERIFY, { email, otp: code })).status).toBe(200);
+  });
+
+  test("race: 200 wrong guesses at once compare exactly 5", async () => {
+    const email = newEmail();
+    const { body } = await client.post(REGISTER, { email });
+    const code = await readCode(client, email);
+    const answers = await Promise.all(
+      Array.from({ length: 200 }, () => client.post(VERIFY, { email, otp: wrong(code) })),
+    );
+    expect(answers.filter(({ status }) => status === 400)).toHaveLength(5);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(195);
+    const [otp] = await world.sql<{ attempts: number }[]>`
+      select attempts from otps where user_id = ${body.userId}`;
+    expect(otp?.attempts).toBe(5);
+    expect((await client.post(VERIFY, { email, otp: code })).status).toBe(429);
+  });
+
+  test("race: the right code 50 times at once signs in once", async () => {
+    const email = newEmail();
+    await client.post(REGISTER, { email });
+    const otp = await readCode(client, email);
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, () => openClient(world.baseUrl).post(VERIFY, { email, otp })),
+    );
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+    expect(answers.filter(({ status }) => status >= 500)).toEqual([]);
+    const sessions = await world.sql`
+      select 1 from sessions where user_id = (select id from users where email = ${email})`;
+    expect(sessions).toHaveLength(1);
+  });
+
+  test("race: a code verified while another is asked for is answered, never failed", async () => {
+    for (let round = 0; round < 8; round++) {
+      const email = newEmail();
+      await client.post(REGISTER, { email });
+      const otp = await readCode(client, email);
+      await ageCodes(world.sql, email, 61);
+      const answers = await Promise.all([
+        openClient(world.baseUrl).post(VERIFY, { email, otp }),
+        client.post("/v1/auth/options", { email }),
+        client.post(REGISTER, { email }),
+      ]);
+      expect(answers.filter(({ status }) => status >= 500)).toEqual([]);
+    }
+  });
+
+  test("a session that a code began ends when a passkey activates the user elsewhere", async () => {
+    const { client: phone, email } = await verifiedUser(world.baseUrl);
+    await ageCodes(world.sql, email, 61);
+    await client.post(RESEND, { email });
+    const desktop = openClient(world.baseUrl);
+    const verified = await desktop.post(VERIFY, { email, otp: await readCode(client, email) });
+    expect(verified.status).toBe(200);
+    const passkey = await newPasskey(world.baseUrl);
+    const { body } = await desktop.post("/v1/wallets/setup/start", {});
+    const activated = await desktop.post("/v1/wallets/setup/complete", {
+      challengeId: body.challengeId,
+      passkeyResponse: await passkey.register(body.passkeyChallenge),
+    });
+    expect(activated.status).toBe(200);
+    expect((await desktop.get("/v1/auth/me")).status).toBe(200);
+    expect((await phone.get("/v1/auth/me")).status).toBe(401);
+  });
+
+  test("error: an ACTIVE user gets 409 and no cookie, even with a live code", async () => {
+    const merchant = await signUp(world.baseUrl);
+    await world.sql`
+      update otps
+      set consumed_at = null, attempts = 0
+      where user_id = ${merchant.userId}`;
+    const answer = await client.post(VERIFY, { email: merchant.email, otp: "123456" });
+    expect(answer.status).toBe(409);
+    expect(answer.headers.getSetCookie()).toEqual([]);
+  });
+
+  test("nothing prepared before verification survives it", async () => {
+    const email = newEmail();
+    const { body } = await client.post(REGISTER, { email });
+    await world.sql`
+      insert into sessions (id, user_id, method, expires_at, absolute_end_at)
+      values (${`ses_${email}`}, ${body.userId}, 'test', now() + interval '1 hour', now() + interval '1 day')`;
+    await client.post(VERIFY, { email, otp: await readCode(client, email) });
+    expect(await world.sql`select 1 from sessions where id = ${`ses_${email}`}`).toHaveLength(0);
+  });
+
+  test.each([
+    [{ otp: "123456" }, "email"],
+    [{ email: "a@example.com" }, "otp"],
+    [{ email: "a@example.com", otp: 123456 }, "otp"],
+    [{ email: "a@example.com", otp: "12345" }, "otp"],
+    [{ email: "a@example.com", otp: "1234567" }, "otp"],
+    [{ email: "a@example.com", otp: "12345a" }, "otp"],
+    [{ email: "a@example.com", otp: "１２３４５６" }, "otp"],
+    [{ email: "a@example.com", otp: " 123456" }, "otp"],
+    [{ userId: "user_1' or 1=1", otp: "123456" }, "userId"],
+  ])("error: 400 for %j names the field", async (body, field) => {
+    const answer = await client.post(VERIFY, body);
+    expect(answer.status).toBe(400);
+    expect(answer.body.error).toMatchObject({ code: "VALIDATION_ERROR", details: { field } });
+  });
+});

@@ -1,0 +1,191 @@
+/** The architecture holds: which folder may import which, no cycles, no barrels, no file too long, no path in the docs that does not exist. */
+import { describe, expect, test } from "bun:test";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join, normalize } from "node:path";
+
+const ROOT = join(import.meta.dir, "..");
+const LINES_MAX = 400;
+const PROCESSES = ["api", "worker", "indexer"] as const;
+const CORE = ["core/domain", "core/runtime", "core/rpc", "core/chain"] as const;
+
+/** Folder by folder what it may import of ours; itself always. */
+const MAY_IMPORT: Record<string, readonly string[]> = {
+  "core/domain": [],
+  "core/runtime": [],
+  "core/rpc": ["core/domain"],
+  "core/chain": ["core/domain", "core/rpc"],
+  db: ["core/domain"],
+  ...Object.fromEntries(PROCESSES.map((name) => [name, ["db", ...CORE]])),
+  web: [],
+  local: ["db", ...CORE],
+  bench: ["db", ...CORE, "local", "tests/support"],
+  tests: ["db", ...CORE, ...PROCESSES, "local", "bench", "web"],
+};
+
+/** Packages the pure rules may use: none that reads a clock, a file or a socket. */
+const PURE_PACKAGES = [/^viem(\/utils)?$/, /^node:crypto$/, /^@noble\//, /^zod$/];
+const RUNTIME_PACKAGES = [/^zod$/, /^tldts$/, /^pino$/, /^prom-client$/, /^node:/, /^bun$/];
+
+const IMPORT =
+  /(?:^|[\s;])(?:import|export)\s(?:[^"';]*?\sfrom\s)?["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\s*\)/g;
+
+const files = [...new Bun.Glob("{core,db,api,worker,indexer,local,bench,tests}/**/*.ts").scanSync(ROOT)]
+  // This file holds imports as samples.
+  .filter((file) => file !== "tests/architecture.test.ts")
+  .sort();
+const sources = new Map(files.map((file) => [file, readFileSync(join(ROOT, file), "utf8")]));
+const imports = new Map([...sources].map(([file, text]) => [file, readImports(file, text)]));
+
+/** Paths relative to the project for our own files, package names for the rest. */
+function readImports(file: string, text: string): string[] {
+  const code = text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/^\s*\/\/.*$/gm, "");
+  return [...code.matchAll(IMPORT)]
+    .map((match) => match[1] ?? match[2] ?? "")
+    .map((name) => (name.startsWith(".") ? normalize(join(dirname(file), name)) : name));
+}
+
+function folderOf(file: string): string {
+  return Object.keys(MAY_IMPORT).find((folder) => file.startsWith(`${folder}/`)) ?? "";
+}
+
+const isOurs = (target: string) => folderOf(target) !== "";
+
+test("reads imports of every form, and none out of comments", () => {
+  const text = `import { a } from "./a.ts";
+import type {
+  B,
+} from "../db/b.ts";
+import "node:fs";
+// import { no } from "./no.ts";
+/* import { no } from "./no.ts"; */
+export { c } from "./c.ts";
+const d = await import("./d.ts");`;
+  const names = ["api/a.ts", "db/b.ts", "node:fs", "api/c.ts", "api/d.ts"];
+  expect(readImports("api/x.ts", text).sort()).toEqual(names.sort());
+});
+
+describe("layers", () => {
+  for (const folder of Object.keys(MAY_IMPORT)) {
+    test(`${folder} imports only what it may`, () => {
+      const allowed = [folder, ...(MAY_IMPORT[folder] ?? [])];
+      const offences = [...imports]
+        .filter(([file]) => folderOf(file) === folder)
+        .flatMap(([file, targets]) =>
+          targets
+            .filter(isOurs)
+            .filter((target) => !allowed.some((prefix) => target.startsWith(`${prefix}/`)))
+            .map((target) => `${file} imports ${target}`),
+        );
+      expect(offences).toEqual([]);
+    });
+  }
+
+  test("core/domain and core/runtime use only the packages they may", () => {
+    const offences = [...imports].flatMap(([file, targets]) => {
+      const allowed = { "core/domain": PURE_PACKAGES, "core/runtime": RUNTIME_PACKAGES }[folderOf(file)];
+      if (!allowed) return [];
+      const packages = targets.filter((target) => !isOurs(target));
+      return packages
+        .filter((name) => !allowed.some((pattern) => pattern.test(name)))
+        .map((name) => `${file}: ${name}`);
+    });
+    expect(offences).toEqual([]);
+  });
+
+  test("every import of ours leads to a file", () => {
+    const missing = [...imports].flatMap(([file, targets]) =>
+      targets
+        .filter(isOurs)
+        .filter((target) => !existsSync(join(ROOT, target)))
+        .map((target) => `${file} imports ${target}`),
+    );
+    expect(missing).toEqual([]);
+  });
+});
+
+test("no circle of imports between files, not even of types", () => {
+  expect(findCircle(imports)).toBeUndefined();
+});
+
+test("no circle of imports between folders; a file at the top of a layer counts as a folder of its own", () => {
+  const folders = new Map<string, Set<string>>();
+  for (const [file, targets] of imports) {
+    if (file.startsWith("tests/") || file.startsWith("bench/")) continue;
+    const from = subjectOf(file);
+    const to = folders.get(from) ?? new Set<string>();
+    for (const target of targets.filter(isOurs)) if (subjectOf(target) !== from) to.add(subjectOf(target));
+    folders.set(from, to);
+  }
+  expect(findCircle(new Map([...folders].map(([from, to]) => [from, [...to]])))).toBeUndefined();
+});
+
+/** `db/links/links.ts` -> `db/links`; `db/schema.ts` -> itself. */
+function subjectOf(file: string): string {
+  const [layer, name] = file.split("/");
+  return `${layer}/${name}`;
+}
+
+test("no barrels", () => {
+  const named = files.filter((file) => /(^|\/)index\.ts$/.test(file));
+  const passingOn = files.filter((file) =>
+    /^\s*export\s+(\*|(type\s+)?\{[^}]*\})\s*(as\s+\w+\s*)?from\b/m.test(sources.get(file) ?? ""),
+  );
+  expect([...named, ...passingOn]).toEqual([]);
+});
+
+test(`no file has more than ${LINES_MAX} lines`, () => {
+  const long = files
+    .map((file) => ({ file, lines: (sources.get(file) ?? "").split("\n").length - 1 }))
+    .filter(({ lines }) => lines > LINES_MAX);
+  expect(long).toEqual([]);
+});
+
+test("paths and commands the papers name exist", () => {
+  const papers = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
+  const missing = papers
+    .filter((paper) => existsSync(join(ROOT, paper)))
+    .flatMap((paper) => {
+      const text = readFileSync(join(ROOT, paper), "utf8");
+      return [...missingPaths(text), ...missingScripts(text)].map((name) => `${paper}: ${name}`);
+    });
+  expect(missing).toEqual([]);
+});
+
+/** In code spans, what begins with one of our folders or is a file at the top; "{a,b}" and "*" count when one file fits. */
+function missingPaths(text: string): string[] {
+  const spans = [...text.matchAll(/`([^`\s]+)`/g)].map((match) => match[1] ?? "");
+  const links = [...text.matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)/g)].map((match) => match[1] ?? "");
+  const ours = /^(core|db|api|worker|indexer|local|bench|tests|docs|\.ci)\/[\w./*{},-]*$/;
+  const paths = [...spans.filter((span) => ours.test(span)), ...links];
+  return paths.filter(
+    (path) => !existsSync(join(ROOT, path)) && new Bun.Glob(path).scanSync(ROOT).next().done,
+  );
+}
+
+function missingScripts(text: string): string[] {
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as {
+    scripts: Record<string, string>;
+  };
+  const named = [...text.matchAll(/\b(?:bun|npm) run ([a-z][\w-]*)/g)].map((match) => match[1] ?? "");
+  return named.filter((name) => !(name in scripts));
+}
+
+/** The first circle as a list of files; undefined when there is none. */
+function findCircle(graph: ReadonlyMap<string, readonly string[]>): string[] | undefined {
+  const done = new Set<string>();
+  const visit = (file: string, path: readonly string[]): string[] | undefined => {
+    if (path.includes(file)) return [...path.slice(path.indexOf(file)), file];
+    if (done.has(file)) return undefined;
+    for (const target of graph.get(file) ?? []) {
+      const circle = visit(target, [...path, file]);
+      if (circle) return circle;
+    }
+    done.add(file);
+    return undefined;
+  };
+  for (const file of graph.keys()) {
+    const circle = visit(file, []);
+    if (circle) return circle;
+  }
+  return undefined;
+}

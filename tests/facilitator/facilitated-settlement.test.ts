@@ -1,0 +1,133 @@
+/** Facilitated payments, which move money between strangers, in books that were away or are made anew. */
+import { afterAll, afterEach, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
+import { assignTransaction } from "../../api/transactions/assign-transaction.ts";
+import { newPaymentId } from "../../core/domain/ids.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { insertFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
+import {
+  type Lab,
+  linkOf,
+  type Merchant,
+  makeClaim,
+  makeLink,
+  makeMerchant,
+  makePayer,
+  mine,
+  NETWORK,
+  openLab,
+  openTerm,
+  type RunningIndexer,
+  randomAddress,
+  send,
+  settled,
+  startIndexer,
+  USDC,
+  until,
+} from "../support/indexer-lab.ts";
+import { authorize, makeSigner, paymentOf } from "../support/indexer-lab-payments.ts";
+
+setDefaultTimeout(30_000);
+let lab: Lab;
+let merchant: Merchant;
+let payer: Hex;
+let indexer: RunningIndexer | undefined;
+beforeAll(async () => {
+  lab = await openLab();
+  merchant = await makeMerchant(lab);
+  payer = await makePayer(lab);
+});
+beforeEach(async () => {
+  indexer = startIndexer(lab);
+  await settled(lab);
+});
+afterEach(() => indexer?.stop());
+afterAll(() => lab.stop());
+
+async function accept(to: Hex = randomAddress()) {
+  const signer = await makeSigner(lab);
+  const { authorization, data } = await authorize(signer, { to, value: 1_000n });
+  const id = newPaymentId();
+  await lab.sql.begin((tx) =>
+    insertFacilitatedPayments(tx, [
+      {
+        ...{
+          id,
+          network: NETWORK,
+          token: USDC,
+          payer: authorization.from,
+          payerKind: "EOA",
+          signature: "0x",
+        },
+        ...{ recipient: authorization.to, amountUnits: authorization.value, nonce: authorization.nonce },
+        ...{ validAfter: authorization.validAfter, validBefore: authorization.validBefore },
+        ...{ idempotencyKey: null, requestId: null, facilitatorUserId: merchant.userId },
+        facilitatorKeyId: "key_test",
+      },
+    ]),
+  );
+  return { id, data, from: signer.lower };
+}
+
+test("behavior: one that a block settled long before the indexer came back is settled, not failed", async () => {
+  await indexer?.stop();
+  const { id, data } = await accept();
+  await send(lab, payer, USDC, data);
+  await mine(lab, 500);
+  indexer = startIndexer(lab);
+  await settled(lab);
+  expect(await paymentOf(lab, id)).toMatchObject({ state: "CONFIRMED", reason: null });
+});
+
+test("behavior: a rebuild leaves it settled, and finds no difference", async () => {
+  const { id, data } = await accept();
+  await send(lab, payer, USDC, data);
+  await settled(lab);
+  expect(await paymentOf(lab, id)).toMatchObject({ state: "CONFIRMED" });
+  await indexer?.stop();
+  indexer = undefined;
+  const term = await openTerm(lab);
+  const { differences } = await rebuildNetwork(term).finally(term.close);
+  expect(differences).toEqual([]);
+  expect(await paymentOf(lab, id)).toMatchObject({ state: "CONFIRMED" });
+});
+
+test("behavior: one to a merchant's wallet pays no link that its payer claims with a proof, as a payment of his own would", async () => {
+  const twins = (units: bigint) => Promise.all([1, 2].map(() => makeLink(lab, merchant, { units })));
+  const [[claimed = ""], [own = ""]] = await Promise.all([twins(1_000n), twins(2_000n)]);
+  const { data, from } = await accept(merchant.address);
+  const signer = await makeSigner(lab);
+  const plain = await authorize(signer, { to: merchant.address, value: 2_000n });
+  const facilitated = await send(lab, payer, USDC, data);
+  const txHash = await send(lab, payer, USDC, plain.data);
+  await settled(lab);
+  await makeClaim(lab, { linkId: claimed, txHash: facilitated, clientAddress: from, proof: "EOA" });
+  await makeClaim(lab, { linkId: own, txHash, clientAddress: signer.lower, proof: "EOA" });
+  // what came late is judged together
+  await until("it is paid", async () => (await linkOf(lab, own)).status === "PAID");
+  expect(await linkOf(lab, own)).toMatchObject({ settledBy: "proof" });
+  const [row] = await lab.sql`select link_id, pays from transfers where tx_hash = ${facilitated}`;
+  expect(row).toEqual({ linkId: null, pays: false });
+  expect(await linkOf(lab, claimed)).toMatchObject({ exception: "NONE", settledBy: null, paidAt: null });
+});
+
+test("error: one into the merchant's own wallet bought another resource, so it is assigned to no link", async () => {
+  const { data, from } = await accept(merchant.address);
+  const linkId = await makeLink(lab, merchant, { units: 1_000_000n });
+  const txHash = await send(lab, payer, USDC, data);
+  await settled(lab);
+  const [row] = await lab.sql<{ id: string }[]>`
+    select id
+    from transactions
+    where tx_hash = ${txHash} and user_id = ${merchant.userId} and counterparty = ${from}`;
+  const asked = {
+    ...{ transactionId: row?.id ?? "", userId: merchant.userId, misfitMinUnits: 0n },
+    ...{ linkId, accept: true, trace: { requestId: "req_test", clientAddress: "127.0.0.1" } },
+  };
+  const refusal = await assignTransaction(lab.sql, asked).then(
+    () => undefined,
+    (error: { details: object }) => error.details,
+  );
+  expect(refusal).toMatchObject({ issue: "counted_elsewhere" });
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
+});

@@ -1,0 +1,83 @@
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { type FaultProxy, type Faults, startFaultProxy } from "../support/fault-proxy.ts";
+import {
+  type Lab,
+  mine,
+  openLab,
+  type RunningIndexer,
+  settled,
+  startIndexer,
+} from "../support/indexer-lab.ts";
+import { seededRandom } from "../support/seeded-random.ts";
+import { assertAllPaid, makeTraffic, openTraffic, runFaultCampaign, type Traffic } from "./campaign.ts";
+
+setDefaultTimeout(300_000);
+const random = seededRandom("faults");
+/** Blocks of the long run. */
+const LONG_RUN_BLOCKS = Number(process.env.TEST_FAULT_BLOCKS ?? 600);
+const LONG_RUN_TIMEOUT_MS = 120_000 + LONG_RUN_BLOCKS * 100;
+
+let lab: Lab;
+let traffic: Traffic;
+beforeAll(async () => {
+  lab = await openLab();
+  traffic = await openTraffic(lab, random);
+});
+afterAll(() => lab.stop());
+
+const KINDS: Record<string, Faults> = {
+  "a lagging head": { lagBlocks: 3, lagging: 1 },
+  "flapping heads behind a balancer": { lagBlocks: 3, lagging: 0.5 },
+  "flapping heads that answer [] for blocks they do not have": {
+    ...{ lagBlocks: 3, lagging: 0.5, laggingIsSilent: true },
+  },
+  "emptied logs": { emptiedLogs: 0.3 },
+  "truncated logs": { truncatedLogs: 0.3 },
+  "duplicated logs": { duplicatedLogs: 0.5 },
+  "429, 500 and broken bodies": { rateLimited: 0.1, failing: 0.1, brokenJson: 0.1 },
+  "hanging requests": { hanging: 0.05, hangMs: 1_500 },
+  "cut connections": { reset: 0.2 },
+  "a node that is of another chain now and then": { wrongChain: 0.5, failing: 0.2 },
+};
+
+describe.each(Object.keys(KINDS))("%s", (name) => {
+  let proxy: FaultProxy;
+  let indexer: RunningIndexer;
+  beforeAll(async () => {
+    proxy = await startFaultProxy(lab.chain.rpcUrl, { random });
+    indexer = startIndexer(lab, { urls: [proxy.url] });
+    await settled(lab);
+    proxy.set(KINDS[name] ?? {});
+  });
+  afterAll(async () => {
+    await indexer.stop();
+    await proxy.stop();
+  });
+
+  test("misses nothing and counts nothing twice", async () => {
+    const links: string[] = [];
+    for (let round = 0; round < 40; round++) {
+      links.push(...(await makeTraffic(traffic)));
+      await Bun.sleep(random() * 20);
+    }
+    // a lagging node tells of the last blocks only when further ones come
+    await mine(lab, 4);
+    await Bun.sleep(200);
+    proxy.heal();
+    await settled(lab);
+    await assertAllPaid(lab, links);
+  });
+});
+
+/** Wallets above this number make the bloom useless: logs are asked for and proven only when they touch a wallet. */
+const MANY_WALLETS = 6_000;
+
+test.each([0, MANY_WALLETS])(
+  "two nodes with every fault at once over a long chain, %d other wallets: 0 missed, 0 doubled",
+  async (wallets) => {
+    const report = await runFaultCampaign({ blocks: LONG_RUN_BLOCKS, wallets, random });
+    console.log(JSON.stringify(report));
+    expect(report.links).toBeGreaterThan(20);
+  },
+  LONG_RUN_TIMEOUT_MS,
+);

@@ -1,0 +1,94 @@
+/** What an operator sees of the indexer: how far behind it is, and that nobody answers it. */
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { pruneBlocks } from "../../db/ledger/blocks.ts";
+import { type FaultProxy, startFaultProxy } from "../support/fault-proxy.ts";
+import {
+  headOf,
+  type Lab,
+  makeMerchant,
+  mine,
+  NETWORK,
+  openLab,
+  type RunningIndexer,
+  settled,
+  startIndexer,
+  until,
+} from "../support/indexer-lab.ts";
+import { seededRandom } from "../support/seeded-random.ts";
+
+setDefaultTimeout(30_000);
+
+let lab: Lab;
+let proxy: FaultProxy;
+let indexer: RunningIndexer;
+beforeAll(async () => {
+  lab = await openLab();
+  proxy = await startFaultProxy(lab.chain.rpcUrl, { random: seededRandom("metrics") });
+  indexer = startIndexer(lab, { urls: [proxy.url] });
+  await makeMerchant(lab);
+});
+afterAll(async () => {
+  await indexer?.stop();
+  await proxy?.stop();
+  await lab?.stop();
+});
+
+test("the lag is told in blocks and seconds, and a head that nobody can read is no small lag", async () => {
+  await mine(lab, 3);
+  await settled(lab);
+  const { number } = await headOf(lab);
+  await until("all is told", async () => (await indexer.metric("indexer_cursor_block")) === number);
+  expect(await indexer.metric("indexer_leader")).toBe(1);
+  expect(await indexer.metric("indexer_head_block")).toBe(number);
+  expect(await indexer.metric("indexer_lag_blocks")).toBe(0);
+  expect(await indexer.metric("indexer_lag_seconds")).toBe(0);
+  expect(await indexer.metric("indexer_watched_wallets")).toBe(1);
+  expect(await indexer.metric("indexer_failed_looks_total")).toBeUndefined();
+
+  proxy.set({ failing: 1 });
+  await until("a look fails", async () => ((await indexer.metric("indexer_failed_looks_total")) ?? 0) > 1);
+  const lastLook = await indexer.metric("indexer_last_look_timestamp_seconds");
+  await until("another fails", async () => ((await indexer.metric("indexer_failed_looks_total")) ?? 0) > 3);
+  expect(await indexer.metric("indexer_last_look_timestamp_seconds")).toBe(lastLook ?? 0);
+  const [row] = await lab.sql`select last_error from cursors where network = ${NETWORK}`;
+  expect(row?.lastError).toContain("HTTP 5");
+
+  proxy.heal();
+  await mine(lab);
+  await settled(lab);
+  await until(
+    "it looks again",
+    async () => ((await indexer.metric("indexer_last_look_timestamp_seconds")) ?? 0) > (lastLook ?? 0),
+  );
+});
+
+test("who does not lead any more tells no lag", async () => {
+  await indexer.stop();
+  expect(await indexer.metric("indexer_leader")).toBe(0);
+  for (const name of [
+    "head_block",
+    "cursor_block",
+    "lag_blocks",
+    "lag_seconds",
+    "last_look_timestamp_seconds",
+  ])
+    expect(await indexer.metric(`indexer_${name}`)).toBeUndefined();
+});
+
+test("blocks are forgotten also where no node tells what is final", async () => {
+  const at = (number: number) => `0x${number.toString(16).padStart(64, "0")}`;
+  await lab.sql`update cursors set number = 300000, finalized_number = 0 where network = ${NETWORK}`;
+  await lab.sql`delete from blocks`;
+  for (const number of [99_999, 100_000, 300_000])
+    await lab.sql`
+      insert into blocks (network, number, hash, parent_hash, block_time)
+      values (${NETWORK}, ${number}, ${at(number)}, ${at(number - 1)}, now())`;
+  await pruneBlocks(lab.sql, NETWORK);
+  const rows = await lab.sql<{ number: bigint }[]>`select number from blocks order by number`;
+  expect(rows.map((row) => row.number)).toEqual([100_000n, 300_000n]);
+  // what is final is forgotten as before
+  await lab.sql`update cursors set finalized_number = 299000 where network = ${NETWORK}`;
+  await pruneBlocks(lab.sql, NETWORK);
+  const left = await lab.sql<{ number: bigint }[]>`select number from blocks order by number`;
+  expect(left.map((row) => row.number)).toEqual([300_000n]);
+});

@@ -1,0 +1,70 @@
+/** A worker pool's sign of life while connections beside it break: it is held once, all the time, and costs one connection. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { openLog } from "../../core/runtime/log.ts";
+import { isAlive, LIVENESS_CLASS } from "../../db/jobs/liveness.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import { watchLiveness } from "../../worker/jobs/liveness.ts";
+import { type BreakablePool, openBreakablePool } from "../support/breakable-pool.ts";
+import { waitFor } from "../support/relay-lab.ts";
+
+const POOL = 3;
+const POOL_ID = "pool-of-this-test";
+const BROKEN_LOOKS = 4;
+let pool: BreakablePool;
+let sql: Sql;
+let killer: Sql;
+
+beforeAll(async () => {
+  pool = await openBreakablePool(POOL);
+  ({ sql, killer } = pool);
+});
+afterAll(() => pool?.stop());
+
+async function holders(): Promise<number[]> {
+  const rows = await killer<{ pid: number }[]>`
+    select pid
+    from pg_locks
+    where locktype = 'advisory'
+      and classid = ${LIVENESS_CLASS}
+      and database = (select oid from pg_database where datname = current_database())`;
+  return rows.map(({ pid }) => pid);
+}
+
+/** The next look at the jobs waits for a table, and its connection is lost there. */
+async function breakALook(): Promise<void> {
+  await killer.begin(async (tx) => {
+    await tx`lock table graphile_worker._private_jobs in access exclusive mode`;
+    const looking = await waitFor("a look", async () => {
+      const [row] = await killer<{ pid: number }[]>`
+        select pid
+        from pg_stat_activity
+        where datname = current_database() and application_name = 'victim' and wait_event_type = 'Lock'`;
+      return row?.pid;
+    });
+    await killer`select pg_terminate_backend(${looking}, 5000)`;
+  });
+}
+
+test("behavior: looks that fail leave the sign where it is, a lost sign is put up again, and none stays", async () => {
+  const stop = watchLiveness(sql, openLog("worker", "silent"), POOL_ID);
+  const [holder] = await waitFor("the sign", async () => {
+    const pids = await holders();
+    return pids.length > 0 && pids;
+  });
+  for (let count = 0; count < BROKEN_LOOKS; count++) await breakALook();
+  // nor does anybody wait for it
+  expect(await holders()).toEqual([holder ?? 0]);
+  await killer`select pg_terminate_backend(${holder ?? 0}, 5000)`;
+  const [next] = await waitFor("another sign", async () => {
+    const pids = await holders();
+    return pids.length > 0 && pids;
+  });
+  expect(next).not.toBe(holder);
+  await breakALook();
+  await waitFor("a look that succeeds", () => isAlive(sql, POOL_ID));
+  expect(await holders()).toEqual([next ?? 0]);
+  const others = await Promise.all(Array.from({ length: POOL - 1 }, () => sql.reserve()));
+  for (const connection of others) connection.release();
+  await stop();
+  expect(await holders()).toEqual([]);
+}, 60_000);

@@ -1,0 +1,46 @@
+/** A transfer is confirmed by the block that makes it deep enough, at that block's time. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { insertBlocks } from "../../db/ledger/blocks.ts";
+import { confirmTransfers } from "../../db/ledger/transfers.ts";
+import { type BooksLab, makeBlock, makeTransfer, NETWORK, openBooks, read } from "../support/ledger-lab.ts";
+
+const CONFIRMATIONS = 3;
+const FIRST = 101;
+let lab: BooksLab;
+beforeAll(async () => {
+  lab = await openBooks();
+});
+afterAll(() => lab?.stop());
+
+const timeOf = (blockNumber: number) => new Date((1_700_000_000 + 2 * blockNumber) * 1_000);
+
+function confirmTo(head: number) {
+  const given = {
+    network: NETWORK,
+    depthNumber: head - CONFIRMATIONS + 1,
+    confirmations: CONFIRMATIONS,
+  } as const;
+  return lab.sql.begin((tx) => confirmTransfers(tx, given));
+}
+
+test("behavior: with three confirmations, at the time of the second block after its own, in the ledger and in the history", async () => {
+  const blocks = Array.from({ length: 5 }, (_, index) => ({
+    ...makeBlock(FIRST + index),
+    timeS: timeOf(FIRST + index).getTime() / 1_000,
+  }));
+  await lab.sql.begin((tx) => insertBlocks(tx, NETWORK, blocks));
+  const [block] = blocks;
+  if (!block) throw new Error("there is no block");
+  const { txHash, ...transfer } = makeTransfer(lab, FIRST, { block });
+  await read(lab, [{ ...transfer, txHash }], [], { isDeep: false });
+  const stateIn = async (table: "transfers" | "transactions") => {
+    const [row] = await lab.sql`select status, confirmed_at from ${lab.sql(table)} where tx_hash = ${txHash}`;
+    return row;
+  };
+  await confirmTo(FIRST + 1);
+  expect(await stateIn("transfers")).toEqual({ status: "DETECTED", confirmedAt: null });
+  await confirmTo(FIRST + 4);
+  const confirmed = { status: "CONFIRMED", confirmedAt: timeOf(FIRST + 2) };
+  expect(await stateIn("transfers")).toEqual(confirmed);
+  expect(await stateIn("transactions")).toEqual(confirmed);
+});

@@ -1,0 +1,81 @@
+/** Locks and the reads behind them are sent side by side: the reads must see what whoever held the locks has committed meanwhile. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { cancelLink } from "../../db/links/links.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
+import { refreshLinks } from "../../db/payments/settlement.ts";
+import {
+  accept,
+  type BooksLab,
+  claim,
+  linkOf,
+  makeTransfer,
+  openBooks,
+  read,
+  undoAbove,
+} from "../support/ledger-lab.ts";
+import { waitFor } from "../support/relay-lab.ts";
+import { seedLink, seedMerchant } from "../support/seed.ts";
+
+/** The first statement of a connection is parsed before it is sent, later ones are not. */
+const ROUNDS = 6;
+let lab: BooksLab;
+beforeAll(async () => {
+  lab = await openBooks();
+});
+afterAll(() => lab.stop());
+
+const isWaiting = () =>
+  waitFor("somebody to wait for the link", async () => {
+    const [row] = await lab.sql`
+      select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+    return row !== undefined;
+  });
+
+test("behavior: a link is computed from what the holder of its lock committed", async () => {
+  for (let round = 0; round < ROUNDS; round++) {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    let refreshed: Promise<unknown> | undefined;
+    const payment = await accept(lab, linkId);
+    await lab.sql.begin(async (tx) => {
+      await lockLinks(tx, [linkId]);
+      refreshed = lab.sql.begin((other) => refreshLinks(other, { linkIds: [linkId], isReorg: false }));
+      await isWaiting();
+      await tx`update payments set state = 'FAILED', reason = 'EXPIRED_TRANSFER' where id = ${payment?.id ?? ""}`;
+    });
+    expect(await refreshed).toEqual([{ id: linkId, before: "PENDING", after: "ACTIVE" }] as never);
+  }
+});
+
+test("behavior: a transfer is judged by what the holder of its link's lock committed", async () => {
+  for (let round = 0; round < ROUNDS; round++) {
+    lab.merchant = await seedMerchant(lab.sql);
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    let judged: Promise<unknown> | undefined;
+    await lab.sql.begin(async (tx) => {
+      await cancelLink(tx, { id: linkId, userId: lab.merchant.userId });
+      judged = read(lab, [makeTransfer(lab, 90)]);
+      await isWaiting();
+    });
+    await judged;
+    expect(await linkOf(lab, linkId)).toEqual({ status: "CANCELLED", exception: "NONE" });
+    const paying = await lab.sql`select 1 from transfers where link_id = ${linkId}`;
+    expect(paying).toHaveLength(0);
+  }
+});
+
+test("behavior: a reorganisation takes links before their claims, as those do who end claims: nobody waits in a circle", async () => {
+  lab.merchant = await seedMerchant(lab.sql);
+  const linkId = await seedLink(lab.sql, lab.merchant);
+  const transfer = makeTransfer(lab, 95);
+  const claimId = await claim(lab, linkId, transfer);
+  await read(lab, [transfer]);
+  let undone: Promise<unknown> | undefined;
+  await lab.sql.begin(async (tx) => {
+    await lockLinks(tx, [linkId]);
+    undone = undoAbove(lab, 94);
+    await isWaiting();
+    await tx`update claims set updated_at = now() where id = ${claimId}`;
+  });
+  await undone;
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
+});

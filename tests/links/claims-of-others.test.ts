@@ -1,0 +1,116 @@
+/** Claims whose transaction the chain gives to somebody else, or judges twice. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+import { openLog } from "../../core/runtime/log.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
+import { checkClaim } from "../../worker/links/check-claims.ts";
+import {
+  type Lab,
+  linkOf,
+  type Merchant,
+  makeClaim,
+  makeLink,
+  makeMerchant,
+  mine,
+  NETWORK,
+  openLab,
+  type RunningIndexer,
+  settled,
+  startIndexer,
+  until,
+} from "../support/indexer-lab.ts";
+import { makeSender, reorganise } from "../support/indexer-lab-reorgs.ts";
+import { randomAddress } from "../support/seed.ts";
+
+let lab: Lab;
+let indexer: RunningIndexer;
+let merchant: Merchant;
+let chain: Chain;
+beforeAll(async () => {
+  lab = await openLab();
+  merchant = await makeMerchant(lab);
+  chain = openChain({ network: NETWORK, urls: [lab.chain.rpcUrl], timeoutMs: 2_000 });
+  await mine(lab, 10);
+  indexer = startIndexer(lab);
+});
+afterAll(async () => {
+  chain.close();
+  await indexer.stop();
+  await lab.stop();
+});
+
+const look = (claimId: string) =>
+  checkClaim(
+    { sql: lab.sql, log: openLog("test", "silent"), chains: new Map([[NETWORK, chain]]) },
+    { claimId },
+  );
+
+const historyOf = (txHash: string) =>
+  lab.sql`select status, failure_reason from transactions where tx_hash = ${txHash}`;
+
+test("behavior: a link whose claimed transfer pays another link is let go at once", async () => {
+  const units = 2_000_000n;
+  const sender = await makeSender(lab);
+  const [paid, other] = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];
+  const sent = await sender.pay(merchant.address, units);
+  const place = { txHash: sent.txHash, clientAddress: sender.address };
+  await settled(lab);
+  await makeClaim(lab, { ...place, linkId: paid, proof: "EOA" });
+  await until("it is paid", async () => (await linkOf(lab, paid)).status === "PAID");
+  const claimId = await makeClaim(lab, { ...place, linkId: other });
+  expect(await linkOf(lab, other)).toMatchObject({ status: "PENDING" });
+  await look(claimId);
+  expect(await linkOf(lab, other)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
+  expect(await linkOf(lab, paid)).toMatchObject({ status: "PAID", exception: "NONE" });
+});
+
+test("behavior: a transaction that reverted in a block that left, and succeeds in the next, pays the link its claim names", async () => {
+  const units = 3_000_000n;
+  const links = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];
+  const [linkId = ""] = links;
+  const sender = await makeSender(lab);
+  await sender.pay(randomAddress(), 10n ** 15n - 1n);
+  await mine(lab, 5);
+  const sent = await sender.pay(merchant.address, units);
+  const place = { linkId, txHash: sent.txHash, clientAddress: sender.address };
+  const claimId = await makeClaim(lab, { ...place, proof: "EOA" });
+  await look(claimId);
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
+  expect([...(await historyOf(sent.txHash))]).toEqual([{ status: "FAILED", failureReason: "reverted" }]);
+  await settled(lab);
+  await reorganise(lab, 1, []);
+  await settled(lab);
+  await fundUsdc(lab.chain.rpcUrl, sender.address, units);
+  await sender.resend(sent);
+  await settled(lab);
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
+  expect([...(await historyOf(sent.txHash))]).toEqual([{ status: "CONFIRMED", failureReason: null }]);
+});
+
+test("behavior: a proof for another amount is not given up while the indexer is away", async () => {
+  const sender = await makeSender(lab);
+  const linkId = await makeLink(lab, merchant, { units: 4_000_000n });
+  const { txHash } = await sender.pay(merchant.address, 3_999_999n);
+  await settled(lab);
+  await indexer.stop();
+  const claimId = await makeClaim(lab, { linkId, txHash, clientAddress: sender.address, proof: "EOA" });
+  await look(claimId);
+  const [claim] = await lab.sql`select state from claims where id = ${claimId}`;
+  expect(claim).toEqual({ state: "OPEN" });
+  indexer = startIndexer(lab);
+  await until("the exception", async () => (await linkOf(lab, linkId)).exception === "UNDERPAID");
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
+});
+
+test("behavior: a claim for another amount without a proof lets its link go and marks nothing", async () => {
+  const sender = await makeSender(lab);
+  const linkId = await makeLink(lab, merchant, { units: 4_100_000n });
+  const { txHash } = await sender.pay(merchant.address, 4_099_999n);
+  await indexer.stop();
+  const claimId = await makeClaim(lab, { linkId, txHash, clientAddress: sender.address });
+  await look(claimId);
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
+  indexer = startIndexer(lab);
+  await settled(lab);
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
+});

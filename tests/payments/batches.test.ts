@@ -1,0 +1,103 @@
+/** Batches that fail as a whole, and relaying without any: nobody's payment suffers for the company it travelled in. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { assertInvariants } from "../support/invariants.ts";
+import {
+  type Lab,
+  newOrders,
+  type Order,
+  pay,
+  relaysOf,
+  startLab,
+  waitFor,
+  waitForLink,
+} from "../support/relay-lab.ts";
+
+const TOGETHER = 8;
+const { usdc } = NETWORKS["base-sepolia"];
+/** Contract code that jumps in a circle until the gas is gone. */
+const ENDLESS: Hex = "0x5b600056";
+/** Contract code that reverts without a word. */
+const REVERTING: Hex = "0x60006000fd";
+
+type Carried = { linkId: string; alone: boolean; reverts: number; callTo: Hex; company: number };
+
+/** How each of these orders' payments travelled. */
+async function howTheyTravelled(lab: Lab, orders: readonly Order[]): Promise<Carried[]> {
+  return lab.sql<Carried[]>`
+    select
+      payments.link_id, payments.alone, payments.reverts, relays.call_to,
+      (select count(*)::int from payments mate where mate.relay_id = relays.id) as company
+    from payments
+    join relays on relays.id = payments.relay_id
+    where payments.link_id = any(${orders.map(({ linkId }) => linkId)}::text[])`;
+}
+
+async function expectAllPaid(lab: Lab, orders: readonly Order[]): Promise<void> {
+  for (const { linkId } of orders) await waitForLink(lab, linkId, "PAID");
+  await waitFor("all relays to be mined", async () =>
+    (await relaysOf(lab)).every(({ succeeded }) => succeeded !== null),
+  );
+  await assertInvariants(lab.sql, lab.chain);
+}
+
+describe("a batch that fails as a whole", () => {
+  let lab: Lab;
+  beforeAll(async () => {
+    lab = await startLab({ env: { PAY_WAIT_MS: "500" } });
+  }, 60_000);
+  afterAll(() => lab?.stop());
+
+  const cases: [string, Hex][] = [
+    ["runs out of gas", ENDLESS],
+    ["reverts", REVERTING],
+  ];
+  for (const [what, code] of cases) {
+    test(`behavior: ${what}: its payments travel singly, without blame, and each is paid once`, async () => {
+      await lab.rpc("evm_setAutomine", [false]);
+      const orders = await newOrders(lab, TOGETHER);
+      await Promise.all(orders.map((order) => pay(lab, order)));
+      const before = await waitFor("all to be on their way", async () => {
+        const rows = await howTheyTravelled(lab, orders);
+        return rows.length === orders.length && rows;
+      });
+      const inCompany = before.filter(({ company }) => company > 1).map(({ linkId }) => linkId);
+      expect(inCompany.length).toBeGreaterThan(1);
+      const whole = await lab.rpc("eth_getCode", [CONTRACTS.multicall3, "latest"]);
+      // nobody looks before the chain's code is whole again
+      process.kill(lab.service.pidOf("worker"), "SIGSTOP");
+      await lab.rpc("anvil_setCode", [CONTRACTS.multicall3, code]);
+      await lab.rpc("evm_mine");
+      await lab.rpc("anvil_setCode", [CONTRACTS.multicall3, whole]);
+      await lab.rpc("evm_setAutomine", [true]);
+      process.kill(lab.service.pidOf("worker"), "SIGCONT");
+      await expectAllPaid(lab, orders);
+      expect((await relaysOf(lab)).some(({ succeeded }) => succeeded === false)).toBe(true);
+      const after = await howTheyTravelled(lab, orders);
+      for (const { linkId, ...carried } of after) {
+        const wasInCompany = inCompany.includes(linkId);
+        expect(carried).toEqual({ alone: wasInCompany, reverts: 0, callTo: usdc.address, company: 1 });
+      }
+    }, 60_000);
+  }
+});
+
+describe("RELAY_BATCH_MAX=1", () => {
+  let lab: Lab;
+  beforeAll(async () => {
+    lab = await startLab({ keys: 4, env: { RELAY_BATCH_MAX: "1" } });
+  }, 60_000);
+  afterAll(() => lab?.stop());
+
+  test("behavior: each payment has a transaction of its own, straight to the token", async () => {
+    const orders = await newOrders(lab, 60);
+    const answers = await Promise.all(orders.map((order) => pay(lab, order)));
+    expect(answers.filter(({ status }) => status !== 200 && status !== 202)).toEqual([]);
+    await expectAllPaid(lab, orders);
+    const carried = await howTheyTravelled(lab, orders);
+    expect(new Set(carried.map(({ company, callTo }) => `${company} ${callTo}`))).toEqual(
+      new Set([`1 ${usdc.address}`]),
+    );
+    expect(await relaysOf(lab)).toHaveLength(orders.length);
+  }, 60_000);
+});

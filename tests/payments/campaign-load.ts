@@ -1,0 +1,137 @@
+/** What campaigns have in common: payers that do not give up, and a judge who compares the books with the chain at the end. */
+import type { Sql } from "../../db/postgres/client.ts";
+import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
+import type { TestChain } from "../support/chain.ts";
+import { assertInvariants } from "../support/invariants.ts";
+import { makePayer, shapeA, signPayment } from "../support/payer.ts";
+import { waitFor } from "../support/relay-lab.ts";
+import { type SeededMerchant, seedLinks } from "../support/seed.ts";
+
+/** `baseUrl` is asked anew for each try. `chain` is the true one, whatever the service sees of it. */
+export type Stage = { sql: Sql; chain: TestChain; merchant: SeededMerchant; baseUrl: () => string };
+
+export type Answers = {
+  linkIds: string[];
+  statuses: Record<string, number>;
+  /** Answers that no payment may get: refusals, and errors that do not say "try again". */
+  wrong: string[];
+  unanswered: number;
+};
+
+export type Verdict = { paid: number; failed: number; relays: number; reverted: number };
+
+type Order = { linkId: string; body: string };
+
+const AMOUNT = 10_000n;
+const PAYERS = 12;
+const CHUNK = 60;
+/** Tries of one payer before a payment counts as unanswered. */
+const TRIES_MAX = 200;
+const PAUSE_MS = 50;
+const PAYER_TIMEOUT_MS = 20_000;
+const QUIET_TIMEOUT_MS = 90_000;
+const FINAL = [200, 202, 409];
+
+/** A closed loop of payers that repeat the very same body until they are answered, as clients should. */
+export async function payWhile(stage: Stage, mayGoOn: () => boolean): Promise<Answers> {
+  const answers: Answers = { linkIds: [], statuses: {}, wrong: [], unanswered: 0 };
+  const nextOrder = openOrders(stage);
+  const payer = async () => {
+    while (mayGoOn()) {
+      const order = await nextOrder();
+      answers.linkIds.push(order.linkId);
+      if (!(await payOnce(stage, order, answers))) answers.unanswered += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: PAYERS }, payer));
+  return answers;
+}
+
+async function payOnce({ baseUrl }: Stage, order: Order, answers: Answers): Promise<boolean> {
+  for (let attempt = 0; attempt < TRIES_MAX; attempt++) {
+    try {
+      const response = await fetch(`${baseUrl()}/v1/x402/${order.linkId}/pay`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: order.body,
+        signal: AbortSignal.timeout(PAYER_TIMEOUT_MS),
+      });
+      const text = await response.text();
+      answers.statuses[response.status] = (answers.statuses[response.status] ?? 0) + 1;
+      if (FINAL.includes(response.status)) return true;
+      if (response.status !== 500 || !text.includes('"retryable":true'))
+        answers.wrong.push(`${response.status} ${text.slice(0, 200)}`);
+    } catch {
+      // the process was killed under us, or hangs
+    }
+    await Bun.sleep(PAUSE_MS);
+  }
+  return false;
+}
+
+/** Distinct links, each with a payer of its own; made some at a time. */
+function openOrders({ sql, chain, merchant }: Stage): () => Promise<Order> {
+  let ready: Order[] = [];
+  let making: Promise<void> | undefined;
+  const make = async () => {
+    const ids = await insist(() => seedLinks(sql, merchant, { count: CHUNK, amountUnits: AMOUNT }));
+    const payers = ids.map(() => makePayer());
+    const addresses = payers.map(({ address }) => address);
+    await fundUsdc(chain.rpcUrl, addresses, AMOUNT);
+    const validBefore = Math.floor(Date.now() / 1000) + 3_600;
+    const terms = { to: merchant.address, amountUnits: AMOUNT, validBefore };
+    const bodies = await Promise.all(payers.map(async (payer) => shapeA(await signPayment(payer, terms))));
+    ready = ids.map((linkId, index) => ({ linkId, body: JSON.stringify(bodies[index]) }));
+    making = undefined;
+  };
+  return async () => {
+    for (;;) {
+      const order = ready.pop();
+      if (order) return order;
+      making ??= make();
+      await making;
+    }
+  };
+}
+
+/** The campaign's own statements, on a database that goes away now and then. */
+export async function insist<T>(work: () => Promise<T>): Promise<T> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await work();
+    } catch (error) {
+      if (attempt >= TRIES_MAX) throw error;
+      await Bun.sleep(PAUSE_MS);
+    }
+  }
+}
+
+/** Everything that was ever shown to us ends paid, once, and the chain agrees. Throws what does not hold. */
+export async function judge({ sql, chain, merchant }: Stage, linkIds: readonly string[]): Promise<Verdict> {
+  await waitFor(
+    "everything to be quiet",
+    async () => {
+      const [row] = await sql<{ open: number }[]>`
+        select
+          (select count(*) from payments where state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED'))::int
+            + (select count(*) from relays where state in ('SIGNED', 'BROADCAST'))::int as open`;
+      return row?.open === 0;
+    },
+    QUIET_TIMEOUT_MS,
+  );
+  await assertInvariants(sql, chain);
+  const [row] = await sql<(Verdict & { stuck: number })[]>`
+    select
+      (select count(*)::int from payment_links where id = any(${[...linkIds]}::text[]) and status = 'PAID') as paid,
+      (select count(*)::int from payments where state = 'FAILED') as failed,
+      (select count(*)::int from relays) as relays,
+      (select count(*)::int from relays where not succeeded) as reverted,
+      (select count(*)::int from graphile_worker._private_jobs where locked_at < now() - interval '10 seconds') as stuck`;
+  if (!row) throw new Error("the judge was told nothing");
+  const { stuck, ...verdict } = row;
+  const balance = await readUsdcBalance(chain.rpcUrl, merchant.address);
+  if (balance !== AMOUNT * BigInt(verdict.paid))
+    throw new Error(`the wallet holds ${balance} for ${verdict.paid} paid links`);
+  if (stuck > 0) throw new Error(`${stuck} jobs are locked by nobody`);
+  return verdict;
+}

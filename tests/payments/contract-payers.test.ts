@@ -1,0 +1,95 @@
+/** Payers with code: passkey wallets pay like everybody; who burns our gas is stopped, and harms nobody else. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Hex } from "viem";
+import {
+  type Lab,
+  linkStatus,
+  newOrder,
+  newOrders,
+  pay,
+  paymentOf,
+  relaysOf,
+  startLab,
+  waitFor,
+  waitForLink,
+} from "../support/relay-lab.ts";
+import { contractOrder, GAS_BOMB, orderOf, walletOrder, YES_SAYER } from "./contract-orders.ts";
+
+const CONTRACT_GAS = 200_000n;
+
+let lab: Lab;
+
+beforeAll(async () => {
+  lab = await startLab();
+}, 60_000);
+
+afterAll(() => lab?.stop());
+
+describe("a payer with code", () => {
+  for (const isDeployed of [true, false]) {
+    const name = isDeployed ? "deployed" : "not deployed yet (ERC-6492)";
+    test(`a passkey wallet that is ${name} pays a link over HTTP`, async () => {
+      const order = await walletOrder(lab, { isDeployed });
+      expect(await pay(lab, order)).toMatchObject({ status: 200, body: { success: true, settled: true } });
+      expect(await linkStatus(lab, order.linkId)).toBe("PAID");
+      const code = await lab.rpc("eth_getCode", [order.payment.from, "latest"]);
+      expect(code).not.toBe("0x");
+    }, 20_000);
+  }
+
+  test("error: INVALID_SIGNATURE for a wallet whose passkey signed something else", async () => {
+    const [order, other] = [
+      await walletOrder(lab, { isDeployed: true }),
+      await walletOrder(lab, { isDeployed: true }),
+    ];
+    const payment = { ...order.payment, signature: other.payment.signature };
+    expect(await pay(lab, { ...order, payment })).toMatchObject({
+      status: 400,
+      body: { error: "INVALID_SIGNATURE" },
+    });
+    expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
+  }, 20_000);
+
+  test("a keyed account that delegates to code (EIP-7702) pays alone, with the signature of its key", async () => {
+    const order = await newOrder(lab);
+    await lab.rpc("anvil_setCode", [order.payment.from, YES_SAYER]);
+    const mates = await newOrders(lab, 5);
+    const answers = await Promise.all([order, ...mates].map((one) => pay(lab, one)));
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
+    const own = await paymentOf(lab, order.linkId);
+    const [row] = await lab.sql<{ together: number }[]>`
+      select count(*)::int as together from payments where relay_id = ${own?.relayId ?? 0n}`;
+    expect(row?.together).toBe(1);
+  }, 20_000);
+});
+
+describe("a payer that burns gas", () => {
+  test("behavior: three transactions at most are lost on it, and 20 others are paid meanwhile", async () => {
+    const bomb = await contractOrder(lab, GAS_BOMB);
+    const others = await newOrders(lab, 20);
+    const [answer, ...rest] = await Promise.all([bomb, ...others].map((one) => pay(lab, one)));
+    expect(rest.map(({ status }) => status)).toEqual(rest.map(() => 200));
+    expect(answer?.status).toBeOneOf([202, 403]);
+    await waitForLink(lab, bomb.linkId, "ACTIVE");
+    expect(await paymentOf(lab, bomb.linkId)).toMatchObject({
+      state: "FAILED",
+      reason: "PAYMENT_NOT_ALLOWED",
+      reverts: 3,
+    });
+    const burnt = await waitFor("the receipts", async () => {
+      const rows = (await relaysOf(lab)).filter((relay) => relay.succeeded === false);
+      return rows.length === 3 && rows;
+    });
+    for (const { gasUsed } of burnt) expect(gasUsed).toBeLessThanOrEqual(CONTRACT_GAS);
+  }, 30_000);
+
+  test("error: PAYMENT_NOT_ALLOWED for its next payment, before any gas is spent", async () => {
+    const [row] = await lab.sql<{ payer: Hex }[]>`select payer from payments where reverts >= 3`;
+    if (!row) throw new Error("nobody wasted three transactions");
+    const before = (await relaysOf(lab)).length;
+    const order = await orderOf(lab, row.payer, async () => "0x1234");
+    expect(await pay(lab, order)).toMatchObject({ status: 403, body: { error: "PAYMENT_NOT_ALLOWED" } });
+    expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
+    expect((await relaysOf(lab)).length).toBe(before);
+  }, 20_000);
+});

@@ -1,0 +1,144 @@
+/** A payment that ended without a node's word may have been executed by somebody else all the same: the link's next payment asks. */
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { NETWORKS } from "../../core/domain/networks.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
+import { makePayer, signPayment } from "../support/payer.ts";
+import {
+  countTransfers,
+  type Lab,
+  newOrder,
+  type Order,
+  pay,
+  paymentOf,
+  startLab,
+  waitFor,
+  waitForLink,
+} from "../support/relay-lab.ts";
+import { broadcastAsStranger, cancelAuthorization } from "../support/stranger.ts";
+import { balanceOf, countRelays, secondOrder, waitForLedger } from "./second-payer.ts";
+
+const USDC = NETWORKS["base-sepolia"].usdc.address;
+let lab: Lab;
+
+beforeAll(async () => {
+  lab = await startLab();
+  expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
+}, 60_000);
+
+beforeEach(() => waitForLedger(lab));
+
+afterEach(async () => {
+  lab.proxy.fault = () => undefined;
+  await lab.rpc("evm_setAutomine", [true]);
+});
+
+afterAll(() => lab?.stop());
+
+/** What the link's public data say. */
+async function isUncertain({ linkId }: Order): Promise<boolean> {
+  const response = await fetch(`${lab.service.baseUrl}/api/v1/public/payment-links/${linkId}/data`);
+  return ((await response.json()) as { paymentUncertain: boolean }).paymentUncertain;
+}
+
+/** Shows an order while no node answers, until it has ended without one. `meanwhile` runs once it is stored. */
+async function endInDoubt(order: Order, meanwhile: () => Promise<unknown> = async () => {}): Promise<void> {
+  lab.proxy.fault = () => ({ kind: "status", status: 503 });
+  const paying = pay(lab, order);
+  await waitFor("the payment to be stored", async () => await paymentOf(lab, order.linkId));
+  await meanwhile();
+  expect(await paying).toMatchObject({ status: 500, body: { error: "INTERNAL_ERROR", retryable: true } });
+  lab.proxy.fault = () => undefined;
+}
+
+describe("the node is away while the first payer's authorization is executed by a stranger", () => {
+  test("error: LINK_ALREADY_PAID for the second payer, whose money stays his", async () => {
+    const order = await newOrder(lab);
+    const second = await secondOrder(lab, order);
+    const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
+    await endInDoubt(order, async () => {
+      await Bun.sleep(1_500);
+      await broadcastAsStranger(lab.chain.rpcUrl, order.payment);
+    });
+    await Bun.sleep(200);
+    expect(await pay(lab, second)).toMatchObject({ status: 409, body: { error: "LINK_ALREADY_PAID" } });
+    await waitForLink(lab, order.linkId, "PAID");
+    expect(await balanceOf(lab, second)).toBe(funds);
+    expect(await countTransfers(lab, order.linkId)).toBe(1);
+    expect(await countRelays(lab)).toBe(relays);
+  }, 40_000);
+
+  test("error: LINK_ALREADY_PAID also when the stranger's transaction is in no block yet when the second payer comes", async () => {
+    const order = await newOrder(lab);
+    const second = await secondOrder(lab, order);
+    const funds = await balanceOf(lab, second);
+    await endInDoubt(order);
+    await waitForLedger(lab);
+    await lab.rpc("evm_setAutomine", [false]);
+    const executing = broadcastAsStranger(lab.chain.rpcUrl, order.payment);
+    await waitFor("the stranger's transaction to wait for a block", async () => {
+      const status = (await callRpc(lab.chain.rpcUrl, "txpool_status", [])) as { pending: string };
+      return Number(status.pending) > 0;
+    });
+    const relays = await countRelays(lab);
+    const paying = pay(lab, second);
+    await waitFor("the second payment to be put off", async () => {
+      const [row] = await lab.sql<{ isPutOff: boolean }[]>`
+        select unavailable_since is not null or state <> 'QUEUED' as is_put_off
+        from payments
+        where payer = ${second.payment.from}`;
+      return row?.isPutOff;
+    });
+    expect(await countRelays(lab)).toBe(relays);
+    await lab.rpc("evm_setAutomine", [true]);
+    await lab.rpc("evm_mine");
+    await executing;
+    expect(await paying).toMatchObject({ status: 409, body: { error: "LINK_ALREADY_PAID" } });
+    await waitForLink(lab, order.linkId, "PAID");
+    expect(await balanceOf(lab, second)).toBe(funds);
+  }, 40_000);
+});
+
+describe("a link with as many doubts as it may have", () => {
+  /** As many payments of strangers as are given, ended without a node's word. */
+  async function addDoubts({ linkId, payment }: Order, count: number): Promise<void> {
+    await lab.sql`
+      insert into payments (
+        id, link_id, network, token, payer, payer_kind, recipient, amount_units, valid_after, valid_before, nonce, signature,
+        state, reason, doubt_since, doubt_until
+      )
+      select
+        'pay_' || md5(random()::text), ${linkId}, 'base-sepolia', ${USDC}, '0x' || substr(md5(random()::text) || md5(random()::text), 1, 40),
+        'EOA', ${payment.to}, ${payment.value}::bigint, 0, ${payment.validBefore}, '0x' || md5(random()::text) || md5(random()::text), '0x',
+        'FAILED', 'RELAYER_UNAVAILABLE', now(), now() + interval '5 minutes'
+      from generate_series(1, ${count}::int)`;
+  }
+
+  test("error: INTERNAL_ERROR that may be tried again, and no row; with one less the payment is relayed", async () => {
+    const order = await newOrder(lab);
+    await addDoubts(order, 8);
+    expect(await pay(lab, order)).toMatchObject({
+      status: 500,
+      body: { success: false, error: "INTERNAL_ERROR", retryable: true, txHash: null },
+    });
+    expect(await lab.sql`select id from payments where payer = ${order.payment.from}`).toHaveLength(0);
+    const other = await newOrder(lab);
+    await addDoubts(other, 7);
+    expect(await pay(lab, other)).toMatchObject({ status: 200, body: { success: true } });
+  }, 40_000);
+});
+
+describe("a doubtful authorization that its payer has taken back", () => {
+  test("behavior: holds the next payment up until the ledger has decided, and no longer", async () => {
+    const order = await newOrder(lab);
+    const first = makePayer();
+    const terms = { to: lab.merchant.address, amountUnits: BigInt(order.payment.value) };
+    const payment = await signPayment(first, terms);
+    expect(await isUncertain(order)).toBe(false);
+    await endInDoubt({ linkId: order.linkId, payment });
+    expect(await isUncertain(order)).toBe(true);
+    await cancelAuthorization(lab.chain.rpcUrl, first, payment.nonce);
+    expect(await pay(lab, order)).toMatchObject({ status: 200, body: { success: true } });
+    await waitForLink(lab, order.linkId, "PAID");
+    expect(await isUncertain(order)).toBe(false);
+  }, 40_000);
+});

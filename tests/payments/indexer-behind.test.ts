@@ -1,0 +1,171 @@
+/** A link's payment is signed only when the ledger holds every block it was simulated on, or those it does not hold are known to pay nothing. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { fundUsdc } from "../../local/chain/usdc.ts";
+import { makeKey } from "../facilitator/world.ts";
+import { makePayer, signPayment } from "../support/payer.ts";
+import {
+  countTransfers,
+  type Lab,
+  linkStatus,
+  newOrder,
+  pay,
+  paymentOf,
+  startLab,
+  waitFor,
+  waitForLink,
+} from "../support/relay-lab.ts";
+import {
+  balanceOf,
+  countRelays,
+  payByHand,
+  readCursor,
+  readHead,
+  secondOrder,
+  settle,
+  waitForLedger,
+  whileIndexerStands,
+} from "./second-payer.ts";
+
+let lab: Lab;
+let key: string;
+
+beforeAll(async () => {
+  lab = await startLab({ env: { FACILITATOR: "1" } });
+  key = await makeKey(lab.sql, lab.merchant.userId, ["facilitator"]);
+  expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
+}, 60_000);
+
+beforeEach(() => waitForLedger(lab));
+
+afterAll(() => lab?.stop());
+
+async function exceptionOf(linkId: string): Promise<string | undefined> {
+  const [row] = await lab.sql<{ exception: string }[]>`
+    select exception from payment_links where id = ${linkId}`;
+  return row?.exception;
+}
+
+describe("a link was paid by a plain transfer in blocks that the ledger does not hold", () => {
+  test("error: LINK_ALREADY_PAID for the second payer once an indexer that stood for 4 s has read them; his money stays his", async () => {
+    const order = await newOrder(lab);
+    const second = await secondOrder(lab, order);
+    const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
+    const paying = await whileIndexerStands(lab, async () => {
+      await payByHand(lab, BigInt(order.payment.value));
+      await lab.rpc("anvil_mine", ["0x3"]);
+      const answer = pay(lab, second);
+      await waitFor("the payment to be stored", async () => await paymentOf(lab, order.linkId));
+      await Bun.sleep(4_000);
+      return { answer };
+    });
+    expect(await paying.answer).toMatchObject({ status: 409, body: { error: "LINK_ALREADY_PAID" } });
+    await waitForLink(lab, order.linkId, "PAID");
+    expect(await exceptionOf(order.linkId)).toBe("NONE");
+    expect(await balanceOf(lab, second)).toBe(funds);
+    expect(await countRelays(lab)).toBe(relays);
+  }, 40_000);
+
+  test("error: INTERNAL_ERROR that may be tried again when the indexer stays away; nothing is signed and the link is free", async () => {
+    const order = await newOrder(lab);
+    const second = await secondOrder(lab, order);
+    const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
+    await whileIndexerStands(lab, async () => {
+      await payByHand(lab, BigInt(order.payment.value));
+      const startedMs = performance.now();
+      const answer = await pay(lab, second);
+      expect(answer).toMatchObject({
+        status: 500,
+        body: { success: false, error: "INTERNAL_ERROR", retryable: true, txHash: null },
+      });
+      expect(performance.now() - startedMs).toBeWithin(7_500, 14_000);
+      expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
+    });
+    await waitForLink(lab, order.linkId, "PAID");
+    expect(await countTransfers(lab, order.linkId)).toBe(1);
+    expect(await balanceOf(lab, second)).toBe(funds);
+    expect(await countRelays(lab)).toBe(relays);
+  }, 40_000);
+
+  test("error: LINK_ALREADY_PAID after a takeover: the leader dies, another one reads what it left", async () => {
+    const order = await newOrder(lab);
+    const second = await secondOrder(lab, order);
+    const funds = await balanceOf(lab, second);
+    await lab.service.kill("indexer");
+    await payByHand(lab, BigInt(order.payment.value));
+    const paying = pay(lab, second);
+    await waitFor("the payment to be stored", async () => await paymentOf(lab, order.linkId));
+    await lab.service.start("indexer");
+    expect(await paying).toMatchObject({ status: 409, body: { error: "LINK_ALREADY_PAID" } });
+    await waitForLink(lab, order.linkId, "PAID");
+    expect(await exceptionOf(order.linkId)).toBe("NONE");
+    expect(await balanceOf(lab, second)).toBe(funds);
+  }, 40_000);
+});
+
+describe("blocks that the ledger does not hold pay other things", () => {
+  test("behavior: a transfer to the same wallet makes a payment wait for the ledger, and then it is relayed", async () => {
+    const order = await newOrder(lab);
+    const relays = await countRelays(lab);
+    const paying = await whileIndexerStands(lab, async () => {
+      await payByHand(lab, 7n);
+      const answer = pay(lab, order);
+      await waitFor("the payment to be stored", async () => await paymentOf(lab, order.linkId));
+      await Bun.sleep(1_200);
+      expect(await countRelays(lab)).toBe(relays);
+      return { answer };
+    });
+    expect(await paying.answer).toMatchObject({ status: 200, body: { success: true } });
+    expect(await linkStatus(lab, order.linkId)).toBe("PAID");
+  }, 30_000);
+
+  test("behavior: our own relays to the same wallet, batched or not, hold nobody up while the indexer stands", async () => {
+    const [first, second, third, last] = [
+      await newOrder(lab),
+      await newOrder(lab),
+      await newOrder(lab),
+      await newOrder(lab),
+    ];
+    const isSigned = (linkId: string) =>
+      waitFor(
+        "the payment to be signed",
+        async () => (await paymentOf(lab, linkId))?.state === "SIGNED",
+        8_000,
+      );
+    const paying = await whileIndexerStands(lab, async () => {
+      const before = await readCursor(lab);
+      const answers = [pay(lab, first)];
+      await isSigned(first.linkId);
+      await waitFor("its block", async () => (await readHead(lab)) > before);
+      answers.push(pay(lab, second), pay(lab, third));
+      await Promise.all([isSigned(second.linkId), isSigned(third.linkId)]);
+      answers.push(pay(lab, last));
+      await isSigned(last.linkId);
+      expect(await readCursor(lab)).toBe(before);
+      return { answers };
+    });
+    for (const answer of await Promise.all(paying.answers)) expect([200, 202]).toContain(answer.status);
+    for (const { linkId } of [first, second, third, last]) {
+      await waitForLink(lab, linkId, "PAID");
+      expect(await countTransfers(lab, linkId)).toBe(1);
+    }
+  }, 40_000);
+});
+
+describe("payments for somebody else's resource", () => {
+  test("behavior: the facilitator relays them while the indexer stands, whatever the blocks it has not read hold", async () => {
+    const payer = makePayer();
+    const [payTo, amountUnits] = [lab.merchant.address, 50_001n];
+    await fundUsdc(lab.chain.rpcUrl, payer.address, amountUnits);
+    const payment = await signPayment(payer, { to: payTo, amountUnits });
+    const relays = await countRelays(lab);
+    const settling = await whileIndexerStands(lab, async () => {
+      await payByHand(lab, 9n);
+      const before = await readCursor(lab);
+      const answer = settle(lab, key, payment);
+      await waitFor("its transaction", async () => (await countRelays(lab)) === relays + 1, 4_000);
+      expect(await readCursor(lab)).toBe(before);
+      return { answer };
+    });
+    expect(await settling.answer).toMatchObject({ success: true });
+  }, 30_000);
+});

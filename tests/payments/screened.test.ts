@@ -1,0 +1,106 @@
+/** Payments that became pointless while they waited are never sent. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { toHex } from "viem";
+import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
+import { makePayer, signPayment } from "../support/payer.ts";
+import {
+  type Lab,
+  linkStatus,
+  newOrder,
+  pay,
+  paymentOf,
+  relaysOf,
+  startLab,
+  waitFor,
+  waitForLink,
+} from "../support/relay-lab.ts";
+import { broadcastAsStranger } from "../support/stranger.ts";
+
+/** The worker believes a balance it has read for a second. */
+const BALANCE_KEPT_MS = 1_100;
+let lab: Lab;
+
+beforeAll(async () => {
+  lab = await startLab();
+}, 60_000);
+
+afterAll(() => lab?.stop());
+
+async function setRelayerBalance(wei: bigint): Promise<void> {
+  await lab.rpc("anvil_setBalance", [lab.relayer, toHex(wei)]);
+  await Bun.sleep(BALANCE_KEPT_MS);
+}
+
+test("error: LINK_ALREADY_PAID when somebody else's transfer pays the link while a payment waits; its payer keeps the money", async () => {
+  const order = await newOrder(lab);
+  const amount = BigInt(order.payment.value);
+  const other = makePayer();
+  await fundUsdc(lab.chain.rpcUrl, other.address, amount);
+  await setRelayerBalance(0n);
+  const paying = pay(lab, order);
+  await waitForLink(lab, order.linkId, "PENDING");
+  const terms = { to: lab.merchant.address, amountUnits: amount };
+  await broadcastAsStranger(lab.chain.rpcUrl, await signPayment(other, terms));
+  await waitForLink(lab, order.linkId, "PAID");
+  await setRelayerBalance(10n ** 19n);
+  expect(await paying).toMatchObject({ status: 409, body: { success: false, error: "LINK_ALREADY_PAID" } });
+  expect(await linkStatus(lab, order.linkId)).toBe("PAID");
+  expect(await readUsdcBalance(lab.chain.rpcUrl, order.payment.from)).toBe(amount * 2n);
+  expect(await relaysOf(lab)).toEqual([]);
+}, 30_000);
+
+test("error: EXPIRED_TRANSFER when the window ends while a payment waits; nothing is sent and the link is free", async () => {
+  const order = await newOrder(lab, { validForS: 9 });
+  const before = (await relaysOf(lab)).length;
+  await setRelayerBalance(0n);
+  const paying = pay(lab, order);
+  await waitForLink(lab, order.linkId, "PENDING");
+  // the chain's clock decides, not ours
+  await lab.rpc("evm_increaseTime", [30]);
+  await lab.rpc("evm_mine");
+  await setRelayerBalance(10n ** 19n);
+  expect(await paying).toMatchObject({ status: 400, body: { error: "EXPIRED_TRANSFER" } });
+  expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
+  expect((await relaysOf(lab)).length).toBe(before);
+}, 30_000);
+
+test.each([
+  [
+    "that nobody can relay for long",
+    async () => {
+      await lab.sql`update payments set unavailable_since = now() - interval '1 minute' where state = 'QUEUED'`;
+    },
+  ],
+  [
+    "whose window ends",
+    async () => {
+      await lab.rpc("evm_increaseTime", [3_600]);
+      await lab.rpc("evm_mine");
+    },
+  ],
+])(
+  "behavior: a payment %s is not given up when somebody has executed it and the books are behind",
+  async (_, endIt) => {
+    const order = await newOrder(lab);
+    await setRelayerBalance(0n);
+    const paying = pay(lab, order);
+    await waitForLink(lab, order.linkId, "PENDING");
+    await lab.service.kill("indexer");
+    await broadcastAsStranger(lab.chain.rpcUrl, order.payment);
+    await endIt();
+    await waitFor("the worker to have looked at it again", async () => {
+      const [row] = await lab.sql<{ looked: boolean }[]>`
+      select unavailable_since is null or state <> 'QUEUED' as looked
+      from payments
+      where link_id = ${order.linkId}`;
+      return row?.looked;
+    });
+    expect(await paymentOf(lab, order.linkId)).toMatchObject({ state: "QUEUED", reason: null });
+    expect(await linkStatus(lab, order.linkId)).toBe("PENDING");
+    await lab.service.start("indexer");
+    await waitForLink(lab, order.linkId, "PAID");
+    expect([200, 202]).toContain((await paying).status);
+    expect(await paymentOf(lab, order.linkId)).toMatchObject({ reason: null });
+  },
+  40_000,
+);

@@ -1,0 +1,270 @@
+/** The fence in the database: what each of its conditions lets through, and what it does not, just beside each other. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { randomBytes } from "node:crypto";
+import { newApiKeyId, newPaymentId } from "../../core/domain/ids.ts";
+import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { insertApiKey } from "../../db/api-keys/api-keys.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
+import { insertFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
+import type { NewPayment } from "../../db/payments/payments.ts";
+import { type Fence, judgeForSigning, lockForSigning } from "../../db/payments/signing-fence.ts";
+import { ensureLane, insertRelay, markSigned } from "../../db/relays/relays.ts";
+import { accept, type BooksLab, NETWORK, openBooks, randomHash, UNITS } from "../support/ledger-lab.ts";
+import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
+
+/** Where the ledger's cursor stands. */
+const READ = 100n;
+let lab: BooksLab;
+let linkId: string;
+let payment: NewPayment;
+
+beforeAll(async () => {
+  lab = await openBooks();
+});
+
+afterAll(() => lab?.stop());
+
+beforeEach(async () => {
+  await lab.sql`update wallets set backfilled_at = now()`;
+  linkId = await seedLink(lab.sql, lab.merchant);
+  payment = await accepted(linkId);
+});
+
+async function accepted(id: string): Promise<NewPayment> {
+  const taken = await accept(lab, id);
+  if (!taken) throw new Error("the payment was not accepted");
+  return taken;
+}
+
+/** The verdict about `payment`, at a head that the ledger has read unless said otherwise. */
+async function judge(fence: Partial<Fence> = {}, state: "QUEUED" | "SIGNED" = "QUEUED"): Promise<unknown> {
+  const asked = { network: NETWORK, headNumber: READ, unread: undefined, ...fence } as const;
+  const paymentIds = [payment.id];
+  const [, verdicts] = await lab.sql.begin((tx) =>
+    Promise.all([lockForSigning(tx, paymentIds), judgeForSigning(tx, asked, { paymentIds, state })]),
+  );
+  return verdicts.get(payment.id);
+}
+
+type Booked = {
+  units?: bigint;
+  status?: "DETECTED" | "CONFIRMED" | "ORPHANED";
+  pays?: boolean;
+  from?: Hex;
+  nonce?: Hex;
+  link?: string;
+};
+
+function book(
+  { units = UNITS, status = "CONFIRMED", pays = false, from, nonce, link = linkId }: Booked,
+  tx = lab.sql,
+) {
+  return tx`
+    insert into transfers (
+      network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
+      authorization_nonce, status, link_id, pays
+    )
+    values (
+      ${NETWORK}, 99, ${randomHash()}, now(), ${randomHash()}, 1, ${from ?? randomAddress()}, ${lab.merchant.address},
+      ${units}, ${nonce ?? null}, ${status}, ${link}, ${pays}
+    )`;
+}
+
+describe("what is booked on the link", () => {
+  test("nothing: free", async () => {
+    expect(await judge()).toBe("free");
+  });
+
+  test("a transfer that pays it: paid; one that pays another link, or whose block is gone: free", async () => {
+    await book({ pays: true, link: await seedLink(lab.sql, lab.merchant) });
+    await book({ pays: true, status: "ORPHANED" });
+    expect(await judge()).toBe("free");
+    await book({ pays: true });
+    expect(await judge()).toBe("paid");
+  });
+
+  test("a transfer of another amount that pays it all the same: paid", async () => {
+    await book({ pays: true, units: UNITS + 7n });
+    expect(await judge()).toBe("paid");
+  });
+
+  test("the transfer of the payment's own authorization: free; with its nonce from another payer: paid", async () => {
+    await book({ from: payment.payer, nonce: payment.nonce, pays: true });
+    expect(await judge()).toBe("free");
+    await book({ from: randomAddress(), nonce: payment.nonce });
+    expect(await judge()).toBe("paid");
+  });
+
+  test("a transfer of its amount that does not pay it yet: paid; of another amount and deep: free", async () => {
+    await book({ units: UNITS - 1n });
+    await book({ status: "ORPHANED" });
+    expect(await judge()).toBe("free");
+    await book({});
+    expect(await judge()).toBe("paid");
+  });
+
+  test("a transfer of another amount that is not deep yet: early, until it is", async () => {
+    await book({ units: UNITS - 1n, status: "DETECTED" });
+    expect(await judge()).toBe("early");
+    await lab.sql`update transfers set status = 'CONFIRMED' where link_id = ${linkId}`;
+    expect(await judge()).toBe("free");
+  });
+
+  test("own transfer of another amount that is not deep yet: free", async () => {
+    await book({ units: UNITS - 1n, status: "DETECTED", from: payment.payer, nonce: payment.nonce });
+    expect(await judge()).toBe("free");
+  });
+
+  test("what another transaction books while the link is locked is seen: paid", async () => {
+    const booked = Promise.withResolvers<void>();
+    const isWaitedFor = Promise.withResolvers<void>();
+    const booking = lab.sql.begin(async (tx) => {
+      await lockLinks(tx, [linkId]);
+      booked.resolve();
+      await isWaitedFor.promise;
+      await book({ pays: true }, tx as unknown as typeof lab.sql);
+    });
+    await booked.promise;
+    const judging = judge();
+    await untilBlocked(judging);
+    isWaitedFor.resolve();
+    await booking;
+    expect(await judging).toBe("paid");
+  });
+});
+
+/** Until somebody waits for a lock, or `work` is over without. */
+async function untilBlocked(work: Promise<unknown>): Promise<void> {
+  let isOver = false;
+  const ended = () => {
+    isOver = true;
+  };
+  work.then(ended, ended);
+  const deadline = Date.now() + 5_000;
+  while (!isOver && Date.now() < deadline) {
+    const rows = await lab.sql`
+      select from pg_locks where not granted and locktype = 'transactionid'`;
+    if (rows.length > 0) return;
+  }
+}
+
+describe("how far the ledger is read", () => {
+  test("up to the head: free; one block less: early", async () => {
+    expect(await judge({ headNumber: READ })).toBe("free");
+    expect(await judge({ headNumber: READ + 1n })).toBe("early");
+  });
+
+  test("not of a wallet whose past is not read: early", async () => {
+    await lab.sql`update wallets set backfilled_at = null where id = ${lab.merchant.walletId}`;
+    expect(await judge()).toBe("early");
+  });
+
+  test("a payment in another state: gone; asked about as signed: free", async () => {
+    expect(await judge({}, "SIGNED")).toBe("gone");
+    await signedFor(payment);
+    expect(await judge()).toBe("gone");
+    expect(await judge({}, "SIGNED")).toBe("free");
+  });
+
+  test("a facilitated payment is free, however far that is", async () => {
+    const facilitatorKeyId = newApiKeyId();
+    await insertApiKey(lab.sql, {
+      ...{ id: facilitatorKeyId, userId: lab.merchant.userId, name: "test", prefix: "sk_" },
+      ...{ keyHash: randomBytes(32), scopes: ["facilitator"] },
+    });
+    const facilitated = {
+      ...({
+        id: newPaymentId(),
+        facilitatorUserId: lab.merchant.userId,
+        facilitatorKeyId,
+        network: NETWORK,
+      } as const),
+      ...({ token: NETWORKS[NETWORK].usdc.address, payer: randomAddress(), payerKind: "EOA" } as const),
+      ...{ recipient: lab.merchant.address, amountUnits: UNITS, validAfter: 0n, validBefore: 9_999_999_999n },
+      ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
+    };
+    await insertFacilitatedPayments(lab.sql, [facilitated]);
+    payment = { ...facilitated, linkId: "", transactionId: "" };
+    expect(await judge({ headNumber: READ + 50n })).toBe("free");
+  });
+});
+
+let lastNonce = 0n;
+
+/** Signed and stored as the only payment of a transaction; returns its hash. */
+async function signedFor(one: NewPayment): Promise<Hex> {
+  const [relayer, txHash] = [randomAddress(), randomHash()];
+  const lane = { network: NETWORK, relayer } as const;
+  await lab.sql.begin(async (tx) => {
+    await ensureLane(tx, lane, 0n);
+    const relayId = await insertRelay(tx, {
+      ...{
+        ...lane,
+        nonce: lastNonce++,
+        kind: "PAYMENTS",
+        callTo: randomAddress(),
+        callData: "0x",
+        gasLimit: 1n,
+      },
+      attempt: { txHash, raw: "0x", maxFeePerGas: 2n, maxPriorityFeePerGas: 1n },
+    });
+    expect(await markSigned(tx, relayId, [one.id])).toEqual([one.id]);
+  });
+  return txHash;
+}
+
+describe("blocks that only the node has", () => {
+  type Unread = NonNullable<Fence["unread"]>;
+  const unread = (transfers: Unread["transfers"], change: Partial<Unread> = {}) =>
+    judge({
+      headNumber: READ + 3n,
+      unread: { afterNumber: READ, payees: [lab.merchant.address], transfers, ...change },
+    });
+  const seen = (of: NewPayment, txHash: Hex) => ({
+    ...{ txHash, from: of.payer, to: of.recipient, amountUnits: of.amountUnits },
+  });
+
+  test("no transfer to the wallet: free; when the ledger is not read up to where they begin: early", async () => {
+    expect(await unread([])).toBe("free");
+    expect(await unread([], { afterNumber: READ + 1n })).toBe("early");
+  });
+
+  test("nobody asked about this wallet: early", async () => {
+    expect(await unread([], { payees: [randomAddress()] })).toBe("early");
+  });
+
+  test("a stranger's transfer to the wallet, of whatever amount: early; to another wallet: free", async () => {
+    const stranger = {
+      txHash: randomHash(),
+      from: randomAddress(),
+      to: lab.merchant.address,
+      amountUnits: 1n,
+    };
+    expect(await unread([stranger])).toBe("early");
+    const other = await seedMerchant(lab.sql);
+    const payees = [lab.merchant.address, other.address];
+    expect(await unread([{ ...stranger, to: other.address }], { payees })).toBe("free");
+  });
+
+  test("our relay of another link's payment: free; what else is in that transaction: early", async () => {
+    const other = await accepted(await seedLink(lab.sql, lab.merchant));
+    const txHash = await signedFor(other);
+    const own = seen(other, txHash);
+    expect(await unread([own])).toBe("free");
+    expect(await unread([own, { ...own, from: randomAddress() }])).toBe("early");
+    expect(await unread([{ ...own, amountUnits: UNITS + 1n }])).toBe("early");
+    expect(await unread([{ ...own, txHash: randomHash() }])).toBe("early");
+    await lab.sql`update payments set recipient = ${randomAddress()} where id = ${other.id}`;
+    expect(await unread([own])).toBe("early");
+  });
+
+  test("our relay of a payment that is not bound to it any more, or has failed: early", async () => {
+    const other = await accepted(await seedLink(lab.sql, lab.merchant));
+    const own = seen(other, await signedFor(other));
+    await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED' where id = ${other.id}`;
+    expect(await unread([own])).toBe("early");
+    await lab.sql`
+      update payments set state = 'QUEUED', reason = null, relay_id = null where id = ${other.id}`;
+    expect(await unread([own])).toBe("early");
+  });
+});

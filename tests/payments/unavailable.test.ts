@@ -1,0 +1,98 @@
+/** Before anything left the house: the payer is told to try again, the link is free, and the same authorization pays later. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type Hex, toHex } from "viem";
+import {
+  type Lab,
+  linkStatus,
+  newOrder,
+  newOrders,
+  type Order,
+  pay,
+  paymentOf,
+  relaysOf,
+  startLab,
+  waitFor,
+} from "../support/relay-lab.ts";
+
+/** The worker believes a balance it has read for a second. */
+const BALANCE_KEPT_MS = 1_100;
+const TEN_ETH = 10n ** 19n;
+/** Sixteen together may use 1.5 million at most, and use up about one. */
+const GAS_FOR_A_FEW = 1_300_000n;
+let lab: Lab;
+
+beforeAll(async () => {
+  lab = await startLab();
+  expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
+}, 60_000);
+
+afterAll(() => lab?.stop());
+
+async function expectReleased(order: Order, relaysBefore: number) {
+  const { status, body } = await pay(lab, order);
+  expect({ status, ...body }).toMatchObject({
+    status: 500,
+    success: false,
+    error: "INTERNAL_ERROR",
+    retryable: true,
+    txHash: null,
+  });
+  expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
+  expect(await paymentOf(lab, order.linkId)).toMatchObject({
+    state: "FAILED",
+    reason: "RELAYER_UNAVAILABLE",
+    relayId: null,
+  });
+  expect((await relaysOf(lab)).length).toBe(relaysBefore);
+}
+
+describe("nothing can be sent", () => {
+  test("error: INTERNAL_ERROR while the relayer has no ETH; pays after it was funded", async () => {
+    const before = (await relaysOf(lab)).length;
+    await lab.rpc("anvil_setBalance", [lab.relayer, "0x0"]);
+    await Bun.sleep(BALANCE_KEPT_MS);
+    const order = await newOrder(lab);
+    await expectReleased(order, before);
+    await lab.rpc("anvil_setBalance", [lab.relayer, toHex(TEN_ETH)]);
+    expect(await pay(lab, order)).toMatchObject({ status: 200, body: { success: true } });
+  }, 40_000);
+
+  test("error: INTERNAL_ERROR while the node is down; pays when it is back", async () => {
+    const before = (await relaysOf(lab)).length;
+    const order = await newOrder(lab);
+    lab.proxy.fault = () => ({ kind: "status", status: 503 });
+    await expectReleased(order, before);
+    lab.proxy.fault = () => undefined;
+    expect(await pay(lab, order)).toMatchObject({ status: 200, body: { success: true } });
+  }, 40_000);
+
+  test("behavior: a node that is back within seconds costs the payer nothing but the wait", async () => {
+    const order = await newOrder(lab);
+    lab.proxy.fault = () => ({ kind: "status", status: 503 });
+    const paying = pay(lab, order);
+    await Bun.sleep(3_000);
+    lab.proxy.fault = () => undefined;
+    expect(await paying).toMatchObject({ status: 200, body: { success: true } });
+  }, 40_000);
+
+  test("behavior: a key that can pay for a few payments only relays a few at a time", async () => {
+    const orders = await newOrders(lab, 16);
+    const { baseFeePerGas } = (await lab.rpc("eth_getBlockByNumber", ["latest", false])) as {
+      baseFeePerGas: Hex;
+    };
+    const maxFee = 2n * BigInt(baseFeePerGas) + BigInt((await lab.rpc("eth_maxPriorityFeePerGas")) as Hex);
+    await lab.rpc("anvil_setBalance", [lab.relayer, toHex(GAS_FOR_A_FEW * maxFee)]);
+    await Bun.sleep(BALANCE_KEPT_MS);
+    lab.proxy.fault = () => ({ kind: "status", status: 503 });
+    const paying = orders.map((order) => pay(lab, order));
+    await waitFor("all of them to be queued", async () => {
+      const [row] = await lab.sql<{ queued: bigint }[]>`
+        select count(*) as queued from payments where state = 'QUEUED'`;
+      return row?.queued === BigInt(orders.length);
+    });
+    lab.proxy.fault = () => undefined;
+    const answers = await Promise.all(paying);
+    expect(answers.map(({ status }) => status)).toEqual(orders.map(() => 200));
+    await lab.rpc("anvil_setBalance", [lab.relayer, toHex(TEN_ETH)]);
+  }, 40_000);
+});

@@ -1,0 +1,130 @@
+/** Payments whose transaction is mined and whose money the books do not show: queued again only when the books can't settle them any more. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { NewPayment } from "../../db/payments/payments.ts";
+import { requeueUnsettled } from "../../db/payments/queue.ts";
+import { markMined } from "../../db/relays/relays.ts";
+import {
+  accept,
+  type BooksLab,
+  linkOf,
+  lookBack,
+  makeTransfer,
+  NETWORK,
+  openBooks,
+  paymentOf,
+  randomHash,
+  read,
+  readUpTo,
+  signRelay,
+  undoAbove,
+} from "../support/ledger-lab.ts";
+import { randomAddress, seedLink } from "../support/seed.ts";
+
+const ACCEPTED_AT = 80;
+/** Below the block that the books have reached. */
+const MINED_AT = 90n;
+/** How far the books have read. */
+const READ_TO = 100;
+let lab: BooksLab;
+
+beforeAll(async () => {
+  lab = await openBooks();
+});
+afterAll(() => lab?.stop());
+
+async function setJoined(isJoined: boolean): Promise<void> {
+  await lab.sql`
+    update wallets
+    set backfilled_at = ${isJoined ? new Date() : null}
+    where id = ${lab.merchant.walletId}`;
+}
+
+/** Signed, sent and mined, before the books knew anything of it. */
+async function relay(payment: NewPayment): Promise<void> {
+  const { relayId, txHash } = await signRelay(lab, payment);
+  const place = { blockNumber: MINED_AT, blockHash: randomHash() };
+  await lab.sql.begin((tx) =>
+    markMined(tx, [{ relayId, txHash, ...place, succeeded: true, gasUsed: 1n, feeWei: 1n }]),
+  );
+}
+
+/** Accepted when the books had read up to this block. */
+async function acceptedAt(
+  blockNumber: number,
+  authorization: Parameters<typeof accept>[2] = {},
+): Promise<NewPayment> {
+  const linkId = await seedLink(lab.sql, lab.merchant);
+  await readUpTo(lab, blockNumber);
+  const payment = await accept(lab, linkId, authorization);
+  await readUpTo(lab, READ_TO);
+  if (!payment) throw new Error("the payment was not accepted");
+  return payment;
+}
+
+async function relayed(): Promise<NewPayment> {
+  const payment = await acceptedAt(ACCEPTED_AT);
+  await relay(payment);
+  return payment;
+}
+
+const requeued = async () => (await requeueUnsettled(lab.sql, NETWORK)).map(({ id }) => id);
+
+test("behavior: to a wallet that joins the books later, it waits for its blocks to be read up, and nobody is blamed", async () => {
+  await setJoined(false);
+  const payment = await relayed();
+  expect(await requeued()).toEqual([]);
+  expect(await paymentOf(lab, payment)).toMatchObject({ state: "SIGNED" });
+  await setJoined(true);
+  await read(lab, [makeTransfer(lab, Number(MINED_AT), { payment })]);
+  expect(await requeued()).toEqual([]);
+  expect(await linkOf(lab, payment.linkId)).toMatchObject({ status: "PAID" });
+  const [row] = await lab.sql<{ reverts: number }[]>`select reverts from payments where id = ${payment.id}`;
+  expect(row?.reverts).toBe(0);
+});
+
+describe("behavior: whose transfer is in the books and not counted yet, the indexer ends it", () => {
+  /** A stranger's transaction executed the authorization; our own did nothing. */
+  async function executedByStranger(acceptedAtBlock: number): Promise<NewPayment> {
+    await setJoined(true);
+    const authorization = { payer: randomAddress(), nonce: randomHash() };
+    const { payer: from, nonce: authorizationNonce } = authorization;
+    await read(lab, [makeTransfer(lab, Number(MINED_AT) - 1, { from, authorizationNonce })]);
+    const payment = await acceptedAt(acceptedAtBlock, authorization);
+    await relay(payment);
+    expect(await requeued()).toEqual([]);
+    await lookBack(lab);
+    return payment;
+  }
+
+  test("settled, when it was accepted before the block", async () => {
+    const payment = await executedByStranger(Number(MINED_AT) - 2);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
+    expect(await linkOf(lab, payment.linkId)).toMatchObject({ status: "PAID" });
+  });
+
+  test("failed, when the block had been read by then", async () => {
+    const payment = await executedByStranger(Number(MINED_AT) - 1);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+    expect(await linkOf(lab, payment.linkId)).toMatchObject({ status: "ACTIVE" });
+  });
+});
+
+test("behavior: of which the books know nothing, although they have read all, is queued again", async () => {
+  await setJoined(true);
+  const payment = await relayed();
+  expect(await requeued()).toEqual([payment.id]);
+  expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
+});
+
+test("behavior: whose block is reorganised away has all the time again, however long it once waited", async () => {
+  await setJoined(true);
+  const payment = await acceptedAt(ACCEPTED_AT);
+  await lab.sql`update payments set unavailable_since = now() - interval '7 seconds' where id = ${payment.id}`;
+  // a stranger's transaction
+  await read(lab, [makeTransfer(lab, 98, { payment })]);
+  expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
+  await undoAbove(lab, 97);
+  const [row] = await lab.sql<{ state: string; unavailableSince: Date | null }[]>`
+    select state, unavailable_since from payments where id = ${payment.id}`;
+  expect(row).toEqual({ state: "QUEUED", unavailableSince: null });
+});

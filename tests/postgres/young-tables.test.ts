@@ -1,0 +1,243 @@
+/**
+ * Statements whose plans were made while their tables were empty, and which are kept when these have grown and nobody has counted yet: a
+ * fresh database, or one that grows by a campaign. They read what they ask for, by its key, and not the rest.
+ */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
+import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { areLogsTaken, endClaim, openClaim } from "../../db/links/claims.ts";
+import { findSpareTransfers } from "../../db/links/unheld-links.ts";
+import { findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
+import {
+  failPayments,
+  findPaymentViews,
+  insertPayments,
+  type NewPayment,
+} from "../../db/payments/payments.ts";
+import { leaseQueuedPayments } from "../../db/payments/queue.ts";
+import { refreshLinks } from "../../db/payments/settlement.ts";
+import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
+import {
+  ensureLane,
+  insertRelay,
+  markMined,
+  markSigned,
+  noteSent,
+  takeNonce,
+} from "../../db/relays/relays.ts";
+import { settleTransfers } from "../../indexer/settle/settle.ts";
+import { makeTransfer, randomHash } from "../support/ledger-lab.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+
+const NETWORK = "base-sepolia";
+const UNITS = 1_000_000n;
+const ROWS = 3_000;
+/** Rows that a statement about one link, payment or transfer may touch in a table of thousands. */
+const ROWS_MAX = 40;
+const TABLES = [
+  "payment_links",
+  "payments",
+  "transfers",
+  "transactions",
+  "claims",
+  "relays",
+  "relay_attempts",
+];
+
+let db: TestDatabase;
+let sql: Sql;
+let merchant: SeededMerchant;
+let relayer: Hex;
+
+beforeAll(async () => {
+  db = await createTestDatabase();
+  sql = openDatabase(db.url, { name: "young", maxConnections: 1, genericPlans: true });
+  for (const table of TABLES) await sql`alter table ${sql(table)} set (autovacuum_enabled = off)`;
+  merchant = await seedMerchant(sql);
+  relayer = randomAddress();
+  await ensureLane(sql, { network: NETWORK, relayer }, 0n);
+});
+afterAll(async () => {
+  await sql.end({ timeout: 1 });
+  await db.drop();
+});
+
+type Reads = Record<string, number>;
+
+/** What `work` read of each table. */
+async function measure(tx: Tx, work: () => Promise<unknown>): Promise<Reads> {
+  const count = async () => {
+    const rows = await tx<{ table: string; read: number }[]>`
+      select relname as table, (coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::int as read
+      from pg_stat_xact_user_tables
+      where relname = any(${TABLES}::text[])`;
+    return new Map(rows.map(({ table, read }) => [table, read]));
+  };
+  const before = await count();
+  await work();
+  const after = await count();
+  return Object.fromEntries([...after].map(([table, read]) => [table, read - (before.get(table) ?? 0)]));
+}
+
+function newPayment(linkId: string): NewPayment {
+  return {
+    ...({ id: newPaymentId(), transactionId: newTransactionId(), linkId, network: NETWORK } as const),
+    ...({ token: NETWORKS[NETWORK].usdc.address, payer: randomAddress(), payerKind: "EOA" } as const),
+    ...{ recipient: merchant.address, amountUnits: UNITS, validAfter: 0n, validBefore: 9_999_999_999n },
+    ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
+  };
+}
+
+/** As processes do first of all: every plan is made before there is a row. */
+async function lookAround(): Promise<void> {
+  const claim = {
+    ...({ linkId: "link_", network: NETWORK, txHash: randomHash(), payer: randomAddress() } as const),
+    isProven: false,
+  } as const;
+  await findNamedTransfers(sql, NETWORK);
+  await findSpareTransfers(sql, NETWORK);
+  await findPaymentViews(sql, ["pay_"]);
+  await areLogsTaken(sql, claim, [{ logIndex: 1, authorizationNonce: randomHash() }]);
+  await sql.begin((tx) => refreshLinks(tx, { linkIds: ["link_"], isReorg: false }));
+}
+
+/** One payment relayed and settled, one failed, a claim made, found late and ended: and nothing of it is kept. */
+async function runOnce(): Promise<Record<string, Reads>> {
+  const links = [await seedLink(sql, merchant), await seedLink(sql, merchant), await seedLink(sql, merchant)];
+  const [paid = "", failed = "", claimed = ""] = links;
+  const reads: Record<string, Reads> = {};
+  await undone(async (tx) => {
+    const step = async (name: string, work: () => Promise<unknown>) => {
+      reads[name] = await measure(tx, work);
+    };
+    const [first, second] = [newPayment(paid), newPayment(failed)];
+    await step("insertPayments", () => insertPayments(tx, [first, second]));
+    await step("leaseQueuedPayments", () => leaseQueuedPayments(tx, NETWORK, 50, 1_000));
+    await step("failPayments", () => failPayments(tx, [{ id: second.id, reason: "EXPIRED_TRANSFER" }]));
+    const nonce = await takeNonce(tx, { network: NETWORK, relayer });
+    const attempt = { txHash: randomHash(), raw: "0x" as Hex, maxFeePerGas: 1n, maxPriorityFeePerGas: 1n };
+    const call = { callTo: randomAddress(), callData: "0x" as Hex, gasLimit: 100_000n };
+    const relay = { network: NETWORK, relayer, nonce, kind: "PAYMENTS", ...call, attempt } as const;
+    const relayId = await insertRelay(tx, relay);
+    await step("markSigned", () => markSigned(tx, relayId, [first.id]));
+    const { txHash } = attempt;
+    await step("noteSent", () => noteSent(tx, relayId, { txHash, answer: "taken", taken: true }));
+    await step("findPaymentViews", () => findPaymentViews(tx, [first.id]));
+    const mined = { relayId, txHash, blockNumber: 90n, blockHash: randomHash(), succeeded: true };
+    await step("markMined", () => markMined(tx, [{ ...mined, gasUsed: 1n, feeWei: 1n }]));
+    const own = makeTransfer({ merchant }, 90, { payment: first, txHash });
+    const spent = [{ payer: first.payer, nonce: first.nonce, transfer: { ...own, blockNumber: 90 } }];
+    const settling = {
+      network: NETWORK,
+      isNews: true,
+      isWatched: () => true,
+      confirmedAtS: () => 1,
+    } as const;
+    await step("settleTransfers", () => settleTransfers(tx, { ...settling, transfers: [own], spent }));
+    await step("refreshLinks", () => refreshLinks(tx, { linkIds: [paid], isReorg: false }));
+    const other = makeTransfer({ merchant }, 91, { amountUnits: UNITS - 1n });
+    await settleTransfers(tx, { ...settling, transfers: [other], spent: [] });
+    const claim = {
+      linkId: claimed,
+      network: NETWORK,
+      txHash: other.txHash,
+      clientAddress: other.from,
+    } as const;
+    const id = newClaimId();
+    await step("openClaim", () =>
+      openClaim(tx, {
+        ...claim,
+        id,
+        transactionId: newTransactionId(),
+        leaseS: 90,
+        requestId: null,
+        proof: null,
+        mayHaveBlock: true,
+      }),
+    );
+    await step("findNamedTransfers", () => findNamedTransfers(tx, NETWORK));
+    const log = { logIndex: other.logIndex, authorizationNonce: randomHash() };
+    await step("areLogsTaken", () =>
+      areLogsTaken(tx, { ...claim, payer: other.from, isProven: false }, [log]),
+    );
+    await step("findSpareTransfers", () => findSpareTransfers(tx, NETWORK));
+    await step("endClaim", () =>
+      endClaim(tx, { id, state: "EXPIRED", reason: "not_found", isProven: false }),
+    );
+  });
+  return reads;
+}
+
+class Undone extends Error {}
+
+/** Runs `work` in a transaction and takes it back. */
+async function undone(work: (tx: Tx) => Promise<void>): Promise<void> {
+  const done = sql.begin(async (tx) => {
+    await work(tx);
+    throw new Undone();
+  });
+  await done.catch((error: unknown) => {
+    if (!(error instanceof Undone)) throw error;
+  });
+}
+
+/** Paid links of other merchants, with all that belongs to them, and nobody counts them. */
+async function grow(): Promise<void> {
+  const strangers = await Promise.all(Array.from({ length: 3 }, () => seedMerchant(sql)));
+  for (const [index, { userId, address }] of strangers.entries()) {
+    const hash = sql`'0x' || encode(sha256((${index} || ':' || n)::bytea), 'hex')`;
+    const payer = sql`'0x' || left(encode(sha256((${index} || 'p' || n)::bytea), 'hex'), 40)`;
+    await sql.begin(async (tx) => {
+      await tx`set local session_replication_role = replica`;
+      await tx`
+        insert into payment_links (id, user_id, network, recipient, amount_units, description, status, paid_at, expires_at)
+        select 'link_' || ${index}::int || '_' || n, ${userId}, ${NETWORK}, ${address}, 5, 'd', 'PAID', now(), now()
+        from generate_series(1, ${ROWS}::int) n`;
+      await tx`
+        insert into relays (network, relayer, nonce, kind, state, call_to, call_data, gas_limit, tx_hash)
+        select ${NETWORK}, ${relayer}, 1000000 * (1 + ${index}::int) + n, 'PAYMENTS', 'CONFIRMED', ${relayer}, '0x', 1, ${hash}
+        from generate_series(1, ${ROWS}::int) n`;
+      await tx`
+        insert into payments (
+          id, link_id, network, token, payer, payer_kind, recipient, amount_units, valid_after, valid_before, nonce, signature, state
+        )
+        select
+          'pay_' || ${index}::int || '_' || n, 'link_' || ${index}::int || '_' || n, ${NETWORK},
+          ${NETWORKS[NETWORK].usdc.address}, ${payer}, 'EOA', ${address}, 5, 0, 9, ${hash}, '0x', 'CONFIRMED'
+        from generate_series(1, ${ROWS}::int) n`;
+      await tx`
+        insert into transfers (
+          network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
+          authorization_nonce, status, link_id, pays, payment_id
+        )
+        select
+          ${NETWORK}, n, ${hash}, now(), ${hash}, ${index}::int, ${payer}, ${address}, 5, ${hash}, 'CONFIRMED',
+          'link_' || ${index}::int || '_' || n, true, 'pay_' || ${index}::int || '_' || n
+        from generate_series(1, ${ROWS}::int) n`;
+      await tx`
+        insert into transactions (id, user_id, network, type, status, amount_units, counterparty, transfer_id, detected_at)
+        select 'txn_' || id, ${userId}, network, 'PAYMENT_LINK', 'CONFIRMED', amount_units, from_address, id, now()
+        from transfers
+        where to_address = ${address}`;
+      await tx`
+        insert into claims (id, link_id, network, tx_hash, client_address, state, lease_until)
+        select 'clm_' || id, link_id, network, tx_hash, from_address, 'MATCHED', now()
+        from transfers
+        where to_address = ${address}`;
+    });
+  }
+}
+
+test("behavior: what was planned on empty tables reads by key when they have grown", async () => {
+  await lookAround();
+  await runOnce();
+  await grow();
+  const reads = await runOnce();
+  const dear = Object.entries(reads).flatMap(([name, tables]) =>
+    Object.entries(tables).flatMap(([table, read]) =>
+      read > ROWS_MAX ? [`${name} read ${read} rows of ${table}`] : [],
+    ),
+  );
+  expect(dear).toEqual([]);
+}, 60_000);

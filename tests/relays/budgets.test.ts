@@ -1,0 +1,316 @@
+/** The ledger of relay budgets: reserved in the transaction that signs, settled by the receipt, safe when many sign at once. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { Registry } from "prom-client";
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
+import { buildNoopCall } from "../../core/chain/relay.ts";
+import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+import { BudgetExceededError, raiseFeeCharge, settleCharges } from "../../db/relays/budgets.ts";
+import {
+  ensureLane,
+  insertAttempt,
+  insertRelay,
+  markMined,
+  markSigned,
+  takeNonce,
+} from "../../db/relays/relays.ts";
+import type { RelayerKey } from "../../worker/config.ts";
+import { openBudgetMetrics } from "../../worker/sender/budget-metrics.ts";
+import { chargeRelay, type RelayLimits } from "../../worker/sender/charge-relay.ts";
+import { signCall, storeRelay } from "../../worker/sender/send.ts";
+import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
+import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+
+const FEES = { maxFeePerGas: 1_000n, maxPriorityFeePerGas: 10n };
+const NOOP_WEI = 21_000n * FEES.maxFeePerGas;
+const PAYMENT_GAS = 150_000n;
+const NO_LIMITS: RelayLimits = {
+  relayDailyFeeMaxWei: undefined,
+  relayGasPerMerchantPerDay: undefined,
+  relayRevertedGasPerDay: 10_000_000n,
+};
+let lab: BooksLab;
+/** Signing asks no node. */
+let chain: Chain;
+
+beforeAll(async () => {
+  lab = await openBooks();
+  chain = openChain({ network: NETWORK, urls: ["http://127.0.0.1:1"], timeoutMs: 1_000 });
+});
+afterAll(async () => {
+  chain?.close();
+  await lab?.stop();
+});
+
+async function newKey(): Promise<RelayerKey> {
+  const privateKey = generatePrivateKey();
+  const address = privateKeyToAccount(privateKey).address.toLowerCase() as Hex;
+  await ensureLane(lab.sql, { network: NETWORK, relayer: address }, 0n);
+  return { address, privateKey };
+}
+
+/** A budget of fees is the network's: each test begins with what is counted so far. */
+async function feesCounted(): Promise<bigint> {
+  const [row] = await lab.sql<{ counted: bigint }[]>`
+    select coalesce(sum(used + reserved), 0)::numeric(78, 0) as counted from relay_budgets where scope = 'FEES'`;
+  return row?.counted ?? 0n;
+}
+
+async function budgetOf(subject: string, scope = "MERCHANT") {
+  const [row] = await lab.sql<{ reserved: bigint; used: bigint }[]>`
+    select reserved, used from relay_budgets where scope = ${scope} and subject = ${subject}`;
+  return row;
+}
+
+async function storeNoop(relayDailyFeeMaxWei: bigint | undefined, key?: RelayerKey) {
+  const by = key ?? (await newKey());
+  const limits = { ...NO_LIMITS, relayDailyFeeMaxWei };
+  return storeRelay(lab.sql, chain, by, {
+    kind: "NOOP",
+    call: buildNoopCall(by.address),
+    fees: FEES,
+    limits,
+  });
+}
+
+async function newPayments(merchant: SeededMerchant, count: number): Promise<string[]> {
+  const ids: string[] = [];
+  while (ids.length < count) {
+    const payment = await accept({ ...lab, merchant }, await seedLink(lab.sql, merchant));
+    if (!payment) throw new Error("a payment was not accepted");
+    ids.push(payment.id);
+  }
+  return ids;
+}
+
+async function storePayments(
+  paymentIds: readonly string[],
+  gas: bigint,
+  options: Partial<RelayLimits> & { implementation?: string; key?: RelayerKey } = {},
+) {
+  const { implementation, key = await newKey(), ...limits } = options;
+  const lane = { network: NETWORK, relayer: key.address } as const;
+  const call = { to: NETWORKS[NETWORK].usdc.address, data: "0xe3ee160e" as const, gas };
+  return lab.sql.begin(async (tx) => {
+    const nonce = await takeNonce(tx, lane);
+    const attempt = signCall(chain, key, { call, fees: FEES, nonce });
+    const relayId = await insertRelay(tx, {
+      ...{ ...lane, nonce, kind: "PAYMENTS" as const, attempt },
+      ...{ callTo: call.to, callData: call.data, gasLimit: gas },
+    });
+    await markSigned(tx, relayId, paymentIds);
+    await chargeRelay(tx, {
+      ...{ relayId, network: NETWORK, gas, maxFeePerGas: FEES.maxFeePerGas },
+      ...{ paymentIds, implementation, limits: { ...NO_LIMITS, ...limits } },
+    });
+    return { relayId, nonce };
+  });
+}
+
+async function mine(
+  relayId: bigint,
+  { gasUsed, succeeded = true }: { gasUsed: bigint; succeeded?: boolean },
+) {
+  const place = { blockNumber: 90n, blockHash: randomHash() };
+  const receipt = { relayId, txHash: randomHash(), ...place, succeeded, gasUsed, feeWei: gasUsed * 500n };
+  await lab.sql.begin(async (tx) => {
+    await markMined(tx, [receipt]);
+    await settleCharges(tx, [relayId]);
+  });
+}
+
+test("fees: an offer that just fits is stored, one wei less is not, and takes no nonce", async () => {
+  const key = await newKey();
+  const before = await feesCounted();
+  await storeNoop(before + NOOP_WEI, key);
+  await expect(storeNoop(before + 2n * NOOP_WEI - 1n, key)).rejects.toBeInstanceOf(BudgetExceededError);
+  const next = await storeNoop(before + 2n * NOOP_WEI, key);
+  expect(next.nonce).toBe(1n);
+  expect(await feesCounted()).toBe(before + 2n * NOOP_WEI);
+});
+
+test("fees: of 12 that sign at once for room for 3, 3 are stored", async () => {
+  const keys = await Promise.all(Array.from({ length: 12 }, newKey));
+  const before = await feesCounted();
+  const outcomes = await Promise.allSettled(keys.map((key) => storeNoop(before + 3n * NOOP_WEI, key)));
+  expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(3);
+  for (const outcome of outcomes) {
+    if (outcome.status === "rejected") expect(outcome.reason).toBeInstanceOf(BudgetExceededError);
+  }
+  expect(await feesCounted()).toBe(before + 3n * NOOP_WEI);
+});
+
+test("fees: a receipt puts the fee in the reservation's place, once; a lost relay costs nothing", async () => {
+  const [mined, lost] = [await storeNoop(undefined), await storeNoop(undefined)];
+  const before = await feesCounted();
+  await mine(mined.relayId, { gasUsed: 21_000n });
+  const after = before - NOOP_WEI + 21_000n * 500n;
+  expect(await feesCounted()).toBe(after);
+  await lab.sql.begin((tx) => settleCharges(tx, [mined.relayId, mined.relayId]));
+  expect(await feesCounted()).toBe(after);
+  await lab.sql`update relays set state = 'LOST' where id = ${lost.relayId}`;
+  await lab.sql.begin((tx) => settleCharges(tx, [lost.relayId]));
+  expect(await feesCounted()).toBe(after - NOOP_WEI);
+});
+
+test("fees: a higher offer counts in place of the lower one, up to the limit and no further", async () => {
+  const { relayId } = await storeNoop(undefined);
+  const before = await feesCounted();
+  const raise = (feeWei: bigint, maximum: bigint | null) =>
+    lab.sql.begin(async (tx) => {
+      const fees = { maxFeePerGas: feeWei / 21_000n, maxPriorityFeePerGas: 20n };
+      await insertAttempt(tx, relayId, { txHash: randomHash(), raw: "0x", ...fees });
+      await raiseFeeCharge(tx, relayId, { feeWei, maximum });
+    });
+  await expect(raise(NOOP_WEI + 21_000n, before + 20_999n)).rejects.toBeInstanceOf(BudgetExceededError);
+  expect(await feesCounted()).toBe(before);
+  await raise(NOOP_WEI + 21_000n, before + 21_000n);
+  expect(await feesCounted()).toBe(before + 21_000n);
+  // a no-op in the place of a costlier transaction reserves nothing more
+  await raise(NOOP_WEI - 21_000n, before);
+  expect(await feesCounted()).toBe(before + 21_000n);
+  const attempts = await lab.sql`select from relay_attempts where relay_id = ${relayId}`;
+  expect(attempts.length).toBe(3);
+});
+
+test("fees: of several higher offers at once, as many are counted as there is room for", async () => {
+  const relays = await Promise.all(Array.from({ length: 8 }, () => storeNoop(undefined)));
+  const maximum = (await feesCounted()) + 2n * 21_000n;
+  const outcomes = await Promise.allSettled(
+    relays.map(({ relayId }) =>
+      lab.sql.begin((tx) => raiseFeeCharge(tx, relayId, { feeWei: NOOP_WEI + 21_000n, maximum })),
+    ),
+  );
+  expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(2);
+  expect(await feesCounted()).toBe(maximum);
+});
+
+test("merchants: each reserves its share of a batch's gas, and uses its share of what the batch used", async () => {
+  const [one, two] = [await seedMerchant(lab.sql), await seedMerchant(lab.sql)];
+  const ids = [...(await newPayments(one, 1)), ...(await newPayments(two, 2))];
+  const { relayId } = await storePayments(ids, 330_000n);
+  expect(await budgetOf(one.userId)).toEqual({ reserved: 110_000n, used: 0n });
+  expect(await budgetOf(two.userId)).toEqual({ reserved: 220_000n, used: 0n });
+  // requeued payments have left their relay by the time it is settled
+  await lab.sql`update payments set relay_id = null, state = 'QUEUED' where id = any(${ids}::text[])`;
+  await mine(relayId, { gasUsed: 180_001n, succeeded: false });
+  expect(await budgetOf(one.userId)).toEqual({ reserved: 0n, used: 60_001n });
+  expect(await budgetOf(two.userId)).toEqual({ reserved: 0n, used: 120_001n });
+});
+
+test("merchants: of 10 payments that sign at once for room for 2, 2 are stored; the limit may be the merchant's own", async () => {
+  for (const isOwn of [false, true]) {
+    const merchant = await seedMerchant(lab.sql);
+    const ids = await newPayments(merchant, 10);
+    const gas = 2n * PAYMENT_GAS;
+    if (isOwn) await lab.sql`update users set relay_gas_per_day = ${gas} where id = ${merchant.userId}`;
+    const relayGasPerMerchantPerDay = isOwn ? 1n : gas;
+    const keys = await Promise.all(ids.map(newKey));
+    const outcomes = await Promise.allSettled(
+      ids.map((id, index) =>
+        storePayments([id], PAYMENT_GAS, { relayGasPerMerchantPerDay, key: keys[index] as RelayerKey }),
+      ),
+    );
+    expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(2);
+    expect(await budgetOf(merchant.userId)).toEqual({ reserved: gas, used: 0n });
+    const [row] = await lab.sql<{ queued: number }[]>`
+      select count(*)::int as queued from payments where id = any(${ids}::text[]) and state = 'QUEUED'`;
+    expect(row?.queued).toBe(8);
+  }
+});
+
+test("merchants: a first payment that just fits is stored, with one unit of gas less it is not", async () => {
+  for (const missing of [0n, 1n]) {
+    const merchant = await seedMerchant(lab.sql);
+    const ids = await newPayments(merchant, 1);
+    const storing = storePayments(ids, PAYMENT_GAS, { relayGasPerMerchantPerDay: PAYMENT_GAS - missing });
+    if (missing === 0n) await storing;
+    if (missing === 1n) await expect(storing).rejects.toBeInstanceOf(BudgetExceededError);
+    const budget = missing === 0n ? { reserved: PAYMENT_GAS, used: 0n } : undefined;
+    expect(await budgetOf(merchant.userId)).toEqual(budget);
+  }
+});
+
+test("merchants: payments settled for an API key count against its owner", async () => {
+  const merchant = await seedMerchant(lab.sql);
+  const [id = ""] = await newPayments(merchant, 1);
+  const owner = await seedMerchant(lab.sql);
+  await lab.sql`update transactions set payment_id = null where payment_id = ${id}`;
+  await lab.sql`update payments set link_id = null, facilitator_user_id = ${owner.userId} where id = ${id}`;
+  await storePayments([id], PAYMENT_GAS);
+  expect(await budgetOf(owner.userId)).toEqual({ reserved: PAYMENT_GAS, used: 0n });
+  expect(await budgetOf(merchant.userId)).toBeUndefined();
+});
+
+test("reverted: what is on its way and what reverted fill the budget of an implementation; what succeeded does not", async () => {
+  const implementation = `0x${"ab".repeat(20)}`;
+  const gas = 200_000n;
+  const limit = { implementation, relayRevertedGasPerDay: 2n * gas };
+  const ids = await newPayments(await seedMerchant(lab.sql), 9);
+  const keys = await Promise.all(ids.map(newKey));
+  const outcomes = await Promise.allSettled(
+    ids
+      .slice(0, 6)
+      .map((id, index) => storePayments([id], gas, { ...limit, key: keys[index] as RelayerKey })),
+  );
+  const stored = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
+  expect(stored).toHaveLength(2);
+  const [first, second] = stored.map(({ relayId }) => relayId);
+  await mine(first ?? 0n, { gasUsed: 90_000n });
+  await mine(second ?? 0n, { gasUsed: gas, succeeded: false });
+  expect(await budgetOf(implementation, "REVERTED")).toEqual({ reserved: 0n, used: gas });
+  const third = await storePayments([ids[6] ?? ""], gas, limit);
+  await expect(storePayments([ids[7] ?? ""], gas, limit)).rejects.toBeInstanceOf(BudgetExceededError);
+  // mined well and settled nothing all the same
+  await mine(third.relayId, { gasUsed: 150_000n });
+  await lab.sql.begin((tx) => settleCharges(tx, [third.relayId], { areUnsettled: true }));
+  expect(await budgetOf(implementation, "REVERTED")).toEqual({ reserved: 0n, used: 350_000n });
+  await storePayments([ids[8] ?? ""], gas, { ...limit, implementation: `0x${"cd".repeat(20)}` });
+});
+
+test("metrics tell what is used, reserved and allowed, and how many budgets have no room for another payment", async () => {
+  const merchants = [await seedMerchant(lab.sql), await seedMerchant(lab.sql), await seedMerchant(lab.sql)];
+  await lab.sql`delete from relay_budgets`;
+  const limit = { relayGasPerMerchantPerDay: 2n * PAYMENT_GAS };
+  const used = [PAYMENT_GAS, PAYMENT_GAS + 1n];
+  for (const [index, merchant] of merchants.entries()) {
+    const { relayId } = await storePayments(await newPayments(merchant, 1), PAYMENT_GAS, limit);
+    const gasUsed = used[index];
+    if (gasUsed !== undefined) await mine(relayId, { gasUsed });
+  }
+  const registry = new Registry();
+  openBudgetMetrics(registry, {
+    sql: lab.sql,
+    limits: { ...NO_LIMITS, ...limit, relayMaxFeeWei: 2_000_000_000n },
+    networks: [NETWORK],
+  });
+  const text = await registry.metrics();
+  const lines = [
+    'relay_budget_used{network="base-sepolia",scope="MERCHANT"} 150001',
+    'relay_budget_reserved{network="base-sepolia",scope="MERCHANT"} 150000',
+    'relay_budgets_spent{network="base-sepolia",scope="MERCHANT"} 1',
+    'relay_budgets_spent{network="base-sepolia",scope="FEES"} 0',
+    'relay_budget_limit{network="base-sepolia",scope="MERCHANT"} 300000',
+    'relay_budget_limit{network="base-sepolia",scope="REVERTED"} 10000000',
+    'relay_max_fee_wei{network="base-sepolia"} 2000000000',
+  ];
+  for (const line of lines) expect(text).toContain(`${line}\n`);
+  expect(text).not.toContain('relay_budget_limit{network="base-sepolia",scope="FEES"}');
+});
+
+test("yesterday's figures do not count today", async () => {
+  const merchant = await seedMerchant(lab.sql);
+  const [first = "", second = "", third = ""] = await newPayments(merchant, 3);
+  const limit = { relayGasPerMerchantPerDay: PAYMENT_GAS };
+  await storePayments([first], PAYMENT_GAS, limit);
+  await expect(storePayments([second], PAYMENT_GAS, limit)).rejects.toBeInstanceOf(BudgetExceededError);
+  await lab.sql`
+    with moved as (
+      insert into relay_budgets (network, scope, subject, day, reserved, used, maximum)
+      select network, scope, subject, day - 1, reserved, used, maximum
+      from relay_budgets where subject = ${merchant.userId}
+      returning day
+    )
+    update relay_budgets set reserved = 0 where subject = ${merchant.userId} and exists (select from moved)`;
+  await storePayments([third], PAYMENT_GAS, limit);
+});

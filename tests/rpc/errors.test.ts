@@ -1,0 +1,87 @@
+import { describe, expect, test } from "bun:test";
+import {
+  classifyRpcError,
+  isRangeTooLarge,
+  RpcResponseError,
+  RpcTransportError,
+} from "../../core/rpc/errors.ts";
+
+const classify = (code: number, message: string, data?: unknown) =>
+  classifyRpcError({ code, message, data }, "eth_x on a node");
+
+describe("no verdict", () => {
+  test.each([
+    ["rate-limit", -32005, "limit exceeded"],
+    ["rate-limit", -32007, "50/second request limit reached"],
+    ["rate-limit", 429, "Your app has exceeded its compute units per second capacity"],
+    ["rate-limit", -32000, "Too Many Requests"],
+    ["not-ready", -32000, "header not found"],
+    ["not-ready", -32000, "unknown block"],
+    ["not-ready", -32000, "missing trie node 0xab (path )"],
+    ["not-ready", -32602, "BlockOutOfRangeError: block height is 8 but requested was 10"],
+    ["not-ready", -32000, "request timed out"],
+    ["not-ready", -32603, "upstream connection reset, try again"],
+    ["node-error", -32603, "Internal error"],
+    ["node-error", -32002, "resource not here"],
+  ] as const)("%s: %d %s", (kind, code, message) => {
+    const error = classify(code, message);
+    expect(error).toBeInstanceOf(RpcTransportError);
+    expect(error).toMatchObject({ kind });
+    expect(error.message).toBe(`eth_x on a node answered ${code}: ${message}`);
+  });
+});
+
+describe("the chain's answer", () => {
+  test.each([
+    [3, "execution reverted: FiatTokenV2: invalid signature", "0x08c379a0"],
+    [3, "execution reverted", undefined],
+    [-32000, "execution reverted", undefined],
+    [-32603, "EVM error InvalidFEOpcode", undefined],
+    [-32000, "gas required exceeds allowance (21000)", undefined],
+    [-32000, "nonce too low", undefined],
+    [-32000, "already known", undefined],
+    [-32003, "Insufficient funds for gas * price + value", undefined],
+    [-32601, "the method eth_x does not exist", undefined],
+    [-32602, "invalid argument 0: hex string without 0x prefix", undefined],
+  ] as const)("%d %s", (code, message, data) => {
+    const error = classify(code, message, data);
+    expect(error).toBeInstanceOf(RpcResponseError);
+    expect(error).toMatchObject({ rpcCode: code, data });
+  });
+
+  test.each([
+    ["0xDEADBEEF", "0xdeadbeef"],
+    ["Reverted 0xdeadbeef", "0xdeadbeef"],
+    [{ data: "0xdeadbeef" }, "0xdeadbeef"],
+    [{ data: { data: "0xdeadbeef" } }, "0xdeadbeef"],
+    [{ code: 3, data: "0x" }, "0x"],
+  ])("finds revert data in %j", (data, expected) => {
+    expect(classify(-32015, "VM execution error", data)).toMatchObject({ data: expected });
+  });
+
+  test.each([["0xabc"], ["nonsense"], [{ see: "https://example.org" }], [17], [null]])(
+    "%j is no revert data",
+    (data) => {
+      expect(classify(-32015, "VM execution error", data)).toMatchObject({ data: undefined });
+    },
+  );
+});
+
+describe("a log query that is too large", () => {
+  test.each([
+    [-32005, "query returned more than 10000 results"],
+    [-32602, "range 12001 exceeds limit of 10000"],
+    [-32000, "query exceeds max results 20000, retry with the range 1-2"],
+    [-32600, "please limit the query to at most 1000 blocks"],
+    [-32614, "eth_getLogs is limited to a 10,000 block range"],
+    [-32602, "Log response size exceeded. You can make eth_getLogs requests with up to a 2K block range"],
+  ])("%d %s", (code, message) => {
+    expect(isRangeTooLarge(classify(code, message))).toBe(true);
+  });
+
+  test("is nothing else", () => {
+    expect(isRangeTooLarge(classify(-32005, "limit exceeded"))).toBe(false);
+    expect(isRangeTooLarge(classify(3, "execution reverted"))).toBe(false);
+    expect(isRangeTooLarge(new Error("query returned more than 1 results"))).toBe(false);
+  });
+});

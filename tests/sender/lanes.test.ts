@@ -1,0 +1,94 @@
+/** Which relayer key may send the next transaction: what is on its way has not been paid for yet. */
+import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
+import type { Hex } from "../../core/domain/networks.ts";
+import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { ensureLane, insertRelay } from "../../db/relays/relays.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
+import { openLanes } from "../../worker/sender/lanes.ts";
+import { startTestChain, type TestChain } from "../support/chain.ts";
+import { randomHash } from "../support/ledger-lab.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { randomAddress } from "../support/seed.ts";
+
+const NETWORK = "base-sepolia";
+const GAS = 100_000n;
+const ONE_ETH = 10n ** 18n;
+let db: TestDatabase;
+let sql: Sql;
+let node: TestChain;
+let chain: Chain;
+/** What a unit of gas is offered: above the base fee, below what would be offered without a cap. */
+let feeWei: bigint;
+let keys: { address: Hex; privateKey: Hex }[];
+
+beforeAll(async () => {
+  [db, node] = await Promise.all([createTestDatabase(), startTestChain()]);
+  sql = openDatabase(db.url, { name: "test", maxConnections: 2 });
+  chain = openChain({ network: NETWORK, urls: [node.rpcUrl], timeoutMs: 2_000 });
+  const { baseFeePerGas } = await openLanes(sql, chain, [], {
+    maxFeeWei: ONE_ETH,
+    dailyFeeMaxWei: undefined,
+  }).readMarket();
+  feeWei = (baseFeePerGas * 3n) / 2n;
+});
+beforeEach(() => {
+  keys = Array.from({ length: 2 }, () => ({ address: randomAddress(), privateKey: randomHash() }));
+});
+afterAll(async () => {
+  chain?.close();
+  await sql?.end({ timeout: 5 });
+  await Promise.all([db?.drop(), node?.stop()]);
+});
+
+/** The key chosen for one more transaction, by its place. */
+async function choose(count = 1): Promise<number | string> {
+  const own = keys.slice(0, count);
+  const lanes = openLanes(sql, chain, own, { maxFeeWei: feeWei, dailyFeeMaxWei: undefined });
+  const chosen = await lanes.choose(GAS);
+  return typeof chosen === "string" ? chosen : own.indexOf(chosen);
+}
+
+/** Enough for this much gas at what is offered, and no wei more. */
+async function fund(key: number, gas: bigint): Promise<void> {
+  const balance = `0x${(gas * feeWei).toString(16)}`;
+  await callRpc(node.rpcUrl, "anvil_setBalance", [keys[key]?.address, balance]);
+}
+
+async function send(key: number, gasLimit: bigint): Promise<bigint> {
+  const relayer = keys[key]?.address ?? "0x";
+  return sql.begin(async (tx) => {
+    await ensureLane(tx, { network: NETWORK, relayer }, 0n);
+    return insertRelay(tx, {
+      ...{ network: NETWORK, relayer, nonce: 0n, kind: "PAYMENTS", callTo: randomAddress(), callData: "0x" },
+      ...{
+        gasLimit,
+        attempt: { txHash: randomHash(), raw: "0x", maxFeePerGas: feeWei, maxPriorityFeePerGas: 1n },
+      },
+    });
+  });
+}
+
+test("a key with exactly the gas for one transaction sends one; with a unit less, none", async () => {
+  await fund(0, GAS);
+  expect(await choose()).toBe(0);
+  await fund(0, GAS - 1n);
+  expect(await choose()).toBe("poor");
+});
+
+test("a key sends another one only with the gas of both, until the first is in a block", async () => {
+  await fund(0, 2n * GAS);
+  const relayId = await send(0, GAS);
+  expect(await choose()).toBe(0);
+  await fund(0, 2n * GAS - 1n);
+  expect(await choose()).toBe("poor");
+  await sql`update relays set state = 'MINED', block_number = 1, block_hash = '0x' where id = ${relayId}`;
+  expect(await choose()).toBe(0);
+});
+
+test("a key whose balance is on its way leaves the next transaction to another key", async () => {
+  await fund(0, GAS);
+  await fund(1, GAS);
+  await send(0, 1n);
+  expect(await choose(2)).toBe(1);
+});

@@ -1,0 +1,84 @@
+/** Relayer nonces that a stranger took, or that nobody holds: payments get through all the same, once. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import {
+  countTransfers,
+  type Lab,
+  newOrder,
+  pay,
+  relaysOf,
+  spendNonces,
+  startLab,
+  waitFor,
+  waitForLink,
+} from "../support/relay-lab.ts";
+
+/** More than it takes to believe that a nonce was stolen. */
+const LOOKS = 10;
+let lab: Lab;
+
+beforeAll(async () => {
+  lab = await startLab();
+}, 60_000);
+
+afterAll(() => lab?.stop());
+
+describe("a relayer's nonces", () => {
+  test("behavior: one is used, one follows the other", async () => {
+    for (let index = 0; index < 3; index++) {
+      expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
+    }
+    const nonces = (await relaysOf(lab)).map((relay) => relay.nonce);
+    expect(nonces).toEqual([0n, 1n, 2n].map((step) => (nonces[0] ?? 0n) + step));
+  }, 20_000);
+
+  test("behavior: a stranger takes ten; the payment is LOST once and then paid by the next free one", async () => {
+    await spendNonces(lab, 10);
+    const order = await newOrder(lab);
+    await pay(lab, order);
+    await waitForLink(lab, order.linkId, "PAID", 25_000);
+    expect(await countTransfers(lab, order.linkId)).toBe(1);
+    const lost = (await relaysOf(lab)).filter((relay) => relay.state === "LOST");
+    expect(lost).toHaveLength(1);
+    const [chainNonce, [lane]] = await Promise.all([
+      lab.rpc("eth_getTransactionCount", [lab.relayer, "latest"]),
+      lab.sql<{ nextNonce: bigint }[]>`select next_nonce from relayers where address = ${lab.relayer}`,
+    ]);
+    expect(lane?.nextNonce).toBe(BigInt(String(chainNonce)));
+  }, 40_000);
+
+  test("behavior: with books that are behind nobody knows who took a nonce; what was in a block all along is not sent again", async () => {
+    const before = await relaysOf(lab);
+    await lab.service.kill("indexer");
+    const isForReceipts = ({ method }: { method: string }) => method === "eth_getTransactionReceipt";
+    lab.proxy.fault = (calls) =>
+      calls.every(isForReceipts) ? { kind: "reply", reply: () => null } : undefined;
+    const order = await newOrder(lab);
+    const paying = pay(lab, order);
+    await waitFor("looks enough to call it lost", async () => {
+      const [row] = await lab.sql<
+        { most: number }[]
+      >`select coalesce(max(misses), 0)::int as most from relays`;
+      return (row?.most ?? 0) > LOOKS;
+    });
+    lab.proxy.fault = () => undefined;
+    await lab.service.start("indexer");
+    await waitForLink(lab, order.linkId, "PAID");
+    expect([200, 202]).toContain((await paying).status);
+    const relays = (await relaysOf(lab)).slice(before.length);
+    expect(relays.map(({ state }) => state)).not.toContain("LOST");
+    expect(relays).toHaveLength(1);
+  }, 40_000);
+
+  test("behavior: a gap is filled with nothing, and what waited behind it goes through", async () => {
+    await lab.sql`update relayers set next_nonce = next_nonce + 3 where address = ${lab.relayer}`;
+    const order = await newOrder(lab);
+    await pay(lab, order);
+    await waitForLink(lab, order.linkId, "PAID", 20_000);
+    const noops = await waitFor("the gap to be filled", async () => {
+      const rows = (await relaysOf(lab)).filter((relay) => relay.kind === "NOOP");
+      return rows.length === 3 && rows.every((relay) => relay.succeeded) && rows;
+    });
+    expect(noops.map((relay) => relay.gasUsed)).toEqual([21_000n, 21_000n, 21_000n]);
+    expect(await countTransfers(lab, order.linkId)).toBe(1);
+  }, 40_000);
+});

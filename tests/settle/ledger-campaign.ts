@@ -1,0 +1,393 @@
+/**
+ * Everything that can happen to a few links of equal amounts, in random order: payments accepted, failed, tried again and executed by
+ * strangers, transfers of unique amounts and with link tags, claims made, proven and ended, links over and cancelled, blocks
+ * reorganised away; by several hands at once when asked to. The books are
+ * compared with the chain all along, and a rebuild at the end must make the same. By hand: `bun tests/settle/ledger-campaign.ts 2000 6`
+ * (steps, hands), the seed from TEST_SEED when set.
+ */
+import { keccak256 } from "viem";
+import type { PrivateKeyAccount } from "viem/accounts";
+import { encodeTransfer } from "../../core/chain/usdc.ts";
+import { newLinkId } from "../../core/domain/ids.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import type { RebuildDifference } from "../../db/ledger/rebuild.ts";
+import { endClaim } from "../../db/links/claims.ts";
+import { cancelLink, expireLinks, insertLink } from "../../db/links/links.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
+import { failPayments, lockPayments, requeuePayment } from "../../db/payments/payments.ts";
+import type { Payment, PaymentLink } from "../../db/schema.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
+import { callRpc, callRpcBatch } from "../../local/chain/rpc.ts";
+import {
+  type Lab,
+  type Merchant,
+  makeMerchant,
+  mine,
+  NETWORK,
+  openLab,
+  openTerm,
+  settled,
+  startIndexer,
+  storeClaim,
+  USDC,
+} from "../support/indexer-lab.ts";
+import {
+  acceptPayment,
+  authorize,
+  makeSigner,
+  type Signer,
+  signCancel,
+} from "../support/indexer-lab-payments.ts";
+import { assertInvariants } from "../support/invariants.ts";
+import { seededRandom } from "../support/seeded-random.ts";
+import { waitForReceipt } from "../support/wait-for-receipt.ts";
+import { lowerOf, makeSenders, watchLinks } from "./campaign-links.ts";
+
+const SIGNERS = 20;
+const AMOUNTS = [1_000_000n, 2_000_000n] as const;
+const REORG_DEPTH_MAX = 5;
+/** Payers and claims meet on the newest links. */
+const CROWD = 3;
+const CHECK_EVERY = 10;
+const QUIET_WITHIN_MS = 10_000;
+
+/** Signed bytes that a block of a new branch may hold again, whatever else it holds. `from` is whose USDC they move. */
+type Sent = { raw: Hex; txHash: Hex; from: Hex };
+type Signed = { paymentId: string; signer: Signer; nonce: Hex; data: Hex };
+
+type Stage = {
+  lab: Lab;
+  random: () => number;
+  merchant: Merchant;
+  /** Each sends one transaction, so that none depends on another. */
+  senders: PrivateKeyAccount[];
+  signers: readonly Signer[];
+  signed: Signed[];
+  sent: Sent[];
+  claims: string[];
+  /** Link, transaction and proof of each claim: a second one is the same claim. */
+  claimed: Set<string>;
+  /** Ends when nobody is at the chain: what a block holds depends on who sent before. */
+  chainIsFree: Promise<unknown>;
+  counts: Record<string, number>;
+};
+
+export type BooksReport = {
+  steps: Record<string, number>;
+  links: Record<string, number>;
+  /** Payments that pay a link. */
+  paying: number;
+  differences: RebuildDifference[];
+};
+
+export async function runBooksCampaign(steps: number, hands = 1): Promise<BooksReport> {
+  const random = seededRandom(`books campaign of ${steps} steps`);
+  const lab = await openLab();
+  const merchant = await makeMerchant(lab);
+  const senders = await makeSenders(lab, steps);
+  const signers = await Promise.all(Array.from({ length: SIGNERS }, () => makeSigner(lab, 10n ** 15n)));
+  // what is set up must be older than the deepest reorganisation
+  await mine(lab, REORG_DEPTH_MAX + 1);
+  const stage: Stage = {
+    ...{ lab, random, merchant, senders, signers },
+    ...{
+      signed: [],
+      sent: [],
+      claims: [],
+      claimed: new Set<string>(),
+      chainIsFree: Promise.resolve(),
+      counts: {},
+    },
+  };
+  const indexer = startIndexer(lab, { confirmations: 2 });
+  try {
+    for (let taken = 0; taken < steps; taken += CHECK_EVERY * hands) {
+      const left = Math.min(CHECK_EVERY * hands, steps - taken);
+      await takeSteps(stage, left, hands);
+      await checkBooks(stage, true);
+    }
+    await endEverything(stage);
+    await checkBooks(stage, false);
+    return await report(stage);
+  } finally {
+    await indexer.stop();
+    await lab.stop();
+  }
+}
+
+const STEPS: readonly (readonly [weight: number, name: string, step: (stage: Stage) => Promise<unknown>])[] =
+  [
+    [6, "link", makeAnyLink],
+    [10, "accept", acceptAny],
+    [8, "fail", failAny],
+    [2, "retry", retryAny],
+    [10, "execute", executeAny],
+    [2, "spend", spendAny],
+    [
+      6,
+      "pay",
+      (stage) => sendCall(stage, encodeTransfer(stage.merchant.address, anyOf(stage, AMOUNTS) ?? 1n)),
+    ],
+    [3, "type", typeAny],
+    [3, "tag", tagAny],
+    [6, "claim", (stage) => claimAny(stage)],
+    [3, "prove", (stage) => claimAny(stage, "EOA")],
+    [3, "unclaim", endAnyClaim],
+    [1, "expire", expireAny],
+    [1, "cancel", cancelAny],
+    [3, "reorganise", (stage) => atTheChain(stage, () => reorganise(stage))],
+  ];
+const WEIGHTS = STEPS.reduce((sum, [weight]) => sum + weight, 0);
+
+async function takeSteps(stage: Stage, count: number, hands: number): Promise<void> {
+  let left = count;
+  const hand = async () => {
+    while (left-- > 0) {
+      await takeStep(stage);
+      if (hands === 1 && stage.random() < 0.5) await settled(stage.lab);
+    }
+  };
+  const all = Promise.all(Array.from({ length: hands }, hand));
+  let isOver = false;
+  const ended = all.finally(() => {
+    isOver = true;
+  });
+  await Promise.all([ended, watchLinks(stage.lab, () => isOver)]);
+}
+
+/** One after another, whoever asks. */
+function atTheChain<Result>(stage: Stage, work: () => Promise<Result>): Promise<Result> {
+  const done = stage.chainIsFree.then(work);
+  stage.chainIsFree = done.catch(() => undefined);
+  return done;
+}
+
+async function takeStep(stage: Stage): Promise<void> {
+  let place = stage.random() * WEIGHTS;
+  for (const [weight, name, step] of STEPS) {
+    place -= weight;
+    if (place >= 0) continue;
+    stage.counts[name] = (stage.counts[name] ?? 0) + 1;
+    await step(stage);
+    return;
+  }
+}
+
+function anyOf<Item>({ random }: Stage, items: readonly Item[]): Item | undefined {
+  return items[Math.floor(random() * items.length)];
+}
+
+/** As the API makes it, with a tag and an amount of its own. */
+async function makeAnyLink(stage: Stage): Promise<void> {
+  const id = newLinkId();
+  await stage.lab.sql.begin((tx) =>
+    insertLink(tx, {
+      ...{ id, userId: stage.merchant.userId, network: NETWORK, tag: linkTag(id), description: "Coffee" },
+      ...{ amountUnits: anyOf(stage, AMOUNTS) ?? 1n, expiresInHours: 1 },
+    }),
+  );
+}
+
+/** One of the newest links, whatever became of it. */
+async function newLink(stage: Stage) {
+  const rows = await stage.lab.sql<PaymentLink[]>`select * from payment_links order by created_at, id`;
+  return anyOf(stage, rows.slice(-CROWD));
+}
+
+/** Somebody types a link's unique amount. */
+async function typeAny(stage: Stage): Promise<void> {
+  const link = await newLink(stage);
+  if (link?.payAmountUnits) await sendCall(stage, encodeTransfer(link.recipient, link.payAmountUnits));
+}
+
+/** A transfer says which link it means; sometimes of another value than that asks for. */
+async function tagAny(stage: Stage): Promise<void> {
+  const link = await newLink(stage);
+  const units = anyOf(stage, AMOUNTS) ?? 1n;
+  if (link?.tag) await sendCall(stage, `${encodeTransfer(link.recipient, units)}${link.tag.slice(2)}`);
+}
+
+async function acceptAny(stage: Stage): Promise<void> {
+  const { lab, merchant } = stage;
+  const rows = await lab.sql<{ id: string; amountUnits: bigint }[]>`
+    select id, amount_units from payment_links where status in ('ACTIVE', 'PENDING') order by created_at, id`;
+  const link = anyOf(stage, rows.slice(-CROWD));
+  const signer = anyOf(stage, stage.signers);
+  if (!link || !signer) return;
+  const { authorization, data } = await authorize(signer, { to: merchant.address, value: link.amountUnits });
+  const paymentId = await acceptPayment(lab, link.id, authorization);
+  if (paymentId) stage.signed.push({ paymentId, signer, nonce: authorization.nonce, data });
+}
+
+async function anyPayment(stage: Stage, state: "QUEUED" | "FAILED"): Promise<Payment | undefined> {
+  const rows = await stage.lab.sql<Payment[]>`
+    select * from payments where state = ${state} order by created_at desc, id limit 20`;
+  return anyOf(stage, rows);
+}
+
+async function failAny(stage: Stage): Promise<void> {
+  const payment = await anyPayment(stage, "QUEUED");
+  if (payment) await failOne(stage.lab, payment);
+}
+
+/** As the worker does it. */
+async function failOne({ sql }: Lab, { id, linkId }: Payment): Promise<void> {
+  await sql.begin(async (tx) => {
+    await lockPayments(tx, [id]);
+    await lockLinks(tx, linkId ? [linkId] : []);
+    await failPayments(tx, [{ id, reason: "EXPIRED_TRANSFER" }]);
+  });
+}
+
+async function retryAny(stage: Stage): Promise<void> {
+  const payment = await anyPayment(stage, "FAILED");
+  if (!payment) return;
+  await stage.lab.sql.begin(async (tx) => {
+    await lockPayments(tx, [payment.id]);
+    await lockLinks(tx, payment.linkId ? [payment.linkId] : []);
+    await requeuePayment(tx, payment.id, payment);
+  });
+}
+
+/** Whatever became of its payment, and perhaps a second time. */
+async function executeAny(stage: Stage): Promise<void> {
+  const signed = anyOf(stage, stage.signed.slice(-3 * CROWD));
+  if (signed) await sendCall(stage, signed.data, signed.signer.lower);
+}
+
+async function spendAny(stage: Stage): Promise<void> {
+  const signed = anyOf(stage, stage.signed.slice(-3 * CROWD));
+  if (signed) await sendCall(stage, await signCancel(signed.signer, signed.nonce));
+}
+
+/** A block of its own for a call of the token. */
+async function sendCall(stage: Stage, data: Hex, from?: Hex): Promise<void> {
+  const { chain } = stage.lab;
+  const sender = stage.senders.pop();
+  if (!sender) throw new Error("there are fewer senders than steps");
+  const raw = await sender.signTransaction({
+    ...{ chainId: chain.chainId, type: "eip1559", nonce: 0, to: USDC, data },
+    ...{ gas: 200_000n, maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 1n },
+  });
+  const txHash = keccak256(raw);
+  await atTheChain(stage, async () => {
+    await callRpc(chain.rpcUrl, "eth_sendRawTransaction", [raw]);
+    await waitForReceipt(chain.rpcUrl, txHash);
+  });
+  stage.sent.push({ raw, txHash, from: from ?? lowerOf(sender) });
+}
+
+async function claimAny(stage: Stage, proof?: "EOA"): Promise<void> {
+  const { lab } = stage;
+  const rows = await lab.sql<{ id: string }[]>`
+    select id from payment_links where status in ('ACTIVE', 'PENDING') order by created_at, id`;
+  const [link, sent] = [anyOf(stage, rows.slice(-CROWD)), anyOf(stage, stage.sent.slice(-8))];
+  if (!link || !sent) return;
+  const key = `${link.id}:${sent.txHash}:${proof}`;
+  if (stage.claimed.has(key)) return;
+  stage.claimed.add(key);
+  const claim = { linkId: link.id, txHash: sent.txHash, clientAddress: sent.from };
+  const stored = await storeClaim(lab, { ...claim, ...(proof ? { proof } : {}) });
+  if (stored) stage.claims.push(stored.claim.id);
+}
+
+async function endAnyClaim(stage: Stage): Promise<void> {
+  const id = anyOf(stage, stage.claims.slice(-5));
+  if (id) await endOne(stage.lab, id);
+}
+
+async function endOne({ sql }: Lab, id: string): Promise<void> {
+  await sql.begin((tx) => endClaim(tx, { id, state: "EXPIRED", reason: "not_found", isProven: false }));
+}
+
+async function expireAny(stage: Stage): Promise<void> {
+  const { sql } = stage.lab;
+  const rows = await sql<{ id: string }[]>`select id from payment_links where status = 'ACTIVE' order by id`;
+  const link = anyOf(stage, rows);
+  if (!link) return;
+  await sql`
+    update payment_links set expires_at = now() - interval '1 second' where id = ${link.id} and status = 'ACTIVE'`;
+  await sql.begin((tx) => expireLinks(tx, 10));
+}
+
+async function cancelAny(stage: Stage): Promise<void> {
+  const { sql } = stage.lab;
+  const rows = await sql<{ id: string }[]>`select id from payment_links where status = 'ACTIVE' order by id`;
+  const link = anyOf(stage, rows);
+  if (link) await sql.begin((tx) => cancelLink(tx, { id: link.id, userId: stage.merchant.userId }));
+}
+
+/** Some of what the last blocks held comes back in the new branch, in another order. */
+async function reorganise(stage: Stage): Promise<void> {
+  const { lab, random } = stage;
+  const depth = 1 + Math.floor(random() * REORG_DEPTH_MAX);
+  const { rpcUrl } = lab.chain;
+  const head = Number(await callRpc(rpcUrl, "eth_blockNumber"));
+  const recent = stage.sent.slice(-4 * REORG_DEPTH_MAX);
+  if (recent.length === 0) return;
+  const receipts = (await callRpcBatch(
+    rpcUrl,
+    recent.map(({ txHash }) => ({ method: "eth_getTransactionReceipt", params: [txHash] })),
+  )) as ({ blockNumber: Hex } | null)[];
+  const dropped = recent.filter((_, index) => Number(receipts[index]?.blockNumber ?? 0) > head - depth);
+  const again = dropped.filter(() => random() < 0.5);
+  if (random() < 0.5) again.reverse();
+  const placed = again.map(({ raw }, index) => [raw, Math.min(index, depth - 1)] as const);
+  await callRpc(rpcUrl, "anvil_reorg", [depth, placed]);
+  await callRpc(rpcUrl, "evm_setTime", [Math.floor(Date.now() / 1000)]);
+  await mine(lab);
+}
+
+/** Nothing is held by anything unfinished any more. */
+async function endEverything(stage: Stage): Promise<void> {
+  const { lab } = stage;
+  await settled(lab);
+  for (const id of stage.claims) await endOne(lab, id);
+  await mine(lab, 2);
+  await settled(lab);
+  const rows = await lab.sql<Payment[]>`select * from payments where state = 'QUEUED'`;
+  for (const payment of rows) await failOne(lab, payment);
+}
+
+/** What the leader settles at its next looks is given the time for them. */
+async function checkBooks({ lab }: Stage, mayBeInFlight: boolean): Promise<void> {
+  await settled(lab);
+  const deadline = Date.now() + QUIET_WITHIN_MS;
+  for (;;) {
+    try {
+      await assertInvariants(lab.sql, lab.chain, { mayBeInFlight });
+      return;
+    } catch (error) {
+      if (Date.now() > deadline) throw error;
+      await Bun.sleep(100);
+    }
+  }
+}
+
+async function report({ lab, counts }: Stage): Promise<BooksReport> {
+  const term = await openTerm({ ...lab });
+  try {
+    const { differences } = await rebuildNetwork({ ...term, confirmations: 2 });
+    await assertInvariants(lab.sql, lab.chain);
+    const links = await lab.sql<{ kind: string; count: number }[]>`
+      select status || ' ' || exception as kind, count(*)::int from payment_links group by 1 order by 1`;
+    const [row] = await lab.sql<{ count: number }[]>`
+      select count(*)::int from transfers where pays and payment_id is not null and status <> 'ORPHANED'`;
+    return {
+      steps: counts,
+      links: Object.fromEntries(links.map(({ kind, count }) => [kind, count])),
+      paying: row?.count ?? 0,
+      differences,
+    };
+  } finally {
+    term.close();
+  }
+}
+
+if (import.meta.main) {
+  console.log(
+    JSON.stringify(await runBooksCampaign(Number(process.argv[2] ?? 2_000), Number(process.argv[3] ?? 1))),
+  );
+  process.exit(0);
+}

@@ -1,0 +1,101 @@
+/** Payments as the API accepts them, and the ways their authorizations reach the chain. */
+import { encodeFunctionData, multicall3Abi, parseAbi } from "viem";
+import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts";
+import { encodeTransferWithVrs } from "../../core/chain/usdc.ts";
+import type { Authorization } from "../../core/domain/authorization.ts";
+import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
+import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
+import { insertPayments } from "../../db/payments/payments.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
+import { type Lab, linkOf, NETWORK, send, USDC } from "./indexer-lab.ts";
+import { signAuthorization } from "./sign-authorization.ts";
+
+export type Signer = PrivateKeyAccount & { lower: Hex };
+
+/** A payer with a key and USDC. */
+export async function makeSigner(lab: Lab, units = 1_000_000_000n): Promise<Signer> {
+  const account = privateKeyToAccount(generatePrivateKey());
+  const lower = account.address.toLowerCase() as Hex;
+  await fundUsdc(lab.chain.rpcUrl, lower, units);
+  return { ...account, lower };
+}
+
+/** An authorization of this payer and the calldata that executes it, whoever sends it. */
+export async function authorize(
+  signer: Signer,
+  fields: { to: Hex; value: bigint; nonce?: Hex },
+): Promise<{ authorization: Authorization; data: Hex }> {
+  const { authorization, signature } = await signAuthorization(signer, fields);
+  return { authorization, data: encodeTransferWithVrs(authorization, signature) };
+}
+
+/** Calldata of `cancelAuthorization`. */
+export async function signCancel(signer: Signer, nonce: Hex): Promise<Hex> {
+  const { name, version } = NETWORKS[NETWORK].usdc;
+  const signature = await signer.signTypedData({
+    domain: { name, version, chainId: NETWORKS[NETWORK].chainId, verifyingContract: USDC },
+    types: {
+      CancelAuthorization: [
+        { name: "authorizer", type: "address" },
+        { name: "nonce", type: "bytes32" },
+      ],
+    },
+    primaryType: "CancelAuthorization",
+    message: { authorizer: signer.lower, nonce },
+  });
+  return encodeFunctionData({
+    abi: parseAbi(["function cancelAuthorization(address authorizer, bytes32 nonce, bytes signature)"]),
+    args: [signer.lower, nonce, signature],
+  });
+}
+
+/**
+ * The payment row of an authorization for a link, as the API accepts it, a second ago: what is accepted within the second of its block
+ * counts as later. Undefined when the link does not take it.
+ */
+export async function acceptPayment(
+  lab: Lab,
+  linkId: string,
+  authorization: Authorization,
+): Promise<string | undefined> {
+  const link = await linkOf(lab, linkId);
+  const id = newPaymentId();
+  const accepted = await lab.sql.begin(async (tx) => {
+    await lockLinks(tx, [linkId]);
+    const inserted = await insertPayments(tx, [
+      {
+        ...{ id, linkId, network: link.network, token: USDC, payer: authorization.from, payerKind: "EOA" },
+        ...{ recipient: authorization.to, amountUnits: authorization.value, nonce: authorization.nonce },
+        ...{ validAfter: authorization.validAfter, validBefore: authorization.validBefore, signature: "0x" },
+        ...{ idempotencyKey: null, requestId: null, transactionId: newTransactionId() },
+      },
+    ]);
+    await tx`update payments set created_at = created_at - interval '1 second' where id = ${id}`;
+    return inserted;
+  });
+  return accepted.has(id) ? id : undefined;
+}
+
+/** Several calls in one transaction through Multicall3. */
+export function sendBatch(
+  lab: Lab,
+  from: Hex,
+  calls: readonly { target: Hex; callData: Hex }[],
+): Promise<Hex> {
+  const data = encodeFunctionData({
+    abi: multicall3Abi,
+    functionName: "aggregate3",
+    args: [calls.map((call) => ({ ...call, allowFailure: false }))],
+  });
+  return send(lab, from, CONTRACTS.multicall3, data);
+}
+
+export type PaymentRow = { state: string; reason: string | null; txHash: Hex | null; relayId: bigint | null };
+
+export async function paymentOf(lab: Lab, id: string | undefined): Promise<PaymentRow> {
+  const [row] = await lab.sql<PaymentRow[]>`
+    select state, reason, tx_hash, relay_id from payments where id = ${id ?? ""}`;
+  if (!row) throw new Error(`no payment ${id}`);
+  return row;
+}

@@ -1,0 +1,199 @@
+/** The books without a chain: blocks are read, undone and looked back on as the indexer does it, in any order a test wants. */
+import { randomBytes } from "node:crypto";
+import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
+import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { startCursor } from "../../db/ledger/cursors.ts";
+import { orphanAbove } from "../../db/ledger/reorgs.ts";
+import { openClaim } from "../../db/links/claims.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
+import { failPayments, insertPayments, lockPayments, type NewPayment } from "../../db/payments/payments.ts";
+import { refreshLinks } from "../../db/payments/settlement.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { ensureLane, insertRelay, markSigned } from "../../db/relays/relays.ts";
+import { settleTransfers } from "../../indexer/settle/settle.ts";
+import { settleLate } from "../../indexer/settle/settle-backdated.ts";
+import type { BlockHeader } from "../../indexer/source/block-header.ts";
+import type { SeenTransfer, SpentAuthorization } from "../../indexer/source/decode-logs.ts";
+import type { Term } from "../../indexer/term.ts";
+import { createTestDatabase } from "./postgres.ts";
+import { randomAddress, type SeededMerchant, seedMerchant } from "./seed.ts";
+
+export const NETWORK = "base-sepolia";
+export const UNITS = 1_000_000n;
+
+export type BooksLab = {
+  sql: Sql;
+  /** Whom `makeTransfer` and `accept` pay; another one keeps a test's links apart from others'. */
+  merchant: SeededMerchant;
+  /** A leader for what needs no node. */
+  term: Term;
+  stop: () => Promise<void>;
+};
+
+/** `readTo`: the block that the books have reached; what is accepted counts for transfers of later blocks. */
+export async function openBooks({ readTo = 100 } = {}): Promise<BooksLab> {
+  const db = await createTestDatabase();
+  const sql = openDatabase(db.url, { name: "test", maxConnections: 5 });
+  const cursor = { number: readTo, hash: randomHash() };
+  await startCursor(sql, NETWORK, cursor);
+  const merchant = await seedMerchant(sql);
+  const term = { sql, network: NETWORK, epoch: 0n, cursor, confirmations: 1 } as unknown as Term;
+  const stop = async () => {
+    await sql.end({ timeout: 5 });
+    await db.drop();
+  };
+  return { sql, merchant, term, stop };
+}
+
+export function randomHash(): Hex {
+  return `0x${randomBytes(32).toString("hex")}`;
+}
+
+/** Of the next second: what is accepted within the second of a block counts as later than it. */
+export function makeBlock(number: number): BlockHeader {
+  const [hash, parentHash, receiptsRoot] = [randomHash(), randomHash(), randomHash()];
+  return { number, hash, parentHash, receiptsRoot, bloom: "0x", timeS: Math.floor(Date.now() / 1000) + 1 };
+}
+
+/** A transfer to the merchant; one that executes `payment`'s authorization when that is given. */
+export function makeTransfer(
+  { merchant }: Pick<BooksLab, "merchant">,
+  blockNumber: number,
+  { payment, ...fields }: Partial<SeenTransfer> & { payment?: NewPayment } = {},
+): SeenTransfer {
+  return {
+    ...{ block: makeBlock(blockNumber), txHash: randomHash(), logIndex: 1, to: merchant.address },
+    ...{ from: payment?.payer ?? randomAddress(), amountUnits: UNITS, authorizationNonce: payment?.nonce },
+    ...fields,
+  };
+}
+
+/**
+ * Blocks are read and are deep enough at once, unless they are not to be. `cancelled` are payments whose authorizations were spent on
+ * nothing.
+ */
+export function read(
+  { sql, merchant }: BooksLab,
+  transfers: readonly SeenTransfer[],
+  cancelled: readonly NewPayment[] = [],
+  { isDeep = true } = {},
+): Promise<void> {
+  const executed = transfers.flatMap(({ from: payer, authorizationNonce: nonce, block, ...transfer }) =>
+    nonce ? [{ payer, nonce, transfer: { ...transfer, blockNumber: block.number } }] : [],
+  );
+  const spent: SpentAuthorization[] = [
+    ...executed,
+    ...cancelled.map(({ payer, nonce }) => ({ payer, nonce })),
+  ];
+  return sql.begin(async (tx) => {
+    const { linkIds } = await settleTransfers(tx, {
+      ...{ network: NETWORK, isNews: true, transfers, spent },
+      isWatched: (address) => address === merchant.address,
+      confirmedAtS: () => (isDeep ? Math.floor(Date.now() / 1000) : undefined),
+    });
+    await refreshLinks(tx, { linkIds, isReorg: false });
+  });
+}
+
+/** How far the books have read, whatever they hold: an authorization accepted from now on counts for later blocks alone. */
+export async function readUpTo({ sql }: Pick<BooksLab, "sql">, number: number): Promise<void> {
+  await sql`update cursors set number = ${number} where network = ${NETWORK}`;
+}
+
+export function undoAbove({ sql }: Pick<BooksLab, "sql">, ancestor: number): Promise<void> {
+  return sql.begin(async (tx) => {
+    const { linkIds } = await orphanAbove(tx, { network: NETWORK, ancestor, claimLeaseS: 90 });
+    await refreshLinks(tx, { linkIds, isReorg: true });
+  });
+}
+
+/** The leader's next look at what was let go, or came after its block. */
+export function lookBack({ term }: BooksLab): Promise<void> {
+  return settleLate(term);
+}
+
+/** `proof`: how the sender proved that it made the transfer. */
+export async function claim(
+  { sql }: BooksLab,
+  linkId: string,
+  { txHash, from }: SeenTransfer,
+  proof: "EOA" | null = null,
+) {
+  const id = newClaimId();
+  await sql.begin((tx) =>
+    openClaim(tx, {
+      ...{ id, linkId, network: NETWORK, txHash, clientAddress: from, requestId: null },
+      ...{ transactionId: newTransactionId(), leaseS: 90, proof, mayHaveBlock: false },
+    }),
+  );
+  return id;
+}
+
+/** A payment as the API accepts it, of an authorization of its own or this one; undefined when the link does not take it. */
+export async function accept(
+  lab: BooksLab,
+  linkId: string,
+  authorization: Partial<Pick<NewPayment, "payer" | "nonce">> = {},
+): Promise<NewPayment | undefined> {
+  const payment = {
+    ...({ id: newPaymentId(), transactionId: newTransactionId(), linkId, network: NETWORK } as const),
+    ...({ token: NETWORKS[NETWORK].usdc.address, payer: randomAddress(), payerKind: "EOA" } as const),
+    ...{ recipient: lab.merchant.address, amountUnits: UNITS, validAfter: 0n, validBefore: 9_999_999_999n },
+    ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
+    ...authorization,
+  };
+  const accepted = await lab.sql.begin(async (tx) => {
+    await lockLinks(tx, [linkId]);
+    return insertPayments(tx, [payment]);
+  });
+  return accepted.has(payment.id) ? payment : undefined;
+}
+
+/** The worker has signed a transaction that carries the payment. */
+export function signRelay({ sql }: Pick<BooksLab, "sql">, payment: Pick<NewPayment, "id">) {
+  const [relayer, txHash] = [randomAddress(), randomHash()];
+  const lane = { network: NETWORK, relayer } as const;
+  return sql.begin(async (tx) => {
+    await ensureLane(tx, lane, 0n);
+    const relayId = await insertRelay(tx, {
+      ...{ ...lane, nonce: 0n, kind: "PAYMENTS", callTo: randomAddress(), callData: "0x", gasLimit: 1n },
+      attempt: { txHash, raw: "0x", maxFeePerGas: 2n, maxPriorityFeePerGas: 1n },
+    });
+    await markSigned(tx, relayId, [payment.id]);
+    return { relayId, txHash };
+  });
+}
+
+/** The worker ends a payment for good. */
+export async function fail({ sql }: BooksLab, { id, linkId }: NewPayment, reason = "EXPIRED_TRANSFER") {
+  await sql.begin(async (tx) => {
+    await lockPayments(tx, [id]);
+    await lockLinks(tx, [linkId]);
+    await failPayments(tx, [{ id, reason }]);
+  });
+}
+
+export async function linkOf({ sql }: BooksLab, id: string) {
+  const [row] = await sql<{ status: string; exception: string }[]>`
+    select status, exception from payment_links where id = ${id}`;
+  return row;
+}
+
+export async function paymentOf({ sql }: BooksLab, payment: NewPayment) {
+  const [row] = await sql<{ state: string; reason: string | null; txHash: Hex | null }[]>`
+    select state, reason, tx_hash from payments where id = ${payment.id}`;
+  return row;
+}
+
+export function historyOf({ sql }: BooksLab, linkId: string) {
+  return sql<{ type: string; status: string; txHash: Hex | null }[]>`
+    select type, status, tx_hash from transactions where link_id = ${linkId} order by block_number, log_index`;
+}
+
+/** Types of a link's events, in order. */
+export async function eventsOf({ sql }: BooksLab, linkId: string): Promise<string[]> {
+  const rows = await sql<
+    { type: string }[]
+  >`select type from events where subject_id = ${linkId} order by id`;
+  return rows.map((row) => row.type.replace("payment_link.", ""));
+}

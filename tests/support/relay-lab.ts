@@ -1,0 +1,192 @@
+/** A whole service with one relayer key whose chain does as it is told: for relays that get stuck, lost or reorganised away. */
+import { privateKeyToAccount } from "viem/accounts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { localRelayerKeys } from "../../local/chain/accounts.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
+import { type FaultProxy, startFaultProxy } from "../rpc/fault-proxy.ts";
+import { startTestChain, type TestChain } from "./chain.ts";
+import { startTestMailbox } from "./mailbox.ts";
+import { makePayer, type SignedPayment, shapeA, signPayment } from "./payer.ts";
+import { createTestDatabase } from "./postgres.ts";
+import { type SeededMerchant, seedLink, seedMerchant } from "./seed.ts";
+import { type ProcessName, type Service, startService } from "./world.ts";
+
+const NETWORK = "base-sepolia";
+const POLL_MS = 25;
+
+export type PayBody = {
+  success: boolean;
+  error: string | null;
+  txHash: string | null;
+  retryable?: boolean;
+  settled?: boolean;
+  paymentId?: string;
+};
+
+export type Lab = {
+  service: Service;
+  chain: TestChain;
+  db: { url: string };
+  sql: Sql;
+  proxy: FaultProxy;
+  merchant: SeededMerchant;
+  /** The only key relaying, unless the lab was started with others. */
+  relayer: Hex;
+  /** What processes get beside the defaults, read at each start of one. */
+  env: Record<string, string>;
+  rpc: (method: string, params?: readonly unknown[]) => Promise<unknown>;
+  stop: () => Promise<void>;
+};
+
+/** `keys`: how many of the local relayer keys the workers get. `way`: the service's way to its database, when it is not the direct one. */
+export async function startLab(
+  options: {
+    keys?: number;
+    env?: Record<string, string>;
+    processes?: readonly ProcessName[];
+    way?: (databaseUrl: string) => string;
+  } = {},
+): Promise<Lab> {
+  const [db, chain, smtp] = await Promise.all([createTestDatabase(), startTestChain(), startTestMailbox()]);
+  const proxy = startFaultProxy(chain.rpcUrl);
+  const keys = localRelayerKeys().slice(0, options.keys ?? 1);
+  const env: Record<string, string> = { RELAYER_PRIVATE_KEYS: keys.join(","), ...options.env };
+  const service = await startService({
+    ...{ smtp, db: { url: options.way?.(db.url) ?? db.url }, chain: { ...chain, rpcUrl: proxy.url } },
+    env,
+    ...(options.processes ? { processes: options.processes } : {}),
+  });
+  const sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
+  const [key] = keys;
+  if (!key) throw new Error("there is no relayer key");
+  return {
+    ...{ service, chain, db, sql, proxy, env },
+    merchant: await seedMerchant(sql),
+    relayer: privateKeyToAccount(key).address.toLowerCase() as Hex,
+    rpc: (method, params = []) => callRpc(chain.rpcUrl, method, params),
+    async stop() {
+      await sql.end();
+      await service.stop();
+      await proxy.stop();
+      await Promise.all([db.drop(), chain.stop(), smtp.stop()]);
+    },
+  };
+}
+
+export type Order = { linkId: string; payment: SignedPayment };
+
+let lastAmount = 1_000_000n;
+
+/** A link with an amount of its own, and a funded payer's authorization for it. */
+export async function newOrder(lab: Lab, terms: { validForS?: number } = {}): Promise<Order> {
+  lastAmount += 1n;
+  const amountUnits = lastAmount;
+  const linkId = await seedLink(lab.sql, lab.merchant, { amountUnits });
+  const payer = makePayer();
+  await fundUsdc(lab.chain.rpcUrl, payer.address, amountUnits * 2n);
+  const validBefore = Math.floor(Date.now() / 1000) + (terms.validForS ?? 300);
+  const payment = await signPayment(payer, { to: lab.merchant.address, amountUnits, validBefore });
+  return { linkId, payment };
+}
+
+/** One after another: signing is arithmetic, and many at once would keep the loop from answering Postgres. */
+export async function newOrders(lab: Lab, count: number): Promise<Order[]> {
+  const orders: Order[] = [];
+  while (orders.length < count) orders.push(await newOrder(lab));
+  return orders;
+}
+
+export async function pay(
+  lab: Lab,
+  { linkId, payment }: Order,
+  name: ProcessName = "api",
+): Promise<{ status: number; body: PayBody }> {
+  const response = await fetch(`${lab.service.baseUrlOf(name)}/v1/x402/${linkId}/pay`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(shapeA(payment)),
+  });
+  return { status: response.status, body: (await response.json()) as PayBody };
+}
+
+/** The first value `read` gives that is not undefined or false. */
+export async function waitFor<T>(
+  what: string,
+  read: () => Promise<T | undefined | false>,
+  timeoutMs = 20_000,
+): Promise<T> {
+  const deadline = Date.now() + timeoutMs;
+  for (;;) {
+    const value = await read();
+    if (value !== undefined && value !== false) return value;
+    if (Date.now() > deadline) throw new Error(`waited ${timeoutMs} ms for ${what}`);
+    await Bun.sleep(POLL_MS);
+  }
+}
+
+export async function linkStatus({ sql }: Lab, linkId: string): Promise<string | undefined> {
+  const [row] = await sql<{ status: string }[]>`select status from payment_links where id = ${linkId}`;
+  return row?.status;
+}
+
+export function waitForLink(lab: Lab, linkId: string, status: string, timeoutMs?: number) {
+  return waitFor(
+    `${linkId} to be ${status}`,
+    async () => (await linkStatus(lab, linkId)) === status,
+    timeoutMs,
+  );
+}
+
+export type PaymentRow = {
+  id: string;
+  state: string;
+  reason: string | null;
+  relayId: bigint | null;
+  reverts: number;
+  txHash: string | null;
+};
+
+export async function paymentOf({ sql }: Lab, linkId: string): Promise<PaymentRow | undefined> {
+  const [row] = await sql<PaymentRow[]>`
+    select id, state, reason, relay_id, reverts, tx_hash
+    from payments
+    where link_id = ${linkId}
+    order by created_at desc
+    limit 1`;
+  return row;
+}
+
+export type RelayRow = {
+  id: bigint;
+  nonce: bigint;
+  relayer: string;
+  kind: string;
+  state: string;
+  txHash: string | null;
+  succeeded: boolean | null;
+  gasUsed: bigint | null;
+};
+
+export async function relaysOf({ sql }: Lab): Promise<RelayRow[]> {
+  return sql<RelayRow[]>`
+    select id, nonce, relayer, kind, state, tx_hash, succeeded, gas_used
+    from relays
+    where network = ${NETWORK}
+    order by id`;
+}
+
+/** Spends nonces of the relayer's own key behind the service's back. */
+export async function spendNonces(lab: Lab, count: number): Promise<void> {
+  for (let index = 0; index < count; index++) {
+    await lab.rpc("eth_sendTransaction", [{ from: lab.relayer, to: lab.relayer, value: "0x0" }]);
+  }
+}
+
+/** Transfers of a link on the canonical chain. */
+export async function countTransfers({ sql }: Lab, linkId: string): Promise<number> {
+  const [row] = await sql<{ count: number }[]>`
+    select count(*)::int as count from transfers where link_id = ${linkId} and status <> 'ORPHANED'`;
+  return row?.count ?? 0;
+}

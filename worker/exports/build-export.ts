@@ -1,0 +1,220 @@
+/**
+ * Renders an export: one repeatable read transaction reads the rows through a cursor, so the file is one snapshot and memory holds one
+ * batch. The pieces are committed one by one, for the event log waits for long transactions that write; nobody reads them before the
+ * export is READY. Runs again from the start after a crash, with pieces of its own.
+ */
+import { setImmediate } from "node:timers/promises";
+import {
+  describeFilter,
+  EXPORT_ROWS_MAX,
+  type ExportRow,
+  type ExportSummary,
+} from "../../core/domain/export.ts";
+import { defaultMerchantName } from "../../core/domain/user.ts";
+import type { Log } from "../../core/runtime/log.ts";
+import { findUser } from "../../db/accounts/users.ts";
+import {
+  deleteChunks,
+  type ExportRequest,
+  failExport,
+  findWaitingExport,
+  finishExport,
+  holdExport,
+  insertChunk,
+  parseExportRequest,
+  setExportProgress,
+  setExportSize,
+  startExport,
+} from "../../db/exports/exports.ts";
+import { fetchExportRows, openExportCursor, summarizeExport } from "../../db/exports/rows.ts";
+import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
+import type { Sql, Tx } from "../../db/postgres/client.ts";
+import { tell } from "../../db/postgres/notifications.ts";
+import type { ExportFile } from "../../db/schema.ts";
+import { countChosen } from "../../db/transactions/transactions.ts";
+import { RENDERERS } from "./render.ts";
+
+export type ExportDeps = { sql: Sql; log: Log };
+
+/** Rendering holds the event loop for a batch: some 15 ms of a PDF. */
+const BATCH_ROWS = 250;
+/** Files this process renders at a time. One keeps a core busy: a second would make everybody else on two cores wait, and double the memory. */
+const RENDERS_AT_ONCE = 1;
+/**
+ * Left to itself the collector lets the process grow by 100 MB before it looks at what files left behind; a look takes 5 to 40 ms.
+ * So it looks when the process has grown by this since it last did; sooner for pages, which leave most behind.
+ */
+const COLLECT_AFTER_BYTES = 16 * 1024 * 1024;
+const COLLECT_PAGES_AFTER_BYTES = 6 * 1024 * 1024;
+/** A piece is read and sent in one go: small, so that an API with many downloads still answers others. */
+const CHUNK_BYTES = 64 * 1024;
+const ATTEMPTS_MAX = 3;
+const PROGRESS_EVERY_MS = 250;
+/** An export that has to wait looks again after this, should nobody wake it. */
+const LOOK_AGAIN_MS = 3_000;
+
+let rendering = 0;
+let collectedAtBytes = Number.POSITIVE_INFINITY;
+/** Exports this process was given while it rendered as many as it may. Each is also in the queue again, should we die. */
+const line: JobPayload<"build_export">[] = [];
+
+/**
+ * Renders an export, and then those that came meanwhile, so that waiting holds none of the worker's places. Throws to be tried
+ * again, until the export's tries are used up and it is FAILED.
+ */
+export async function buildExport(deps: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
+  if (rendering >= RENDERS_AT_ONCE) {
+    line.push(payload);
+    await lookAgain(deps, payload);
+    return;
+  }
+  rendering += 1;
+  try {
+    await buildOne(deps, payload);
+    for (let next = line.shift(); next; next = line.shift()) {
+      // its own job comes again and says what is wrong
+      await buildOne(deps, next).catch((error: unknown) => deps.log.warn({ err: error }, "export failed"));
+    }
+  } finally {
+    rendering -= 1;
+  }
+}
+
+function lookAgain({ sql }: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
+  return enqueue(sql, "build_export", payload, { runAt: new Date(Date.now() + LOOK_AGAIN_MS) });
+}
+
+/** The export is held, by a transaction that does nothing else, until it is READY: nobody else touches its pieces meanwhile. */
+async function buildOne(deps: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
+  const { sql } = deps;
+  const outcome = await sql.begin(async (holder) => {
+    if (!(await holdExport(holder, payload.exportId))) return "held";
+    const started = await sql.begin((tx) => startExport(tx, payload.exportId));
+    if (!started) return "done";
+    if ("waitsForUser" in started) return "waits";
+    try {
+      await makeFile(deps, holder, started.export);
+      return "done";
+    } catch (error) {
+      return { file: started.export, error };
+    }
+  });
+  if (typeof outcome === "object") await giveBack(deps, outcome.file, outcome.error);
+  else if (outcome !== "done") await lookAgain(deps, payload);
+}
+
+async function makeFile({ sql, log }: ExportDeps, holder: Tx, file: ExportFile): Promise<void> {
+  const startedMs = performance.now();
+  const { rows, bytes } = await renderFile(sql, file);
+  await finishExport(holder, file, { byteSize: bytes, rowsDone: rows });
+  await wakeNext(holder, file);
+  const ms = Math.round(performance.now() - startedMs);
+  const { id: exportId, format, requestId } = file;
+  log.info({ exportId, format, rows, bytes, ms, requestId }, "export ready");
+}
+
+async function giveBack({ sql, log }: ExportDeps, file: ExportFile, error: unknown): Promise<void> {
+  const status = await sql.begin(async (tx) => {
+    const message = error instanceof Error ? error.name : "Error";
+    const after = await failExport(tx, file, { error: message, attemptsMax: ATTEMPTS_MAX });
+    // none when it became READY, and only the answer was lost
+    if (after) await deleteChunks(tx, file);
+    await wakeNext(tx, file);
+    return after;
+  });
+  if (status !== "FAILED") throw error;
+  log.error({ exportId: file.id, err: error, requestId: file.requestId }, "export failed for good");
+}
+
+/** Tells whoever waits for this export, and starts the one that waited for this user's turn. */
+async function wakeNext(tx: Tx, file: ExportFile): Promise<void> {
+  await tell(tx, [file.id]);
+  const next = await findWaitingExport(tx, file.userId);
+  if (next) await enqueue(tx, "build_export", { exportId: next.id });
+}
+
+async function renderFile(sql: Sql, file: ExportFile): Promise<{ rows: number; bytes: number }> {
+  const request = parseExportRequest(file.request);
+  const selection = { userId: file.userId, filter: request.filter, limit: EXPORT_ROWS_MAX };
+  await deleteChunks(sql, file);
+  return sql.begin("isolation level repeatable read read only", async (tx) => {
+    const summary = await summarize(tx, file, request);
+    await setExportSize(sql, file.id, summary);
+    await openExportCursor(tx, selection, request.profile === "accounting");
+    const done = { rows: 0, toldAtMs: performance.now() };
+    const collectAfter = file.format === "pdf" ? COLLECT_PAGES_AFTER_BYTES : COLLECT_AFTER_BYTES;
+    const batches = readBatches(tx, async (rows) => {
+      collectWhenGrown(collectAfter);
+      done.rows += rows;
+      if (performance.now() - done.toldAtMs < PROGRESS_EVERY_MS) return;
+      done.toldAtMs = performance.now();
+      await setExportProgress(sql, file, done.rows);
+    });
+    const bytes = await writeChunks(sql, file, RENDERERS[file.format](summary, batches));
+    return { rows: done.rows, bytes };
+  });
+}
+
+async function summarize(tx: Tx, file: ExportFile, request: ExportRequest): Promise<ExportSummary> {
+  const { filter } = request;
+  const totals = await summarizeExport(tx, { userId: file.userId, filter, limit: EXPORT_ROWS_MAX });
+  const rows = totals.reduce((sum, total) => sum + total.count, 0);
+  const user = await findUser(tx, file.userId);
+  const times = totals.flatMap(({ newest, oldest }) => [newest.getTime(), oldest.getTime()]);
+  return {
+    profile: request.profile,
+    timeZone: request.timeZone,
+    merchantName: user?.displayName ?? defaultMerchantName(user?.email ?? "@"),
+    generatedAt: new Date(),
+    filters: describeFilter(filter),
+    rows,
+    matched: rows < EXPORT_ROWS_MAX ? rows : await countChosen(tx, file.userId, filter),
+    newest: times.length > 0 ? new Date(Math.max(...times)) : undefined,
+    oldest: times.length > 0 ? new Date(Math.min(...times)) : undefined,
+    totals,
+  };
+}
+
+async function* readBatches(
+  tx: Tx,
+  onRead: (rows: number) => Promise<void>,
+): AsyncGenerator<readonly ExportRow[]> {
+  for (;;) {
+    const rows = await fetchExportRows(tx, BATCH_ROWS);
+    if (rows.length === 0) return;
+    yield rows;
+    await onRead(rows.length);
+    // rendering holds the event loop; the other jobs of this process get their turn between batches
+    await setImmediate();
+  }
+}
+
+function collectWhenGrown(byBytes: number): void {
+  const bytes = process.memoryUsage.rss();
+  collectedAtBytes = Math.min(collectedAtBytes, bytes);
+  if (bytes < collectedAtBytes + byBytes) return;
+  Bun.gc(true);
+  collectedAtBytes = process.memoryUsage.rss();
+}
+
+async function writeChunks(sql: Sql, file: ExportFile, pieces: AsyncIterable<Uint8Array>): Promise<number> {
+  let waiting: Uint8Array[] = [];
+  let waitingBytes = 0;
+  let position = 0;
+  let total = 0;
+  const flush = async () => {
+    if (waitingBytes === 0) return;
+    await insertChunk(sql, file, { position, bytes: Buffer.concat(waiting) });
+    position += 1;
+    waiting = [];
+    waitingBytes = 0;
+  };
+  for await (const piece of pieces) {
+    waiting.push(piece);
+    waitingBytes += piece.byteLength;
+    total += piece.byteLength;
+    if (waitingBytes >= CHUNK_BYTES) await flush();
+  }
+  await flush();
+  return total;
+}

@@ -1,0 +1,187 @@
+/** A paper to write tables on: breaks pages, repeats table heads, wraps long text, and numbers the pages. A page's bytes go out when it is full. */
+import PDFDocument from "pdfkit";
+import { MISSING, openPdfText, type PdfText, type TextStyle } from "./text.ts";
+
+export type Column = { title: string; width: number; align?: "right"; style?: "hash" };
+export type PdfPage = Awaited<ReturnType<typeof openPage>>;
+
+const MARGIN = 36;
+const PAGE = { width: 841.89, height: 595.28 };
+const INNER_WIDTH = PAGE.width - 2 * MARGIN;
+const BOTTOM = PAGE.height - MARGIN - 16;
+const FOOT_Y = PAGE.height - MARGIN - 6;
+const GAP = 6;
+const ROW_PADDING = 2.5;
+/** More than 500 of the widest letters take in the narrowest column, less than a page holds. */
+const CELL_LINES_MAX = 40;
+const NAME_WIDTH = 80;
+/** Room for the number of all pages, which is written last. */
+const PAGE_COUNT_WIDTH = 16;
+const PAGE_COUNT_FORM = "PageCount";
+
+const STYLES = {
+  title: { font: "bold", size: 18, leading: 24, gray: 0.07 },
+  heading: { font: "bold", size: 11, leading: 16, gray: 0.07 },
+  name: { font: "bold", size: 8.5, leading: 12, gray: 0.27 },
+  fact: { font: "regular", size: 8.5, leading: 12, gray: 0.07 },
+  head: { font: "bold", size: 7.5, leading: 10, gray: 0.27 },
+  cell: { font: "regular", size: 7.5, leading: 9.5, gray: 0.07 },
+  sum: { font: "bold", size: 7.5, leading: 9.5, gray: 0.07 },
+  hash: { font: "regular", size: 7, leading: 9.5, gray: 0.2 },
+  note: { font: "regular", size: 7, leading: 8.8, gray: 0.3 },
+  foot: { font: "regular", size: 7, leading: 9, gray: 0.4 },
+} as const satisfies Record<string, TextStyle>;
+
+/** As high as one with a cell that takes two lines. */
+const SUM_ROW_HEIGHT = 2 * STYLES.sum.leading + 3 * ROW_PADDING;
+
+export async function openPage(about: { title: string; author: string; createdAt: Date }) {
+  const doc = new PDFDocument({
+    size: "A4",
+    layout: "landscape",
+    margin: MARGIN,
+    info: { Title: about.title, Author: about.author, CreationDate: about.createdAt },
+  });
+  const pieces: Uint8Array[] = [];
+  doc.on("data", (piece: Uint8Array) => pieces.push(piece));
+  const ended = new Promise<void>((resolve) => doc.on("end", resolve));
+  const text = openPdfText(doc);
+  const pageCount = text.newForm(STYLES.foot);
+  await text.prepare([about.author, MISSING]);
+  let pages = 1;
+  let y = MARGIN;
+  let columns: readonly Column[] = [];
+
+  function need(height: number): void {
+    if (y + height <= BOTTOM) return;
+    writeFoot();
+    doc.addPage();
+    pages += 1;
+    y = MARGIN;
+    if (columns.length > 0) writeHead();
+  }
+
+  function writeFoot(): void {
+    const [owner = ""] = text.wrap(`${about.title} · ${about.author}`, STYLES.foot, INNER_WIDTH / 2, 1);
+    text.line(owner, STYLES.foot, { x: MARGIN, y: FOOT_Y, width: INNER_WIDTH / 2 });
+    const width = INNER_WIDTH - PAGE_COUNT_WIDTH;
+    text.line(`Page ${pages} of `, STYLES.foot, { x: MARGIN, y: FOOT_Y, width, align: "right" });
+    text.form(pageCount, PAGE_COUNT_FORM, STYLES.foot, { x: MARGIN + width, y: FOOT_Y });
+    text.flush();
+  }
+
+  function writeHead(): void {
+    let x = MARGIN;
+    for (const [index, column] of columns.entries()) {
+      const width = innerWidth(columns, index);
+      text.line(column.title, STYLES.head, { x, y, width, align: column.align });
+      x += column.width;
+    }
+    y += STYLES.head.leading + 2;
+    text.rule(MARGIN, y, widthOf(columns), { thickness: 0.7, gray: 0.27 });
+    y += ROW_PADDING;
+  }
+
+  function writeRow(cells: readonly string[], style: TextStyle, note: string | undefined): void {
+    const wrapped = columns.map((column, index) => {
+      const cellStyle = column.style === "hash" && style === STYLES.cell ? STYLES.hash : style;
+      const width = innerWidth(columns, index);
+      const lines = text.wrap(cells[index] ?? "", cellStyle, width, CELL_LINES_MAX);
+      return { column, style: cellStyle, lines, width };
+    });
+    const notes = note ? text.wrap(note, STYLES.note, widthOf(columns) - GAP, CELL_LINES_MAX) : [];
+    const height = Math.max(...wrapped.map((cell) => cell.lines.length * cell.style.leading));
+    const notesHeight = notes.length * STYLES.note.leading;
+    need(height + notesHeight + ROW_PADDING * 2);
+    let x = MARGIN;
+    for (const cell of wrapped) {
+      writeLines(text, cell, { x, y, width: cell.width, align: cell.column.align });
+      x += cell.column.width;
+    }
+    y += height;
+    writeLines(text, { style: STYLES.note, lines: notes }, { x: MARGIN, y, width: widthOf(columns) - GAP });
+    y += notesHeight + ROW_PADDING;
+    text.rule(MARGIN, y, widthOf(columns), { thickness: 0.25, gray: 0.8 });
+    y += ROW_PADDING;
+    text.flush();
+  }
+
+  return {
+    /** Call with every text that may not be Latin before it is written. */
+    prepare: text.prepare,
+    title(words: string): void {
+      text.line(words, STYLES.title, { x: MARGIN, y, width: INNER_WIDTH });
+      y += STYLES.title.leading;
+    },
+    heading(words: string): void {
+      need(STYLES.heading.leading + 60);
+      y += 10;
+      text.line(words, STYLES.heading, { x: MARGIN, y, width: INNER_WIDTH });
+      y += STYLES.heading.leading;
+    },
+    fact(name: string, value: string): void {
+      const width = INNER_WIDTH - NAME_WIDTH;
+      const lines = text.wrap(value, STYLES.fact, width, CELL_LINES_MAX);
+      need(lines.length * STYLES.fact.leading);
+      text.line(name, STYLES.name, { x: MARGIN, y, width: NAME_WIDTH });
+      writeLines(text, { style: STYLES.fact, lines }, { x: MARGIN + NAME_WIDTH, y, width });
+      y += lines.length * STYLES.fact.leading;
+    },
+    /** A sentence in small print. */
+    note(words: string): void {
+      const lines = text.wrap(words, STYLES.note, INNER_WIDTH, CELL_LINES_MAX);
+      need(lines.length * STYLES.note.leading);
+      writeLines(text, { style: STYLES.note, lines }, { x: MARGIN, y, width: INNER_WIDTH });
+      y += lines.length * STYLES.note.leading;
+    },
+    beginTable(given: readonly Column[]): void {
+      columns = given;
+      writeHead();
+    },
+    row: (cells: readonly string[], note?: string): void => writeRow(cells, STYLES.cell, note),
+    /** Rows in bold that stay together on a page. */
+    sumRows(rows: readonly (readonly string[])[]): void {
+      need(rows.length * SUM_ROW_HEIGHT);
+      for (const cells of rows) writeRow(cells, STYLES.sum, undefined);
+    },
+    endTable(): void {
+      columns = [];
+    },
+    /** The bytes of full pages. */
+    take(): Uint8Array[] {
+      return pieces.splice(0);
+    },
+    /** Writes the remark on characters that could not be shown and the number of pages, and gives the rest of the file. */
+    async *end(): AsyncGenerator<Uint8Array> {
+      const remark = text.remark();
+      if (remark) {
+        need(30);
+        y += 8;
+        text.line(remark, STYLES.note, { x: MARGIN, y, width: INNER_WIDTH });
+      }
+      writeFoot();
+      text.fillForm(pageCount, String(pages), STYLES.foot);
+      doc.end();
+      await ended;
+      yield* pieces.splice(0);
+    },
+  };
+}
+
+function writeLines(
+  text: PdfText,
+  cell: { style: TextStyle; lines: readonly string[] },
+  place: { x: number; y: number; width: number; align?: "right" | undefined },
+): void {
+  for (const [index, line] of cell.lines.entries())
+    text.line(line, cell.style, { ...place, y: place.y + index * cell.style.leading });
+}
+
+/** A column's width without the gap to the next; the last one reaches the table's edge. */
+function innerWidth(columns: readonly Column[], index: number): number {
+  return (columns[index]?.width ?? 0) - (index === columns.length - 1 ? 0 : GAP);
+}
+
+function widthOf(columns: readonly Column[]): number {
+  return columns.reduce((sum, column) => sum + column.width, 0);
+}

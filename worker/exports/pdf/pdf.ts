@@ -1,0 +1,106 @@
+/** The report an accountant files: A4 landscape, header and totals first, then every row, page numbers on every page. */
+import { cellsOf, type ExportRow, type ExportSummary, localTime } from "../../../core/domain/export.ts";
+import { formatUnits } from "../../../core/domain/money.ts";
+import type { Batches } from "../renderer.ts";
+import { factsOf, presentSums, STATUS_NOTE, sumConfirmed, sumTotals } from "../report-summary.ts";
+import { type Column, openPage, type PdfPage } from "./page.ts";
+
+const TOTAL_COLUMNS: readonly Column[] = [
+  { title: "Type", width: 100 },
+  { title: "Status", width: 90 },
+  { title: "Count", width: 60, align: "right" },
+  { title: "In (USDC)", width: 120, align: "right" },
+  { title: "Out (USDC)", width: 120, align: "right" },
+  { title: "Net (USDC)", width: 120, align: "right" },
+];
+
+/** 66 hexadecimal digits of a hash stand in one line: what is searched for or copied is whole. */
+const rowColumns = (timeZone: string): readonly Column[] => [
+  { title: timeZone === "UTC" ? "Date (UTC)" : "Local date", width: 81 },
+  { title: "Type", width: 66 },
+  { title: "Status", width: 54 },
+  { title: "Network", width: 54 },
+  { title: "Description", width: 164 },
+  { title: "Transaction hash", width: 263, style: "hash" },
+  { title: "Amount (USDC)", width: 87.89, align: "right" },
+];
+
+export async function* renderPdf(summary: ExportSummary, batches: Batches): AsyncGenerator<Uint8Array> {
+  const page = await openPage({
+    title: "Transaction report",
+    author: summary.merchantName,
+    createdAt: summary.generatedAt,
+  });
+  await page.prepare(factsOf(summary).map(([, value]) => value));
+  writeHead(page, summary);
+  writeTotals(page, summary);
+  page.heading("Transactions");
+  page.beginTable(rowColumns(summary.timeZone));
+  let sumUnits = 0n;
+  let count = 0;
+  for await (const rows of batches) {
+    await page.prepare(rows.map((row) => row.description));
+    for (const row of rows) {
+      page.row(toCells(row, summary), notesOf(row, summary));
+      sumUnits += row.amountUnits;
+      count += 1;
+    }
+    yield* page.take();
+  }
+  const [confirmed, moneyIn, moneyOut, net] = presentSums(sumConfirmed(summary.totals));
+  page.sumRows([
+    ["Total", "", "", "", `${count} transactions`, "", formatUnits(sumUnits)],
+    ["Confirmed", "", "", "", `${confirmed} transactions`, `in ${moneyIn}, out ${moneyOut}, net`, net],
+  ]);
+  page.endTable();
+  yield* page.end();
+}
+
+function writeHead(page: PdfPage, summary: ExportSummary): void {
+  page.title("Transaction report");
+  for (const [name, value] of factsOf(summary)) page.fact(name, value);
+}
+
+function writeTotals(page: PdfPage, { totals }: ExportSummary): void {
+  page.heading("Totals by type and status");
+  page.beginTable(TOTAL_COLUMNS);
+  for (const total of totals) page.row([total.type, total.status, ...presentSums(sumTotals([total]))]);
+  page.sumRows([
+    ["All", "", ...presentSums(sumTotals(totals))],
+    ["All", "CONFIRMED", ...presentSums(sumConfirmed(totals))],
+  ]);
+  page.endTable();
+  page.note(STATUS_NOTE);
+}
+
+function toCells(row: ExportRow, summary: ExportSummary): string[] {
+  const [, type = "", amount = "", , status = "", network = "", description = "", hash = ""] = cellsOf(row, {
+    ...summary,
+    profile: "standard",
+  });
+  const date = localTime(row.detectedAt, summary.timeZone).replace("T", " ").slice(0, 19);
+  return [date, type, status, network, description, hash, amount];
+}
+
+/** The accounting profile's facts, in small print below the row. */
+function notesOf(row: ExportRow, summary: ExportSummary): string | undefined {
+  if (summary.profile === "standard") return undefined;
+  const [id = "", , payer = "", payee = "", block = "", log = "", finality = "", fee = "", link = ""] =
+    cellsOf(row, summary).slice(8);
+  const where = block === "" ? finality : `block ${block}, log ${log}, ${finality}`;
+  return [
+    timeOf(row, summary.timeZone),
+    `from ${payer} to ${payee}`,
+    where,
+    fee && `network fee ${fee} ETH`,
+    link,
+    id,
+  ]
+    .filter((part) => part !== "")
+    .join(" · ");
+}
+
+/** The other clock's time: the date column shows the zone's. */
+function timeOf(row: ExportRow, timeZone: string): string {
+  return timeZone === "UTC" ? "" : `${row.detectedAt.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+}

@@ -1,0 +1,242 @@
+/**
+ * Text and rules on a PDF's pages. Latin text is written in the standard fonts as page operators (PDF 32000-1, 9.4): pdfkit's own
+ * way kerns every pair of letters, which is most of the time a table of 10,000 rows takes. Other letters are shaped (wide-words.ts) and
+ * written in embedded fonts (pdf-fonts.ts). A letter no font has becomes □ and is counted, so that the report can say so.
+ */
+
+import { openWideWords, type WideWord } from "./break-long-words.ts";
+import { hasLetter, isFormat, openWideFonts, type WideFont } from "./fonts.ts";
+import { breakLines, graphemesOf } from "./line-breaks.ts";
+import { type PdfInside, type PdfReference, pdfInside, type StandardFont } from "./pdfkit-internals.ts";
+import { directionMark, inVisualOrder, mirror } from "./reading-order.ts";
+import { isWinAnsi, toWinAnsiHex, WIN_ANSI_LETTERS } from "./win-ansi.ts";
+
+export type TextStyle = {
+  font: "regular" | "bold";
+  size: number;
+  leading: number;
+  /** 0 is black, 1 white. */
+  gray: number;
+};
+/** Left upper corner and width of a line, in points from the page's left upper corner. */
+export type Place = { x: number; y: number; width: number; align?: "right" | undefined };
+/** A stretch of text in one font. */
+type Run = { text: string; font: WideFont | undefined };
+export type PdfText = ReturnType<typeof openPdfText>;
+
+/** Stands for a letter no font has. */
+export const MISSING = "□";
+const ELLIPSIS = "…";
+/** Where letters stand in a line, in parts of its height: lines of equal height stand level whatever their letters' size. */
+const BASE = 0.616;
+const WIDTHS_KEPT = 5_000;
+const UNITS_PER_EM = 1000;
+/** Outline of thin letters, in parts of the size. */
+const THICKENING = 0.03;
+
+export function openPdfText(doc: PDFKit.PDFDocument) {
+  const inside = pdfInside(doc);
+  const wide = openWideFonts(doc);
+  const wideWords = openWideWords();
+  const fonts = {
+    regular: openStandardFont(doc, inside, "Helvetica"),
+    bold: openStandardFont(doc, inside, "Helvetica-Bold"),
+  };
+  /** In parts of the size; words repeat. */
+  const wideWidths = new Map<string, number>();
+  let missing = 0;
+  let pending = "";
+  const pendingFonts = new Map<string, unknown>();
+
+  function flush(): void {
+    if (pending === "") return;
+    for (const { id, reference } of Object.values(fonts)) inside.page.fonts[id] ??= reference;
+    for (const [id, reference] of pendingFonts) inside.page.fonts[id] ??= reference;
+    inside.addContent(pending);
+    pending = "";
+    pendingFonts.clear();
+  }
+
+  /** Stretches of showable text that one font has; without a font it is a standard one. */
+  function splitRuns(text: string): Run[] {
+    const runs: Run[] = [];
+    for (const grapheme of graphemesOf(text)) {
+      const last = runs.at(-1);
+      const font = fontOf(grapheme, last?.font);
+      // a direction mark has done its work when the runs are ordered
+      if (!font && !isWinAnsi(grapheme)) continue;
+      if (last && last.font === font) last.text += grapheme;
+      else runs.push({ text: grapheme, font });
+    }
+    return runs;
+  }
+
+  /** A sign that several scripts share is drawn as in the word it belongs to. */
+  function fontOf(grapheme: string, before: WideFont | undefined): WideFont | undefined {
+    if (isWinAnsi(grapheme)) return undefined;
+    return before && isSign(grapheme) && hasLetter(before, grapheme) ? before : wide.fontOf(grapheme);
+  }
+
+  /** A line's runs as they are drawn, from left to right; those in embedded fonts are turned round when they are shaped. */
+  function orderRuns(text: string): (Run & { isRightToLeft: boolean })[] {
+    return inVisualOrder(text).flatMap(({ text: stretch, isRightToLeft }) => {
+      const runs = splitRuns(stretch).map((run) => ({ ...run, isRightToLeft }));
+      if (!isRightToLeft) return runs;
+      return runs.reverse().map((run) => (run.font ? run : { ...run, text: mirror(run.text) }));
+    });
+  }
+
+  function widthOf(text: string, style: TextStyle): number {
+    if (isWinAnsi(text)) return fonts[style.font].widthOf(text) * style.size;
+    const key = `${style.font} ${text}`;
+    const known = wideWidths.get(key);
+    if (known !== undefined) return known * style.size;
+    const width = orderRuns(text).reduce((sum, run) => sum + widthOfRun(run, style), 0);
+    if (wideWidths.size >= WIDTHS_KEPT) wideWidths.clear();
+    wideWidths.set(key, width / style.size);
+    return width;
+  }
+
+  function widthOfRun(
+    { text, font, isRightToLeft }: Run & { isRightToLeft: boolean },
+    style: TextStyle,
+  ): number {
+    if (!font) return fonts[style.font].widthOf(text) * style.size;
+    return (wideWords.shape(font, text, isRightToLeft).width * style.size) / UNITS_PER_EM;
+  }
+
+  /** Control characters become spaces, letters no font has become □. */
+  function showable(text: string): string {
+    const plain = text.replace(/[\p{Cc}\u2028\u2029]+/gu, " ");
+    if (isWinAnsi(plain)) return plain;
+    return graphemesOf(plain)
+      .map((grapheme) =>
+        isWinAnsi(grapheme) || wide.fontOf(grapheme)
+          ? grapheme
+          : Array.from(grapheme, showableLetter).join(""),
+      )
+      .join("");
+  }
+
+  function showableLetter(letter: string): string {
+    if (isDirection(letter) || isWinAnsi(letter) || wide.fontOf(letter)) return letter;
+    if (isFormat(letter) || isMark(letter)) return "";
+    missing += 1;
+    return MISSING;
+  }
+
+  function wrap(given: string, style: TextStyle, width: number, linesMax: number): string[] {
+    const text = showable(given).trimEnd();
+    if (widthOf(text, style) <= width) return [text];
+    const further = directionMark(text);
+    const lines = breakLines(text, width, (part) => widthOf(part, style)).map(
+      (line, index) => (index === 0 ? "" : further) + line.trimEnd(),
+    );
+    if (lines.length <= linesMax) return lines;
+    const last = graphemesOf(lines[linesMax - 1] ?? "").slice(0, -1);
+    return [...lines.slice(0, linesMax - 1), last.join("") + ELLIPSIS];
+  }
+
+  /** Writes one line, which must be the showable text `wrap` gave or plain Latin. */
+  function line(text: string, style: TextStyle, { x, y, width, align }: Place): void {
+    if (text === "") return;
+    let left = align === "right" ? x + width - widthOf(text, style) : x;
+    const base = y + style.leading * BASE;
+    const runs = isWinAnsi(text) ? [{ text, font: undefined, isRightToLeft: false }] : orderRuns(text);
+    for (const run of runs) {
+      const start = `1 0 0 -1 ${point(left)} ${point(base)} Tm`;
+      if (run.font) writeWide(run.font, wideWords.shape(run.font, run.text, run.isRightToLeft), style, start);
+      else
+        pending += `${fontOperators(fonts[style.font], style)} ${start} <${toWinAnsiHex(run.text)}> Tj ET\n`;
+      left += widthOfRun(run, style);
+    }
+  }
+
+  function writeWide(font: WideFont, word: WideWord, style: TextStyle, start: string): void {
+    const { embedded, isThin } = font;
+    pendingFonts.set(embedded.id, embedded.ref());
+    const thickness = style.size * THICKENING * (style.font === "bold" ? 2 : 1);
+    const outline = isThin ? `${point(thickness)} w ${style.gray} G 2 Tr ` : "";
+    pending += `${word.span} BDC ${fontOperators(embedded, style)} ${outline}${start} ${word.draw(style.size)}${isThin ? " 0 Tr" : ""} ET EMC\n`;
+  }
+
+  function rule(x: number, y: number, width: number, stroke: { thickness: number; gray: number }): void {
+    pending += `${stroke.thickness} w ${stroke.gray} G ${point(x)} ${point(y)} m ${point(x + width)} ${point(y)} l S\n`;
+  }
+
+  /** Places a piece that is written later, by `fillForm`. */
+  function form(
+    reference: PdfReference,
+    name: string,
+    style: TextStyle,
+    { x, y }: { x: number; y: number },
+  ): void {
+    flush();
+    inside.page.xobjects[name] = reference;
+    pending += `q 1 0 0 -1 ${point(x)} ${point(y + style.leading * BASE)} cm /${name} Do Q\n`;
+  }
+
+  function newForm(style: TextStyle): PdfReference {
+    const { id, reference } = fonts[style.font];
+    const BBox = [0, -style.size, 100, style.size];
+    return inside.ref({ Type: "XObject", Subtype: "Form", BBox, Resources: { Font: { [id]: reference } } });
+  }
+
+  function fillForm(reference: PdfReference, text: string, style: TextStyle): void {
+    reference.write(`${fontOperators(fonts[style.font], style)} 0 0 Td <${toWinAnsiHex(text)}> Tj ET`);
+    reference.end();
+  }
+
+  function remark(): string | undefined {
+    if (missing === 0) return undefined;
+    return `${MISSING} stands for a letter no font of this report has (${missing} in all). The CSV and JSON exports hold every letter.`;
+  }
+
+  return { prepare: wide.prepare, wrap, line, rule, form, newForm, fillForm, remark, flush };
+}
+
+type OpenFont = { id: string; reference: unknown; widthOf: (text: string) => number };
+
+/** Widths are those of single letters, in parts of the size: what the operators above draw. */
+function openStandardFont(doc: PDFKit.PDFDocument, inside: PdfInside, name: StandardFont): OpenFont {
+  doc.font(name);
+  const { id } = inside._font;
+  const reference = inside._font.ref();
+  const widths = letterWidths.get(name) ?? measureLetters(doc);
+  letterWidths.set(name, widths);
+  const widthOf = (text: string) => {
+    let width = 0;
+    for (const letter of text) width += widths.get(letter) ?? 0;
+    return width;
+  };
+  return { id, reference, widthOf };
+}
+const letterWidths = new Map<StandardFont, Map<string, number>>();
+
+function measureLetters(doc: PDFKit.PDFDocument): Map<string, number> {
+  doc.fontSize(UNITS_PER_EM);
+  return new Map(WIN_ANSI_LETTERS.map((letter) => [letter, doc.widthOfString(letter) / UNITS_PER_EM]));
+}
+
+function fontOperators({ id }: { id: string }, { size, gray }: TextStyle): string {
+  return `BT /${id} ${size} Tf ${gray} g`;
+}
+
+function point(value: number): string {
+  return value.toFixed(2);
+}
+
+/** Punctuation, and what else belongs to no script of its own. */
+function isSign(grapheme: string): boolean {
+  return /^[\p{Script=Common}\p{Script=Inherited}]+$/u.test(grapheme);
+}
+
+/** Says how what follows is read, and is gone when it is drawn. */
+function isDirection(letter: string): boolean {
+  return /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(letter);
+}
+
+/** Stands on a letter: without it there is nothing to show. */
+function isMark(letter: string): boolean {
+  return /\p{Mn}/u.test(letter);
+}

@@ -1,0 +1,85 @@
+/** The job that runs every minute: expires links, folds counters, and clears away what is over. Each step stands alone and may run twice. */
+import type { Log } from "../../core/runtime/log.ts";
+import { forgetSealedCodes } from "../../db/accounts/otps.ts";
+import {
+  deleteDeadJobs,
+  deleteLeftovers,
+  foldLinkCounts,
+  foldTransactionCounts,
+  LEFTOVER_NAMES,
+} from "../../db/jobs/housekeeping.ts";
+import { hasStrayDelivery, takeStrayExports } from "../../db/jobs/orphaned-jobs.ts";
+import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import { tell } from "../../db/postgres/notifications.ts";
+import { expireDueLinks } from "../links/expire-links.ts";
+
+const BATCH_ROWS = 10_000;
+/** Batches a step; the rest waits for the next minute. */
+const BATCHES_MAX = 50;
+/** An export that took its worker down this often is not tried again. */
+const EXPORT_ATTEMPTS_MAX = 3;
+/** Exports put back a run. */
+const STRAYS_MAX = 100;
+
+/** Throws after all steps when one of them failed, so that the queue tries again. */
+export async function housekeeping(
+  { sql, log }: { sql: Sql; log: Log },
+  _payload: JobPayload<"housekeeping">,
+): Promise<void> {
+  const steps: Record<string, () => Promise<number>> = {
+    expiredLinks: () => expireDueLinks(sql),
+    foldedTransactions: () => inBatches(() => sql.begin((tx) => foldTransactionCounts(tx, BATCH_ROWS))),
+    foldedLinks: () => inBatches(() => sql.begin((tx) => foldLinkCounts(tx, BATCH_ROWS))),
+    sealedCodes: () => inBatches(() => forgetSealedCodes(sql, BATCH_ROWS)),
+    strayMessages: () => restartDeliveries(sql),
+    strayExports: () => restartExports(sql),
+    deadJobs: () => inBatches(() => deleteDeadJobs(sql, BATCH_ROWS)),
+  };
+  for (const name of LEFTOVER_NAMES)
+    steps[name] = () => inBatches(() => deleteLeftovers(sql, name, BATCH_ROWS));
+  const done: Record<string, number> = {};
+  const failures: unknown[] = [];
+  for (const [name, run] of Object.entries(steps)) {
+    try {
+      const count = await run();
+      if (count > 0) done[name] = count;
+    } catch (error) {
+      failures.push(error);
+      log.warn({ step: name, err: error }, "housekeeping step failed");
+    }
+  }
+  if (Object.keys(done).length > 0) log.info({ done }, "housekeeping");
+  if (failures.length > 0)
+    throw new AggregateError(failures, `${failures.length} housekeeping step(s) failed`);
+}
+
+async function inBatches(step: () => Promise<number>): Promise<number> {
+  let done = 0;
+  for (let batch = 0; batch < BATCHES_MAX; batch++) {
+    const count = await step();
+    done += count;
+    if (count < BATCH_ROWS) break;
+  }
+  return done;
+}
+
+/** One job takes all that is due. */
+async function restartDeliveries(sql: Sql): Promise<number> {
+  if (!(await hasStrayDelivery(sql))) return 0;
+  await enqueue(sql, "deliver_webhooks", {});
+  return 1;
+}
+
+async function restartExports(sql: Sql): Promise<number> {
+  return sql.begin(async (tx) => {
+    const found = await takeStrayExports(tx, { attemptsMax: EXPORT_ATTEMPTS_MAX, limit: STRAYS_MAX });
+    for (const { id, status } of found)
+      if (status !== "FAILED") await enqueue(tx, "build_export", { exportId: id });
+    await tell(
+      tx,
+      found.filter(({ status }) => status === "FAILED").map(({ id }) => id),
+    );
+    return found.length;
+  });
+}

@@ -1,0 +1,171 @@
+/**
+ * The job queue's runner, and another one whenever it has lost its database. graphile-worker 0.18.0 would go on in ways that nobody
+ * sees: it sleeps for minutes after a server that was starting up; a job whose hand-over was lost stays locked for four hours by a
+ * pool that lives; and a job's end that could not be written stops the runner, which then waits for ever for what it has miscounted.
+ * So the first sign of a lost connection ends a runner, and another one with a new name takes over: what the old one had locked
+ * without knowing is free again.
+ */
+import { EventEmitter } from "node:events";
+import { Logger, parseCronItems, run, type TaskList, type WorkerEvents } from "graphile-worker";
+import { Pool } from "pg";
+import type { Log } from "../../core/runtime/log.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import { watchLiveness } from "./liveness.ts";
+
+const POLL_INTERVAL_MS = 1_000;
+/** For running jobs to end, when the queue is closed. */
+const JOBS_TIMEOUT_MS = 8_000;
+/** For the last job's end to be written. */
+const LAST_WORDS_MS = 1_000;
+/** For what only gives locks and connections back: a dead database must not hold up the end, and its locks are gone with it. */
+const GIVE_BACK_TIMEOUT_MS = 1_500;
+/** Pauses before another start, doubled each time; a runner that lived this long begins anew. */
+const PAUSE_MIN_MS = 100;
+const PAUSE_MAX_MS = 2_000;
+const STEADY_AFTER_MS = 60_000;
+
+export type QueueSettings = {
+  sql: Sql;
+  log: Log;
+  databaseUrl: string;
+  concurrency: number;
+  taskList: TaskList;
+};
+
+/** Throws when the first start fails; from then on it is for ever tried again. Returns the way to stop: running jobs end first. */
+export async function keepQueue(settings: QueueSettings): Promise<() => Promise<void>> {
+  const over = Promise.withResolvers<void>();
+  const closing = new Set<Promise<void>>();
+  let isOver = false;
+
+  /** Its jobs end beside those of the next one. */
+  function close(runner: Runner): void {
+    const closed = runner.close().finally(() => closing.delete(closed));
+    closing.add(closed);
+  }
+
+  async function keep(first: Runner): Promise<void> {
+    let pauseMs = PAUSE_MIN_MS;
+    for (let runner: Runner | undefined = first; ; runner = await tryToOpen(settings)) {
+      const startedMs = Date.now();
+      const why = runner && (await Promise.race([runner.ended, over.promise]));
+      if (runner) close(runner);
+      if (isOver) break;
+      if (runner) settings.log.error({ err: why }, "the job queue lost its database; starting it again");
+      if (Date.now() - startedMs >= STEADY_AFTER_MS) pauseMs = PAUSE_MIN_MS;
+      await Promise.race([Bun.sleep(pauseMs), over.promise]);
+      if (isOver) break;
+      pauseMs = Math.min(2 * pauseMs, PAUSE_MAX_MS);
+    }
+    await Promise.all(closing);
+  }
+
+  const keeping = keep(await openRunner(settings));
+  return () => {
+    isOver = true;
+    over.resolve();
+    return keeping;
+  };
+}
+
+async function tryToOpen(settings: QueueSettings): Promise<Runner | undefined> {
+  try {
+    const runner = await openRunner(settings);
+    settings.log.info("the job queue runs again");
+    return runner;
+  } catch (error) {
+    settings.log.warn({ err: error }, "the job queue could not be started; trying again");
+    return undefined;
+  }
+}
+
+type Runner = {
+  /** Resolves with the reason when it is no more to be relied on. */
+  ended: Promise<unknown>;
+  /** Waits for running jobs, then gives locks and connections back. Bounded, never throws. */
+  close(): Promise<void>;
+};
+
+async function openRunner({ sql, log, databaseUrl, concurrency, taskList }: QueueSettings): Promise<Runner> {
+  const ended = Promise.withResolvers<unknown>();
+  const events: WorkerEvents = new EventEmitter();
+  let giveUpLife = async () => {};
+  events.on("pool:create", ({ workerPool }) => {
+    giveUpLife = watchLiveness(sql, log, workerPool.id);
+  });
+  events.on("pool:listen:error", ({ error }) => ended.resolve(error));
+  events.on("worker:getJob:error", ({ error }) => ended.resolve(error));
+  events.on("pool:fatalError", ({ error }) => ended.resolve(error));
+  events.on("pool:gracefulShutdown", ({ message }) => ended.resolve(new Error(message)));
+  const idle = watchIdleness(events);
+  const pool = new Pool({ connectionString: databaseUrl, max: concurrency + 2 });
+  pool.on("error", (error) => log.warn({ err: error }, "queue connection lost"));
+  pool.on("connect", (client) => client.on("error", () => undefined));
+  const giveBack = async () => {
+    await atMost(GIVE_BACK_TIMEOUT_MS, giveUpLife());
+    await atMost(GIVE_BACK_TIMEOUT_MS, pool.end());
+  };
+  try {
+    const runner = await run({
+      ...OPTIONS,
+      pgPool: pool,
+      concurrency,
+      events,
+      logger: queueLogger(log),
+      taskList,
+    });
+    runner.promise.then(() => ended.resolve(new Error("the runner ended")), ended.resolve);
+    return {
+      ended: ended.promise,
+      async close() {
+        const stopped = Promise.allSettled([runner.stop(), runner.promise]);
+        await atMost(JOBS_TIMEOUT_MS, Promise.race([stopped, idle().then(() => Bun.sleep(LAST_WORDS_MS))]));
+        await giveBack();
+      },
+    };
+  } catch (error) {
+    await giveBack();
+    throw error;
+  }
+}
+
+/** Completions are written at once: a delayed one would be lost at SIGTERM, and its job run again. */
+const OPTIONS = {
+  pollInterval: POLL_INTERVAL_MS,
+  noHandleSignals: true,
+  parsedCronItems: parseCronItems([{ task: "housekeeping", match: "* * * * *", identifier: "housekeeping" }]),
+  preset: {
+    worker: {
+      completeJobBatchDelay: 0,
+      failJobBatchDelay: 0,
+      gracefulShutdownAbortTimeout: JOBS_TIMEOUT_MS,
+    },
+  },
+};
+
+/** The returned function resolves when no job runs. */
+function watchIdleness(events: WorkerEvents): () => Promise<void> {
+  let running = 0;
+  const waiting = new Set<() => void>();
+  events.on("job:start", () => {
+    running += 1;
+  });
+  events.on("job:complete", () => {
+    running -= 1;
+    if (running === 0) for (const resolve of waiting) resolve();
+  });
+  return () => (running === 0 ? Promise.resolve() : new Promise((resolve) => waiting.add(resolve)));
+}
+
+/** Until `work` has settled, whatever way, but no longer than this. */
+async function atMost(timeoutMs: number, work: Promise<unknown>): Promise<void> {
+  await Promise.race([Promise.allSettled([work]), Bun.sleep(timeoutMs)]);
+}
+
+/** The queue's own warnings and errors in our logs; its line a job is ours to write. */
+function queueLogger(log: Log): Logger {
+  return new Logger(() => (level, message) => {
+    if (level === "error") log.error({ queue: true }, message);
+    else if (level === "warning") log.warn({ queue: true }, message);
+  });
+}

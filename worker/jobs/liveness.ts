@@ -1,0 +1,47 @@
+/** Says that a pool of jobs lives, and frees the jobs of pools that don't: a kill -9 costs seconds, not the queue's four hours. */
+import type { Log } from "../../core/runtime/log.ts";
+import { freeDeadPools, holdLiveness, isAlive, type Liveness } from "../../db/jobs/liveness.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+
+const CHECK_MS = 1_000;
+
+/** Watches until the returned function is called; then the pool counts as dead. */
+export function watchLiveness(sql: Sql, log: Log, poolId: string): () => Promise<void> {
+  const over = Promise.withResolvers<void>();
+  let held: Liveness | undefined;
+  let stopped = false;
+
+  async function check(): Promise<void> {
+    try {
+      if (held && !(await isAlive(sql, poolId))) await giveUp();
+      held ??= await holdLiveness(sql, poolId);
+      const freed = await freeDeadPools(sql);
+      if (freed.length > 0) log.warn({ pools: freed }, "freed the jobs of dead workers");
+    } catch (error) {
+      // what is held stays so: of that a look that failed says nothing
+      log.warn({ err: error }, "liveness check failed; trying again");
+    }
+  }
+
+  async function giveUp(): Promise<void> {
+    const lost = held;
+    held = undefined;
+    await lost?.release();
+  }
+
+  async function watch(): Promise<void> {
+    while (!stopped) {
+      await check();
+      if (!stopped) await Promise.race([Bun.sleep(CHECK_MS), over.promise]);
+    }
+    // also what a last check took while it was stopped
+    await giveUp();
+  }
+
+  const watching = watch();
+  return () => {
+    stopped = true;
+    over.resolve();
+    return watching;
+  };
+}

@@ -1,0 +1,35 @@
+/** What an operator watches of what waits, for Prometheus: read from the database when asked, and without values while that is away. */
+import type { Registry } from "prom-client";
+import { countQueue, countWaitingPayments } from "../../db/jobs/queue-depth.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import { openGauge } from "../database-gauge.ts";
+
+export function openWaitingMetrics(registry: Registry, sql: Sql): void {
+  openGauge(registry, {
+    name: "queue_jobs",
+    help: "Jobs in the queue by task; state ready, waiting (for their time), running or failed",
+    labelNames: ["task", "state"],
+    async read() {
+      const counts = await countQueue(sql);
+      return counts.map(({ task, state, count }) => ({ labels: { task, state }, value: count }));
+    },
+  });
+  openGauge(registry, {
+    name: "payments_waiting",
+    help: "Payments accepted and in no block; state QUEUED, or SIGNED when a transaction of ours carries them",
+    labelNames: ["network", "state"],
+    async read() {
+      const counts = await countWaitingPayments(sql);
+      return counts.map(({ network, state, count }) => ({ labels: { network, state }, value: count }));
+    },
+  });
+  openGauge(registry, {
+    name: "payments_oldest_seconds",
+    help: "Age of the oldest payment that is accepted and in no block",
+    labelNames: ["network"],
+    async read() {
+      const oldestLast = (await countWaitingPayments(sql)).toSorted((a, b) => a.oldestS - b.oldestS);
+      return oldestLast.map(({ network, oldestS }) => ({ labels: { network }, value: oldestS }));
+    },
+  });
+}

@@ -1,0 +1,101 @@
+/**
+ * Looks at the chain for a claimed transaction, 2, 4, 8, 16, 32 and 64 seconds after the claim, and lets the link go when the
+ * lease ends. It never pays a link: the indexer settles; this only ends claims that are wrong or lead nowhere.
+ */
+
+import { type ClaimLook, lookAtClaim } from "../../core/chain/inspect-claim.ts";
+import { nextLookInS } from "../../core/domain/claim.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import type { Log } from "../../core/runtime/log.ts";
+import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
+import { areLogsTaken, endClaim, findOpenClaim, noteLook, type OpenClaim } from "../../db/links/claims.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+
+export type ClaimDeps = { sql: Sql; log: Log; chains: ReadonlyMap<NetworkId, Chain> };
+
+/** A transaction a node knows holds its link for this long after each look, and no longer than KNOWN_MAX_S in all. */
+const KNOWN_LEASE_S = 90;
+const KNOWN_AGAIN_S = 30;
+const KNOWN_MAX_S = 3_600;
+/** How soon again when no node answered. */
+const UNREACHABLE_AGAIN_S = 5;
+
+/** Returns always: what was not learnt is looked at again. */
+export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_claim">): Promise<void> {
+  const { sql, chains } = deps;
+  const claim = await findOpenClaim(sql, payload.claimId);
+  if (!claim) return;
+  const chain = chains.get(claim.network);
+  const look = chain ? await tryLook(chain, claim) : undefined;
+  switch (look?.kind) {
+    case "reverted":
+      // not REJECTED: should its block be reorganised away, the next may judge otherwise
+      return end(deps, claim, { state: "EXPIRED", reason: "reverted", isProven: true });
+    case "unrelated":
+      return end(deps, claim, { state: "REJECTED", reason: "does_not_pay_this_link", isProven: false });
+    case "other_amount":
+      // a proof books any value to its link, however late the indexer is; without one, another value pays nothing
+      if (claim.isProven) return waitForSettlement(deps, claim, payload);
+      return end(deps, claim, { state: "EXPIRED", reason: "other_amount", isProven: false });
+    case "pays":
+      if (await areLogsTaken(sql, { ...claim, payer: claim.clientAddress }, look.logs))
+        return end(deps, claim, { state: "EXPIRED", reason: "counted_elsewhere", isProven: false });
+      return waitForSettlement(deps, claim, payload);
+    case "waiting":
+      return waitForSettlement(deps, claim, payload);
+    case "unknown":
+    case undefined:
+      if (claim.isLeaseOver)
+        return end(deps, claim, { state: "EXPIRED", reason: "not_found", isProven: false });
+      return lookAgain(deps, claim, payload, {
+        inS: look ? nextLookInS((Date.now() - claim.createdAt.getTime()) / 1000) : UNREACHABLE_AGAIN_S,
+      });
+  }
+}
+
+/** A node knows the transaction: the indexer settles it, in bounded time. */
+async function waitForSettlement(
+  deps: ClaimDeps,
+  claim: OpenClaim,
+  payload: JobPayload<"check_claim">,
+): Promise<void> {
+  if (Date.now() - claim.createdAt.getTime() > KNOWN_MAX_S * 1000)
+    return end(deps, claim, { state: "EXPIRED", reason: "not_settled", isProven: false });
+  deps.log.debug(
+    { claimId: claim.id, linkId: claim.linkId, requestId: payload.requestId },
+    "claimed transaction is known",
+  );
+  return lookAgain(deps, claim, payload, { leaseS: KNOWN_LEASE_S, inS: KNOWN_AGAIN_S });
+}
+
+async function tryLook(chain: Chain, claim: OpenClaim): Promise<ClaimLook | undefined> {
+  try {
+    return await lookAtClaim(chain, { ...claim, createdAt: claim.linkCreatedAt, isProven: claim.isProven });
+  } catch (error) {
+    if (error instanceof RpcTransportError) return undefined;
+    throw error;
+  }
+}
+
+async function lookAgain(
+  { sql }: ClaimDeps,
+  claim: OpenClaim,
+  payload: JobPayload<"check_claim">,
+  { inS, leaseS }: { inS: number; leaseS?: number },
+): Promise<void> {
+  await sql.begin(async (tx) => {
+    await noteLook(tx, claim.id, leaseS);
+    await enqueue(tx, "check_claim", payload, { runAt: new Date(Date.now() + inS * 1000) });
+  });
+}
+
+async function end(
+  { sql, log }: ClaimDeps,
+  claim: OpenClaim,
+  outcome: { state: "REJECTED" | "EXPIRED"; reason: string; isProven: boolean },
+): Promise<void> {
+  await sql.begin((tx) => endClaim(tx, { id: claim.id, ...outcome }));
+  log.info({ claimId: claim.id, linkId: claim.linkId, reason: outcome.reason }, "claim ended");
+}

@@ -1,0 +1,30 @@
+/**
+ * Earlier payments of a link that ended while no node answered, now that one does: unused ones are forgotten in time; what was executed or
+ * taken back is the ledger's to decide, and until it has, nothing else is signed for their link.
+ */
+import { endDoubts, endUnusedDoubts } from "../../db/links/doubts.ts";
+import type { Doubt } from "../../db/payments/queue.ts";
+import type { RelayNetwork } from "../sender/network.ts";
+import { judge } from "./refusals.ts";
+
+type Answers = { used: readonly Doubt[]; unused: readonly Doubt[]; headNumber: bigint };
+
+/** Ids of the doubts that are in the way still. */
+export async function askDoubts(network: RelayNetwork, answers: Answers): Promise<Set<string>> {
+  const { deps, chain, confirmations } = network;
+  const { used, unused, headNumber } = answers;
+  await endUnusedDoubts(deps.sql, chain.network.id, {
+    paymentIds: unused.map(({ id }) => id),
+    headNumber,
+    depthBlocks: confirmations,
+  });
+  const open = new Set<string>();
+  const over: string[] = [];
+  for (const doubt of used) {
+    const verdict = await judge(network, doubt, headNumber);
+    if (verdict === "not-ours") over.push(doubt.id);
+    else open.add(doubt.id);
+  }
+  await endDoubts(deps.sql, over);
+  return open;
+}

@@ -1,0 +1,47 @@
+/** Queued payments that can't be settled end FAILED with a reason, and their links are free again. */
+
+import { lockLinks } from "../../db/links/lock-links.ts";
+import { failPayments, lockPayments } from "../../db/payments/payments.ts";
+import { tell } from "../../db/postgres/notifications.ts";
+import type { Payment } from "../../db/schema.ts";
+import type { RelayNetwork } from "../sender/network.ts";
+
+/** `message`: what the payer reads beside the reason, when a limit refused the payment. `isDoubtful`: no node said that its authorization is unused. */
+export type Failure = {
+  payment: Payment;
+  reason: string;
+  message?: string | undefined;
+  isDoubtful?: boolean | undefined;
+};
+
+/** Those that another worker has signed meanwhile stay as they are. */
+export async function endPayments(
+  { deps, chain, metrics }: RelayNetwork,
+  failures: readonly Failure[],
+): Promise<void> {
+  if (failures.length === 0) return;
+  const failed = await deps.sql.begin(async (tx) => {
+    await lockPayments(
+      tx,
+      failures.map(({ payment }) => payment.id),
+    );
+    await lockLinks(
+      tx,
+      failures.flatMap(({ payment }) => payment.linkId ?? []),
+    );
+    const ended = await failPayments(
+      tx,
+      failures.map(({ payment, ...failure }) => ({ id: payment.id, ...failure })),
+    );
+    await tell(
+      tx,
+      ended.flatMap(({ id, linkId }) => (linkId === null ? [id] : [id, linkId])),
+    );
+    return new Set(ended.map(({ id }) => id));
+  });
+  for (const { payment, reason } of failures) {
+    if (!failed.has(payment.id)) continue;
+    metrics.refusals.inc({ network: chain.network.id, reason });
+    deps.log.info({ paymentId: payment.id, reason, requestId: payment.requestId }, "payment failed");
+  }
+}

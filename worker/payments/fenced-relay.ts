@@ -1,0 +1,236 @@
+/**
+ * Signs simulated payments as soon as the fence lets them: the ledger must have read the blocks they were simulated on, and nothing may
+ * pay their links. What comes too early is held until the indexer tells of its next block; others don't wait for it.
+ */
+import { buildPaymentsCall, contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import {
+  type Fence,
+  judgeForSigning,
+  lockForSigning,
+  type SigningVerdict,
+} from "../../db/payments/signing-fence.ts";
+import { BudgetExceededError } from "../../db/relays/budgets.ts";
+import { insertRelay, markSigned, takeNonce } from "../../db/relays/relays.ts";
+import type { RelayerKey } from "../config.ts";
+import { chargeRelay } from "../sender/charge-relay.ts";
+import type { RelayNetwork } from "../sender/network.ts";
+import { type SignedRelay, sendAttempt, signCall } from "../sender/send.ts";
+import type { Relayable } from "./items.ts";
+import { refuseOverBudget } from "./over-budget.ts";
+import { endUnlessUsed, giveBack, handleUnavailable, UNAVAILABLE_AFTER_MS } from "./refusals.ts";
+
+/** Then the lease goes back, and the payment is simulated again. */
+const HOLD_MS = 2_000;
+/** The same when nobody has looked yet whether the node's own logs stand in for the ledger: the next simulation does. */
+const HOLD_BLIND_MS = 500;
+/** For notifications that were lost with their connection, and for wallets whose past the indexer has just read. */
+const LOOK_AGAIN_MS = 250;
+
+/** Signs and sends what may be signed now and holds the rest. Answers of nodes to what was sent gather in `sending`. */
+export async function relayFenced(
+  network: RelayNetwork,
+  key: RelayerKey,
+  batch: Batch,
+  sending: Promise<void>[],
+): Promise<void> {
+  const { passed, fence } = batch;
+  const ready = isTooEarly(network, passed, fence) ? [] : passed;
+  const later =
+    ready.length > 0 ? await signAndSend(network, key, { ...batch, passed: ready }, sending) : passed;
+  if (later.length > 0) hold(network, { ...batch, passed: later });
+}
+
+/** As far as is known without asking: spares a transaction that would sign nothing. */
+function isTooEarly({ ledger }: RelayNetwork, passed: readonly Relayable[], fence: Fence): boolean {
+  const readNumber = passed[0]?.payment.readNumber ?? -1n;
+  const isBehind = ledger.readNumber < fence.headNumber && readNumber < fence.headNumber;
+  return isBehind && fence.unread === undefined && passed.every(({ payment }) => payment.linkId !== null);
+}
+
+/** `implementation`: of a contract payer whose code is not known to be harmless. */
+type Batch = { passed: readonly Relayable[]; fence: Fence; implementation?: string | undefined };
+
+/** Returns those that are too early. */
+async function signAndSend(
+  network: RelayNetwork,
+  key: RelayerKey,
+  batch: Batch,
+  sending: Promise<void>[],
+): Promise<Relayable[]> {
+  const { deps, chain } = network;
+  const { passed } = batch;
+  const { relay, verdicts, overBudget } = await sign(network, key, batch);
+  const having = (wanted: SigningVerdict) =>
+    passed.filter(({ payment }) => (verdicts.get(payment.id) ?? "gone") === wanted);
+  const gone = having("gone");
+  if (gone.length > 0) {
+    const paymentIds = gone.map(({ payment }) => payment.id);
+    deps.log.warn({ network: chain.network.id, paymentIds }, "payments were taken by another worker");
+  }
+  if (relay) {
+    noteRelayed(network, key, relay, having("free"));
+    sending.push(sendAttempt(deps, chain, relay));
+  }
+  if (overBudget) {
+    const payments = having("free").map(({ payment }) => payment);
+    await refuseOverBudget(network, payments, overBudget);
+  }
+  const paid = having("paid").map(({ payment }) => ({ payment, reason: "LINK_ALREADY_PAID" }));
+  await endUnlessUsed(network, paid);
+  return having("early");
+}
+
+/** Thrown to roll back: no nonce is taken for nothing. */
+class NothingFreeError extends Error {
+  readonly verdicts: Map<string, SigningVerdict>;
+  constructor(verdicts: Map<string, SigningVerdict>) {
+    super("none of the payments may be signed now");
+    this.verdicts = verdicts;
+  }
+}
+
+/** Without `relay` nothing was stored; `overBudget`: since a budget has no room for those that are free. */
+type Signing = {
+  relay?: SignedRelay;
+  verdicts: Map<string, SigningVerdict>;
+  overBudget?: BudgetExceededError;
+};
+
+/** Nonce, signed bytes and hash of one transaction for all that the fence lets through; without `relay` it was none. */
+async function sign(
+  { deps, chain, lanes }: RelayNetwork,
+  key: RelayerKey,
+  { passed, fence, implementation }: Batch,
+): Promise<Signing> {
+  const { fees } = await lanes.readMarket();
+  let known = new Map<string, SigningVerdict>();
+  const lane = { network: chain.network.id, relayer: key.address };
+  const paymentIds = passed.map(({ payment }) => payment.id);
+  try {
+    return await deps.sql.begin(async (tx) => {
+      // the verdicts are read after the locks are there, by the order of the connection
+      const [, verdicts, nonce] = await Promise.all([
+        lockForSigning(tx, paymentIds),
+        judgeForSigning(tx, fence, { paymentIds, state: "QUEUED" }),
+        takeNonce(tx, lane),
+      ]);
+      known = verdicts;
+      const free = passed.filter(({ payment }) => verdicts.get(payment.id) === "free");
+      if (free.length === 0) throw new NothingFreeError(verdicts);
+      const call = buildPaymentsCall(
+        chain.network,
+        free.map(({ item }) => item),
+      );
+      const attempt = signCall(chain, key, { call, fees, nonce });
+      const relayId = await insertRelay(tx, {
+        ...{ ...lane, nonce, kind: "PAYMENTS" as const, attempt },
+        ...{ callTo: call.to, callData: call.data, gasLimit: call.gas },
+      });
+      const marked = new Set(
+        await markSigned(
+          tx,
+          relayId,
+          free.map(({ payment }) => payment.id),
+        ),
+      );
+      // a facilitated payment's row is locked only now
+      const lost = free.filter(({ payment }) => !marked.has(payment.id));
+      if (lost.length > 0) {
+        for (const { payment } of lost) verdicts.set(payment.id, "gone");
+        for (const { payment } of free) if (marked.has(payment.id)) verdicts.set(payment.id, "early");
+        throw new NothingFreeError(verdicts);
+      }
+      await chargeRelay(tx, {
+        ...{ relayId, network: lane.network, gas: call.gas, maxFeePerGas: fees.maxFeePerGas },
+        ...{ paymentIds: free.map(({ payment }) => payment.id), implementation, limits: deps.config },
+      });
+      return { relay: { relayId, txHash: attempt.txHash, raw: attempt.raw, nonce }, verdicts };
+    });
+  } catch (error) {
+    if (error instanceof NothingFreeError) return { verdicts: error.verdicts };
+    if (error instanceof BudgetExceededError) return { verdicts: known, overBudget: error };
+    throw error;
+  }
+}
+
+function noteRelayed(
+  { deps, chain, metrics }: RelayNetwork,
+  key: RelayerKey,
+  relay: SignedRelay,
+  relayables: readonly Relayable[],
+): void {
+  deps.log.info(
+    {
+      network: chain.network.id,
+      txHash: relay.txHash,
+      relayer: key.address,
+      nonce: relay.nonce.toString(),
+      paymentIds: relayables.map(({ payment }) => payment.id),
+      requestIds: relayables.map(({ payment }) => payment.requestId),
+    },
+    "relaying payments",
+  );
+  const label = { network: chain.network.id };
+  metrics.batchSize.observe(label, relayables.length);
+  for (const { payment } of relayables) {
+    metrics.broadcastSeconds.observe(label, (Date.now() - payment.createdAt.getTime()) / 1000);
+  }
+}
+
+/** Beside the drain: payments that need nothing from the indexer go on meanwhile. */
+function hold(network: RelayNetwork, batch: Batch): void {
+  const held = waitAndSign(network, batch)
+    .catch((error) => {
+      const networkId = network.chain.network.id;
+      network.deps.log.error({ network: networkId, err: error }, "held payments were left to their leases");
+    })
+    .finally(() => network.held.delete(held));
+  network.held.add(held);
+}
+
+async function waitAndSign(network: RelayNetwork, batch: Batch): Promise<void> {
+  const { ledger, metrics } = network;
+  const { passed, fence } = batch;
+  const startedMs = Date.now();
+  const untilMs = Math.min(startedMs + (fence.unread ? HOLD_MS : HOLD_BLIND_MS), ...passed.map(givenUpAtMs));
+  const label = { network: network.chain.network.id };
+  const sending: Promise<void>[] = [];
+  let waiting = passed;
+  let why = "the indexer has not read the blocks that payments were simulated on";
+  try {
+    while (waiting.length > 0 && !ledger.isClosed && Date.now() < untilMs) {
+      const isTold = await ledger.nextBlock(LOOK_AGAIN_MS);
+      if (isTold && ledger.readNumber < fence.headNumber) continue;
+      const key = ledger.isClosed ? "closed" : await network.lanes.choose(gasOf(waiting));
+      if (typeof key === "string") continue;
+      const before = waiting.length;
+      waiting = await signAndSend(network, key, { ...batch, passed: waiting }, sending);
+      metrics.fenceWaits.inc({ ...label, outcome: "signed" }, before - waiting.length);
+    }
+  } catch (error) {
+    if (!(error instanceof RpcTransportError)) throw error;
+    why = error.message;
+  }
+  await Promise.all(sending);
+  if (waiting.length === 0) return;
+  const payments = waiting.map(({ payment }) => payment);
+  if (ledger.isClosed) return giveBack(network, payments, 0);
+  metrics.fenceWaits.inc({ ...label, outcome: "returned" }, waiting.length);
+  await handleUnavailable(network, payments, {
+    ...{ why, triedMs: Date.now() - startedMs },
+    ...(fence.unread ? {} : { delayMs: 0 }),
+  });
+}
+
+/** When its caller is told to try again, if it can't be signed until then. */
+function givenUpAtMs({ payment: { unavailableSince } }: Relayable): number {
+  return unavailableSince === null
+    ? Number.POSITIVE_INFINITY
+    : unavailableSince.getTime() + UNAVAILABLE_AFTER_MS;
+}
+
+function gasOf(relayables: readonly Relayable[]): bigint {
+  const [first] = relayables;
+  return first?.item.isContract ? contractPayerGas(first.item) : paymentsGas(relayables.length);
+}

@@ -1,0 +1,156 @@
+/** What becomes of payments that can't be sent now: wait, look at the books, or fail for good with a reason. */
+import type { SimulationResult } from "../../core/chain/relay.ts";
+import { readAuthorizationState, readAuthorizationStates } from "../../core/chain/usdc.ts";
+import type { PaymentRefusal } from "../../core/domain/payment.ts";
+import { parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { noteRefusals, noteUnavailable, returnLeases } from "../../db/payments/queue.ts";
+import { type BooksVerdict, consultBooks } from "../../db/payments/used-authorizations.ts";
+import type { Payment } from "../../db/schema.ts";
+import type { RelayNetwork } from "../sender/network.ts";
+import { endPayments, type Failure } from "./fail-payments.ts";
+
+/** A refusal that may heal, or has no known reason, is believed after this many looks. */
+const HEALING_LOOKS_MAX = 3;
+/** A window that is open by our clock opens with the chain's next blocks: more looks, as long as a caller waits. */
+const OPENING_LOOKS_MAX = 30;
+const LOOK_AGAIN_MS = 300;
+const BOOKS_RETRY_MS = 250;
+/** Looks at books that are being kept: by then the indexer has settled what came to us, or its rules say that it pays nothing here. */
+const BOOKS_LOOKS_MAX = 40;
+/** A caller waits about this long; then nothing was sent and the link is free again. */
+export const UNAVAILABLE_AFTER_MS = 8_000;
+const UNAVAILABLE_RETRY_MS = 500;
+
+export type Refused = { payment: Payment; refusal: Extract<SimulationResult, { ok: false }> };
+
+export async function handleRefusals(network: RelayNetwork, refused: readonly Refused[]): Promise<void> {
+  if (refused.length === 0) return;
+  const used = refused.filter(({ refusal }) => refusal.reason === "NONCE_USED");
+  const others = refused.filter(({ refusal }) => refusal.reason !== "NONCE_USED");
+  const isHealing = ({ payment, refusal }: Refused) =>
+    refusal.healable && payment.refusals < looksAt(refusal.reason);
+  await noteRefusals(network.deps.sql, idsOf(others.filter(isHealing)), LOOK_AGAIN_MS);
+  await endUnlessUsed(
+    network,
+    others
+      .filter((one) => !isHealing(one))
+      .map(({ payment, refusal }) => ({ payment, reason: refusal.reason })),
+  );
+  if (used.length > 0) {
+    await askBooks(
+      network,
+      used.map(({ payment }) => payment),
+    );
+  }
+}
+
+function looksAt(reason: PaymentRefusal): number {
+  return reason === "NOT_YET_VALID" ? OPENING_LOOKS_MAX : HEALING_LOOKS_MAX;
+}
+
+/** Hands leases back as they were; the payments are due again after `delayMs`. */
+export async function giveBack(
+  { deps }: RelayNetwork,
+  payments: readonly Payment[],
+  delayMs: number,
+): Promise<void> {
+  await returnLeases(
+    deps.sql,
+    payments.map((payment) => payment.id),
+    delayMs,
+  );
+}
+
+/** Node or relayer can't serve: wait a little, then give up while nothing has left the house. `triedMs` is how long this try took; `message` is for the payer. */
+export async function handleUnavailable(
+  network: RelayNetwork,
+  payments: readonly Payment[],
+  {
+    why,
+    triedMs,
+    message,
+    delayMs = UNAVAILABLE_RETRY_MS,
+  }: { why: string; triedMs: number; message?: string | undefined; delayMs?: number },
+): Promise<void> {
+  const { deps } = network;
+  deps.log.warn({ why, payments: payments.length }, "payments can't be relayed now");
+  const over = await noteUnavailable(
+    deps.sql,
+    payments.map((payment) => payment.id),
+    { delayMs, triedMs, giveUpMs: UNAVAILABLE_AFTER_MS },
+  );
+  const failures = payments
+    .filter((payment) => over.has(payment.id))
+    .map((payment) => ({ payment, reason: "RELAYER_UNAVAILABLE", message }));
+  try {
+    await endUnlessUsed(network, failures);
+  } catch (error) {
+    if (!(error instanceof RpcTransportError)) throw error;
+    await endPayments(
+      network,
+      failures.map((failure) => ({ ...failure, isDoubtful: true })),
+    );
+  }
+}
+
+/**
+ * Ends payments for reasons that say nothing of their authorizations' use: a window that is over, a relayer that can't serve. One that
+ * somebody has executed meanwhile has paid, or was taken back: the books tell. Throws RpcTransportError when no node answers.
+ */
+export async function endUnlessUsed(network: RelayNetwork, failures: readonly Failure[]): Promise<void> {
+  if (failures.length === 0) return;
+  const keys = failures.map(({ payment: { payer, nonce } }) => ({ authorizer: payer, nonce }));
+  const areUsed = await readAuthorizationStates(network.chain, keys);
+  const used = failures.filter((_, index) => areUsed[index]);
+  if (used.length > 0) {
+    await askBooks(
+      network,
+      used.map(({ payment }) => payment),
+    );
+  }
+  await endPayments(
+    network,
+    failures.filter((_, index) => !areUsed[index]),
+  );
+}
+
+/**
+ * A node says these authorizations are used or cancelled. A transfer to the link's wallet settles the link, whoever sent it: the
+ * indexer sees to that. When books that have read the chain that far know of none, the money did not come to us.
+ */
+async function askBooks(network: RelayNetwork, payments: readonly Payment[]): Promise<void> {
+  const { deps, chain } = network;
+  const seenAtBlock = parseQuantity(await chain.request("eth_blockNumber", []), "eth_blockNumber");
+  const verdicts = new Map(
+    await Promise.all(
+      payments.map(async (payment) => [payment.id, await judge(network, payment, seenAtBlock)] as const),
+    ),
+  );
+  const ids = (wanted: string) =>
+    payments.filter(({ id }) => verdicts.get(id) === wanted).map(({ id }) => id);
+  const isOver = ({ id, refusals }: Payment) =>
+    verdicts.get(id) === "not-ours" || (verdicts.get(id) === "came-to-us" && refusals >= BOOKS_LOOKS_MAX);
+  const over = payments.filter(isOver);
+  // an indexer that is behind or away says nothing: wait, however long it takes
+  await returnLeases(deps.sql, ids("too-early"), BOOKS_RETRY_MS);
+  await noteRefusals(deps.sql, ids("came-to-us"), BOOKS_RETRY_MS);
+  await endPayments(
+    network,
+    over.map((payment) => ({ payment, reason: "NONCE_USED" })),
+  );
+}
+
+/** The simulation ran at `pending`: what it found used may be in no block yet, and nobody's books can hold it. */
+export async function judge(
+  { deps, chain }: RelayNetwork,
+  { id, payer, nonce }: Pick<Payment, "id" | "payer" | "nonce">,
+  seenAtBlock: bigint,
+): Promise<BooksVerdict> {
+  const isUsed = await readAuthorizationState(chain, payer, nonce, toQuantity(seenAtBlock));
+  return isUsed ? consultBooks(deps.sql, { paymentId: id, seenAtBlock }) : "too-early";
+}
+
+function idsOf(refused: readonly Refused[]): string[] {
+  return refused.map(({ payment }) => payment.id);
+}

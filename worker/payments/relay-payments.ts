@@ -1,0 +1,176 @@
+/**
+ * Drains a network's queued payments: lease, simulate, sign and store, send. Payers with keys go together in one transaction,
+ * payers with code alone and with a tight gas limit. While one batch is on its way the next gathers, so load makes batches.
+ */
+import { findUnknownImplementations } from "../../core/chain/account-implementation.ts";
+import { contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
+import { parseData } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { type LeasedPayment, leaseQueuedPayments } from "../../db/payments/queue.ts";
+import type { RelayerKey } from "../config.ts";
+import type { Lanes } from "../sender/lanes.ts";
+import type { RelayNetwork } from "../sender/network.ts";
+import { relayFenced } from "./fenced-relay.ts";
+import { toRelayable } from "./items.ts";
+import { splitByBudget } from "./merchant-budget.ts";
+import { explainNoPlace, limitReached } from "./over-budget.ts";
+import { endUnlessUsed, giveBack, handleRefusals, handleUnavailable } from "./refusals.ts";
+import { screenPayments } from "./screen.ts";
+import { type Simulated, simulateLeased } from "./simulate.ts";
+
+/** A lease covers simulation, signing and storing; after it a crashed worker's payments are free again. */
+const LEASE_MS = 5_000;
+const ROUNDS_MAX = 200;
+const BUSY_RETRY_MS = 100;
+
+/** Works until nothing is due. Returns early when every lane is full: mined blocks make room and ring again. */
+export async function drainPayments(network: RelayNetwork): Promise<void> {
+  const { deps, chain } = network;
+  const sending: Promise<void>[] = [];
+  for (let round = 0; round < ROUNDS_MAX; round++) {
+    const leased = await leaseQueuedPayments(
+      deps.notes,
+      chain.network.id,
+      deps.config.relayBatchMax,
+      LEASE_MS,
+    );
+    if (leased.length === 0) break;
+    const startedMs = Date.now();
+    try {
+      if (!(await relayLeased(network, leased, sending))) break;
+    } catch (error) {
+      if (!(error instanceof RpcTransportError)) throw error;
+      await handleUnavailable(network, leased, { why: error.message, triedMs: Date.now() - startedMs });
+    }
+  }
+  await Promise.all(sending);
+}
+
+/** False when there was no room to send. */
+async function relayLeased(
+  network: RelayNetwork,
+  leased: readonly LeasedPayment[],
+  sending: Promise<void>[],
+): Promise<boolean> {
+  const { chain, lanes } = network;
+  const { headTimeS } = await lanes.readMarket();
+  const { sound: screened, failures } = screenPayments(leased, headTimeS);
+  const { within: sound, spent, held, heldText } = await splitByBudget(network, screened);
+  await endUnlessUsed(network, [...failures, ...spent]);
+  if (held.length > 0) await handleUnavailable(network, held, { ...limitReached(heldText), triedMs: 0 });
+  if (sound.length === 0) return true;
+  const key = await lanes.choose(paymentsGas(1));
+  if (typeof key === "string") return turnAway(network, sound, key);
+  const { together, alone, contracts } = await splitByCode(chain, sound);
+  const groups = [together, ...alone.map((payment) => [payment])].filter((group) => group.length > 0);
+  let hasRoom = true;
+  for (const group of groups) hasRoom = (await relayTogether(network, group, sending)) && hasRoom;
+  return (await relayContracts(network, key, contracts, sending)) && hasRoom;
+}
+
+/** One transaction for as many of them as a key can pay for; the others are free again at once. */
+async function relayTogether(
+  network: RelayNetwork,
+  payments: readonly LeasedPayment[],
+  sending: Promise<void>[],
+): Promise<boolean> {
+  const place = await findPlace(network.lanes, payments.length);
+  if (typeof place === "string") return turnAway(network, payments, place);
+  const { key, count } = place;
+  await giveBack(network, payments.slice(count), 0);
+  const relayables = payments.slice(0, count).map((payment) => toRelayable(payment, { isContract: false }));
+  const simulated = await simulateLeased(network, key, relayables);
+  await handleOthers(network, [simulated]);
+  await relayFenced(network, key, simulated, sending);
+  return true;
+}
+
+/** Asked all at once, relayed one by one, each by whichever key has room then. */
+async function relayContracts(
+  network: RelayNetwork,
+  asker: RelayerKey,
+  contracts: readonly ContractPayment[],
+  sending: Promise<void>[],
+): Promise<boolean> {
+  const simulated = await Promise.all(
+    contracts.map(({ payment }) =>
+      simulateLeased(network, asker, [toRelayable(payment, { isContract: true })]),
+    ),
+  );
+  await handleOthers(network, simulated);
+  let hasRoom = true;
+  for (const [index, { passed, fence }] of simulated.entries()) {
+    const [relayable] = passed;
+    if (!relayable) continue;
+    const key = await network.lanes.choose(contractPayerGas(relayable.item));
+    if (typeof key === "string") hasRoom = (await turnAway(network, [relayable.payment], key)) && hasRoom;
+    else {
+      const implementation = contracts[index]?.implementation;
+      await relayFenced(network, key, { passed, fence, implementation }, sending);
+    }
+  }
+  return hasRoom;
+}
+
+/** What is not signed now: refused by the chain, or waiting for the ledger's word about an earlier payment of its link. */
+async function handleOthers(network: RelayNetwork, simulated: readonly Simulated[]): Promise<void> {
+  await handleRefusals(
+    network,
+    simulated.flatMap(({ refused }) => refused),
+  );
+  const doubtful = simulated.flatMap((one) => one.doubtful.map(({ payment }) => payment));
+  if (doubtful.length === 0) return;
+  const why = "an earlier payment of the link was executed, and the ledger has not decided about it";
+  await handleUnavailable(network, doubtful, { why, triedMs: 0 });
+}
+
+/** A key for `count` payments together, or for the half of them, and so on: a poor key, or the rest of a day's budget, still pays for a few. */
+async function findPlace(lanes: Lanes, count: number): Promise<{ key: RelayerKey; count: number } | NoPlace> {
+  const key = await lanes.choose(paymentsGas(count));
+  if (typeof key !== "string") return { key, count };
+  const mayFitHalf = key === "poor" || key === "spent";
+  return mayFitHalf && count > 1 ? findPlace(lanes, count >> 1) : key;
+}
+
+type NoPlace = Extract<Awaited<ReturnType<Lanes["choose"]>>, string>;
+
+/** False when only room is missing, which mined blocks make. */
+async function turnAway(
+  network: RelayNetwork,
+  payments: readonly LeasedPayment[],
+  why: NoPlace,
+): Promise<boolean> {
+  if (why === "full") await giveBack(network, payments, BUSY_RETRY_MS);
+  else await handleUnavailable(network, payments, { ...(await explainNoPlace(network, why)), triedMs: 0 });
+  return why !== "full";
+}
+
+/** Whoever has code at `from` is asked by the token (ERC-1271) and may burn any gas: never in a batch. */
+async function splitByCode(chain: Chain, payments: readonly LeasedPayment[]) {
+  const outcomes = await chain.batch(
+    payments.map(({ payer }) => ({ method: "eth_getCode", params: [payer, "latest"] })),
+  );
+  const coded = payments.map((payment, index) => {
+    const outcome = outcomes[index];
+    if (!outcome?.ok)
+      throw outcome?.error ?? new RpcTransportError("malformed", "eth_getCode was not answered");
+    return { payment, code: parseData(outcome.result, "eth_getCode") };
+  });
+  const hasCode = ({ payment, code }: (typeof coded)[number]) =>
+    payment.payerKind === "CONTRACT" || code !== "0x";
+  const keyed = coded.filter((one) => !hasCode(one)).map(({ payment }) => payment);
+  const contracts = coded.filter(hasCode);
+  const implementations = await findUnknownImplementations(
+    chain,
+    contracts.map(({ payment: { payer, signature }, code }) => ({ address: payer, code, signature })),
+  );
+  return {
+    together: keyed.filter((payment) => !payment.alone),
+    alone: keyed.filter((payment) => payment.alone),
+    contracts: contracts.map(({ payment }, index) => ({ payment, implementation: implementations[index] })),
+  };
+}
+
+/** `implementation` is undefined for a known one. */
+type ContractPayment = { payment: LeasedPayment; implementation: string | undefined };

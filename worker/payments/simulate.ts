@@ -1,0 +1,73 @@
+/** What the chain says of leased payments before anything is signed, and the fence that follows from the head it was said at. */
+
+import type { Questions } from "../../core/chain/simulate-at-head.ts";
+import { simulateAtHead } from "../../core/chain/simulate-at-head.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import type { Fence } from "../../db/payments/signing-fence.ts";
+import type { RelayerKey } from "../config.ts";
+import type { RelayNetwork } from "../sender/network.ts";
+import { askDoubts } from "./doubts.ts";
+import type { Relayable } from "./items.ts";
+import type { Refused } from "./refusals.ts";
+
+/** A ledger that is further behind than this is waited for: a node's own logs don't stand in for it. */
+const UNREAD_BLOCKS_MAX = 100n;
+
+export type Simulated = {
+  passed: Relayable[];
+  refused: Refused[];
+  /** They would pass, but an earlier payment of their link is executed and the ledger has not decided about it. */
+  doubtful: Relayable[];
+  fence: Fence;
+};
+
+/** One batch to one node, for payments that would travel in one transaction. Throws RpcTransportError when it gives no verdict. */
+export async function simulateLeased(
+  network: RelayNetwork,
+  key: RelayerKey,
+  relayables: readonly Relayable[],
+): Promise<Simulated> {
+  const { chain, ledger } = network;
+  const doubts = relayables.flatMap(({ payment }) => payment.doubts ?? []);
+  const unread = await unreadOf(network, relayables);
+  const told = await simulateAtHead(
+    chain,
+    key.address,
+    relayables.map(({ item }) => item),
+    { authorizations: doubts.map(({ payer, nonce }) => ({ authorizer: payer, nonce })), unread },
+  );
+  const { headNumber, unreadTransfers } = told;
+  ledger.noteHead(headNumber);
+  const fence = {
+    ...{ network: chain.network.id, headNumber },
+    unread: unread && unreadTransfers && { ...unread, transfers: unreadTransfers },
+  };
+  const used = doubts.filter((_, index) => told.areUsed[index]);
+  const unused = doubts.filter((_, index) => !told.areUsed[index]);
+  const open = await askDoubts(network, { used, unused, headNumber });
+  const simulated: Simulated = { passed: [], refused: [], doubtful: [], fence };
+  for (const [index, relayable] of relayables.entries()) {
+    const result = told.results[index];
+    if (!result) throw new RpcTransportError("malformed", "a simulation left a payment out");
+    const { payment } = relayable;
+    if (!result.ok) simulated.refused.push({ payment, refusal: result });
+    else if (payment.doubts?.some(({ id }) => open.has(id))) simulated.doubtful.push(relayable);
+    else simulated.passed.push(relayable);
+  }
+  return simulated;
+}
+
+/** What to ask a node about the blocks that the ledger has not read, when it is known to be behind. */
+async function unreadOf(
+  { lanes, ledger }: RelayNetwork,
+  relayables: readonly Relayable[],
+): Promise<Questions["unread"]> {
+  const payees = relayables.flatMap(({ payment }) => (payment.linkId === null ? [] : [payment.recipient]));
+  const afterNumber = relayables[0]?.payment.readNumber ?? null;
+  if (payees.length === 0 || afterNumber === null) return undefined;
+  const market = await lanes.readMarket();
+  ledger.noteHead(market.headNumber);
+  const behind = ledger.headNumber - afterNumber;
+  if (behind <= 0n || behind > UNREAD_BLOCKS_MAX) return undefined;
+  return { afterNumber, payees: [...new Set(payees)] };
+}

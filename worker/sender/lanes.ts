@@ -1,0 +1,142 @@
+/** The relayer keys of one network as lanes: fees, balances and load, read from the node at most once a second. */
+
+import { type Fees, nextFees } from "../../core/chain/fees.ts";
+import { judgeBudget, type RelayBudget } from "../../core/domain/relay-budget.ts";
+import { parseQuantity } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import type { RpcOutcome } from "../../core/rpc/node.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import { findBudget } from "../../db/relays/budgets.ts";
+import { ensureLane, readLaneLoads } from "../../db/relays/relays.ts";
+import type { RelayerKey } from "../config.ts";
+
+/** Transactions a lane may have outside of any block. */
+const IN_FLIGHT_MAX = 16;
+const FRESH_MS = 1_000;
+
+export type LaneState = { key: RelayerKey; balanceWei: bigint; chainNonce: bigint };
+/** `headTimeS`: the newest block's, Unix seconds. What it says was so at `headNumber` at the latest. */
+export type Market = {
+  readAtMs: number;
+  headNumber: bigint;
+  headTimeS: bigint;
+  baseFeePerGas: bigint;
+  /** What the node suggests; undefined when it suggests nothing. */
+  tipPerGas: bigint | undefined;
+  fees: Fees;
+  lanes: LaneState[];
+};
+
+export type Lanes = {
+  readonly keys: readonly RelayerKey[];
+  /** What relaying on this network has cost today. */
+  readFeeBudget(): Promise<RelayBudget>;
+  /** Fees, balances and nonces. Throws RpcTransportError when no node answers. */
+  readMarket(maxAgeMs?: number): Promise<Market>;
+  /**
+   * A key that can pay `gas` and has room; "full" when only room is missing, "poor" when no key can pay, "spent" when the day's budget is,
+   * "dear" when a block takes nothing for what we may offer.
+   */
+  choose(gas: bigint): Promise<RelayerKey | "full" | "poor" | "spent" | "dear">;
+};
+
+export type FeeLimits = { maxFeeWei: bigint; dailyFeeMaxWei: bigint | undefined };
+
+export function openLanes(
+  sql: Sql,
+  chain: Chain,
+  keys: readonly RelayerKey[],
+  { maxFeeWei, dailyFeeMaxWei }: FeeLimits,
+): Lanes {
+  let market: Market | undefined;
+  let known = false;
+
+  async function readMarket(maxAgeMs = FRESH_MS): Promise<Market> {
+    if (market && Date.now() - market.readAtMs < maxAgeMs) return market;
+    const [header, tip, ...accounts] = await chain.batch([
+      { method: "eth_getBlockByNumber", params: ["latest", false] },
+      { method: "eth_maxPriorityFeePerGas", params: [] },
+      ...keys.flatMap(({ address }) => [
+        { method: "eth_getBalance", params: [address, "latest"] },
+        { method: "eth_getTransactionCount", params: [address, "latest"] },
+      ]),
+    ]);
+    const { baseFeePerGas, headNumber, headTimeS } = readHead(header);
+    const lanes = keys.map((key, index) => ({
+      key,
+      balanceWei: quantityOf(accounts[2 * index], "eth_getBalance"),
+      chainNonce: quantityOf(accounts[2 * index + 1], "eth_getTransactionCount"),
+    }));
+    if (!known) await makeLanesKnown(lanes);
+    const tipPerGas = tip?.ok ? parseQuantity(tip.result, "tip") : undefined;
+    market = {
+      readAtMs: Date.now(),
+      headNumber,
+      headTimeS,
+      baseFeePerGas,
+      tipPerGas,
+      fees: nextFees({ baseFeePerGas, tipPerGas, maxFeeWei }),
+      lanes,
+    };
+    return market;
+  }
+
+  async function makeLanesKnown(lanes: readonly LaneState[]): Promise<void> {
+    for (const { key, chainNonce } of lanes) {
+      await ensureLane(sql, { network: chain.network.id, relayer: key.address }, chainNonce);
+    }
+    known = true;
+  }
+
+  async function readFeeBudget(): Promise<RelayBudget> {
+    const network = chain.network.id;
+    const budget = await findBudget(sql, { network, scope: "FEES", subject: network });
+    return { ...budget, maximum: dailyFeeMaxWei ?? null };
+  }
+
+  /** Also when only what is on its way leaves no room: a receipt costs less than its offer. */
+  async function isBudgetSpent(feeWei: bigint): Promise<boolean> {
+    if (dailyFeeMaxWei === undefined) return false;
+    return judgeBudget(await readFeeBudget(), feeWei) !== "fits";
+  }
+
+  return {
+    keys,
+    readMarket,
+    readFeeBudget,
+    async choose(gas) {
+      const { lanes, fees, baseFeePerGas } = await readMarket();
+      if (await isBudgetSpent(gas * fees.maxFeePerGas)) return "spent";
+      if (baseFeePerGas > maxFeeWei) return "dear";
+      const loads = await readLaneLoads(sql, chain.network.id);
+      const loadOf = (lane: LaneState) => loads.get(lane.key.address) ?? { transactions: 0, gas: 0n };
+      // what is on its way has not been paid for yet
+      const able = lanes.filter((lane) => lane.balanceWei >= (loadOf(lane).gas + gas) * fees.maxFeePerGas);
+      if (able.length === 0) return "poor";
+      const [best] = able
+        .filter((lane) => loadOf(lane).transactions < IN_FLIGHT_MAX)
+        .toSorted((a, b) => loadOf(a).transactions - loadOf(b).transactions);
+      return best?.key ?? "full";
+    },
+  };
+}
+
+function readHead(
+  outcome: RpcOutcome | undefined,
+): Pick<Market, "baseFeePerGas" | "headNumber" | "headTimeS"> {
+  const header = outcome?.ok ? (outcome.result as HeadJson | null) : undefined;
+  if (!header?.baseFeePerGas) throw new RpcTransportError("malformed", "the head has no baseFeePerGas");
+  return {
+    baseFeePerGas: parseQuantity(header.baseFeePerGas, "baseFeePerGas"),
+    headNumber: parseQuantity(header.number, "number"),
+    headTimeS: parseQuantity(header.timestamp, "timestamp"),
+  };
+}
+
+type HeadJson = { baseFeePerGas?: string; number?: string; timestamp?: string };
+
+function quantityOf(outcome: RpcOutcome | undefined, what: string): bigint {
+  if (!outcome?.ok) throw outcome?.error ?? new RpcTransportError("malformed", `${what} was not answered`);
+  return parseQuantity(outcome.result, what);
+}

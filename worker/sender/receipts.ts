@@ -1,0 +1,70 @@
+/** Receipts of our own transactions: which attempt was mined, where, and what it cost. */
+
+import { fieldOf, parseQuantity } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import type { InFlightRelay, RelayReceipt, UnkeptRelay } from "../../db/relays/relays.ts";
+
+/** Receipts a node is asked for at once. */
+const BATCH_MAX = 500;
+
+type ReceiptJson = {
+  transactionHash: string;
+  blockNumber: string;
+  blockHash: string;
+  status: string;
+  gasUsed: string;
+  effectiveGasPrice: string;
+  l1Fee?: string;
+};
+
+/** Receipts of whichever attempts of these relays a block holds. A missing receipt says nothing; the node may be behind. */
+export async function readReceipts(
+  chain: Chain,
+  relays: readonly InFlightRelay[],
+): Promise<(RelayReceipt & { ageMs: number })[]> {
+  const attempts = relays.flatMap((relay) => relay.attempts.map(({ txHash }) => ({ relay, txHash })));
+  const receipts: (RelayReceipt & { ageMs: number })[] = [];
+  for (let start = 0; start < attempts.length; start += BATCH_MAX) {
+    const asked = attempts.slice(start, start + BATCH_MAX);
+    const outcomes = await chain.batch(
+      asked.map(({ txHash }) => ({ method: "eth_getTransactionReceipt", params: [txHash] })),
+    );
+    for (const [index, { relay }] of asked.entries()) {
+      const outcome = outcomes[index];
+      if (outcome?.ok && outcome.result !== null)
+        receipts.push(toReceipt(relay, outcome.result as ReceiptJson));
+    }
+  }
+  return receipts;
+}
+
+/** Those whose receipt a node does not confirm: it tells another block, or none. Throws when no node answers. */
+export async function findUnproven(chain: Chain, relays: readonly UnkeptRelay[]): Promise<UnkeptRelay[]> {
+  if (relays.length === 0) return [];
+  const outcomes = await chain.batch(
+    relays.map(({ txHash }) => ({ method: "eth_getTransactionReceipt", params: [txHash] })),
+  );
+  return relays.filter(({ blockHash }, index) => {
+    const outcome = outcomes[index];
+    if (!outcome?.ok)
+      throw outcome?.error ?? new RpcTransportError("malformed", "a receipt was not answered");
+    return String(fieldOf(outcome.result, "blockHash")).toLowerCase() !== blockHash;
+  });
+}
+
+/** Fee in wei: gas times price, and on an OP chain what publishing to L1 cost. */
+function toReceipt(relay: InFlightRelay, json: ReceiptJson): RelayReceipt & { ageMs: number } {
+  const gasUsed = parseQuantity(json.gasUsed, "gasUsed");
+  const l1Fee = json.l1Fee === undefined ? 0n : parseQuantity(json.l1Fee, "l1Fee");
+  return {
+    relayId: relay.id,
+    ageMs: relay.attempts[0]?.ageMs ?? 0,
+    txHash: json.transactionHash.toLowerCase(),
+    blockNumber: parseQuantity(json.blockNumber, "blockNumber"),
+    blockHash: json.blockHash.toLowerCase(),
+    succeeded: parseQuantity(json.status, "status") === 1n,
+    gasUsed,
+    feeWei: gasUsed * parseQuantity(json.effectiveGasPrice, "effectiveGasPrice") + l1Fee,
+  };
+}

@@ -1,0 +1,104 @@
+/** The same nonce once more: the stored bytes as they are, or dearer ones, stored before they go out. */
+import { nextFees } from "../../core/chain/fees.ts";
+import { BudgetExceededError, raiseFeeCharge } from "../../db/relays/budgets.ts";
+import {
+  type InFlightAttempt,
+  type InFlightRelay,
+  insertAttempt,
+  type NewAttempt,
+  readRaw,
+} from "../../db/relays/relays.ts";
+import type { RelayerKey } from "../config.ts";
+import type { Market } from "./lanes.ts";
+import type { RelayNetwork } from "./network.ts";
+import { noopOf, reviseCall } from "./revise.ts";
+import { sendAttempt, signCall } from "./send.ts";
+
+export async function resendAttempt(
+  { deps, chain }: RelayNetwork,
+  relay: InFlightRelay,
+  attempt: InFlightAttempt,
+): Promise<void> {
+  const { txHash } = attempt;
+  await sendAttempt(deps, chain, { relayId: relay.id, txHash, raw: await readRaw(deps.sql, txHash) });
+}
+
+/**
+ * A fee at least an eighth higher, as nodes demand of a replacement, without what was paid meanwhile. False when a cap leaves no room for it, or
+ * the ledger can't tell what was paid: nothing was sent then.
+ */
+export async function raiseAttempt(
+  network: RelayNetwork,
+  relay: InFlightRelay,
+  market: Market,
+): Promise<boolean> {
+  const { deps, chain, lanes } = network;
+  const newest = relay.attempts.at(-1);
+  const key = lanes.keys.find(({ address }) => address === relay.relayer);
+  if (!newest || !key) return false;
+  const isNoop = newest.isNoop || isPointless(relay);
+  const fees = nextFees({
+    baseFeePerGas: market.baseFeePerGas,
+    tipPerGas: market.tipPerGas,
+    maxFeeWei: deps.config.relayMaxFeeWei,
+    previous: {
+      maxFeePerGas: BigInt(newest.maxFeePerGas),
+      maxPriorityFeePerGas: BigInt(newest.maxPriorityFeePerGas),
+    },
+  });
+  if (fees.maxFeePerGas <= BigInt(newest.maxFeePerGas)) {
+    network.metrics.raises.inc({ network: chain.network.id, outcome: "cap" });
+    return false;
+  }
+  const stored = await storeAttempt(network, key, relay, { fees, isNoop, headNumber: market.headNumber });
+  network.metrics.raises.inc({
+    network: chain.network.id,
+    outcome: typeof stored === "string" ? stored : "raised",
+  });
+  if (typeof stored === "string") return false;
+  const { txHash, raw, leftOut } = stored;
+  deps.log.info(
+    {
+      ...{ network: chain.network.id, txHash, nonce: relay.nonce.toString(), isNoop: stored.isNoop },
+      ...(leftOut && leftOut.length > 0 ? { leftOut } : {}),
+    },
+    "raised the fee of a stuck transaction",
+  );
+  await sendAttempt(deps, chain, { relayId: relay.id, txHash, raw });
+  return true;
+}
+
+type StoredAttempt = NewAttempt & { leftOut?: readonly string[] };
+
+/**
+ * Stores a dearer attempt and what it may cost, without payments whose links were paid. Not when the ledger can't tell what was paid,
+ * another keeper stored one of this fee, or the day's fee budget has no room.
+ */
+async function storeAttempt(
+  { deps, chain }: RelayNetwork,
+  key: RelayerKey,
+  relay: InFlightRelay,
+  { fees, isNoop, headNumber }: { fees: Market["fees"]; isNoop: boolean; headNumber: bigint },
+): Promise<StoredAttempt | "early" | "known" | "budget"> {
+  const maximum = deps.config.relayDailyFeeMaxWei ?? null;
+  try {
+    return await deps.sql.begin(async (tx) => {
+      const revised = isNoop ? noopOf(relay) : await reviseCall(tx, chain.network, relay, { headNumber });
+      if (!revised) return "early";
+      const { call, ...content } = revised;
+      const attempt = { ...signCall(chain, key, { call, fees, nonce: relay.nonce }), ...content };
+      if (!(await insertAttempt(tx, relay.id, attempt))) return "known";
+      await raiseFeeCharge(tx, relay.id, { feeWei: call.gas * fees.maxFeePerGas, maximum });
+      return attempt;
+    });
+  } catch (error) {
+    if (error instanceof BudgetExceededError) return "budget";
+    throw error;
+  }
+}
+
+/** Every authorization inside is over or settled otherwise: mining it would only burn gas. */
+export function isPointless({ kind, validBeforeMax }: InFlightRelay): boolean {
+  if (kind !== "PAYMENTS") return false;
+  return validBeforeMax === null || validBeforeMax <= BigInt(Math.floor(Date.now() / 1000));
+}

@@ -1,0 +1,51 @@
+/** Deploys a user's smart account at its counterfactual address. Idempotent: the factory does nothing for an account that exists. */
+import { encodeCreateAccount } from "../../core/chain/passkey-account.ts";
+import { recordEvents } from "../../db/events/events.ts";
+import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
+import { findDeploymentInFlight, findWalletById, markWalletDeployed } from "../../db/wallets/deployments.ts";
+import type { RelayNetwork } from "../sender/network.ts";
+import { sendAttempt, storeRelay } from "../sender/send.ts";
+
+/** Measured 217k with the audited factory; the rest of the limit is never paid for. */
+const CREATE_ACCOUNT_GAS = 400_000n;
+const LOOK_AGAIN_MS = 3_000;
+
+/** Throws when no key can pay or the node is away; the queue tries again. */
+export async function deployWallet(
+  networks: ReadonlyMap<string, RelayNetwork>,
+  payload: JobPayload<"deploy_wallet">,
+): Promise<void> {
+  const [first] = networks.values();
+  if (!first) return;
+  const wallet = await findWalletById(first.deps.sql, payload.walletId);
+  const network = wallet && networks.get(wallet.network);
+  if (!wallet || wallet.deployedAt || !network) return;
+  const { deps, chain, lanes } = network;
+  const code = await chain.request("eth_getCode", [wallet.address, "latest"]);
+  if (code !== "0x") {
+    await deps.sql.begin(async (tx) => {
+      if (!(await markWalletDeployed(tx, wallet.id))) return;
+      const data = { network: wallet.network, address: wallet.address };
+      await recordEvents(tx, [
+        { userId: wallet.userId, type: "wallet.deployed", subjectId: wallet.id, data },
+      ]);
+    });
+    return;
+  }
+  if (!(await findDeploymentInFlight(deps.sql, wallet.id))) {
+    const key = await lanes.choose(CREATE_ACCOUNT_GAS);
+    if (typeof key === "string") throw new Error(`no relayer key can deploy wallet ${wallet.id} now: ${key}`);
+    const { fees } = await lanes.readMarket();
+    const data = encodeCreateAccount(wallet.owners, wallet.saltNonce);
+    const call = { to: wallet.factory, data, gas: CREATE_ACCOUNT_GAS };
+    const relay = await storeRelay(deps.sql, chain, key, {
+      ...{ kind: "DEPLOY", call, fees, walletId: wallet.id, limits: deps.config },
+    });
+    await sendAttempt(deps, chain, relay);
+    deps.log.info(
+      { walletId: wallet.id, txHash: relay.txHash, requestId: payload.requestId },
+      "deploying a wallet",
+    );
+  }
+  await enqueue(deps.sql, "deploy_wallet", payload, { runAt: new Date(Date.now() + LOOK_AGAIN_MS) });
+}

@@ -1,0 +1,130 @@
+/**
+ * Sends webhook messages that are due. The job only starts deliveries: each goes on by itself, within bounds, and starts the next
+ * when it ends, so that slow receivers hold none of the worker's places. A worker that dies leaves leases that run out; its
+ * messages are sent again. At least once, with the same message id.
+ */
+
+import { type KeyList, unseal } from "../../core/domain/seal.ts";
+import { FAILING_MAX_H, messageBody, messageHeaders, retryAfterS } from "../../core/domain/webhook.ts";
+import type { Log } from "../../core/runtime/log.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import {
+  type AttemptResult,
+  findNextDue,
+  markDelivered,
+  markFailedTry,
+  type TakenDelivery,
+  takeDeliveries,
+} from "../../db/webhooks/deliveries.ts";
+import { disableEndpoint } from "../../db/webhooks/webhooks.ts";
+import { postWebhook, WebhookError } from "./request.ts";
+
+export type WebhookDeps = {
+  sql: Sql;
+  log: Log;
+  config: { webhookSealKeys: KeyList; webhookPrivateTargets: boolean };
+};
+
+/** On their way at a time: from this process, and from all of them to one endpoint and to all endpoints of one user. */
+const IN_FLIGHT_MAX = 64;
+const PER_ENDPOINT = 2;
+const PER_USER = 6;
+/** Longer than any request: after that the worker that sent it is gone. */
+const LEASE_S = 60;
+const RESPONSE_KEPT_CHARS = 1_000;
+
+let inFlight = 0;
+
+/** Returns as soon as what is due is on its way. */
+export async function deliverWebhooks(deps: WebhookDeps): Promise<void> {
+  const free = IN_FLIGHT_MAX - inFlight;
+  if (free <= 0) return;
+  inFlight += free;
+  let taken: TakenDelivery[] = [];
+  try {
+    taken = await deps.sql.begin((tx) =>
+      takeDeliveries(tx, { limit: free, leaseS: LEASE_S, perEndpoint: PER_ENDPOINT, perUser: PER_USER }),
+    );
+  } finally {
+    inFlight -= free - taken.length;
+  }
+  for (const delivery of taken) void deliverOne(deps, delivery);
+  if (taken.length < free) await comeBack(deps);
+}
+
+/** Looks again when the next try is due. Waiting jobs of the same moment are one job. */
+async function comeBack({ sql }: WebhookDeps): Promise<void> {
+  const due = await findNextDue(sql);
+  if (due) await enqueue(sql, "deliver_webhooks", { at: due.toISOString() }, { runAt: due });
+}
+
+async function deliverOne(deps: WebhookDeps, delivery: TakenDelivery): Promise<void> {
+  const { log } = deps;
+  const told = { deliveryId: delivery.id, endpointId: delivery.endpointId, eventId: delivery.eventPublicId };
+  try {
+    const result = await send(deps, delivery);
+    await note(deps, delivery, result);
+    log.info(
+      { ...told, status: result.status, error: result.error, attempt: delivery.attempts },
+      "webhook sent",
+    );
+  } catch (error) {
+    // the lease runs out, and it is sent again
+    log.warn({ ...told, err: error }, "webhook not noted");
+  } finally {
+    inFlight -= 1;
+  }
+  await deliverWebhooks(deps).catch((error: unknown) => log.warn({ err: error }, "webhooks not taken"));
+}
+
+async function send({ config }: WebhookDeps, delivery: TakenDelivery): Promise<AttemptResult> {
+  const startedMs = performance.now();
+  const body = messageBody(delivery);
+  const place = { purpose: "webhook secret", id: delivery.endpointId } as const;
+  const sealed = [delivery.sealedSecret, delivery.sealedOldSecret].filter((one) => one !== null);
+  const secrets = sealed.map((one) => unseal(config.webhookSealKeys, place, one));
+  const message = { id: delivery.eventPublicId, timestampS: Math.floor(Date.now() / 1000), body };
+  const sent = {
+    headers: messageHeaders(message, secrets),
+    body,
+    allowPrivate: config.webhookPrivateTargets,
+  };
+  try {
+    const answer = await postWebhook(new URL(delivery.url), sent);
+    const isGood = answer.status >= 200 && answer.status < 300;
+    return {
+      status: answer.status,
+      error: isGood ? undefined : `answered ${answer.status}`,
+      response: answer.body.slice(0, RESPONSE_KEPT_CHARS).replaceAll("\0", "") || undefined,
+      durationMs: performance.now() - startedMs,
+    };
+  } catch (error) {
+    if (!(error instanceof WebhookError)) throw error;
+    const durationMs = performance.now() - startedMs;
+    return { status: undefined, error: error.message, response: undefined, durationMs };
+  }
+}
+
+async function note(
+  { sql, log }: WebhookDeps,
+  delivery: TakenDelivery,
+  result: AttemptResult,
+): Promise<void> {
+  await sql.begin(async (tx) => {
+    if (result.error === undefined) return markDelivered(tx, delivery, result);
+    const retryS = retryAfterS(delivery.tries);
+    const failingSince = await markFailedTry(tx, delivery, result, retryS);
+    const failingMs = failingSince ? Date.now() - failingSince.getTime() : 0;
+    const reason = whyDisable(result.status, failingMs);
+    if (!reason) return;
+    await disableEndpoint(tx, delivery.endpointId, reason);
+    log.warn({ endpointId: delivery.endpointId, reason }, "webhook endpoint disabled");
+  });
+}
+
+/** 410 says that nobody is there any more (Standard Webhooks); three days without one success say the same. */
+function whyDisable(status: number | undefined, failingMs: number): "gone" | "failing" | undefined {
+  if (status === 410) return "gone";
+  return failingMs > FAILING_MAX_H * 3_600_000 ? "failing" : undefined;
+}

@@ -1,0 +1,156 @@
+/**
+ * One POST to a receiver somebody else chose. The name is resolved once, every address must be public, and the connection goes to
+ * the very address that was checked, so a name that changes its mind (DNS rebinding) gains nothing. TLS still checks the
+ * certificate against the name. Redirects are answers like any other: nothing follows them. Written on sockets, because fetch resolves by itself.
+ */
+import { lookup } from "node:dns/promises";
+import { connect, type Socket } from "node:net";
+import { connect as connectTls } from "node:tls";
+import { isWebhookPort } from "../../core/domain/webhook.ts";
+import { isPublicAddress } from "../../core/runtime/public-address.ts";
+
+export type WebhookAnswer = { status: number; body: string };
+
+/** What went wrong, in words for the owner of the endpoint; nothing of our network. */
+export class WebhookError extends Error {
+  override readonly name = "WebhookError";
+}
+
+const TIMEOUT_MS = 10_000;
+/** How long a body may take after its head. */
+const BODY_TIMEOUT_MS = 2_000;
+const ANSWER_MAX_BYTES = 16 * 1024;
+const USER_AGENT = "usdc-payment-service/1 (+webhooks)";
+
+/** Throws WebhookError when there was no HTTP answer. `allowPrivate` admits http and private addresses. */
+export async function postWebhook(
+  url: URL,
+  { headers, body, allowPrivate }: { headers: Record<string, string>; body: string; allowPrivate: boolean },
+): Promise<WebhookAnswer> {
+  const isTls = url.protocol === "https:";
+  if (!isTls && !(allowPrivate && url.protocol === "http:")) throw new WebhookError("only https is allowed");
+  const port = Number(url.port || (isTls ? 443 : 80));
+  if (!allowPrivate && !isWebhookPort(port)) throw new WebhookError(`port ${port} is not allowed`);
+  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const deadline = Date.now() + TIMEOUT_MS;
+  const address = await inTime(
+    resolvePublic(host, allowPrivate),
+    deadline,
+    `the name ${host} does not resolve`,
+  );
+  const socket = isTls
+    ? connectTls({
+        host: address,
+        port,
+        ...(host === address ? {} : { servername: host }),
+        ALPNProtocols: ["http/1.1"],
+      })
+    : connect({ host: address, port });
+  try {
+    return parseAnswer(await exchange(socket, requestText(url, headers, body), isTls, deadline));
+  } finally {
+    socket.destroy();
+  }
+}
+
+/** A resolver that keeps silent is not waited for. */
+async function inTime<T>(work: Promise<T>, deadline: number, otherwise: string): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new WebhookError(otherwise)), Math.max(0, deadline - Date.now()));
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function resolvePublic(host: string, allowPrivate: boolean): Promise<string> {
+  const found = await lookup(host, { all: true }).catch(() => []);
+  const [first] = found;
+  if (!first) throw new WebhookError(`the name ${host} does not resolve`);
+  if (!allowPrivate && !found.every(({ address }) => isPublicAddress(address)))
+    throw new WebhookError(`the name ${host} leads to an address that is not public`);
+  return first.address;
+}
+
+function requestText(url: URL, headers: Record<string, string>, body: string): string {
+  const fields = {
+    host: url.host,
+    "user-agent": USER_AGENT,
+    "content-type": "application/json",
+    "content-length": String(Buffer.byteLength(body)),
+    accept: "*/*",
+    connection: "close",
+    ...headers,
+  };
+  const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}`);
+  return `POST ${url.pathname}${url.search} HTTP/1.1\r\n${lines.join("\r\n")}\r\n\r\n${body}`;
+}
+
+/** Sends, and reads until the answer is whole, the other side ends, enough was read, or the time is over. */
+function exchange(socket: Socket, request: string, isTls: boolean, deadline: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    let answer = Buffer.alloc(0);
+    let bodyTimer: ReturnType<typeof setTimeout> | undefined;
+    const timer = setTimeout(
+      () => reject(new WebhookError(`no answer within ${TIMEOUT_MS / 1000} seconds`)),
+      Math.max(0, deadline - Date.now()),
+    );
+    const end = () => {
+      clearTimeout(timer);
+      clearTimeout(bodyTimer);
+      if (answer.length > 0) resolve(answer);
+      else reject(new WebhookError("the receiver ended the connection without an answer"));
+    };
+    socket.once(isTls ? "secureConnect" : "connect", () => socket.write(request));
+    socket.on("data", (piece: Buffer) => {
+      answer = Buffer.concat([answer, piece]);
+      if (answer.length >= ANSWER_MAX_BYTES || isWhole(answer)) end();
+      // the status is the answer; the rest is for the log
+      else if (headOf(answer)) bodyTimer ??= setTimeout(end, BODY_TIMEOUT_MS);
+    });
+    socket.once("end", end);
+    socket.once("close", end);
+    socket.once("error", (error) => {
+      if (headOf(answer)) return end();
+      clearTimeout(timer);
+      reject(new WebhookError(describeFailure(error)));
+    });
+  });
+}
+
+/** Head complete, and as much body as it announced. */
+function isWhole(answer: Buffer): boolean {
+  const head = headOf(answer);
+  if (!head) return false;
+  const length = /^content-length:\s*(\d+)\s*$/im.exec(head.text)?.[1];
+  if (length !== undefined) return answer.length - head.bytes >= Number(length);
+  return /^HTTP\/1\.[01] (204|304)/.test(head.text) || answer.includes("\r\n0\r\n\r\n");
+}
+
+function parseAnswer(answer: Buffer): WebhookAnswer {
+  const head = headOf(answer) ?? { text: answer.toString("latin1"), bytes: answer.length };
+  const status = /^HTTP\/1\.[01] (\d{3})(?: |\r|\n|$)/.exec(head.text)?.[1];
+  if (!status) throw new WebhookError("the receiver did not answer in HTTP");
+  return { status: Number(status), body: answer.subarray(head.bytes).toString("utf8") };
+}
+
+/** The head of the answer, after what only announced it: 100 and 103 (RFC 9110, 15.2). */
+function headOf(answer: Buffer): { text: string; bytes: number } | undefined {
+  for (let start = 0; ; ) {
+    const end = answer.indexOf("\r\n\r\n", start);
+    if (end < 0) return undefined;
+    const text = answer.subarray(start, end).toString("latin1");
+    if (!/^HTTP\/1\.[01] 1\d\d/.test(text)) return { text, bytes: end + 4 };
+    start = end + 4;
+  }
+}
+
+function describeFailure(error: Error): string {
+  const code = "code" in error ? String(error.code) : error.name;
+  if (/CERT|TLS|SSL|ALTNAME|SELF_SIGNED|UNABLE_TO/i.test(code))
+    return `the receiver's certificate was refused (${code})`;
+  return `the receiver could not be reached (${code})`;
+}

@@ -1,0 +1,36 @@
+/** After a change of WEBHOOK_SEAL_KEYS or OTP_PEPPER: seals every webhook secret with the newest key, so that the others may go. */
+import { type KeyList, seal, tryUnseal } from "../../core/domain/seal.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import { listSealedSecrets, replaceSealedSecret, type SealedSecret } from "../../db/webhooks/webhooks.ts";
+
+const PAGE = 200;
+
+/** `unreadable`: ids of endpoints whose secret opens with no key of the list; they were left as they are. */
+export type ResealReport = { resealed: number; kept: number; unreadable: string[] };
+
+/** May run beside everything else and twice: a secret that changes meanwhile is sealed with the newest key by whoever changes it. */
+export async function resealWebhookSecrets(sql: Sql, keys: KeyList): Promise<ResealReport> {
+  const report: ResealReport = { resealed: 0, kept: 0, unreadable: [] };
+  for (let afterId = ""; ; ) {
+    const page = await listSealedSecrets(sql, { afterId, limit: PAGE });
+    for (const secret of page) await resealOne(sql, keys, secret, report);
+    const last = page.at(-1);
+    if (!last || page.length < PAGE) return report;
+    afterId = last.id;
+  }
+}
+
+async function resealOne(sql: Sql, keys: KeyList, row: SealedSecret, report: ResealReport): Promise<void> {
+  const place = { purpose: "webhook secret", id: row.id } as const;
+  for (const column of ["sealedSecret", "sealedOldSecret"] as const) {
+    const sealed = row[column];
+    if (sealed === null) continue;
+    const opened = tryUnseal(keys, place, sealed);
+    if (!opened) report.unreadable.push(row.id);
+    else if (opened.isNewest) report.kept += 1;
+    else {
+      const renewed = seal(keys, place, opened.text);
+      if (await replaceSealedSecret(sql, { id: row.id, column, sealed, renewed })) report.resealed += 1;
+    }
+  }
+}
