@@ -48,7 +48,7 @@ export async function lockForSigning(tx: Tx, paymentIds: readonly string[]): Pro
  */
 export async function judgeForSigning(
   tx: Tx,
-  { network, headNumber, unread }: Fence,
+  { headNumber, unread }: Fence,
   {
     paymentIds,
     state,
@@ -63,7 +63,7 @@ export async function judgeForSigning(
       end`
     : tx`${headNumber}::bigint`;
   const rows = await tx<{ id: string; verdict: SigningVerdict }[]>`
-    ${unread ? strangeTransfers(tx, network, unread.transfers) : tx``}
+    ${unread ? strangeTransfers(tx, unread.transfers) : tx``}
     select
       payment.id,
       case
@@ -71,15 +71,18 @@ export async function judgeForSigning(
         when payment.link_id is null then 'free'
         when exists (
           select from transfers
-          where transfers.link_id = payment.link_id
-            and (transfers.pays or transfers.amount_units in (payment.amount_units, link.pay_amount_units))
-            and transfers.status <> 'ORPHANED'
+          where transfers.link_id = payment.link_id and transfers.pays and transfers.status <> 'ORPHANED'
             and (transfers.from_address, transfers.authorization_nonce) is distinct from (payment.payer, payment.nonce)
         ) then 'paid'
         when exists (
           select from transfers
-          where transfers.link_id = payment.link_id
-            and transfers.status = 'DETECTED'
+          where transfers.link_id = payment.link_id and not transfers.pays and transfers.status <> 'ORPHANED'
+            and transfers.amount_units in (payment.amount_units, link.pay_amount_units)
+            and (transfers.from_address, transfers.authorization_nonce) is distinct from (payment.payer, payment.nonce)
+        ) then 'paid'
+        when exists (
+          select from transfers
+          where transfers.link_id = payment.link_id and not transfers.pays and transfers.status = 'DETECTED'
             and (transfers.from_address, transfers.authorization_nonce) is distinct from (payment.payer, payment.nonce)
         ) then 'early'
         when not exists (
@@ -101,7 +104,7 @@ export async function judgeForSigning(
 }
 
 /** SQL: payees of transfers that no transaction of ours made for a payment that is known and alive. */
-function strangeTransfers(tx: Tx, network: NetworkId, transfers: NonNullable<Fence["unread"]>["transfers"]) {
+function strangeTransfers(tx: Tx, transfers: NonNullable<Fence["unread"]>["transfers"]) {
   return tx`
     with strange as materialized (
       select distinct seen.to_address
@@ -115,11 +118,12 @@ function strangeTransfers(tx: Tx, network: NetworkId, transfers: NonNullable<Fen
         select from relay_attempts attempt
         join payments own on own.relay_id = attempt.relay_id
         where attempt.tx_hash = seen.tx_hash
-          and own.network = ${network}
           and own.payer = seen.from_address
           and own.recipient = seen.to_address
           and own.amount_units = seen.amount_units
           and own.state in ('SIGNED', 'BROADCAST', 'MINED', 'CONFIRMED')
+        -- Asked per transfer, by hash: joined at once it read every payment of the network.
+        offset 0
       )
     )`;
 }

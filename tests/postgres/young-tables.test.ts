@@ -14,8 +14,9 @@ import {
   insertPayments,
   type NewPayment,
 } from "../../db/payments/payments.ts";
-import { leaseQueuedPayments } from "../../db/payments/queue.ts";
+import { leaseQueuedPayments, requeueExpired, requeueUnsettled } from "../../db/payments/queue.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
+import { type Fence, judgeForSigning } from "../../db/payments/signing-fence.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import {
   ensureLane,
@@ -57,6 +58,8 @@ beforeAll(async () => {
   merchant = await seedMerchant(sql);
   relayer = randomAddress();
   await ensureLane(sql, { network: NETWORK, relayer }, 0n);
+  await sql`insert into cursors (network, number, hash, head_number) values (${NETWORK}, 100, '0x', 100)`;
+  await sql`insert into blocks (network, number, hash, parent_hash, block_time) values (${NETWORK}, 100, '0x', '0x', now())`;
 });
 afterAll(async () => {
   await sql.end({ timeout: 1 });
@@ -89,6 +92,13 @@ function newPayment(linkId: string): NewPayment {
   };
 }
 
+/** Unread blocks hold one transfer, made by a transaction that is not ours. */
+function fence(): Fence {
+  const seen = { txHash: randomHash(), from: randomAddress(), to: merchant.address, amountUnits: UNITS };
+  const unread = { payees: [merchant.address], afterNumber: 80n, transfers: [seen] };
+  return { network: NETWORK, headNumber: 81n, unread };
+}
+
 /** As processes do first of all: every plan is made before there is a row. */
 async function lookAround(): Promise<void> {
   const claim = {
@@ -97,6 +107,9 @@ async function lookAround(): Promise<void> {
   } as const;
   await findNamedTransfers(sql, NETWORK);
   await findSpareTransfers(sql, NETWORK);
+  await judgeForSigning(sql, fence(), { paymentIds: ["pay_"], state: "QUEUED" });
+  await requeueExpired(sql, NETWORK, 1);
+  await requeueUnsettled(sql, NETWORK);
   await findPaymentViews(sql, ["pay_"]);
   await areLogsTaken(sql, claim, [{ logIndex: 1, authorizationNonce: randomHash() }]);
   await sql.begin((tx) => refreshLinks(tx, { linkIds: ["link_"], isReorg: false }));
@@ -115,6 +128,8 @@ async function runOnce(): Promise<Record<string, Reads>> {
     await step("insertPayments", () => insertPayments(tx, [first, second]));
     await step("leaseQueuedPayments", () => leaseQueuedPayments(tx, NETWORK, 50, 1_000));
     await step("failPayments", () => failPayments(tx, [{ id: second.id, reason: "EXPIRED_TRANSFER" }]));
+    const paymentIds = [first.id];
+    await step("judgeForSigning", () => judgeForSigning(tx, fence(), { paymentIds, state: "QUEUED" }));
     const nonce = await takeNonce(tx, { network: NETWORK, relayer });
     const attempt = { txHash: randomHash(), raw: "0x" as Hex, maxFeePerGas: 1n, maxPriorityFeePerGas: 1n };
     const call = { callTo: randomAddress(), callData: "0x" as Hex, gasLimit: 100_000n };
@@ -126,6 +141,8 @@ async function runOnce(): Promise<Record<string, Reads>> {
     await step("findPaymentViews", () => findPaymentViews(tx, [first.id]));
     const mined = { relayId, txHash, blockNumber: 90n, blockHash: randomHash(), succeeded: true };
     await step("markMined", () => markMined(tx, [{ ...mined, gasUsed: 1n, feeWei: 1n }]));
+    await step("requeueExpired", () => requeueExpired(tx, NETWORK, 1));
+    await step("requeueUnsettled", () => requeueUnsettled(tx, NETWORK));
     const own = makeTransfer({ merchant }, 90, { payment: first, txHash });
     const spent = [{ payer: first.payer, nonce: first.nonce, transfer: { ...own, blockNumber: 90 } }];
     const settling = {
