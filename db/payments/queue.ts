@@ -137,37 +137,41 @@ export type UnsettledPayment = { id: string; requestId: string | null; relayId: 
  */
 export async function requeueUnsettled(tx: Tx, network: NetworkId): Promise<UnsettledPayment[]> {
   return tx<UnsettledPayment[]>`
-    with over as (
-      select
-        relay.id,
-        relay.succeeded or (select count(*) from payments mate where mate.relay_id = relay.id) = 1 as is_own_fault,
-        coalesce(payment.valid_before <= extract(epoch from block.block_time), true) as was_late,
-        not exists (
-          select from relay_attempts attempt
-          where attempt.tx_hash = relay.tx_hash and (attempt.is_noop or payment.id = any(attempt.left_out))
-        ) as was_tried,
-        payment.id as payment_id
+    with mined as materialized (
+      select relay.id, relay.tx_hash, relay.succeeded, block.block_time
       from relays relay
-      join payments payment on payment.relay_id = relay.id and payment.state in ('SIGNED', 'BROADCAST')
       join cursors on cursors.network = relay.network and cursors.number >= relay.block_number
       left join blocks block on block.network = relay.network and block.number = relay.block_number
       where relay.network = ${network}
         and relay.state = 'MINED'
         and (block.hash = relay.block_hash or block.hash is null)
-        and not ${isForBooksToEnd(tx, "payment")}
-    )
+    ),
+    over as materialized (
+      select
+        mined.id,
+        mined.succeeded or (select count(*) from payments mate where mate.relay_id = mined.id) = 1 as is_own_fault,
+        coalesce(payment.valid_before <= extract(epoch from mined.block_time), true) as was_late,
+        not exists (
+          select from relay_attempts attempt
+          where attempt.tx_hash = mined.tx_hash and (attempt.is_noop or payment.id = any(attempt.left_out))
+        ) as was_tried,
+        payment.id as payment_id, payment.network, payment.recipient, payment.payer, payment.nonce, payment.link_id
+      from mined
+      join payments payment on payment.relay_id = mined.id and payment.state in ('SIGNED', 'BROADCAST')
+    ),
+    lost as materialized (select * from over where not ${isForBooksToEnd(tx, "over")})
     update payments
     set
       state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now(),
-      reverts = reverts + case when over.was_tried and over.is_own_fault and not over.was_late then 1 else 0 end,
-      alone = alone or (over.was_tried and not over.is_own_fault)
-    from over
-    where payments.id = over.payment_id
-      and payments.relay_id = over.id
+      reverts = reverts + case when lost.was_tried and lost.is_own_fault and not lost.was_late then 1 else 0 end,
+      alone = alone or (lost.was_tried and not lost.is_own_fault)
+    from lost
+    where payments.id = lost.payment_id
+      and payments.relay_id = lost.id
       and payments.state in ('SIGNED', 'BROADCAST')
     returning
-      payments.id, payments.request_id, over.id as relay_id,
-      (over.was_tried and over.is_own_fault and not over.was_late) as is_reverted`;
+      payments.id, payments.request_id, lost.id as relay_id,
+      (lost.was_tried and lost.is_own_fault and not lost.was_late) as is_reverted`;
 }
 
 /**
@@ -180,18 +184,25 @@ export async function requeueExpired(
   depthBlocks: number,
 ): Promise<{ id: string }[]> {
   return tx<{ id: string }[]>`
+    with expired as materialized (
+      select payment.id, payment.relay_id, payment.network, payment.recipient, payment.payer, payment.nonce, payment.link_id
+      from payments payment, relays, cursors, blocks deep
+      where payment.network = ${network}
+        and payment.state in ('SIGNED', 'BROADCAST')
+        and relays.id = payment.relay_id
+        and relays.state in ('SIGNED', 'BROADCAST')
+        and cursors.network = payment.network
+        and deep.network = cursors.network
+        and deep.number = cursors.number - ${depthBlocks}::bigint + 1
+        and payment.valid_before <= extract(epoch from deep.block_time)
+    ),
+    lost as materialized (select * from expired where not ${isForBooksToEnd(tx, "expired")})
     update payments
     set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
-    from relays, cursors, blocks deep
-    where payments.network = ${network}
+    from lost
+    where payments.id = lost.id
+      and payments.relay_id = lost.relay_id
       and payments.state in ('SIGNED', 'BROADCAST')
-      and relays.id = payments.relay_id
-      and relays.state in ('SIGNED', 'BROADCAST')
-      and cursors.network = payments.network
-      and deep.network = cursors.network
-      and deep.number = cursors.number - ${depthBlocks}::bigint + 1
-      and payments.valid_before <= extract(epoch from deep.block_time)
-      and not ${isForBooksToEnd(tx, "payments")}
     returning payments.id`;
 }
 
@@ -200,7 +211,7 @@ export async function requeueExpired(
  * up later, or its transfer is in them and counted for no link. A payment to a stranger's address is settled by its authorization's
  * log, wherever that is.
  */
-function isForBooksToEnd(tx: Tx, payment: "payment" | "payments") {
+function isForBooksToEnd(tx: Tx, payment: "over" | "expired") {
   return tx`
     (
       exists (
