@@ -119,6 +119,16 @@ test("no circle of imports between folders; a file at the top of a layer counts 
   expect(findCircle(new Map([...folders].map(([from, to]) => [from, [...to]])))).toBeUndefined();
 });
 
+test("worker/sender knows nothing of what its transactions are for", () => {
+  const customers = /^worker\/(payments|wallet-ops)\//;
+  const offences = [...imports]
+    .filter(([file]) => file.startsWith("worker/sender/"))
+    .flatMap(([file, targets]) =>
+      targets.filter((target) => customers.test(target)).map((target) => `${file} imports ${target}`),
+    );
+  expect(offences).toEqual([]);
+});
+
 /** `db/links/links.ts` -> `db/links`; `db/schema.ts` -> itself. */
 function subjectOf(file: string): string {
   const [layer, name] = file.split("/");

@@ -12,13 +12,14 @@ import { openWaitingMetrics } from "./jobs/waiting-metrics.ts";
 import { openMailer } from "./mail/mailer.ts";
 import { openLedgerProgress } from "./payments/ledger-progress.ts";
 import { startNetworkLoop } from "./payments/network-loop.ts";
+import type { PaymentNetwork } from "./payments/payment-network.ts";
 import { drainPayments } from "./payments/relay-payments.ts";
+import { revisePayments } from "./payments/revise-payments.ts";
 import { checkTokens } from "./payments/token-check.ts";
 import { openBudgetMetrics } from "./sender/budget-metrics.ts";
 import { oneAtATime } from "./sender/coalesce.ts";
 import { openLanes } from "./sender/lanes.ts";
 import { openRelayMetrics } from "./sender/metrics.ts";
-import type { RelayNetwork } from "./sender/network.ts";
 import { openTasks } from "./tasks.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
@@ -63,8 +64,9 @@ const deps = { sql, notes, log, chains, config, metrics };
 const relayMetrics = openRelayMetrics(metrics.registry);
 openWaitingMetrics(metrics.registry, sql);
 openBudgetMetrics(metrics.registry, { sql, limits: config, networks: [...chains.keys()] });
+const kinds = { PAYMENTS: { revise: revisePayments }, DEPLOY: {}, NOOP: {} };
 const networks = new Map(
-  [...chains].map(([id, chain]): [typeof id, RelayNetwork] => {
+  [...chains].map(([id, chain]): [typeof id, PaymentNetwork] => {
     const keys = config.relayerKeys.get(id) ?? [];
     const confirmations = config.chains.find((settings) => settings.id === id)?.confirmations ?? 1;
     const lanes = openLanes(sql, chain, keys, {
@@ -73,7 +75,7 @@ const networks = new Map(
     });
     const memory = { spentAt: new Map(), firstHeads: new Map() };
     const ledger = { ledger: openLedgerProgress(), held: new Set<Promise<void>>() };
-    return [id, { deps, chain, lanes, confirmations, metrics: relayMetrics, ...memory, ...ledger }];
+    return [id, { deps, chain, lanes, confirmations, metrics: relayMetrics, kinds, ...memory, ...ledger }];
   }),
 );
 const drains = new Map([...networks].map(([id, network]) => [id, oneAtATime(() => drainPayments(network))]));

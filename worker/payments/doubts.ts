@@ -4,13 +4,13 @@
  */
 import { endDoubts, endUnusedDoubts } from "../../db/links/doubts.ts";
 import type { Doubt } from "../../db/payments/queue.ts";
-import type { RelayNetwork } from "../sender/network.ts";
+import type { PaymentNetwork } from "./payment-network.ts";
 import { judge } from "./refusals.ts";
 
 type Answers = { used: readonly Doubt[]; unused: readonly Doubt[]; headNumber: bigint };
 
 /** Ids of the doubts that are in the way still. */
-export async function askDoubts(network: RelayNetwork, answers: Answers): Promise<Set<string>> {
+export async function askDoubts(network: PaymentNetwork, answers: Answers): Promise<Set<string>> {
   const { deps, chain, confirmations } = network;
   const { used, unused, headNumber } = answers;
   await endUnusedDoubts(deps.sql, chain.network.id, {

@@ -4,7 +4,7 @@ import { lockLinks } from "../../db/links/lock-links.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
 import { tell } from "../../db/postgres/notifications.ts";
 import type { Payment } from "../../db/schema.ts";
-import type { RelayNetwork } from "../sender/network.ts";
+import type { PaymentNetwork } from "./payment-network.ts";
 
 /** `message`: what the payer reads beside the reason, when a limit refused the payment. `isDoubtful`: no node said that its authorization is unused. */
 export type Failure = {
@@ -16,7 +16,7 @@ export type Failure = {
 
 /** Those that another worker has signed meanwhile stay as they are. */
 export async function endPayments(
-  { deps, chain, metrics }: RelayNetwork,
+  { deps, chain, metrics }: PaymentNetwork,
   failures: readonly Failure[],
 ): Promise<void> {
   if (failures.length === 0) return;

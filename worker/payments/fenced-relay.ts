@@ -14,10 +14,10 @@ import { BudgetExceededError } from "../../db/relays/budgets.ts";
 import { insertRelay, markSigned, takeNonce } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../config.ts";
 import { chargeRelay } from "../sender/charge-relay.ts";
-import type { RelayNetwork } from "../sender/network.ts";
 import { type SignedRelay, sendAttempt, signCall } from "../sender/send.ts";
 import type { Relayable } from "./items.ts";
 import { refuseOverBudget } from "./over-budget.ts";
+import type { PaymentNetwork } from "./payment-network.ts";
 import { endUnlessUsed, giveBack, handleUnavailable, UNAVAILABLE_AFTER_MS } from "./refusals.ts";
 
 /** Then the lease goes back, and the payment is simulated again. */
@@ -29,7 +29,7 @@ const LOOK_AGAIN_MS = 250;
 
 /** Signs and sends what may be signed now and holds the rest. Answers of nodes to what was sent gather in `sending`. */
 export async function relayFenced(
-  network: RelayNetwork,
+  network: PaymentNetwork,
   key: RelayerKey,
   batch: Batch,
   sending: Promise<void>[],
@@ -42,7 +42,7 @@ export async function relayFenced(
 }
 
 /** As far as is known without asking: spares a transaction that would sign nothing. */
-function isTooEarly({ ledger }: RelayNetwork, passed: readonly Relayable[], fence: Fence): boolean {
+function isTooEarly({ ledger }: PaymentNetwork, passed: readonly Relayable[], fence: Fence): boolean {
   const readNumber = passed[0]?.payment.readNumber ?? -1n;
   const isBehind = ledger.readNumber < fence.headNumber && readNumber < fence.headNumber;
   return isBehind && fence.unread === undefined && passed.every(({ payment }) => payment.linkId !== null);
@@ -53,7 +53,7 @@ type Batch = { passed: readonly Relayable[]; fence: Fence; implementation?: stri
 
 /** Returns those that are too early. */
 async function signAndSend(
-  network: RelayNetwork,
+  network: PaymentNetwork,
   key: RelayerKey,
   batch: Batch,
   sending: Promise<void>[],
@@ -99,7 +99,7 @@ type Signing = {
 
 /** Nonce, signed bytes and hash of one transaction for all that the fence lets through; without `relay` it was none. */
 async function sign(
-  { deps, chain, lanes }: RelayNetwork,
+  { deps, chain, lanes }: PaymentNetwork,
   key: RelayerKey,
   { passed, fence, implementation }: Batch,
 ): Promise<Signing> {
@@ -155,7 +155,7 @@ async function sign(
 }
 
 function noteRelayed(
-  { deps, chain, metrics }: RelayNetwork,
+  { deps, chain, metrics }: PaymentNetwork,
   key: RelayerKey,
   relay: SignedRelay,
   relayables: readonly Relayable[],
@@ -179,7 +179,7 @@ function noteRelayed(
 }
 
 /** Beside the drain: payments that need nothing from the indexer go on meanwhile. */
-function hold(network: RelayNetwork, batch: Batch): void {
+function hold(network: PaymentNetwork, batch: Batch): void {
   const held = waitAndSign(network, batch)
     .catch((error) => {
       const networkId = network.chain.network.id;
@@ -189,7 +189,7 @@ function hold(network: RelayNetwork, batch: Batch): void {
   network.held.add(held);
 }
 
-async function waitAndSign(network: RelayNetwork, batch: Batch): Promise<void> {
+async function waitAndSign(network: PaymentNetwork, batch: Batch): Promise<void> {
   const { ledger, metrics } = network;
   const { passed, fence } = batch;
   const startedMs = Date.now();

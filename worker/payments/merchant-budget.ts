@@ -3,8 +3,8 @@ import { paymentsGas } from "../../core/chain/relay.ts";
 import { describeBudget, judgeBudget } from "../../core/domain/relay-budget.ts";
 import { findMerchantBudgets } from "../../db/relays/budgets.ts";
 import type { Payment } from "../../db/schema.ts";
-import type { RelayNetwork } from "../sender/network.ts";
 import type { Failure } from "./fail-payments.ts";
+import type { PaymentNetwork } from "./payment-network.ts";
 
 /** What a payment may cost its merchant at most when it travels by itself; in a batch it is less. */
 const PAYMENT_GAS = paymentsGas(1);
@@ -16,7 +16,7 @@ export type BudgetSplit<P> = { within: P[]; spent: Failure[]; held: P[]; heldTex
  * signing would refuse. The reservation at signing is what counts; a race with another worker is seen there.
  */
 export async function splitByBudget<P extends Payment>(
-  { deps, chain }: RelayNetwork,
+  { deps, chain }: PaymentNetwork,
   payments: readonly P[],
 ): Promise<BudgetSplit<P>> {
   const budgets = await findMerchantBudgets(deps.sql, {

@@ -1,7 +1,7 @@
 /** The heartbeat of one network's relaying: keeps transactions moving each half second and after each block, and rings the drain. */
 import type { Sql } from "../../db/postgres/client.ts";
 import { isNodeAway, keepRelays } from "../sender/monitor.ts";
-import type { RelayNetwork } from "../sender/network.ts";
+import type { PaymentNetwork } from "./payment-network.ts";
 
 const BEAT_MS = 500;
 /** Blocks ring at most this often. */
@@ -11,7 +11,7 @@ const BLOCK_CHANNEL = "block";
 /** Starts the beat. `drain` is also run after each block, for payments that waited for room. Returns the way to stop. */
 export async function startNetworkLoop(
   listener: Sql,
-  network: RelayNetwork,
+  network: PaymentNetwork,
   drain: () => Promise<void>,
 ): Promise<() => Promise<void>> {
   const { deps, chain, ledger, held } = network;

@@ -2,7 +2,7 @@
 import { describeBudget, judgeBudget } from "../../core/domain/relay-budget.ts";
 import type { BudgetExceededError } from "../../db/relays/budgets.ts";
 import type { Payment } from "../../db/schema.ts";
-import type { RelayNetwork } from "../sender/network.ts";
+import type { PaymentNetwork } from "./payment-network.ts";
 import { endUnlessUsed, handleUnavailable } from "./refusals.ts";
 
 export type Explanation = { why: string; message?: string | undefined };
@@ -14,7 +14,7 @@ export function limitReached(text = "a limit of relaying is reached"): Explanati
 
 /** Why no key takes a transaction now. */
 export async function explainNoPlace(
-  { lanes, deps }: RelayNetwork,
+  { lanes, deps }: PaymentNetwork,
   why: "poor" | "spent" | "dear",
 ): Promise<Explanation> {
   if (why === "poor") return { why: "no relayer key can pay the gas" };
@@ -31,7 +31,7 @@ export async function explainNoPlace(
  * on its way, and are given up after a while.
  */
 export async function refuseOverBudget(
-  network: RelayNetwork,
+  network: PaymentNetwork,
   payments: readonly Payment[],
   { scope, budget, amount }: BudgetExceededError,
 ): Promise<void> {

@@ -7,8 +7,8 @@ import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { noteRefusals, noteUnavailable, returnLeases } from "../../db/payments/queue.ts";
 import { type BooksVerdict, consultBooks } from "../../db/payments/used-authorizations.ts";
 import type { Payment } from "../../db/schema.ts";
-import type { RelayNetwork } from "../sender/network.ts";
 import { endPayments, type Failure } from "./fail-payments.ts";
+import type { PaymentNetwork } from "./payment-network.ts";
 
 /** A refusal that may heal, or has no known reason, is believed after this many looks. */
 const HEALING_LOOKS_MAX = 3;
@@ -24,7 +24,7 @@ const UNAVAILABLE_RETRY_MS = 500;
 
 export type Refused = { payment: Payment; refusal: Extract<SimulationResult, { ok: false }> };
 
-export async function handleRefusals(network: RelayNetwork, refused: readonly Refused[]): Promise<void> {
+export async function handleRefusals(network: PaymentNetwork, refused: readonly Refused[]): Promise<void> {
   if (refused.length === 0) return;
   const used = refused.filter(({ refusal }) => refusal.reason === "NONCE_USED");
   const others = refused.filter(({ refusal }) => refusal.reason !== "NONCE_USED");
@@ -51,7 +51,7 @@ function looksAt(reason: PaymentRefusal): number {
 
 /** Hands leases back as they were; the payments are due again after `delayMs`. */
 export async function giveBack(
-  { deps }: RelayNetwork,
+  { deps }: PaymentNetwork,
   payments: readonly Payment[],
   delayMs: number,
 ): Promise<void> {
@@ -64,7 +64,7 @@ export async function giveBack(
 
 /** Node or relayer can't serve: wait a little, then give up while nothing has left the house. `triedMs` is how long this try took; `message` is for the payer. */
 export async function handleUnavailable(
-  network: RelayNetwork,
+  network: PaymentNetwork,
   payments: readonly Payment[],
   {
     why,
@@ -98,7 +98,7 @@ export async function handleUnavailable(
  * Ends payments for reasons that say nothing of their authorizations' use: a window that is over, a relayer that can't serve. One that
  * somebody has executed meanwhile has paid, or was taken back: the books tell. Throws RpcTransportError when no node answers.
  */
-export async function endUnlessUsed(network: RelayNetwork, failures: readonly Failure[]): Promise<void> {
+export async function endUnlessUsed(network: PaymentNetwork, failures: readonly Failure[]): Promise<void> {
   if (failures.length === 0) return;
   const keys = failures.map(({ payment: { payer, nonce } }) => ({ authorizer: payer, nonce }));
   const areUsed = await readAuthorizationStates(network.chain, keys);
@@ -119,7 +119,7 @@ export async function endUnlessUsed(network: RelayNetwork, failures: readonly Fa
  * A node says these authorizations are used or cancelled. A transfer to the link's wallet settles the link, whoever sent it: the
  * indexer sees to that. When books that have read the chain that far know of none, the money did not come to us.
  */
-async function askBooks(network: RelayNetwork, payments: readonly Payment[]): Promise<void> {
+async function askBooks(network: PaymentNetwork, payments: readonly Payment[]): Promise<void> {
   const { deps, chain } = network;
   const seenAtBlock = parseQuantity(await chain.request("eth_blockNumber", []), "eth_blockNumber");
   const verdicts = new Map(
@@ -143,7 +143,7 @@ async function askBooks(network: RelayNetwork, payments: readonly Payment[]): Pr
 
 /** The simulation ran at `pending`: what it found used may be in no block yet, and nobody's books can hold it. */
 export async function judge(
-  { deps, chain }: RelayNetwork,
+  { deps, chain }: PaymentNetwork,
   { id, payer, nonce }: Pick<Payment, "id" | "payer" | "nonce">,
   seenAtBlock: bigint,
 ): Promise<BooksVerdict> {

@@ -10,11 +10,11 @@ import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payments/queue.ts";
 import type { RelayerKey } from "../config.ts";
 import type { Lanes } from "../sender/lanes.ts";
-import type { RelayNetwork } from "../sender/network.ts";
 import { relayFenced } from "./fenced-relay.ts";
 import { toRelayable } from "./items.ts";
 import { splitByBudget } from "./merchant-budget.ts";
 import { explainNoPlace, limitReached } from "./over-budget.ts";
+import type { PaymentNetwork } from "./payment-network.ts";
 import { endUnlessUsed, giveBack, handleRefusals, handleUnavailable } from "./refusals.ts";
 import { screenPayments } from "./screen.ts";
 import { type Simulated, simulateLeased } from "./simulate.ts";
@@ -25,7 +25,7 @@ const ROUNDS_MAX = 200;
 const BUSY_RETRY_MS = 100;
 
 /** Works until nothing is due. Returns early when every lane is full: mined blocks make room and ring again. */
-export async function drainPayments(network: RelayNetwork): Promise<void> {
+export async function drainPayments(network: PaymentNetwork): Promise<void> {
   const { deps, chain } = network;
   const sending: Promise<void>[] = [];
   for (let round = 0; round < ROUNDS_MAX; round++) {
@@ -49,7 +49,7 @@ export async function drainPayments(network: RelayNetwork): Promise<void> {
 
 /** False when there was no room to send. */
 async function relayLeased(
-  network: RelayNetwork,
+  network: PaymentNetwork,
   leased: readonly LeasedPayment[],
   sending: Promise<void>[],
 ): Promise<boolean> {
@@ -71,7 +71,7 @@ async function relayLeased(
 
 /** One transaction for as many of them as a key can pay for; the others are free again at once. */
 async function relayTogether(
-  network: RelayNetwork,
+  network: PaymentNetwork,
   payments: readonly LeasedPayment[],
   sending: Promise<void>[],
 ): Promise<boolean> {
@@ -88,7 +88,7 @@ async function relayTogether(
 
 /** Asked all at once, relayed one by one, each by whichever key has room then. */
 async function relayContracts(
-  network: RelayNetwork,
+  network: PaymentNetwork,
   asker: RelayerKey,
   contracts: readonly ContractPayment[],
   sending: Promise<void>[],
@@ -114,7 +114,7 @@ async function relayContracts(
 }
 
 /** What is not signed now: refused by the chain, or waiting for the ledger's word about an earlier payment of its link. */
-async function handleOthers(network: RelayNetwork, simulated: readonly Simulated[]): Promise<void> {
+async function handleOthers(network: PaymentNetwork, simulated: readonly Simulated[]): Promise<void> {
   await handleRefusals(
     network,
     simulated.flatMap(({ refused }) => refused),
@@ -137,7 +137,7 @@ type NoPlace = Extract<Awaited<ReturnType<Lanes["choose"]>>, string>;
 
 /** False when only room is missing, which mined blocks make. */
 async function turnAway(
-  network: RelayNetwork,
+  network: PaymentNetwork,
   payments: readonly LeasedPayment[],
   why: NoPlace,
 ): Promise<boolean> {

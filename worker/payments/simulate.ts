@@ -5,9 +5,9 @@ import { simulateAtHead } from "../../core/chain/simulate-at-head.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { Fence } from "../../db/payments/signing-fence.ts";
 import type { RelayerKey } from "../config.ts";
-import type { RelayNetwork } from "../sender/network.ts";
 import { askDoubts } from "./doubts.ts";
 import type { Relayable } from "./items.ts";
+import type { PaymentNetwork } from "./payment-network.ts";
 import type { Refused } from "./refusals.ts";
 
 /** A ledger that is further behind than this is waited for: a node's own logs don't stand in for it. */
@@ -23,7 +23,7 @@ export type Simulated = {
 
 /** One batch to one node, for payments that would travel in one transaction. Throws RpcTransportError when it gives no verdict. */
 export async function simulateLeased(
-  network: RelayNetwork,
+  network: PaymentNetwork,
   key: RelayerKey,
   relayables: readonly Relayable[],
 ): Promise<Simulated> {
@@ -59,7 +59,7 @@ export async function simulateLeased(
 
 /** What to ask a node about the blocks that the ledger has not read, when it is known to be behind. */
 async function unreadOf(
-  { lanes, ledger }: RelayNetwork,
+  { lanes, ledger }: PaymentNetwork,
   relayables: readonly Relayable[],
 ): Promise<Questions["unread"]> {
   const payees = relayables.flatMap(({ payment }) => (payment.linkId === null ? [] : [payment.recipient]));

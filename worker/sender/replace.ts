@@ -11,7 +11,7 @@ import {
 import type { RelayerKey } from "../config.ts";
 import type { Market } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
-import { noopOf, reviseCall } from "./revise.ts";
+import { noopOf, repeatCall } from "./relay-kind.ts";
 import { sendAttempt, signCall } from "./send.ts";
 
 export async function resendAttempt(
@@ -75,15 +75,16 @@ type StoredAttempt = NewAttempt & { leftOut?: readonly string[] };
  * another keeper stored one of this fee, or the day's fee budget has no room.
  */
 async function storeAttempt(
-  { deps, chain }: RelayNetwork,
+  { deps, chain, kinds }: RelayNetwork,
   key: RelayerKey,
   relay: InFlightRelay,
   { fees, isNoop, headNumber }: { fees: Market["fees"]; isNoop: boolean; headNumber: bigint },
 ): Promise<StoredAttempt | "early" | "known" | "budget"> {
   const maximum = deps.config.relayDailyFeeMaxWei ?? null;
+  const revise = kinds[relay.kind].revise ?? repeatCall;
   try {
     return await deps.sql.begin(async (tx) => {
-      const revised = isNoop ? noopOf(relay) : await reviseCall(tx, chain.network, relay, { headNumber });
+      const revised = isNoop ? noopOf(relay) : await revise(tx, chain.network, relay, { headNumber });
       if (!revised) return "early";
       const { call, ...content } = revised;
       const attempt = { ...signCall(chain, key, { call, fees, nonce: relay.nonce }), ...content };

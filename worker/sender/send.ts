@@ -14,8 +14,8 @@ import type { Relay } from "../../db/schema.ts";
 import type { RelayerKey } from "../config.ts";
 import { chargeRelay, type RelayLimits } from "./charge-relay.ts";
 import type { Market } from "./lanes.ts";
+import type { Call } from "./relay-kind.ts";
 
-export type Call = { to: Hex; data: Hex; gas: bigint };
 export type SignedRelay = { relayId: bigint; txHash: Hex; raw: Hex; nonce: bigint };
 
 /** A first attempt for a nonce, with the fees it offers. */

@@ -1,23 +1,17 @@
-/** What a dearer attempt at a nonce carries: what the first one did, without payments whose links were paid by somebody else meanwhile. */
-import { buildNoopCall, buildPaymentsCall } from "../../core/chain/relay.ts";
+/** What a replacement of a payments relay carries: what the first attempt did, without payments whose links have been paid since by another transfer. */
+import { buildPaymentsCall } from "../../core/chain/relay.ts";
 import type { Network } from "../../core/domain/networks.ts";
 import { findSignedPayments, judgeForSigning, lockForSigning } from "../../db/payments/signing-fence.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import { type InFlightRelay, readCallData } from "../../db/relays/relays.ts";
-import { toItem } from "../payments/items.ts";
-import type { Call } from "./send.ts";
-
-export type Revised = { call: Call; isNoop: boolean; leftOut?: readonly string[] };
-
-export function noopOf({ relayer }: Pick<InFlightRelay, "relayer">): Revised {
-  return { call: buildNoopCall(relayer), isNoop: true };
-}
+import type { InFlightRelay } from "../../db/relays/relays.ts";
+import { noopOf, type Revised, repeatCall } from "../sender/relay-kind.ts";
+import { toItem } from "./items.ts";
 
 /**
  * Asks the fence again, at the head the fees were read at, under locks that last until `tx` ends. Undefined while the ledger can't tell:
  * then nothing new may be signed.
  */
-export async function reviseCall(
+export async function revisePayments(
   tx: Tx,
   network: Network,
   relay: InFlightRelay,
@@ -36,10 +30,7 @@ export async function reviseCall(
   const having = (wanted: string) => signed.filter(({ id }) => verdicts.get(id) === wanted);
   if (having("early").length > 0) return undefined;
   const leftOut = having("paid").map(({ id }) => id);
-  if (leftOut.length === 0) {
-    const data = await readCallData(tx, relay.id);
-    return { call: { to: relay.callTo, data, gas: relay.gasLimit }, isNoop: false };
-  }
+  if (leftOut.length === 0) return repeatCall(tx, network, relay);
   const kept = having("free");
   if (kept.length === 0) return noopOf(relay);
   return { call: buildPaymentsCall(network, kept.map(toItem)), isNoop: false, leftOut };

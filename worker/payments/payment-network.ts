@@ -1,0 +1,5 @@
+import type { RelayNetwork } from "../sender/network.ts";
+import type { LedgerProgress } from "./ledger-progress.ts";
+
+/** What relaying payments on one network needs. `held`: payments that wait for the ledger beside the drain. */
+export type PaymentNetwork = RelayNetwork & { ledger: LedgerProgress; held: Set<Promise<void>> };
