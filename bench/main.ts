@@ -1,4 +1,4 @@
-/** `bun run bench [name]`: measures and prints, never judges. Without a name it lists what there is. */
+/** `bun run bench NAME [argument]`: measures and prints, never judges. Without a name it lists what there is. */
 import { describeMachine } from "./report.ts";
 
 const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
@@ -25,6 +25,11 @@ const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
   export: {
     about: "exports of 10,000 rows in every format",
     run: async () => (await import("./export.ts")).run(),
+  },
+  growth: {
+    about:
+      "bytes of disk and log a payment leaves, by table, and the share of HOT updates (50,000 payments, or as many as named)",
+    run: async () => (await import("./growth.ts")).run(),
   },
 };
 

@@ -1,0 +1,109 @@
+/** The write-ahead log by table, read with pg_walinspect where the server has it and lets us; else the total alone. */
+import postgres from "postgres";
+
+type WalReader = {
+  /** Bytes by table, indexes and TOAST included; "(commits and the rest)" for records of no table. */
+  byTable: ReadonlyMap<string, number>;
+  /** Reads what was written since the last call. */
+  read: () => Promise<void>;
+  total: () => { bytes: number; fullPageBytes: number };
+  close: () => Promise<void>;
+};
+
+const REST = "(commits and the rest)";
+
+export async function openWalReader(databaseUrl: string): Promise<WalReader> {
+  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
+  const canInspect = await prepare(sql);
+  const byTable = new Map<string, number>();
+  const total = { bytes: 0, fullPageBytes: 0 };
+  let from = await currentLsn(sql);
+
+  const read = async () => {
+    const to = await currentLsn(sql);
+    const [size] = await sql<{ bytes: number }[]>`
+      select pg_wal_lsn_diff(${to}::pg_lsn, ${from}::pg_lsn)::float8 as bytes`;
+    total.bytes += size?.bytes ?? 0;
+    if (canInspect) await readRecords(sql, { from, to, byTable, total });
+    from = to;
+  };
+  return { byTable, read, total: () => total, close: () => sql.end() };
+}
+
+/** Keeps the log until it has been read; checkpoints stay as they are. */
+async function prepare(sql: postgres.Sql): Promise<boolean> {
+  try {
+    await sql`create extension if not exists pg_walinspect`;
+    await sql`alter system set wal_keep_size = '4GB'`;
+    await sql`select pg_reload_conf()`;
+    return true;
+  } catch (error) {
+    console.log(`· no log by table: ${error instanceof Error ? error.message : String(error)}`);
+    return false;
+  }
+}
+
+async function currentLsn(sql: postgres.Sql): Promise<string> {
+  const [row] = await sql<{ lsn: string }[]>`select pg_current_wal_flush_lsn()::text as lsn`;
+  if (!row) throw new Error("the server gave no log position");
+  return row.lsn;
+}
+
+async function readRecords(
+  sql: postgres.Sql,
+  given: {
+    from: string;
+    to: string;
+    byTable: Map<string, number>;
+    total: { bytes: number; fullPageBytes: number };
+  },
+): Promise<void> {
+  const { from, to, byTable, total } = given;
+  // a record of several blocks counts for each by its share
+  const rows = await sql<{ name: string | null; bytes: number; fullPageBytes: number }[]>`
+    with blocks as (
+      select
+        relfilenode,
+        block_fpi_length,
+        record_length::float8 / count(*) over (partition by start_lsn) as bytes
+      from pg_get_wal_block_info(${from}::pg_lsn, ${to}::pg_lsn, false)
+    ),
+    files as (
+      select
+        file.relfilenode,
+        coalesce(indexed.indrelid, toasted.oid, file.oid) as table_id
+      from pg_class file
+      left join pg_index own on own.indexrelid = file.oid
+      left join pg_class toasted on toasted.reltoastrelid = coalesce(own.indrelid, file.oid) and toasted.reltoastrelid <> 0
+      left join pg_index indexed on indexed.indexrelid = file.oid and toasted.oid is null
+      where file.relfilenode <> 0
+    ),
+    named as (
+      select
+        case
+          when nspname is null then null
+          when nspname = 'public' then relname::text
+          when nspname in ('pg_catalog', 'pg_toast') then '(catalog)'
+          else nspname || '.' || relname
+        end as name,
+        bytes,
+        block_fpi_length
+      from blocks
+      left join files using (relfilenode)
+      left join pg_class on pg_class.oid = files.table_id
+      left join pg_namespace on pg_namespace.oid = relnamespace
+    )
+    select name, sum(bytes)::float8 as bytes, sum(block_fpi_length)::float8 as "fullPageBytes"
+    from named
+    group by name`;
+  const [all] = await sql<{ bytes: number }[]>`
+    select pg_wal_lsn_diff(${to}::pg_lsn, ${from}::pg_lsn)::float8 as bytes`;
+  let counted = 0;
+  for (const row of rows) {
+    const name = row.name ?? "(catalog)";
+    byTable.set(name, (byTable.get(name) ?? 0) + row.bytes);
+    counted += row.bytes;
+    total.fullPageBytes += row.fullPageBytes;
+  }
+  byTable.set(REST, (byTable.get(REST) ?? 0) + (all?.bytes ?? 0) - counted);
+}

@@ -1,0 +1,208 @@
+/**
+ * What a payment leaves behind: bytes on disk and in the write-ahead log by table, and how many updates stayed in their page (HOT).
+ * Links are created and paid by the service's own processes over HTTP, CONCURRENCY at a time, so that relays carry about 20 payments each.
+ * Autovacuum and checkpoints are as a server has them by default. Bytes do not depend on how busy the machine is.
+ */
+import { loadavg } from "node:os";
+import { newLinkId } from "../core/domain/ids.ts";
+import { linkTag } from "../core/domain/link-tag.ts";
+import { insertLink } from "../db/links/links.ts";
+import { openDatabase, type Sql } from "../db/postgres/client.ts";
+import { fundUsdc } from "../local/chain/usdc.ts";
+import { makePayer, shapeA, signPayment } from "../tests/support/payer.ts";
+import { type SeededMerchant, seedMerchant } from "../tests/support/seed.ts";
+import { startWorld, type World } from "../tests/support/world.ts";
+import { openWalReader } from "./growth-wal.ts";
+import { describeMachine, printTable, type Row } from "./report.ts";
+
+const PAYMENTS = 50_000;
+const MERCHANTS = 20;
+const AMOUNT_UNITS = 10_000n;
+const CONCURRENCY = 48;
+/** Links that are created and paid before the next ones are: bounds what the bench itself keeps in memory and in unread log. */
+const ROUND = 1_000;
+const LINKS_AT_ONCE = 8;
+const SETTLE_TIMEOUT_MS = 120_000;
+
+type TableSize = { name: string; heap: number; toast: number; indexes: number; updates: number; hot: number };
+type Order = { linkId: string; body: string };
+
+/** `bun run bench growth [payments]` */
+export async function run(): Promise<void> {
+  const payments = Number(process.argv[3] ?? PAYMENTS);
+  if (!Number.isInteger(payments) || payments < 1)
+    throw new Error(`payments must be a whole number from 1, got ${process.argv[3]}`);
+  const world = await startWorld({ env: { LOG_LEVEL: "warn", RATE_LIMITS: "0" } });
+  const sql = openDatabase(world.db.url, { name: "bench", maxConnections: LINKS_AT_ONCE });
+  try {
+    await report(world, sql, payments);
+  } finally {
+    await sql.end();
+    await world.stop();
+  }
+}
+
+async function report(world: World, sql: Sql, payments: number): Promise<void> {
+  const merchants: SeededMerchant[] = [];
+  for (let made = 0; made < MERCHANTS; made++) merchants.push(await seedMerchant(sql));
+  const wal = await openWalReader(world.db.url);
+  const before = await readSizes(sql);
+  let failures = 0;
+  for (let done = 0; done < payments; done += ROUND) {
+    const count = Math.min(ROUND, payments - done);
+    failures += await payRound(world, sql, { merchants, count });
+    await wal.read();
+    if ((done / ROUND) % 10 === 9) console.log(`· ${done + count} payments`);
+  }
+  const left = await waitUntilConfirmed(sql);
+  await wal.read();
+  const after = await readSizes(sql);
+  const [relays] = await sql<{ relays: number }[]>`select count(*)::int as relays from relays`;
+  printTable(toRows({ before, after, walByTable: wal.byTable, payments }));
+  const total = wal.total();
+  const moved = sumUpdates(after) - sumUpdates(before);
+  const hot = sumHot(after) - sumHot(before);
+  console.log(
+    `\n${JSON.stringify({
+      bench: "growth",
+      payments,
+      failures,
+      "not confirmed": left,
+      "payments/relay": Math.round((payments / (relays?.relays || 1)) * 10) / 10,
+      "disk B/payment": Math.round((sumBytes(after) - sumBytes(before)) / payments),
+      "WAL B/payment": Math.round(total.bytes / payments),
+      "of that full pages": Math.round(total.fullPageBytes / payments),
+      "HOT %": moved === 0 ? 0 : Math.round((1000 * hot) / moved) / 10,
+      load: loadavg().map((value) => Math.round(value * 10) / 10),
+      machine: describeMachine(),
+    })}`,
+  );
+  await wal.close();
+}
+
+/** Creates `count` links with the service's own statement, pays each once, and returns how many were not answered as settled. */
+async function payRound(
+  world: World,
+  sql: Sql,
+  { merchants, count }: { merchants: readonly SeededMerchant[]; count: number },
+): Promise<number> {
+  const orders: Order[] = new Array(count);
+  const payers = Array.from({ length: count }, makePayer);
+  await fundUsdc(
+    world.chain.rpcUrl,
+    payers.map((payer) => payer.address),
+    AMOUNT_UNITS * 2n,
+  );
+  const validBefore = Math.floor(Date.now() / 1000) + 3_600;
+  await inParallel(LINKS_AT_ONCE, payers, async (payer, index) => {
+    const merchant = merchants[index % merchants.length];
+    if (!merchant) throw new Error("there is no merchant");
+    const id = newLinkId();
+    await sql.begin((tx) =>
+      insertLink(tx, {
+        id,
+        tag: linkTag(id),
+        userId: merchant.userId,
+        network: merchant.network,
+        amountUnits: AMOUNT_UNITS,
+        description: `Order ${index}`,
+        expiresInHours: 24,
+      }),
+    );
+    const payment = await signPayment(payer, {
+      to: merchant.address,
+      amountUnits: AMOUNT_UNITS,
+      validBefore,
+    });
+    orders[index] = { linkId: id, body: JSON.stringify(shapeA(payment)) };
+  });
+  let failures = 0;
+  await inParallel(CONCURRENCY, orders, async (order) => {
+    if (!(await payOne(world.baseUrl, order))) failures += 1;
+  });
+  return failures;
+}
+
+async function payOne(baseUrl: string, { linkId, body }: Order): Promise<boolean> {
+  const response = await fetch(`${baseUrl}/v1/x402/${linkId}/pay`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body,
+  });
+  const answer = (await response.json()) as { success: boolean; settled?: boolean };
+  return response.status === 200 && answer.success && answer.settled === true;
+}
+
+async function inParallel<Item>(
+  width: number,
+  items: readonly Item[],
+  work: (item: Item, index: number) => Promise<void>,
+): Promise<void> {
+  const queue = items.entries();
+  const drain = async () => {
+    for (const [index, item] of queue) await work(item, index);
+  };
+  await Promise.all(Array.from({ length: width }, drain));
+}
+
+/** Waits until the last relays have their receipts; returns how many payments and relays are still open after the time limit. */
+async function waitUntilConfirmed(sql: Sql): Promise<number> {
+  const deadlineMs = Date.now() + SETTLE_TIMEOUT_MS;
+  for (;;) {
+    const [row] = await sql<{ open: number }[]>`
+      select
+        (select count(*) from payments where state not in ('CONFIRMED', 'FAILED'))::int
+        + (select count(*) from relays where state not in ('CONFIRMED', 'LOST'))::int as open`;
+    if (!row?.open || Date.now() > deadlineMs) return row?.open ?? 0;
+    await Bun.sleep(250);
+  }
+}
+
+async function readSizes(sql: Sql): Promise<Map<string, TableSize>> {
+  await sql`select pg_stat_clear_snapshot()`;
+  const rows = await sql<TableSize[]>`
+    select
+      case when schemaname = 'public' then relname::text else schemaname || '.' || relname end as name,
+      pg_relation_size(relid)::float8 as heap,
+      (pg_table_size(relid) - pg_relation_size(relid))::float8 as toast,
+      pg_indexes_size(relid)::float8 as indexes,
+      coalesce(n_tup_upd, 0)::float8 as updates,
+      coalesce(n_tup_hot_upd, 0)::float8 as hot
+    from pg_stat_user_tables`;
+  return new Map(rows.map((row) => [row.name, row]));
+}
+
+function toRows(given: {
+  before: Map<string, TableSize>;
+  after: Map<string, TableSize>;
+  walByTable: ReadonlyMap<string, number>;
+  payments: number;
+}): Row[] {
+  const { before, after, walByTable, payments } = given;
+  const names = [...new Set([...after.keys(), ...walByTable.keys()])];
+  const each = (bytes: number) => Math.round(bytes / payments);
+  const rows = names.map((name) => {
+    const [now, then] = [after.get(name), before.get(name)];
+    const grown = (key: keyof Omit<TableSize, "name">) => (now?.[key] ?? 0) - (then?.[key] ?? 0);
+    const disk = grown("heap") + grown("toast") + grown("indexes");
+    return {
+      table: name,
+      "disk B/payment": each(disk),
+      heap: each(grown("heap")),
+      toast: each(grown("toast")),
+      indexes: each(grown("indexes")),
+      "WAL B/payment": each(walByTable.get(name) ?? 0),
+      "updates/payment": Math.round((100 * grown("updates")) / payments) / 100,
+      "HOT %": grown("updates") > 0 ? Math.round((100 * grown("hot")) / grown("updates")) : "",
+    } satisfies Row;
+  });
+  return rows
+    .filter((row) => row["disk B/payment"] > 0 || row["WAL B/payment"] > 0)
+    .sort((a, b) => b["disk B/payment"] + b["WAL B/payment"] - a["disk B/payment"] - a["WAL B/payment"]);
+}
+
+const sumBytes = (sizes: Map<string, TableSize>) =>
+  [...sizes.values()].reduce((sum, { heap, toast, indexes }) => sum + heap + toast + indexes, 0);
+const sumUpdates = (sizes: Map<string, TableSize>) =>
+  [...sizes.values()].reduce((sum, row) => sum + row.updates, 0);
+const sumHot = (sizes: Map<string, TableSize>) => [...sizes.values()].reduce((sum, row) => sum + row.hot, 0);
