@@ -1,4 +1,4 @@
-/** The tables as drizzle sees them: row types for everybody, columns for queries that are put together at run time. Migrations are the truth; a test compares. */
+/** The tables as drizzle sees them: row types for everybody, columns for queries that are put together at run time. The SQL in db/schema and db/migrations decides; a test compares. */
 import {
   bigint,
   boolean,
@@ -20,6 +20,8 @@ import type { SettledBy } from "../core/domain/settled-by.ts";
 import type { UserStatus } from "../core/domain/user.ts";
 
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
+/** A transaction's number; arrives as text. */
+const xid8 = customType<{ data: string }>({ dataType: () => "xid8" });
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
 const int8 = (name: string) => bigint(name, { mode: "bigint" });
 const uint256 = (name: string) => numeric(name, { precision: 78, scale: 0, mode: "bigint" });
@@ -332,10 +334,10 @@ export const events = pgTable("events", {
   type: text("type").notNull(),
   subjectId: text("subject_id").notNull(),
   data: jsonb("data").notNull(),
-  writtenBy: text("written_by").notNull(),
+  writtenBy: xid8("written_by").notNull(),
   epoch: integer("epoch").notNull(),
   publicId: text("public_id").notNull(),
-  endedBefore: text("ended_before"),
+  endedBefore: xid8("ended_before"),
   createdAt: time("created_at").notNull(),
 });
 

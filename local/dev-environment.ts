@@ -5,6 +5,7 @@ import { startChain } from "./chain/chain.ts";
 import { isPortFree, preferPort } from "./free-port.ts";
 import type { LocalSettings } from "./local-settings.ts";
 import { type Mailbox, startMailbox } from "./mailbox/mailbox.ts";
+import { chooseDatabaseFolder } from "./postgres/database-folder.ts";
 import { startPostgres } from "./postgres/postgres.ts";
 import { keepAlive } from "./processes/restart-policy.ts";
 import { forgetProcess, recordProcess } from "./processes/stale-processes.ts";
@@ -53,7 +54,9 @@ export async function startSurroundings(
 }
 
 async function startDatabase(settings: LocalSettings, closers: Closers, report: (sentence: string) => void) {
-  const start = () => startPostgres({ dataDir: join(settings.dataDir, "postgres"), database: DATABASE_NAME });
+  const { folder, notice } = chooseDatabaseFolder(settings.dataDir);
+  if (notice) report(notice);
+  const start = () => startPostgres({ dataDir: folder, database: DATABASE_NAME });
   const { part, stop } = await keepAlive("Postgres", start, report);
   closers.add(stop);
   return part;

@@ -1,17 +1,37 @@
-/** Numbered SQL migrations, applied once each, in order, under one lock: safe when several processes start together. */
+/**
+ * The baseline schema on an empty database, then numbered migrations, once each, in order, under one lock: safe when several processes
+ * start together.
+ */
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { runMigrations } from "graphile-worker";
 import postgres from "postgres";
-import { linkTag } from "../../core/domain/link-tag.ts";
 
+const SCHEMA_DIR = new URL("../schema/", import.meta.url);
 const MIGRATIONS_DIR = new URL("../migrations/", import.meta.url);
-/** Advisory lock every migrating process takes (any fixed number nobody else uses). */
+/** In the order their references need. */
+const BASELINE_FILES = [
+  "accounts",
+  "links",
+  "relays",
+  "payments",
+  "ledger",
+  "transactions",
+  "exports",
+  "events",
+  "http",
+];
+const BASELINE = "baseline";
+/** Advisory lock every migrating process takes (any fixed number no other code uses). */
 const MIGRATION_LOCK = 7_041_001;
-const TAGS_AT_ONCE = 1_000;
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
 
-/** Brings the database to the newest schema and returns the names applied now. Throws when an applied file was changed since. */
+type SchemaFile = { name: string; text: string; sha256: string };
+
+/**
+ * Brings the database to the newest schema and returns the names applied now. Throws when an applied file was changed since, and when
+ * the database was made before there was a baseline.
+ */
 export async function migrate(databaseUrl: string): Promise<string[]> {
   const sql = postgres(databaseUrl, {
     max: 1,
@@ -20,9 +40,9 @@ export async function migrate(databaseUrl: string): Promise<string[]> {
   });
   try {
     await sql`select pg_advisory_lock(${MIGRATION_LOCK})`;
+    const known = await readApplied(sql);
     await runMigrations({ connectionString: databaseUrl, logger: await silentLogger() });
-    const applied = await applyFiles(sql);
-    await fillLinkTags(sql);
+    const applied = await applyFiles(sql, known);
     // after a restore into another cluster: here nothing waits for this transaction
     await sql`select write_event_epoch()`;
     return applied;
@@ -31,17 +51,31 @@ export async function migrate(databaseUrl: string): Promise<string[]> {
   }
 }
 
-async function applyFiles(sql: postgres.Sql): Promise<string[]> {
+/** Names and hashes of what the database has. Throws, with the database unchanged, for one that has migrations but no baseline. */
+async function readApplied(sql: postgres.Sql): Promise<Map<string, string>> {
+  const [found] = await sql<
+    { exists: boolean }[]
+  >`select to_regclass('public.migrations') is not null as exists`;
+  if (!found?.exists) return new Map();
+  const rows = await sql<{ name: string; sha256: string }[]>`select name, sha256 from migrations`;
+  const known = new Map(rows.map((row) => [row.name, row.sha256]));
+  if (known.size > 0 && !known.has(BASELINE))
+    throw new Error(
+      `this database was made by a version before the baseline schema (it has the migration ${[...known.keys()].sort().at(-1)}) ` +
+        "and can't be upgraded: name an empty database in DATABASE_URL and keep this one",
+    );
+  return known;
+}
+
+async function applyFiles(sql: postgres.Sql, known: ReadonlyMap<string, string>): Promise<string[]> {
   await sql`
     create table if not exists migrations (
       name text primary key,
       sha256 text not null,
       applied_at timestamptz not null default now()
     )`;
-  const rows = await sql<{ name: string; sha256: string }[]>`select name, sha256 from migrations`;
-  const known = new Map(rows.map((row) => [row.name, row.sha256]));
   const applied: string[] = [];
-  for (const file of await readMigrationFiles()) {
+  for (const file of [await readBaseline(), ...(await readMigrationFiles())]) {
     const before = known.get(file.name);
     if (before === file.sha256) continue;
     if (before)
@@ -55,34 +89,22 @@ async function applyFiles(sql: postgres.Sql): Promise<string[]> {
   return applied;
 }
 
-/** Tags of links that are older than their column: Postgres has no keccak256. */
-async function fillLinkTags(sql: postgres.Sql): Promise<void> {
-  for (;;) {
-    const rows = await sql<{ id: string }[]>`
-      select id
-      from payment_links
-      where tag is null
-      limit ${TAGS_AT_ONCE}`;
-    if (rows.length === 0) return;
-    await sql`
-      update payment_links
-      set tag = given.tag
-      from unnest(
-        ${rows.map(({ id }) => id)}::text[],
-        ${rows.map(({ id }) => linkTag(id))}::text[]
-      ) as given (id, tag)
-      where payment_links.id = given.id`;
-  }
+async function readBaseline(): Promise<SchemaFile> {
+  const texts = await Promise.all(
+    BASELINE_FILES.map((name) => readFile(new URL(`${name}.sql`, SCHEMA_DIR), "utf8")),
+  );
+  return toFile(BASELINE, texts.join("\n"));
 }
 
-async function readMigrationFiles() {
+async function readMigrationFiles(): Promise<SchemaFile[]> {
   const names = (await readdir(MIGRATIONS_DIR)).filter((name) => FILE_NAME.test(name)).sort();
   return Promise.all(
-    names.map(async (name) => {
-      const text = await readFile(new URL(name, MIGRATIONS_DIR), "utf8");
-      return { name, text, sha256: createHash("sha256").update(text).digest("hex") };
-    }),
+    names.map(async (name) => toFile(name, await readFile(new URL(name, MIGRATIONS_DIR), "utf8"))),
   );
+}
+
+function toFile(name: string, text: string): SchemaFile {
+  return { name, text, sha256: createHash("sha256").update(text).digest("hex") };
 }
 
 async function silentLogger() {

@@ -1,6 +1,14 @@
 /** What `npm start` promises, on the real thing: one folder, started, hurt, stopped and started again. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
@@ -69,7 +77,7 @@ function readProcesses(): Record<string, ProcessIdentity> {
 }
 
 function readPostmasterPid(): number {
-  return Number(readFileSync(join(dataDir, "postgres/cluster/data/postmaster.pid"), "utf8").split("\n")[0]);
+  return Number(readFileSync(join(dataDir, "database/cluster/data/postmaster.pid"), "utf8").split("\n")[0]);
 }
 
 async function askDatabase<Row>(run: Run, ask: (sql: postgres.Sql) => Promise<Row[]>): Promise<Row[]> {
@@ -109,6 +117,22 @@ async function stop(run: Run, signal: "SIGINT" | "SIGTERM" = "SIGINT"): Promise<
   expect(await isPortFree(Number(env.PORT))).toBe(true);
   expect(await isPortFree(Number(env.CHAIN_PORT))).toBe(true);
 }
+
+test(
+  "beside the database of an earlier version a new one is started, and one sentence says so",
+  async () => {
+    const earlier = join(dataDir, "postgres");
+    mkdirSync(earlier);
+    writeFileSync(join(earlier, "password"), "kept");
+    const run = start();
+    await run.waitToSay(RUNNING);
+    expect(run.said().split("can't be upgraded: a new one starts in ").length).toBe(2);
+    await stop(run);
+    expect(readdirSync(earlier)).toEqual(["password"]);
+    rmSync(dataDir, { recursive: true });
+  },
+  TIMEOUT_MS,
+);
 
 test(
   "the first start pays one link before the reader's eyes, heals, and Ctrl-C leaves nothing running",

@@ -1,10 +1,12 @@
-/** The migrations are the truth; the schema that types our rows says the same. */
+/** The SQL decides; the schema that types our rows and the committed dump say the same. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
 import { getTableColumns, getTableName } from "drizzle-orm";
 import type { PgTable } from "drizzle-orm/pg-core";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
 import * as schema from "../../db/schema.ts";
+import { dumpSchema, SCHEMA_DUMP } from "../support/dump-schema.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
 const tables: PgTable[] = Object.values(schema);
@@ -23,18 +25,31 @@ afterAll(async () => {
 
 describe("db/schema.ts", () => {
   for (const table of tables) {
-    test(`${getTableName(table)}: every column is in the database, nullable where the database says so`, async () => {
-      const rows = await sql<{ columnName: string; isNullable: "YES" | "NO" }[]>`
-        select column_name, is_nullable
-        from information_schema.columns
-        where table_schema = 'public' and table_name = ${getTableName(table)}`;
-      const inDatabase = new Map(rows.map((row) => [row.columnName, row.isNullable === "NO"]));
+    test(`${getTableName(table)}: columns have the types and the nullability of the database`, async () => {
+      const rows = await sql<{ name: string; type: string; notNull: boolean }[]>`
+        select attname as name, format_type(atttypid, atttypmod) as type, attnotnull as not_null
+        from pg_attribute
+        where attrelid = ${getTableName(table)}::regclass and attnum > 0 and not attisdropped`;
+      const inDatabase = new Map(rows.map((row) => [row.name, `${row.type} ${row.notNull}`]));
       const columns = Object.values(getTableColumns(table));
       expect(columns.length).toBeGreaterThan(0);
-      const wrong = columns.filter((column) => inDatabase.get(column.name) !== column.notNull);
-      expect(wrong.map((column) => column.name)).toEqual([]);
+      const differing = columns
+        .map((column) => [column.name, `${typeOf(column)} ${column.notNull}`, inDatabase.get(column.name)])
+        .filter(([, ours, theirs]) => ours !== theirs);
+      expect(differing).toEqual([]);
     });
   }
+});
+
+/** As Postgres writes it. */
+function typeOf(column: { getSQLType(): string }): string {
+  return column.getSQLType().replace(", ", ",");
+}
+
+describe("db/schema.sql", () => {
+  test("is what the baseline and the migrations make (`bun run schema` writes it)", async () => {
+    expect(await dumpSchema(sql)).toBe(readFileSync(SCHEMA_DUMP, "utf8"));
+  });
 });
 
 describe("migrations", () => {
@@ -42,24 +57,47 @@ describe("migrations", () => {
     expect(await Promise.all([migrate(db.url), migrate(db.url)])).toEqual([[], []]);
   });
 
-  test("two processes on an empty database: each file is applied once", async () => {
-    const name = `${db.name}_empty`;
-    await sql.unsafe(`create database ${name} template template0`);
-    const url = new URL(db.url);
-    url.pathname = `/${name}`;
-    try {
-      const applied = await Promise.all([migrate(url.href), migrate(url.href)]);
-      const files = applied.flat();
-      expect(files.length).toBeGreaterThan(10);
-      expect(new Set(files).size).toBe(files.length);
-    } finally {
-      // not by force: a connection that a migration is just closing would fail by it, and nobody would listen
-      await sql.unsafe(`drop database ${name}`);
-    }
+  test("two processes on an empty database: each file is applied once, the baseline first", async () => {
+    await withDatabase("empty", async (url) => {
+      const applied = (await Promise.all([migrate(url), migrate(url)])).flat();
+      expect(applied[0]).toBe("baseline");
+      expect(new Set(applied).size).toBe(applied.length);
+    });
+  });
+
+  test("error: a database made before the baseline is refused and stays as it is", async () => {
+    await withDatabase("before", async (url) => {
+      const old = openDatabase(url, { name: "test", maxConnections: 1 });
+      try {
+        await old.unsafe("create table migrations (name text primary key, sha256 text not null)");
+        await old`insert into migrations values ('0001_accounts.sql', 'a'), ('0058_event_completeness.sql', 'b')`;
+        await expect(migrate(url)).rejects.toThrow(
+          "made by a version before the baseline schema (it has the migration 0058_event_completeness.sql) and can't be upgraded",
+        );
+        const tables =
+          await old`select from pg_class where relkind = 'r' and relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)`;
+        expect(tables.length).toBe(1);
+      } finally {
+        await old.end();
+      }
+    });
   });
 
   test("error: a file that was changed after it was applied", async () => {
-    await sql`update migrations set sha256 = 'other' where name = '0001_accounts.sql'`;
-    expect(migrate(db.url)).rejects.toThrow("0001_accounts.sql was changed");
+    await sql`update migrations set sha256 = 'other' where name = 'baseline'`;
+    await expect(migrate(db.url)).rejects.toThrow("baseline was changed");
   });
 });
+
+async function withDatabase(suffix: string, work: (url: string) => Promise<void>): Promise<void> {
+  const name = `${db.name}_${suffix}`;
+  await sql.unsafe(`create database ${name} template template0`);
+  const url = new URL(db.url);
+  url.pathname = `/${name}`;
+  try {
+    await work(url.href);
+  } finally {
+    // not by force: a connection that a migration is just closing would fail by it, unhandled
+    await sql.unsafe(`drop database ${name}`);
+  }
+}

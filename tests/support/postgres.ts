@@ -64,9 +64,9 @@ let ownServer: Promise<TestServer> | undefined;
 
 function hashOfSchema(): string {
   const hash = createHash("sha256");
-  const migrations = join(SCHEMA_FOLDER, "migrations");
-  for (const name of readdirSync(migrations).sort())
-    hash.update(name).update(readFileSync(join(migrations, name)));
+  for (const folder of ["schema", "migrations"])
+    for (const name of readdirSync(join(SCHEMA_FOLDER, folder)).sort())
+      hash.update(name).update(readFileSync(join(SCHEMA_FOLDER, folder, name)));
   hash.update(readFileSync(join(SCHEMA_FOLDER, "postgres", "migrate.ts")));
   return hash.digest("hex").slice(0, 16);
 }

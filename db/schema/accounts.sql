@@ -1,4 +1,4 @@
--- Users, the ways they prove who they are, and what they did with them.
+-- Users, the ways they prove who they are, what they did with them, and their smart-account wallets.
 
 create table users (
   id text primary key check (starts_with(id, 'user_')),
@@ -6,6 +6,12 @@ create table users (
   display_name text check (length(display_name) between 1 and 100),
   status text not null default 'REGISTERED'
     check (status in ('REGISTERED', 'WALLET_SETUP_PENDING', 'ACTIVE')),
+  -- 'early': a claim made before the block decides between links of one price; 'proven': only signed claims do
+  claim_policy text not null default 'early' check (claim_policy in ('early', 'proven')),
+  -- whether a transfer of a link's exact amount pays it without further evidence
+  match_by_amount boolean not null default true,
+  -- gas a network and day; null: RELAY_GAS_PER_MERCHANT_PER_DAY
+  relay_gas_per_day bigint check (relay_gas_per_day >= 0),
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now()
 );
@@ -31,10 +37,13 @@ create table otps (
 create unique index otps_live_key on otps (user_id) where superseded_at is null;
 -- serves: codes sent in the last hour; housekeeping
 create index otps_user_created on otps (user_id, created_at);
+-- serves: housekeeping of codes that can no longer be used but still be read
+create index otps_sealed on otps (expires_at) where sealed_code is not null;
 
 create table passkeys (
   id text primary key,
   user_id text not null references users on delete cascade,
+  name text check (length(name) between 1 and 100),
   cose_key bytea not null,
   public_key_x bytea not null check (octet_length(public_key_x) = 32),
   public_key_y bytea not null check (octet_length(public_key_y) = 32),
@@ -68,10 +77,17 @@ create table sessions (
   id text primary key,
   user_id text not null references users on delete cascade,
   method text not null check (method in ('otp', 'passkey', 'wallet_setup', 'google', 'test')),
+  -- when a passkey last proved who uses it
+  passkey_at timestamptz,
+  -- what a user needs to recognise a session
+  last_seen_at timestamptz not null default now(),
+  user_agent text check (length(user_agent) <= 300),
+  client_address text,
   created_at timestamptz not null default now(),
   expires_at timestamptz not null,
   absolute_end_at timestamptz not null
 );
+-- serves: the sessions of a user
 create index sessions_user on sessions (user_id);
 -- serves: housekeeping
 create index sessions_expires on sessions (expires_at);
@@ -84,6 +100,19 @@ create table identities (
   created_at timestamptz not null default now(),
   primary key (issuer, subject)
 );
+-- serves: the identities of a user
+create index identities_user on identities (user_id);
+
+-- Sign-ins at another provider that are in progress: used once by `delete … returning`. The browser holds only the state.
+create table oauth_flows (
+  state_hash bytea primary key check (octet_length(state_hash) = 32),
+  code_verifier text not null,
+  nonce text not null,
+  expires_at timestamptz not null,
+  created_at timestamptz not null default now()
+);
+-- serves: housekeeping
+create index oauth_flows_expires on oauth_flows (expires_at);
 
 create table api_keys (
   id text primary key,
@@ -96,9 +125,10 @@ create table api_keys (
   last_used_at timestamptz,
   revoked_at timestamptz
 );
+-- serves: the keys of a user, newest first
 create index api_keys_user on api_keys (user_id, created_at desc);
 
--- Append-only trail of security events, readable by the user it concerns.
+-- The trail of security events, readable by the user it concerns. Append-only: a row is never changed, and goes only with its user.
 create table security_events (
   id bigint generated always as identity primary key,
   user_id text references users on delete cascade,
@@ -110,3 +140,52 @@ create table security_events (
 );
 -- serves: a user's trail, newest first
 create index security_events_user on security_events (user_id, id desc);
+
+create function refuse_trail_change() returns trigger language plpgsql as $$
+begin
+  if tg_op = 'DELETE' and not exists (select from users where id = old.user_id) then
+    return old;
+  end if;
+  raise exception 'security_events is append-only';
+end
+$$;
+create trigger security_events_append_only
+  before update or delete on security_events
+  for each row execute function refuse_trail_change();
+
+create table wallets (
+  id text primary key,
+  user_id text not null references users on delete cascade,
+  network text not null check (network in ('base', 'base-sepolia')),
+  address text not null check (address ~ '^0x[0-9a-f]*$' and length(address) = 42),
+  passkey_id text not null references passkeys,
+  -- what the address was computed from: never recomputed from today's configuration
+  factory text not null check (factory ~ '^0x[0-9a-f]*$' and length(factory) = 42),
+  owners text[] not null,
+  salt_nonce bigint not null default 0,
+  deployed_at timestamptz,
+  -- first block the indexer follows for this wallet; null until it joined at a block's edge
+  indexed_from bigint,
+  -- null until the blocks before indexed_from were read
+  backfilled_at timestamptz,
+  -- balance before the first block that was read for this wallet; null until known
+  opening_units numeric(78, 0),
+  -- when its balance was last compared with the ledger
+  reconciled_at timestamptz,
+  -- balance on the chain minus what the ledger says, when last compared: kept until a later comparison clears it
+  difference_units numeric(78, 0) not null default 0,
+  created_at timestamptz not null default now()
+);
+-- one wallet a user and network
+create unique index wallets_user_network_key on wallets (user_id, network);
+-- serves: which user does a transfer concern
+create unique index wallets_network_address_key on wallets (network, address);
+-- A million wallets may wait at once (a first start on old data): each queue is read from its front.
+-- serves: wallets that have not joined yet
+create index wallets_unjoined on wallets (network) where indexed_from is null;
+-- serves: wallets whose blocks before they joined are to be read, oldest first
+create index wallets_unread on wallets (network, created_at) where backfilled_at is null;
+-- serves: the wallets whose turn it is to be reconciled
+create index wallets_reconciled on wallets (network, reconciled_at nulls first) where backfilled_at is not null;
+-- serves: how many differ
+create index wallets_differing on wallets (network) where difference_units <> 0;

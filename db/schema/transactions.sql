@@ -1,10 +1,40 @@
--- A history of any size: every page costs what it shows, every total is a sum of counters.
---
--- Triggers append differences to transaction_count_deltas, so writers never wait for one another; housekeeping folds the
--- differences into transaction_counts and transaction_amount_counts in one statement. A reader adds both: exact at its snapshot.
+-- The history a user sees. Of any size: every page costs what it shows, every total is a sum of counters.
 
 create extension if not exists pg_trgm;
 
+-- One row a user, transfer and direction.
+create table transactions (
+  id text primary key check (starts_with(id, 'txn_')),
+  user_id text not null references users on delete cascade,
+  network text not null,
+  type text not null check (type in ('SEND', 'RECEIVE', 'PAYMENT_LINK')),
+  status text not null check (status in ('PENDING', 'DETECTED', 'CONFIRMED', 'FAILED', 'ORPHANED')),
+  amount_units numeric(78, 0) not null,
+  -- the other side: payer of a received amount, receiver of a sent one
+  counterparty text not null,
+  description text not null default '',
+  tx_hash text,
+  log_index int,
+  block_number bigint,
+  link_id text references payment_links on delete set null,
+  settled_by text,
+  candidates text[],
+  payment_id text references payments on delete set null,
+  claim_id text references claims on delete set null,
+  transfer_id bigint references transfers on delete cascade,
+  failure_reason text,
+  detected_at timestamptz not null,
+  confirmed_at timestamptz,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now()
+);
+-- a transfer is in a user's history once a direction
+create unique index transactions_transfer_key on transactions (user_id, transfer_id, type)
+  where transfer_id is not null;
+create unique index transactions_payment_key on transactions (payment_id) where payment_id is not null;
+create unique index transactions_claim_key on transactions (claim_id) where claim_id is not null;
+-- serves: the list, newest first
+create index transactions_user_detected on transactions (user_id, detected_at desc, id desc);
 -- serves: any choice of types, statuses and networks, newest first: one ordered scan a cell, merged
 create index transactions_cell on transactions (user_id, type, status, network, detected_at desc, id desc);
 -- serves: amount bounds that few rows meet
@@ -13,8 +43,12 @@ create index transactions_user_amount on transactions (user_id, amount_units, de
 create index transactions_user_hash on transactions (user_id, tx_hash text_pattern_ops) where tx_hash is not null;
 -- serves: search for a part of the description
 create index transactions_description on transactions using gin (description gin_trgm_ops);
+-- serves: confirming and orphaning by transfer
+create index transactions_transfer on transactions (transfer_id) where transfer_id is not null;
 
--- Rows of a user by UTC day and cell (network, type, status). The day 'infinity' holds the sum of all days.
+-- Rows of a user by UTC day and cell (network, type, status). The day 'infinity' holds the sum of all days. The cell ('*', '*', '*')
+-- holds the sum of all cells of a day: a list without types, statuses and networks adds a row a day, and one with them reads each
+-- cell's days in one stretch.
 create table transaction_counts (
   user_id text not null,
   day date not null,
@@ -22,8 +56,10 @@ create table transaction_counts (
   type text not null,
   status text not null,
   count bigint not null,
-  primary key (user_id, day, network, type, status)
+  primary key (user_id, network, type, status, day)
 );
+-- serves: which cells a user has
+create index transaction_counts_all_time on transaction_counts (user_id) where day = 'infinity';
 
 -- Rows of a user by amount and cell. A bucket is the number of digits and the first three of them, so that the prices people
 -- use are edges of buckets. The cell ('*', '*', '*') holds the sum of all cells.
@@ -37,6 +73,8 @@ create table transaction_amount_counts (
   primary key (user_id, network, type, status, bucket)
 );
 
+-- Triggers append differences, so writers never wait for one another; housekeeping folds them into the two tables above in one
+-- statement. A reader adds both: exact at its snapshot.
 create table transaction_count_deltas (
   id bigint generated always as identity primary key,
   user_id text not null,
@@ -99,9 +137,3 @@ create trigger transactions_count_changed after update on transactions
 create trigger transactions_count_removed after delete on transactions
   referencing old table as removed
   for each statement execute function count_removed_transactions();
-
--- rows that were there before
-insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count)
-select user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), count(*)
-from transactions
-group by 1, 2, 3, 4, 5, 6;

@@ -1,0 +1,946 @@
+create table api_keys (
+  created_at timestamp with time zone default now() not null,
+  id text not null,
+  key_hash bytea not null,
+  last_used_at timestamp with time zone,
+  name text not null,
+  prefix text not null,
+  revoked_at timestamp with time zone,
+  scopes text[] not null,
+  user_id text not null,
+  constraint api_keys_key_hash_check CHECK ((octet_length(key_hash) = 32)),
+  constraint api_keys_key_hash_key UNIQUE (key_hash),
+  constraint api_keys_name_check CHECK (((length(name) >= 1) AND (length(name) <= 100))),
+  constraint api_keys_pkey PRIMARY KEY (id),
+  constraint api_keys_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX api_keys_user ON public.api_keys USING btree (user_id, created_at DESC);
+
+create table assignments (
+  accept boolean default false not null,
+  link_id text,
+  log_index integer not null,
+  network text not null,
+  tx_hash text not null,
+  updated_at timestamp with time zone default now() not null,
+  user_id text not null,
+  constraint assignments_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE CASCADE,
+  constraint assignments_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint assignments_pkey PRIMARY KEY (network, tx_hash, log_index),
+  constraint assignments_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+
+create table blocks (
+  block_time timestamp with time zone not null,
+  hash text not null,
+  network text not null,
+  number bigint not null,
+  parent_hash text not null,
+  constraint blocks_pkey PRIMARY KEY (network, number)
+);
+
+create table challenges (
+  challenge bytea not null,
+  created_at timestamp with time zone default now() not null,
+  expires_at timestamp with time zone not null,
+  id text not null,
+  network text,
+  purpose text not null,
+  user_id text not null,
+  constraint challenges_id_check CHECK (starts_with(id, 'ch_'::text)),
+  constraint challenges_pkey PRIMARY KEY (id),
+  constraint challenges_purpose_check CHECK ((purpose = ANY (ARRAY['register'::text, 'login'::text, 'send'::text]))),
+  constraint challenges_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX challenges_expires ON public.challenges USING btree (expires_at);
+
+create table claims (
+  client_address text not null,
+  created_at timestamp with time zone default now() not null,
+  id text not null,
+  is_early boolean default true not null,
+  lease_until timestamp with time zone not null,
+  link_id text not null,
+  looks integer default 0 not null,
+  network text not null,
+  proof text,
+  reason text,
+  request_id text,
+  state text default 'OPEN'::text not null,
+  tx_hash text not null,
+  updated_at timestamp with time zone default now() not null,
+  constraint claims_client_address_check CHECK ((client_address ~ '^0x[0-9a-f]{40}$'::text)),
+  constraint claims_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE CASCADE,
+  constraint claims_pkey PRIMARY KEY (id),
+  constraint claims_proof_check CHECK ((proof = ANY (ARRAY['EOA'::text, 'CONTRACT'::text]))),
+  constraint claims_state_check CHECK ((state = ANY (ARRAY['OPEN'::text, 'HINT'::text, 'DISPUTED'::text, 'MATCHED'::text, 'REJECTED'::text, 'EXPIRED'::text]))),
+  constraint claims_tx_hash_check CHECK ((tx_hash ~ '^0x[0-9a-f]{64}$'::text))
+);
+CREATE INDEX claims_disputed ON public.claims USING btree (network) WHERE (state = 'DISPUTED'::text);
+CREATE INDEX claims_hash ON public.claims USING btree (network, tx_hash) WHERE (state <> 'REJECTED'::text);
+CREATE UNIQUE INDEX claims_link_hash_payer_key ON public.claims USING btree (link_id, tx_hash, client_address);
+CREATE INDEX claims_open ON public.claims USING btree (network) WHERE (state = 'OPEN'::text);
+
+create table cursors (
+  epoch bigint default 0 not null,
+  finalized_number bigint default 0 not null,
+  hash text not null,
+  head_number bigint not null,
+  head_time timestamp with time zone,
+  last_error text,
+  last_error_at timestamp with time zone,
+  network text not null,
+  number bigint not null,
+  rechecked_number bigint default 0 not null,
+  updated_at timestamp with time zone default now() not null,
+  constraint cursors_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint cursors_pkey PRIMARY KEY (network)
+);
+
+create table event_epochs (
+  cluster text,
+  created_at timestamp with time zone default now() not null,
+  name text default replace((gen_random_uuid())::text, '-'::text, ''::text) not null,
+  number integer not null,
+  constraint event_epochs_name_key UNIQUE (name),
+  constraint event_epochs_pkey PRIMARY KEY (number)
+);
+
+create table events (
+  created_at timestamp with time zone default now() not null,
+  data jsonb not null,
+  ended_before xid8 default pg_snapshot_xmin(pg_current_snapshot()),
+  epoch integer default write_event_epoch() not null,
+  id bigint generated always as identity not null,
+  public_id text default ('evt_'::text || replace((gen_random_uuid())::text, '-'::text, ''::text)) not null,
+  subject_id text not null,
+  type text not null,
+  user_id text not null,
+  written_by xid8 default pg_current_xact_id() not null,
+  constraint events_pkey PRIMARY KEY (id),
+  constraint events_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX events_user_epoch ON public.events USING btree (user_id, epoch, written_by, id);
+CREATE TRIGGER events_deliver AFTER INSERT ON public.events REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION deliver_events();
+
+create table export_chunks (
+  attempt integer not null,
+  bytes bytea not null,
+  export_id text not null,
+  position integer not null,
+  constraint export_chunks_export_id_fkey FOREIGN KEY (export_id) REFERENCES exports(id) ON DELETE CASCADE,
+  constraint export_chunks_pkey PRIMARY KEY (export_id, attempt, "position")
+);
+
+create table exports (
+  attempts integer default 0 not null,
+  byte_size bigint,
+  created_at timestamp with time zone default now() not null,
+  error text,
+  expires_at timestamp with time zone default (now() + '7 days'::interval) not null,
+  format text not null,
+  id text not null,
+  ready_at timestamp with time zone,
+  request jsonb not null,
+  request_id text,
+  rows_done integer default 0 not null,
+  rows_matched bigint,
+  rows_total integer,
+  started_at timestamp with time zone,
+  status text default 'QUEUED'::text not null,
+  truncated boolean default false not null,
+  user_id text not null,
+  constraint exports_format_check CHECK ((format = ANY (ARRAY['csv'::text, 'json'::text, 'text'::text, 'pdf'::text]))),
+  constraint exports_pkey PRIMARY KEY (id),
+  constraint exports_status_check CHECK ((status = ANY (ARRAY['QUEUED'::text, 'RUNNING'::text, 'READY'::text, 'FAILED'::text]))),
+  constraint exports_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX exports_expires ON public.exports USING btree (expires_at);
+CREATE INDEX exports_unfinished ON public.exports USING btree (user_id, created_at) WHERE (status = ANY (ARRAY['QUEUED'::text, 'RUNNING'::text]));
+CREATE INDEX exports_user_created ON public.exports USING btree (user_id, created_at DESC, id DESC);
+
+create table idempotency_keys (
+  body json,
+  created_at timestamp with time zone default now() not null,
+  key text not null,
+  request_hash bytea not null,
+  scope text not null,
+  status integer,
+  constraint idempotency_keys_key_check CHECK (((length(key) >= 1) AND (length(key) <= 255))),
+  constraint idempotency_keys_pkey PRIMARY KEY (scope, key)
+);
+CREATE INDEX idempotency_keys_created ON public.idempotency_keys USING btree (created_at);
+
+create table identities (
+  created_at timestamp with time zone default now() not null,
+  issuer text not null,
+  subject text not null,
+  user_id text not null,
+  constraint identities_pkey PRIMARY KEY (issuer, subject),
+  constraint identities_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX identities_user ON public.identities USING btree (user_id);
+
+create table link_count_deltas (
+  amount_units numeric(78,0) not null,
+  count bigint not null,
+  id bigint generated always as identity not null,
+  refunded_units numeric(78,0) not null,
+  status text not null,
+  user_id text not null,
+  constraint link_count_deltas_pkey PRIMARY KEY (id)
+);
+CREATE INDEX link_count_deltas_user ON public.link_count_deltas USING btree (user_id);
+
+create table link_counts (
+  amount_units numeric(78,0) not null,
+  count bigint not null,
+  refunded_units numeric(78,0) not null,
+  status text not null,
+  user_id text not null,
+  constraint link_counts_pkey PRIMARY KEY (user_id, status)
+);
+
+create table oauth_flows (
+  code_verifier text not null,
+  created_at timestamp with time zone default now() not null,
+  expires_at timestamp with time zone not null,
+  nonce text not null,
+  state_hash bytea not null,
+  constraint oauth_flows_pkey PRIMARY KEY (state_hash),
+  constraint oauth_flows_state_hash_check CHECK ((octet_length(state_hash) = 32))
+);
+CREATE INDEX oauth_flows_expires ON public.oauth_flows USING btree (expires_at);
+
+create table otps (
+  attempts integer default 0 not null,
+  code_hmac bytea not null,
+  consumed_at timestamp with time zone,
+  created_at timestamp with time zone default now() not null,
+  expires_at timestamp with time zone not null,
+  id text not null,
+  request_id text,
+  sealed_code bytea,
+  sent_at timestamp with time zone,
+  superseded_at timestamp with time zone,
+  user_id text not null,
+  constraint otps_attempts_check CHECK (((attempts >= 0) AND (attempts <= 5))),
+  constraint otps_code_hmac_check CHECK ((octet_length(code_hmac) = 32)),
+  constraint otps_pkey PRIMARY KEY (id),
+  constraint otps_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE UNIQUE INDEX otps_live_key ON public.otps USING btree (user_id) WHERE (superseded_at IS NULL);
+CREATE INDEX otps_sealed ON public.otps USING btree (expires_at) WHERE (sealed_code IS NOT NULL);
+CREATE INDEX otps_user_created ON public.otps USING btree (user_id, created_at);
+
+create table passkeys (
+  aaguid text,
+  backed_up boolean not null,
+  cose_key bytea not null,
+  counter bigint default 0 not null,
+  created_at timestamp with time zone default now() not null,
+  device_type text not null,
+  id text not null,
+  last_used_at timestamp with time zone,
+  name text,
+  public_key_x bytea not null,
+  public_key_y bytea not null,
+  rp_id text not null,
+  transports text[] default '{}'::text[] not null,
+  user_id text not null,
+  constraint passkeys_device_type_check CHECK ((device_type = ANY (ARRAY['singleDevice'::text, 'multiDevice'::text]))),
+  constraint passkeys_name_check CHECK (((length(name) >= 1) AND (length(name) <= 100))),
+  constraint passkeys_pkey PRIMARY KEY (id),
+  constraint passkeys_public_key_x_check CHECK ((octet_length(public_key_x) = 32)),
+  constraint passkeys_public_key_y_check CHECK ((octet_length(public_key_y) = 32)),
+  constraint passkeys_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX passkeys_user ON public.passkeys USING btree (user_id);
+
+create table pay_amounts (
+  link_id text not null,
+  network text not null,
+  recipient text not null,
+  units bigint not null,
+  used_at timestamp with time zone default now() not null,
+  constraint pay_amounts_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE CASCADE,
+  constraint pay_amounts_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint pay_amounts_pkey PRIMARY KEY (network, recipient, units)
+);
+
+create table payment_links (
+  amount_units bigint not null,
+  cancelled_at timestamp with time zone,
+  created_at timestamp with time zone default now() not null,
+  created_block bigint,
+  description text not null,
+  exception text default 'NONE'::text not null,
+  expires_at timestamp with time zone not null,
+  id text not null,
+  network text not null,
+  paid_at timestamp with time zone,
+  paid_units bigint,
+  pay_amount_units bigint,
+  recipient text not null,
+  refunded_units bigint default 0 not null,
+  settled_by text,
+  status text default 'ACTIVE'::text not null,
+  tag text,
+  updated_at timestamp with time zone default now() not null,
+  user_id text not null,
+  constraint payment_links_amount_units_check CHECK (((amount_units >= 1) AND (amount_units <= '1000000000000'::bigint))),
+  constraint payment_links_description_check CHECK (((length(description) >= 1) AND (length(description) <= 500))),
+  constraint payment_links_exception_check CHECK ((exception = ANY (ARRAY['NONE'::text, 'PAID_LATE'::text, 'UNDERPAID'::text, 'OVERPAID'::text, 'DUPLICATE'::text]))),
+  constraint payment_links_id_check CHECK (starts_with(id, 'link_'::text)),
+  constraint payment_links_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint payment_links_paid_at_check CHECK (((status = 'PAID'::text) = (paid_at IS NOT NULL))),
+  constraint payment_links_paid_units_check CHECK ((paid_units > 0)),
+  constraint payment_links_pay_amount_check CHECK ((pay_amount_units > amount_units)),
+  constraint payment_links_pkey PRIMARY KEY (id),
+  constraint payment_links_recipient_check CHECK (((recipient ~ '^0x[0-9a-f]*$'::text) AND (length(recipient) = 42))),
+  constraint payment_links_refunded_units_check CHECK ((refunded_units >= 0)),
+  constraint payment_links_settled_by_check CHECK ((settled_by = ANY (ARRAY['authorization'::text, 'tag'::text, 'proof'::text, 'early_claim'::text, 'pay_amount'::text, 'amount'::text, 'merchant'::text]))),
+  constraint payment_links_status_check CHECK ((status = ANY (ARRAY['ACTIVE'::text, 'PENDING'::text, 'PAID'::text, 'EXPIRED'::text, 'CANCELLED'::text]))),
+  constraint payment_links_tag_check CHECK (((tag ~ '^0x[0-9a-f]*$'::text) AND (length(tag) = 34))),
+  constraint payment_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX payment_links_active_expiry ON public.payment_links USING btree (expires_at) WHERE (status = 'ACTIVE'::text);
+CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
+CREATE INDEX payment_links_fitting ON public.payment_links USING btree (network, recipient, amount_units, expires_at) WHERE (status <> 'PAID'::text);
+CREATE INDEX payment_links_pay_amount ON public.payment_links USING btree (network, recipient, pay_amount_units, expires_at) WHERE ((status <> 'PAID'::text) AND (pay_amount_units IS NOT NULL));
+CREATE INDEX payment_links_released ON public.payment_links USING btree (network) WHERE ((status = 'PENDING'::text) AND (exception = 'DUPLICATE'::text));
+CREATE UNIQUE INDEX payment_links_tag_key ON public.payment_links USING btree (tag);
+CREATE INDEX payment_links_user_active_expiry ON public.payment_links USING btree (user_id, expires_at) WHERE (status = 'ACTIVE'::text);
+CREATE INDEX payment_links_user_created ON public.payment_links USING btree (user_id, created_at DESC, id DESC);
+CREATE INDEX payment_links_user_status_created ON public.payment_links USING btree (user_id, status, created_at DESC, id DESC);
+CREATE TRIGGER payment_links_count_added AFTER INSERT ON public.payment_links REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added_links();
+CREATE TRIGGER payment_links_count_changed AFTER UPDATE ON public.payment_links REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_changed_links();
+CREATE TRIGGER payment_links_count_removed AFTER DELETE ON public.payment_links REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed_links();
+CREATE TRIGGER payment_links_note_cancellation BEFORE UPDATE OF status ON public.payment_links FOR EACH ROW WHEN (((new.status = 'CANCELLED'::text) AND (old.status <> 'CANCELLED'::text))) EXECUTE FUNCTION note_cancellation();
+
+create table payments (
+  accepted_block bigint,
+  alone boolean default false not null,
+  amount_units bigint not null,
+  answer_claim text,
+  answer_digest bytea,
+  answer_state text,
+  answered_at timestamp with time zone,
+  block_number bigint,
+  created_at timestamp with time zone default now() not null,
+  doubt_since timestamp with time zone,
+  doubt_until timestamp with time zone,
+  facilitator_key_id text,
+  facilitator_user_id text,
+  id text not null,
+  idempotency_key text,
+  link_id text,
+  log_index integer,
+  network text not null,
+  next_try_at timestamp with time zone default now() not null,
+  nonce text not null,
+  payer text not null,
+  payer_kind text not null,
+  reason text,
+  reason_text text,
+  recipient text not null,
+  refusals integer default 0 not null,
+  relay_id bigint,
+  request_id text,
+  reverts integer default 0 not null,
+  signature text not null,
+  state text default 'QUEUED'::text not null,
+  token text not null,
+  told_to text,
+  tx_hash text,
+  unavailable_since timestamp with time zone,
+  updated_at timestamp with time zone default now() not null,
+  valid_after numeric(78,0) not null,
+  valid_before numeric(78,0) not null,
+  constraint payments_amount_units_check CHECK ((amount_units > 0)),
+  constraint payments_answer_state CHECK ((answer_state = ANY (ARRAY['SENDING'::text, 'SENT'::text, 'CUT'::text]))),
+  constraint payments_doubt_check CHECK (((doubt_since IS NULL) = (doubt_until IS NULL))),
+  constraint payments_facilitator_user_id_fkey FOREIGN KEY (facilitator_user_id) REFERENCES users(id) ON DELETE CASCADE,
+  constraint payments_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE CASCADE,
+  constraint payments_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint payments_nonce_check CHECK (((nonce ~ '^0x[0-9a-f]*$'::text) AND (length(nonce) = 66))),
+  constraint payments_one_purpose CHECK ((num_nonnulls(link_id, facilitator_user_id) = 1)),
+  constraint payments_payer_check CHECK (((payer ~ '^0x[0-9a-f]*$'::text) AND (length(payer) = 42))),
+  constraint payments_payer_kind_check CHECK ((payer_kind = ANY (ARRAY['EOA'::text, 'CONTRACT'::text]))),
+  constraint payments_pkey PRIMARY KEY (id),
+  constraint payments_reason_check CHECK (((state = 'FAILED'::text) = (reason IS NOT NULL))),
+  constraint payments_recipient_check CHECK (((recipient ~ '^0x[0-9a-f]*$'::text) AND (length(recipient) = 42))),
+  constraint payments_relay_id_fkey FOREIGN KEY (relay_id) REFERENCES relays(id),
+  constraint payments_state_check CHECK ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'FAILED'::text])))
+);
+CREATE UNIQUE INDEX payments_authorization_key ON public.payments USING btree (network, token, payer, nonce);
+CREATE INDEX payments_doubtful ON public.payments USING btree (link_id) WHERE (doubt_until IS NOT NULL);
+CREATE INDEX payments_facilitated_mined ON public.payments USING btree (network, block_number) WHERE ((link_id IS NULL) AND (state = 'MINED'::text));
+CREATE UNIQUE INDEX payments_idempotency_key ON public.payments USING btree (link_id, idempotency_key) WHERE ((idempotency_key IS NOT NULL) AND (state <> 'FAILED'::text));
+CREATE UNIQUE INDEX payments_live_link_key ON public.payments USING btree (link_id) WHERE (state <> 'FAILED'::text);
+CREATE INDEX payments_queued ON public.payments USING btree (network, next_try_at, created_at) WHERE (state = 'QUEUED'::text);
+CREATE INDEX payments_relay ON public.payments USING btree (relay_id) WHERE (relay_id IS NOT NULL);
+CREATE INDEX payments_reverted ON public.payments USING btree (network, payer, updated_at) WHERE (reverts > 0);
+CREATE INDEX payments_unsettled ON public.payments USING btree (network, state) WHERE (state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text]));
+
+create unlogged table rate_counters (
+  count integer not null,
+  ends_at timestamp with time zone not null,
+  key text not null,
+  constraint rate_counters_pkey PRIMARY KEY (key)
+) with (fillfactor=50);
+CREATE INDEX rate_counters_ends ON public.rate_counters USING btree (ends_at);
+
+create table reconciliations (
+  checked integer not null,
+  created_at timestamp with time zone default now() not null,
+  details jsonb default '[]'::jsonb not null,
+  differences integer not null,
+  from_block bigint not null,
+  id bigint generated always as identity not null,
+  kind text not null,
+  network text not null,
+  repaired integer default 0 not null,
+  to_block bigint not null,
+  constraint reconciliations_kind_check CHECK ((kind = ANY (ARRAY['LOGS'::text, 'BALANCES'::text]))),
+  constraint reconciliations_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint reconciliations_pkey PRIMARY KEY (id)
+);
+CREATE INDEX reconciliations_newest ON public.reconciliations USING btree (network, kind, id DESC);
+
+create table relay_attempts (
+  created_at timestamp with time zone default now() not null,
+  is_noop boolean default false not null,
+  last_answer text,
+  last_sent_at timestamp with time zone,
+  left_out text[] default '{}'::text[] not null,
+  max_fee_per_gas numeric(78,0) not null,
+  max_priority_fee_per_gas numeric(78,0) not null,
+  raw text not null,
+  relay_id bigint not null,
+  sends integer default 0 not null,
+  tx_hash text not null,
+  constraint relay_attempts_pkey PRIMARY KEY (tx_hash),
+  constraint relay_attempts_relay_id_fkey FOREIGN KEY (relay_id) REFERENCES relays(id) ON DELETE CASCADE,
+  constraint relay_attempts_tx_hash_check CHECK (((tx_hash ~ '^0x[0-9a-f]*$'::text) AND (length(tx_hash) = 66)))
+);
+CREATE UNIQUE INDEX relay_attempts_fee_key ON public.relay_attempts USING btree (relay_id, max_fee_per_gas);
+
+create table relay_budgets (
+  day date not null,
+  maximum numeric(78,0),
+  network text not null,
+  reserved numeric(78,0) default 0 not null,
+  scope text not null,
+  subject text not null,
+  used numeric(78,0) default 0 not null,
+  constraint relay_budgets_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint relay_budgets_pkey PRIMARY KEY (network, scope, subject, day),
+  constraint relay_budgets_reserved_check CHECK ((reserved >= (0)::numeric)),
+  constraint relay_budgets_scope_check CHECK ((scope = ANY (ARRAY['FEES'::text, 'MERCHANT'::text, 'REVERTED'::text]))),
+  constraint relay_budgets_used_check CHECK ((used >= (0)::numeric))
+);
+CREATE INDEX relay_budgets_day ON public.relay_budgets USING btree (day);
+
+create table relay_charges (
+  amount numeric(78,0) not null,
+  day date not null,
+  items integer not null,
+  network text not null,
+  relay_id bigint not null,
+  scope text not null,
+  settled boolean default false not null,
+  subject text not null,
+  constraint relay_charges_amount_check CHECK ((amount >= (0)::numeric)),
+  constraint relay_charges_network_scope_subject_day_fkey FOREIGN KEY (network, scope, subject, day) REFERENCES relay_budgets(network, scope, subject, day) ON DELETE CASCADE,
+  constraint relay_charges_pkey PRIMARY KEY (relay_id, scope, subject),
+  constraint relay_charges_relay_id_fkey FOREIGN KEY (relay_id) REFERENCES relays(id) ON DELETE CASCADE
+);
+CREATE INDEX relay_charges_budget ON public.relay_charges USING btree (network, scope, subject, day);
+
+create table relayers (
+  address text not null,
+  created_at timestamp with time zone default now() not null,
+  network text not null,
+  next_nonce bigint not null,
+  constraint relayers_address_check CHECK ((address ~ '^0x[0-9a-f]{40}$'::text)),
+  constraint relayers_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint relayers_next_nonce_check CHECK ((next_nonce >= 0)),
+  constraint relayers_pkey PRIMARY KEY (network, address)
+);
+
+create table relays (
+  block_hash text,
+  block_number bigint,
+  call_data text not null,
+  call_to text not null,
+  created_at timestamp with time zone default now() not null,
+  fee_wei numeric(78,0),
+  gas_limit bigint not null,
+  gas_used bigint,
+  id bigint generated always as identity not null,
+  kind text not null,
+  mined_at timestamp with time zone,
+  misses integer default 0 not null,
+  network text not null,
+  nonce bigint not null,
+  relayer text not null,
+  state text default 'SIGNED'::text not null,
+  succeeded boolean,
+  tx_hash text,
+  wallet_id text,
+  constraint relays_kind_check CHECK ((kind = ANY (ARRAY['PAYMENTS'::text, 'DEPLOY'::text, 'NOOP'::text]))),
+  constraint relays_network_relayer_fkey FOREIGN KEY (network, relayer) REFERENCES relayers(network, address),
+  constraint relays_pkey PRIMARY KEY (id),
+  constraint relays_state_check CHECK ((state = ANY (ARRAY['SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'LOST'::text]))),
+  constraint relays_wallet_id_fkey FOREIGN KEY (wallet_id) REFERENCES wallets(id) ON DELETE SET NULL
+);
+CREATE INDEX relays_in_flight ON public.relays USING btree (network, relayer, nonce) WHERE (state = ANY (ARRAY['SIGNED'::text, 'BROADCAST'::text, 'MINED'::text]));
+CREATE UNIQUE INDEX relays_nonce_key ON public.relays USING btree (network, relayer, nonce) WHERE (state <> 'LOST'::text);
+CREATE INDEX relays_wallet ON public.relays USING btree (wallet_id) WHERE (wallet_id IS NOT NULL);
+
+create table security_events (
+  client_address text,
+  created_at timestamp with time zone default now() not null,
+  details jsonb default '{}'::jsonb not null,
+  id bigint generated always as identity not null,
+  request_id text,
+  type text not null,
+  user_id text,
+  constraint security_events_pkey PRIMARY KEY (id),
+  constraint security_events_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX security_events_user ON public.security_events USING btree (user_id, id DESC);
+CREATE TRIGGER security_events_append_only BEFORE DELETE OR UPDATE ON public.security_events FOR EACH ROW EXECUTE FUNCTION refuse_trail_change();
+
+create table sessions (
+  absolute_end_at timestamp with time zone not null,
+  client_address text,
+  created_at timestamp with time zone default now() not null,
+  expires_at timestamp with time zone not null,
+  id text not null,
+  last_seen_at timestamp with time zone default now() not null,
+  method text not null,
+  passkey_at timestamp with time zone,
+  user_agent text,
+  user_id text not null,
+  constraint sessions_method_check CHECK ((method = ANY (ARRAY['otp'::text, 'passkey'::text, 'wallet_setup'::text, 'google'::text, 'test'::text]))),
+  constraint sessions_pkey PRIMARY KEY (id),
+  constraint sessions_user_agent_check CHECK ((length(user_agent) <= 300)),
+  constraint sessions_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX sessions_expires ON public.sessions USING btree (expires_at);
+CREATE INDEX sessions_user ON public.sessions USING btree (user_id);
+
+create table transaction_amount_counts (
+  bucket integer not null,
+  count bigint not null,
+  network text not null,
+  status text not null,
+  type text not null,
+  user_id text not null,
+  constraint transaction_amount_counts_pkey PRIMARY KEY (user_id, network, type, status, bucket)
+);
+
+create table transaction_count_deltas (
+  amount_bucket integer not null,
+  count bigint not null,
+  day date not null,
+  id bigint generated always as identity not null,
+  network text not null,
+  status text not null,
+  type text not null,
+  user_id text not null,
+  constraint transaction_count_deltas_pkey PRIMARY KEY (id)
+);
+CREATE INDEX transaction_count_deltas_user ON public.transaction_count_deltas USING btree (user_id);
+
+create table transaction_counts (
+  count bigint not null,
+  day date not null,
+  network text not null,
+  status text not null,
+  type text not null,
+  user_id text not null,
+  constraint transaction_counts_pkey PRIMARY KEY (user_id, network, type, status, day)
+);
+CREATE INDEX transaction_counts_all_time ON public.transaction_counts USING btree (user_id) WHERE (day = 'infinity'::date);
+
+create table transactions (
+  amount_units numeric(78,0) not null,
+  block_number bigint,
+  candidates text[],
+  claim_id text,
+  confirmed_at timestamp with time zone,
+  counterparty text not null,
+  created_at timestamp with time zone default now() not null,
+  description text default ''::text not null,
+  detected_at timestamp with time zone not null,
+  failure_reason text,
+  id text not null,
+  link_id text,
+  log_index integer,
+  network text not null,
+  payment_id text,
+  settled_by text,
+  status text not null,
+  transfer_id bigint,
+  tx_hash text,
+  type text not null,
+  updated_at timestamp with time zone default now() not null,
+  user_id text not null,
+  constraint transactions_claim_id_fkey FOREIGN KEY (claim_id) REFERENCES claims(id) ON DELETE SET NULL,
+  constraint transactions_id_check CHECK (starts_with(id, 'txn_'::text)),
+  constraint transactions_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE SET NULL,
+  constraint transactions_payment_id_fkey FOREIGN KEY (payment_id) REFERENCES payments(id) ON DELETE SET NULL,
+  constraint transactions_pkey PRIMARY KEY (id),
+  constraint transactions_status_check CHECK ((status = ANY (ARRAY['PENDING'::text, 'DETECTED'::text, 'CONFIRMED'::text, 'FAILED'::text, 'ORPHANED'::text]))),
+  constraint transactions_transfer_id_fkey FOREIGN KEY (transfer_id) REFERENCES transfers(id) ON DELETE CASCADE,
+  constraint transactions_type_check CHECK ((type = ANY (ARRAY['SEND'::text, 'RECEIVE'::text, 'PAYMENT_LINK'::text]))),
+  constraint transactions_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX transactions_cell ON public.transactions USING btree (user_id, type, status, network, detected_at DESC, id DESC);
+CREATE UNIQUE INDEX transactions_claim_key ON public.transactions USING btree (claim_id) WHERE (claim_id IS NOT NULL);
+CREATE INDEX transactions_description ON public.transactions USING gin (description gin_trgm_ops);
+CREATE UNIQUE INDEX transactions_payment_key ON public.transactions USING btree (payment_id) WHERE (payment_id IS NOT NULL);
+CREATE INDEX transactions_transfer ON public.transactions USING btree (transfer_id) WHERE (transfer_id IS NOT NULL);
+CREATE UNIQUE INDEX transactions_transfer_key ON public.transactions USING btree (user_id, transfer_id, type) WHERE (transfer_id IS NOT NULL);
+CREATE INDEX transactions_user_amount ON public.transactions USING btree (user_id, amount_units, detected_at DESC, id DESC);
+CREATE INDEX transactions_user_detected ON public.transactions USING btree (user_id, detected_at DESC, id DESC);
+CREATE INDEX transactions_user_hash ON public.transactions USING btree (user_id, tx_hash text_pattern_ops) WHERE (tx_hash IS NOT NULL);
+CREATE TRIGGER transactions_count_added AFTER INSERT ON public.transactions REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added_transactions();
+CREATE TRIGGER transactions_count_changed AFTER UPDATE ON public.transactions REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_changed_transactions();
+CREATE TRIGGER transactions_count_removed AFTER DELETE ON public.transactions REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed_transactions();
+
+create table transfers (
+  amount_units numeric(78,0) not null,
+  authorization_nonce text,
+  block_hash text not null,
+  block_number bigint not null,
+  block_time timestamp with time zone not null,
+  candidates text[],
+  confirmed_at timestamp with time zone,
+  detected_at timestamp with time zone default now() not null,
+  from_address text not null,
+  id bigint generated always as identity not null,
+  link_id text,
+  log_index integer not null,
+  network text not null,
+  payment_id text,
+  pays boolean default false not null,
+  settled_by text,
+  status text default 'DETECTED'::text not null,
+  to_address text not null,
+  tx_hash text not null,
+  constraint transfers_candidates_check CHECK (((candidates IS NULL) OR ((cardinality(candidates) > 0) AND (link_id IS NULL)))),
+  constraint transfers_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE SET NULL,
+  constraint transfers_payment_id_fkey FOREIGN KEY (payment_id) REFERENCES payments(id) ON DELETE SET NULL,
+  constraint transfers_pays_check CHECK (((NOT pays) OR (link_id IS NOT NULL))),
+  constraint transfers_pkey PRIMARY KEY (id),
+  constraint transfers_settled_by_check CHECK ((settled_by = ANY (ARRAY['authorization'::text, 'tag'::text, 'proof'::text, 'early_claim'::text, 'pay_amount'::text, 'amount'::text, 'merchant'::text]))),
+  constraint transfers_status_check CHECK ((status = ANY (ARRAY['DETECTED'::text, 'CONFIRMED'::text, 'ORPHANED'::text])))
+);
+CREATE INDEX transfers_authorization ON public.transfers USING btree (network, from_address, authorization_nonce) WHERE (authorization_nonce IS NOT NULL);
+CREATE INDEX transfers_detected ON public.transfers USING btree (network, block_number) WHERE (status = 'DETECTED'::text);
+CREATE INDEX transfers_from ON public.transfers USING btree (network, from_address, block_number);
+CREATE INDEX transfers_hash ON public.transfers USING btree (tx_hash);
+CREATE INDEX transfers_height ON public.transfers USING btree (network, block_number) WHERE (status <> 'ORPHANED'::text);
+CREATE UNIQUE INDEX transfers_log_key ON public.transfers USING btree (network, block_hash, log_index);
+CREATE INDEX transfers_misfit_link ON public.transfers USING btree (link_id) WHERE ((link_id IS NOT NULL) AND (NOT pays));
+CREATE UNIQUE INDEX transfers_payment_key ON public.transfers USING btree (payment_id) WHERE ((payment_id IS NOT NULL) AND (status <> 'ORPHANED'::text));
+CREATE UNIQUE INDEX transfers_pays_link_key ON public.transfers USING btree (link_id) WHERE (pays AND (status <> 'ORPHANED'::text));
+CREATE INDEX transfers_to ON public.transfers USING btree (network, to_address, block_number);
+
+create table users (
+  claim_policy text default 'early'::text not null,
+  created_at timestamp with time zone default now() not null,
+  display_name text,
+  email text not null,
+  id text not null,
+  match_by_amount boolean default true not null,
+  relay_gas_per_day bigint,
+  status text default 'REGISTERED'::text not null,
+  updated_at timestamp with time zone default now() not null,
+  constraint users_claim_policy_check CHECK ((claim_policy = ANY (ARRAY['early'::text, 'proven'::text]))),
+  constraint users_display_name_check CHECK (((length(display_name) >= 1) AND (length(display_name) <= 100))),
+  constraint users_email_check CHECK (((email = lower(email)) AND ((length(email) >= 3) AND (length(email) <= 254)))),
+  constraint users_id_check CHECK (starts_with(id, 'user_'::text)),
+  constraint users_pkey PRIMARY KEY (id),
+  constraint users_relay_gas_per_day_check CHECK ((relay_gas_per_day >= 0)),
+  constraint users_status_check CHECK ((status = ANY (ARRAY['REGISTERED'::text, 'WALLET_SETUP_PENDING'::text, 'ACTIVE'::text])))
+);
+CREATE UNIQUE INDEX users_email_key ON public.users USING btree (email);
+
+create table wallets (
+  address text not null,
+  backfilled_at timestamp with time zone,
+  created_at timestamp with time zone default now() not null,
+  deployed_at timestamp with time zone,
+  difference_units numeric(78,0) default 0 not null,
+  factory text not null,
+  id text not null,
+  indexed_from bigint,
+  network text not null,
+  opening_units numeric(78,0),
+  owners text[] not null,
+  passkey_id text not null,
+  reconciled_at timestamp with time zone,
+  salt_nonce bigint default 0 not null,
+  user_id text not null,
+  constraint wallets_address_check CHECK (((address ~ '^0x[0-9a-f]*$'::text) AND (length(address) = 42))),
+  constraint wallets_factory_check CHECK (((factory ~ '^0x[0-9a-f]*$'::text) AND (length(factory) = 42))),
+  constraint wallets_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint wallets_passkey_id_fkey FOREIGN KEY (passkey_id) REFERENCES passkeys(id),
+  constraint wallets_pkey PRIMARY KEY (id),
+  constraint wallets_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX wallets_differing ON public.wallets USING btree (network) WHERE (difference_units <> (0)::numeric);
+CREATE UNIQUE INDEX wallets_network_address_key ON public.wallets USING btree (network, address);
+CREATE INDEX wallets_reconciled ON public.wallets USING btree (network, reconciled_at NULLS FIRST) WHERE (backfilled_at IS NOT NULL);
+CREATE INDEX wallets_unjoined ON public.wallets USING btree (network) WHERE (indexed_from IS NULL);
+CREATE INDEX wallets_unread ON public.wallets USING btree (network, created_at) WHERE (backfilled_at IS NULL);
+CREATE UNIQUE INDEX wallets_user_network_key ON public.wallets USING btree (user_id, network);
+
+create table webhook_attempts (
+  created_at timestamp with time zone default now() not null,
+  delivery_id text not null,
+  duration_ms integer not null,
+  error text,
+  number integer not null,
+  response text,
+  status integer,
+  constraint webhook_attempts_delivery_id_fkey FOREIGN KEY (delivery_id) REFERENCES webhook_deliveries(id) ON DELETE CASCADE,
+  constraint webhook_attempts_pkey PRIMARY KEY (delivery_id, number)
+);
+
+create table webhook_deliveries (
+  attempts integer default 0 not null,
+  created_at timestamp with time zone default now() not null,
+  delivered_at timestamp with time zone,
+  endpoint_id text not null,
+  event_id bigint not null,
+  id text not null,
+  last_error text,
+  last_status integer,
+  lease_until timestamp with time zone,
+  next_try_at timestamp with time zone default now() not null,
+  state text default 'PENDING'::text not null,
+  tries integer default 0 not null,
+  user_id text not null,
+  constraint webhook_deliveries_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES webhook_endpoints(id) ON DELETE CASCADE,
+  constraint webhook_deliveries_event_id_fkey FOREIGN KEY (event_id) REFERENCES events(id) ON DELETE CASCADE,
+  constraint webhook_deliveries_id_check CHECK (starts_with(id, 'whd_'::text)),
+  constraint webhook_deliveries_pkey PRIMARY KEY (id),
+  constraint webhook_deliveries_state_check CHECK ((state = ANY (ARRAY['PENDING'::text, 'DELIVERED'::text, 'FAILED'::text])))
+);
+CREATE INDEX webhook_deliveries_due ON public.webhook_deliveries USING btree (endpoint_id, next_try_at) WHERE (state = 'PENDING'::text);
+CREATE INDEX webhook_deliveries_ended ON public.webhook_deliveries USING btree (created_at) WHERE (state <> 'PENDING'::text);
+CREATE INDEX webhook_deliveries_event ON public.webhook_deliveries USING btree (event_id);
+CREATE UNIQUE INDEX webhook_deliveries_event_key ON public.webhook_deliveries USING btree (endpoint_id, event_id);
+CREATE INDEX webhook_deliveries_leased ON public.webhook_deliveries USING btree (endpoint_id, lease_until) WHERE ((state = 'PENDING'::text) AND (lease_until IS NOT NULL));
+CREATE INDEX webhook_deliveries_log ON public.webhook_deliveries USING btree (endpoint_id, created_at DESC, id DESC);
+CREATE INDEX webhook_deliveries_next ON public.webhook_deliveries USING btree (next_try_at) WHERE (state = 'PENDING'::text);
+
+create table webhook_endpoints (
+  created_at timestamp with time zone default now() not null,
+  description text default ''::text not null,
+  disabled_reason text,
+  enabled boolean default true not null,
+  event_types text[] default '{}'::text[] not null,
+  failing_since timestamp with time zone,
+  id text not null,
+  old_secret_until timestamp with time zone,
+  sealed_old_secret bytea,
+  sealed_secret bytea not null,
+  updated_at timestamp with time zone default now() not null,
+  url text not null,
+  user_id text not null,
+  constraint webhook_endpoints_description_check CHECK ((length(description) <= 200)),
+  constraint webhook_endpoints_id_check CHECK (starts_with(id, 'whe_'::text)),
+  constraint webhook_endpoints_pkey PRIMARY KEY (id),
+  constraint webhook_endpoints_url_check CHECK (((length(url) >= 1) AND (length(url) <= 2000))),
+  constraint webhook_endpoints_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX webhook_endpoints_user ON public.webhook_endpoints USING btree (user_id, created_at);
+
+CREATE OR REPLACE FUNCTION public.count_added_links()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into link_count_deltas (user_id, status, count, amount_units, refunded_units)
+  select user_id, status, count(*), sum(coalesce(paid_units, amount_units)), sum(refunded_units)
+  from added
+  group by 1, 2;
+  return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.count_added_transactions()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count)
+  select user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), count(*)
+  from added
+  group by 1, 2, 3, 4, 5, 6;
+  return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.count_changed_links()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into link_count_deltas (user_id, status, count, amount_units, refunded_units)
+  select user_id, status, sum(n), sum(n * units), sum(n * refunded_units)
+  from (
+    select user_id, status, coalesce(paid_units, amount_units) as units, refunded_units, 1 as n from added
+    union all
+    select user_id, status, coalesce(paid_units, amount_units), refunded_units, -1 from removed
+  ) changed
+  group by 1, 2
+  having sum(n) <> 0 or sum(n * units) <> 0 or sum(n * refunded_units) <> 0;
+  return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.count_changed_transactions()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count)
+  select user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), sum(n)
+  from (
+    select user_id, detected_at, network, type, status, amount_units, 1 as n from added
+    union all
+    select user_id, detected_at, network, type, status, amount_units, -1 from removed
+  ) changed
+  group by 1, 2, 3, 4, 5, 6
+  having sum(n) <> 0;
+  return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.count_removed_links()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into link_count_deltas (user_id, status, count, amount_units, refunded_units)
+  select user_id, status, -count(*), -sum(coalesce(paid_units, amount_units)), -sum(refunded_units)
+  from removed
+  group by 1, 2;
+  return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.count_removed_transactions()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count)
+  select user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), -count(*)
+  from removed
+  group by 1, 2, 3, 4, 5, 6;
+  return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.deliver_events()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into webhook_deliveries (id, endpoint_id, user_id, event_id)
+  select 'whd_' || replace(gen_random_uuid()::text, '-', ''), endpoint.id, added.user_id, added.id
+  from added
+  join webhook_endpoints endpoint on endpoint.user_id = added.user_id
+  where endpoint.enabled and (endpoint.event_types = '{}' or added.type = any(endpoint.event_types))
+  order by added.id;
+  if found then
+    perform graphile_worker.add_job(
+      'deliver_webhooks', '{}'::json, max_attempts => 3, priority => 4,
+      job_key => 'deliver_webhooks:' || pg_current_xact_id()::text
+    );
+  end if;
+  return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.event_cluster()
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint::text
+$function$;
+
+CREATE OR REPLACE FUNCTION public.note_cancellation()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  new.cancelled_at := now();
+  return new;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.refuse_trail_change()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  if tg_op = 'DELETE' and not exists (select from users where id = old.user_id) then
+    return old;
+  end if;
+  raise exception 'security_events is append-only';
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.running_event_epoch()
+ RETURNS integer
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select number + case when cluster = event_cluster() or pg_is_in_recovery() then 0 else 1 end
+  from event_epochs
+  order by number desc
+  limit 1
+$function$;
+
+CREATE OR REPLACE FUNCTION public.timestamp_micros(instant timestamp with time zone)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ((EXTRACT(epoch FROM instant) * (1000000)::numeric))::bigint;
+
+CREATE OR REPLACE FUNCTION public.to_timestamp_micros(micros bigint)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ('1970-01-01 00:00:00+00'::timestamp with time zone + ((micros)::double precision * '00:00:00.000001'::interval));
+
+CREATE OR REPLACE FUNCTION public.transaction_amount_bucket(units numeric)
+ RETURNS integer
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ((length((trunc(units))::text) * 1000) + (rpad("left"((trunc(units))::text, 3), 3, '0'::text))::integer);
+
+CREATE OR REPLACE FUNCTION public.transaction_day(detected_at timestamp with time zone)
+ RETURNS date
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ((detected_at AT TIME ZONE 'UTC'::text))::date;
+
+CREATE OR REPLACE FUNCTION public.write_event_epoch()
+ RETURNS integer
+ LANGUAGE plpgsql
+AS $function$
+declare
+  here constant text := event_cluster();
+  newest event_epochs;
+begin
+  select * into newest from event_epochs order by number desc limit 1;
+  if newest.cluster = here then
+    return newest.number;
+  end if;
+  insert into event_epochs (number, cluster) values (coalesce(newest.number, 0) + 1, here) on conflict (number) do nothing;
+  return coalesce(newest.number, 0) + 1;
+end $function$;

@@ -1,0 +1,85 @@
+-- Relayed payments: an authorization that was accepted, and what became of it.
+
+--   QUEUED -> SIGNED -> BROADCAST -> MINED -> CONFIRMED ; QUEUED -> FAILED (reason)
+create table payments (
+  id text primary key,
+  -- a payment of a link, or one settled for another service's resource on behalf of the user whose API key asked
+  link_id text references payment_links on delete cascade,
+  facilitator_user_id text references users on delete cascade,
+  facilitator_key_id text,
+  network text not null check (network in ('base', 'base-sepolia')),
+  token text not null,
+  payer text not null check (payer ~ '^0x[0-9a-f]*$' and length(payer) = 42),
+  payer_kind text not null check (payer_kind in ('EOA', 'CONTRACT')),
+  recipient text not null check (recipient ~ '^0x[0-9a-f]*$' and length(recipient) = 42),
+  amount_units bigint not null check (amount_units > 0),
+  valid_after numeric(78, 0) not null,
+  valid_before numeric(78, 0) not null,
+  nonce text not null check (nonce ~ '^0x[0-9a-f]*$' and length(nonce) = 66),
+  signature text not null,
+  -- the indexer's cursor when the authorization was first accepted
+  accepted_block bigint,
+  state text not null default 'QUEUED'
+    check (state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED', 'CONFIRMED', 'FAILED')),
+  reason text,
+  -- what a payer reads beside the reason: figures of a limit
+  reason_text text,
+  relay_id bigint references relays,
+  -- where the chain settled it, whoever sent it
+  tx_hash text,
+  log_index int,
+  block_number bigint,
+
+  -- What went wrong so far, each kind for itself: a full queue or an unavailable node is no refusal.
+  -- simulations in a row that refused it
+  refusals int not null default 0,
+  -- transactions of ours that carried it and were mined without settling it
+  reverts int not null default 0,
+  -- its batch reverted as a whole: next time it travels alone
+  alone boolean not null default false,
+  -- since when neither node nor relayer could serve it; null while they can
+  unavailable_since timestamptz,
+  next_try_at timestamptz not null default now(),
+
+  -- A payment that ended while no node answered may have been executed by another transaction all the same. Until doubt_until the link's
+  -- next payment asks the chain about it before anything is signed.
+  doubt_since timestamptz,
+  doubt_until timestamptz,
+
+  idempotency_key text,
+  request_id text,
+
+  -- The one answer that reports the success of a facilitated payment: to whom, how far it has come (claimed, handed to an open
+  -- connection, or cut before it was), who claimed it last, for which request (SHA-256 of its content), and when.
+  told_to text,
+  answer_state text constraint payments_answer_state check (answer_state in ('SENDING', 'SENT', 'CUT')),
+  answer_claim text,
+  answer_digest bytea,
+  answered_at timestamptz,
+
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  constraint payments_one_purpose check (num_nonnulls(link_id, facilitator_user_id) = 1),
+  constraint payments_reason_check check ((state = 'FAILED') = (reason is not null)),
+  constraint payments_doubt_check check ((doubt_since is null) = (doubt_until is null))
+);
+-- an authorization is accepted once, whatever link it is shown to
+create unique index payments_authorization_key on payments (network, token, payer, nonce);
+-- one live payment a link
+create unique index payments_live_link_key on payments (link_id) where state <> 'FAILED';
+-- one payment attempt a client key and link (Idempotency-Key or x402 payment-identifier)
+create unique index payments_idempotency_key on payments (link_id, idempotency_key)
+  where idempotency_key is not null and state <> 'FAILED';
+-- serves: the worker that takes queued payments in order
+create index payments_queued on payments (network, next_try_at, created_at) where state = 'QUEUED';
+-- serves: the payments of a relayed transaction
+create index payments_relay on payments (relay_id) where relay_id is not null;
+-- serves: payments that wait for the chain
+create index payments_unsettled on payments (network, state) where state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED');
+-- serves: how often did this payer's payments cost us gas in vain
+create index payments_reverted on payments (network, payer, updated_at) where reverts > 0;
+-- serves: depth of facilitated payments, which have no transfer row when neither side is a wallet of ours
+create index payments_facilitated_mined on payments (network, block_number)
+  where link_id is null and state = 'MINED';
+-- serves: the open doubts of a link
+create index payments_doubtful on payments (link_id) where doubt_until is not null;

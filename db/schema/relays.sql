@@ -1,0 +1,97 @@
+-- Our own transactions on the chain: relayer keys, the nonces they have used, the signed bytes, and what they may cost.
+
+create table relayers (
+  network text not null check (network in ('base', 'base-sepolia')),
+  address text not null check (address ~ '^0x[0-9a-f]{40}$'),
+  next_nonce bigint not null check (next_nonce >= 0),
+  created_at timestamptz not null default now(),
+  primary key (network, address)
+);
+
+-- One transaction of ours: one nonce of one relayer key.
+--   SIGNED -> BROADCAST -> MINED -> CONFIRMED ; SIGNED | BROADCAST -> LOST (another transaction used the nonce)
+create table relays (
+  id bigint generated always as identity primary key,
+  network text not null,
+  relayer text not null,
+  nonce bigint not null,
+  kind text not null check (kind in ('PAYMENTS', 'DEPLOY', 'NOOP')),
+  state text not null default 'SIGNED' check (state in ('SIGNED', 'BROADCAST', 'MINED', 'CONFIRMED', 'LOST')),
+  -- the wallet a DEPLOY relay creates
+  wallet_id text references wallets on delete set null,
+  call_to text not null,
+  call_data text not null,
+  gas_limit bigint not null,
+  -- polls of the chain that found the relay's nonce spent without any of its attempts
+  misses int not null default 0,
+  -- the attempt that was mined
+  tx_hash text,
+  block_number bigint,
+  block_hash text,
+  succeeded boolean,
+  gas_used bigint,
+  fee_wei numeric(78, 0),
+  created_at timestamptz not null default now(),
+  mined_at timestamptz,
+  foreign key (network, relayer) references relayers
+);
+-- no nonce is used for two live transactions
+create unique index relays_nonce_key on relays (network, relayer, nonce) where state <> 'LOST';
+-- serves: the monitor that resends, raises fees and reads receipts
+create index relays_in_flight on relays (network, relayer, nonce) where state in ('SIGNED', 'BROADCAST', 'MINED');
+-- serves: is a deployment of this wallet in progress
+create index relays_wallet on relays (wallet_id) where wallet_id is not null;
+
+-- The signed bytes, stored before they are sent. A replacement adds a row with a higher fee.
+create table relay_attempts (
+  tx_hash text primary key check (tx_hash ~ '^0x[0-9a-f]*$' and length(tx_hash) = 66),
+  relay_id bigint not null references relays on delete cascade,
+  raw text not null,
+  max_fee_per_gas numeric(78, 0) not null,
+  max_priority_fee_per_gas numeric(78, 0) not null,
+  -- does nothing but spend the nonce, when every authorization inside has expired
+  is_noop boolean not null default false,
+  -- payments of the relay that this attempt does not carry: their links were paid by another transaction before it was signed
+  left_out text[] not null default '{}',
+  sends int not null default 0,
+  last_sent_at timestamptz,
+  last_answer text,
+  created_at timestamptz not null default now()
+);
+create unique index relay_attempts_fee_key on relay_attempts (relay_id, max_fee_per_gas);
+
+-- What relays cost, counted against budgets by UTC day. Scopes and units: FEES (wei, subject: the network), MERCHANT (gas, subject: the
+-- user whose links or API key were served), REVERTED (gas, subject: a contract payer's implementation).
+create table relay_budgets (
+  network text not null check (network in ('base', 'base-sepolia')),
+  scope text not null check (scope in ('FEES', 'MERCHANT', 'REVERTED')),
+  subject text not null,
+  day date not null,
+  -- of transactions that no block holds: the most they can cost
+  reserved numeric(78, 0) not null default 0 check (reserved >= 0),
+  -- of mined transactions
+  used numeric(78, 0) not null default 0 check (used >= 0),
+  -- the limit at the newest reservation; null: none
+  maximum numeric(78, 0),
+  primary key (network, scope, subject, day)
+);
+-- serves: deleting old days
+create index relay_budgets_day on relay_budgets (day);
+
+-- What one relay counts for in each budget; always in the day it was signed.
+create table relay_charges (
+  relay_id bigint not null references relays on delete cascade,
+  network text not null,
+  scope text not null,
+  subject text not null,
+  day date not null,
+  -- payments of this subject that the relay carries
+  items int not null,
+  amount numeric(78, 0) not null check (amount >= 0),
+  -- amount is what it did cost, not what it may cost
+  settled boolean not null default false,
+  primary key (relay_id, scope, subject),
+  foreign key (network, scope, subject, day) references relay_budgets on delete cascade
+);
+-- serves: deleting old days
+create index relay_charges_budget on relay_charges (network, scope, subject, day);
