@@ -3,6 +3,7 @@
  * sees the connection: one that was closed before the answer was handed to it has not got it, and the claim is given back.
  */
 import { randomUUID } from "node:crypto";
+import { isSettled } from "../../core/domain/payment.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { findPaymentByAuthorization } from "../../db/payments/payments.ts";
 import {
@@ -15,7 +16,7 @@ import {
   recordSent,
 } from "../../db/payments/settlement-answers.ts";
 import type { Sql } from "../../db/postgres/client.ts";
-import { insist, isSettled, type WaitTools } from "../x402/await-payment.ts";
+import { insist, type WaitTools } from "../x402/await-payment.ts";
 import { judgeShownAgain } from "../x402/shown-again.ts";
 import { type FacilitatorRequest, keyOf } from "./request.ts";
 import type { VerifyTools } from "./verify.ts";

@@ -10,6 +10,7 @@
  */
 import { newPaymentId } from "../../core/domain/ids.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
+import { isSettled } from "../../core/domain/payment.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import {
   type NewFacilitatedPayment,
@@ -24,7 +25,7 @@ import type { Asker } from "../../db/payments/settlement-answers.ts";
 import type { Outcomes } from "../../db/postgres/notifications.ts";
 import { findMerchantBudget } from "../../db/relays/budgets.ts";
 import type { Acceptor } from "../x402/accept.ts";
-import { awaitPayment, insist, isSettled, type PaymentEnd, refOf, refusalOf } from "../x402/await-payment.ts";
+import { awaitPayment, insist, type PaymentEnd, refOf, refusalOf } from "../x402/await-payment.ts";
 import type { X402Deps } from "../x402/deps.ts";
 import type { PaymentReader } from "../x402/read-payment.ts";
 import { type RelayObstacle, whyBudgetSpent } from "../x402/relay-limits.ts";

@@ -8,7 +8,7 @@ import { CLAIM_LEASE_S, nextLookInS } from "../../core/domain/claim.ts";
 import { type ClaimTerms, claimTypedData } from "../../core/domain/claim-statement.ts";
 import { conflict, invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
 import { newClaimId, newTransactionId } from "../../core/domain/ids.ts";
-import type { LinkStatus } from "../../core/domain/link.ts";
+import { isOpenStatus, type LinkStatus } from "../../core/domain/link.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
@@ -45,7 +45,7 @@ export async function claimLink(
   const known = await findClaim(deps.sql, claimed);
   const isOpen = known?.state === "OPEN" || known?.state === "MATCHED";
   if (isOpen && claimed.signature === undefined) return { status: link.status };
-  if (!claimed.signature && isClosed(link.status)) throw closed(link.status, terms);
+  if (!claimed.signature && !isOpenStatus(link.status)) throw closed(link.status, terms);
   await takeTurn();
   const proof = claimed.signature ? await readProof(deps, terms, claimed) : null;
   const look = await lookWithinBounds(deps, link, claimed, proof !== null);
@@ -107,10 +107,6 @@ function unverifiable(cause?: unknown): ServiceError {
     details: { field: "signature", retryable: true },
     cause,
   });
-}
-
-function isClosed(status: LinkStatus): boolean {
-  return status !== "ACTIVE" && status !== "PENDING";
 }
 
 /** A proven claim is still taken, so the refusal says what to sign. */

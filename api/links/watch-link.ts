@@ -1,5 +1,5 @@
 /** A link's status as server-sent events: at once, at every change, and a comment now and then that keeps the connection open. */
-import type { LinkStatus } from "../../core/domain/link.ts";
+import { isOpenStatus } from "../../core/domain/link.ts";
 import { findPublicLink } from "../../db/links/links.ts";
 import { addressGroup } from "../http/client-address.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -12,7 +12,6 @@ const KEEP_ALIVE_MS = 15_000;
 /** A stream ends after this; the browser opens the next by itself. */
 const LIFE_MS = 10 * 60_000;
 const RETRY_MS = 2_000;
-const FINAL: readonly LinkStatus[] = ["PAID", "EXPIRED", "CANCELLED"];
 
 let openStreams = 0;
 const openByAddress = new Map<string, number>();
@@ -53,7 +52,7 @@ export function streamLink(
       if (!change.status) return;
       told = change.text;
       yield `event: status\ndata: ${change.text}\n\n`;
-      if (FINAL.includes(change.status)) return;
+      if (!isOpenStatus(change.status)) return;
     }
   }
 

@@ -1,6 +1,7 @@
 /** Payment links as they travel: schemas of what comes in and goes out, and how rows become them. */
 import { z } from "zod";
 import {
+  isOpenStatus,
   LINK_DESCRIPTION_MAX,
   LINK_EXCEPTIONS,
   LINK_EXPIRY_DEFAULT_HOURS,
@@ -170,5 +171,5 @@ export function presentPublicLink(
 
 /** PENDING that rests on claims alone keeps nobody from paying. */
 function isPayable({ status, isFree }: PublicLink): boolean {
-  return isFree && (status === "ACTIVE" || status === "PENDING");
+  return isFree && isOpenStatus(status);
 }

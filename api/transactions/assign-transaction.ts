@@ -2,8 +2,8 @@
 
 import { CLAIM_LEASE_S } from "../../core/domain/claim.ts";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
-import type { SettledBy } from "../../core/domain/settled-by.ts";
-import type { HistoryRow } from "../../core/domain/transaction.ts";
+import { isRevocable, type SettledBy } from "../../core/domain/settled-by.ts";
+import { directionOf, type HistoryRow } from "../../core/domain/transaction.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
@@ -31,9 +31,6 @@ export type Asked = {
   userId: string;
   trace: { requestId: string; clientAddress: string };
 };
-
-/** What the merchant may take back: everything that was not shown by the payer or by us. */
-const REVOCABLE: readonly SettledBy[] = ["merchant", "amount", "early_claim"];
 
 /**
  * Books a transfer to a link of the same wallet. It pays the link when that is free and asks for this value, or the merchant accepts
@@ -81,7 +78,7 @@ export function unassignTransaction(sql: Sql, asked: Asked): Promise<HistoryRow>
     if (linkId === null || !link) throw refused("not_assigned", "This transfer counts for no link");
     if (link.refundedUnits > 0n)
       throw refused("has_refunds", "This link has refunds, so its transfer stays where it is");
-    if (settledBy === null || !REVOCABLE.includes(settledBy) || transfer.paymentId !== null)
+    if (settledBy === null || !isRevocable(settledBy) || transfer.paymentId !== null)
       throw refused(
         "settled_by_evidence",
         `This transfer was settled by ${settledBy}, which can't be taken back`,
@@ -104,7 +101,12 @@ async function lockTransfer(tx: Tx, asked: Asked, linkIds: readonly string[]): P
   const current = await findAssignableTransfer(tx, asked);
   await lockLinks(tx, [...linkIds, ...(current?.linkId ? [current.linkId] : [])]);
   const { transferId } = current ?? seen;
-  if (!current || current.type === "SEND" || transferId === null || current.status !== "CONFIRMED")
+  if (
+    !current ||
+    directionOf(current.type) === "out" ||
+    transferId === null ||
+    current.status !== "CONFIRMED"
+  )
     throw refused("not_confirmed", "Only a received transfer that is CONFIRMED can be assigned");
   return { ...current, transferId };
 }

@@ -1,6 +1,6 @@
 /** What a payer is answered: the documented JSON on the body's way, x402's own words on the header's way. */
 import { NETWORKS } from "../../core/domain/networks.ts";
-import { PAYMENT_REFUSALS } from "../../core/domain/payment.ts";
+import { isSettled, PAYMENT_REFUSALS } from "../../core/domain/payment.ts";
 import type { PaymentView } from "../../db/payments/payments.ts";
 import type { PaymentRef } from "./await-payment.ts";
 import type { PayResult } from "./pay.ts";
@@ -87,12 +87,12 @@ const ALREADY_PAID = "this authorization has paid this link already";
 
 /** The public state of one payment. */
 export function presentPayment(payment: PaymentView, baseUrl: string) {
-  const isSettled = payment.state === "MINED" || payment.state === "CONFIRMED";
+  const settled = isSettled(payment);
   return {
     ...common(payment, baseUrl),
-    success: isSettled,
-    error: payment.state === "FAILED" ? payment.reason : isSettled ? null : "SETTLEMENT_PENDING",
-    settled: isSettled,
+    success: settled,
+    error: payment.state === "FAILED" ? payment.reason : settled ? null : "SETTLEMENT_PENDING",
+    settled,
     state: payment.state,
     blockNumber: payment.blockNumber === null ? null : Number(payment.blockNumber),
     logIndex: payment.logIndex,

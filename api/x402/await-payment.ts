@@ -1,6 +1,6 @@
 /** Waiting for an accepted payment's end. From acceptance on an error is no answer: bytes may leave at any moment. */
 import type { NetworkId } from "../../core/domain/networks.ts";
-import type { PaymentRefusal } from "../../core/domain/payment.ts";
+import { isSettled, type PaymentRefusal } from "../../core/domain/payment.ts";
 import type { PaymentView } from "../../db/payments/payments.ts";
 import { isWorthRetrying } from "../../db/postgres/client.ts";
 import type { Outcomes } from "../../db/postgres/notifications.ts";
@@ -41,10 +41,6 @@ export async function awaitPayment(
   }, tools.config.payWaitMs);
   if (ended) return { kind: ended.state === "FAILED" ? "failed" : "settled", payment: ended };
   return { kind: last?.state === "BROADCAST" ? "submitted" : "unsettled", payment: last ?? refOf(payment) };
-}
-
-export function isSettled(payment: PaymentView): boolean {
-  return payment.state === "MINED" || payment.state === "CONFIRMED";
 }
 
 export function refOf({ id, linkId, network }: Pick<PaymentRef, "id" | "linkId" | "network">): PaymentRef {

@@ -7,7 +7,7 @@ import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { effectiveStatus } from "../../core/domain/link.ts";
 import { tagOfNonce } from "../../core/domain/link-tag.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
-import type { PaymentRefusal } from "../../core/domain/payment.ts";
+import { isSettled, type PaymentRefusal } from "../../core/domain/payment.ts";
 import { isFullOfDoubts } from "../../db/links/doubts.ts";
 import { findPayableLink, type PayableLinkRow } from "../../db/links/payable-links.ts";
 import {
@@ -18,7 +18,7 @@ import {
 } from "../../db/payments/payments.ts";
 import { within } from "../../db/postgres/retry-while-unavailable.ts";
 import { type Acceptor, OverloadedError } from "./accept.ts";
-import { awaitPayment, insist, isSettled, type PaymentEnd, refOf, refusalOf } from "./await-payment.ts";
+import { awaitPayment, insist, type PaymentEnd, refOf, refusalOf } from "./await-payment.ts";
 import type { ChainClock } from "./chain-time.ts";
 import type { X402Deps } from "./deps.ts";
 import type { PaymentAttempt } from "./payload.ts";

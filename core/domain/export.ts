@@ -1,7 +1,8 @@
 /** What an export says, whatever its format: its columns, its cells, its name. Pure; the worker renders, the API serves. */
 import { formatUnits } from "./money.ts";
 import type { TransactionStatus, TransactionType } from "./payment.ts";
-import { type HistoryRow, presentTransaction, type TransactionFilter } from "./transaction.ts";
+import { directionOf, type HistoryRow, presentTransaction, type TransactionFilter } from "./transaction.ts";
+import { unreachable } from "./unreachable.ts";
 
 /** Kept formats; "text" is the simple report that a request for `pdf` gets by default, "pdf" the real one. */
 export const EXPORT_FORMATS = ["csv", "json", "text", "pdf"] as const;
@@ -129,15 +130,18 @@ export function neutralizeCell(cell: string): string {
 
 function partiesOf(row: ExportRow): { payer: string; payee: string } {
   const own = row.walletAddress ?? "";
-  return row.type === "SEND"
-    ? { payer: own, payee: row.counterparty }
-    : { payer: row.counterparty, payee: own };
+  switch (directionOf(row.type)) {
+    case "in":
+      return { payer: row.counterparty, payee: own };
+    case "out":
+      return { payer: own, payee: row.counterparty };
+  }
 }
 
-function finalityOf(row: ExportRow): string {
-  switch (row.status) {
+function finalityOf({ status, isFinalized }: ExportRow): string {
+  switch (status) {
     case "CONFIRMED":
-      return row.isFinalized ? "finalized" : "confirmed";
+      return isFinalized ? "finalized" : "confirmed";
     case "DETECTED":
       return "in a block";
     case "PENDING":
@@ -146,6 +150,8 @@ function finalityOf(row: ExportRow): string {
       return "failed";
     case "ORPHANED":
       return "reorganised away";
+    default:
+      return unreachable(status);
   }
 }
 

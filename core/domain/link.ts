@@ -10,8 +10,25 @@
  *
  * api claims, worker relays or releases, indexer settles. Nobody else moves a link.
  */
+import { unreachable } from "./unreachable.ts";
+
 export const LINK_STATUSES = ["ACTIVE", "PENDING", "PAID", "EXPIRED", "CANCELLED"] as const;
 export type LinkStatus = (typeof LINK_STATUSES)[number];
+
+/** Whether a payment can still make a link of this status PAID in the ordinary way; late transfers and the merchant's hand apart. */
+export function isOpenStatus(status: LinkStatus): boolean {
+  switch (status) {
+    case "ACTIVE":
+    case "PENDING":
+      return true;
+    case "PAID":
+    case "EXPIRED":
+    case "CANCELLED":
+      return false;
+    default:
+      return unreachable(status);
+  }
+}
 
 export const LINK_EXCEPTIONS = ["NONE", "PAID_LATE", "UNDERPAID", "OVERPAID", "DUPLICATE"] as const;
 export type LinkException = (typeof LINK_EXCEPTIONS)[number];

@@ -9,8 +9,26 @@
  *
  * Settled means: a canonical block holds AuthorizationUsed(payer, nonce) and its Transfer, whoever sent it.
  */
+import { unreachable } from "./unreachable.ts";
+
 export const PAYMENT_STATES = ["QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED", "FAILED"] as const;
 export type PaymentState = (typeof PAYMENT_STATES)[number];
+
+/** A canonical block holds the payment's transfer. */
+export function isSettled({ state }: { readonly state: PaymentState }): boolean {
+  switch (state) {
+    case "MINED":
+    case "CONFIRMED":
+      return true;
+    case "QUEUED":
+    case "SIGNED":
+    case "BROADCAST":
+    case "FAILED":
+      return false;
+    default:
+      return unreachable(state);
+  }
+}
 
 export const TRANSACTION_TYPES = ["SEND", "RECEIVE", "PAYMENT_LINK"] as const;
 export type TransactionType = (typeof TRANSACTION_TYPES)[number];

@@ -1,3 +1,5 @@
+import { unreachable } from "./unreachable.ts";
+
 /** What decided that a transfer belongs to its link, strongest first after the merchant's own hand (attribute-transfers.ts). */
 export const SETTLED_BY = [
   "authorization",
@@ -12,8 +14,36 @@ export const SETTLED_BY = [
 export type SettledBy = (typeof SETTLED_BY)[number];
 
 /** Attributions that rest on inference: a proof may move them while their link is PENDING. */
-const INFERRED: readonly SettledBy[] = ["early_claim", "pay_amount", "amount"];
-
 export function isInferred(settledBy: SettledBy | null | undefined): boolean {
-  return settledBy == null || INFERRED.includes(settledBy);
+  if (settledBy == null) return true;
+  switch (settledBy) {
+    case "early_claim":
+    case "pay_amount":
+    case "amount":
+      return true;
+    case "authorization":
+    case "tag":
+    case "proof":
+    case "merchant":
+      return false;
+    default:
+      return unreachable(settledBy);
+  }
+}
+
+/** Attributions that their merchant may take back. All others were shown by the payer or by us. */
+export function isRevocable(settledBy: SettledBy): boolean {
+  switch (settledBy) {
+    case "merchant":
+    case "amount":
+    case "early_claim":
+      return true;
+    case "authorization":
+    case "tag":
+    case "proof":
+    case "pay_amount":
+      return false;
+    default:
+      return unreachable(settledBy);
+  }
 }

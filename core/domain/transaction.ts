@@ -4,6 +4,7 @@ import { formatUnits } from "./money.ts";
 import type { NetworkId } from "./networks.ts";
 import type { TransactionStatus, TransactionType } from "./payment.ts";
 import type { SettledBy } from "./settled-by.ts";
+import { unreachable } from "./unreachable.ts";
 
 /** What is chosen. Absent or empty means everything; bounds of amounts are inclusive, of time `from` inclusive and `before` exclusive. */
 export type TransactionFilter = {
@@ -73,9 +74,38 @@ export function presentTransaction(row: HistoryRow) {
   };
 }
 
+/** Whether a transaction of this type is money into its owner's wallet or out of it. */
+export function directionOf(type: TransactionType): "in" | "out" {
+  switch (type) {
+    case "RECEIVE":
+    case "PAYMENT_LINK":
+      return "in";
+    case "SEND":
+      return "out";
+    default:
+      return unreachable(type);
+  }
+}
+
+/** Whether the amounts of this status are money that moved: they alone belong into a sum. */
+export function isMoneyMoved(status: TransactionStatus): boolean {
+  switch (status) {
+    case "CONFIRMED":
+      return true;
+    case "PENDING":
+    case "DETECTED":
+    case "FAILED":
+    case "ORPHANED":
+      return false;
+    default:
+      return unreachable(status);
+  }
+}
+
 /** A short line a person would write. */
 export function titleOf(row: Pick<HistoryRow, "type" | "counterparty" | "description">): string {
-  switch (row.type) {
+  const { type } = row;
+  switch (type) {
     case "RECEIVE":
       return `Received from ${shortAddress(row.counterparty)}`;
     case "SEND":
@@ -84,6 +114,8 @@ export function titleOf(row: Pick<HistoryRow, "type" | "counterparty" | "descrip
       return row.description === ""
         ? `Payment from ${shortAddress(row.counterparty)}`
         : `Payment for ${shorten(row.description, TITLE_DESCRIPTION_MAX)}`;
+    default:
+      return unreachable(type);
   }
 }
 

@@ -1,6 +1,7 @@
 /** Payment links: making, reading, listing, counting and the two moves a merchant and the clock make. Every read tells the status the clock makes true. */
 import type { LinkStatus } from "../../core/domain/link.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { unreachable } from "../../core/domain/unreachable.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { PaymentLink, User } from "../schema.ts";
 import { countOpenDoubts } from "./doubts.ts";
@@ -128,7 +129,8 @@ export async function listLinks(
     where user_id = ${filter.userId} ${condition} ${after}
     order by created_at desc, id desc
     limit ${page.limit}`;
-  switch (filter.status) {
+  const { status } = filter;
+  switch (status) {
     case undefined:
       return tx<LinkPage>`${scan(tx``)}`;
     case "ACTIVE":
@@ -145,8 +147,12 @@ export async function listLinks(
         from ((${scan(tx`and status = 'EXPIRED'`)}) union all (select * from lapsed)) both_kinds
         order by created_at_micros desc, id desc
         limit ${page.limit}`;
+    case "PENDING":
+    case "PAID":
+    case "CANCELLED":
+      return tx<LinkPage>`${scan(tx`and status = ${status}`)}`;
     default:
-      return tx<LinkPage>`${scan(tx`and status = ${filter.status}`)}`;
+      return unreachable(status);
   }
 }
 

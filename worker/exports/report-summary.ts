@@ -6,6 +6,7 @@ import {
   localTime,
 } from "../../core/domain/export.ts";
 import { formatUnits } from "../../core/domain/money.ts";
+import { directionOf, isMoneyMoved } from "../../core/domain/transaction.ts";
 
 /** Name and value, in order. */
 export function factsOf(summary: ExportSummary): [string, string][] {
@@ -32,19 +33,18 @@ function countOf({ rows, matched }: ExportSummary): string {
 /** Rows and their money by direction, in micro-USDC. */
 export type Sums = { count: number; inUnits: bigint; outUnits: bigint };
 
-/** What came in and what went out of these totals: sent money went out, all other came in. */
+/** What came in and what went out of these totals, by the direction of each type. */
 export function sumTotals(totals: readonly ExportTotal[]): Sums {
   const sums = { count: 0, inUnits: 0n, outUnits: 0n };
   for (const { type, count, units } of totals) {
     sums.count += count;
-    if (type === "SEND") sums.outUnits += units;
-    else sums.inUnits += units;
+    sums[`${directionOf(type)}Units`] += units;
   }
   return sums;
 }
 
 export function sumConfirmed(totals: readonly ExportTotal[]): Sums {
-  return sumTotals(totals.filter(({ status }) => status === "CONFIRMED"));
+  return sumTotals(totals.filter(({ status }) => isMoneyMoved(status)));
 }
 
 /** Count, in, out and net as text. */

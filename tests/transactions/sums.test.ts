@@ -1,0 +1,45 @@
+/** Sums by type and status: which types are money in and money out, and which statuses are money at all. */
+import { describe, expect, test } from "bun:test";
+import type { ExportTotal } from "../../core/domain/export.ts";
+import {
+  TRANSACTION_STATUSES,
+  TRANSACTION_TYPES,
+  type TransactionStatus,
+  type TransactionType,
+} from "../../core/domain/payment.ts";
+import { directionOf, isMoneyMoved } from "../../core/domain/transaction.ts";
+import { sumConfirmed, sumTotals } from "../../worker/exports/report-summary.ts";
+
+const DIRECTIONS: Record<TransactionType, "in" | "out"> = { RECEIVE: "in", PAYMENT_LINK: "in", SEND: "out" };
+const MOVED: Record<TransactionStatus, boolean> = {
+  ...{ PENDING: false, DETECTED: false, CONFIRMED: true, FAILED: false, ORPHANED: false },
+};
+
+describe("sums of transactions", () => {
+  for (const type of TRANSACTION_TYPES) {
+    test(`${type} is money ${DIRECTIONS[type]}`, () => {
+      expect(directionOf(type)).toBe(DIRECTIONS[type]);
+      const sums = sumTotals([{ type, status: "CONFIRMED", count: 2, units: 5n }]);
+      const isIn = DIRECTIONS[type] === "in";
+      expect(sums).toEqual({ count: 2, inUnits: isIn ? 5n : 0n, outUnits: isIn ? 0n : 5n });
+    });
+  }
+
+  for (const status of TRANSACTION_STATUSES) {
+    test(`${status} ${MOVED[status] ? "counts" : "does not count"} as money that moved`, () => {
+      expect(isMoneyMoved(status)).toBe(MOVED[status]);
+    });
+  }
+
+  test("the confirmed sum takes CONFIRMED rows alone, each on its side", () => {
+    const totals: ExportTotal[] = [
+      { type: "RECEIVE", status: "CONFIRMED", count: 1, units: 1n },
+      { type: "PAYMENT_LINK", status: "CONFIRMED", count: 2, units: 10n },
+      { type: "SEND", status: "CONFIRMED", count: 3, units: 100n },
+      { type: "PAYMENT_LINK", status: "DETECTED", count: 4, units: 1_000n },
+      { type: "SEND", status: "FAILED", count: 5, units: 10_000n },
+    ];
+    expect(sumConfirmed(totals)).toEqual({ count: 6, inUnits: 11n, outUnits: 100n });
+    expect(sumTotals(totals)).toEqual({ count: 15, inUnits: 1_011n, outUnits: 10_100n });
+  });
+});
