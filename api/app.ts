@@ -12,13 +12,12 @@ import { exportRoutes } from "./exports/routes.ts";
 import { facilitatorRoutes } from "./facilitator/routes.ts";
 import { healthRoutes } from "./health/routes.ts";
 import type { ApiDeps } from "./http/deps.ts";
-import { errorMapper } from "./http/errors.ts";
+import { errorMapper, useOwnValidationMessages } from "./http/envelope.ts";
 import { refuseLargeHeaders } from "./http/header-limit.ts";
 import { jsonBody } from "./http/json-body.ts";
 import { openApi } from "./http/openapi.ts";
-import { plainQuery } from "./http/plain-query.ts";
+import { plainQuery } from "./http/query.ts";
 import { requestContext } from "./http/request-context.ts";
-import { speakPlainly } from "./http/validation-messages.ts";
 import { publicLinkRoutes } from "./links/public-routes.ts";
 import { linkRoutes } from "./links/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
@@ -29,11 +28,11 @@ import { walletRoutes } from "./wallets/routes.ts";
 import { webhookRoutes } from "./webhooks/routes.ts";
 import { x402Routes } from "./x402/routes.ts";
 
-/** Bodies are measured by body-text.ts, which answers in our own words; the server's own limit would close the connection without any. */
+/** Bodies are measured by json-body.ts, which answers with the error envelope; the server's own limit would close the connection without any. */
 const BODY_MAX_BYTES_OF_SERVER = Number.MAX_SAFE_INTEGER;
 
 export function createApp(deps: ApiDeps) {
-  speakPlainly();
+  useOwnValidationMessages();
   const app: AnyElysia = new Elysia({
     name: "api",
     serve: {

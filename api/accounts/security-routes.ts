@@ -8,7 +8,7 @@ import type { SecurityEvent } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
-import { queryNumber } from "../http/query-number.ts";
+import { queryNumber } from "../http/query.ts";
 
 const LIMIT_DEFAULT = 20;
 const LIMIT_MAX = 100;

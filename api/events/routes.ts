@@ -7,7 +7,7 @@ import { EVENT_TYPES } from "../../db/events/events.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
-import { queryNumber } from "../http/query-number.ts";
+import { queryNumber } from "../http/query.ts";
 
 const LIMIT_DEFAULT = 50;
 const LIMIT_MAX = 100;

@@ -6,8 +6,7 @@ import { findLiveSession } from "../../db/sessions/sessions.ts";
 import type { Caller } from "./caller.ts";
 import { refuseForgery } from "./csrf.ts";
 import type { ApiDeps } from "./deps.ts";
-import { readCookie, SESSION_COOKIE } from "./session-cookie.ts";
-import { verifySessionToken } from "./session-token.ts";
+import { readCookie, SESSION_COOKIE, verifySessionToken } from "./session-cookie.ts";
 
 export type CredentialKind = "session" | "apiKey";
 

@@ -1,6 +1,16 @@
-/** The shapes shared by all answers: the error envelope, and the general `data` + `meta` form. */
+/** What all answers share: the error envelope with how failures get into it, and the general `data` + `meta` form. */
+import { Elysia, NotFoundError, ParseError, ValidationError } from "elysia";
 import { z } from "zod";
-import { ERROR_STATUS, type ErrorCode, type ErrorDetails } from "../../core/domain/errors.ts";
+import {
+  ERROR_STATUS,
+  type ErrorCode,
+  type ErrorDetails,
+  invalid,
+  ServiceError,
+} from "../../core/domain/errors.ts";
+import { findAllowedMethods, type RouteTable } from "./allowed-methods.ts";
+import type { ApiDeps } from "./deps.ts";
+import { requestContext } from "./request-context.ts";
 
 export type Meta = { requestId: string; timestamp: string };
 export type ErrorBody = {
@@ -44,4 +54,143 @@ export function errorResponses<const Statuses extends readonly ErrorStatus[]>(
 ): Record<Statuses[number] | 500, typeof errorSchema> {
   const entries = [...statuses, 500].map((status) => [status, errorSchema]);
   return Object.fromEntries(entries) as Record<Statuses[number] | 500, typeof errorSchema>;
+}
+
+/**
+ * The one place where failures become answers: a caller reads what he can correct; everything else is a 500 without details and a log line.
+ * `routes` is read when a path is not found, to tell a wrong method from an unknown path.
+ */
+export const errorMapper = (deps: ApiDeps, routes: () => RouteTable) =>
+  new Elysia({ name: "error-mapper" })
+    .use(requestContext(deps))
+    .onError({ as: "global" }, ({ error, request, set, requestId, log }): ErrorBody => {
+      const failure = toServiceError(error, request, routes);
+      if (failure.status >= 500)
+        log.error({ err: failure.cause ?? failure, path: pathOf(request) }, "failed");
+      set.status = failure.status;
+      set.headers["content-type"] = "application/json; charset=utf-8";
+      for (const [name, value] of Object.entries(failure.headers)) set.headers[name] = value;
+      return errorBody(requestId, failure.errorCode, failure.message, failure.details);
+    });
+
+function toServiceError(error: unknown, request: Request, routes: () => RouteTable): ServiceError {
+  if (error instanceof ServiceError) return error;
+  if (error instanceof ValidationError) return fromValidation(error);
+  if (error instanceof ParseError) return fromParse(error);
+  if (error instanceof NotFoundError) return fromNotFound(request, routes());
+  if (isUnprintableInput(error)) return invalid("body", "is not well formed");
+  if (isUnstorableText(error)) return invalid("body", "contains a character that cannot be stored");
+  return internalError(error);
+}
+
+/** An answer that breaks its own schema is our fault, never the caller's. Its values stay out of the log. */
+function fromValidation(error: ValidationError): ServiceError {
+  const issue: { path?: unknown; message?: unknown } | undefined = error.all[0];
+  const path = fieldOf(issue?.path);
+  const field = path === "" || path === "root" ? error.type : path;
+  const message = typeof issue?.message === "string" ? issue.message : "is not valid";
+  if (error.type !== "response") return invalid(field, message);
+  return internalError(new Error(`our own answer breaks its schema at ${field}: ${message}`));
+}
+
+function internalError(cause: unknown): ServiceError {
+  return new ServiceError("INTERNAL_ERROR", "Something went wrong on our side", { cause });
+}
+
+/** zod gives the path as keys (Elysia says "root" for none), typebox as "/a/b". */
+function fieldOf(path: unknown): string {
+  if (Array.isArray(path)) return path.map(String).join(".");
+  return typeof path === "string" ? path.split("/").filter(Boolean).join(".") : "";
+}
+
+/** Our own body parser's refusal arrives wrapped. */
+function fromParse(error: ParseError): ServiceError {
+  if (error.cause instanceof ServiceError) return error.cause;
+  return invalid("body", "cannot be read");
+}
+
+function fromNotFound(request: Request, routes: RouteTable): ServiceError {
+  const methods = findAllowedMethods(routes, pathOf(request));
+  if (methods.length === 0 || methods.includes(request.method))
+    return new ServiceError("NOT_FOUND", "There is nothing here");
+  return new ServiceError("VALIDATION_ERROR", `${request.method} is not allowed here`, {
+    status: 405,
+    details: { field: "method", issue: "not_allowed" },
+    headers: { allow: methods.join(", ") },
+  });
+}
+
+/** `{"a":{"toString":1}}` where a text was expected: building Elysia's own message throws this TypeError. */
+function isUnprintableInput(error: unknown): boolean {
+  return (
+    error instanceof TypeError && /No default value|Cannot convert object to primitive/.test(error.message)
+  );
+}
+
+/** U+0000 in a text or a JSON value: Postgres refuses it (SQLSTATE 22021, 22P05) when a schema let it through. */
+function isUnstorableText(error: unknown): boolean {
+  return error instanceof Error && "code" in error && (error.code === "22021" || error.code === "22P05");
+}
+
+function pathOf(request: Request): string {
+  return URL.parse(request.url)?.pathname ?? "/";
+}
+
+type Issue = Parameters<z.core.$ZodErrorMap>[0];
+
+const TYPES: Record<string, string> = {
+  string: "must be text",
+  number: "must be a number",
+  int: "must be a whole number",
+  boolean: "must be true or false",
+  array: "must be a list",
+  object: "must be an object",
+  record: "must be an object",
+};
+const UNITS: Record<string, { one: string; many: string }> = {
+  string: { one: "character", many: "characters" },
+  array: { one: "entry", many: "entries" },
+};
+
+/** Plain messages for every schema of this process that brings none: "must be …" or "is …", to be read after the field's name. */
+export function useOwnValidationMessages(): void {
+  z.config({ customError: describeIssue });
+}
+
+function describeIssue(issue: Issue): string | undefined {
+  if (issue.input === undefined && issue.code !== "unrecognized_keys") return "is missing";
+  switch (issue.code) {
+    case "invalid_type":
+      return describeType(issue.expected, issue.input);
+    case "invalid_value":
+      return `must be ${oneOf(issue.values.map(String))}`;
+    case "too_small":
+      return describeBound("at least", issue.minimum, issue.origin);
+    case "too_big":
+      return describeBound("at most", issue.maximum, issue.origin);
+    case "invalid_format":
+    case "invalid_union":
+      return "is not well formed";
+    case "unrecognized_keys":
+      return `has fields that are not known here: ${issue.keys.join(", ")}`;
+    default:
+      return undefined;
+  }
+}
+
+function describeType(expected: string, input: unknown): string {
+  // a repeated key of a query
+  if (expected === "string" && Array.isArray(input)) return "must be given once";
+  return TYPES[expected] ?? "is not well formed";
+}
+
+function describeBound(side: string, bound: number | bigint, origin: string): string {
+  const unit = UNITS[origin];
+  if (!unit) return `must be ${side} ${bound}`;
+  return `must have ${side} ${bound} ${Number(bound) === 1 ? unit.one : unit.many}`;
+}
+
+/** "A", "A or B", "A, B or C" */
+export function oneOf(values: readonly string[]): string {
+  return values.length < 2 ? values.join("") : `${values.slice(0, -1).join(", ")} or ${values.at(-1)}`;
 }

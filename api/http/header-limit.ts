@@ -4,7 +4,7 @@
  */
 import http from "node:http";
 import { ServiceError } from "../../core/domain/errors.ts";
-import { BODY_MAX_BYTES } from "./body-text.ts";
+import { BODY_MAX_BYTES } from "./json-body.ts";
 
 /** All headers but the payment, names and values together; as much as the server takes when nothing is configured. */
 export const HEADERS_MAX_CHARS = 16_384;

@@ -1,13 +1,50 @@
 /**
- * Counts requests against limits.ts. rate-limiter-flexible was measured beside this single upsert: 66 µs of CPU and 7,700/s
- * against 30 µs and 19,000/s, and it would bring its own table and its own pg pool; so one statement it is.
+ * Every request limit of the service, and how requests are counted against it. Counters belong to the signed-in user, else to the
+ * client's address. rate-limiter-flexible was measured beside this single upsert: 66 µs of CPU and 7,700/s against 30 µs and
+ * 19,000/s, and it would bring its own table and its own pg pool; so one statement it is.
  */
 import { ServiceError } from "../../core/domain/errors.ts";
 import { type Counter, countRequest } from "../../db/http/rate-limits.ts";
 import { addressGroup } from "./client-address.ts";
 import type { ApiDeps } from "./deps.ts";
-import { type LimitName, limitOf } from "./limits.ts";
 import type { ResponseSet } from "./session-cookie.ts";
+
+type Limit = {
+  readonly limit: number;
+  readonly windowS: number;
+  /** Each route of the class counts by itself; otherwise all of them share one counter. */
+  readonly perRoute?: true;
+  /** Counted by client address even for a signed-in user. */
+  readonly byAddress?: true;
+};
+
+const MINUTE = 60;
+const HOUR = 3_600;
+
+const LIMITS = {
+  general: { limit: 1_000, windowS: HOUR },
+  authentication: { limit: 10, windowS: MINUTE, perRoute: true, byAddress: true },
+  googleAuthorize: { limit: 10, windowS: MINUTE, byAddress: true },
+  walletSetup: { limit: 10, windowS: HOUR, perRoute: true },
+  balance: { limit: 100, windowS: HOUR },
+  /** Create link, refund, send. */
+  paymentOperations: { limit: 50, windowS: HOUR },
+  transactions: { limit: 1_000, windowS: HOUR },
+  exports: { limit: 20, windowS: HOUR },
+  publicLinkData: { limit: 240, windowS: MINUTE, byAddress: true },
+  claims: { limit: 10, windowS: MINUTE, byAddress: true },
+  /** Key: the link and the client's address. Taken for a claim that is not known yet. */
+  claimsOfLink: { limit: 5, windowS: HOUR },
+  x402Requirements: { limit: 120, windowS: MINUTE, byAddress: true },
+  x402Pay: { limit: 30, windowS: MINUTE, byAddress: true },
+  /** Key: the paying address. Taken with `takeFromLimit` once the payload was read. */
+  x402Payer: { limit: 10, windowS: MINUTE },
+  facilitatorVerify: { limit: 1_200, windowS: MINUTE, byAddress: true },
+  facilitatorSettle: { limit: 1_200, windowS: MINUTE },
+  testMode: { limit: 6_000, windowS: MINUTE, byAddress: true },
+} as const satisfies Record<string, Limit>;
+
+export type LimitName = keyof typeof LIMITS;
 
 /** A key that was refused is refused from memory this long, so that a flood costs one statement a second. */
 const REFUSED_MEMORY_MS = 1_000;
@@ -22,7 +59,7 @@ export async function takeFromLimit(
   taken: { limitName: LimitName; key: string },
 ): Promise<void> {
   if (!deps.config.rateLimits) return;
-  const bound = limitOf(taken.limitName);
+  const bound: Limit = LIMITS[taken.limitName];
   const key = `${taken.limitName}:${taken.key}`;
   const counter = recallRefusal(key) ?? (await countRequest(deps.sql, key, bound));
   const resetS = Math.ceil(counter.endsAt.getTime() / 1_000);
@@ -42,7 +79,7 @@ export function limitKey(
   limitName: LimitName,
   request: { userId?: string | undefined; clientAddress: string; route: string },
 ): string {
-  const bound = limitOf(limitName);
+  const bound: Limit = LIMITS[limitName];
   const who =
     request.userId && !bound.byAddress ? request.userId : `ip:${addressGroup(request.clientAddress)}`;
   return bound.perRoute ? `${request.route}:${who}` : who;

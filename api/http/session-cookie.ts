@@ -1,8 +1,10 @@
-/** The cookie that carries the session, read from the header and written into Elysia's `set`. */
+/** The session on the wire: the JWT, and the cookie that carries it, read from the header and written into Elysia's `set`. */
+import { jwt } from "@elysiajs/jwt";
 import type { Context } from "elysia";
+import { z } from "zod";
 import type { Session } from "../../db/schema.ts";
 import type { ApiConfig } from "../config.ts";
-import { signSessionToken } from "./session-token.ts";
+import { oncePer } from "./memoize-per-key.ts";
 
 export const SESSION_COOKIE = "authToken";
 const COOKIE_HEADER_MAX_CHARS = 16_384;
@@ -13,11 +15,9 @@ type NewToken = Pick<Session, "id" | "userId" | "expiresAt">;
 
 /** A JWT that ends when the session does. */
 export async function tokenOf(config: ApiConfig, session: NewToken): Promise<string> {
-  return signSessionToken(config, {
-    sid: session.id,
-    sub: session.userId,
-    exp: Math.floor(session.expiresAt.getTime() / 1_000),
-  });
+  const [newest] = keysOf(config);
+  const exp = Math.floor(session.expiresAt.getTime() / 1_000);
+  return newest.sign({ sid: session.id, sub: session.userId, exp });
 }
 
 /** Signs the browser in: httpOnly, SameSite=Strict, whole site, Secure outside development. */
@@ -58,4 +58,75 @@ export function readCookie(header: string | null, name: string): string | undefi
   }
   const [value, ...others] = values;
   return others.length > 0 || value === "" ? undefined : value;
+}
+
+type SessionClaims = { sid: string; sub: string; iat: number; exp: number };
+
+const ALGORITHM = "HS256";
+const TYPE = "session+jwt";
+const TOKEN_MAX_CHARS = 1_024;
+/** Unpadded base64url, as RFC 7515 writes it; the library also reads padding. */
+const COMPACT = /^[\w-]+\.[\w-]+\.[\w-]+$/;
+/** How far another instance's clock may run ahead. */
+const CLOCK_SKEW_S = 30;
+
+const claimsSchema = z.strictObject({
+  iss: z.string(),
+  aud: z.string(),
+  sub: z.string(),
+  sid: z.string(),
+  iat: z.int(),
+  exp: z.int(),
+});
+
+type TokenConfig = Pick<ApiConfig, "jwtSecrets" | "baseUrl">;
+
+/**
+ * The session JWT, by @elysiajs/jwt (jose inside). The plugin pins nothing by itself when it verifies: it would take every HMAC
+ * algorithm, any issuer and tokens without an end. So each verification names algorithm, type, issuer, audience and claims. One
+ * plugin a key: the first key signs, a token of any key in the list is read.
+ */
+const keysOf = oncePer(({ jwtSecrets, baseUrl }: TokenConfig) => {
+  const [first, ...others] = jwtSecrets;
+  return [openKey(first, baseUrl), ...others.map((secret) => openKey(secret, baseUrl))] as const;
+});
+
+function openKey(secret: string, issuer: string) {
+  const { session } = jwt({
+    name: "session",
+    secret,
+    alg: ALGORITHM,
+    typ: TYPE,
+    iss: issuer,
+    aud: issuer,
+  }).decorator;
+  return session;
+}
+
+/** The claims of a token this service signed that has not expired; undefined for everything else. */
+export async function verifySessionToken(
+  config: TokenConfig,
+  token: string,
+): Promise<SessionClaims | undefined> {
+  if (token.length > TOKEN_MAX_CHARS || !COMPACT.test(token)) return undefined;
+  const { baseUrl } = config;
+  const expected = {
+    algorithms: [ALGORITHM],
+    typ: TYPE,
+    issuer: baseUrl,
+    audience: baseUrl,
+    requiredClaims: ["exp", "iat", "sub", "sid"],
+  };
+  for (const key of keysOf(config)) {
+    const payload = await key.verify(token, expected);
+    if (payload) return readClaims(payload);
+  }
+  return undefined;
+}
+
+function readClaims(payload: unknown): SessionClaims | undefined {
+  const claims = claimsSchema.safeParse(payload).data;
+  if (!claims || claims.iat > Date.now() / 1_000 + CLOCK_SKEW_S) return undefined;
+  const { sid, sub, iat, exp } = claims;
+  return { sid, sub, iat, exp };
 }

@@ -14,7 +14,7 @@ import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { PublicLink } from "../../db/links/links.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 import { isoTime } from "../http/envelope.ts";
-import { queryNumber } from "../http/query-number.ts";
+import { queryNumber } from "../http/query.ts";
 import { settledBy } from "../http/settled-by.ts";
 
 export const LIST_LIMIT_DEFAULT = 20;

@@ -5,8 +5,7 @@ import type { Tx } from "../../db/postgres/client.ts";
 import type { Session, User } from "../../db/schema.ts";
 import { deleteSession, insertSession, type SessionMethod } from "../../db/sessions/sessions.ts";
 import type { ApiConfig } from "../config.ts";
-import { readCookie, SESSION_COOKIE } from "../http/session-cookie.ts";
-import { verifySessionToken } from "../http/session-token.ts";
+import { readCookie, SESSION_COOKIE, verifySessionToken } from "../http/session-cookie.ts";
 import type { Trace } from "../http/trace.ts";
 import { userAgentOf } from "../http/user-agent.ts";
 

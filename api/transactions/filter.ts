@@ -5,9 +5,9 @@ import { parseUnits } from "../../core/domain/money.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
+import { oneOf } from "../http/envelope.ts";
 import { documentedAs } from "../http/json-schema.ts";
-import { queryNumber } from "../http/query-number.ts";
-import { oneOf } from "../http/validation-messages.ts";
+import { queryNumber } from "../http/query.ts";
 
 export const LIMIT_DEFAULT = 50;
 export const LIMIT_MAX = 100;

@@ -19,7 +19,7 @@ import {
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";
-import { queryNumber } from "../http/query-number.ts";
+import { queryNumber } from "../http/query.ts";
 import { changeEndpoint, createEndpoint, giveNewSecret } from "./endpoints.ts";
 import {
   createBody,

@@ -5,8 +5,8 @@
 import { Elysia } from "elysia";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
 import { SilentDatabaseError } from "../../db/postgres/retry-while-unavailable.ts";
-import { readBodyText } from "../http/body-text.ts";
 import type { ApiDeps } from "../http/deps.ts";
+import { readBodyText } from "../http/json-body.ts";
 import { limitKey, takeFromLimit } from "../http/rate-limit.ts";
 import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
