@@ -1,8 +1,9 @@
-/** `npm test`: one Postgres for the whole run, every test file in a process of its own choosing, one plain line at the end. */
+/** `npm test`: one Postgres and one build of the processes for the whole run, the slowest files, one plain line at the end. */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { spawnBound } from "../local/processes/bound-process.ts";
+import { compileServices, SERVICES_VARIABLE } from "./support/compiled-services.ts";
 import { prepareTemplate, SERVER_URL_VARIABLE } from "./support/postgres.ts";
 import { startTestServer } from "./support/postgres-server.ts";
 
@@ -10,6 +11,7 @@ type Totals = { passed: number; failed: number; skipped: number };
 
 const PARALLEL_FILES = 3;
 const TEST_TIMEOUT_MS = 60_000;
+const SLOWEST_SHOWN = 12;
 
 process.exitCode = await run(process.argv.slice(2));
 
@@ -20,10 +22,15 @@ async function run(filters: readonly string[]): Promise<number> {
   const server = await startTestServer();
   try {
     await prepareTemplate(server.adminUrl);
-    console.log(`· ${server.description} is ready (${seconds(startedAt)})`);
+    await compileServices(scratch);
+    console.log(`· ${server.description} and the compiled services are ready (${seconds(startedAt)})`);
     const report = join(scratch, "report.xml");
-    const code = await runTests(filters, report, server.adminUrl);
+    const code = await runTests(filters, report, {
+      [SERVER_URL_VARIABLE]: server.adminUrl,
+      [SERVICES_VARIABLE]: scratch,
+    });
     const totals = readTotals(report, code);
+    console.log(describeSlowest(report));
     console.log(`\n· ${seconds(startedAt)} in all`);
     if (totals.passed + totals.failed === 0) console.log("No test ran.");
     console.log(describeTotals(totals));
@@ -37,7 +44,7 @@ async function run(filters: readonly string[]): Promise<number> {
 async function runTests(
   filters: readonly string[],
   report: string,
-  serverUrl: string,
+  shared: Record<string, string>,
 ): Promise<number | string> {
   const runner = await spawnBound({
     command: process.execPath,
@@ -48,7 +55,7 @@ async function runTests(
       ...filters,
     ],
     cwd: join(import.meta.dir, ".."),
-    env: { ...process.env, [SERVER_URL_VARIABLE]: serverUrl },
+    env: { ...process.env, ...shared },
     stopSignal: "SIGTERM",
     onOutput: (chunk) => process.stdout.write(chunk),
   });
@@ -67,8 +74,22 @@ function readTotals(report: string, code: number | string): Totals {
 }
 
 function readRootTag(report: string): string {
+  return /<testsuites[^>]*>/.exec(readReport(report))?.[0] ?? "";
+}
+
+/** Seconds of each file, hooks included: where the next second is saved. */
+function describeSlowest(report: string): string {
+  const suites = readReport(report).matchAll(/<testsuite name="([^"]+\.test\.ts)"[^>]* time="([\d.]+)"/g);
+  const slowest = [...suites]
+    .map(([, file = "", time]) => ({ file, seconds: Number(time) }))
+    .sort((one, other) => other.seconds - one.seconds)
+    .slice(0, SLOWEST_SHOWN);
+  return slowest.map(({ file, seconds }) => `· ${seconds.toFixed(1).padStart(6)} s ${file}`).join("\n");
+}
+
+function readReport(report: string): string {
   try {
-    return /<testsuites[^>]*>/.exec(readFileSync(report, "utf8"))?.[0] ?? "";
+    return readFileSync(report, "utf8");
   } catch {
     return "";
   }

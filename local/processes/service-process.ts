@@ -6,17 +6,23 @@ import { type BoundProcess, spawnBound } from "./bound-process.ts";
 const ROOT = join(import.meta.dir, "../..");
 
 export type ServiceProcess = BoundProcess & { kind: ServiceKind };
+/** What is executed for a process of the service. */
+export type ServiceProgram = { command: string; args: readonly string[] };
 
-/** Runs `bun <kind>/main.ts`. Output goes to `onOutput` line by line. */
+/** `bun <kind>/main.ts`. Bun would lay a .env file under the environment, with variables meant for other processes. */
+export function sourceProgram(kind: ServiceKind): ServiceProgram {
+  return { command: process.execPath, args: ["--no-env-file", join(kind, "main.ts")] };
+}
+
+/** Runs a process from its sources, or as `program` says. Output goes to `onOutput` line by line. */
 export async function startServiceProcess(
   kind: ServiceKind,
   env: Record<string, string | undefined>,
   onOutput: (line: string) => void,
+  program: ServiceProgram = sourceProgram(kind),
 ): Promise<ServiceProcess> {
   const bound = await spawnBound({
-    command: process.execPath,
-    // Bun would lay a .env file under this environment, with what other processes' business is.
-    args: ["--no-env-file", join(kind, "main.ts")],
+    ...program,
     cwd: ROOT,
     env,
     stopSignal: "SIGTERM",

@@ -12,7 +12,7 @@ let bob: Merchant;
 const ROWS = 340;
 
 beforeAll(async () => {
-  world = await startMerchantWorld({ processes: ["api", "api-2", "worker", "indexer"] });
+  world = await startMerchantWorld({ processes: ["api", "api-2", "worker", "indexer"], fromSources: true });
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
   await insertHistory(
     world.sql,

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { type ServiceProcess, startServiceProcess } from "../../local/processes/service-process.ts";
+import { serviceProgram } from "../support/compiled-services.ts";
 import {
   amounts,
   type Lab,
@@ -45,7 +46,11 @@ async function startProcess(): Promise<Indexer> {
     ...{ PATH, HOME, NODE_ENV: "test", DATABASE_URL: lab.db.url, NETWORKS: NETWORK },
     ...{ RPC_URL_BASE_SEPOLIA: lab.chain.rpcUrl, CONFIRMATIONS_BASE_SEPOLIA: "1" },
   };
-  const indexer = { process: await startServiceProcess("indexer", env, (line) => lines.push(line)), lines };
+  const onLine = (line: string) => lines.push(line);
+  const indexer = {
+    process: await startServiceProcess("indexer", env, onLine, serviceProgram("indexer")),
+    lines,
+  };
   indexers.add(indexer);
   return indexer;
 }

@@ -6,10 +6,10 @@ export type MerchantWorld = World & { sql: Sql };
 
 /** Limits are off unless `env` says RATE_LIMITS=1. */
 export async function startMerchantWorld(
-  options: { env?: Record<string, string>; processes?: readonly ProcessName[] } = {},
+  options: { env?: Record<string, string>; processes?: readonly ProcessName[]; fromSources?: boolean } = {},
 ): Promise<MerchantWorld> {
   const world = await startWorld({
-    ...(options.processes ? { processes: options.processes } : {}),
+    ...options,
     env: { NODE_ENV: "test", RATE_LIMITS: "0", ...options.env },
   });
   const sql = openDatabase(world.db.url, { name: "test", maxConnections: 4 });

@@ -9,6 +9,7 @@ import { findFreePort } from "../../local/free-port.ts";
 import { type ServiceProcess, startServiceProcess } from "../../local/processes/service-process.ts";
 import { serviceEnv } from "../../local/service-env.ts";
 import { startTestChain, type TestChain } from "./chain.ts";
+import { serviceProgram } from "./compiled-services.ts";
 import { createTestDatabase } from "./postgres.ts";
 
 export const JWT_SECRET = "4f3c2b1a09f8e7d6c5b4a3928170615243342516078899aabbccddeeff001122";
@@ -70,9 +71,14 @@ export async function startApiWorld(
     for (const port of ports) {
       const env = serviceEnv("api", settings, { ...common, PORT: String(port) });
       processes.push(
-        await startServiceProcess("api", env, (line) => {
-          log += `${line}\n`;
-        }),
+        await startServiceProcess(
+          "api",
+          env,
+          (line) => {
+            log += `${line}\n`;
+          },
+          serviceProgram("api"),
+        ),
       );
     }
     await Promise.all(urls.map((url) => waitUntilReady(url, () => log)));

@@ -5,7 +5,11 @@ import { join } from "node:path";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { findFreePort } from "../../local/free-port.ts";
-import { type ServiceProcess, startServiceProcess } from "../../local/processes/service-process.ts";
+import {
+  type ServiceProcess,
+  sourceProgram,
+  startServiceProcess,
+} from "../../local/processes/service-process.ts";
 import {
   SERVICE_KINDS,
   type ServiceKind,
@@ -14,6 +18,7 @@ import {
 } from "../../local/service-env.ts";
 import { waitUntilReady } from "../../local/wait-until-ready.ts";
 import { startTestChain, type TestChain } from "./chain.ts";
+import { serviceProgram } from "./compiled-services.ts";
 import { startTestMailbox, type TestMailbox } from "./mailbox.ts";
 import { createTestDatabase, type TestDatabase } from "./postgres.ts";
 
@@ -30,6 +35,8 @@ export type ServiceParts = {
   env?: Record<string, string>;
   /** Default: one of each kind. */
   processes?: readonly ProcessName[];
+  /** Never the run's executables: for workers that make PDFs. */
+  fromSources?: boolean;
 };
 
 export type Service = {
@@ -71,8 +78,12 @@ export async function startService(parts: ServiceParts): Promise<Service> {
   const start = async (name: ProcessName) => {
     if (running.has(name)) throw new Error(`${name} is running already`);
     const given = { ...quietEnv(), BASE_URL: baseUrl, ...parts.env, PORT: String(ports.get(name) ?? "") };
-    const child = await startServiceProcess(kindOf(name), serviceEnv(kindOf(name), settings, given), (line) =>
-      logs.set(name, `${logOf(name)}${line}\n`.slice(-LOG_KEPT_CHARS)),
+    const kind = kindOf(name);
+    const child = await startServiceProcess(
+      kind,
+      serviceEnv(kind, settings, given),
+      (line) => logs.set(name, `${logOf(name)}${line}\n`.slice(-LOG_KEPT_CHARS)),
+      parts.fromSources ? sourceProgram(kind) : serviceProgram(kind),
     );
     running.set(name, child);
     died.delete(name);
@@ -115,7 +126,7 @@ export async function startService(parts: ServiceParts): Promise<Service> {
 
 /** A service with a database, a chain and a mailbox of its own; `stop` takes all of them down. */
 export async function startWorld(
-  options: { env?: Record<string, string>; processes?: readonly ProcessName[]; blockTimeS?: number } = {},
+  options: Pick<ServiceParts, "env" | "processes" | "fromSources"> & { blockTimeS?: number } = {},
 ): Promise<World> {
   const [db, chain, mailbox] = await Promise.all([
     createTestDatabase(),

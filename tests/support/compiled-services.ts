@@ -1,0 +1,45 @@
+/**
+ * The three processes as single executables with bytecode, built once a run from the sources under test. Starting one from its sources
+ * costs a second of CPU to parse a thousand modules, and a run starts several hundred of them.
+ */
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { BunPlugin } from "bun";
+import { type ServiceProgram, sourceProgram } from "../../local/processes/service-process.ts";
+import { SERVICE_KINDS, type ServiceKind } from "../../local/service-env.ts";
+
+/** Set by tests/run.ts; without it (a single test file started by hand) the processes run from their sources. */
+export const SERVICES_VARIABLE = "TEST_SERVICES";
+const ROOT = join(import.meta.dir, "../..");
+/** Its fonts are files of packages, which an executable does not find: a worker that makes PDFs runs from its sources (`fromSources`). */
+const WITHOUT_PDF: BunPlugin = {
+  name: "without-pdf",
+  setup(build) {
+    build.onResolve({ filter: /\/pdf\/pdf\.ts$/ }, ({ path, importer }) => ({
+      path: join(dirname(importer), path),
+      external: true,
+    }));
+  },
+};
+
+/** One at a time: a build takes as many threads as there are cores. */
+export async function compileServices(folder: string): Promise<void> {
+  for (const kind of SERVICE_KINDS) {
+    await Bun.build({
+      entrypoints: [join(ROOT, kind, "main.ts")],
+      plugins: [WITHOUT_PDF],
+      bytecode: true,
+      format: "esm",
+      target: "bun",
+      compile: { outfile: join(folder, kind), autoloadDotenv: false, autoloadBunfig: false },
+    });
+  }
+}
+
+export function serviceProgram(kind: ServiceKind): ServiceProgram {
+  const folder = process.env[SERVICES_VARIABLE];
+  if (folder === undefined) return sourceProgram(kind);
+  const command = join(folder, kind);
+  if (!existsSync(command)) throw new Error(`${SERVICES_VARIABLE} names ${folder}, which has no ${kind}`);
+  return { command, args: [] };
+}
