@@ -1,0 +1,58 @@
+/** A copy of the project in which sources are changed and tests run, so that neither the work tree nor an editor ever sees a mutant. */
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { spawnBound } from "../../local/processes/bound-process.ts";
+import { SERVER_URL_VARIABLE } from "../support/postgres.ts";
+
+const FOLDERS = ["api", "bench", "core", "db", "indexer", "local", "patches", "tests", "worker"];
+const FILES = ["package.json", "tsconfig.json", "bunfig.toml"];
+
+export type TestRun = { passed: boolean; timedOut: boolean; seconds: number; output: string };
+
+export type ScratchCopy = {
+  root: string;
+  read: (file: string) => string;
+  write: (file: string, text: string) => void;
+  /** One test file in a process of its own, up to its first failure. */
+  runTest: (test: string, timeoutS: number) => Promise<TestRun>;
+  remove: () => void;
+};
+
+export function makeScratchCopy(root: string, serverUrl: string): ScratchCopy {
+  const folder = mkdtempSync(join(tmpdir(), "mutants-"));
+  for (const name of [...FOLDERS, ...FILES])
+    cpSync(join(root, name), join(folder, name), { recursive: true });
+  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
+  return {
+    root: folder,
+    read: (file) => readFileSync(join(folder, file), "utf8"),
+    write: (file, text) => writeFileSync(join(folder, file), text),
+    runTest: (test, timeoutS) => runTest(folder, serverUrl, test, timeoutS),
+    remove: () => rmSync(folder, { recursive: true, force: true }),
+  };
+}
+
+async function runTest(cwd: string, serverUrl: string, test: string, timeoutS: number): Promise<TestRun> {
+  const startedAt = performance.now();
+  let output = "";
+  let timedOut = false;
+  const runner = await spawnBound({
+    command: process.execPath,
+    args: ["--no-env-file", "test", "--bail", "--timeout=60000", test],
+    cwd,
+    env: { ...process.env, [SERVER_URL_VARIABLE]: serverUrl },
+    stopSignal: "SIGTERM",
+    orphanSignal: "SIGKILL",
+    onOutput: (chunk) => {
+      output += chunk.toString();
+    },
+  });
+  const timer = setTimeout(() => {
+    timedOut = true;
+    runner.kill("SIGKILL");
+  }, timeoutS * 1000);
+  const code = await runner.exited;
+  clearTimeout(timer);
+  return { passed: code === 0, timedOut, seconds: (performance.now() - startedAt) / 1000, output };
+}
