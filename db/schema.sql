@@ -644,7 +644,7 @@ CREATE INDEX transfers_authorization ON public.transfers USING btree (network, f
 CREATE INDEX transfers_detected ON public.transfers USING btree (network, block_number) WHERE (status = 'DETECTED'::text);
 CREATE INDEX transfers_from ON public.transfers USING btree (network, from_address, block_number);
 CREATE INDEX transfers_hash ON public.transfers USING btree (tx_hash);
-CREATE INDEX transfers_height ON public.transfers USING btree (network, block_number) WHERE (status <> 'ORPHANED'::text);
+CREATE INDEX transfers_height ON public.transfers USING btree (block_number, network) WHERE (status <> 'ORPHANED'::text);
 CREATE UNIQUE INDEX transfers_log_key ON public.transfers USING btree (network, block_hash, log_index);
 CREATE INDEX transfers_misfit_link ON public.transfers USING btree (link_id) WHERE ((link_id IS NOT NULL) AND (NOT pays));
 CREATE UNIQUE INDEX transfers_payment_key ON public.transfers USING btree (payment_id) WHERE ((payment_id IS NOT NULL) AND (status <> 'ORPHANED'::text));

@@ -66,8 +66,9 @@ create unique index transfers_payment_key on transfers (payment_id)
 -- any statistics exist, every other index that begins with the network seemed as good, and read all of it.
 -- serves: transfers of a claim's transaction
 create index transfers_hash on transfers (tx_hash);
--- serves: confirming and orphaning by height
-create index transfers_height on transfers (network, block_number) where status <> 'ORPHANED';
+-- serves: confirming and orphaning by height. Height first: with the network first, a look-up by network and authorization was planned
+-- on this index while the table was young, and read all of it.
+create index transfers_height on transfers (block_number, network) where status <> 'ORPHANED';
 -- serves: transfers that wait for their depth
 create index transfers_detected on transfers (network, block_number) where status = 'DETECTED';
 -- serves: balance of a wallet in the ledger
