@@ -16,8 +16,8 @@ import {
   recordSent,
 } from "../../db/payments/settlement-answers.ts";
 import type { Sql } from "../../db/postgres/client.ts";
-import { insist, type WaitTools } from "../x402/await-payment.ts";
-import { judgeShownAgain } from "../x402/shown-again.ts";
+import { retryUntilDeadline, type WaitTools } from "../x402/await-payment.ts";
+import { matchKnown } from "../x402/verify-payer.ts";
 import { type FacilitatorRequest, keyOf } from "./request.ts";
 import type { VerifyTools } from "./verify.ts";
 
@@ -44,7 +44,7 @@ export async function answerOnce(
   const deadlineMs = performance.now() + BUSY_MAX_MS;
   while (performance.now() < deadlineMs) {
     const startedMs = performance.now();
-    const claim: AnswerClaim | undefined = await insist(tools, () =>
+    const claim: AnswerClaim | undefined = await retryUntilDeadline(tools, () =>
       claimAnswer(tools.sql, paymentId, asker, claimId),
     );
     if (claim === "refused") return "refused";
@@ -74,14 +74,14 @@ export async function isAnswerDueTo(
   const isSame =
     [payment.recipient, attempt.authorization.to].every((address) => address === terms.payTo) &&
     [payment.amountUnits, attempt.authorization.value].every((units) => units === terms.amountUnits);
-  if (!isSame || (await judgeShownAgain(tools.chains.get(network), network, payment, attempt)) !== "same")
+  if (!isSame || (await matchKnown(tools.chains.get(network), network, payment, attempt)) !== "same")
     return false;
   return isAnswerDue(tools.sql, payment.id, asker);
 }
 
 async function giveBack(tools: AnswerTools, paymentId: string, claimId: string): Promise<"unknown"> {
   tools.log.info({ paymentId }, "a settlement's success found its connection closed");
-  await insist(tools, () => recordCut(tools.sql, paymentId, claimId));
+  await retryUntilDeadline(tools, () => recordCut(tools.sql, paymentId, claimId));
   return "unknown";
 }
 
@@ -95,7 +95,7 @@ function confirmLater(
   setTimeout(() => {
     const confirming = connection.aborted
       ? giveBack(tools, paymentId, claimId)
-      : insist(tools, () => recordSent(tools.sql, paymentId));
+      : retryUntilDeadline(tools, () => recordSent(tools.sql, paymentId));
     confirming.catch((error: unknown) =>
       tools.log.error({ err: error, paymentId }, "it could not be recorded that a settlement was answered"),
     );

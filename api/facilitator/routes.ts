@@ -12,13 +12,11 @@ import { type AuthRule, access } from "../http/access.ts";
 import { authenticate } from "../http/authenticate.ts";
 import type { Caller } from "../http/caller.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { openAcceptor } from "../x402/accept.ts";
-import { openChainClock } from "../x402/chain-time.ts";
-import { openPaymentReader } from "../x402/read-payment.ts";
+import { openPayTools } from "../x402/pay-tools.ts";
 import { isAnswerDueTo } from "./answer-once.ts";
 import { type FacilitatorRequest, readRequest } from "./request.ts";
 import { type SettleTools, settlePayment } from "./settle.ts";
-import { verifyPayment } from "./verify.ts";
+import { openChainTimeReader, verifyPayment } from "./verify.ts";
 
 const SCOPE = "facilitator";
 const maySettle = {
@@ -27,10 +25,8 @@ const maySettle = {
 
 export const facilitatorRoutes = (deps: ApiDeps) => {
   const tools: SettleTools = {
-    ...deps,
-    acceptor: openAcceptor(deps.sql, insertFacilitatedPayments),
-    clock: openChainClock(deps.sql),
-    readPayment: openPaymentReader(deps.sql),
+    ...openPayTools(deps, insertFacilitatedPayments),
+    readChainTime: openChainTimeReader(deps.sql),
   };
   /** Settled before, and its success is due to the one who asks: he must be able to settle again to hear it. */
   const isRepeat = async (given: Request, headers: Headers, body: unknown, request: FacilitatorRequest) => {

@@ -10,7 +10,8 @@
  */
 import { newPaymentId } from "../../core/domain/ids.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
-import { isSettled } from "../../core/domain/payment.ts";
+import { isSettled, type Refusal, standardReason } from "../../core/domain/payment.ts";
+import { whyBudgetSpent } from "../../core/domain/relay-budget.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import {
   type NewFacilitatedPayment,
@@ -22,26 +23,22 @@ import {
   type PaymentView,
 } from "../../db/payments/payments.ts";
 import type { Asker } from "../../db/payments/settlement-answers.ts";
-import type { Outcomes } from "../../db/postgres/notifications.ts";
 import { findMerchantBudget } from "../../db/relays/budgets.ts";
-import type { Acceptor } from "../x402/accept.ts";
-import { awaitPayment, insist, type PaymentEnd, refOf, refusalOf } from "../x402/await-payment.ts";
-import type { X402Deps } from "../x402/deps.ts";
-import type { PaymentReader } from "../x402/read-payment.ts";
-import { type RelayObstacle, whyBudgetSpent } from "../x402/relay-limits.ts";
-import { judgeShownAgain } from "../x402/shown-again.ts";
-import { stockReason } from "../x402/stock-reasons.ts";
+import {
+  awaitPayment,
+  failureOf,
+  type PaymentEnd,
+  refOf,
+  retryUntilDeadline,
+} from "../x402/await-payment.ts";
+import type { PayTools } from "../x402/pay-tools.ts";
+import { matchKnown } from "../x402/verify-payer.ts";
 import { answerOnce, type Connection } from "./answer-once.ts";
 import { findExecution } from "./find-execution.ts";
 import { type FacilitatorRequest, keyOf } from "./request.ts";
 import { checkPayment, type VerifyTools } from "./verify.ts";
 
-export type SettleTools = VerifyTools &
-  Pick<X402Deps, "sql" | "log" | "config"> & {
-    outcomes: Outcomes;
-    acceptor: Acceptor<NewFacilitatedPayment>;
-    readPayment: PaymentReader;
-  };
+export type SettleTools = VerifyTools & PayTools<NewFacilitatedPayment>;
 
 /** Who asked, and the connection he waits on. */
 export type SettleCall = { asker: Asker; requestId: string; connection: Connection };
@@ -86,10 +83,10 @@ async function bringToEnd(
   if (earlier) return retry(tools, earlier, payment);
   const watcher = tools.outcomes.watch(payment.id);
   try {
-    const accepted = await insist(tools, () => tools.acceptor.accept(payment));
+    const accepted = await retryUntilDeadline(tools, () => tools.acceptor.accept(payment));
     if (accepted) return await awaitPayment(tools, watcher, { ...payment, linkId: null });
     // known meanwhile: a twin of this request, or this one with a commit whose answer was lost
-    const twin = accepted === false && (await insist(tools, () => findEarlier(tools, request)));
+    const twin = accepted === false && (await retryUntilDeadline(tools, () => findEarlier(tools, request)));
     if (twin) return await rejoin(tools, request, twin);
     return { kind: "unsettled", payment: refOf({ ...payment, linkId: null }) };
   } finally {
@@ -102,7 +99,7 @@ async function findSpentBudget(
   { sql, config }: SettleTools,
   { network }: FacilitatorRequest,
   { userId }: Pick<Asker, "userId">,
-): Promise<RelayObstacle | undefined> {
+): Promise<Refusal | undefined> {
   const maximum = config.relayGasPerMerchantPerDay ?? null;
   return whyBudgetSpent(await findMerchantBudget(sql, { network, userId, maximum }), new Date());
 }
@@ -125,10 +122,10 @@ async function rejoin(
     payment.linkId === null &&
     [payment.recipient, to].every((address) => address === terms.payTo) &&
     [payment.amountUnits, value].every((units) => units === terms.amountUnits);
-  if (!isSame) return { refusal: stockReason("NONCE_USED") };
-  const shown = await judgeShownAgain(tools.chains.get(network), network, payment, attempt);
+  if (!isSame) return { refusal: standardReason("NONCE_USED") };
+  const shown = await matchKnown(tools.chains.get(network), network, payment, attempt);
   if (shown === "unknown") return { refusal: UNEXPECTED_SETTLE_ERROR };
-  if (shown === "other") return { refusal: stockReason("INVALID_SIGNATURE") };
+  if (shown === "other") return { refusal: standardReason("INVALID_SIGNATURE") };
   if (isSettled(payment)) return { kind: "settled", payment };
   return awaitPayment(tools, tools.outcomes.watch(payment.id), payment);
 }
@@ -139,10 +136,10 @@ async function retry(
   earlier: PaymentView,
   payment: NewFacilitatedPayment,
 ): Promise<Outcome> {
-  if (earlier.linkId !== null) return { refusal: stockReason("NONCE_USED") };
+  if (earlier.linkId !== null) return { refusal: standardReason("NONCE_USED") };
   const watcher = tools.outcomes.watch(earlier.id);
   const { network } = payment;
-  const isQueued = await insist(tools, () =>
+  const isQueued = await retryUntilDeadline(tools, () =>
     tools.sql.begin(async (tx) => {
       if (!(await requeueFacilitatedPayment(tx, earlier.id, payment))) return false;
       await enqueue(tx, "relay_payments", { network });
@@ -172,10 +169,10 @@ async function tell(
     case "unsettled":
       return { success: false, reason: SETTLEMENT_PENDING, transaction };
     case "failed": {
-      const { reason, retryable } = refusalOf(end.payment);
+      const { reason, retryable } = failureOf(end.payment);
       if (retryable) return refuse(UNEXPECTED_SETTLE_ERROR);
       if (reason === "NONCE_USED") return explainUsed(tools, request);
-      return { ...refuse(stockReason(reason)), ...messageOf(end.payment.reasonText ?? undefined) };
+      return { ...refuse(standardReason(reason)), ...messageOf(end.payment.reasonText ?? undefined) };
     }
   }
 }
@@ -193,7 +190,7 @@ async function answerSuccess(
     case "unknown":
       return { success: false, reason: SETTLEMENT_PENDING, transaction };
     case "refused":
-      return { ...refuse(stockReason("NONCE_USED"), ANSWERED_MESSAGE), transaction };
+      return { ...refuse(standardReason("NONCE_USED"), ANSWERED_MESSAGE), transaction };
   }
 }
 
@@ -207,12 +204,12 @@ async function explainUsed(
 ): Promise<Settlement> {
   const chain = chains.get(network);
   const transaction = chain && (await findExecution(chain, attempt.authorization));
-  return transaction ? used(transaction) : refuse(stockReason("NONCE_USED"));
+  return transaction ? used(transaction) : refuse(standardReason("NONCE_USED"));
 }
 
 function used(transaction: string): Settlement {
   const message = "the authorization was used before it was shown here";
-  return { ...refuse(stockReason("NONCE_USED")), transaction, message };
+  return { ...refuse(standardReason("NONCE_USED")), transaction, message };
 }
 
 function refuse(reason: string, message?: string): Extract<Settlement, { success: false }> {

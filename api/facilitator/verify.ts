@@ -1,17 +1,21 @@
 /** Would this payment settle now? Terms, window and signature on the CPU, then one question to the chain; nothing is stored. */
 import { simulatePayments } from "../../core/chain/relay.ts";
-import { checkTerms } from "../../core/domain/authorization.ts";
+import { chainTimeS, checkTerms } from "../../core/domain/authorization.ts";
 import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
+import { standardReason } from "../../core/domain/payment.ts";
+import { type RelayLimits, whyTooSmall } from "../../core/domain/relay-budget.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import type { ChainClock } from "../x402/chain-time.ts";
-import type { X402Deps } from "../x402/deps.ts";
-import { whyTooSmall } from "../x402/relay-limits.ts";
-import { stockReason } from "../x402/stock-reasons.ts";
+import { findChainTime } from "../../db/links/payable-links.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import type { PayTools } from "../x402/pay-tools.ts";
 import { type PayerVerdict, verifyPayer } from "../x402/verify-payer.ts";
 import type { FacilitatorRequest } from "./request.ts";
 
-export type VerifyTools = Pick<X402Deps, "chains" | "config"> & { clock: ChainClock };
+export type VerifyTools = Pick<PayTools<never>, "chains"> & {
+  config: RelayLimits;
+  readChainTime: ChainTimeReader;
+};
 
 export type Verdict =
   | { ok: true; payer: Extract<PayerVerdict, { ok: true }> }
@@ -25,11 +29,15 @@ export async function checkPayment(tools: VerifyTools, request: FacilitatorReque
   const { network, terms, attempt } = request;
   const tooSmall = whyTooSmall(terms.amountUnits, tools.config);
   if (tooSmall) return { ok: false, reason: tooSmall.reason, message: tooSmall.message };
-  const verdict = checkTerms(attempt.authorization, terms, await tools.clock.nowS(network));
-  if (!verdict.ok) return { ok: false, reason: stockReason(verdict.reason) };
+  const verdict = checkTerms(
+    attempt.authorization,
+    terms,
+    chainTimeS(await tools.readChainTime(network), new Date()),
+  );
+  if (!verdict.ok) return { ok: false, reason: standardReason(verdict.reason) };
   const payer = await verifyPayer(tools.chains.get(network), network, attempt);
   if (payer.ok) return { ok: true, payer };
-  const reason = payer.retryable ? UNEXPECTED_VERIFY_ERROR : (payer.rule ?? stockReason(payer.reason));
+  const reason = payer.retryable ? UNEXPECTED_VERIFY_ERROR : (payer.rule ?? standardReason(payer.reason));
   return { ok: false, reason, message: payer.message };
 }
 
@@ -57,9 +65,26 @@ async function askChain(
   try {
     const [result] = await simulatePayments(chain, terms.payTo, [item]);
     if (!result) return { ok: false, reason: UNEXPECTED_VERIFY_ERROR };
-    return result.ok ? checked : { ok: false, reason: stockReason(result.reason) };
+    return result.ok ? checked : { ok: false, reason: standardReason(result.reason) };
   } catch (error) {
     if (!(error instanceof RpcTransportError)) throw error;
     return { ok: false, reason: UNEXPECTED_VERIFY_ERROR };
   }
+}
+
+type ChainTimeReader = (network: NetworkId) => Promise<Date | null>;
+
+const CHAIN_TIME_FRESH_MS = 1_000;
+
+/** Reads the time of a network's newest block from the indexer's cursor, at most once a second. */
+export function openChainTimeReader(sql: Sql): ChainTimeReader {
+  const known = new Map<NetworkId, { readAtMs: number; time: Date | null }>();
+  return async (network) => {
+    const cached = known.get(network);
+    const readAtMs = Date.now();
+    if (cached && readAtMs - cached.readAtMs < CHAIN_TIME_FRESH_MS) return cached.time;
+    const time = await findChainTime(sql, network);
+    known.set(network, { readAtMs, time });
+    return time;
+  };
 }

@@ -1,27 +1,27 @@
 /**
- * Accepting payments by group commit: while one transaction is on its way to disk, the payments that arrive gather
- * and go together in the next. Alone a payment goes at once; under load a commit, a job and its locks serve many.
+ * Accepting payments by group commit: the payments that arrive while one transaction commits go together in the next. Alone a payment
+ * goes at once; under load a commit, a job and its locks serve many.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { insertPayments, type NewPayment } from "../../db/payments/payments.ts";
+import { insertPayments, lockPayments, type NewPayment, requeuePayment } from "../../db/payments/payments.ts";
 import { isWorthRetrying, type Sql, type Tx } from "../../db/postgres/client.ts";
 
 const GROUP_MAX = 100;
-/** After a group that had company the next one waits this long for more: fewer commits, transactions and blocks carry the same load. */
+/** After a group of several the next one waits this long for more: fewer commits, transactions and blocks carry the same load. */
 const GATHER_MS = 8;
 const WAITING_MAX = 5_000;
 
-type Acceptable = { id: string; network: NetworkId; requestId: string | null };
+export type Acceptable = { id: string; network: NetworkId; requestId: string | null };
 
 export type Acceptor<Payment extends Acceptable> = {
-  /** True once the payment, what it moves and its relay job are committed; false when it lost to another or to its link's state. */
+  /** True once the payment, what it moves and its relay job are committed; false when another payment or its link's state excludes it. */
   accept(payment: Payment): Promise<boolean>;
 };
 
 /** Writes a group inside a transaction and returns the ids that were taken. */
-type Store<Payment> = (tx: Tx, payments: readonly Payment[]) => Promise<Set<string>>;
+export type Store<Payment> = (tx: Tx, payments: readonly Payment[]) => Promise<Set<string>>;
 type Waiting<Payment> = { payment: Payment; resolve(accepted: boolean): void; reject(error: unknown): void };
 
 export class OverloadedError extends Error {}
@@ -55,7 +55,7 @@ export function openAcceptor<Payment extends Acceptable>(sql: Sql, store: Store<
   };
 }
 
-/** Payments of links: each moves its link, and loses when somebody else holds it. */
+/** Payments of links: each moves its link, and is not accepted when another payment holds it. */
 export const storeLinkPayments: Store<NewPayment> = async (tx, payments) => {
   await lockLinks(
     tx,
@@ -65,8 +65,8 @@ export const storeLinkPayments: Store<NewPayment> = async (tx, payments) => {
 };
 
 /**
- * One transaction for the group. When it fails for what is in it, its members are told apart by trying each alone; a database that is
- * away is away for all of them, and each asks again by itself.
+ * One transaction for the group. When it fails for what is in it, each member is committed alone; an unavailable database is unavailable
+ * for all of them, and each retries by itself.
  */
 async function commitGroup<Payment extends Acceptable>(
   sql: Sql,
@@ -93,9 +93,25 @@ async function commit<Payment extends Acceptable>(
     const networks = new Map(
       payments.filter((payment) => accepted.has(payment.id)).map((payment) => [payment.network, payment]),
     );
-    for (const [network, { requestId }] of networks) {
-      await enqueue(tx, "relay_payments", { network, ...(requestId === null ? {} : { requestId }) });
-    }
+    for (const payment of networks.values()) await enqueueRelay(tx, payment);
     return accepted;
   });
+}
+
+/**
+ * Queues a failed payment of a link again with the authorization that was shown now: nothing of the first attempt could still execute.
+ * True once the payment and its job are committed.
+ */
+export async function requeueLinkPayment(sql: Sql, paymentId: string, payment: NewPayment): Promise<boolean> {
+  return sql.begin(async (tx) => {
+    await lockPayments(tx, [paymentId]);
+    await lockLinks(tx, [payment.linkId]);
+    if (!(await requeuePayment(tx, paymentId, payment))) return false;
+    await enqueueRelay(tx, payment);
+    return true;
+  });
+}
+
+async function enqueueRelay(tx: Tx, { network, requestId }: Omit<Acceptable, "id">): Promise<void> {
+  await enqueue(tx, "relay_payments", { network, ...(requestId === null ? {} : { requestId }) });
 }

@@ -1,4 +1,4 @@
-/** How the OpenAPI document tells of x402: its bodies are read and made by hand, because they have four spellings each. */
+/** x402 in the OpenAPI document: its bodies are read and written by hand, because they have four spellings each. */
 import { z } from "zod";
 import { PAYMENT_REFUSALS, PAYMENT_STATES, type PaymentRefusal } from "../../core/domain/payment.ts";
 import { documentedBody, documentedResponses } from "../http/documented-responses.ts";
@@ -28,6 +28,7 @@ const outcomeFields = z.object({
   retryable: z.boolean().optional(),
 });
 const outcome = outcomeFields.describe("What became of the payment");
+export type Outcome = z.infer<typeof outcomeFields>;
 
 const payment = outcomeFields
   .extend({

@@ -1,6 +1,6 @@
 /**
  * Four wires become one authorization: the documented shapes A (`signature`) and B (`v, r, s`), and the standard
- * `exact` payloads of x402 version 1 and 2. Everything else about them is told apart here and nowhere else.
+ * `exact` payloads of x402 version 1 and 2. Only this file knows their differences.
  */
 import {
   type Authorization,
@@ -16,7 +16,6 @@ export type PaymentAttempt = {
   readonly signature: PayerSignature;
   /** Undefined when the client named a network we don't know. */
   readonly network: NetworkId | undefined;
-  readonly x402Version: 1 | 2;
   /** The `payment-identifier` extension's id (x402 version 2), 16 to 128 characters. */
   readonly paymentIdentifier: string | undefined;
 };
@@ -33,22 +32,48 @@ const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 const PAYMENT_IDENTIFIER = /^[A-Za-z0-9_-]{16,128}$/;
 const HEX = /^0x(?:[0-9a-fA-F]{2})*$/;
 
-/** No body and an empty object ask for the requirements; every other JSON value is read as a payment, and refused if it is none. */
-export function carriesPayment(body: unknown): boolean {
-  return body !== undefined && !(isFields(body) && Object.keys(body).length === 0);
+/** How a payment came: as JSON in the body, or in a header of x402 version 1 or 2. */
+export type Way = "json" | 1 | 2;
+
+/** What a request brings: a question for the link's terms, or a payment. */
+export type Shown =
+  | { readonly kind: "question" }
+  | { readonly kind: "payment"; readonly way: Way; readonly parsed: Parsed };
+
+type Headers = Readonly<Record<string, string | undefined>>;
+
+/** Whether a request brings a payment, as far as that shows without reading it: what its rate limit goes by. */
+export function bringsPayment(headers: Headers, bodyText: string | undefined): boolean {
+  return (
+    headers["payment-signature"] !== undefined ||
+    headers["x-payment"] !== undefined ||
+    (bodyText ?? "").trim() !== ""
+  );
+}
+
+/** No body and an empty object ask for the terms; every other JSON value is read as a payment, and refused if it is none. */
+export function readShown(headers: Headers, bodyText: string | undefined): Shown {
+  const versionTwo = headers["payment-signature"];
+  if (versionTwo !== undefined) return { kind: "payment", way: 2, parsed: parsePaymentHeader(versionTwo) };
+  const versionOne = headers["x-payment"];
+  if (versionOne !== undefined) return { kind: "payment", way: 1, parsed: parsePaymentHeader(versionOne) };
+  if (bodyText === undefined || bodyText.trim() === "") return { kind: "question" };
+  const body = parseJson(bodyText);
+  if (body === undefined) return { kind: "payment", way: "json", parsed: refuse("the body is not JSON") };
+  if (isFields(body) && Object.keys(body).length === 0) return { kind: "question" };
+  return { kind: "payment", way: "json", parsed: parsePayment(body) };
 }
 
 /** Reads an `X-PAYMENT` or `PAYMENT-SIGNATURE` header: base64 of the JSON payload. */
-export function parsePaymentHeader(header: string): Parsed {
+function parsePaymentHeader(header: string): Parsed {
   if (header.length > HEADER_MAX_CHARS) {
     return refuse(`the payment header has ${header.length} characters, at most ${HEADER_MAX_CHARS} are read`);
   }
   if (!BASE64.test(header)) return refuse("the payment header is not base64");
-  try {
-    return parsePayment(JSON.parse(Buffer.from(header, "base64").toString("utf8")));
-  } catch {
-    return refuse("the payment header is not base64 of a JSON object");
-  }
+  const payload = parseJson(Buffer.from(header, "base64").toString("utf8"));
+  return payload === undefined
+    ? refuse("the payment header is not base64 of a JSON object")
+    : parsePayment(payload);
 }
 
 /** Reads a JSON body of any of the four shapes. */
@@ -74,7 +99,6 @@ export function parsePayment(body: unknown): Parsed {
       authorization,
       signature,
       network: parseNetwork(terms.network),
-      x402Version: version,
       paymentIdentifier,
     },
   };
@@ -115,6 +139,15 @@ function readPaymentIdentifier(extensions: unknown): string | undefined | null {
   const { id } = info;
   if (id === undefined) return info.required === true ? null : undefined;
   return typeof id === "string" && PAYMENT_IDENTIFIER.test(id) ? id : null;
+}
+
+/** Undefined when the text is not JSON: no JSON value is undefined. */
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 function isFields(value: unknown): value is Fields {

@@ -2,18 +2,11 @@
  * What a payer is asked for. One 402 serves everybody: the body's item is shape A merged with the standard version 1
  * `exact` item, the PAYMENT-REQUIRED header carries version 2, and `/x402/{linkId}` gives shape B to the letter.
  */
-import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import type { PayableLink } from "../../core/domain/decide-payment.ts";
+import { NETWORKS } from "../../core/domain/networks.ts";
+import type { Refusal } from "../../core/domain/payment.ts";
 
 export type Shape = "a" | "b";
-
-export type PayableLink = {
-  readonly id: string;
-  readonly network: NetworkId;
-  readonly recipient: Hex;
-  readonly amountUnits: bigint;
-  readonly description: string;
-  readonly expiresAt: Date;
-};
 
 export type Requirements = { readonly body: Record<string, unknown>; readonly header: string };
 
@@ -21,19 +14,19 @@ export type Requirements = { readonly body: Record<string, unknown>; readonly he
 const MAX_TIMEOUT_S = 300;
 const MIN_TIMEOUT_S = 30;
 const MIME_TYPE = "application/json";
-/** What the payer signs (EIP-3009). thirdweb's client reads it in `extra`; without it that client looks for the token's ABI elsewhere. */
+/** What the payer signs (EIP-3009). thirdweb's client reads it in `extra`; without it that client fetches the token's ABI elsewhere. */
 const PRIMARY_TYPE = "TransferWithAuthorization";
 
 /** The 402 of a payable link. `refusal` says why a payment sent along was refused (absent: nothing is wrong). */
 export function requirementsOf(
   link: PayableLink,
-  options: { baseUrl: string; shape: Shape; now: Date; refusal?: { reason: string; message: string } },
+  options: { baseUrl: string; shape: Shape; now: Date; refusal: Refusal | undefined },
 ): Requirements {
   const { reason, message } = options.refusal ?? {};
   const item = options.shape === "a" ? mergedItem(link, options) : shapeBItem(link, options);
   return {
     body: { x402Version: 1, error: reason ?? null, ...(message ? { message } : {}), accepts: [item] },
-    header: encode({
+    header: encodeHeader({
       x402Version: 2,
       error: reason ?? "Payment required",
       resource: {
@@ -47,39 +40,16 @@ export function requirementsOf(
   };
 }
 
-/** The 402 of a link nobody can pay now. */
+/** The 402 of a link that accepts no payment now, and why. */
 export function unpayable(
-  linkId: string,
-  options: { baseUrl: string; reason: string; message: string },
+  { id }: PayableLink,
+  { baseUrl, reason, message }: { baseUrl: string; reason: string; message: string },
 ): Requirements {
+  const resource = { url: resourceUrl(id, baseUrl), description: message, mimeType: MIME_TYPE };
   return {
-    body: { x402Version: 1, error: options.reason, message: options.message, accepts: [] },
-    header: encode({
-      x402Version: 2,
-      error: options.reason,
-      resource: {
-        url: resourceUrl(linkId, options.baseUrl),
-        description: options.message,
-        mimeType: MIME_TYPE,
-      },
-      accepts: [],
-    }),
+    body: { x402Version: 1, error: reason, message, accepts: [] },
+    header: encodeHeader({ x402Version: 2, error: reason, resource, accepts: [] }),
   };
-}
-
-/** X-PAYMENT-RESPONSE (version 1) or PAYMENT-RESPONSE (version 2), as stock clients decode it. */
-export function settlementHeader(
-  version: 1 | 2,
-  outcome: { success: boolean; txHash: string | null; network: NetworkId; payer?: string; reason?: string },
-): { name: string; value: string } {
-  const value = encode({
-    success: outcome.success,
-    transaction: outcome.txHash ?? "",
-    network: version === 2 ? NETWORKS[outcome.network].caip2 : outcome.network,
-    ...(outcome.payer === undefined ? {} : { payer: outcome.payer }),
-    ...(outcome.reason === undefined ? {} : { errorReason: outcome.reason }),
-  });
-  return { name: version === 2 ? "PAYMENT-RESPONSE" : "X-PAYMENT-RESPONSE", value };
 }
 
 const PAYMENT_IDENTIFIER_SCHEMA = {
@@ -151,6 +121,7 @@ function resourceUrl(linkId: string, baseUrl: string): string {
   return `${baseUrl}/v1/x402/${linkId}`;
 }
 
-function encode(value: unknown): string {
+/** JSON in base64, as x402 carries it in headers. Fields that are undefined are left out. */
+export function encodeHeader(value: unknown): string {
   return Buffer.from(JSON.stringify(value), "utf8").toString("base64");
 }

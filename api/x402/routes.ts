@@ -1,28 +1,26 @@
 /**
- * x402 over HTTP. `/v1/x402/{linkId}` and `/x402/{linkId}` are the same resource in two documented clothes (shape A merged with the
+ * x402 over HTTP. `/v1/x402/{linkId}` and `/x402/{linkId}` are the same resource in two documented shapes (shape A merged with the
  * standard, shape B to the letter). A payment comes in a header on GET or POST, or as JSON on POST …/pay.
  */
 import { Elysia } from "elysia";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
-import { SilentDatabaseError } from "../../db/postgres/retry-while-unavailable.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { readBodyText } from "../http/json-body.ts";
 import { limitKey, takeFromLimit } from "../http/rate-limit.ts";
 import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
-import { openAcceptor, storeLinkPayments } from "./accept.ts";
-import { presentPayment } from "./answer.ts";
-import { openChainClock } from "./chain-time.ts";
+import { storeLinkPayments } from "./accept.ts";
+import { answerInTime } from "./answer-in-time.ts";
 import { payDetail, paymentDetail, requirementsDetail } from "./documents.ts";
-import { type Answer, answer402, bringsPayment, type PayTools, unavailable } from "./exchange.ts";
+import { type ExchangeTools, exchange } from "./exchange.ts";
 import { openPayMetrics, openRelayLimitMetrics } from "./metrics.ts";
-import { openPaymentReader } from "./read-payment.ts";
+import { openPayTools } from "./pay-tools.ts";
+import { bringsPayment } from "./payload.ts";
+import { presentPayment, presentUnavailable } from "./present.ts";
 import type { Shape } from "./requirements.ts";
 
 const PAYMENT_ID = /^pay_[A-Za-z0-9_-]{22}$/;
 const BODY_MAX_CHARS = 65_536;
-/** Before a payment is accepted nobody waits longer for a database that is there and says nothing. */
-const SILENCE_MS = 10_000;
 
 /** Stock clients send `access-control-expose-headers` as a request header, so it is allowed as one. */
 const CORS = {
@@ -37,36 +35,35 @@ const CORS = {
 };
 
 export const x402Routes = (deps: ApiDeps) => {
-  const tools: PayTools = {
-    ...deps,
-    acceptor: openAcceptor(deps.sql, storeLinkPayments),
-    clock: openChainClock(deps.sql),
-    readPayment: openPaymentReader(deps.sql),
-    payMetrics: openPayMetrics(deps.metrics.registry),
-  };
+  const payMetrics = openPayMetrics(deps.metrics.registry);
+  const tools: ExchangeTools = { ...openPayTools(deps, storeLinkPayments), payMetrics };
   openRelayLimitMetrics(deps.metrics.registry, deps.config);
   return new Elysia({ name: "x402-routes", tags: ["x402"] })
     .use(resource(deps, tools, "/v1/x402", "a"))
     .use(resource(deps, tools, "/x402", "b"));
 };
 
-function resource(deps: ApiDeps, tools: PayTools, prefix: string, defaultShape: Shape) {
+function resource(deps: ApiDeps, tools: ExchangeTools, prefix: string, defaultShape: Shape) {
   const respond = async (context: Context, bodyText?: string) => {
     const { headers, set, clientAddress } = context;
     Object.assign(set.headers, CORS);
     const limitName = bringsPayment(headers, bodyText) ? "x402Pay" : "x402Requirements";
     const key = limitKey(limitName, { clientAddress, route: "x402" });
-    const answer = await orUnavailable(deps, context.requestId, async (goOn) => {
+    const answer = await answerInTime(async (onAccepting) => {
       await takeFromLimit(deps, set, { limitName, key });
-      return answer402(tools, {
+      return exchange(tools, {
         linkId: context.params.linkId,
         shape: chooseShape(context.query.shape, defaultShape),
         headers,
         bodyText,
         requestId: context.requestId,
-        goOn,
+        onAccepting,
         countPayer: (payer) => takeFromLimit(deps, set, { limitName: "x402Payer", key: payer }),
       });
+    }).catch((error: unknown) => {
+      if (error instanceof ServiceError) throw error;
+      deps.log.error({ err: error, requestId: context.requestId }, "x402 request failed");
+      return presentUnavailable(tools.config.baseUrl);
     });
     Object.assign(set.headers, answer.headers);
     set.status = answer.status;
@@ -109,35 +106,6 @@ type Context = {
   requestId: string;
   clientAddress: string;
 };
-
-/**
- * Payments that were accepted are answered whatever happens; all other failures are told in x402's words. So is a database that says
- * nothing, until `work` calls `goOn`; after such an answer that throws, and nothing is accepted.
- */
-async function orUnavailable(
-  { log }: Pick<ApiDeps, "log">,
-  requestId: string,
-  work: (goOn: () => void) => Promise<Answer>,
-): Promise<Answer> {
-  const silence = Promise.withResolvers<never>();
-  let isAnswered = false;
-  const timer = setTimeout(() => {
-    isAnswered = true;
-    silence.reject(new SilentDatabaseError(`nothing was known after ${SILENCE_MS} ms`));
-  }, SILENCE_MS);
-  const goOn = () => {
-    if (isAnswered) throw new SilentDatabaseError("the caller was told that nothing was stored");
-    clearTimeout(timer);
-  };
-  const working = work(goOn).finally(() => clearTimeout(timer));
-  try {
-    return await Promise.race([working, silence.promise]);
-  } catch (error) {
-    if (error instanceof ServiceError) throw error;
-    log.error({ err: error, requestId }, "an x402 request failed");
-    return unavailable();
-  }
-}
 
 function preflight({ set }: { set: ResponseSet }) {
   Object.assign(set.headers, CORS);

@@ -1,4 +1,8 @@
-/** Did the payer sign? Keys are checked on the CPU without asking a node; contracts are asked on the chain (ERC-1271, ERC-6492). */
+/**
+ * Did the payer sign? A key's signature is recovered on the CPU without a node; contracts are asked on the chain (ERC-1271, ERC-6492).
+ * Payer and nonce are public once a block holds them: an authorization counts as a known payment only with the stored bytes, or bytes
+ * that are valid now.
+ */
 import { tokenDomainOf } from "../../core/chain/authorization-digest.ts";
 import {
   findContracts,
@@ -7,9 +11,11 @@ import {
   readContractSignature,
 } from "../../core/chain/contract-signature.ts";
 import { recoverPayer } from "../../core/chain/signature.ts";
+import type { Authorization } from "../../core/domain/authorization.ts";
+import type { StoredAuthorization } from "../../core/domain/decide-payment.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
-import type { PaymentRefusal } from "../../core/domain/payment.ts";
+import { type PaymentRefusal, refusalOf } from "../../core/domain/payment.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { PaymentAttempt } from "./payload.ts";
@@ -18,7 +24,7 @@ export type PayerVerdict =
   | { ok: true; kind: "EOA" | "CONTRACT"; signature: Hex }
   | { ok: false; reason: PaymentRefusal; message: string; retryable: boolean; rule?: SignatureRule };
 
-/** Which rule a well-formed signature breaks, in x402's words, where it is none of the signature itself. */
+/** The rule that a well-formed signature breaks, by its x402 name. */
 type SignatureRule = "eip6492_factory_not_allowed";
 
 export async function verifyPayer(
@@ -31,8 +37,8 @@ export async function verifyPayer(
   return chain ? verifyContract(chain, attempt) : refuse("INVALID_SIGNATURE");
 }
 
-/** Did the key behind the payer's address sign? Decided here, without a node. */
-export function isSignedByKey(network: NetworkId, { authorization, signature }: PaymentAttempt): boolean {
+/** Did the key behind the payer's address sign? */
+function isSignedByKey(network: NetworkId, { authorization, signature }: PaymentAttempt): boolean {
   const domain = tokenDomainOf(NETWORKS[network]);
   return (
     signature.ecdsa !== undefined &&
@@ -66,7 +72,38 @@ function refuseFactory(factory: Hex): PayerVerdict {
 }
 
 function refuse(reason: "INVALID_SIGNATURE" | "INTERNAL_ERROR"): PayerVerdict {
-  const isAway = reason === "INTERNAL_ERROR";
-  const message = isAway ? "the payer's contract can't be asked now" : "the signature is not the payer's";
-  return { ok: false, reason, message, retryable: isAway };
+  const isUnavailable = reason === "INTERNAL_ERROR";
+  const message = isUnavailable ? "the payer's contract can't be asked now" : undefined;
+  return { ok: false, ...refusalOf(reason, message), retryable: isUnavailable };
+}
+
+/** `unknown`: only the payer's contract could decide, and no node answers. */
+export type Match = "same" | "other" | "unknown";
+
+/** Whether a shown authorization is the one with its payer and nonce that is known. `stored` is absent when it was executed without a payment of ours. */
+export async function matchKnown(
+  chain: Chain | undefined,
+  network: NetworkId,
+  stored: StoredAuthorization | undefined,
+  attempt: PaymentAttempt,
+): Promise<Match> {
+  if (stored && hasTermsOf(attempt.authorization, stored) && hasBytesOf(attempt, stored)) return "same";
+  if (stored?.payerKind === "EOA") return isSignedByKey(network, attempt) ? "same" : "other";
+  const payer = await verifyPayer(chain, network, attempt);
+  if (payer.ok) return "same";
+  return payer.retryable ? "unknown" : "other";
+}
+
+function hasTermsOf(shown: Authorization, stored: StoredAuthorization): boolean {
+  return (
+    shown.to === stored.recipient &&
+    shown.value === stored.amountUnits &&
+    shown.validAfter === stored.validAfter &&
+    shown.validBefore === stored.validBefore
+  );
+}
+
+/** A key's signature is stored in the one form the token takes, a contract's as it came. */
+function hasBytesOf({ signature }: PaymentAttempt, stored: StoredAuthorization): boolean {
+  return stored.signature === (stored.payerKind === "EOA" ? signature.ecdsa : signature.bytes);
 }

@@ -1,6 +1,7 @@
 /** A relay: the one call that carries its payments, the gas it gets, and what the chain says of it before anything is signed. */
 import type { Authorization } from "../domain/authorization.ts";
 import { CONTRACTS, type Hex, type Network } from "../domain/networks.ts";
+import { PAYMENT_GAS } from "../domain/relay-budget.ts";
 import { toQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
@@ -28,8 +29,7 @@ export const TRANSACTION_GAS_MAX = 16_777_216n;
 /** What one transaction may carry under the gas above; callers batch far less. */
 const RELAY_ITEMS_MAX = 150;
 
-/** Measured with USDC's own code: 102,808 at most alone, 38,000 + 72,200 an item in a batch, each to a first-time payee. */
-const DIRECT_GAS = 150_000n;
+/** Measured with USDC's own code: 38,000 + 72,200 an item in a batch, each to a first-time payee. */
 const BATCH_BASE_GAS = 60_000n;
 const BATCH_ITEM_GAS = 90_000n;
 /** Measured with a passkey wallet: 141,000 alone, 358,000 with its deployment. What burns more is cut off here. */
@@ -53,7 +53,7 @@ export function buildPaymentsCall(network: Network, items: readonly RelayItem[])
 
 /** Gas limit of a relay of so many keyed payers: a ceiling, the rest is never paid for. */
 export function paymentsGas(count: number): bigint {
-  return count === 1 ? DIRECT_GAS : BATCH_BASE_GAS + BATCH_ITEM_GAS * BigInt(count);
+  return count === 1 ? PAYMENT_GAS : BATCH_BASE_GAS + BATCH_ITEM_GAS * BigInt(count);
 }
 
 /** Gas limit of a contract payer's relay, without an item that of a deployed one: as tight as a passkey wallet allows, since the payer decides what is burnt. */

@@ -51,6 +51,14 @@ export function parseAuthorization(
 }
 
 /**
+ * The time that counts for a window, in Unix seconds: the later of the chain's last block and our clock, so that a window that is about
+ * to end counts as over.
+ */
+export function chainTimeS(lastBlock: Date | null, now: Date): number {
+  return Math.floor(Math.max(now.getTime(), lastBlock?.getTime() ?? 0) / 1000);
+}
+
+/**
  * Recipient, then amount, then window, against the time of the chain's last block.
  * The token itself wants `now > validAfter` and `now < validBefore`, both strict (EIP-3009).
  */

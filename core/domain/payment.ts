@@ -60,3 +60,56 @@ export const PAYMENT_REFUSALS = {
   INTERNAL_ERROR: 500,
 } as const;
 export type PaymentRefusal = keyof typeof PAYMENT_REFUSALS;
+
+export type Refusal = { readonly reason: PaymentRefusal; readonly message: string };
+
+/** `message` where the case has more to say than its reason. */
+export function refusalOf(
+  reason: PaymentRefusal,
+  message: string = REFUSAL_MESSAGES[reason] ?? reason,
+): Refusal {
+  return { reason, message };
+}
+
+const REFUSAL_MESSAGES: Partial<Record<PaymentRefusal, string>> = {
+  INVALID_SIGNATURE: "the signature is not the payer's",
+  EXPIRED_TRANSFER: "the authorization is over, or too little time is left to get it into a block",
+  NOT_YET_VALID: "the authorization is not valid yet",
+  PAYMENT_NOT_ALLOWED:
+    "the chain refuses this payment: an address is blocked, the token is paused, or the payer's transactions kept reverting",
+  NOT_FOUND: "there is no payment link with this id",
+  NONCE_USED: "the authorization was used or cancelled before",
+  LINK_ALREADY_PAID: "this link is paid already",
+  PAYMENT_IN_PROGRESS: "another payment of this link is on its way",
+  // without the other payment's hash, which a caller would take for that of his own
+  IDEMPOTENCY_KEY_REUSED:
+    "this idempotency key was used for another payment of this link; nothing was done with this one",
+  AMOUNT_EXCEEDS_MAXIMUM: "the authorization is for more than this link asks",
+  AMOUNT_BELOW_REQUIRED: "the authorization is for less than this link asks",
+  RECIPIENT_MISMATCH: "the authorization pays another address than this link's",
+  INSUFFICIENT_FUNDS: "the payer's balance is too low",
+  RELAY_BUDGET_SPENT: "today's budget for relaying has no room for this payment",
+};
+
+/** Whether a payment's stored failure is one its payer can act on; others are of our own making. */
+export function isPaymentRefusal(reason: string): reason is PaymentRefusal {
+  return reason in PAYMENT_REFUSALS && reason !== "INTERNAL_ERROR";
+}
+
+/** x402's own name for a refusal, our code where it has none. */
+export function standardReason(refusal: PaymentRefusal): string {
+  return STANDARD_REASONS[refusal] ?? refusal;
+}
+
+const STANDARD_REASONS: Partial<Record<PaymentRefusal, string>> = {
+  INVALID_SIGNATURE: "invalid_exact_evm_payload_signature",
+  NONCE_USED: "invalid_exact_evm_nonce_already_used",
+  EXPIRED_TRANSFER: "invalid_exact_evm_payload_authorization_valid_before",
+  NOT_YET_VALID: "invalid_exact_evm_payload_authorization_valid_after",
+  AMOUNT_EXCEEDS_MAXIMUM: "invalid_exact_evm_payload_authorization_value_mismatch",
+  AMOUNT_BELOW_REQUIRED: "invalid_exact_evm_payload_authorization_value_mismatch",
+  RECIPIENT_MISMATCH: "invalid_exact_evm_payload_recipient_mismatch",
+  NETWORK_MISMATCH: "invalid_network",
+  INSUFFICIENT_FUNDS: "insufficient_funds",
+  INVALID_PAYLOAD_STRUCTURE: "invalid_payload",
+};

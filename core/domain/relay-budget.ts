@@ -1,4 +1,8 @@
-/** Budgets of what relays cost in a UTC day, and how a refusal describes one that has no room. */
+/** What relays may cost in a UTC day, and which payments are not relayed although their link is payable: a transfer still pays it. */
+import { formatUnits } from "./money.ts";
+import type { Hex } from "./networks.ts";
+import type { Refusal } from "./payment.ts";
+
 export const RELAY_BUDGET_SCOPES = ["FEES", "MERCHANT", "REVERTED"] as const;
 export type RelayBudgetScope = (typeof RELAY_BUDGET_SCOPES)[number];
 
@@ -37,4 +41,44 @@ const NAMES: Record<RelayBudgetScope, { name: string; unit: string }> = {
 /** Budgets are counted by UTC day. */
 function nextDay(now: Date): Date {
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate() + 1));
+}
+
+/** Gas limit of a payment relayed by itself; in a batch it is less. Measured with USDC's own code: 102,808 to a first-time payee. */
+export const PAYMENT_GAS = 150_000n;
+
+export type RelayLimits = {
+  /** Micro-USDC. */
+  readonly relayMinUnits: bigint;
+  readonly relayGasPerMerchantPerDay: bigint | undefined;
+};
+
+/** Whether a payment is refused because it is not relayed: a transfer still pays its link. */
+export function isRelayObstacle({ reason }: Refusal): boolean {
+  return reason === "AMOUNT_TOO_SMALL_TO_RELAY" || reason === "RELAY_BUDGET_SPENT";
+}
+
+/** Too small, or its merchant's gas for today is used up. Undefined when the link's payment is relayed. */
+export function whyNotRelayed(
+  link: { amountUnits: bigint; recipient: Hex; relayGasUsed: bigint; relayGasOwnMaximum: bigint | null },
+  limits: RelayLimits,
+  now: Date,
+): Refusal | undefined {
+  const maximum = link.relayGasOwnMaximum ?? limits.relayGasPerMerchantPerDay ?? null;
+  const obstacle =
+    whyTooSmall(link.amountUnits, limits) ??
+    whyBudgetSpent({ used: link.relayGasUsed, reserved: 0n, maximum }, now);
+  if (!obstacle) return undefined;
+  return { ...obstacle, message: `${obstacle.message}; a USDC transfer to ${link.recipient} pays this link` };
+}
+
+export function whyTooSmall(amountUnits: bigint, { relayMinUnits }: RelayLimits): Refusal | undefined {
+  if (amountUnits >= relayMinUnits) return undefined;
+  const message = `${formatUnits(amountUnits)} USDC is below ${formatUnits(relayMinUnits)} USDC, the least that is relayed`;
+  return { reason: "AMOUNT_TOO_SMALL_TO_RELAY", message };
+}
+
+/** What is only reserved is left out: it settles for less, and the signing counts it. */
+export function whyBudgetSpent(budget: RelayBudget, now: Date): Refusal | undefined {
+  if (judgeBudget({ ...budget, reserved: 0n }, PAYMENT_GAS) === "fits") return undefined;
+  return { reason: "RELAY_BUDGET_SPENT", message: describeBudget("MERCHANT", budget, now) };
 }

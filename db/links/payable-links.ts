@@ -1,53 +1,24 @@
 /** A link as its payer's service sees it: terms, state, and who is paying it already. */
-import type { LinkStatus } from "../../core/domain/link.ts";
+import type { PayableLink } from "../../core/domain/decide-payment.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { Payment } from "../schema.ts";
-
-export type PayableLinkRow = {
-  id: string;
-  userId: string;
-  network: NetworkId;
-  recipient: Hex;
-  amountUnits: bigint;
-  description: string;
-  status: LinkStatus;
-  expiresAt: Date;
-  /** The live payment that holds the link, if any. */
-  paymentId: string | null;
-  payer: Hex | null;
-  nonce: Hex | null;
-  payerKind: Payment["payerKind"] | null;
-  signature: Hex | null;
-  validAfter: bigint | null;
-  validBefore: bigint | null;
-  /** The transfer that pays it or is about to, perhaps not deep enough yet, and the authorization it executed. */
-  paidTxHash: Hex | null;
-  paidLogIndex: number | null;
-  paidFrom: Hex | null;
-  paidNonce: Hex | null;
-  /** The link that the shown nonce names. */
-  taggedLinkId: string | null;
-  /** Gas that mined relays for its merchant used today, and the limit an operator gave that merchant. */
-  relayGasUsed: bigint;
-  relayGasOwnMaximum: bigint | null;
-};
 
 /** `nonceTag`: the half of the shown authorization's nonce that may name a link (core/domain/link-tag.ts). */
 export async function findPayableLink(
   sql: Tx,
   linkId: string,
   nonceTag?: Hex,
-): Promise<PayableLinkRow | undefined> {
-  const [row] = await sql<PayableLinkRow[]>`
+): Promise<PayableLink | undefined> {
+  const [row] = await sql<PayableLink[]>`
     select
-      link.id, link.user_id, link.network, link.recipient, link.amount_units, link.description, link.status, link.expires_at,
+      link.id, link.network, link.recipient, link.amount_units, link.description, link.status, link.expires_at,
       payment.id as payment_id, payment.payer, payment.nonce,
-      payment.payer_kind, payment.signature, payment.valid_after, payment.valid_before,
+      payment.payer_kind, payment.signature, payment.valid_after, payment.valid_before, payment.idempotency_key,
       paying.tx_hash as paid_tx_hash, paying.log_index as paid_log_index,
       paying.from_address as paid_from, paying.authorization_nonce as paid_nonce,
       (select id from payment_links where tag = ${nonceTag ?? null}) as tagged_link_id,
-      coalesce(budget.used, 0)::numeric(78, 0) as relay_gas_used, merchant.relay_gas_per_day as relay_gas_own_maximum
+      coalesce(budget.used, 0)::numeric(78, 0) as relay_gas_used, merchant.relay_gas_per_day as relay_gas_own_maximum,
+      (select head_time from cursors where network = link.network) as chain_time
     from payment_links link
     join users merchant on merchant.id = link.user_id
     left join relay_budgets budget
@@ -76,11 +47,11 @@ export async function findPayableLink(
   return row;
 }
 
-/** Newest block time the indexer has seen on a network, in Unix seconds. */
-export async function findChainTime(sql: Tx, network: NetworkId): Promise<number | undefined> {
+/** Time of the newest block the indexer has seen on a network. */
+export async function findChainTime(sql: Tx, network: NetworkId): Promise<Date | null> {
   const [row] = await sql<{ headTime: Date | null }[]>`
     select head_time
     from cursors
     where network = ${network}`;
-  return row?.headTime ? Math.floor(row.headTime.getTime() / 1000) : undefined;
+  return row?.headTime ?? null;
 }

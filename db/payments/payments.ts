@@ -331,19 +331,6 @@ export async function findPaymentByAuthorization(
   return row;
 }
 
-/** The payment that holds or held a client's key on a link. */
-export async function findPaymentByIdempotencyKey(
-  sql: Tx,
-  linkId: string,
-  key: string,
-): Promise<PaymentView | undefined> {
-  const [row] = await sql<PaymentView[]>`
-    select ${sql.unsafe(VIEW_COLUMNS)}
-    from payments
-    where link_id = ${linkId} and idempotency_key = ${key} and state <> 'FAILED'`;
-  return row;
-}
-
 function toRow(payment: NewPayment) {
   return {
     id: payment.id,

@@ -1,7 +1,7 @@
 /** Claims on the answer of a settled payment that meet each other, one statement at a time. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { answerOnce } from "../../api/facilitator/answer-once.ts";
-import { openPaymentReader } from "../../api/x402/read-payment.ts";
+import { openPaymentReader } from "../../api/x402/pay-tools.ts";
 import { openLog } from "../../core/runtime/log.ts";
 import {
   type Asker,
