@@ -1,6 +1,6 @@
 /** Would this payment settle now? Terms, window and signature on the CPU, then one question to the chain; nothing is stored. */
 import { simulatePayments } from "../../core/chain/relay.ts";
-import { chainTimeS, checkTerms } from "../../core/domain/authorization.ts";
+import { checkTerms, windowTimeS } from "../../core/domain/check-terms.ts";
 import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { standardReason } from "../../core/domain/payment.ts";
@@ -32,7 +32,7 @@ export async function checkPayment(tools: VerifyTools, request: FacilitatorReque
   const verdict = checkTerms(
     attempt.authorization,
     terms,
-    chainTimeS(await tools.readChainTime(network), new Date()),
+    windowTimeS(await tools.readChainTime(network), new Date()),
   );
   if (!verdict.ok) return { ok: false, reason: standardReason(verdict.reason) };
   const payer = await verifyPayer(tools.chains.get(network), network, attempt);

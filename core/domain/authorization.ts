@@ -1,9 +1,8 @@
 /**
- * An ERC-3009 authorization: what a payer signed, and whether it meets what a link requires.
+ * An ERC-3009 authorization: what a payer signed, read from its wires.
  * Times are Unix seconds, values micro-USDC, addresses and nonce lower-case hex.
  */
 import type { Hex } from "./networks.ts";
-import type { PaymentRefusal } from "./payment.ts";
 
 export type Authorization = {
   readonly from: Hex;
@@ -14,16 +13,9 @@ export type Authorization = {
   readonly nonce: Hex;
 };
 
-/** What the link asks for: who is paid, and exactly how much. */
-export type PaymentTerms = { readonly payTo: Hex; readonly amountUnits: bigint };
-
-export type TermsVerdict = { readonly ok: true } | { readonly ok: false; readonly reason: PaymentRefusal };
-
 /** `ecdsa` is r, s, v (65 bytes, v 27 or 28, low s) as the token wants it; absent when the bytes can't be one. */
 export type PayerSignature = { readonly bytes: Hex; readonly ecdsa: Hex | undefined };
 
-/** Less time than this before `validBefore` is too little to get into a block. */
-const VALIDITY_MARGIN_S = 6n;
 const UINT256_MAX = 2n ** 256n - 1n;
 /** Order of secp256k1 and the highest `s` the token accepts (EIP-2). */
 const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
@@ -48,32 +40,6 @@ export function parseAuthorization(
   }
   const from = lower(fields.from);
   return { from, to: lower(fields.to), value, validAfter, validBefore, nonce: lower(fields.nonce) };
-}
-
-/**
- * The time that counts for a window, in Unix seconds: the later of the chain's last block and our clock, so that a window that is about
- * to end counts as over.
- */
-export function chainTimeS(lastBlock: Date | null, now: Date): number {
-  return Math.floor(Math.max(now.getTime(), lastBlock?.getTime() ?? 0) / 1000);
-}
-
-/**
- * Recipient, then amount, then window, against the time of the chain's last block.
- * The token itself wants `now > validAfter` and `now < validBefore`, both strict (EIP-3009).
- */
-export function checkTerms(
-  authorization: Authorization,
-  terms: PaymentTerms,
-  chainTimeS: number | bigint,
-): TermsVerdict {
-  const now = BigInt(chainTimeS);
-  if (authorization.to !== terms.payTo.toLowerCase()) return refuse("RECIPIENT_MISMATCH");
-  if (authorization.value > terms.amountUnits) return refuse("AMOUNT_EXCEEDS_MAXIMUM");
-  if (authorization.value < terms.amountUnits) return refuse("AMOUNT_BELOW_REQUIRED");
-  if (authorization.validBefore < now + VALIDITY_MARGIN_S) return refuse("EXPIRED_TRANSFER");
-  if (authorization.validAfter >= now) return refuse("NOT_YET_VALID");
-  return { ok: true };
 }
 
 /** Reads a `signature` field: any bytes (a contract may define its own), and their ECDSA form if they have one. */
@@ -122,10 +88,6 @@ function matches(value: unknown, pattern: RegExp): value is string {
 /** Only called on text that matched a hex pattern. */
 function lower(text: string): Hex {
   return text.toLowerCase() as Hex;
-}
-
-function refuse(reason: PaymentRefusal): TermsVerdict {
-  return { ok: false, reason };
 }
 
 /** One key an authorization (EIP-3009: a nonce is used once by a payer). */

@@ -9,7 +9,8 @@
  *
  * Payer and nonce are public once a block holds them: all but `refuse` take a valid signature before they are acted on.
  */
-import { type Authorization, chainTimeS, checkTerms } from "./authorization.ts";
+import type { Authorization } from "./authorization.ts";
+import { checkTerms, windowTimeS } from "./check-terms.ts";
 import { effectiveStatus, type LinkStatus } from "./link.ts";
 import type { Hex, NetworkId } from "./networks.ts";
 import { type PaymentRefusal, type Refusal, refusalOf } from "./payment.ts";
@@ -88,7 +89,7 @@ export function decide(
   if (shown.network !== link.network)
     return refuse("NETWORK_MISMATCH", `this link is paid on ${link.network}`);
   const { recipient: payTo, amountUnits } = link;
-  const terms = checkTerms(shown.authorization, { payTo, amountUnits }, chainTimeS(link.chainTime, now));
+  const terms = checkTerms(shown.authorization, { payTo, amountUnits }, windowTimeS(link.chainTime, now));
   return terms.ok ? { kind: "accept" } : refuse(terms.reason);
 }
 

@@ -2,11 +2,11 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import {
   type Authorization,
-  checkTerms,
   parseAuthorization,
   parseSignature,
   parseVrs,
 } from "../../core/domain/authorization.ts";
+import { checkTerms } from "../../core/domain/check-terms.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
