@@ -24,6 +24,7 @@ import { networkRoutes } from "./networks/routes.ts";
 import { sessionRoutes } from "./sessions/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
 import { transactionRoutes } from "./transactions/routes.ts";
+import { sendRoutes } from "./wallet-ops/send-routes.ts";
 import { walletRoutes } from "./wallets/routes.ts";
 import { webhookRoutes } from "./webhooks/routes.ts";
 import { x402Routes } from "./x402/routes.ts";
@@ -58,6 +59,7 @@ export function createApp(deps: ApiDeps) {
       .use(passkeyRoutes(deps))
       .use(googleRoutes(deps))
       .use(walletRoutes(deps))
+      .use(sendRoutes(deps))
       .use(apiKeyRoutes(deps))
       .use(securityRoutes(deps))
       .use(settingsRoutes(deps))

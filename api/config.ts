@@ -15,7 +15,7 @@ import {
   secretFaults,
 } from "../core/runtime/production-env.ts";
 import { isRegistrableParent } from "../core/runtime/public-url.ts";
-import { merchantGasPerDay, relayLimitsShape } from "../core/runtime/relay-limits-env.ts";
+import { merchantGasPerDay, relayLimitsShape, usdcAmount } from "../core/runtime/relay-limits-env.ts";
 import { proxyFaults, readProxies, type TrustedProxies } from "../core/runtime/trusted-proxies.ts";
 
 const WAIT_MAX_MS = 120_000;
@@ -48,6 +48,8 @@ const shape = {
   TEST_MODE: flag.default(false),
   TRUSTED_PROXIES: commaList.optional(),
   WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
+  SEND_MIN: usdcAmount("0.01"),
+  SEND_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(5_000_000),
   PAY_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(10_000),
   EXPORT_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(15_000),
   RATE_LIMITS: flag.optional(),
@@ -92,6 +94,10 @@ export type ApiConfig = {
   trustedProxies: TrustedProxies;
   /** Undefined: eager on testnets, lazy on base. */
   walletDeployment: "eager" | "lazy" | undefined;
+  /** Micro-USDC that a send or payout must move at least. */
+  sendMinUnits: bigint;
+  /** Gas that one user's sends may use in a UTC day. */
+  sendGasPerDay: bigint;
   payWaitMs: number;
   exportWaitMs: number;
   /** A connection on which nothing was said for so long is closed. */
@@ -145,6 +151,8 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
     testMode: env.TEST_MODE,
     trustedProxies: readProxies(env.TRUSTED_PROXIES ?? []),
     walletDeployment: env.WALLET_DEPLOYMENT,
+    sendMinUnits: env.SEND_MIN,
+    sendGasPerDay: BigInt(env.SEND_GAS_PER_DAY),
     payWaitMs: env.PAY_WAIT_MS,
     exportWaitMs: env.EXPORT_WAIT_MS,
     idleTimeoutS: idleTimeoutS(Math.max(env.PAY_WAIT_MS, env.EXPORT_WAIT_MS)),

@@ -489,7 +489,7 @@ create table relays (
   succeeded boolean,
   tx_hash text,
   wallet_id text,
-  constraint relays_kind_check CHECK ((kind = ANY (ARRAY['PAYMENTS'::text, 'DEPLOY'::text, 'NOOP'::text]))),
+  constraint relays_kind_check CHECK ((kind = ANY (ARRAY['PAYMENTS'::text, 'DEPLOY'::text, 'NOOP'::text, 'OPERATIONS'::text]))),
   constraint relays_network_relayer_fkey FOREIGN KEY (network, relayer) REFERENCES relayers(network, address),
   constraint relays_pkey PRIMARY KEY (id),
   constraint relays_state_check CHECK ((state = ANY (ARRAY['SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'LOST'::text]))),
@@ -581,6 +581,9 @@ create table transactions (
   link_id text,
   log_index integer,
   network text not null,
+  operation_id text,
+  operation_item_id bigint,
+  operation_note text,
   payment_id text,
   settled_by text,
   status text not null,
@@ -592,6 +595,7 @@ create table transactions (
   constraint transactions_claim_id_fkey FOREIGN KEY (claim_id) REFERENCES claims(id) ON DELETE SET NULL,
   constraint transactions_id_check CHECK (starts_with(id, 'txn_'::text)),
   constraint transactions_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE SET NULL,
+  constraint transactions_operation_item_id_fkey FOREIGN KEY (operation_item_id) REFERENCES wallet_operation_items(id) ON DELETE SET NULL,
   constraint transactions_payment_id_fkey FOREIGN KEY (payment_id) REFERENCES payments(id) ON DELETE SET NULL,
   constraint transactions_pkey PRIMARY KEY (id),
   constraint transactions_status_check CHECK ((status = ANY (ARRAY['PENDING'::text, 'DETECTED'::text, 'CONFIRMED'::text, 'FAILED'::text, 'ORPHANED'::text]))),
@@ -602,6 +606,8 @@ create table transactions (
 CREATE INDEX transactions_cell ON public.transactions USING btree (user_id, type, status, network, detected_at DESC, id DESC);
 CREATE UNIQUE INDEX transactions_claim_key ON public.transactions USING btree (claim_id) WHERE (claim_id IS NOT NULL);
 CREATE INDEX transactions_description ON public.transactions USING gin (description gin_trgm_ops);
+CREATE INDEX transactions_operation ON public.transactions USING btree (operation_id) WHERE (operation_id IS NOT NULL);
+CREATE UNIQUE INDEX transactions_operation_item_key ON public.transactions USING btree (operation_item_id) WHERE (operation_item_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_payment_key ON public.transactions USING btree (payment_id) WHERE (payment_id IS NOT NULL);
 CREATE INDEX transactions_transfer ON public.transactions USING btree (transfer_id) WHERE (transfer_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_transfer_key ON public.transactions USING btree (user_id, transfer_id, type) WHERE (transfer_id IS NOT NULL);
@@ -670,6 +676,109 @@ create table users (
   constraint users_status_check CHECK ((status = ANY (ARRAY['REGISTERED'::text, 'WALLET_SETUP_PENDING'::text, 'ACTIVE'::text])))
 );
 CREATE UNIQUE INDEX users_email_key ON public.users USING btree (email);
+
+create table wallet_operation_events (
+  block_hash text not null,
+  block_number bigint not null,
+  failure text,
+  gas_used numeric(78,0) not null,
+  log_index integer not null,
+  network text not null,
+  nonce numeric(78,0) not null,
+  sender text not null,
+  succeeded boolean not null,
+  tx_hash text not null,
+  user_op_hash text not null,
+  constraint wallet_operation_events_pkey PRIMARY KEY (network, block_hash, log_index)
+);
+CREATE INDEX wallet_operation_events_height ON public.wallet_operation_events USING btree (network, block_number);
+CREATE INDEX wallet_operation_events_nonce ON public.wallet_operation_events USING btree (network, sender, nonce);
+
+create table wallet_operation_items (
+  amount_units bigint not null,
+  id bigint generated always as identity not null,
+  is_fee boolean default false not null,
+  note text default ''::text not null,
+  operation_id text not null,
+  position integer not null,
+  to_address text not null,
+  constraint wallet_operation_items_amount_units_check CHECK ((amount_units > 0)),
+  constraint wallet_operation_items_note_check CHECK ((length(note) <= 500)),
+  constraint wallet_operation_items_operation_id_fkey FOREIGN KEY (operation_id) REFERENCES wallet_operations(id) ON DELETE CASCADE,
+  constraint wallet_operation_items_operation_id_position_key UNIQUE (operation_id, "position"),
+  constraint wallet_operation_items_pkey PRIMARY KEY (id),
+  constraint wallet_operation_items_to_address_check CHECK ((to_address ~ '^0x[0-9a-f]{40}$'::text))
+);
+
+create table wallet_operations (
+  account_nonce numeric(78,0) not null,
+  assertion_hash bytea,
+  block_number bigint,
+  call_data text not null,
+  call_gas bigint not null,
+  challenge_id text not null,
+  confirmed_at timestamp with time zone,
+  created_at timestamp with time zone default now() not null,
+  expires_at timestamp with time zone not null,
+  gas_used bigint,
+  id text not null,
+  idempotency_key text,
+  is_extra boolean default false not null,
+  kind text not null,
+  log_index integer,
+  missed_relays integer default 0 not null,
+  network text not null,
+  next_try_at timestamp with time zone default now() not null,
+  owner_index integer,
+  passkey_id text,
+  prior_reason text,
+  prior_state text,
+  queued_at timestamp with time zone,
+  reason text,
+  refusals integer default 0 not null,
+  relay_id bigint,
+  relayed_at timestamp with time zone,
+  request_hash bytea,
+  request_id text,
+  signature text,
+  state text default 'AWAITING_SIGNATURE'::text not null,
+  succeeded boolean,
+  terms jsonb not null,
+  tx_hash text,
+  updated_at timestamp with time zone default now() not null,
+  user_id text not null,
+  user_op_hash text not null,
+  verification_gas bigint not null,
+  void_of text,
+  wallet_id text not null,
+  constraint wallet_operations_account_nonce_check CHECK ((account_nonce >= (0)::numeric)),
+  constraint wallet_operations_check CHECK (((state = 'FAILED'::text) = (reason IS NOT NULL))),
+  constraint wallet_operations_check1 CHECK (((state <> ALL (ARRAY['SIGNED'::text, 'BROADCAST'::text])) OR (relay_id IS NOT NULL))),
+  constraint wallet_operations_check2 CHECK (((state <> ALL (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text])) OR (signature IS NOT NULL))),
+  constraint wallet_operations_check3 CHECK (((state <> ALL (ARRAY['MINED'::text, 'CONFIRMED'::text])) OR ((tx_hash IS NOT NULL) AND (succeeded IS NOT NULL)))),
+  constraint wallet_operations_check4 CHECK (((state <> 'CONFIRMED'::text) OR succeeded)),
+  constraint wallet_operations_id_check CHECK ((id ~ '^(snd|rfd|own)_[0-9a-f]{44}$'::text)),
+  constraint wallet_operations_kind_check CHECK ((kind = ANY (ARRAY['SEND'::text, 'REFUND'::text, 'OWNERS'::text]))),
+  constraint wallet_operations_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint wallet_operations_passkey_id_fkey FOREIGN KEY (passkey_id) REFERENCES passkeys(id),
+  constraint wallet_operations_pkey PRIMARY KEY (id),
+  constraint wallet_operations_relay_id_fkey FOREIGN KEY (relay_id) REFERENCES relays(id),
+  constraint wallet_operations_state_check CHECK ((state = ANY (ARRAY['AWAITING_SIGNATURE'::text, 'QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'FAILED'::text, 'EXPIRED'::text, 'CANCELLED'::text]))),
+  constraint wallet_operations_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id),
+  constraint wallet_operations_user_op_hash_check CHECK ((user_op_hash ~ '^0x[0-9a-f]{64}$'::text)),
+  constraint wallet_operations_void_of_fkey FOREIGN KEY (void_of) REFERENCES wallet_operations(id),
+  constraint wallet_operations_wallet_id_fkey FOREIGN KEY (wallet_id) REFERENCES wallets(id)
+);
+CREATE UNIQUE INDEX wallet_operations_hash_key ON public.wallet_operations USING btree (network, user_op_hash);
+CREATE INDEX wallet_operations_height ON public.wallet_operations USING btree (network, block_number) WHERE (block_number IS NOT NULL);
+CREATE UNIQUE INDEX wallet_operations_idempotency_key ON public.wallet_operations USING btree (user_id, kind, idempotency_key) WHERE ((idempotency_key IS NOT NULL) AND (state <> ALL (ARRAY['EXPIRED'::text, 'CANCELLED'::text])));
+CREATE UNIQUE INDEX wallet_operations_live_key ON public.wallet_operations USING btree (wallet_id) WHERE ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text])) AND (NOT is_extra));
+CREATE INDEX wallet_operations_nonce ON public.wallet_operations USING btree (wallet_id, account_nonce);
+CREATE INDEX wallet_operations_open ON public.wallet_operations USING btree (network, state) WHERE (state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text]));
+CREATE INDEX wallet_operations_queued ON public.wallet_operations USING btree (network, next_try_at) WHERE (state = 'QUEUED'::text);
+CREATE INDEX wallet_operations_relay ON public.wallet_operations USING btree (relay_id) WHERE (relay_id IS NOT NULL);
+CREATE INDEX wallet_operations_unsigned ON public.wallet_operations USING btree (expires_at) WHERE (state = 'AWAITING_SIGNATURE'::text);
+CREATE INDEX wallet_operations_user ON public.wallet_operations USING btree (user_id, kind, id DESC);
 
 create table wallets (
   address text not null,

@@ -219,7 +219,7 @@ export const relays = pgTable("relays", {
   network: network(),
   relayer: hex("relayer").notNull(),
   nonce: int8("nonce").notNull(),
-  kind: text("kind").$type<"PAYMENTS" | "DEPLOY" | "NOOP">().notNull(),
+  kind: text("kind").$type<"PAYMENTS" | "DEPLOY" | "NOOP" | "OPERATIONS">().notNull(),
   state: text("state").$type<"SIGNED" | "BROADCAST" | "MINED" | "CONFIRMED" | "LOST">().notNull(),
   callTo: hex("call_to").notNull(),
   callData: hex("call_data").notNull(),
@@ -306,6 +306,9 @@ export const transactions = pgTable("transactions", {
   updatedAt: time("updated_at").notNull(),
   settledBy: text("settled_by").$type<SettledBy>(),
   candidates: text("candidates").array(),
+  operationItemId: int8("operation_item_id"),
+  operationId: text("operation_id"),
+  operationNote: text("operation_note"),
 });
 
 export const exportFiles = pgTable("exports", {

@@ -21,6 +21,7 @@ import { oneAtATime } from "./sender/coalesce.ts";
 import { openLanes } from "./sender/lanes.ts";
 import { openRelayMetrics } from "./sender/metrics.ts";
 import { openTasks } from "./tasks.ts";
+import { sendOperations } from "./wallet-ops/send-operations.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
 /** Running jobs end first. */
@@ -64,7 +65,7 @@ const deps = { sql, notes, log, chains, config, metrics };
 const relayMetrics = openRelayMetrics(metrics.registry);
 openWaitingMetrics(metrics.registry, sql);
 openBudgetMetrics(metrics.registry, { sql, limits: config, networks: [...chains.keys()] });
-const kinds = { PAYMENTS: { revise: revisePayments }, DEPLOY: {}, NOOP: {} };
+const kinds = { PAYMENTS: { revise: revisePayments }, DEPLOY: {}, NOOP: {}, OPERATIONS: {} };
 const networks = new Map(
   [...chains].map(([id, chain]): [typeof id, PaymentNetwork] => {
     const keys = config.relayerKeys.get(id) ?? [];
@@ -79,15 +80,20 @@ const networks = new Map(
   }),
 );
 const drains = new Map([...networks].map(([id, network]) => [id, oneAtATime(() => drainPayments(network))]));
+const operationDrains = new Map(
+  [...networks].map(([id, network]) => [id, oneAtATime(() => sendOperations(network))]),
+);
 for (const [id, network] of networks) {
-  const drain = drains.get(id) ?? (async () => {});
+  const drain = async () => {
+    await Promise.all([drains.get(id)?.(), operationDrains.get(id)?.()]);
+  };
   const stopLoop = await withPatience(() => startNetworkLoop(sql, network, drain), sayAway);
   stop.onStop(`relaying on ${id}`, stopLoop, CLOSE_TIMEOUT_MS);
 }
 
 const mailer = openMailer(config);
 stop.onStop("mailer", () => mailer.close());
-const taskList = openTasks({ ...deps, mailer }, networks, drains);
+const taskList = openTasks({ ...deps, mailer }, networks, drains, operationDrains);
 const { databaseUrl, concurrency } = config;
 const stopQueue = await withPatience(
   () => keepQueue({ sql, log, databaseUrl, concurrency, taskList }),

@@ -18,9 +18,11 @@ export function openTasks(
   deps: WorkerDeps & { mailer: Mailer },
   networks: ReadonlyMap<NetworkId, RelayNetwork>,
   drains: ReadonlyMap<NetworkId, () => Promise<void>>,
+  operationDrains: ReadonlyMap<NetworkId, () => Promise<void>>,
 ): TaskList {
   const handlers: Handlers = {
     relay_payments: async ({ network }) => drains.get(network)?.(),
+    relay_operations: async ({ network }) => operationDrains.get(network)?.(),
     check_claim: (payload) => checkClaim(deps, payload),
     send_otp_email: (payload) => sendOtpEmail(deps, payload),
     deploy_wallet: (payload) => deployWallet(networks, payload),

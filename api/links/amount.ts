@@ -3,6 +3,7 @@ import { invalid } from "../../core/domain/errors.ts";
 import {
   formatUnits,
   LINK_AMOUNT_MAX_UNITS,
+  parseUnits,
   parseUnitsFromNumber,
   USDC_DECIMALS,
 } from "../../core/domain/money.ts";
@@ -16,14 +17,25 @@ const LITERAL_MAX_CHARS = 100;
  * too many decimals, 1.50 and 1e2 are exact. Throws VALIDATION_ERROR when it is not a link's amount.
  */
 export function readAmountUnits(bodyText: string, field: string, parsed: number): bigint {
-  const literal = literalOf(bodyText, field);
-  const units = literal === undefined ? parseUnitsFromNumber(parsed) : unitsOfLiteral(literal);
-  if (parsed <= 0) throw invalid(field, "must be greater than 0");
-  if (units === undefined) throw invalid(field, `must have at most ${USDC_DECIMALS} decimals`);
-  if (units < 1n) throw invalid(field, "must be greater than 0");
+  const { document, literals } = readLiterals(bodyText, field);
+  const units = toExactUnits(field, parsed, literals.get(document));
   if (units > LINK_AMOUNT_MAX_UNITS)
     throw invalid(field, `must be at most ${Number(formatUnits(LINK_AMOUNT_MAX_UNITS))}`);
   return units;
+}
+
+/** The same without an upper bound, of a number or a plain decimal text; `literal` is the number as it was sent. */
+export function toExactUnits(field: string, given: number | string, literal: string | undefined): bigint {
+  if (typeof given === "string" ? given.startsWith("-") : given <= 0)
+    throw invalid(field, "must be greater than 0");
+  const units = typeof given === "string" ? parseUnits(given) : unitsOfNumber(given, literal);
+  if (units === undefined) throw invalid(field, `must have at most ${USDC_DECIMALS} decimals`);
+  if (units < 1n) throw invalid(field, "must be greater than 0");
+  return units;
+}
+
+function unitsOfNumber(parsed: number, literal: string | undefined): bigint | undefined {
+  return literal === undefined ? parseUnitsFromNumber(parsed) : unitsOfLiteral(literal);
 }
 
 /** Micro-USDC of a literal; undefined when it is negative, absurdly long, or finer than micro-USDC. */
@@ -40,12 +52,15 @@ function unitsOfLiteral(literal: string): bigint | undefined {
 
 type Reviver = (this: unknown, key: string, value: unknown, context?: { source?: string }) => unknown;
 
-/** The text of a number member of the outermost object, as it was sent. */
-function literalOf(bodyText: string, field: string): string | undefined {
-  const sources = new Map<unknown, string>();
+/** The body parsed again, with the texts of the numbers at `field`, as they were sent, by the object they are in. */
+export function readLiterals(
+  bodyText: string,
+  field: string,
+): { document: unknown; literals: ReadonlyMap<unknown, string> } {
+  const literals = new Map<unknown, string>();
   const noteSource: Reviver = function (key, value, context) {
-    if (key === field && typeof value === "number" && context?.source) sources.set(this, context.source);
+    if (key === field && typeof value === "number" && context?.source) literals.set(this, context.source);
     return value;
   };
-  return sources.get(JSON.parse(bodyText, noteSource));
+  return { document: JSON.parse(bodyText, noteSource), literals };
 }

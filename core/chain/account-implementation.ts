@@ -6,6 +6,7 @@ import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { parseData } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
+import type { RpcCall } from "../rpc/node.ts";
 import { readContractSignature } from "./contract-signature.ts";
 import { keccak256Bytes } from "./keccak.ts";
 
@@ -23,18 +24,23 @@ const DELEGATION = /^0xef0100([0-9a-f]{40})$/;
 /** EIP-1167: a clone of the code at an address. */
 const CLONE = /^0x363d3d373d3d3d363d73([0-9a-f]{40})5af43d82803e903d91602b57fd5bf3$/;
 
+/** The `eth_getStorageAt` that tells a proxy's implementation. */
+export function implementationCall(account: Hex): RpcCall {
+  return { method: "eth_getStorageAt", params: [account, IMPLEMENTATION_SLOT, "latest"] };
+}
+
+/** Is this deployed account still the wallet we know? An upgraded one decides itself what it burns. `slot`: the answer of the call above. */
+export function isKnownAccount(code: Hex, slot: Hex): boolean {
+  return code === PROXY_CODE && KNOWN_IMPLEMENTATIONS.includes(`0x${slot.slice(-40)}`);
+}
+
 /** The implementation of each payer as text, in order; undefined for a known one. Throws RpcTransportError when the chain does not say. */
 export async function findUnknownImplementations(
   chain: Chain,
   payers: readonly ContractPayer[],
 ): Promise<(string | undefined)[]> {
   const proxies = payers.filter(({ code }) => code === PROXY_CODE);
-  const outcomes = await chain.batch(
-    proxies.map(({ address }) => ({
-      method: "eth_getStorageAt",
-      params: [address, IMPLEMENTATION_SLOT, "latest"],
-    })),
-  );
+  const outcomes = await chain.batch(proxies.map(({ address }) => implementationCall(address)));
   const slots = new Map(
     proxies.map(({ address }, index) => {
       const outcome = outcomes[index];

@@ -3,6 +3,7 @@ import { encodeAbiParameters, encodeFunctionData, parseAbi } from "viem";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { parseData, parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
+import type { RpcCall } from "../rpc/node.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import type { InnerCall } from "./multicall.ts";
 import { hexWord, uintWord } from "./words.ts";
@@ -35,9 +36,10 @@ const PROXY_CODE = [
 ] as const;
 const GET_NONCE_SELECTOR = "0x35567e1a";
 const OWNER_AT_INDEX_SELECTOR = "0x8ea69029";
-const NEXT_OWNER_INDEX_SELECTOR = "0xd948fd2e";
+/** Calldata of `nextOwnerIndex()`. */
+export const NEXT_OWNER_INDEX_CALL = "0xd948fd2e";
 /** Owner slots looked through when an owner's index is searched. */
-const OWNER_INDEX_MAX = 64;
+export const OWNER_INDEX_MAX = 64;
 const WALLET_NAME_AND_VERSION = ["Coinbase Smart Wallet", "1"] as const;
 const DOMAIN_TYPE = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";
 const MESSAGE_TYPE = "CoinbaseSmartWalletMessage(bytes32 hash)";
@@ -115,9 +117,19 @@ export function replaySafeHash(account: Hex, chainId: number, hash: Hex): Hex {
 
 /** The nonce of the account's next user operation (EntryPoint v0.6, key 0: one after another). Also known before deployment. */
 export async function readAccountNonce(chain: Chain, account: Hex): Promise<bigint> {
+  const { method, params } = nonceCall(account);
+  return parseQuantity(await chain.request(method, params), "getNonce");
+}
+
+/** The `eth_call` behind `readAccountNonce`, for callers that put many into one batch. */
+export function nonceCall(account: Hex): RpcCall {
   const data = `${GET_NONCE_SELECTOR}${hexWord(account)}${uintWord(0)}`;
-  const answer = await chain.request("eth_call", [{ to: CONTRACTS.entryPointV06, data }, "latest"]);
-  return parseQuantity(answer, "getNonce");
+  return { method: "eth_call", params: [{ to: CONTRACTS.entryPointV06, data }, "latest"] };
+}
+
+export function ownerAtIndexCall(account: Hex, index: number): RpcCall {
+  const data = `${OWNER_AT_INDEX_SELECTOR}${uintWord(index)}`;
+  return { method: "eth_call", params: [{ to: account, data }, "latest"] };
 }
 
 /**
@@ -125,15 +137,13 @@ export async function readAccountNonce(chain: Chain, account: Hex): Promise<bigi
  * owners were added, so they are read, never assumed. Only for deployed accounts: before, the index is the place in `owners`.
  */
 export async function findOwnerIndex(chain: Chain, account: Hex, owner: Hex): Promise<number | undefined> {
-  const next = await chain.request("eth_call", [{ to: account, data: NEXT_OWNER_INDEX_SELECTOR }, "latest"]);
+  const next = await chain.request("eth_call", [{ to: account, data: NEXT_OWNER_INDEX_CALL }, "latest"]);
   const count = Number(parseQuantity(next, "nextOwnerIndex"));
   if (count > OWNER_INDEX_MAX)
     throw new RangeError(`${account} has had ${count} owners, more than we look through`);
-  const calls = Array.from({ length: count }, (_, index) => {
-    const data = `${OWNER_AT_INDEX_SELECTOR}${uintWord(index)}`;
-    return { method: "eth_call", params: [{ to: account, data }, "latest"] };
-  });
-  const outcomes = await chain.batch(calls);
+  const outcomes = await chain.batch(
+    Array.from({ length: count }, (_, index) => ownerAtIndexCall(account, index)),
+  );
   const wanted = encodeAbiParameters([{ type: "bytes" }], [owner]);
   const found = outcomes.findIndex((outcome) => {
     if (!outcome.ok) throw outcome.error;

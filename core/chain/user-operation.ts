@@ -1,5 +1,5 @@
 /** User operations of ERC-4337 for EntryPoint v0.6, bundled by our own relayer: no fees inside, no paymaster, no initCode. */
-import { decodeErrorResult, encodeFunctionData, parseAbi } from "viem";
+import { decodeAbiParameters, decodeErrorResult, encodeFunctionData, parseAbi } from "viem";
 import { entryPoint06Abi, getUserOperationHash } from "viem/account-abstraction";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { encodeAggregate3, type InnerCall } from "./multicall.ts";
@@ -31,19 +31,27 @@ export type UserOperationOutcome = {
 };
 
 /** `UserOperationEvent(bytes32 indexed userOpHash, address indexed sender, address indexed paymaster, uint256 nonce, bool success, uint256 actualGasCost, uint256 actualGasUsed)` */
-const USER_OPERATION_EVENT_TOPIC = "0x49628fd1471006c1482da88028e9ce4dbb080b815c9b0344d39e5a8e6ec1419f";
+export const USER_OPERATION_EVENT_TOPIC =
+  "0x49628fd1471006c1482da88028e9ce4dbb080b815c9b0344d39e5a8e6ec1419f";
+/** `UserOperationRevertReason(bytes32 indexed userOpHash, address indexed sender, uint256 nonce, bytes revertReason)` */
+export const USER_OPERATION_REVERT_TOPIC =
+  "0x1c4fada7374c0a9ee8841fc38afe82932dc0f8e69012e927f061a8bae611a201";
 
+const REVERT_FIELDS = [{ type: "uint256" }, { type: "bytes" }] as const;
 const FAILED_OP_ABI = parseAbi(["error FailedOp(uint256 opIndex, string reason)"]);
-const CALLS_MAX = 20;
+/** A payout of 100 recipients, and the fee. */
+const CALLS_MAX = 101;
 const FIRST_CALL_GAS = 120_000n;
 const FURTHER_CALL_GAS = 45_000n;
 const VERIFICATION_GAS = 150_000n;
 /** Calldata, EntryPoint and the 1/64 it holds back, on top of the limits it demands up front. */
 const BUNDLE_GAS = 250_000n;
+/** The EntryPoint copies and hashes the call data; without this a long batch reverts whole. */
+const GAS_A_CALL_DATA_BYTE = 30n;
 /** Measured 217,000 with the audited factory. */
 const CREATE_ACCOUNT_GAS = 300_000n;
 
-/** An unsigned operation of up to 20 calls. Its fees are 0: the relayer pays as the sender of the transaction. */
+/** An unsigned operation of up to 101 calls. Its fees are 0: the relayer pays as the sender of the transaction. */
 export function buildUserOperation(operation: {
   readonly sender: Hex;
   readonly nonce: bigint;
@@ -86,16 +94,37 @@ export function buildUserOperationCall(
   relayer: Hex,
   deployment?: InnerCall,
 ): RelayCall {
+  return buildBundleCall([{ operation, deployment }], relayer);
+}
+
+/** A signed operation and, for an account that does not exist yet, the factory call that makes it. */
+export type BundleItem = { readonly operation: UserOperation; readonly deployment?: InnerCall | undefined };
+
+/**
+ * The relayer's transaction for operations of different accounts. Each has a `handleOps` of its own that may fail alone: in one
+ * `handleOps` a single bad operation would revert all.
+ */
+export function buildBundleCall(items: readonly BundleItem[], relayer: Hex): RelayCall {
+  const gas = items.reduce((sum, item) => sum + bundleItemGas(item), 0n);
+  const calls = items.flatMap((item) => bundleItemCalls(item, relayer));
+  const [only] = calls;
+  if (calls.length === 1 && only) return { ...only, gas };
+  return { to: CONTRACTS.multicall3, data: encodeAggregate3(calls), gas };
+}
+
+/** The calls of one operation, `handleOps` last. */
+export function bundleItemCalls({ operation, deployment }: BundleItem, relayer: Hex): InnerCall[] {
   const args = [[operation], relayer] as const;
   const data = encodeFunctionData({ abi: entryPoint06Abi, functionName: "handleOps", args });
   const handleOps = { to: CONTRACTS.entryPointV06, data };
-  const gas = operation.callGasLimit + operation.verificationGasLimit + BUNDLE_GAS;
-  if (!deployment) return { ...handleOps, gas };
-  return {
-    to: CONTRACTS.multicall3,
-    data: encodeAggregate3([deployment, handleOps]),
-    gas: gas + CREATE_ACCOUNT_GAS,
-  };
+  return deployment ? [deployment, handleOps] : [handleOps];
+}
+
+/** What one operation needs of its transaction's gas limit. A bundle with less succeeds although its last operation did not run. */
+export function bundleItemGas({ operation, deployment }: BundleItem): bigint {
+  const { callGasLimit, verificationGasLimit, callData } = operation;
+  const dataGas = GAS_A_CALL_DATA_BYTE * BigInt((callData.length - 2) / 2);
+  return callGasLimit + verificationGasLimit + BUNDLE_GAS + dataGas + (deployment ? CREATE_ACCOUNT_GAS : 0n);
 }
 
 /** The outcome of an operation in a log of the EntryPoint; undefined for every other log. */
@@ -115,6 +144,23 @@ export function decodeUserOperationLog(
     success,
     gasUsed: word(3),
   };
+}
+
+/** What the calls of a failed operation reverted with; undefined for every other log. */
+export function decodeRevertLog(
+  log: RawLog & { readonly address: string },
+): { userOpHash: Hex; data: Hex } | undefined {
+  const [topic, userOpHash] = log.topics;
+  if (topic !== USER_OPERATION_REVERT_TOPIC || log.address.toLowerCase() !== CONTRACTS.entryPointV06)
+    return undefined;
+  if (!userOpHash) return undefined;
+  try {
+    const [, data] = decodeAbiParameters(REVERT_FIELDS, log.data as Hex);
+    return { userOpHash: userOpHash as Hex, data };
+  } catch {
+    // not the EntryPoint's encoding: the operation's own event says that it failed
+    return undefined;
+  }
 }
 
 /** The EntryPoint's reason for refusing a bundle ("AA24 signature error"); undefined when it is not one. */

@@ -44,6 +44,10 @@ export type HistoryRow = {
   settledBy: SettledBy | null;
   /** Ids of links that fitted when nothing decided between them. */
   candidates: string[] | null;
+  /** The send or refund of ours that made it. */
+  operationId: string | null;
+  /** Of a refund: its reason. */
+  operationNote: string | null;
 };
 
 /** The wire form of SPEC's Transaction. */
@@ -69,6 +73,7 @@ export function presentTransaction(row: HistoryRow) {
       logIndex: row.logIndex,
       linkId: row.linkId,
       paymentId: row.paymentId,
+      ...operationMetadata(row),
       ...(row.failureReason === null ? {} : { failureReason: row.failureReason }),
     },
   };
@@ -102,13 +107,27 @@ export function isMoneyMoved(status: TransactionStatus): boolean {
   }
 }
 
+function operationMetadata({ operationId, operationNote }: HistoryRow) {
+  if (operationId === null) return {};
+  if (!isRefund(operationId)) return { kind: "SEND", sendId: operationId };
+  return { kind: "REFUND", refundId: operationId, reason: operationNote };
+}
+
+function isRefund(operationId: string | null): boolean {
+  return operationId?.startsWith("rfd_") ?? false;
+}
+
 /** A short line a person would write. */
-export function titleOf(row: Pick<HistoryRow, "type" | "counterparty" | "description">): string {
+export function titleOf(
+  row: Pick<HistoryRow, "type" | "counterparty" | "description"> & { operationId?: string | null },
+): string {
   const { type } = row;
   switch (type) {
     case "RECEIVE":
       return `Received from ${shortAddress(row.counterparty)}`;
     case "SEND":
+      if (isRefund(row.operationId ?? null))
+        return `Refund for ${shorten(row.description, TITLE_DESCRIPTION_MAX)}`;
       return `Sent to ${shortAddress(row.counterparty)}`;
     case "PAYMENT_LINK":
       return row.description === ""

@@ -5,13 +5,17 @@ import { wholeNumber } from "./env.ts";
 const PRODUCTION_MERCHANT_GAS_PER_DAY = 500_000_000n;
 const UNITS_PER_USDC = 1_000_000n;
 
-export const relayLimitsShape = {
-  /** USDC on the outside, micro-USDC inside. */
-  RELAY_MIN_AMOUNT: z
+/** USDC on the outside, micro-USDC inside. */
+export function usdcAmount(fallback: string) {
+  return z
     .string()
     .regex(/^\d{1,12}(\.\d{1,6})?$/, "must be USDC with at most 6 decimal places, such as 0.001")
-    .default("0.001")
-    .transform(toMicroUsdc),
+    .default(fallback)
+    .transform(toMicroUsdc);
+}
+
+export const relayLimitsShape = {
+  RELAY_MIN_AMOUNT: usdcAmount("0.001"),
   RELAY_GAS_PER_MERCHANT_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
 } as const;
 

@@ -15,6 +15,8 @@ export async function insertChallenge(
     purpose: ChallengePurpose;
     network: NetworkId | null;
     challenge: Uint8Array;
+    /** Default: CHALLENGE_LIFE_MS. */
+    lifeMs?: number;
   },
 ): Promise<Challenge> {
   const [row] = await tx<Challenge[]>`
@@ -25,7 +27,7 @@ export async function insertChallenge(
       ${challenge.purpose},
       ${challenge.network},
       ${challenge.challenge},
-      now() + make_interval(secs => ${CHALLENGE_LIFE_MS / 1_000})
+      now() + make_interval(secs => ${(challenge.lifeMs ?? CHALLENGE_LIFE_MS) / 1_000})
     )
     returning *`;
   if (!row) throw new Error("insert into challenges returned no row");
@@ -45,6 +47,19 @@ export async function takeChallenge(
   if (!row?.isLive) return undefined;
   const { isLive: _, ...challenge } = row;
   return challenge;
+}
+
+/** A challenge that is still good, without using it up. */
+export async function findChallenge(
+  tx: Tx,
+  id: string,
+  meant: { userId: string; purpose: ChallengePurpose },
+): Promise<Challenge | undefined> {
+  const [row] = await tx<Challenge[]>`
+    select *
+    from challenges
+    where id = ${id} and user_id = ${meant.userId} and purpose = ${meant.purpose} and expires_at > now()`;
+  return row;
 }
 
 export async function deleteChallengesOf(tx: Tx, userId: string): Promise<void> {

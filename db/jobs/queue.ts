@@ -23,6 +23,12 @@ export const JOBS = {
     key: (payload: { network: string }) => `relay_payments:${payload.network}`,
     priority: 0,
   },
+  relay_operations: {
+    payload: z.object({ network, requestId }),
+    maxAttempts: 25,
+    key: (payload: { network: string }) => `relay_operations:${payload.network}`,
+    priority: 0,
+  },
   check_claim: {
     payload: z.object({ claimId: z.string(), requestId }),
     maxAttempts: 25,

@@ -5,6 +5,7 @@
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
+import { reopenOperationHistory, reopenOperations } from "../wallet-ops/settlement.ts";
 
 /**
  * Columns that a rebuild must reproduce, and those that say when something was written or told and are put back when nothing else changed:
@@ -13,7 +14,7 @@ import type { Tx } from "../postgres/client.ts";
 const TABLES = {
   transactions: {
     key: "id",
-    same: "user_id, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number, link_id, payment_id, claim_id, failure_reason, detected_at, settled_by, candidates",
+    same: "user_id, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number, link_id, payment_id, claim_id, failure_reason, detected_at, settled_by, candidates, operation_item_id, operation_id",
     written: ["confirmed_at", "created_at", "updated_at"],
   },
   payment_links: {
@@ -22,6 +23,11 @@ const TABLES = {
     written: ["updated_at"],
   },
   payments: { key: "id", same: "state, reason, tx_hash, log_index, block_number", written: ["updated_at"] },
+  wallet_operations: {
+    key: "id",
+    same: "state, reason, tx_hash, log_index, block_number, succeeded, gas_used",
+    written: ["confirmed_at", "updated_at", "is_extra"],
+  },
   claims: { key: "id", same: "state, reason", written: ["updated_at"] },
   transfers: {
     key: "block_hash || ':' || log_index",
@@ -58,14 +64,20 @@ export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[
   await tx`
     update transactions
     set
-      type = 'PAYMENT_LINK', status = 'PENDING', log_index = null, block_number = null, transfer_id = null,
-      amount_units = coalesce((select amount_units from payment_links link where link.id = link_id), amount_units),
+      type = case when operation_item_id is null then 'PAYMENT_LINK' else type end,
+      status = 'PENDING', log_index = null, block_number = null, transfer_id = null,
+      amount_units = case
+        when operation_item_id is null
+          then coalesce((select amount_units from payment_links link where link.id = link_id), amount_units)
+        else amount_units
+      end,
       tx_hash = (select claim.tx_hash from claims claim where claim.id = claim_id), settled_by = null,
       candidates = null, detected_at = created_at, confirmed_at = null
     where network = ${network} and status in ('DETECTED', 'CONFIRMED') and transfer_id is not null`;
   await tx`
     delete from transfers
     where network = ${network} and status <> 'ORPHANED'`;
+  await reopenOperationHistory(tx, await reopenOperations(tx, { network, ancestor: -1 }));
   await tx`
     update payments
     set

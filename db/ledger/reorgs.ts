@@ -2,8 +2,15 @@
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
+import { reopenOperationHistory, reopenOperations } from "../wallet-ops/settlement.ts";
 
-export type Undone = { transfers: number; linkIds: string[]; paymentIds: string[]; claimIds: string[] };
+export type Undone = {
+  transfers: number;
+  linkIds: string[];
+  paymentIds: string[];
+  claimIds: string[];
+  operationIds: string[];
+};
 
 /**
  * Everything above `ancestor` is taken back: transfers and history rows ORPHANED (rows that were open before are PENDING again),
@@ -27,8 +34,11 @@ export async function orphanAbove(
   // before their claims, as everywhere
   if (linkIds.length > 0) await lockLinks(tx, linkIds);
   const claimIds = ids.length > 0 ? await reopenClaims(tx, ids, claimLeaseS) : [];
+  const operationIds = await reopenOperations(tx, { network, ancestor });
   if (ids.length > 0) await orphanHistory(tx, network, ids);
-  return { transfers: ids.length, linkIds, paymentIds: payments.map((row) => row.id), claimIds };
+  await reopenOperationHistory(tx, operationIds);
+  const paymentIds = payments.map((row) => row.id);
+  return { transfers: ids.length, linkIds, paymentIds, claimIds, operationIds };
 }
 
 /** Links made on blocks that are gone: every block of the new branch comes after their making. */
@@ -96,8 +106,13 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
     with reopened as (
       update transactions
       set
-        type = 'PAYMENT_LINK', status = 'PENDING', log_index = null, block_number = null, transfer_id = null,
-        amount_units = coalesce((select amount_units from payment_links link where link.id = link_id), amount_units),
+        type = case when operation_item_id is null then 'PAYMENT_LINK' else type end,
+        status = 'PENDING', log_index = null, block_number = null, transfer_id = null,
+        amount_units = case
+          when operation_item_id is null
+            then coalesce((select amount_units from payment_links link where link.id = link_id), amount_units)
+          else amount_units
+        end,
         tx_hash = (select claim.tx_hash from claims claim where claim.id = claim_id), settled_by = null,
         candidates = null, detected_at = created_at, confirmed_at = null, updated_at = now()
       where transfer_id = any(${[...transferIds]}::text[]::bigint[])
@@ -107,7 +122,8 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
     orphaned as (
       update transactions
       set
-        status = 'ORPHANED', confirmed_at = null, payment_id = null, claim_id = null, transfer_id = null,
+        status = 'ORPHANED', confirmed_at = null, payment_id = null, claim_id = null, operation_item_id = null,
+        transfer_id = null,
         updated_at = now()
       where transfer_id = any(${[...transferIds]}::text[]::bigint[])
         and id ~ '^txn_[0-9a-f]{32}$'

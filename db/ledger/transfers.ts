@@ -26,6 +26,8 @@ export type NewTransfer = {
   /** The payment or claim whose open history row becomes this transfer's. */
   historyPaymentId: string | undefined;
   historyClaimId: string | undefined;
+  /** Of a transfer that a user operation of ours made. */
+  operationItemId: bigint | undefined;
 };
 
 /**
@@ -47,7 +49,7 @@ export async function storeTransfers(
         block_number bigint, block_hash text, block_time timestamptz, tx_hash text, log_index int, from_address text,
         to_address text, amount_units numeric, authorization_nonce text, confirmed_at timestamptz, link_id text,
         pays boolean, settled_by text, candidates text[], payment_id text, history_payment_id text,
-        history_claim_id text, amount text
+        history_claim_id text, operation_item_id bigint, amount text
       )
     ),
     stored as (
@@ -78,7 +80,7 @@ export async function storeTransfers(
         wallet.user_id, 'IN' as side, case when pays then 'PAYMENT_LINK' else 'RECEIVE' end as type,
         from_address as counterparty, coalesce(link.description, '') as description, link_id,
         settled_by, candidates, history_payment_id as payment_id, history_claim_id as claim_id,
-        transfer_id, fresh.status, fresh.amount_units, tx_hash, log_index, block_number, block_time, confirmed_at, amount
+        null::bigint as operation_item_id, null::text as operation_id, transfer_id, fresh.status, fresh.amount_units, tx_hash, log_index, block_number, block_time, confirmed_at, amount
       from fresh
       cross join lateral (
         select user_id
@@ -94,8 +96,8 @@ export async function storeTransfers(
       ) link on true
       union all
       select
-        wallet.user_id, 'OUT', 'SEND', to_address, '', null, null, null, null, null,
-        transfer_id, fresh.status, fresh.amount_units, tx_hash, log_index, block_number, block_time, confirmed_at, amount
+        wallet.user_id, 'OUT', 'SEND', to_address, '', null, null, null, null, null, fresh.operation_item_id,
+        (select operation_id from wallet_operation_items where id = fresh.operation_item_id), transfer_id, fresh.status, fresh.amount_units, tx_hash, log_index, block_number, block_time, confirmed_at, amount
       from fresh
       cross join lateral (
         select user_id
@@ -128,6 +130,16 @@ export async function storeTransfers(
           select from transactions paid
           where paid.payment_id = sides.payment_id and paid.user_id = sides.user_id
         )
+      union all
+      select transactions.id, sides.*
+      from sides
+      cross join lateral (
+        select id, user_id
+        from transactions
+        where operation_item_id = sides.operation_item_id
+        limit 1
+      ) transactions
+      where transactions.user_id = sides.user_id
     ),
     -- one row a transfer: the payment's, where it was claimed as well
     replaced as (
@@ -145,7 +157,8 @@ export async function storeTransfers(
       update transactions
       set
         type = given.type, status = given.status, amount_units = given.amount_units, counterparty = given.counterparty,
-        tx_hash = given.tx_hash, log_index = given.log_index, block_number = given.block_number, link_id = given.link_id,
+        tx_hash = given.tx_hash, log_index = given.log_index, block_number = given.block_number,
+        link_id = case when given.side = 'OUT' then transactions.link_id else given.link_id end,
         settled_by = given.settled_by, candidates = given.candidates, transfer_id = given.transfer_id, failure_reason = null, detected_at = given.block_time,
         confirmed_at = given.confirmed_at, updated_at = now()
       from open_rows given
@@ -155,20 +168,26 @@ export async function storeTransfers(
     inserted as (
       insert into transactions (
         id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
-        link_id, settled_by, candidates, payment_id, claim_id, transfer_id, detected_at, confirmed_at, created_at
+        link_id, settled_by, candidates, payment_id, claim_id, operation_item_id, operation_id, transfer_id, detected_at,
+        confirmed_at, created_at
       )
       select
         'txn_' || md5(concat_ws(':', user_id, ${network}::text, tx_hash, log_index, side)),
         user_id, ${network}, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
-        link_id, settled_by, candidates, payment_id, claim_id, transfer_id, block_time, confirmed_at, block_time
+        link_id, settled_by, candidates, payment_id, claim_id, operation_item_id, operation_id, transfer_id, block_time,
+        confirmed_at, block_time
       from sides
-      where side = 'OUT' or not exists (select from open_rows where open_rows.transfer_id = sides.transfer_id)
+      where not exists (
+          select from open_rows
+          where open_rows.transfer_id = sides.transfer_id and open_rows.side = sides.side
+        )
       on conflict (id) do update
       set
         type = excluded.type, status = excluded.status, amount_units = excluded.amount_units,
         counterparty = excluded.counterparty, description = excluded.description,
         block_number = excluded.block_number, link_id = excluded.link_id, settled_by = excluded.settled_by,
-        candidates = excluded.candidates, payment_id = excluded.payment_id, claim_id = excluded.claim_id, transfer_id = excluded.transfer_id, detected_at = excluded.detected_at,
+        candidates = excluded.candidates, payment_id = excluded.payment_id, claim_id = excluded.claim_id,
+        operation_item_id = excluded.operation_item_id, operation_id = excluded.operation_id, transfer_id = excluded.transfer_id, detected_at = excluded.detected_at,
         confirmed_at = excluded.confirmed_at, updated_at = now()
       returning id, user_id, transfer_id, type, status
     ),
@@ -260,6 +279,7 @@ function toRow(transfer: NewTransfer) {
     payment_id: transfer.paymentId,
     history_payment_id: transfer.historyPaymentId,
     history_claim_id: transfer.historyClaimId,
+    operation_item_id: transfer.operationItemId?.toString(),
     amount: formatUnits(transfer.amountUnits),
   };
 }

@@ -54,6 +54,8 @@ export const HISTORY_COLUMNS = {
   confirmedAt: transactions.confirmedAt,
   settledBy: transactions.settledBy,
   candidates: transactions.candidates,
+  operationId: transactions.operationId,
+  operationNote: transactions.operationNote,
 };
 export const NEWEST_FIRST = [desc(transactions.detectedAt), desc(transactions.id)] as const;
 

@@ -19,12 +19,13 @@ import {
 import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
+import { concludeOperations } from "../../db/wallet-ops/settlement.ts";
 import { findStanding } from "../settle/prior-attributions.ts";
 import { settleTransfers } from "../settle/settle.ts";
 import { settleReleased } from "../settle/settle-unheld-links.ts";
 import { readHeader } from "../source/block-header.ts";
 import { readRange } from "../source/block-logs.ts";
-import type { BlockContent } from "../source/decode-logs.ts";
+import { type BlockContent, isOurs } from "../source/decode-logs.ts";
 import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";
 import { withTags } from "../source/read-tags.ts";
 import { FencedError, type Term, watchOf } from "../term.ts";
@@ -64,6 +65,7 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
     await matchPastClaims(tx);
     await refreshLinks(tx, { linkIds: touched, isReorg: false, misfitMinUnits: term.misfitMinUnits });
     await settleReleased(tx, term);
+    await concludeOperations(tx, { network, depthNumber: cursor.number - term.confirmations + 1 });
     await dropOwnEvents(tx);
     const differences = await compareWithSnapshot(tx, network);
     return { fromBlock, toBlock: cursor.number, transfers, differences };
@@ -91,6 +93,7 @@ async function replay(tx: Tx, term: Term, from: number): Promise<{ touched: stri
       network,
       transfers: blocks.flatMap((block) => block.transfers),
       spent: blocks.flatMap((block) => block.spent),
+      operations: blocks.flatMap((block) => block.operations),
       isWatched: (address) => watched.has(address),
       isNews: false,
       findStanding: (incoming) => findStanding(tx, network, incoming),
@@ -115,7 +118,7 @@ async function* readAll(term: Term, from: number): AsyncGenerator<BlockContent[]
   for (let start = from; start <= cursor.number; start += DENSE_BLOCKS) {
     const to = Math.min(cursor.number, start + DENSE_BLOCKS - 1);
     const blocks = await readRange(chain, { from: start, to }, watchOf(watched));
-    yield blocks.filter((block) => block.transfers.length > 0);
+    yield blocks.filter(isOurs);
   }
 }
 

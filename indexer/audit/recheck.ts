@@ -19,7 +19,7 @@ import {
   type PlacedLog,
   parseLogs,
   type SeenTransfer,
-  selectUsdcLogs,
+  selectFollowedLogs,
   USDC_TOPICS,
 } from "../source/decode-logs.ts";
 import { readProvenLogs } from "../source/verified-block.ts";
@@ -126,7 +126,7 @@ async function readProven(
 async function readProvenBlock(term: Term, number: number): Promise<BlockContent> {
   const header = await readHeader(term.chain, number);
   if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
-  const logs = selectUsdcLogs(await readProvenLogs(term.chain, header), term.chain.network.usdc.address);
+  const logs = selectFollowedLogs(await readProvenLogs(term.chain, header), term.chain.network.usdc.address);
   return decodeBlock(header, logs, (address) => term.watched.has(address));
 }
 
@@ -138,7 +138,7 @@ function decodeByBlock(term: Term, logs: readonly PlacedLog[]): SeenTransfer[] {
     else byHash.set(log.blockHash, [log]);
   }
   return [...byHash.values()].flatMap((group) => {
-    const own = selectUsdcLogs(group, term.chain.network.usdc.address);
+    const own = selectFollowedLogs(group, term.chain.network.usdc.address);
     const [first] = own;
     if (!first) return [];
     // only its place is compared; what is booked is read again with its whole header

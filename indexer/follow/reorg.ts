@@ -118,7 +118,8 @@ async function undoAbove(term: Term, ancestor: BlockPoint, head: BlockHeader): P
     });
     if (taken.paymentIds.length > 0) await enqueue(tx, "relay_payments", { network });
     for (const claimId of taken.claimIds) await enqueue(tx, "check_claim", { claimId });
-    await tell(tx, [...taken.paymentIds, ...moves.map((move) => move.id)]);
+    if (taken.operationIds.length > 0) await enqueue(tx, "relay_operations", { network });
+    await tell(tx, [...taken.paymentIds, ...taken.operationIds, ...moves.map((move) => move.id)]);
     await announceBlock(tx, term, ancestor.number);
     return taken;
   });

@@ -5,6 +5,7 @@ import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { findBookedLogs } from "../../db/ledger/reconciliation.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import { tell } from "../../db/postgres/notifications.ts";
+import { concludeOperations } from "../../db/wallet-ops/settlement.ts";
 import { readHeader } from "../source/block-header.ts";
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
 import { withTags } from "../source/read-tags.ts";
@@ -42,6 +43,9 @@ export async function applyPast(
       network,
       transfers: missing,
       spent: authorizationsOf(missing),
+      operations: blocks.flatMap(({ operations }) =>
+        operations.filter(({ block }) => block.number <= cursor.number),
+      ),
       isWatched,
       isNews: false,
       confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
@@ -51,7 +55,13 @@ export async function applyPast(
       isReorg: false,
       misfitMinUnits: term.misfitMinUnits,
     });
-    await tell(tx, [...touched.paymentIds, ...moves.map(({ id }) => id)]);
+    const concludedIds = await concludeOperations(tx, { network, depthNumber });
+    await tell(tx, [
+      ...touched.paymentIds,
+      ...touched.operationIds,
+      ...concludedIds,
+      ...moves.map(({ id }) => id),
+    ]);
     return missing.length;
   });
 }

@@ -7,6 +7,7 @@ import { confirmFacilitatedPayments } from "../../db/payments/facilitated-paymen
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { tell } from "../../db/postgres/notifications.ts";
+import { concludeOperations } from "../../db/wallet-ops/settlement.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { withTags } from "../source/read-tags.ts";
@@ -68,13 +69,15 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
     network,
     transfers: blocks.flatMap((block) => block.transfers),
     spent: blocks.flatMap((block) => block.spent),
+    operations: blocks.flatMap((block) => block.operations),
     isWatched: (address) => watched.has(address),
     isNews: head.number - to.number < NEWS_BLOCKS,
     confirmedAtS: span.confirmedAtS,
   });
-  const [confirmed, facilitatedIds] = await Promise.all([
+  const [confirmed, facilitatedIds, concludedIds] = await Promise.all([
     confirmTransfers(tx, { network, depthNumber, confirmations }),
     confirmFacilitatedPayments(tx, { network, depthNumber }),
+    concludeOperations(tx, { network, depthNumber }),
   ]);
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
   const moves = await refreshLinks(tx, { linkIds, isReorg: false, misfitMinUnits: term.misfitMinUnits });
@@ -83,6 +86,8 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
       ...settled.paymentIds,
       ...confirmed.paymentIds,
       ...facilitatedIds,
+      ...settled.operationIds,
+      ...concludedIds,
       ...moves.map((move) => move.id),
     ]),
     announceBlock(tx, term, to.number),

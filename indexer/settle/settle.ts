@@ -7,9 +7,10 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
 import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import type { SeenTransfer, SpentAuthorization } from "../source/decode-logs.ts";
+import type { SeenOperation, SeenTransfer, SpentAuthorization } from "../source/decode-logs.ts";
 import { NOTHING_STANDS, type Standing } from "./prior-attributions.ts";
 import { settleFacilitated } from "./settle-facilitated.ts";
+import { settleSeenOperations } from "./settle-operations.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";
 
 export type Settling = {
@@ -17,6 +18,7 @@ export type Settling = {
   /** In the chain's order; all touch a watched wallet. */
   transfers: readonly SeenTransfer[];
   spent: readonly SpentAuthorization[];
+  operations: readonly SeenOperation[];
   isWatched: (address: Hex) => boolean;
   /** Near the head, as opposed to a past that is read up. */
   isNews: boolean;
@@ -26,12 +28,13 @@ export type Settling = {
   findStanding?: (transfers: readonly SeenTransfer[]) => Promise<Standing>;
 };
 
-export type Touched = { linkIds: string[]; paymentIds: string[] };
+export type Touched = { linkIds: string[]; paymentIds: string[]; operationIds: string[] };
 
 /** Stores the transfers with their links, settles payments and claims. The links named in the answer still have to be refreshed. */
 export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touched> {
-  const { network, transfers, spent, confirmedAtS, isWatched, isNews } = settling;
-  if (transfers.length === 0 && spent.length === 0) return { linkIds: [], paymentIds: [] };
+  const { network, transfers, spent, operations, confirmedAtS, isWatched, isNews } = settling;
+  if (transfers.length + spent.length + operations.length === 0)
+    return { linkIds: [], paymentIds: [], operationIds: [] };
   // what needs no answer of another goes out at once: one way to the database instead of two
   const [facilitated, payments] = await Promise.all([
     settleFacilitated(tx, network, spent, confirmedAtS),
@@ -47,7 +50,12 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   });
   const standing = (await settling.findStanding?.(incoming)) ?? NOTHING_STANDS;
   const verdicts = await attribute(tx, network, { transfers: incoming, payments, standing });
-  const rows = transfers.map((transfer) => toRow(transfer, verdicts.get(transfer), confirmedAtS));
+  // after payments and links, which are locked first everywhere
+  const sent = await settleSeenOperations(tx, network, { operations, transfers });
+  const rows = transfers.map((transfer) => ({
+    ...toRow(transfer, verdicts.get(transfer), confirmedAtS),
+    operationItemId: sent.items.get(transfer),
+  }));
   const outcomes = [...verdicts].flatMap(([{ txHash, logIndex, block }, { attribution }]) => {
     const isConfirmed = confirmedAtS(block.number) !== undefined;
     return attribution ? [{ ...attribution, txHash, logIndex, blockNumber: block.number, isConfirmed }] : [];
@@ -60,14 +68,15 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
       outcomes,
     }),
   ]);
-  return { linkIds: settled.linkIds, paymentIds: [...facilitated.paymentIds, ...settled.paymentIds] };
+  const paymentIds = [...facilitated.paymentIds, ...settled.paymentIds];
+  return { linkIds: settled.linkIds, paymentIds, operationIds: sent.operationIds };
 }
 
 function toRow(
   transfer: SeenTransfer,
   verdict: Verdict | undefined,
   confirmedAtS: Settling["confirmedAtS"],
-): NewTransfer {
+): Omit<NewTransfer, "operationItemId"> {
   const { block } = transfer;
   const { attribution, candidates = [] } = verdict ?? {};
   return {

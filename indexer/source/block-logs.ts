@@ -11,7 +11,8 @@ import {
   mayContain,
   topicOfAddress,
 } from "../../core/chain/bloom.ts";
-import type { Hex } from "../../core/domain/networks.ts";
+import { USER_OPERATION_EVENT_TOPIC } from "../../core/chain/user-operation.ts";
+import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import { toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
@@ -28,10 +29,12 @@ import {
   assertOfBlock,
   type BlockContent,
   decodeBlock,
+  followedLogs,
   hasLoneAuthorization,
+  isOurs,
   type PlacedLog,
   parseLogs,
-  selectUsdcLogs,
+  selectFollowedLogs,
   USDC_TOPICS,
 } from "./decode-logs.ts";
 import { provenLogs, readProvenLogs, receiptsCall } from "./verified-block.ts";
@@ -86,7 +89,7 @@ function callsFor(header: BlockHeader, hint: Hint, address: Hex): RpcCall[] {
     case "LOGS":
       return [
         headerByHashCall(header.hash),
-        { method: "eth_getLogs", params: [{ blockHash: header.hash, address, topics: [USDC_TOPICS] }] },
+        { method: "eth_getLogs", params: [{ blockHash: header.hash, ...followedLogs(address) }] },
       ];
   }
 }
@@ -100,17 +103,17 @@ async function readNearBlock(
   const { address } = chain.network.usdc;
   const [first, second] = answers;
   const decode = (logs: readonly PlacedLog[]) =>
-    decodeBlock(header, selectUsdcLogs(logs, address), watch.isWatched);
+    decodeBlock(header, selectFollowedLogs(logs, address), watch.isWatched);
   if (hint === "NOTHING") return decode([]);
   if (hint === "OURS")
     return decode(proveOrUndefined(header, first) ?? (await readProvenLogs(chain, header)));
   const told = parseHeader(need(first));
   if (told?.hash !== header.hash)
     throw new RpcTransportError("not-ready", `the node does not know block ${header.number} ${header.hash}`);
-  const logs = selectUsdcLogs(parseLogs(need(second)), address);
+  const logs = selectFollowedLogs(parseLogs(need(second)), address);
   assertOfBlock(logs, header);
   const content = decodeBlock(header, logs, watch.isWatched);
-  const needsProof = logs.length === 0 || hasLoneAuthorization(logs) || content.transfers.length > 0;
+  const needsProof = logs.length === 0 || hasLoneAuthorization(logs) || isOurs(content);
   return needsProof ? decode(await readProvenLogs(chain, header)) : content;
 }
 
@@ -134,7 +137,7 @@ export async function readRange(
   watch: Watch,
 ): Promise<BlockContent[]> {
   const { address } = chain.network.usdc;
-  const range = { fromBlock: toQuantity(from), toBlock: toQuantity(to), address, topics: [USDC_TOPICS] };
+  const range = { fromBlock: toQuantity(from), toBlock: toQuantity(to), ...followedLogs(address) };
   const numbers = Array.from({ length: to - from + 1 }, (_, index) => from + index);
   const [logsOutcome, ...outcomes] = await chain.batch([
     { method: "eth_getLogs", params: [range] },
@@ -160,13 +163,13 @@ async function proveFew(
   contents: readonly BlockContent[],
   watch: Watch,
 ): Promise<BlockContent[]> {
-  const ours = contents.filter((content) => content.transfers.length > 0).map(({ block }) => block);
+  const ours = contents.filter(isOurs).map(({ block }) => block);
   if (ours.length === 0 || ours.length > PROVEN_FAR_MAX) return [...contents];
   const outcomes = await chain.batch(ours.map(receiptsCall));
   const proven = await Promise.all(
     ours.map(async (header, index) => {
       const logs = proveOrUndefined(header, outcomes[index]) ?? (await readProvenLogs(chain, header));
-      return decodeBlock(header, selectUsdcLogs(logs, chain.network.usdc.address), watch.isWatched);
+      return decodeBlock(header, selectFollowedLogs(logs, chain.network.usdc.address), watch.isWatched);
     }),
   );
   const byNumber = new Map(proven.map((content) => [content.block.number, content]));
@@ -181,27 +184,30 @@ async function readFarBlock(
 ): Promise<BlockContent> {
   assertOfBlock(answered, header);
   const { address } = chain.network.usdc;
-  const logs = selectUsdcLogs(answered, address);
+  const logs = selectFollowedLogs(answered, address);
   const hint = hintOf(header, address, watch);
   const content = decodeBlock(header, logs, watch.isWatched);
   const isContradicted =
     hint === "NOTHING"
-      ? content.transfers.length > 0
-      : logs.length === 0 ||
-        hasLoneAuthorization(logs) ||
-        (hint === "OURS" && content.transfers.length === 0);
+      ? isOurs(content)
+      : logs.length === 0 || hasLoneAuthorization(logs) || (hint === "OURS" && !isOurs(content));
   if (!isContradicted) return content;
-  return decodeBlock(header, selectUsdcLogs(await readProvenLogs(chain, header), address), watch.isWatched);
+  return decodeBlock(
+    header,
+    selectFollowedLogs(await readProvenLogs(chain, header), address),
+    watch.isWatched,
+  );
 }
 
 function hintOf({ bloom }: BlockHeader, usdc: Hex, watch: Watch): Hint {
-  const mayHaveLogs =
-    mayContain(bloom, bitsOnce(usdc)) && USDC_TOPICS.some((topic) => mayContain(bloom, bitsOnce(topic)));
-  if (!mayHaveLogs) return "NOTHING";
+  const mayHold = (address: Hex, topics: readonly Hex[]) =>
+    mayContain(bloom, bitsOnce(address)) && topics.some((topic) => mayContain(bloom, bitsOnce(topic)));
+  const mayHoldUsdc = mayHold(usdc, USDC_TOPICS);
+  if (!mayHoldUsdc && !mayHold(CONTRACTS.entryPointV06, [USER_OPERATION_EVENT_TOPIC])) return "NOTHING";
   const isTelling = watch.size <= BLOOM_WALLETS_MAX && densityOf(bloom) ** 3 * watch.size <= BLOOM_CHANCE_MAX;
   if (!isTelling) return "LOGS";
   for (const bits of watch.bits()) if (mayContain(bloom, bits)) return "OURS";
-  return watch.wantsAuthorizations ? "LOGS" : "NOTHING";
+  return watch.wantsAuthorizations && mayHoldUsdc ? "LOGS" : "NOTHING";
 }
 
 function bitsOnce(item: Hex): BloomBits {

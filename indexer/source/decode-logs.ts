@@ -7,11 +7,19 @@ import {
   decodeTransferLog,
   TRANSFER_TOPIC,
 } from "../../core/chain/usdc.ts";
-import type { Hex } from "../../core/domain/networks.ts";
+import {
+  decodeRevertLog,
+  decodeUserOperationLog,
+  USER_OPERATION_EVENT_TOPIC,
+  USER_OPERATION_REVERT_TOPIC,
+} from "../../core/chain/user-operation.ts";
+import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { BlockHeader } from "./block-header.ts";
 
 export const USDC_TOPICS = [TRANSFER_TOPIC, AUTHORIZATION_USED_TOPIC, AUTHORIZATION_CANCELED_TOPIC] as const;
+
+const OPERATION_TOPICS = [USER_OPERATION_EVENT_TOPIC, USER_OPERATION_REVERT_TOPIC] as const;
 
 /** A log as nodes answer it, with its place parsed. */
 export type PlacedLog = {
@@ -45,11 +53,28 @@ export type SpentAuthorization = {
   transfer?: { txHash: Hex; logIndex: number; blockNumber: number; to: Hex; amountUnits: bigint };
 };
 
+/** A user operation of a wallet of ours that the EntryPoint ran, whoever sent it. */
+export type SeenOperation = {
+  block: BlockHeader;
+  txHash: Hex;
+  logIndex: number;
+  /** Of the event before it in its transaction: the operation's own transfers lie between the two. -1 for none. */
+  previousLogIndex: number;
+  userOpHash: Hex;
+  sender: Hex;
+  nonce: bigint;
+  succeeded: boolean;
+  gasUsed: bigint;
+  /** What its calls reverted with. */
+  revertData: Hex | undefined;
+};
+
 /** What a block says about us. `spent` are all authorizations used or cancelled in it, whoever's they are. */
 export type BlockContent = {
   block: BlockHeader;
   transfers: SeenTransfer[];
   spent: SpentAuthorization[];
+  operations: SeenOperation[];
   logCount: number;
 };
 
@@ -91,15 +116,24 @@ function parseLog(item: Record<string, unknown> | undefined): PlacedLog {
   };
 }
 
-/** Only the token's logs of the three kinds we follow, in the block's order. */
-export function selectUsdcLogs(logs: readonly PlacedLog[], usdc: Hex): PlacedLog[] {
+/** Addresses and topics of a log query for all that is followed. */
+export function followedLogs(usdc: Hex) {
+  return { address: [usdc, CONTRACTS.entryPointV06], topics: [[...USDC_TOPICS, ...OPERATION_TOPICS]] };
+}
+
+/** Only the logs that are followed, in the block's order: three kinds of the token's and two of the EntryPoint's. */
+export function selectFollowedLogs(logs: readonly PlacedLog[], usdc: Hex): PlacedLog[] {
   return logs
-    .filter(
-      (log) =>
-        (USDC_TOPICS as readonly (string | undefined)[]).includes(log.topics[0]) &&
-        log.address.toLowerCase() === usdc,
-    )
+    .filter((log) => isLogOf(log, usdc, USDC_TOPICS) || isOperationLog(log))
     .sort((a, b) => a.logIndex - b.logIndex);
+}
+
+function isOperationLog(log: PlacedLog): boolean {
+  return isLogOf(log, CONTRACTS.entryPointV06, OPERATION_TOPICS);
+}
+
+function isLogOf(log: PlacedLog, address: Hex, topics: readonly (string | undefined)[]): boolean {
+  return topics.includes(log.topics[0]) && log.address.toLowerCase() === address;
 }
 
 /** Throws unless every log was written in exactly this block. */
@@ -119,9 +153,11 @@ export function decodeBlock(
   logs: readonly PlacedLog[],
   isWatched: (address: Hex) => boolean,
 ): BlockContent {
-  const content: BlockContent = { block, transfers: [], spent: [], logCount: logs.length };
+  const operations = decodeOperations(block, logs.filter(isOperationLog), isWatched);
+  const content: BlockContent = { block, transfers: [], spent: [], operations, logCount: logs.length };
   let before: { log: PlacedLog; spent: SpentAuthorization } | undefined;
   for (const log of logs) {
+    if (isOperationLog(log)) continue;
     const authorization = decodeAuthorizationLog(log);
     if (authorization) {
       const spent = { payer: authorization.authorizer, nonce: authorization.nonce };
@@ -149,6 +185,40 @@ export function decodeBlock(
     });
   }
   return content;
+}
+
+/** Operations of watched wallets. A reverted operation's reason is the log before its event. */
+function decodeOperations(
+  block: BlockHeader,
+  logs: readonly PlacedLog[],
+  isWatched: (address: Hex) => boolean,
+): SeenOperation[] {
+  const operations: SeenOperation[] = [];
+  const revertData = new Map<string, Hex>();
+  let previous: PlacedLog | undefined;
+  for (const log of logs) {
+    const outcome = decodeUserOperationLog(log);
+    if (!outcome) {
+      const revert = decodeRevertLog(log);
+      if (revert) revertData.set(revert.userOpHash, revert.data);
+      continue;
+    }
+    const previousLogIndex = previous?.txHash === log.txHash ? previous.logIndex : -1;
+    previous = log;
+    const { userOpHash, sender, nonce, success: succeeded, gasUsed } = outcome;
+    if (!isWatched(sender)) continue;
+    const { txHash, logIndex } = log;
+    operations.push({
+      ...{ block, txHash, logIndex, previousLogIndex, userOpHash, sender, nonce, succeeded, gasUsed },
+      revertData: revertData.get(userOpHash),
+    });
+  }
+  return operations;
+}
+
+/** Whether a block holds anything that concerns a wallet of ours. */
+export function isOurs({ transfers, operations }: BlockContent): boolean {
+  return transfers.length > 0 || operations.length > 0;
 }
 
 /** An AuthorizationUsed without its Transfer behind it: the answer lacks logs. */

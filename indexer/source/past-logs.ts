@@ -2,13 +2,14 @@
 
 import { topicOfAddress } from "../../core/chain/bloom.ts";
 import { TRANSFER_TOPIC } from "../../core/chain/usdc.ts";
-import type { Hex } from "../../core/domain/networks.ts";
+import { USER_OPERATION_EVENT_TOPIC } from "../../core/chain/user-operation.ts";
+import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import { toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { isRangeTooLarge, RpcTransportError } from "../../core/rpc/errors.ts";
 import type { ChainNode, RpcCall } from "../../core/rpc/node.ts";
 import { headerCall, need, parseHeader } from "./block-header.ts";
-import { type BlockContent, decodeBlock, parseLogs, selectUsdcLogs } from "./decode-logs.ts";
+import { type BlockContent, decodeBlock, parseLogs, selectFollowedLogs } from "./decode-logs.ts";
 import { readProvenLogs } from "./verified-block.ts";
 
 /** go-ethereum takes at most this many values in a topic position. */
@@ -68,10 +69,19 @@ async function findHitsOn(
       },
     ],
   });
+  const operationsQuery = (senders: readonly Hex[]): RpcCall => ({
+    method: "eth_getLogs",
+    params: [
+      {
+        ...{ fromBlock: toQuantity(from), toBlock: toQuantity(to), address: CONTRACTS.entryPointV06 },
+        topics: [USER_OPERATION_EVENT_TOPIC, null, senders],
+      },
+    ],
+  });
   const queries: RpcCall[] = [];
   for (let start = 0; start < addresses.length; start += TOPIC_VALUES_MAX) {
     const topics = addresses.slice(start, start + TOPIC_VALUES_MAX).map(topicOfAddress);
-    queries.push(query([topics]), query([null, topics]));
+    queries.push(query([topics]), query([null, topics]), operationsQuery(topics));
   }
   // the last header in the same batch: a node that lacks the end of the range must not answer for it
   const [last, ...answers] = await chain.batchOn(node, [headerCall(to), ...queries]);
@@ -91,7 +101,7 @@ async function readHits(
   for (const [index, outcome] of outcomes.entries()) {
     const header = parseHeader(need(outcome));
     if (!header) throw new RpcTransportError("not-ready", `the node does not know block ${numbers[index]}`);
-    const logs = selectUsdcLogs(await readProvenLogs(chain, header), chain.network.usdc.address);
+    const logs = selectFollowedLogs(await readProvenLogs(chain, header), chain.network.usdc.address);
     blocks.push(decodeBlock(header, logs, isWatched));
   }
   return blocks;

@@ -59,6 +59,7 @@ function read(transfers: readonly SeenTransfer[]): Promise<void> {
       ...{ network: NETWORK, isNews: true },
       transfers,
       spent: [],
+      operations: [],
       isWatched: (address) => address === merchant.address,
       confirmedAtS: () => Math.floor(Date.now() / 1000),
     });
@@ -193,7 +194,7 @@ describe("a block that leaves the chain", () => {
 describe("a wallet's past that was read before a reorganisation", () => {
   test("and is booked after it: nothing above the cursor, which the indexer reads again", async () => {
     const transfer = makeTransfer({ block: makeBlock(99) });
-    const content = { block: transfer.block, transfers: [transfer], spent: [], logCount: 1 };
+    const content = { block: transfer.block, transfers: [transfer], spent: [], operations: [], logCount: 1 };
     let booking: Promise<number> | undefined;
     await sql.begin(async (tx) => {
       await tx`update cursors set number = 98 where network = ${NETWORK}`;

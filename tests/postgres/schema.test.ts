@@ -6,10 +6,11 @@ import type { PgTable } from "drizzle-orm/pg-core";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
 import * as schema from "../../db/schema.ts";
+import * as walletOpsSchema from "../../db/wallet-ops/schema.ts";
 import { dumpSchema, SCHEMA_DUMP } from "../support/dump-schema.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
-const tables: PgTable[] = Object.values(schema);
+const tables: PgTable[] = [...Object.values(schema), ...Object.values(walletOpsSchema)];
 let db: TestDatabase;
 let sql: Sql;
 

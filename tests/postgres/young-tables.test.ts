@@ -151,10 +151,12 @@ async function runOnce(): Promise<Record<string, Reads>> {
       isWatched: () => true,
       confirmedAtS: () => 1,
     } as const;
-    await step("settleTransfers", () => settleTransfers(tx, { ...settling, transfers: [own], spent }));
+    await step("settleTransfers", () =>
+      settleTransfers(tx, { ...settling, transfers: [own], spent, operations: [] }),
+    );
     await step("refreshLinks", () => refreshLinks(tx, { linkIds: [paid], isReorg: false }));
     const other = makeTransfer({ merchant }, 91, { amountUnits: UNITS - 1n });
-    await settleTransfers(tx, { ...settling, transfers: [other], spent: [] });
+    await settleTransfers(tx, { ...settling, transfers: [other], spent: [], operations: [] });
     const claim = {
       linkId: claimed,
       network: NETWORK,

@@ -1,0 +1,202 @@
+/**
+ * Makes an operation for its owner to sign: what the chain says of the wallet now, the calls built from it, and the row, the
+ * recipients and the challenge in one transaction. Call data is never taken from a client.
+ */
+import {
+  type AccountState,
+  emptyCall,
+  readAccountState,
+  taggedTransfers,
+} from "../../core/chain/account-state.ts";
+import { toOwner } from "../../core/chain/passkey-account.ts";
+import { buildUserOperation, userOperationHash } from "../../core/chain/user-operation.ts";
+import { conflict, ServiceError } from "../../core/domain/errors.ts";
+import { newChallengeId } from "../../core/domain/ids.ts";
+import { formatUnits } from "../../core/domain/money.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import {
+  OPERATION_LIFE_MS,
+  type OperationKind,
+  type OperationTerms,
+  operationTag,
+} from "../../core/domain/wallet-operation.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { insertChallenge } from "../../db/auth/challenges.ts";
+import { listPasskeys } from "../../db/auth/passkeys.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import type { Passkey, Wallet } from "../../db/schema.ts";
+import {
+  expireOperations,
+  findByIdempotencyKey,
+  findLiveOperation,
+  findOperation,
+  insertOperation,
+  type NewOperationItem,
+  type OperationView,
+} from "../../db/wallet-ops/operations.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { refuseOverGasBudget } from "./gas-budget.ts";
+import { warningsOf } from "./warnings.ts";
+
+export type Preparation = {
+  id: string;
+  kind: OperationKind;
+  wallet: Wallet;
+  items: readonly NewOperationItem[];
+  /** What makes two preparations of one Idempotency-Key the same. */
+  request: unknown;
+  idempotencyKey: string | undefined;
+  requestId: string;
+  /** Prepares an empty operation of this one's nonce instead of transfers. */
+  voidOf?: { id: string; accountNonce: bigint };
+  extraWarnings?: (state: AccountState) => OperationTerms["warnings"];
+  /** In the transaction that stores the operation, before it is stored; may refuse. */
+  reserve?: (tx: Tx) => Promise<void>;
+};
+
+export type Prepared = { operation: OperationView; isReplay: boolean };
+
+/** Owners' ends of a repeated request are expired first: their key is free again. */
+const EXPIRED_AT_ONCE = 100;
+
+/**
+ * Throws CONFLICT while another operation of the wallet is on its way or when it holds too little, FORBIDDEN when the token refuses,
+ * RATE_LIMITED beyond a gas budget, INTERNAL_ERROR when no node answers.
+ */
+export async function prepareOperation(
+  deps: ApiDeps,
+  chain: Chain,
+  preparation: Preparation,
+): Promise<Prepared> {
+  const { wallet, kind, items } = preparation;
+  const replay = await findReplay(deps, preparation);
+  if (replay) return { operation: replay, isReplay: true };
+  if (!preparation.voidOf) await refuseWhileLive(deps, wallet);
+  await refuseOverGasBudget(deps, wallet.userId);
+  const state = await readState(chain, wallet, items);
+  refuseByChain(state, items);
+  const passkeys = await listPasskeys(deps.sql, wallet.userId, deps.config.passkey.rpId);
+  const owners = ownersOf(wallet, state, passkeys);
+  const [warnings, { usdc, chainId }] = [
+    await warningsOf(deps.sql, { userId: wallet.userId, items, state, wallet }),
+    chain.network,
+  ];
+  const tag = operationTag(preparation.id);
+  const calls = preparation.voidOf
+    ? [emptyCall(usdc.address, wallet.address, tag)]
+    : taggedTransfers(usdc.address, items, tag);
+  const nonce = preparation.voidOf?.accountNonce ?? state.nonce;
+  const operation = buildUserOperation({ sender: wallet.address, nonce, calls });
+  const userOpHash = userOperationHash(operation, chainId);
+  const total = totalOf(items);
+  const terms: OperationTerms = {
+    owners,
+    warnings: [...warnings, ...(preparation.extraWarnings?.(state) ?? [])],
+    balanceAfter: formatUnits(state.balanceUnits - total),
+    deploysWallet: !state.isDeployed,
+  };
+  const stored = await deps.sql.begin(async (tx) => {
+    await expireOperations(tx, { userId: wallet.userId, limit: EXPIRED_AT_ONCE });
+    await preparation.reserve?.(tx);
+    const challengeId = newChallengeId();
+    const row = await insertOperation(tx, {
+      ...{ id: preparation.id, userId: wallet.userId, walletId: wallet.id, network: wallet.network, kind },
+      ...{ userOpHash, accountNonce: nonce, callData: operation.callData, terms, challengeId, items },
+      ...{ callGas: operation.callGasLimit, verificationGas: operation.verificationGasLimit },
+      ...{ idempotencyKey: preparation.idempotencyKey, request: preparation.request },
+      ...{ voidOf: preparation.voidOf?.id, requestId: preparation.requestId, lifeMs: OPERATION_LIFE_MS },
+    });
+    if (!row) return undefined;
+    await insertChallenge(tx, {
+      ...{ id: challengeId, userId: wallet.userId, purpose: "send", network: wallet.network },
+      ...{ challenge: Buffer.from(userOpHash.slice(2), "hex"), lifeMs: OPERATION_LIFE_MS },
+    });
+    return findOperation(tx, { id: row.id, userId: wallet.userId, kind });
+  });
+  if (stored) return { operation: stored, isReplay: false };
+  // another request with the same key was faster
+  const faster = await findReplay(deps, preparation);
+  if (faster) return { operation: faster, isReplay: true };
+  throw conflict("A request with this Idempotency-Key is still running.", {
+    field: "Idempotency-Key",
+    issue: "in_progress",
+  });
+}
+
+/** What an Idempotency-Key prepared before, as it is now. Throws CONFLICT when the key was used with another request. */
+async function findReplay(
+  deps: ApiDeps,
+  { wallet: { userId }, kind, idempotencyKey: key, request }: Preparation,
+): Promise<OperationView | undefined> {
+  if (key === undefined) return undefined;
+  const known = await findByIdempotencyKey(deps.sql, { userId, kind, key, request });
+  const hasLapsed = known?.operation.state === "AWAITING_SIGNATURE" && known.operation.isOver;
+  if (!known || hasLapsed) return undefined;
+  if (known.isSameRequest) return known.operation;
+  throw conflict("This Idempotency-Key was used with another request.", {
+    field: "Idempotency-Key",
+    issue: "other_request",
+  });
+}
+
+async function refuseWhileLive({ sql }: ApiDeps, wallet: Wallet): Promise<void> {
+  const id = await findLiveOperation(sql, wallet.id);
+  if (id === undefined) return;
+  throw conflict("Another operation of this wallet is on its way; wait until it is confirmed", {
+    issue: "operation_in_flight",
+    id,
+  });
+}
+
+async function readState(
+  chain: Chain,
+  wallet: Wallet,
+  items: readonly NewOperationItem[],
+): Promise<AccountState> {
+  try {
+    return await readAccountState(chain, wallet.address, items);
+  } catch (cause) {
+    if (!(cause instanceof RpcTransportError)) throw cause;
+    throw new ServiceError("INTERNAL_ERROR", `${wallet.network} cannot be read right now`, {
+      details: { issue: "network_unreachable", retryable: true },
+      cause,
+    });
+  }
+}
+
+function refuseByChain(state: AccountState, items: readonly NewOperationItem[]): void {
+  if (state.balanceUnits < totalOf(items))
+    throw conflict(`The wallet holds ${formatUnits(state.balanceUnits)} USDC, less than this needs`, {
+      field: "amount",
+      issue: "insufficient_funds",
+    });
+  const position = state.refusals.findIndex((refusal) => refusal !== undefined);
+  const refusal = state.refusals[position];
+  if (!refusal) return;
+  const to = items[position]?.to ?? "";
+  throw new ServiceError("FORBIDDEN", `The token refuses this transfer to ${to}: ${refusal.text}`, {
+    details: { issue: "payment_not_allowed", position, to },
+  });
+}
+
+/** Passkeys of this user that control the account on this network, each with the index it signs under there. */
+function ownersOf(
+  wallet: Wallet,
+  { isDeployed, owners }: AccountState,
+  passkeys: readonly Passkey[],
+): OperationTerms["owners"] {
+  const onChain = isDeployed ? owners : wallet.owners;
+  return passkeys.flatMap(({ id, publicKeyX, publicKeyY }) => {
+    const index = onChain.indexOf(toOwner({ x: hexOf(publicKeyX), y: hexOf(publicKeyY) }));
+    return index < 0 ? [] : [{ passkeyId: id, index }];
+  });
+}
+
+export function totalOf(items: readonly { amountUnits: bigint }[]): bigint {
+  return items.reduce((sum, { amountUnits }) => sum + amountUnits, 0n);
+}
+
+function hexOf(bytes: Uint8Array): Hex {
+  return `0x${Buffer.from(bytes).toString("hex")}`;
+}

@@ -1,0 +1,184 @@
+/** Sends and payouts out of the signed-in user's wallets. Never by an API key: money moves with the passkey alone. */
+import { Elysia } from "elysia";
+import type { z } from "zod";
+import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
+import { newSendId } from "../../core/domain/ids.ts";
+import { DEFAULT_NETWORK } from "../../core/domain/networks.ts";
+import { presentTransaction } from "../../core/domain/transaction.ts";
+import { listPasskeys } from "../../db/auth/passkeys.ts";
+import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
+import { tell } from "../../db/postgres/notifications.ts";
+import type { User } from "../../db/schema.ts";
+import { findTransaction } from "../../db/transactions/transactions.ts";
+import {
+  cancelOperation,
+  findOperation,
+  listOperations,
+  type OperationView,
+} from "../../db/wallet-ops/operations.ts";
+import { findWallet } from "../../db/wallets/wallets.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses } from "../http/envelope.ts";
+import { jsonBody } from "../http/json-body.ts";
+import { getEnabledChain } from "../wallets/enabled-network.ts";
+import { confirmOperation } from "./confirm.ts";
+import { prepareOperation } from "./prepare.ts";
+import { readPayments } from "./read-payments.ts";
+import {
+  confirmBody,
+  confirmedSchema,
+  listQuery,
+  operationParams,
+  prepareBody,
+  preparedSchema,
+  presentPrepared,
+  presentSend,
+  sendListSchema,
+  sendSchema,
+  type Transports,
+} from "./wire.ts";
+
+const tags = ["Sends"];
+const session = { allow: ["session"] } as const;
+const SEND_ID = /^snd_[0-9a-f]{44}$/;
+
+export const sendRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "send-routes" })
+    .use(access(deps))
+    .use(jsonBody)
+    .post(
+      "/v1/wallets/send/prepare",
+      async ({ body, bodyText, user, headers, requestId, set, status }) => {
+        const network = body.network ?? DEFAULT_NETWORK;
+        const chain = getEnabledChain(deps, network);
+        const wallet = await findWallet(deps.sql, user.id, network);
+        if (!wallet) throw notFound(`A wallet of yours on ${network}`);
+        const items = readPayments({ body, bodyText, minUnits: deps.config.sendMinUnits }, wallet);
+        const { operation, isReplay } = await prepareOperation(deps, chain, {
+          ...{ id: newSendId(new Date()), kind: "SEND", wallet, items, requestId },
+          request: { network, items },
+          idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
+        });
+        if (isReplay) set.headers["idempotent-replayed"] = "true";
+        return status(201, presentPrepared(operation, deps.config, await transportsOf(deps, user)));
+      },
+      {
+        auth: { ...session, limit: "paymentOperations" },
+        body: prepareBody,
+        response: { 201: preparedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
+        detail: { summary: "Prepare a send or payout for the passkey to sign", tags },
+      },
+    )
+    .post(
+      "/v1/wallets/send/confirm",
+      async ({ body, user, requestId, clientAddress, status }) => {
+        const operation = await confirmOperation(deps, {
+          ...{ user, kind: "SEND", id: toSendId(body.sendId), challengeId: body.challengeId },
+          ...{ response: body.passkeyResponse, trace: { requestId, clientAddress } },
+          ...{ history: { linkId: null, description: null, note: null }, event: "wallet.send_queued" },
+        });
+        return status(202, await presentConfirmed(deps, user, operation));
+      },
+      {
+        auth: session,
+        body: confirmBody,
+        response: { 202: confirmedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
+        detail: { summary: "Confirm a prepared send with the passkey's answer", tags },
+      },
+    )
+    .get("/v1/wallets/sends", ({ query, user }) => answerList(deps, user, query), {
+      auth: session,
+      query: listQuery,
+      response: { 200: sendListSchema, ...errorResponses(400, 401, 403, 429) },
+      detail: { summary: "Your sends, newest first", tags },
+    })
+    .get(
+      "/v1/wallets/sends/:id",
+      async ({ params, user }) => presentSend(await getSend(deps, user, params.id)),
+      {
+        auth: session,
+        params: operationParams,
+        response: { 200: sendSchema, ...errorResponses(400, 401, 403, 404, 429) },
+        detail: { summary: "One send", tags },
+      },
+    )
+    .post(
+      "/v1/wallets/sends/:id/cancel",
+      async ({ params, user }) => presentSend(await cancel(deps, user, params.id)),
+      {
+        auth: session,
+        params: operationParams,
+        response: { 200: sendSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
+        detail: { summary: "Cancel a send that is not signed yet", tags },
+      },
+    );
+
+/** What cannot be a send's id is answered like an unknown one. */
+function toSendId(id: string): string {
+  if (SEND_ID.test(id)) return id;
+  throw notFound("Send");
+}
+
+async function getSend({ sql }: ApiDeps, user: User, id: string): Promise<OperationView> {
+  const operation = await findOperation(sql, { id: toSendId(id), userId: user.id, kind: "SEND" });
+  if (operation) return operation;
+  throw notFound("Send");
+}
+
+async function cancel(deps: ApiDeps, user: User, id: string): Promise<OperationView> {
+  await getSend(deps, user, id);
+  const isCancelled = await deps.sql.begin(async (tx) => {
+    if (!(await cancelOperation(tx, { id, userId: user.id }))) return false;
+    await tell(tx, [id]);
+    return true;
+  });
+  const operation = await getSend(deps, user, id);
+  if (isCancelled) return operation;
+  const { status } = presentSend(operation);
+  throw conflict(`Only a send that is not signed can be cancelled; this one is ${status}`, {
+    field: "status",
+    issue: status,
+  });
+}
+
+async function answerList(deps: ApiDeps, user: User, query: z.infer<typeof listQuery>) {
+  const { limit, status: state, cursor } = query;
+  if (cursor !== undefined && !SEND_ID.test(cursor)) throw invalid("cursor", "is not a cursor of this list");
+  const found = await listOperations(
+    deps.sql,
+    { userId: user.id, kind: "SEND", state },
+    { before: cursor, limit: limit + 1 },
+  );
+  const sends = found.slice(0, limit);
+  const hasNextPage = found.length > limit;
+  return {
+    sends: sends.map(presentSend),
+    nextCursor: hasNextPage ? (sends.at(-1)?.id ?? null) : null,
+    pagination: { hasNextPage, limit },
+  };
+}
+
+async function presentConfirmed(
+  deps: ApiDeps,
+  user: User,
+  operation: OperationView,
+): Promise<z.infer<typeof confirmedSchema>> {
+  const ids = operation.items.flatMap(({ transactionId }) => transactionId ?? []);
+  const rows = await Promise.all(ids.map((id) => findTransaction(deps.sql, { id, userId: user.id })));
+  const transactions = rows.flatMap((row) => (row ? [presentTransaction(row)] : []));
+  const [only, ...others] = transactions;
+  return {
+    success: true,
+    sendId: operation.id,
+    status: operation.state,
+    userOpHash: operation.userOpHash,
+    statusUrl: `${deps.config.baseUrl}/v1/wallets/sends/${operation.id}`,
+    ...(only && others.length === 0 ? { transaction: only } : { transactions }),
+  };
+}
+
+async function transportsOf({ sql, config }: ApiDeps, user: User): Promise<Transports> {
+  const passkeys = await listPasskeys(sql, user.id, config.passkey.rpId);
+  return new Map(passkeys.map(({ id, transports }) => [id, transports]));
+}

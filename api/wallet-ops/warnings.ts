@@ -1,0 +1,48 @@
+/** What an owner should look at twice before signing. Warnings never refuse. */
+import type { AccountState } from "../../core/chain/account-state.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { type OperationTerms, resembles } from "../../core/domain/wallet-operation.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import type { Wallet } from "../../db/schema.ts";
+import { findSentTo, type NewOperationItem } from "../../db/wallet-ops/operations.ts";
+
+/** Known recipients compared with. */
+const KNOWN_MAX = 5_000;
+
+type Given = {
+  userId: string;
+  wallet: Wallet;
+  items: readonly NewOperationItem[];
+  state: AccountState;
+};
+
+export async function warningsOf(tx: Tx, given: Given): Promise<OperationTerms["warnings"]> {
+  const { items, state, wallet } = given;
+  const known = await findSentTo(tx, given.userId, KNOWN_MAX);
+  const recipients = new Map(items.map(({ to }, index) => [to, state.areContracts[index] ?? false]));
+  const warnings = [...recipients].flatMap(([to, isContract]) => recipientWarnings(to, isContract, known));
+  const ownerCount = state.isDeployed ? state.owners.filter(Boolean).length : wallet.owners.length;
+  if (ownerCount > 1) return warnings;
+  const message =
+    "This wallet has one owner: add another passkey or an address, or a lost device is lost money";
+  return [...warnings, { code: "single_owner", message }];
+}
+
+function recipientWarnings(to: Hex, isContract: boolean, known: readonly Hex[]): OperationTerms["warnings"] {
+  const warnings: OperationTerms["warnings"] = [];
+  if (!known.includes(to)) {
+    warnings.push({ code: "new_recipient", message: `You have never sent to ${to}` });
+    const twin = known.find((other) => resembles(to, other));
+    if (twin)
+      warnings.push({
+        code: "resembles_known_recipient",
+        message: `${to} looks like ${twin}, to which you have sent before, but is another address`,
+      });
+  }
+  if (isContract)
+    warnings.push({
+      code: "recipient_is_contract",
+      message: `${to} is a contract: make sure that it can use USDC`,
+    });
+  return warnings;
+}

@@ -1,0 +1,98 @@
+/** What a wallet's next operation depends on, asked of one node in one batch: nonce, balance, owners, and whether each transfer would pass. */
+import { decodeAbiParameters } from "viem";
+import type { Hex } from "../domain/networks.ts";
+import type { OperationItem } from "../domain/wallet-operation.ts";
+import { parseData, parseQuantity } from "../rpc/answers.ts";
+import type { Chain } from "../rpc/chain-client.ts";
+import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
+import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
+import type { InnerCall } from "./multicall.ts";
+import { NEXT_OWNER_INDEX_CALL, nonceCall, OWNER_INDEX_MAX, ownerAtIndexCall } from "./passkey-account.ts";
+import { explainRevert, type Refusal } from "./revert-reasons.ts";
+import { balanceOfCall, encodeTransfer } from "./usdc.ts";
+
+export type AccountState = {
+  nonce: bigint;
+  balanceUnits: bigint;
+  isDeployed: boolean;
+  /** By owner index; undefined where an owner was removed. Of an account that is not deployed: empty. */
+  owners: (Hex | undefined)[];
+  /** One a transfer, in order; undefined when it passes by itself. */
+  refusals: (Refusal | undefined)[];
+  /** Whether each recipient has code. */
+  areContracts: boolean[];
+};
+
+/** Throws RpcTransportError when no node answers all of it. */
+export async function readAccountState(
+  chain: Chain,
+  account: Hex,
+  items: readonly OperationItem[],
+): Promise<AccountState> {
+  const transfers = items.map(({ to, amountUnits }) =>
+    transferCall(account, { to: chain.network.usdc.address, data: encodeTransfer(to, amountUnits) }),
+  );
+  const codes = items.map(({ to }): RpcCall => ({ method: "eth_getCode", params: [to, "latest"] }));
+  const [nonce, balance, code, next, ...others] = await chain.batch([
+    nonceCall(account),
+    balanceOfCall(chain, account),
+    { method: "eth_getCode", params: [account, "latest"] },
+    { method: "eth_call", params: [{ to: account, data: NEXT_OWNER_INDEX_CALL }, "latest"] },
+    ...transfers,
+    ...codes,
+  ]);
+  const isDeployed = parseData(resultOf(code), "eth_getCode") !== "0x";
+  return {
+    nonce: parseQuantity(resultOf(nonce), "getNonce"),
+    balanceUnits: parseQuantity(resultOf(balance), "balanceOf"),
+    isDeployed,
+    owners: isDeployed
+      ? await readOwners(chain, account, parseQuantity(resultOf(next), "nextOwnerIndex"))
+      : [],
+    refusals: others.slice(0, items.length).map(refusalOf),
+    areContracts: others.slice(items.length).map((one) => parseData(resultOf(one), "eth_getCode") !== "0x"),
+  };
+}
+
+/** All owners of a deployed account by their index. */
+async function readOwners(chain: Chain, account: Hex, count: bigint): Promise<(Hex | undefined)[]> {
+  if (count > OWNER_INDEX_MAX)
+    throw new RangeError(`${account} has had ${count} owners, more than are searched`);
+  const outcomes = await chain.batch(
+    Array.from({ length: Number(count) }, (_, index) => ownerAtIndexCall(account, index)),
+  );
+  return outcomes.map((outcome) => {
+    const [owner] = decodeAbiParameters([{ type: "bytes" }], parseData(resultOf(outcome), "ownerAtIndex"));
+    return owner === "0x" ? undefined : owner;
+  });
+}
+
+function transferCall(from: Hex, call: InnerCall): RpcCall {
+  return { method: "eth_call", params: [{ from, ...call }, "latest"] };
+}
+
+function refusalOf(outcome: RpcOutcome | undefined): Refusal | undefined {
+  if (outcome?.ok) return undefined;
+  if (outcome?.error instanceof RpcResponseError) return explainRevert(outcome.error.data);
+  throw outcome?.error ?? new RpcTransportError("malformed", "a transfer's simulation was not answered");
+}
+
+function resultOf(outcome: RpcOutcome | undefined): unknown {
+  if (!outcome?.ok) throw outcome?.error ?? new RpcTransportError("malformed", "a call was not answered");
+  return outcome.result;
+}
+
+/** The transfers of an operation as calls of its account, each with the operation's tag behind its arguments, which the token ignores. */
+export function taggedTransfers(usdc: Hex, items: readonly OperationItem[], tag: Hex): InnerCall[] {
+  return items.map(({ to, amountUnits }) => ({
+    to: usdc,
+    data: `${encodeTransfer(to, amountUnits)}${tag.slice(2)}` as Hex,
+  }));
+}
+
+const BALANCE_OF_SELECTOR = "0x70a08231";
+
+/** A call that does nothing but spend the operation's nonce: the account asks for its own balance. */
+export function emptyCall(usdc: Hex, account: Hex, tag: Hex): InnerCall {
+  return { to: usdc, data: `${BALANCE_OF_SELECTOR}${account.slice(2).padStart(64, "0")}${tag.slice(2)}` };
+}

@@ -1,0 +1,119 @@
+/**
+ * What the chain says of signed operations before a relayer pays for them. `handleOps` succeeds although the calls inside fail, so
+ * both are asked: the EntryPoint for the signature and the nonce, and the account's own calls for what they move.
+ */
+import { CONTRACTS, type Hex } from "../domain/networks.ts";
+import type { OperationFailure, OperationItem } from "../domain/wallet-operation.ts";
+import { parseData, toQuantity } from "../rpc/answers.ts";
+import type { Chain } from "../rpc/chain-client.ts";
+import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
+import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
+import { implementationCall, isKnownAccount } from "./account-implementation.ts";
+import { decodeAggregate3, encodeAggregate3, type InnerCall } from "./multicall.ts";
+import { explainRevert } from "./revert-reasons.ts";
+import { encodeTransfer } from "./usdc.ts";
+import {
+  type BundleItem,
+  bundleItemCalls,
+  bundleItemGas,
+  explainFailedOperation,
+  type UserOperation,
+} from "./user-operation.ts";
+
+export type SimulatedOperation = {
+  operation: UserOperation;
+  /** Makes the account, for one that has no code yet. */
+  deployment: InnerCall;
+  items: readonly OperationItem[];
+};
+
+/** `wait`: it may pass later, or the ledger has to say why not. `text` is the chain's own word, for logs. */
+export type OperationVerdict =
+  | { ok: true; bundleItem: BundleItem }
+  | { ok: false; action: "fail"; reason: OperationFailure; text: string }
+  | { ok: false; action: "retry"; reason: OperationFailure; text: string }
+  | { ok: false; action: "wait"; text: string };
+
+/** For Multicall3 itself. */
+const MULTICALL_GAS = 100_000n;
+
+/** One verdict an operation, in order. Throws RpcTransportError when the chain gave none. */
+export async function simulateOperations(
+  chain: Chain,
+  relayer: Hex,
+  given: readonly SimulatedOperation[],
+): Promise<OperationVerdict[]> {
+  const accounts = await chain.batch(
+    given.flatMap(({ operation: { sender } }): RpcCall[] => [
+      { method: "eth_getCode", params: [sender, "latest"] },
+      implementationCall(sender),
+    ]),
+  );
+  const prepared = given.map((one, index) => {
+    const code = parseData(resultOf(accounts[2 * index]), "eth_getCode");
+    const slot = parseData(resultOf(accounts[2 * index + 1]), "eth_getStorageAt");
+    const deployment = code === "0x" ? one.deployment : undefined;
+    const isForeign = code !== "0x" && !isKnownAccount(code, slot);
+    const bundleItem: BundleItem = { operation: one.operation, deployment };
+    return { isForeign, bundleItem, calls: callsOf(chain, relayer, one, bundleItem) };
+  });
+  const outcomes = await chain.batch(prepared.flatMap(({ calls }) => calls));
+  let at = 0;
+  return prepared.map(({ isForeign, bundleItem, calls }) => {
+    const own = outcomes.slice(at, at + calls.length);
+    at += calls.length;
+    if (isForeign)
+      return { ok: false, action: "fail", reason: "ACCOUNT_CHANGED", text: "the account runs other code" };
+    return judge(bundleItem, own);
+  });
+}
+
+/** First the bundle, then the account's calls: whole where it exists, one by one where it does not. */
+function callsOf(
+  chain: Chain,
+  relayer: Hex,
+  { operation, items }: SimulatedOperation,
+  bundleItem: BundleItem,
+): RpcCall[] {
+  const { sender, callData } = operation;
+  const bundle = {
+    from: relayer,
+    to: CONTRACTS.multicall3,
+    data: encodeAggregate3(bundleItemCalls(bundleItem, relayer)),
+    gas: toQuantity(bundleItemGas(bundleItem) + MULTICALL_GAS),
+  };
+  const inner = bundleItem.deployment
+    ? items.map(({ to, amountUnits }) => ({
+        ...{ from: sender, to: chain.network.usdc.address, data: encodeTransfer(to, amountUnits) },
+      }))
+    : [{ from: CONTRACTS.entryPointV06, to: sender, data: callData }];
+  return [bundle, ...inner].map((call) => ({ method: "eth_call", params: [call, "pending"] }));
+}
+
+function judge(bundleItem: BundleItem, [bundle, ...inner]: readonly RpcOutcome[]): OperationVerdict {
+  const results = decodeAggregate3(resultOf(bundle), bundleItem.deployment ? 2 : 1);
+  const handled = results.at(-1);
+  if (!handled?.success) return refusalOfEntryPoint(handled?.data);
+  for (const outcome of inner) {
+    if (outcome.ok) continue;
+    if (!(outcome.error instanceof RpcResponseError)) throw outcome.error;
+    const { reason, text } = explainRevert(outcome.error.data);
+    if (reason === "INSUFFICIENT_FUNDS") return { ok: false, action: "retry", reason, text };
+    if (reason === "PAYMENT_NOT_ALLOWED") return { ok: false, action: "fail", reason, text };
+    return { ok: false, action: "retry", reason: "REVERTED", text };
+  }
+  return { ok: true, bundleItem };
+}
+
+/** AA25: the nonce is spent, and the ledger says by what. AA23 and AA24: the signature is no owner's any more. */
+function refusalOfEntryPoint(data: Hex | undefined): OperationVerdict {
+  const text = explainFailedOperation(data) ?? explainRevert(data).text;
+  if (/^AA25/.test(text)) return { ok: false, action: "wait", text };
+  if (/^AA2[34]/.test(text)) return { ok: false, action: "fail", reason: "SIGNATURE_REFUSED", text };
+  return { ok: false, action: "wait", text };
+}
+
+function resultOf(outcome: RpcOutcome | undefined): unknown {
+  if (!outcome?.ok) throw outcome?.error ?? new RpcTransportError("malformed", "a call was not answered");
+  return outcome.result;
+}

@@ -1,0 +1,309 @@
+/** User operations as the API makes, shows and ends them. What a worker and the indexer do to them is in queue.ts and settlement.ts. */
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { OperationKind, OperationState, OperationTerms } from "../../core/domain/wallet-operation.ts";
+import { hashOf } from "../http/idempotency.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { WalletOperation } from "./schema.ts";
+
+export type NewOperationItem = { to: Hex; amountUnits: bigint; note: string; isFee: boolean };
+
+export type NewOperation = {
+  id: string;
+  userId: string;
+  walletId: string;
+  network: NetworkId;
+  kind: OperationKind;
+  userOpHash: Hex;
+  accountNonce: bigint;
+  callData: Hex;
+  callGas: bigint;
+  verificationGas: bigint;
+  terms: OperationTerms;
+  challengeId: string;
+  voidOf?: string | undefined;
+  idempotencyKey: string | undefined;
+  /** Whatever makes two preparations the same. */
+  request: unknown;
+  requestId: string;
+  lifeMs: number;
+  items: readonly NewOperationItem[];
+};
+
+/** Undefined when a preparation with this Idempotency-Key exists. */
+export async function insertOperation(tx: Tx, operation: NewOperation): Promise<WalletOperation | undefined> {
+  const { items, ...given } = operation;
+  const [row] = await tx<WalletOperation[]>`
+    insert into wallet_operations (
+      id, user_id, wallet_id, network, kind, user_op_hash, account_nonce, call_data, call_gas, verification_gas, terms,
+      challenge_id, void_of, is_extra, idempotency_key, request_hash, request_id, expires_at
+    )
+    values (
+      ${given.id}, ${given.userId}, ${given.walletId}, ${given.network}, ${given.kind}, ${given.userOpHash},
+      ${given.accountNonce.toString()}::numeric, ${given.callData}, ${given.callGas}, ${given.verificationGas},
+      ${JSON.stringify(given.terms)}::text::jsonb, ${given.challengeId}, ${given.voidOf ?? null},
+      ${given.voidOf !== undefined}, ${given.idempotencyKey ?? null}, ${hashOf(given.request)}, ${given.requestId},
+      now() + make_interval(secs => ${given.lifeMs / 1_000})
+    )
+    on conflict (user_id, kind, idempotency_key)
+      where idempotency_key is not null and state not in ('EXPIRED', 'CANCELLED')
+      do nothing
+    returning *`;
+  if (!row) return undefined;
+  const rows = items.map(({ to, amountUnits, note, isFee }, position) => ({
+    position,
+    to_address: to,
+    amount_units: amountUnits.toString(),
+    note,
+    is_fee: isFee,
+  }));
+  await tx`
+    insert into wallet_operation_items (operation_id, position, to_address, amount_units, note, is_fee)
+    select ${row.id}, position, to_address, amount_units, note, is_fee
+    from json_to_recordset(${JSON.stringify(rows)}::text::json)
+      as given (position int, to_address text, amount_units bigint, note text, is_fee boolean)`;
+  return row;
+}
+
+export type OperationView = WalletOperation & {
+  walletAddress: Hex;
+  /** Another operation, or this one, has spent the account's nonce. */
+  isNonceSpent: boolean;
+  isOver: boolean;
+  items: {
+    to: Hex;
+    /** Decimal text of micro-USDC. */
+    units: string;
+    note: string;
+    isFee: boolean;
+    transactionId: string | null;
+  }[];
+};
+
+type Chosen = { userId: string; kind: OperationKind };
+
+export async function findOperation(
+  tx: Tx,
+  { id, userId, kind }: Chosen & { id: string },
+): Promise<OperationView | undefined> {
+  const [row] = await tx<OperationView[]>`
+    ${selectViews(tx)}
+    where op.id = ${id} and op.user_id = ${userId} and op.kind = ${kind}`;
+  return row;
+}
+
+/** The preparation that an Idempotency-Key belongs to, and whether it was made by the same request. */
+export async function findByIdempotencyKey(
+  tx: Tx,
+  { userId, kind, key, request }: Chosen & { key: string; request: unknown },
+): Promise<{ operation: OperationView; isSameRequest: boolean } | undefined> {
+  const [operation] = await tx<OperationView[]>`
+    ${selectViews(tx)}
+    where op.user_id = ${userId}
+      and op.kind = ${kind}
+      and op.idempotency_key = ${key}
+      and op.state not in ('EXPIRED', 'CANCELLED')`;
+  if (!operation) return undefined;
+  const isSameRequest = Buffer.from(operation.requestHash ?? []).equals(hashOf(request));
+  return { operation, isSameRequest };
+}
+
+/** Newest first; `before` is the id of the last one of the page before. */
+export async function listOperations(
+  tx: Tx,
+  { userId, kind, state }: Chosen & { state: OperationState | undefined },
+  { before, limit }: { before: string | undefined; limit: number },
+): Promise<OperationView[]> {
+  return tx<OperationView[]>`
+    ${selectViews(tx)}
+    where op.user_id = ${userId}
+      and op.kind = ${kind}
+      ${before === undefined ? tx`` : tx`and op.id < ${before}`}
+      ${state === undefined ? tx`` : tx`and ${shownState(tx)} = ${state}`}
+    order by op.id desc
+    limit ${limit}`;
+}
+
+/** What nobody signed in time has expired, also before the job that writes it down. */
+function shownState(tx: Tx) {
+  return tx`case
+    when op.state = 'AWAITING_SIGNATURE' and op.expires_at <= now() then 'EXPIRED'
+    else op.state
+  end`;
+}
+
+function selectViews(tx: Tx) {
+  return tx`
+    select
+      op.*, wallet.address as wallet_address, op.expires_at <= now() as is_over, ${isNonceSpent(tx)} as is_nonce_spent,
+      (
+        select coalesce(
+          jsonb_agg(
+            jsonb_build_object(
+              'to', item.to_address, 'units', item.amount_units::text, 'note', item.note, 'isFee', item.is_fee,
+              'transactionId', (select id from transactions where operation_item_id = item.id)
+            )
+            order by item.position
+          ),
+          '[]'
+        )
+        from wallet_operation_items item
+        where item.operation_id = op.id
+      ) as items
+    from wallet_operations op
+    join wallets wallet on wallet.id = op.wallet_id`;
+}
+
+/** Needs `op` and `wallet`. Nonces of other keys than 0 begin at 2^64 and are a sequence of their own. */
+function isNonceSpent(tx: Tx) {
+  return tx`exists (
+    select from wallet_operation_events spent
+    where spent.network = op.network
+      and spent.sender = wallet.address
+      and spent.nonce >= op.account_nonce
+      and spent.nonce < 18446744073709551616
+  )`;
+}
+
+/** The operation of this wallet that is on its way. */
+export async function findLiveOperation(tx: Tx, walletId: string): Promise<string | undefined> {
+  const [row] = await tx<{ id: string }[]>`
+    select id
+    from wallet_operations
+    where wallet_id = ${walletId}
+      and state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
+      and not is_extra`;
+  return row?.id;
+}
+
+export type Signed = {
+  id: string;
+  userId: string;
+  passkeyId: string;
+  ownerIndex: number;
+  signature: Hex;
+  assertionHash: Uint8Array;
+};
+
+/**
+ * AWAITING_SIGNATURE -> QUEUED. Undefined when it is not waiting any more, its time is over, or its nonce is spent. Breaks
+ * wallet_operations_live_key when another operation of the wallet was faster.
+ */
+export async function queueOperation(tx: Tx, signed: Signed): Promise<WalletOperation | undefined> {
+  const [row] = await tx<WalletOperation[]>`
+    update wallet_operations op
+    set
+      state = 'QUEUED', passkey_id = ${signed.passkeyId}, owner_index = ${signed.ownerIndex},
+      signature = ${signed.signature}, assertion_hash = ${signed.assertionHash}, queued_at = now(), next_try_at = now(),
+      updated_at = now()
+    from wallets wallet
+    where op.id = ${signed.id}
+      and op.user_id = ${signed.userId}
+      and op.state = 'AWAITING_SIGNATURE'
+      and op.expires_at > now()
+      and wallet.id = op.wallet_id
+      and not ${isNonceSpent(tx)}
+    returning op.*`;
+  return row;
+}
+
+/** PENDING history rows of an operation that was just queued, one a transfer. `ids` are those of the rows. */
+export async function openHistory(
+  tx: Tx,
+  operation: Pick<WalletOperation, "id">,
+  { ids, linkId, description, note }: OpenedHistory,
+): Promise<void> {
+  await tx`
+    insert into transactions (
+      id, user_id, network, type, status, amount_units, counterparty, description, link_id, operation_item_id, operation_id,
+      operation_note, detected_at
+    )
+    select
+      (${[...ids]}::text[])[item.position + 1], op.user_id, op.network, 'SEND', 'PENDING', item.amount_units,
+      item.to_address, coalesce(${description}::text, item.note), ${linkId}, item.id, op.id, ${note}, now()
+    from wallet_operations op
+    join wallet_operation_items item on item.operation_id = op.id
+    where op.id = ${operation.id}`;
+}
+
+/** `description`: null for each item's own note. */
+export type OpenedHistory = {
+  ids: readonly string[];
+  linkId: string | null;
+  description: string | null;
+  note: string | null;
+};
+
+/** AWAITING_SIGNATURE -> CANCELLED. False when it is not waiting any more. */
+export async function cancelOperation(
+  tx: Tx,
+  { id, userId }: { id: string; userId: string },
+): Promise<boolean> {
+  const rows = await tx`
+    update wallet_operations
+    set state = 'CANCELLED', updated_at = now()
+    where id = ${id} and user_id = ${userId} and state = 'AWAITING_SIGNATURE' and expires_at > now()
+    returning id`;
+  return rows.length === 1;
+}
+
+/** AWAITING_SIGNATURE -> EXPIRED for those whose time is over; of one user, or of everybody. */
+export async function expireOperations(
+  tx: Tx,
+  { userId, limit }: { userId?: string; limit: number },
+): Promise<number> {
+  const rows = await tx`
+    update wallet_operations
+    set state = 'EXPIRED', updated_at = now()
+    where id = any(array(
+      select id
+      from wallet_operations
+      where state = 'AWAITING_SIGNATURE'
+        and expires_at <= now()
+        ${userId === undefined ? tx`` : tx`and user_id = ${userId}`}
+      order by expires_at
+      limit ${limit}
+      for update skip locked
+    ))
+    returning id`;
+  return rows.length;
+}
+
+/** Addresses that this user's wallets have sent to, of which only those are told that matter for warnings. */
+export async function findSentTo(tx: Tx, userId: string, limit: number): Promise<Hex[]> {
+  const rows = await tx<{ counterparty: Hex }[]>`
+    select distinct counterparty
+    from transactions
+    where user_id = ${userId} and type = 'SEND' and status = 'CONFIRMED'
+    limit ${limit}`;
+  return rows.map(({ counterparty }) => counterparty);
+}
+
+export type SendUse = {
+  /** Gas that the user's operations have used since the UTC day began; those on their way count with their limit. */
+  gas: bigint;
+  /** Operations of the last hour whose calls failed on the chain. */
+  failures: number;
+  secondsOfDayLeft: number;
+  /** Until the oldest of these failures is an hour old. */
+  secondsOfPauseLeft: number;
+};
+
+export async function readSendUse(tx: Tx, userId: string): Promise<SendUse> {
+  const [row] = await tx<SendUse[]>`
+    select
+      coalesce(sum(
+        case
+          when relay.gas_used is null then op.call_gas + op.verification_gas
+          else relay.gas_used / greatest((select count(*) from wallet_operations mate where mate.relay_id = relay.id), 1)
+        end
+      ) filter (where op.queued_at >= date_trunc('day', now(), 'utc') and op.relay_id is not null), 0)::bigint as gas,
+      count(*) filter (where not op.succeeded and op.queued_at > now() - interval '1 hour')::int as failures,
+      ceil(extract(epoch from date_trunc('day', now(), 'utc') + interval '1 day' - now()))::int as seconds_of_day_left,
+      coalesce(ceil(extract(epoch from min(op.queued_at) filter (
+        where not op.succeeded and op.queued_at > now() - interval '1 hour'
+      ) + interval '1 hour' - now())), 0)::int as seconds_of_pause_left
+    from wallet_operations op
+    left join relays relay on relay.id = op.relay_id
+    where op.user_id = ${userId} and op.queued_at > now() - interval '1 day'`;
+  return row ?? { gas: 0n, failures: 0, secondsOfDayLeft: 0, secondsOfPauseLeft: 0 };
+}

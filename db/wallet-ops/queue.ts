@@ -1,0 +1,208 @@
+/** Queued user operations on their way to a relayer: leases, the relay that carries them, and the ends that need no word of the chain. */
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { OperationFailure } from "../../core/domain/wallet-operation.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { Wallet } from "../schema.ts";
+import type { WalletOperation } from "./schema.ts";
+
+/** A queued operation that was not sent within this time never is: after an outage, or a restored backup, nobody waits for it any more. */
+const SEND_WITHIN_S = 15 * 60;
+/** Mined relays that did not run an operation before it is given up. */
+const MISSED_RELAYS_MAX = 3;
+
+export type LeasedOperation = Pick<
+  WalletOperation,
+  | "id"
+  | "userId"
+  | "accountNonce"
+  | "callData"
+  | "callGas"
+  | "verificationGas"
+  | "userOpHash"
+  | "refusals"
+  | "requestId"
+> &
+  Pick<Wallet, "address" | "factory" | "owners" | "saltNonce"> & {
+    signature: Hex;
+    /** Units as decimal text. */
+    items: { to: Hex; units: string }[];
+  };
+
+/** Takes due operations for `leaseMs`, oldest first. */
+export async function leaseQueuedOperations(
+  tx: Tx,
+  network: NetworkId,
+  { limit, leaseMs }: { limit: number; leaseMs: number },
+): Promise<LeasedOperation[]> {
+  return tx<LeasedOperation[]>`
+    with leased as (
+      update wallet_operations
+      set next_try_at = now() + make_interval(secs => ${leaseMs / 1_000})
+      where id = any(array(
+        select id
+        from wallet_operations
+        where network = ${network}
+          and state = 'QUEUED'
+          and next_try_at <= now()
+          and (relayed_at is not null or queued_at > now() - make_interval(secs => ${SEND_WITHIN_S}::int))
+        order by next_try_at
+        limit ${limit}
+        for update skip locked
+      ))
+      returning *
+    )
+    select
+      op.id, op.user_id, op.account_nonce, op.call_data, op.call_gas, op.verification_gas, op.user_op_hash, op.refusals,
+      op.request_id, op.signature, wallet.address, wallet.factory, wallet.owners, wallet.salt_nonce,
+      (
+        select coalesce(
+          jsonb_agg(jsonb_build_object('to', item.to_address, 'units', item.amount_units::text) order by item.position),
+          '[]'
+        )
+        from wallet_operation_items item
+        where item.operation_id = op.id
+      ) as items
+    from leased op
+    join wallets wallet on wallet.id = op.wallet_id
+    order by op.queued_at, op.id`;
+}
+
+/** Gives leases back; the operations are due again after `delayMs`. `areRefused`: the chain refused them this time. */
+export async function returnOperations(
+  tx: Tx,
+  ids: readonly string[],
+  { delayMs, areRefused = false }: { delayMs: number; areRefused?: boolean },
+): Promise<void> {
+  if (ids.length === 0) return;
+  await tx`
+    update wallet_operations
+    set
+      next_try_at = now() + make_interval(secs => ${delayMs / 1_000}),
+      refusals = refusals + ${areRefused ? 1 : 0}
+    where id = any(${[...ids]}::text[]) and state = 'QUEUED'`;
+}
+
+/** Binds operations to the relay that carries them. Returns those that were still queued; the caller rolls back when some are missing. */
+export async function markOperationsSigned(
+  tx: Tx,
+  relayId: bigint,
+  ids: readonly string[],
+): Promise<string[]> {
+  const rows = await tx<{ id: string }[]>`
+    update wallet_operations
+    set
+      state = 'SIGNED', relay_id = ${relayId}, relayed_at = coalesce(relayed_at, now()), refusals = 0, updated_at = now()
+    where id = any(${[...ids]}::text[]) and state = 'QUEUED'
+    returning id`;
+  return rows.map(({ id }) => id);
+}
+
+/** The bytes of their relay may be out. */
+export async function markOperationsBroadcast(tx: Tx, relayId: bigint): Promise<string[]> {
+  const rows = await tx<{ id: string }[]>`
+    update wallet_operations
+    set state = 'BROADCAST', updated_at = now()
+    where relay_id = ${relayId} and state = 'SIGNED'
+    returning id`;
+  return rows.map(({ id }) => id);
+}
+
+/** QUEUED -> FAILED with its history rows and events; the signature is erased in the same statement. */
+export async function failQueuedOperations(
+  tx: Tx,
+  failures: readonly { id: string; reason: OperationFailure }[],
+): Promise<string[]> {
+  if (failures.length === 0) return [];
+  const rows = await tx<{ id: string }[]>`
+    update wallet_operations op
+    set state = 'FAILED', reason = given.reason, signature = null, updated_at = now()
+    from json_to_recordset(${JSON.stringify(failures)}::text::json) as given (id text, reason text)
+    where op.id = given.id and op.state = 'QUEUED'
+    returning op.id`;
+  const ids = rows.map(({ id }) => id);
+  await writeFailures(tx, ids);
+  return ids;
+}
+
+/** Queued operations whose time to be sent is over -> FAILED (NOT_SENT). */
+export async function failUnsentOperations(tx: Tx, network: NetworkId): Promise<string[]> {
+  const rows = await tx<{ id: string }[]>`
+    select id
+    from wallet_operations
+    where network = ${network}
+      and state = 'QUEUED'
+      and relayed_at is null
+      and queued_at <= now() - make_interval(secs => ${SEND_WITHIN_S}::int)
+      and next_try_at <= now()
+    for update skip locked`;
+  return failQueuedOperations(
+    tx,
+    rows.map(({ id }) => ({ id, reason: "NOT_SENT" })),
+  );
+}
+
+/**
+ * Operations whose relay was lost, or was mined and read by the indexer at `confirmations` blocks' depth without their event: queued
+ * again, or FAILED (NOT_RUN) after the third such relay.
+ */
+export async function requeueUnrunOperations(
+  tx: Tx,
+  network: NetworkId,
+  confirmations: number,
+): Promise<{ requeued: string[]; failed: string[] }> {
+  const rows = await tx<{ id: string; state: string }[]>`
+    with unrun as (
+      select op.id, relay.state <> 'LOST' as is_mined
+      from wallet_operations op
+      join relays relay on relay.id = op.relay_id
+      join cursors on cursors.network = op.network
+      where op.network = ${network}
+        and op.state in ('SIGNED', 'BROADCAST')
+        and (
+          relay.state = 'LOST'
+          or relay.state in ('MINED', 'CONFIRMED') and relay.block_number <= cursors.number - ${confirmations}::int + 1
+        )
+      order by op.id
+      for update of op
+    )
+    update wallet_operations op
+    set
+      state = case when unrun.is_mined and op.missed_relays + 1 >= ${MISSED_RELAYS_MAX}::int then 'FAILED' else 'QUEUED' end,
+      reason = case when unrun.is_mined and op.missed_relays + 1 >= ${MISSED_RELAYS_MAX}::int then 'NOT_RUN' end,
+      missed_relays = op.missed_relays + case when unrun.is_mined then 1 else 0 end,
+      relay_id = null, next_try_at = now(), updated_at = now()
+    from unrun
+    where op.id = unrun.id
+    returning op.id, op.state`;
+  const failed = rows.filter(({ state }) => state === "FAILED").map(({ id }) => id);
+  await writeFailures(tx, failed);
+  return { requeued: rows.filter(({ state }) => state === "QUEUED").map(({ id }) => id), failed };
+}
+
+/** History rows and events of operations that are FAILED now. */
+export async function writeFailures(tx: Tx, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  await tx`
+    with ended as (
+      select id, user_id, kind, reason, network
+      from wallet_operations
+      where id = any(${[...ids]}::text[])
+    ),
+    history as (
+      update transactions
+      set status = 'FAILED', failure_reason = ended.reason, updated_at = now()
+      from ended
+      where transactions.operation_id = ended.id and transactions.status = 'PENDING'
+      returning transactions.id, transactions.user_id, ended.reason
+    )
+    insert into events (user_id, type, subject_id, data)
+    select user_id, type, id, jsonb_build_object('reason', reason)
+    from (
+      select user_id, 'transaction.failed' as type, id, reason, 2 as place
+      from history
+      union all
+      select user_id, case kind when 'REFUND' then 'refund.failed' else 'wallet.send_failed' end, id, reason, 1
+      from ended
+    ) step
+    order by place, id`;
+}

@@ -1,0 +1,79 @@
+/** The tables of money out of wallets as drizzle sees them; see db/schema.ts. */
+import {
+  bigint,
+  boolean,
+  customType,
+  integer,
+  jsonb,
+  numeric,
+  pgTable,
+  text,
+  timestamp,
+} from "drizzle-orm/pg-core";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type {
+  OperationFailure,
+  OperationKind,
+  OperationState,
+  OperationTerms,
+} from "../../core/domain/wallet-operation.ts";
+
+const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
+const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
+const int8 = (name: string) => bigint(name, { mode: "bigint" });
+const hex = (name: string) => text(name).$type<Hex>();
+
+export const walletOperations = pgTable("wallet_operations", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  walletId: text("wallet_id").notNull(),
+  network: text("network").$type<NetworkId>().notNull(),
+  kind: text("kind").$type<OperationKind>().notNull(),
+  state: text("state").$type<OperationState>().notNull(),
+  userOpHash: hex("user_op_hash").notNull(),
+  accountNonce: numeric("account_nonce", { precision: 78, scale: 0, mode: "bigint" }).notNull(),
+  callData: hex("call_data").notNull(),
+  callGas: int8("call_gas").notNull(),
+  verificationGas: int8("verification_gas").notNull(),
+  terms: jsonb("terms").$type<OperationTerms>().notNull(),
+  challengeId: text("challenge_id").notNull(),
+  voidOf: text("void_of"),
+  idempotencyKey: text("idempotency_key"),
+  requestHash: bytea("request_hash"),
+  requestId: text("request_id"),
+  passkeyId: text("passkey_id"),
+  ownerIndex: integer("owner_index"),
+  signature: hex("signature"),
+  assertionHash: bytea("assertion_hash"),
+  relayId: int8("relay_id"),
+  missedRelays: integer("missed_relays").notNull(),
+  txHash: hex("tx_hash"),
+  logIndex: integer("log_index"),
+  blockNumber: int8("block_number"),
+  succeeded: boolean("succeeded"),
+  gasUsed: int8("gas_used"),
+  priorState: text("prior_state").$type<OperationState>(),
+  priorReason: text("prior_reason").$type<OperationFailure>(),
+  reason: text("reason").$type<OperationFailure>(),
+  isExtra: boolean("is_extra").notNull(),
+  refusals: integer("refusals").notNull(),
+  nextTryAt: time("next_try_at").notNull(),
+  expiresAt: time("expires_at").notNull(),
+  queuedAt: time("queued_at"),
+  relayedAt: time("relayed_at"),
+  confirmedAt: time("confirmed_at"),
+  createdAt: time("created_at").notNull(),
+  updatedAt: time("updated_at").notNull(),
+});
+
+export const walletOperationItems = pgTable("wallet_operation_items", {
+  id: int8("id").primaryKey(),
+  operationId: text("operation_id").notNull(),
+  position: integer("position").notNull(),
+  toAddress: hex("to_address").notNull(),
+  amountUnits: int8("amount_units").notNull(),
+  note: text("note").notNull(),
+  isFee: boolean("is_fee").notNull(),
+});
+
+export type WalletOperation = typeof walletOperations.$inferSelect;

@@ -1,0 +1,73 @@
+/** User operations in a set of blocks: which of ours they are, and which transfers they made. */
+import { explainRevert } from "../../core/chain/revert-reasons.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { type OperationFailure, pairTransfers } from "../../core/domain/wallet-operation.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import {
+  loadOperations,
+  type OperationEvent,
+  recordOperationEvents,
+  settleOperations,
+} from "../../db/wallet-ops/settlement.ts";
+import type { SeenOperation, SeenTransfer } from "../source/decode-logs.ts";
+
+export type SettledOperations = {
+  /** By transfer, the item of the operation that made it. */
+  items: ReadonlyMap<SeenTransfer, bigint>;
+  operationIds: string[];
+};
+
+/** Before the transfers are stored, whose history rows may be open already. */
+export async function settleSeenOperations(
+  tx: Tx,
+  network: NetworkId,
+  { operations, transfers }: { operations: readonly SeenOperation[]; transfers: readonly SeenTransfer[] },
+): Promise<SettledOperations> {
+  const items = new Map<SeenTransfer, bigint>();
+  if (operations.length === 0) return { items, operationIds: [] };
+  const events = operations.map(toEvent);
+  await recordOperationEvents(tx, network, events);
+  const known = await loadOperations(
+    tx,
+    network,
+    operations.map(({ userOpHash }) => userOpHash),
+  );
+  const byHash = new Map<Hex, SeenOperation>(operations.map((seen) => [seen.userOpHash, seen]));
+  for (const operation of known) {
+    const seen = byHash.get(operation.userOpHash);
+    if (!seen?.succeeded) continue;
+    const own = transfers.filter((transfer) => isOf(seen, transfer));
+    for (const [item, transfer] of pairTransfers(operation.items, own)) items.set(transfer, item.id);
+  }
+  const hashes = new Set(known.map(({ userOpHash }) => userOpHash));
+  const operationIds = await settleOperations(
+    tx,
+    network,
+    events.filter(({ userOpHash }) => hashes.has(userOpHash)),
+  );
+  return { items, operationIds };
+}
+
+/** The account's transfers between the EntryPoint's previous event in the transaction and the operation's own. */
+function isOf(seen: SeenOperation, { block, txHash, from, logIndex }: SeenTransfer): boolean {
+  return (
+    block.hash === seen.block.hash &&
+    txHash === seen.txHash &&
+    from === seen.sender &&
+    logIndex > seen.previousLogIndex &&
+    logIndex < seen.logIndex
+  );
+}
+
+function toEvent(seen: SeenOperation): OperationEvent {
+  const { block, txHash, logIndex, userOpHash, sender, nonce, succeeded, gasUsed, revertData } = seen;
+  return {
+    ...{ blockNumber: block.number, blockHash: block.hash, txHash, logIndex, userOpHash, sender, nonce },
+    ...{ succeeded, gasUsed, failure: succeeded ? undefined : failureOf(revertData) },
+  };
+}
+
+function failureOf(revertData: Hex | undefined): OperationFailure {
+  const { reason } = explainRevert(revertData);
+  return reason === "INSUFFICIENT_FUNDS" || reason === "PAYMENT_NOT_ALLOWED" ? reason : "REVERTED";
+}

@@ -1,0 +1,47 @@
+/** An owner's sends as a browser makes them. */
+import type { PasskeyQuirks, SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
+import type { Answer, Client } from "./http-client.ts";
+
+const POLL_MS = 50;
+const WAIT_MS = 20_000;
+
+type Signer = { client: Client; passkey: SoftwarePasskey };
+
+/** Prepares; throws unless it is 201. */
+export async function prepareSend(
+  { client }: Pick<Signer, "client">,
+  body: Record<string, unknown>,
+  headers?: Record<string, string>,
+): Promise<Answer["body"]> {
+  const answer = await client.post("/v1/wallets/send/prepare", body, headers);
+  if (answer.status !== 201) throw new Error(`prepare: ${answer.status} ${answer.text}`);
+  return answer.body;
+}
+
+/** Signs what was prepared, as the browser's prompt does. */
+export async function confirmSend(
+  { client, passkey }: Signer,
+  prepared: Answer["body"],
+  quirks?: PasskeyQuirks,
+): Promise<Answer> {
+  return client.post("/v1/wallets/send/confirm", {
+    sendId: prepared.sendId,
+    challengeId: prepared.challengeId,
+    passkeyResponse: await passkey.authenticate(prepared.passkeyChallenge, quirks),
+  });
+}
+
+/** Polls until the send has this status; throws with what it has instead. */
+export async function waitForSend(
+  { client }: Pick<Signer, "client">,
+  sendId: string,
+  status = "CONFIRMED",
+): Promise<Answer["body"]> {
+  const deadline = Date.now() + WAIT_MS;
+  for (;;) {
+    const { body } = await client.get(`/v1/wallets/sends/${sendId}`);
+    if (body.status === status) return body;
+    if (Date.now() > deadline) throw new Error(`${sendId} is not ${status}: ${JSON.stringify(body)}`);
+    await Bun.sleep(POLL_MS);
+  }
+}

@@ -1,0 +1,239 @@
+/**
+ * Drains a network's queued operations: lease, simulate, sign and store, send. Those that wait together travel as one transaction of
+ * single `handleOps`, so that a bad one harms no other.
+ */
+import { encodeCreateAccount } from "../../core/chain/passkey-account.ts";
+import {
+  type OperationVerdict,
+  type SimulatedOperation,
+  simulateOperations,
+} from "../../core/chain/simulate-operations.ts";
+import { type BundleItem, buildBundleCall, bundleItemGas } from "../../core/chain/user-operation.ts";
+import type { OperationFailure } from "../../core/domain/wallet-operation.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { tell } from "../../db/postgres/notifications.ts";
+import { BudgetExceededError } from "../../db/relays/budgets.ts";
+import { insertRelay, takeNonce } from "../../db/relays/relays.ts";
+import {
+  failQueuedOperations,
+  failUnsentOperations,
+  type LeasedOperation,
+  leaseQueuedOperations,
+  markOperationsBroadcast,
+  markOperationsSigned,
+  requeueUnrunOperations,
+  returnOperations,
+} from "../../db/wallet-ops/queue.ts";
+import type { RelayerKey } from "../config.ts";
+import { chargeRelay } from "../sender/charge-relay.ts";
+import type { RelayNetwork } from "../sender/network.ts";
+import { type SignedRelay, sendAttempt, signCall } from "../sender/send.ts";
+
+const LEASE_MS = 10_000;
+const ROUNDS_MAX = 50;
+const OPERATIONS_A_BUNDLE = 40;
+/** Below EIP-7825's limit of a transaction. */
+const BUNDLE_GAS_MAX = 16_000_000n;
+const BUSY_RETRY_MS = 100;
+const RETRY_MS = 500;
+/** A refusal that may heal is final after this many simulations. */
+const REFUSALS_MAX = 3;
+
+type Ready = { leased: LeasedOperation; bundleItem: BundleItem };
+
+/** Works until nothing is due, or no key has room. */
+export async function sendOperations(network: RelayNetwork): Promise<void> {
+  await settleRelayed(network);
+  const sending: Promise<void>[] = [];
+  for (let round = 0; round < ROUNDS_MAX; round++) {
+    const leased = await leaseQueuedOperations(network.deps.sql, network.chain.network.id, {
+      limit: OPERATIONS_A_BUNDLE,
+      leaseMs: LEASE_MS,
+    });
+    if (leased.length === 0) break;
+    try {
+      const ready = await simulateLeased(network, leased);
+      for (const bundle of toBundles(ready)) await sendBundle(network, bundle, sending);
+    } catch (error) {
+      await returnOperations(network.deps.sql, idsOf(leased), { delayMs: RETRY_MS });
+      if (!(error instanceof RpcTransportError)) throw error;
+      network.deps.log.warn(
+        { network: network.chain.network.id, err: error },
+        "operations can't be sent now",
+      );
+      break;
+    }
+  }
+  await Promise.all(sending);
+}
+
+/** What became of relays that carried operations, and of operations that waited too long. */
+async function settleRelayed({ deps, chain, confirmations }: RelayNetwork): Promise<void> {
+  const id = chain.network.id;
+  await deps.sql.begin(async (tx) => {
+    const unsent = await failUnsentOperations(tx, id);
+    const { requeued, failed } = await requeueUnrunOperations(tx, id, confirmations);
+    await tell(tx, [...unsent, ...requeued, ...failed]);
+    if (unsent.length > 0)
+      deps.log.warn({ network: id, operationIds: unsent }, "operations not sent in time");
+    if (requeued.length + failed.length > 0)
+      deps.log.warn({ network: id, requeued, failed }, "relays did not run their operations");
+  });
+}
+
+/** Refusals are written down; what passes is returned. */
+async function simulateLeased(network: RelayNetwork, leased: readonly LeasedOperation[]): Promise<Ready[]> {
+  const [key] = network.lanes.keys;
+  if (!key) return [];
+  const verdicts = await simulateOperations(network.chain, key.address, leased.map(toSimulated));
+  const ready: Ready[] = [];
+  for (const [index, one] of leased.entries()) {
+    const verdict = verdicts[index];
+    if (verdict?.ok) ready.push({ leased: one, bundleItem: verdict.bundleItem });
+    else if (verdict) await handleRefusal(network, one, verdict);
+  }
+  return ready;
+}
+
+async function handleRefusal(
+  { deps, chain }: RelayNetwork,
+  { id, refusals, requestId }: LeasedOperation,
+  verdict: Extract<OperationVerdict, { ok: false }>,
+): Promise<void> {
+  const { action, text } = verdict;
+  const label = { network: chain.network.id, operationId: id, requestId, text };
+  if (action === "wait" || (action === "retry" && refusals + 1 < REFUSALS_MAX)) {
+    deps.log.info(label, "operation refused by simulation; trying again");
+    return returnOperations(deps.sql, [id], { delayMs: RETRY_MS, areRefused: action === "retry" });
+  }
+  const reason: OperationFailure = verdict.reason;
+  await deps.sql.begin(async (tx) => tell(tx, await failQueuedOperations(tx, [{ id, reason }])));
+  deps.log.info({ ...label, reason }, "operation failed");
+}
+
+/** In order, cut by gas and by count. */
+function toBundles(ready: readonly Ready[]): Ready[][] {
+  const bundles: Ready[][] = [];
+  let gas = 0n;
+  for (const one of ready) {
+    const own = bundleItemGas(one.bundleItem);
+    const bundle = bundles.at(-1);
+    if (bundle && gas + own <= BUNDLE_GAS_MAX && bundle.length < OPERATIONS_A_BUNDLE) {
+      bundle.push(one);
+      gas += own;
+    } else {
+      bundles.push([one]);
+      gas = own;
+    }
+  }
+  return bundles;
+}
+
+/** Halves a bundle that no key can pay for: a nearly empty key still pays for a few. */
+async function sendBundle(
+  network: RelayNetwork,
+  bundle: readonly Ready[],
+  sending: Promise<void>[],
+): Promise<void> {
+  const { deps, lanes, chain } = network;
+  const gas = bundle.reduce((sum, { bundleItem }) => sum + bundleItemGas(bundleItem), 0n);
+  const key = await lanes.choose(gas);
+  if (typeof key !== "string") return signAndSend(network, key, bundle, sending);
+  if (key !== "full" && bundle.length > 1) {
+    const middle = bundle.length >> 1;
+    await sendBundle(network, bundle.slice(0, middle), sending);
+    return sendBundle(network, bundle.slice(middle), sending);
+  }
+  const operationIds = bundle.map(({ leased }) => leased.id);
+  deps.log.warn(
+    { network: chain.network.id, why: key, operationIds },
+    "no relayer key can send operations now",
+  );
+  await returnOperations(deps.sql, operationIds, { delayMs: key === "full" ? BUSY_RETRY_MS : RETRY_MS });
+}
+
+async function signAndSend(
+  network: RelayNetwork,
+  key: RelayerKey,
+  bundle: readonly Ready[],
+  sending: Promise<void>[],
+): Promise<void> {
+  const { deps, chain } = network;
+  const operationIds = bundle.map(({ leased }) => leased.id);
+  const relay = await sign(network, key, bundle);
+  if (!relay) return returnOperations(deps.sql, operationIds, { delayMs: RETRY_MS });
+  deps.log.info(
+    { network: chain.network.id, txHash: relay.txHash, relayer: key.address, operationIds },
+    "sending operations",
+  );
+  sending.push(sendAttempt(deps, chain, relay).then(() => noteBroadcast(network, relay.relayId)));
+}
+
+async function noteBroadcast({ deps }: RelayNetwork, relayId: bigint): Promise<void> {
+  try {
+    await deps.sql.begin(async (tx) => tell(tx, await markOperationsBroadcast(tx, relayId)));
+  } catch (error) {
+    // SIGNED and BROADCAST operations are treated alike: their bytes may be out
+    deps.log.warn({ relayId: relayId.toString(), err: error }, "operations were not marked as broadcast");
+  }
+}
+
+/** Thrown to roll back: no nonce is taken for nothing. */
+class TakenError extends Error {}
+
+/** Nonce, signed bytes and the operations' state in one transaction. Undefined when nothing was stored. */
+async function sign(
+  { deps, chain, lanes }: RelayNetwork,
+  key: RelayerKey,
+  bundle: readonly Ready[],
+): Promise<SignedRelay | undefined> {
+  const { fees } = await lanes.readMarket();
+  const lane = { network: chain.network.id, relayer: key.address };
+  const call = buildBundleCall(
+    bundle.map(({ bundleItem }) => bundleItem),
+    key.address,
+  );
+  const ids = bundle.map(({ leased }) => leased.id);
+  try {
+    return await deps.sql.begin(async (tx) => {
+      const nonce = await takeNonce(tx, lane);
+      const attempt = signCall(chain, key, { call, fees, nonce });
+      const relayId = await insertRelay(tx, {
+        ...{ ...lane, nonce, kind: "OPERATIONS" as const, attempt },
+        ...{ callTo: call.to, callData: call.data, gasLimit: call.gas },
+      });
+      const marked = await markOperationsSigned(tx, relayId, ids);
+      if (marked.length < ids.length) throw new TakenError("another worker has taken some of the operations");
+      await chargeRelay(tx, {
+        ...{ relayId, network: lane.network, gas: call.gas, maxFeePerGas: fees.maxFeePerGas },
+        ...{ paymentIds: [], limits: deps.config },
+      });
+      await tell(tx, ids);
+      return { relayId, txHash: attempt.txHash, raw: attempt.raw, nonce };
+    });
+  } catch (error) {
+    if (!(error instanceof TakenError || error instanceof BudgetExceededError)) throw error;
+    deps.log.warn({ network: lane.network, operationIds: ids, err: error }, "operations were not signed");
+    return undefined;
+  }
+}
+
+function toSimulated(leased: LeasedOperation): SimulatedOperation {
+  return {
+    operation: {
+      ...{ sender: leased.address, nonce: leased.accountNonce, initCode: "0x", callData: leased.callData },
+      ...{
+        callGasLimit: leased.callGas,
+        verificationGasLimit: leased.verificationGas,
+        preVerificationGas: 0n,
+      },
+      ...{ maxFeePerGas: 0n, maxPriorityFeePerGas: 0n, paymasterAndData: "0x", signature: leased.signature },
+    },
+    deployment: { to: leased.factory, data: encodeCreateAccount(leased.owners, leased.saltNonce) },
+    items: leased.items.map(({ to, units }) => ({ to, amountUnits: BigInt(units) })),
+  };
+}
+
+function idsOf(leased: readonly LeasedOperation[]): string[] {
+  return leased.map(({ id }) => id);
+}
