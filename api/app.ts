@@ -21,6 +21,7 @@ import { requestContext } from "./http/request-context.ts";
 import { publicLinkRoutes } from "./links/public-routes.ts";
 import { linkRoutes } from "./links/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
+import { pageRoutes } from "./pages/routes.ts";
 import { sessionRoutes } from "./sessions/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
 import { transactionRoutes } from "./transactions/routes.ts";
@@ -65,6 +66,7 @@ export function createApp(deps: ApiDeps) {
       .use(settingsRoutes(deps))
       .use(linkRoutes(deps))
       .use(publicLinkRoutes(deps))
+      .use(pageRoutes(deps))
       .use(exportRoutes(deps))
       .use(transactionRoutes(deps))
       .use(eventRoutes(deps))

@@ -12,11 +12,13 @@ import { openOutcomes } from "../db/postgres/notifications.ts";
 import { withPatience } from "../db/postgres/retry-while-unavailable.ts";
 import { createApp } from "./app.ts";
 import { readApiConfig } from "./config.ts";
+import { type Assets, readAssets } from "./http/assets.ts";
 import { raiseServerHeaderLimit } from "./http/header-limit.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
 
 const config = readEnvOrExit(() => readApiConfig());
+const assets = readAssetsOrExit();
 const log = openLog("api", config.logLevel);
 for (const risk of config.risks) log.warn({ risk }, "a setting opens a door");
 const stop = handleStop(log);
@@ -44,7 +46,7 @@ for (const { id, rpcUrls } of config.chains) {
   stop.onStop(`chain ${id}`, () => chain.close());
 }
 
-const app = createApp({ sql, outcomes, config, log, chains, metrics });
+const app = createApp({ sql, outcomes, config, log, chains, metrics, assets });
 raiseServerHeaderLimit();
 app.listen({ hostname: config.host, port: config.port, reusePort: false });
 stop.onStop("http", () => app.server?.stop());
@@ -57,4 +59,13 @@ function refuseForeignRpIds(rpId: string, foreign: readonly { rpId: string; coun
     `RP_ID is "${rpId}", but the database holds passkeys of other relying parties: ${found}. Set RP_ID to theirs; a passkey never moves.`,
   );
   process.exit(78); // EX_CONFIG of sysexits.h
+}
+
+function readAssetsOrExit(): Assets {
+  try {
+    return readAssets();
+  } catch (error) {
+    console.error(error instanceof Error ? error.message : error);
+    process.exit(78); // EX_CONFIG of sysexits.h
+  }
 }

@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { findFreePort } from "../local/free-port.ts";
 import { type BoundProcess, spawnBound } from "../local/processes/bound-process.ts";
+import { buildPages } from "../local/processes/service-process.ts";
 import { serviceEnv } from "../local/service-env.ts";
 import { startTestChain } from "../tests/support/chain.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";
@@ -121,6 +122,7 @@ async function startApi(given: {
   };
   const { PATH, HOME } = process.env;
   const own = { PATH, HOME, NODE_ENV: "test", RATE_LIMITS: given.limits, TRUSTED_PROXIES: "127.0.0.1,::1" };
+  await buildPages();
   return start(["api/main.ts"], serviceEnv("api", settings, own), "/health/live");
 }
 

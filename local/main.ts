@@ -6,7 +6,7 @@ import { runDemo } from "./demo.ts";
 import { requireFreePort, type Surroundings, startSurroundings } from "./dev-environment.ts";
 import { type LocalSettings, readLocalSettings } from "./local-settings.ts";
 import { lockFolder } from "./processes/folder-lock.ts";
-import { runMigrations } from "./processes/service-process.ts";
+import { buildPages, runMigrations } from "./processes/service-process.ts";
 import { endLeftovers } from "./processes/stale-processes.ts";
 import { supervise } from "./processes/supervise.ts";
 import { keepSecret } from "./secrets.ts";
@@ -36,7 +36,7 @@ async function start(settings: LocalSettings): Promise<void> {
     report(`${name} of an earlier start was still running; ended.`);
   await requireFreePort(settings.port, "PORT");
 
-  const around = await startSurroundings(settings, shutdown, report);
+  const [around] = await Promise.all([startSurroundings(settings, shutdown, report), buildPages()]);
   timer.lap(settings.databaseUrl ? "your Postgres" : "Postgres, chain and mailbox are up");
   shutdown.check();
   await runMigrations(around.databaseUrl);

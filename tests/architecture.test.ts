@@ -16,6 +16,9 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   "core/chain": ["core/domain", "core/rpc"],
   db: ["core/domain"],
   ...Object.fromEntries(PROCESSES.map((name) => [name, ["db", ...CORE]])),
+  api: ["db", ...CORE, "web/messages"],
+  // texts alone: the server writes them into the pages
+  "web/messages": [],
   web: [],
   local: ["db", ...CORE],
   bench: ["db", ...CORE, "local", "tests/support"],
@@ -29,7 +32,9 @@ const RUNTIME_PACKAGES = [/^zod$/, /^tldts$/, /^pino$/, /^prom-client$/, /^node:
 const IMPORT =
   /(?:^|[\s;])(?:import|export)\s(?:[^"';]*?\sfrom\s)?["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\s*\)/g;
 
-const files = [...new Bun.Glob("{core,db,api,worker,indexer,local,bench,tests}/**/*.ts").scanSync(ROOT)]
+const files = [
+  ...new Bun.Glob("{core,db,api,worker,indexer,local,bench,tests,web}/**/*.{ts,tsx}").scanSync(ROOT),
+]
   // This file holds imports as samples.
   .filter((file) => file !== "tests/architecture.test.ts")
   .sort();
@@ -176,7 +181,7 @@ function missingScripts(text: string): string[] {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as {
     scripts: Record<string, string>;
   };
-  const named = [...text.matchAll(/\b(?:bun|npm) run ([a-z][\w-]*)/g)].map((match) => match[1] ?? "");
+  const named = [...text.matchAll(/\b(?:bun|npm) run ([a-z][\w:-]*)/g)].map((match) => match[1] ?? "");
   return named.filter((name) => !(name in scripts));
 }
 

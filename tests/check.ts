@@ -9,6 +9,7 @@ const bin = (name: string) => join(ROOT, "node_modules", ".bin", name);
 const CHECKS: readonly Check[] = [
   { name: "format and lint", command: [bin("biome"), "check", "--diagnostic-level=warn", "."] },
   { name: "types", command: [process.execPath, "check", "--no-script"] },
+  { name: "types of the pages", command: [bin("tsc"), "-p", "web/tsconfig.json"] },
   { name: "dead code", command: [process.execPath, bin("knip"), "--no-progress"] },
   { name: "architecture", command: [process.execPath, "test", "tests/architecture.test.ts"] },
 ];

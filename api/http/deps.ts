@@ -7,6 +7,7 @@ import type { Metrics } from "../../core/runtime/metrics.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import type { Outcomes } from "../../db/postgres/notifications.ts";
 import type { ApiConfig } from "../config.ts";
+import type { Assets } from "./assets.ts";
 
 export type ApiDeps = {
   sql: Sql;
@@ -16,4 +17,6 @@ export type ApiDeps = {
   /** The enabled networks, in the order of NETWORKS. */
   chains: ReadonlyMap<NetworkId, Chain>;
   metrics: Metrics;
+  /** The built files of the web pages. */
+  assets: Assets;
 };

@@ -35,14 +35,16 @@ export function streamLink(
 
   async function* changes(): AsyncGenerator<string> {
     const untilMs = Date.now() + LIFE_MS;
-    let told: string | undefined;
+    let sent: string | undefined;
     yield `retry: ${RETRY_MS}\n\n`;
     while (!isOver && Date.now() < untilMs) {
       const read = async () => {
-        if (isOver) return { text: "", status: undefined };
+        if (isOver) return { state: "", text: "", status: undefined };
         const link = await findPublicLink(sql, linkId);
-        const text = JSON.stringify(link ? presentPublicLink(link, config) : null);
-        return text === told ? undefined : { text, status: link?.status };
+        const data = link ? presentPublicLink(link, config) : null;
+        // the time alone is no change
+        const state = JSON.stringify({ ...data, now: undefined });
+        return state === sent ? undefined : { state, text: JSON.stringify(data), status: link?.status };
       };
       const change = await outcomes.watch(linkId).settle(read, KEEP_ALIVE_MS);
       if (!change) {
@@ -50,7 +52,7 @@ export function streamLink(
         continue;
       }
       if (!change.status) return;
-      told = change.text;
+      sent = change.state;
       yield `event: status\ndata: ${change.text}\n\n`;
       if (!isOpenStatus(change.status)) return;
     }

@@ -1,4 +1,5 @@
 /** Payment links as they travel: schemas of what comes in and goes out, and how rows become them. */
+import { getAddress } from "viem";
 import { z } from "zod";
 import {
   isOpenStatus,
@@ -9,7 +10,7 @@ import {
   LINK_STATUSES,
 } from "../../core/domain/link.ts";
 import { toAmountNumber } from "../../core/domain/money.ts";
-import { DEFAULT_NETWORK, NETWORK_IDS, NETWORKS } from "../../core/domain/networks.ts";
+import { DEFAULT_NETWORK, NETWORK_IDS, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { PublicLink } from "../../db/links/links.ts";
 import type { PaymentLink } from "../../db/schema.ts";
@@ -115,9 +116,26 @@ export const publicLinkSchema = z.object({
   paymentUncertain: z
     .boolean()
     .describe("An earlier payment may turn out executed; stops nobody from paying"),
+  recipientChecksumAddress: z.string().describe("`recipientAddress` in mixed case (EIP-55)"),
+  token: z
+    .object({ address: z.string(), name: z.string(), version: z.string() })
+    .describe("USDC here, with the name and version of its EIP-712 domain"),
+  explorerUrl: z.string().describe("Leads to a transaction when its hash is appended"),
+  refundedAmount: z.number(),
+  paidAt: isoTime.nullable(),
+  transactionHash: z.string().nullable().describe("The transaction that paid it; null before it is PAID"),
+  payer: z.string().nullable().describe("Who sent that transaction's transfer; null before it is PAID"),
+  confirmations: z
+    .int()
+    .nullable()
+    .describe("Blocks that hold the paying transfer, its own included; null while no block does"),
+  confirmationsNeeded: z.int().describe("Confirmations that make it PAID"),
+  now: isoTime.describe("The server's time; compare `expiresAt` with this"),
 });
+export type PublicLinkData = z.infer<typeof publicLinkSchema>;
 
 type Addresses = { baseUrl: string };
+type PublicSettings = Addresses & { chains: readonly { id: NetworkId; confirmations: number }[] };
 
 export function presentLink(link: PaymentLink, { baseUrl }: Addresses): z.infer<typeof linkSchema> {
   return {
@@ -142,11 +160,10 @@ export function presentSingleLink(link: PaymentLink, addresses: Addresses): z.in
   return { ...presentLink(link, addresses), updatedAt: link.updatedAt.toISOString() };
 }
 
-export function presentPublicLink(
-  link: PublicLink,
-  { baseUrl }: Addresses,
-): z.infer<typeof publicLinkSchema> {
-  const { chainId, usdc } = NETWORKS[link.network];
+export function presentPublicLink(link: PublicLink, { baseUrl, chains }: PublicSettings): PublicLinkData {
+  const { chainId, usdc, explorerUrl } = NETWORKS[link.network];
+  const isPaid = link.status === "PAID";
+  const confirmationsNeeded = chains.find(({ id }) => id === link.network)?.confirmations ?? 1;
   return {
     linkId: link.id,
     merchantName: link.displayName ?? defaultMerchantName(link.email),
@@ -166,6 +183,16 @@ export function presentPublicLink(
     tag: link.tag,
     settledBy: link.settledBy,
     paymentUncertain: link.isUncertain,
+    recipientChecksumAddress: getAddress(link.recipient),
+    token: usdc,
+    explorerUrl,
+    refundedAmount: toAmountNumber(link.refundedUnits),
+    paidAt: link.paidAt?.toISOString() ?? null,
+    transactionHash: isPaid ? link.payingTxHash : null,
+    payer: isPaid ? link.payingFrom : null,
+    confirmations: link.payingDepth === null ? null : Math.min(link.payingDepth, confirmationsNeeded),
+    confirmationsNeeded,
+    now: link.now.toISOString(),
   };
 }
 

@@ -90,13 +90,27 @@ export type PublicLink = Pick<
 > &
   Pick<
     PaymentLink,
-    "createdAt" | "createdBlock" | "updatedAt" | "paidAt" | "exception" | "tag" | "settledBy"
+    | "createdAt"
+    | "createdBlock"
+    | "updatedAt"
+    | "paidAt"
+    | "exception"
+    | "tag"
+    | "settledBy"
+    | "refundedUnits"
   > &
   Pick<User, "displayName" | "email" | "claimPolicy" | "matchByAmount"> & {
     /** Nothing but claims keeps it from being paid. */
     isFree: boolean;
     /** A payment of it ended without a node's word. */
     isUncertain: boolean;
+    /** The transfer that pays it or is about to, as far as a block holds it. */
+    payingTxHash: Hex | null;
+    payingFrom: Hex | null;
+    /** Blocks from the transfer's own to the last one that was read, both included. */
+    payingDepth: number | null;
+    /** The database's clock, which expires links. */
+    now: Date;
   };
 
 /** What a payer may know of a link, with what its merchant's name is made of. */
@@ -105,9 +119,18 @@ export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | u
     select
       ${columns(tx)}, users.display_name, users.email, users.claim_policy, users.match_by_amount,
       ${restsOnClaims(tx)} as is_free,
-      ${countOpenDoubts(tx, "link.id")} > 0 as is_uncertain
+      ${countOpenDoubts(tx, "link.id")} > 0 as is_uncertain,
+      paying.tx_hash as paying_tx_hash, paying.from_address as paying_from, paying.depth as paying_depth, now() as now
     from payment_links link
     join users on users.id = link.user_id
+    left join lateral (
+      select
+        transfers.tx_hash, transfers.from_address,
+        greatest(cursors.number - transfers.block_number + 1, 1)::int as depth
+      from transfers
+      join cursors on cursors.network = transfers.network
+      where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
+    ) paying on true
     where link.id = ${id}`;
   return row;
 }

@@ -21,6 +21,7 @@ export async function startServiceProcess(
   onOutput: (line: string) => void,
   program: ServiceProgram = sourceProgram(kind),
 ): Promise<ServiceProcess> {
+  if (kind === "api") await buildPages();
   const bound = await spawnBound({
     ...program,
     cwd: ROOT,
@@ -33,21 +34,32 @@ export async function startServiceProcess(
   return { ...bound, kind };
 }
 
+/** Builds the web pages when their sources have changed, once in the life of this process. Throws the builder's output when it fails. */
+export function buildPages(): Promise<void> {
+  pages ??= runToEnd("The web pages could not be built", join("web", "build.ts"));
+  return pages;
+}
+let pages: Promise<void> | undefined;
+
 /** Applies missing migrations with the process a deployment uses. Throws its output when it fails. */
-export async function runMigrations(databaseUrl: string): Promise<void> {
+export function runMigrations(databaseUrl: string): Promise<void> {
+  return runToEnd("The migrations failed", join("db", "migrate-main.ts"), { DATABASE_URL: databaseUrl });
+}
+
+async function runToEnd(failure: string, script: string, env: Record<string, string> = {}): Promise<void> {
   let output = "";
-  const migration = await spawnBound({
+  const run = await spawnBound({
     command: process.execPath,
-    args: ["--no-env-file", join("db", "migrate-main.ts")],
+    args: ["--no-env-file", script],
     cwd: ROOT,
-    env: { ...process.env, DATABASE_URL: databaseUrl },
+    env: { ...process.env, ...env },
     stopSignal: "SIGTERM",
     onOutput: (chunk) => {
       output += chunk.toString();
     },
   });
-  const code = await migration.exited;
-  if (code !== 0) throw new Error(`The migrations failed (${code}):\n${output}`);
+  const code = await run.exited;
+  if (code !== 0) throw new Error(`${failure} (${code}):\n${output}`);
 }
 
 function splitLines(onLine: (line: string) => void): (chunk: Buffer) => void {

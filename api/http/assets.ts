@@ -1,0 +1,81 @@
+/** The built files of the pages, held in memory: scripts, styles and pictures under names that change with their content. */
+import { existsSync, readFileSync } from "node:fs";
+import { extname, join } from "node:path";
+import { z } from "zod";
+
+const DIST = join(import.meta.dir, "../../web/dist");
+
+const TYPES: Readonly<Record<string, string>> = {
+  ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".svg": "image/svg+xml",
+  ".png": "image/png",
+};
+/** Best first, with the ending of its twin. */
+const ENCODINGS = [
+  ["br", ".br"],
+  ["gzip", ".gz"],
+] as const;
+
+const manifestSchema = z.object({ assets: z.record(z.string(), z.string()) });
+
+type Asset = {
+  type: string;
+  plain: Uint8Array<ArrayBuffer>;
+  encoded: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
+};
+
+export type Assets = {
+  /** The path a page names, with the content's hash in it. */
+  pathOf: (name: string) => string;
+  /** `encodings` is the request's Accept-Encoding. Undefined for an unknown file. */
+  respond: (file: string, encodings: string) => Response | undefined;
+};
+
+/** Throws a sentence with the command to run when the pages are not built. */
+export function readAssets(): Assets {
+  const file = join(DIST, "manifest.json");
+  if (!existsSync(file)) throw new Error("The web pages are not built: run `bun run build:web` first.");
+  const { assets: names } = manifestSchema.parse(JSON.parse(readFileSync(file, "utf8")));
+  const assets = new Map(Object.values(names).map((name) => [name, readAsset(name)]));
+  return {
+    pathOf: (name) => {
+      const hashed = names[name];
+      if (hashed === undefined) throw new Error(`${name} is not among the built files`);
+      return `/assets/${hashed}`;
+    },
+    respond: (name, encodings) => {
+      const asset = assets.get(name);
+      return asset && respond(asset, encodings);
+    },
+  };
+}
+
+function readAsset(name: string): Asset {
+  const read = (file: string) => new Uint8Array(readFileSync(join(DIST, file)));
+  const twins = ENCODINGS.filter(([, ending]) => existsSync(join(DIST, name + ending)));
+  return {
+    type: TYPES[extname(name)] ?? "application/octet-stream",
+    plain: read(name),
+    encoded: new Map(twins.map(([encoding, ending]) => [encoding, read(name + ending)])),
+  };
+}
+
+function respond({ type, plain, encoded }: Asset, encodings: string): Response {
+  const headers = {
+    "content-type": type,
+    "cache-control": "public, max-age=31536000, immutable",
+    vary: "accept-encoding",
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "default-src 'none'",
+    // chats draw a preview's picture from their own pages
+    "cross-origin-resource-policy": "cross-origin",
+  };
+  const accepted = new Set(encodings.split(",").map((item) => item.trim().split(";")[0]));
+  for (const [encoding] of ENCODINGS) {
+    const body = encoded.get(encoding);
+    if (body && accepted.has(encoding))
+      return new Response(body, { headers: { ...headers, "content-encoding": encoding } });
+  }
+  return new Response(plain, { headers });
+}

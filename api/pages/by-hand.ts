@@ -1,0 +1,47 @@
+/** What a payer needs who types: amount, address, network, and the page's own address as a QR code. */
+import { NETWORKS } from "../../core/domain/networks.ts";
+import type { PublicLinkData } from "../links/wire.ts";
+import { type Html, html } from "./html.ts";
+import { qrCode } from "./qr-code.ts";
+import type { Words } from "./words.ts";
+
+/** The script closes both parts at once; without one they stay open. */
+export function byHandPart(link: PublicLinkData, words: Words): Html {
+  const { say } = words;
+  const network = NETWORKS[link.network].displayName;
+  // plain digits with a point, as a wallet's field takes them
+  const amount = plainAmount(link.payAmount ?? link.amount);
+  return html`<details class="more" id="by-hand" open>
+<summary>${say("byHand")}</summary>
+<div class="inside">
+<p>${say("byHandIntro")}</p>
+<dl class="facts">
+<div><dt>${say("amountLabel")}</dt><dd><bdi class="exact">${amount} USDC</bdi>${copyButton(amount, "copyAmount", words)}</dd></div>
+<div><dt>${say("addressLabel")}</dt><dd><bdi class="exact address">${link.recipientChecksumAddress}</bdi>${copyButton(link.recipientChecksumAddress, "copyAddress", words)}</dd></div>
+<div><dt>${say("networkLabel")}</dt><dd>${network}</dd></div>
+</dl>
+${link.payAmount !== null && html`<p class="small">${say("uniqueAmount")}</p>`}
+<p class="small caution">${say("networkWarning", { network })}</p>
+<div id="claim"></div>
+</div>
+</details>`;
+}
+
+export function phonePart(pageUrl: string, { say }: Words): Html {
+  return html`<details class="more" id="phone" open>
+<summary>${say("phone")}</summary>
+<div class="inside center">
+${qrCode(pageUrl, say("qrLabel"))}
+<p class="small">${say("phoneText")}</p>
+</div>
+</details>`;
+}
+
+/** Shown once a script is there to do it. */
+function copyButton(text: string, label: "copyAmount" | "copyAddress", { say }: Words): Html {
+  return html`<button type="button" class="copy" data-copy="${text}" aria-label="${say(label)}" hidden>${say("copy")}</button>`;
+}
+
+function plainAmount(amount: number): string {
+  return amount.toFixed(6).replace(/0{1,4}$/, "");
+}

@@ -1,0 +1,103 @@
+/** What every page for people shares: the document around it, and the headers it is sent with. */
+import { type Html, html } from "./html.ts";
+import { LANGUAGES, type Language, type Words } from "./words.ts";
+
+const CONTENT_SECURITY_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  // wallets announce their icons as data URIs
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "form-action 'none'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join("; ");
+
+const PAGE_HEADERS = {
+  "content-type": "text/html; charset=utf-8",
+  "cache-control": "no-store",
+  vary: "accept-language, accept-encoding",
+  "content-security-policy": CONTENT_SECURITY_POLICY,
+  "x-content-type-options": "nosniff",
+  "x-frame-options": "DENY",
+  "referrer-policy": "no-referrer",
+  // `same-origin` would cut the popup of a wallet off from the page that opened it
+  "cross-origin-opener-policy": "same-origin-allow-popups",
+  "cross-origin-resource-policy": "same-origin",
+  "permissions-policy":
+    "camera=(), microphone=(), geolocation=(), publickey-credentials-get=(self), publickey-credentials-create=(self), clipboard-write=(self)",
+};
+
+export type PageFiles = {
+  style: string;
+  script: string;
+  icon: string;
+  preview: string;
+  testWallet: string | undefined;
+};
+
+export type PageContent = {
+  title: string;
+  description: string;
+  url: string;
+  body: Html;
+  /** Without it the page is text alone. */
+  data?: Html | undefined;
+  /** Reloads a page without script after so many seconds. */
+  refreshS?: number | undefined;
+};
+
+/** Compressed when the request takes gzip. */
+export function sendPage(page: Html, request: Request, status = 200): Response {
+  if (!/\bgzip\b/.test(request.headers.get("accept-encoding") ?? ""))
+    return new Response(page.html, { status, headers: PAGE_HEADERS });
+  const body = Bun.gzipSync(page.html);
+  return new Response(body, { status, headers: { ...PAGE_HEADERS, "content-encoding": "gzip" } });
+}
+
+export function renderDocument(words: Words, files: PageFiles, content: PageContent): Html {
+  const { title, description, url, body, data, refreshS } = content;
+  return html`<!doctype html>
+<html lang="${words.language}" dir="${words.direction}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${title}</title>
+<meta name="description" content="${description}">
+<meta name="robots" content="noindex">
+<meta name="color-scheme" content="light dark">
+<meta name="theme-color" media="(prefers-color-scheme: light)" content="#f5f6f8">
+<meta name="theme-color" media="(prefers-color-scheme: dark)" content="#0b0d12">
+<meta property="og:type" content="website">
+<meta property="og:title" content="${title}">
+<meta property="og:description" content="${description}">
+<meta property="og:url" content="${url}">
+<meta property="og:image" content="${files.preview}">
+<meta property="og:image:width" content="1200">
+<meta property="og:image:height" content="630">
+<meta name="twitter:card" content="summary_large_image">
+${refreshS === undefined ? "" : html`<noscript><meta http-equiv="refresh" content="${refreshS}"></noscript>`}
+<link rel="icon" href="${files.icon}" type="image/svg+xml">
+<link rel="stylesheet" href="${files.style}">
+${data && html`<script type="module" src="${files.script}"></script>`}
+${data && files.testWallet && html`<script type="module" src="${files.testWallet}"></script>`}
+</head>
+<body>
+${body}
+${languageMenu(words, url)}
+${data}
+</body>
+</html>`;
+}
+
+function languageMenu(words: Words, url: string): Html {
+  const tags = Object.keys(LANGUAGES) as Language[];
+  const items = tags.map((tag) => {
+    const current = tag === words.language ? html` aria-current="true"` : "";
+    return html`<a href="${url}?lang=${tag}" lang="${tag}" hreflang="${tag}"${current}>${LANGUAGES[tag].name}</a>`;
+  });
+  return html`<details class="languages"><summary><span class="hidden">${words.say("language")}: </span>${LANGUAGES[words.language].name}</summary><nav aria-label="${words.say("language")}">${items}</nav></details>`;
+}

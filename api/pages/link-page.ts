@@ -1,0 +1,140 @@
+/** The page of a payment link: everything that can be read and done without a script, and what the script starts from. */
+import { NETWORKS } from "../../core/domain/networks.ts";
+import type { PublicLinkData } from "../links/wire.ts";
+import { byHandPart, phonePart } from "./by-hand.ts";
+import { type PageFiles, renderDocument } from "./document.ts";
+import { type Html, html, jsonBlock } from "./html.ts";
+import { ICONS } from "./icons.ts";
+import type { Messages, Words } from "./words.ts";
+
+/** A page without script shows a payment's progress this often. */
+const REFRESH_S = 10;
+
+export function linkPage(link: PublicLinkData, words: Words, files: PageFiles, url: string): Html {
+  const { merchantName: merchant, status } = link;
+  const amount = words.formatAmount(link.amount);
+  const isOpen = link.payable;
+  const { displayName } = NETWORKS[link.network];
+  const body = html`<main class="card">
+${heading(link, words, amount)}
+<section id="pay" aria-live="polite">${isOpen ? waysToPay(link, words) : stateOf(link, words)}</section>
+${isOpen && html`<div id="ways">${phonePart(url, words)}${byHandPart(link, words)}</div>`}
+</main>
+<footer><p>USDC · ${displayName}</p><p>${words.say("reference")} <bdi>${link.linkId}</bdi></p></footer>`;
+  return renderDocument(words, files, {
+    title: `${amount} USDC · ${merchant}`,
+    description: words.say("summary", { amount, merchant }),
+    url,
+    body,
+    data: jsonBlock("page", pageData(link, words)),
+    refreshS: isOpen || status === "PENDING" ? REFRESH_S * (isOpen ? 6 : 1) : undefined,
+  });
+}
+
+/** What the script needs beside the page: the link, the words of one language, and how the network is added to a wallet. */
+function pageData(link: PublicLinkData, { language, messages }: Words) {
+  const { displayName, explorerUrl } = NETWORKS[link.network];
+  const network = {
+    name: displayName,
+    rpcUrl: PUBLIC_NODES[link.network],
+    explorer: new URL(explorerUrl).origin,
+  };
+  return { link, language, messages, network };
+}
+
+/** What a wallet that does not know the network yet is given (EIP-3085). */
+const PUBLIC_NODES = {
+  base: "https://mainnet.base.org",
+  "base-sepolia": "https://sepolia.base.org",
+} as const;
+
+function heading(link: PublicLinkData, { say }: Words, amount: string): Html {
+  const { merchantName: merchant, description } = link;
+  const [letter = ""] = merchant.toUpperCase();
+  return html`<header>
+${NETWORKS[link.network].isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
+<p class="merchant"><span class="avatar" aria-hidden="true">${letter}</span><bdi>${merchant}</bdi></p>
+<h1 aria-label="${say("summary", { amount, merchant })}"><bdi>${amount}</bdi> <span class="unit">USDC</span></h1>
+<p class="what"><bdi>${description}</bdi></p>
+</header>`;
+}
+
+function waysToPay(link: PublicLinkData, { say, formatTime }: Words): Html {
+  return html`${link.paymentUncertain && html`<p class="note warn">${say("uncertain")}</p>`}
+${isMisfit(link) && html`<p class="note warn">${say("otherAmount", { merchant: link.merchantName })}</p>`}
+<div class="placeholder" aria-hidden="true"></div>
+<p class="until">${say("openUntil", { time: "\0" })
+    .split("\0")
+    .map((part, index) =>
+      index === 0
+        ? part
+        : html`<time datetime="${link.expiresAt}">${formatTime(link.expiresAt)}</time>${part}`,
+    )}</p>`;
+}
+
+/** A transfer of another value is booked on the link, which nothing has paid yet. */
+function isMisfit({ exception }: PublicLinkData): boolean {
+  return exception === "UNDERPAID" || exception === "OVERPAID";
+}
+
+function stateOf(link: PublicLinkData, words: Words): Html {
+  const { say } = words;
+  const values = { merchant: link.merchantName };
+  switch (link.status) {
+    case "PAID":
+      return link.refundedAmount > 0 ? refunded(link, words) : paid(link, words);
+    case "EXPIRED":
+      return state("wait", say("expired"), say("expiredText", values), say("alreadySent", values));
+    case "CANCELLED":
+      return state("off", say("cancelled"), say("cancelledText", values), say("alreadySent", values));
+    case "ACTIVE":
+    case "PENDING":
+      return state("wait", say("inProgress"), say("inProgressText"));
+  }
+}
+
+function paid(link: PublicLinkData, words: Words): Html {
+  return html`${state("ok", words.say("paid"), words.say("paidByOther"))}${receiptOf(link, words)}`;
+}
+
+function refunded(link: PublicLinkData, words: Words): Html {
+  const title: keyof Messages = link.refundedAmount < link.amount ? "partlyRefunded" : "refunded";
+  const amount = words.formatAmount(link.refundedAmount);
+  const text = words.say("refundedText", { merchant: link.merchantName, amount });
+  return html`${state("back", words.say(title), text)}${receiptOf(link, words)}`;
+}
+
+function receiptOf(
+  { paidAt, transactionHash, explorerUrl }: PublicLinkData,
+  { say, formatTime }: Words,
+): Html {
+  return html`<dl class="facts">
+${paidAt && html`<div><dt>${say("paidOn")}</dt><dd><time datetime="${paidAt}">${formatTime(paidAt)}</time></dd></div>`}
+${
+  transactionHash &&
+  html`<div><dt>${say("transaction")}</dt><dd><a href="${explorerUrl}${transactionHash}" rel="noopener noreferrer" target="_blank"><bdi>${shorten(transactionHash)}</bdi></a></dd></div>`
+}
+</dl>`;
+}
+
+function shorten(hex: string): string {
+  return `${hex.slice(0, 8)}…${hex.slice(-6)}`;
+}
+
+function state(icon: keyof typeof ICONS, title: string, ...texts: string[]): Html {
+  return html`<div class="state">${ICONS[icon]}<h2>${title}</h2>${texts.map((text) => html`<p>${text}</p>`)}</div>`;
+}
+
+/** The page of a link that does not exist, or that cannot be shown now. */
+export function messagePage(
+  kind: "unknown" | "unavailable",
+  words: Words,
+  files: PageFiles,
+  url: string,
+): Html {
+  const title = words.say(kind);
+  const text = words.say(`${kind}Text`);
+  const icon = kind === "unknown" ? ICONS.ask : ICONS.wait;
+  const body = html`<main class="card"><div class="state">${icon}<h1>${title}</h1><p>${text}</p></div></main>`;
+  return renderDocument(words, files, { title, description: text, url, body });
+}

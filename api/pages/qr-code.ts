@@ -1,0 +1,27 @@
+/** A QR code as one SVG path: dark on light also in dark mode, since many readers take no other. */
+import { encode } from "uqr";
+import { type Html, html } from "./html.ts";
+
+/** Modules of light around the code (ISO/IEC 18004 asks for four). */
+const QUIET_ZONE = 4;
+
+export function qrCode(text: string, label: string): Html {
+  const { size, data } = encode(text, { ecc: "M", border: QUIET_ZONE });
+  return html`<svg class="qr" viewBox="0 0 ${size} ${size}" role="img" aria-label="${label}" shape-rendering="crispEdges"><rect width="${size}" height="${size}" fill="#fff"/><path fill="#000" d="${pathOf(data)}"/></svg>`;
+}
+
+/** One rectangle for each run of dark modules in a row. */
+function pathOf(rows: readonly (readonly boolean[])[]): string {
+  return rows
+    .map((row, y) => {
+      let path = "";
+      for (let x = 0; x < row.length; x++) {
+        if (!row[x]) continue;
+        const start = x;
+        while (row[x + 1]) x++;
+        path += `M${start} ${y}h${x - start + 1}v1h-${x - start + 1}z`;
+      }
+      return path;
+    })
+    .join("");
+}

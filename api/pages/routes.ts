@@ -1,0 +1,76 @@
+/** Pages for people: `/pay/{linkId}`, and the files they load. Reading a page changes nothing: previews in chats read it, too. */
+import { Elysia } from "elysia";
+import { ServiceError } from "../../core/domain/errors.ts";
+import { findPublicLink } from "../../db/links/links.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { limitKey, takeFromLimit } from "../http/rate-limit.ts";
+import { requestContext } from "../http/request-context.ts";
+import type { ResponseSet } from "../http/session-cookie.ts";
+import { presentPublicLink } from "../links/wire.ts";
+import { type PageFiles, sendPage } from "./document.ts";
+import { linkPage, messagePage } from "./link-page.ts";
+import { chooseLanguage, wordsOf } from "./words.ts";
+
+const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
+
+export const pageRoutes = (deps: ApiDeps) => {
+  const files = filesOf(deps);
+  return new Elysia({ name: "page-routes" })
+    .use(requestContext(deps))
+    .get(
+      "/pay/:linkId",
+      ({ params, request, set, clientAddress, log, route }) => {
+        const countRequest = () =>
+          takeFromLimit(deps, set, {
+            limitName: "publicLinkData",
+            key: limitKey("publicLinkData", { clientAddress, route }),
+          });
+        const fail = (error: unknown) => log.error({ err: error }, "rendering a payment page failed");
+        return respond(deps, files, { linkId: params.linkId, request, set, countRequest, fail });
+      },
+      { detail: { hide: true } },
+    )
+    .get(
+      "/assets/:file",
+      ({ params, request }) =>
+        deps.assets.respond(params.file, request.headers.get("accept-encoding") ?? "") ??
+        new Response(null, { status: 404 }),
+      { detail: { hide: true } },
+    );
+};
+
+type PageRequest = {
+  linkId: string;
+  request: Request;
+  set: ResponseSet;
+  countRequest: () => Promise<void>;
+  fail: (error: unknown) => void;
+};
+
+/** Whatever happens, a person gets a page that says what to do. */
+async function respond(deps: ApiDeps, files: PageFiles, page: PageRequest): Promise<Response> {
+  const { linkId, request, countRequest, fail } = page;
+  const asked = new URL(request.url).searchParams.get("lang");
+  const words = wordsOf(chooseLanguage(asked, request.headers.get("accept-language")));
+  const url = `${deps.config.baseUrl}/pay/${encodeURIComponent(linkId)}`;
+  try {
+    await countRequest();
+    const link = LINK_ID.test(linkId) ? await findPublicLink(deps.sql, linkId) : undefined;
+    if (!link) return sendPage(messagePage("unknown", words, files, url), request, 404);
+    return sendPage(linkPage(presentPublicLink(link, deps.config), words, files, url), request);
+  } catch (error) {
+    const isRefusal = error instanceof ServiceError && error.status < 500;
+    if (!isRefusal) fail(error);
+    return sendPage(messagePage("unavailable", words, files, url), request, isRefusal ? error.status : 503);
+  }
+}
+
+function filesOf({ assets, config }: ApiDeps): PageFiles {
+  return {
+    style: assets.pathOf("checkout.css"),
+    script: assets.pathOf("checkout.js"),
+    icon: assets.pathOf("favicon.svg"),
+    preview: config.baseUrl + assets.pathOf("preview.png"),
+    testWallet: undefined,
+  };
+}

@@ -1,0 +1,91 @@
+/** The pages' texts: which language a request wants, and how numbers and times are written in it. */
+import ar from "../../web/messages/ar.json" with { type: "json" };
+import de from "../../web/messages/de.json" with { type: "json" };
+import en from "../../web/messages/en.json" with { type: "json" };
+import es from "../../web/messages/es.json" with { type: "json" };
+import fr from "../../web/messages/fr.json" with { type: "json" };
+import hi from "../../web/messages/hi.json" with { type: "json" };
+import id from "../../web/messages/id.json" with { type: "json" };
+import ptBR from "../../web/messages/pt-BR.json" with { type: "json" };
+import tr from "../../web/messages/tr.json" with { type: "json" };
+import vi from "../../web/messages/vi.json" with { type: "json" };
+import zhHans from "../../web/messages/zh-Hans.json" with { type: "json" };
+
+export type Messages = typeof en;
+
+/** By BCP 47 tag, with the name each language has for itself. */
+export const LANGUAGES = {
+  en: { name: "English", messages: en },
+  es: { name: "Español", messages: es },
+  "pt-BR": { name: "Português", messages: ptBR },
+  fr: { name: "Français", messages: fr },
+  de: { name: "Deutsch", messages: de },
+  tr: { name: "Türkçe", messages: tr },
+  ar: { name: "العربية", messages: ar },
+  hi: { name: "हिन्दी", messages: hi },
+  id: { name: "Bahasa Indonesia", messages: id },
+  vi: { name: "Tiếng Việt", messages: vi },
+  "zh-Hans": { name: "简体中文", messages: zhHans },
+} as const satisfies Record<string, { name: string; messages: Messages }>;
+
+export type Language = keyof typeof LANGUAGES;
+
+export type Words = {
+  language: Language;
+  direction: "ltr" | "rtl";
+  messages: Messages;
+  say: (key: keyof Messages, values?: Record<string, string>) => string;
+  formatAmount: (amount: number) => string;
+  formatTime: (time: Date | string) => string;
+};
+
+const FALLBACK: Language = "en";
+const ACCEPTED_MAX = 20;
+const tags = Object.keys(LANGUAGES) as Language[];
+
+/** `asked` is the page's `?lang=`, which wins over the browser's `Accept-Language`. */
+export function chooseLanguage(asked: string | null, accepted: string | null): Language {
+  const fromQuery = asked === null ? undefined : findLanguage(asked);
+  if (fromQuery) return fromQuery;
+  const wanted = (accepted ?? "")
+    .split(",", ACCEPTED_MAX)
+    .map((item) => {
+      const [tag = "", ...parameters] = item.trim().split(";");
+      const quality = parameters.map((text) => /^\s*q=([\d.]+)$/.exec(text)?.[1]).find(Boolean);
+      return { tag, quality: quality === undefined ? 1 : Number(quality) };
+    })
+    .filter(({ quality }) => quality > 0)
+    .sort((a, b) => b.quality - a.quality);
+  for (const { tag } of wanted) {
+    const found = findLanguage(tag);
+    if (found) return found;
+  }
+  return FALLBACK;
+}
+
+/** The same tag, else the same language: "pt" and "pt-PT" read "pt-BR", every Chinese reads "zh-Hans". */
+function findLanguage(tag: string): Language | undefined {
+  const wanted = tag.toLowerCase();
+  const [base = ""] = wanted.split("-");
+  return (
+    tags.find((known) => known.toLowerCase() === wanted) ??
+    tags.find((known) => known.toLowerCase().split("-")[0] === base)
+  );
+}
+
+export function wordsOf(language: Language): Words {
+  const { messages } = LANGUAGES[language];
+  // Latin digits everywhere: an amount is compared with what a wallet shows.
+  const locale = `${language}-u-nu-latn`;
+  const amounts = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
+  const times = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" });
+  return {
+    language,
+    direction: language === "ar" ? "rtl" : "ltr",
+    messages,
+    say: (key, values = {}) =>
+      messages[key].replace(/\{(\w+)\}/g, (placeholder, name: string) => values[name] ?? placeholder),
+    formatAmount: (amount) => amounts.format(amount),
+    formatTime: (time) => `${times.format(new Date(time))} UTC`,
+  };
+}

@@ -1,0 +1,75 @@
+/** Chromium for the payment page, and what a test of it always asks: no error in the console, no request to another origin, no barrier. */
+
+import { expect } from "bun:test";
+import { existsSync } from "node:fs";
+import axe from "axe-core";
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  chromium,
+  type Page,
+} from "playwright-core";
+
+const CHROMIUM = "/usr/bin/chromium";
+const ARGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+const PAGE_TIMEOUT_MS = 20_000;
+
+export const isBrowserThere = existsSync(CHROMIUM);
+if (!isBrowserThere)
+  console.log(`browser tests skipped: there is no ${CHROMIUM} (Debian: apt-get install chromium)`);
+
+export const launchBrowser = (): Promise<Browser> =>
+  chromium.launch({ executablePath: CHROMIUM, args: ARGS });
+
+export type Visit = {
+  page: Page;
+  context: BrowserContext;
+  /** Fails when the console showed an error, or anything was asked of another origin. */
+  expectClean: () => void;
+  close: () => Promise<void>;
+};
+
+/** A reader of their own: no cookies, no storage, no wallet. `prepare` runs before the page is opened. */
+export async function visit(
+  browser: Browser,
+  url: string,
+  options: BrowserContextOptions & { prepare?: (page: Page) => Promise<void>; allowedErrors?: RegExp } = {},
+): Promise<Visit> {
+  const { prepare, allowedErrors, ...contextOptions } = options;
+  const context = await browser.newContext({ locale: "en-US", timezoneId: "UTC", ...contextOptions });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PAGE_TIMEOUT_MS);
+  const problems: string[] = [];
+  const foreign: string[] = [];
+  const { origin } = new URL(url);
+  page.on("console", (message) => message.type() === "error" && problems.push(message.text()));
+  page.on("pageerror", (error) => problems.push(error.message));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(`${origin}/`) && !request.url().startsWith("data:"))
+      foreign.push(request.url());
+  });
+  await prepare?.(page);
+  await page.goto(url, { waitUntil: "load" });
+  const expectClean = () => {
+    expect(problems.filter((text) => !allowedErrors?.test(text))).toEqual([]);
+    expect(foreign).toEqual([]);
+  };
+  return { page, context, expectClean, close: () => context.close() };
+}
+
+/** What axe finds at WCAG 2.2 AA and its best practices, as short texts. */
+export async function findBarriers(page: Page): Promise<string[]> {
+  await page.evaluate(axe.source);
+  const found = await page.evaluate("axe.run()");
+  const { violations } = found as { violations: { id: string; nodes: { html: string }[] }[] };
+  return violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html.slice(0, 120)}`));
+}

@@ -1,0 +1,175 @@
+/** People pay a link in a real browser: by signature, by transfer, by hand, with the keyboard alone. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { linkTag } from "../../core/domain/link-tag.ts";
+import { readUsdcBalance } from "../../local/chain/usdc.ts";
+import { newPayer, sendUsdc } from "../links/payers.ts";
+import { findBarriers, isBrowserThere } from "./browser.ts";
+import { type CheckoutWorld, startCheckoutWorld } from "./checkout-world.ts";
+
+let world: CheckoutWorld;
+beforeAll(async () => {
+  if (isBrowserThere) world = await startCheckoutWorld();
+}, 120_000);
+afterAll(() => world?.stop());
+
+const PAID_MS = 40_000;
+const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
+
+describe.if(isBrowserThere)("the payment page", () => {
+  test("pays with one click and one signature, and thanks the payer", async () => {
+    const { id, amountUnits } = await world.makeLink();
+    const wallet = await world.wallet({ fundsUnits: amountUnits });
+    const { page, expectClean, close } = await world.open(id, [wallet]);
+    await page.getByRole("button", { name: "Pay with Test Wallet" }).click();
+    await page.getByText(/^Thank you\./).waitFor({ timeout: PAID_MS });
+    expect(await page.locator("#ways").count()).toBe(0);
+    expect(await world.statusOf(id)).toBe("PAID");
+    expect(await readUsdcBalance(world.rpcUrl, wallet.address)).toBe(0n);
+    expect(wallet.calls.filter((method) => method === "eth_signTypedData_v4")).toHaveLength(1);
+    const [payment] = await world.world.sql`select nonce, payer from payments where link_id = ${id}`;
+    expect(payment).toMatchObject({ payer: wallet.address });
+    expect(payment?.nonce.slice(0, 34)).toBe(linkTag(id));
+    expect(await findBarriers(page)).toEqual([]);
+    await page.reload();
+    await page.getByText(/^Thank you\./).waitFor();
+    expectClean();
+    await close();
+  });
+
+  test("shows a paid link to everybody else without thanking them", async () => {
+    const { id, amountUnits } = await world.makeLink();
+    const { page, expectClean, close } = await world.open(id);
+    const payer = await newPayer(world.rpcUrl, amountUnits);
+    await sendUsdc(world.rpcUrl, payer, world.merchantWallet, amountUnits);
+    await page.getByText("If you did not pay it, somebody else did.").waitFor({ timeout: PAID_MS });
+    expect(await page.getByText(/^Thank you\./).count()).toBe(0);
+    expect(await page.locator("#ways").count()).toBe(0);
+    expectClean();
+    await close();
+  });
+
+  test("pays by hand with the unique amount among links of one price", async () => {
+    const first = await world.makeLink();
+    const second = await world.makeLink(first.amountUnits);
+    const { page, expectClean, close } = await world.open(second.id);
+    await page.getByText("Pay by hand").click();
+    const amount = (await page.locator("[data-copy]").first().getAttribute("data-copy")) ?? "";
+    const address = (await page.locator("[data-copy]").nth(1).getAttribute("data-copy")) ?? "";
+    const units = BigInt(Math.round(Number(amount) * 1e6));
+    expect(units).toBeGreaterThan(second.amountUnits);
+    const payer = await newPayer(world.rpcUrl, units);
+    await sendUsdc(world.rpcUrl, payer, address.toLowerCase() as `0x${string}`, units);
+    await page.getByText("This link is paid.").waitFor({ timeout: PAID_MS });
+    expect(await world.statusOf(first.id)).toBe("ACTIVE");
+    expectClean();
+    await close();
+  });
+
+  test("switches the wallet's network before it asks for anything", async () => {
+    const { id } = await world.makeLink();
+    const wallet = await world.wallet({ chainId: 1 });
+    const { page, close } = await world.open(id, [wallet]);
+    await page.getByRole("button", { name: "Pay with" }).click();
+    await page.getByText(/^Thank you\./).waitFor({ timeout: PAID_MS });
+    const order = wallet.calls.filter((method) => /switch|sign/.test(method));
+    expect(order).toEqual(["wallet_switchEthereumChain", "eth_signTypedData_v4"]);
+    await close();
+  });
+
+  test("pays with the keyboard alone: the first stop is the pay button", async () => {
+    const { id } = await world.makeLink();
+    const { page, close } = await world.open(id, [await world.wallet()]);
+    await page.getByRole("button", { name: "Pay with" }).waitFor();
+    await page.keyboard.press("Tab");
+    expect(await page.evaluate("document.activeElement.textContent")).toBe("Pay with Test Wallet");
+    await page.keyboard.press("Enter");
+    await page.getByText(/^Thank you\./).waitFor({ timeout: PAID_MS });
+    await close();
+  });
+
+  test("pays on a phone whose clock is 20 minutes slow", async () => {
+    const { id } = await world.makeLink();
+    const { page, close } = await world.open(id, [await world.wallet()], {
+      ...PHONE,
+      prepare: async (page) => {
+        await page.addInitScript("{ const now = Date.now; Date.now = () => now() - 1200000; }");
+      },
+    });
+    await page.getByRole("button", { name: "Pay with" }).click();
+    await page.getByText(/^Thank you\./).waitFor({ timeout: PAID_MS });
+    await close();
+  });
+
+  test("offers every wallet that announced itself, once", async () => {
+    const { id } = await world.makeLink();
+    const wallets = [await world.wallet({ name: "First" }), await world.wallet({ name: "Second" })];
+    const { page, expectClean, close } = await world.open(id, wallets);
+    await page.getByRole("button", { name: "Pay with Second" }).waitFor();
+    expect(await page.getByRole("button", { name: "Pay with" }).allTextContents()).toEqual([
+      "Pay with First",
+      "Pay with Second",
+    ]);
+    expect(await findBarriers(page)).toEqual([]);
+    expectClean();
+    await close();
+  });
+
+  test("without a wallet opens the QR code on a desk, and links into wallet apps on a phone", async () => {
+    const { id } = await world.makeLink();
+    const desk = await world.open(id);
+    await desk.page.getByRole("img", { name: "QR code of this page" }).waitFor();
+    expect(await findBarriers(desk.page)).toEqual([]);
+    desk.expectClean();
+    await desk.close();
+    const phone = await world.open(id, [], PHONE);
+    const link = phone.page.getByRole("link", { name: "Open in MetaMask" });
+    const { host } = new URL(world.world.baseUrl);
+    expect(await link.getAttribute("href")).toBe(`https://link.metamask.io/dapp/${host}/pay/${id}`);
+    expect(await findBarriers(phone.page)).toEqual([]);
+    phone.expectClean();
+    await phone.close();
+  });
+
+  test("reads right to left in Arabic, and in the dark, without a barrier", async () => {
+    const { id } = await world.makeLink();
+    const { page, expectClean, close } = await world.open(id, [await world.wallet()], {
+      ...PHONE,
+      query: "?lang=ar",
+      colorScheme: "dark",
+    });
+    await page.locator("#pay button").waitFor();
+    expect(await page.evaluate("getComputedStyle(document.body).direction")).toBe("rtl");
+    await page.locator("#by-hand > summary").click();
+    expect(await findBarriers(page)).toEqual([]);
+    expectClean();
+    await close();
+  });
+
+  for (const width of [320, 390, 768, 1280]) {
+    test(`fits ${width} px, also with text of twice the size`, async () => {
+      const { id } = await world.makeLink(999_999_999_999n - BigInt(width));
+      const wallet = await world.wallet({ name: "A wallet with quite a long name" });
+      const { page, close } = await world.open(id, [wallet], { viewport: { width, height: 700 } });
+      await page.locator("#pay button").waitFor();
+      const box = await page.locator("#pay button").boundingBox();
+      expect((box?.y ?? 0) + (box?.height ?? 0)).toBeLessThan(600);
+      await page.locator("#by-hand > summary").click();
+      const fits = "document.documentElement.scrollWidth <= innerWidth";
+      expect(await page.evaluate(fits)).toBe(true);
+      await page.evaluate("document.documentElement.style.fontSize = '200%'");
+      expect(await page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(width);
+      await close();
+    });
+  }
+
+  test("shows address, amount and QR code without a script", async () => {
+    const { id } = await world.makeLink();
+    const context = await world.browser.newContext({ javaScriptEnabled: false });
+    const page = await context.newPage();
+    await page.goto(world.urlOf(id));
+    expect(await page.getByText("To address").isVisible()).toBe(true);
+    expect(await page.getByRole("img", { name: "QR code of this page" }).isVisible()).toBe(true);
+    expect(await page.locator("[data-copy]").first().isVisible()).toBe(false);
+    await context.close();
+  });
+});

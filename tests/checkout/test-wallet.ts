@@ -1,0 +1,115 @@
+/** A wallet as an extension would put it into the page: announced by EIP-6963, with a key of its own on the local chain. */
+import type { Page } from "playwright-core";
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
+import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
+
+export type TestWallet = {
+  address: Hex;
+  /** Every method that the page asked for. */
+  calls: string[];
+  install: (page: Page) => Promise<void>;
+};
+
+export type WalletOptions = {
+  name?: string;
+  fundsUnits?: bigint;
+  /** The person says no to so many of these. */
+  declines?: { method: string; times: number };
+  /** Answers these methods with an error of this code. */
+  fails?: { method: string; code: number };
+  /** The network the wallet is on until it is switched. */
+  chainId?: number;
+  /** Waits before it signs or sends, as a person does. */
+  holdUntil?: Promise<unknown>;
+};
+
+const ONE_ETH = 10n ** 18n;
+const DEFAULT_FUNDS_UNITS = 1_000_000_000n;
+
+let counter = 0;
+
+export async function makeTestWallet(rpcUrl: string, options: WalletOptions = {}): Promise<TestWallet> {
+  const account = privateKeyToAccount(generatePrivateKey());
+  const address = account.address.toLowerCase() as Hex;
+  await fundEth(rpcUrl, address, ONE_ETH);
+  const funds = options.fundsUnits ?? DEFAULT_FUNDS_UNITS;
+  if (funds > 0n) await fundUsdc(rpcUrl, address, funds);
+  await callRpc(rpcUrl, "anvil_impersonateAccount", [address]);
+  const calls: string[] = [];
+  let chainId = options.chainId ?? 84532;
+  let declinesLeft = options.declines?.times ?? 0;
+
+  async function answer(method: string, params: unknown[]): Promise<unknown> {
+    calls.push(method);
+    if (method === options.declines?.method && declinesLeft-- > 0)
+      throw new WalletError(4001, "User rejected");
+    if (method === options.fails?.method) throw new WalletError(options.fails.code, "Not possible");
+    switch (method) {
+      case "eth_requestAccounts":
+        return [account.address];
+      case "eth_chainId":
+        return `0x${chainId.toString(16)}`;
+      case "wallet_switchEthereumChain":
+        chainId = Number((params[0] as { chainId: string }).chainId);
+        return null;
+      case "eth_signTypedData_v4": {
+        await options.holdUntil;
+        const { types, ...typed } = JSON.parse(params[1] as string);
+        const { EIP712Domain: _domain, ...own } = types;
+        return account.signTypedData({ ...typed, types: own });
+      }
+      case "eth_sendTransaction":
+        await options.holdUntil;
+        return callRpc(rpcUrl, method, params);
+      case "eth_call":
+        return callRpc(rpcUrl, method, params);
+      default:
+        throw new WalletError(4200, `${method} is not supported`);
+    }
+  }
+
+  const name = options.name ?? "Test Wallet";
+  const binding = `wallet${++counter}`;
+  async function install(page: Page): Promise<void> {
+    await page.exposeFunction(binding, async (method: string, params: unknown[]) => {
+      try {
+        return { result: await answer(method, params) };
+      } catch (error) {
+        const code = error instanceof WalletError ? error.code : -32603;
+        return { code, message: error instanceof Error ? error.message : String(error) };
+      }
+    });
+    await page.addInitScript(
+      `(${ANNOUNCE})(${[binding, name, `test.${binding}`, ICON].map((text) => JSON.stringify(text)).join(", ")})`,
+    );
+  }
+  return { address, calls, install };
+}
+
+class WalletError extends Error {
+  readonly code: number;
+  constructor(code: number, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+const ICON =
+  "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E%3Crect width='8' height='8' fill='%23f60'/%3E%3C/svg%3E";
+
+/** Runs in the page, before its own scripts. */
+const ANNOUNCE = `(binding, name, rdns, icon) => {
+  const provider = {
+    request: async ({ method, params = [] }) => {
+      const said = await globalThis[binding](method, params);
+      if (said.code !== undefined) throw Object.assign(new Error(said.message), { code: said.code });
+      return said.result;
+    },
+  };
+  const detail = Object.freeze({ info: { uuid: binding, name, icon, rdns }, provider });
+  const announce = () => dispatchEvent(new CustomEvent("eip6963:announceProvider", { detail }));
+  addEventListener("eip6963:requestProvider", announce);
+  announce();
+}`;

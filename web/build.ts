@@ -1,0 +1,86 @@
+/** `bun run build:web`: bundles the pages into web/dist with hashed names and compressed twins. Ends at once when nothing has changed. */
+import { createHash } from "node:crypto";
+import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { basename, extname, join } from "node:path";
+import { brotliCompressSync, constants, gzipSync } from "node:zlib";
+
+const ROOT = import.meta.dir;
+const DIST = join(ROOT, "dist");
+const MANIFEST = join(DIST, "manifest.json");
+const HASH_CHARS = 10;
+
+/** Each is bundled alone: a module that two share would become a further file to load. */
+const ENTRIES: Readonly<Record<string, string>> = {
+  "checkout.js": "checkout/main.tsx",
+  "checkout.css": "checkout/style.css",
+};
+const STATIC_FOLDER = join(ROOT, "static");
+const COMPRESSED = new Set([".js", ".css", ".svg"]);
+
+type Manifest = { stamp: string; assets: Record<string, string> };
+
+const stamp = stampOf(["../bun.lock", ...listSources()]);
+if (readStamp() !== stamp) await build();
+
+async function build(): Promise<void> {
+  const startedAt = performance.now();
+  mkdirSync(DIST, { recursive: true });
+  const assets: Record<string, string> = {};
+  for (const [name, entry] of Object.entries(ENTRIES)) assets[name] = emit(name, await bundle(entry));
+  for (const name of readdirSync(STATIC_FOLDER))
+    assets[name] = emit(name, readFileSync(join(STATIC_FOLDER, name)));
+  // Last, and in one step: whoever reads the manifest finds every file it names, also while another build runs.
+  const draft = `${MANIFEST}.${process.pid}`;
+  writeFileSync(draft, JSON.stringify({ stamp, assets } satisfies Manifest, null, 2));
+  renameSync(draft, MANIFEST);
+  console.log(`web pages built in ${Math.round(performance.now() - startedAt)} ms`);
+}
+
+async function bundle(entry: string): Promise<Buffer> {
+  const result = await Bun.build({
+    entrypoints: [join(ROOT, entry)],
+    minify: true,
+    target: "browser",
+    define: { "process.env.NODE_ENV": '"production"' },
+  });
+  const [output] = result.outputs;
+  if (!output || result.outputs.length > 1) throw new Error(`${entry} became ${result.outputs.length} files`);
+  return Buffer.from(await output.arrayBuffer());
+}
+
+/** Writes the file and its twins, and returns its hashed name. */
+function emit(name: string, content: Buffer): string {
+  const extension = extname(name);
+  const hash = createHash("sha256").update(content).digest("hex").slice(0, HASH_CHARS);
+  const hashed = `${basename(name, extension)}-${hash}${extension}`;
+  writeFileSync(join(DIST, hashed), content);
+  if (!COMPRESSED.has(extension)) return hashed;
+  const params = { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY };
+  writeFileSync(join(DIST, `${hashed}.br`), brotliCompressSync(content, { params }));
+  writeFileSync(join(DIST, `${hashed}.gz`), gzipSync(content, { level: 9 }));
+  return hashed;
+}
+
+function listSources(): string[] {
+  const files = [...new Bun.Glob("**/*").scanSync({ cwd: ROOT, onlyFiles: true })];
+  return files.filter((file) => !file.startsWith("dist/")).sort();
+}
+
+function stampOf(files: readonly string[]): string {
+  const hash = createHash("sha256");
+  for (const file of files)
+    hash
+      .update(`${file}\0`)
+      .update(readFileSync(join(ROOT, file)))
+      .update("\0");
+  return hash.digest("hex");
+}
+
+function readStamp(): string | undefined {
+  try {
+    return (JSON.parse(readFileSync(MANIFEST, "utf8")) as Manifest).stamp;
+  } catch {
+    // never built
+    return undefined;
+  }
+}

@@ -1,0 +1,85 @@
+/** The script of the payment page: takes over the panel, and keeps the ways to pay by hand only while the link can be paid. */
+import { render } from "preact";
+import { useCallback, useEffect, useState } from "preact/hooks";
+import { ClaimForm } from "./claim-form.tsx";
+import { isFinal, watchLink } from "./live.ts";
+import { page, say, setClock } from "./page-data.ts";
+import { Panel } from "./panel.tsx";
+import { type Wallets, watchWallets } from "./wallets.ts";
+
+const COPIED_MS = 2_000;
+
+const ways = document.getElementById("ways");
+const phone = document.getElementById("phone") as HTMLDetailsElement | null;
+const byHand = document.getElementById("by-hand") as HTMLDetailsElement | null;
+const claimPlace = document.getElementById("claim");
+
+function Page() {
+  const [link, setLink] = useState(page.link);
+  const [isLost, setLost] = useState(false);
+  const [wallets, setWallets] = useState<Wallets>({ found: [], isSearching: true });
+  useEffect(() => {
+    watchWallets(setWallets);
+    if (isFinal(page.link)) return;
+    watchLink(
+      page.link.linkId,
+      (heard) => {
+        setClock(heard.now);
+        setLink(heard);
+      },
+      setLost,
+    );
+  }, []);
+  useEffect(() => {
+    if (claimPlace) render(<ClaimForm wallets={wallets.found} />, claimPlace);
+    if (
+      phone &&
+      !wallets.isSearching &&
+      wallets.found.length === 0 &&
+      !matchMedia("(pointer: coarse)").matches
+    )
+      phone.open = true;
+  }, [wallets]);
+  // an address beside "Paid" would invite to pay again
+  const isOver = isFinal(link);
+  useEffect(() => {
+    if (isOver) ways?.remove();
+  }, [isOver]);
+  const onChoice = useCallback((isChoosing: boolean) => {
+    if (ways) ways.hidden = !isChoosing;
+  }, []);
+  return <Panel link={link} wallets={wallets} isLost={isLost} onChoice={onChoice} />;
+}
+
+function offerCopying(): void {
+  for (const button of document.querySelectorAll<HTMLButtonElement>("[data-copy]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(button.dataset.copy ?? "");
+      button.textContent = say("copied");
+      announce(say("copied"));
+      setTimeout(() => {
+        button.textContent = say("copy");
+      }, COPIED_MS);
+    });
+  }
+}
+
+const spoken = document.createElement("p");
+spoken.className = "hidden";
+spoken.setAttribute("role", "status");
+
+function announce(text: string): void {
+  spoken.textContent = text;
+}
+
+setClock(page.link.now);
+document.body.append(spoken);
+for (const part of [phone, byHand]) if (part) part.open = false;
+ways?.classList.add("ready");
+offerCopying();
+const place = document.getElementById("pay");
+if (place) {
+  place.replaceChildren();
+  render(<Page />, place);
+}

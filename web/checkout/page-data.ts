@@ -1,0 +1,61 @@
+/** What the server wrote into the page for this script. */
+import type en from "../messages/en.json";
+
+export type Hex = `0x${string}`;
+
+/** The public link data, as far as the page reads it. */
+export type Link = {
+  linkId: string;
+  merchantName: string;
+  amount: number;
+  payAmount: number | null;
+  recipientAddress: Hex;
+  status: "ACTIVE" | "PENDING" | "PAID" | "EXPIRED" | "CANCELLED";
+  exception: string;
+  payable: boolean;
+  paymentUncertain: boolean;
+  expiresAt: string;
+  chainId: number;
+  token: { address: Hex; name: string; version: string };
+  tag: Hex | null;
+  explorerUrl: string;
+  refundedAmount: number;
+  paidAt: string | null;
+  transactionHash: Hex | null;
+  payer: Hex | null;
+  confirmations: number | null;
+  confirmationsNeeded: number;
+  now: string;
+  network: string;
+};
+
+export type Messages = typeof en;
+export type Network = { name: string; rpcUrl: string; explorer: string };
+
+type Page = { link: Link; language: string; messages: Messages; network: Network };
+
+export const page: Page = JSON.parse(document.getElementById("page")?.textContent ?? "{}");
+
+export function say(key: keyof Messages, values: Record<string, string> = {}): string {
+  return page.messages[key].replace(/\{(\w+)\}/g, (placeholder, name: string) => values[name] ?? placeholder);
+}
+
+// Latin digits everywhere: an amount is compared with what a wallet shows.
+const locale = `${page.language}-u-nu-latn`;
+const amounts = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
+const times = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
+
+export const formatAmount = (amount: number) => amounts.format(amount);
+/** In the reader's own time zone. */
+export const formatTime = (time: string) => times.format(new Date(time));
+
+let offsetMs = 0;
+
+/** The server's clock decides what is still valid; the reader's may be wrong. */
+export function setClock(serverNow: string): void {
+  offsetMs = Date.parse(serverNow) - Date.now();
+}
+
+export const serverNowMs = () => Date.now() + offsetMs;
+
+export const unitsOf = (amount: number) => BigInt(Math.round(amount * 1e6));

@@ -1,0 +1,323 @@
+/** The part of the page that pays: ways to pay, the payment's progress, and how it ended. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { type Step, startFlow } from "./flow.ts";
+import { formatAmount, formatTime, type Link, page, say, serverNowMs } from "./page-data.ts";
+import { openInLinks, type Wallet, type Wallets } from "./wallets.ts";
+
+type PanelProps = {
+  link: Link;
+  wallets: Wallets;
+  isLost: boolean;
+  /** Whether the ways to pay by hand belong beside the panel. */
+  onChoice: (isChoosing: boolean) => void;
+};
+
+const amountOf = (link: Link) => formatAmount(link.amount);
+
+export function Panel({ link, wallets, isLost, onChoice }: PanelProps) {
+  const [step, setStep] = useState<Step>({ kind: "choose" });
+  const flow = useMemo(() => startFlow(setStep), []);
+  useEffect(() => flow.resume(), [flow]);
+  const isChoosing = link.payable && step.kind === "choose";
+  useEffect(() => onChoice(isChoosing), [isChoosing, onChoice]);
+  return (
+    <>
+      <Content link={link} step={step} flow={flow} wallets={wallets} />
+      {isLost && <p class="hint">{say("reconnecting")}</p>}
+    </>
+  );
+}
+
+type Flow = ReturnType<typeof startFlow>;
+
+function Content({ link, step, flow, wallets }: { link: Link; step: Step; flow: Flow; wallets: Wallets }) {
+  const merchant = link.merchantName;
+  const isMine = step.kind === "settled" || flow.isMine(link);
+  switch (link.status) {
+    case "PAID":
+      return <Paid link={link} isMine={isMine} />;
+    case "EXPIRED":
+      return (
+        <State
+          icon="wait"
+          title="expired"
+          texts={[say("expiredText", { merchant }), say("alreadySent", { merchant })]}
+        />
+      );
+    case "CANCELLED":
+      return (
+        <State
+          icon="off"
+          title="cancelled"
+          texts={[say("cancelledText", { merchant }), say("alreadySent", { merchant })]}
+        />
+      );
+  }
+  switch (step.kind) {
+    case "sent":
+    case "settled":
+      return <Progress link={link} />;
+    case "busy":
+      return <Busy link={link} step={step} onStartOver={flow.startOver} />;
+    case "unclear":
+      return (
+        <>
+          <State icon="ask" title="payment" texts={[say("maybeSent")]} />
+          <Button onClick={flow.forget} isSecond>
+            {say("notSent")}
+          </Button>
+        </>
+      );
+    case "otherTab":
+      return <State icon="wait" title="inProgress" texts={[say("otherTab")]} />;
+    case "choose":
+      if (!link.payable)
+        return <State icon="wait" title="inProgress" texts={[step.problem ?? say("inProgressText")]} />;
+      return <Choice link={link} step={step} flow={flow} wallets={wallets} />;
+  }
+}
+
+function Choice({ link, step, flow, wallets }: { link: Link; step: Step; flow: Flow; wallets: Wallets }) {
+  const { problem, offersTransfer } = step.kind === "choose" ? step : {};
+  const [last, setLast] = useState<Wallet>();
+  const merchant = link.merchantName;
+  const isMisfit = link.exception === "UNDERPAID" || link.exception === "OVERPAID";
+  const pay = (wallet: Wallet, isTransfer = false) => {
+    setLast(wallet);
+    flow.pay(wallet, link, isTransfer);
+  };
+  const transferWallet = last ?? wallets.found[0];
+  return (
+    <>
+      {link.paymentUncertain && <p class="note warn">{say("uncertain")}</p>}
+      {isMisfit && <p class="note warn">{say("otherAmount", { merchant })}</p>}
+      {problem && (
+        <p class="note bad" role="alert">
+          {problem}
+        </p>
+      )}
+      {wallets.found.length > 1 && <p class="hint first">{say("chooseWallet")}</p>}
+      {wallets.found.map((wallet, index) => (
+        <Button key={wallet.id} onClick={() => pay(wallet)} isSecond={index > 0} icon={wallet.icon}>
+          {say("payWith", { wallet: wallet.name })}
+        </Button>
+      ))}
+      {wallets.found.length > 0 && !offersTransfer && <p class="hint">{say("noFee")}</p>}
+      {offersTransfer && transferWallet && (
+        <>
+          <Button onClick={() => pay(transferWallet, true)} isSecond>
+            {say("transferInstead")}
+          </Button>
+          <p class="hint">{say("transferFee")}</p>
+        </>
+      )}
+      {wallets.found.length === 0 && (wallets.isSearching ? <Searching /> : <NoWallet />)}
+      <Until link={link} />
+    </>
+  );
+}
+
+function Searching() {
+  return (
+    <>
+      <div class="button second first">{say("lookingForWallets")}</div>
+      <p class="hint">&nbsp;</p>
+    </>
+  );
+}
+
+function NoWallet() {
+  const isPhone = matchMedia("(pointer: coarse)").matches;
+  return (
+    <>
+      <p class="note">
+        <strong>{say("noWallet")}</strong>
+        <br />
+        {say(isPhone ? "noWalletPhone" : "noWalletDesk")}
+      </p>
+      {isPhone &&
+        openInLinks(location.href).map(({ name, href }) => (
+          <a key={name} class="button second" href={href} rel="noopener">
+            {say("openIn", { app: name })}
+          </a>
+        ))}
+    </>
+  );
+}
+
+const HOUR_S = 3_600;
+/** Seconds before the end at which the time left is read out. */
+const SPOKEN_S: readonly number[] = [300, 60];
+
+function Until({ link }: { link: Link }) {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => tick((count) => count + 1), 1_000);
+    return () => clearInterval(timer);
+  }, []);
+  const leftS = Math.max(0, Math.floor((Date.parse(link.expiresAt) - serverNowMs()) / 1_000));
+  if (leftS >= HOUR_S) return <p class="until">{say("openUntil", { time: formatTime(link.expiresAt) })}</p>;
+  const time = `${Math.floor(leftS / 60)}:${String(leftS % 60).padStart(2, "0")}`;
+  const spoken = SPOKEN_S.find((mark) => leftS <= mark && leftS > mark - 10);
+  return (
+    <>
+      <p class="until" role="timer" aria-live="off">
+        {say("expiresIn", { time })}
+      </p>
+      <span class="hidden">{spoken && say("expiresIn", { time: `${spoken / 60}:00` })}</span>
+    </>
+  );
+}
+
+function Busy({
+  link,
+  step,
+  onStartOver,
+}: {
+  link: Link;
+  step: Extract<Step, { kind: "busy" }>;
+  onStartOver: () => void;
+}) {
+  const { wallet, isTransfer, key } = step;
+  const values = { wallet, network: page.network.name, amount: amountOf(link), merchant: link.merchantName };
+  const isAsked = key === "confirm";
+  return (
+    <div class="state">
+      <div class="spinner" />
+      <h2>{say(key, values)}</h2>
+      {isAsked && <p>{say(isTransfer ? "transferFee" : "confirmHint", values)}</p>}
+      {!(isAsked && isTransfer) && (
+        <button type="button" class="plain" onClick={onStartOver}>
+          {say("startOver")}
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Progress({ link }: { link: Link }) {
+  const done = link.confirmations;
+  const needed = link.confirmationsNeeded;
+  return (
+    <>
+      <div class="state">
+        <div class="spinner" />
+        <h2>{say("sending")}</h2>
+        <p>{say("doNotPayAgain")}</p>
+      </div>
+      <ol class="steps">
+        <li class="done">{say("stepSent")}</li>
+        <li class={done === null ? "" : "done"}>
+          {say("stepBlock")}
+          {done !== null && needed > 1 && (
+            <>
+              <br />
+              {say("confirmations", { done: String(done), needed: String(needed) })}
+            </>
+          )}
+        </li>
+        <li>{say("stepPaid")}</li>
+      </ol>
+    </>
+  );
+}
+
+function Paid({ link, isMine }: { link: Link; isMine: boolean }) {
+  const { merchantName: merchant, refundedAmount } = link;
+  const thanks = say("thanks", { merchant, amount: amountOf(link) });
+  const isRefunded = refundedAmount > 0;
+  const refund = say("refundedText", { merchant, amount: formatAmount(refundedAmount) });
+  return (
+    <>
+      {isRefunded ? (
+        <State
+          icon="back"
+          title={refundedAmount < link.amount ? "partlyRefunded" : "refunded"}
+          texts={[refund]}
+        />
+      ) : (
+        <State icon="ok" title="paid" texts={[isMine ? thanks : say("paidByOther")]} />
+      )}
+      <dl class="facts">
+        {link.paidAt && <Fact label={say("paidOn")}>{formatTime(link.paidAt)}</Fact>}
+        {isMine && link.payer && (
+          <Fact label={say("from")}>
+            <bdi>{shorten(link.payer)}</bdi>
+          </Fact>
+        )}
+        {link.transactionHash && (
+          <Fact label={say("transaction")}>
+            <a href={link.explorerUrl + link.transactionHash} target="_blank" rel="noopener noreferrer">
+              <bdi>{shorten(link.transactionHash)}</bdi>
+            </a>
+          </Fact>
+        )}
+      </dl>
+      {isMine && (
+        <Button onClick={() => print()} isSecond>
+          {say("print")}
+        </Button>
+      )}
+    </>
+  );
+}
+
+const shorten = (hex: string) => `${hex.slice(0, 8)}…${hex.slice(-6)}`;
+
+function Fact({ label, children }: { label: string; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{label}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+type ButtonProps = {
+  onClick: () => void;
+  isSecond?: boolean;
+  icon?: string | undefined;
+  children: ComponentChildren;
+};
+
+export function Button({ onClick, isSecond, icon, children }: ButtonProps) {
+  return (
+    <button type="button" class={isSecond ? "button second" : "button"} onClick={onClick}>
+      {icon && <img src={icon} alt="" />}
+      <span>{children}</span>
+    </button>
+  );
+}
+
+/** The same pictures as the server draws. */
+const ICONS = {
+  ok: "M14.5 24.5l6.5 6.5 12.5-13.5",
+  wait: "M24 13.5V24l7 4.5",
+  off: "M17 17l14 14M31 17L17 31",
+  back: "M21 15l-8 8 8 8M13.5 23H27a7 7 0 0 1 0 14",
+  ask: "M18.5 19.5a5.5 5.5 0 1 1 8 4.9c-1.6.9-2.5 1.8-2.5 3.6M24 33.5v.5",
+};
+
+function State({
+  icon,
+  title,
+  texts,
+}: {
+  icon: keyof typeof ICONS;
+  title: Parameters<typeof say>[0];
+  texts: string[];
+}) {
+  return (
+    <div class="state">
+      <svg class={`icon ${icon}`} viewBox="0 0 48 48" aria-hidden="true">
+        <circle cx="24" cy="24" r="24" />
+        <path d={ICONS[icon]} />
+      </svg>
+      <h2>{say(title)}</h2>
+      {texts.map((text) => (
+        <p key={text}>{text}</p>
+      ))}
+    </div>
+  );
+}

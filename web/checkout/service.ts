@@ -1,0 +1,120 @@
+/** The calls to the service. A payment that may have been accepted is asked about with the same bytes until its outcome is known. */
+import type { Hex, Link } from "./page-data.ts";
+import { Stop } from "./wallet-calls.ts";
+
+type Answer = {
+  success?: boolean;
+  settled?: boolean;
+  txHash?: Hex | null;
+  error?:
+    | string
+    | { code: string; message: string; details?: { issue?: string; typedData?: unknown } }
+    | null;
+  message?: string;
+  paymentId?: string;
+  retryable?: boolean;
+};
+
+const RETRY_MS = 3_000;
+/** The service answers that it could not take the payment now; it is offered so many times. */
+const REFUSED_ATTEMPTS_MAX = 4;
+/** Longer than an authorization is valid. */
+const ATTEMPTS_MAX = 300;
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function call(path: string, init?: RequestInit): Promise<{ status: number; body: Answer }> {
+  const response = await fetch(path, init);
+  return { status: response.status, body: (await response.json().catch(() => ({}))) as Answer };
+}
+
+function post(path: string, body: string, headers: Record<string, string> = {}) {
+  return call(path, { method: "POST", body, headers: { "content-type": "application/json", ...headers } });
+}
+
+export async function readLink(linkId: string): Promise<Link> {
+  const response = await fetch(`/api/v1/public/payment-links/${linkId}/data`);
+  if (!response.ok) throw new Error(String(response.status));
+  return (await response.json()) as Link;
+}
+
+/**
+ * The hash that paid once the payment is in a block. Throws Stop when it was refused: then nothing was sent. Sending the same body with
+ * the same key again can never pay twice.
+ */
+export async function submitPayment(linkId: string, body: string, key: string): Promise<Hex | null> {
+  let refusals = 0;
+  let isUncertain = false;
+  for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+    const answer = await post(`/v1/x402/${linkId}/pay`, body, { "idempotency-key": key }).catch(
+      () => undefined,
+    );
+    if (answer) {
+      const { status, body: said } = answer;
+      if (status === 200) return said.txHash ?? null;
+      if (status === 202 && said.paymentId) return followPayment(linkId, said.paymentId);
+      if (status >= 400 && status < 500 && status !== 429) return explain(said);
+      // after an answer that was lost, "not now" says nothing about the attempt before it
+      const isRefusedForNow: boolean = !isUncertain && (status === 429 || said.retryable === true);
+      if (isRefusedForNow && ++refusals >= REFUSED_ATTEMPTS_MAX) throw new Stop("unavailableText");
+      isUncertain ||= !isRefusedForNow;
+    }
+    isUncertain ||= !answer;
+    await pause(RETRY_MS);
+  }
+  throw new Stop("maybeSent");
+}
+
+async function followPayment(linkId: string, paymentId: string): Promise<Hex | null> {
+  for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+    const answer = await call(`/v1/x402/${linkId}/payments/${paymentId}`).catch(() => undefined);
+    if (answer?.status === 200 && answer.body.settled) return answer.body.txHash ?? null;
+    if (answer?.status === 200 && answer.body.error && answer.body.error !== "SETTLEMENT_PENDING")
+      return explain(answer.body);
+    await pause(RETRY_MS);
+  }
+  throw new Stop("maybeSent");
+}
+
+/** A refusal, or the hash when the refusal says that this very authorization has paid. */
+function explain({ error, txHash, message }: Answer): Hex {
+  const code = typeof error === "string" ? error : (error?.code ?? "");
+  switch (code) {
+    case "NONCE_USED":
+      // the nonce is this page's own: whatever used it is this payment
+      if (txHash) return txHash;
+      break;
+    case "LINK_ALREADY_PAID":
+    case "PAYMENT_IN_PROGRESS":
+      throw new Stop("otherCameFirst");
+    case "INVALID_SIGNATURE":
+      throw new Stop("cannotSign", {}, true);
+    case "AMOUNT_TOO_SMALL_TO_RELAY":
+    case "RELAY_BUDGET_SPENT":
+      throw new Stop("noRelay", {}, true);
+  }
+  throw new Stop("refusedBecause", { reason: message ?? code }, true);
+}
+
+export type ClaimAnswer =
+  | { kind: "taken" }
+  | { kind: "needsProof"; typedData: unknown }
+  | { kind: "refused"; key: "claimInvalid" | "claimUnrelated" | "claimFailed" };
+
+/** Says which transaction paid the link. `signature`: of the typed data that an answer asked for. */
+export async function claim(
+  linkId: string,
+  claimed: { transactionHash: string; clientWalletAddress: string; signature?: Hex },
+): Promise<ClaimAnswer> {
+  const path = `/api/v1/public/payment-links/${linkId}/complete`;
+  const answer = await post(path, JSON.stringify(claimed)).catch(() => undefined);
+  if (!answer) return { kind: "refused", key: "claimFailed" };
+  const { status, body } = answer;
+  const { typedData } = body as { typedData?: unknown };
+  if (status === 200 && !typedData) return { kind: "taken" };
+  const details = typeof body.error === "object" ? body.error?.details : undefined;
+  const proof = typedData ?? details?.typedData;
+  if (proof) return { kind: "needsProof", typedData: proof };
+  if (details?.issue === "does_not_pay_this_link") return { kind: "refused", key: "claimUnrelated" };
+  return { kind: "refused", key: status === 400 ? "claimInvalid" : "claimFailed" };
+}

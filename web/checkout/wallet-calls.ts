@@ -1,0 +1,171 @@
+/** What a wallet is asked for: account, network, balance, a signature (ERC-3009) or a transfer. */
+import { type Hex, type Link, type Messages, type Network, say, serverNowMs, unitsOf } from "./page-data.ts";
+import type { Wallet } from "./wallets.ts";
+
+/** Why a payment stopped before anything was sent. */
+export class Stop extends Error {
+  readonly key: keyof Messages;
+  readonly values: Record<string, string>;
+  /** A plain transfer may still work. */
+  readonly offersTransfer: boolean;
+  constructor(key: keyof Messages, values: Record<string, string> = {}, offersTransfer = false) {
+    super(key);
+    this.key = key;
+    this.values = values;
+    this.offersTransfer = offersTransfer;
+  }
+}
+
+/** Codes of EIP-1193 and EIP-1474. */
+const DECLINED = 4001;
+const UNKNOWN_CHAIN = 4902;
+const NOT_SUPPORTED: readonly unknown[] = [4200, -32601, -32004];
+/** The wallet refused before it could have sent anything. */
+const SURELY_NOT_SENT: readonly unknown[] = [DECLINED, 4100, 4200, 4900, 4901, -32601, -32602, -32004];
+
+const VALID_S = 600;
+const TRANSFER = "0xa9059cbb";
+const BALANCE_OF = "0x70a08231";
+
+const word = (value: bigint | Hex) => BigInt(value).toString(16).padStart(64, "0");
+const codeOf = (error: unknown) => (error as { code?: unknown } | null)?.code;
+const reasonOf = (error: unknown) => String((error as { message?: unknown } | null)?.message ?? error);
+
+/** Connects, chooses the network and looks at the balance. `onStep` says what the person sees meanwhile. */
+export async function connect(
+  wallet: Wallet,
+  { link, network }: { link: Link; network: Network },
+  onStep: (key: "connecting" | "switching" | "checkingBalance") => void,
+): Promise<Hex> {
+  const { provider, name } = wallet;
+  onStep("connecting");
+  const accounts = await ask(wallet, "eth_requestAccounts");
+  const payer = (accounts as Hex[])[0];
+  if (!payer) throw new Stop("declined", { wallet: name });
+  const chainId = `0x${link.chainId.toString(16)}`;
+  const readChain = async () => Number(await ask(wallet, "eth_chainId"));
+  if ((await readChain()) !== link.chainId) {
+    onStep("switching");
+    await provider.request({ method: "wallet_switchEthereumChain", params: [{ chainId }] }).catch((error) => {
+      if (codeOf(error) === DECLINED) throw new Stop("declined", { wallet: name });
+      if (codeOf(error) !== UNKNOWN_CHAIN) throw new Stop("wrongNetwork");
+      return ask(wallet, "wallet_addEthereumChain", [
+        {
+          chainId,
+          chainName: network.name,
+          rpcUrls: [network.rpcUrl],
+          nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 },
+          blockExplorerUrls: [network.explorer],
+        },
+      ]);
+    });
+    if ((await readChain()) !== link.chainId) throw new Stop("wrongNetwork");
+  }
+  onStep("checkingBalance");
+  const balance = await readBalance(wallet, link, payer);
+  return balance !== undefined && balance < unitsOf(link.amount) ? tooLittle(balance, link) : payer;
+}
+
+function tooLittle(balance: bigint, link: Link): never {
+  const text = (units: bigint) => (Number(units) / 1e6).toFixed(2);
+  throw new Stop("tooLittle", { balance: text(balance), amount: text(unitsOf(link.amount)) });
+}
+
+/** Undefined when the wallet does not say: then the service checks. */
+async function readBalance({ provider }: Wallet, link: Link, payer: Hex): Promise<bigint | undefined> {
+  try {
+    const call = { to: link.token.address, data: BALANCE_OF + word(payer) };
+    return BigInt((await provider.request({ method: "eth_call", params: [call, "latest"] })) as Hex);
+  } catch {
+    return undefined;
+  }
+}
+
+export type SignedPayment = { body: string; validBefore: number };
+
+/** The body of `POST /v1/x402/{linkId}/pay`. Its nonce begins with the link's tag, so it can pay no other link. */
+export async function signPayment(wallet: Wallet, link: Link, payer: Hex): Promise<SignedPayment> {
+  const validBefore = Math.floor(serverNowMs() / 1000) + VALID_S;
+  const random = [...crypto.getRandomValues(new Uint8Array(32))]
+    .map((byte) => byte.toString(16).padStart(2, "0"))
+    .join("");
+  const tag = (link.tag ?? "0x").slice(2);
+  const authorization = {
+    from: payer,
+    to: link.recipientAddress,
+    value: unitsOf(link.amount).toString(),
+    validAfter: "0",
+    validBefore: String(validBefore),
+    nonce: `0x${tag}${random.slice(tag.length)}`,
+  };
+  const typedData = {
+    types: { EIP712Domain: DOMAIN, TransferWithAuthorization: AUTHORIZATION },
+    primaryType: "TransferWithAuthorization",
+    domain: {
+      name: link.token.name,
+      version: link.token.version,
+      chainId: link.chainId,
+      verifyingContract: link.token.address,
+    },
+    message: authorization,
+  };
+  const signature = await signTypedData(wallet, payer, typedData);
+  const payload = { authorization, signature };
+  return {
+    body: JSON.stringify({ x402Version: 1, scheme: "exact", network: link.network, payload }),
+    validBefore,
+  };
+}
+
+export async function signTypedData(wallet: Wallet, signer: Hex, typedData: unknown): Promise<Hex> {
+  try {
+    const params = [signer, JSON.stringify(typedData)];
+    return (await wallet.provider.request({ method: "eth_signTypedData_v4", params })) as Hex;
+  } catch (error) {
+    if (codeOf(error) === DECLINED) throw new Stop("declined", { wallet: wallet.name }, true);
+    if (NOT_SUPPORTED.includes(codeOf(error))) throw new Stop("cannotSign", {}, true);
+    throw new Stop("walletProblem", { reason: reasonOf(error) }, true);
+  }
+}
+
+/** Sends USDC with the link's tag behind the call. Undefined when the wallet's answer leaves open whether it was sent. */
+export async function sendTransfer(wallet: Wallet, link: Link, payer: Hex): Promise<Hex | undefined> {
+  const data = `${TRANSFER}${word(link.recipientAddress)}${word(unitsOf(link.amount))}${(link.tag ?? "0x").slice(2)}`;
+  const transaction = { from: payer, to: link.token.address, data, value: "0x0" };
+  try {
+    return (await wallet.provider.request({ method: "eth_sendTransaction", params: [transaction] })) as Hex;
+  } catch (error) {
+    if (codeOf(error) === DECLINED) throw new Stop("declined", { wallet: wallet.name }, true);
+    if (SURELY_NOT_SENT.includes(codeOf(error)))
+      throw new Stop("walletProblem", { reason: reasonOf(error) }, true);
+    return undefined;
+  }
+}
+
+/** For calls that move no money: whatever goes wrong, nothing was sent. */
+async function ask({ provider, name }: Wallet, method: string, params: unknown[] = []): Promise<unknown> {
+  try {
+    return await provider.request({ method, params });
+  } catch (error) {
+    if (codeOf(error) === DECLINED) throw new Stop("declined", { wallet: name });
+    throw new Stop("walletProblem", { reason: reasonOf(error) });
+  }
+}
+
+export const describeStop = ({ key, values }: Stop) => say(key, values);
+
+const DOMAIN = [
+  { name: "name", type: "string" },
+  { name: "version", type: "string" },
+  { name: "chainId", type: "uint256" },
+  { name: "verifyingContract", type: "address" },
+];
+
+const AUTHORIZATION = [
+  { name: "from", type: "address" },
+  { name: "to", type: "address" },
+  { name: "value", type: "uint256" },
+  { name: "validAfter", type: "uint256" },
+  { name: "validBefore", type: "uint256" },
+  { name: "nonce", type: "bytes32" },
+];

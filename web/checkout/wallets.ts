@@ -1,0 +1,44 @@
+/** Wallets in this browser, as they announce themselves (EIP-6963). */
+
+export type Provider = { request: (call: { method: string; params?: unknown[] }) => Promise<unknown> };
+export type Wallet = { id: string; name: string; icon: string | undefined; provider: Provider };
+export type Wallets = { found: readonly Wallet[]; isSearching: boolean };
+
+/** Wallets answer at once; an older one that only sits in `window.ethereum` is taken when none did after this. */
+const SEARCH_MS = 400;
+
+type Announcement = { info: { rdns: string; name: string; icon: string }; provider: Provider };
+
+export function watchWallets(onChange: (wallets: Wallets) => void): void {
+  const found = new Map<string, Wallet>();
+  let isSearching = true;
+  const report = () => onChange({ found: [...found.values()], isSearching });
+  addEventListener("eip6963:announceProvider", (event) => {
+    const { info, provider } = (event as CustomEvent<Announcement>).detail;
+    if (found.has(info.rdns)) return;
+    const icon = info.icon?.startsWith("data:image/") ? info.icon : undefined;
+    found.set(info.rdns, { id: info.rdns, name: info.name, icon, provider });
+    isSearching = false;
+    report();
+  });
+  dispatchEvent(new Event("eip6963:requestProvider"));
+  setTimeout(() => {
+    const { ethereum } = globalThis as { ethereum?: Provider };
+    if (found.size === 0 && ethereum)
+      found.set("window", { id: "window", name: "Ethereum", icon: undefined, provider: ethereum });
+    isSearching = false;
+    report();
+  }, SEARCH_MS);
+}
+
+/** Apps that open a page in their own browser, by links a person taps (a redirect does not open them). */
+export function openInLinks(url: string): { name: string; href: string }[] {
+  const encoded = encodeURIComponent(url);
+  const bare = url.replace(/^https?:\/\//, "");
+  return [
+    { name: "Base", href: `https://go.cb-w.com/dapp?cb_url=${encoded}` },
+    { name: "MetaMask", href: `https://link.metamask.io/dapp/${bare}` },
+    { name: "Trust Wallet", href: `https://link.trustwallet.com/open_url?coin_id=60&url=${encoded}` },
+    { name: "Phantom", href: `https://phantom.app/ul/browse/${encoded}?ref=${encoded}` },
+  ];
+}
