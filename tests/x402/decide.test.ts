@@ -284,6 +284,13 @@ describe("decide", () => {
     else expect(decision).toEqual(expected);
   });
 
+  test.each(["payerKind", "signature", "validAfter", "validBefore"] as const)(
+    "error: throws when the live payment was read without its %s",
+    (column) => {
+      expect(() => decideWith({ link: { ...HELD, [column]: null } })).toThrow("pay_1");
+    },
+  );
+
   test("tells an expired link from a cancelled one by the message", () => {
     const messageOf = (link: Partial<PayableLink>) =>
       findObstacle({ ...LINK, ...link }, LIMITS, NOW)?.message;
