@@ -7,6 +7,7 @@ import { signRelay } from "../core/chain/sign-relay.ts";
 import { recoverPayer } from "../core/chain/signature.ts";
 import type { Authorization } from "../core/domain/authorization.ts";
 import { type Hex, NETWORKS } from "../core/domain/networks.ts";
+import { TRANSFER_TYPES } from "../tests/support/payer.ts";
 import { describeMachine, printTable, type Row } from "./report.ts";
 
 type Signed = { readonly authorization: Authorization; readonly signature: Hex };
@@ -21,16 +22,6 @@ const SAMPLES = 20;
 const ROUNDS = 5;
 const ROUND_MS = 600;
 const WARM_UP_MS = 150;
-const TYPES = {
-  TransferWithAuthorization: [
-    { name: "from", type: "address" },
-    { name: "to", type: "address" },
-    { name: "value", type: "uint256" },
-    { name: "validAfter", type: "uint256" },
-    { name: "validBefore", type: "uint256" },
-    { name: "nonce", type: "bytes32" },
-  ],
-} as const;
 const domain = tokenDomainOf(NETWORK);
 
 export async function run(): Promise<void> {
@@ -148,7 +139,7 @@ function signSamples(): Promise<Signed[]> {
 }
 
 function typedData(message: Authorization) {
-  return { domain, types: TYPES, primaryType: "TransferWithAuthorization", message } as const;
+  return { domain, types: TRANSFER_TYPES, primaryType: "TransferWithAuthorization", message } as const;
 }
 
 function expectEqual(got: unknown, expected: unknown): void {

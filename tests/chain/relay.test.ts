@@ -42,7 +42,7 @@ import { callRpc } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
 import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
-import { signAuthorization, TRANSFER_TYPES } from "../support/sign-authorization.ts";
+import { signAuthorization, TRANSFER_TYPES } from "../support/payer.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
 const NETWORK = NETWORKS["base-sepolia"];

@@ -11,18 +11,9 @@ import { nativeSecp256k1, nobleSecp256k1, secp256k1 } from "../../core/chain/sec
 import { recoverPayer, toAddress } from "../../core/chain/signature.ts";
 import { type Authorization, parseSignature } from "../../core/domain/authorization.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
+import { TRANSFER_TYPES } from "../support/payer.ts";
 
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
-const TYPES = {
-  TransferWithAuthorization: [
-    { name: "from", type: "address" },
-    { name: "to", type: "address" },
-    { name: "value", type: "uint256" },
-    { name: "validAfter", type: "uint256" },
-    { name: "validBefore", type: "uint256" },
-    { name: "nonce", type: "bytes32" },
-  ],
-} as const;
 
 const hexOf = (bytes: number) =>
   fc.uint8Array({ minLength: bytes, maxLength: bytes }).map((value) => bytesToHex(value));
@@ -46,7 +37,7 @@ function toWord(value: bigint): Hex {
 }
 
 function typedData(domain: ReturnType<typeof tokenDomainOf>, message: Authorization) {
-  return { domain, types: TYPES, primaryType: "TransferWithAuthorization", message } as const;
+  return { domain, types: TRANSFER_TYPES, primaryType: "TransferWithAuthorization", message } as const;
 }
 
 describe("the digest", () => {

@@ -25,7 +25,7 @@ import { localAccount } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
-import { signAuthorization } from "../support/sign-authorization.ts";
+import { signAuthorization } from "../support/payer.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
 const USDC = NETWORKS["base-sepolia"].usdc.address;

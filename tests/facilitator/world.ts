@@ -6,7 +6,7 @@ import type { ApiKeyScope } from "../../core/domain/api-key.ts";
 import { newApiKeyId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { insertApiKey } from "../../db/api-keys/api-keys.ts";
-import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, type Payer, type SignedPayment, signPayment } from "../support/payer.ts";
 import { randomAddress, type SeededMerchant, seedMerchant } from "../support/seed.ts";
@@ -28,7 +28,7 @@ export type FacilitatorWorld = {
 
 export async function startFacilitatorWorld(): Promise<FacilitatorWorld> {
   const world = await startWorld({ env: { FACILITATOR: "1" } });
-  const sql = openDatabase(world.db.url, { name: "test", maxConnections: 4 });
+  const { sql } = world;
   const merchant = await seedMerchant(sql);
   const key = await makeKey(sql, merchant.userId, ["facilitator"]);
   const url = `${world.baseUrl}/facilitator` as const;
@@ -38,10 +38,7 @@ export async function startFacilitatorWorld(): Promise<FacilitatorWorld> {
     ...{ world, sql, merchant, url, key },
     v1: useFacilitator({ url: url as `${string}://${string}`, createAuthHeaders }),
     v2: new HTTPFacilitatorClient({ url, createAuthHeaders }),
-    async stop() {
-      await sql.end();
-      await world.stop();
-    },
+    stop: world.stop,
   };
 }
 

@@ -4,17 +4,15 @@ import { keccak256 } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
-import { type FaultProxy, startFaultProxy } from "../rpc/fault-proxy.ts";
-import { startTestChain, type TestChain } from "../support/chain.ts";
+import type { FaultProxy } from "../rpc/fault-proxy.ts";
+import type { TestChain } from "../support/chain.ts";
 import { type Answer, openClient } from "../support/http-client.ts";
-import { startTestMailbox } from "../support/mailbox.ts";
 import { makePayer, type Payer, type SignedPayment, shapeA } from "../support/payer.ts";
-import { createTestDatabase } from "../support/postgres.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
-import { type ProcessName, type Service, startService } from "../support/world.ts";
+import { type ProcessName, type Service, startFaultyWorld } from "../support/world.ts";
 
 export const PUBLIC_LINKS = "/api/v1/public/payment-links";
 export const USDC = NETWORKS["base-sepolia"].usdc.address;
@@ -77,24 +75,15 @@ export type EvidenceSide = {
 export async function startEvidenceSide(
   options: { confirmations?: number; processes?: readonly ProcessName[] } = {},
 ): Promise<EvidenceSide> {
-  const [db, chain, smtp] = await Promise.all([createTestDatabase(), startTestChain(), startTestMailbox()]);
-  const proxy = startFaultProxy(chain.rpcUrl);
-  const service = await startService({
-    ...{ db, smtp, chain: { ...chain, rpcUrl: proxy.url } },
+  const service = await startFaultyWorld({
     env: {
       ...{ NODE_ENV: "test", RATE_LIMITS: "0" },
       CONFIRMATIONS_BASE_SEPOLIA: String(options.confirmations ?? 1),
     },
     ...(options.processes ? { processes: options.processes } : {}),
   });
-  const sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
+  const { chain, proxy, sql, stop } = service;
   const ann = await signUp(service.baseUrl);
-  const stop = async () => {
-    await sql.end({ timeout: 1 });
-    await service.stop();
-    await proxy.stop();
-    await Promise.all([db.drop(), chain.stop(), smtp.stop()]);
-  };
   const wallet = ann.walletAddress.toLowerCase() as Hex;
   return { service, chain, proxy, rpcUrl: chain.rpcUrl, sql, ann, wallet, stop };
 }

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connect, type Socket } from "node:net";
 import type { Hex } from "../../core/domain/networks.ts";
-import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { type SeededMerchant, seedLinks, seedMerchant } from "../support/seed.ts";
 import { startWorld, type World } from "../support/world.ts";
@@ -27,14 +27,11 @@ beforeAll(async () => {
       CONFIRMATIONS_BASE_SEPOLIA: String(CONFIRMATIONS),
     },
   });
-  sql = openDatabase(world.db.url, { name: "test", maxConnections: 2 });
+  sql = world.sql;
   merchant = await seedMerchant(sql);
   payer = await newPayer(world.chain.rpcUrl, 1_000_000_000n);
 }, 60_000);
-afterAll(async () => {
-  await sql?.end();
-  await world?.stop();
-});
+afterAll(() => world?.stop());
 
 type Stream = { socket: Socket; text: () => string; statuses: () => string[]; isOver: () => boolean };
 

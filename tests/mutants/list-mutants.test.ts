@@ -61,6 +61,7 @@ test("a limit is one higher, with the digits' separators gone", () => {
 
 test("a guard of one line is dropped, a state of a list is dropped from either end", () => {
   expect(changesOf("  if (a) return undefined;", "drop guard")).toEqual(["  "]);
+  expect(changesOf("  if (rows.length === 0) return [];", "drop guard")).toEqual([]);
   const text = "await tx`select 1 where state in ('QUEUED', 'SIGNED', 'BROADCAST')`;";
   expect([
     ...changesOf(text, "drop a value of in (…)"),

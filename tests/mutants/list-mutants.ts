@@ -58,7 +58,8 @@ const RULES: readonly Rule[] = [
   {
     rule: "drop guard",
     in: "code",
-    pattern: /(?<=^\s*)if \(.*\) (?:return|continue|throw)\b.*;$/gm,
+    // A return for an empty list only saves a statement.
+    pattern: /(?<=^\s*)if \((?!\w+\.length === 0\) return).*\) (?:return|continue|throw)\b.*;$/gm,
     replacement: "",
   },
   ...(["code", "sql"] as const).flatMap((context) => [

@@ -7,6 +7,7 @@
  *   --file queue   only sources whose path contains this
  *   --rule drop    only changes whose rule contains this
  *   --limit 60     seconds of tests a change may take before it counts as survived
+ *   --processes    also tests of the same subject that start the service's processes
  */
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -26,6 +27,7 @@ const { values } = parseArgs({
     file: { type: "string", default: "" },
     rule: { type: "string", default: "" },
     limit: { type: "string", default: "60" },
+    processes: { type: "boolean", default: false },
   },
 });
 const server = await startTestServer();
@@ -39,8 +41,9 @@ try {
   const all = listAll(copy);
   const chosen = choose(all, Number(values.count), Number(values.seed));
   console.log(`· ${chosen.length} of ${all.length} mutants, --seed ${values.seed}`);
+  const testMap = readTestMap(copy.root, { withProcesses: values.processes });
   const verdicts = await runMutants(chosen, {
-    ...{ copy, testMap: readTestMap(copy.root), limitS: Number(values.limit), isStopped: () => isStopped },
+    ...{ copy, testMap, limitS: Number(values.limit), isStopped: () => isStopped },
     onVerdict: report,
   });
   printTable(verdicts);

@@ -26,7 +26,8 @@ export type TestMap = {
   testsOf: (source: string) => string[];
 };
 
-export function readTestMap(root: string): TestMap {
+/** `withProcesses`: also tests that start the service, which take ten times as long. */
+export function readTestMap(root: string, { withProcesses }: { withProcesses: boolean }): TestMap {
   const files = [...new Bun.Glob("{core,db,api,worker,indexer,local,bench,tests}/**/*.ts").scanSync(root)];
   const imports = new Map(
     files.map((file) => [file, readImports(file, readFileSync(join(root, file), "utf8"))]),
@@ -36,7 +37,7 @@ export function readTestMap(root: string): TestMap {
   const testsOf = (source: string) =>
     tests
       .map((test) => ({ test, distance: rank(source, test, distances.get(test) ?? new Map()) }))
-      .filter(({ distance }) => Number.isFinite(distance))
+      .filter(({ distance }) => distance < (withProcesses ? Number.POSITIVE_INFINITY : PROCESS_DISTANCE))
       .sort((one, other) => one.distance - other.distance || one.test.localeCompare(other.test))
       .map(({ test }) => test);
   return { testsOf };

@@ -2,7 +2,6 @@
  * Kills processes at random while payments run, and compares the books with the chain at the end.
  * By hand: `bun tests/payments/campaign.ts 200` (kills), the seed from TEST_SEED when that is set.
  */
-import { openDatabase } from "../../db/postgres/client.ts";
 import { seedMerchant } from "../support/seed.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { type ProcessName, startWorld } from "../support/world.ts";
@@ -23,7 +22,7 @@ export async function runCampaign(kills: number): Promise<CampaignReport> {
   const random = seededRandom(`campaign of ${kills} kills`);
   const startedMs = performance.now();
   const world = await startWorld({ processes: VICTIMS });
-  const sql = openDatabase(world.db.url, { name: "campaign", maxConnections: 4 });
+  const { sql } = world;
   try {
     const baseUrl = () => world.baseUrlOf(random() < 0.5 ? "api" : "api-2");
     const stage: Stage = { sql, chain: world.chain, merchant: await seedMerchant(sql), baseUrl };
@@ -48,7 +47,6 @@ export async function runCampaign(kills: number): Promise<CampaignReport> {
       seconds: Math.round((performance.now() - startedMs) / 1000),
     };
   } finally {
-    await sql.end();
     await world.stop();
   }
 }

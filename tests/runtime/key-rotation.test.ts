@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { newWebhookEndpointId } from "../../core/domain/ids.ts";
 import { seal } from "../../core/domain/seal.ts";
-import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { resealWebhookSecrets } from "../../worker/webhooks/reseal.ts";
 import { waitFor } from "../links/payer-side.ts";
 import { type Client, openClient } from "../support/http-client.ts";
@@ -30,13 +30,12 @@ let receiver: Receiver;
 
 beforeAll(async () => {
   world = await startWorld({ env, processes: ["api", "worker"] });
-  sql = openDatabase(world.db.url, { name: "test", maxConnections: 4 });
+  sql = world.sql;
   merchant = await signUp(world.baseUrl);
   receiver = startReceiver();
 }, 60_000);
 afterAll(async () => {
   await receiver?.stop();
-  await sql?.end({ timeout: 1 });
   await world?.stop();
 });
 

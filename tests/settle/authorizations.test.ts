@@ -26,9 +26,9 @@ import {
   makeSigner,
   paymentOf,
   sendBatch,
-  signCancel,
 } from "../support/indexer-lab-payments.ts";
 import { assertInvariants } from "../support/invariants.ts";
+import { signCancel } from "../support/payer.ts";
 
 let lab: Lab;
 let indexer: RunningIndexer;

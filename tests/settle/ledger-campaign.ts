@@ -32,14 +32,9 @@ import {
   storeClaim,
   USDC,
 } from "../support/indexer-lab.ts";
-import {
-  acceptPayment,
-  authorize,
-  makeSigner,
-  type Signer,
-  signCancel,
-} from "../support/indexer-lab-payments.ts";
+import { acceptPayment, authorize, makeSigner, type Signer } from "../support/indexer-lab-payments.ts";
 import { assertInvariants } from "../support/invariants.ts";
+import { signCancel } from "../support/payer.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 import { lowerOf, makeSenders, watchLinks } from "./campaign-links.ts";

@@ -28,8 +28,7 @@ import {
   USDC,
 } from "../support/indexer-lab.ts";
 import { makeSigner, type Signer } from "../support/indexer-lab-payments.ts";
-import { makePayer } from "../support/payer.ts";
-import { signAuthorization } from "../support/sign-authorization.ts";
+import { makePayer, signAuthorization } from "../support/payer.ts";
 
 setDefaultTimeout(60_000);
 

@@ -1,15 +1,15 @@
 /** Payments as the API accepts them, and the ways their authorizations reach the chain. */
-import { encodeFunctionData, multicall3Abi, parseAbi } from "viem";
+import { encodeFunctionData, multicall3Abi } from "viem";
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts";
 import { encodeTransferWithVrs } from "../../core/chain/usdc.ts";
 import type { Authorization } from "../../core/domain/authorization.ts";
 import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
-import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments } from "../../db/payments/payments.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
-import { type Lab, linkOf, NETWORK, send, USDC } from "./indexer-lab.ts";
-import { signAuthorization } from "./sign-authorization.ts";
+import { type Lab, linkOf, send, USDC } from "./indexer-lab.ts";
+import { signAuthorization } from "./payer.ts";
 
 export type Signer = PrivateKeyAccount & { lower: Hex };
 
@@ -28,26 +28,6 @@ export async function authorize(
 ): Promise<{ authorization: Authorization; data: Hex }> {
   const { authorization, signature } = await signAuthorization(signer, fields);
   return { authorization, data: encodeTransferWithVrs(authorization, signature) };
-}
-
-/** Calldata of `cancelAuthorization`. */
-export async function signCancel(signer: Signer, nonce: Hex): Promise<Hex> {
-  const { name, version } = NETWORKS[NETWORK].usdc;
-  const signature = await signer.signTypedData({
-    domain: { name, version, chainId: NETWORKS[NETWORK].chainId, verifyingContract: USDC },
-    types: {
-      CancelAuthorization: [
-        { name: "authorizer", type: "address" },
-        { name: "nonce", type: "bytes32" },
-      ],
-    },
-    primaryType: "CancelAuthorization",
-    message: { authorizer: signer.lower, nonce },
-  });
-  return encodeFunctionData({
-    abi: parseAbi(["function cancelAuthorization(address authorizer, bytes32 nonce, bytes signature)"]),
-    args: [signer.lower, nonce, signature],
-  });
 }
 
 /**

@@ -1,6 +1,8 @@
-/** A payer with a fresh key, and its ERC-3009 signatures in every form the service reads. */
+/** Who signs in tests: fresh keys, their ERC-3009 and cancellation signatures, and the bodies that carry them in every form the service reads. */
 import { randomBytes } from "node:crypto";
-import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
+import { encodeFunctionData, parseAbi } from "viem";
+import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts";
+import type { Authorization } from "../../core/domain/authorization.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 
 export type Payer = { address: Hex; privateKey: Hex };
@@ -15,12 +17,8 @@ export type SignedPayment = {
   signature: Hex;
 };
 
-export function makePayer(): Payer {
-  const privateKey = generatePrivateKey();
-  return { address: privateKeyToAccount(privateKey).address.toLowerCase() as Hex, privateKey };
-}
-
-const TYPES = {
+/** EIP-712 types of ERC-3009, in the order of the token's type hash. */
+export const TRANSFER_TYPES = {
   TransferWithAuthorization: [
     { name: "from", type: "address" },
     { name: "to", type: "address" },
@@ -30,8 +28,48 @@ const TYPES = {
     { name: "nonce", type: "bytes32" },
   ],
 } as const;
+const CANCEL_TYPES = {
+  CancelAuthorization: [
+    { name: "authorizer", type: "address" },
+    { name: "nonce", type: "bytes32" },
+  ],
+} as const;
+const CANCEL_ABI = parseAbi([
+  "function cancelAuthorization(address authorizer, bytes32 nonce, bytes signature)",
+]);
 
-/** Signs with viem's own EIP-712, so that the service's is judged by another implementation. */
+export function makePayer(): Payer {
+  const privateKey = generatePrivateKey();
+  return { address: privateKeyToAccount(privateKey).address.toLowerCase() as Hex, privateKey };
+}
+
+/**
+ * Signs with viem's own EIP-712, so that the service's is checked by another implementation. Defaults: 1 USDC, valid from the beginning
+ * of time for an hour, a random nonce, Base Sepolia's token.
+ */
+export async function signAuthorization(
+  account: PrivateKeyAccount,
+  fields: Partial<Authorization> & { to: Hex },
+  network: NetworkId = "base-sepolia",
+): Promise<{ authorization: Authorization; signature: Hex }> {
+  const authorization: Authorization = {
+    from: account.address.toLowerCase() as Hex,
+    value: 1_000_000n,
+    validAfter: 0n,
+    validBefore: BigInt(Math.floor(Date.now() / 1000) + 3600),
+    nonce: `0x${randomBytes(32).toString("hex")}`,
+    ...fields,
+  };
+  const signature = await account.signTypedData({
+    domain: domainOf(network),
+    types: TRANSFER_TYPES,
+    primaryType: "TransferWithAuthorization",
+    message: authorization,
+  });
+  return { authorization, signature };
+}
+
+/** An authorization as a request body carries it; valid for five minutes. */
 export async function signPayment(
   payer: Payer,
   terms: {
@@ -43,31 +81,32 @@ export async function signPayment(
     nonce?: Hex;
   },
 ): Promise<SignedPayment> {
-  const { chainId, usdc } = NETWORKS[terms.network ?? "base-sepolia"];
-  const nowS = Math.floor(Date.now() / 1000);
-  const message = {
-    from: payer.address,
-    to: terms.to,
-    value: terms.amountUnits,
-    validAfter: BigInt(terms.validAfter ?? 0),
-    validBefore: BigInt(terms.validBefore ?? nowS + 300),
-    nonce: terms.nonce ?? (`0x${randomBytes(32).toString("hex")}` as Hex),
-  };
-  const signature = await privateKeyToAccount(payer.privateKey).signTypedData({
-    domain: { name: usdc.name, version: usdc.version, chainId, verifyingContract: usdc.address },
-    types: TYPES,
-    primaryType: "TransferWithAuthorization",
-    message,
+  const { to, amountUnits, network, validAfter = 0, nonce } = terms;
+  const { validBefore = Math.floor(Date.now() / 1000) + 300 } = terms;
+  const window = { validAfter: BigInt(validAfter), validBefore: BigInt(validBefore) };
+  const { authorization, signature } = await signAuthorization(
+    privateKeyToAccount(payer.privateKey),
+    { to, value: amountUnits, ...window, ...(nonce ? { nonce } : {}) },
+    network,
+  );
+  return { ...authorization, value: amountUnits.toString(), validAfter, validBefore, signature };
+}
+
+/** Calldata with which the payer takes an authorization back (`cancelAuthorization` of EIP-3009). */
+export async function signCancel(account: PrivateKeyAccount, nonce: Hex): Promise<Hex> {
+  const authorizer = account.address;
+  const signature = await account.signTypedData({
+    domain: domainOf("base-sepolia"),
+    types: CANCEL_TYPES,
+    primaryType: "CancelAuthorization",
+    message: { authorizer, nonce },
   });
-  return {
-    from: message.from,
-    to: message.to,
-    value: message.value.toString(),
-    validAfter: Number(message.validAfter),
-    validBefore: Number(message.validBefore),
-    nonce: message.nonce,
-    signature,
-  };
+  return encodeFunctionData({ abi: CANCEL_ABI, args: [authorizer, nonce, signature] });
+}
+
+function domainOf(network: NetworkId) {
+  const { chainId, usdc } = NETWORKS[network];
+  return { name: usdc.name, version: usdc.version, chainId, verifyingContract: usdc.address } as const;
 }
 
 /** The documented shape A body of `POST …/pay`. */

@@ -1,17 +1,15 @@
 /** A whole service with one relayer key whose chain does as it is told: for relays that get stuck, lost or reorganised away. */
 import { privateKeyToAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
-import { type FaultProxy, startFaultProxy } from "../rpc/fault-proxy.ts";
-import { startTestChain, type TestChain } from "./chain.ts";
-import { startTestMailbox } from "./mailbox.ts";
+import type { FaultProxy } from "../rpc/fault-proxy.ts";
+import type { TestChain } from "./chain.ts";
 import { makePayer, type SignedPayment, shapeA, signPayment } from "./payer.ts";
-import { createTestDatabase } from "./postgres.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "./seed.ts";
-import { type ProcessName, type Service, startService } from "./world.ts";
+import { type ProcessName, type Service, startFaultyWorld } from "./world.ts";
 
 const NETWORK = "base-sepolia";
 const POLL_MS = 25;
@@ -49,29 +47,21 @@ export async function startLab(
     way?: (databaseUrl: string) => string;
   } = {},
 ): Promise<Lab> {
-  const [db, chain, smtp] = await Promise.all([createTestDatabase(), startTestChain(), startTestMailbox()]);
-  const proxy = startFaultProxy(chain.rpcUrl);
   const keys = localRelayerKeys().slice(0, options.keys ?? 1);
-  const env: Record<string, string> = { RELAYER_PRIVATE_KEYS: keys.join(","), ...options.env };
-  const service = await startService({
-    ...{ smtp, db: { url: options.way?.(db.url) ?? db.url }, chain: { ...chain, rpcUrl: proxy.url } },
-    env,
-    ...(options.processes ? { processes: options.processes } : {}),
-  });
-  const sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
   const [key] = keys;
   if (!key) throw new Error("there is no relayer key");
+  const env: Record<string, string> = { RELAYER_PRIVATE_KEYS: keys.join(","), ...options.env };
+  const service = await startFaultyWorld({
+    env,
+    ...(options.processes ? { processes: options.processes } : {}),
+    ...(options.way ? { databaseWay: options.way } : {}),
+  });
+  const { chain, db, sql, proxy, stop } = service;
   return {
-    ...{ service, chain, db, sql, proxy, env },
+    ...{ service, chain, db, sql, proxy, env, stop },
     merchant: await seedMerchant(sql),
     relayer: privateKeyToAccount(key).address.toLowerCase() as Hex,
     rpc: (method, params = []) => callRpc(chain.rpcUrl, method, params),
-    async stop() {
-      await sql.end();
-      await service.stop();
-      await proxy.stop();
-      await Promise.all([db.drop(), chain.stop(), smtp.stop()]);
-    },
   };
 }
 

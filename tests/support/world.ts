@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { NetworkId } from "../../core/domain/networks.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { findFreePort } from "../../local/free-port.ts";
 import {
@@ -17,6 +18,7 @@ import {
   serviceEnv,
 } from "../../local/service-env.ts";
 import { waitUntilReady } from "../../local/wait-until-ready.ts";
+import { type FaultProxy, startFaultProxy } from "../rpc/fault-proxy.ts";
 import { startTestChain, type TestChain } from "./chain.ts";
 import { serviceProgram } from "./compiled-services.ts";
 import { startTestMailbox, type TestMailbox } from "./mailbox.ts";
@@ -54,11 +56,28 @@ export type Service = {
   stop: () => Promise<void>;
 };
 
-export type World = Service & { db: TestDatabase; chain: TestChain; mailbox: TestMailbox };
+export type World = Service & {
+  db: TestDatabase;
+  /** A direct connection to the service's database. */
+  sql: Sql;
+  chain: TestChain;
+  mailbox: TestMailbox;
+};
+
+/** A world whose service reaches the node only through `proxy`, which fails on order. `chain` is the node itself. */
+export type FaultyWorld = World & { proxy: FaultProxy };
+
+export type WorldOptions = Pick<ServiceParts, "env" | "processes" | "fromSources"> & {
+  blockTimeS?: number;
+  /** The service's way to its database, when it is not the direct one. */
+  databaseWay?: (databaseUrl: string) => string;
+};
 
 /** Shorter than a test may take, so that the reason is what is read. */
 const READY_TIMEOUT_MS = 30_000;
 const LOG_KEPT_CHARS = 2_000_000;
+/** Of a test's own connection pool. */
+const CONNECTIONS = 4;
 
 /** Starts the processes and waits until every API answers /health/ready. */
 export async function startService(parts: ServiceParts): Promise<Service> {
@@ -125,24 +144,43 @@ export async function startService(parts: ServiceParts): Promise<Service> {
 }
 
 /** A service with a database, a chain and a mailbox of its own; `stop` takes all of them down. */
-export async function startWorld(
-  options: Pick<ServiceParts, "env" | "processes" | "fromSources"> & { blockTimeS?: number } = {},
-): Promise<World> {
+export async function startWorld(options: WorldOptions = {}): Promise<World> {
+  const { proxy, ...world } = await openWorld(options, undefined);
+  return world;
+}
+
+export async function startFaultyWorld(options: WorldOptions = {}): Promise<FaultyWorld> {
+  const { proxy, ...world } = await openWorld(options, startFaultProxy);
+  if (!proxy) throw new Error("the proxy was not started");
+  return { ...world, proxy };
+}
+
+async function openWorld(
+  { blockTimeS = 0, databaseWay = (url) => url, ...options }: WorldOptions,
+  startProxy: typeof startFaultProxy | undefined,
+): Promise<World & { proxy: FaultProxy | undefined }> {
   const [db, chain, mailbox] = await Promise.all([
     createTestDatabase(),
-    startTestChain({ blockTimeS: options.blockTimeS ?? 0 }),
+    startTestChain({ blockTimeS }),
     startTestMailbox(),
   ]);
+  const sql = openDatabase(db.url, { name: "test", maxConnections: CONNECTIONS });
+  const proxy = startProxy?.(chain.rpcUrl);
   const end = async () => {
+    await sql.end({ timeout: 5 });
+    await proxy?.stop();
     await Promise.all([db.drop(), chain.stop(), mailbox.stop()]);
   };
   try {
-    const service = await startService({ db, chain, smtp: mailbox, ...options });
+    const service = await startService({
+      ...{ db: { url: databaseWay(db.url) }, chain: { ...chain, rpcUrl: proxy?.url ?? chain.rpcUrl } },
+      ...{ smtp: mailbox, ...options },
+    });
     const stop = async () => {
       await service.stop();
       await end();
     };
-    return { ...service, db, chain, mailbox, stop };
+    return { ...service, db, sql, chain, mailbox, proxy, stop };
   } catch (error) {
     await end();
     throw error;

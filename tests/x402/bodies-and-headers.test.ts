@@ -1,7 +1,7 @@
 /** What arrives where a payment is expected and is none: other JSON values as body, and headers that are too large. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
-import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, signPayment, standardV1, standardV2 } from "../support/payer.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
@@ -16,14 +16,11 @@ let merchant: SeededMerchant;
 
 beforeAll(async () => {
   world = await startWorld();
-  sql = openDatabase(world.db.url, { name: "test", maxConnections: 4 });
+  sql = world.sql;
   merchant = await seedMerchant(sql);
 }, 60_000);
 
-afterAll(async () => {
-  await sql?.end();
-  await world?.stop();
-});
+afterAll(() => world?.stop());
 
 const newLink = () => seedLink(sql, merchant, { amountUnits: AMOUNT });
 const urlOf = (linkId: string) => `${world.baseUrl}/v1/x402/${linkId}`;

@@ -1,6 +1,6 @@
 /** Payments in X-PAYMENT (version 1) and PAYMENT-SIGNATURE (version 2): what a refused, a doubled and an outbid client reads. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, shapeA, signPayment, standardV1, standardV2 } from "../support/payer.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
@@ -13,14 +13,11 @@ let merchant: SeededMerchant;
 
 beforeAll(async () => {
   world = await startWorld();
-  sql = openDatabase(world.db.url, { name: "test", maxConnections: 4 });
+  sql = world.sql;
   merchant = await seedMerchant(sql);
 }, 60_000);
 
-afterAll(async () => {
-  await sql?.end();
-  await world?.stop();
-});
+afterAll(() => world?.stop());
 
 type Terms = Partial<Parameters<typeof signPayment>[1]> & { funds?: bigint };
 

@@ -1,6 +1,6 @@
 /** One key, one payment: Idempotency-Key and the payment-identifier extension, and links that get paid while a payment waits. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, type SignedPayment, shapeA, signPayment, standardV2 } from "../support/payer.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
@@ -14,14 +14,11 @@ let merchant: SeededMerchant;
 
 beforeAll(async () => {
   world = await startWorld();
-  sql = openDatabase(world.db.url, { name: "test", maxConnections: 4 });
+  sql = world.sql;
   merchant = await seedMerchant(sql);
 }, 60_000);
 
-afterAll(async () => {
-  await sql?.end();
-  await world?.stop();
-});
+afterAll(() => world?.stop());
 
 async function sign(): Promise<SignedPayment> {
   const payer = makePayer();

@@ -1,6 +1,6 @@
 /** Processes die at the worst moments: every accepted payment still ends PAID, and none is paid twice. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { makePayer, shapeA, signPayment } from "../support/payer.ts";
 import { type SeededMerchant, seedLinks, seedMerchant } from "../support/seed.ts";
@@ -16,13 +16,10 @@ let sql: Sql;
 
 beforeAll(async () => {
   world = await startWorld({ processes: ["api", "api-2", "worker", "worker-2", "indexer", "indexer-2"] });
-  sql = openDatabase(world.db.url, { name: "test", maxConnections: 4 });
+  sql = world.sql;
 }, 60_000);
 
-afterAll(async () => {
-  await sql?.end();
-  await world?.stop();
-});
+afterAll(() => world?.stop());
 
 type Order = { linkId: string; body: string };
 

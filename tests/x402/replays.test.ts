@@ -1,6 +1,6 @@
 /** The same nonce again is the same payment only when the payer signed it for this link; whoever merely saw a nonce is told nothing. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import {
   makePayer,
@@ -21,14 +21,11 @@ let merchant: SeededMerchant;
 
 beforeAll(async () => {
   world = await startWorld();
-  sql = openDatabase(world.db.url, { name: "test", maxConnections: 2 });
+  sql = world.sql;
   merchant = await seedMerchant(sql);
 }, 60_000);
 
-afterAll(async () => {
-  await sql?.end();
-  await world?.stop();
-});
+afterAll(() => world?.stop());
 
 type Body = { success: boolean; error: string | null; txHash: string | null };
 

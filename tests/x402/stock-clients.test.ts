@@ -8,7 +8,7 @@ import axios from "axios";
 import { privateKeyToAccount } from "viem/accounts";
 import { withPaymentInterceptor } from "x402-axios";
 import { createSigner, wrapFetchWithPayment as wrapFetchV1 } from "x402-fetch";
-import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, type Payer, shapeA, shapeB, signPayment } from "../support/payer.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
@@ -22,14 +22,11 @@ let merchant: SeededMerchant;
 
 beforeAll(async () => {
   world = await startWorld();
-  sql = openDatabase(world.db.url, { name: "test", maxConnections: 4 });
+  sql = world.sql;
   merchant = await seedMerchant(sql);
 }, 60_000);
 
-afterAll(async () => {
-  await sql?.end();
-  await world?.stop();
-});
+afterAll(() => world?.stop());
 
 type Paid = { status: number; header: string | null };
 type Client = (payer: Payer, url: string, method: "GET" | "POST") => Promise<Paid>;
