@@ -1,4 +1,5 @@
 /** An owner's sends as a browser makes them. */
+import { expect } from "bun:test";
 import type { PasskeyQuirks, SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import type { Answer, Client } from "./http-client.ts";
 
@@ -16,6 +17,10 @@ export async function prepareSend(
   const answer = await client.post("/v1/wallets/send/prepare", body, headers);
   if (answer.status !== 201) throw new Error(`prepare: ${answer.status} ${answer.text}`);
   return answer.body;
+}
+
+export function expectRefusal(answer: Answer, status: number, details: Record<string, unknown>): void {
+  expect({ status: answer.status, details: answer.body?.error?.details }).toMatchObject({ status, details });
 }
 
 /** Signs what was prepared, as the browser's prompt does. */
