@@ -1,5 +1,5 @@
 /**
- * A simulation of payments with everything that decides about signing them, asked of one node in one batch: the head it stands on,
+ * A simulation of payments with everything that decides about signing them, asked of one node, in one batch where it takes one: the head it stands on,
  * whether other authorizations are used, and which transfers came to the payees in its newest blocks.
  */
 import type { Hex } from "../domain/networks.ts";
@@ -45,14 +45,16 @@ export async function simulateAtHead(
   { authorizations, unread }: Questions,
 ): Promise<HeadSimulation> {
   const simulation = prepareSimulation(chain.network, relayer, items);
-  // the head comes first: what the others see is as new or newer
+  // the head comes first: what the others see is as new or newer. Only in one request is it the same node's state for certain: behind a
+  // balancer another one may lack the logs of blocks up to that head, so they count for nothing when the node takes no batch of this size
   const calls = [
     { method: "eth_blockNumber", params: [] },
     simulation.call,
     ...(authorizations.length > 0 ? [statesCall(chain, authorizations)] : []),
     ...(unread ? [transfersCall(chain, unread)] : []),
   ];
-  const [head, simulated, ...others] = await chain.batch(calls);
+  const { outcomes, isWhole } = await chain.batchInOrder(calls);
+  const [head, simulated, ...others] = outcomes;
   const areUsed = authorizations.length > 0 ? readStates(others.shift(), authorizations.length) : [];
   const results = simulation.read(simulated);
   if (!results) return simulateHalves(chain, relayer, items, authorizations);
@@ -60,7 +62,7 @@ export async function simulateAtHead(
     results,
     headNumber: parseQuantity(resultOf(head, "eth_blockNumber"), "eth_blockNumber"),
     areUsed,
-    unreadTransfers: unread ? readTransfers(others.shift()) : undefined,
+    unreadTransfers: unread && isWhole ? readTransfers(others.shift()) : undefined,
   };
 }
 

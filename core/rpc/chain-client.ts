@@ -1,6 +1,6 @@
 /**
  * The RPC pool of one network: several nodes, tried in order of health, with one promise to callers.
- * RpcResponseError is the chain's answer; RpcTransportError means nothing was learnt, whatever the method was.
+ * RpcResponseError is the chain's answer; RpcTransportError means there was no verdict, whatever the method was.
  */
 import { type Hex, NETWORKS, type Network, type NetworkId } from "../domain/networks.ts";
 import { WALLET_FACTORIES } from "../domain/wallet-factories.ts";
@@ -8,7 +8,8 @@ import { parseQuantity } from "./answers.ts";
 import { RpcTransportError } from "./errors.ts";
 import { listenForHeads } from "./new-heads.ts";
 import { type ChainNode, openNode, type RpcCall, type RpcOutcome } from "./node.ts";
-import { byHealth, noteFailure, noteHead, noteSuccess } from "./node-health.ts";
+import { byHealth, noteFailure } from "./node-health.ts";
+import { exchange, exchangeAll } from "./send-batches.ts";
 
 export type Chain = {
   readonly network: Network;
@@ -18,8 +19,14 @@ export type Chain = {
   readonly nodes: readonly ChainNode[];
   /** The result of one call, from the healthiest node that answers. */
   readonly request: (method: string, params: readonly unknown[]) => Promise<unknown>;
-  /** One HTTP batch; outcomes in the order of the calls. Throws when no node gave any answer. */
+  /**
+   * All of one node, in as many HTTP batches as it wants; outcomes in the order of the calls. Throws when no node gave any answer.
+   */
   readonly batch: (calls: readonly RpcCall[]) => Promise<RpcOutcome[]>;
+  /** The same one after the other. `isWhole`: in one HTTP request, so that one state of the node answered all of it. */
+  readonly batchInOrder: (calls: readonly RpcCall[]) => Promise<{ outcomes: RpcOutcome[]; isWhole: boolean }>;
+  /** Several requests to one node: from the healthiest that gives all the answers. */
+  readonly withNode: <T>(attempt: (node: ChainNode) => Promise<T>) => Promise<T>;
   /** The same from this node or not at all, without a second attempt: for second opinions. */
   readonly requestOn: (node: ChainNode, method: string, params: readonly unknown[]) => Promise<unknown>;
   readonly batchOn: (node: ChainNode, calls: readonly RpcCall[]) => Promise<RpcOutcome[]>;
@@ -27,8 +34,8 @@ export type Chain = {
   readonly nodesByHealth: () => ChainNode[];
   /** Asks every node for its head, for the order above and for /health. Never throws. */
   readonly refreshHeads: () => Promise<void>;
-  /** A doorbell for new blocks over WebSocket: may stay silent, may ring twice. Returns the way to stop it. */
-  readonly onNewHead: (ring: (blockNumber: number) => void) => () => void;
+  /** Announcements of new blocks over WebSocket: may stay out, may come twice. Returns the way to stop them. */
+  readonly onNewHead: (announce: (blockNumber: number) => void) => () => void;
   readonly close: () => void;
 };
 
@@ -45,7 +52,7 @@ const ATTEMPTS_MAX = 3;
 const BATCH_CALLS_MAX = 1000;
 const RETRY_PAUSE_MS = 50;
 
-/** Opens a pool. Nothing is asked before the first call; every node proves its chain id before it is believed. */
+/** Opens a pool. Nothing is asked before the first call; every node proves its chain id before it is trusted. */
 export function openChain({
   network: networkId,
   urls,
@@ -58,19 +65,37 @@ export function openChain({
   const closers = new Set<() => void>();
   let isClosed = false;
 
-  async function ask(node: ChainNode, calls: readonly RpcCall[]): Promise<RpcOutcome[]> {
+  async function ask(
+    node: ChainNode,
+    calls: readonly RpcCall[],
+    { inOrder = false } = {},
+  ): Promise<RpcOutcome[][]> {
     if (calls.length > BATCH_CALLS_MAX) {
       throw new RangeError(`a batch has ${calls.length} calls, at most ${BATCH_CALLS_MAX} are sent`);
     }
     if (isClosed) throw new RpcTransportError("closed", `the RPC pool of ${networkId} is closed`);
+    const restMs = node.health.restUntilMs - Date.now();
+    if (restMs > 0) {
+      const message = `${node.label} asked for no requests during the next ${restMs} ms`;
+      throw new RpcTransportError("rate-limit", message, { retryAfterMs: restMs });
+    }
     await proveChainId(node, network.chainId, timeoutMs);
-    return calls.length === 0 ? [] : exchange(node, calls, timeoutMs);
+    return exchangeAll(node, calls, { timeoutMs, inOrder });
   }
 
-  function batch(calls: readonly RpcCall[]): Promise<RpcOutcome[]> {
-    probeFailing(nodes, (node) => ask(node, []));
-    return withFailover(nodes, timeoutMs, (node) => ask(node, calls));
+  async function batchOn(node: ChainNode, calls: readonly RpcCall[]): Promise<RpcOutcome[]> {
+    return (await ask(node, calls)).flat();
   }
+
+  function withNode<T>(attempt: (node: ChainNode) => Promise<T>): Promise<T> {
+    probeFailing(nodes, (node) => {
+      node.health.chainIdProof = undefined;
+      return ask(node, []);
+    });
+    return withFailover(nodes, timeoutMs, attempt);
+  }
+
+  const batch = (calls: readonly RpcCall[]) => withNode((node) => batchOn(node, calls));
 
   return {
     network,
@@ -78,14 +103,21 @@ export function openChain({
     nodes,
     request: async (method, params) => resultOf(await batch([{ method, params }])),
     batch,
-    requestOn: async (node, method, params) => resultOf(await ask(node, [{ method, params }])),
-    batchOn: ask,
+    async batchInOrder(calls) {
+      const batches = await withNode((node) => ask(node, calls, { inOrder: true }));
+      return { outcomes: batches.flat(), isWhole: batches.length <= 1 };
+    },
+    withNode,
+    requestOn: async (node, method, params) => resultOf(await batchOn(node, [{ method, params }])),
+    batchOn,
     nodesByHealth: () => byHealth(nodes, Date.now()),
     async refreshHeads() {
-      await Promise.allSettled(nodes.map((node) => ask(node, [{ method: "eth_blockNumber", params: [] }])));
+      await Promise.allSettled(
+        nodes.map((node) => batchOn(node, [{ method: "eth_blockNumber", params: [] }])),
+      );
     },
-    onNewHead(ring) {
-      const stop = listenForHeads(nodes, ring);
+    onNewHead(announce) {
+      const stop = listenForHeads(nodes, announce);
       closers.add(stop);
       return () => {
         closers.delete(stop);
@@ -112,10 +144,12 @@ async function withFailover<T>(
   for (let attempts = 0; attempts < ATTEMPTS_MAX; attempts++) {
     const { node, waitMs } = nextNode(nodes, tried, Date.now());
     if (!node || Date.now() + waitMs >= deadlineMs) {
-      lastError = new RpcTransportError("rate-limit", `every node wants to rest for ${waitMs} ms`, waitMs);
+      const message = `every node asked for no requests during the next ${waitMs} ms`;
+      lastError = new RpcTransportError("rate-limit", message, { retryAfterMs: waitMs });
       break;
     }
-    if (waitMs > 0) await Bun.sleep(waitMs);
+    // a timer may fire a little early
+    if (waitMs > 0) await Bun.sleep(waitMs + 1);
     tried.add(node);
     try {
       return await attempt(node);
@@ -149,55 +183,33 @@ function probeFailing(nodes: readonly ChainNode[], probe: (node: ChainNode) => P
   const nowMs = Date.now();
   for (const node of nodes) {
     const isDue = node.health.errorsInARow > 0 && node.health.probeAtMs <= nowMs;
-    if (!isDue || node.health.restUntilMs > nowMs || node.health.chainIdProof) continue;
+    if (!isDue || node.health.restUntilMs > nowMs || node.health.isProbing) continue;
+    node.health.isProbing = true;
     // The outcome is noted in the node's health, which is all a probe is for.
-    probe(node).catch(() => undefined);
+    probe(node)
+      .catch(() => undefined)
+      .finally(() => {
+        node.health.isProbing = false;
+      });
   }
 }
 
-/** Sends, times and books one exchange. An answer in which nothing was learnt counts as a failed exchange. */
-async function exchange(
-  node: ChainNode,
-  calls: readonly RpcCall[],
-  timeoutMs: number,
-): Promise<RpcOutcome[]> {
-  const startedMs = performance.now();
-  try {
-    const outcomes = await node.send(calls, timeoutMs);
-    const first = outcomes[0];
-    const learntNothing = outcomes.every((one) => !one.ok && one.error instanceof RpcTransportError);
-    if (first && !first.ok && learntNothing) throw first.error;
-    noteSuccess(node.health, performance.now() - startedMs);
-    for (const [index, call] of calls.entries()) observeHead(node, call, outcomes[index]);
-    return outcomes;
-  } catch (error) {
-    if (error instanceof RpcTransportError) noteFailure(node.health, error, Date.now());
-    throw error;
-  }
-}
-
-/** EIP-155 id of the node, asked once and again after it failed. A node of another chain is never believed. */
+/** EIP-155 id of the node, asked once a connection. A node of another chain is never trusted. */
 function proveChainId(node: ChainNode, chainId: number, timeoutMs: number): Promise<void> {
   node.health.chainIdProof ??= (async () => {
     const outcomes = await exchange(node, [{ method: "eth_chainId", params: [] }], timeoutMs);
-    const told = parseQuantity(resultOf(outcomes), `eth_chainId on ${node.label}`);
-    if (told === BigInt(chainId)) return;
-    const error = new RpcTransportError(
-      "wrong-chain",
-      `${node.label} serves chain ${told}, expected ${chainId}`,
-    );
+    const answered = parseQuantity(resultOf(outcomes), `eth_chainId on ${node.label}`);
+    if (answered === BigInt(chainId)) return;
+    const message = `${node.label} serves chain ${answered}, expected ${chainId}`;
+    const error = new RpcTransportError("wrong-chain", message);
     noteFailure(node.health, error, Date.now());
     throw error;
-  })().catch((error: unknown) => {
-    node.health.chainIdProof = undefined;
-    throw error;
+  })();
+  const proof = node.health.chainIdProof;
+  proof.catch(() => {
+    if (node.health.chainIdProof === proof) node.health.chainIdProof = undefined;
   });
-  return node.health.chainIdProof;
-}
-
-function observeHead(node: ChainNode, call: RpcCall, outcome: RpcOutcome | undefined): void {
-  if (call.method !== "eth_blockNumber" || !outcome?.ok) return;
-  noteHead(node.health, Number(parseQuantity(outcome.result, "eth_blockNumber")), Date.now());
+  return proof;
 }
 
 function resultOf(outcomes: readonly RpcOutcome[]): unknown {

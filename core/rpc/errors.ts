@@ -14,16 +14,27 @@ export type TransportKind =
   | "wrong-chain"
   | "closed";
 
-/** No verdict. `retryAfterMs` is set when the node said how long to stay away. */
+type TransportDetails = { readonly retryAfterMs?: number | undefined; readonly isRefusal?: boolean };
+
+/**
+ * No verdict. `retryAfterMs` is set when the node said how long to stay away, `isRefusal` when it read the request and refused it: asked
+ * for less at a time, it may answer.
+ */
 export class RpcTransportError extends Error {
   readonly kind: TransportKind;
   readonly retryAfterMs: number | undefined;
+  readonly isRefusal: boolean;
 
-  constructor(kind: TransportKind, message: string, retryAfterMs?: number) {
+  constructor(
+    kind: TransportKind,
+    message: string,
+    { retryAfterMs, isRefusal = false }: TransportDetails = {},
+  ) {
     super(message);
     this.name = "RpcTransportError";
     this.kind = kind;
     this.retryAfterMs = retryAfterMs;
+    this.isRefusal = isRefusal;
   }
 }
 
@@ -45,8 +56,6 @@ export type RpcError = RpcTransportError | RpcResponseError;
 /** The `error` member of a JSON-RPC answer, as far as it can be trusted. */
 export type RpcErrorBody = { readonly code: number; readonly message: string; readonly data: unknown };
 
-const RANGE_TOO_LARGE =
-  /query returned more than|exceeds? max results|max(imum)? (block )?range|block range|range \d+ exceeds|limit the query|too many (logs|results|blocks)|response size|logs? limit/i;
 const EXECUTED =
   /revert|out of gas|invalid opcode|stack (under|over)flow|EVM error|gas required exceeds|intrinsic gas/i;
 const RATE_LIMITED = /rate limit|too many requests|request limit|compute units|quota|throttl/i;
@@ -64,21 +73,30 @@ export function classifyRpcError(body: RpcErrorBody, where: string): RpcError {
   const message = `${where} answered ${body.code}: ${body.message}`;
   const data = revertDataOf(body.data);
   const answer = () => new RpcResponseError(body.code, message, data);
+  const noVerdict = (kind: TransportKind) => new RpcTransportError(kind, message, { isRefusal: true });
   if (data !== undefined || body.code === 3) return answer();
-  if (RANGE_TOO_LARGE.test(body.message)) return answer();
-  if (RATE_LIMIT_CODES.has(body.code) || RATE_LIMITED.test(body.message)) {
+  if (RATE_LIMITED.test(body.message) && !/batch/i.test(body.message))
     return new RpcTransportError("rate-limit", message);
-  }
+  if (RATE_LIMIT_CODES.has(body.code)) return noVerdict("rate-limit");
   if (EXECUTED.test(body.message)) return answer();
   if (NOT_READY_CODES.has(body.code) && NOT_READY.test(body.message)) {
-    return new RpcTransportError("not-ready", message);
+    return noVerdict("not-ready");
   }
-  return NODE_ERROR_CODES.has(body.code) ? new RpcTransportError("node-error", message) : answer();
+  return NODE_ERROR_CODES.has(body.code) ? noVerdict("node-error") : answer();
 }
 
-/** True when a node refuses a log query for its size, so that the asker halves the range. */
-export function isRangeTooLarge(error: unknown): boolean {
-  return error instanceof RpcResponseError && RANGE_TOO_LARGE.test(error.message);
+/**
+ * True when a node that read a request refused it, in whatever words. Of a request for many things at a time (a batch, the logs of a
+ * range: nothing in them can revert) that means: for fewer. A request limit in so many words, and HTTP 429, are no refusal.
+ */
+export function isRefusal(error: unknown): boolean {
+  return error instanceof RpcResponseError || (error instanceof RpcTransportError && error.isRefusal);
+}
+
+/** True when the call was run and failed: the same in any batch. */
+export function isExecutionFailure(error: RpcError): boolean {
+  if (!(error instanceof RpcResponseError)) return false;
+  return error.data !== undefined || error.rpcCode === 3 || EXECUTED.test(error.message);
 }
 
 /** Revert data as nodes wrap it: a hex string, `{data}`, or Nethermind's "Reverted 0x…". */

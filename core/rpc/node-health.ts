@@ -1,19 +1,24 @@
-/** How well a node does, as seen from its own answers, and the order that follows from it. */
+/** How well a node does and how much it takes at a time, as seen from its own answers, and the order that follows from it. */
 import type { RpcTransportError } from "./errors.ts";
+import { type LearntLimit, newLimit } from "./learnt-limit.ts";
 
 export type NodeHealth = {
   /** Moving average of answered exchanges; 0 before the first. */
   latencyMs: number;
-  /** Highest block this node told us of lately. */
+  /** Newest block this node reported lately. */
   head: { readonly blockNumber: number; readonly seenAtMs: number } | undefined;
   errorsInARow: number;
+  rateLimitsInARow: number;
   lastError: string | undefined;
   /** The node asked to be left alone until then (HTTP 429, -32005). */
   restUntilMs: number;
   /** A failing node is probed in the background from then on. */
   probeAtMs: number;
-  /** Settles when the node has proved its chain id; forgotten after a failure, so that it is proved again. */
+  isProbing: boolean;
+  /** Settles when the node has proved its chain id; forgotten with the connection, behind which another node may come back. */
   chainIdProof: Promise<void> | undefined;
+  readonly batchCalls: LearntLimit;
+  readonly logBlocks: LearntLimit;
 };
 
 const LATENCY_WEIGHT = 0.2;
@@ -25,43 +30,63 @@ const REST_FIRST_MS = 250;
 const REST_MAX_MS = 10_000;
 const PROBE_FIRST_MS = 500;
 const PROBE_MAX_MS = 30_000;
+/** Calls in one HTTP batch: every provider known takes the first size or says no; the largest is what we ever ask at a time. */
+const BATCH_CALLS = { first: 50, max: 1_000 };
+/** Blocks in one log query. */
+const LOG_BLOCKS = { first: 500, max: 2_000 };
 
 export function newHealth(): NodeHealth {
   return {
     latencyMs: 0,
     head: undefined,
     errorsInARow: 0,
+    rateLimitsInARow: 0,
     lastError: undefined,
     restUntilMs: 0,
     probeAtMs: 0,
+    isProbing: false,
     chainIdProof: undefined,
+    batchCalls: newLimit(BATCH_CALLS),
+    logBlocks: newLimit(LOG_BLOCKS),
   };
 }
 
 export function noteSuccess(health: NodeHealth, latencyMs: number): void {
   health.latencyMs =
     health.latencyMs === 0 ? latencyMs : health.latencyMs + LATENCY_WEIGHT * (latencyMs - health.latencyMs);
+  // a rest runs to its end: this answer may be older than the request to rest
   health.errorsInARow = 0;
-  health.restUntilMs = 0;
+  health.rateLimitsInARow = 0;
 }
 
-/** A block the node does not know is no fault of its own; everything else without a verdict counts. */
+/**
+ * A block the node does not know is no fault of its own, nor is a request for fewer requests; everything else without a verdict counts.
+ */
 export function noteFailure(health: NodeHealth, error: RpcTransportError, nowMs: number): void {
   health.lastError = error.message;
   if (error.kind === "not-ready" || error.kind === "closed") return;
+  if (error.kind === "unreachable" || error.kind === "timeout") health.chainIdProof = undefined;
+  if (error.kind === "rate-limit") {
+    const restMs = Math.min(REST_FIRST_MS * 2 ** Math.min(health.rateLimitsInARow, 10), REST_MAX_MS);
+    health.rateLimitsInARow += 1;
+    rest(health, nowMs + (error.retryAfterMs ?? restMs));
+    return;
+  }
   const doublings = 2 ** Math.min(health.errorsInARow, 10);
   health.errorsInARow += 1;
-  health.chainIdProof = undefined;
   health.probeAtMs = nowMs + Math.min(PROBE_FIRST_MS * doublings, PROBE_MAX_MS);
-  if (error.kind !== "rate-limit" && error.retryAfterMs === undefined) return;
-  health.restUntilMs = nowMs + (error.retryAfterMs ?? Math.min(REST_FIRST_MS * doublings, REST_MAX_MS));
+  if (error.retryAfterMs !== undefined) rest(health, nowMs + error.retryAfterMs);
+}
+
+function rest(health: NodeHealth, untilMs: number): void {
+  health.restUntilMs = Math.max(health.restUntilMs, untilMs);
 }
 
 export function noteHead(health: NodeHealth, blockNumber: number, nowMs: number): void {
   health.head = { blockNumber, seenAtMs: nowMs };
 }
 
-/** Best first: answering before failing, in step before lagging, fast before slow, then the configured order. */
+/** Best first: rested before resting, answering before failing, in step before lagging, fast before slow, then the configured order. */
 export function byHealth<T extends { readonly health: NodeHealth }>(nodes: readonly T[], nowMs: number): T[] {
   const heads = nodes.map(({ health }) => freshHead(health, nowMs) ?? 0);
   const best = Math.max(0, ...heads);
@@ -69,7 +94,12 @@ export function byHealth<T extends { readonly health: NodeHealth }>(nodes: reado
     const head = freshHead(health, nowMs);
     const isLagging = head !== undefined && head + LAG_TOLERATED_BLOCKS < best;
     const latencyGrade = Math.floor(Math.log2(Math.max(1, health.latencyMs / LATENCY_GRADE_MS)));
-    return [health.errorsInARow > 0 ? 1 : 0, isLagging ? 1 : 0, latencyGrade];
+    return [
+      health.restUntilMs > nowMs ? 1 : 0,
+      health.errorsInARow > 0 ? 1 : 0,
+      isLagging ? 1 : 0,
+      latencyGrade,
+    ];
   };
   const graded = nodes.map((node, index) => ({ node, grade: [...gradeOf(node), index] }));
   return graded.sort((a, b) => compareGrades(a.grade, b.grade)).map(({ node }) => node);

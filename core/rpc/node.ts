@@ -19,6 +19,8 @@ export type ChainNode = {
 
 const RESPONSE_MAX_BYTES = 256 * 1024 * 1024;
 const RETRY_AFTER_MAX_MS = 60_000;
+/** Bad Request, Content Too Large, URI Too Long, Unprocessable Content: said about the request, not about the node's state. */
+const TOO_LARGE_STATUSES = [400, 413, 414, 422];
 const SECRET_MIN_CHARS = 6;
 
 /** Reads a URL into a node. Throws RangeError on anything but http(s), without repeating the text. */
@@ -69,7 +71,8 @@ async function post(endpoint: Endpoint, calls: readonly RpcCall[], timeoutMs: nu
     const signal = AbortSignal.timeout(timeoutMs);
     response = await fetch(endpoint.href, { method: "POST", headers: endpoint.headers, body, signal });
     if (Number(response.headers.get("content-length") ?? 0) > RESPONSE_MAX_BYTES) {
-      throw new RpcTransportError("malformed", `${where} answered more than ${RESPONSE_MAX_BYTES} bytes`);
+      const message = `${where} answered more than ${RESPONSE_MAX_BYTES} bytes`;
+      throw new RpcTransportError("malformed", message, { isRefusal: true });
     }
     text = await response.text();
   } catch (error) {
@@ -100,17 +103,14 @@ function httpError(
 ): RpcError {
   if (response.status === 429) {
     const message = `${where} answered HTTP 429 (too many requests)`;
-    return new RpcTransportError("rate-limit", message, retryAfterMs(response));
+    return new RpcTransportError("rate-limit", message, { retryAfterMs: retryAfterMs(response) });
   }
   const body = errorBodyOf(answer, redact);
-  if (body && response.status < 500 && response.status !== 401 && response.status !== 403) {
-    return classifyRpcError(body, where);
-  }
-  return new RpcTransportError(
-    "node-error",
-    `${where} answered HTTP ${response.status}`,
-    retryAfterMs(response),
-  );
+  const isDenied = response.status === 401 || response.status === 403;
+  if (body && response.status < 500 && !isDenied) return classifyRpcError(body, where);
+  const isRefusal = (body !== undefined && !isDenied) || TOO_LARGE_STATUSES.includes(response.status);
+  const message = `${where} answered HTTP ${response.status}${body ? `, ${body.code}: ${body.message}` : ""}`;
+  return new RpcTransportError("node-error", message, { retryAfterMs: retryAfterMs(response), isRefusal });
 }
 
 /** Retry-After in seconds or as a date (RFC 9110 10.2.3), bounded. */

@@ -2,8 +2,7 @@
  * Every block's logs are read a second time, a little later and where possible from another node: what a node left out the first
  * time is booked now, and reported.
  */
-import { toQuantity } from "../../core/rpc/answers.ts";
-import { isRangeTooLarge, RpcTransportError } from "../../core/rpc/errors.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
 import {
   findBookedLogs,
   findRecheckedNumber,
@@ -17,11 +16,11 @@ import {
   type BlockContent,
   decodeBlock,
   type PlacedLog,
-  parseLogs,
   type SeenTransfer,
   selectFollowedLogs,
   USDC_TOPICS,
 } from "../source/decode-logs.ts";
+import { readRangeLogs } from "../source/range-logs.ts";
 import { readProvenLogs } from "../source/verified-block.ts";
 import type { Term } from "../term.ts";
 
@@ -35,7 +34,7 @@ const DETAILS_MAX = 50;
 /** After an answer that left something out this many blocks are read by their proofs. */
 const PROVEN_BLOCKS = 16;
 
-/** How many blocks the next range has; adapted to what nodes answer. Doubted: the last answer left out what the books hold. */
+/** How many blocks the next range has; adapted to what nodes answer. Doubted: the last answer left out what the ledger holds. */
 export type RecheckPace = { blocks: number; isDoubted?: boolean };
 
 /** Reads the next range again. False when there is none yet. */
@@ -46,25 +45,33 @@ export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolea
   if (to - from + 1 < Math.min(BLOCKS_MIN, pace.blocks)) return false;
   const read = await (pace.isDoubted ? readProven(term, { from, to }) : readAgain(term, { from, to }, pace));
   if (!read) return true;
-  const { told, last } = read;
+  const { answered, last } = read;
   const booked = new Set((await findBookedLogs(sql, network, { from, to })).map(placeOf));
   const missing = await followedOnly(
     term,
-    told.filter((transfer) => !booked.has(placeOf({ ...transfer, blockHash: transfer.block.hash }))),
+    answered.filter((transfer) => !booked.has(placeOf({ ...transfer, blockHash: transfer.block.hash }))),
   );
-  const places = new Set(told.map(({ block, logIndex }) => placeOf({ blockHash: block.hash, logIndex })));
+  const places = new Set(answered.map(({ block, logIndex }) => placeOf({ blockHash: block.hash, logIndex })));
   const unconfirmed = [...booked].filter((place) => !places.has(place));
   const repaired = await book(term, missing);
   const surplus = await notOnChain(term, unconfirmed);
   const differences = repaired + surplus.length;
   await recordReconciliation(sql, {
-    ...{ network, kind: "LOGS", fromBlock: from, toBlock: to, checked: told.length, repaired, differences },
+    ...{
+      network,
+      kind: "LOGS",
+      fromBlock: from,
+      toBlock: to,
+      checked: answered.length,
+      repaired,
+      differences,
+    },
     details: [
       ...missing.map(({ block, logIndex }) => ({ missing: `${block.number}:${logIndex}` })),
       ...surplus.map((place) => ({ notOnChain: place })),
     ].slice(0, DETAILS_MAX),
   });
-  // what it left out is on the chain: who knows what else it left out
+  // what it left out is on the chain, and it may have left out more
   pace.isDoubted = surplus.length < unconfirmed.length;
   if (pace.isDoubted) {
     pace.blocks = Math.min(pace.blocks, PROVEN_BLOCKS);
@@ -73,54 +80,49 @@ export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolea
   if (differences > 0) {
     term.log.error(
       { network, from, to, repaired, surplus: surplus.length },
-      "the books differed from the chain",
+      "the ledger differed from the chain",
     );
   }
   return true;
 }
 
-/** Transfers of our wallets in a range and its last block, by the node that is asked least. Undefined when the range was too large. */
+/** Transfers of our wallets in a range and its last block, from the node that is asked least. Undefined when there is none. */
 async function readAgain(
   term: Term,
   { from, to }: { from: number; to: number },
   pace: RecheckPace,
-): Promise<{ told: SeenTransfer[]; last: BlockHeader } | undefined> {
+): Promise<{ answered: SeenTransfer[]; last: BlockHeader } | undefined> {
   const { chain } = term;
   const { address } = chain.network.usdc;
-  const query = { fromBlock: toQuantity(from), toBlock: toQuantity(to), address, topics: [USDC_TOPICS] };
   const node = chain.nodesByHealth().at(-1);
   if (!node) return undefined;
-  try {
-    const [answer, end] = await chain.batchOn(node, [
-      { method: "eth_getLogs", params: [query] },
-      headerCall(to),
-    ]);
-    // a node that lacks the end of the range must not answer for it
-    const last = parseHeader(need(end));
-    if (!last) throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
-    const logs = parseLogs(need(answer));
-    const isSparse = logs.length < LOGS_WANTED && to - from + 1 === pace.blocks;
-    if (isSparse) pace.blocks = Math.min(BLOCKS_MAX, pace.blocks * 2);
-    if (logs.length > LOGS_WANTED * 2) pace.blocks = Math.max(1, pace.blocks >> 1);
-    return { told: decodeByBlock(term, logs), last };
-  } catch (error) {
-    if (!isRangeTooLarge(error)) throw error;
-    pace.blocks = Math.max(1, pace.blocks >> 1);
-    return undefined;
-  }
+  const { logs, headers } = await readRangeLogs(
+    chain,
+    node,
+    { from, to },
+    {
+      ...{ filters: [{ address, topics: [USDC_TOPICS] }], headerCalls: [headerCall(to)] },
+    },
+  );
+  const last = parseHeader(need(headers.at(-1)));
+  if (!last) throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
+  const isSparse = logs.length < LOGS_WANTED && to - from + 1 === pace.blocks;
+  if (isSparse) pace.blocks = Math.min(BLOCKS_MAX, pace.blocks * 2);
+  if (logs.length > LOGS_WANTED * 2) pace.blocks = Math.max(1, pace.blocks >> 1);
+  return { answered: decodeByBlock(term, logs), last };
 }
 
 /** The same, block by block, from what proves itself. */
 async function readProven(
   term: Term,
   { from, to }: { from: number; to: number },
-): Promise<{ told: SeenTransfer[]; last: BlockHeader }> {
+): Promise<{ answered: SeenTransfer[]; last: BlockHeader }> {
   const blocks = await Promise.all(
     Array.from({ length: to - from + 1 }, (_, index) => readProvenBlock(term, from + index)),
   );
   const last = blocks.at(-1)?.block;
   if (!last) throw new Error(`there is no block from ${from} to ${to}`);
-  return { told: blocks.flatMap(({ transfers }) => transfers), last };
+  return { answered: blocks.flatMap(({ transfers }) => transfers), last };
 }
 
 async function readProvenBlock(term: Term, number: number): Promise<BlockContent> {

@@ -1,5 +1,5 @@
 /** Far below the head: ranges that grow while nodes answer well and halve when they do not, each committed whole. */
-import { isRangeTooLarge, RpcTransportError } from "../../core/rpc/errors.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { commitBlocks, NEAR_BLOCKS } from "../settle/commit.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import { readRange, type Watch } from "../source/block-logs.ts";
@@ -11,7 +11,7 @@ const BLOCKS_MAX = 500;
 /** A range is grown while it brings fewer logs than this: what one SQL transaction takes comfortably. */
 const LOGS_WANTED = 1_000;
 const SLOW_MS = 3_000;
-const TRIES_MAX = 8;
+const ATTEMPTS_MAX = 8;
 
 /**
  * Reads up to NEAR_BLOCKS below `head`, at most `blocksMax` blocks. False when the next block does not follow the cursor: a
@@ -46,7 +46,7 @@ async function readNext(
   pace: { blocks: number },
   watch: Watch,
 ): Promise<BlockContent[]> {
-  for (let tries = 1; ; tries++) {
+  for (let attempts = 1; ; attempts++) {
     const to = Math.min(from + pace.blocks - 1, last);
     const startedMs = performance.now();
     try {
@@ -55,7 +55,7 @@ async function readNext(
       return blocks;
     } catch (error) {
       const isBusy = error instanceof RpcTransportError && error.kind !== "rate-limit";
-      if (!(isRangeTooLarge(error) || isBusy) || pace.blocks === 1 || tries === TRIES_MAX) throw error;
+      if (!isBusy || pace.blocks === 1 || attempts === ATTEMPTS_MAX) throw error;
       pace.blocks = Math.max(1, pace.blocks >> 1);
       term.log.debug({ network: term.network, from, blocks: pace.blocks, err: error }, "smaller ranges");
     }

@@ -1,5 +1,5 @@
 /**
- * USDC logs of whole blocks, asked for in the cheapest way that can be believed. The header's bloom says first what a block can hold:
+ * USDC logs of whole blocks, asked for in the cheapest way that can be trusted. The header's bloom says first what a block can hold:
  * nothing of ours (nothing is asked), perhaps a wallet of ours (receipts, proven by their root), or something (logs by block hash).
  * Whatever turns out to touch a wallet near the head is proven before it counts.
  */
@@ -13,7 +13,6 @@ import {
 } from "../../core/chain/bloom.ts";
 import { USER_OPERATION_EVENT_TOPIC } from "../../core/chain/user-operation.ts";
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
-import { toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
@@ -37,6 +36,7 @@ import {
   selectFollowedLogs,
   USDC_TOPICS,
 } from "./decode-logs.ts";
+import { readRangeLogs } from "./range-logs.ts";
 import { provenLogs, readProvenLogs, receiptsCall } from "./verified-block.ts";
 
 /** With more wallets, or a fuller bloom, "may contain" is mostly chance and not asked about wallets. */
@@ -45,7 +45,7 @@ const BLOOM_CHANCE_MAX = 0.05;
 /** Far below the head this many blocks of a range are proven; more would cost what reading them by receipts costs. */
 const PROVEN_FAR_MAX = 32;
 
-/** Whom we look for. `bits` are the bloom bits of every wallet, while they are few. */
+/** Whose transfers are wanted. `bits` are the bloom bits of every wallet, while they are few. */
 export type Watch = {
   isWatched: (address: Hex) => boolean;
   size: number;
@@ -54,7 +54,7 @@ export type Watch = {
   wantsAuthorizations: boolean;
 };
 
-/** NOTHING: the bloom rules out what matters. LOGS: somebody's USDC, not ours as far as the bloom tells. OURS: a wallet of ours may be in it. */
+/** NOTHING: the bloom rules out what matters. LOGS: USDC of others, as far as the bloom shows. OURS: a wallet of ours may be in it. */
 type Hint = "NOTHING" | "LOGS" | "OURS";
 
 /** Reads blocks near the head by their hashes: a node that does not have one says so instead of answering "no logs". */
@@ -107,10 +107,12 @@ async function readNearBlock(
   if (hint === "NOTHING") return decode([]);
   if (hint === "OURS")
     return decode(proveOrUndefined(header, first) ?? (await readProvenLogs(chain, header)));
-  const told = parseHeader(need(first));
-  if (told?.hash !== header.hash)
+  const answered = parseHeader(need(first));
+  if (answered?.hash !== header.hash)
     throw new RpcTransportError("not-ready", `the node does not know block ${header.number} ${header.hash}`);
-  const logs = selectFollowedLogs(parseLogs(need(second)), address);
+  // a log query refused for its size, or for any other reason: the block's receipts say the same
+  if (!second?.ok) return decode(await readProvenLogs(chain, header));
+  const logs = selectFollowedLogs(parseLogs(second.result), address);
   assertOfBlock(logs, header);
   const content = decodeBlock(header, logs, watch.isWatched);
   const needsProof = logs.length === 0 || hasLoneAuthorization(logs) || isOurs(content);
@@ -128,7 +130,7 @@ function proveOrUndefined(header: BlockHeader, outcome: RpcOutcome | undefined):
 }
 
 /**
- * Reads a range far below the head: headers and logs in one batch, which must agree with one another and with each block's bloom.
+ * Reads a range far below the head: headers and logs of one node, which must agree with one another and with each block's bloom.
  * Contradictions are settled by proof, and so are ours where they are few; every block is read once more later (recheck.ts).
  */
 export async function readRange(
@@ -137,20 +139,25 @@ export async function readRange(
   watch: Watch,
 ): Promise<BlockContent[]> {
   const { address } = chain.network.usdc;
-  const range = { fromBlock: toQuantity(from), toBlock: toQuantity(to), ...followedLogs(address) };
   const numbers = Array.from({ length: to - from + 1 }, (_, index) => from + index);
-  const [logsOutcome, ...outcomes] = await chain.batch([
-    { method: "eth_getLogs", params: [range] },
-    ...numbers.map(headerCall),
-  ]);
-  const headers = outcomes.map((outcome, index) => {
+  const answer = await chain.withNode((node) =>
+    readRangeLogs(
+      chain,
+      node,
+      { from, to },
+      {
+        ...{ filters: [followedLogs(address)], headerCalls: numbers.map(headerCall) },
+      },
+    ),
+  );
+  const headers = answer.headers.map((outcome, index) => {
     const header = parseHeader(need(outcome));
     if (header && header.number === numbers[index]) return header;
     throw new RpcTransportError("not-ready", `the node does not know block ${numbers[index]}`);
   });
   assertChained(headers);
   const byBlock = new Map<number, PlacedLog[]>(numbers.map((number) => [number, []]));
-  for (const log of parseLogs(need(logsOutcome))) byBlock.get(log.blockNumber)?.push(log);
+  for (const log of answer.logs) byBlock.get(log.blockNumber)?.push(log);
   const contents = await Promise.all(
     headers.map((header) => readFarBlock(chain, header, byBlock.get(header.number) ?? [], watch)),
   );

@@ -4,12 +4,12 @@ import { topicOfAddress } from "../../core/chain/bloom.ts";
 import { TRANSFER_TOPIC } from "../../core/chain/usdc.ts";
 import { USER_OPERATION_EVENT_TOPIC } from "../../core/chain/user-operation.ts";
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
-import { toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
-import { isRangeTooLarge, RpcTransportError } from "../../core/rpc/errors.ts";
-import type { ChainNode, RpcCall } from "../../core/rpc/node.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import type { ChainNode } from "../../core/rpc/node.ts";
 import { headerCall, need, parseHeader } from "./block-header.ts";
-import { type BlockContent, decodeBlock, parseLogs, selectFollowedLogs } from "./decode-logs.ts";
+import { type BlockContent, decodeBlock, selectFollowedLogs } from "./decode-logs.ts";
+import { type LogFilter, readRangeLogs } from "./range-logs.ts";
 import { readProvenLogs } from "./verified-block.ts";
 
 /** go-ethereum takes at most this many values in a topic position. */
@@ -34,15 +34,15 @@ export async function* readPast(
       start = end + 1;
       size = Math.min(BLOCKS_MAX, size + (size >> 1));
     } catch (error) {
-      if (!isRangeTooLarge(error) && !(error instanceof RpcTransportError && error.kind === "timeout"))
-        throw error;
-      if (size === 1) throw error;
+      // nodes are asked in the sizes they take; what takes too long all in all is asked for in smaller steps
+      const isSlow = error instanceof RpcTransportError && error.kind === "timeout";
+      if (!isSlow || size === 1) throw error;
       size = Math.max(1, size >> 1);
     }
   }
 }
 
-/** The union of what several nodes say: a node that left a hit out is made good by another. */
+/** The union of what several nodes answer: a hit that one left out is found by another. */
 async function findHits(
   chain: Chain,
   range: { from: number; to: number; addresses: readonly Hex[] },
@@ -60,34 +60,16 @@ async function findHitsOn(
   node: ChainNode,
   { from, to, addresses }: { from: number; to: number; addresses: readonly Hex[] },
 ): Promise<number[]> {
-  const query = (positions: unknown[]): RpcCall => ({
-    method: "eth_getLogs",
-    params: [
-      {
-        ...{ fromBlock: toQuantity(from), toBlock: toQuantity(to) },
-        ...{ address: chain.network.usdc.address, topics: [TRANSFER_TOPIC, ...positions] },
-      },
-    ],
-  });
-  const operationsQuery = (senders: readonly Hex[]): RpcCall => ({
-    method: "eth_getLogs",
-    params: [
-      {
-        ...{ fromBlock: toQuantity(from), toBlock: toQuantity(to), address: CONTRACTS.entryPointV06 },
-        topics: [USER_OPERATION_EVENT_TOPIC, null, senders],
-      },
-    ],
-  });
-  const queries: RpcCall[] = [];
+  const { address } = chain.network.usdc;
+  const filters: LogFilter[] = [];
   for (let start = 0; start < addresses.length; start += TOPIC_VALUES_MAX) {
     const topics = addresses.slice(start, start + TOPIC_VALUES_MAX).map(topicOfAddress);
-    queries.push(query([topics]), query([null, topics]), operationsQuery(topics));
+    filters.push({ address, topics: [TRANSFER_TOPIC, topics] });
+    filters.push({ address, topics: [TRANSFER_TOPIC, null, topics] });
+    filters.push({ address: CONTRACTS.entryPointV06, topics: [USER_OPERATION_EVENT_TOPIC, null, topics] });
   }
-  // the last header in the same batch: a node that lacks the end of the range must not answer for it
-  const [last, ...answers] = await chain.batchOn(node, [headerCall(to), ...queries]);
-  if (!parseHeader(need(last)))
-    throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
-  return answers.flatMap((answer) => parseLogs(need(answer)).map((log) => log.blockNumber));
+  const { logs } = await readRangeLogs(chain, node, { from, to }, { filters, headerCalls: [headerCall(to)] });
+  return logs.map((log) => log.blockNumber);
 }
 
 async function readHits(

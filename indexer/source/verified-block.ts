@@ -1,7 +1,8 @@
 /**
  * All logs of one block, proven against its header. A log query has no proof of its own: a node that drops a log, or does not have
- * the block, answers like one that found nothing. Receipts do, by their root. Where a node has none, all logs of the block are the next
- * best: told alike twice, without a gap between their numbers, and making the header's bloom (which a log of the same topics would too).
+ * the block, answers like one that found nothing. Receipts do, by their root: all of a block's at once, or one transaction's at a time.
+ * Where a node has none by block, all logs of the block are the next best: the same in two answers, without a gap between their numbers,
+ * and making the header's bloom (which a log of the same topics would too).
  */
 
 import { bloomOf } from "../../core/chain/bloom.ts";
@@ -10,11 +11,11 @@ import { fieldOf } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import type { ChainNode, RpcCall } from "../../core/rpc/node.ts";
-import type { BlockHeader } from "./block-header.ts";
+import { type BlockHeader, need } from "./block-header.ts";
 import { assertOfBlock, type PlacedLog, parseLogs } from "./decode-logs.ts";
 
-/** Attempts over all nodes, before the block is left for a later look. */
-const TRIES = 6;
+/** Over all nodes, before the block is left for a later poll. */
+const ATTEMPTS = 6;
 
 export function receiptsCall({ hash }: BlockHeader): RpcCall {
   return { method: "eth_getBlockReceipts", params: [hash] };
@@ -31,20 +32,25 @@ export function provenLogs(header: BlockHeader, answer: unknown): PlacedLog[] {
   return logs;
 }
 
-/** Asks one node after another until the logs are proven. Throws when none proves them: the block is not believed then. */
+type Way = (chain: Chain, node: ChainNode, header: BlockHeader) => Promise<PlacedLog[]>;
+
+/** In the order in which a node is asked: the next way when it has answered the one before, and not with what proves the block. */
+const WAYS: readonly [Way, ...Way[]] = [byReceipts, byBloom, byTransactionReceipts];
+
+/** Asks one node after another until the logs are proven. Throws when none proves them: the block is not trusted then. */
 export async function readProvenLogs(chain: Chain, header: BlockHeader): Promise<PlacedLog[]> {
   let lastError: unknown;
-  // some nodes have no receipts by block, some chains another receipt format: those are asked the other way
-  const withoutReceipts = new Set<ChainNode>();
-  for (let tries = 0; tries < TRIES; tries++) {
+  // some nodes have no receipts by block, some chains another receipt format: those are asked another way
+  const ways = new Map<ChainNode, number>();
+  for (let attempts = 0; attempts < ATTEMPTS; attempts++) {
     const nodes = chain.nodesByHealth();
-    const node = nodes[tries % nodes.length];
+    const node = nodes[attempts % nodes.length];
     if (!node) break;
-    const isReceiptsTurn = !withoutReceipts.delete(node);
+    const way = ways.get(node) ?? 0;
     try {
-      return await (isReceiptsTurn ? byReceipts(chain, node, header) : byBloom(chain, node, header));
+      return await (WAYS[way] ?? WAYS[0])(chain, node, header);
     } catch (error) {
-      if (isReceiptsTurn && hasAnswered(error)) withoutReceipts.add(node);
+      ways.set(node, hasAnswered(error) ? (way + 1) % WAYS.length : 0);
       if (!(error instanceof RpcTransportError || error instanceof RpcResponseError)) throw error;
       lastError = error;
     }
@@ -52,9 +58,43 @@ export async function readProvenLogs(chain: Chain, header: BlockHeader): Promise
   throw lastError ?? unproven(header, "there is no node");
 }
 
+/** The same from this node alone, every way once. */
+export async function readProvenLogsOn(
+  chain: Chain,
+  node: ChainNode,
+  header: BlockHeader,
+): Promise<PlacedLog[]> {
+  let lastError: unknown;
+  for (const way of WAYS) {
+    try {
+      return await way(chain, node, header);
+    } catch (error) {
+      if (!hasAnswered(error)) throw error;
+      lastError = error;
+    }
+  }
+  throw lastError;
+}
+
 async function byReceipts(chain: Chain, node: ChainNode, header: BlockHeader): Promise<PlacedLog[]> {
   const { method, params } = receiptsCall(header);
   return provenLogs(header, await chain.requestOn(node, method, params));
+}
+
+/** Many calls for a full block, and none of them large. */
+async function byTransactionReceipts(
+  chain: Chain,
+  node: ChainNode,
+  header: BlockHeader,
+): Promise<PlacedLog[]> {
+  const block = await chain.requestOn(node, "eth_getBlockByHash", [header.hash, false]);
+  const hashes = fieldOf(block, "transactions");
+  if (!Array.isArray(hashes)) throw unproven(header, "its transactions were not answered");
+  const outcomes = await chain.batchOn(
+    node,
+    hashes.map((hash) => ({ method: "eth_getTransactionReceipt", params: [hash] })),
+  );
+  return provenLogs(header, outcomes.map(need));
 }
 
 async function byBloom(chain: Chain, node: ChainNode, header: BlockHeader): Promise<PlacedLog[]> {
@@ -69,10 +109,10 @@ async function byBloom(chain: Chain, node: ChainNode, header: BlockHeader): Prom
   return logs;
 }
 
-/** Not a node that was away: it has no receipts by block, or such as do not make the root. */
+/** Not an unavailable node: it has no receipts by block, or such as do not make the root. */
 function hasAnswered(error: unknown): boolean {
   if (error instanceof RpcTransportError)
-    return error instanceof UnprovenError || error.kind === "node-error";
+    return error instanceof UnprovenError || error.kind === "node-error" || error.isRefusal;
   return error instanceof RpcResponseError;
 }
 

@@ -144,11 +144,12 @@ describe("a node of another chain", () => {
     expect(first.methods).not.toContain("eth_blockNumber");
   });
 
-  test("that changes its chain while away is found out when it comes back", async () => {
+  test("that changes its chain while unreachable is recognised when it comes back", async () => {
     const chain = open({ urls: [first.url] });
     await head(chain);
-    first.fault = () => ({ kind: "status", status: 502 });
-    await failureOf(head(chain));
+    await first.stop();
+    expect((await failureOf(head(chain))).kind).toBe("unreachable");
+    first = startFaultProxy(node.rpcUrl, Number(new URL(first.url).port));
     first.fault = onMethod("eth_chainId", {
       kind: "edit",
       edit: (answer) => ({ ...(answer as object), result: "0x2105" }),

@@ -1,10 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import {
-  classifyRpcError,
-  isRangeTooLarge,
-  RpcResponseError,
-  RpcTransportError,
-} from "../../core/rpc/errors.ts";
+import { classifyRpcError, isRefusal, RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 
 const classify = (code: number, message: string, data?: unknown) =>
   classifyRpcError({ code, message, data }, "eth_x on a node");
@@ -67,21 +62,33 @@ describe("the chain's answer", () => {
   );
 });
 
-describe("a log query that is too large", () => {
+describe("a refusal, to which less at a time may be the remedy", () => {
   test.each([
     [-32005, "query returned more than 10000 results"],
     [-32602, "range 12001 exceeds limit of 10000"],
-    [-32000, "query exceeds max results 20000, retry with the range 1-2"],
-    [-32600, "please limit the query to at most 1000 blocks"],
-    [-32614, "eth_getLogs is limited to a 10,000 block range"],
-    [-32602, "Log response size exceeded. You can make eth_getLogs requests with up to a 2K block range"],
+    [-32614, "eth_getLogs is limited to a 5 range"],
+    [-32005, "Maximum allowed number of requested blocks is 1000"],
+    [-32000, "range is too large, max is 1k blocks"],
+    [-32014, "maximum 10 calls in 1 batch"],
+    [-32600, "too many requests in batch"],
+    [31, "Batch of more than 3 requests is not allowed"],
+    [-32603, "internal error"],
+    [-32000, "query timed out"],
+    [7, "words never seen before"],
   ])("%d %s", (code, message) => {
-    expect(isRangeTooLarge(classify(code, message))).toBe(true);
+    expect(isRefusal(classify(code, message))).toBe(true);
   });
 
-  test("is nothing else", () => {
-    expect(isRangeTooLarge(classify(-32005, "limit exceeded"))).toBe(false);
-    expect(isRangeTooLarge(classify(3, "execution reverted"))).toBe(false);
-    expect(isRangeTooLarge(new Error("query returned more than 1 results"))).toBe(false);
+  test.each([
+    [-32000, "Too Many Requests"],
+    [-32007, "50/second request limit reached"],
+    [429, "Your app has exceeded its compute units per second capacity"],
+  ])("is no request limit: %d %s", (code, message) => {
+    expect(isRefusal(classify(code, message))).toBe(false);
+  });
+
+  test("is no error of another kind", () => {
+    expect(isRefusal(new RpcTransportError("unreachable", "gone"))).toBe(false);
+    expect(isRefusal(new Error("query returned more than 1 results"))).toBe(false);
   });
 });

@@ -22,13 +22,15 @@ export type FaultProxy = {
   lastHeaders: Headers;
   /** Called for every HTTP request; undefined lets it through. */
   fault: (calls: readonly ProxiedCall[]) => Fault | undefined;
+  /** Called with every HTTP request that is let through: its answer waits for this. */
+  delay: (calls: readonly ProxiedCall[]) => Promise<void> | undefined;
   stop: () => Promise<void>;
 };
 
-/** Listens on 127.0.0.1 on any free port. */
-export function startFaultProxy(nodeUrl: string): FaultProxy {
+/** Listens on 127.0.0.1, on any free port unless one is given. */
+export function startFaultProxy(nodeUrl: string, port = 0): FaultProxy {
   const server = Bun.serve({
-    port: 0,
+    port,
     hostname: "127.0.0.1",
     idleTimeout: 60,
     async fetch(request) {
@@ -53,6 +55,7 @@ export function startFaultProxy(nodeUrl: string): FaultProxy {
         const answers = calls.map((call) => ({ jsonrpc: "2.0", id: call.id, result: fault.reply(call) }));
         return Response.json(Array.isArray(parsed) ? answers : answers[0]);
       }
+      await proxy.delay(calls);
       const response = await fetch(nodeUrl, {
         method: "POST",
         headers: { "content-type": "application/json" },
@@ -68,6 +71,7 @@ export function startFaultProxy(nodeUrl: string): FaultProxy {
     requests: 0,
     lastHeaders: new Headers(),
     fault: () => undefined,
+    delay: () => undefined,
     stop: () => server.stop(true),
   };
   return proxy;

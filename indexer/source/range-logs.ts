@@ -1,0 +1,141 @@
+/**
+ * Logs of a range from one node, in queries of the size it takes. There is nothing in a log query that could revert, so an error in
+ * whatever words means "fewer blocks": down to one, which is then asked for by its hash, and by its receipts when that is refused too.
+ */
+import type { Hex } from "../../core/domain/networks.ts";
+import { toQuantity } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { isRefusal, type RpcError, RpcTransportError } from "../../core/rpc/errors.ts";
+import { noteAccepted, noteRefused } from "../../core/rpc/learnt-limit.ts";
+import type { ChainNode, RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
+import { headerCall, parseHeader } from "./block-header.ts";
+import { type PlacedLog, parseLogs } from "./decode-logs.ts";
+import { readProvenLogsOn } from "./verified-block.ts";
+
+/** Address and topics as eth_getLogs takes them; null stands for any topic. */
+export type LogFilter = {
+  readonly address: Hex | readonly Hex[];
+  readonly topics: readonly (string | readonly string[] | null)[];
+};
+export type BlockRange = { readonly from: number; readonly to: number };
+type Query = BlockRange & { readonly filter: LogFilter };
+
+/**
+ * `headerCalls` are asked in the first batch, the last of the range among them: a node that does not have that block must not answer for
+ * it. Throws RpcTransportError when the node can't answer for the whole range.
+ */
+export async function readRangeLogs(
+  chain: Chain,
+  node: ChainNode,
+  range: BlockRange,
+  { filters, headerCalls }: { filters: readonly LogFilter[]; headerCalls: readonly RpcCall[] },
+): Promise<{ logs: PlacedLog[]; headers: RpcOutcome[] }> {
+  const logs: PlacedLog[] = [];
+  let headers: RpcOutcome[] | undefined;
+  let open = filters.flatMap((filter) => split({ ...range, filter }, node.health.logBlocks.size));
+  while (open.length > 0) {
+    const calls = headers ? [] : headerCalls;
+    const outcomes = await askOrRefuse(chain, node, [...calls, ...open.map(queryCall)]);
+    headers ??= outcomes.slice(0, calls.length);
+    assertKnown(headers, range, node);
+    const read = await readOutcomes(chain, node, open, outcomes.slice(calls.length));
+    logs.push(...read.logs);
+    open = read.refused.flatMap((query) => split(query, Math.min(node.health.logBlocks.size, half(query))));
+  }
+  return { logs, headers: headers ?? [] };
+}
+
+/** A single call that a node refuses throws; for a log query that is one more refusal to learn from. */
+async function askOrRefuse(chain: Chain, node: ChainNode, calls: readonly RpcCall[]): Promise<RpcOutcome[]> {
+  try {
+    return await chain.batchOn(node, calls);
+  } catch (error) {
+    if (calls.length > 1 || !(error instanceof RpcTransportError && error.isRefusal)) throw error;
+    return [{ ok: false, error }];
+  }
+}
+
+async function readOutcomes(
+  chain: Chain,
+  node: ChainNode,
+  queries: readonly Query[],
+  outcomes: readonly RpcOutcome[],
+): Promise<{ logs: PlacedLog[]; refused: Query[] }> {
+  const limit = node.health.logBlocks;
+  const logs: PlacedLog[] = [];
+  const refused: Query[] = [];
+  for (const [index, query] of queries.entries()) {
+    const outcome = outcomes[index];
+    if (outcome?.ok) {
+      noteAccepted(limit, blocksOf(query), Date.now());
+      logs.push(...parseLogs(outcome.result));
+      continue;
+    }
+    const error = outcome?.error ?? new RpcTransportError("malformed", `${node.label} left out an answer`);
+    if (!isRefusal(error)) throw error;
+    noteRefused(limit, blocksOf(query), Date.now());
+    if (blocksOf(query) > 1) refused.push(query);
+    else logs.push(...(await readOneBlock(chain, node, query, error)));
+  }
+  return { logs, refused };
+}
+
+/** By hash, which is no range; else everything in the block, filtered here. */
+async function readOneBlock(
+  chain: Chain,
+  node: ChainNode,
+  { from, filter }: Query,
+  refusal: RpcError,
+): Promise<PlacedLog[]> {
+  const { method, params } = headerCall(from);
+  const header = parseHeader(await chain.requestOn(node, method, params));
+  if (!header) throw new RpcTransportError("not-ready", `${node.label} does not know block ${from}`);
+  try {
+    return parseLogs(await chain.requestOn(node, "eth_getLogs", [{ blockHash: header.hash, ...filter }]));
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+  }
+  try {
+    const logs = await readProvenLogsOn(chain, node, header);
+    return logs.filter((log) => isWanted(log, filter));
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    throw new RpcTransportError("node-error", refusal.message);
+  }
+}
+
+function assertKnown(headers: readonly RpcOutcome[], { to }: BlockRange, node: ChainNode): void {
+  const last = headers.at(-1);
+  if (last && !last.ok && last.error instanceof RpcTransportError) throw last.error;
+  if (last?.ok && last.result !== null) return;
+  throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
+}
+
+function queryCall({ from, to, filter }: Query): RpcCall {
+  const params = [{ fromBlock: toQuantity(from), toBlock: toQuantity(to), ...filter }];
+  return { method: "eth_getLogs", params };
+}
+
+function split({ from, to, filter }: Query, blocks: number): Query[] {
+  const pieces: Query[] = [];
+  for (let start = from; start <= to; start += blocks)
+    pieces.push({ from: start, to: Math.min(to, start + blocks - 1), filter });
+  return pieces;
+}
+
+function blocksOf({ from, to }: BlockRange): number {
+  return to - from + 1;
+}
+
+function half(range: BlockRange): number {
+  return Math.max(1, blocksOf(range) >> 1);
+}
+
+function isWanted({ address, topics }: PlacedLog, filter: LogFilter): boolean {
+  if (![filter.address].flat().includes(address.toLowerCase() as Hex)) return false;
+  return filter.topics.every((wanted, index) => {
+    const topic = topics[index];
+    if (wanted === null) return true;
+    return topic !== undefined && (typeof wanted === "string" ? topic === wanted : wanted.includes(topic));
+  });
+}
