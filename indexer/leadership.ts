@@ -1,12 +1,15 @@
 /**
  * Who leads a network. A leader that lost its lock without noticing can't write: the next one has raised the epoch
- * (db/ledger/cursors.ts). Until then it is told by its connection's end, or by a look every second.
+ * (db/ledger/cursors.ts), a fencing token. It notices by its connection's end, or by its next heartbeat. A standby replaces a leader whose
+ * heartbeats stopped while its connections live on.
  */
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Log } from "../core/runtime/log.ts";
 import { type LeaderSeat, openLeaderSeat } from "../db/ledger/leader-lock.ts";
 
 const TRY_EVERY_MS = 250;
+/** How often a standby looks for a frozen leader. */
+const CHECK_LEADER_MS = 1_000;
 const HEARTBEAT_MS = 1_000;
 const HEARTBEAT_TIMEOUT_MS = 5_000;
 
@@ -30,10 +33,16 @@ export async function waitForLeadership(
       if (isLeading) lost.abort();
     },
   });
+  let checkedMs = performance.now();
   while (!stop.aborted) {
     try {
       isLeading = await seat.tryToTake();
       if (isLeading) return keepLeading(seat, lost, { network, log });
+      if (performance.now() - checkedMs >= CHECK_LEADER_MS) {
+        checkedMs = performance.now();
+        if (await seat.endFrozenLeader())
+          log.warn({ network }, "the leader is frozen: its lock was ended, the next one takes over");
+      }
     } catch (error) {
       log.warn({ network, err: error }, "could not ask who leads");
     }
@@ -50,7 +59,7 @@ function keepLeading(
 ): Leadership {
   const timer = setInterval(async () => {
     const timeout = Bun.sleep(HEARTBEAT_TIMEOUT_MS).then(() => false);
-    const isHeld = await Promise.race([seat.isHeld().catch(() => false), timeout]);
+    const isHeld = await Promise.race([seat.keepAlive().catch(() => false), timeout]);
     if (!isHeld) lost.abort();
   }, HEARTBEAT_MS);
   const warn = () => log.warn({ network }, "the leader's lock is lost");

@@ -12,6 +12,8 @@ import { runNetwork } from "./run-network.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
 const CONNECTIONS_A_NETWORK = 3;
+/** Sooner than a frozen leader is replaced: the next one needs the rows that it held. No transaction here waits for a node. */
+const FROZEN_TRANSACTION_MS = 10_000;
 
 /** Leaderships are given back; on a dead database they are gone with its connections. */
 const CLOSE_TIMEOUT_MS = 3_000;
@@ -26,6 +28,7 @@ const sql = openDatabase(config.databaseUrl, {
   name: "indexer",
   maxConnections: networks * CONNECTIONS_A_NETWORK,
   genericPlans: true,
+  idleInTransactionTimeoutMs: FROZEN_TRANSACTION_MS,
 });
 
 const runs = config.chains.map((settings) => run(settings, open(settings)));

@@ -42,6 +42,8 @@ export type DatabaseOptions = {
   genericPlans?: boolean;
   /** A server that owes an answer for so long is taken for gone. 0 for statements that take as long as they take. Default 40. */
   silenceTimeoutS?: number;
+  /** A transaction whose client sends nothing for so long is rolled back by the server. Default 30 s. */
+  idleInTransactionTimeoutMs?: number;
 };
 
 const RECONNECT_MIN_S = 0.05;
@@ -81,7 +83,8 @@ export function openDatabase(url: string, options: DatabaseOptions): Sql {
     connection: {
       application_name: options.name,
       statement_timeout: STATEMENT_TIMEOUT_MS,
-      idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_TIMEOUT_MS,
+      idle_in_transaction_session_timeout:
+        options.idleInTransactionTimeoutMs ?? IDLE_IN_TRANSACTION_TIMEOUT_MS,
       ...PLANNER,
       ...(options.genericPlans ? { plan_cache_mode: "force_generic_plan" } : {}),
       ...(options.asynchronousCommit ? { synchronous_commit: "off" } : {}),

@@ -1,0 +1,182 @@
+/** A leader that is stopped keeps its connections and its lock. It is replaced, and writes nothing when it wakes. */
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { type LeaderSeat, openLeaderSeat } from "../../db/ledger/leader-lock.ts";
+import { type ServiceProcess, startServiceProcess } from "../../local/processes/service-process.ts";
+import {
+  amounts,
+  type Lab,
+  linkOf,
+  type Merchant,
+  makeLink,
+  makeMerchant,
+  makePayer,
+  NETWORK,
+  openLab,
+  pay,
+  settled,
+  startIndexer,
+  until,
+} from "../support/indexer-lab.ts";
+import { assertInvariants } from "../support/invariants.ts";
+
+setDefaultTimeout(120_000);
+const REPLACED_WITHIN_MS = 20_000;
+const freshUnits = amounts();
+
+type Indexer = { process: ServiceProcess; lines: string[] };
+
+let lab: Lab;
+let merchant: Merchant;
+let payer: `0x${string}`;
+const indexers: Indexer[] = [];
+beforeAll(async () => {
+  lab = await openLab();
+  merchant = await makeMerchant(lab);
+  payer = await makePayer(lab);
+});
+afterAll(async () => {
+  for (const indexer of indexers) signal(indexer, "SIGCONT");
+  await Promise.all(indexers.map(({ process }) => process.stop()));
+  await lab.stop();
+});
+
+async function startProcess(): Promise<Indexer> {
+  const { PATH, HOME } = process.env;
+  const lines: string[] = [];
+  const env = {
+    ...{ PATH, HOME, NODE_ENV: "test", DATABASE_URL: lab.db.url, NETWORKS: NETWORK },
+    ...{ RPC_URL_BASE_SEPOLIA: lab.chain.rpcUrl, CONFIRMATIONS_BASE_SEPOLIA: "1" },
+  };
+  const indexer = { process: await startServiceProcess("indexer", env, (line) => lines.push(line)), lines };
+  indexers.push(indexer);
+  return indexer;
+}
+
+/** To the process and the shell that watches it. */
+function signal({ process: { pid } }: Indexer, name: "SIGSTOP" | "SIGCONT"): void {
+  process.kill(-pid, name);
+}
+
+const leadsSince = ({ lines }: Indexer) => lines.filter((line) => line.includes('"msg":"leading"')).length;
+const isStarted = ({ lines }: Indexer) => lines.some((line) => line.includes("indexer started"));
+const wasFenced = ({ lines }: Indexer) =>
+  lines.some((line) => line.includes("belongs to another leader") || line.includes("lock is lost"));
+
+async function readEpoch(): Promise<bigint> {
+  const [row] = await lab.sql<{ epoch: bigint }[]>`select epoch from cursors`;
+  return row?.epoch ?? 0n;
+}
+
+async function payLink(): Promise<string> {
+  const units = freshUnits();
+  const linkId = await makeLink(lab, merchant, { units });
+  await pay(lab, payer, merchant.address, units);
+  return linkId;
+}
+
+const isPaid = (linkId: string) => async () => (await linkOf(lab, linkId)).status === "PAID";
+
+test("a leader that is stopped is replaced within 20 s, once, and is fenced when it wakes", async () => {
+  const first = await startProcess();
+  await until("the first leads", async () => leadsSince(first) === 1, 30_000);
+  const second = await startProcess();
+  await until("the second is on standby", async () => isStarted(second), 30_000);
+  await payLink();
+  await settled(lab);
+  const epoch = await readEpoch();
+
+  signal(first, "SIGSTOP");
+  const stoppedMs = performance.now();
+  const linkId = await payLink();
+  await until("the link is paid", isPaid(linkId), REPLACED_WITHIN_MS);
+  console.log(`a frozen leader was replaced after ${Math.round(performance.now() - stoppedMs)} ms`);
+  expect(leadsSince(second)).toBe(1);
+
+  signal(first, "SIGCONT");
+  await until("the first has noticed", async () => wasFenced(first), 30_000);
+  const after = await payLink();
+  await until("the second goes on", isPaid(after));
+  expect(await readEpoch()).toBe(epoch + 1n);
+  await assertInvariants(lab.sql, lab.chain);
+});
+
+test("a leader that is stopped within a transaction does not keep its rows from the next one", async () => {
+  const [first, second] = indexers as [Indexer, Indexer];
+  const leader = leadsSince(second) > 0 ? second : first;
+  // its next commit waits for the cursor's row; it gets it when it can't go on any more
+  const units = freshUnits();
+  const linkId = await makeLink(lab, merchant, { units });
+  await lab.sql.begin(async (tx) => {
+    await tx`select from cursors for update`;
+    await pay(lab, payer, merchant.address, units);
+    await until("it waits", async () => {
+      const rows = await lab.sql`
+        select from pg_stat_activity
+        where datname = current_database() and application_name = 'indexer' and wait_event_type = 'Lock'
+          and backend_xid is not null`;
+      return rows.length > 0;
+    });
+    signal(leader, "SIGSTOP");
+  });
+  const stoppedMs = performance.now();
+  await until("it is replaced", isPaid(linkId), REPLACED_WITHIN_MS);
+  console.log(
+    `a leader frozen in a transaction was replaced after ${Math.round(performance.now() - stoppedMs)} ms`,
+  );
+  signal(leader, "SIGCONT");
+  await settled(lab);
+  await assertInvariants(lab.sql, lab.chain);
+});
+
+describe("a leader's lock", () => {
+  let other: Lab;
+  let leader: LeaderSeat;
+  let standby: LeaderSeat;
+  let broken = 0;
+  beforeAll(async () => {
+    other = await openLab();
+    // makes the cursor
+    const indexer = startIndexer(other);
+    await settled(other);
+    await indexer.stop();
+    const open = (onBroken: () => void) =>
+      openLeaderSeat(other.db.url, NETWORK, { name: "indexer-lead", onBroken });
+    leader = open(() => {
+      broken += 1;
+    });
+    standby = open(() => undefined);
+    expect(await leader.tryToTake()).toBe(true);
+  });
+  afterAll(async () => {
+    await Promise.all([leader.close(), standby.close()]);
+    await other.stop();
+  });
+
+  const beatBefore = (seconds: number) =>
+    other.sql`update indexer_leaders set alive_at = now() - make_interval(secs => ${seconds})`;
+
+  test("is left to a leader whose last heartbeat is 11 s old", async () => {
+    await beatBefore(11);
+    expect(await standby.endFrozenLeader()).toBe(false);
+    expect(await standby.tryToTake()).toBe(false);
+    expect(await leader.keepAlive()).toBe(true);
+  });
+
+  test("is left to a new leader beside the old heartbeat of another one", async () => {
+    await beatBefore(60);
+    await other.sql`update indexer_leaders set backend_pid = backend_pid + 1`;
+    expect(await standby.endFrozenLeader()).toBe(false);
+    expect(await leader.keepAlive()).toBe(true);
+  });
+
+  test("is taken from a leader whose last heartbeat is 13 s old, which notices and beats no more", async () => {
+    await beatBefore(13);
+    expect(await standby.endFrozenLeader()).toBe(true);
+    await until("it is free", () => standby.tryToTake());
+    expect(broken).toBe(1);
+    expect(await leader.keepAlive()).toBe(false);
+    expect(await standby.keepAlive()).toBe(true);
+    // nothing to end: the new leader has just had a heartbeat
+    expect(await leader.endFrozenLeader()).toBe(false);
+  });
+});
