@@ -181,6 +181,14 @@ create table identities (
 );
 CREATE INDEX identities_user ON public.identities USING btree (user_id);
 
+create table indexer_leaders (
+  alive_at timestamp with time zone not null,
+  backend_pid integer not null,
+  network text not null,
+  constraint indexer_leaders_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint indexer_leaders_pkey PRIMARY KEY (network)
+);
+
 create table link_count_deltas (
   amount_units numeric(78,0) not null,
   count bigint not null,
