@@ -791,6 +791,8 @@ CREATE INDEX wallet_operations_user ON public.wallet_operations USING btree (use
 create table wallets (
   address text not null,
   backfilled_at timestamp with time zone,
+  booked_number bigint default '-1'::integer not null,
+  booked_units numeric(78,0) default 0 not null,
   created_at timestamp with time zone default now() not null,
   deployed_at timestamp with time zone,
   difference_units numeric(78,0) default 0 not null,

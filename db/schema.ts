@@ -132,6 +132,8 @@ export const wallets = pgTable("wallets", {
   openingUnits: numeric("opening_units", { precision: 78, scale: 0, mode: "bigint" }),
   reconciledAt: time("reconciled_at"),
   differenceUnits: numeric("difference_units", { precision: 78, scale: 0, mode: "bigint" }).notNull(),
+  bookedUnits: numeric("booked_units", { precision: 78, scale: 0, mode: "bigint" }).notNull(),
+  bookedNumber: int8("booked_number").notNull(),
 });
 
 export const paymentLinks = pgTable("payment_links", {

@@ -1,11 +1,12 @@
 /** USDC (Circle's FiatTokenV2_2) over JSON-RPC: what we call on it, what we read from it, and its logs. Amounts are micro-USDC. */
 import type { Authorization } from "../domain/authorization.ts";
-import type { Hex } from "../domain/networks.ts";
+import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { parseData, parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
-import { RpcTransportError } from "../rpc/errors.ts";
+import { isRefusal, RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall } from "../rpc/node.ts";
 import { domainSeparator, tokenDomainOf } from "./authorization-digest.ts";
+import { decodeAggregate3, encodeAggregate3 } from "./multicall.ts";
 import { bytesTail, hexWord, uintWord } from "./words.ts";
 
 /** `Transfer(address indexed from, address indexed to, uint256 value)` */
@@ -57,14 +58,39 @@ export function encodeTransfer(to: Hex, amountUnits: bigint): Hex {
   return `${SELECTORS.transfer}${hexWord(to)}${uintWord(amountUnits)}`;
 }
 
-/** The `eth_call` behind `readBalance`, for callers that put many into one batch. */
-export function balanceOfCall(chain: Chain, holder: Hex, block: BlockRef = "latest"): RpcCall {
-  return callOf(chain, `${SELECTORS.balanceOf}${hexWord(holder)}`, block);
-}
-
 /** Micro-USDC. Throws RpcTransportError when no node answers: never 0 for "unknown". */
 export async function readBalance(chain: Chain, holder: Hex, block: BlockRef = "latest"): Promise<bigint> {
-  return parseQuantity(await read(chain, balanceOfCall(chain, holder, block)), "balanceOf");
+  return parseQuantity(await read(chain, callOf(chain, encodeBalanceOf(holder), block)), "balanceOf");
+}
+
+/**
+ * Of many holders, in their order, in one call: a provider counts it as one. Halved when a node refuses so much gas or data at once.
+ * Throws RpcTransportError when one is not answered.
+ */
+export async function readBalances(
+  chain: Chain,
+  holders: readonly Hex[],
+  block: BlockRef = "latest",
+): Promise<bigint[]> {
+  if (holders.length === 0) return [];
+  const to = chain.network.usdc.address;
+  const data = encodeAggregate3(holders.map((holder) => ({ to, data: encodeBalanceOf(holder) })));
+  try {
+    const answer = await chain.request("eth_call", [{ to: CONTRACTS.multicall3, data }, block]);
+    return decodeAggregate3(answer, holders.length).map((result) => {
+      if (result.success) return parseQuantity(result.data, "balanceOf");
+      throw new RpcTransportError("malformed", "balanceOf was not answered");
+    });
+  } catch (error) {
+    if (!isRefusal(error) || holders.length === 1) throw error;
+    const middle = holders.length >> 1;
+    const first = await readBalances(chain, holders.slice(0, middle), block);
+    return [...first, ...(await readBalances(chain, holders.slice(middle), block))];
+  }
+}
+
+function encodeBalanceOf(holder: Hex): Hex {
+  return `${SELECTORS.balanceOf}${hexWord(holder)}`;
 }
 
 /** True when the nonce was used or cancelled: which of the two, only the logs say. */

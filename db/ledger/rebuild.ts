@@ -79,6 +79,10 @@ export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[
     where network = ${network} and status <> 'ORPHANED'`;
   await reopenOperationHistory(tx, await reopenOperations(tx, { network, ancestor: -1 }));
   await tx`
+    update wallets
+    set booked_units = 0, booked_number = -1
+    where network = ${network} and booked_number >= 0`;
+  await tx`
     update payments
     set
       state = case when relay_id is null then 'QUEUED' else 'SIGNED' end, tx_hash = null, log_index = null,

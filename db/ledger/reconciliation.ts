@@ -1,4 +1,4 @@
-/** The books as reconciliation compares them with the chain, and its results. */
+/** The ledger as reconciliation compares it with the chain, and its results. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { BlockPoint } from "./cursors.ts";
@@ -47,58 +47,138 @@ export async function noteRechecked(
       )`;
 }
 
-export type WalletInBooks = { id: string; address: Hex; bookUnits: bigint; openingUnits: bigint | null };
+export type WalletToCompare = {
+  id: string;
+  address: Hex;
+  /** What its ledger holds, beside its opening balance. */
+  bookUnits: bigint;
+  openingUnits: bigint | null;
+  /** When last compared. */
+  differenceUnits: bigint;
+  isLongAgo: boolean;
+};
+
+/** The block of the newest comparison: wallets that moved up to it were compared. */
+export async function findComparedNumber(tx: Tx, network: NetworkId): Promise<number | undefined> {
+  const [row] = await tx<{ number: bigint }[]>`
+    select to_block as number
+    from reconciliations
+    where network = ${network} and kind = 'BALANCES'
+    order by id desc
+    limit 1`;
+  return row && Number(row.number);
+}
 
 /**
- * Up to `limit` wallets that differed when last compared, for that may have been put right, and as many that waited longest, with what
- * the books say they hold after block `number` (not counting their opening balance).
+ * Up to `limit` each of the wallets that differed when last compared, that never were, whose transfers stand in the blocks after `since`,
+ * and that were not compared for a day. Their transfers are summed from where the last comparison ended.
  */
 export async function findWalletsToReconcile(
   tx: Tx,
   network: NetworkId,
-  { number, limit }: { number: number; limit: number },
-): Promise<WalletInBooks[]> {
-  return tx<WalletInBooks[]>`
-    select wallet.id, wallet.address, wallet.opening_units, received.units - sent.units as book_units
+  { number, since, limit }: { number: number; since: number; limit: number },
+): Promise<WalletToCompare[]> {
+  const isFollowed = tx`
+    network = ${network}
+    and backfilled_at is not null
+    and indexed_from <= ${number}::bigint + 1
+    and booked_number <= ${number}::bigint`;
+  return tx<WalletToCompare[]>`
+    select
+      wallet.id, wallet.address, wallet.opening_units, wallet.difference_units,
+      coalesce(wallet.reconciled_at < now() - interval '1 hour', true) as is_long_ago,
+      wallet.booked_units + received.units - sent.units as book_units
     from (
       (
-        select id, address, opening_units
+        select *
         from wallets
-        where network = ${network}
-          and difference_units <> 0
-          and backfilled_at is not null
-          and indexed_from <= ${number}::bigint + 1
+        where ${isFollowed} and difference_units <> 0
         order by reconciled_at nulls first
         limit ${limit}
       )
       union
       (
-        select id, address, opening_units
+        select *
         from wallets
-        where network = ${network} and backfilled_at is not null and indexed_from <= ${number}::bigint + 1
-        order by reconciled_at nulls first
+        where ${isFollowed} and reconciled_at is null
+        limit ${limit}
+      )
+      union
+      (
+        select *
+        from wallets
+        where ${isFollowed} and reconciled_at < now() - interval '1 day'
+        order by reconciled_at
+        limit ${limit}
+      )
+      union
+      (
+        select *
+        from wallets
+        where ${isFollowed}
+          and booked_number < ${number}::bigint
+          and address in (
+            select unnest(array[from_address, to_address])
+            from transfers
+            where network = ${network}
+              and block_number > ${since}::bigint
+              and block_number <= ${number}::bigint
+              and status <> 'ORPHANED'
+          )
         limit ${limit}
       )
     ) wallet
     cross join lateral (
       select coalesce(sum(amount_units), 0) as units
       from transfers
-      where network = ${network} and to_address = wallet.address and block_number <= ${number} and status <> 'ORPHANED'
+      where network = ${network}
+        and to_address = wallet.address
+        and block_number > wallet.booked_number
+        and block_number <= ${number}
+        and status <> 'ORPHANED'
     ) received
     cross join lateral (
       select coalesce(sum(amount_units), 0) as units
       from transfers
-      where network = ${network} and from_address = wallet.address and block_number <= ${number} and status <> 'ORPHANED'
+      where network = ${network}
+        and from_address = wallet.address
+        and block_number > wallet.booked_number
+        and block_number <= ${number}
+        and status <> 'ORPHANED'
     ) sent`;
 }
 
-/** Their turn is over. A wallet without an opening balance gets the one that makes the books agree now. */
+/** Their whole ledger up to block `number`: transfers below the last comparison may have been added or orphaned since. */
+export async function sumLedger(
+  tx: Tx,
+  network: NetworkId,
+  { addresses, number }: { addresses: readonly Hex[]; number: number },
+): Promise<Map<Hex, bigint>> {
+  const rows = await tx<{ address: Hex; units: bigint }[]>`
+    select given.address, received.units - sent.units as units
+    from unnest(${[...addresses]}::text[]) as given (address)
+    cross join lateral (
+      select coalesce(sum(amount_units), 0) as units
+      from transfers
+      where network = ${network} and to_address = given.address and block_number <= ${number} and status <> 'ORPHANED'
+    ) received
+    cross join lateral (
+      select coalesce(sum(amount_units), 0) as units
+      from transfers
+      where network = ${network} and from_address = given.address and block_number <= ${number} and status <> 'ORPHANED'
+    ) sent`;
+  return new Map(rows.map(({ address, units }) => [address, units]));
+}
+
+/** They were compared at block `number`. A wallet without an opening balance gets the one that makes its ledger agree now. */
 export async function noteReconciled(
   tx: Tx,
-  wallets: readonly { id: string; openingUnits: bigint; differenceUnits: bigint }[],
+  number: number,
+  wallets: readonly { id: string; bookUnits: bigint; openingUnits: bigint; differenceUnits: bigint }[],
 ): Promise<void> {
-  const rows = wallets.map(({ id, openingUnits, differenceUnits }) => ({
+  const rows = wallets.map(({ id, bookUnits, openingUnits, differenceUnits }) => ({
     id,
+    booked_units: bookUnits.toString(),
     opening_units: openingUnits.toString(),
     difference_units: differenceUnits.toString(),
   }));
@@ -106,9 +186,9 @@ export async function noteReconciled(
     update wallets
     set
       reconciled_at = now(), opening_units = coalesce(wallets.opening_units, given.opening_units),
-      difference_units = given.difference_units
+      difference_units = given.difference_units, booked_units = given.booked_units, booked_number = ${number}
     from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
-      id text, opening_units numeric, difference_units numeric
+      id text, booked_units numeric, opening_units numeric, difference_units numeric
     )
     where wallets.id = given.id`;
 }

@@ -1,6 +1,6 @@
 /** Wallets added later: what moved on the chain between their making and the block they joined at. */
 
-import { readBalance } from "../../core/chain/usdc.ts";
+import { readBalances } from "../../core/chain/usdc.ts";
 import { toQuantity } from "../../core/rpc/answers.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import {
@@ -16,7 +16,7 @@ import { FencedError, type Term } from "../term.ts";
 
 /** The database's clock and the chain's may differ by this much. */
 export const CLOCK_SKEW_S = 60;
-const BALANCES_AT_ONCE = 50;
+const BALANCES_AT_ONCE = 500;
 
 /** Reads for at most TOPIC_VALUES_MAX wallets. Returns how many were done: none when none waits. */
 export async function backfillWallets(term: Term): Promise<number> {
@@ -75,12 +75,13 @@ async function readOpenings(
 ): Promise<{ id: string; openingUnits: bigint | undefined }[]> {
   const openings: { id: string; openingUnits: bigint | undefined }[] = [];
   for (let start = 0; start < wallets.length; start += BALANCES_AT_ONCE) {
-    const batch = wallets.slice(start, start + BALANCES_AT_ONCE).map(async ({ id, address }) => {
-      const openingUnits =
-        number < 0 ? 0n : await readBalance(term.chain, address, toQuantity(number)).catch(() => undefined);
-      return { id, openingUnits };
-    });
-    openings.push(...(await Promise.all(batch)));
+    const page = wallets.slice(start, start + BALANCES_AT_ONCE);
+    const addresses = page.map(({ address }) => address);
+    const balances =
+      number < 0
+        ? addresses.map(() => 0n)
+        : await readBalances(term.chain, addresses, toQuantity(number)).catch(() => undefined);
+    openings.push(...page.map(({ id }, index) => ({ id, openingUnits: balances?.[index] })));
   }
   return openings;
 }

@@ -10,7 +10,7 @@ import { reconcileBalances } from "./reconcile.ts";
 
 const LOOK_EVERY_MS = 500;
 const RECHECK_EVERY_MS = 2_000;
-const RECONCILE_EVERY_MS = 30_000;
+const RECONCILE_EVERY_MS = 60_000;
 const RETRY_MS = 5_000;
 const RECHECK_FIRST_BLOCKS = 16;
 

@@ -1,73 +1,112 @@
-/** Balances against books, at a final block: the one proof of completeness that no log query can give (USDC does not rebase). */
+/** Balances against the ledger, at a final block: the one proof of completeness that no log query can give (USDC does not rebase). */
 
-import { balanceOfCall } from "../../core/chain/usdc.ts";
-import { parseQuantity } from "../../core/rpc/answers.ts";
+import { readBalances } from "../../core/chain/usdc.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
 import {
+  findComparedNumber,
   findWalletsToReconcile,
   noteReconciled,
   recordReconciliation,
-  type WalletInBooks,
+  sumLedger,
+  type WalletToCompare,
 } from "../../db/ledger/reconciliation.ts";
-import { type BlockHeader, need, readHeader } from "../source/block-header.ts";
+import { readHeader } from "../source/block-header.ts";
 import type { Term } from "../term.ts";
 
 const WALLETS_AT_ONCE = 500;
-/** Where the chain tells no final block: this far below the cursor. */
+/** Wallets that moved are compared page by page; what is more waits for its day. */
+const PAGES_MAX = 20;
+/** Where the chain reports no final block: this far below the cursor. */
 const DEEP_BLOCKS = 64;
 const DETAILS_MAX = 50;
+
+type Compared = WalletToCompare & { balance: bigint; openingUnits: bigint };
 
 /** Compares the wallets whose turn it is. Returns the number of differences. */
 export async function reconcileBalances(term: Term): Promise<number> {
   const { network, sql } = term;
-  const block = await readFinalBlock(term);
-  if (!block) return 0;
-  const wallets = await findWalletsToReconcile(sql, network, {
-    number: block.number,
-    limit: WALLETS_AT_ONCE,
-  });
-  if (wallets.length === 0) return 0;
-  const balances = await readBalances(term, wallets, block);
-  const compared = wallets.map(({ id, address, openingUnits, bookUnits }, index) => {
-    const balance = balances[index] ?? 0n;
-    const opening = openingUnits ?? balance - bookUnits;
-    return { id, address, balance, openingUnits: opening, differenceUnits: balance - opening - bookUnits };
-  });
-  const differences = compared.flatMap(({ id, address, balance, differenceUnits }) =>
-    differenceUnits === 0n
-      ? []
-      : [{ walletId: id, address, chain: balance.toString(), difference: differenceUnits.toString() }],
+  const number = await readFinalNumber(term);
+  if (number < 0) return 0;
+  const since = (await findComparedNumber(sql, network)) ?? number;
+  let differences = 0;
+  for (let page = 0; page < PAGES_MAX && !term.signal.aborted; page++) {
+    const wallets = await findWalletsToReconcile(sql, network, { number, since, limit: WALLETS_AT_ONCE });
+    for (let start = 0; start < wallets.length; start += WALLETS_AT_ONCE)
+      differences += await compareWallets(term, wallets.slice(start, start + WALLETS_AT_ONCE), number);
+    if (wallets.length < WALLETS_AT_ONCE) break;
+  }
+  return differences;
+}
+
+/** Of the finalized block, or a deep one, but never above the cursor. Negative on a chain that is too short. */
+async function readFinalNumber({ chain, cursor }: Term): Promise<number> {
+  const finalized = await readHeader(chain, "finalized").catch(() => undefined);
+  return Math.min(finalized?.number ?? cursor.number - DEEP_BLOCKS, cursor.number);
+}
+
+async function compareWallets(
+  term: Term,
+  wallets: readonly WalletToCompare[],
+  number: number,
+): Promise<number> {
+  const { chain, network, sql } = term;
+  const header = await readHeader(chain, number);
+  if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
+  const addresses = wallets.map(({ address }) => address);
+  const balances = await readBalances(chain, addresses, { blockHash: header.hash, requireCanonical: true });
+  const compared = await confirmDifferences(
+    term,
+    wallets.map((wallet, index) => {
+      const balance = balances[index] ?? 0n;
+      return { ...wallet, balance, openingUnits: wallet.openingUnits ?? balance - wallet.bookUnits };
+    }),
+    number,
   );
-  await noteReconciled(sql, compared);
+  const differences = compared.flatMap((wallet) => {
+    const difference = differenceOf(wallet);
+    const { id, address, balance } = wallet;
+    if (difference === 0n) return [];
+    return [{ walletId: id, address, chain: balance.toString(), difference: difference.toString() }];
+  });
+  await noteReconciled(
+    sql,
+    number,
+    compared.map((wallet) => ({ ...wallet, differenceUnits: differenceOf(wallet) })),
+  );
   await recordReconciliation(sql, {
-    ...{ network, kind: "BALANCES", fromBlock: block.number, toBlock: block.number, checked: wallets.length },
+    ...{ network, kind: "BALANCES", fromBlock: number, toBlock: number, checked: wallets.length },
     ...{ differences: differences.length, repaired: 0, details: differences.slice(0, DETAILS_MAX) },
   });
   if (differences.length > 0) {
     const [first] = differences;
     term.log.error(
-      { network, block: block.number, differences: differences.length, first },
-      "balances differ from the books",
+      { network, block: number, differences: differences.length, first },
+      "balances differ from the ledger",
     );
   }
   return differences.length;
 }
 
-/** The finalized block, or a deep one, but never above the cursor. */
-async function readFinalBlock(term: Term): Promise<BlockHeader | undefined> {
-  const finalized = await readHeader(term.chain, "finalized").catch(() => undefined);
-  const number = Math.min(finalized?.number ?? term.cursor.number - DEEP_BLOCKS, term.cursor.number);
-  if (number < 0) return undefined;
-  return finalized?.number === number ? finalized : readHeader(term.chain, number);
+/**
+ * A new difference may be that of a transfer booked below the last comparison: the whole ledger decides. One that is known already is
+ * summed anew once an hour.
+ */
+async function confirmDifferences(
+  { sql, network }: Term,
+  compared: readonly Compared[],
+  number: number,
+): Promise<Compared[]> {
+  const isDoubtful = (wallet: Compared) => {
+    const difference = differenceOf(wallet);
+    return difference !== 0n && (difference !== wallet.differenceUnits || wallet.isLongAgo);
+  };
+  const addresses: Hex[] = compared.filter(isDoubtful).map(({ address }) => address);
+  if (addresses.length === 0) return [...compared];
+  const sums = await sumLedger(sql, network, { addresses, number });
+  return compared.map((wallet) => ({ ...wallet, bookUnits: sums.get(wallet.address) ?? wallet.bookUnits }));
 }
 
-async function readBalances(
-  term: Term,
-  wallets: readonly WalletInBooks[],
-  block: BlockHeader,
-): Promise<bigint[]> {
-  const at = { blockHash: block.hash, requireCanonical: true } as const;
-  const outcomes = await term.chain.batch(
-    wallets.map(({ address }) => balanceOfCall(term.chain, address, at)),
-  );
-  return outcomes.map((outcome) => parseQuantity(need(outcome), "balanceOf"));
+function differenceOf({ balance, openingUnits, bookUnits }: Compared): bigint {
+  return balance - openingUnits - bookUnits;
 }
