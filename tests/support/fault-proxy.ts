@@ -33,6 +33,8 @@ export type Faults = {
   wrongChain?: number;
   /** The node does not know eth_getBlockReceipts. */
   noReceipts?: boolean;
+  /** Neither by block nor by transaction. */
+  noReceiptsAtAll?: boolean;
 };
 
 export type FaultProxy = {
@@ -132,10 +134,11 @@ export async function startFaultProxy(
   function distort(call: Call, answer: Answer): Answer {
     if (call.method === "eth_chainId" && strikes("wrongChain", faults.wrongChain))
       return { id: call.id, result: "0x1" };
-    if (call.method === "eth_getBlockReceipts" && faults.noReceipts)
+    const isReceipt = call.method === "eth_getTransactionReceipt" && faults.noReceiptsAtAll;
+    if (isReceipt || (call.method === "eth_getBlockReceipts" && faults.noReceipts))
       return {
         id: call.id,
-        error: { code: -32601, message: "the method eth_getBlockReceipts does not exist" },
+        error: { code: -32601, message: `the method ${call.method} does not exist` },
       };
     if (call.method !== "eth_getLogs" || !Array.isArray(answer.result) || answer.result.length === 0)
       return answer;
