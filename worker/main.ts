@@ -11,15 +11,17 @@ import { keepQueue } from "./jobs/job-queue.ts";
 import { openWaitingMetrics } from "./jobs/waiting-metrics.ts";
 import { openMailer } from "./mail/mailer.ts";
 import { openLedgerProgress } from "./payments/ledger-progress.ts";
-import { startNetworkLoop } from "./payments/network-loop.ts";
+import { openPaymentMetrics } from "./payments/metrics.ts";
+import { paymentBudgets } from "./payments/payment-budgets.ts";
 import type { PaymentNetwork } from "./payments/payment-network.ts";
+import { openPaymentRelays } from "./payments/payment-relays.ts";
 import { drainPayments } from "./payments/relay-payments.ts";
-import { revisePayments } from "./payments/revise-payments.ts";
 import { checkTokens } from "./payments/token-check.ts";
 import { openBudgetMetrics } from "./sender/budget-metrics.ts";
 import { oneAtATime } from "./sender/coalesce.ts";
 import { openLanes } from "./sender/lanes.ts";
 import { openRelayMetrics } from "./sender/metrics.ts";
+import { type RelayQueue, startNetworkLoop } from "./sender/network-loop.ts";
 import { openTasks } from "./tasks.ts";
 import { sendOperations } from "./wallet-ops/send-operations.ts";
 
@@ -62,10 +64,13 @@ stop.onStop("chains", () => chains.forEach((chain) => void chain.close()));
 await checkTokens([...chains.values()], log);
 
 const deps = { sql, notes, log, chains, config, metrics };
-const relayMetrics = openRelayMetrics(metrics.registry);
+const relayMetrics = { ...openRelayMetrics(metrics.registry), ...openPaymentMetrics(metrics.registry) };
 openWaitingMetrics(metrics.registry, sql);
-openBudgetMetrics(metrics.registry, { sql, limits: config, networks: [...chains.keys()] });
-const kinds = { PAYMENTS: { revise: revisePayments }, DEPLOY: {}, NOOP: {}, OPERATIONS: {} };
+openBudgetMetrics(metrics.registry, {
+  ...{ sql, networks: [...chains.keys()], budgets: paymentBudgets(config) },
+  ...{ maxFeeWei: config.relayMaxFeeWei, dailyFeeMaxWei: config.relayDailyFeeMaxWei },
+});
+const kinds = { PAYMENTS: openPaymentRelays({ log }), DEPLOY: {}, NOOP: {}, OPERATIONS: {} };
 const networks = new Map(
   [...chains].map(([id, chain]): [typeof id, PaymentNetwork] => {
     const keys = config.relayerKeys.get(id) ?? [];
@@ -84,10 +89,21 @@ const operationDrains = new Map(
   [...networks].map(([id, network]) => [id, oneAtATime(() => sendOperations(network))]),
 );
 for (const [id, network] of networks) {
-  const drain = async () => {
-    await Promise.all([drains.get(id)?.(), operationDrains.get(id)?.()]);
+  const { ledger, held } = network;
+  const payments: RelayQueue = {
+    name: "relaying payments",
+    drain: async () => drains.get(id)?.(),
+    noteBlock: (number) => ledger.noteRead(number),
+    async close() {
+      ledger.close();
+      await Promise.all(held);
+    },
   };
-  const stopLoop = await withPatience(() => startNetworkLoop(sql, network, drain), sayAway);
+  const operations: RelayQueue = {
+    name: "sending operations",
+    drain: async () => operationDrains.get(id)?.(),
+  };
+  const stopLoop = await withPatience(() => startNetworkLoop(sql, network, [payments, operations]), sayAway);
   stop.onStop(`relaying on ${id}`, stopLoop, CLOSE_TIMEOUT_MS);
 }
 

@@ -17,13 +17,13 @@ import {
   type NewFacilitatedPayment,
   requeueFacilitatedPayment,
 } from "../../db/payments/facilitated-payments.ts";
+import { findMerchantBudget } from "../../db/payments/merchant-budgets.ts";
 import {
   type AuthorizedView,
   findPaymentByAuthorization,
   type PaymentView,
 } from "../../db/payments/payments.ts";
 import type { Asker } from "../../db/payments/settlement-answers.ts";
-import { findMerchantBudget } from "../../db/relays/budgets.ts";
 import {
   awaitPayment,
   failureOf,

@@ -116,6 +116,46 @@ export async function noteUnavailable(
   return new Set(rows.filter((row) => row.isOver).map((row) => row.id));
 }
 
+/** Binds leased payments to their relay. Returns those that were still queued; the caller rolls back when some are missing. */
+export async function markSigned(tx: Tx, relayId: bigint, paymentIds: readonly string[]): Promise<string[]> {
+  const rows = await tx<{ id: string }[]>`
+    update payments
+    set
+      state = 'SIGNED', relay_id = ${relayId}, refusals = 0, unavailable_since = null, updated_at = now()
+    where id = any(${[...paymentIds]}::text[]) and state = 'QUEUED'
+    returning id`;
+  return rows.map((row) => row.id);
+}
+
+/** Those of these relays whose payments are all settled otherwise, or whose authorizations were over at `nowS`, Unix seconds. */
+export async function findExpiredRelays(
+  tx: Tx,
+  relayIds: readonly bigint[],
+  { nowS }: { nowS: bigint },
+): Promise<Set<bigint>> {
+  if (relayIds.length === 0) return new Set();
+  const rows = await tx<{ id: bigint }[]>`
+    select id
+    from unnest(${relayIds.map(String)}::text[]::bigint[]) as relay (id)
+    where coalesce(
+        (
+          select max(valid_before)
+          from payments
+          where payments.relay_id = relay.id and payments.state in ('SIGNED', 'BROADCAST')
+        ),
+        0
+      ) <= ${nowS}::bigint`;
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** Queues the payments of a lost relay again. */
+export async function requeueRelay(tx: Tx, relayId: bigint): Promise<void> {
+  await tx`
+    update payments
+    set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
+    where relay_id = ${relayId} and state in ('SIGNED', 'BROADCAST')`;
+}
+
 /** Is anything queued that nobody holds a lease on? Milliseconds until the first is due, or undefined. */
 export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number | undefined> {
   const [row] = await tx<{ waitMs: number }[]>`

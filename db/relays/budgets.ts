@@ -202,12 +202,15 @@ export type BudgetSummary = {
   spent: number;
 };
 
-/** Today's highest figures of each scope, and how many of its budgets have less than `nextCost` left. */
+/** Today's highest figures of each scope, and how many of its budgets have less than the `nextCost` of that scope left. */
 export async function summarizeBudgets(
   tx: Tx,
-  nextCost: Record<RelayBudgetScope, bigint>,
+  budgets: Record<RelayBudgetScope, { nextCost: bigint }>,
 ): Promise<BudgetSummary[]> {
-  const costs = Object.entries(nextCost).map(([scope, cost]) => ({ scope, cost: cost.toString() }));
+  const costs = Object.entries(budgets).map(([scope, { nextCost }]) => ({
+    scope,
+    cost: nextCost.toString(),
+  }));
   return tx<BudgetSummary[]>`
     select
       budget.network, budget.scope, max(budget.used)::numeric(78, 0) as used,
@@ -217,45 +220,4 @@ export async function summarizeBudgets(
     join json_to_recordset(${JSON.stringify(costs)}::text::json) as given (scope text, cost numeric) using (scope)
     where budget.day = (now() at time zone 'utc')::date
     group by budget.network, budget.scope`;
-}
-
-export type MerchantBudget = { paymentId: string; userId: string } & RelayBudget;
-
-/** Today's gas budgets of those for whom these payments are relayed, a row a payment. */
-export async function findMerchantBudgets(
-  tx: Tx,
-  {
-    network,
-    paymentIds,
-    maximum,
-  }: { network: NetworkId; paymentIds: readonly string[]; maximum: bigint | null },
-): Promise<MerchantBudget[]> {
-  if (paymentIds.length === 0) return [];
-  return tx<MerchantBudget[]>`
-    select
-      payments.id as payment_id, users.id as user_id, coalesce(budget.used, 0)::numeric(78, 0) as used,
-      coalesce(budget.reserved, 0)::numeric(78, 0) as reserved,
-      coalesce(users.relay_gas_per_day, ${maximum?.toString() ?? null}::numeric)::numeric(78, 0) as maximum
-    from payments
-    left join payment_links link on link.id = payments.link_id
-    join users on users.id = coalesce(link.user_id, payments.facilitator_user_id)
-    left join relay_budgets budget
-      on budget.network = ${network}
-      and budget.scope = 'MERCHANT'
-      and budget.subject = users.id
-      and budget.day = (now() at time zone 'utc')::date
-    where payments.id = any(${[...paymentIds]}::text[])`;
-}
-
-/** Today's gas budget of one user; `maximum` is for those without a limit of their own. */
-export async function findMerchantBudget(
-  tx: Tx,
-  { network, userId, maximum }: { network: NetworkId; userId: string; maximum: bigint | null },
-): Promise<RelayBudget> {
-  const [row] = await tx<{ ownMaximum: bigint | null }[]>`
-    select relay_gas_per_day as own_maximum
-    from users
-    where id = ${userId}`;
-  const budget = await findBudget(tx, { network, scope: "MERCHANT", subject: userId });
-  return { ...budget, maximum: row?.ownMaximum ?? maximum };
 }

@@ -2,7 +2,7 @@
  * Relayer lanes (one a key) and the transactions they carry. Nonce, signed bytes and hash are rows before anything is sent.
  *
  *   SIGNED --handed to a node--> BROADCAST --receipt in a block--> MINED --deep enough--> CONFIRMED
- *   SIGNED | BROADCAST --a stranger spent the nonce--> LOST (its payments are queued again)
+ *   SIGNED | BROADCAST --a stranger spent the nonce--> LOST (what it carried is queued again)
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -96,17 +96,6 @@ export async function insertAttempt(tx: Tx, relayId: bigint, attempt: NewAttempt
   return rows.length === 1;
 }
 
-/** Binds leased payments to their relay. Returns those that were still queued; the caller rolls back when some are missing. */
-export async function markSigned(tx: Tx, relayId: bigint, paymentIds: readonly string[]): Promise<string[]> {
-  const rows = await tx<{ id: string }[]>`
-    update payments
-    set
-      state = 'SIGNED', relay_id = ${relayId}, refusals = 0, unavailable_since = null, updated_at = now()
-    where id = any(${[...paymentIds]}::text[]) and state = 'QUEUED'
-    returning id`;
-  return rows.map((row) => row.id);
-}
-
 /** Notes what a node said to an attempt. Taken: the relay is BROADCAST; else it stays SIGNED and is sent again, for the bytes may be out. */
 export async function noteSent(
   tx: Tx,
@@ -138,8 +127,6 @@ export type InFlightRelay = Pick<
 > & {
   misses: number;
   attempts: InFlightAttempt[];
-  /** Unix seconds after which none of its payments can succeed; null when it carries none that still waits. */
-  validBeforeMax: bigint | null;
 };
 
 /**
@@ -169,12 +156,7 @@ export async function findInFlight(
         )
         from relay_attempts attempt
         where attempt.relay_id = relay.id
-      ) as attempts,
-      (
-        select max(valid_before)
-        from payments
-        where payments.relay_id = relay.id and payments.state in ('SIGNED', 'BROADCAST')
-      ) as valid_before_max
+      ) as attempts
     from relays relay
     where relay.network = ${network}
       and relay.state in ('SIGNED', 'BROADCAST')
@@ -331,29 +313,19 @@ export async function noteMiss(tx: Tx, relayId: bigint): Promise<number> {
 }
 
 /**
- * A stranger used the nonce: the relay can never be mined, its payments are queued again. Only once the books have read the chain as
- * far as the nonce was seen spent, `seenAtBlock`: had one of our attempts spent it, they would show its payments. False until then.
+ * An external transaction used the nonce: the relay can never be mined. Only once the ledger has read the chain as far as the nonce was
+ * seen used, `seenAtBlock`: had one of our attempts used it, the ledger would show what it carried. False until then.
  */
 export async function markLost(tx: Tx, relayId: bigint, seenAtBlock: bigint): Promise<boolean> {
   const rows = await tx`
-    with lost as (
-      update relays
-      set state = 'LOST'
-      from cursors
-      where relays.id = ${relayId}
-        and relays.state in ('SIGNED', 'BROADCAST')
-        and cursors.network = relays.network
-        and cursors.number >= ${seenAtBlock}
-      returning relays.id
-    ),
-    requeued as (
-      update payments
-      set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
-      from lost
-      where payments.relay_id = lost.id and payments.state in ('SIGNED', 'BROADCAST')
-    )
-    select id
-    from lost`;
+    update relays
+    set state = 'LOST'
+    from cursors
+    where relays.id = ${relayId}
+      and relays.state in ('SIGNED', 'BROADCAST')
+      and cursors.network = relays.network
+      and cursors.number >= ${seenAtBlock}
+    returning relays.id`;
   return rows.length === 1;
 }
 

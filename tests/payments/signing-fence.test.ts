@@ -7,8 +7,9 @@ import { insertApiKey } from "../../db/api-keys/api-keys.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import type { NewPayment } from "../../db/payments/payments.ts";
+import { markSigned } from "../../db/payments/queue.ts";
 import { type Fence, judgeForSigning, lockForSigning } from "../../db/payments/signing-fence.ts";
-import { ensureLane, insertRelay, markSigned } from "../../db/relays/relays.ts";
+import { ensureLane, insertRelay } from "../../db/relays/relays.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash, UNITS } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 

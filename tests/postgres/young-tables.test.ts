@@ -14,18 +14,16 @@ import {
   insertPayments,
   type NewPayment,
 } from "../../db/payments/payments.ts";
-import { leaseQueuedPayments, requeueExpired, requeueUnsettled } from "../../db/payments/queue.ts";
+import {
+  leaseQueuedPayments,
+  markSigned,
+  requeueExpired,
+  requeueUnsettled,
+} from "../../db/payments/queue.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import { type Fence, judgeForSigning } from "../../db/payments/signing-fence.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
-import {
-  ensureLane,
-  insertRelay,
-  markMined,
-  markSigned,
-  noteSent,
-  takeNonce,
-} from "../../db/relays/relays.ts";
+import { ensureLane, insertRelay, markMined, noteSent, takeNonce } from "../../db/relays/relays.ts";
 import { settleTransfers } from "../../indexer/settle/settle.ts";
 import { makeTransfer, randomHash } from "../support/ledger-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";

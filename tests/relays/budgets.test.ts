@@ -5,27 +5,24 @@ import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+import { markSigned } from "../../db/payments/queue.ts";
 import { BudgetExceededError, raiseFeeCharge, settleCharges } from "../../db/relays/budgets.ts";
-import {
-  ensureLane,
-  insertAttempt,
-  insertRelay,
-  markMined,
-  markSigned,
-  takeNonce,
-} from "../../db/relays/relays.ts";
+import { ensureLane, insertAttempt, markMined } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../../worker/config.ts";
+import {
+  findPaymentCharges,
+  type PaymentLimits,
+  paymentBudgets,
+} from "../../worker/payments/payment-budgets.ts";
 import { openBudgetMetrics } from "../../worker/sender/budget-metrics.ts";
-import { chargeRelay, type RelayLimits } from "../../worker/sender/charge-relay.ts";
-import { signCall, storeRelay } from "../../worker/sender/send.ts";
+import { storeRelay } from "../../worker/sender/send.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 
 const FEES = { maxFeePerGas: 1_000n, maxPriorityFeePerGas: 10n };
 const NOOP_WEI = 21_000n * FEES.maxFeePerGas;
 const PAYMENT_GAS = 150_000n;
-const NO_LIMITS: RelayLimits = {
-  relayDailyFeeMaxWei: undefined,
+const NO_LIMITS: PaymentLimits = {
   relayGasPerMerchantPerDay: undefined,
   relayRevertedGasPerDay: 10_000_000n,
 };
@@ -62,15 +59,10 @@ async function budgetOf(subject: string, scope = "MERCHANT") {
   return row;
 }
 
-async function storeNoop(relayDailyFeeMaxWei: bigint | undefined, key?: RelayerKey) {
+async function storeNoop(dailyFeeMaxWei: bigint | undefined, key?: RelayerKey) {
   const by = key ?? (await newKey());
-  const limits = { ...NO_LIMITS, relayDailyFeeMaxWei };
-  return storeRelay(lab.sql, chain, by, {
-    kind: "NOOP",
-    call: buildNoopCall(by.address),
-    fees: FEES,
-    limits,
-  });
+  const call = buildNoopCall(by.address);
+  return lab.sql.begin((tx) => storeRelay(tx, chain, by, { kind: "NOOP", call, fees: FEES, dailyFeeMaxWei }));
 }
 
 async function newPayments(merchant: SeededMerchant, count: number): Promise<string[]> {
@@ -86,25 +78,20 @@ async function newPayments(merchant: SeededMerchant, count: number): Promise<str
 async function storePayments(
   paymentIds: readonly string[],
   gas: bigint,
-  options: Partial<RelayLimits> & { implementation?: string; key?: RelayerKey } = {},
+  options: Partial<PaymentLimits> & { implementation?: string; key?: RelayerKey } = {},
 ) {
   const { implementation, key = await newKey(), ...limits } = options;
-  const lane = { network: NETWORK, relayer: key.address } as const;
   const call = { to: NETWORKS[NETWORK].usdc.address, data: "0xe3ee160e" as const, gas };
-  return lab.sql.begin(async (tx) => {
-    const nonce = await takeNonce(tx, lane);
-    const attempt = signCall(chain, key, { call, fees: FEES, nonce });
-    const relayId = await insertRelay(tx, {
-      ...{ ...lane, nonce, kind: "PAYMENTS" as const, attempt },
-      ...{ callTo: call.to, callData: call.data, gasLimit: gas },
-    });
-    await markSigned(tx, relayId, paymentIds);
-    await chargeRelay(tx, {
-      ...{ relayId, network: NETWORK, gas, maxFeePerGas: FEES.maxFeePerGas },
-      ...{ paymentIds, implementation, limits: { ...NO_LIMITS, ...limits } },
-    });
-    return { relayId, nonce };
-  });
+  return lab.sql.begin((tx) =>
+    storeRelay(tx, chain, key, {
+      ...{ kind: "PAYMENTS", call, fees: FEES, dailyFeeMaxWei: undefined },
+      async bind(tx, relayId) {
+        await markSigned(tx, relayId, paymentIds);
+        const relay = { network: NETWORK, gas, paymentIds, implementation } as const;
+        return findPaymentCharges(tx, { ...relay, limits: { ...NO_LIMITS, ...limits } });
+      },
+    }),
+  );
 }
 
 async function mine(
@@ -280,9 +267,8 @@ test("metrics tell what is used, reserved and allowed, and how many budgets have
   }
   const registry = new Registry();
   openBudgetMetrics(registry, {
-    sql: lab.sql,
-    limits: { ...NO_LIMITS, ...limit, relayMaxFeeWei: 2_000_000_000n },
-    networks: [NETWORK],
+    ...{ sql: lab.sql, networks: [NETWORK], maxFeeWei: 2_000_000_000n, dailyFeeMaxWei: undefined },
+    budgets: paymentBudgets({ ...NO_LIMITS, ...limit }),
   });
   const text = await registry.metrics();
   const lines = [

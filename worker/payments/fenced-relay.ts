@@ -4,19 +4,20 @@
  */
 import { buildPaymentsCall, contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { markSigned } from "../../db/payments/queue.ts";
 import {
   type Fence,
   judgeForSigning,
   lockForSigning,
   type SigningVerdict,
 } from "../../db/payments/signing-fence.ts";
+import type { Tx } from "../../db/postgres/client.ts";
 import { BudgetExceededError } from "../../db/relays/budgets.ts";
-import { insertRelay, markSigned, takeNonce } from "../../db/relays/relays.ts";
+import { takeNonce } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../config.ts";
-import { chargeRelay } from "../sender/charge-relay.ts";
-import { type SignedRelay, sendAttempt, signCall } from "../sender/send.ts";
+import { type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";
 import type { Relayable } from "./items.ts";
-import { refuseOverBudget } from "./over-budget.ts";
+import { findPaymentCharges, refuseOverBudget } from "./payment-budgets.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 import { endUnlessUsed, giveBack, handleUnavailable, UNAVAILABLE_AFTER_MS } from "./refusals.ts";
 
@@ -122,36 +123,34 @@ async function sign(
         chain.network,
         free.map(({ item }) => item),
       );
-      const attempt = signCall(chain, key, { call, fees, nonce });
-      const relayId = await insertRelay(tx, {
-        ...{ ...lane, nonce, kind: "PAYMENTS" as const, attempt },
-        ...{ callTo: call.to, callData: call.data, gasLimit: call.gas },
+      const relay = await storeRelay(tx, chain, key, {
+        ...{ kind: "PAYMENTS", call, fees, nonce, dailyFeeMaxWei: deps.config.relayDailyFeeMaxWei },
+        bind: async (tx, relayId) => {
+          const ids = free.map(({ payment }) => payment.id);
+          await bindPayments(tx, relayId, { paymentIds: ids, verdicts });
+          const relayed = { network: lane.network, gas: call.gas, paymentIds: ids, implementation };
+          return findPaymentCharges(tx, { ...relayed, limits: deps.config });
+        },
       });
-      const marked = new Set(
-        await markSigned(
-          tx,
-          relayId,
-          free.map(({ payment }) => payment.id),
-        ),
-      );
-      // a facilitated payment's row is locked only now
-      const lost = free.filter(({ payment }) => !marked.has(payment.id));
-      if (lost.length > 0) {
-        for (const { payment } of lost) verdicts.set(payment.id, "gone");
-        for (const { payment } of free) if (marked.has(payment.id)) verdicts.set(payment.id, "early");
-        throw new NothingFreeError(verdicts);
-      }
-      await chargeRelay(tx, {
-        ...{ relayId, network: lane.network, gas: call.gas, maxFeePerGas: fees.maxFeePerGas },
-        ...{ paymentIds: free.map(({ payment }) => payment.id), implementation, limits: deps.config },
-      });
-      return { relay: { relayId, txHash: attempt.txHash, raw: attempt.raw, nonce }, verdicts };
+      return { relay, verdicts };
     });
   } catch (error) {
     if (error instanceof NothingFreeError) return { verdicts: error.verdicts };
     if (error instanceof BudgetExceededError) return { verdicts: known, overBudget: error };
     throw error;
   }
+}
+
+/** Throws NothingFreeError when another worker has one of them: a facilitated payment's row is locked only now. */
+async function bindPayments(
+  tx: Tx,
+  relayId: bigint,
+  { paymentIds, verdicts }: { paymentIds: readonly string[]; verdicts: Map<string, SigningVerdict> },
+): Promise<void> {
+  const bound = new Set(await markSigned(tx, relayId, paymentIds));
+  if (bound.size === paymentIds.length) return;
+  for (const id of paymentIds) verdicts.set(id, bound.has(id) ? "early" : "gone");
+  throw new NothingFreeError(verdicts);
 }
 
 function noteRelayed(

@@ -1,5 +1,10 @@
 import type { RelayNetwork } from "../sender/network.ts";
 import type { LedgerProgress } from "./ledger-progress.ts";
+import type { PaymentMetrics } from "./metrics.ts";
 
 /** What relaying payments on one network needs. `held`: payments that wait for the ledger beside the drain. */
-export type PaymentNetwork = RelayNetwork & { ledger: LedgerProgress; held: Set<Promise<void>> };
+export type PaymentNetwork = RelayNetwork & {
+  metrics: PaymentMetrics;
+  ledger: LedgerProgress;
+  held: Set<Promise<void>>;
+};

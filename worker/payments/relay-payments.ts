@@ -9,11 +9,10 @@ import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payments/queue.ts";
 import type { RelayerKey } from "../config.ts";
-import type { Lanes } from "../sender/lanes.ts";
+import type { Lanes, NoLane } from "../sender/lanes.ts";
 import { relayFenced } from "./fenced-relay.ts";
 import { toRelayable } from "./items.ts";
-import { splitByBudget } from "./merchant-budget.ts";
-import { explainNoPlace, limitReached } from "./over-budget.ts";
+import { explainNoPlace, limitReached, splitByBudget } from "./payment-budgets.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 import { endUnlessUsed, giveBack, handleRefusals, handleUnavailable } from "./refusals.ts";
 import { screenPayments } from "./screen.ts";
@@ -126,20 +125,18 @@ async function handleOthers(network: PaymentNetwork, simulated: readonly Simulat
 }
 
 /** A key for `count` payments together, or for the half of them, and so on: a poor key, or the rest of a day's budget, still pays for a few. */
-async function findPlace(lanes: Lanes, count: number): Promise<{ key: RelayerKey; count: number } | NoPlace> {
+async function findPlace(lanes: Lanes, count: number): Promise<{ key: RelayerKey; count: number } | NoLane> {
   const key = await lanes.choose(paymentsGas(count));
   if (typeof key !== "string") return { key, count };
   const mayFitHalf = key === "poor" || key === "spent";
   return mayFitHalf && count > 1 ? findPlace(lanes, count >> 1) : key;
 }
 
-type NoPlace = Extract<Awaited<ReturnType<Lanes["choose"]>>, string>;
-
 /** False when only room is missing, which mined blocks make. */
 async function turnAway(
   network: PaymentNetwork,
   payments: readonly LeasedPayment[],
-  why: NoPlace,
+  why: NoLane,
 ): Promise<boolean> {
   if (why === "full") await giveBack(network, payments, BUSY_RETRY_MS);
   else await handleUnavailable(network, payments, { ...(await explainNoPlace(network, why)), triedMs: 0 });

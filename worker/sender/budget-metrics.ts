@@ -1,30 +1,26 @@
 /** The caps and budgets of relaying beside what is used of them, for Prometheus. Gas, or wei for FEES and fees. */
 import { Gauge, type Registry } from "prom-client";
-import { contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { RelayBudgetScope } from "../../core/domain/relay-budget.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { type BudgetSummary, summarizeBudgets } from "../../db/relays/budgets.ts";
-import type { WorkerConfig } from "../config.ts";
 import { openGauge } from "../database-gauge.ts";
 
-type Limits = Pick<
-  WorkerConfig,
-  "relayDailyFeeMaxWei" | "relayGasPerMerchantPerDay" | "relayRevertedGasPerDay" | "relayMaxFeeWei"
->;
-
-/** What the next payment may cost: a budget with less left is spent. */
-const NEXT_COST = {
-  FEES: 1n,
-  MERCHANT: paymentsGas(1),
-  REVERTED: contractPayerGas(undefined),
-} satisfies Record<RelayBudgetScope, bigint>;
+/** `nextCost`: what the next transaction may cost; a budget with less left is spent. */
+export type BudgetSettings = { limit: bigint | undefined; nextCost: bigint };
+type Settings = {
+  maxFeeWei: bigint;
+  dailyFeeMaxWei: bigint | undefined;
+  /** The budgets of those whose transactions are sent. */
+  budgets: Record<Exclude<RelayBudgetScope, "FEES">, BudgetSettings>;
+};
 
 export function openBudgetMetrics(
   registry: Registry,
-  { sql, limits, networks }: { sql: Sql; limits: Limits; networks: readonly NetworkId[] },
+  { sql, networks, ...settings }: Settings & { sql: Sql; networks: readonly NetworkId[] },
 ): void {
-  openLimits(registry, limits, networks);
+  const budgets = { FEES: { limit: settings.dailyFeeMaxWei, nextCost: 1n }, ...settings.budgets };
+  openLimits(registry, networks, { maxFeeWei: settings.maxFeeWei, budgets });
   const figures: [string, string, (summary: BudgetSummary) => number][] = [
     ["relay_budget_used", "Used today of the fullest budget of its scope", ({ used }) => Number(used)],
     [
@@ -38,7 +34,7 @@ export function openBudgetMetrics(
     openGauge(registry, {
       ...{ name, help, labelNames: ["network", "scope"] },
       async read() {
-        const summaries = await summarizeBudgets(sql, NEXT_COST);
+        const summaries = await summarizeBudgets(sql, budgets);
         return summaries.map((summary) => ({
           labels: { network: summary.network, scope: summary.scope },
           value: figureOf(summary),
@@ -49,7 +45,11 @@ export function openBudgetMetrics(
 }
 
 /** Limits that are not set have no value. */
-function openLimits(registry: Registry, limits: Limits, networks: readonly NetworkId[]): void {
+function openLimits(
+  registry: Registry,
+  networks: readonly NetworkId[],
+  { maxFeeWei, budgets }: { maxFeeWei: bigint; budgets: Record<RelayBudgetScope, BudgetSettings> },
+): void {
   const registers = [registry];
   const cap = new Gauge({
     name: "relay_max_fee_wei",
@@ -63,14 +63,9 @@ function openLimits(registry: Registry, limits: Limits, networks: readonly Netwo
     labelNames: ["network", "scope"] as const,
     registers,
   });
-  const byScope: Record<RelayBudgetScope, bigint | undefined> = {
-    FEES: limits.relayDailyFeeMaxWei,
-    MERCHANT: limits.relayGasPerMerchantPerDay,
-    REVERTED: limits.relayRevertedGasPerDay,
-  };
   for (const network of networks) {
-    cap.set({ network }, Number(limits.relayMaxFeeWei));
-    for (const [scope, value] of Object.entries(byScope)) {
+    cap.set({ network }, Number(maxFeeWei));
+    for (const [scope, { limit: value }] of Object.entries(budgets)) {
       if (value !== undefined) limit.set({ network, scope }, Number(value));
     }
   }

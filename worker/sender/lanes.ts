@@ -38,8 +38,10 @@ export type Lanes = {
    * A key that can pay `gas` and has room; "full" when only room is missing, "poor" when no key can pay, "spent" when the day's budget is,
    * "dear" when a block takes nothing for what we may offer.
    */
-  choose(gas: bigint): Promise<RelayerKey | "full" | "poor" | "spent" | "dear">;
+  choose(gas: bigint): Promise<RelayerKey | NoLane>;
 };
+
+export type NoLane = "full" | "poor" | "spent" | "dear";
 
 export type FeeLimits = { maxFeeWei: bigint; dailyFeeMaxWei: bigint | undefined };
 

@@ -9,20 +9,6 @@ export function openRelayMetrics(registry: Registry) {
   const registers = [registry];
   const network = ["network"] as const;
   return {
-    batchSize: new Histogram({
-      name: "relay_batch_payments",
-      help: "Payments carried by one transaction",
-      labelNames: network,
-      buckets: [1, 2, 5, 10, 20, 50, 100],
-      registers,
-    }),
-    broadcastSeconds: new Histogram({
-      name: "payment_broadcast_seconds",
-      help: "From a payment's acceptance to its bytes leaving",
-      labelNames: network,
-      buckets: SECONDS,
-      registers,
-    }),
     minedSeconds: new Histogram({
       name: "relay_mined_seconds",
       help: "From signing a transaction to seeing its receipt",
@@ -46,18 +32,6 @@ export function openRelayMetrics(registry: Registry) {
     raises: new Counter({
       name: "relay_fee_raises_total",
       help: "Waiting transactions due for a higher fee; outcome raised, cap (no room below a cap), budget (none in the day's), early (the ledger is behind) or known (stored already)",
-      labelNames: ["network", "outcome"],
-      registers,
-    }),
-    refusals: new Counter({
-      name: "payment_refusals_total",
-      help: "Payments that ended FAILED, by reason",
-      labelNames: ["network", "reason"],
-      registers,
-    }),
-    fenceWaits: new Counter({
-      name: "payment_fence_waits_total",
-      help: "Payments that waited for the indexer before they were signed; outcome signed, or returned to the queue",
       labelNames: ["network", "outcome"],
       registers,
     }),

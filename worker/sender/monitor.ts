@@ -5,8 +5,6 @@
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { isPassedOver, keepOnly } from "../../core/domain/fee-raise.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { enqueue } from "../../db/jobs/queue.ts";
-import { nextQueuedInMs, requeueExpired, requeueUnsettled } from "../../db/payments/queue.ts";
 import { withWorkLock } from "../../db/postgres/exclusive-work.ts";
 import { BudgetExceededError, settleCharges } from "../../db/relays/budgets.ts";
 import {
@@ -27,7 +25,8 @@ import type { RelayerKey } from "../config.ts";
 import type { Market } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import { findUnproven, readReceipts } from "./receipts.ts";
-import { isPointless, raiseAttempt, resendAttempt } from "./replace.ts";
+import type { RelayKind } from "./relay-kind.ts";
+import { raiseAttempt, resendAttempt } from "./replace.ts";
 import { sendAttempt, storeRelay } from "./send.ts";
 
 /** Relays looked at together, and how often that is done in one pass: enough for hundreds of keys. */
@@ -42,7 +41,7 @@ const LOST_AFTER_LOOKS = 8;
 const GAPS_PER_PASS = 4;
 
 /** One pass. Returns false when another worker keeps this network now. */
-export async function keepRelays(network: RelayNetwork): Promise<boolean> {
+export async function monitorRelays(network: RelayNetwork): Promise<boolean> {
   const { deps, chain } = network;
   return withWorkLock(deps.sql, `keep-relays:${chain.network.id}`, async () => {
     for await (const page of inFlightPages(network)) await bookReceipts(network, page);
@@ -58,7 +57,7 @@ export async function keepRelays(network: RelayNetwork): Promise<boolean> {
     }
     keepOnly(network.firstHeads, waiting);
     await fillGaps(network, busy);
-    await callForQueued(network);
+    for (const kind of kindsOf(network)) await kind.enqueueWaiting?.(deps.sql, chain.network.id);
   });
 }
 
@@ -116,48 +115,59 @@ async function proveUnkept({ deps, chain }: RelayNetwork): Promise<bigint[]> {
 }
 
 /** What the indexer's books say of mined transactions and of windows that are over. */
-async function settleUp(
-  { deps, chain, confirmations }: RelayNetwork,
-  provenIds: readonly bigint[],
-): Promise<void> {
+async function settleUp(network: RelayNetwork, provenIds: readonly bigint[]): Promise<void> {
+  const { deps, chain, confirmations } = network;
   const id = chain.network.id;
   await deps.sql.begin(async (tx) => {
     const reopened = await reopenOrphanedRelays(tx, id);
-    const expired = await requeueExpired(tx, id, confirmations);
-    const unsettled = await requeueUnsettled(tx, id);
-    const requeued = [...expired, ...unsettled];
-    if (requeued.length > 0) await enqueue(tx, "relay_payments", { network: id });
+    const unsettledIds: bigint[] = [];
+    for (const kind of kindsOf(network)) {
+      unsettledIds.push(...((await kind.requeueUnsettled?.(tx, id, { depthBlocks: confirmations })) ?? []));
+    }
     await confirmRelays(tx, id, { depthBlocks: confirmations, provenIds });
-    await settleCharges(
-      tx,
-      unsettled.flatMap(({ relayId, isReverted }) => (isReverted ? [relayId] : [])),
-      { areUnsettled: true },
-    );
+    await settleCharges(tx, unsettledIds, { areUnsettled: true });
     if (reopened > 0)
       deps.log.warn({ network: id, reopened }, "blocks of relayed transactions were reorganised away");
-    if (requeued.length > 0) {
-      deps.log.warn(
-        { network: id, paymentIds: requeued.map((row) => row.id) },
-        "payments not settled by their block, or in time",
-      );
-    }
   });
 }
 
 /** Relays no block holds: again, dearer, or given up because their nonce is gone. Keys side by side, each in its nonces' order. */
 async function pushAlong(network: RelayNetwork, inFlight: readonly InFlightRelay[]): Promise<void> {
   const market = await network.lanes.readMarket(0);
+  const obsolete = await findObsolete(network, inFlight);
   const lanes = Map.groupBy(inFlight, ({ relayer }) => relayer);
   const outcomes = await Promise.allSettled(
     [...lanes.values()].map(async (relays) => {
-      for (const relay of relays) await pushOne(network, relay, market);
+      for (const relay of relays) {
+        await pushOne(network, relay, { market, isObsolete: obsolete.has(relay.id) });
+      }
     }),
   );
   const failed = outcomes.find((outcome) => outcome.status === "rejected");
   if (failed) throw failed.reason;
 }
 
-async function pushOne(network: RelayNetwork, relay: InFlightRelay, market: Market): Promise<void> {
+async function findObsolete(
+  { deps, kinds }: RelayNetwork,
+  inFlight: readonly InFlightRelay[],
+): Promise<Set<bigint>> {
+  const obsolete = new Set<bigint>();
+  for (const [kind, relays] of Map.groupBy(inFlight, (relay) => relay.kind)) {
+    const relayIds = relays.map(({ id }) => id);
+    for (const id of (await kinds[kind].findObsolete?.(deps.sql, relayIds)) ?? []) obsolete.add(id);
+  }
+  return obsolete;
+}
+
+function kindsOf({ kinds }: RelayNetwork): RelayKind[] {
+  return Object.values(kinds);
+}
+
+async function pushOne(
+  network: RelayNetwork,
+  relay: InFlightRelay,
+  { market, isObsolete }: { market: Market; isObsolete: boolean },
+): Promise<void> {
   const chainNonce = market.lanes.find(({ key }) => key.address === relay.relayer)?.chainNonce;
   if (chainNonce !== undefined && relay.nonce < chainNonce)
     return countMiss(network, relay, { ...market, chainNonce });
@@ -165,9 +175,9 @@ async function pushOne(network: RelayNetwork, relay: InFlightRelay, market: Mark
   if (!newest) return;
   // without its key (it was taken out of use) the stored bytes are all there is, as long as they are good for anything
   const canRaise = chainNonce !== undefined;
-  if (!canRaise && isPointless(relay)) return;
+  if (!canRaise && isObsolete) return;
   const mayRaise = canRaise && isPassedOver(network.firstHeads, newest, market.headNumber);
-  if (mayRaise && (await raiseAttempt(network, relay, market))) return;
+  if (mayRaise && (await raiseAttempt(network, relay, { market, isObsolete }))) return;
   if (isDueAgain(newest)) await resendAttempt(network, relay, newest);
 }
 
@@ -180,7 +190,7 @@ async function countMiss(
   relay: InFlightRelay,
   { chainNonce, headNumber }: { chainNonce: bigint; headNumber: bigint },
 ): Promise<void> {
-  const { deps, chain, spentAt } = network;
+  const { deps, chain, kinds, spentAt } = network;
   const [receipt] = await readReceipts(chain, [relay]);
   if (receipt) {
     spentAt.delete(relay.id);
@@ -192,10 +202,10 @@ async function countMiss(
   if (misses < LOST_AFTER_LOOKS) return;
   const isLost = await deps.sql.begin(async (tx) => {
     if (!(await markLost(tx, relay.id, seenAtBlock))) return false;
-    await settleCharges(tx, [relay.id]);
+    await kinds[relay.kind].requeueLost?.(tx, chain.network.id, relay.id);
     // whatever the stranger used up beyond it is not tried one by one
     await ensureLane(tx, { network: chain.network.id, relayer: relay.relayer }, chainNonce);
-    await enqueue(tx, "relay_payments", { network: chain.network.id });
+    await settleCharges(tx, [relay.id]);
     return true;
   });
   if (!isLost) return;
@@ -228,9 +238,11 @@ async function fillGap(
 ): Promise<void> {
   const label = { network: chain.network.id, relayer: key.address, nonce: nonce.toString() };
   const call = buildNoopCall(key.address);
+  const dailyFeeMaxWei = deps.config.relayDailyFeeMaxWei;
   try {
-    const limits = deps.config;
-    const relay = await storeRelay(deps.sql, chain, key, { kind: "NOOP", call, fees, nonce, limits });
+    const relay = await deps.sql.begin((tx) =>
+      storeRelay(tx, chain, key, { kind: "NOOP", call, fees, nonce, dailyFeeMaxWei }),
+    );
     await sendAttempt(deps, chain, relay);
     deps.log.warn(label, "filled a nonce gap");
   } catch (error) {
@@ -239,19 +251,7 @@ async function fillGap(
   }
 }
 
-/** Queued payments whose job is gone or done get a new one: a job is a bell, the row is the truth. */
-async function callForQueued({ deps, chain }: RelayNetwork): Promise<void> {
-  const waitMs = await nextQueuedInMs(deps.sql, chain.network.id);
-  if (waitMs === undefined) return;
-  await enqueue(
-    deps.sql,
-    "relay_payments",
-    { network: chain.network.id },
-    waitMs > 0 ? { runAt: new Date(Date.now() + waitMs) } : {},
-  );
-}
-
-/** Is this only the node being away? Then the next pass will do. */
-export function isNodeAway(error: unknown): boolean {
+/** Then the next pass will do. */
+export function isNodeUnavailable(error: unknown): boolean {
   return error instanceof RpcTransportError;
 }

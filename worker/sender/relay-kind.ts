@@ -1,9 +1,9 @@
 /**
- * What the sender asks of those whose transactions it carries. A call, its nonce and its fees are the sender's; what the call is for is the
- * kind's. Without an answer of its own a kind is served as the sender serves its own no-ops: the same call until a block holds it.
+ * What the sender asks of those whose transactions it carries. Nonce, fees and bytes are the sender's; what a transaction is for is its
+ * kind's. A kind without an answer is served like the sender's own no-ops: the same call until a block holds it.
  */
 import { buildNoopCall } from "../../core/chain/relay.ts";
-import type { Hex, Network } from "../../core/domain/networks.ts";
+import type { Hex, Network, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { type InFlightRelay, readCallData } from "../../db/relays/relays.ts";
 import type { Relay } from "../../db/schema.ts";
@@ -12,6 +12,8 @@ export type Call = { to: Hex; data: Hex; gas: bigint };
 export type Revised = { call: Call; isNoop: boolean; leftOut?: readonly string[] };
 
 export type RelayKind = {
+  /** Those of these relays that no block should hold any more: a no-op replaces them, and without their key they are not sent again. */
+  findObsolete?(tx: Tx, relayIds: readonly bigint[]): Promise<ReadonlySet<bigint>>;
   /**
    * What a replacement carries, asked in the transaction that stores it; locks last until it ends. `headNumber`: the head its fees were
    * read at. Undefined: nothing new may be signed now. Absent: what the first attempt carried.
@@ -22,6 +24,15 @@ export type RelayKind = {
     relay: InFlightRelay,
     at: { headNumber: bigint },
   ): Promise<Revised | undefined>;
+  /**
+   * Queues again what the ledger says that no transaction of ours settles any more. Once a pass, in the transaction that confirms relays.
+   * Returns mined relays that settled nothing: their gas counts as reverted.
+   */
+  requeueUnsettled?(tx: Tx, network: NetworkId, at: { depthBlocks: number }): Promise<readonly bigint[]>;
+  /** Queues again what a relay carried, in the transaction that marks it LOST. */
+  requeueLost?(tx: Tx, network: NetworkId, relayId: bigint): Promise<void>;
+  /** Once a pass: gives queued rows whose job is gone or done a new job. The row counts, a job only wakes a worker. */
+  enqueueWaiting?(tx: Tx, network: NetworkId): Promise<void>;
 };
 
 export type RelayKinds = Readonly<Record<Relay["kind"], RelayKind>>;

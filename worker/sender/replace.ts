@@ -30,13 +30,13 @@ export async function resendAttempt(
 export async function raiseAttempt(
   network: RelayNetwork,
   relay: InFlightRelay,
-  market: Market,
+  { market, isObsolete }: { market: Market; isObsolete: boolean },
 ): Promise<boolean> {
   const { deps, chain, lanes } = network;
   const newest = relay.attempts.at(-1);
   const key = lanes.keys.find(({ address }) => address === relay.relayer);
   if (!newest || !key) return false;
-  const isNoop = newest.isNoop || isPointless(relay);
+  const isNoop = newest.isNoop || isObsolete;
   const fees = nextFees({
     baseFeePerGas: market.baseFeePerGas,
     tipPerGas: market.tipPerGas,
@@ -96,10 +96,4 @@ async function storeAttempt(
     if (error instanceof BudgetExceededError) return "budget";
     throw error;
   }
-}
-
-/** Every authorization inside is over or settled otherwise: mining it would only burn gas. */
-export function isPointless({ kind, validBeforeMax }: InFlightRelay): boolean {
-  if (kind !== "PAYMENTS") return false;
-  return validBeforeMax === null || validBeforeMax <= BigInt(Math.floor(Date.now() / 1000));
 }

@@ -8,12 +8,13 @@ import type { Hex } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcResponseError } from "../../core/rpc/errors.ts";
 import type { Log } from "../../core/runtime/log.ts";
-import type { Sql } from "../../db/postgres/client.ts";
+import type { Sql, Tx } from "../../db/postgres/client.ts";
+import { type Charge, reserveCharges } from "../../db/relays/budgets.ts";
 import { insertRelay, type NewAttempt, noteSent, takeNonce } from "../../db/relays/relays.ts";
 import type { Relay } from "../../db/schema.ts";
 import type { RelayerKey } from "../config.ts";
-import { chargeRelay, type RelayLimits } from "./charge-relay.ts";
-import type { Market } from "./lanes.ts";
+import type { Market, NoLane } from "./lanes.ts";
+import type { RelayNetwork } from "./network.ts";
 import type { Call } from "./relay-kind.ts";
 
 export type SignedRelay = { relayId: bigint; txHash: Hex; raw: Hex; nonce: bigint };
@@ -28,45 +29,56 @@ export function signCall(
   return { txHash: signed.hash, raw: signed.raw, ...fees };
 }
 
+export type NewCall = {
+  kind: Relay["kind"];
+  call: Call;
+  fees: Market["fees"];
+  walletId?: string;
+  /** One that the caller has taken, or a gap to fill; absent: the lane's next nonce. */
+  nonce?: bigint;
+  /** Binds what the relay is for to its row. Returns what it counts for beside its fee. */
+  bind?: (tx: Tx, relayId: bigint) => Promise<readonly Charge[]>;
+  dailyFeeMaxWei: bigint | undefined;
+};
+
 /**
- * Stores a signed transaction that carries no payments, with what it may cost. Throws BudgetExceededError when a budget has no room.
- * Those with payments are signed behind the fence (`fenced-relay.ts`).
+ * Stores a signed transaction with what it may cost. Locks its lane, then what `bind` touches, its budgets last.
+ * Throws BudgetExceededError when one has no room: roll back then.
  */
 export async function storeRelay(
-  sql: Sql,
+  tx: Tx,
   chain: Chain,
   key: RelayerKey,
-  relay: {
-    kind: Exclude<Relay["kind"], "PAYMENTS">;
-    call: Call;
-    fees: Market["fees"];
-    walletId?: string;
-    /** A gap to fill; absent: the lane's next nonce. */
-    nonce?: bigint;
-    limits: RelayLimits;
-  },
+  { call, fees, bind, dailyFeeMaxWei, ...relay }: NewCall,
 ): Promise<SignedRelay> {
-  const { call, fees, limits } = relay;
   const lane = { network: chain.network.id, relayer: key.address };
-  return sql.begin(async (tx) => {
-    const nonce = relay.nonce ?? (await takeNonce(tx, lane));
-    const attempt = signCall(chain, key, { call, fees, nonce });
-    const relayId = await insertRelay(tx, {
-      ...lane,
-      nonce,
-      kind: relay.kind,
-      callTo: call.to,
-      callData: call.data,
-      gasLimit: call.gas,
-      ...(relay.walletId === undefined ? {} : { walletId: relay.walletId }),
-      attempt,
-    });
-    await chargeRelay(tx, {
-      ...{ relayId, network: lane.network, gas: call.gas, maxFeePerGas: fees.maxFeePerGas },
-      ...{ paymentIds: [], limits },
-    });
-    return { relayId, txHash: attempt.txHash, raw: attempt.raw, nonce };
+  const nonce = relay.nonce ?? (await takeNonce(tx, lane));
+  const attempt = signCall(chain, key, { call, fees, nonce });
+  const relayId = await insertRelay(tx, {
+    ...{ ...lane, ...relay, nonce, attempt },
+    ...{ callTo: call.to, callData: call.data, gasLimit: call.gas },
   });
+  const fee: Charge = {
+    ...{ scope: "FEES", subject: lane.network, items: 1, amount: call.gas * fees.maxFeePerGas },
+    maximum: dailyFeeMaxWei ?? null,
+  };
+  const charges = [fee, ...((await bind?.(tx, relayId)) ?? [])];
+  await reserveCharges(tx, { relayId, network: lane.network, charges });
+  return { relayId, txHash: attempt.txHash, raw: attempt.raw, nonce };
+}
+
+/** Signs a call with whichever key can pay for it, and sends it. Returns why no key can now. Throws BudgetExceededError. */
+export async function sendCall(
+  { deps, chain, lanes }: RelayNetwork,
+  relay: Omit<NewCall, "fees" | "nonce" | "dailyFeeMaxWei">,
+): Promise<SignedRelay | NoLane> {
+  const key = await lanes.choose(relay.call.gas);
+  if (typeof key === "string") return key;
+  const { fees } = await lanes.readMarket();
+  const dailyFeeMaxWei = deps.config.relayDailyFeeMaxWei;
+  const stored = await deps.sql.begin((tx) => storeRelay(tx, chain, key, { ...relay, fees, dailyFeeMaxWei }));
+  await sendAttempt(deps, chain, stored);
+  return stored;
 }
 
 /** Hands an attempt to a node and notes what it said. Never throws: whatever goes wrong here, the keeper sends it again. */

@@ -4,7 +4,7 @@ import { recordEvents } from "../../db/events/events.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import { findDeploymentInFlight, findWalletById, markWalletDeployed } from "../../db/wallets/deployments.ts";
 import type { RelayNetwork } from "../sender/network.ts";
-import { sendAttempt, storeRelay } from "../sender/send.ts";
+import { sendCall } from "../sender/send.ts";
 
 /** Measured 217k with the audited factory; the rest of the limit is never paid for. */
 const CREATE_ACCOUNT_GAS = 400_000n;
@@ -20,7 +20,7 @@ export async function deployWallet(
   const wallet = await findWalletById(first.deps.sql, payload.walletId);
   const network = wallet && networks.get(wallet.network);
   if (!wallet || wallet.deployedAt || !network) return;
-  const { deps, chain, lanes } = network;
+  const { deps, chain } = network;
   const code = await chain.request("eth_getCode", [wallet.address, "latest"]);
   if (code !== "0x") {
     await deps.sql.begin(async (tx) => {
@@ -33,15 +33,11 @@ export async function deployWallet(
     return;
   }
   if (!(await findDeploymentInFlight(deps.sql, wallet.id))) {
-    const key = await lanes.choose(CREATE_ACCOUNT_GAS);
-    if (typeof key === "string") throw new Error(`no relayer key can deploy wallet ${wallet.id} now: ${key}`);
-    const { fees } = await lanes.readMarket();
     const data = encodeCreateAccount(wallet.owners, wallet.saltNonce);
     const call = { to: wallet.factory, data, gas: CREATE_ACCOUNT_GAS };
-    const relay = await storeRelay(deps.sql, chain, key, {
-      ...{ kind: "DEPLOY", call, fees, walletId: wallet.id, limits: deps.config },
-    });
-    await sendAttempt(deps, chain, relay);
+    const relay = await sendCall(network, { kind: "DEPLOY", call, walletId: wallet.id });
+    if (typeof relay === "string")
+      throw new Error(`no relayer key can deploy wallet ${wallet.id} now: ${relay}`);
     deps.log.info(
       { walletId: wallet.id, txHash: relay.txHash, requestId: payload.requestId },
       "deploying a wallet",

@@ -13,7 +13,6 @@ import type { OperationFailure } from "../../core/domain/wallet-operation.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { tell } from "../../db/postgres/notifications.ts";
 import { BudgetExceededError } from "../../db/relays/budgets.ts";
-import { insertRelay, takeNonce } from "../../db/relays/relays.ts";
 import {
   failQueuedOperations,
   failUnsentOperations,
@@ -25,9 +24,8 @@ import {
   returnOperations,
 } from "../../db/wallet-ops/queue.ts";
 import type { RelayerKey } from "../config.ts";
-import { chargeRelay } from "../sender/charge-relay.ts";
 import type { RelayNetwork } from "../sender/network.ts";
-import { type SignedRelay, sendAttempt, signCall } from "../sender/send.ts";
+import { type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";
 
 const LEASE_MS = 10_000;
 const ROUNDS_MAX = 50;
@@ -188,7 +186,6 @@ async function sign(
   bundle: readonly Ready[],
 ): Promise<SignedRelay | undefined> {
   const { fees } = await lanes.readMarket();
-  const lane = { network: chain.network.id, relayer: key.address };
   const call = buildBundleCall(
     bundle.map(({ bundleItem }) => bundleItem),
     key.address,
@@ -196,24 +193,21 @@ async function sign(
   const ids = bundle.map(({ leased }) => leased.id);
   try {
     return await deps.sql.begin(async (tx) => {
-      const nonce = await takeNonce(tx, lane);
-      const attempt = signCall(chain, key, { call, fees, nonce });
-      const relayId = await insertRelay(tx, {
-        ...{ ...lane, nonce, kind: "OPERATIONS" as const, attempt },
-        ...{ callTo: call.to, callData: call.data, gasLimit: call.gas },
-      });
-      const marked = await markOperationsSigned(tx, relayId, ids);
-      if (marked.length < ids.length) throw new TakenError("another worker has taken some of the operations");
-      await chargeRelay(tx, {
-        ...{ relayId, network: lane.network, gas: call.gas, maxFeePerGas: fees.maxFeePerGas },
-        ...{ paymentIds: [], limits: deps.config },
+      const relay = await storeRelay(tx, chain, key, {
+        ...{ kind: "OPERATIONS", call, fees, dailyFeeMaxWei: deps.config.relayDailyFeeMaxWei },
+        async bind(tx, relayId) {
+          const marked = await markOperationsSigned(tx, relayId, ids);
+          if (marked.length < ids.length)
+            throw new TakenError("another worker has taken some of the operations");
+          return [];
+        },
       });
       await tell(tx, ids);
-      return { relayId, txHash: attempt.txHash, raw: attempt.raw, nonce };
+      return relay;
     });
   } catch (error) {
     if (!(error instanceof TakenError || error instanceof BudgetExceededError)) throw error;
-    deps.log.warn({ network: lane.network, operationIds: ids, err: error }, "operations were not signed");
+    deps.log.warn({ network: chain.network.id, operationIds: ids, err: error }, "operations were not signed");
     return undefined;
   }
 }

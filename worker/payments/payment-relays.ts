@@ -1,0 +1,82 @@
+/** What the sender asks about relays that carry payments: what replaces them, and what becomes of payments that they do not settle. */
+import { buildPaymentsCall } from "../../core/chain/relay.ts";
+import type { Network, NetworkId } from "../../core/domain/networks.ts";
+import type { Log } from "../../core/runtime/log.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
+import {
+  findExpiredRelays,
+  nextQueuedInMs,
+  requeueExpired,
+  requeueRelay,
+  requeueUnsettled,
+} from "../../db/payments/queue.ts";
+import { findSignedPayments, judgeForSigning, lockForSigning } from "../../db/payments/signing-fence.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import type { InFlightRelay } from "../../db/relays/relays.ts";
+import { noopOf, type RelayKind, type Revised, repeatCall } from "../sender/relay-kind.ts";
+import { toItem } from "./items.ts";
+
+export function openPaymentRelays({ log }: { log: Log }): RelayKind {
+  return {
+    // every authorization inside is over or settled otherwise: mining it would only burn gas
+    findObsolete: (tx, relayIds) =>
+      findExpiredRelays(tx, relayIds, { nowS: BigInt(Math.floor(Date.now() / 1000)) }),
+    revise: revisePayments,
+    requeueUnsettled: (tx, network, { depthBlocks }) => requeuePayments(tx, network, { depthBlocks, log }),
+    async requeueLost(tx, network, relayId) {
+      await requeueRelay(tx, relayId);
+      await enqueue(tx, "relay_payments", { network });
+    },
+    async enqueueWaiting(tx, network) {
+      const waitMs = await nextQueuedInMs(tx, network);
+      if (waitMs === undefined) return;
+      const options = waitMs > 0 ? { runAt: new Date(Date.now() + waitMs) } : {};
+      await enqueue(tx, "relay_payments", { network }, options);
+    },
+  };
+}
+
+/**
+ * What the first attempt carried, without payments whose links another transfer has paid since. Asks the fence again; undefined while the
+ * ledger can't tell what was paid.
+ */
+async function revisePayments(
+  tx: Tx,
+  network: Network,
+  relay: InFlightRelay,
+  { headNumber }: { headNumber: bigint },
+): Promise<Revised | undefined> {
+  const signed = await findSignedPayments(tx, relay.id);
+  const paymentIds = signed.map(({ id }) => id);
+  const [, verdicts] = await Promise.all([
+    lockForSigning(tx, paymentIds),
+    judgeForSigning(
+      tx,
+      { network: network.id, headNumber, unread: undefined },
+      { paymentIds, state: "SIGNED" },
+    ),
+  ]);
+  const having = (wanted: string) => signed.filter(({ id }) => verdicts.get(id) === wanted);
+  if (having("early").length > 0) return undefined;
+  const leftOut = having("paid").map(({ id }) => id);
+  if (leftOut.length === 0) return repeatCall(tx, network, relay);
+  const kept = having("free");
+  if (kept.length === 0) return noopOf(relay);
+  return { call: buildPaymentsCall(network, kept.map(toItem)), isNoop: false, leftOut };
+}
+
+/** Payments of mined transactions that settled nothing, and payments whose window is over. */
+async function requeuePayments(
+  tx: Tx,
+  network: NetworkId,
+  { depthBlocks, log }: { depthBlocks: number; log: Log },
+): Promise<bigint[]> {
+  const expired = await requeueExpired(tx, network, depthBlocks);
+  const unsettled = await requeueUnsettled(tx, network);
+  const paymentIds = [...expired, ...unsettled].map(({ id }) => id);
+  if (paymentIds.length > 0) {
+    await enqueue(tx, "relay_payments", { network });
+    log.warn({ network, paymentIds }, "payments not settled by their block, or in time");
+  }
+  return unsettled.flatMap(({ relayId, isReverted }) => (isReverted ? [relayId] : []));
+}

@@ -1,0 +1,78 @@
+/**
+ * The loop of one network: monitors its transactions each half second and after each block the indexer has read, and drains the queues
+ * that send through it.
+ */
+import type { Sql } from "../../db/postgres/client.ts";
+import { isNodeUnavailable, monitorRelays } from "./monitor.ts";
+import type { RelayNetwork } from "./network.ts";
+
+const INTERVAL_MS = 500;
+/** Blocks wake the loop at most this often. */
+const WAKE_MIN_MS = 100;
+const BLOCK_CHANNEL = "block";
+
+/** Work that waits in rows for a transaction. `drain` runs each time round; `close` ends what it has left running. */
+export type RelayQueue = {
+  name: string;
+  drain(): Promise<void>;
+  noteBlock?(number: bigint): void;
+  close?(): Promise<void>;
+};
+
+/** Starts the loop. Returns the way to stop it. */
+export async function startNetworkLoop(
+  listener: Sql,
+  network: RelayNetwork,
+  queues: readonly RelayQueue[],
+): Promise<() => Promise<void>> {
+  const { deps, chain } = network;
+  let stopped = false;
+  let lastMs = 0;
+  let dueMs = 0;
+  let wake: (() => void) | undefined;
+  const listening = await listener.listen(BLOCK_CHANNEL, (payload) => {
+    const [id, number = ""] = payload.split(":");
+    if (id !== chain.network.id) return;
+    if (/^\d+$/.test(number)) for (const queue of queues) queue.noteBlock?.(BigInt(number));
+    dueMs = Math.min(dueMs, lastMs + WAKE_MIN_MS);
+    wake?.();
+  });
+
+  async function attempt(what: string, work: () => Promise<unknown>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      const level = isNodeUnavailable(error) ? "warn" : "error";
+      deps.log[level]({ network: chain.network.id, err: error }, `${what} failed; retrying`);
+    }
+  }
+
+  async function waitUntilDue(): Promise<void> {
+    while (!stopped && Date.now() < dueMs) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const timer = setTimeout(resolve, dueMs - Date.now());
+      wake = resolve;
+      await promise;
+      clearTimeout(timer);
+    }
+  }
+
+  async function run(): Promise<void> {
+    while (!stopped) {
+      lastMs = Date.now();
+      dueMs = lastMs + INTERVAL_MS;
+      await attempt("monitoring relays", () => monitorRelays(network));
+      // also when that failed: what can't be sent must not wait for ever
+      await Promise.all(queues.map(({ name, drain }) => attempt(name, drain)));
+      await waitUntilDue();
+    }
+  }
+
+  const running = run();
+  return async () => {
+    stopped = true;
+    wake?.();
+    await Promise.all([running, ...queues.map((queue) => queue.close?.())]);
+    await listening.unlisten();
+  };
+}
