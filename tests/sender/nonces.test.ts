@@ -5,6 +5,7 @@ import {
   type Lab,
   newOrder,
   pay,
+  paymentOf,
   relaysOf,
   spendNonces,
   startLab,
@@ -44,6 +45,26 @@ describe("a relayer's nonces", () => {
       lab.sql<{ nextNonce: bigint }[]>`select next_nonce from relayers where address = ${lab.relayer}`,
     ]);
     expect(lane?.nextNonce).toBe(BigInt(String(chainNonce)));
+  }, 40_000);
+
+  test("behavior: marking a relay LOST locks its lane before its budgets, as signing does, so that neither blocks the other", async () => {
+    await spendNonces(lab, 10);
+    const order = await newOrder(lab);
+    const paying = pay(lab, order);
+    await waitFor("a signed payment", async () => (await paymentOf(lab, order.linkId))?.state === "SIGNED");
+    await lab.sql.begin(async (tx) => {
+      await tx`select from relayers where address = ${lab.relayer} for update`;
+      await waitFor("the worker to wait for the lane", async () => {
+        const blocked = await lab.sql`
+          select from pg_stat_activity
+          where datname = current_database() and wait_event_type = 'Lock' and query ilike '%insert into relayers%'`;
+        return blocked.length > 0;
+      });
+      const budgets = await tx`select from relay_budgets for update nowait`;
+      expect(budgets.length).toBeGreaterThan(0);
+    });
+    await paying;
+    await waitForLink(lab, order.linkId, "PAID", 25_000);
   }, 40_000);
 
   test("behavior: with books that are behind nobody knows who took a nonce; what was in a block all along is not sent again", async () => {
