@@ -8,8 +8,8 @@ import type { WorkerConfig } from "./config.ts";
 /** What every task of the worker receives. */
 export type WorkerDeps = {
   readonly sql: Sql;
-  /** For leases and notes, whose loss costs a second look: commits here don't wait for the disk. */
-  readonly notes: Sql;
+  /** For leases and advisory updates, whose loss costs a retry: commits here don't wait for the disk. */
+  readonly asyncCommitSql: Sql;
   readonly log: Log;
   readonly chains: ReadonlyMap<NetworkId, Chain>;
   readonly config: WorkerConfig;

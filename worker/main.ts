@@ -1,4 +1,4 @@
-/** The worker process: runs the job queue, and keeps relayed transactions moving. Any number of them may run on one database. */
+/** The worker process: runs the job queue and relays transactions. Any number of them may run on one database. */
 import { openChain } from "../core/rpc/chain-client.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
@@ -18,7 +18,7 @@ import { openPaymentRelays } from "./payments/payment-relays.ts";
 import { drainPayments } from "./payments/relay-payments.ts";
 import { checkTokens } from "./payments/token-check.ts";
 import { openBudgetMetrics } from "./sender/budget-metrics.ts";
-import { oneAtATime } from "./sender/coalesce.ts";
+import { coalesce } from "./sender/coalesce.ts";
 import { openLanes } from "./sender/lanes.ts";
 import { openRelayMetrics } from "./sender/metrics.ts";
 import { type RelayQueue, startNetworkLoop } from "./sender/network-loop.ts";
@@ -28,16 +28,16 @@ import { sendOperations } from "./wallet-ops/send-operations.ts";
 const RPC_TIMEOUT_MS = 5_000;
 /** Running jobs end first. */
 const QUEUE_TIMEOUT_MS = 12_000;
-/** For what only gives locks back: a dead database must not hold up the end, and its locks are gone with it. */
+/** For what only releases locks: a dead database must not delay the stop, and its locks are gone with it. */
 const CLOSE_TIMEOUT_MS = 1_500;
-/** Connections beside the tasks': the keeper's lock, liveness and listening each hold one. */
+/** Connections beside the tasks': the monitor's lock, liveness and LISTEN each hold one. */
 const EXTRA_CONNECTIONS = 6;
-const NOTES_CONNECTIONS = 2;
+const ASYNC_COMMIT_CONNECTIONS = 2;
 
 const config = readEnvOrExit(() => readWorkerConfig());
 const log = openLog("worker", config.logLevel);
-const sayAway = (error: unknown) => log.warn({ err: error }, "the database is away; waiting for it");
-for (const risk of config.risks) log.warn({ risk }, "a setting opens a door");
+const warnUnavailable = (error: unknown) => log.warn({ err: error }, "the database is away; waiting for it");
+for (const risk of config.risks) log.warn({ risk }, "risky setting");
 const stop = handleStop(log);
 const metrics = openMetrics("worker", config.metrics);
 stop.onStop("metrics", () => metrics.close());
@@ -46,13 +46,13 @@ const sql = openDatabase(config.databaseUrl, {
   maxConnections: config.concurrency + EXTRA_CONNECTIONS,
 });
 stop.onStop("database", () => sql.end({ timeout: 2 }));
-const notes = openDatabase(config.databaseUrl, {
-  name: "worker notes",
-  maxConnections: NOTES_CONNECTIONS,
+const asyncCommitSql = openDatabase(config.databaseUrl, {
+  name: "worker async",
+  maxConnections: ASYNC_COMMIT_CONNECTIONS,
   asynchronousCommit: true,
   genericPlans: true,
 });
-stop.onStop("notes", () => notes.end({ timeout: 2 }));
+stop.onStop("async commits", () => asyncCommitSql.end({ timeout: 2 }));
 
 const chains = new Map(
   config.chains.map(({ id, rpcUrls }) => [
@@ -63,7 +63,7 @@ const chains = new Map(
 stop.onStop("chains", () => chains.forEach((chain) => void chain.close()));
 await checkTokens([...chains.values()], log);
 
-const deps = { sql, notes, log, chains, config, metrics };
+const deps = { sql, asyncCommitSql, log, chains, config, metrics };
 const relayMetrics = { ...openRelayMetrics(metrics.registry), ...openPaymentMetrics(metrics.registry) };
 openWaitingMetrics(metrics.registry, sql);
 openBudgetMetrics(metrics.registry, {
@@ -79,14 +79,14 @@ const networks = new Map(
       maxFeeWei: config.relayMaxFeeWei,
       dailyFeeMaxWei: config.relayDailyFeeMaxWei,
     });
-    const memory = { spentAt: new Map(), firstHeads: new Map() };
+    const memory = { usedSeenAt: new Map(), firstHeads: new Map() };
     const ledger = { ledger: openLedgerProgress(), held: new Set<Promise<void>>() };
     return [id, { deps, chain, lanes, confirmations, metrics: relayMetrics, kinds, ...memory, ...ledger }];
   }),
 );
-const drains = new Map([...networks].map(([id, network]) => [id, oneAtATime(() => drainPayments(network))]));
+const drains = new Map([...networks].map(([id, network]) => [id, coalesce(() => drainPayments(network))]));
 const operationDrains = new Map(
-  [...networks].map(([id, network]) => [id, oneAtATime(() => sendOperations(network))]),
+  [...networks].map(([id, network]) => [id, coalesce(() => sendOperations(network))]),
 );
 for (const [id, network] of networks) {
   const { ledger, held } = network;
@@ -103,7 +103,10 @@ for (const [id, network] of networks) {
     name: "sending operations",
     drain: async () => operationDrains.get(id)?.(),
   };
-  const stopLoop = await withPatience(() => startNetworkLoop(sql, network, [payments, operations]), sayAway);
+  const stopLoop = await withPatience(
+    () => startNetworkLoop(sql, network, [payments, operations]),
+    warnUnavailable,
+  );
   stop.onStop(`relaying on ${id}`, stopLoop, CLOSE_TIMEOUT_MS);
 }
 
@@ -113,7 +116,7 @@ const taskList = openTasks({ ...deps, mailer }, networks, drains, operationDrain
 const { databaseUrl, concurrency } = config;
 const stopQueue = await withPatience(
   () => keepQueue({ sql, log, databaseUrl, concurrency, taskList }),
-  sayAway,
+  warnUnavailable,
 );
 stop.onStop("queue", stopQueue, QUEUE_TIMEOUT_MS);
 log.info({ networks: [...chains.keys()], concurrency: config.concurrency }, "worker is ready");

@@ -1,4 +1,4 @@
-/** The job list: which function runs which job of the catalogue. Payloads are parsed here, at the worker's door. */
+/** The job list: which function runs which job of the catalogue. Payloads are parsed here. */
 import type { TaskList } from "graphile-worker";
 import type { NetworkId } from "../core/domain/networks.ts";
 import { type JobName, type JobPayload, parsePayload } from "../db/jobs/queue.ts";

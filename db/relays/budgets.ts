@@ -1,6 +1,6 @@
 /**
- * What relays cost, counted against budgets in the transaction that signs. A relay reserves the most it can cost; its receipt puts what
- * it did cost in the place of that. Rows of a budget are locked in one order, last in every transaction, so nobody waits in a circle.
+ * What relays cost, counted against budgets in the transaction that signs. A relay reserves the most it can cost; its receipt replaces
+ * the reservation by what it did cost. Rows of a budget are locked in one order, last in every transaction, so transactions do not deadlock.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { RelayBudget, RelayBudgetScope } from "../../core/domain/relay-budget.ts";

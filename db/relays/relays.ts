@@ -2,7 +2,7 @@
  * Relayer lanes (one a key) and the transactions they carry. Nonce, signed bytes and hash are rows before anything is sent.
  *
  *   SIGNED --handed to a node--> BROADCAST --receipt in a block--> MINED --deep enough--> CONFIRMED
- *   SIGNED | BROADCAST --a stranger spent the nonce--> LOST (what it carried is queued again)
+ *   SIGNED | BROADCAST --an external transaction used the nonce--> LOST (what it carried is queued again)
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -82,7 +82,7 @@ export async function insertRelay(tx: Tx, relay: NewRelay): Promise<bigint> {
   return row.id;
 }
 
-/** Stores a dearer attempt at the same nonce, before it is sent. False when another keeper stored one of this fee: send nothing then. */
+/** Stores a replacement at the same nonce, before it is sent. False when another worker stored one of this fee: send nothing then. */
 export async function insertAttempt(tx: Tx, relayId: bigint, attempt: NewAttempt): Promise<boolean> {
   const rows = await tx`
     insert into relay_attempts (tx_hash, relay_id, raw, max_fee_per_gas, max_priority_fee_per_gas, is_noop, left_out)
@@ -96,11 +96,11 @@ export async function insertAttempt(tx: Tx, relayId: bigint, attempt: NewAttempt
   return rows.length === 1;
 }
 
-/** Notes what a node said to an attempt. Taken: the relay is BROADCAST; else it stays SIGNED and is sent again, for the bytes may be out. */
-export async function noteSent(
+/** Records what a node answered to an attempt. Accepted: the relay is BROADCAST; else it stays SIGNED and is resent, as the bytes may be public. */
+export async function recordSend(
   tx: Tx,
   relayId: bigint,
-  sent: { txHash: string; answer: string; taken: boolean },
+  sent: { txHash: string; answer: string; isAccepted: boolean },
 ): Promise<void> {
   await tx`
     with attempt as (
@@ -110,7 +110,7 @@ export async function noteSent(
     )
     update relays
     set state = 'BROADCAST'
-    where id = ${relayId} and state = 'SIGNED' and ${sent.taken}::boolean`;
+    where id = ${relayId} and state = 'SIGNED' and ${sent.isAccepted}::boolean`;
 }
 
 export type InFlightAttempt = {
@@ -195,7 +195,7 @@ export type RelayReceipt = {
   feeWei: bigint;
 };
 
-/** Books the receipts of mined relays. */
+/** Records the receipts of mined relays. */
 export async function markMined(tx: Tx, receipts: readonly RelayReceipt[]): Promise<void> {
   const rows = receipts.map((receipt) => ({
     relay_id: receipt.relayId.toString(),
@@ -217,11 +217,11 @@ export async function markMined(tx: Tx, receipts: readonly RelayReceipt[]): Prom
     where relays.id = given.relay_id and relays.state in ('SIGNED', 'BROADCAST')`;
 }
 
-export type UnkeptRelay = { id: bigint; txHash: Hex; blockHash: Hex };
+export type PrunedRelay = { id: bigint; txHash: Hex; blockHash: Hex };
 
-/** MINED relays at or below the indexer's height whose block it does not keep: nothing here tells whether that is the chain's. */
-export async function findUnkeptRelays(tx: Tx, network: NetworkId, limit: number): Promise<UnkeptRelay[]> {
-  return tx<UnkeptRelay[]>`
+/** MINED relays at or below the indexer's cursor whose block it has pruned: only a node knows whether that block is canonical. */
+export async function findPrunedRelays(tx: Tx, network: NetworkId, limit: number): Promise<PrunedRelay[]> {
+  return tx<PrunedRelay[]>`
     select relays.id, relays.tx_hash, relays.block_hash
     from relays
     join cursors on cursors.network = relays.network
@@ -236,10 +236,10 @@ export async function findUnkeptRelays(tx: Tx, network: NetworkId, limit: number
     limit ${limit}`;
 }
 
-/** Their receipts are not the chain's (any more): MINED -> BROADCAST, they wait for a block again. */
+/** Their receipts are not canonical (any more): MINED -> BROADCAST. */
 export async function reopenRelays(
   tx: Tx,
-  relays: readonly Pick<UnkeptRelay, "id" | "blockHash">[],
+  relays: readonly Pick<PrunedRelay, "id" | "blockHash">[],
 ): Promise<number> {
   const rows = await tx`
     update relays
@@ -254,8 +254,8 @@ export async function reopenRelays(
 }
 
 /**
- * MINED relays whose block is the indexer's and at least `depthBlocks` deep are done, once none of their payments waits. Where the
- * indexer does not keep that block any more, only those of `provenIds` are.
+ * MINED relays whose block the indexer has, at least `depthBlocks` deep, are CONFIRMED once none of their payments waits. Where the indexer
+ * has pruned that block, only those of `provenIds` are.
  */
 export async function confirmRelays(
   tx: Tx,
@@ -284,7 +284,7 @@ export async function confirmRelays(
       )`;
 }
 
-/** MINED relays whose block the indexer does not hold although it is past its height: their block was reorganised away. */
+/** MINED relays at a height where the indexer has another block: theirs was reorganised away. */
 export async function reopenOrphanedRelays(tx: Tx, network: NetworkId): Promise<number> {
   const rows = await tx`
     update relays
@@ -302,8 +302,8 @@ export async function reopenOrphanedRelays(tx: Tx, network: NetworkId): Promise<
   return rows.length;
 }
 
-/** One more look that found the nonce spent and no receipt. Returns how often so far. */
-export async function noteMiss(tx: Tx, relayId: bigint): Promise<number> {
+/** Another poll found the nonce used and no receipt. Returns how many did so far. */
+export async function countMiss(tx: Tx, relayId: bigint): Promise<number> {
   const [row] = await tx<{ misses: number }[]>`
     update relays
     set misses = misses + 1

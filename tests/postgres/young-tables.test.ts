@@ -23,7 +23,7 @@ import {
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import { type Fence, judgeForSigning } from "../../db/payments/signing-fence.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
-import { ensureLane, insertRelay, markMined, noteSent, takeNonce } from "../../db/relays/relays.ts";
+import { ensureLane, insertRelay, markMined, recordSend, takeNonce } from "../../db/relays/relays.ts";
 import { settleTransfers } from "../../indexer/settle/settle.ts";
 import { makeTransfer, randomHash } from "../support/ledger-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
@@ -135,7 +135,7 @@ async function runOnce(): Promise<Record<string, Reads>> {
     const relayId = await insertRelay(tx, relay);
     await step("markSigned", () => markSigned(tx, relayId, [first.id]));
     const { txHash } = attempt;
-    await step("noteSent", () => noteSent(tx, relayId, { txHash, answer: "taken", taken: true }));
+    await step("recordSend", () => recordSend(tx, relayId, { txHash, answer: "accepted", isAccepted: true }));
     await step("findPaymentViews", () => findPaymentViews(tx, [first.id]));
     const mined = { relayId, txHash, blockNumber: 90n, blockHash: randomHash(), succeeded: true };
     await step("markMined", () => markMined(tx, [{ ...mined, gasUsed: 1n, feeWei: 1n }]));

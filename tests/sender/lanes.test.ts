@@ -73,7 +73,7 @@ test("a key with exactly the gas for one transaction sends one; with a unit less
   await fund(0, GAS);
   expect(await choose()).toBe(0);
   await fund(0, GAS - 1n);
-  expect(await choose()).toBe("poor");
+  expect(await choose()).toBe("insufficient_gas_funds");
 });
 
 test("a key sends another one only with the gas of both, until the first is in a block", async () => {
@@ -81,7 +81,7 @@ test("a key sends another one only with the gas of both, until the first is in a
   const relayId = await send(0, GAS);
   expect(await choose()).toBe(0);
   await fund(0, 2n * GAS - 1n);
-  expect(await choose()).toBe("poor");
+  expect(await choose()).toBe("insufficient_gas_funds");
   await sql`update relays set state = 'MINED', block_number = 1, block_hash = '0x' where id = ${relayId}`;
   expect(await choose()).toBe(0);
 });

@@ -1,16 +1,16 @@
 /**
- * Earlier payments of a link that ended while no node answered, now that one does: unused ones are forgotten in time; what was executed or
- * taken back is the ledger's to decide, and until it has, nothing else is signed for their link.
+ * Earlier payments of a link that ended while no node answered, now that one does. Unused authorizations are settled as such once a deep
+ * block says so; for used ones the ledger decides, and until then nothing else is signed for their link.
  */
 import { endDoubts, endUnusedDoubts } from "../../db/links/doubts.ts";
 import type { Doubt } from "../../db/payments/queue.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
-import { judge } from "./refusals.ts";
+import { judgeUsed } from "./refusals.ts";
 
 type Answers = { used: readonly Doubt[]; unused: readonly Doubt[]; headNumber: bigint };
 
-/** Ids of the doubts that are in the way still. */
-export async function askDoubts(network: PaymentNetwork, answers: Answers): Promise<Set<string>> {
+/** Returns the doubts that are still open. */
+export async function resolveDoubts(network: PaymentNetwork, answers: Answers): Promise<Set<string>> {
   const { deps, chain, confirmations } = network;
   const { used, unused, headNumber } = answers;
   await endUnusedDoubts(deps.sql, chain.network.id, {
@@ -21,7 +21,7 @@ export async function askDoubts(network: PaymentNetwork, answers: Answers): Prom
   const open = new Set<string>();
   const over: string[] = [];
   for (const doubt of used) {
-    const verdict = await judge(network, doubt, headNumber);
+    const verdict = await judgeUsed(network, doubt, headNumber);
     if (verdict === "not-ours") over.push(doubt.id);
     else open.add(doubt.id);
   }

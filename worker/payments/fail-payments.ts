@@ -1,4 +1,4 @@
-/** Queued payments that can't be settled end FAILED with a reason, and their links are free again. */
+/** Queued payments that can't be settled are FAILED with a reason, and their links are released. */
 
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
@@ -6,7 +6,7 @@ import { tell } from "../../db/postgres/notifications.ts";
 import type { Payment } from "../../db/schema.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 
-/** `message`: what the payer reads beside the reason, when a limit refused the payment. `isDoubtful`: no node said that its authorization is unused. */
+/** `message`: what the payer reads beside the reason, when a limit refused the payment. `isDoubtful`: no node confirmed that its authorization is unused. */
 export type Failure = {
   payment: Payment;
   reason: string;
@@ -14,7 +14,7 @@ export type Failure = {
   isDoubtful?: boolean | undefined;
 };
 
-/** Those that another worker has signed meanwhile stay as they are. */
+/** Those that another worker has signed concurrently stay as they are. */
 export async function endPayments(
   { deps, chain, metrics }: PaymentNetwork,
   failures: readonly Failure[],

@@ -1,6 +1,6 @@
 /**
  * Signs simulated payments as soon as the fence lets them: the ledger must have read the blocks they were simulated on, and nothing may
- * pay their links. What comes too early is held until the indexer tells of its next block; others don't wait for it.
+ * pay their links. What comes too early is held until the indexer's next notification; others don't wait for it.
  */
 import { buildPaymentsCall, contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
@@ -19,16 +19,16 @@ import { type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";
 import type { Relayable } from "./items.ts";
 import { findPaymentCharges, refuseOverBudget } from "./payment-budgets.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
-import { endUnlessUsed, giveBack, handleUnavailable, UNAVAILABLE_AFTER_MS } from "./refusals.ts";
+import { endUnlessUsed, handleUnavailable, releaseLeases, UNAVAILABLE_AFTER_MS } from "./refusals.ts";
 
-/** Then the lease goes back, and the payment is simulated again. */
+/** Then the lease is released, and the payment is simulated again. */
 const HOLD_MS = 2_000;
-/** The same when nobody has looked yet whether the node's own logs stand in for the ledger: the next simulation does. */
+/** The same without the node's logs of the unread blocks: the next simulation asks for them. */
 const HOLD_BLIND_MS = 500;
-/** For notifications that were lost with their connection, and for wallets whose past the indexer has just read. */
-const LOOK_AGAIN_MS = 250;
+/** For notifications lost with their connection, and for wallets that were just back-filled. */
+const POLL_MS = 250;
 
-/** Signs and sends what may be signed now and holds the rest. Answers of nodes to what was sent gather in `sending`. */
+/** Signs and sends what may be signed now and holds the rest. Sends still awaiting a node's answer are added to `sending`. */
 export async function relayFenced(
   network: PaymentNetwork,
   key: RelayerKey,
@@ -42,7 +42,7 @@ export async function relayFenced(
   if (later.length > 0) hold(network, { ...batch, passed: later });
 }
 
-/** As far as is known without asking: spares a transaction that would sign nothing. */
+/** By the hints at hand: avoids a transaction that would sign nothing. */
 function isTooEarly({ ledger }: PaymentNetwork, passed: readonly Relayable[], fence: Fence): boolean {
   const readNumber = passed[0]?.payment.readNumber ?? -1n;
   const isBehind = ledger.readNumber < fence.headNumber && readNumber < fence.headNumber;
@@ -70,7 +70,7 @@ async function signAndSend(
     deps.log.warn({ network: chain.network.id, paymentIds }, "payments were taken by another worker");
   }
   if (relay) {
-    noteRelayed(network, key, relay, having("free"));
+    recordRelayed(network, key, relay, having("free"));
     sending.push(sendAttempt(deps, chain, relay));
   }
   if (overBudget) {
@@ -153,7 +153,7 @@ async function bindPayments(
   throw new NothingFreeError(verdicts);
 }
 
-function noteRelayed(
+function recordRelayed(
   { deps, chain, metrics }: PaymentNetwork,
   key: RelayerKey,
   relay: SignedRelay,
@@ -177,12 +177,15 @@ function noteRelayed(
   }
 }
 
-/** Beside the drain: payments that need nothing from the indexer go on meanwhile. */
+/** Concurrently with the drain: payments that need nothing from the indexer go on. */
 function hold(network: PaymentNetwork, batch: Batch): void {
   const held = waitAndSign(network, batch)
     .catch((error) => {
       const networkId = network.chain.network.id;
-      network.deps.log.error({ network: networkId, err: error }, "held payments were left to their leases");
+      network.deps.log.error(
+        { network: networkId, err: error },
+        "signing held payments failed; their leases run out",
+      );
     })
     .finally(() => network.held.delete(held));
   network.held.add(held);
@@ -199,8 +202,8 @@ async function waitAndSign(network: PaymentNetwork, batch: Batch): Promise<void>
   let why = "the indexer has not read the blocks that payments were simulated on";
   try {
     while (waiting.length > 0 && !ledger.isClosed && Date.now() < untilMs) {
-      const isTold = await ledger.nextBlock(LOOK_AGAIN_MS);
-      if (isTold && ledger.readNumber < fence.headNumber) continue;
+      const isNotified = await ledger.nextBlock(POLL_MS);
+      if (isNotified && ledger.readNumber < fence.headNumber) continue;
       const key = ledger.isClosed ? "closed" : await network.lanes.choose(gasOf(waiting));
       if (typeof key === "string") continue;
       const before = waiting.length;
@@ -214,7 +217,7 @@ async function waitAndSign(network: PaymentNetwork, batch: Batch): Promise<void>
   await Promise.all(sending);
   if (waiting.length === 0) return;
   const payments = waiting.map(({ payment }) => payment);
-  if (ledger.isClosed) return giveBack(network, payments, 0);
+  if (ledger.isClosed) return releaseLeases(network, payments, 0);
   metrics.fenceWaits.inc({ ...label, outcome: "returned" }, waiting.length);
   await handleUnavailable(network, payments, {
     ...{ why, triedMs: Date.now() - startedMs },
@@ -222,7 +225,7 @@ async function waitAndSign(network: PaymentNetwork, batch: Batch): Promise<void>
   });
 }
 
-/** When its caller is told to try again, if it can't be signed until then. */
+/** When its caller gets a retryable error, unless it is signed by then. */
 function givenUpAtMs({ payment: { unavailableSince } }: Relayable): number {
   return unavailableSince === null
     ? Number.POSITIVE_INFINITY

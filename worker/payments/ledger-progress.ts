@@ -1,28 +1,28 @@
 /**
- * How far the ledger and the chain are, as this process heard last: the indexer notifies each block it has read, each simulation tells a
- * head. Only hints of when it is worth asking; what counts is read under locks (db/payments/signing-fence.ts).
+ * The latest known heights of ledger and chain: the indexer notifies each block it has read, each simulation returns a head. Only hints
+ * when to ask again; what counts is read under locks (db/payments/signing-fence.ts).
  */
 
 export type LedgerProgress = {
-  /** The block the indexer told of last; -1 before the first. */
+  /** The block of the indexer's last notification; -1 before the first. */
   readonly readNumber: bigint;
-  /** The highest head that a node told us. */
+  /** The highest head that a node returned. */
   readonly headNumber: bigint;
   readonly isClosed: boolean;
   noteRead(number: bigint): void;
   noteHead(number: bigint): void;
-  /** True when the indexer told of a block, false when the time was over first, or the process stops. */
+  /** True when the indexer has read another block, false on timeout and when the process stops. */
   nextBlock(timeoutMs: number): Promise<boolean>;
   close(): void;
 };
 
 export function openLedgerProgress(): LedgerProgress {
-  const waiting = new Set<(isTold: boolean) => void>();
+  const waiting = new Set<(isNotified: boolean) => void>();
   let [readNumber, headNumber] = [-1n, -1n];
   let isClosed = false;
 
-  function wakeAll(isTold: boolean): void {
-    for (const wake of waiting) wake(isTold);
+  function wakeAll(isNotified: boolean): void {
+    for (const wake of waiting) wake(isNotified);
   }
 
   return {
@@ -47,10 +47,10 @@ export function openLedgerProgress(): LedgerProgress {
       const { promise, resolve } = Promise.withResolvers<boolean>();
       const timer = setTimeout(() => resolve(false), timeoutMs);
       waiting.add(resolve);
-      const isTold = await promise;
+      const isNotified = await promise;
       waiting.delete(resolve);
       clearTimeout(timer);
-      return isTold;
+      return isNotified;
     },
     close() {
       isClosed = true;

@@ -53,7 +53,7 @@ function ceilDivide(dividend: bigint, divisor: bigint): bigint {
   return (dividend + divisor - 1n) / divisor;
 }
 
-/** What a payment may cost its merchant at most when it travels by itself; in a batch it is less. */
+/** What a payment may cost its merchant at most, in a transaction by itself; in a batch it is less. */
 const PAYMENT_GAS = paymentsGas(1);
 
 export type BudgetSplit<P> = { within: P[]; spent: Failure[]; held: P[]; heldText: string | undefined };
@@ -99,18 +99,18 @@ export async function splitByBudget<P extends Payment>(
 
 export type Explanation = { why: string; message?: string | undefined };
 
-/** Texts of limits are for everybody. */
+/** Limits are described to the payer too. */
 export function limitReached(text = "a limit of relaying is reached"): Explanation {
   return { why: text, message: text };
 }
 
 /** Why no key takes a transaction now. */
-export async function explainNoPlace(
+export async function explainNoLane(
   { lanes, deps }: PaymentNetwork,
-  why: Exclude<NoLane, "full">,
+  why: Exclude<NoLane, "lanes_full">,
 ): Promise<Explanation> {
-  if (why === "poor") return { why: "no relayer key can pay the gas" };
-  if (why === "spent") {
+  if (why === "insufficient_gas_funds") return { why: "no relayer key can pay the gas" };
+  if (why === "daily_budget_exhausted") {
     return limitReached(describeBudget("FEES", await lanes.readFeeBudget(), new Date()));
   }
   const { baseFeePerGas } = await lanes.readMarket();
@@ -119,8 +119,8 @@ export async function explainNoPlace(
 }
 
 /**
- * Signing found no room in a budget: a payment by itself that today's remainder can never hold is refused, all others wait for what is
- * on its way, and are given up after a while.
+ * Signing found no room in a budget: a single payment that today's remainder can never hold is refused, all others wait for reservations
+ * of pending transactions to be released, and are given up after a while.
  */
 export async function refuseOverBudget(
   network: PaymentNetwork,

@@ -1,4 +1,4 @@
-/** What becomes of payments that can't be sent now: wait, look at the books, or fail for good with a reason. */
+/** What becomes of payments that can't be sent now: retry, wait for the ledger, or fail permanently with a reason. */
 import type { SimulationResult } from "../../core/chain/relay.ts";
 import { readAuthorizationState, readAuthorizationStates } from "../../core/chain/usdc.ts";
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
@@ -10,14 +10,14 @@ import type { Payment } from "../../db/schema.ts";
 import { endPayments, type Failure } from "./fail-payments.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 
-/** A refusal that may heal, or has no known reason, is believed after this many looks. */
-const HEALING_LOOKS_MAX = 3;
-/** A window that is open by our clock opens with the chain's next blocks: more looks, as long as a caller waits. */
-const OPENING_LOOKS_MAX = 30;
-const LOOK_AGAIN_MS = 300;
-const BOOKS_RETRY_MS = 250;
-/** Looks at books that are being kept: by then the indexer has settled what came to us, or its rules say that it pays nothing here. */
-const BOOKS_LOOKS_MAX = 40;
+/** Simulations after which a refusal that is transient, or has no known reason, is final. */
+const TRANSIENT_ATTEMPTS_MAX = 3;
+/** A window that is open by our clock opens with the chain's next blocks: more simulations, as long as a caller waits. */
+const OPENING_ATTEMPTS_MAX = 30;
+const REFUSED_RETRY_MS = 300;
+const LEDGER_RETRY_MS = 250;
+/** Polls of an advancing ledger: by then the indexer has settled what reached the payee, or decided that it pays nothing here. */
+const LEDGER_POLLS_MAX = 40;
 /** A caller waits about this long; then nothing was sent and the link is free again. */
 export const UNAVAILABLE_AFTER_MS = 8_000;
 const UNAVAILABLE_RETRY_MS = 500;
@@ -28,29 +28,29 @@ export async function handleRefusals(network: PaymentNetwork, refused: readonly 
   if (refused.length === 0) return;
   const used = refused.filter(({ refusal }) => refusal.reason === "NONCE_USED");
   const others = refused.filter(({ refusal }) => refusal.reason !== "NONCE_USED");
-  const isHealing = ({ payment, refusal }: Refused) =>
-    refusal.healable && payment.refusals < looksAt(refusal.reason);
-  await noteRefusals(network.deps.sql, idsOf(others.filter(isHealing)), LOOK_AGAIN_MS);
+  const isTransient = ({ payment, refusal }: Refused) =>
+    refusal.healable && payment.refusals < attemptsMaxOf(refusal.reason);
+  await noteRefusals(network.deps.sql, idsOf(others.filter(isTransient)), REFUSED_RETRY_MS);
   await endUnlessUsed(
     network,
     others
-      .filter((one) => !isHealing(one))
+      .filter((one) => !isTransient(one))
       .map(({ payment, refusal }) => ({ payment, reason: refusal.reason })),
   );
   if (used.length > 0) {
-    await askBooks(
+    await waitForLedger(
       network,
       used.map(({ payment }) => payment),
     );
   }
 }
 
-function looksAt(reason: PaymentRefusal): number {
-  return reason === "NOT_YET_VALID" ? OPENING_LOOKS_MAX : HEALING_LOOKS_MAX;
+function attemptsMaxOf(reason: PaymentRefusal): number {
+  return reason === "NOT_YET_VALID" ? OPENING_ATTEMPTS_MAX : TRANSIENT_ATTEMPTS_MAX;
 }
 
-/** Hands leases back as they were; the payments are due again after `delayMs`. */
-export async function giveBack(
+/** Releases leases; the payments are due again after `delayMs`. */
+export async function releaseLeases(
   { deps }: PaymentNetwork,
   payments: readonly Payment[],
   delayMs: number,
@@ -62,7 +62,7 @@ export async function giveBack(
   );
 }
 
-/** Node or relayer can't serve: wait a little, then give up while nothing has left the house. `triedMs` is how long this try took; `message` is for the payer. */
+/** Node or relayer can't serve: retry for a while, then fail before anything is sent. `triedMs`: how long this attempt took; `message` is for the payer. */
 export async function handleUnavailable(
   network: PaymentNetwork,
   payments: readonly Payment[],
@@ -95,8 +95,8 @@ export async function handleUnavailable(
 }
 
 /**
- * Ends payments for reasons that say nothing of their authorizations' use: a window that is over, a relayer that can't serve. One that
- * somebody has executed meanwhile has paid, or was taken back: the books tell. Throws RpcTransportError when no node answers.
+ * Fails payments for reasons that leave open whether their authorizations are used: a window that is over, a relayer that can't serve. One
+ * that another transaction has used or cancelled is left to the ledger. Throws RpcTransportError when no node answers.
  */
 export async function endUnlessUsed(network: PaymentNetwork, failures: readonly Failure[]): Promise<void> {
   if (failures.length === 0) return;
@@ -104,7 +104,7 @@ export async function endUnlessUsed(network: PaymentNetwork, failures: readonly 
   const areUsed = await readAuthorizationStates(network.chain, keys);
   const used = failures.filter((_, index) => areUsed[index]);
   if (used.length > 0) {
-    await askBooks(
+    await waitForLedger(
       network,
       used.map(({ payment }) => payment),
     );
@@ -116,33 +116,33 @@ export async function endUnlessUsed(network: PaymentNetwork, failures: readonly 
 }
 
 /**
- * A node says these authorizations are used or cancelled. A transfer to the link's wallet settles the link, whoever sent it: the
- * indexer sees to that. When books that have read the chain that far know of none, the money did not come to us.
+ * A node says these authorizations are used or cancelled. A transfer to the link's wallet settles the link, whoever sent it: the indexer
+ * does that. When a ledger that has read the chain that far has none, the money went elsewhere.
  */
-async function askBooks(network: PaymentNetwork, payments: readonly Payment[]): Promise<void> {
+async function waitForLedger(network: PaymentNetwork, payments: readonly Payment[]): Promise<void> {
   const { deps, chain } = network;
   const seenAtBlock = parseQuantity(await chain.request("eth_blockNumber", []), "eth_blockNumber");
   const verdicts = new Map(
     await Promise.all(
-      payments.map(async (payment) => [payment.id, await judge(network, payment, seenAtBlock)] as const),
+      payments.map(async (payment) => [payment.id, await judgeUsed(network, payment, seenAtBlock)] as const),
     ),
   );
   const ids = (wanted: string) =>
     payments.filter(({ id }) => verdicts.get(id) === wanted).map(({ id }) => id);
   const isOver = ({ id, refusals }: Payment) =>
-    verdicts.get(id) === "not-ours" || (verdicts.get(id) === "came-to-us" && refusals >= BOOKS_LOOKS_MAX);
+    verdicts.get(id) === "not-ours" || (verdicts.get(id) === "came-to-us" && refusals >= LEDGER_POLLS_MAX);
   const over = payments.filter(isOver);
-  // an indexer that is behind or away says nothing: wait, however long it takes
-  await returnLeases(deps.sql, ids("too-early"), BOOKS_RETRY_MS);
-  await noteRefusals(deps.sql, ids("came-to-us"), BOOKS_RETRY_MS);
+  // a ledger that is behind proves nothing: wait, however long it takes
+  await returnLeases(deps.sql, ids("too-early"), LEDGER_RETRY_MS);
+  await noteRefusals(deps.sql, ids("came-to-us"), LEDGER_RETRY_MS);
   await endPayments(
     network,
     over.map((payment) => ({ payment, reason: "NONCE_USED" })),
   );
 }
 
-/** The simulation ran at `pending`: what it found used may be in no block yet, and nobody's books can hold it. */
-export async function judge(
+/** The simulation ran at `pending`: what it found used may be in no block yet, and so in no ledger. */
+export async function judgeUsed(
   { deps, chain }: PaymentNetwork,
   { id, payer, nonce }: Pick<Payment, "id" | "payer" | "nonce">,
   seenAtBlock: bigint,

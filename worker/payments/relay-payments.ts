@@ -1,6 +1,6 @@
 /**
  * Drains a network's queued payments: lease, simulate, sign and store, send. Payers with keys go together in one transaction,
- * payers with code alone and with a tight gas limit. While one batch is on its way the next gathers, so load makes batches.
+ * payers with code alone and with a tight gas limit. While one batch is being sent the next one fills, so load makes batches.
  */
 import { findUnknownImplementations } from "../../core/chain/account-implementation.ts";
 import { contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
@@ -12,24 +12,24 @@ import type { RelayerKey } from "../config.ts";
 import type { Lanes, NoLane } from "../sender/lanes.ts";
 import { relayFenced } from "./fenced-relay.ts";
 import { toRelayable } from "./items.ts";
-import { explainNoPlace, limitReached, splitByBudget } from "./payment-budgets.ts";
+import { explainNoLane, limitReached, splitByBudget } from "./payment-budgets.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
-import { endUnlessUsed, giveBack, handleRefusals, handleUnavailable } from "./refusals.ts";
+import { endUnlessUsed, handleRefusals, handleUnavailable, releaseLeases } from "./refusals.ts";
 import { screenPayments } from "./screen.ts";
 import { type Simulated, simulateLeased } from "./simulate.ts";
 
-/** A lease covers simulation, signing and storing; after it a crashed worker's payments are free again. */
+/** A lease covers simulation, signing and storing; when it runs out, a crashed worker's payments are free again. */
 const LEASE_MS = 5_000;
 const ROUNDS_MAX = 200;
 const BUSY_RETRY_MS = 100;
 
-/** Works until nothing is due. Returns early when every lane is full: mined blocks make room and ring again. */
+/** Runs until nothing is due. Returns early when every lane is full: mined blocks make room and wake it again. */
 export async function drainPayments(network: PaymentNetwork): Promise<void> {
   const { deps, chain } = network;
   const sending: Promise<void>[] = [];
   for (let round = 0; round < ROUNDS_MAX; round++) {
     const leased = await leaseQueuedPayments(
-      deps.notes,
+      deps.asyncCommitSql,
       chain.network.id,
       deps.config.relayBatchMax,
       LEASE_MS,
@@ -60,7 +60,7 @@ async function relayLeased(
   if (held.length > 0) await handleUnavailable(network, held, { ...limitReached(heldText), triedMs: 0 });
   if (sound.length === 0) return true;
   const key = await lanes.choose(paymentsGas(1));
-  if (typeof key === "string") return turnAway(network, sound, key);
+  if (typeof key === "string") return deferPayments(network, sound, key);
   const { together, alone, contracts } = await splitByCode(chain, sound);
   const groups = [together, ...alone.map((payment) => [payment])].filter((group) => group.length > 0);
   let hasRoom = true;
@@ -74,36 +74,37 @@ async function relayTogether(
   payments: readonly LeasedPayment[],
   sending: Promise<void>[],
 ): Promise<boolean> {
-  const place = await findPlace(network.lanes, payments.length);
-  if (typeof place === "string") return turnAway(network, payments, place);
-  const { key, count } = place;
-  await giveBack(network, payments.slice(count), 0);
+  const lane = await selectLane(network.lanes, payments.length);
+  if (typeof lane === "string") return deferPayments(network, payments, lane);
+  const { key, count } = lane;
+  await releaseLeases(network, payments.slice(count), 0);
   const relayables = payments.slice(0, count).map((payment) => toRelayable(payment, { isContract: false }));
   const simulated = await simulateLeased(network, key, relayables);
-  await handleOthers(network, [simulated]);
+  await handleUnsigned(network, [simulated]);
   await relayFenced(network, key, simulated, sending);
   return true;
 }
 
-/** Asked all at once, relayed one by one, each by whichever key has room then. */
+/** Simulated concurrently, relayed one by one, each by whichever key has room then. */
 async function relayContracts(
   network: PaymentNetwork,
-  asker: RelayerKey,
+  simulator: RelayerKey,
   contracts: readonly ContractPayment[],
   sending: Promise<void>[],
 ): Promise<boolean> {
   const simulated = await Promise.all(
     contracts.map(({ payment }) =>
-      simulateLeased(network, asker, [toRelayable(payment, { isContract: true })]),
+      simulateLeased(network, simulator, [toRelayable(payment, { isContract: true })]),
     ),
   );
-  await handleOthers(network, simulated);
+  await handleUnsigned(network, simulated);
   let hasRoom = true;
   for (const [index, { passed, fence }] of simulated.entries()) {
     const [relayable] = passed;
     if (!relayable) continue;
     const key = await network.lanes.choose(contractPayerGas(relayable.item));
-    if (typeof key === "string") hasRoom = (await turnAway(network, [relayable.payment], key)) && hasRoom;
+    if (typeof key === "string")
+      hasRoom = (await deferPayments(network, [relayable.payment], key)) && hasRoom;
     else {
       const implementation = contracts[index]?.implementation;
       await relayFenced(network, key, { passed, fence, implementation }, sending);
@@ -112,8 +113,8 @@ async function relayContracts(
   return hasRoom;
 }
 
-/** What is not signed now: refused by the chain, or waiting for the ledger's word about an earlier payment of its link. */
-async function handleOthers(network: PaymentNetwork, simulated: readonly Simulated[]): Promise<void> {
+/** What is not signed now: refused by the chain, or waiting for the ledger to decide about an earlier payment of its link. */
+async function handleUnsigned(network: PaymentNetwork, simulated: readonly Simulated[]): Promise<void> {
   await handleRefusals(
     network,
     simulated.flatMap(({ refused }) => refused),
@@ -124,26 +125,26 @@ async function handleOthers(network: PaymentNetwork, simulated: readonly Simulat
   await handleUnavailable(network, doubtful, { why, triedMs: 0 });
 }
 
-/** A key for `count` payments together, or for the half of them, and so on: a poor key, or the rest of a day's budget, still pays for a few. */
-async function findPlace(lanes: Lanes, count: number): Promise<{ key: RelayerKey; count: number } | NoLane> {
+/** A key for `count` payments together, or for half of them, and so on: a low balance, or the rest of a day's budget, still pays for a few. */
+async function selectLane(lanes: Lanes, count: number): Promise<{ key: RelayerKey; count: number } | NoLane> {
   const key = await lanes.choose(paymentsGas(count));
   if (typeof key !== "string") return { key, count };
-  const mayFitHalf = key === "poor" || key === "spent";
-  return mayFitHalf && count > 1 ? findPlace(lanes, count >> 1) : key;
+  const mayFitHalf = key === "insufficient_gas_funds" || key === "daily_budget_exhausted";
+  return mayFitHalf && count > 1 ? selectLane(lanes, count >> 1) : key;
 }
 
 /** False when only room is missing, which mined blocks make. */
-async function turnAway(
+async function deferPayments(
   network: PaymentNetwork,
   payments: readonly LeasedPayment[],
   why: NoLane,
 ): Promise<boolean> {
-  if (why === "full") await giveBack(network, payments, BUSY_RETRY_MS);
-  else await handleUnavailable(network, payments, { ...(await explainNoPlace(network, why)), triedMs: 0 });
-  return why !== "full";
+  if (why === "lanes_full") await releaseLeases(network, payments, BUSY_RETRY_MS);
+  else await handleUnavailable(network, payments, { ...(await explainNoLane(network, why)), triedMs: 0 });
+  return why !== "lanes_full";
 }
 
-/** Whoever has code at `from` is asked by the token (ERC-1271) and may burn any gas: never in a batch. */
+/** The token calls a payer with code (ERC-1271), which may burn any gas: never in a batch. */
 async function splitByCode(chain: Chain, payments: readonly LeasedPayment[]) {
   const outcomes = await chain.batch(
     payments.map(({ payer }) => ({ method: "eth_getCode", params: [payer, "latest"] })),

@@ -1,10 +1,10 @@
-/** What is known to be pointless or unwise before the chain is asked: such payments end here, nothing of them is out. */
+/** Payments that are refused before the chain is asked; nothing of them has been sent. */
 import type { LeasedPayment } from "../../db/payments/queue.ts";
 import type { Failure } from "./fail-payments.ts";
 
-/** A transaction signed now is in a block this much later at the earliest. */
+/** A transaction signed now is mined this much later at the earliest. */
 const LAST_MOMENT_S = 2n;
-/** Transactions a payer may waste in a day: simulated well, reverted in their block. */
+/** Transactions of a payer in a day that may pass simulation and then revert. */
 const PAYER_REVERTS_MAX = 3;
 
 /** `headTimeS` is the newest block's time. */

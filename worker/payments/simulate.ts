@@ -1,22 +1,22 @@
-/** What the chain says of leased payments before anything is signed, and the fence that follows from the head it was said at. */
+/** Simulates leased payments before anything is signed; the head of the simulation is their fence. */
 
 import type { Questions } from "../../core/chain/simulate-at-head.ts";
 import { simulateAtHead } from "../../core/chain/simulate-at-head.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { Fence } from "../../db/payments/signing-fence.ts";
 import type { RelayerKey } from "../config.ts";
-import { askDoubts } from "./doubts.ts";
+import { resolveDoubts } from "./doubts.ts";
 import type { Relayable } from "./items.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 import type { Refused } from "./refusals.ts";
 
-/** A ledger that is further behind than this is waited for: a node's own logs don't stand in for it. */
+/** Behind by more than this, the ledger is waited for: a node's own logs are no substitute. */
 const UNREAD_BLOCKS_MAX = 100n;
 
 export type Simulated = {
   passed: Relayable[];
   refused: Refused[];
-  /** They would pass, but an earlier payment of their link is executed and the ledger has not decided about it. */
+  /** They would pass, but an earlier payment of their link was executed and the ledger has not decided about it. */
   doubtful: Relayable[];
   fence: Fence;
 };
@@ -30,24 +30,24 @@ export async function simulateLeased(
   const { chain, ledger } = network;
   const doubts = relayables.flatMap(({ payment }) => payment.doubts ?? []);
   const unread = await unreadOf(network, relayables);
-  const told = await simulateAtHead(
+  const answers = await simulateAtHead(
     chain,
     key.address,
     relayables.map(({ item }) => item),
     { authorizations: doubts.map(({ payer, nonce }) => ({ authorizer: payer, nonce })), unread },
   );
-  const { headNumber, unreadTransfers } = told;
+  const { headNumber, unreadTransfers } = answers;
   ledger.noteHead(headNumber);
   const fence = {
     ...{ network: chain.network.id, headNumber },
     unread: unread && unreadTransfers && { ...unread, transfers: unreadTransfers },
   };
-  const used = doubts.filter((_, index) => told.areUsed[index]);
-  const unused = doubts.filter((_, index) => !told.areUsed[index]);
-  const open = await askDoubts(network, { used, unused, headNumber });
+  const used = doubts.filter((_, index) => answers.areUsed[index]);
+  const unused = doubts.filter((_, index) => !answers.areUsed[index]);
+  const open = await resolveDoubts(network, { used, unused, headNumber });
   const simulated: Simulated = { passed: [], refused: [], doubtful: [], fence };
   for (const [index, relayable] of relayables.entries()) {
-    const result = told.results[index];
+    const result = answers.results[index];
     if (!result) throw new RpcTransportError("malformed", "a simulation left a payment out");
     const { payment } = relayable;
     if (!result.ok) simulated.refused.push({ payment, refusal: result });

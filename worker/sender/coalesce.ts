@@ -1,8 +1,8 @@
 /**
- * Runs `work` once at a time. A call while it runs makes it run once more, for what that call left behind may have been
- * missed; further calls meanwhile are covered by that one and end at once.
+ * Trailing single-flight: runs `work` once at a time. A call while it runs starts one more run, which sees what the call left behind;
+ * further calls until then are covered by that run and return at once.
  */
-export function oneAtATime(work: () => Promise<void>): () => Promise<void> {
+export function coalesce(work: () => Promise<void>): () => Promise<void> {
   let running: Promise<void> | undefined;
   let next: Promise<void> | undefined;
 

@@ -34,14 +34,16 @@ export type Lanes = {
   readFeeBudget(): Promise<RelayBudget>;
   /** Fees, balances and nonces. Throws RpcTransportError when no node answers. */
   readMarket(maxAgeMs?: number): Promise<Market>;
-  /**
-   * A key that can pay `gas` and has room; "full" when only room is missing, "poor" when no key can pay, "spent" when the day's budget is,
-   * "dear" when a block takes nothing for what we may offer.
-   */
+  /** A key that can pay for `gas` and has room for another transaction, or why there is none. */
   choose(gas: bigint): Promise<RelayerKey | NoLane>;
 };
 
-export type NoLane = "full" | "poor" | "spent" | "dear";
+/** `lanes_full`: mined blocks make room. `gas_price_above_cap`: the base fee is above the highest fee that we may offer. */
+export type NoLane =
+  | "lanes_full"
+  | "insufficient_gas_funds"
+  | "daily_budget_exhausted"
+  | "gas_price_above_cap";
 
 export type FeeLimits = { maxFeeWei: bigint; dailyFeeMaxWei: bigint | undefined };
 
@@ -52,7 +54,7 @@ export function openLanes(
   { maxFeeWei, dailyFeeMaxWei }: FeeLimits,
 ): Lanes {
   let market: Market | undefined;
-  let known = false;
+  let areLanesEnsured = false;
 
   async function readMarket(maxAgeMs = FRESH_MS): Promise<Market> {
     if (market && Date.now() - market.readAtMs < maxAgeMs) return market;
@@ -70,7 +72,7 @@ export function openLanes(
       balanceWei: quantityOf(accounts[2 * index], "eth_getBalance"),
       chainNonce: quantityOf(accounts[2 * index + 1], "eth_getTransactionCount"),
     }));
-    if (!known) await makeLanesKnown(lanes);
+    if (!areLanesEnsured) await ensureLanes(lanes);
     const tipPerGas = tip?.ok ? parseQuantity(tip.result, "tip") : undefined;
     market = {
       readAtMs: Date.now(),
@@ -84,11 +86,11 @@ export function openLanes(
     return market;
   }
 
-  async function makeLanesKnown(lanes: readonly LaneState[]): Promise<void> {
+  async function ensureLanes(lanes: readonly LaneState[]): Promise<void> {
     for (const { key, chainNonce } of lanes) {
       await ensureLane(sql, { network: chain.network.id, relayer: key.address }, chainNonce);
     }
-    known = true;
+    areLanesEnsured = true;
   }
 
   async function readFeeBudget(): Promise<RelayBudget> {
@@ -97,8 +99,8 @@ export function openLanes(
     return { ...budget, maximum: dailyFeeMaxWei ?? null };
   }
 
-  /** Also when only what is on its way leaves no room: a receipt costs less than its offer. */
-  async function isBudgetSpent(feeWei: bigint): Promise<boolean> {
+  /** Also while reservations of pending transactions leave no room: a receipt costs less than its offer. */
+  async function isBudgetExhausted(feeWei: bigint): Promise<boolean> {
     if (dailyFeeMaxWei === undefined) return false;
     return judgeBudget(await readFeeBudget(), feeWei) !== "fits";
   }
@@ -109,17 +111,17 @@ export function openLanes(
     readFeeBudget,
     async choose(gas) {
       const { lanes, fees, baseFeePerGas } = await readMarket();
-      if (await isBudgetSpent(gas * fees.maxFeePerGas)) return "spent";
-      if (baseFeePerGas > maxFeeWei) return "dear";
+      if (await isBudgetExhausted(gas * fees.maxFeePerGas)) return "daily_budget_exhausted";
+      if (baseFeePerGas > maxFeeWei) return "gas_price_above_cap";
       const loads = await readLaneLoads(sql, chain.network.id);
       const loadOf = (lane: LaneState) => loads.get(lane.key.address) ?? { transactions: 0, gas: 0n };
-      // what is on its way has not been paid for yet
+      // pending transactions have not been paid for yet
       const able = lanes.filter((lane) => lane.balanceWei >= (loadOf(lane).gas + gas) * fees.maxFeePerGas);
-      if (able.length === 0) return "poor";
+      if (able.length === 0) return "insufficient_gas_funds";
       const [best] = able
         .filter((lane) => loadOf(lane).transactions < IN_FLIGHT_MAX)
         .toSorted((a, b) => loadOf(a).transactions - loadOf(b).transactions);
-      return best?.key ?? "full";
+      return best?.key ?? "lanes_full";
     },
   };
 }

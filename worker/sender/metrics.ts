@@ -1,4 +1,4 @@
-/** What an operator watches of relaying, for Prometheus. Amounts of gas in gas units, fees and balances in wei. */
+/** Metrics of relaying. Amounts of gas in gas units, fees and balances in wei. */
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60];
@@ -18,7 +18,7 @@ export function openRelayMetrics(registry: Registry) {
     }),
     relays: new Counter({
       name: "relays_total",
-      help: "Mined transactions of ours; outcome succeeded or reverted",
+      help: "Mined relays; outcome succeeded or reverted",
       labelNames: ["network", "outcome"],
       registers,
     }),

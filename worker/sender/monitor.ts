@@ -1,6 +1,6 @@
 /**
- * Keeps a network's relayed transactions moving until blocks hold them: books receipts, sends again, raises fees, spends the nonce
- * of what has expired, notices stolen nonces and fills gaps. One worker at a time does it; any worker can.
+ * Monitors a network's relayed transactions until they are mined and deep: records receipts, resends, raises fees, replaces obsolete
+ * transactions by no-ops, detects nonces used by external transactions and fills nonce gaps. One worker at a time does it; any worker can.
  */
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { isPassedOver, keepOnly } from "../../core/domain/fee-raise.ts";
@@ -9,15 +9,15 @@ import { withWorkLock } from "../../db/postgres/exclusive-work.ts";
 import { BudgetExceededError, settleCharges } from "../../db/relays/budgets.ts";
 import {
   confirmRelays,
+  countMiss,
   ensureLane,
   findInFlight,
   findNonceGaps,
-  findUnkeptRelays,
+  findPrunedRelays,
   type InFlightAttempt,
   type InFlightRelay,
   markLost,
   markMined,
-  noteMiss,
   reopenOrphanedRelays,
   reopenRelays,
 } from "../../db/relays/relays.ts";
@@ -29,39 +29,39 @@ import type { RelayKind } from "./relay-kind.ts";
 import { raiseAttempt, resendAttempt } from "./replace.ts";
 import { sendAttempt, storeRelay } from "./send.ts";
 
-/** Relays looked at together, and how often that is done in one pass: enough for hundreds of keys. */
+/** Relays read together, and pages in one pass: enough for hundreds of keys. */
 const PAGE_RELAYS = 200;
 const PAGES_MAX = 50;
-/** The same bytes again after this long without a block. */
+/** The same bytes are sent again after this long without a receipt. */
 const RESEND_AFTER_MS = 2_500;
-/** A first send that was not noted by now never happened, or its worker died. */
+/** A first send that was not recorded by now never happened, or its worker died. */
 const UNSENT_AFTER_MS = 1_000;
-/** Looks that must find the nonce spent and none of our attempts mined before we believe it was stolen. */
-const LOST_AFTER_LOOKS = 8;
+/** Polls that must find the nonce used and none of our attempts mined before the relay counts as lost. */
+const LOST_AFTER_POLLS = 8;
 const GAPS_PER_PASS = 4;
 
-/** One pass. Returns false when another worker keeps this network now. */
+/** One pass. Returns false when another worker monitors this network now. */
 export async function monitorRelays(network: RelayNetwork): Promise<boolean> {
   const { deps, chain } = network;
   return withWorkLock(deps.sql, `keep-relays:${chain.network.id}`, async () => {
-    for await (const page of inFlightPages(network)) await bookReceipts(network, page);
-    await settleUp(network, await proveUnkept(network));
+    for await (const page of inFlightPages(network)) await recordReceipts(network, page);
+    await requeueAndConfirm(network, await verifyPruned(network));
     const busy = new Set<string>();
     const waiting = new Set<string>();
     for await (const page of inFlightPages(network)) {
-      await pushAlong(network, page);
+      await resendPending(network, page);
       for (const { relayer, attempts } of page) {
         busy.add(relayer);
         for (const { txHash } of attempts) waiting.add(txHash);
       }
     }
     keepOnly(network.firstHeads, waiting);
-    await fillGaps(network, busy);
+    await fillNonceGaps(network, busy);
     for (const kind of kindsOf(network)) await kind.enqueueWaiting?.(deps.sql, chain.network.id);
   });
 }
 
-/** Everything that no block holds, page by page: nobody waits behind a key whose transactions are stuck. */
+/** All pending relays, page by page: no key waits behind another whose transactions are stuck. */
 async function* inFlightPages({ deps, chain }: RelayNetwork): AsyncGenerator<InFlightRelay[]> {
   let after: InFlightRelay | undefined;
   for (let count = 0; count < PAGES_MAX; count++) {
@@ -72,7 +72,7 @@ async function* inFlightPages({ deps, chain }: RelayNetwork): AsyncGenerator<InF
   }
 }
 
-async function bookReceipts(network: RelayNetwork, inFlight: readonly InFlightRelay[]): Promise<void> {
+async function recordReceipts(network: RelayNetwork, inFlight: readonly InFlightRelay[]): Promise<void> {
   const { deps, chain } = network;
   const receipts = await readReceipts(chain, inFlight);
   if (receipts.length === 0) return;
@@ -102,20 +102,20 @@ async function bookReceipts(network: RelayNetwork, inFlight: readonly InFlightRe
   }
 }
 
-/** A block below what the indexer keeps is the chain's only if a node still says so: its receipt may be of a branch that was left. Returns those that are. */
-async function proveUnkept({ deps, chain }: RelayNetwork): Promise<bigint[]> {
-  const unkept = await findUnkeptRelays(deps.sql, chain.network.id, PAGE_RELAYS);
-  const unproven = new Set(await findUnproven(chain, unkept));
+/** Where the indexer has pruned a receipt's block, a node confirms that it is canonical, or the relay is reopened. Returns the confirmed ones. */
+async function verifyPruned({ deps, chain }: RelayNetwork): Promise<bigint[]> {
+  const pruned = await findPrunedRelays(deps.sql, chain.network.id, PAGE_RELAYS);
+  const unproven = new Set(await findUnproven(chain, pruned));
   if (unproven.size > 0) {
     const reopened = await reopenRelays(deps.sql, [...unproven]);
     const label = { network: chain.network.id };
-    deps.log.warn({ ...label, reopened }, "blocks of relayed transactions are not the chain's");
+    deps.log.warn({ ...label, reopened }, "blocks of relayed transactions are not canonical");
   }
-  return unkept.filter((relay) => !unproven.has(relay)).map(({ id }) => id);
+  return pruned.filter((relay) => !unproven.has(relay)).map(({ id }) => id);
 }
 
-/** What the indexer's books say of mined transactions and of windows that are over. */
-async function settleUp(network: RelayNetwork, provenIds: readonly bigint[]): Promise<void> {
+/** What follows for relays and their work from the blocks that the ledger has read. */
+async function requeueAndConfirm(network: RelayNetwork, provenIds: readonly bigint[]): Promise<void> {
   const { deps, chain, confirmations } = network;
   const id = chain.network.id;
   await deps.sql.begin(async (tx) => {
@@ -131,15 +131,15 @@ async function settleUp(network: RelayNetwork, provenIds: readonly bigint[]): Pr
   });
 }
 
-/** Relays no block holds: again, dearer, or given up because their nonce is gone. Keys side by side, each in its nonces' order. */
-async function pushAlong(network: RelayNetwork, inFlight: readonly InFlightRelay[]): Promise<void> {
+/** Resends pending relays, raises their fees, or gives them up when their nonce is used. Keys in parallel, each in the order of its nonces. */
+async function resendPending(network: RelayNetwork, inFlight: readonly InFlightRelay[]): Promise<void> {
   const market = await network.lanes.readMarket(0);
   const obsolete = await findObsolete(network, inFlight);
   const lanes = Map.groupBy(inFlight, ({ relayer }) => relayer);
   const outcomes = await Promise.allSettled(
     [...lanes.values()].map(async (relays) => {
       for (const relay of relays) {
-        await pushOne(network, relay, { market, isObsolete: obsolete.has(relay.id) });
+        await advanceRelay(network, relay, { market, isObsolete: obsolete.has(relay.id) });
       }
     }),
   );
@@ -163,61 +163,61 @@ function kindsOf({ kinds }: RelayNetwork): RelayKind[] {
   return Object.values(kinds);
 }
 
-async function pushOne(
+async function advanceRelay(
   network: RelayNetwork,
   relay: InFlightRelay,
   { market, isObsolete }: { market: Market; isObsolete: boolean },
 ): Promise<void> {
   const chainNonce = market.lanes.find(({ key }) => key.address === relay.relayer)?.chainNonce;
   if (chainNonce !== undefined && relay.nonce < chainNonce)
-    return countMiss(network, relay, { ...market, chainNonce });
+    return countMissingReceipt(network, relay, { ...market, chainNonce });
   const newest = relay.attempts.at(-1);
   if (!newest) return;
-  // without its key (it was taken out of use) the stored bytes are all there is, as long as they are good for anything
+  // a retired key signs nothing new: its stored bytes are resent while they are of use
   const canRaise = chainNonce !== undefined;
   if (!canRaise && isObsolete) return;
   const mayRaise = canRaise && isPassedOver(network.firstHeads, newest, market.headNumber);
   if (mayRaise && (await raiseAttempt(network, relay, { market, isObsolete }))) return;
-  if (isDueAgain(newest)) await resendAttempt(network, relay, newest);
+  if (isResendDue(newest)) await resendAttempt(network, relay, newest);
 }
 
-function isDueAgain({ sinceSentMs, ageMs }: InFlightAttempt): boolean {
+function isResendDue({ sinceSentMs, ageMs }: InFlightAttempt): boolean {
   return sinceSentMs === null ? ageMs > UNSENT_AFTER_MS : sinceSentMs > RESEND_AFTER_MS;
 }
 
-async function countMiss(
+async function countMissingReceipt(
   network: RelayNetwork,
   relay: InFlightRelay,
   { chainNonce, headNumber }: { chainNonce: bigint; headNumber: bigint },
 ): Promise<void> {
-  const { deps, chain, kinds, spentAt } = network;
+  const { deps, chain, kinds, usedSeenAt } = network;
   const [receipt] = await readReceipts(chain, [relay]);
   if (receipt) {
-    spentAt.delete(relay.id);
+    usedSeenAt.delete(relay.id);
     return;
   }
-  const seenAtBlock = spentAt.get(relay.id) ?? headNumber;
-  spentAt.set(relay.id, seenAtBlock);
-  const misses = await noteMiss(deps.sql, relay.id);
-  if (misses < LOST_AFTER_LOOKS) return;
+  const seenAtBlock = usedSeenAt.get(relay.id) ?? headNumber;
+  usedSeenAt.set(relay.id, seenAtBlock);
+  const misses = await countMiss(deps.sql, relay.id);
+  if (misses < LOST_AFTER_POLLS) return;
   const isLost = await deps.sql.begin(async (tx) => {
     if (!(await markLost(tx, relay.id, seenAtBlock))) return false;
     await kinds[relay.kind].requeueLost?.(tx, chain.network.id, relay.id);
-    // whatever the stranger used up beyond it is not tried one by one
+    // nonces that external transactions used beyond it are skipped at once
     await ensureLane(tx, { network: chain.network.id, relayer: relay.relayer }, chainNonce);
     await settleCharges(tx, [relay.id]);
     return true;
   });
   if (!isLost) return;
-  spentAt.delete(relay.id);
+  usedSeenAt.delete(relay.id);
   deps.log.error(
     { network: chain.network.id, relayer: relay.relayer, nonce: relay.nonce.toString() },
-    "a stranger used a relayer nonce; its payments are queued again",
+    "relayer nonce used by an external transaction; the relay is LOST",
   );
 }
 
-/** A nonce nobody's transaction holds would stop all later ones: it is spent on nothing. */
-async function fillGaps(network: RelayNetwork, busy: ReadonlySet<string>): Promise<void> {
+/** A nonce without a transaction blocks all later ones: a no-op uses it. */
+async function fillNonceGaps(network: RelayNetwork, busy: ReadonlySet<string>): Promise<void> {
   const { deps, chain, lanes } = network;
   const market = await lanes.readMarket();
   network.metrics.baseFeeWei.set({ network: chain.network.id }, Number(market.baseFeePerGas));
@@ -226,12 +226,12 @@ async function fillGaps(network: RelayNetwork, busy: ReadonlySet<string>): Promi
     const lane = { network: chain.network.id, relayer: key.address };
     const gaps = busy.has(key.address) ? await findNonceGaps(deps.sql, lane, chainNonce, GAPS_PER_PASS) : [];
     for (const nonce of gaps) {
-      await fillGap(network, key, { fees: market.fees, nonce });
+      await fillNonceGap(network, key, { fees: market.fees, nonce });
     }
   }
 }
 
-async function fillGap(
+async function fillNonceGap(
   { deps, chain }: RelayNetwork,
   key: RelayerKey,
   { fees, nonce }: { fees: Market["fees"]; nonce: bigint },
@@ -244,14 +244,14 @@ async function fillGap(
       storeRelay(tx, chain, key, { kind: "NOOP", call, fees, nonce, dailyFeeMaxWei }),
     );
     await sendAttempt(deps, chain, relay);
-    deps.log.warn(label, "filled a nonce gap");
+    deps.log.warn(label, "nonce gap filled");
   } catch (error) {
     if (!(error instanceof BudgetExceededError)) throw error;
-    deps.log.error({ ...label, err: error }, "the day's fee budget leaves no room to fill a nonce gap");
+    deps.log.error({ ...label, err: error }, "daily fee budget exhausted: nonce gap not filled");
   }
 }
 
-/** Then the next pass will do. */
+/** The next pass retries. */
 export function isNodeUnavailable(error: unknown): boolean {
   return error instanceof RpcTransportError;
 }

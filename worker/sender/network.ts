@@ -6,8 +6,8 @@ import type { RelayMetrics } from "./metrics.ts";
 import type { RelayKinds } from "./relay-kind.ts";
 
 /**
- * What sending transactions on one network needs. `confirmations`: blocks until a mined transaction counts as final. `spentAt`: by relay,
- * a height at which its nonce was seen spent though none of its attempts had a receipt. `firstHeads`: since which block attempts wait.
+ * What sending transactions on one network needs. `confirmations`: blocks until a mined transaction counts as final. `usedSeenAt`: by relay,
+ * a height at which its nonce was seen used though none of its attempts had a receipt. `firstHeads`: since which block attempts wait.
  */
 export type RelayNetwork = {
   deps: WorkerDeps;
@@ -15,7 +15,7 @@ export type RelayNetwork = {
   lanes: Lanes;
   confirmations: number;
   metrics: RelayMetrics;
-  spentAt: Map<bigint, bigint>;
+  usedSeenAt: Map<bigint, bigint>;
   firstHeads: FirstHeads;
   kinds: RelayKinds;
 };

@@ -3,9 +3,9 @@
 import { fieldOf, parseQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import type { InFlightRelay, RelayReceipt, UnkeptRelay } from "../../db/relays/relays.ts";
+import type { InFlightRelay, PrunedRelay, RelayReceipt } from "../../db/relays/relays.ts";
 
-/** Receipts a node is asked for at once. */
+/** Receipts in one request. */
 const BATCH_MAX = 500;
 
 type ReceiptJson = {
@@ -26,11 +26,11 @@ export async function readReceipts(
   const attempts = relays.flatMap((relay) => relay.attempts.map(({ txHash }) => ({ relay, txHash })));
   const receipts: (RelayReceipt & { ageMs: number })[] = [];
   for (let start = 0; start < attempts.length; start += BATCH_MAX) {
-    const asked = attempts.slice(start, start + BATCH_MAX);
+    const batch = attempts.slice(start, start + BATCH_MAX);
     const outcomes = await chain.batch(
-      asked.map(({ txHash }) => ({ method: "eth_getTransactionReceipt", params: [txHash] })),
+      batch.map(({ txHash }) => ({ method: "eth_getTransactionReceipt", params: [txHash] })),
     );
-    for (const [index, { relay }] of asked.entries()) {
+    for (const [index, { relay }] of batch.entries()) {
       const outcome = outcomes[index];
       if (outcome?.ok && outcome.result !== null)
         receipts.push(toReceipt(relay, outcome.result as ReceiptJson));
@@ -39,8 +39,8 @@ export async function readReceipts(
   return receipts;
 }
 
-/** Those whose receipt a node does not confirm: it tells another block, or none. Throws when no node answers. */
-export async function findUnproven(chain: Chain, relays: readonly UnkeptRelay[]): Promise<UnkeptRelay[]> {
+/** Those whose receipt a node does not confirm: it reports another block, or none. Throws when no node answers. */
+export async function findUnproven(chain: Chain, relays: readonly PrunedRelay[]): Promise<PrunedRelay[]> {
   if (relays.length === 0) return [];
   const outcomes = await chain.batch(
     relays.map(({ txHash }) => ({ method: "eth_getTransactionReceipt", params: [txHash] })),

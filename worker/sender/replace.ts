@@ -1,4 +1,4 @@
-/** The same nonce once more: the stored bytes as they are, or dearer ones, stored before they go out. */
+/** Another attempt at the same nonce: the stored bytes again, or bytes with a higher fee, stored before they are sent. */
 import { nextFees } from "../../core/chain/fees.ts";
 import { BudgetExceededError, raiseFeeCharge } from "../../db/relays/budgets.ts";
 import {
@@ -24,8 +24,8 @@ export async function resendAttempt(
 }
 
 /**
- * A fee at least an eighth higher, as nodes demand of a replacement, without what was paid meanwhile. False when a cap leaves no room for it, or
- * the ledger can't tell what was paid: nothing was sent then.
+ * Replaces an attempt at a fee at least an eighth higher, as nodes demand. False when nothing was sent: a cap or the budget leaves no room,
+ * or the relay's kind cannot sign anything new now.
  */
 export async function raiseAttempt(
   network: RelayNetwork,
@@ -70,10 +70,7 @@ export async function raiseAttempt(
 
 type StoredAttempt = NewAttempt & { leftOut?: readonly string[] };
 
-/**
- * Stores a dearer attempt and what it may cost, without payments whose links were paid. Not when the ledger can't tell what was paid,
- * another keeper stored one of this fee, or the day's fee budget has no room.
- */
+/** Stores a replacement with what it may cost, or says why not; "known": another worker stored one of this fee. */
 async function storeAttempt(
   { deps, chain, kinds }: RelayNetwork,
   key: RelayerKey,

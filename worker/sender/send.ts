@@ -1,6 +1,6 @@
 /**
- * One transaction of ours: nonce, signed bytes and hash are committed first, then the bytes go out. Whatever the node says,
- * they may be out; the keeper sends them again until a block holds them.
+ * Sends one transaction: nonce, signed bytes and hash are committed first. Whatever a node answers, the bytes may be public; the monitor
+ * resends them until they are mined.
  */
 
 import { signRelay } from "../../core/chain/sign-relay.ts";
@@ -10,7 +10,7 @@ import { RpcResponseError } from "../../core/rpc/errors.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { type Charge, reserveCharges } from "../../db/relays/budgets.ts";
-import { insertRelay, type NewAttempt, noteSent, takeNonce } from "../../db/relays/relays.ts";
+import { insertRelay, type NewAttempt, recordSend, takeNonce } from "../../db/relays/relays.ts";
 import type { Relay } from "../../db/schema.ts";
 import type { RelayerKey } from "../config.ts";
 import type { Market, NoLane } from "./lanes.ts";
@@ -34,7 +34,7 @@ export type NewCall = {
   call: Call;
   fees: Market["fees"];
   walletId?: string;
-  /** One that the caller has taken, or a gap to fill; absent: the lane's next nonce. */
+  /** Taken by the caller, or a gap to fill; absent: the lane's next nonce. */
   nonce?: bigint;
   /** Binds what the relay is for to its row. Returns what it counts for beside its fee. */
   bind?: (tx: Tx, relayId: bigint) => Promise<readonly Charge[]>;
@@ -81,14 +81,14 @@ export async function sendCall(
   return stored;
 }
 
-/** Hands an attempt to a node and notes what it said. Never throws: whatever goes wrong here, the keeper sends it again. */
+/** Sends an attempt to a node and records the answer. Never throws: the monitor resends it. */
 export async function sendAttempt(
-  deps: { notes: Sql; log: Log },
+  deps: { asyncCommitSql: Sql; log: Log },
   chain: Chain,
   attempt: { relayId: bigint; txHash: Hex; raw: Hex },
 ): Promise<void> {
-  const answer = await handOver(chain, attempt.raw);
-  if (!answer.taken) {
+  const answer = await sendRaw(chain, attempt.raw);
+  if (!answer.isAccepted) {
     deps.log.warn(
       {
         network: chain.network.id,
@@ -96,27 +96,34 @@ export async function sendAttempt(
         relayId: attempt.relayId.toString(),
         answer: answer.text,
       },
-      "a node did not take a transaction",
+      "node rejected transaction",
     );
   }
   try {
     const { txHash } = attempt;
-    await noteSent(deps.notes, attempt.relayId, { txHash, answer: answer.text, taken: answer.taken });
+    await recordSend(deps.asyncCommitSql, attempt.relayId, {
+      txHash,
+      answer: answer.text,
+      isAccepted: answer.isAccepted,
+    });
   } catch (error) {
-    deps.log.warn({ relayId: attempt.relayId.toString(), err: error }, "an attempt's answer was not noted");
+    deps.log.warn(
+      { relayId: attempt.relayId.toString(), err: error },
+      "the node's answer to an attempt was not recorded",
+    );
   }
 }
 
 const ANSWER_MAX_CHARS = 300;
-/** The node has these very bytes already. */
+/** The node has these bytes already. */
 const ALREADY_KNOWN = /already known|already imported|known transaction|transaction already/i;
 
-async function handOver(chain: Chain, raw: Hex): Promise<{ taken: boolean; text: string }> {
+async function sendRaw(chain: Chain, raw: Hex): Promise<{ isAccepted: boolean; text: string }> {
   try {
     await chain.request("eth_sendRawTransaction", [raw]);
-    return { taken: true, text: "taken" };
+    return { isAccepted: true, text: "accepted" };
   } catch (error) {
     const text = (error instanceof Error ? error.message : String(error)).slice(0, ANSWER_MAX_CHARS);
-    return { taken: error instanceof RpcResponseError && ALREADY_KNOWN.test(text), text };
+    return { isAccepted: error instanceof RpcResponseError && ALREADY_KNOWN.test(text), text };
   }
 }

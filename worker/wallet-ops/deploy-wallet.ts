@@ -6,11 +6,11 @@ import { findDeploymentInFlight, findWalletById, markWalletDeployed } from "../.
 import type { RelayNetwork } from "../sender/network.ts";
 import { sendCall } from "../sender/send.ts";
 
-/** Measured 217k with the audited factory; the rest of the limit is never paid for. */
+/** Measured 217k with the audited factory; unused gas is not paid for. */
 const CREATE_ACCOUNT_GAS = 400_000n;
-const LOOK_AGAIN_MS = 3_000;
+const POLL_MS = 3_000;
 
-/** Throws when no key can pay or the node is away; the queue tries again. */
+/** Throws when no key can pay or the node is unavailable; the queue retries. */
 export async function deployWallet(
   networks: ReadonlyMap<string, RelayNetwork>,
   payload: JobPayload<"deploy_wallet">,
@@ -40,8 +40,8 @@ export async function deployWallet(
       throw new Error(`no relayer key can deploy wallet ${wallet.id} now: ${relay}`);
     deps.log.info(
       { walletId: wallet.id, txHash: relay.txHash, requestId: payload.requestId },
-      "deploying a wallet",
+      "deploying wallet",
     );
   }
-  await enqueue(deps.sql, "deploy_wallet", payload, { runAt: new Date(Date.now() + LOOK_AGAIN_MS) });
+  await enqueue(deps.sql, "deploy_wallet", payload, { runAt: new Date(Date.now() + POLL_MS) });
 }

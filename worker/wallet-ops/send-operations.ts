@@ -137,7 +137,7 @@ async function sendBundle(
   const gas = bundle.reduce((sum, { bundleItem }) => sum + bundleItemGas(bundleItem), 0n);
   const key = await lanes.choose(gas);
   if (typeof key !== "string") return signAndSend(network, key, bundle, sending);
-  if (key !== "full" && bundle.length > 1) {
+  if (key !== "lanes_full" && bundle.length > 1) {
     const middle = bundle.length >> 1;
     await sendBundle(network, bundle.slice(0, middle), sending);
     return sendBundle(network, bundle.slice(middle), sending);
@@ -147,7 +147,9 @@ async function sendBundle(
     { network: chain.network.id, why: key, operationIds },
     "no relayer key can send operations now",
   );
-  await returnOperations(deps.sql, operationIds, { delayMs: key === "full" ? BUSY_RETRY_MS : RETRY_MS });
+  await returnOperations(deps.sql, operationIds, {
+    delayMs: key === "lanes_full" ? BUSY_RETRY_MS : RETRY_MS,
+  });
 }
 
 async function signAndSend(
