@@ -15,6 +15,7 @@ import {
   type NewPayment,
 } from "../../db/payments/payments.ts";
 import {
+  findExpiredRelays,
   leaseQueuedPayments,
   markSigned,
   requeueExpired,
@@ -108,6 +109,7 @@ async function lookAround(): Promise<void> {
   await judgeForSigning(sql, fence(), { paymentIds: ["pay_"], state: "QUEUED" });
   await requeueExpired(sql, NETWORK, 1);
   await requeueUnsettled(sql, NETWORK);
+  await findExpiredRelays(sql, [0n], { nowS: 0n });
   await findPaymentViews(sql, ["pay_"]);
   await areLogsTaken(sql, claim, [{ logIndex: 1, authorizationNonce: randomHash() }]);
   await sql.begin((tx) => refreshLinks(tx, { linkIds: ["link_"], isReorg: false }));
@@ -136,6 +138,7 @@ async function runOnce(): Promise<Record<string, Reads>> {
     await step("markSigned", () => markSigned(tx, relayId, [first.id]));
     const { txHash } = attempt;
     await step("recordSend", () => recordSend(tx, relayId, { txHash, answer: "accepted", isAccepted: true }));
+    await step("findExpiredRelays", () => findExpiredRelays(tx, [relayId], { nowS: 0n }));
     await step("findPaymentViews", () => findPaymentViews(tx, [first.id]));
     const mined = { relayId, txHash, blockNumber: 90n, blockHash: randomHash(), succeeded: true };
     await step("markMined", () => markMined(tx, [{ ...mined, gasUsed: 1n, feeWei: 1n }]));

@@ -1,0 +1,86 @@
+/** What payments answer the sender about their relays: which are obsolete, and what is queued again when one is lost or settles nothing. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { openLog } from "../../core/runtime/log.ts";
+import type { NewPayment } from "../../db/payments/payments.ts";
+import { findExpiredRelays } from "../../db/payments/queue.ts";
+import { markMined } from "../../db/relays/relays.ts";
+import { openPaymentRelays } from "../../worker/payments/payment-relays.ts";
+import {
+  accept,
+  type BooksLab,
+  NETWORK,
+  openBooks,
+  paymentOf,
+  randomHash,
+  signRelay,
+} from "../support/ledger-lab.ts";
+import { seedLink } from "../support/seed.ts";
+
+const MINED_AT = 90n;
+const WINDOW_END_S = 2_000_000_000n;
+const kind = openPaymentRelays({ log: openLog("test", "silent") });
+let lab: BooksLab;
+
+beforeAll(async () => {
+  lab = await openBooks();
+  await lab.sql`update wallets set backfilled_at = now() where id = ${lab.merchant.walletId}`;
+});
+afterAll(() => lab?.stop());
+
+async function signed(): Promise<{ payment: NewPayment; relayId: bigint; txHash: string }> {
+  const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
+  if (!payment) throw new Error("the payment was not accepted");
+  await lab.sql`update payments set valid_before = ${WINDOW_END_S} where id = ${payment.id}`;
+  return { payment, ...(await signRelay(lab, payment)) };
+}
+
+const isObsolete = async (relayId: bigint, nowS: bigint) =>
+  (await findExpiredRelays(lab.sql, [relayId], { nowS })).has(relayId);
+
+test("a relay is obsolete from the second at which its last authorization ends, not before", async () => {
+  const { relayId, payment } = await signed();
+  expect(await isObsolete(relayId, WINDOW_END_S - 1n)).toBe(false);
+  expect(await isObsolete(relayId, WINDOW_END_S)).toBe(true);
+  const other = await signed();
+  await lab.sql`
+    update payments set relay_id = ${relayId}, valid_before = ${WINDOW_END_S + 1n} where id = ${other.payment.id}`;
+  expect(await isObsolete(relayId, WINDOW_END_S)).toBe(false);
+  await lab.sql`update payments set state = 'MINED' where id = any(${[payment.id, other.payment.id]}::text[])`;
+  expect(await isObsolete(relayId, 0n)).toBe(true);
+});
+
+test("of a lost relay, payments that wait are queued again and a job is enqueued; settled ones stay", async () => {
+  const [waiting, settled] = [await signed(), await signed()];
+  await lab.sql`
+    update payments set relay_id = ${waiting.relayId}, state = 'MINED' where id = ${settled.payment.id}`;
+  await lab.sql`delete from graphile_worker._private_jobs`;
+  await lab.sql.begin((tx) => kind.requeueLost?.(tx, NETWORK, waiting.relayId));
+  expect(await paymentOf(lab, waiting.payment)).toMatchObject({ state: "QUEUED" });
+  expect(await paymentOf(lab, settled.payment)).toMatchObject({ state: "MINED" });
+  const [row] = await lab.sql<{ relayId: bigint | null }[]>`
+    select relay_id from payments where id = ${waiting.payment.id}`;
+  expect(row).toEqual({ relayId: null });
+  expect(
+    await lab.sql`select from graphile_worker.jobs where task_identifier = 'relay_payments'`,
+  ).toHaveLength(1);
+});
+
+test("a mined relay that settled its only payment not at all counts as reverted; one whose payment was left out does not", async () => {
+  const blockHash = randomHash();
+  await lab.sql`
+    insert into blocks (network, number, hash, parent_hash, block_time)
+    values (${NETWORK}, ${MINED_AT}, ${blockHash}, ${randomHash()}, to_timestamp(${Number(WINDOW_END_S - 1n)}))`;
+  const [tried, leftOut] = [await signed(), await signed()];
+  await lab.sql`update relay_attempts set left_out = ${[leftOut.payment.id]} where tx_hash = ${leftOut.txHash}`;
+  const place = { blockNumber: MINED_AT, blockHash, succeeded: true, gasUsed: 1n, feeWei: 1n };
+  await lab.sql.begin((tx) =>
+    markMined(
+      tx,
+      [tried, leftOut].map(({ relayId, txHash }) => ({ relayId, txHash, ...place })),
+    ),
+  );
+  const reverted = await lab.sql.begin((tx) => kind.requeueUnsettled?.(tx, NETWORK, { depthBlocks: 1 }));
+  expect(reverted).toEqual([tried.relayId]);
+  for (const { payment } of [tried, leftOut])
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
+});
