@@ -58,9 +58,14 @@ export function encodeTransfer(to: Hex, amountUnits: bigint): Hex {
   return `${SELECTORS.transfer}${hexWord(to)}${uintWord(amountUnits)}`;
 }
 
+/** The `eth_call` behind `readBalance`, for callers that put others into its batch. */
+export function balanceOfCall(chain: Chain, holder: Hex, block: BlockRef = "latest"): RpcCall {
+  return callOf(chain, encodeBalanceOf(holder), block);
+}
+
 /** Micro-USDC. Throws RpcTransportError when no node answers: never 0 for "unknown". */
 export async function readBalance(chain: Chain, holder: Hex, block: BlockRef = "latest"): Promise<bigint> {
-  return parseQuantity(await read(chain, callOf(chain, encodeBalanceOf(holder), block)), "balanceOf");
+  return parseQuantity(await read(chain, balanceOfCall(chain, holder, block)), "balanceOf");
 }
 
 /**
