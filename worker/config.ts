@@ -72,7 +72,7 @@ export type WorkerConfig = {
   webhookSealKeys: KeyList;
   /** Webhooks may go to http URLs and private addresses: for receivers in one's own network. */
   webhookPrivateTargets: boolean;
-  /** Said at every start. */
+  /** Logged at every start. */
   risks: string[];
   baseUrl: string;
   smtpUrl: string;

@@ -2,7 +2,7 @@ import { Gauge, type Registry } from "prom-client";
 
 export type Reading = { labels: Record<string, string>; value: number };
 
-/** A gauge read from the database whenever metrics are. The others are wanted most when the database is unavailable: a reading that fails leaves this one out. */
+/** A gauge read from the database at each scrape. A failed read leaves it out: other metrics matter most while the database is unavailable. */
 export function openGauge(
   registry: Registry,
   {

@@ -7,7 +7,7 @@ import { handleStop } from "../core/runtime/stop.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { withPatience } from "../db/postgres/retry-while-unavailable.ts";
 import { readWorkerConfig } from "./config.ts";
-import { keepQueue } from "./jobs/job-queue.ts";
+import { runQueue } from "./jobs/job-queue.ts";
 import { openWaitingMetrics } from "./jobs/waiting-metrics.ts";
 import { openMailer } from "./mail/mailer.ts";
 import { openLedgerProgress } from "./payments/ledger-progress.ts";
@@ -115,7 +115,7 @@ stop.onStop("mailer", () => mailer.close());
 const taskList = openTasks({ ...deps, mailer }, networks, drains, operationDrains);
 const { databaseUrl, concurrency } = config;
 const stopQueue = await withPatience(
-  () => keepQueue({ sql, log, databaseUrl, concurrency, taskList }),
+  () => runQueue({ sql, log, databaseUrl, concurrency, taskList }),
   warnUnavailable,
 );
 stop.onStop("queue", stopQueue, QUEUE_TIMEOUT_MS);

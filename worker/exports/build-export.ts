@@ -1,6 +1,6 @@
 /**
  * Renders an export: one repeatable read transaction reads the rows through a cursor, so the file is one snapshot and memory holds one
- * batch. The pieces are committed one by one, for the event log waits for long transactions that write; nobody reads them before the
+ * batch. The pieces are committed one by one, for the event log waits for long transactions that write; they are not read before the
  * export is READY. Runs again from the start after a crash, with pieces of its own.
  */
 import { setImmediate } from "node:timers/promises";
@@ -41,8 +41,8 @@ const BATCH_ROWS = 250;
 /** Files this process renders at a time. One keeps a core busy: a second would make everybody else on two cores wait, and double the memory. */
 const RENDERS_AT_ONCE = 1;
 /**
- * Left to itself the collector lets the process grow by 100 MB before it looks at what files left behind; a look takes 5 to 40 ms.
- * So it looks when the process has grown by this since it last did; sooner for pages, which leave most behind.
+ * Left to itself the collector lets the process grow by 100 MB before it collects; a collection takes 5 to 40 ms.
+ * So it runs when the process has grown by this since the last time; sooner for pages, which leave most garbage.
  */
 const COLLECT_AFTER_BYTES = 16 * 1024 * 1024;
 const COLLECT_PAGES_AFTER_BYTES = 6 * 1024 * 1024;
@@ -50,22 +50,22 @@ const COLLECT_PAGES_AFTER_BYTES = 6 * 1024 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 const ATTEMPTS_MAX = 3;
 const PROGRESS_EVERY_MS = 250;
-/** An export that has to wait looks again after this, should nobody wake it. */
-const LOOK_AGAIN_MS = 3_000;
+/** A waiting export is polled after this, should its wake-up be lost. */
+const POLL_MS = 3_000;
 
 let rendering = 0;
 let collectedAtBytes = Number.POSITIVE_INFINITY;
-/** Exports this process was given while it rendered as many as it may. Each is also in the queue again, should we die. */
+/** Exports this process was given while it rendered as many as it may. Each is also in the queue again, in case of a crash. */
 const line: JobPayload<"build_export">[] = [];
 
 /**
- * Renders an export, and then those that came meanwhile, so that waiting holds none of the worker's places. Throws to be tried
- * again, until the export's tries are used up and it is FAILED.
+ * Renders an export, and then those that queued up during it, so that waiting occupies no job slot. Throws to be retried, until the export's
+ * attempts are used up and it is FAILED.
  */
 export async function buildExport(deps: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
   if (rendering >= RENDERS_AT_ONCE) {
     line.push(payload);
-    await lookAgain(deps, payload);
+    await pollAgain(deps, payload);
     return;
   }
   rendering += 1;
@@ -80,11 +80,11 @@ export async function buildExport(deps: ExportDeps, payload: JobPayload<"build_e
   }
 }
 
-function lookAgain({ sql }: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
-  return enqueue(sql, "build_export", payload, { runAt: new Date(Date.now() + LOOK_AGAIN_MS) });
+function pollAgain({ sql }: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
+  return enqueue(sql, "build_export", payload, { runAt: new Date(Date.now() + POLL_MS) });
 }
 
-/** The export is held, by a transaction that does nothing else, until it is READY: nobody else touches its pieces meanwhile. */
+/** A transaction that does nothing else locks the export until it is READY: no other worker touches its pieces. */
 async function buildOne(deps: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
   const { sql } = deps;
   const outcome = await sql.begin(async (holder) => {
@@ -99,8 +99,8 @@ async function buildOne(deps: ExportDeps, payload: JobPayload<"build_export">): 
       return { file: started.export, error };
     }
   });
-  if (typeof outcome === "object") await giveBack(deps, outcome.file, outcome.error);
-  else if (outcome !== "done") await lookAgain(deps, payload);
+  if (typeof outcome === "object") await failOrRetry(deps, outcome.file, outcome.error);
+  else if (outcome !== "done") await pollAgain(deps, payload);
 }
 
 async function makeFile({ sql, log }: ExportDeps, holder: Tx, file: ExportFile): Promise<void> {
@@ -113,7 +113,7 @@ async function makeFile({ sql, log }: ExportDeps, holder: Tx, file: ExportFile):
   log.info({ exportId, format, rows, bytes, ms, requestId }, "export ready");
 }
 
-async function giveBack({ sql, log }: ExportDeps, file: ExportFile, error: unknown): Promise<void> {
+async function failOrRetry({ sql, log }: ExportDeps, file: ExportFile, error: unknown): Promise<void> {
   const status = await sql.begin(async (tx) => {
     const message = error instanceof Error ? error.name : "Error";
     const after = await failExport(tx, file, { error: message, attemptsMax: ATTEMPTS_MAX });
@@ -123,10 +123,10 @@ async function giveBack({ sql, log }: ExportDeps, file: ExportFile, error: unkno
     return after;
   });
   if (status !== "FAILED") throw error;
-  log.error({ exportId: file.id, err: error, requestId: file.requestId }, "export failed for good");
+  log.error({ exportId: file.id, err: error, requestId: file.requestId }, "export failed permanently");
 }
 
-/** Tells whoever waits for this export, and starts the one that waited for this user's turn. */
+/** Notifies whoever waits for this export, and starts the user's next one. */
 async function wakeNext(tx: Tx, file: ExportFile): Promise<void> {
   await tell(tx, [file.id]);
   const next = await findWaitingExport(tx, file.userId);
@@ -141,13 +141,13 @@ async function renderFile(sql: Sql, file: ExportFile): Promise<{ rows: number; b
     const summary = await summarize(tx, file, request);
     await setExportSize(sql, file.id, summary);
     await openExportCursor(tx, selection, request.profile === "accounting");
-    const done = { rows: 0, toldAtMs: performance.now() };
+    const done = { rows: 0, reportedAtMs: performance.now() };
     const collectAfter = file.format === "pdf" ? COLLECT_PAGES_AFTER_BYTES : COLLECT_AFTER_BYTES;
     const batches = readBatches(tx, async (rows) => {
       collectWhenGrown(collectAfter);
       done.rows += rows;
-      if (performance.now() - done.toldAtMs < PROGRESS_EVERY_MS) return;
-      done.toldAtMs = performance.now();
+      if (performance.now() - done.reportedAtMs < PROGRESS_EVERY_MS) return;
+      done.reportedAtMs = performance.now();
       await setExportProgress(sql, file, done.rows);
     });
     const bytes = await writeChunks(sql, file, RENDERERS[file.format](summary, batches));

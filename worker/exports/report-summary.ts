@@ -60,4 +60,4 @@ export function readableTime(instant: Date, timeZone: string): string {
 }
 
 export const STATUS_NOTE =
-  "Only CONFIRMED transactions are money that moved for good. PENDING and DETECTED ones may still change; FAILED and ORPHANED ones moved nothing.";
+  "Only CONFIRMED transactions are final. PENDING and DETECTED ones may still change; FAILED and ORPHANED ones moved nothing.";

@@ -37,7 +37,7 @@ function totalLines({ totals }: ExportSummary): string[] {
   ];
 }
 
-/** What stands below the rows: their sum, and the money that moved for good. */
+/** Below the rows: their sum, and the sum of what is final. */
 function sumLines({ totals }: ExportSummary): string[] {
   const { count, inUnits, outUnits } = sumTotals(totals);
   const [confirmed, moneyIn, moneyOut, net] = presentSums(sumConfirmed(totals));

@@ -1,4 +1,4 @@
-/** The job that runs every minute: expires links, folds counters, and clears away what is over. Each step stands alone and may run twice. */
+/** The job that runs every minute: expires links, folds counters, deletes what is over. Each step is independent and may run twice. */
 import type { Log } from "../../core/runtime/log.ts";
 import { forgetSealedCodes } from "../../db/accounts/otps.ts";
 import {
@@ -17,12 +17,12 @@ import { expireDueLinks } from "../links/expire-links.ts";
 const BATCH_ROWS = 10_000;
 /** Batches a step; the rest waits for the next minute. */
 const BATCHES_MAX = 50;
-/** An export that took its worker down this often is not tried again. */
+/** An export that crashed its worker this often is not retried. */
 const EXPORT_ATTEMPTS_MAX = 3;
-/** Exports put back a run. */
-const STRAYS_MAX = 100;
+/** Exports restarted in a run. */
+const ORPHANED_EXPORTS_MAX = 100;
 
-/** Throws after all steps when one of them failed, so that the queue tries again. */
+/** Throws after all steps when one of them failed, so that the queue retries. */
 export async function housekeeping(
   { sql, log }: { sql: Sql; log: Log },
   _payload: JobPayload<"housekeeping">,
@@ -32,8 +32,8 @@ export async function housekeeping(
     foldedTransactions: () => inBatches(() => sql.begin((tx) => foldTransactionCounts(tx, BATCH_ROWS))),
     foldedLinks: () => inBatches(() => sql.begin((tx) => foldLinkCounts(tx, BATCH_ROWS))),
     sealedCodes: () => inBatches(() => forgetSealedCodes(sql, BATCH_ROWS)),
-    strayMessages: () => restartDeliveries(sql),
-    strayExports: () => restartExports(sql),
+    orphanedMessages: () => restartDeliveries(sql),
+    orphanedExports: () => restartExports(sql),
     deadJobs: () => inBatches(() => deleteDeadJobs(sql, BATCH_ROWS)),
   };
   for (const name of LEFTOVER_NAMES)
@@ -73,7 +73,10 @@ async function restartDeliveries(sql: Sql): Promise<number> {
 
 async function restartExports(sql: Sql): Promise<number> {
   return sql.begin(async (tx) => {
-    const found = await takeStrayExports(tx, { attemptsMax: EXPORT_ATTEMPTS_MAX, limit: STRAYS_MAX });
+    const found = await takeStrayExports(tx, {
+      attemptsMax: EXPORT_ATTEMPTS_MAX,
+      limit: ORPHANED_EXPORTS_MAX,
+    });
     for (const { id, status } of found)
       if (status !== "FAILED") await enqueue(tx, "build_export", { exportId: id });
     await tell(

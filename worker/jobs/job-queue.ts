@@ -1,9 +1,8 @@
 /**
- * The job queue's runner, and another one whenever it has lost its database. graphile-worker 0.18.0 would go on in ways that nobody
- * sees: it sleeps for minutes after a server that was starting up; a job whose hand-over was lost stays locked for four hours by a
- * pool that lives; and a job's end that could not be written stops the runner, which then waits for ever for what it has miscounted.
- * So the first sign of a lost connection ends a runner, and another one with a new name takes over: what the old one had locked
- * without knowing is free again.
+ * Runs the job queue, and starts another runner after each lost connection. graphile-worker 0.18.0 recovers silently and badly: it sleeps
+ * for minutes after a server that was starting up; a job whose lock was taken but not reported stays locked for four hours by a live pool;
+ * and a completion that could not be written stops the runner, which then waits forever on its wrong count. So the first sign of a lost
+ * connection ends a runner, and one with a new name takes over: the old one's locks are released.
  */
 import { EventEmitter } from "node:events";
 import { Logger, parseCronItems, run, type TaskList, type WorkerEvents } from "graphile-worker";
@@ -15,11 +14,11 @@ import { watchLiveness } from "./liveness.ts";
 const POLL_INTERVAL_MS = 1_000;
 /** For running jobs to end, when the queue is closed. */
 const JOBS_TIMEOUT_MS = 8_000;
-/** For the last job's end to be written. */
-const LAST_WORDS_MS = 1_000;
-/** For what only gives locks and connections back: a dead database must not hold up the end, and its locks are gone with it. */
-const GIVE_BACK_TIMEOUT_MS = 1_500;
-/** Pauses before another start, doubled each time; a runner that lived this long begins anew. */
+/** For the last job's completion to be written. */
+const COMPLETION_TIMEOUT_MS = 1_000;
+/** For what only releases locks and connections: a dead database must not delay the stop, and its locks are gone with it. */
+const RELEASE_TIMEOUT_MS = 1_500;
+/** Backoff before another start, doubled each time; a runner that lived for STEADY_AFTER_MS resets it. */
 const PAUSE_MIN_MS = 100;
 const PAUSE_MAX_MS = 2_000;
 const STEADY_AFTER_MS = 60_000;
@@ -32,13 +31,13 @@ export type QueueSettings = {
   taskList: TaskList;
 };
 
-/** Throws when the first start fails; from then on it is for ever tried again. Returns the way to stop: running jobs end first. */
-export async function keepQueue(settings: QueueSettings): Promise<() => Promise<void>> {
+/** Throws when the first start fails; later failures are retried forever. Returns the way to stop: running jobs end first. */
+export async function runQueue(settings: QueueSettings): Promise<() => Promise<void>> {
   const over = Promise.withResolvers<void>();
   const closing = new Set<Promise<void>>();
   let isOver = false;
 
-  /** Its jobs end beside those of the next one. */
+  /** Its jobs end concurrently with those of the next one. */
   function close(runner: Runner): void {
     const closed = runner.close().finally(() => closing.delete(closed));
     closing.add(closed);
@@ -46,12 +45,12 @@ export async function keepQueue(settings: QueueSettings): Promise<() => Promise<
 
   async function keep(first: Runner): Promise<void> {
     let pauseMs = PAUSE_MIN_MS;
-    for (let runner: Runner | undefined = first; ; runner = await tryToOpen(settings)) {
+    for (let runner: Runner | undefined = first; ; runner = await tryOpenRunner(settings)) {
       const startedMs = Date.now();
       const why = runner && (await Promise.race([runner.ended, over.promise]));
       if (runner) close(runner);
       if (isOver) break;
-      if (runner) settings.log.error({ err: why }, "the job queue lost its database; starting it again");
+      if (runner) settings.log.error({ err: why }, "job queue lost its database; restarting");
       if (Date.now() - startedMs >= STEADY_AFTER_MS) pauseMs = PAUSE_MIN_MS;
       await Promise.race([Bun.sleep(pauseMs), over.promise]);
       if (isOver) break;
@@ -68,30 +67,30 @@ export async function keepQueue(settings: QueueSettings): Promise<() => Promise<
   };
 }
 
-async function tryToOpen(settings: QueueSettings): Promise<Runner | undefined> {
+async function tryOpenRunner(settings: QueueSettings): Promise<Runner | undefined> {
   try {
     const runner = await openRunner(settings);
-    settings.log.info("the job queue runs again");
+    settings.log.info("job queue restarted");
     return runner;
   } catch (error) {
-    settings.log.warn({ err: error }, "the job queue could not be started; trying again");
+    settings.log.warn({ err: error }, "job queue failed to start; retrying");
     return undefined;
   }
 }
 
 type Runner = {
-  /** Resolves with the reason when it is no more to be relied on. */
+  /** Resolves with the reason when it can no longer be relied on. */
   ended: Promise<unknown>;
-  /** Waits for running jobs, then gives locks and connections back. Bounded, never throws. */
+  /** Waits for running jobs, then releases locks and connections. Bounded, never throws. */
   close(): Promise<void>;
 };
 
 async function openRunner({ sql, log, databaseUrl, concurrency, taskList }: QueueSettings): Promise<Runner> {
   const ended = Promise.withResolvers<unknown>();
   const events: WorkerEvents = new EventEmitter();
-  let giveUpLife = async () => {};
+  let releaseLiveness = async () => {};
   events.on("pool:create", ({ workerPool }) => {
-    giveUpLife = watchLiveness(sql, log, workerPool.id);
+    releaseLiveness = watchLiveness(sql, log, workerPool.id);
   });
   events.on("pool:listen:error", ({ error }) => ended.resolve(error));
   events.on("worker:getJob:error", ({ error }) => ended.resolve(error));
@@ -101,9 +100,9 @@ async function openRunner({ sql, log, databaseUrl, concurrency, taskList }: Queu
   const pool = new Pool({ connectionString: databaseUrl, max: concurrency + 2 });
   pool.on("error", (error) => log.warn({ err: error }, "queue connection lost"));
   pool.on("connect", (client) => client.on("error", () => undefined));
-  const giveBack = async () => {
-    await atMost(GIVE_BACK_TIMEOUT_MS, giveUpLife());
-    await atMost(GIVE_BACK_TIMEOUT_MS, pool.end());
+  const release = async () => {
+    await atMost(RELEASE_TIMEOUT_MS, releaseLiveness());
+    await atMost(RELEASE_TIMEOUT_MS, pool.end());
   };
   try {
     const runner = await run({
@@ -119,12 +118,15 @@ async function openRunner({ sql, log, databaseUrl, concurrency, taskList }: Queu
       ended: ended.promise,
       async close() {
         const stopped = Promise.allSettled([runner.stop(), runner.promise]);
-        await atMost(JOBS_TIMEOUT_MS, Promise.race([stopped, idle().then(() => Bun.sleep(LAST_WORDS_MS))]));
-        await giveBack();
+        await atMost(
+          JOBS_TIMEOUT_MS,
+          Promise.race([stopped, idle().then(() => Bun.sleep(COMPLETION_TIMEOUT_MS))]),
+        );
+        await release();
       },
     };
   } catch (error) {
-    await giveBack();
+    await release();
     throw error;
   }
 }
@@ -162,7 +164,7 @@ async function atMost(timeoutMs: number, work: Promise<unknown>): Promise<void> 
   await Promise.race([Promise.allSettled([work]), Bun.sleep(timeoutMs)]);
 }
 
-/** The queue's own warnings and errors in our logs; its line a job is ours to write. */
+/** The queue's own warnings and errors in our logs, without its line for each job. */
 function queueLogger(log: Log): Logger {
   return new Logger(() => (level, message) => {
     if (level === "error") log.error({ queue: true }, message);

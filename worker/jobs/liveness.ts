@@ -1,4 +1,4 @@
-/** Says that a pool of jobs lives, and frees the jobs of pools that don't: a kill -9 costs seconds, not the queue's four hours. */
+/** Holds a pool's liveness lock and unlocks the jobs of dead pools: a kill -9 costs seconds, not the queue's four hours. */
 import type { Log } from "../../core/runtime/log.ts";
 import { freeDeadPools, holdLiveness, isAlive, type Liveness } from "../../db/jobs/liveness.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -16,10 +16,10 @@ export function watchLiveness(sql: Sql, log: Log, poolId: string): () => Promise
       if (held && !(await isAlive(sql, poolId))) await giveUp();
       held ??= await holdLiveness(sql, poolId);
       const freed = await freeDeadPools(sql);
-      if (freed.length > 0) log.warn({ pools: freed }, "freed the jobs of dead workers");
+      if (freed.length > 0) log.warn({ pools: freed }, "jobs of dead workers unlocked");
     } catch (error) {
-      // what is held stays so: of that a look that failed says nothing
-      log.warn({ err: error }, "liveness check failed; trying again");
+      // a failed check says nothing about the lock that is held
+      log.warn({ err: error }, "liveness check failed; retrying");
     }
   }
 

@@ -1,4 +1,4 @@
-/** What an operator watches of what waits, for Prometheus: read from the database when asked, and without values while that is away. */
+/** Metrics of waiting jobs and payments, read from the database at each scrape; without values while it is unavailable. */
 import type { Registry } from "prom-client";
 import { countQueue, countWaitingPayments } from "../../db/jobs/queue-depth.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -16,7 +16,7 @@ export function openWaitingMetrics(registry: Registry, sql: Sql): void {
   });
   openGauge(registry, {
     name: "payments_waiting",
-    help: "Payments accepted and in no block; state QUEUED, or SIGNED when a transaction of ours carries them",
+    help: "Payments accepted and not mined; state QUEUED, or SIGNED when a relay carries them",
     labelNames: ["network", "state"],
     async read() {
       const counts = await countWaitingPayments(sql);
@@ -25,7 +25,7 @@ export function openWaitingMetrics(registry: Registry, sql: Sql): void {
   });
   openGauge(registry, {
     name: "payments_oldest_seconds",
-    help: "Age of the oldest payment that is accepted and in no block",
+    help: "Age of the oldest payment that is accepted and not mined",
     labelNames: ["network"],
     async read() {
       const oldestLast = (await countWaitingPayments(sql)).toSorted((a, b) => a.oldestS - b.oldestS);

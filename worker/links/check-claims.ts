@@ -1,6 +1,6 @@
 /**
- * Looks at the chain for a claimed transaction, 2, 4, 8, 16, 32 and 64 seconds after the claim, and lets the link go when the
- * lease ends. It never pays a link: the indexer settles; this only ends claims that are wrong or lead nowhere.
+ * Polls the chain for a claimed transaction, 2, 4, 8, 16, 32 and 64 seconds after the claim, and releases the link when the lease
+ * ends. It never pays a link: the indexer settles; this only ends claims that are wrong or lead nowhere.
  */
 
 import { type ClaimLook, lookAtClaim } from "../../core/chain/inspect-claim.ts";
@@ -15,21 +15,21 @@ import type { Sql } from "../../db/postgres/client.ts";
 
 export type ClaimDeps = { sql: Sql; log: Log; chains: ReadonlyMap<NetworkId, Chain> };
 
-/** A transaction a node knows holds its link for this long after each look, and no longer than KNOWN_MAX_S in all. */
+/** A transaction that a node knows holds its link for this long after each poll, and no longer than KNOWN_MAX_S in all. */
 const KNOWN_LEASE_S = 90;
-const KNOWN_AGAIN_S = 30;
+const KNOWN_POLL_S = 30;
 const KNOWN_MAX_S = 3_600;
-/** How soon again when no node answered. */
-const UNREACHABLE_AGAIN_S = 5;
+/** Retry after no node answered. */
+const UNAVAILABLE_RETRY_S = 5;
 
-/** Returns always: what was not learnt is looked at again. */
+/** Always returns: what is still unknown is polled again. */
 export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_claim">): Promise<void> {
   const { sql, chains } = deps;
   const claim = await findOpenClaim(sql, payload.claimId);
   if (!claim) return;
   const chain = chains.get(claim.network);
-  const look = chain ? await tryLook(chain, claim) : undefined;
-  switch (look?.kind) {
+  const found = chain ? await inspectClaim(chain, claim) : undefined;
+  switch (found?.kind) {
     case "reverted":
       // not REJECTED: should its block be reorganised away, the next may judge otherwise
       return end(deps, claim, { state: "EXPIRED", reason: "reverted", isProven: true });
@@ -40,7 +40,7 @@ export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_cla
       if (claim.isProven) return waitForSettlement(deps, claim, payload);
       return end(deps, claim, { state: "EXPIRED", reason: "other_amount", isProven: false });
     case "pays":
-      if (await areLogsTaken(sql, { ...claim, payer: claim.clientAddress }, look.logs))
+      if (await areLogsTaken(sql, { ...claim, payer: claim.clientAddress }, found.logs))
         return end(deps, claim, { state: "EXPIRED", reason: "counted_elsewhere", isProven: false });
       return waitForSettlement(deps, claim, payload);
     case "waiting":
@@ -49,8 +49,8 @@ export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_cla
     case undefined:
       if (claim.isLeaseOver)
         return end(deps, claim, { state: "EXPIRED", reason: "not_found", isProven: false });
-      return lookAgain(deps, claim, payload, {
-        inS: look ? nextLookInS((Date.now() - claim.createdAt.getTime()) / 1000) : UNREACHABLE_AGAIN_S,
+      return pollAgain(deps, claim, payload, {
+        inS: found ? nextLookInS((Date.now() - claim.createdAt.getTime()) / 1000) : UNAVAILABLE_RETRY_S,
       });
   }
 }
@@ -67,10 +67,10 @@ async function waitForSettlement(
     { claimId: claim.id, linkId: claim.linkId, requestId: payload.requestId },
     "claimed transaction is known",
   );
-  return lookAgain(deps, claim, payload, { leaseS: KNOWN_LEASE_S, inS: KNOWN_AGAIN_S });
+  return pollAgain(deps, claim, payload, { leaseS: KNOWN_LEASE_S, inS: KNOWN_POLL_S });
 }
 
-async function tryLook(chain: Chain, claim: OpenClaim): Promise<ClaimLook | undefined> {
+async function inspectClaim(chain: Chain, claim: OpenClaim): Promise<ClaimLook | undefined> {
   try {
     return await lookAtClaim(chain, { ...claim, createdAt: claim.linkCreatedAt, isProven: claim.isProven });
   } catch (error) {
@@ -79,7 +79,7 @@ async function tryLook(chain: Chain, claim: OpenClaim): Promise<ClaimLook | unde
   }
 }
 
-async function lookAgain(
+async function pollAgain(
   { sql }: ClaimDeps,
   claim: OpenClaim,
   payload: JobPayload<"check_claim">,

@@ -73,7 +73,7 @@ async function deliver(connection: SMTPConnection, mail: Mail, from: string): Pr
   });
 }
 
-/** A reply is a decision of the server. Without one it may have taken the message and died on the word. */
+/** A reply is a decision of the server. Without one it may have accepted the message all the same. */
 function toDelivery(error: { responseCode?: number | undefined; message: string }): Delivery {
   if (error.responseCode === undefined) return { outcome: "unknown", reply: error.message };
   return { outcome: "refused", isPermanent: error.responseCode >= PERMANENT_FROM, reply: error.message };

@@ -1,7 +1,7 @@
 /**
- * Sends the mail of a one-time code, at most once. The row says "sent" before the server is given the message, and says so no
- * more only when the server refused it. A worker that dies in between leaves a code whose mail may not have gone out: its
- * owner asks for another after a minute, which is better than two mails nobody can tell apart from an attack.
+ * Sends the mail of a one-time code, at most once. The row says "sent" before the server is given the message, and is reset only when the
+ * server refused it. A worker that crashes in between leaves a code whose mail may not have been sent: its owner asks for another after a
+ * minute, which is better than two mails that look like an attack.
  */
 import { openSealedOtp } from "../../core/domain/otp.ts";
 import { renderOtpMail } from "../../core/domain/otp-mail.ts";
@@ -19,7 +19,7 @@ export type OtpEmailDeps = {
   config: { otpPeppers: KeyList; baseUrl: string };
 };
 
-/** Returns when there is nothing (more) to send; throws to be tried again. */
+/** Returns when there is nothing (more) to send; throws to be retried. */
 export async function sendOtpEmail(
   { sql, mailer, log, config }: OtpEmailDeps,
   payload: JobPayload<"send_otp_email">,
@@ -36,9 +36,9 @@ export async function sendOtpEmail(
   try {
     if (!(await markOtpSent(sql, otp.id))) return;
     const delivery = await connection.deliver(mail);
-    const told = { otpId: otp.id, requestId: payload.requestId };
-    if (delivery.outcome === "accepted") log.info(told, "code mailed");
-    else await handleFailure(delivery, { sql, otpId: otp.id, warn: (message) => log.warn(told, message) });
+    const label = { otpId: otp.id, requestId: payload.requestId };
+    if (delivery.outcome === "accepted") log.info(label, "code mailed");
+    else await handleFailure(delivery, { sql, otpId: otp.id, warn: (message) => log.warn(label, message) });
   } finally {
     connection.close();
   }
@@ -51,6 +51,6 @@ async function handleFailure(
   if (delivery.outcome === "unknown")
     return warn(`the mail server may or may not have taken the mail: ${delivery.reply}`);
   await markOtpUnsent(sql, otpId);
-  if (delivery.isPermanent) return warn(`the mail server refuses this mail for good: ${delivery.reply}`);
-  throw new Error(`the mail server refused the mail for now: ${delivery.reply}`);
+  if (delivery.isPermanent) return warn(`the mail server refuses this mail permanently: ${delivery.reply}`);
+  throw new Error(`the mail server refused the mail temporarily: ${delivery.reply}`);
 }

@@ -1,7 +1,7 @@
 /**
- * Sends webhook messages that are due. The job only starts deliveries: each goes on by itself, within bounds, and starts the next
- * when it ends, so that slow receivers hold none of the worker's places. A worker that dies leaves leases that run out; its
- * messages are sent again. At least once, with the same message id.
+ * Delivers webhook messages that are due, at least once, with a stable message id. The job only starts deliveries: each runs by itself,
+ * within bounds, and starts the next when it ends, so that slow receivers occupy no job slot. A crashed worker's leases run out, and its
+ * messages are sent again.
  */
 
 import { type KeyList, unseal } from "../../core/domain/seal.ts";
@@ -26,17 +26,17 @@ export type WebhookDeps = {
   config: { webhookSealKeys: KeyList; webhookPrivateTargets: boolean };
 };
 
-/** On their way at a time: from this process, and from all of them to one endpoint and to all endpoints of one user. */
+/** Deliveries in flight: of this process, and of all processes to one endpoint and to all endpoints of one user. */
 const IN_FLIGHT_MAX = 64;
 const PER_ENDPOINT = 2;
 const PER_USER = 6;
-/** Longer than any request: after that the worker that sent it is gone. */
+/** Longer than any request: after that its worker has crashed. */
 const LEASE_S = 60;
 const RESPONSE_KEPT_CHARS = 1_000;
 
 let inFlight = 0;
 
-/** Returns as soon as what is due is on its way. */
+/** Returns as soon as what is due is in flight. */
 export async function deliverWebhooks(deps: WebhookDeps): Promise<void> {
   const free = IN_FLIGHT_MAX - inFlight;
   if (free <= 0) return;
@@ -50,32 +50,32 @@ export async function deliverWebhooks(deps: WebhookDeps): Promise<void> {
     inFlight -= free - taken.length;
   }
   for (const delivery of taken) void deliverOne(deps, delivery);
-  if (taken.length < free) await comeBack(deps);
+  if (taken.length < free) await scheduleNext(deps);
 }
 
-/** Looks again when the next try is due. Waiting jobs of the same moment are one job. */
-async function comeBack({ sql }: WebhookDeps): Promise<void> {
+/** Runs again when the next attempt is due. Jobs of the same moment are one job. */
+async function scheduleNext({ sql }: WebhookDeps): Promise<void> {
   const due = await findNextDue(sql);
   if (due) await enqueue(sql, "deliver_webhooks", { at: due.toISOString() }, { runAt: due });
 }
 
 async function deliverOne(deps: WebhookDeps, delivery: TakenDelivery): Promise<void> {
   const { log } = deps;
-  const told = { deliveryId: delivery.id, endpointId: delivery.endpointId, eventId: delivery.eventPublicId };
+  const label = { deliveryId: delivery.id, endpointId: delivery.endpointId, eventId: delivery.eventPublicId };
   try {
     const result = await send(deps, delivery);
-    await note(deps, delivery, result);
+    await recordResult(deps, delivery, result);
     log.info(
-      { ...told, status: result.status, error: result.error, attempt: delivery.attempts },
+      { ...label, status: result.status, error: result.error, attempt: delivery.attempts },
       "webhook sent",
     );
   } catch (error) {
     // the lease runs out, and it is sent again
-    log.warn({ ...told, err: error }, "webhook not noted");
+    log.warn({ ...label, err: error }, "webhook result not recorded");
   } finally {
     inFlight -= 1;
   }
-  await deliverWebhooks(deps).catch((error: unknown) => log.warn({ err: error }, "webhooks not taken"));
+  await deliverWebhooks(deps).catch((error: unknown) => log.warn({ err: error }, "webhooks not leased"));
 }
 
 async function send({ config }: WebhookDeps, delivery: TakenDelivery): Promise<AttemptResult> {
@@ -106,7 +106,7 @@ async function send({ config }: WebhookDeps, delivery: TakenDelivery): Promise<A
   }
 }
 
-async function note(
+async function recordResult(
   { sql, log }: WebhookDeps,
   delivery: TakenDelivery,
   result: AttemptResult,
@@ -123,7 +123,7 @@ async function note(
   });
 }
 
-/** 410 says that nobody is there any more (Standard Webhooks); three days without one success say the same. */
+/** 410 says that the endpoint is gone (Standard Webhooks); so do three days without a success. */
 function whyDisable(status: number | undefined, failingMs: number): "gone" | "failing" | undefined {
   if (status === 410) return "gone";
   return failingMs > FAILING_MAX_H * 3_600_000 ? "failing" : undefined;

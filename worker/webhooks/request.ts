@@ -1,6 +1,6 @@
 /**
- * One POST to a receiver somebody else chose. The name is resolved once, every address must be public, and the connection goes to
- * the very address that was checked, so a name that changes its mind (DNS rebinding) gains nothing. TLS still checks the
+ * One POST to a receiver that a merchant chose. The name is resolved once, every address must be public, and the connection goes to
+ * the very address that was checked, so DNS rebinding gains nothing. TLS still checks the
  * certificate against the name. Redirects are answers like any other: nothing follows them. Written on sockets, because fetch resolves by itself.
  */
 import { lookup } from "node:dns/promises";
@@ -11,7 +11,7 @@ import { isPublicAddress } from "../../core/runtime/public-address.ts";
 
 export type WebhookAnswer = { status: number; body: string };
 
-/** What went wrong, in words for the owner of the endpoint; nothing of our network. */
+/** The failure in words for the owner of the endpoint; reveals nothing of our network. */
 export class WebhookError extends Error {
   override readonly name = "WebhookError";
 }

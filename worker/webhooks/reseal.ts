@@ -8,7 +8,7 @@ const PAGE = 200;
 /** `unreadable`: ids of endpoints whose secret opens with no key of the list; they were left as they are. */
 export type ResealReport = { resealed: number; kept: number; unreadable: string[] };
 
-/** May run beside everything else and twice: a secret that changes meanwhile is sealed with the newest key by whoever changes it. */
+/** May run concurrently with everything else and twice: a secret that changes concurrently is sealed with the newest key anyway. */
 export async function resealWebhookSecrets(sql: Sql, keys: KeyList): Promise<ResealReport> {
   const report: ResealReport = { resealed: 0, kept: 0, unreadable: [] };
   for (let afterId = ""; ; ) {

@@ -4,7 +4,7 @@ export type StandardFont = "Helvetica" | "Helvetica-Bold";
 /** An object of the file that others point to. */
 export type PdfReference = { write(content: string): void; end(): void };
 
-/** A font the file carries: the glyphs `subset` was told of. Widths are in thousandths, by the number a glyph has in the subset. */
+/** A font the file carries: the glyphs `subset` was given. Widths are in thousandths, by the number a glyph has in the subset. */
 export type EmbeddedFont = {
   id: string;
   ref(): unknown;

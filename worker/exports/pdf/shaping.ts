@@ -38,11 +38,11 @@ function readGlyphs(buffer: TextBuffer, word: string, scale: number): PlacedGlyp
   const infos = buffer.getGlyphInfos();
   const positions = buffer.getGlyphPositions();
   const starts = [...new Set(infos.map(({ cluster }) => cluster))].sort((one, other) => one - other);
-  const told = new Set<number>();
+  const done = new Set<number>();
   return infos.map(({ codepoint, cluster }, index) => {
     const end = starts[starts.indexOf(cluster) + 1] ?? word.length;
-    const text = told.has(cluster) ? "" : word.slice(cluster, end);
-    told.add(cluster);
+    const text = done.has(cluster) ? "" : word.slice(cluster, end);
+    done.add(cluster);
     const { xAdvance = 0, xOffset = 0, yOffset = 0 } = positions[index] ?? {};
     // HarfBuzz calls a glyph's number its code point
     return { id: codepoint, text, advance: xAdvance * scale, x: xOffset * scale, y: yOffset * scale };
