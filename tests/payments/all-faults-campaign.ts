@@ -1,6 +1,6 @@
 /**
  * Everything at once: processes killed, a node that lags, lies and fails, and Postgres crashing, while payers pay; then all heals,
- * and the books are compared with the chain. By hand: `bun tests/payments/all-faults-campaign.ts 60` (blows), the seed from TEST_SEED
+ * and the ledger is compared with the chain. By hand: `bun tests/payments/all-faults-campaign.ts 60` (blows), the seed from TEST_SEED
  * when that is set.
  */
 import { mkdtempSync, rmSync } from "node:fs";
@@ -96,7 +96,7 @@ export async function runAllFaultsCampaign(count: number): Promise<AllFaultsRepo
   }
 }
 
-/** A few of the ways in which nodes fail, each mildly: a node that only fails is only away. */
+/** A few of the ways in which nodes fail, each mildly: a node that always fails is merely unavailable. */
 function drawFaults(random: () => number): Faults {
   const some = (share: number) => (random() < 0.4 ? share : 0);
   return {

@@ -1,4 +1,4 @@
-/** Batches that fail as a whole, and relaying without any: nobody's payment suffers for the company it travelled in. */
+/** Batches that fail as a whole, and relaying without batches: no payment fails because of others in its transaction. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { assertInvariants } from "../support/invariants.ts";
@@ -53,7 +53,7 @@ describe("a batch that fails as a whole", () => {
     ["reverts", REVERTING],
   ];
   for (const [what, code] of cases) {
-    test(`behavior: ${what}: its payments travel singly, without blame, and each is paid once`, async () => {
+    test(`behavior: ${what}: its payments are relayed alone, count no revert, and each is paid once`, async () => {
       await lab.rpc("evm_setAutomine", [false]);
       const orders = await newOrders(lab, TOGETHER);
       await Promise.all(orders.map((order) => pay(lab, order)));
@@ -64,7 +64,7 @@ describe("a batch that fails as a whole", () => {
       const inCompany = before.filter(({ company }) => company > 1).map(({ linkId }) => linkId);
       expect(inCompany.length).toBeGreaterThan(1);
       const whole = await lab.rpc("eth_getCode", [CONTRACTS.multicall3, "latest"]);
-      // nobody looks before the chain's code is whole again
+      // nothing is simulated before the chain's code is whole again
       process.kill(lab.service.pidOf("worker"), "SIGSTOP");
       await lab.rpc("anvil_setCode", [CONTRACTS.multicall3, code]);
       await lab.rpc("evm_mine");
@@ -89,7 +89,7 @@ describe("RELAY_BATCH_MAX=1", () => {
   }, 60_000);
   afterAll(() => lab?.stop());
 
-  test("behavior: each payment has a transaction of its own, straight to the token", async () => {
+  test("behavior: with RELAY_BATCH_MAX=1 each payment has a transaction of its own, straight to the token", async () => {
     const orders = await newOrders(lab, 60);
     const answers = await Promise.all(orders.map((order) => pay(lab, order)));
     expect(answers.filter(({ status }) => status !== 200 && status !== 202)).toEqual([]);

@@ -1,4 +1,4 @@
-/** What relaying may cost in a day has limits, and payers are told which one stopped them. */
+/** Limits of what relaying may cost in a day, and refusals that name the limit. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { toHex } from "viem";
 import { fundUsdc } from "../../local/chain/usdc.ts";
@@ -41,7 +41,7 @@ describe("RELAY_DAILY_FEE_MAX_WEI", () => {
   }, 60_000);
   afterAll(() => lab?.stop());
 
-  test("an offer that just fits is relayed, and its receipt takes the reservation's place", async () => {
+  test("an offer that just fits the fee budget is relayed, and its receipt replaces the reservation", async () => {
     expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
     await allMined(lab);
     const [{ paid } = { paid: 0n }] = await lab.sql<{ paid: bigint }[]>`
@@ -52,7 +52,7 @@ describe("RELAY_DAILY_FEE_MAX_WEI", () => {
     ] as never);
   }, 30_000);
 
-  test("error: INTERNAL_ERROR with the figures for the next one; nothing is sent and the link is free", async () => {
+  test("error: INTERNAL_ERROR with the figures of an exhausted fee budget; nothing is sent and the link is released", async () => {
     const order = await newOrder(lab);
     const { status, body } = await pay(lab, order);
     expect({ status, body }).toMatchObject({
@@ -130,13 +130,13 @@ describe("a merchant's gas budget", () => {
 
   const orderFor = (merchant: SeededMerchant) => newOrder({ ...lab, merchant });
 
-  test("one unit of gas short: GET, POST and header refuse with RELAY_BUDGET_SPENT; nothing is stored", async () => {
+  test("error: RELAY_BUDGET_SPENT by GET, POST and header when a merchant's budget is one unit of gas short; nothing is stored", async () => {
     const order = await orderFor(await merchantWith(PAYMENT_GAS - 1n));
     await expectUnrelayed(lab, order, "RELAY_BUDGET_SPENT", RESET);
     expect(await paymentOf(lab, order.linkId)).toBeUndefined();
   }, 30_000);
 
-  test("just enough: paid; the next one is refused, another merchant's is not", async () => {
+  test("a payment that just fits its merchant's budget is paid; the next one is refused, another merchant's is not", async () => {
     const merchant = await merchantWith(PAYMENT_GAS);
     expect(await pay(lab, await orderFor(merchant))).toMatchObject({ status: 200 });
     await allMined(lab);
@@ -144,7 +144,7 @@ describe("a merchant's gas budget", () => {
     expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
   }, 30_000);
 
-  test("behavior: several payments at once are relayed as far as the gas goes, the others are refused and their links free", async () => {
+  test("behavior: several payments at once are relayed as far as the gas goes, the others are refused and their links released", async () => {
     const merchant = await merchantWith(2n * PAYMENT_GAS);
     const orders: Order[] = [];
     while (orders.length < 6) orders.push(await orderFor(merchant));
@@ -182,7 +182,7 @@ describe("RELAY_MIN_AMOUNT", () => {
     return { linkId, payment: await signPayment(payer, { to: lab.merchant.address, amountUnits }) };
   }
 
-  test("the least amount is relayed, one unit less is not", async () => {
+  test("RELAY_MIN_AMOUNT is relayed, one unit less is not", async () => {
     await expectUnrelayed(lab, await orderOf(MIN_UNITS - 1n), "AMOUNT_TOO_SMALL_TO_RELAY", /0\.000999 USDC/);
     expect(await pay(lab, await orderOf(MIN_UNITS))).toMatchObject({ status: 200 });
   }, 30_000);
@@ -203,7 +203,7 @@ describe("RELAY_MIN_AMOUNT", () => {
     expect((await relaysOf(lab)).length).toBe(relays);
   }, 40_000);
 
-  test("behavior: such a link is paid by a transfer", async () => {
+  test("behavior: a link below RELAY_MIN_AMOUNT is paid by a transfer", async () => {
     const amountUnits = MIN_UNITS - 7n;
     const linkId = await seedLink(lab.sql, lab.merchant, { amountUnits });
     const { rpcUrl } = lab.chain;

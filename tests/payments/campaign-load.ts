@@ -1,4 +1,4 @@
-/** What campaigns have in common: payers that do not give up, and a judge who compares the books with the chain at the end. */
+/** What campaigns have in common: payers that do not give up, and a judge that compares the ledger with the chain at the end. */
 import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import type { TestChain } from "../support/chain.ts";
@@ -94,7 +94,7 @@ function openOrders({ sql, chain, merchant }: Stage): () => Promise<Order> {
   };
 }
 
-/** The campaign's own statements, on a database that goes away now and then. */
+/** The campaign's own statements, on a database that is unavailable now and then. */
 export async function insist<T>(work: () => Promise<T>): Promise<T> {
   for (let attempt = 0; ; attempt++) {
     try {
@@ -127,11 +127,11 @@ export async function judge({ sql, chain, merchant }: Stage, linkIds: readonly s
       (select count(*)::int from relays) as relays,
       (select count(*)::int from relays where not succeeded) as reverted,
       (select count(*)::int from graphile_worker._private_jobs where locked_at < now() - interval '10 seconds') as stuck`;
-  if (!row) throw new Error("the judge was told nothing");
+  if (!row) throw new Error("the judge got no answer");
   const { stuck, ...verdict } = row;
   const balance = await readUsdcBalance(chain.rpcUrl, merchant.address);
   if (balance !== AMOUNT * BigInt(verdict.paid))
     throw new Error(`the wallet holds ${balance} for ${verdict.paid} paid links`);
-  if (stuck > 0) throw new Error(`${stuck} jobs are locked by nobody`);
+  if (stuck > 0) throw new Error(`${stuck} jobs are locked by dead workers`);
   return verdict;
 }

@@ -1,5 +1,5 @@
 /**
- * Kills processes at random while payments run, and compares the books with the chain at the end.
+ * Kills processes at random while payments run, and compares the ledger with the chain at the end.
  * By hand: `bun tests/payments/campaign.ts 200` (kills), the seed from TEST_SEED when that is set.
  */
 import { seedMerchant } from "../support/seed.ts";

@@ -1,4 +1,4 @@
-/** A chain whose newest block is seconds old, as most are: what is valid by the clock is valid for the chain a moment later. */
+/** A chain whose newest block is seconds old: what is valid by the clock is valid for the chain a moment later. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, signPayment } from "../support/payer.ts";

@@ -21,7 +21,7 @@ import { waitForReceipt } from "../support/wait-for-receipt.ts";
 const NETWORK = NETWORKS["base-sepolia"];
 /** Answers ERC-1271's magic value to whoever asks. */
 export const YES_SAYER: Hex = "0x631626ba7e60e01b60005260206000f3";
-/** The same while nobody pays for gas, as in a simulation; in a real transaction it burns all it is given. */
+/** The same while gas costs nothing, as in a simulation; in a real transaction it burns all it is given. */
 export const GAS_BOMB: Hex = "0x3a156009575b6005565b631626ba7e60e01b60005260206000f3";
 
 let lastAmount = 5_000_000n;

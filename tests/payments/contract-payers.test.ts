@@ -1,4 +1,4 @@
-/** Payers with code: passkey wallets pay like everybody; who burns our gas is stopped, and harms nobody else. */
+/** Payers with code: passkey wallets pay like all others; a payer that burns gas is stopped and harms no other payment. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hex } from "viem";
 import {
@@ -64,7 +64,7 @@ describe("a payer with code", () => {
 });
 
 describe("a payer that burns gas", () => {
-  test("behavior: three transactions at most are lost on it, and 20 others are paid meanwhile", async () => {
+  test("behavior: a payer that burns gas wastes three transactions at most, and 20 other payments are paid concurrently", async () => {
     const bomb = await contractOrder(lab, GAS_BOMB);
     const others = await newOrders(lab, 20);
     const [answer, ...rest] = await Promise.all([bomb, ...others].map((one) => pay(lab, one)));
@@ -83,9 +83,9 @@ describe("a payer that burns gas", () => {
     for (const { gasUsed } of burnt) expect(gasUsed).toBeLessThanOrEqual(CONTRACT_GAS);
   }, 30_000);
 
-  test("error: PAYMENT_NOT_ALLOWED for its next payment, before any gas is spent", async () => {
+  test("error: PAYMENT_NOT_ALLOWED for the next payment of a payer that burnt gas, before any more is spent", async () => {
     const [row] = await lab.sql<{ payer: Hex }[]>`select payer from payments where reverts >= 3`;
-    if (!row) throw new Error("nobody wasted three transactions");
+    if (!row) throw new Error("no payer wasted three transactions");
     const before = (await relaysOf(lab)).length;
     const order = await orderOf(lab, row.payer, async () => "0x1234");
     expect(await pay(lab, order)).toMatchObject({ status: 403, body: { error: "PAYMENT_NOT_ALLOWED" } });

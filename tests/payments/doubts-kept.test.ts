@@ -49,7 +49,7 @@ const endIt = ({ id }: NewPayment) => lab.sql`
   update payments set doubt_until = now() - interval '1 second' where id = ${id}`;
 
 describe("a doubt is kept", () => {
-  test("for an hour, or as long as the authorization lasts when that is less", async () => {
+  test("a doubt is kept for an hour, or as long as the authorization lasts when that is less", async () => {
     const nowS = Math.floor(Date.now() / 1000);
     const long = await accepted();
     await lab.sql`update payments set valid_before = 2::numeric ^ 256 - 1 where id = ${long.id}`;
@@ -61,12 +61,12 @@ describe("a doubt is kept", () => {
     expect(await doubtOf(short)).toBeWithin(590, 601);
   });
 
-  test("only when no node had a word about the payment", async () => {
+  test("a doubt is kept only when no node answered about the payment", async () => {
     expect(await doubtOf(await doubtful(false))).toBeNull();
     expect(await doubtOf(await doubtful())).not.toBeNull();
   });
 
-  test("until the payment is queued again, for then it is asked about itself", async () => {
+  test("a doubt is kept until the payment is queued again, which is then simulated itself", async () => {
     const payment = await doubtful();
     expect(await requeuePayment(lab.sql, payment.id, payment)).toMatchObject({ id: payment.id });
     expect(await doubtOf(payment)).toBeNull();
@@ -74,7 +74,7 @@ describe("a doubt is kept", () => {
 });
 
 describe("the next payment of the link", () => {
-  test("is leased with the doubts that are open, and not with those of other links", async () => {
+  test("the next payment is leased with its link's open doubts, and not with those of other links", async () => {
     const [first, second, over] = [await doubtful(), await doubtful(), await doubtful()];
     await endIt(over);
     const here = linkId;
@@ -115,7 +115,7 @@ describe("a doubt is over", () => {
       on conflict (network, number) do update set block_time = excluded.block_time`;
   }
 
-  test("when a node calls it unused so many blocks after its end, not a block earlier", async () => {
+  test("a doubt ends when a node calls the authorization unused so many blocks after its end, not a block earlier", async () => {
     const payment = await doubtful();
     const [row] = await lab.sql<{ since: Date }[]>`
       select doubt_since as since from payments where id = ${payment.id}`;
@@ -130,14 +130,14 @@ describe("a doubt is over", () => {
     expect(await doubtOf(payment)).toBeNull();
   });
 
-  test("when the payment is settled after all, whoever executed it", async () => {
+  test("a doubt ends when the payment is settled after all, whoever executed it", async () => {
     const payment = await doubtful();
     expect(await findPublicLink(lab.sql, linkId)).toMatchObject({ isUncertain: true });
     await lab.sql`update payments set state = 'MINED', reason = null where id = ${payment.id}`;
     expect(await findPublicLink(lab.sql, linkId)).toMatchObject({ isUncertain: false });
   });
 
-  test("when the ledger says that it did not pay the link", async () => {
+  test("a doubt ends when the ledger says that it did not pay the link", async () => {
     const payment = await doubtful();
     await endDoubts(lab.sql, [payment.id]);
     expect(await doubtOf(payment)).toBeNull();
@@ -145,7 +145,7 @@ describe("a doubt is over", () => {
 });
 
 describe("a mined attempt that had left a payment out", () => {
-  test("is not held against its payer; one that carried it is", async () => {
+  test("a mined attempt that left a payment out counts no revert for its payer; one that carried it does", async () => {
     await lab.sql`update wallets set backfilled_at = now()`;
     const blockHash = randomHash();
     await lab.sql`

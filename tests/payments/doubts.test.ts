@@ -1,4 +1,4 @@
-/** A payment that ended without a node's word may have been executed by somebody else all the same: the link's next payment asks. */
+/** A payment that ended while no node answered may have been executed by another transaction: the link's next payment checks it. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
@@ -40,18 +40,18 @@ async function isUncertain({ linkId }: Order): Promise<boolean> {
   return ((await response.json()) as { paymentUncertain: boolean }).paymentUncertain;
 }
 
-/** Shows an order while no node answers, until it has ended without one. `meanwhile` runs once it is stored. */
-async function endInDoubt(order: Order, meanwhile: () => Promise<unknown> = async () => {}): Promise<void> {
+/** Pays an order while no node answers, until it has ended. `onStored` runs once it is stored. */
+async function endInDoubt(order: Order, onStored: () => Promise<unknown> = async () => {}): Promise<void> {
   lab.proxy.fault = () => ({ kind: "status", status: 503 });
   const paying = pay(lab, order);
   await waitFor("the payment to be stored", async () => await paymentOf(lab, order.linkId));
-  await meanwhile();
+  await onStored();
   expect(await paying).toMatchObject({ status: 500, body: { error: "INTERNAL_ERROR", retryable: true } });
   lab.proxy.fault = () => undefined;
 }
 
-describe("the node is away while the first payer's authorization is executed by a stranger", () => {
-  test("error: LINK_ALREADY_PAID for the second payer, whose money stays his", async () => {
+describe("the node is unavailable while the first payer's authorization is executed by an external transaction", () => {
+  test("error: LINK_ALREADY_PAID for the second payer, who keeps his money", async () => {
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
@@ -67,7 +67,7 @@ describe("the node is away while the first payer's authorization is executed by 
     expect(await countRelays(lab)).toBe(relays);
   }, 40_000);
 
-  test("error: LINK_ALREADY_PAID also when the stranger's transaction is in no block yet when the second payer comes", async () => {
+  test("error: LINK_ALREADY_PAID also when the external transaction is still unmined when the second payer pays", async () => {
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const funds = await balanceOf(lab, second);
@@ -75,7 +75,7 @@ describe("the node is away while the first payer's authorization is executed by 
     await waitForLedger(lab);
     await lab.rpc("evm_setAutomine", [false]);
     const executing = broadcastAsStranger(lab.chain.rpcUrl, order.payment);
-    await waitFor("the stranger's transaction to wait for a block", async () => {
+    await waitFor("the external transaction to wait for a block", async () => {
       const status = (await callRpc(lab.chain.rpcUrl, "txpool_status", [])) as { pending: string };
       return Number(status.pending) > 0;
     });
@@ -99,7 +99,7 @@ describe("the node is away while the first payer's authorization is executed by 
 });
 
 describe("a link with as many doubts as it may have", () => {
-  /** As many payments of strangers as are given, ended without a node's word. */
+  /** That many payments of other payers, ended while no node answered. */
   async function addDoubts({ linkId, payment }: Order, count: number): Promise<void> {
     await lab.sql`
       insert into payments (
@@ -113,7 +113,7 @@ describe("a link with as many doubts as it may have", () => {
       from generate_series(1, ${count}::int)`;
   }
 
-  test("error: INTERNAL_ERROR that may be tried again, and no row; with one less the payment is relayed", async () => {
+  test("error: INTERNAL_ERROR, retryable and without a row, beside the most doubts a link may have; with one less the payment is relayed", async () => {
     const order = await newOrder(lab);
     await addDoubts(order, 8);
     expect(await pay(lab, order)).toMatchObject({
@@ -128,7 +128,7 @@ describe("a link with as many doubts as it may have", () => {
 });
 
 describe("a doubtful authorization that its payer has taken back", () => {
-  test("behavior: holds the next payment up until the ledger has decided, and no longer", async () => {
+  test("behavior: a cancelled authorization in doubt delays the next payment until the ledger has decided, and no longer", async () => {
     const order = await newOrder(lab);
     const first = makePayer();
     const terms = { to: lab.merchant.address, amountUnits: BigInt(order.payment.value) };

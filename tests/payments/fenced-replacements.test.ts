@@ -1,4 +1,4 @@
-/** A dearer attempt at a stuck nonce is new bytes: it carries no payment whose link was paid meanwhile, and waits for the ledger to say so. */
+/** A replacement with a higher fee is new bytes: it carries no payment whose link has been paid since, and waits for the ledger to say so. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "bun:test";
 import { keccak256 } from "viem";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -88,7 +88,7 @@ async function mineSome(): Promise<void> {
   await lab.rpc("anvil_mine", ["0x3"]);
 }
 
-test("behavior: a payment whose link a plain transfer paid is left out of the dearer attempt; the others of its transaction are paid by it", async () => {
+test("behavior: a payment whose link a plain transfer paid is left out of the replacement, which pays the others of its transaction", async () => {
   const [paidByHand, other] = [await newOrder(lab), await newOrder(lab)];
   const funds = await balanceOf(lab, paidByHand);
   await signTogether(paidByHand, other);
@@ -108,7 +108,7 @@ test("behavior: a payment whose link a plain transfer paid is left out of the de
   expect(await linkStatus(lab, paidByHand.linkId)).toBe("PAID");
 }, 60_000);
 
-test("behavior: a transaction whose only payment is left out spends its nonce on nothing", async () => {
+test("behavior: a transaction whose only payment is left out is replaced by a no-op", async () => {
   const order = await newOrder(lab);
   const funds = await balanceOf(lab, order);
   await signTogether(order);
@@ -121,7 +121,7 @@ test("behavior: a transaction whose only payment is left out spends its nonce on
   expect(await balanceOf(lab, order)).toBe(funds);
 }, 60_000);
 
-test("behavior: while the ledger is behind the same bytes go out again; once it has read the link's payment, it is left out", async () => {
+test("behavior: while the ledger is behind the same bytes are resent; once it has read the transfer that pays the link, the payment is left out", async () => {
   const order = await newOrder(lab);
   await signTogether(order);
   await whileIndexerStands(lab, async () => {

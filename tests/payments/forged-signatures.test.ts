@@ -1,4 +1,4 @@
-/** Payer and nonce of a payment are public: without the payer's own signature they are a success for nobody, whether a node answers or not. */
+/** Payer and nonce of a payment are public: without the payer's own signature they are no success for any caller, whether a node answers or not. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -44,7 +44,7 @@ const YES_SAYER = "0x631626ba7e60e01b60005260206000f3";
 const garbage = `0x5a${randomBytes(63).toString("hex")}1b` as Hex;
 const long = `0x${randomBytes(300).toString("hex")}` as Hex;
 
-/** What somebody makes of it who saw the payment on the chain and has no key of the payer. */
+/** What a third party can make of it who saw the payment on the chain and has no key of the payer. */
 async function forgeries({ payment }: Order): Promise<SignedPayment[]> {
   const foreign = await signPayment(makePayer(), { to: payment.to, amountUnits: BigInt(payment.value) });
   return [
@@ -56,9 +56,9 @@ async function forgeries({ payment }: Order): Promise<SignedPayment[]> {
   ];
 }
 
-type Told = { status: number; success: unknown; error: unknown; txHash: unknown; header: string | null };
+type Answer = { status: number; success: unknown; error: unknown; txHash: unknown; header: string | null };
 
-async function show(linkId: string, init: RequestInit, path: string): Promise<Told> {
+async function show(linkId: string, init: RequestInit, path: string): Promise<Answer> {
   const response = await fetch(`${lab.service.baseUrl}/v1/x402/${linkId}${path}`, init);
   const body = (await response.json()) as Record<string, unknown>;
   const header = response.headers.get("x-payment-response") ?? response.headers.get("payment-response");
@@ -72,7 +72,7 @@ const inBody = (body: unknown) => ({
 });
 const encode = (payload: unknown) => Buffer.from(JSON.stringify(payload)).toString("base64");
 
-const WIRES: [string, (linkId: string, payment: SignedPayment) => Promise<Told>][] = [
+const WIRES: [string, (linkId: string, payment: SignedPayment) => Promise<Answer>][] = [
   ["JSON shape A", (linkId, payment) => show(linkId, inBody(shapeA(payment)), "/pay")],
   ["JSON shape B", (linkId, payment) => show(linkId, inBody(shapeB(payment)), "/pay")],
   [
@@ -86,7 +86,7 @@ const WIRES: [string, (linkId: string, payment: SignedPayment) => Promise<Told>]
 ];
 
 function successOf(header: string | null): unknown {
-  return header === null ? false : (JSON.parse(Buffer.from(header, "base64").toString()) as Told).success;
+  return header === null ? false : (JSON.parse(Buffer.from(header, "base64").toString()) as Answer).success;
 }
 
 function takeNodeAway(): void {
@@ -109,11 +109,11 @@ describe.each([
       setNode();
       try {
         for (const forged of await forgeries(order)) {
-          const told = await wire(order.linkId, forged);
-          expect({ ...told, header: successOf(told.header) }).toMatchObject({ header: false });
-          expect(told.success).not.toBe(true);
-          expect([402, 409]).toContain(told.status);
-          if (told.status === 409) expect(told).toMatchObject({ error: "NONCE_USED", txHash: null });
+          const answer = await wire(order.linkId, forged);
+          expect({ ...answer, header: successOf(answer.header) }).toMatchObject({ header: false });
+          expect(answer.success).not.toBe(true);
+          expect([402, 409]).toContain(answer.status);
+          if (answer.status === 409) expect(answer).toMatchObject({ error: "NONCE_USED", txHash: null });
         }
         // the payer's own bytes are known without asking anybody
         const own = await wire(order.linkId, order.payment);
@@ -134,9 +134,9 @@ describe.each([
       setNode();
       for (const [, wire] of WIRES) {
         for (const forged of await forgeries(order)) {
-          const told = await wire(order.linkId, forged);
-          expect(told.success).not.toBe(true);
-          expect([402, 409]).toContain(told.status);
+          const answer = await wire(order.linkId, forged);
+          expect(answer.success).not.toBe(true);
+          expect([402, 409]).toContain(answer.status);
         }
       }
     } finally {
@@ -166,8 +166,8 @@ describe.each([
   }, 30_000);
 });
 
-describe("somebody else's signature form, and no node to ask", () => {
-  test("error: INTERNAL_ERROR that may be tried again for a link that a stranger's transaction paid, refused once the node is back", async () => {
+describe("a signature of another form, and no node available", () => {
+  test("error: INTERNAL_ERROR, retryable, for a link that an external transaction paid, refused once the node is back", async () => {
     const order = await newOrder(lab);
     const txHash = await broadcastAsStranger(lab.chain.rpcUrl, order.payment);
     await waitForLink(lab, order.linkId, "PAID");
@@ -177,9 +177,9 @@ describe("somebody else's signature form, and no node to ask", () => {
       for (const [name, wire] of WIRES) {
         // v, r and s are always 65 bytes
         if (name === "JSON shape B") continue;
-        const told = await wire(order.linkId, forged);
-        expect({ name, ...told }).toMatchObject({ status: 500, success: false, error: "INTERNAL_ERROR" });
-        expect(successOf(told.header)).toBe(false);
+        const answer = await wire(order.linkId, forged);
+        expect({ name, ...answer }).toMatchObject({ status: 500, success: false, error: "INTERNAL_ERROR" });
+        expect(successOf(answer.header)).toBe(false);
         // a key's signature needs no node
         expect((await wire(order.linkId, order.payment)).txHash).toBe(txHash);
       }
@@ -188,14 +188,14 @@ describe("somebody else's signature form, and no node to ask", () => {
     }
     for (const [name, wire] of WIRES) {
       if (name === "JSON shape B") continue;
-      const told = await wire(order.linkId, forged);
-      expect([402, 409]).toContain(told.status);
+      const answer = await wire(order.linkId, forged);
+      expect([402, 409]).toContain(answer.status);
     }
   }, 30_000);
 });
 
-describe("a payer with code, and no node to ask", () => {
-  test("behavior: its stored bytes are the same payment; error: INTERNAL_ERROR that may be tried again for other bytes", async () => {
+describe("a payer with code, and no node available", () => {
+  test("behavior: its stored bytes are the same payment; error: retryable INTERNAL_ERROR for other bytes", async () => {
     const { linkId, payment } = await newOrder(lab);
     const order = { linkId, payment: { ...payment, from: randomAddress(), signature: long } };
     await lab.rpc("anvil_setCode", [order.payment.from, YES_SAYER]);
@@ -220,7 +220,7 @@ describe("a payer with code, and no node to ask", () => {
   }, 30_000);
 });
 
-/** A funded payer's authorization for somebody else's resource. */
+/** A funded payer's authorization for a facilitated payment. */
 async function facilitated(): Promise<SignedPayment> {
   const payer = makePayer();
   await fundUsdc(lab.chain.rpcUrl, payer.address, AMOUNT);

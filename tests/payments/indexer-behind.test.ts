@@ -46,7 +46,7 @@ async function exceptionOf(linkId: string): Promise<string | undefined> {
 }
 
 describe("a link was paid by a plain transfer in blocks that the ledger does not hold", () => {
-  test("error: LINK_ALREADY_PAID for the second payer once an indexer that stood for 4 s has read them; his money stays his", async () => {
+  test("error: LINK_ALREADY_PAID for the second payer once an indexer that was stopped for 4 s has read them; he keeps his money", async () => {
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
@@ -65,7 +65,7 @@ describe("a link was paid by a plain transfer in blocks that the ledger does not
     expect(await countRelays(lab)).toBe(relays);
   }, 40_000);
 
-  test("error: INTERNAL_ERROR that may be tried again when the indexer stays away; nothing is signed and the link is free", async () => {
+  test("error: INTERNAL_ERROR, retryable, while the indexer stays stopped; nothing is signed and the link is released", async () => {
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
@@ -86,7 +86,7 @@ describe("a link was paid by a plain transfer in blocks that the ledger does not
     expect(await countRelays(lab)).toBe(relays);
   }, 40_000);
 
-  test("error: LINK_ALREADY_PAID after a takeover: the leader dies, another one reads what it left", async () => {
+  test("error: LINK_ALREADY_PAID after a takeover: the leader crashes, and its successor reads the missing blocks", async () => {
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const funds = await balanceOf(lab, second);
@@ -118,7 +118,7 @@ describe("blocks that the ledger does not hold pay other things", () => {
     expect(await linkStatus(lab, order.linkId)).toBe("PAID");
   }, 30_000);
 
-  test("behavior: our own relays to the same wallet, batched or not, hold nobody up while the indexer stands", async () => {
+  test("behavior: our own relays to the same wallet, batched or not, delay no payment while the indexer is stopped", async () => {
     const [first, second, third, last] = [
       await newOrder(lab),
       await newOrder(lab),
@@ -151,8 +151,8 @@ describe("blocks that the ledger does not hold pay other things", () => {
   }, 40_000);
 });
 
-describe("payments for somebody else's resource", () => {
-  test("behavior: the facilitator relays them while the indexer stands, whatever the blocks it has not read hold", async () => {
+describe("facilitated payments", () => {
+  test("behavior: the facilitator relays payments while the indexer is stopped, whatever the unread blocks hold", async () => {
     const payer = makePayer();
     const [payTo, amountUnits] = [lab.merchant.address, 50_001n];
     await fundUsdc(lab.chain.rpcUrl, payer.address, amountUnits);

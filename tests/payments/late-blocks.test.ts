@@ -1,4 +1,4 @@
-/** A block that comes after an authorization's window: nobody's fault but the chain's, or ours. */
+/** A block that comes after an authorization's window: not the payer's fault. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import {
   type Lab,

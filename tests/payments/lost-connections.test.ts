@@ -1,4 +1,4 @@
-/** Connections to Postgres break again and again while payments run: no process ends, nothing is lost, nobody pays twice. */
+/** Connections to Postgres break again and again while payments run: no process ends, no payment is lost or paid twice. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { assertInvariants } from "../support/invariants.ts";
 import {
@@ -15,8 +15,8 @@ import { seededRandom } from "../support/seeded-random.ts";
 const PAYMENTS = 150;
 const CONCURRENCY = 10;
 const CUT_EVERY_MS = 80;
-/** A payer repeats the same body while it is told that nothing was stored. */
-const TRIES_MAX = 60;
+/** A payer repeats the same body while it gets a retryable error. */
+const ATTEMPTS_MAX = 60;
 const NAMES = ["api", "worker", "indexer"] as const;
 let lab: Lab;
 
@@ -25,7 +25,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => lab?.stop());
 
-/** Ends connections of the service's pools, of all three processes, until told to stop. */
+/** Ends connections of the service's pools, of all three processes, until `isOver`. */
 async function cutAtRandom(isOver: () => boolean): Promise<number> {
   const random = seededRandom("cut connections");
   let cuts = 0;
@@ -46,7 +46,7 @@ async function cutAtRandom(isOver: () => boolean): Promise<number> {
 }
 
 async function payUntilTaken(order: Order): Promise<number> {
-  for (let attempt = 0; attempt < TRIES_MAX; attempt++) {
+  for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
     const { status, body } = await pay(lab, order);
     if (status !== 500) return status;
     expect(body).toMatchObject({ error: "INTERNAL_ERROR", retryable: true });
@@ -54,7 +54,7 @@ async function payUntilTaken(order: Order): Promise<number> {
   return 0;
 }
 
-test(`behavior: ${PAYMENTS} payments while connections of every process are cut`, async () => {
+test(`behavior: ${PAYMENTS} payments are paid once while connections of every process are cut`, async () => {
   const pids = NAMES.map((name) => lab.service.pidOf(name));
   const orders = await newOrders(lab, PAYMENTS);
   let isOver = false;

@@ -37,7 +37,7 @@ export async function runLyingNodeCampaign(payments: number): Promise<LyingNodeR
     proxy.fault = draw.fault;
     let taken = 0;
     const { linkIds, ...answers } = await payWhile(stage, () => taken++ < payments);
-    // the books must come right under the same lies
+    // the ledger must become right under the same lies
     const verdict = await judge(stage, linkIds);
     const seconds = Math.round((performance.now() - startedMs) / 1000);
     return { payments: linkIds.length, ...verdict, ...answers, lies: draw.counts, seconds };
@@ -52,7 +52,7 @@ export async function runLyingNodeCampaign(payments: number): Promise<LyingNodeR
 /** One draw a request decides how it suffers. */
 function openLies(random: () => number) {
   const counts: Record<string, number> = {};
-  const told = (name: string, fault: Fault): Fault => {
+  const counted = (name: string, fault: Fault): Fault => {
     counts[name] = (counts[name] ?? 0) + 1;
     return fault;
   };
@@ -60,16 +60,17 @@ function openLies(random: () => number) {
     const chance = random();
     const method = calls[0]?.method;
     if (method === "eth_sendRawTransaction") {
-      if (chance < SEND_SHARE) return told("sendFailed", { kind: "status", status: 503 });
+      if (chance < SEND_SHARE) return counted("sendFailed", { kind: "status", status: 503 });
       if (chance < 2 * SEND_SHARE)
-        return told("sendSwallowed", { kind: "reply", reply: (call) => keccak256(call.params[0] as Hex) });
-      if (chance < 3 * SEND_SHARE) return told("sentButReportedFailed", { kind: "edit", edit: reportFailed });
+        return counted("sendSwallowed", { kind: "reply", reply: (call) => keccak256(call.params[0] as Hex) });
+      if (chance < 3 * SEND_SHARE)
+        return counted("sentButReportedFailed", { kind: "edit", edit: reportFailed });
       return undefined;
     }
     if (method === "eth_getTransactionReceipt" && chance < LATE_RECEIPTS_SHARE)
-      return told("receiptsLate", { kind: "reply", reply: () => null });
+      return counted("receiptsLate", { kind: "reply", reply: () => null });
     return chance > 1 - LOST_REQUESTS_SHARE
-      ? told("requestLost", { kind: "status", status: 502 })
+      ? counted("requestLost", { kind: "status", status: 502 })
       : undefined;
   };
   return { fault, counts };

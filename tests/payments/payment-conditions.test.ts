@@ -44,13 +44,13 @@ const passEnd = (linkId: string) =>
   lab.sql`update payment_links set expires_at = now() - interval '1 second' where id = ${linkId}`;
 
 describe("accepting a payment", () => {
-  test("takes it for an ACTIVE link whose time runs", async () => {
+  test("accepting a payment takes it for an ACTIVE link before its expiry", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant, { expiresInS: 60 });
     expect(await accept(lab, linkId)).toBeDefined();
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
   });
 
-  test("takes none once that is over, though no job has said so", async () => {
+  test("accepting a payment takes none after the link's expiry, though no job has moved it to EXPIRED", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant, { expiresInS: -1 });
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
     expect(await accept(lab, linkId)).toBeUndefined();
@@ -58,7 +58,7 @@ describe("accepting a payment", () => {
     expect(await historyOf(lab, linkId)).toHaveLength(0);
   });
 
-  test("takes none for a link that a transfer pays already", async () => {
+  test("accepting a payment takes none for a link that a transfer already pays", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     await payUndeep(linkId);
     expect(await accept(lab, linkId)).toBeUndefined();
@@ -73,27 +73,27 @@ describe("queueing a failed payment again", () => {
     return payment;
   }
 
-  test("works while its link is free", async () => {
+  test("a failed payment is queued again while its link is free", async () => {
     const payment = await failed(await seedLink(lab.sql, lab.merchant));
     expect(await requeue(payment)).toEqual({ id: payment.id });
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED", reason: null });
   });
 
-  test("fails once a transfer pays the link", async () => {
+  test("a failed payment is not queued again once a transfer pays the link", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await failed(linkId);
     await payUndeep(linkId);
     expect(await requeue(payment)).toBeUndefined();
   });
 
-  test("fails once the link's time is over", async () => {
+  test("a failed payment is not queued again after the link's expiry", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await failed(linkId);
     await passEnd(linkId);
     expect(await requeue(payment)).toBeUndefined();
   });
 
-  test("fails while another payment holds the link", async () => {
+  test("a failed payment is not queued again while another payment holds the link", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await failed(linkId);
     await accepted(linkId);
@@ -102,7 +102,7 @@ describe("queueing a failed payment again", () => {
 });
 
 describe("ending a payment as FAILED", () => {
-  test("ends a QUEUED one and releases its link", async () => {
+  test("failing a QUEUED payment releases its link", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await accepted(linkId);
     await fail(lab, payment);
@@ -110,7 +110,7 @@ describe("ending a payment as FAILED", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
   });
 
-  test("leaves one that another worker has signed meanwhile: its transaction may be mined", async () => {
+  test("failing leaves a payment that another worker has signed concurrently: its transaction may be mined", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await accepted(linkId);
     await signRelay(lab, payment);
@@ -121,14 +121,14 @@ describe("ending a payment as FAILED", () => {
     expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
   });
 
-  test.each(["BROADCAST", "MINED", "CONFIRMED"])("leaves one that is %s", async (state) => {
+  test.each(["BROADCAST", "MINED", "CONFIRMED"])("failing leaves a payment that is %s", async (state) => {
     const payment = await accepted(await seedLink(lab.sql, lab.merchant));
     await lab.sql`update payments set state = ${state} where id = ${payment.id}`;
     await fail(lab, payment);
     expect(await paymentOf(lab, payment)).toMatchObject({ state, reason: null });
   });
 
-  test("keeps its link PENDING when a transfer pays it", async () => {
+  test("failing keeps the link PENDING when a transfer pays it", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await accepted(linkId);
     await payUndeep(linkId);

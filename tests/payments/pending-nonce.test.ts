@@ -1,4 +1,4 @@
-/** An authorization that somebody else has sent, and that no block holds yet: the chain's next block decides, not a node's guess of it. */
+/** An authorization that an external transaction has sent and no block holds yet: the next block decides, not a node's mempool. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import {
   countTransfers,
@@ -22,20 +22,20 @@ afterAll(() => lab?.stop());
 test("behavior: a payment whose authorization waits in a node's pool does not fail, and is settled by that transaction", async () => {
   const order = await newOrder(lab);
   const headBefore = await lab.rpc("eth_blockNumber");
-  await waitFor("the books", async () => {
+  await waitFor("the ledger", async () => {
     const [row] = await lab.sql<{ number: bigint }[]>`select number from cursors`;
     return row?.number === BigInt(String(headBefore));
   });
   await lab.rpc("evm_setAutomine", [false]);
   const sent = broadcastAsStranger(lab.chain.rpcUrl, order.payment);
-  await waitFor("the stranger's transaction in the pool", async () => {
+  await waitFor("the external transaction in the pool", async () => {
     const pool = (await lab.rpc("txpool_status")) as { pending: string };
     return Number(pool.pending) === 1;
   });
   const answer = pay(lab, order);
   await waitFor("acceptance", () => paymentOf(lab, order.linkId));
   const states = new Set<string | undefined>();
-  for (let look = 0; look < 30; look++) {
+  for (let poll = 0; poll < 30; poll++) {
     states.add((await paymentOf(lab, order.linkId))?.state);
     await Bun.sleep(100);
   }

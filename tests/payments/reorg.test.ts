@@ -1,4 +1,4 @@
-/** A block that paid a link leaves the chain: the same bytes go out again, and the link is paid again, once. */
+/** A block that paid a link leaves the chain: the same bytes are resent, and the link is paid again, once. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { assertInvariants } from "../support/invariants.ts";
 import {

@@ -38,7 +38,7 @@ let twins: string[];
 let paid: Paid[];
 /** A link made and paid after the backup. */
 let newer: Paid;
-/** Of somebody who pays the first twin as soon as the restored API answers. */
+/** Of a payer who pays the first twin as soon as the restored API answers. */
 let rival: { status: number; body: PayBody; balance: bigint };
 
 beforeAll(async () => {
@@ -142,14 +142,14 @@ test("behavior: links of one price that were paid after the backup are PAID agai
   }
 });
 
-test("behavior: the one that nobody paid is ACTIVE, and can be paid", async () => {
+test("behavior: the unpaid link of that price is ACTIVE, and can be paid", async () => {
   const open = twins[PAID_TWINS] ?? "";
   expect((await standingOf(open))?.status).toBe("ACTIVE");
   const { txHash, payment } = await payAndSettle(open);
   expect(await standingOf(open)).toEqual({ status: "PAID", txHash, payer: payment.from });
 });
 
-test("behavior: somebody who pays a paid link as soon as the restored API answers keeps his money", () => {
+test("behavior: a payer of a paid link keeps his money when he pays as soon as the restored API answers", () => {
   expect(rival.body.success).toBe(false);
   expect(["LINK_ALREADY_PAID", "PAYMENT_IN_PROGRESS"]).toContain(rival.body.error ?? "");
   expect(rival.balance).toBe(PRICE);
@@ -162,7 +162,7 @@ test("error: 409 NONCE_USED with the transaction's hash for the payload that had
   }
 });
 
-test("behavior: a link made after the backup is unknown, and its money stands in the history without a link", async () => {
+test("behavior: a link made after the backup is unknown, and its transfer is in the history without a link", async () => {
   expect(await standingOf(newer.linkId)).toBeUndefined();
   const rows = await sql<{ type: string; status: string; linkId: string | null }[]>`
     select type, status, link_id from transactions where tx_hash = ${newer.txHash}`;

@@ -1,4 +1,4 @@
-/** What reverts burns our gas: the program behind a contract payer has a budget for it, however many addresses it has. */
+/** Reverted transactions burn gas: each implementation of contract payers has a budget, however many addresses run it. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { findUnknownImplementations } from "../../core/chain/account-implementation.ts";
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
@@ -27,7 +27,7 @@ beforeAll(async () => {
 
 afterAll(() => lab?.stop());
 
-/** The bomb leaves a 64th of its gas to its caller (EIP-150): receipts tell what was burnt. */
+/** The bomb leaves a 64th of its gas to its caller (EIP-150): receipts show what was burnt. */
 async function burntGas(): Promise<bigint> {
   const reverted = (await relaysOf(lab)).filter((relay) => relay.succeeded === false);
   return reverted.reduce((sum, { gasUsed }) => sum + (gasUsed ?? 0n), 0n);
@@ -41,7 +41,7 @@ async function revertedBudgets() {
 const messageOf = (body: object) => (body as { message?: string }).message ?? "";
 
 describe("an implementation that burns gas", () => {
-  test("behavior: is relayed until its budget is burnt, then refused with RELAY_BUDGET_SPENT", async () => {
+  test("behavior: an implementation that burns gas is relayed until its budget is exhausted, then refused with RELAY_BUDGET_SPENT", async () => {
     const bomb = await contractOrder(lab, GAS_BOMB);
     const others = await newOrders(lab, 5);
     const [answer, ...rest] = await Promise.all([bomb, ...others].map((one) => pay(lab, one)));
@@ -56,7 +56,7 @@ describe("an implementation that burns gas", () => {
     expect(await burntGas()).toBeGreaterThan(CONTRACT_GAS);
   }, 40_000);
 
-  test("error: RELAY_BUDGET_SPENT for another address of the same code, before any gas is spent", async () => {
+  test("error: RELAY_BUDGET_SPENT for another address of an exhausted implementation, before any gas is spent", async () => {
     const before = (await relaysOf(lab)).length;
     const order = await contractOrder(lab, GAS_BOMB);
     const { status, body } = await pay(lab, order);
@@ -110,7 +110,7 @@ describe("findUnknownImplementations", () => {
     expect(one).not.toBe(other);
   });
 
-  test("only the known proxy's code is believed when it says that it runs the known implementation", async () => {
+  test("only the known proxy's code is trusted to run the known implementation", async () => {
     const order = await walletOrder(lab, { isDeployed: true });
     const code = (await lab.rpc("eth_getCode", [order.payment.from, "latest"])) as Hex;
     const chain = openChain({ network: "base-sepolia", urls: [lab.chain.rpcUrl], timeoutMs: 2_000 });

@@ -1,4 +1,4 @@
-/** Payments that became pointless while they waited are never sent. */
+/** Payments that became obsolete while they waited are never sent. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { toHex } from "viem";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
@@ -16,7 +16,7 @@ import {
 } from "../support/relay-lab.ts";
 import { broadcastAsStranger } from "../support/stranger.ts";
 
-/** The worker believes a balance it has read for a second. */
+/** The worker caches a balance for a second. */
 const BALANCE_KEPT_MS = 1_100;
 let lab: Lab;
 
@@ -31,7 +31,7 @@ async function setRelayerBalance(wei: bigint): Promise<void> {
   await Bun.sleep(BALANCE_KEPT_MS);
 }
 
-test("error: LINK_ALREADY_PAID when somebody else's transfer pays the link while a payment waits; its payer keeps the money", async () => {
+test("error: LINK_ALREADY_PAID when another transfer pays the link while a payment waits; its payer keeps the money", async () => {
   const order = await newOrder(lab);
   const amount = BigInt(order.payment.value);
   const other = makePayer();
@@ -49,7 +49,7 @@ test("error: LINK_ALREADY_PAID when somebody else's transfer pays the link while
   expect(await relaysOf(lab)).toEqual([]);
 }, 30_000);
 
-test("error: EXPIRED_TRANSFER when the window ends while a payment waits; nothing is sent and the link is free", async () => {
+test("error: EXPIRED_TRANSFER when the window ends while a payment waits; nothing is sent and the link is released", async () => {
   const order = await newOrder(lab, { validForS: 9 });
   const before = (await relaysOf(lab)).length;
   await setRelayerBalance(0n);
@@ -66,7 +66,7 @@ test("error: EXPIRED_TRANSFER when the window ends while a payment waits; nothin
 
 test.each([
   [
-    "that nobody can relay for long",
+    "that no key can relay for long",
     async () => {
       await lab.sql`update payments set unavailable_since = now() - interval '1 minute' where state = 'QUEUED'`;
     },
@@ -79,7 +79,7 @@ test.each([
     },
   ],
 ])(
-  "behavior: a payment %s is not given up when somebody has executed it and the books are behind",
+  "behavior: a payment %s is not FAILED when another transaction has executed it and the ledger is behind",
   async (_, endIt) => {
     const order = await newOrder(lab);
     await setRelayerBalance(0n);
@@ -88,12 +88,12 @@ test.each([
     await lab.service.kill("indexer");
     await broadcastAsStranger(lab.chain.rpcUrl, order.payment);
     await endIt();
-    await waitFor("the worker to have looked at it again", async () => {
-      const [row] = await lab.sql<{ looked: boolean }[]>`
-      select unavailable_since is null or state <> 'QUEUED' as looked
+    await waitFor("the worker to have simulated it again", async () => {
+      const [row] = await lab.sql<{ isSimulated: boolean }[]>`
+      select unavailable_since is null or state <> 'QUEUED' as is_simulated
       from payments
       where link_id = ${order.linkId}`;
-      return row?.looked;
+      return row?.isSimulated;
     });
     expect(await paymentOf(lab, order.linkId)).toMatchObject({ state: "QUEUED", reason: null });
     expect(await linkStatus(lab, order.linkId)).toBe("PENDING");

@@ -1,4 +1,4 @@
-/** What the fence protects: a link that somebody pays by himself while somebody else's authorization for it is shown to us. */
+/** What the fence protects: a link that one payer pays by a plain transfer while another pays it by an authorization. */
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { newPayer, sendUsdc } from "../links/payers.ts";
@@ -13,7 +13,7 @@ export async function secondOrder(lab: Lab, { linkId, payment }: Order): Promise
   return { linkId, payment: await signPayment(payer, { to: lab.merchant.address, amountUnits }) };
 }
 
-/** A plain transfer of `units` to the merchant by somebody who asks nobody; mined when this returns. */
+/** A plain transfer of `units` to the merchant, not through the service; mined when this returns. */
 export async function payByHand(lab: Lab, units: bigint): Promise<Hex> {
   const payer = await newPayer(lab.chain.rpcUrl, units);
   return sendUsdc(lab.chain.rpcUrl, payer, lab.merchant.address, units);
@@ -56,7 +56,7 @@ export async function countRelays(lab: Lab): Promise<number> {
   return (await relaysOf(lab)).length;
 }
 
-/** Asks the facilitator to settle a payment for somebody else's resource. */
+/** Asks the facilitator to settle a payment. */
 export async function settle(
   lab: Lab,
   key: string,
@@ -78,7 +78,7 @@ export async function settle(
     headers: {
       "content-type": "application/json",
       authorization: `Bearer ${key}`,
-      // a success is told again to the same key
+      // a success is reported again to the same key
       "idempotency-key": "the-same",
     },
     body: JSON.stringify({

@@ -1,4 +1,4 @@
-/** The fence in the database: what each of its conditions lets through, and what it does not, just beside each other. */
+/** The fence in the database: what each of its conditions lets through, and what it stops, side by side. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { newApiKeyId, newPaymentId } from "../../core/domain/ids.ts";
@@ -47,7 +47,7 @@ async function judge(fence: Partial<Fence> = {}, state: "QUEUED" | "SIGNED" = "Q
   return verdicts.get(payment.id);
 }
 
-type Booked = {
+type Attributed = {
   units?: bigint;
   status?: "DETECTED" | "CONFIRMED" | "ORPHANED";
   pays?: boolean;
@@ -57,7 +57,7 @@ type Booked = {
 };
 
 function book(
-  { units = UNITS, status = "CONFIRMED", pays = false, from, nonce, link = linkId }: Booked,
+  { units = UNITS, status = "CONFIRMED", pays = false, from, nonce, link = linkId }: Attributed,
   tx = lab.sql,
 ) {
   return tx`
@@ -71,8 +71,8 @@ function book(
     )`;
 }
 
-describe("what is booked on the link", () => {
-  test("nothing: free", async () => {
+describe("transfers of the link", () => {
+  test("a link without transfers: free", async () => {
     expect(await judge()).toBe("free");
   });
 
@@ -116,16 +116,16 @@ describe("what is booked on the link", () => {
     expect(await judge()).toBe("free");
   });
 
-  test("what another transaction books while the link is locked is seen: paid", async () => {
-    const booked = Promise.withResolvers<void>();
+  test("a transfer that another transaction attributes while the link is locked is seen: paid", async () => {
+    const attributed = Promise.withResolvers<void>();
     const isWaitedFor = Promise.withResolvers<void>();
     const booking = lab.sql.begin(async (tx) => {
       await lockLinks(tx, [linkId]);
-      booked.resolve();
+      attributed.resolve();
       await isWaitedFor.promise;
       await book({ pays: true }, tx as unknown as typeof lab.sql);
     });
-    await booked.promise;
+    await attributed.promise;
     const judging = judge();
     await untilBlocked(judging);
     isWaitedFor.resolve();
@@ -134,7 +134,7 @@ describe("what is booked on the link", () => {
   });
 });
 
-/** Until somebody waits for a lock, or `work` is over without. */
+/** Until a transaction waits for a lock, or `work` is over without. */
 async function untilBlocked(work: Promise<unknown>): Promise<void> {
   let isOver = false;
   const ended = () => {
@@ -150,12 +150,12 @@ async function untilBlocked(work: Promise<unknown>): Promise<void> {
 }
 
 describe("how far the ledger is read", () => {
-  test("up to the head: free; one block less: early", async () => {
+  test("a ledger read up to the head: free; one block less: early", async () => {
     expect(await judge({ headNumber: READ })).toBe("free");
     expect(await judge({ headNumber: READ + 1n })).toBe("early");
   });
 
-  test("not of a wallet whose past is not read: early", async () => {
+  test("a wallet that is not back-filled: early", async () => {
     await lab.sql`update wallets set backfilled_at = null where id = ${lab.merchant.walletId}`;
     expect(await judge()).toBe("early");
   });
@@ -225,26 +225,26 @@ describe("blocks that only the node has", () => {
     ...{ txHash, from: of.payer, to: of.recipient, amountUnits: of.amountUnits },
   });
 
-  test("no transfer to the wallet: free; when the ledger is not read up to where they begin: early", async () => {
+  test("unread blocks without a transfer to the wallet: free; when the ledger is not read up to where they begin: early", async () => {
     expect(await unread([])).toBe("free");
     expect(await unread([], { afterNumber: READ + 1n })).toBe("early");
   });
 
-  test("nobody asked about this wallet: early", async () => {
+  test("a wallet whose logs were not asked for: early", async () => {
     expect(await unread([], { payees: [randomAddress()] })).toBe("early");
   });
 
-  test("a stranger's transfer to the wallet, of whatever amount: early; to another wallet: free", async () => {
-    const stranger = {
+  test("an external transfer to the wallet, of whatever amount: early; to another wallet: free", async () => {
+    const external = {
       txHash: randomHash(),
       from: randomAddress(),
       to: lab.merchant.address,
       amountUnits: 1n,
     };
-    expect(await unread([stranger])).toBe("early");
+    expect(await unread([external])).toBe("early");
     const other = await seedMerchant(lab.sql);
     const payees = [lab.merchant.address, other.address];
-    expect(await unread([{ ...stranger, to: other.address }], { payees })).toBe("free");
+    expect(await unread([{ ...external, to: other.address }], { payees })).toBe("free");
   });
 
   test("our relay of another link's payment: free; what else is in that transaction: early", async () => {

@@ -1,4 +1,4 @@
-/** Both networks at once, each with a node of its own: payments on both at the same time, and one node's absence is the other's business not at all. */
+/** Both networks at once, each with a node of its own: payments on both at the same time, and an unavailable node of one does not affect the other. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
@@ -110,7 +110,7 @@ test("error: NETWORK_MISMATCH for an authorization signed for the other network;
   for (const order of [onBase, onSepolia]) expect(await pay(order)).toMatchObject({ status: 200 });
 }, 30_000);
 
-test("behavior: one node goes away in the middle: the other network does not notice; then all is paid", async () => {
+test("behavior: a node unavailable in the middle does not affect the other network; then all is paid", async () => {
   const [onBase, onSepolia] = await Promise.all([makeOrders(base, PAYMENTS), makeOrders(sepolia, PAYMENTS)]);
   const relayedBefore = await countRelays("base");
   base.proxy.fault = () => ({ kind: "hang" });

@@ -1,4 +1,4 @@
-/** Before anything left the house: the payer is told to try again, the link is free, and the same authorization pays later. */
+/** Before anything is sent: the payer gets a retryable error, the link is released, and the same authorization pays later. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type Hex, toHex } from "viem";
 import {
@@ -14,7 +14,7 @@ import {
   waitFor,
 } from "../support/relay-lab.ts";
 
-/** The worker believes a balance it has read for a second. */
+/** The worker caches a balance for a second. */
 const BALANCE_KEPT_MS = 1_100;
 const TEN_ETH = 10n ** 19n;
 /** Sixteen together may use 1.5 million at most, and use up about one. */
@@ -66,7 +66,7 @@ describe("nothing can be sent", () => {
     expect(await pay(lab, order)).toMatchObject({ status: 200, body: { success: true } });
   }, 40_000);
 
-  test("behavior: a node that is back within seconds costs the payer nothing but the wait", async () => {
+  test("behavior: a node unavailable for seconds only delays the payment", async () => {
     const order = await newOrder(lab);
     lab.proxy.fault = () => ({ kind: "status", status: 503 });
     const paying = pay(lab, order);

@@ -1,4 +1,4 @@
-/** Payments whose transaction is mined and whose money the books do not show: queued again only when the books can't settle them any more. */
+/** Payments whose transaction is mined without a transfer in the ledger: queued again only when the ledger can't settle them any more. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { NewPayment } from "../../db/payments/payments.ts";
 import { requeueUnsettled } from "../../db/payments/queue.ts";
@@ -21,9 +21,9 @@ import {
 import { randomAddress, seedLink } from "../support/seed.ts";
 
 const ACCEPTED_AT = 80;
-/** Below the block that the books have reached. */
+/** Below the ledger's cursor. */
 const MINED_AT = 90n;
-/** How far the books have read. */
+/** The ledger's cursor. */
 const READ_TO = 100;
 let lab: BooksLab;
 
@@ -39,7 +39,7 @@ async function setJoined(isJoined: boolean): Promise<void> {
     where id = ${lab.merchant.walletId}`;
 }
 
-/** Signed, sent and mined, before the books knew anything of it. */
+/** Signed, sent and mined, before the ledger has anything of it. */
 async function relay(payment: NewPayment): Promise<void> {
   const { relayId, txHash } = await signRelay(lab, payment);
   const place = { blockNumber: MINED_AT, blockHash: randomHash() };
@@ -48,7 +48,7 @@ async function relay(payment: NewPayment): Promise<void> {
   );
 }
 
-/** Accepted when the books had read up to this block. */
+/** Accepted when the ledger's cursor was at this block. */
 async function acceptedAt(
   blockNumber: number,
   authorization: Parameters<typeof accept>[2] = {},
@@ -69,7 +69,7 @@ async function relayed(): Promise<NewPayment> {
 
 const requeued = async () => (await requeueUnsettled(lab.sql, NETWORK)).map(({ id }) => id);
 
-test("behavior: to a wallet that joins the books later, it waits for its blocks to be read up, and nobody is blamed", async () => {
+test("behavior: a mined payment to a wallet that is not back-filled yet waits for the back-fill, and counts no revert", async () => {
   await setJoined(false);
   const payment = await relayed();
   expect(await requeued()).toEqual([]);
@@ -82,9 +82,9 @@ test("behavior: to a wallet that joins the books later, it waits for its blocks 
   expect(row?.reverts).toBe(0);
 });
 
-describe("behavior: whose transfer is in the books and not counted yet, the indexer ends it", () => {
-  /** A stranger's transaction executed the authorization; our own did nothing. */
-  async function executedByStranger(acceptedAtBlock: number): Promise<NewPayment> {
+describe("a mined payment whose transfer is in the ledger and not attributed yet", () => {
+  /** An external transaction executed the authorization; our own did nothing. */
+  async function executedExternally(acceptedAtBlock: number): Promise<NewPayment> {
     await setJoined(true);
     const authorization = { payer: randomAddress(), nonce: randomHash() };
     const { payer: from, nonce: authorizationNonce } = authorization;
@@ -96,31 +96,31 @@ describe("behavior: whose transfer is in the books and not counted yet, the inde
     return payment;
   }
 
-  test("settled, when it was accepted before the block", async () => {
-    const payment = await executedByStranger(Number(MINED_AT) - 2);
+  test("behavior: the indexer settles a mined payment whose transfer it attributes later, when it was accepted before the block", async () => {
+    const payment = await executedExternally(Number(MINED_AT) - 2);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
     expect(await linkOf(lab, payment.linkId)).toMatchObject({ status: "PAID" });
   });
 
-  test("failed, when the block had been read by then", async () => {
-    const payment = await executedByStranger(Number(MINED_AT) - 1);
+  test("behavior: the indexer fails a mined payment when its transfer's block had been read before it was accepted", async () => {
+    const payment = await executedExternally(Number(MINED_AT) - 1);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
     expect(await linkOf(lab, payment.linkId)).toMatchObject({ status: "ACTIVE" });
   });
 });
 
-test("behavior: of which the books know nothing, although they have read all, is queued again", async () => {
+test("behavior: a mined payment without a transfer in a ledger that has read its block is queued again", async () => {
   await setJoined(true);
   const payment = await relayed();
   expect(await requeued()).toEqual([payment.id]);
   expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
 });
 
-test("behavior: whose block is reorganised away has all the time again, however long it once waited", async () => {
+test("behavior: a payment whose block is reorganised away starts its retry time anew", async () => {
   await setJoined(true);
   const payment = await acceptedAt(ACCEPTED_AT);
   await lab.sql`update payments set unavailable_since = now() - interval '7 seconds' where id = ${payment.id}`;
-  // a stranger's transaction
+  // an external transaction
   await read(lab, [makeTransfer(lab, 98, { payment })]);
   expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
   await undoAbove(lab, 97);

@@ -1,4 +1,4 @@
-/** More in flight than one look covers: everything is asked for, and nobody waits behind what is stuck. */
+/** More relays in flight than one page covers: all are polled, and none waits behind stuck ones. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { type Lab, newOrder, pay, relaysOf, startLab, waitFor, waitForLink } from "../support/relay-lab.ts";
@@ -39,7 +39,7 @@ test(`behavior: the receipt of the last of ${MANY} attempts is found`, async () 
   expect(mined.map(({ nonce }) => nonce)).toEqual([relay?.nonce ?? -1n]);
 }, 40_000);
 
-test(`behavior: ${MANY} transactions that no node takes keep nobody else's from their receipts`, async () => {
+test(`behavior: ${MANY} transactions that every node rejects do not keep the receipts of others from being recorded`, async () => {
   // a key that is first in every order, and that no worker holds
   const relayer = `0x${"0".repeat(39)}1`;
   await lab.sql`insert into relayers (network, address, next_nonce) values ('base-sepolia', ${relayer}, ${MANY})`;

@@ -11,14 +11,14 @@ test("an attempt is passed over after two blocks, not after one", () => {
   expect(isPassedOver(heads, sent, 102n)).toBe(true);
 });
 
-test("however long a chain stands still, an attempt is not passed over", () => {
+test("an attempt is not passed over while a chain makes no blocks, however long that lasts", () => {
   const heads: FirstHeads = new Map();
   for (const sinceSentMs of [0, 6_001, 600_000, 86_400_000]) {
     expect(isPassedOver(heads, { ...sent, sinceSentMs }, 100n)).toBe(false);
   }
 });
 
-test("blocks made before an attempt was handed to a node do not count", () => {
+test("blocks made before an attempt was sent to a node do not count", () => {
   const heads: FirstHeads = new Map();
   expect(isPassedOver(heads, { txHash: "0x01", sinceSentMs: null }, 100n)).toBe(false);
   expect(isPassedOver(heads, sent, 150n)).toBe(false);
@@ -26,7 +26,7 @@ test("blocks made before an attempt was handed to a node do not count", () => {
   expect(isPassedOver(heads, sent, 152n)).toBe(true);
 });
 
-test("a node that lags behind only prolongs the wait, and each attempt waits by itself", () => {
+test("a lagging node only prolongs the wait, and each attempt waits by itself", () => {
   const heads: FirstHeads = new Map();
   expect(isPassedOver(heads, sent, 100n)).toBe(false);
   expect(isPassedOver(heads, sent, 98n)).toBe(false);
@@ -34,7 +34,7 @@ test("a node that lags behind only prolongs the wait, and each attempt waits by 
   expect(isPassedOver(heads, sent, 102n)).toBe(true);
 });
 
-test("what waits no more is forgotten", () => {
+test("first heads of attempts that no longer wait are forgotten", () => {
   const heads: FirstHeads = new Map([
     ["0x01", 1n],
     ["0x02", 2n],

@@ -1,9 +1,9 @@
-/** Gas dearer than we may pay: nothing is signed that no block would take, and payers are told to come back. */
+/** A gas price above the cap: nothing is signed that no block would include, and payers get a retryable error. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { toHex } from "viem";
 import { type Lab, linkStatus, newOrder, pay, paymentOf, relaysOf, startLab } from "../support/relay-lab.ts";
 
-/** The worker believes fees it has read for a second. */
+/** The worker caches fees for a second. */
 const FEES_KEPT_MS = 1_100;
 const GWEI = 10n ** 9n;
 let lab: Lab;
@@ -20,7 +20,7 @@ async function setBaseFee(wei: bigint): Promise<void> {
   await Bun.sleep(FEES_KEPT_MS);
 }
 
-test("error: INTERNAL_ERROR while a block's gas costs more than the cap; pays when it is cheaper", async () => {
+test("error: INTERNAL_ERROR while the base fee is above the cap; the payment succeeds once it is below", async () => {
   await setBaseFee(100n * GWEI);
   const order = await newOrder(lab, { validForS: 3_600 });
   expect(await pay(lab, order)).toMatchObject({

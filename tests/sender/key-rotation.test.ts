@@ -1,4 +1,4 @@
-/** A relayer key is replaced by another while a payment it signed is on its way. */
+/** A relayer key is replaced by another while a payment it signed is pending. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { privateKeyToAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -21,7 +21,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => lab?.stop());
 
-test("behavior: what the removed key signed is sent and watched on, and the next payment is the new key's", async () => {
+test("behavior: relays of a removed key are still resent and monitored, and the new key signs the next payment", async () => {
   const [, newKey] = localRelayerKeys();
   if (!newKey) throw new Error("there is one local relayer key only");
   const newRelayer = privateKeyToAccount(newKey).address.toLowerCase() as Hex;

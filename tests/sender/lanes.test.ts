@@ -1,4 +1,4 @@
-/** Which relayer key may send the next transaction: what is on its way has not been paid for yet. */
+/** Which relayer key may send the next transaction: pending ones have not been paid for yet. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
@@ -86,7 +86,7 @@ test("a key sends another one only with the gas of both, until the first is in a
   expect(await choose()).toBe(0);
 });
 
-test("a key whose balance is on its way leaves the next transaction to another key", async () => {
+test("a key whose balance is reserved by pending transactions leaves the next one to another key", async () => {
   await fund(0, GAS);
   await fund(1, GAS);
   await send(0, 1n);

@@ -1,4 +1,4 @@
-/** What an operator can watch of relaying: how much waits, and still something when the database is away. */
+/** Metrics of relaying: what waits, and what is still served while the database is unavailable. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { Registry } from "prom-client";
 import { openMetrics } from "../../core/runtime/metrics.ts";
@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => lab?.stop());
 
-test("payments that wait are counted by state, and the age of the oldest is told", async () => {
+test("waiting payments are counted by state, with the age of the oldest", async () => {
   const registry = new Registry();
   openWaitingMetrics(registry, lab.sql);
   expect(await registry.metrics()).not.toContain("payments_waiting{");
@@ -32,7 +32,7 @@ test("payments that wait are counted by state, and the age of the oldest is told
   expect(Number(age)).toBeLessThan(AGE_S + 60);
 });
 
-test("behavior: what needs no database is served while it is away", async () => {
+test("behavior: metrics that need no database are served while it is unavailable", async () => {
   const sql = openDatabase(`postgres://nobody@127.0.0.1:${await findFreePort()}/none`, { name: "test" });
   const registry = new Registry();
   openWaitingMetrics(registry, sql);

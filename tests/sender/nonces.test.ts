@@ -1,4 +1,4 @@
-/** Relayer nonces that a stranger took, or that nobody holds: payments get through all the same, once. */
+/** Relayer nonces used by external transactions, and nonce gaps: payments are relayed all the same, once. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import {
   countTransfers,
@@ -13,8 +13,8 @@ import {
   waitForLink,
 } from "../support/relay-lab.ts";
 
-/** More than it takes to believe that a nonce was stolen. */
-const LOOKS = 10;
+/** More than make a relay LOST. */
+const POLLS = 10;
 let lab: Lab;
 
 beforeAll(async () => {
@@ -24,7 +24,7 @@ beforeAll(async () => {
 afterAll(() => lab?.stop());
 
 describe("a relayer's nonces", () => {
-  test("behavior: one is used, one follows the other", async () => {
+  test("behavior: three payments use three consecutive nonces", async () => {
     for (let index = 0; index < 3; index++) {
       expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
     }
@@ -32,7 +32,7 @@ describe("a relayer's nonces", () => {
     expect(nonces).toEqual([0n, 1n, 2n].map((step) => (nonces[0] ?? 0n) + step));
   }, 20_000);
 
-  test("behavior: a stranger takes ten; the payment is LOST once and then paid by the next free one", async () => {
+  test("behavior: after an external transaction used ten nonces, the relay is LOST once and its payment is relayed at the next free nonce", async () => {
     await spendNonces(lab, 10);
     const order = await newOrder(lab);
     await pay(lab, order);
@@ -67,7 +67,7 @@ describe("a relayer's nonces", () => {
     await waitForLink(lab, order.linkId, "PAID", 25_000);
   }, 40_000);
 
-  test("behavior: with books that are behind nobody knows who took a nonce; what was in a block all along is not sent again", async () => {
+  test("behavior: while the ledger is behind, a relay without receipts is not LOST; it was mined all along and is not sent again", async () => {
     const before = await relaysOf(lab);
     await lab.service.kill("indexer");
     const isForReceipts = ({ method }: { method: string }) => method === "eth_getTransactionReceipt";
@@ -75,11 +75,11 @@ describe("a relayer's nonces", () => {
       calls.every(isForReceipts) ? { kind: "reply", reply: () => null } : undefined;
     const order = await newOrder(lab);
     const paying = pay(lab, order);
-    await waitFor("looks enough to call it lost", async () => {
+    await waitFor("enough polls to call it lost", async () => {
       const [row] = await lab.sql<
         { most: number }[]
       >`select coalesce(max(misses), 0)::int as most from relays`;
-      return (row?.most ?? 0) > LOOKS;
+      return (row?.most ?? 0) > POLLS;
     });
     lab.proxy.fault = () => undefined;
     await lab.service.start("indexer");
@@ -90,7 +90,7 @@ describe("a relayer's nonces", () => {
     expect(relays).toHaveLength(1);
   }, 40_000);
 
-  test("behavior: a gap is filled with nothing, and what waited behind it goes through", async () => {
+  test("behavior: a nonce gap is filled with no-ops, and the payment behind it is mined", async () => {
     await lab.sql`update relayers set next_nonce = next_nonce + 3 where address = ${lab.relayer}`;
     const order = await newOrder(lab);
     await pay(lab, order);

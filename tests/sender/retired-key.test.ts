@@ -1,4 +1,4 @@
-/** A relayer key that is taken out of use while a transaction of its is on the way. */
+/** A relayer key that is taken out of use while a transaction of its is pending. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { newPaymentId } from "../../core/domain/ids.ts";
@@ -29,7 +29,7 @@ afterAll(() => lab?.stop());
 beforeEach(() => lab.rpc("evm_setAutomine", [true]));
 
 /**
- * Sent, dropped by the node, and the worker does not hold the key any more. It is away meanwhile: it must neither send again what is
+ * Sent, dropped by the node, and the worker does not hold the key any more. It is stopped during that time: it must neither send again what is
  * dropped nor take the nonce for a gap.
  */
 async function strand(send: () => Promise<unknown>, options: { spoilBytes?: boolean } = {}): Promise<Hex> {
@@ -72,7 +72,7 @@ async function mineUntil(what: string, isSo: () => Promise<boolean>): Promise<vo
   );
 }
 
-test("behavior: its bytes are sent again", async () => {
+test("behavior: the stored bytes of a retired key are resent", async () => {
   const order = await newOrder(lab);
   const relayer = await strand(() => pay(lab, order));
   await lab.rpc("evm_setAutomine", [true]);
@@ -83,7 +83,7 @@ test("behavior: its bytes are sent again", async () => {
   );
 }, 20_000);
 
-test("behavior: bytes that no node takes hold the link until the authorization is over, not for ever", async () => {
+test("behavior: bytes of a retired key that every node rejects hold the link until the authorization ends, not longer", async () => {
   const order = await newOrder(lab, { validForS: 12 });
   await strand(() => pay(lab, order), { spoilBytes: true });
   await mineUntil(
@@ -94,7 +94,7 @@ test("behavior: bytes that no node takes hold the link until the authorization i
   await waitForLink(lab, order.linkId, "ACTIVE", 1_000);
 }, 30_000);
 
-test("behavior: a payment for somebody else's resource ends too, when its authorization is over", async () => {
+test("behavior: a facilitated payment of a retired key ends too, when its authorization is over", async () => {
   const payer = makePayer();
   const validBefore = Math.floor(Date.now() / 1000) + 12;
   const signed = await signPayment(payer, { to: randomAddress(), amountUnits: 1_000n, validBefore });

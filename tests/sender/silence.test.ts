@@ -1,4 +1,4 @@
-/** Blocks stop coming, while payers, workers and keys go on; then they come all at once. */
+/** No blocks while payers, workers and keys go on; then they are made all at once. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { assertInvariants } from "../support/invariants.ts";
 import { type Lab, newOrders, pay, relaysOf, startLab, waitFor, waitForLink } from "../support/relay-lab.ts";
@@ -38,7 +38,7 @@ test(`behavior: three workers, four keys, ${WAVES * WAVE} payments and no block 
     },
     40_000,
   );
-  // without blocks there is nobody to outbid: no fee was raised
+  // without blocks a higher fee buys nothing: no fee was raised
   const raised = await lab.sql`select relay_id from relay_attempts group by relay_id having count(*) > 1`;
   expect(raised).toHaveLength(0);
   await lab.rpc("anvil_mine", [`0x${BLOCKS_AT_ONCE.toString(16)}`]);

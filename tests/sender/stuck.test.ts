@@ -1,4 +1,4 @@
-/** Transactions that no block takes: a higher fee at the same nonce, or a no-op once the authorization is over. Blocks decide, not the clock. */
+/** Transactions that no block includes: a higher fee at the same nonce, or a no-op once the authorization is over. Blocks decide, not the clock. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { toHex } from "viem";
 import {
@@ -64,7 +64,7 @@ async function attemptsOf(linkId: string) {
 }
 
 describe("a chain that makes no blocks", () => {
-  test("behavior: raises no fee however long it stalls; the first offer pays the link when blocks are made again", async () => {
+  test("behavior: no fee is raised while the chain makes no blocks; the first offer pays the link when blocks are made again", async () => {
     await lab.rpc("evm_setAutomine", [false]);
     const order = await newOrder(lab);
     expect(await pay(lab, order)).toMatchObject({ status: 202 });
@@ -80,7 +80,7 @@ describe("a chain that makes no blocks", () => {
 });
 
 describe("a transaction that blocks pass over", () => {
-  test("behavior: gets a higher fee at the same nonce, and the link is paid once", async () => {
+  test("behavior: a transaction that blocks pass over is replaced by a higher fee at the same nonce, and the link is paid once", async () => {
     await lab.rpc("evm_setAutomine", [false]);
     const order = await newOrder(lab);
     const { status, body } = await pay(lab, order);
@@ -97,17 +97,17 @@ describe("a transaction that blocks pass over", () => {
     await lab.rpc("anvil_setNextBlockBaseFeePerGas", [toHex(GWEI)]);
     await lab.rpc("evm_mine");
     await waitForLink(lab, order.linkId, "PAID");
-    // the books know of the payment before the receipt is booked
-    const relays = await waitFor("a booked receipt", async () => {
-      const booked = (await relaysOf(lab)).filter((relay) => relay.succeeded === true);
-      return booked.length > before && booked;
+    // the ledger has the payment before the receipt is recorded
+    const relays = await waitFor("a recorded receipt", async () => {
+      const recorded = (await relaysOf(lab)).filter((relay) => relay.succeeded === true);
+      return recorded.length > before && recorded;
     });
     expect(relays).toHaveLength(before + 1);
     const raised = (await attemptsOf(order.linkId)).slice(1).map((attempt) => attempt.txHash);
     expect(raised).toContain(relays.at(-1)?.txHash ?? "");
   }, 40_000);
 
-  test("behavior: whose authorization is over spends its nonce on nothing; FAILED, and the link is free", async () => {
+  test("behavior: a transaction whose authorization is over is replaced by a no-op; the payment is FAILED and the link released", async () => {
     await lab.rpc("evm_setAutomine", [false]);
     const order = await newOrder(lab, { validForS: 10 });
     const { status } = await pay(lab, order);
@@ -139,7 +139,7 @@ describe("a transaction that blocks pass over", () => {
     expect(sends).toBe(0);
   }, 40_000);
 
-  test("behavior: the freed link is paid by the next payer, and no nonce is missing", async () => {
+  test("behavior: the released link is paid by the next payer, and no nonce is missing", async () => {
     const order = await newOrder(lab);
     expect(await pay(lab, order)).toMatchObject({ status: 200, body: { success: true } });
     const nonces = (await relaysOf(lab)).map((relay) => relay.nonce);

@@ -36,7 +36,7 @@ export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_cla
     case "unrelated":
       return end(deps, claim, { state: "REJECTED", reason: "does_not_pay_this_link", isProven: false });
     case "other_amount":
-      // a proof books any value to its link, however late the indexer is; without one, another value pays nothing
+      // a proof attributes any value to its link, however late the indexer is; without one, another value pays nothing
       if (claim.isProven) return waitForSettlement(deps, claim, payload);
       return end(deps, claim, { state: "EXPIRED", reason: "other_amount", isProven: false });
     case "pays":

@@ -1,4 +1,4 @@
-/** A receipt of a branch that was left, in a block so far below the head that the indexer does not keep it. */
+/** A receipt of an orphaned block so far below the head that the indexer has pruned it. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { type Lab, newOrder, pay, startLab, waitFor, waitForLink } from "../support/relay-lab.ts";
@@ -10,11 +10,11 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => lab?.stop());
 
-test("behavior: a relay is done only in the block where the chain has it", async () => {
+test("behavior: a relay in a pruned block is CONFIRMED only with the block that the chain has", async () => {
   const order = await newOrder(lab);
   expect(await pay(lab, order)).toMatchObject({ status: 200 });
   await waitForLink(lab, order.linkId, "PAID");
-  const [relay] = await waitFor("its receipt to be booked", async () => {
+  const [relay] = await waitFor("its receipt", async () => {
     const rows = await lab.sql<{ id: bigint; txHash: string; blockHash: string; blockNumber: bigint }[]>`
       select id, tx_hash, block_hash, block_number from relays where state in ('MINED', 'CONFIRMED')`;
     return rows.length > 0 && rows;
@@ -28,7 +28,7 @@ test("behavior: a relay is done only in the block where the chain has it", async
       where id = ${relay.id}`;
   });
   await lab.rpc("evm_mine");
-  const [done] = await waitFor("it to be done", async () => {
+  const [done] = await waitFor("it to be CONFIRMED", async () => {
     const rows = await lab.sql`
       select tx_hash, block_hash, block_number from relays where id = ${relay.id} and state = 'CONFIRMED'`;
     return rows.length > 0 && rows;
