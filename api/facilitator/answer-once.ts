@@ -1,6 +1,6 @@
 /**
- * Answers a settled payment's success to the one request it belongs to. Whether an answer arrived is known only as far as the server
- * sees the connection: one that was closed before the answer was handed to it has not got it, and the claim is given back.
+ * Reports a settled payment's success to the one request it belongs to. The server sees no more than the connection: when that was
+ * closed before the answer was written to it, the claim on the answer is released.
  */
 import { randomUUID } from "node:crypto";
 import { isSettled } from "../../core/domain/payment.ts";
@@ -26,16 +26,16 @@ export type AnswerTools = WaitTools & { sql: Sql; log: Log };
 /** Aborted once the caller's connection is closed. */
 export type Connection = Pick<AbortSignal, "aborted">;
 
-/** "unknown": nothing was answered to anybody by this call; whoever asks again may hear it. */
+/** "unknown": this call reported no success; a retry may. */
 export type AnswerOutcome = "ours" | "refused" | "unknown";
 
-/** An answer is handed over within this time after its claim was begun, well before the claim's lease is over. */
-const HAND_OVER_MS = (ANSWER_LEASE_S * 1_000) / 2;
-/** Another connection is answering the same request: it is done within milliseconds, or gone when its lease is over. */
+/** An answer is written within this time after its claim was begun, well before the claim's lease ends. */
+const WRITE_WITHIN_MS = (ANSWER_LEASE_S * 1_000) / 2;
+/** Another connection is answering the same request: done within milliseconds, or its process has died when the lease ends. */
 const BUSY_PAUSE_MS = 50;
 const BUSY_MAX_MS = 3 * ANSWER_LEASE_S * 1_000;
 
-/** After "ours" the caller must answer success without waiting for anything else. */
+/** After "ours" the caller must answer success without awaiting anything else. */
 export async function answerOnce(
   tools: AnswerTools,
   { paymentId, asker, connection }: { paymentId: string; asker: Asker; connection: Connection },
@@ -53,16 +53,16 @@ export async function answerOnce(
       await Bun.sleep(BUSY_PAUSE_MS);
       continue;
     }
-    // Closed connections are noticed between two turns of the event loop: one turn for those that are closed already.
+    // Bun reports a closed connection between two turns of the event loop: one turn for those that are closed already.
     await Bun.sleep(0);
-    if (connection.aborted) return giveBack(tools, paymentId, claimId);
-    if (performance.now() - startedMs < HAND_OVER_MS)
+    if (connection.aborted) return releaseClaim(tools, paymentId, claimId);
+    if (performance.now() - startedMs < WRITE_WITHIN_MS)
       return confirmLater(tools, paymentId, claimId, connection);
   }
   return "unknown";
 }
 
-/** Would this asker be answered success if he settled now? */
+/** Whether this caller would get a success by settling now. */
 export async function isAnswerDueTo(
   tools: VerifyTools & { sql: Sql },
   request: FacilitatorRequest,
@@ -79,8 +79,8 @@ export async function isAnswerDueTo(
   return isAnswerDue(tools.sql, payment.id, asker);
 }
 
-async function giveBack(tools: AnswerTools, paymentId: string, claimId: string): Promise<"unknown"> {
-  tools.log.info({ paymentId }, "a settlement's success found its connection closed");
+async function releaseClaim(tools: AnswerTools, paymentId: string, claimId: string): Promise<"unknown"> {
+  tools.log.info({ paymentId }, "settlement answer not sent: connection closed");
   await retryUntilDeadline(tools, () => recordCut(tools.sql, paymentId, claimId));
   return "unknown";
 }
@@ -94,10 +94,10 @@ function confirmLater(
 ): "ours" {
   setTimeout(() => {
     const confirming = connection.aborted
-      ? giveBack(tools, paymentId, claimId)
+      ? releaseClaim(tools, paymentId, claimId)
       : retryUntilDeadline(tools, () => recordSent(tools.sql, paymentId));
     confirming.catch((error: unknown) =>
-      tools.log.error({ err: error, paymentId }, "it could not be recorded that a settlement was answered"),
+      tools.log.error({ err: error, paymentId }, "settlement answer could not be recorded"),
     );
   }, 0);
   return "ours";

@@ -1,4 +1,4 @@
-/** By which transaction an authorization was used that never was ours, as far as a node can tell without effort. */
+/** Finds the transaction of another sender that used an authorization, by one bounded query to a node. */
 
 import { AUTHORIZATION_USED_TOPIC } from "../../core/chain/usdc.ts";
 import type { Authorization } from "../../core/domain/authorization.ts";
@@ -10,7 +10,7 @@ import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 const BLOCKS_MAX = 1_800n;
 const TX_HASH = /^0x[0-9a-f]{64}$/;
 
-/** The hash of the transaction that used it within the last hour. Undefined when it was cancelled, is older, or nobody says. */
+/** The hash of the transaction that used it within the last hour. Undefined when it was cancelled, is older, or no node answers. */
 export async function findExecution(
   chain: Chain,
   { from, nonce }: Pick<Authorization, "from" | "nonce">,

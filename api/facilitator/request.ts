@@ -9,17 +9,17 @@ export type FacilitatorRequest = {
   readonly attempt: PaymentAttempt;
 };
 
-/** `reason` is x402's own word; `payer` when it could be read. */
+/** `reason` is an x402 reason code; `payer` when it could be read. */
 export type Unreadable = { readonly ok: false; readonly reason: string; readonly payer?: string };
 export type Read = { readonly ok: true; readonly request: FacilitatorRequest } | Unreadable;
 
 type Fields = Readonly<Record<string, unknown>>;
 
 const ADDRESS = /^0x[0-9a-f]{40}$/i;
-/** Below what the books can hold (int8). */
+/** Below what an int8 column holds. */
 const AMOUNT = /^[1-9]\d{0,17}$/;
 
-/** `isEnabled` tells which networks we relay on. */
+/** `isEnabled`: whether we relay on a network. */
 export function readRequest(body: unknown, isEnabled: (network: NetworkId) => boolean): Read {
   const { x402Version, paymentPayload, paymentRequirements } = fieldsOf(body);
   const payload = fieldsOf(paymentPayload);
@@ -53,7 +53,7 @@ export function readRequest(body: unknown, isEnabled: (network: NetworkId) => bo
   return { ok: true, request: { version, network, terms, attempt } };
 }
 
-/** By which the authorization is found among the payments. */
+/** The key that an authorization's payment is found by. */
 export function keyOf({ network, attempt }: FacilitatorRequest) {
   const { from: payer, nonce } = attempt.authorization;
   return { network, token: NETWORKS[network].usdc.address, payer, nonce };

@@ -1,6 +1,6 @@
 /**
- * The standard facilitator interface of x402, version 1 and 2, for USDC `exact` on the enabled networks. Verdicts are answered with
- * 200 and say themselves whether they are good; a request that is none is 400. Settling needs an API key with the scope `facilitator`.
+ * The standard facilitator interface of x402, version 1 and 2, for USDC `exact` on the enabled networks. Verdicts, good
+ * and bad, are answered with 200, malformed requests with 400. Settling needs an API key with the scope `facilitator`.
  */
 import { Elysia } from "elysia";
 import { ServiceError } from "../../core/domain/errors.ts";
@@ -28,7 +28,7 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
     ...openPayTools(deps, insertFacilitatedPayments),
     readChainTime: openChainTimeReader(deps.sql),
   };
-  /** Settled before, and its success is due to the one who asks: he must be able to settle again to hear it. */
+  /** Settled before, and its success is due to this caller, who must settle again to get it: so the payment counts as valid. */
   const isRepeat = async (given: Request, headers: Headers, body: unknown, request: FacilitatorRequest) => {
     const caller = await findSeller(deps, given);
     return caller !== undefined && isAnswerDueTo(tools, request, askerOf(caller, headers, body, request));
@@ -87,8 +87,8 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
         detail: {
           summary: "Settle a payment",
           description:
-            "A payment's success is answered once, to the API key that brought it. Again to the same Idempotency-Key or " +
-            "payment-identifier; and for 60 s to the same request when the connection was closed before the answer.",
+            "A payment's success is reported once, to the API key that brought it; again to the same Idempotency-Key or " +
+            "payment-identifier, and for 60 s to the same request when the connection was closed before the answer.",
         },
       },
     );
@@ -96,7 +96,7 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
 
 type Headers = Record<string, string | undefined>;
 
-/** Verifying needs no API key; one that may settle is known by it. */
+/** Verifying needs no API key; a caller with one that may settle is identified. */
 async function findSeller(deps: ApiDeps, request: Request): Promise<Caller | undefined> {
   if (!request.headers.has("authorization")) return undefined;
   try {

@@ -1,12 +1,11 @@
 /**
- * Settles a payment for somebody else's resource on the same engine as our own links: stored before anything is sent, relayed in
+ * Settles a payment for another service's resource on the same engine as our own links: stored before anything is sent, relayed in
  * batches, settled by what the chain holds.
  *
- * Every success releases a resource, and a payload is public once it is on the chain. So a payment's success is answered once, to the
- * API key that brought it, also when its payload came sixteen times at once; again to the same Idempotency-Key or payment-identifier,
- * or when the first answer did not reach its connection (answer-once.ts). An authorization that was
- * used before it came to us is refused, with the hash of its transaction: x402's `exact` scheme wants a consumed authorization to be
- * a failure, never a success. A link of ours is another matter: it can be paid only once, whoever sends the transaction.
+ * Every success releases a resource, and a payload is public once it is on the chain. So a success is reported once, to the API key that
+ * brought the payment, however many requests bring it at once; again only to the same Idempotency-Key or payment-identifier, or when the
+ * first answer's connection was closed (answer-once.ts). An authorization used before it was shown here is refused with the hash of its
+ * transaction: x402's `exact` scheme demands that a consumed authorization fails. A link differs: it can be paid only once, by any sender.
  */
 import { newPaymentId } from "../../core/domain/ids.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
@@ -40,14 +39,14 @@ import { checkPayment, type VerifyTools } from "./verify.ts";
 
 export type SettleTools = VerifyTools & PayTools<NewFacilitatedPayment>;
 
-/** Who asked, and the connection he waits on. */
+/** The caller, and the connection that waits for the answer. */
 export type SettleCall = { asker: Asker; requestId: string; connection: Connection };
 
 export type Settlement =
   | { success: true; transaction: string }
   | { success: false; reason: string; transaction: string; message?: string };
 
-/** Non-terminal in stock servers: they ask once more with the same payload. */
+/** Not final for standard servers: they retry once with the same payload. */
 const SETTLEMENT_PENDING = "settlement_pending";
 const UNEXPECTED_SETTLE_ERROR = "unexpected_settle_error";
 
@@ -59,9 +58,9 @@ export async function settlePayment(
   try {
     const outcome = await bringToEnd(tools, request, call);
     if ("refusal" in outcome) return refuse(outcome.refusal, outcome.message);
-    return await tell(tools, request, call, outcome);
+    return await settlementOf(tools, request, call, outcome);
   } catch (error) {
-    tools.log.error({ err: error, requestId: call.requestId }, "a settlement failed");
+    tools.log.error({ err: error, requestId: call.requestId }, "settlement failed");
     return refuse(UNEXPECTED_SETTLE_ERROR);
   }
 }
@@ -85,16 +84,16 @@ async function bringToEnd(
   try {
     const accepted = await retryUntilDeadline(tools, () => tools.acceptor.accept(payment));
     if (accepted) return await awaitPayment(tools, watcher, { ...payment, linkId: null });
-    // known meanwhile: a twin of this request, or this one with a commit whose answer was lost
-    const twin = accepted === false && (await retryUntilDeadline(tools, () => findEarlier(tools, request)));
-    if (twin) return await rejoin(tools, request, twin);
+    // stored by a concurrent request, or by this one with a commit whose answer was lost
+    const stored = accepted === false && (await retryUntilDeadline(tools, () => findEarlier(tools, request)));
+    if (stored) return await rejoin(tools, request, stored);
     return { kind: "unsettled", payment: refOf({ ...payment, linkId: null }) };
   } finally {
     watcher.cancel();
   }
 }
 
-/** Relaying for others counts against the gas budget of the API key's owner. */
+/** Relays for other services count against the gas budget of the API key's owner. */
 async function findSpentBudget(
   { sql, config }: SettleTools,
   { network }: FacilitatorRequest,
@@ -109,8 +108,8 @@ function findEarlier({ sql }: SettleTools, request: FacilitatorRequest): Promise
 }
 
 /**
- * The same payload again. A payment of a link of ours, or of other terms, is no payment for this resource; and who only saw a
- * payer's nonce on the chain, without the payer's signature over these terms, has not paid.
+ * The same payload again. A payment of one of our links, or of other terms, does not pay for this resource; nor does a payer and nonce
+ * read off the chain without the payer's signature over these terms.
  */
 async function rejoin(
   tools: SettleTools,
@@ -130,7 +129,7 @@ async function rejoin(
   return awaitPayment(tools, tools.outcomes.watch(payment.id), payment);
 }
 
-/** It failed before with nothing under way: the payer may have been funded since, or the node is back. */
+/** It failed before without a transaction: the payer may have been funded since, or the node is available again. */
 async function retry(
   tools: SettleTools,
   earlier: PaymentView,
@@ -153,7 +152,7 @@ async function retry(
   return awaitPayment(tools, watcher, { id: earlier.id, linkId: null, network });
 }
 
-async function tell(
+async function settlementOf(
   tools: SettleTools,
   request: FacilitatorRequest,
   call: SettleCall,
@@ -162,7 +161,7 @@ async function tell(
   const transaction = end.payment.txHash ?? end.payment.attemptHash ?? "";
   switch (end.kind) {
     case "settled":
-      // nothing of ours was ever signed for it: used before it came, though the books learnt of it only now
+      // we never signed a transaction for it: used before it was shown here, although the ledger read that later
       if (end.payment.attemptHash === null) return used(transaction);
       return answerSuccess(tools, call, end.payment.id, transaction);
     case "submitted":
@@ -177,7 +176,7 @@ async function tell(
   }
 }
 
-/** Last of all: between this and the answer nothing may be waited for. */
+/** The last step: nothing may be awaited between this and the answer. */
 async function answerSuccess(
   tools: SettleTools,
   { asker, connection }: SettleCall,
@@ -195,9 +194,9 @@ async function answerSuccess(
 }
 
 const ANSWERED_MESSAGE =
-  "the success of this payment was answered already, or belongs to another API key; it is answered again to the same API key with the same Idempotency-Key or payment-identifier";
+  "a settlement is reported once per payment: this one was reported already, or belongs to another API key; it is reported again to the same API key with the same Idempotency-Key or payment-identifier";
 
-/** Used before it came to us: no success, whoever did it, but its transaction can be told. */
+/** Used before it was shown here: a failure, whoever sent the transaction, with its hash where a node knows it. */
 async function explainUsed(
   { chains }: SettleTools,
   { network, attempt }: FacilitatorRequest,

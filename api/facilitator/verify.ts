@@ -1,4 +1,4 @@
-/** Would this payment settle now? Terms, window and signature on the CPU, then one question to the chain; nothing is stored. */
+/** Whether a payment would settle now: terms, window and signature on the CPU, then one simulation by a node. Nothing is stored. */
 import { simulatePayments } from "../../core/chain/relay.ts";
 import { checkTerms, windowTimeS } from "../../core/domain/check-terms.ts";
 import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
@@ -21,7 +21,7 @@ export type Verdict =
   | { ok: true; payer: Extract<PayerVerdict, { ok: true }> }
   | { ok: false; reason: string; message?: string };
 
-/** No verdict: the node is away. */
+/** No verdict: no node is available. */
 const UNEXPECTED_VERIFY_ERROR = "unexpected_verify_error";
 
 /** Everything that can be known without asking for the authorization's state. */
@@ -41,13 +41,13 @@ export async function checkPayment(tools: VerifyTools, request: FacilitatorReque
   return { ok: false, reason, message: payer.message };
 }
 
-/** The same, and the chain's word: nonce, balance, blocks, pause. */
+/** With a simulation on the chain, which sees a used nonce, the balance, blocked addresses and a paused token. */
 export async function verifyPayment(tools: VerifyTools, request: FacilitatorRequest): Promise<Verdict> {
   const checked = await checkPayment(tools, request);
-  return checked.ok ? askChain(tools, request.network, request, checked) : checked;
+  return checked.ok ? simulate(tools, request.network, request, checked) : checked;
 }
 
-async function askChain(
+async function simulate(
   tools: VerifyTools,
   network: NetworkId,
   { attempt, terms }: FacilitatorRequest,

@@ -7,8 +7,8 @@
  *   { auth: { allow: ["session"], freshPasskey: true } }          signed in with the passkey in the last 15 minutes
  *   { limit: "publicLinkData" }                                   public, counted by client address
  *
- * `auth` gives the handler `user` (the row), `authKind` and `caller`. It runs before the body is validated, so that a
- * stranger learns nothing from validation. 401 without a valid credential, 403 when the user or key may not, 429 beyond a limit.
+ * `auth` gives the handler `user` (the row), `authKind` and `caller`. It runs before the body is validated, so that
+ * validation reveals nothing to callers without access. 401 without a valid credential, 403 when the user or key may not, 429 beyond a limit.
  */
 import { Elysia } from "elysia";
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
@@ -28,7 +28,7 @@ export type AuthRule = {
   allow: readonly [CredentialKind, ...CredentialKind[]];
   /** What an API key must be allowed to do; required when keys are allowed. */
   scope?: ApiKeyScope;
-  /** Status for a key without the scope; default 403. With 401 a request without any key is told the scope, too. */
+  /** Status for a key without the scope; default 403. With 401 a request without any key reads the scope, too. */
   missingScope?: 401;
   /** Default true: users who have not finished their wallet setup get 403. */
   requireActive?: boolean;
@@ -86,7 +86,7 @@ async function admit(deps: ApiDeps, door: Door, rule: AuthRule): Promise<Caller>
   return caller;
 }
 
-/** Says where the session is used from; once a minute is enough for a person. */
+/** Records where the session is used from, at most once a minute. */
 async function noteSeen(deps: ApiDeps, door: Door, { id, lastSeenAt }: LiveSession): Promise<void> {
   if (Date.now() - lastSeenAt.getTime() < SEEN_EVERY_S * 1_000) return;
   const { request, clientAddress } = door;
@@ -106,7 +106,7 @@ async function renew(
   if (renewed) await setSessionCookie(set, deps.config, renewed);
 }
 
-/** RFC 6750: who calls next reads from the challenge what to bring. */
+/** RFC 6750: the challenge names what the next call needs. */
 function scopeNeeded(scope: ApiKeyScope, message: string): ServiceError {
   return new ServiceError(
     "UNAUTHORIZED",

@@ -1,4 +1,4 @@
-/** Who a request acts for, once a credential was believed. */
+/** Who a request acts for, once its credential was verified. */
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
 import type { User } from "../../db/schema.ts";
 import type { LiveSession } from "../../db/sessions/sessions.ts";

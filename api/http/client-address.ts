@@ -1,28 +1,28 @@
-/** Who is really calling: the socket's address, or what trusted proxies say about it. */
+/** The caller's address: the socket's, or the one that trusted proxies forwarded. */
 import { isIP, isIPv6 } from "node:net";
 import type { TrustedProxies } from "../../core/runtime/trusted-proxies.ts";
 
 const HOPS_MAX = 20;
 
 /**
- * The address a limit counts. `X-Forwarded-For` is believed only when the peer is a trusted proxy, and is then walked
- * from the right to the first hop that is not one. Anything that is no address ends the walk at the last believed hop.
+ * The address a limit counts. `X-Forwarded-For` is trusted only when the peer is a trusted proxy, and is then walked
+ * from the right to the first hop that is not one. Anything that is no address ends the walk at the last trusted hop.
  */
 export function clientAddressOf(
   peer: string | undefined,
   forwardedFor: string | null,
   proxies: TrustedProxies,
 ): string {
-  let believed = normalizeAddress(peer ?? "");
-  if (!forwardedFor || !believed || !proxies.isTrusted(believed)) return believed || "unknown";
+  let trusted = normalizeAddress(peer ?? "");
+  if (!forwardedFor || !trusted || !proxies.isTrusted(trusted)) return trusted || "unknown";
   const hops = forwardedFor.split(",").slice(-HOPS_MAX).reverse();
   for (const hop of hops) {
     const address = normalizeAddress(hop.trim());
     if (!address) break;
-    believed = address;
+    trusted = address;
     if (!proxies.isTrusted(address)) break;
   }
-  return believed;
+  return trusted;
 }
 
 /** IPv4-mapped IPv6 as IPv4, without port or brackets; "" when it is no address. */

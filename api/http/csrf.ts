@@ -1,13 +1,13 @@
 /**
- * Cross-site request forgery, behind SameSite=Strict: a request that a cookie speaks for and that may change something
- * must come from our own origin or a listed one, as far as the browser says where it comes from, and may carry JSON only (json-body.ts:
+ * Cross-site request forgery, behind SameSite=Strict: a request that is authenticated by a cookie and may change something
+ * must come from our own origin or a listed one, as far as the browser sends its origin, and may carry JSON only (json-body.ts:
  * a form cannot send `application/json`, so it cannot send a body at all).
  */
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import type { ApiConfig } from "../config.ts";
 
 const SAFE_METHODS = new Set(["GET", "HEAD", "OPTIONS"]);
-/** Not `same-site`: another subdomain may be somebody else's page. One of ours there is listed in RP_ORIGINS. */
+/** Not `same-site`: another subdomain may belong to another owner. Ours are listed in RP_ORIGINS. */
 const OWN_FETCH_SITES = new Set(["same-origin", "none"]);
 
 /** Throws FORBIDDEN for a foreign origin, VALIDATION_ERROR for a body or content type a form could send. */

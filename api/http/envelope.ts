@@ -83,21 +83,21 @@ function toServiceError(error: unknown, request: Request, routes: () => RouteTab
   return internalError(error);
 }
 
-/** An answer that breaks its own schema is our fault, never the caller's. Its values stay out of the log. */
+/** A response that does not match its own schema is our defect, never the caller's. Its values stay out of the log. */
 function fromValidation(error: ValidationError): ServiceError {
   const issue: { path?: unknown; message?: unknown } | undefined = error.all[0];
   const path = fieldOf(issue?.path);
   const field = path === "" || path === "root" ? error.type : path;
   const message = typeof issue?.message === "string" ? issue.message : "is not valid";
   if (error.type !== "response") return invalid(field, message);
-  return internalError(new Error(`our own answer breaks its schema at ${field}: ${message}`));
+  return internalError(new Error(`our response does not match its schema at ${field}: ${message}`));
 }
 
 function internalError(cause: unknown): ServiceError {
   return new ServiceError("INTERNAL_ERROR", "Something went wrong on our side", { cause });
 }
 
-/** zod gives the path as keys (Elysia says "root" for none), typebox as "/a/b". */
+/** zod gives the path as keys (Elysia "root" for none), typebox as "/a/b". */
 function fieldOf(path: unknown): string {
   if (Array.isArray(path)) return path.map(String).join(".");
   return typeof path === "string" ? path.split("/").filter(Boolean).join(".") : "";
@@ -112,7 +112,7 @@ function fromParse(error: ParseError): ServiceError {
 function fromNotFound(request: Request, routes: RouteTable): ServiceError {
   const methods = findAllowedMethods(routes, pathOf(request));
   if (methods.length === 0 || methods.includes(request.method))
-    return new ServiceError("NOT_FOUND", "There is nothing here");
+    return new ServiceError("NOT_FOUND", "Route not found");
   return new ServiceError("VALIDATION_ERROR", `${request.method} is not allowed here`, {
     status: 405,
     details: { field: "method", issue: "not_allowed" },

@@ -1,5 +1,5 @@
 /**
- * The only body parser: JSON of at most 1 MiB. Forms, text and files are refused before anybody looks at them.
+ * The only body parser: JSON of at most 1 MiB. Forms, text and files are refused unread.
  * Handlers also get `bodyText`, the body as it was sent: parsing rounds numbers, and an amount is read digit by digit.
  */
 import { Elysia } from "elysia";
@@ -35,7 +35,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** Counts brackets outside of strings; said of a text that need not be JSON at all. */
+/** Counts brackets outside of strings; the text need not be JSON. */
 function isDeeperThan(text: string, depthMax: number): boolean {
   let depth = 0;
   let isInString = false;
@@ -61,7 +61,7 @@ export function refuseLargeBody(request: Request): void {
 
 /** The body as text. One that comes in chunks is counted as it comes, and no longer read once it is too large: 413. */
 export async function readBodyText(request: Request): Promise<string> {
-  // a server takes no more of a body than was announced, and that was looked at
+  // the server reads no more of a body than was announced, and refuseLargeBody has checked that
   if (!request.body || request.headers.has("content-length")) return request.text();
   const pieces: Uint8Array[] = [];
   let bytes = 0;

@@ -3,7 +3,7 @@ import { z } from "zod";
 
 const documented = z.registry<{ json: object }, z.core.$ZodType>();
 
-/** A schema that reads text of a query, or several wires, in the words a reader of the document needs. */
+/** How the document shows a schema that reads text of a query, or several wire formats. */
 export function documentedAs<Schema extends z.ZodType>(schema: Schema, json: object): Schema {
   documented.add(schema, { json });
   return schema;

@@ -22,7 +22,7 @@ const SANE_REQUEST_ID = /^[A-Za-z0-9._:-]{8,100}$/;
 export const requestContext = oncePer(({ config, log, metrics }: ApiDeps) => {
   const headers = Object.entries(apiHeaders(config.nodeEnv === "production"));
   const observe = openRequestMetrics(metrics.registry);
-  // The request line has fixed fields without secrets; looking through them for secrets costs ten times the line.
+  // The request line has fixed fields without secrets; redaction costs ten times the line.
   const requestLines = log.child({}, { redact: [] });
   return new Elysia({ name: "request-context" })
     .decorate({
@@ -39,7 +39,7 @@ export const requestContext = oncePer(({ config, log, metrics }: ApiDeps) => {
       context.requestId = requestId;
       context.startedMs = performance.now();
       context.admission = {};
-      // Made when somebody asks: most requests log nothing but their line.
+      // Made on first use: most requests log nothing but their line.
       Object.defineProperty(context, "log", { get: () => log.child({ requestId }) });
       context.clientAddress = clientAddressOf(
         server?.requestIP(request)?.address,

@@ -1,8 +1,8 @@
-/** The program a request comes from, as it names itself: nothing is decided by it, a person recognises a session by it. */
+/** The program a request comes from, as it names itself: shown so that a person recognises a session, never used to decide. */
 
 const USER_AGENT_MAX_CHARS = 300;
 
-/** What the caller's program says it is, in printable ASCII and bounded; null when it says nothing. */
+/** The user-agent header in printable ASCII, bounded; null when there is none. */
 export function userAgentOf(request: Request): string | null {
   const text = request.headers
     .get("user-agent")
@@ -30,7 +30,7 @@ const SYSTEMS: readonly (readonly [RegExp, string])[] = [
 ];
 const OTHER_MAX_CHARS = 60;
 
-/** "Firefox on Linux"; for a program that is no browser we know, the beginning of what it says. */
+/** "Firefox on Linux"; for a program that is no browser we know, the beginning of its header. */
 export function describeUserAgent(userAgent: string | null): string | null {
   if (userAgent === null) return null;
   const browser = BROWSERS.find(([pattern]) => pattern.test(userAgent))?.[1];

@@ -46,7 +46,7 @@ export function openAcceptor<Payment extends Acceptable>(sql: Sql, store: Store<
     accept: (payment) =>
       new Promise((resolve, reject) => {
         if (waiting.length >= WAITING_MAX) {
-          reject(new OverloadedError(`${WAITING_MAX} payments are waiting to be stored`));
+          reject(new OverloadedError(`${WAITING_MAX} payments wait to be stored`));
           return;
         }
         waiting.push({ payment, resolve, reject });

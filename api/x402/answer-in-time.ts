@@ -1,4 +1,4 @@
-/** A request is answered within a bound although the database says nothing, as long as no payment of it can have been stored. */
+/** Bounds how long a request waits for a silent database, as long as no payment of it can have been stored. */
 import { SilentDatabaseError } from "../../db/postgres/retry-while-unavailable.ts";
 
 /** Before a payment is accepted no caller waits longer for a database that is connected and does not answer. */

@@ -121,7 +121,7 @@ async function accept(
     return result || { kind: "unsettled", payment: refOf(payment) };
   } catch (error) {
     if (!(error instanceof OverloadedError)) throw error;
-    const message = "too many payments are waiting; nothing was stored";
+    const message = "the payment queue is full; nothing was stored, retry";
     return refuse(link, "INTERNAL_ERROR", message, { retryable: true });
   } finally {
     watcher.cancel();

@@ -61,7 +61,7 @@ function presentTerms(
   return { status: 402, headers, body: requirements.body };
 }
 
-/** The 402 says which end a link came to. */
+/** The 402 names how a link ended. */
 function nameObstacle(link: PayableLink, { reason, message }: Refusal, now: Date) {
   if (reason !== "LINK_NOT_PAYABLE") return { reason, message };
   const isCancelled = effectiveStatus(link, now) === "CANCELLED";

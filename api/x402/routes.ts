@@ -22,7 +22,7 @@ import type { Shape } from "./requirements.ts";
 const PAYMENT_ID = /^pay_[A-Za-z0-9_-]{22}$/;
 const BODY_MAX_CHARS = 65_536;
 
-/** Stock clients send `access-control-expose-headers` as a request header, so it is allowed as one. */
+/** Standard clients send `access-control-expose-headers` as a request header, so it is allowed as one. */
 const CORS = {
   "access-control-allow-origin": "*",
   "access-control-allow-methods": "GET, POST, OPTIONS",
@@ -117,7 +117,7 @@ function chooseShape(asked: string | undefined, fallback: Shape): Shape {
   return asked === "a" || asked === "b" ? asked : fallback;
 }
 
-/** More than any payment needs is cut, and so refused as not JSON. */
+/** Cut at more than any payment needs; what is cut is refused as not JSON. */
 function asText(body: unknown): string {
   return typeof body === "string" ? body.slice(0, BODY_MAX_CHARS) : "";
 }

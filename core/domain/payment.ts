@@ -80,7 +80,7 @@ const REFUSAL_MESSAGES: Partial<Record<PaymentRefusal, string>> = {
   NOT_FOUND: "there is no payment link with this id",
   NONCE_USED: "the authorization was used or cancelled before",
   LINK_ALREADY_PAID: "this link is paid already",
-  PAYMENT_IN_PROGRESS: "another payment of this link is on its way",
+  PAYMENT_IN_PROGRESS: "another payment for this link is in progress",
   // without the other payment's hash, which a caller would take for that of his own
   IDEMPOTENCY_KEY_REUSED:
     "this idempotency key was used for another payment of this link; nothing was done with this one",
