@@ -1,4 +1,4 @@
-/** Claims on the answer of a settled payment that meet each other, one statement at a time. */
+/** Concurrent claims on the answer of a settled payment, one statement at a time. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { answerOnce } from "../../api/facilitator/answer-once.ts";
 import { openPaymentReader } from "../../api/x402/pay-tools.ts";
@@ -20,7 +20,7 @@ beforeAll(async () => {
 
 afterAll(() => lab?.stop());
 
-/** A settled payment that nobody was answered yet, and the one its answer belongs to. */
+/** A settled payment whose success was not reported yet, and the caller it belongs to. */
 async function settledPayment(): Promise<{ id: string; asker: Asker }> {
   const bought = await purchase(lab);
   const { payload, requirements } = inVersion2(bought);
@@ -58,7 +58,7 @@ const expireLease = (id: string) => lab.sql`
   update payments set answered_at = answered_at - interval '6 seconds' where id = ${id}`;
 
 describe("claims", () => {
-  test("one of two is granted, the other is busy until the first was sent, then refused", async () => {
+  test("of two claims one is granted, the other busy until the answer was sent, then refused", async () => {
     const { id, asker } = await settledPayment();
     expect(await claimAnswer(lab.sql, id, asker, "a")).toBe("claimed");
     expect(await claimAnswer(lab.sql, id, asker, "b")).toBe("busy");
@@ -67,13 +67,13 @@ describe("claims", () => {
     expect(await claimAnswer(lab.sql, id, asker, "b")).toBe("refused");
   });
 
-  test("the same claim again, as after a commit whose outcome was not learnt, is granted", async () => {
+  test("the same claim is granted again, as after a commit whose answer was lost", async () => {
     const { id, asker } = await settledPayment();
     expect(await claimAnswer(lab.sql, id, asker, "a")).toBe("claimed");
     expect(await claimAnswer(lab.sql, id, asker, "a")).toBe("claimed");
   });
 
-  test("a claim that was taken over can neither be claimed again nor given back", async () => {
+  test("a claim that was taken over can neither be claimed again nor released", async () => {
     const { id, asker } = await settledPayment();
     await claimAnswer(lab.sql, id, asker, "slow");
     await expireLease(id);
@@ -85,7 +85,7 @@ describe("claims", () => {
     expect(await stateOf(id)).toBe("CUT");
   });
 
-  test("what was sent once stays sent, also when the answer is repeated and cut", async () => {
+  test("an answer that was sent stays sent, also when it is repeated and its connection closed", async () => {
     const { id, asker } = await settledPayment();
     const keyed = { ...asker, idempotencyKey: "order 1" };
     expect(await claimAnswer(lab.sql, id, keyed, "a")).toBe("claimed");
@@ -97,13 +97,13 @@ describe("claims", () => {
     expect(await claimAnswer(lab.sql, id, keyed, "d")).toBe("claimed");
   });
 
-  test("a payment that is not settled any more has no answer", async () => {
+  test("a payment that is no longer settled has no answer", async () => {
     const { id, asker } = await settledPayment();
     await lab.sql`update payments set state = 'SIGNED', block_number = null where id = ${id}`;
     expect(await claimAnswer(lab.sql, id, asker, "a")).toBe("unsettled");
   });
 
-  test("one answered by a version that knew neither key nor state is not answered again", async () => {
+  test("a payment answered by a version without key and state is not answered again", async () => {
     const { id, asker } = await settledPayment();
     await lab.sql`update payments set told_to = 'somebody', facilitator_key_id = null where id = ${id}`;
     expect(await claimAnswer(lab.sql, id, asker, "a")).toBe("refused");
@@ -118,7 +118,7 @@ describe("answerOnce", () => {
     return answerOnce(tools, { paymentId: id, asker, connection });
   };
 
-  test("behavior: a connection that is closed already is not answered, and the claim is given back", async () => {
+  test("behavior: a connection that is closed already is not answered, and the claim is released", async () => {
     const { id, asker } = await settledPayment();
     expect(await answer(id, asker, AbortSignal.abort())).toBe("unknown");
     expect(await stateOf(id)).toBe("CUT");

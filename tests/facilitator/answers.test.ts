@@ -1,4 +1,4 @@
-/** Who is answered a settlement's success, and how often: the request it belongs to, once, and again only where the first answer got lost. */
+/** A settlement's success is reported to the request it belongs to, once; again only when the first answer was lost. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { readUsdcBalance } from "../../local/chain/usdc.ts";
@@ -15,7 +15,7 @@ import {
 
 const USED = "invalid_exact_evm_nonce_already_used";
 const IDENTIFIER = "order_2026-11-22_0001";
-/** Documented: for so long a cut answer can be had again. */
+/** Documented: how long a lost answer can be repeated. */
 const REPEAT_S = 60;
 const DEADLINE_MS = 15_000;
 
@@ -67,7 +67,7 @@ async function ask(
 const settle = (body: unknown, options?: Parameters<typeof ask>[2]) => ask("settle", body, options);
 const verify = (body: unknown, options?: Parameters<typeof ask>[2]) => ask("verify", body, options);
 
-/** Asks over a socket of its own; `cut` closes it without having read an answer. */
+/** Sends a request over its own socket; `cut` closes it before an answer was read. */
 async function askOnSocket(body: unknown, headers: Record<string, string> = {}) {
   const { hostname, port } = new URL(lab.url);
   const text = JSON.stringify(body);
@@ -113,7 +113,7 @@ async function waitForRow(bought: Purchase, isIt: (row: Row) => boolean): Promis
   }
 }
 
-/** A payment whose settlement was asked for by a connection that was closed while it waited. */
+/** A payment whose settlement was requested on a connection that was closed while it waited. */
 async function cutWhileWaiting(bought: Purchase, body: unknown, headers?: Record<string, string>) {
   const worker = lab.world.pidOf("worker");
   process.kill(worker, "SIGSTOP");
@@ -138,7 +138,7 @@ async function moveBack({ id }: Row, seconds: number): Promise<void> {
 const transfersTo = ({ payTo }: Purchase) => readUsdcBalance(lab.world.chain.rpcUrl, payTo);
 
 describe("a connection that was closed before the answer", () => {
-  test("behavior: cut 4 ms after asking: the next to ask hears the success, and nobody after him", async () => {
+  test("behavior: a request cut after 4 ms leaves the success to the next request, and to no later one", async () => {
     const bought = await purchase(lab);
     const { cut } = await askOnSocket(bodyOf(bought));
     await Bun.sleep(4);
@@ -150,7 +150,7 @@ describe("a connection that was closed before the answer", () => {
     expect(await transfersTo(bought)).toBe(bought.amount);
   });
 
-  test("behavior: the same request to the same API key hears the success once, also when it was settled long since", async () => {
+  test("behavior: the same request of the same API key gets the success once, also long after the settlement", async () => {
     const bought = await purchase(lab);
     await cutWhileWaiting(bought, bodyOf(bought));
     expect(await settle(bodyOf(bought))).toMatchObject({ success: true });
@@ -158,7 +158,7 @@ describe("a connection that was closed before the answer", () => {
     expect(await transfersTo(bought)).toBe(bought.amount);
   });
 
-  test("behavior: 16 at once after the cut: one hears it", async () => {
+  test("behavior: one of 16 concurrent requests after a cut gets the success", async () => {
     const bought = await purchase(lab);
     await cutWhileWaiting(bought, bodyOf(bought));
     const answers = await Promise.all(Array.from({ length: 16 }, () => settle(bodyOf(bought))));
@@ -166,7 +166,7 @@ describe("a connection that was closed before the answer", () => {
     expect(answers.filter(({ errorReason }) => errorReason === USED)).toHaveLength(15);
   });
 
-  test("behavior: a second cut gives it back as well", async () => {
+  test("behavior: a second cut releases the success again", async () => {
     const bought = await purchase(lab);
     await cutWhileWaiting(bought, bodyOf(bought));
     const { cut } = await askOnSocket(bodyOf(bought));
@@ -174,7 +174,7 @@ describe("a connection that was closed before the answer", () => {
     expect(await settle(bodyOf(bought))).toMatchObject({ success: true });
   });
 
-  test("error: other API keys hear nothing, of the same user or another", async () => {
+  test("error: other API keys get no success, of the same user or another", async () => {
     const bought = await purchase(lab);
     await cutWhileWaiting(bought, bodyOf(bought));
     for (const key of [sameUser, otherUser]) {
@@ -185,7 +185,7 @@ describe("a connection that was closed before the answer", () => {
     expect(await settle(bodyOf(bought))).toMatchObject({ success: true });
   });
 
-  test("error: another API key hears nothing while the first has not asked again, before any answer was tried", async () => {
+  test("error: another API key gets no success before the first retries, nor before any answer was tried", async () => {
     const bought = await purchase(lab);
     await lab.world.kill("worker");
     const pending = await settle(bodyOf(bought)).finally(() => lab.world.start("worker"));
@@ -197,7 +197,7 @@ describe("a connection that was closed before the answer", () => {
     expect(await settle(bodyOf(bought))).toMatchObject({ success: true });
   }, 40_000);
 
-  test("error: another request with the same payment hears nothing", async () => {
+  test("error: another request with the same payment gets no success", async () => {
     const bought = await purchase(lab);
     await cutWhileWaiting(bought, bodyOf(bought));
     const body = bodyOf(bought);
@@ -209,20 +209,20 @@ describe("a connection that was closed before the answer", () => {
     expect(await settle(body)).toMatchObject({ success: true });
   });
 
-  for (const [name, agoS, heard] of [
+  for (const [name, agoS, isReported] of [
     ["just inside", REPEAT_S - 2, true],
     ["just outside", REPEAT_S + 1, false],
   ] as const) {
-    test(`behavior: ${name} of 60 s the success is ${heard ? "" : "not "}answered again`, async () => {
+    test(`behavior: ${name} of 60 s the success is ${isReported ? "" : "not "}reported again`, async () => {
       const bought = await purchase(lab);
       await moveBack(await cutWhileWaiting(bought, bodyOf(bought)), agoS);
-      expect(await verify(bodyOf(bought))).toMatchObject({ isValid: heard });
+      expect(await verify(bodyOf(bought))).toMatchObject({ isValid: isReported });
       const again = await settle(bodyOf(bought));
-      expect(again).toMatchObject(heard ? { success: true } : { success: false, errorReason: USED });
+      expect(again).toMatchObject(isReported ? { success: true } : { success: false, errorReason: USED });
     });
   }
 
-  test("verify says valid to who may hear it, and invalid once he has", async () => {
+  test("verify answers valid to the caller a success is due to, and invalid once it was reported", async () => {
     const bought = await purchase(lab);
     await cutWhileWaiting(bought, bodyOf(bought));
     expect(await verify(bodyOf(bought))).toMatchObject({ isValid: true, payer: bought.payer.address });
@@ -230,7 +230,7 @@ describe("a connection that was closed before the answer", () => {
     expect(await verify(bodyOf(bought))).toMatchObject({ isValid: false, invalidReason: USED });
   });
 
-  test("stock clients of both versions recover: they verify first, then settle", async () => {
+  test("standard clients of both versions recover by verifying, then settling", async () => {
     const one = await purchase(lab);
     const first = inVersion1(one);
     await cutWhileWaiting(one, {
@@ -245,7 +245,7 @@ describe("a connection that was closed before the answer", () => {
     expect(await lab.v2.settle(second.payload, second.requirements)).toMatchObject({ success: true });
   });
 
-  test("behavior: an answer that arrived counts as such, also when its connection closes right after it", async () => {
+  test("behavior: an answer that was received counts, also when its connection closes right after it", async () => {
     const bought = await purchase(lab);
     const { cut, received } = await askOnSocket(bodyOf(bought));
     await waitForRow(bought, ({ answerState }) => answerState === "SENT");
@@ -259,7 +259,7 @@ describe("a connection that was closed before the answer", () => {
 });
 
 describe("a process that is killed", () => {
-  test("behavior: killed while a settlement waited: the success is there for the next to ask", async () => {
+  test("behavior: a process killed while a settlement waits leaves the success to the next request", async () => {
     const bought = await purchase(lab);
     const worker = lab.world.pidOf("worker");
     process.kill(worker, "SIGSTOP");
@@ -273,10 +273,10 @@ describe("a process that is killed", () => {
     expect(await settle(bodyOf(bought))).toMatchObject({ success: false, errorReason: USED });
   }, 40_000);
 
-  test("behavior: a claim it left behind holds until its lease is over, then the same request hears the success", async () => {
+  test("behavior: the claim of a killed process holds until its lease ends, then the same request gets the success", async () => {
     const bought = await purchase(lab);
     const row = await cutWhileWaiting(bought, bodyOf(bought));
-    // what a process leaves that dies between its claim and the answer
+    // the row of a process that died between its claim and the answer
     await lab.sql`update payments set answer_state = 'SENDING', answered_at = now() where id = ${row.id}`;
     const startedMs = Date.now();
     expect(await verify(bodyOf(bought))).toMatchObject({ isValid: false });
@@ -285,7 +285,7 @@ describe("a process that is killed", () => {
     expect(await settle(bodyOf(bought))).toMatchObject({ success: false, errorReason: USED });
   }, 30_000);
 
-  test("error: a claim left behind for longer than 60 s is not answered again", async () => {
+  test("error: a claim that a killed process left more than 60 s ago is not answered again", async () => {
     const bought = await purchase(lab);
     const row = await cutWhileWaiting(bought, bodyOf(bought));
     await lab.sql`update payments set answer_state = 'SENDING' where id = ${row.id}`;
@@ -295,11 +295,11 @@ describe("a process that is killed", () => {
 });
 
 describe("payment-identifier", () => {
-  test("is advertised", async () => {
+  test("supported kinds advertise the payment-identifier extension", async () => {
     expect((await lab.v2.getSupported()).extensions).toEqual(["payment-identifier"]);
   });
 
-  test("behavior: the same payload again hears the same success, whatever became of the first answer", async () => {
+  test("behavior: the same identified payload gets the same success again, whatever happened to the first answer", async () => {
     const bought = await purchase(lab);
     const first = await settle(identified(bought));
     expect(first).toMatchObject({ success: true });
@@ -313,7 +313,7 @@ describe("payment-identifier", () => {
     expect(await transfersTo(bought)).toBe(bought.amount);
   });
 
-  test("behavior: 16 times at once is one transfer and one answer for all", async () => {
+  test("behavior: an identified payload sent 16 times at once is one transfer and one answer for all", async () => {
     const bought = await purchase(lab);
     const answers = await Promise.all(Array.from({ length: 16 }, () => settle(identified(bought))));
     expect(new Set(answers.map(({ success, transaction }) => `${success} ${transaction}`)).size).toBe(1);
@@ -321,7 +321,7 @@ describe("payment-identifier", () => {
     expect(await transfersTo(bought)).toBe(bought.amount);
   });
 
-  test("error: not to another API key, nor for the same payment with another identifier or none", async () => {
+  test("error: no repeated success to another API key, nor for the same payment with another identifier or none", async () => {
     const bought = await purchase(lab);
     expect(await settle(identified(bought))).toMatchObject({ success: true });
     const refused = { success: false, errorReason: USED };
@@ -338,7 +338,7 @@ describe("payment-identifier", () => {
     expect(await settle(identified(bought))).toMatchObject({ success: true });
   });
 
-  test("error: somebody else's signature for a known payment is refused, identified or not", async () => {
+  test("error: another signer's signature for a known payment is refused, identified or not", async () => {
     const bought = await purchase(lab);
     expect(await settle(identified(bought))).toMatchObject({ success: true });
     const forged = { ...bought.payment, signature: (await purchase(lab)).payment.signature };
@@ -352,7 +352,7 @@ describe("payment-identifier", () => {
 });
 
 describe("Idempotency-Key", () => {
-  test("behavior: an answer that was cut is there for the same key after 60 s, too", async () => {
+  test("behavior: the same Idempotency-Key gets a cut answer again, also after 60 s", async () => {
     const bought = await purchase(lab);
     const headers = { "idempotency-key": "order 9" };
     await moveBack(await cutWhileWaiting(bought, bodyOf(bought), headers), 10 * REPEAT_S);
@@ -366,7 +366,7 @@ describe("Idempotency-Key", () => {
 });
 
 describe("the API key", () => {
-  test("error: 401 that names the scope, without a key and with one that lacks it", async () => {
+  test("error: 401 names the scope without an API key and with one that lacks it", async () => {
     const weak = await makeKey(lab.sql, lab.merchant.userId, ["links:read"]);
     for (const authorization of ["", "Bearer sk_unknown_unknown_unknown", `Bearer ${weak}`]) {
       const response = await fetch(`${lab.url}/settle`, {

@@ -1,4 +1,4 @@
-/** Facilitated payments, which move money between strangers, in books that were away or are made anew. */
+/** Facilitated payments, which move money between third parties, in a ledger that was behind or is rebuilt. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
 import { assignTransaction } from "../../api/transactions/assign-transaction.ts";
 import { newPaymentId } from "../../core/domain/ids.ts";
@@ -69,7 +69,7 @@ async function accept(to: Hex = randomAddress()) {
   return { id, data, from: signer.lower };
 }
 
-test("behavior: one that a block settled long before the indexer came back is settled, not failed", async () => {
+test("behavior: a facilitated payment that a block held long before the indexer returned is settled, not FAILED", async () => {
   await indexer?.stop();
   const { id, data } = await accept();
   await send(lab, payer, USDC, data);
@@ -79,7 +79,7 @@ test("behavior: one that a block settled long before the indexer came back is se
   expect(await paymentOf(lab, id)).toMatchObject({ state: "CONFIRMED", reason: null });
 });
 
-test("behavior: a rebuild leaves it settled, and finds no difference", async () => {
+test("behavior: a rebuild leaves a facilitated payment settled, and finds no difference", async () => {
   const { id, data } = await accept();
   await send(lab, payer, USDC, data);
   await settled(lab);
@@ -92,7 +92,7 @@ test("behavior: a rebuild leaves it settled, and finds no difference", async () 
   expect(await paymentOf(lab, id)).toMatchObject({ state: "CONFIRMED" });
 });
 
-test("behavior: one to a merchant's wallet pays no link that its payer claims with a proof, as a payment of his own would", async () => {
+test("behavior: a facilitated payment to a merchant's wallet pays no link that its payer claims with a proof", async () => {
   const twins = (units: bigint) => Promise.all([1, 2].map(() => makeLink(lab, merchant, { units })));
   const [[claimed = ""], [own = ""]] = await Promise.all([twins(1_000n), twins(2_000n)]);
   const { data, from } = await accept(merchant.address);
@@ -103,7 +103,7 @@ test("behavior: one to a merchant's wallet pays no link that its payer claims wi
   await settled(lab);
   await makeClaim(lab, { linkId: claimed, txHash: facilitated, clientAddress: from, proof: "EOA" });
   await makeClaim(lab, { linkId: own, txHash, clientAddress: signer.lower, proof: "EOA" });
-  // what came late is judged together
+  // late transfers are matched together
   await until("it is paid", async () => (await linkOf(lab, own)).status === "PAID");
   expect(await linkOf(lab, own)).toMatchObject({ settledBy: "proof" });
   const [row] = await lab.sql`select link_id, pays from transfers where tx_hash = ${facilitated}`;
@@ -111,7 +111,7 @@ test("behavior: one to a merchant's wallet pays no link that its payer claims wi
   expect(await linkOf(lab, claimed)).toMatchObject({ exception: "NONE", settledBy: null, paidAt: null });
 });
 
-test("error: one into the merchant's own wallet bought another resource, so it is assigned to no link", async () => {
+test("error: a facilitated payment into the merchant's own wallet cannot be assigned to a link", async () => {
   const { data, from } = await accept(merchant.address);
   const linkId = await makeLink(lab, merchant, { units: 1_000_000n });
   const txHash = await send(lab, payer, USDC, data);

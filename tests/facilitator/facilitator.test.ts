@@ -1,4 +1,4 @@
-/** Other people's resource servers let us verify and settle, with the clients they have. */
+/** Resource servers of other services verify and settle through us with standard clients. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { x402Client } from "@x402/core/client";
 import { x402ResourceServer } from "@x402/core/server";
@@ -50,16 +50,16 @@ async function post(path: string, body: unknown, headers: Record<string, string>
   });
 }
 
-describe("stock clients", () => {
-  test("both versions hear what is supported, and who sends", async () => {
+describe("standard clients", () => {
+  test("both versions read the supported kinds and the senders", async () => {
     const kinds = [
       { x402Version: 1, scheme: "exact", network: "base-sepolia" },
       { x402Version: 2, scheme: "exact", network: "eip155:84532" },
     ];
     expect((await lab.v1.supported()).kinds).toEqual(kinds as never);
-    const told = await lab.v2.getSupported();
-    expect(told.kinds).toEqual(kinds as never);
-    expect(told.signers["eip155:*"]?.length).toBeGreaterThan(0);
+    const supported = await lab.v2.getSupported();
+    expect(supported.kinds).toEqual(kinds as never);
+    expect(supported.signers["eip155:*"]?.length).toBeGreaterThan(0);
   });
 
   test("version 2 verifies and settles; verifying stores nothing", async () => {
@@ -82,7 +82,7 @@ describe("stock clients", () => {
     expect(await balanceOf(bought)).toBe(bought.amount);
   });
 
-  test("a stock resource server and a stock client make a sale through us", async () => {
+  test("a standard resource server sells to a standard client through us", async () => {
     const server = new x402ResourceServer(lab.v2).register("eip155:84532", new ExactEvmScheme());
     await server.initialize();
     const bought = await purchase(lab);
@@ -104,15 +104,15 @@ describe("stock clients", () => {
 });
 
 describe("settling", () => {
-  test("behavior: success is told once; the same payload again is told as used, with the hash", async () => {
+  test("behavior: a success is reported once; the same payload again is refused as used, with the hash", async () => {
     const bought = await purchase(lab);
     const first = await settle2(bought);
     expect(first).toMatchObject({ success: true });
-    const told = { success: false, errorReason: "invalid_exact_evm_nonce_already_used" };
-    expect(await settle2(bought)).toMatchObject({ ...told, transaction: first.transaction });
+    const refused = { success: false, errorReason: "invalid_exact_evm_nonce_already_used" };
+    expect(await settle2(bought)).toMatchObject({ ...refused, transaction: first.transaction });
     const { payload, requirements } = inVersion1(bought);
     expect(await lab.v1.settle(payload, requirements)).toMatchObject({
-      ...told,
+      ...refused,
       transaction: first.transaction,
     });
     expect(await balanceOf(bought)).toBe(bought.amount);
@@ -122,7 +122,7 @@ describe("settling", () => {
     });
   });
 
-  test("behavior: with the same Idempotency-Key success is told again, to the same asker only", async () => {
+  test("behavior: the same Idempotency-Key gets the success again, from the same API key only", async () => {
     const bought = await purchase(lab);
     const { payload, requirements } = inVersion2(bought);
     const body = { x402Version: 2, paymentPayload: payload, paymentRequirements: requirements };
@@ -141,7 +141,7 @@ describe("settling", () => {
     expect(await balanceOf(bought)).toBe(bought.amount);
   });
 
-  test("behavior: 16 times at once is one transfer and one success, so one resource", async () => {
+  test("behavior: a payload sent 16 times at once is one transfer and one success", async () => {
     const bought = await purchase(lab);
     const answers = await Promise.all(Array.from({ length: 16 }, () => settle2(bought)));
     expect(answers.filter((answer) => answer.success)).toHaveLength(1);
@@ -149,7 +149,7 @@ describe("settling", () => {
     expect(await balanceOf(bought)).toBe(bought.amount);
   });
 
-  test("behavior: pending is no success: who asks again hears it", async () => {
+  test("behavior: settlement_pending is no success: a retry gets it", async () => {
     const bought = await purchase(lab);
     await lab.world.kill("worker");
     const pending = await settle2(bought).finally(() => lab.world.start("worker"));
@@ -158,18 +158,18 @@ describe("settling", () => {
     expect(await balanceOf(bought)).toBe(bought.amount);
   }, 30_000);
 
-  test("error: used by a stranger before it was shown: a failure, as the standard wants it, with the hash", async () => {
+  test("error: an authorization that another sender used before it was shown fails, with the hash", async () => {
     const bought = await purchase(lab);
     const transaction = await broadcastAsStranger(lab.world.chain.rpcUrl, bought.payment);
-    const told = { success: false, errorReason: "invalid_exact_evm_nonce_already_used", transaction };
-    expect(await settle2(bought)).toMatchObject(told);
-    expect(await settle2(bought)).toMatchObject(told);
+    const refused = { success: false, errorReason: "invalid_exact_evm_nonce_already_used", transaction };
+    expect(await settle2(bought)).toMatchObject(refused);
+    expect(await settle2(bought)).toMatchObject(refused);
     const { payload, requirements } = inVersion1(bought);
-    expect(await lab.v1.settle(payload, requirements)).toMatchObject(told);
+    expect(await lab.v1.settle(payload, requirements)).toMatchObject(refused);
     expect(await balanceOf(bought)).toBe(bought.amount);
   }, 20_000);
 
-  test("error: the same to a wallet of ours, whose books know the transfer", async () => {
+  test("error: an authorization used before it was shown fails also for a wallet whose ledger has the transfer", async () => {
     const bought = await purchase(lab, { payTo: lab.merchant.address });
     const transaction = await broadcastAsStranger(lab.world.chain.rpcUrl, bought.payment);
     expect(await settle2(bought)).toMatchObject({
@@ -179,7 +179,7 @@ describe("settling", () => {
     });
   }, 30_000);
 
-  test("behavior: 64 payers at once are all settled, in fewer transactions than payers", async () => {
+  test("behavior: 64 concurrent payers are settled in fewer transactions than payers", async () => {
     const all = await Promise.all(Array.from({ length: 64 }, () => purchase(lab)));
     const answers = await Promise.all(all.map(settle2));
     expect(answers.filter((answer) => !answer.success)).toEqual([]);
@@ -188,7 +188,7 @@ describe("settling", () => {
     expect(reverted.length).toBe(0);
   }, 20_000);
 
-  test("behavior: a stranger's broadcast meanwhile is found, and told as the settlement it is", async () => {
+  test("behavior: another sender's broadcast during the relay is reported as the settlement", async () => {
     for (let round = 0; round < 3; round++) {
       const bought = await purchase(lab);
       const [answer] = await Promise.all([
@@ -209,7 +209,7 @@ describe("settling", () => {
     expect(await settle2(bought)).toMatchObject({ success: true });
   }, 20_000);
 
-  test("error: a cancelled authorization is told as used", async () => {
+  test("error: a cancelled authorization is refused as used", async () => {
     const bought = await purchase(lab);
     await cancelAuthorization(lab.world.chain.rpcUrl, bought.payer, bought.payment.nonce);
     const refused = await settle2(bought);
@@ -221,7 +221,7 @@ describe("settling", () => {
     expect(await balanceOf(bought)).toBe(0n);
   }, 20_000);
 
-  test("error: who saw a nonce on the chain but has no signature over it has not paid", async () => {
+  test("error: a nonce read off the chain, without a signature over it, does not pay", async () => {
     const bought = await purchase(lab);
     await settle2(bought);
     const forged = { ...bought.payment, signature: (await purchase(lab)).payment.signature };
@@ -238,7 +238,7 @@ describe("settling", () => {
     });
   });
 
-  test("a payment to a wallet of ours is in its history, and pays no link of the same amount", async () => {
+  test("a facilitated payment to a user's wallet is in the history, and pays no link of the same amount", async () => {
     const bought = await purchase(lab, { payTo: lab.merchant.address });
     const linkId = await seedLink(lab.sql, lab.merchant, { amountUnits: bought.amount });
     const { transaction } = await settle2(bought);
@@ -304,7 +304,7 @@ describe("refusals of verify", () => {
 });
 
 describe("who may settle", () => {
-  test("error: 401 without a key and with one for other things", async () => {
+  test("error: 401 without an API key and with one of other scopes", async () => {
     expect((await post("settle", {})).status).toBe(401);
     const key = await makeKey(lab.sql, lab.merchant.userId, ["links:read"]);
     expect((await post("settle", {}, { authorization: `Bearer ${key}` })).status).toBe(401);
@@ -313,7 +313,7 @@ describe("who may settle", () => {
     expect(await own.json()).toMatchObject({ success: false, errorReason: "invalid_x402_version" });
   });
 
-  test("nothing is there unless it is switched on", async () => {
+  test("error: 404 on every route unless FACILITATOR is set", async () => {
     const world = await startWorld();
     const answers = await Promise.all(
       ["supported", "verify", "settle"].map((path) => fetch(`${world.baseUrl}/facilitator/${path}`)),

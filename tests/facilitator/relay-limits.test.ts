@@ -1,4 +1,4 @@
-/** Relaying for others has the same limits: a least amount, and the gas budget of the API key's owner. */
+/** Facilitated payments have the same relay limits: a least amount, and the gas budget of the API key's owner. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readUsdcBalance } from "../../local/chain/usdc.ts";
 import { signPayment } from "../support/payer.ts";
@@ -69,7 +69,7 @@ test("error: AMOUNT_TOO_SMALL_TO_RELAY below the least amount, by verify and set
   expect(await settle(await of(1_000n), lab.key)).toMatchObject({ success: true });
 }, 30_000);
 
-/** A receipt puts what was used in the place of what was reserved. */
+/** A receipt replaces the reserved gas by the gas used. */
 async function expectReceipts(): Promise<void> {
   const deadline = Date.now() + 10_000;
   for (;;) {

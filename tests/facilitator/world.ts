@@ -1,4 +1,4 @@
-/** A running service that settles for others, an API key that may, and stock clients that speak to it. */
+/** A running service with the facilitator, an API key with its scope, and standard clients. */
 import { createHash, randomBytes } from "node:crypto";
 import { HTTPFacilitatorClient } from "@x402/core/server";
 import { useFacilitator } from "x402/verify";
@@ -56,7 +56,7 @@ export type Purchase = { payer: Payer; payTo: Hex; amount: bigint; payment: Sign
 
 let lastAmount = 20_000n;
 
-/** Somebody who can pay a resource of somebody else's, and has signed for it. */
+/** A funded payer's signed payment for another service's resource. */
 export async function purchase(
   { world }: FacilitatorWorld,
   terms: { payTo?: Hex; funds?: bigint; validBefore?: number } = {},

@@ -1,4 +1,4 @@
-/** Group commit on a database that is away: everybody hears it soon, nobody waits for the others' turns. */
+/** Group commit on an unavailable database: all payments fail at once, none waits for the others. */
 import { expect, test } from "bun:test";
 import type { Socket } from "bun";
 import { openAcceptor } from "../../api/x402/accept.ts";
@@ -6,7 +6,7 @@ import { openDatabase } from "../../db/postgres/client.ts";
 
 const PAYMENTS = 20;
 
-/** A port that takes connections and drops them, as a database does that is going away. */
+/** A port that takes connections and drops them, as a database that shuts down does. */
 function startDroppingServer() {
   let connections = 0;
   const server = Bun.listen({
@@ -24,11 +24,11 @@ function startDroppingServer() {
   return { url, connections: () => connections, stop: () => server.stop(true) };
 }
 
-test("error: a lost connection is every payment's answer at once, not one after the other's", async () => {
+test("error: a lost connection rejects every waiting payment at once, not one after the other", async () => {
   const server = startDroppingServer();
   const sql = openDatabase(server.url, { name: "test", maxConnections: 1 });
   const acceptor = openAcceptor(sql, async () => new Set<string>());
-  // the first goes alone, the others gather behind it
+  // the first is committed alone, the others wait for the next group
   const outcomes = await Promise.allSettled(
     Array.from({ length: PAYMENTS }, (_, index) =>
       acceptor.accept({ id: `pay_${index}`, network: "base-sepolia", requestId: null }),

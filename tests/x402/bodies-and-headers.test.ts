@@ -1,4 +1,4 @@
-/** What arrives where a payment is expected and is none: other JSON values as body, and headers that are too large. */
+/** Malformed payments: other JSON values in the body, and headers that are too large. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -45,7 +45,7 @@ async function sign() {
   return signPayment(payer, { to: merchant.address, amountUnits: AMOUNT });
 }
 
-describe("a body that is no payment", () => {
+describe("a body that is not a payment", () => {
   const values = ["[]", "[{}]", "null", "0", "7", '"payment"', "true", "false", '{"network":"base-sepolia"}'];
   for (const value of values) {
     test(`error: 400 INVALID_PAYLOAD_STRUCTURE for ${value}`, async () => {
@@ -71,7 +71,7 @@ describe("a body that is no payment", () => {
   }
 });
 
-/** A payload with a part nobody reads, so that its header has exactly this many characters (a multiple of 4). */
+/** A payload padded with an unread field, so that its header has exactly this many characters (a multiple of 4). */
 function inHeader(payload: object, chars: number): string {
   const bare = JSON.stringify({ ...payload, padding: "" }).length;
   const text = JSON.stringify({ ...payload, padding: "x".repeat((chars / 4) * 3 - bare) });
@@ -94,7 +94,7 @@ describe("a large payment header", () => {
     });
 
     for (const chars of [HEADER_MAX + 4, 65_536, 1_048_576]) {
-      test(`error: 402 that says so for ${name} of ${chars} characters`, async () => {
+      test(`error: 402 names the limit for ${name} of ${chars} characters`, async () => {
         const linkId = await newLink();
         const headers = { [name]: inHeader(toPayload(await sign()), chars) };
         for (const url of [urlOf(linkId), `${urlOf(linkId)}/pay`]) {
@@ -114,7 +114,7 @@ describe("a large payment header", () => {
 });
 
 describe("other large headers", () => {
-  /** What fetch itself sends beside the header under test is less than this. */
+  /** The headers that fetch adds are smaller than this. */
   const OWN_CHARS = 1_000;
 
   for (const chars of [HEADER_MAX, 300_000]) {
@@ -130,13 +130,13 @@ describe("other large headers", () => {
     });
   }
 
-  test("error: 431 for many small ones that are too large together", async () => {
+  test("error: 431 for many small headers that are too large together", async () => {
     const names = Array.from({ length: 40 }, (_, at) => `x-part-${at}`);
     const headers = Object.fromEntries(names.map((name) => [name, "f".repeat(HEADER_MAX / 40)]));
     expect((await fetch(`${world.baseUrl}/health`, { headers })).status).toBe(431);
   });
 
-  test("behavior: just below it is served, beside a payment of its own full size", async () => {
+  test("behavior: headers just below the limit are accepted, beside a payment header of full size", async () => {
     const linkId = await newLink();
     const filler = randomBytes(HEADER_MAX)
       .toString("hex")

@@ -1,4 +1,4 @@
-/** What settles a link is what the chain holds, whoever sent it. */
+/** What the chain holds settles a link, whoever sent the transaction. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
@@ -77,8 +77,8 @@ async function waitForIndexer(): Promise<void> {
   }
 }
 
-describe("somebody else sends the authorization", () => {
-  test("before it is shown to us: the link is paid by it, and the payer gets its hash", async () => {
+describe("another sender broadcasts the authorization", () => {
+  test("an authorization broadcast before it is shown pays the link, and the payer gets its hash", async () => {
     const { linkId, payment } = await prepare();
     const txHash = await broadcastAsStranger(world.chain.rpcUrl, payment);
     await waitForStatus(linkId, "PAID");
@@ -91,7 +91,7 @@ describe("somebody else sends the authorization", () => {
     expect(await byHeader.json()).toMatchObject({ success: true, txHash });
   });
 
-  test("before it is shown to us, with two links it could pay: it is public by then and pays neither", async () => {
+  test("an authorization broadcast before it is shown pays neither of two links that fit: it is public by then", async () => {
     const { linkId, otherId, payment } = await prepare(2);
     const txHash = await broadcastAsStranger(world.chain.rpcUrl, payment);
     await waitForIndexer();
@@ -107,15 +107,15 @@ describe("somebody else sends the authorization", () => {
     expect([...history]).toEqual([{ type: "RECEIVE", status: "CONFIRMED", linkId: null }]);
   });
 
-  test("while we relay it: one transfer, the link PAID, the payer told so", async () => {
+  test("an authorization broadcast while we relay it is one transfer, the link PAID, and its payer gets the hash", async () => {
     for (let round = 0; round < 5; round++) {
       const { linkId, payment } = await prepare();
       const [answer] = await Promise.all([
         post(linkId, payment),
         broadcastAsStranger(world.chain.rpcUrl, payment).catch(() => undefined),
       ]);
-      const told = answer.status === 200 || (answer.status === 409 && answer.body.txHash !== null);
-      expect({ told, answer }).toMatchObject({ told: true });
+      const hasOutcome = answer.status === 200 || (answer.status === 409 && answer.body.txHash !== null);
+      expect({ hasOutcome, answer }).toMatchObject({ hasOutcome: true });
       await waitForStatus(linkId, "PAID");
       const rows = await sql`select id from transfers where link_id = ${linkId} and status <> 'ORPHANED'`;
       expect(rows.length).toBe(1);
@@ -123,8 +123,8 @@ describe("somebody else sends the authorization", () => {
   });
 });
 
-describe("the payer takes the authorization back", () => {
-  test("before it is shown to us: NONCE_USED, and the link is free again", async () => {
+describe("the payer cancels the authorization", () => {
+  test("error: NONCE_USED for a cancelled authorization, and the link is released", async () => {
     const { linkId, payer, payment } = await prepare();
     await cancelAuthorization(world.chain.rpcUrl, payer, payment.nonce);
     const { status, body } = await post(linkId, payment);
@@ -140,7 +140,7 @@ describe("the payer takes the authorization back", () => {
     expect(row).toEqual({ state: "FAILED", reason: "NONCE_USED" });
   });
 
-  test("another payer can pay afterwards", async () => {
+  test("another payer can pay after a cancelled authorization was refused", async () => {
     const { linkId, payer, payment } = await prepare();
     await cancelAuthorization(world.chain.rpcUrl, payer, payment.nonce);
     expect((await post(linkId, payment)).status).toBe(409);

@@ -1,4 +1,4 @@
-/** A database that is away: whoever asks or pays is told in x402's own words, and may try again; then all is as before. */
+/** An unavailable database: payers get x402's own error, retryable, and the same payment pays once it is back. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDatabase } from "../../db/postgres/client.ts";
 import { shapeA, standardV2 } from "../support/payer.ts";
@@ -12,7 +12,7 @@ beforeAll(async () => {
 
 afterAll(() => lab?.stop());
 
-/** Runs `work` while nobody can connect to the service's database. */
+/** Runs `work` while no client can connect to the service's database. */
 async function withoutDatabase(work: () => Promise<void>): Promise<void> {
   const name = new URL(lab.db.url).pathname.slice(1);
   const admin = openDatabase(new URL("/postgres", lab.db.url).href, { name: "admin", maxConnections: 1 });
@@ -26,7 +26,7 @@ async function withoutDatabase(work: () => Promise<void>): Promise<void> {
   }
 }
 
-test("error: INTERNAL_ERROR on every way, nothing stored; the same payment pays when it is back", async () => {
+test("error: INTERNAL_ERROR on every way while the database is unavailable; nothing is stored, and the same payment pays later", async () => {
   const order = await newOrder(lab);
   const url = `${lab.service.baseUrl}/v1/x402/${order.linkId}`;
   const header = Buffer.from(JSON.stringify(standardV2(order.payment))).toString("base64");

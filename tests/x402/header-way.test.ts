@@ -1,4 +1,4 @@
-/** Payments in X-PAYMENT (version 1) and PAYMENT-SIGNATURE (version 2): what a refused, a doubled and an outbid client reads. */
+/** Payments in X-PAYMENT (version 1) and PAYMENT-SIGNATURE (version 2): the answers to refused, repeated and competing payments. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
@@ -54,7 +54,7 @@ for (const { header, answer, network, other, toPayload } of versions) {
     const send = (linkId: string, payload: unknown, init: RequestInit = {}) =>
       fetch(urlOf(linkId), { ...init, headers: { [header]: encode(payload) } });
 
-    test("pays: 200, and the answer's header names the payer, the hash and the network in the version's words", async () => {
+    test("pays: 200, and the answer's header has payer, hash and the network as its version names it", async () => {
       const [linkId, payment] = [await newLink(), await sign()];
       const response = await send(linkId, toPayload(payment));
       expect(response.status).toBe(200);
@@ -104,7 +104,7 @@ for (const { header, answer, network, other, toPayload } of versions) {
       expect(decode(response.headers.get(answer))).toMatchObject({ errorReason: "invalid_network" });
     });
 
-    test("error: LINK_ALREADY_PAID offers nothing, so that no client pays again", async () => {
+    test("error: LINK_ALREADY_PAID has no accepts, so that no client pays again", async () => {
       const linkId = await newLink();
       expect((await send(linkId, toPayload(await sign()))).status).toBe(200);
       const response = await send(linkId, toPayload(await sign()));
@@ -114,7 +114,7 @@ for (const { header, answer, network, other, toPayload } of versions) {
       expect(await payersOf(linkId)).toHaveLength(1);
     });
 
-    test("pays with POST, and the header counts, not the body beside it", async () => {
+    test("pays with POST by the header, and ignores the body", async () => {
       const [linkId, paying, ignored] = [await newLink(), await sign(), await sign()];
       const body = JSON.stringify(shapeA(ignored));
       const response = await send(linkId, toPayload(paying), { method: "POST", body });
@@ -125,7 +125,7 @@ for (const { header, answer, network, other, toPayload } of versions) {
 }
 
 describe("both headers", () => {
-  test("behavior: with two payments, version 2's is taken and the other payer keeps his money", async () => {
+  test("behavior: of two payments in both headers only version 2's is accepted", async () => {
     const [linkId, one, two] = [await newLink(), await sign(), await sign()];
     const headers = { "x-payment": encode(standardV1(one)), "payment-signature": encode(standardV2(two)) };
     const response = await fetch(urlOf(linkId), { headers });

@@ -28,7 +28,7 @@ async function sign(): Promise<SignedPayment> {
 
 const newLink = () => seedLink(sql, merchant, { amountUnits: AMOUNT });
 
-/** A version 2 payload whose client filled the extension in, as the 402 offers it. */
+/** A version 2 payload with the extension that the 402 offers, filled in. */
 function identified(payment: SignedPayment, info: Record<string, unknown>) {
   const resource = { url: "https://shop.test", description: "", mimeType: "application/json" };
   return { ...standardV2(payment), resource, extensions: { "payment-identifier": { info, schema: {} } } };
@@ -55,13 +55,13 @@ async function byJson(linkId: string, body: unknown, key?: string) {
 }
 
 describe("payment-identifier", () => {
-  test("is offered in the 402's header", async () => {
+  test("the 402's header offers the payment-identifier extension", async () => {
     const response = await fetch(`${world.baseUrl}/v1/x402/${await newLink()}`);
     const header = Buffer.from(response.headers.get("payment-required") ?? "", "base64").toString();
     expect(JSON.parse(header).extensions["payment-identifier"].info).toEqual({ required: false });
   });
 
-  test("behavior: the same id and payload again gets the first answer, marked as replayed", async () => {
+  test("behavior: the same identifier and payload again get the first answer, marked as replayed", async () => {
     const linkId = await newLink();
     const payload = identified(await sign(), { required: false, id: IDENTIFIER });
     const first = await byHeader(linkId, payload);
@@ -73,7 +73,7 @@ describe("payment-identifier", () => {
     expect(again.headers.get("idempotent-replayed")).toBe("true");
   });
 
-  test("behavior: on the JSON way too", async () => {
+  test("behavior: the same identifier and payload again get the first answer on the JSON way too", async () => {
     const linkId = await newLink();
     const payload = identified(await sign(), { id: IDENTIFIER });
     const first = await byJson(linkId, payload);
@@ -83,7 +83,7 @@ describe("payment-identifier", () => {
     expect(again.headers.get("idempotent-replayed")).toBe("true");
   });
 
-  test("error: 409 for the same id with another payload, on both ways", async () => {
+  test("error: 409 for the same identifier with another payload, on both ways", async () => {
     const linkId = await newLink();
     const first = await byHeader(linkId, identified(await sign(), { id: IDENTIFIER }));
     expect(first.status).toBe(200);
@@ -97,7 +97,7 @@ describe("payment-identifier", () => {
     expect(paid.length).toBe(1);
   });
 
-  test("error: required but missing, or malformed", async () => {
+  test("error: INVALID_PAYLOAD_STRUCTURE for an identifier that is required and missing, or malformed", async () => {
     const linkId = await newLink();
     const payment = await sign();
     for (const info of [{ required: true }, { id: "short" }, { id: "with spaces in between" }]) {
@@ -112,7 +112,7 @@ describe("payment-identifier", () => {
 });
 
 describe("Idempotency-Key", () => {
-  test("behavior: 20 payers with one key at once: one pays, the others get 409, nobody a 5xx", async () => {
+  test("behavior: of 20 payers with one key at once one pays and the others get 409, never a 5xx", async () => {
     const linkId = await newLink();
     const payments = await Promise.all(Array.from({ length: 20 }, sign));
     const answers = await Promise.all(
@@ -122,7 +122,7 @@ describe("Idempotency-Key", () => {
     expect(statuses).toEqual([200, ...Array.from({ length: 19 }, () => 409)]);
   });
 
-  test("error: 409 IDEMPOTENCY_KEY_REUSED for the same key with another payment; with the same one the first answer", async () => {
+  test("error: 409 IDEMPOTENCY_KEY_REUSED for the same key with another payment; the same payment gets the first answer", async () => {
     const linkId = await newLink();
     const payment = shapeA(await sign());
     const first = await byJson(linkId, payment, "order 4711");
@@ -137,13 +137,13 @@ describe("Idempotency-Key", () => {
     expect(again.headers.get("idempotent-replayed")).toBe("true");
   });
 
-  test("behavior: the same key on another link is another payment", async () => {
+  test("behavior: the same key on another link pays that link", async () => {
     for (const linkId of [await newLink(), await newLink()]) {
       expect((await byJson(linkId, shapeA(await sign()), "reused")).status).toBe(200);
     }
   });
 
-  test("error: an empty or endless key", async () => {
+  test("error: INVALID_PAYLOAD_STRUCTURE for an Idempotency-Key of 256 characters; one of 255 pays", async () => {
     const linkId = await newLink();
     expect((await byJson(linkId, shapeA(await sign()), "k".repeat(256))).status).toBe(400);
     expect((await byJson(linkId, shapeA(await sign()), "k".repeat(255))).status).toBe(200);

@@ -37,7 +37,7 @@ async function makeOrders(merchant: SeededMerchant, count: number): Promise<Orde
   );
 }
 
-/** Pays at the given API; a broken connection is tried again with the very same body, as a client should. */
+/** Pays at the given API; a broken connection is retried with the same body, as a client should. */
 async function pay(baseUrl: () => string, order: Order): Promise<number> {
   for (let attempt = 0; attempt < 60; attempt++) {
     try {
@@ -48,7 +48,7 @@ async function pay(baseUrl: () => string, order: Order): Promise<number> {
       });
       if (response.status < 500) return response.status;
     } catch {
-      // the process was killed under us
+      // the process was killed while it served this request
     }
     await Bun.sleep(100);
   }
@@ -95,7 +95,7 @@ async function expectEachPaidOnce(merchant: SeededMerchant, orders: readonly Ord
   });
 }
 
-/** Kills `name` again and again while `work` runs, and starts it anew each time. */
+/** Kills `name` repeatedly while `work` runs, and restarts it each time. */
 async function whileKilling<T>(name: ProcessName, work: Promise<T>): Promise<T> {
   let done = false;
   const watched = work.finally(() => {
@@ -113,7 +113,7 @@ async function whileKilling<T>(name: ProcessName, work: Promise<T>): Promise<T> 
 
 describe("kill -9 while payments run", () => {
   for (const name of ["api", "worker", "indexer"] as const) {
-    test(`behavior: the ${name} is killed again and again, every payment ends PAID once`, async () => {
+    test(`behavior: every payment ends PAID once while the ${name} is killed repeatedly`, async () => {
       const merchant = await seedMerchant(sql);
       const orders = await makeOrders(merchant, PAYMENTS);
       const base = () => world.baseUrlOf(Math.random() < 0.5 ? "api" : "api-2");
@@ -124,7 +124,7 @@ describe("kill -9 while payments run", () => {
     }, 120_000);
   }
 
-  test("behavior: both workers at once, and the jobs are taken up again within seconds", async () => {
+  test("behavior: after both workers are killed their jobs continue within seconds", async () => {
     const merchant = await seedMerchant(sql);
     const orders = await makeOrders(merchant, 40);
     const paying = payAll(orders, () => world.baseUrl);
@@ -141,7 +141,7 @@ describe("kill -9 while payments run", () => {
     expect(stuck.length).toBe(0);
   }, 120_000);
 
-  test("no relayer nonce is used twice, and there is no gap", async () => {
+  test("relayer nonces are used once and without gaps", async () => {
     const rows = await sql<{ relayer: string; relays: number; low: bigint; high: bigint; next: bigint }[]>`
       select
         relay.relayer, count(*)::int as relays, min(nonce) as low, max(nonce) as high, max(lane.next_nonce) as next

@@ -1,4 +1,4 @@
-/** The API's connection breaks at commit: the payer is never told "failed" for a payment that is stored, and pays once. */
+/** The API's connection breaks at commit: the payer never gets a failure for a payment that is stored, and pays once. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDatabase } from "../../db/postgres/client.ts";
 import { type CommitCutter, startCommitCutter } from "../support/commit-cutter.ts";
@@ -28,7 +28,7 @@ afterAll(async () => {
   cutter?.stop();
 });
 
-test(`behavior: ${PAYMENTS} payments while three in ten commits are cut: each is answered for, each is paid once`, async () => {
+test(`behavior: ${PAYMENTS} payments succeed and are paid once while three in ten commits lose their connection`, async () => {
   const orders = await newOrders(lab, PAYMENTS);
   cutter.share = CUT_SHARE;
   const answers: { status: number; linkId: string }[] = [];

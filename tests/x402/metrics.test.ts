@@ -1,4 +1,4 @@
-/** What an operator can watch of paying. */
+/** Metrics of payments. */
 import { expect, test } from "bun:test";
 import { Registry } from "prom-client";
 import { openPayMetrics, openRelayLimitMetrics } from "../../api/x402/metrics.ts";
@@ -26,7 +26,7 @@ test("answers are timed by way and outcome, refusals counted by reason", async (
   for (const line of lines) expect(text).toContain(line);
 });
 
-test("what is not relayed is counted by reason, beside the limits that refuse it", async () => {
+test("terms refused by relay limits are counted by reason, and the limits are gauges", async () => {
   const registry = new Registry();
   openPayMetrics(registry).countUnrelayed("AMOUNT_TOO_SMALL_TO_RELAY");
   openRelayLimitMetrics(registry, { relayMinUnits: 1_000n, relayGasPerMerchantPerDay: 500_000_000n });

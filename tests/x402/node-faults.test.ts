@@ -1,4 +1,4 @@
-/** A node that lies about what it did with our bytes: nothing is lost, nothing is wrongly called failed. */
+/** A node that reports sends wrongly: no payment is lost, none is wrongly FAILED. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { keccak256 } from "viem";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -46,7 +46,7 @@ afterAll(async () => {
 const isSend = (calls: readonly ProxiedCall[]) =>
   calls.some((call) => call.method === "eth_sendRawTransaction");
 
-/** Each draws whether this request suffers, and how. */
+/** Each draws whether this request fails, and how. */
 const presets: Record<string, (random: () => number) => FaultProxy["fault"]> = {
   "one in ten sends fails": (random) => (calls) =>
     isSend(calls) && random() < FAULT_SHARE ? { kind: "status", status: 503 } : undefined,

@@ -45,7 +45,7 @@ async function sign(linkTo: Hex = merchant.address, amountUnits = AMOUNT): Promi
   return signPayment(await fundedPayer(), { to: linkTo, amountUnits });
 }
 
-/** What an x402 answer may hold. */
+/** The fields of an x402 answer. */
 type Body = { success: boolean; txHash: string; error: string | null; accepts: Record<string, unknown>[] };
 
 async function readBody(response: Response): Promise<Body> {
@@ -81,7 +81,7 @@ describe("paying a link", () => {
     });
   }
 
-  test("pays on the path of shape B too", async () => {
+  test("pays on the path of shape B", async () => {
     const linkId = await seedLink(sql, merchant, { amountUnits: AMOUNT });
     const response = await post(linkId, shapeB(await sign()), {}, "/x402");
     expect(response.status).toBe(200);
@@ -107,7 +107,7 @@ describe("paying a link", () => {
       };
     },
   })) {
-    test(`takes a signature with ${name}`, async () => {
+    test(`accepts a signature with ${name}`, async () => {
       const linkId = await seedLink(sql, merchant, { amountUnits: AMOUNT });
       const response = await post(linkId, shapeA(twist(await sign())));
       expect(await response.json()).toMatchObject({ success: true, error: null });
@@ -116,7 +116,7 @@ describe("paying a link", () => {
 });
 
 describe("the same authorization again", () => {
-  test("error: NONCE_USED with the original hash on the JSON way", async () => {
+  test("error: NONCE_USED with the original hash for a repeated payment on the JSON way", async () => {
     const linkId = await seedLink(sql, merchant, { amountUnits: AMOUNT });
     const payment = await sign();
     const first = await readBody(await post(linkId, shapeA(payment)));
@@ -125,7 +125,7 @@ describe("the same authorization again", () => {
     expect(await again.json()).toMatchObject({ success: false, error: "NONCE_USED", txHash: first.txHash });
   });
 
-  test("behavior: the same Idempotency-Key gets the original 200", async () => {
+  test("behavior: a repeated payment with the same Idempotency-Key gets the original 200", async () => {
     const linkId = await seedLink(sql, merchant, { amountUnits: AMOUNT });
     const payment = await sign();
     const headers = { "idempotency-key": "order-17" };
@@ -135,7 +135,7 @@ describe("the same authorization again", () => {
     expect(await again.json()).toMatchObject({ success: true, txHash: first.txHash });
   });
 
-  test("behavior: the header way gets the original 200", async () => {
+  test("behavior: a repeated payment on the header way gets the original 200", async () => {
     const linkId = await seedLink(sql, merchant, { amountUnits: AMOUNT });
     const header = Buffer.from(JSON.stringify(standardV1(await sign()))).toString("base64");
     const url = `${world.baseUrl}/v1/x402/${linkId}`;
@@ -148,7 +148,7 @@ describe("the same authorization again", () => {
     expect(decode(first)).toMatchObject({ success: true, network: "base-sepolia" });
   });
 
-  test("error: 409 when shown to another link", async () => {
+  test("error: 409 for an authorization shown to another link", async () => {
     const [one, other] = [
       await seedLink(sql, merchant, { amountUnits: AMOUNT }),
       await seedLink(sql, merchant, { amountUnits: AMOUNT }),
@@ -161,7 +161,7 @@ describe("the same authorization again", () => {
     expect(await linkRow(other)).toEqual({ status: "ACTIVE", exception: "NONE" });
   });
 
-  test("behavior: 16 times at once is one transfer and 16 equal hashes", async () => {
+  test("behavior: one payment sent 16 times at once is one transfer and 16 equal hashes", async () => {
     const linkId = await seedLink(sql, merchant, { amountUnits: AMOUNT });
     const payment = await sign();
     const answers = await Promise.all(
@@ -216,7 +216,7 @@ describe("refusals", () => {
       async (p) => ({ ...shapeB(p), payload: { ...shapeB(p).payload, signature: (await sign()).signature } }),
     ],
     [
-      "somebody else's signature",
+      "another signer's signature",
       400,
       "INVALID_SIGNATURE",
       async (p) => shapeA({ ...p, signature: (await sign()).signature }),
@@ -275,14 +275,14 @@ describe("refusals", () => {
     expect(await (await post(linkId, shapeA(payment))).json()).toMatchObject({ success: true });
   });
 
-  test("error: NOT_FOUND for an unknown link, whatever the way", async () => {
+  test("error: NOT_FOUND for an unknown link on every way", async () => {
     const unknown = `link_${"A".repeat(22)}`;
     expect((await fetch(`${world.baseUrl}/v1/x402/${unknown}`)).status).toBe(404);
     expect((await post(unknown, shapeA(await sign()))).status).toBe(404);
     expect((await fetch(`${world.baseUrl}/v1/x402/%00`)).status).toBe(404);
   });
 
-  test("error: an expired link is 402 without offers on GET and LINK_NOT_PAYABLE on POST", async () => {
+  test("error: an expired link is 402 without accepts on GET and LINK_NOT_PAYABLE on POST", async () => {
     const linkId = await seedLink(sql, merchant, { amountUnits: AMOUNT, expiresInS: -1 });
     const asked = await fetch(`${world.baseUrl}/v1/x402/${linkId}`);
     expect(asked.status).toBe(402);
@@ -293,8 +293,8 @@ describe("refusals", () => {
   });
 });
 
-describe("asking what to pay", () => {
-  test("shape A is merged with the standard item, and version 2 is in the header", async () => {
+describe("reading the terms", () => {
+  test("the 402 merges shape A with the standard item, and has version 2 in its header", async () => {
     const linkId = await seedLink(sql, merchant, { amountUnits: AMOUNT });
     const response = await fetch(`${world.baseUrl}/v1/x402/${linkId}`);
     expect(response.status).toBe(402);
@@ -315,7 +315,7 @@ describe("asking what to pay", () => {
     expect([body.accepts[0]?.extra, header.accepts[0].extra]).toEqual([extra, extra]);
   });
 
-  test("shape B is literal on its own path, and either shape can be asked for", async () => {
+  test("the 402 is exactly shape B on its own path, and `shape` chooses either", async () => {
     const linkId = await seedLink(sql, merchant, { amountUnits: AMOUNT });
     const literal = await readBody(await fetch(`${world.baseUrl}/x402/${linkId}`));
     expect(literal.accepts[0]).toEqual({
@@ -333,13 +333,13 @@ describe("asking what to pay", () => {
     expect(chosen.accepts[0]).toMatchObject({ scheme: "exact", amount: "1250000" });
   });
 
-  test("POST …/pay without a payment asks too", async () => {
+  test("POST …/pay without a payment gets the terms", async () => {
     const linkId = await seedLink(sql, merchant, { amountUnits: AMOUNT });
     const response = await fetch(`${world.baseUrl}/v1/x402/${linkId}/pay`, { method: "POST" });
     expect(response.status).toBe(402);
   });
 
-  test("a browser's preflight is answered for stock clients", async () => {
+  test("a browser's preflight allows what standard clients send", async () => {
     for (const path of ["", "/pay", "/payments/pay_x"]) {
       const response = await fetch(`${world.baseUrl}/v1/x402/link_x${path}`, { method: "OPTIONS" });
       expect(response.status).toBe(204);

@@ -1,4 +1,4 @@
-/** The same nonce again is the same payment only when the payer signed it for this link; whoever merely saw a nonce is told nothing. */
+/** The same nonce again is the same payment only when the payer signed it for this link; a public nonce alone reveals no outcome. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
@@ -42,11 +42,11 @@ async function byHeader(linkId: string, payment: SignedPayment, network?: "base"
   const header = Buffer.from(JSON.stringify(standardV1(payment, network))).toString("base64");
   const response = await fetch(`${world.baseUrl}/v1/x402/${linkId}`, { headers: { "x-payment": header } });
   const settlement = response.headers.get("x-payment-response");
-  const told =
+  const settled =
     settlement && (JSON.parse(Buffer.from(settlement, "base64").toString()) as { success: boolean });
   return {
     status: response.status,
-    told: told ? told.success : undefined,
+    reported: settled ? settled.success : undefined,
     ...((await response.json()) as Body),
   };
 }
@@ -59,7 +59,7 @@ async function newOrder(): Promise<{ linkId: string; payer: Payer; payment: Sign
   return { linkId, payer, payment };
 }
 
-/** The same signature with the other s: the token refuses it, we take it as what it says. */
+/** The same signature with the high s: the token refuses it, we normalise it. */
 function highS(payment: SignedPayment): SignedPayment {
   const order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
   const s = order - BigInt(`0x${payment.signature.slice(66, 130)}`);
@@ -68,18 +68,23 @@ function highS(payment: SignedPayment): SignedPayment {
   return { ...payment, signature: signature as SignedPayment["signature"] };
 }
 
-test("behavior: the payer's own authorization again, however its signature is written, is the same payment", async () => {
+test("behavior: the same authorization is the same payment in every encoding of its signature", async () => {
   const { linkId, payment } = await newOrder();
   const { txHash } = await byJson(linkId, shapeA(payment));
   for (const same of [shapeA(payment), shapeB(payment), shapeA(highS(payment))]) {
     expect(await byJson(linkId, same)).toMatchObject({ status: 409, error: "NONCE_USED", txHash });
   }
   for (const same of [payment, highS(payment)]) {
-    expect(await byHeader(linkId, same)).toMatchObject({ status: 200, told: true, success: true, txHash });
+    expect(await byHeader(linkId, same)).toMatchObject({
+      status: 200,
+      reported: true,
+      success: true,
+      txHash,
+    });
   }
 });
 
-test("error: the nonce of a payment under another signature, network, amount or payee is no payment of it", async () => {
+test("error: NONCE_USED for a payment's nonce under another signature, network, amount or payee", async () => {
   const { linkId, payer, payment } = await newOrder();
   expect(await byJson(linkId, shapeA(payment))).toMatchObject({ status: 200 });
   const { nonce } = payment;
@@ -94,7 +99,7 @@ test("error: the nonce of a payment under another signature, network, amount or 
   for (const other of others) {
     const refused = { success: false, error: "NONCE_USED", txHash: null };
     expect(await byJson(linkId, shapeA(other))).toMatchObject({ status: 409, ...refused });
-    expect(await byHeader(linkId, other)).toMatchObject({ status: 402, told: false, accepts: [] });
+    expect(await byHeader(linkId, other)).toMatchObject({ status: 402, reported: false, accepts: [] });
   }
   const elsewhere = await signPayment(payer, {
     ...{ to: merchant.address, amountUnits: AMOUNT, nonce },
@@ -104,10 +109,10 @@ test("error: the nonce of a payment under another signature, network, amount or 
     status: 409,
     error: "NONCE_USED",
   });
-  expect(await byHeader(linkId, elsewhere, "base")).toMatchObject({ status: 402, told: false });
+  expect(await byHeader(linkId, elsewhere, "base")).toMatchObject({ status: 402, reported: false });
 });
 
-test("error: NONCE_USED at once for a forged twin of a payment under way", async () => {
+test("error: NONCE_USED at once for a forged copy of a payment in flight", async () => {
   const { linkId, payment } = await newOrder();
   await world.kill("worker");
   const paying = byJson(linkId, shapeA(payment));
@@ -127,7 +132,7 @@ test("error: NONCE_USED at once for a forged twin of a payment under way", async
   expect(await paying).toMatchObject({ status: 200, success: true });
 }, 30_000);
 
-test("error: INVALID_PAYLOAD_STRUCTURE for a scheme that is no text", async () => {
+test("error: INVALID_PAYLOAD_STRUCTURE for a scheme that is not a string", async () => {
   const { linkId, payment } = await newOrder();
   for (const scheme of [{ toString: 1 }, ["exact"], null, 1, {}]) {
     const refused = await byJson(linkId, { ...shapeA(payment), scheme });

@@ -1,4 +1,4 @@
-/** A database that is there and says nothing, as after a failover that nobody was told of: payers hear in time what is known. */
+/** A database that is connected and does not answer, as after an unnoticed failover: payers are answered in time with what is known. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts"
 import { type Service, startService } from "../support/world.ts";
 
 const AMOUNT = 4_000_000n;
-/** Long before the server would close a connection on which nothing is said. */
+/** Well before the server closes an idle connection. */
 const ANSWER_TIMEOUT_MS = 30_000;
 let dataDir: string;
 let postgres: LocalPostgres;
@@ -43,7 +43,7 @@ afterAll(async () => {
   rmSync(dataDir, { recursive: true, force: true });
 });
 
-/** Stops every backend in its tracks while `work` runs. */
+/** Suspends every backend while `work` runs. */
 async function inSilence(work: () => Promise<void>): Promise<void> {
   const rows = await sql<{ pid: number }[]>`select pid from pg_stat_activity where pid <> pg_backend_pid()`;
   const [postmaster] = readFileSync(join(dataDir, "cluster/data/postmaster.pid"), "utf8").split("\n");
@@ -89,7 +89,7 @@ test("behavior: an accepted payment is answered 202 when its outcome can't be re
   await waitFor("the link to be paid", async () => (await pay(order)).status === 409);
 }, 90_000);
 
-test("error: INTERNAL_ERROR for a payment that comes meanwhile; nothing of it is stored, and it pays later", async () => {
+test("error: INTERNAL_ERROR for a payment sent to a silent database; nothing of it is stored, and it pays later", async () => {
   const order = await newPayment();
   await inSilence(async () => {
     const refused = { success: false, error: "INTERNAL_ERROR", retryable: true, txHash: null };

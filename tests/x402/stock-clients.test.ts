@@ -1,4 +1,4 @@
-/** Unmodified clients from npm pay a link: they must find everything they need in one 402. */
+/** Unmodified clients from npm pay a link with what one 402 gives them. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { x402Client as AxiosX402Client, wrapAxiosWithPayment } from "@x402/axios";
 import { x402Client } from "@x402/core/client";
@@ -73,7 +73,7 @@ function makeClientV2(payer: Payer) {
   return client;
 }
 
-/** This client brings an older core along, with its own class. */
+/** This client depends on an older core with a class of its own. */
 function makeAxiosClient(payer: Payer) {
   const scheme = new ExactEvmScheme(privateKeyToAccount(payer.privateKey));
   return new AxiosX402Client().register("eip155:84532", scheme);
@@ -95,7 +95,7 @@ async function expectPaid(linkId: string, payer: Payer) {
   expect(row).toEqual({ status: "PAID", fromAddress: payer.address });
 }
 
-describe("stock clients", () => {
+describe("standard clients", () => {
   for (const [name, { pays }] of Object.entries(clients)) {
     for (const [method, path] of [
       ["GET", ""],
@@ -114,7 +114,7 @@ describe("stock clients", () => {
     }
   }
 
-  test("version 2 pays on the path of shape B, which it reads from the header", async () => {
+  test("version 2 pays on the path of shape B by reading the header", async () => {
     const { linkId, payer } = await prepare();
     const response = await wrapFetchV2(fetch, makeClientV2(payer))(`${world.baseUrl}/x402/${linkId}`);
     expect(response.status).toBe(200);
@@ -123,7 +123,7 @@ describe("stock clients", () => {
 });
 
 describe("the two documented shapes, read from the 402 they are paid from", () => {
-  test("a shape A reader", async () => {
+  test("a client of shape A pays with the terms it read", async () => {
     const { linkId, payer } = await prepare();
     const asked = (await (await fetch(`${world.baseUrl}/v1/x402/${linkId}`)).json()) as {
       accepts: { amount: string; recipient: `0x${string}`; network: "base-sepolia"; aiUrl: string }[];
@@ -140,7 +140,7 @@ describe("the two documented shapes, read from the 402 they are paid from", () =
     await expectPaid(linkId, payer);
   });
 
-  test("a shape B reader", async () => {
+  test("a client of shape B pays with the terms it read", async () => {
     const { linkId, payer } = await prepare();
     const asked = (await (await fetch(`${world.baseUrl}/x402/${linkId}`)).json()) as {
       accepts: { maxAmountRequired: number; payTo: `0x${string}`; network: "base-sepolia"; scheme: string }[];
