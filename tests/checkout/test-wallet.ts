@@ -2,13 +2,15 @@
 import type { Page } from "playwright-core";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { callRpc } from "../../local/chain/rpc.ts";
+import { callRpc, callRpcText } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
 
 export type TestWallet = {
   address: Hex;
   /** Every method that the page asked for. */
   calls: string[];
+  /** Of the transactions it sent. */
+  hashes: Hex[];
   install: (page: Page) => Promise<void>;
 };
 
@@ -19,6 +21,10 @@ export type WalletOptions = {
   declines?: { method: string; times: number };
   /** Answers these methods with an error of this code. */
   fails?: { method: string; code: number };
+  /** Signs with a key that is not the account's, as a wallet with its own signature scheme does. */
+  signsForeign?: boolean;
+  /** Sends, and then answers as if it had not. */
+  losesAnswer?: boolean;
   /** The network the wallet is on until it is switched. */
   chainId?: number;
   /** Waits before it signs or sends, as a person does. */
@@ -36,8 +42,8 @@ export async function makeTestWallet(rpcUrl: string, options: WalletOptions = {}
   await fundEth(rpcUrl, address, ONE_ETH);
   const funds = options.fundsUnits ?? DEFAULT_FUNDS_UNITS;
   if (funds > 0n) await fundUsdc(rpcUrl, address, funds);
-  await callRpc(rpcUrl, "anvil_impersonateAccount", [address]);
   const calls: string[] = [];
+  const hashes: Hex[] = [];
   let chainId = options.chainId ?? 84532;
   let declinesLeft = options.declines?.times ?? 0;
 
@@ -58,16 +64,28 @@ export async function makeTestWallet(rpcUrl: string, options: WalletOptions = {}
         await options.holdUntil;
         const { types, ...typed } = JSON.parse(params[1] as string);
         const { EIP712Domain: _domain, ...own } = types;
-        return account.signTypedData({ ...typed, types: own });
+        const signer = options.signsForeign ? privateKeyToAccount(generatePrivateKey()) : account;
+        return signer.signTypedData({ ...typed, types: own });
       }
       case "eth_sendTransaction":
         await options.holdUntil;
-        return callRpc(rpcUrl, method, params);
+        hashes.push(await send(params[0] as { to: Hex; data: Hex }));
+        if (options.losesAnswer) throw new WalletError(-32603, "Internal error");
+        return hashes.at(-1);
       case "eth_call":
         return callRpc(rpcUrl, method, params);
       default:
         throw new WalletError(4200, `${method} is not supported`);
     }
+  }
+
+  /** Signed with the key: the indexer trusts only a transaction whose hash recomputes. */
+  async function send({ to, data }: { to: Hex; data: Hex }): Promise<Hex> {
+    const nonce = Number(await callRpc(rpcUrl, "eth_getTransactionCount", [address, "latest"]));
+    const fees = { gas: 200_000n, maxFeePerGas: 10n ** 10n, maxPriorityFeePerGas: 10n ** 9n };
+    const transaction = { to, data, nonce, chainId, ...fees, type: "eip1559" } as const;
+    const signed = await account.signTransaction(transaction);
+    return callRpcText(rpcUrl, "eth_sendRawTransaction", [signed]) as Promise<Hex>;
   }
 
   const name = options.name ?? "Test Wallet";
@@ -85,7 +103,7 @@ export async function makeTestWallet(rpcUrl: string, options: WalletOptions = {}
       `(${ANNOUNCE})(${[binding, name, `test.${binding}`, ICON].map((text) => JSON.stringify(text)).join(", ")})`,
     );
   }
-  return { address, calls, install };
+  return { address, calls, hashes, install };
 }
 
 class WalletError extends Error {

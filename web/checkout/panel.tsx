@@ -63,7 +63,7 @@ function Content({ link, step, flow, wallets }: { link: Link; step: Step; flow: 
     case "unclear":
       return (
         <>
-          <State icon="ask" title="payment" texts={[say("maybeSent")]} />
+          <State icon="ask" title="yourPayment" texts={[say("maybeSent")]} />
           <Button onClick={flow.forget} isSecond>
             {say("notSent")}
           </Button>

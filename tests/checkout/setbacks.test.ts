@@ -1,0 +1,276 @@
+/** What goes wrong while people pay: refusals lead on, doubts show no button, and no order is paid twice. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { callRpc } from "../../local/chain/rpc.ts";
+import { waitFor } from "../links/payer-side.ts";
+import { newProvingPayer, sendUsdc } from "../links/payers.ts";
+import { findBarriers, isBrowserThere } from "./browser.ts";
+import { type CheckoutWorld, startCheckoutWorld } from "./checkout-world.ts";
+
+let world: CheckoutWorld;
+beforeAll(async () => {
+  if (isBrowserThere) world = await startCheckoutWorld();
+}, 120_000);
+afterAll(() => world?.stop());
+
+const PAID_MS = 40_000;
+const payButton = (page: Page) => page.getByRole("button", { name: "Pay with" });
+const thanks = (page: Page) => page.getByText(/^Thank you\./);
+const settledBy = async (linkId: string) =>
+  (await world.world.sql`select settled_by from payment_links where id = ${linkId}`)[0]?.settledBy;
+const countTransfers = async (linkId: string) =>
+  Number((await world.world.sql`select count(*) from transfers where link_id = ${linkId}`)[0]?.count);
+
+/** Counts the page's open streams in `globalThis.streams`. */
+const COUNT_STREAMS = `{
+  const streams = (globalThis.streams = []);
+  const Original = EventSource;
+  globalThis.EventSource = class extends Original { constructor(...given) { super(...given); streams.push(this); } };
+}`;
+const openStreams = (page: Page) =>
+  page.evaluate("streams.filter(({ readyState }) => readyState !== 2).length") as Promise<number>;
+
+describe.if(isBrowserThere)("the payment page", () => {
+  test("a declined signature says that nothing was sent, and leads to a transfer that pays by its tag", async () => {
+    const { id, amountUnits } = await world.makeLink();
+    await world.makeLink(amountUnits);
+    const wallet = await world.wallet({ declines: { method: "eth_signTypedData_v4", times: 1 } });
+    const { page, expectClean, close } = await world.open(id, [wallet]);
+    await payButton(page).click();
+    await page.getByText("You declined in Test Wallet. Nothing was sent.").waitFor();
+    expect(await payButton(page).isVisible()).toBe(true);
+    expect(await findBarriers(page)).toEqual([]);
+    await page.getByRole("button", { name: "Send a transfer instead" }).click();
+    await thanks(page).waitFor({ timeout: PAID_MS });
+    expect(wallet.hashes).toHaveLength(1);
+    expect(await settledBy(id)).toBe("tag");
+    expectClean();
+    await close();
+  });
+
+  for (const [what, options, text] of [
+    ["cannot sign it", { fails: { method: "eth_signTypedData_v4", code: 4200 } }, "This wallet cannot sign"],
+    ["signs with another key", { signsForeign: true }, "This wallet cannot sign"],
+  ] as const)
+    test(`a wallet that ${what} is offered the transfer`, async () => {
+      const { id } = await world.makeLink();
+      const allowedErrors = /400 \(Bad Request\)/;
+      const { page, expectClean, close } = await world.open(id, [await world.wallet(options)], {
+        allowedErrors,
+      });
+      await payButton(page).click();
+      await page.getByText(text).waitFor();
+      await page.getByRole("button", { name: "Send a transfer instead" }).waitFor();
+      expect(await world.statusOf(id)).toBe("ACTIVE");
+      expectClean();
+      await close();
+    });
+
+  test("too little in the wallet: says what it holds, and asks for no signature", async () => {
+    const { id, amountUnits } = await world.makeLink();
+    const wallet = await world.wallet({ fundsUnits: amountUnits - 1n });
+    const { page, close } = await world.open(id, [wallet]);
+    await payButton(page).click();
+    await page.getByText(/This wallet holds 1\.\d+ USDC/).waitFor();
+    expect(wallet.calls).not.toContain("eth_signTypedData_v4");
+    await close();
+  });
+
+  test("two payers at once: one pays and is thanked, the other keeps the money and reads why", async () => {
+    const { id, amountUnits } = await world.makeLink();
+    const gate = Promise.withResolvers<void>();
+    const wallets = [
+      await world.wallet({ holdUntil: gate.promise }),
+      await world.wallet({ holdUntil: gate.promise }),
+    ];
+    const options = { allowedErrors: /409 \(Conflict\)/ };
+    const visits = [
+      await world.open(id, wallets.slice(0, 1), options),
+      await world.open(id, wallets.slice(1), options),
+    ];
+    for (const { page } of visits) {
+      await payButton(page).click();
+      await page.getByText("Confirm in Test Wallet").waitFor();
+    }
+    gate.resolve();
+    for (const { page } of visits)
+      await page.getByRole("heading", { name: "Paid" }).waitFor({ timeout: PAID_MS });
+    const thanked = await Promise.all(visits.map(async ({ page }) => (await thanks(page).count()) > 0));
+    expect(thanked.filter(Boolean)).toHaveLength(1);
+    const [paying] = await world.world
+      .sql`select from_address, amount_units from transfers where link_id = ${id}`;
+    expect(paying).toEqual({ fromAddress: wallets[thanked.indexOf(true)]?.address, amountUnits });
+    expect(await countTransfers(id)).toBe(1);
+    for (const visit of visits) {
+      visit.expectClean();
+      await visit.close();
+    }
+  });
+
+  test("a second tab of the same browser does not pay while the first one does", async () => {
+    const { id } = await world.makeLink();
+    const gate = Promise.withResolvers<void>();
+    const wallet = await world.wallet({ holdUntil: gate.promise });
+    const { page, context, close } = await world.open(id, [wallet]);
+    const second = await context.newPage();
+    await wallet.install(second);
+    await second.goto(world.urlOf(id));
+    await payButton(page).click();
+    await page.getByText("Confirm in").waitFor();
+    await payButton(second).click();
+    await second.getByText("You are paying in another tab.").waitFor();
+    gate.resolve();
+    await thanks(page).waitFor({ timeout: PAID_MS });
+    await thanks(second).waitFor({ timeout: PAID_MS });
+    expect(wallet.calls.filter((method) => method === "eth_signTypedData_v4")).toHaveLength(1);
+    expect(await countTransfers(id)).toBe(1);
+    await close();
+  });
+
+  test("a reload and a killed API while the payment waits: no button to pay again, and in the end thanks", async () => {
+    const { id } = await world.makeLink();
+    const wallet = await world.wallet();
+    const { page, close } = await world.open(id, [wallet]);
+    await world.world.kill("worker");
+    await payButton(page).click();
+    await page.getByText("Please do not pay again.").waitFor();
+    await page.reload();
+    await page.getByText("Please do not pay again.").waitFor();
+    expect(await payButton(page).count()).toBe(0);
+    await world.world.kill("api");
+    await page.getByText("Connection lost. Reconnecting…").waitFor();
+    expect(await payButton(page).count()).toBe(0);
+    await world.world.start("api");
+    await world.world.start("worker");
+    await thanks(page).waitFor({ timeout: PAID_MS });
+    expect(wallet.calls.filter((method) => method === "eth_signTypedData_v4")).toHaveLength(1);
+    expect(await countTransfers(id)).toBe(1);
+    await close();
+  }, 120_000);
+
+  test("a transfer whose answer was lost shows no button to pay, is found by its tag, and its payer is not asked again", async () => {
+    const { id } = await world.makeLink();
+    const wallet = await world.wallet({
+      losesAnswer: true,
+      fails: { method: "eth_signTypedData_v4", code: 4200 },
+    });
+    await world.world.kill("indexer");
+    const { page, close } = await world.open(id, [wallet]);
+    await payButton(page).click();
+    await page.getByRole("button", { name: "Send a transfer instead" }).click();
+    await page.getByText("You may already have sent this payment").waitFor();
+    await page.reload();
+    await page.getByText("You may already have sent this payment").waitFor();
+    expect(await payButton(page).count()).toBe(0);
+    expect(await page.locator("#ways").isVisible()).toBe(false);
+    await world.world.start("indexer");
+    await page.getByRole("heading", { name: "Paid" }).waitFor({ timeout: PAID_MS });
+    expect(wallet.hashes).toHaveLength(1);
+    await close();
+  });
+
+  test("a link cancelled while it is open loses every way to pay, and its stream is closed", async () => {
+    const { id } = await world.makeLink();
+    const { page, expectClean, close } = await world.open(id, [await world.wallet()], {
+      prepare: async (page) => {
+        await page.addInitScript(COUNT_STREAMS);
+      },
+    });
+    await payButton(page).waitFor();
+    expect(await openStreams(page)).toBe(1);
+    expect((await world.ann.client.post(`/v1/payment-links/${id}/cancel`)).status).toBe(200);
+    await page.getByRole("heading", { name: "This link was cancelled" }).waitFor();
+    expect(await payButton(page).count()).toBe(0);
+    expect(await page.locator("#ways").count()).toBe(0);
+    expect(await openStreams(page)).toBe(0);
+    expectClean();
+    await close();
+  });
+
+  test("a link that expires while it is open counts down and then says so", async () => {
+    const { id } = await world.makeLink();
+    const end = (seconds: number) => world.world.sql`
+      update payment_links
+      set created_at = now() - interval '2 days', expires_at = now() + make_interval(secs => ${seconds})
+      where id = ${id}`;
+    await end(290);
+    const { page, close } = await world.open(id, [await world.wallet()]);
+    await page.getByText(/^Expires in 4:\d\d$/).waitFor();
+    await end(0);
+    await page.getByRole("heading", { name: "This link has expired" }).waitFor();
+    expect(await payButton(page).count()).toBe(0);
+    await close();
+  });
+
+  test("a refused stream is replaced by polling", async () => {
+    const { id } = await world.makeLink();
+    const { page, close } = await world.open(id, [await world.wallet()], {
+      prepare: async (page) => {
+        await page.route("**/events", (route) => route.fulfill({ status: 429, body: "{}" }));
+      },
+    });
+    await payButton(page).click();
+    await thanks(page).waitFor({ timeout: PAID_MS });
+    await close();
+  });
+
+  test("a hidden page holds no stream, and opens one when it is seen again", async () => {
+    const { id } = await world.makeLink();
+    const { page, close } = await world.open(id, [], {
+      prepare: async (page) => {
+        await page.addInitScript(COUNT_STREAMS);
+      },
+    });
+    const show = (isHidden: boolean) =>
+      page.evaluate(
+        `Object.defineProperty(document, "hidden", { value: ${isHidden}, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"))`,
+      );
+    await waitFor("the stream", async () => (await openStreams(page)) === 1);
+    await show(true);
+    expect(await openStreams(page)).toBe(0);
+    await show(false);
+    expect(await openStreams(page)).toBe(1);
+    await close();
+  });
+
+  test("a transfer that fits several links is claimed by hand, and proven by its sender's signature", async () => {
+    const first = await world.makeLink();
+    const second = await world.makeLink(first.amountUnits);
+    const wallet = await world.wallet();
+    await callRpc(world.rpcUrl, "anvil_impersonateAccount", [wallet.address]);
+    const hash = await sendUsdc(world.rpcUrl, wallet.address, world.merchantWallet, second.amountUnits);
+    await waitFor("the transfer", async () => {
+      const rows = await world.world.sql`select from transfers where tx_hash = ${hash}`;
+      return rows.length > 0;
+    });
+    const { page, close } = await world.open(second.id, [wallet]);
+    await page.getByText("Pay by hand").click();
+    await page.getByText("Sent, but not shown here?").click();
+    await page.getByLabel("Transaction hash").fill(hash);
+    await page.getByLabel("Sent from address").fill(wallet.address);
+    await page.getByRole("button", { name: "Find my payment" }).click();
+    await page.getByText("Several links fit this transfer.").waitFor();
+    expect(await findBarriers(page)).toEqual([]);
+    await page.getByRole("button", { name: "Sign with Test Wallet" }).click();
+    await page.getByRole("heading", { name: "Paid" }).waitFor({ timeout: PAID_MS });
+    expect(await settledBy(second.id)).toBe("proof");
+    expect(await world.statusOf(first.id)).toBe("ACTIVE");
+    await close();
+  });
+
+  test("a claim of a transaction that does not pay the link is refused in words", async () => {
+    const { id, amountUnits } = await world.makeLink();
+    const stranger = await newProvingPayer(world.rpcUrl, amountUnits);
+    const hash = await sendUsdc(world.rpcUrl, stranger.lower, stranger.lower, 1n);
+    const { page, close } = await world.open(id);
+    await page.getByText("Pay by hand").click();
+    await page.getByText("Sent, but not shown here?").click();
+    await page.getByLabel("Transaction hash").fill(hash);
+    await page.getByLabel("Sent from address").fill(stranger.lower);
+    await page.getByRole("button", { name: "Find my payment" }).click();
+    await page.getByText("This transaction does not pay this link.").waitFor();
+    expect(await world.statusOf(id)).toBe("ACTIVE");
+    await close();
+  });
+});
