@@ -25,6 +25,7 @@ import { pageRoutes } from "./pages/routes.ts";
 import { sessionRoutes } from "./sessions/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
 import { transactionRoutes } from "./transactions/routes.ts";
+import { refundRoutes } from "./wallet-ops/refund-routes.ts";
 import { sendRoutes } from "./wallet-ops/send-routes.ts";
 import { walletRoutes } from "./wallets/routes.ts";
 import { webhookRoutes } from "./webhooks/routes.ts";
@@ -61,6 +62,7 @@ export function createApp(deps: ApiDeps) {
       .use(googleRoutes(deps))
       .use(walletRoutes(deps))
       .use(sendRoutes(deps))
+      .use(refundRoutes(deps))
       .use(apiKeyRoutes(deps))
       .use(securityRoutes(deps))
       .use(settingsRoutes(deps))

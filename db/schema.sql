@@ -416,6 +416,30 @@ create table reconciliations (
 );
 CREATE INDEX reconciliations_newest ON public.reconciliations USING btree (network, kind, id DESC);
 
+create table refunds (
+  amount_units bigint not null,
+  created_at timestamp with time zone default now() not null,
+  id text not null,
+  link_id text not null,
+  network text not null,
+  paid_log_index integer not null,
+  paid_tx_hash text not null,
+  reason text,
+  to_address text not null,
+  to_source text not null,
+  user_id text not null,
+  constraint refunds_amount_units_check CHECK ((amount_units > 0)),
+  constraint refunds_id_check CHECK ((id ~ '^rfd_[0-9a-f]{44}$'::text)),
+  constraint refunds_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id),
+  constraint refunds_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint refunds_pkey PRIMARY KEY (id),
+  constraint refunds_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 500))),
+  constraint refunds_to_address_check CHECK ((to_address ~ '^0x[0-9a-f]{40}$'::text)),
+  constraint refunds_to_source_check CHECK ((to_source = ANY (ARRAY['x402_payer'::text, 'transfer_sender'::text, 'given'::text]))),
+  constraint refunds_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id)
+);
+CREATE INDEX refunds_link ON public.refunds USING btree (link_id, id DESC);
+
 create table relay_attempts (
   created_at timestamp with time zone default now() not null,
   is_noop boolean default false not null,
@@ -659,6 +683,7 @@ CREATE INDEX transfers_detected ON public.transfers USING btree (network, block_
 CREATE INDEX transfers_from ON public.transfers USING btree (network, from_address, block_number);
 CREATE INDEX transfers_hash ON public.transfers USING btree (tx_hash);
 CREATE INDEX transfers_height ON public.transfers USING btree (block_number, network) WHERE (status <> 'ORPHANED'::text);
+CREATE INDEX transfers_link ON public.transfers USING btree (link_id) WHERE (link_id IS NOT NULL);
 CREATE UNIQUE INDEX transfers_log_key ON public.transfers USING btree (network, block_hash, log_index);
 CREATE INDEX transfers_misfit_link ON public.transfers USING btree (link_id) WHERE ((link_id IS NOT NULL) AND (NOT pays));
 CREATE UNIQUE INDEX transfers_payment_key ON public.transfers USING btree (payment_id) WHERE ((payment_id IS NOT NULL) AND (status <> 'ORPHANED'::text));

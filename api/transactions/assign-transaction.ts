@@ -23,6 +23,7 @@ import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { tell } from "../../db/postgres/notifications.ts";
 import { findTransaction } from "../../db/transactions/transactions.ts";
+import { hasLiveRefunds } from "../../db/wallet-ops/refunds.ts";
 
 /** `misfitMinUnits`: below it a transfer of another value marks no link. */
 export type Asked = {
@@ -76,7 +77,7 @@ export function unassignTransaction(sql: Sql, asked: Asked): Promise<HistoryRow>
     const { linkId, settledBy } = transfer;
     const link = linkId === null ? undefined : await findAssignableLink(tx, { linkId, userId: asked.userId });
     if (linkId === null || !link) throw refused("not_assigned", "This transfer counts for no link");
-    if (link.refundedUnits > 0n)
+    if (link.refundedUnits > 0n || (await hasLiveRefunds(tx, linkId)))
       throw refused("has_refunds", "This link has refunds, so its transfer stays where it is");
     if (settledBy === null || !isRevocable(settledBy) || transfer.paymentId !== null)
       throw refused(

@@ -51,7 +51,7 @@ export type Preparation = {
   /** Prepares an empty operation of this one's nonce instead of transfers. */
   voidOf?: { id: string; accountNonce: bigint };
   extraWarnings?: (state: AccountState) => OperationTerms["warnings"];
-  /** In the transaction that stores the operation, before it is stored; may refuse. */
+  /** In the transaction that stores the operation; a throw stores nothing. */
   reserve?: (tx: Tx) => Promise<void>;
 };
 
@@ -98,7 +98,6 @@ export async function prepareOperation(
   };
   const stored = await deps.sql.begin(async (tx) => {
     await expireOperations(tx, { userId: wallet.userId, limit: EXPIRED_AT_ONCE });
-    await preparation.reserve?.(tx);
     const challengeId = newChallengeId();
     const row = await insertOperation(tx, {
       ...{ id: preparation.id, userId: wallet.userId, walletId: wallet.id, network: wallet.network, kind },
@@ -108,6 +107,7 @@ export async function prepareOperation(
       ...{ voidOf: preparation.voidOf?.id, requestId: preparation.requestId, lifeMs: OPERATION_LIFE_MS },
     });
     if (!row) return undefined;
+    await preparation.reserve?.(tx);
     await insertChallenge(tx, {
       ...{ id: challengeId, userId: wallet.userId, purpose: "send", network: wallet.network },
       ...{ challenge: Buffer.from(userOpHash.slice(2), "hex"), lifeMs: OPERATION_LIFE_MS },
@@ -125,12 +125,19 @@ export async function prepareOperation(
 }
 
 /** What an Idempotency-Key prepared before, as it is now. Throws CONFLICT when the key was used with another request. */
-async function findReplay(
+export async function findReplay(
   deps: ApiDeps,
-  { wallet: { userId }, kind, idempotencyKey: key, request }: Preparation,
+  {
+    wallet,
+    kind,
+    idempotencyKey: key,
+    request,
+  }: Pick<Preparation, "kind" | "idempotencyKey" | "request"> & {
+    wallet: Pick<Wallet, "userId">;
+  },
 ): Promise<OperationView | undefined> {
   if (key === undefined) return undefined;
-  const known = await findByIdempotencyKey(deps.sql, { userId, kind, key, request });
+  const known = await findByIdempotencyKey(deps.sql, { userId: wallet.userId, kind, key, request });
   const hasLapsed = known?.operation.state === "AWAITING_SIGNATURE" && known.operation.isOver;
   if (!known || hasLapsed) return undefined;
   if (known.isSameRequest) return known.operation;
@@ -193,7 +200,7 @@ function ownersOf(
   });
 }
 
-export function totalOf(items: readonly { amountUnits: bigint }[]): bigint {
+function totalOf(items: readonly { amountUnits: bigint }[]): bigint {
   return items.reduce((sum, { amountUnits }) => sum + amountUnits, 0n);
 }
 

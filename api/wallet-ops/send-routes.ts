@@ -1,21 +1,12 @@
 /** Sends and payouts out of the signed-in user's wallets. Never by an API key: money moves with the passkey alone. */
 import { Elysia } from "elysia";
 import type { z } from "zod";
-import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
+import { invalid, notFound } from "../../core/domain/errors.ts";
 import { newSendId } from "../../core/domain/ids.ts";
 import { DEFAULT_NETWORK } from "../../core/domain/networks.ts";
-import { presentTransaction } from "../../core/domain/transaction.ts";
-import { listPasskeys } from "../../db/auth/passkeys.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
-import { tell } from "../../db/postgres/notifications.ts";
 import type { User } from "../../db/schema.ts";
-import { findTransaction } from "../../db/transactions/transactions.ts";
-import {
-  cancelOperation,
-  findOperation,
-  listOperations,
-  type OperationView,
-} from "../../db/wallet-ops/operations.ts";
+import { listOperations } from "../../db/wallet-ops/operations.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -23,6 +14,7 @@ import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
 import { confirmOperation } from "./confirm.ts";
+import { cancel, getOperation, presentHistory, transportsOf } from "./operations.ts";
 import { prepareOperation } from "./prepare.ts";
 import { readPayments } from "./read-payments.ts";
 import {
@@ -36,7 +28,6 @@ import {
   presentSend,
   sendListSchema,
   sendSchema,
-  type Transports,
 } from "./wire.ts";
 
 const tags = ["Sends"];
@@ -73,12 +64,22 @@ export const sendRoutes = (deps: ApiDeps) =>
     .post(
       "/v1/wallets/send/confirm",
       async ({ body, user, requestId, clientAddress, status }) => {
+        await getOperation(deps, { user, id: body.sendId, kind: "SEND" });
         const operation = await confirmOperation(deps, {
-          ...{ user, kind: "SEND", id: toSendId(body.sendId), challengeId: body.challengeId },
+          ...{ user, kind: "SEND", id: body.sendId, challengeId: body.challengeId },
           ...{ response: body.passkeyResponse, trace: { requestId, clientAddress } },
           ...{ history: { linkId: null, description: null, note: null }, event: "wallet.send_queued" },
         });
-        return status(202, await presentConfirmed(deps, user, operation));
+        const transactions = await presentHistory(deps, user, operation);
+        const [only, ...others] = transactions;
+        return status(202, {
+          success: true as const,
+          sendId: operation.id,
+          status: operation.state,
+          userOpHash: operation.userOpHash,
+          statusUrl: `${deps.config.baseUrl}/v1/wallets/sends/${operation.id}`,
+          ...(only && others.length === 0 ? { transaction: only } : { transactions }),
+        });
       },
       {
         auth: session,
@@ -95,7 +96,8 @@ export const sendRoutes = (deps: ApiDeps) =>
     })
     .get(
       "/v1/wallets/sends/:id",
-      async ({ params, user }) => presentSend(await getSend(deps, user, params.id)),
+      async ({ params, user }) =>
+        presentSend(await getOperation(deps, { user, id: params.id, kind: "SEND" })),
       {
         auth: session,
         params: operationParams,
@@ -105,7 +107,7 @@ export const sendRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/wallets/sends/:id/cancel",
-      async ({ params, user }) => presentSend(await cancel(deps, user, params.id)),
+      async ({ params, user }) => presentSend(await cancel(deps, { user, id: params.id, kind: "SEND" })),
       {
         auth: session,
         params: operationParams,
@@ -113,34 +115,6 @@ export const sendRoutes = (deps: ApiDeps) =>
         detail: { summary: "Cancel a send that is not signed yet", tags },
       },
     );
-
-/** What cannot be a send's id is answered like an unknown one. */
-function toSendId(id: string): string {
-  if (SEND_ID.test(id)) return id;
-  throw notFound("Send");
-}
-
-async function getSend({ sql }: ApiDeps, user: User, id: string): Promise<OperationView> {
-  const operation = await findOperation(sql, { id: toSendId(id), userId: user.id, kind: "SEND" });
-  if (operation) return operation;
-  throw notFound("Send");
-}
-
-async function cancel(deps: ApiDeps, user: User, id: string): Promise<OperationView> {
-  await getSend(deps, user, id);
-  const isCancelled = await deps.sql.begin(async (tx) => {
-    if (!(await cancelOperation(tx, { id, userId: user.id }))) return false;
-    await tell(tx, [id]);
-    return true;
-  });
-  const operation = await getSend(deps, user, id);
-  if (isCancelled) return operation;
-  const { status } = presentSend(operation);
-  throw conflict(`Only a send that is not signed can be cancelled; this one is ${status}`, {
-    field: "status",
-    issue: status,
-  });
-}
 
 async function answerList(deps: ApiDeps, user: User, query: z.infer<typeof listQuery>) {
   const { limit, status: state, cursor } = query;
@@ -157,28 +131,4 @@ async function answerList(deps: ApiDeps, user: User, query: z.infer<typeof listQ
     nextCursor: hasNextPage ? (sends.at(-1)?.id ?? null) : null,
     pagination: { hasNextPage, limit },
   };
-}
-
-async function presentConfirmed(
-  deps: ApiDeps,
-  user: User,
-  operation: OperationView,
-): Promise<z.infer<typeof confirmedSchema>> {
-  const ids = operation.items.flatMap(({ transactionId }) => transactionId ?? []);
-  const rows = await Promise.all(ids.map((id) => findTransaction(deps.sql, { id, userId: user.id })));
-  const transactions = rows.flatMap((row) => (row ? [presentTransaction(row)] : []));
-  const [only, ...others] = transactions;
-  return {
-    success: true,
-    sendId: operation.id,
-    status: operation.state,
-    userOpHash: operation.userOpHash,
-    statusUrl: `${deps.config.baseUrl}/v1/wallets/sends/${operation.id}`,
-    ...(only && others.length === 0 ? { transaction: only } : { transactions }),
-  };
-}
-
-async function transportsOf({ sql, config }: ApiDeps, user: User): Promise<Transports> {
-  const passkeys = await listPasskeys(sql, user.id, config.passkey.rpId);
-  return new Map(passkeys.map(({ id, transports }) => [id, transports]));
 }

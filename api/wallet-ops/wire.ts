@@ -23,13 +23,13 @@ const PROMPT_TIMEOUT_MS = 60_000;
 const LIST_LIMIT_DEFAULT = 20;
 const LIST_LIMIT_MAX = 100;
 
-const text = (maxChars: number) =>
+export const text = (maxChars: number) =>
   z
     .string()
     .refine((given) => Array.from(given).length <= maxChars, `must have at most ${maxChars} characters`)
     .refine((given) => given.isWellFormed() && !given.includes("\0"), "must be text");
 
-const amount = z
+export const amount = z
   .union([z.number(), z.string().max(40)], { error: "must be a decimal text or a number" })
   .describe("USDC, greater than 0, at most 6 decimals");
 

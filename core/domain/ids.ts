@@ -14,6 +14,7 @@ export const newWebhookEndpointId = () => `whe_${token()}`;
 export const newApiKeyId = () => `key_${token()}`;
 export const newOtpId = () => `otp_${token()}`;
 export const newSendId = (now: Date) => `snd_${timedToken(now)}`;
+export const newRefundId = (now: Date) => `rfd_${timedToken(now)}`;
 export const newRequestId = () => `req_${token()}`;
 
 /** 128 random bits as 22 URL-safe characters. */

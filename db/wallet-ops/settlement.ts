@@ -2,7 +2,9 @@
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OperationFailure } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../postgres/client.ts";
+import { tell } from "../postgres/notifications.ts";
 import { writeFailures } from "./queue.ts";
+import { refreshRefundedUnits } from "./refunds.ts";
 
 export type OperationEvent = {
   blockNumber: number;
@@ -178,6 +180,11 @@ export async function concludeOperations(
     tx,
     rows.filter(({ state }) => state === "FAILED").map(({ id }) => id),
   );
+  const linkIds = await refreshRefundedUnits(
+    tx,
+    rows.filter(({ state }) => state === "CONFIRMED").map(({ id }) => id),
+  );
+  await tell(tx, linkIds);
   return rows.map(({ id }) => id);
 }
 
@@ -226,7 +233,9 @@ export async function reopenOperations(
     from affected
     where op.id = affected.id
     returning op.id, op.state`;
-  return rows.map(({ id }) => id);
+  const ids = rows.map(({ id }) => id);
+  await refreshRefundedUnits(tx, ids);
+  return ids;
 }
 
 /** The history rows of operations that were put back: what is on its way is PENDING, what had failed is FAILED again. */

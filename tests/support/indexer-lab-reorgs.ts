@@ -20,7 +20,7 @@ export type Sender = {
   resend: (transaction: SignedTransaction) => Promise<void>;
 };
 
-export async function makeSender(lab: Lab): Promise<Sender> {
+export async function makeSender(lab: Pick<Lab, "chain">): Promise<Sender> {
   const { rpcUrl } = lab.chain;
   const account = privateKeyToAccount(generatePrivateKey());
   const address = account.address.toLowerCase() as Hex;

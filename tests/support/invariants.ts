@@ -6,6 +6,7 @@ import { decodeTransferLog } from "../../core/chain/usdc.ts";
 import { type Hex, NETWORK_IDS, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { callRpc, callRpcBatch } from "../../local/chain/rpc.ts";
+import { checkOperations } from "./operation-invariants.ts";
 
 export type ChainTransfer = {
   blockNumber: number;
@@ -37,6 +38,7 @@ export async function assertInvariants(
     ...(await checkLinks(sql, network)),
     ...(await checkPayments(sql, network, options.mayBeInFlight ?? false)),
     ...(options.hasLostRows ? [] : await checkRelays(sql, network)),
+    ...(await checkOperations(sql, network)),
     ...(await checkBudgets(sql, network)),
     ...(await checkReorgTraces(sql, network)),
   ];
@@ -138,7 +140,9 @@ async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
         when link.settled_by is distinct from paying.settled_by then 'settled_by is not its transfer''s'
         when payers = 1 and to_address <> link.recipient then 'paid by a transfer to somebody else'
         when payers = 1 and block_time > expires_at and exception = 'NONE' then 'late but not marked'
-        when refunded_units > coalesce(link.paid_units, link.amount_units) then 'more refunded than paid'
+        when refunded_units > coalesce(
+            (select sum(amount_units) from transfers where link_id = link.id and status = 'CONFIRMED'), 0
+          ) then 'more refunded than came'
         when link.status in ('ACTIVE', 'EXPIRED') and exists (
           select from transfers
           where link_id = link.id and transfers.status <> 'ORPHANED'

@@ -1,0 +1,57 @@
+/** What sends and refunds share once they are prepared: finding, cancelling, and what a confirmation answers. */
+import { conflict, notFound } from "../../core/domain/errors.ts";
+import { presentTransaction } from "../../core/domain/transaction.ts";
+import type { OperationKind } from "../../core/domain/wallet-operation.ts";
+import { listPasskeys } from "../../db/auth/passkeys.ts";
+import { tell } from "../../db/postgres/notifications.ts";
+import type { User } from "../../db/schema.ts";
+import { findTransaction } from "../../db/transactions/transactions.ts";
+import { cancelOperation, findOperation, type OperationView } from "../../db/wallet-ops/operations.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { statusOf, type Transports } from "./wire.ts";
+
+type Named = { user: User; id: string; kind: Exclude<OperationKind, "OWNERS"> };
+
+const NAMES = { SEND: "Send", REFUND: "Refund" } as const;
+const ID_FORMS = { SEND: /^snd_[0-9a-f]{44}$/, REFUND: /^rfd_[0-9a-f]{44}$/ } as const;
+
+/** Throws NOT_FOUND for another user's, and for what cannot be an id. */
+export async function getOperation(
+  { sql }: Pick<ApiDeps, "sql">,
+  { user, id, kind }: Named,
+): Promise<OperationView> {
+  const isId = ID_FORMS[kind].test(id);
+  const operation = isId ? await findOperation(sql, { id, userId: user.id, kind }) : undefined;
+  if (operation) return operation;
+  throw notFound(NAMES[kind]);
+}
+
+/** Throws CONFLICT once it was signed. */
+export async function cancel(deps: ApiDeps, named: Named): Promise<OperationView> {
+  const { id, user, kind } = named;
+  await getOperation(deps, named);
+  const isCancelled = await deps.sql.begin(async (tx) => {
+    if (!(await cancelOperation(tx, { id, userId: user.id }))) return false;
+    await tell(tx, [id]);
+    return true;
+  });
+  const operation = await getOperation(deps, named);
+  if (isCancelled) return operation;
+  const status = statusOf(operation);
+  throw conflict(`${NAMES[kind]} can only be cancelled before it is signed; this one is ${status}`, {
+    field: "status",
+    issue: status,
+  });
+}
+
+/** The history rows of an operation, one a recipient. */
+export async function presentHistory({ sql }: ApiDeps, user: User, { items }: OperationView) {
+  const ids = items.flatMap(({ transactionId }) => transactionId ?? []);
+  const rows = await Promise.all(ids.map((id) => findTransaction(sql, { id, userId: user.id })));
+  return rows.flatMap((row) => (row ? [presentTransaction(row)] : []));
+}
+
+export async function transportsOf({ sql, config }: ApiDeps, user: User): Promise<Transports> {
+  const passkeys = await listPasskeys(sql, user.id, config.passkey.rpId);
+  return new Map(passkeys.map(({ id, transports }) => [id, transports]));
+}

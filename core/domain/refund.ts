@@ -1,0 +1,101 @@
+/** Refunds of a link: which transfer's money goes back, how much, and to whom. Pure. */
+import type { LinkException } from "./link.ts";
+import type { Hex, NetworkId } from "./networks.ts";
+
+export const REFUND_SOURCES = ["x402_payer", "transfer_sender", "given"] as const;
+/** Who is refunded: the authorization's signer, the sender of a plain transfer, or an address the merchant gave. */
+export type RefundSource = (typeof REFUND_SOURCES)[number];
+export const REFUND_REASON_MAX_CHARS = 500;
+
+export type Refund = {
+  id: string;
+  userId: string;
+  linkId: string;
+  network: NetworkId;
+  paidTxHash: Hex;
+  paidLogIndex: number;
+  toAddress: Hex;
+  toSource: RefundSource;
+  amountUnits: bigint;
+  reason: string | null;
+  createdAt: Date;
+};
+
+/** A CONFIRMED transfer booked on a link. */
+export type RefundableTransfer = {
+  txHash: Hex;
+  logIndex: number;
+  sender: Hex;
+  amountUnits: bigint;
+  /** It is the one that pays the link. */
+  pays: boolean;
+  /** It executed an authorization, so that its sender signed for it. */
+  isAuthorization: boolean;
+  transactionId: string | null;
+  /** What no refund has taken or reserved. */
+  leftUnits: bigint;
+};
+
+export type RefundRequest = {
+  transactionId: string | undefined;
+  toAddress: Hex | undefined;
+  amountUnits: bigint | undefined;
+};
+
+export type RefundChoice =
+  | { ok: true; transfer: RefundableTransfer; amountUnits: bigint; to: Hex; toSource: RefundSource }
+  | { ok: false; issue: "nothing_to_refund" | "payer_ambiguous" | "unknown_transaction" }
+  | { ok: false; issue: "exceeds_refundable"; refundableUnits: bigint };
+
+/**
+ * Money goes back transfer by transfer, so that no payer receives another one's. Without `transactionId`: the only transfer with
+ * something left; of a link that was paid twice the second; else there must be one address to send to. The amount is by default all
+ * that is left, of an overpaid link what was too much.
+ */
+export function chooseRefund(
+  link: { amountUnits: bigint; exception: LinkException },
+  transfers: readonly RefundableTransfer[],
+  request: RefundRequest,
+): RefundChoice {
+  const transfer = chooseTransfer(link, transfers, request);
+  if (typeof transfer === "string") return { ok: false, issue: transfer };
+  const amountUnits = request.amountUnits ?? defaultAmount(link, transfer);
+  if (amountUnits > transfer.leftUnits)
+    return { ok: false, issue: "exceeds_refundable", refundableUnits: transfer.leftUnits };
+  if (request.toAddress) return { ok: true, transfer, amountUnits, to: request.toAddress, toSource: "given" };
+  const toSource = transfer.isAuthorization ? "x402_payer" : "transfer_sender";
+  return { ok: true, transfer, amountUnits, to: transfer.sender, toSource };
+}
+
+function chooseTransfer(
+  { exception }: { exception: LinkException },
+  transfers: readonly RefundableTransfer[],
+  { transactionId, toAddress, amountUnits = 1n }: RefundRequest,
+): RefundableTransfer | "nothing_to_refund" | "payer_ambiguous" | "unknown_transaction" {
+  if (transactionId !== undefined) {
+    const named = transfers.find((transfer) => transfer.transactionId === transactionId);
+    if (!named) return "unknown_transaction";
+    return named.leftUnits > 0n ? named : "nothing_to_refund";
+  }
+  const open = transfers.filter(({ leftUnits }) => leftUnits > 0n);
+  const [first, second] = open;
+  if (!first) return "nothing_to_refund";
+  if (!second) return first;
+  const surplus = open.filter(({ pays }) => !pays);
+  const [only] = surplus;
+  if (exception === "DUPLICATE" && only && surplus.length === 1) return only;
+  if (!toAddress) return "payer_ambiguous";
+  return open.find(({ leftUnits }) => leftUnits >= amountUnits) ?? first;
+}
+
+function defaultAmount(
+  { amountUnits, exception }: { amountUnits: bigint; exception: LinkException },
+  { leftUnits }: RefundableTransfer,
+): bigint {
+  return exception === "OVERPAID" && leftUnits > amountUnits ? leftUnits - amountUnits : leftUnits;
+}
+
+/** What may still go back of all of a link's money. */
+export function refundableUnits(transfers: readonly RefundableTransfer[]): bigint {
+  return transfers.reduce((sum, { leftUnits }) => (leftUnits > 0n ? sum + leftUnits : sum), 0n);
+}
