@@ -5,7 +5,7 @@ import { notFound } from "../../core/domain/errors.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { REFUND_REASON_MAX_CHARS, REFUND_SOURCES, type Refund } from "../../core/domain/refund.ts";
-import { isStillPossible, OPERATION_FAILURES, OPERATION_STATES } from "../../core/domain/wallet-operation.ts";
+import { isStillPossible, OPERATION_STATES } from "../../core/domain/wallet-operation.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import { findLink } from "../../db/links/links.ts";
 import type { User } from "../../db/schema.ts";
@@ -19,9 +19,13 @@ import { transactionSchema } from "../transactions/wire.ts";
 import { confirmOperation } from "./confirm.ts";
 import { cancel, getOperation, presentHistory, transportsOf } from "./operations.ts";
 import { prepareRefund, readRefundable } from "./prepare-refund.ts";
+import { prepareVoid } from "./prepare-void.ts";
 import {
   amount,
+  failureReason,
   operationParams,
+  preparedSchema as preparedSendSchema,
+  presentPrepared,
   presentSigning,
   signedBody,
   signingFields,
@@ -74,7 +78,7 @@ const refundSchema = z.object({
   transactionHash: z.string().nullable(),
   blockNumber: z.int().nullable(),
   transactionId: z.string().nullable(),
-  reason: z.enum(OPERATION_FAILURES).nullable().describe("Why it failed"),
+  reason: failureReason,
   stillPossible: z.boolean(),
   createdAt: isoTime,
   confirmedAt: isoTime.nullable(),
@@ -150,6 +154,22 @@ export const refundRoutes = (deps: ApiDeps) =>
         body: signedBody,
         response: { 202: confirmedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
         detail: { summary: "Confirm a prepared refund with the passkey's answer", tags },
+      },
+    )
+    .post(
+      "/v1/refunds/:id/void",
+      async ({ params, user, requestId, status: answer }) => {
+        const operation = await prepareVoid(deps, { user, id: params.id, kind: "REFUND", requestId });
+        return answer(201, presentPrepared(operation, deps.config, await transportsOf(deps, user)));
+      },
+      {
+        auth: { ...session, limit: "paymentOperations" },
+        params: operationParams,
+        response: { 201: preparedSendSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
+        detail: {
+          summary: "Prepare an empty operation that makes an ended refund impossible; confirm it like a send",
+          tags,
+        },
       },
     )
     .post(

@@ -16,6 +16,7 @@ import { getEnabledChain } from "../wallets/enabled-network.ts";
 import { confirmOperation } from "./confirm.ts";
 import { cancel, getOperation, presentHistory, transportsOf } from "./operations.ts";
 import { prepareOperation } from "./prepare.ts";
+import { prepareVoid } from "./prepare-void.ts";
 import { readPayments } from "./read-payments.ts";
 import {
   confirmBody,
@@ -103,6 +104,22 @@ export const sendRoutes = (deps: ApiDeps) =>
         params: operationParams,
         response: { 200: sendSchema, ...errorResponses(400, 401, 403, 404, 429) },
         detail: { summary: "One send", tags },
+      },
+    )
+    .post(
+      "/v1/wallets/sends/:id/void",
+      async ({ params, user, requestId, status }) => {
+        const operation = await prepareVoid(deps, { user, id: params.id, kind: "SEND", requestId });
+        return status(201, presentPrepared(operation, deps.config, await transportsOf(deps, user)));
+      },
+      {
+        auth: { ...session, limit: "paymentOperations" },
+        params: operationParams,
+        response: { 201: preparedSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
+        detail: {
+          summary: "Prepare an empty operation that makes an ended send impossible; confirm it like a send",
+          tags,
+        },
       },
     )
     .post(

@@ -15,6 +15,7 @@ import type { OperationView } from "../../db/wallet-ops/operations.ts";
 import { assertionSchema, challengeIdSchema } from "../auth/passkey-wire.ts";
 import type { ApiConfig } from "../config.ts";
 import { isoTime } from "../http/envelope.ts";
+import { documentedAs } from "../http/json-schema.ts";
 import { queryNumber } from "../http/query.ts";
 import { transactionSchema } from "../transactions/wire.ts";
 import { toUserOperation } from "./user-operation.ts";
@@ -57,6 +58,13 @@ export const listQuery = z.object({
   limit: queryNumber({ min: 1, max: LIST_LIMIT_MAX, fallback: LIST_LIMIT_DEFAULT }),
   cursor: z.string().min(1).max(200).optional(),
   status: z.enum(OPERATION_STATES).optional(),
+});
+
+/** A null among an enum's values, which zod's own document leaves out. */
+export const failureReason = documentedAs(z.enum(OPERATION_FAILURES).nullable(), {
+  type: ["string", "null"],
+  enum: [...OPERATION_FAILURES, null],
+  description: "Why it failed; null unless it is FAILED",
 });
 
 const status = z.enum(OPERATION_STATES);
@@ -134,7 +142,7 @@ export const sendSchema = z.object({
   fee: z.string(),
   transactionHash: z.string().nullable(),
   blockNumber: z.int().nullable(),
-  reason: z.enum(OPERATION_FAILURES).nullable(),
+  reason: failureReason,
   stillPossible: z
     .boolean()
     .describe("It has ended, but what was signed may still be executed until the wallet's next operation"),

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Answer, type Client, openClient } from "../support/http-client.ts";
+import { moveMoney } from "../support/money-session.ts";
 import {
   ageCodes,
   newEmail,
@@ -118,6 +119,8 @@ async function haveASession(): Promise<void> {
   await client.get("/v1/auth/google/callback");
   await client.post("/v1/test/token", { email });
   await client.post("/v1/test/token", { email: newEmail() });
+  const { rpcUrl } = world.chainOf("base-sepolia");
+  await moveMoney({ client, passkey, sql: world.sql, rpcUrl });
   await tradeAndLook(client);
   await client.post("/v1/auth/logout", undefined, { origin: "https://evil.example" });
   await client.post("/v1/auth/logout");

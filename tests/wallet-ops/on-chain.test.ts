@@ -238,6 +238,30 @@ describe("a stranger's handleOps", () => {
   });
 });
 
+describe("a void", () => {
+  test("spends the nonce of a cancelled send, whose signature is worth nothing then", async () => {
+    const merchant = await funded();
+    const to = randomAddress();
+    const prepared = await prepareSend(merchant, { to, amount: "1" });
+    const operation = await signed(merchant, prepared);
+    const path = `/v1/wallets/sends/${prepared.sendId}`;
+    expect((await merchant.client.post(`${path}/void`, {})).status).toBe(409);
+    await merchant.client.post(`${path}/cancel`, {});
+    const empty = await merchant.client.post(`${path}/void`, {});
+    expect(empty.status).toBe(201);
+    expect(empty.body.userOperation.nonce).toBe(prepared.userOperation.nonce);
+    expect(empty.body.summary).toMatchObject({ payments: [], total: "0.000000" });
+    await waitForSend(merchant, await confirmed(merchant, empty.body));
+    expect((await merchant.client.get(path)).body).toMatchObject({
+      status: "CANCELLED",
+      stillPossible: false,
+    });
+    await expect(submitByStranger(operation)).rejects.toThrow();
+    expect(await readUsdcBalance(world.chain.rpcUrl, to)).toBe(0n);
+    expect((await merchant.client.post(`${path}/void`, {})).status).toBe(409);
+  });
+});
+
 describe("a reorganisation", () => {
   test("puts a confirmed send back, sends it again, and moves the money once", async () => {
     const merchant = await funded();

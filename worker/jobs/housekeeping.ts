@@ -12,6 +12,7 @@ import { hasStrayDelivery, takeStrayExports } from "../../db/jobs/orphaned-jobs.
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { tell } from "../../db/postgres/notifications.ts";
+import { expireOperations } from "../../db/wallet-ops/operations.ts";
 import { expireDueLinks } from "../links/expire-links.ts";
 
 const BATCH_ROWS = 10_000;
@@ -29,6 +30,7 @@ export async function housekeeping(
 ): Promise<void> {
   const steps: Record<string, () => Promise<number>> = {
     expiredLinks: () => expireDueLinks(sql),
+    expiredOperations: () => inBatches(() => expireOperations(sql, { limit: BATCH_ROWS })),
     foldedTransactions: () => inBatches(() => sql.begin((tx) => foldTransactionCounts(tx, BATCH_ROWS))),
     foldedLinks: () => inBatches(() => sql.begin((tx) => foldLinkCounts(tx, BATCH_ROWS))),
     sealedCodes: () => inBatches(() => forgetSealedCodes(sql, BATCH_ROWS)),
