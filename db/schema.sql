@@ -192,11 +192,9 @@ create table indexer_leaders (
 create table link_count_deltas (
   amount_units numeric(78,0) not null,
   count bigint not null,
-  id bigint generated always as identity not null,
   refunded_units numeric(78,0) not null,
   status text not null,
-  user_id text not null,
-  constraint link_count_deltas_pkey PRIMARY KEY (id)
+  user_id text not null
 );
 CREATE INDEX link_count_deltas_user ON public.link_count_deltas USING btree (user_id);
 
@@ -285,13 +283,25 @@ create table payment_links (
   exception text default 'NONE'::text not null,
   expires_at timestamp with time zone not null,
   id text not null,
+  is_released boolean generated always as (((status = 'PENDING'::text) AND (exception = 'DUPLICATE'::text))) stored not null,
+  is_unpaid boolean generated always as ((status <> 'PAID'::text)) stored not null,
   network text not null,
+  open_until timestamp with time zone generated always as (
+CASE
+    WHEN (status = ANY (ARRAY['ACTIVE'::text, 'PENDING'::text])) THEN expires_at
+    ELSE NULL::timestamp with time zone
+END) stored,
   paid_at timestamp with time zone,
   paid_units bigint,
   pay_amount_units bigint,
   recipient text not null,
   refunded_units bigint default 0 not null,
   settled_by text,
+  stage text generated always as (
+CASE
+    WHEN (status = ANY (ARRAY['ACTIVE'::text, 'PENDING'::text])) THEN 'OPEN'::text
+    ELSE status
+END) stored not null,
   status text default 'ACTIVE'::text not null,
   tag text,
   updated_at timestamp with time zone default now() not null,
@@ -311,16 +321,14 @@ create table payment_links (
   constraint payment_links_status_check CHECK ((status = ANY (ARRAY['ACTIVE'::text, 'PENDING'::text, 'PAID'::text, 'EXPIRED'::text, 'CANCELLED'::text]))),
   constraint payment_links_tag_check CHECK (((tag ~ '^0x[0-9a-f]*$'::text) AND (length(tag) = 34))),
   constraint payment_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
-);
-CREATE INDEX payment_links_active_expiry ON public.payment_links USING btree (expires_at) WHERE (status = 'ACTIVE'::text);
+) with (fillfactor=85);
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
-CREATE INDEX payment_links_fitting ON public.payment_links USING btree (network, recipient, amount_units, expires_at) WHERE (status <> 'PAID'::text);
-CREATE INDEX payment_links_pay_amount ON public.payment_links USING btree (network, recipient, pay_amount_units, expires_at) WHERE ((status <> 'PAID'::text) AND (pay_amount_units IS NOT NULL));
-CREATE INDEX payment_links_released ON public.payment_links USING btree (network) WHERE ((status = 'PENDING'::text) AND (exception = 'DUPLICATE'::text));
+CREATE INDEX payment_links_fitting ON public.payment_links USING btree (network, recipient, amount_units, expires_at) WHERE is_unpaid;
+CREATE INDEX payment_links_open_until ON public.payment_links USING btree (open_until, user_id) WHERE (open_until IS NOT NULL);
+CREATE INDEX payment_links_pay_amount ON public.payment_links USING btree (network, recipient, pay_amount_units, expires_at) WHERE (is_unpaid AND (pay_amount_units IS NOT NULL));
+CREATE INDEX payment_links_released ON public.payment_links USING btree (network) WHERE is_released;
 CREATE UNIQUE INDEX payment_links_tag_key ON public.payment_links USING btree (tag);
-CREATE INDEX payment_links_user_active_expiry ON public.payment_links USING btree (user_id, expires_at) WHERE (status = 'ACTIVE'::text);
-CREATE INDEX payment_links_user_created ON public.payment_links USING btree (user_id, created_at DESC, id DESC);
-CREATE INDEX payment_links_user_status_created ON public.payment_links USING btree (user_id, status, created_at DESC, id DESC);
+CREATE INDEX payment_links_user_stage_created ON public.payment_links USING btree (user_id, stage, created_at DESC, id DESC);
 CREATE TRIGGER payment_links_count_added AFTER INSERT ON public.payment_links REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added_links();
 CREATE TRIGGER payment_links_count_changed AFTER UPDATE ON public.payment_links REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_changed_links();
 CREATE TRIGGER payment_links_count_removed AFTER DELETE ON public.payment_links REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed_links();
@@ -338,10 +346,17 @@ create table payments (
   created_at timestamp with time zone default now() not null,
   doubt_since timestamp with time zone,
   doubt_until timestamp with time zone,
+  facilitated_mined_block bigint generated always as (
+CASE
+    WHEN ((link_id IS NULL) AND (state = 'MINED'::text)) THEN block_number
+    ELSE NULL::bigint
+END) stored,
   facilitator_key_id text,
   facilitator_user_id text,
   id text not null,
   idempotency_key text,
+  is_live boolean generated always as ((state <> 'FAILED'::text)) stored not null,
+  is_open boolean generated always as ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text]))) stored not null,
   link_id text,
   log_index integer,
   network text not null,
@@ -380,16 +395,15 @@ create table payments (
   constraint payments_recipient_check CHECK (((recipient ~ '^0x[0-9a-f]*$'::text) AND (length(recipient) = 42))),
   constraint payments_relay_id_fkey FOREIGN KEY (relay_id) REFERENCES relays(id),
   constraint payments_state_check CHECK ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'FAILED'::text])))
-);
-CREATE UNIQUE INDEX payments_authorization_key ON public.payments USING btree (network, token, payer, nonce);
+) with (fillfactor=80);
+CREATE UNIQUE INDEX payments_authorization_key ON public.payments USING btree (authorization_digest(network, token, payer, nonce));
 CREATE INDEX payments_doubtful ON public.payments USING btree (link_id) WHERE (doubt_until IS NOT NULL);
-CREATE INDEX payments_facilitated_mined ON public.payments USING btree (network, block_number) WHERE ((link_id IS NULL) AND (state = 'MINED'::text));
-CREATE UNIQUE INDEX payments_idempotency_key ON public.payments USING btree (link_id, idempotency_key) WHERE ((idempotency_key IS NOT NULL) AND (state <> 'FAILED'::text));
-CREATE UNIQUE INDEX payments_live_link_key ON public.payments USING btree (link_id) WHERE (state <> 'FAILED'::text);
-CREATE INDEX payments_queued ON public.payments USING btree (network, next_try_at, created_at) WHERE (state = 'QUEUED'::text);
+CREATE INDEX payments_facilitated_mined ON public.payments USING btree (network, facilitated_mined_block) WHERE (facilitated_mined_block IS NOT NULL);
+CREATE UNIQUE INDEX payments_idempotency_key ON public.payments USING btree (link_id, idempotency_key) WHERE ((idempotency_key IS NOT NULL) AND is_live);
+CREATE UNIQUE INDEX payments_live_link_key ON public.payments USING btree (link_id) WHERE is_live;
+CREATE INDEX payments_open ON public.payments USING btree (network, created_at) WHERE is_open;
 CREATE INDEX payments_relay ON public.payments USING btree (relay_id) WHERE (relay_id IS NOT NULL);
-CREATE INDEX payments_reverted ON public.payments USING btree (network, payer, updated_at) WHERE (reverts > 0);
-CREATE INDEX payments_unsettled ON public.payments USING btree (network, state) WHERE (state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text]));
+CREATE INDEX payments_reverted ON public.payments USING btree (network, payer) WHERE (reverts > 0);
 
 create unlogged table rate_counters (
   count integer not null,
@@ -448,7 +462,7 @@ create table relay_attempts (
   left_out text[] default '{}'::text[] not null,
   max_fee_per_gas numeric(78,0) not null,
   max_priority_fee_per_gas numeric(78,0) not null,
-  raw text not null,
+  raw bytea not null,
   relay_id bigint not null,
   sends integer default 0 not null,
   tx_hash text not null,
@@ -504,7 +518,8 @@ create table relayers (
 create table relays (
   block_hash text,
   block_number bigint,
-  call_data text not null,
+  call_data_bytes integer not null,
+  call_data_start integer not null,
   call_to text not null,
   created_at timestamp with time zone default now() not null,
   fee_wei numeric(78,0),
@@ -578,12 +593,10 @@ create table transaction_count_deltas (
   amount_bucket integer not null,
   count bigint not null,
   day date not null,
-  id bigint generated always as identity not null,
   network text not null,
   status text not null,
   type text not null,
-  user_id text not null,
-  constraint transaction_count_deltas_pkey PRIMARY KEY (id)
+  user_id text not null
 );
 CREATE INDEX transaction_count_deltas_user ON public.transaction_count_deltas USING btree (user_id);
 
@@ -610,6 +623,7 @@ create table transactions (
   detected_at timestamp with time zone not null,
   failure_reason text,
   id text not null,
+  is_settled boolean generated always as ((status <> 'PENDING'::text)) stored not null,
   link_id text,
   log_index integer,
   network text not null,
@@ -635,17 +649,17 @@ create table transactions (
   constraint transactions_type_check CHECK ((type = ANY (ARRAY['SEND'::text, 'RECEIVE'::text, 'PAYMENT_LINK'::text]))),
   constraint transactions_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
-CREATE INDEX transactions_cell ON public.transactions USING btree (user_id, type, status, network, detected_at DESC, id DESC);
+CREATE INDEX transactions_cell ON public.transactions USING btree (user_id, type, status, network, detected_at DESC, id DESC) WHERE is_settled;
 CREATE UNIQUE INDEX transactions_claim_key ON public.transactions USING btree (claim_id) WHERE (claim_id IS NOT NULL);
-CREATE INDEX transactions_description ON public.transactions USING gin (description gin_trgm_ops);
+CREATE INDEX transactions_description ON public.transactions USING gin (description gin_trgm_ops) WHERE is_settled;
 CREATE INDEX transactions_operation ON public.transactions USING btree (operation_id) WHERE (operation_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_operation_item_key ON public.transactions USING btree (operation_item_id) WHERE (operation_item_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_payment_key ON public.transactions USING btree (payment_id) WHERE (payment_id IS NOT NULL);
-CREATE INDEX transactions_transfer ON public.transactions USING btree (transfer_id) WHERE (transfer_id IS NOT NULL);
-CREATE UNIQUE INDEX transactions_transfer_key ON public.transactions USING btree (user_id, transfer_id, type) WHERE (transfer_id IS NOT NULL);
-CREATE INDEX transactions_user_amount ON public.transactions USING btree (user_id, amount_units, detected_at DESC, id DESC);
-CREATE INDEX transactions_user_detected ON public.transactions USING btree (user_id, detected_at DESC, id DESC);
-CREATE INDEX transactions_user_hash ON public.transactions USING btree (user_id, tx_hash text_pattern_ops) WHERE (tx_hash IS NOT NULL);
+CREATE INDEX transactions_pending ON public.transactions USING btree (user_id, detected_at DESC, id DESC) WHERE (NOT is_settled);
+CREATE UNIQUE INDEX transactions_transfer_key ON public.transactions USING btree (transfer_id, user_id, type) WHERE (transfer_id IS NOT NULL);
+CREATE INDEX transactions_user_amount ON public.transactions USING btree (user_id, amount_units, detected_at DESC, id DESC) WHERE is_settled;
+CREATE INDEX transactions_user_detected ON public.transactions USING btree (user_id, detected_at DESC, id DESC) WHERE is_settled;
+CREATE INDEX transactions_user_hash ON public.transactions USING btree (user_id, tx_hash text_pattern_ops) WHERE (is_settled AND (tx_hash IS NOT NULL));
 CREATE TRIGGER transactions_count_added AFTER INSERT ON public.transactions REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added_transactions();
 CREATE TRIGGER transactions_count_changed AFTER UPDATE ON public.transactions REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_changed_transactions();
 CREATE TRIGGER transactions_count_removed AFTER DELETE ON public.transactions REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed_transactions();
@@ -906,6 +920,12 @@ create table webhook_endpoints (
   constraint webhook_endpoints_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
 CREATE INDEX webhook_endpoints_user ON public.webhook_endpoints USING btree (user_id, created_at);
+
+CREATE OR REPLACE FUNCTION public.authorization_digest(network text, token text, payer text, nonce text)
+ RETURNS bytea
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN substr(sha256(((((network || token) || payer) || nonce))::bytea), 1, 16);
 
 CREATE OR REPLACE FUNCTION public.count_added_links()
  RETURNS trigger

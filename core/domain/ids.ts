@@ -1,14 +1,17 @@
-/** Public identifiers: a prefix that says what it is, then 128 random bits or more. */
+/**
+ * Public identifiers: a prefix that says what it is, then 128 random bits or more. Those of rows that a payment adds begin with their
+ * time instead, so that an index of them grows at its end, and have 90 random bits: still more than anybody can guess.
+ */
 import { randomBytes, randomUUID } from "node:crypto";
 
 export const newUserId = () => `user_${randomUUID()}`;
 export const newChallengeId = () => `ch_${randomUUID()}`;
 export const newSessionId = () => `ses_${token()}`;
 export const newWalletId = () => `wal_${token()}`;
-export const newLinkId = () => `link_${token()}`;
-export const newPaymentId = () => `pay_${token()}`;
-export const newClaimId = () => `clm_${token()}`;
-export const newTransactionId = () => `txn_${token()}`;
+export const newLinkId = () => `link_${orderedToken()}`;
+export const newPaymentId = () => `pay_${orderedToken()}`;
+export const newClaimId = () => `clm_${orderedToken()}`;
+export const newTransactionId = () => `txn_${orderedToken()}`;
 export const newExportId = () => `exp_${token()}`;
 export const newWebhookEndpointId = () => `whe_${token()}`;
 export const newApiKeyId = () => `key_${token()}`;
@@ -29,4 +32,21 @@ function timedToken(now: Date): string {
   const time = Buffer.alloc(TIME_BYTES);
   time.writeUIntBE(now.getTime(), 0, TIME_BYTES);
   return Buffer.concat([time, randomBytes(16)]).toString("hex");
+}
+
+/** The URL-safe characters of base64 in the order in which Postgres sorts them. */
+const ALPHABET = "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
+/** 42 bits of milliseconds since 1970: until 2109. */
+const TIME_CHARS = 7;
+const RANDOM_CHARS = 15;
+
+/** As long as `token()`: the time in milliseconds, then random bits. */
+function orderedToken(): string {
+  const nowMs = Date.now();
+  const time = Array.from(
+    { length: TIME_CHARS },
+    (_, place) => ALPHABET[Math.floor(nowMs / 64 ** (TIME_CHARS - 1 - place)) % 64],
+  );
+  const random = Array.from(randomBytes(RANDOM_CHARS), (byte) => ALPHABET[byte % 64]);
+  return [...time, ...random].join("");
 }

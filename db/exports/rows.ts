@@ -5,8 +5,8 @@ import type { ExportRow, ExportTotal } from "../../core/domain/export.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { transactions } from "../schema.ts";
-import { conditionsOf } from "../transactions/filter.ts";
-import { HISTORY_COLUMNS, NEWEST_FIRST } from "../transactions/transactions.ts";
+import { branchesOf, conditionsOf, mergeNewest, NEWEST_FIRST } from "../transactions/filter.ts";
+import { HISTORY_COLUMNS } from "../transactions/transactions.ts";
 
 const dialect = new PgDialect();
 
@@ -61,12 +61,15 @@ export async function fetchExportRows(tx: Tx, count: number): Promise<ExportRow[
 }
 
 function chosen({ userId, filter, limit }: Selection): SQL {
-  return sql`${new QueryBuilder()
-    .select({ ...HISTORY_COLUMNS, userId: transactions.userId })
-    .from(transactions)
-    .where(conditionsOf(userId, filter))
-    .orderBy(...NEWEST_FIRST)
-    .limit(limit)}`;
+  const scans = branchesOf(conditionsOf(userId, filter)).map((branch) =>
+    new QueryBuilder()
+      .select({ ...HISTORY_COLUMNS, userId: transactions.userId })
+      .from(transactions)
+      .where(branch)
+      .orderBy(...NEWEST_FIRST)
+      .limit(limit),
+  );
+  return mergeNewest(scans, { limit, offset: 0 });
 }
 
 function snake(name: string): string {

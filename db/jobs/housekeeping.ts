@@ -4,13 +4,13 @@ import type { Tx } from "../postgres/client.ts";
 /** Only one process folds at a time; the others find nothing to do. */
 const FOLD_LOCK = 7_041_030;
 
-/** Adds at most `limit` of the oldest differences of the history to its counters. Returns how many; 0 also when somebody else folds. */
+/** Adds at most `limit` differences of the history to its counters. Returns how many; 0 also when somebody else folds. */
 export async function foldTransactionCounts(tx: Tx, limit: number): Promise<number> {
   if (!(await lockFolding(tx))) return 0;
   const [row] = await tx<{ folded: bigint }[]>`
     with taken as (
       delete from transaction_count_deltas
-      where id in (select id from transaction_count_deltas order by id limit ${limit})
+      where ctid = any(array(select ctid from transaction_count_deltas limit ${limit}))
       returning user_id, day, network, type, status, amount_bucket, count
     ),
     by_day as (
@@ -45,7 +45,7 @@ export async function foldLinkCounts(tx: Tx, limit: number): Promise<number> {
   const [row] = await tx<{ folded: bigint }[]>`
     with taken as (
       delete from link_count_deltas
-      where id in (select id from link_count_deltas order by id limit ${limit})
+      where ctid = any(array(select ctid from link_count_deltas limit ${limit}))
       returning user_id, status, count, amount_units, refunded_units
     ),
     by_status as (

@@ -29,6 +29,6 @@ export async function countWaitingPayments(tx: Tx): Promise<WaitingPayments[]> {
   return tx<WaitingPayments[]>`
     select network, state, count(*)::int as count, extract(epoch from now() - min(created_at))::float8 as oldest_s
     from payments
-    where state in ('QUEUED', 'SIGNED', 'BROADCAST')
+    where is_open
     group by network, state`;
 }

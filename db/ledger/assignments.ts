@@ -50,6 +50,10 @@ export async function findAssignableTransfer(
           and elsewhere.token = any(${USDC_ADDRESSES}::text[])
           and elsewhere.payer = transfer.from_address
           and elsewhere.nonce = transfer.authorization_nonce
+          and authorization_digest(elsewhere.network, elsewhere.token, elsewhere.payer, elsewhere.nonce) = any(array(
+            select authorization_digest(transfer.network, token, transfer.from_address, transfer.authorization_nonce)
+            from unnest(${USDC_ADDRESSES}::text[]) as token
+          ))
           and elsewhere.link_id is null
       ) as is_facilitated
     from transactions history
@@ -87,7 +91,7 @@ export async function findAssignableLink(
       ) as is_taken,
       exists (
         select from payments
-        where payments.link_id = link.id and payments.state in ('QUEUED', 'SIGNED', 'BROADCAST')
+        where payments.link_id = link.id and payments.is_live and payments.state in ('QUEUED', 'SIGNED', 'BROADCAST')
       ) as has_live_payment
     from payment_links link
     where id = ${linkId} and user_id = ${userId}`;

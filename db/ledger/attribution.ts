@@ -65,6 +65,8 @@ async function readPayments(
             and token = ${NETWORKS[network].usdc.address}
             and payer = given.payer
             and nonce = given.nonce
+            and authorization_digest(network, token, payer, nonce)
+              = authorization_digest(${network}, ${NETWORKS[network].usdc.address}, given.payer, given.nonce)
           limit 1
         ) payment
       ))
@@ -216,14 +218,14 @@ async function findFittingLinks(
         where link.network = ${network}
           and link.recipient = given.recipient
           and link.amount_units = given.amount_units::bigint
-          and link.status <> 'PAID'
+          and link.is_unpaid
       )
       or exists (
         select from payment_links link
         where link.network = ${network}
           and link.recipient = given.recipient
           and link.pay_amount_units = given.amount_units::bigint
-          and link.status <> 'PAID'
+          and link.is_unpaid
       )
     )
     select distinct found.id
@@ -266,7 +268,7 @@ function fits(
     where link.network = ${network}
       and link.recipient = moments.recipient
       and link.${tx(column)} = moments.amount_units
-      and link.status <> 'PAID'
+      and link.is_unpaid
       and link.id <> all(${[...takenLinkIds]}::text[])
       and not exists (
         select from transfers
@@ -350,7 +352,7 @@ function readLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkRow[]> {
     left join lateral (
       select id
       from payments
-      where payments.link_id = link.id and payments.state <> 'FAILED'
+      where payments.link_id = link.id and payments.is_live
       limit 1
     ) payment on true
     where link.id = any(${[...linkIds]}::text[])`;

@@ -95,6 +95,9 @@ export async function keepDecisions(tx: Tx, network: NetworkId): Promise<void> {
           and other.token = ${NETWORKS[network].usdc.address}
           and other.payer = transfer.from_address
           and other.nonce = transfer.authorization_nonce
+          and authorization_digest(other.network, other.token, other.payer, other.nonce) = authorization_digest(
+            transfer.network, ${NETWORKS[network].usdc.address}, transfer.from_address, transfer.authorization_nonce
+          )
           and other.link_id is not null
           and other.state <> 'FAILED'
           and other.id is distinct from transfer.payment_id

@@ -33,13 +33,12 @@ export type NewTransfer = {
 /**
  * Stores transfers that are new, or back from a reorganisation, with a history row for each side that is a wallet of ours,
  * and the events of both. Rows known already are left as they are. History ids are made of the log, so a rebuild makes the same.
- * Unless it `isNews`, what is deep enough at once was never "detected" to anybody: only its confirmation is told.
+ * What is deep enough at once has one event, its confirmation: "detected" in the same commit would say the same.
  */
 export async function storeTransfers(
   tx: Tx,
   network: NetworkId,
   transfers: readonly NewTransfer[],
-  { isNews }: { isNews: boolean },
 ): Promise<void> {
   if (transfers.length === 0) return;
   await tx`
@@ -198,7 +197,7 @@ export async function storeTransfers(
     )
     insert into events (user_id, type, subject_id, data)
     select
-      written.user_id, step.event, written.id,
+      written.user_id, case written.status when 'CONFIRMED' then 'transaction.confirmed' else 'transaction.detected' end, written.id,
       jsonb_build_object(
         'type', written.type, 'amount', fresh.amount, 'network', ${network}::text,
         'txHash', fresh.tx_hash, 'logIndex', fresh.log_index, 'blockNumber', fresh.block_number, 'linkId', fresh.link_id,
@@ -206,11 +205,7 @@ export async function storeTransfers(
       )
     from written
     join fresh using (transfer_id)
-    cross join (
-      values (1, 'DETECTED', 'transaction.detected'), (2, 'CONFIRMED', 'transaction.detected'), (3, 'CONFIRMED', 'transaction.confirmed')
-    ) as step (place, status, event)
-    where step.status = written.status and (${isNews}::boolean or step.place <> 2)
-    order by fresh.block_number, fresh.log_index, step.place`;
+    order by fresh.block_number, fresh.log_index`;
 }
 
 export type ConfirmedTransfers = { linkIds: string[]; paymentIds: string[] };

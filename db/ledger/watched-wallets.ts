@@ -89,16 +89,16 @@ export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> 
     select
       exists (select from wallets where network = ${network} and indexed_from is null) as wallets,
       exists (
-        select from payments where network = ${network} and state in ('QUEUED', 'SIGNED', 'BROADCAST')
+        select from payments where network = ${network} and is_open
       ) as payments,
       exists (
         select from payments
-        where network = ${network} and state in ('QUEUED', 'SIGNED', 'BROADCAST') and link_id is null
+        where network = ${network} and is_open and link_id is null
       ) as facilitated,
       exists (select from claims where network = ${network} and state = 'OPEN') as claims,
       exists (
         select from payment_links
-        where network = ${network} and status = 'PENDING' and exception = 'DUPLICATE'
+        where network = ${network} and is_released
       ) as released,
       exists (select from transfers where network = ${network} and status = 'DETECTED') as transfers,
       coalesce((select epoch from cursors where network = ${network}), 0) as epoch`;

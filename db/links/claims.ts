@@ -1,5 +1,5 @@
 /** Claims: which transaction a payer says paid a link. One that may decide holds its link PENDING for a lease; none blocks a payment. */
-import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { recordEvents } from "../events/events.ts";
 import type { Tx } from "../postgres/client.ts";
 import { tell } from "../postgres/notifications.ts";
@@ -75,6 +75,8 @@ export async function areLogsTaken(
       and not exists (
         select from payments
         where payments.network = ${network} and payments.payer = ${payer} and payments.nonce = log.nonce
+          and authorization_digest(payments.network, payments.token, payments.payer, payments.nonce)
+            = authorization_digest(${network}, ${NETWORKS[network].usdc.address}, ${payer}, log.nonce)
           and payments.link_id <> ${linkId}
           and payments.state <> 'FAILED'
         offset 0
@@ -186,7 +188,7 @@ async function judgeStanding(
           and other.recipient = ${link.recipient}
           and other.amount_units in (${link.amountUnits}::bigint, ${link.payAmountUnits}::bigint)
           and other.id <> ${link.id}
-          and other.status <> 'PAID'
+          and other.is_unpaid
           and (other.status = 'PENDING' or other.status = 'ACTIVE' and other.expires_at > now())
       ) as is_alone,
       claim_policy = 'early' as trusts_early_claims
@@ -333,7 +335,7 @@ async function releaseLink(tx: Tx, linkId: string, reason: string): Promise<void
     set status = case when expires_at <= now() then 'EXPIRED' else 'ACTIVE' end, updated_at = now()
     where id = ${linkId}
       and status = 'PENDING'
-      and not exists (select from payments where payments.link_id = link.id and payments.state <> 'FAILED')
+      and not exists (select from payments where payments.link_id = link.id and payments.is_live)
       and not exists (
         select from transfers
         where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'

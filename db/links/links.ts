@@ -55,12 +55,17 @@ export async function findFirstLinks(
     from unnest(${[...addresses]}::text[]) as given (address)
     join wallets on wallets.network = ${network} and wallets.address = given.address
     cross join lateral (
-      select created_at
-      from payment_links
-      where user_id = wallets.user_id
-      order by created_at
-      limit 1
-    ) first_link`;
+      select min(first_of_stage.created_at) as created_at
+      from (values ('OPEN'), ('PAID'), ('EXPIRED'), ('CANCELLED')) as every (stage)
+      cross join lateral (
+        select created_at
+        from payment_links
+        where user_id = wallets.user_id and stage = every.stage
+        order by created_at
+        limit 1
+      ) first_of_stage
+    ) first_link
+    where first_link.created_at is not null`;
   return new Map(rows.map((row) => [row.address, row.madeAt]));
 }
 
@@ -155,25 +160,38 @@ export async function listLinks(
   const { status } = filter;
   switch (status) {
     case undefined:
-      return tx<LinkPage>`${scan(tx``)}`;
+      return tx<LinkPage>`
+        select *
+        from (
+          (${scan(tx`and stage = 'OPEN'`)})
+          union all
+          (${scan(tx`and stage = 'PAID'`)})
+          union all
+          (${scan(tx`and stage = 'EXPIRED'`)})
+          union all
+          (${scan(tx`and stage = 'CANCELLED'`)})
+        ) every_stage
+        order by created_at_micros desc, id desc
+        limit ${page.limit}`;
     case "ACTIVE":
-      return tx<LinkPage>`${scan(tx`and status = 'ACTIVE' and expires_at > now()`)}`;
+      return tx<LinkPage>`${scan(tx`and stage = 'OPEN' and status = 'ACTIVE' and expires_at > now()`)}`;
+    case "PENDING":
+      return tx<LinkPage>`${scan(tx`and stage = 'OPEN' and status = 'PENDING'`)}`;
     case "EXPIRED":
       // an ordered scan of links already moved, merged with the few the clock expired since, found by their expiry
       return tx<LinkPage>`
         with lapsed as materialized (
           select ${columns(tx)}, timestamp_micros(created_at) as created_at_micros
           from payment_links link
-          where user_id = ${filter.userId} and status = 'ACTIVE' and expires_at <= now() ${after}
+          where open_until <= now() and user_id = ${filter.userId} and status = 'ACTIVE' ${after}
         )
         select *
-        from ((${scan(tx`and status = 'EXPIRED'`)}) union all (select * from lapsed)) both_kinds
+        from ((${scan(tx`and stage = 'EXPIRED'`)}) union all (select * from lapsed)) both_kinds
         order by created_at_micros desc, id desc
         limit ${page.limit}`;
-    case "PENDING":
     case "PAID":
     case "CANCELLED":
-      return tx<LinkPage>`${scan(tx`and status = ${status}`)}`;
+      return tx<LinkPage>`${scan(tx`and stage = ${status}`)}`;
     default:
       return unreachable(status);
   }
@@ -198,7 +216,7 @@ export async function countLinks(tx: Tx, userId: string): Promise<LinkCounts> {
       from (
         select count(*) as count
         from payment_links
-        where user_id = ${userId} and status = 'ACTIVE' and expires_at <= now()
+        where open_until <= now() and user_id = ${userId} and status = 'ACTIVE'
       ) lapsed
       cross join (values ('ACTIVE', -1), ('EXPIRED', 1)) as moved (status, sign)
     ) parts
@@ -244,7 +262,7 @@ export async function cancelLink(
 /** SQL: no payment and no transfer holds the row named `link`. */
 function restsOnClaims(tx: Tx) {
   return tx`(
-    not exists (select from payments where payments.link_id = link.id and payments.state <> 'FAILED')
+    not exists (select from payments where payments.link_id = link.id and payments.is_live)
     and not exists (
       select from transfers
       where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
@@ -261,8 +279,8 @@ export async function expireLinks(tx: Tx, limit: number): Promise<{ id: string; 
     where id in (
         select id
         from payment_links
-        where status = 'ACTIVE' and expires_at <= now()
-        order by expires_at
+        where open_until <= now() and status = 'ACTIVE'
+        order by open_until
         limit ${limit}
         for update skip locked
       )

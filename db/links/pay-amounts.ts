@@ -41,7 +41,7 @@ export async function takePayAmount(
         where network = ${network}
           and recipient = ${recipient}
           and amount_units between ${amountUnits}::bigint + 1 and ${amountUnits}::bigint + ${ADDED_MAX}
-          and status <> 'PAID'
+          and is_unpaid
           and (status = 'PENDING' or status = 'ACTIVE' and expires_at > now())
       ))
     order by used.used_at nulls first, candidate.units desc

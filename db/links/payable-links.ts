@@ -26,7 +26,7 @@ export async function findPayableLink(
       and budget.scope = 'MERCHANT'
       and budget.subject = link.user_id
       and budget.day = (now() at time zone 'utc')::date
-    left join payments payment on payment.link_id = link.id and payment.state <> 'FAILED'
+    left join payments payment on payment.link_id = link.id and payment.is_live
     left join lateral (
       select pays, tx_hash, log_index, from_address, authorization_nonce, block_number
       from transfers

@@ -52,8 +52,7 @@ export async function findSpareTransfers(tx: Tx, network: NetworkId): Promise<Sp
     join transfers transfer on transfer.link_id = link.id
     left join payments payment on payment.id = transfer.payment_id
     where link.network = ${network}
-      and link.status = 'PENDING'
-      and link.exception = 'DUPLICATE'
+      and link.is_released
       and not transfer.pays
       and transfer.status <> 'ORPHANED'
       and transfer.amount_units in (link.amount_units, link.pay_amount_units)
@@ -63,7 +62,7 @@ export async function findSpareTransfers(tx: Tx, network: NetworkId): Promise<Sp
       )
       and not exists (
         select from payments live
-        where live.link_id = link.id and live.state in ('QUEUED', 'SIGNED', 'BROADCAST')
+        where live.link_id = link.id and live.is_live and live.state in ('QUEUED', 'SIGNED', 'BROADCAST')
       )
     order by
       link.id, (payment.id is not null and payment.state <> 'FAILED') desc, transfer.block_number, transfer.log_index`;

@@ -60,7 +60,7 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
         offset 0
       ) transfer
       where payment.network = ${network}
-        and payment.state in ('QUEUED', 'SIGNED', 'BROADCAST')
+        and payment.is_open
         and payment.link_id is not null
         and transfer.status <> 'ORPHANED'
         and transfer.payment_id is null
@@ -80,6 +80,9 @@ function facilitated(tx: Tx, network: NetworkId) {
       and elsewhere.token = ${NETWORKS[network].usdc.address}
       and elsewhere.payer = transfer.from_address
       and elsewhere.nonce = transfer.authorization_nonce
+      and authorization_digest(elsewhere.network, elsewhere.token, elsewhere.payer, elsewhere.nonce) = authorization_digest(
+        ${network}, ${NETWORKS[network].usdc.address}, transfer.from_address, transfer.authorization_nonce
+      )
       and elsewhere.link_id is null
     offset 0`;
 }

@@ -89,6 +89,8 @@ export async function loadFacilitatedPayments(
           select id
           from payments
           where network = ${network} and token = ${token} and payer = given.payer and nonce = given.nonce
+            and authorization_digest(network, token, payer, nonce)
+              = authorization_digest(${network}, ${token}, given.payer, given.nonce)
           limit 1
         ) payment
       ))
@@ -105,7 +107,7 @@ export async function confirmFacilitatedPayments(
   const rows = await tx<{ id: string }[]>`
     update payments
     set state = 'CONFIRMED', updated_at = now()
-    where network = ${network} and link_id is null and state = 'MINED' and block_number <= ${depthNumber}
+    where network = ${network} and facilitated_mined_block <= ${depthNumber}
     returning id`;
   return rows.map((row) => row.id);
 }

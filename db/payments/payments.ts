@@ -133,7 +133,7 @@ export async function requeuePayment(
         )
         and not exists (
           select from payments other
-          where other.link_id = payments.link_id and other.state <> 'FAILED'
+          where other.link_id = payments.link_id and other.is_live
         )
         and not exists (
           select from transfers
@@ -327,7 +327,9 @@ export async function findPaymentByAuthorization(
       ${sql.unsafe(VIEW_COLUMNS)},
       payments.payer_kind, payments.signature, payments.valid_after, payments.valid_before
     from payments
-    where network = ${key.network} and token = ${key.token} and payer = ${key.payer} and nonce = ${key.nonce}`;
+    where network = ${key.network} and token = ${key.token} and payer = ${key.payer} and nonce = ${key.nonce}
+      and authorization_digest(network, token, payer, nonce)
+        = authorization_digest(${key.network}, ${key.token}, ${key.payer}, ${key.nonce})`;
   return row;
 }
 

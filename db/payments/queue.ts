@@ -33,7 +33,7 @@ export async function leaseQueuedPayments(
     with due as (
       select id
       from payments
-      where network = ${network} and state = 'QUEUED' and next_try_at <= now()
+      where network = ${network} and is_open and state = 'QUEUED' and next_try_at <= now()
       order by next_try_at, created_at
       limit ${limit}
       for update skip locked
@@ -161,7 +161,7 @@ export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number
   const [row] = await tx<{ waitMs: number }[]>`
     select greatest(0, extract(epoch from min(next_try_at) - now()) * 1000)::float8 as wait_ms
     from payments
-    where network = ${network} and state = 'QUEUED'
+    where network = ${network} and is_open and state = 'QUEUED'
     having count(*) > 0`;
   return row?.waitMs;
 }
@@ -228,6 +228,7 @@ export async function requeueExpired(
       select payment.id, payment.relay_id, payment.network, payment.recipient, payment.payer, payment.nonce, payment.link_id
       from payments payment, relays, cursors, blocks deep
       where payment.network = ${network}
+        and payment.is_open
         and payment.state in ('SIGNED', 'BROADCAST')
         and relays.id = payment.relay_id
         and relays.state in ('SIGNED', 'BROADCAST')

@@ -58,7 +58,14 @@ export async function failSpentPayments(
     with failed as (
       update payments
       set state = 'FAILED', reason = 'NONCE_USED', updated_at = now()
-      where (payer, nonce) in (
+      where authorization_digest(network, token, payer, nonce) = any(array(
+          select authorization_digest(${network}, ${NETWORKS[network].usdc.address}, given.payer, given.nonce)
+          from unnest(
+            ${spent.map((one) => one.payer)}::text[],
+            ${spent.map((one) => one.nonce)}::text[]
+          ) as given (payer, nonce)
+        ))
+        and (payer, nonce) in (
           select *
           from unnest(${spent.map((one) => one.payer)}::text[], ${spent.map((one) => one.nonce)}::text[])
         )
@@ -122,7 +129,7 @@ function computeLinks(
         coalesce(misfits.exception, 'NONE') as misfit,
         exists (
           select from payments
-          where payments.link_id = link.id and payments.state <> 'FAILED' and payments.state in ('QUEUED', 'SIGNED', 'BROADCAST')
+          where payments.link_id = link.id and payments.is_live and payments.is_open
           offset 0
         )
         or exists (

@@ -64,19 +64,22 @@ export type NewAttempt = {
 /** Stores a signed transaction with its first attempt. Returns the relay's id. */
 export async function insertRelay(tx: Tx, relay: NewRelay): Promise<bigint> {
   const [row] = await tx<{ id: bigint }[]>`
-    with relay as (
-      insert into relays (network, relayer, nonce, kind, call_to, call_data, gas_limit, wallet_id)
-      values (
-        ${relay.network}, ${relay.relayer}, ${relay.nonce}, ${relay.kind}, ${relay.callTo}, ${relay.callData},
-        ${relay.gasLimit}, ${relay.walletId ?? null}
-      )
+    with given as (
+      select decode(${relay.callData.slice(2)}::text, 'hex') as call_data, decode(${relay.attempt.raw.slice(2)}::text, 'hex') as raw
+    ),
+    relay as (
+      insert into relays (network, relayer, nonce, kind, call_to, call_data_start, call_data_bytes, gas_limit, wallet_id)
+      select
+        ${relay.network}, ${relay.relayer}, ${relay.nonce}, ${relay.kind}, ${relay.callTo}, position(call_data in raw),
+        octet_length(call_data), ${relay.gasLimit}, ${relay.walletId ?? null}
+      from given
       returning id
     )
     insert into relay_attempts (tx_hash, relay_id, raw, max_fee_per_gas, max_priority_fee_per_gas, is_noop)
     select
-      ${relay.attempt.txHash}, id, ${relay.attempt.raw}, ${relay.attempt.maxFeePerGas.toString()}::numeric,
+      ${relay.attempt.txHash}, relay.id, given.raw, ${relay.attempt.maxFeePerGas.toString()}::numeric,
       ${relay.attempt.maxPriorityFeePerGas.toString()}::numeric, ${relay.attempt.isNoop ?? false}
-    from relay
+    from relay, given
     returning relay_id as id`;
   if (!row) throw new Error("inserting a relay returned no row");
   return row.id;
@@ -87,7 +90,7 @@ export async function insertAttempt(tx: Tx, relayId: bigint, attempt: NewAttempt
   const rows = await tx`
     insert into relay_attempts (tx_hash, relay_id, raw, max_fee_per_gas, max_priority_fee_per_gas, is_noop, left_out)
     values (
-      ${attempt.txHash}, ${relayId}, ${attempt.raw}, ${attempt.maxFeePerGas.toString()}::numeric,
+      ${attempt.txHash}, ${relayId}, decode(${attempt.raw.slice(2)}::text, 'hex'), ${attempt.maxFeePerGas.toString()}::numeric,
       ${attempt.maxPriorityFeePerGas.toString()}::numeric, ${attempt.isNoop ?? false},
       ${[...(attempt.leftOut ?? [])]}::text[]
     )
@@ -168,20 +171,25 @@ export async function findInFlight(
 /** The signed bytes of an attempt. */
 export async function readRaw(tx: Tx, txHash: Hex): Promise<Hex> {
   const [row] = await tx<{ raw: Hex }[]>`
-    select raw
+    select '0x' || encode(raw, 'hex') as raw
     from relay_attempts
     where tx_hash = ${txHash}`;
   if (!row) throw new Error(`no attempt has the hash ${txHash}`);
   return row.raw;
 }
 
-/** What a relay calls its target with. */
+/** What a relay calls its target with: a part of the bytes of its first attempt. */
 export async function readCallData(tx: Tx, relayId: bigint): Promise<Hex> {
   const [row] = await tx<{ callData: Hex }[]>`
-    select call_data
-    from relays
-    where id = ${relayId}`;
-  if (!row) throw new Error(`there is no relay ${relayId}`);
+    select '0x' || encode(substring(attempt.raw from relay.call_data_start for relay.call_data_bytes), 'hex') as call_data
+    from relays relay
+    join relay_attempts attempt on attempt.relay_id = relay.id
+    where relay.id = ${relayId}
+      and relay.call_data_start > 0
+      and octet_length(attempt.raw) >= relay.call_data_start - 1 + relay.call_data_bytes
+    order by attempt.created_at, attempt.max_fee_per_gas
+    limit 1`;
+  if (!row) throw new Error(`the bytes of relay ${relayId} hold no call data`);
   return row.callData;
 }
 

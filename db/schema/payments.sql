@@ -1,5 +1,10 @@
 -- Relayed payments: an authorization that was accepted, and what became of it.
 
+-- What names an authorization, in 16 bytes: its columns are 180 as text, in every entry of the index that keeps it unique.
+create function authorization_digest(network text, token text, payer text, nonce text) returns bytea
+  language sql immutable parallel safe
+  return substr(sha256((network || token || payer || nonce)::bytea), 1, 16);
+
 --   QUEUED -> SIGNED -> BROADCAST -> MINED -> CONFIRMED ; QUEUED -> FAILED (reason)
 create table payments (
   id text primary key,
@@ -21,6 +26,10 @@ create table payments (
   accepted_block bigint,
   state text not null default 'QUEUED'
     check (state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED', 'CONFIRMED', 'FAILED')),
+  -- What indexes choose rows by. A condition on the state itself would make every change of it write all indexes anew; these change
+  -- once in a payment's life or never, so the other changes stay in their page (HOT).
+  is_live boolean not null generated always as (state <> 'FAILED') stored,
+  is_open boolean not null generated always as (state in ('QUEUED', 'SIGNED', 'BROADCAST')) stored,
   reason text,
   -- what a payer reads beside the reason: figures of a limit
   reason_text text,
@@ -29,6 +38,8 @@ create table payments (
   tx_hash text,
   log_index int,
   block_number bigint,
+  facilitated_mined_block bigint
+    generated always as (case when link_id is null and state = 'MINED' then block_number end) stored,
 
   -- What went wrong so far, each kind for itself: a full queue or an unavailable node is no refusal.
   -- simulations in a row that refused it
@@ -62,24 +73,22 @@ create table payments (
   constraint payments_one_purpose check (num_nonnulls(link_id, facilitator_user_id) = 1),
   constraint payments_reason_check check ((state = 'FAILED') = (reason is not null)),
   constraint payments_doubt_check check ((doubt_since is null) = (doubt_until is null))
-);
+) with (fillfactor = 80);
 -- an authorization is accepted once, whatever link it is shown to
-create unique index payments_authorization_key on payments (network, token, payer, nonce);
+create unique index payments_authorization_key on payments (authorization_digest(network, token, payer, nonce));
 -- one live payment a link
-create unique index payments_live_link_key on payments (link_id) where state <> 'FAILED';
+create unique index payments_live_link_key on payments (link_id) where is_live;
 -- one payment attempt a client key and link (Idempotency-Key or x402 payment-identifier)
 create unique index payments_idempotency_key on payments (link_id, idempotency_key)
-  where idempotency_key is not null and state <> 'FAILED';
--- serves: the worker that takes queued payments in order
-create index payments_queued on payments (network, next_try_at, created_at) where state = 'QUEUED';
+  where idempotency_key is not null and is_live;
+-- serves: the worker that takes queued payments, and payments that wait for the chain. Not by next_try_at: leases move it
+create index payments_open on payments (network, created_at) where is_open;
 -- serves: the payments of a relayed transaction
 create index payments_relay on payments (relay_id) where relay_id is not null;
--- serves: payments that wait for the chain
-create index payments_unsettled on payments (network, state) where state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED');
 -- serves: how often did this payer's payments cost us gas in vain
-create index payments_reverted on payments (network, payer, updated_at) where reverts > 0;
+create index payments_reverted on payments (network, payer) where reverts > 0;
 -- serves: depth of facilitated payments, which have no transfer row when neither side is a wallet of ours
-create index payments_facilitated_mined on payments (network, block_number)
-  where link_id is null and state = 'MINED';
+create index payments_facilitated_mined on payments (network, facilitated_mined_block)
+  where facilitated_mined_block is not null;
 -- serves: the open doubts of a link
 create index payments_doubtful on payments (link_id) where doubt_until is not null;

@@ -20,7 +20,9 @@ create table relays (
   -- the wallet a DEPLOY relay creates
   wallet_id text references wallets on delete set null,
   call_to text not null,
-  call_data text not null,
+  -- where in the bytes of the first attempt the call data is: stored once, for it is nearly all of them. 0: not in them
+  call_data_start int not null,
+  call_data_bytes int not null,
   gas_limit bigint not null,
   -- polls of the chain that found the relay's nonce spent without any of its attempts
   misses int not null default 0,
@@ -46,7 +48,7 @@ create index relays_wallet on relays (wallet_id) where wallet_id is not null;
 create table relay_attempts (
   tx_hash text primary key check (tx_hash ~ '^0x[0-9a-f]*$' and length(tx_hash) = 66),
   relay_id bigint not null references relays on delete cascade,
-  raw text not null,
+  raw bytea not null,
   max_fee_per_gas numeric(78, 0) not null,
   max_priority_fee_per_gas numeric(78, 0) not null,
   -- does nothing but spend the nonce, when every authorization inside has expired

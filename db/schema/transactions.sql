@@ -9,6 +9,10 @@ create table transactions (
   network text not null,
   type text not null check (type in ('SEND', 'RECEIVE', 'PAYMENT_LINK')),
   status text not null check (status in ('PENDING', 'DETECTED', 'CONFIRMED', 'FAILED', 'ORPHANED')),
+  -- Nearly every row begins PENDING and gets its time, hash and status from its block. The wide indexes hold a row from then on only,
+  -- so each gets one entry of it, not two; what is PENDING is few, and in an index of its own. Readers read both (branchesOf in
+  -- db/transactions/filter.ts).
+  is_settled boolean not null generated always as (status <> 'PENDING') stored,
   amount_units numeric(78, 0) not null,
   -- the other side: payer of a received amount, receiver of a sent one
   counterparty text not null,
@@ -29,22 +33,26 @@ create table transactions (
   updated_at timestamptz not null default now()
 );
 -- a transfer is in a user's history once a direction
-create unique index transactions_transfer_key on transactions (user_id, transfer_id, type)
+-- serves: confirming and orphaning by transfer
+create unique index transactions_transfer_key on transactions (transfer_id, user_id, type)
   where transfer_id is not null;
 create unique index transactions_payment_key on transactions (payment_id) where payment_id is not null;
 create unique index transactions_claim_key on transactions (claim_id) where claim_id is not null;
 -- serves: the list, newest first
-create index transactions_user_detected on transactions (user_id, detected_at desc, id desc);
+create index transactions_user_detected on transactions (user_id, detected_at desc, id desc) where is_settled;
+-- serves: the same of what is PENDING
+create index transactions_pending on transactions (user_id, detected_at desc, id desc) where not is_settled;
 -- serves: any choice of types, statuses and networks, newest first: one ordered scan a cell, merged
-create index transactions_cell on transactions (user_id, type, status, network, detected_at desc, id desc);
+create index transactions_cell on transactions (user_id, type, status, network, detected_at desc, id desc)
+  where is_settled;
 -- serves: amount bounds that few rows meet
-create index transactions_user_amount on transactions (user_id, amount_units, detected_at desc, id desc);
+create index transactions_user_amount on transactions (user_id, amount_units, detected_at desc, id desc)
+  where is_settled;
 -- serves: search by the beginning of a hash
-create index transactions_user_hash on transactions (user_id, tx_hash text_pattern_ops) where tx_hash is not null;
+create index transactions_user_hash on transactions (user_id, tx_hash text_pattern_ops)
+  where is_settled and tx_hash is not null;
 -- serves: search for a part of the description
-create index transactions_description on transactions using gin (description gin_trgm_ops);
--- serves: confirming and orphaning by transfer
-create index transactions_transfer on transactions (transfer_id) where transfer_id is not null;
+create index transactions_description on transactions using gin (description gin_trgm_ops) where is_settled;
 
 -- Rows of a user by UTC day and cell (network, type, status). The day 'infinity' holds the sum of all days. The cell ('*', '*', '*')
 -- holds the sum of all cells of a day: a list without types, statuses and networks adds a row a day, and one with them reads each
@@ -76,7 +84,6 @@ create table transaction_amount_counts (
 -- Triggers append differences, so writers never wait for one another; housekeeping folds them into the two tables above in one
 -- statement. A reader adds both: exact at its snapshot.
 create table transaction_count_deltas (
-  id bigint generated always as identity primary key,
   user_id text not null,
   day date not null,
   network text not null,

@@ -28,7 +28,7 @@ export async function countByAmount(tx: Tx, userId: string, filter: TransactionF
 type Scope = { tx: Tx; userId: string; filter: TransactionFilter };
 type Bucket = { number: number; start: bigint; end: bigint };
 
-/** transaction_amount_bucket of migration 0030, with its bounds: [start, end). */
+/** transaction_amount_bucket of db/schema/transactions.sql, with its bounds: [start, end). */
 export function bucketOf(units: bigint): Bucket {
   const text = units.toString();
   const width = text.length > 3 ? 10n ** BigInt(text.length - 3) : 1n;
@@ -73,13 +73,15 @@ async function countInBucket(scope: Scope, bucket: Bucket, from: bigint, before:
 
 async function countRange({ tx, userId, filter }: Scope, from: bigint, before: bigint, limit?: number) {
   if (from >= before) return 0;
+  const condition = tx`
+    user_id = ${userId} and amount_units >= ${from.toString()}::numeric and amount_units < ${before.toString()}::numeric
+    ${cellConditions(tx, filter)}`;
   const [row] = await tx<{ count: bigint }[]>`
     select count(*) as count
     from (
-      select
-      from transactions
-      where user_id = ${userId} and amount_units >= ${from.toString()}::numeric and amount_units < ${before.toString()}::numeric
-        ${cellConditions(tx, filter)}
+      (select from transactions where ${condition} and is_settled limit ${limit ?? null})
+      union all
+      (select from transactions where ${condition} and not is_settled limit ${limit ?? null})
       limit ${limit ?? null}
     ) rows`;
   return Number(row?.count ?? 0n);

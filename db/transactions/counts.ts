@@ -1,16 +1,17 @@
 /**
- * How many rows of the history a filter chooses, from counters kept by triggers (migration 0030): exact at the snapshot of `tx`,
+ * How many rows of the history a filter chooses, from counters kept by triggers (db/schema/transactions.sql): exact at the snapshot of `tx`,
  * at a cost that does not grow with the history. Use a repeatable read transaction to count and list the same rows.
  */
-import { and, count, eq, gte, lt, type SQL } from "drizzle-orm";
-import { QueryBuilder } from "drizzle-orm/pg-core";
+import { and, count, eq, gte, lt, type SQL, sql } from "drizzle-orm";
+import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { TransactionStatus, TransactionType } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { transactions } from "../schema.ts";
-import { conditionsOf } from "./filter.ts";
+import { branchesOf, conditionsOf } from "./filter.ts";
 
+const dialect = new PgDialect();
 const DAY_MS = 86_400_000;
 
 export type Cell = { network: NetworkId; type: TransactionType; status: TransactionStatus; count: number };
@@ -133,11 +134,11 @@ export async function locateOffset(
 
 /** Counts rows one by one. */
 export async function countRows(tx: Tx, conditions: SQL | undefined): Promise<number> {
-  const query = new QueryBuilder()
-    .select({ count: count().as("count") })
-    .from(transactions)
-    .where(conditions);
-  const [row] = await runBuilt<{ count: bigint }>(tx, query);
+  const counts = branchesOf(conditions).map(
+    (branch) => sql`(${new QueryBuilder().select({ count: count() }).from(transactions).where(branch)})`,
+  );
+  const query = sql`select ${sql.join(counts, sql` + `)} as count`;
+  const [row] = await runBuilt<{ count: bigint }>(tx, { toSQL: () => dialect.sqlToQuery(query) });
   return Number(row?.count ?? 0n);
 }
 
@@ -146,6 +147,7 @@ export function cellCondition(userId: string, cell: Cell, filter: TransactionFil
     eq(transactions.userId, userId),
     eq(transactions.type, cell.type),
     eq(transactions.status, cell.status),
+    cell.status === "PENDING" ? sql`not ${transactions.isSettled}` : sql`${transactions.isSettled}`,
     eq(transactions.network, cell.network),
     filter.from ? gte(transactions.detectedAt, filter.from) : undefined,
     filter.before ? lt(transactions.detectedAt, filter.before) : undefined,

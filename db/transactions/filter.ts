@@ -1,5 +1,19 @@
 /** A filter of the history as conditions of a query, put together by drizzle. Ownership is the first of them, always. */
-import { and, eq, gte, ilike, inArray, like, lt, lte, or, type SQL } from "drizzle-orm";
+import {
+  and,
+  desc,
+  eq,
+  gte,
+  ilike,
+  inArray,
+  like,
+  lt,
+  lte,
+  or,
+  type SQL,
+  type SQLWrapper,
+  sql,
+} from "drizzle-orm";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { transactions } from "../schema.ts";
 
@@ -17,6 +31,30 @@ export function conditionsOf(userId: string, filter: TransactionFilter): SQL | u
     amountConditions(filter),
     filter.search === undefined ? undefined : searchCondition(filter.search),
   );
+}
+
+/** The same condition for each of the two sets of indexes there are: what a block decided, and what is PENDING. Together every row. */
+export function branchesOf(condition: SQL | undefined): SQL[] {
+  return [
+    sql`(${condition}) and ${transactions.isSettled}`,
+    sql`(${condition}) and not ${transactions.isSettled}`,
+  ];
+}
+
+export const NEWEST_FIRST = [desc(transactions.detectedAt), desc(transactions.id)] as const;
+
+/** One page of several scans that are each newest first and reach as far as the page does. */
+export function mergeNewest(scans: readonly SQLWrapper[], page: { limit: number; offset: number }): SQL {
+  const merged = sql.join(
+    scans.map((scan) => sql`(${scan})`),
+    sql` union all `,
+  );
+  return sql`
+    select *
+    from (${merged}) merged
+    order by detected_at desc, id desc
+    limit ${page.limit}
+    offset ${page.offset}`;
 }
 
 /** `detected_at` in [from, before). */

@@ -10,7 +10,7 @@ import { runBuilt, type Tx } from "../postgres/client.ts";
 import { readInTime } from "../postgres/statement-timeout.ts";
 import { transactions } from "../schema.ts";
 import { countRows } from "./counts.ts";
-import { conditionsOf, timeConditions } from "./filter.ts";
+import { branchesOf, conditionsOf, mergeNewest, NEWEST_FIRST, timeConditions } from "./filter.ts";
 
 const dialect = new PgDialect();
 
@@ -47,12 +47,17 @@ async function findRecent(
   page: Page,
   span: number,
 ): Promise<Found> {
-  const newest = new QueryBuilder()
-    .select()
-    .from(transactions)
-    .where(and(eq(transactions.userId, userId), timeConditions(filter)))
-    .orderBy(sql`detected_at desc, id desc`)
-    .limit(span);
+  const newest = mergeNewest(
+    branchesOf(and(eq(transactions.userId, userId), timeConditions(filter))).map((branch) =>
+      new QueryBuilder()
+        .select()
+        .from(transactions)
+        .where(branch)
+        .orderBy(...NEWEST_FIRST)
+        .limit(span),
+    ),
+    { limit: span, offset: 0 },
+  );
   const query = sql`
     select *, count(*) over () as total
     from (${newest}) transactions
@@ -66,12 +71,14 @@ async function findRecent(
 
 /** Every row that fits, by the most selective index: exact. */
 async function findByIndex(tx: Tx, conditions: SQL | undefined, page: Page): Promise<Found> {
-  const found = new QueryBuilder()
-    .select({ id: transactions.id, detectedAt: transactions.detectedAt })
-    .from(transactions)
-    .where(conditions);
+  const found = branchesOf(conditions).map((branch) =>
+    new QueryBuilder()
+      .select({ id: transactions.id, detectedAt: transactions.detectedAt })
+      .from(transactions)
+      .where(branch),
+  );
   const query = sql`
-    with found as materialized (${found}),
+    with found as materialized (${sql.join(found, sql` union all `)}),
     page as (
       select id
       from found

@@ -1,5 +1,5 @@
 /** The history a user sees: pages of it in a fixed order, and how many rows a filter chooses. docs/QUERIES.md says how each is served. */
-import { desc, type SQL, sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
 import { invalid } from "../../core/domain/errors.ts";
 import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
@@ -16,7 +16,7 @@ import {
   locateOffset,
   readCells,
 } from "./counts.ts";
-import { conditionsOf } from "./filter.ts";
+import { branchesOf, conditionsOf, mergeNewest, NEWEST_FIRST } from "./filter.ts";
 import { listLargeHistory } from "./search.ts";
 
 const dialect = new PgDialect();
@@ -57,7 +57,6 @@ export const HISTORY_COLUMNS = {
   operationId: transactions.operationId,
   operationNote: transactions.operationNote,
 };
-export const NEWEST_FIRST = [desc(transactions.detectedAt), desc(transactions.id)] as const;
 
 /**
  * One page, newest first (detected_at, then id), and the number of all rows the filter chooses.
@@ -118,10 +117,11 @@ async function listByCells(tx: Tx, userId: string, filter: TransactionFilter, pa
 
 /** Amounts have no counters a day, so rows are skipped one by one: within bounds. */
 function scanAmounts(tx: Tx, conditions: SQL | undefined, page: Page): Promise<HistoryRow[]> {
-  if (page.offset < DEEP_OFFSET) return scanKeys(tx, [conditions], page);
+  const branches = branchesOf(conditions);
+  if (page.offset < DEEP_OFFSET) return scanKeys(tx, branches, page);
   return readInTime(
     tx,
-    () => scanKeys(tx, [conditions], page),
+    () => scanKeys(tx, branches, page),
     () =>
       invalid(
         "offset",
@@ -150,42 +150,40 @@ function scanCells(
   if (cells.length === 0) return Promise.resolve([]);
   if (page.offset > PLAIN_OFFSET) {
     const conditions = isEveryCell(filter)
-      ? [conditionsOf(userId, filter)]
+      ? branchesOf(conditionsOf(userId, filter))
       : cells.map((cell) => cellCondition(userId, cell, filter));
     return scanKeys(tx, conditions, page);
   }
   if (isEveryCell(filter)) return scan(tx, conditionsOf(userId, filter), page);
+  return scanMerged(
+    tx,
+    cells.map((cell) => cellCondition(userId, cell, filter)),
+    page,
+  );
+}
+
+/** One ordered index scan a condition, merged. */
+function scanMerged(tx: Tx, conditions: readonly (SQL | undefined)[], page: Page): Promise<HistoryRow[]> {
   const reach = page.offset + page.limit;
-  const scans = cells.map((cell) => sql`(${select(cellCondition(userId, cell, filter)).limit(reach)})`);
   return run(
     tx,
-    sql`
-      select *
-      from (${sql.join(scans, sql` union all `)}) merged
-      order by detected_at desc, id desc
-      limit ${page.limit}
-      offset ${page.offset}`,
+    mergeNewest(
+      conditions.map((condition) => select(condition).limit(reach)),
+      page,
+    ),
   );
 }
 
 /** The page's keys from the indexes alone, one ordered scan a condition, merged; and only then the page's rows. */
 function scanKeys(tx: Tx, conditions: readonly (SQL | undefined)[], page: Page): Promise<HistoryRow[]> {
-  const scans = conditions.map(
-    (condition) => sql`(${selectKeys(condition).limit(page.offset + page.limit)})`,
-  );
+  const scans = conditions.map((condition) => selectKeys(condition).limit(page.offset + page.limit));
   return run(
     tx,
     sql`
       select transactions.*
-      from (
-        select id
-        from (${sql.join(scans, sql` union all `)}) merged
-        order by detected_at desc, id desc
-        limit ${page.limit}
-        offset ${page.offset}
-      ) page
+      from (${mergeNewest(scans, page)}) page
       join transactions using (id)
-      order by detected_at desc, id desc`,
+      order by transactions.detected_at desc, id desc`,
   );
 }
 
@@ -194,7 +192,7 @@ function run(tx: Tx, query: SQL): Promise<HistoryRow[]> {
 }
 
 function scan(tx: Tx, conditions: SQL | undefined, page: Page): Promise<HistoryRow[]> {
-  return runBuilt<HistoryRow>(tx, select(conditions).limit(page.limit).offset(page.offset));
+  return scanMerged(tx, branchesOf(conditions), page);
 }
 
 function selectKeys(conditions: SQL | undefined) {

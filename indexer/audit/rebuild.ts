@@ -95,7 +95,6 @@ async function replay(tx: Tx, term: Term, from: number): Promise<{ touched: stri
       spent: blocks.flatMap((block) => block.spent),
       operations: blocks.flatMap((block) => block.operations),
       isWatched: (address) => watched.has(address),
-      isNews: false,
       findStanding: (incoming) => findStanding(tx, network, incoming),
       confirmedAtS: (number) =>
         number + confirmations - 1 <= cursor.number ? times.get(number + confirmations - 1) : undefined,

@@ -47,7 +47,6 @@ export async function applyPast(
         operations.filter(({ block }) => block.number <= cursor.number),
       ),
       isWatched,
-      isNews: false,
       confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
     });
     const moves = await refreshLinks(tx, {

@@ -14,9 +14,6 @@ import { withTags } from "../source/read-tags.ts";
 import { FencedError, type Term } from "../term.ts";
 import { settleTransfers } from "./settle.ts";
 
-/** What is committed further below the head than this is history. */
-const NEWS_BLOCKS = 64;
-
 /** Blocks to commit, and what is known of those around them. */
 export type Span = {
   /** In order; blocks between them hold nothing of ours. */
@@ -71,7 +68,6 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
     spent: blocks.flatMap((block) => block.spent),
     operations: blocks.flatMap((block) => block.operations),
     isWatched: (address) => watched.has(address),
-    isNews: head.number - to.number < NEWS_BLOCKS,
     confirmedAtS: span.confirmedAtS,
   });
   const [confirmed, facilitatedIds, concludedIds] = await Promise.all([

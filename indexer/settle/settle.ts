@@ -20,8 +20,6 @@ export type Settling = {
   spent: readonly SpentAuthorization[];
   operations: readonly SeenOperation[];
   isWatched: (address: Hex) => boolean;
-  /** Near the head, as opposed to a past that is read up. */
-  isNews: boolean;
   /** Time of the block that makes this height deep enough; undefined while there is none. */
   confirmedAtS: (blockNumber: number) => number | undefined;
   /** Asked what stands of earlier decisions about these transfers. */
@@ -32,7 +30,7 @@ export type Touched = { linkIds: string[]; paymentIds: string[]; operationIds: s
 
 /** Stores the transfers with their links, settles payments and claims. The links named in the answer still have to be refreshed. */
 export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touched> {
-  const { network, transfers, spent, operations, confirmedAtS, isWatched, isNews } = settling;
+  const { network, transfers, spent, operations, confirmedAtS, isWatched } = settling;
   if (transfers.length + spent.length + operations.length === 0)
     return { linkIds: [], paymentIds: [], operationIds: [] };
   // what needs no answer of another goes out at once: one way to the database instead of two
@@ -61,7 +59,7 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
     return attribution ? [{ ...attribution, txHash, logIndex, blockNumber: block.number, isConfirmed }] : [];
   });
   const [, settled] = await Promise.all([
-    storeTransfers(tx, network, rows, { isNews }),
+    storeTransfers(tx, network, rows),
     settlePaymentsAndClaims(tx, network, {
       // a payment to a wallet that has not joined yet is judged when its blocks are read again
       payments: payments.filter((payment) => isWatched(payment.recipient)),

@@ -56,7 +56,7 @@ function makeTransfer(fields: Partial<SeenTransfer> & { block: BlockHeader }): S
 function read(transfers: readonly SeenTransfer[]): Promise<void> {
   return sql.begin(async (tx) => {
     const { linkIds } = await settleTransfers(tx, {
-      ...{ network: NETWORK, isNews: true },
+      network: NETWORK,
       transfers,
       spent: [],
       operations: [],

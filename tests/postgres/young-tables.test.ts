@@ -148,7 +148,6 @@ async function runOnce(): Promise<Record<string, Reads>> {
     const spent = [{ payer: first.payer, nonce: first.nonce, transfer: { ...own, blockNumber: 90 } }];
     const settling = {
       network: NETWORK,
-      isNews: true,
       isWatched: () => true,
       confirmedAtS: () => 1,
     } as const;
@@ -215,8 +214,8 @@ async function grow(): Promise<void> {
         select 'link_' || ${index}::int || '_' || n, ${userId}, ${NETWORK}, ${address}, 5, 'd', 'PAID', now(), now()
         from generate_series(1, ${ROWS}::int) n`;
       await tx`
-        insert into relays (network, relayer, nonce, kind, state, call_to, call_data, gas_limit, tx_hash)
-        select ${NETWORK}, ${relayer}, 1000000 * (1 + ${index}::int) + n, 'PAYMENTS', 'CONFIRMED', ${relayer}, '0x', 1, ${hash}
+        insert into relays (network, relayer, nonce, kind, state, call_to, call_data_start, call_data_bytes, gas_limit, tx_hash)
+        select ${NETWORK}, ${relayer}, 1000000 * (1 + ${index}::int) + n, 'PAYMENTS', 'CONFIRMED', ${relayer}, 1, 0, 1, ${hash}
         from generate_series(1, ${ROWS}::int) n`;
       await tx`
         insert into payments (

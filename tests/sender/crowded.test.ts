@@ -27,7 +27,7 @@ test(`behavior: the receipt of the last of ${MANY} attempts is found`, async () 
   // cheaper ones that no node ever had, so the true ones are asked for last
   await lab.sql`
     insert into relay_attempts (tx_hash, relay_id, raw, max_fee_per_gas, max_priority_fee_per_gas, last_sent_at)
-    select hash, ${relay?.id ?? 0n}, '0x00', place, 1, now()
+    select hash, ${relay?.id ?? 0n}, '\\x00', place, 1, now()
     from unnest(${hashes(MANY)}::text[]) with ordinality as given (hash, place)`;
   await lab.rpc("evm_setAutomine", [true]);
   await lab.rpc("evm_mine");
@@ -45,13 +45,13 @@ test(`behavior: ${MANY} transactions that every node rejects do not keep the rec
   await lab.sql`insert into relayers (network, address, next_nonce) values ('base-sepolia', ${relayer}, ${MANY})`;
   await lab.sql`
     with stuck as (
-      insert into relays (network, relayer, nonce, kind, call_to, call_data, gas_limit)
-      select 'base-sepolia', ${relayer}, nonce, 'NOOP', ${relayer}, '0x', 21000
+      insert into relays (network, relayer, nonce, kind, call_to, call_data_start, call_data_bytes, gas_limit)
+      select 'base-sepolia', ${relayer}, nonce, 'NOOP', ${relayer}, 1, 0, 21000
       from generate_series(0, ${MANY - 1}) as nonce
       returning id, nonce
     )
     insert into relay_attempts (tx_hash, relay_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
-    select hash, stuck.id, '0x00', 1, 1
+    select hash, stuck.id, '\\x00', 1, 1
     from stuck
     join unnest(${hashes(MANY)}::text[]) with ordinality as given (hash, place) on place = nonce + 1`;
   const order = await newOrder(lab);

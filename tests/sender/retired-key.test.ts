@@ -54,7 +54,7 @@ async function strand(send: () => Promise<unknown>, options: { spoilBytes?: bool
     where relays.relayer = ${relayer}`;
   await lab.rpc("anvil_dropTransaction", [attempt?.txHash]);
   if (options.spoilBytes) {
-    await lab.sql`update relay_attempts set raw = '0x00' from relays where relays.id = relay_id and relayer = ${relayer}`;
+    await lab.sql`update relay_attempts set raw = '\\x00' from relays where relays.id = relay_id and relayer = ${relayer}`;
   }
   await lab.service.start("worker");
   return relayer;

@@ -88,7 +88,7 @@ export function read(
   ];
   return sql.begin(async (tx) => {
     const { linkIds } = await settleTransfers(tx, {
-      ...{ network: NETWORK, isNews: true, transfers, spent, operations: [] },
+      ...{ network: NETWORK, transfers, spent, operations: [] },
       isWatched: (address) => address === merchant.address,
       confirmedAtS: () => (isDeep ? Math.floor(Date.now() / 1000) : undefined),
     });
