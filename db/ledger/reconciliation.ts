@@ -193,6 +193,19 @@ export async function noteReconciled(
     where wallets.id = given.id`;
 }
 
+/** Transfers were booked below where these wallets were compared: the next comparison sums their whole ledger. */
+export async function forgetComparison(
+  tx: Tx,
+  network: NetworkId,
+  addresses: readonly Hex[],
+): Promise<void> {
+  if (addresses.length === 0) return;
+  await tx`
+    update wallets
+    set booked_units = 0, booked_number = -1
+    where network = ${network} and address = any(${[...new Set(addresses)]}::text[]) and booked_number >= 0`;
+}
+
 export type ReconciliationResult = {
   network: NetworkId;
   kind: "LOGS" | "BALANCES";

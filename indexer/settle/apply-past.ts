@@ -2,7 +2,7 @@
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { findBlocks } from "../../db/ledger/blocks.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
-import { findBookedLogs } from "../../db/ledger/reconciliation.ts";
+import { findBookedLogs, forgetComparison } from "../../db/ledger/reconciliation.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import { tell } from "../../db/postgres/notifications.ts";
 import { concludeOperations } from "../../db/wallet-ops/settlement.ts";
@@ -49,6 +49,11 @@ export async function applyPast(
       isWatched,
       confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
     });
+    await forgetComparison(
+      tx,
+      network,
+      missing.flatMap(({ from, to }) => [from, to]),
+    );
     const moves = await refreshLinks(tx, {
       linkIds: touched.linkIds,
       isReorg: false,
