@@ -4,6 +4,7 @@ import { type NewPayment, requeuePayment } from "../../db/payments/payments.ts";
 import {
   accept,
   type BooksLab,
+  claim,
   eventsOf,
   fail,
   historyOf,
@@ -79,6 +80,17 @@ describe("queueing a failed payment again", () => {
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED", reason: null });
   });
 
+  test("writes the link's event also while an open claim keeps the link PENDING", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await failed(linkId);
+    await claim(lab, linkId, makeTransfer(lab, 90));
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
+    expect(await requeue(payment)).toEqual({ id: payment.id });
+    const [event] = await lab.sql`
+      select type, data from events where subject_id = ${linkId} order by id desc limit 1`;
+    expect(event).toEqual({ type: "payment_link.pending", data: { paymentId: payment.id } });
+  });
+
   test("a failed payment is not queued again once a transfer pays the link", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await failed(linkId);
@@ -136,5 +148,16 @@ describe("ending a payment as FAILED", () => {
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED" });
     expect(await linkOf(lab, linkId)).toEqual({ status: "PENDING", exception: "NONE" });
     expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
+  });
+});
+
+describe("computing a link's status from the ledger", () => {
+  test("a link whose payment's authorization was cancelled is released, with an event", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await accepted(linkId);
+    await read(lab, [], [payment]);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+    expect(await linkOf(lab, linkId)).toEqual({ status: "ACTIVE", exception: "NONE" });
+    expect(await eventsOf(lab, linkId)).toEqual(["pending", "released"]);
   });
 });

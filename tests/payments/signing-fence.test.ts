@@ -10,8 +10,10 @@ import type { NewPayment } from "../../db/payments/payments.ts";
 import { markSigned } from "../../db/payments/queue.ts";
 import { type Fence, judgeForSigning, lockForSigning } from "../../db/payments/signing-fence.ts";
 import { ensureLane, insertRelay } from "../../db/relays/relays.ts";
+import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash, UNITS } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
+import { untilBlocked } from "../support/until-blocked.ts";
 
 /** Where the ledger's cursor stands. */
 const READ = 100n;
@@ -47,29 +49,8 @@ async function judge(fence: Partial<Fence> = {}, state: "QUEUED" | "SIGNED" = "Q
   return verdicts.get(payment.id);
 }
 
-type Attributed = {
-  units?: bigint;
-  status?: "DETECTED" | "CONFIRMED" | "ORPHANED";
-  pays?: boolean;
-  from?: Hex;
-  nonce?: Hex;
-  link?: string;
-};
-
-function book(
-  { units = UNITS, status = "CONFIRMED", pays = false, from, nonce, link = linkId }: Attributed,
-  tx = lab.sql,
-) {
-  return tx`
-    insert into transfers (
-      network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
-      authorization_nonce, status, link_id, pays
-    )
-    values (
-      ${NETWORK}, 99, ${randomHash()}, now(), ${randomHash()}, 1, ${from ?? randomAddress()}, ${lab.merchant.address},
-      ${units}, ${nonce ?? null}, ${status}, ${link}, ${pays}
-    )`;
-}
+const book = (booked: BookedTransfer, sql = lab.sql) =>
+  bookTransfer({ ...lab, sql }, { link: linkId, ...booked });
 
 describe("transfers of the link", () => {
   test("a link without transfers: free", async () => {
@@ -127,27 +108,12 @@ describe("transfers of the link", () => {
     });
     await attributed.promise;
     const judging = judge();
-    await untilBlocked(judging);
+    await untilBlocked(lab.sql, judging);
     isWaitedFor.resolve();
     await booking;
     expect(await judging).toBe("paid");
   });
 });
-
-/** Until a transaction waits for a lock, or `work` is over without. */
-async function untilBlocked(work: Promise<unknown>): Promise<void> {
-  let isOver = false;
-  const ended = () => {
-    isOver = true;
-  };
-  work.then(ended, ended);
-  const deadline = Date.now() + 5_000;
-  while (!isOver && Date.now() < deadline) {
-    const rows = await lab.sql`
-      select from pg_locks where not granted and locktype = 'transactionid'`;
-    if (rows.length > 0) return;
-  }
-}
 
 describe("how far the ledger is read", () => {
   test("a ledger read up to the head: free; one block less: early", async () => {
@@ -258,6 +224,16 @@ describe("blocks that only the node has", () => {
     await lab.sql`update payments set recipient = ${randomAddress()} where id = ${other.id}`;
     expect(await unread([own])).toBe("early");
   });
+
+  test.each(["SIGNED", "BROADCAST", "MINED", "CONFIRMED"])(
+    "a transfer that our relay made for a payment of another link that is %s leaves the link free",
+    async (state) => {
+      const other = await accepted(await seedLink(lab.sql, lab.merchant));
+      const txHash = await signedFor(other);
+      await lab.sql`update payments set state = ${state} where id = ${other.id}`;
+      expect(await unread([seen(other, txHash)])).toBe("free");
+    },
+  );
 
   test("our relay of a payment that is not bound to it any more, or has failed: early", async () => {
     const other = await accepted(await seedLink(lab.sql, lab.merchant));

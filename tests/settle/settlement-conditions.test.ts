@@ -1,0 +1,165 @@
+/** Conditions of the statements that settle payments, links and history: each with the row that it must leave alone. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { assignTransfers, findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
+import type { NewPayment } from "../../db/payments/payments.ts";
+import { failSpentPayments, refreshLinks } from "../../db/payments/settlement.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
+import {
+  accept,
+  type BooksLab,
+  claim,
+  eventsOf,
+  linkOf,
+  makeTransfer,
+  NETWORK,
+  openBooks,
+  paymentOf,
+  randomHash,
+  UNITS,
+} from "../support/ledger-lab.ts";
+import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
+import { insertHistory } from "../transactions/history.ts";
+
+let lab: BooksLab;
+let linkId: string;
+let payment: NewPayment;
+
+beforeAll(async () => {
+  lab = await openBooks({ readTo: 80 });
+});
+afterAll(() => lab?.stop());
+beforeEach(async () => {
+  lab.merchant = await seedMerchant(lab.sql);
+  linkId = await seedLink(lab.sql, lab.merchant);
+  const taken = await accept(lab, linkId);
+  if (!taken) throw new Error("the link took no payment");
+  payment = taken;
+});
+
+const setState = (state: string, reason: string | null = null) =>
+  lab.sql`update payments set state = ${state}, reason = ${reason} where id = ${payment.id}`;
+
+describe("an authorization that was spent without paying", () => {
+  const failSpent = (
+    spent: Partial<Pick<NewPayment, "payer" | "nonce">> = {},
+    network: "base" | "base-sepolia" = NETWORK,
+  ) =>
+    lab.sql.begin((tx) =>
+      failSpentPayments(tx, network, [{ payer: payment.payer, nonce: payment.nonce, ...spent }]),
+    );
+
+  test.each(["QUEUED", "SIGNED"])(
+    "ends its payment that is %s, and the row in the history",
+    async (state) => {
+      await setState(state);
+      expect(await failSpent()).toEqual([{ id: payment.id, linkId }]);
+      expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+      const [row] = await lab.sql`
+      select status, failure_reason from transactions where payment_id = ${payment.id}`;
+      expect(row).toEqual({ status: "FAILED", failureReason: "NONCE_USED" });
+    },
+  );
+
+  test.each(["MINED", "CONFIRMED"])("leaves a payment that is %s settled", async (state) => {
+    await setState(state);
+    expect(await failSpent()).toEqual([]);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state, reason: null });
+  });
+
+  test("keeps the reason of a payment that has FAILED before", async () => {
+    await setState("FAILED", "INSUFFICIENT_FUNDS");
+    expect(await failSpent()).toEqual([]);
+    expect(await paymentOf(lab, payment)).toMatchObject({ reason: "INSUFFICIENT_FUNDS" });
+  });
+
+  test("ends no payment of another payer, nonce, network or token", async () => {
+    expect(await failSpent({ payer: randomAddress() })).toEqual([]);
+    expect(await failSpent({ nonce: randomHash() })).toEqual([]);
+    expect(await failSpent({}, "base")).toEqual([]);
+    await lab.sql`update payments set token = ${randomAddress()} where id = ${payment.id}`;
+    expect(await failSpent()).toEqual([]);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
+  });
+});
+
+describe("a transfer of another amount", () => {
+  const refresh = () => lab.sql.begin((tx) => refreshLinks(tx, { linkIds: [linkId], isReorg: false }));
+
+  test("marks its link once, and the mark that ends with the transfer's block writes no event", async () => {
+    await bookTransfer(lab, { link: linkId, units: UNITS - 1n });
+    await refresh();
+    expect(await linkOf(lab, linkId)).toEqual({ status: "PENDING", exception: "UNDERPAID" });
+    await refresh();
+    await lab.sql`update transfers set status = 'ORPHANED' where link_id = ${linkId}`;
+    await refresh();
+    expect(await linkOf(lab, linkId)).toEqual({ status: "PENDING", exception: "NONE" });
+    expect(await eventsOf(lab, linkId)).toEqual(["pending", "exception"]);
+  });
+});
+
+describe("transfers that were booked before what names them", () => {
+  const named = async () => {
+    const found = await lab.sql.begin((tx) => findNamedTransfers(tx, NETWORK));
+    return found.filter(({ to }) => to === lab.merchant.address).length;
+  };
+
+  test.each([
+    ["QUEUED", 1],
+    ["SIGNED", 1],
+    ["MINED", 0],
+    ["CONFIRMED", 0],
+    ["FAILED", 0],
+  ])("a payment that is %s names %d transfers of its authorization", async (state, count) => {
+    await bookTransfer(lab, { from: payment.payer, nonce: payment.nonce });
+    await setState(state, state === "FAILED" ? "EXPIRED_TRANSFER" : null);
+    expect(await named()).toBe(count);
+  });
+
+  test("a payment names no transfer of another authorization, nor one whose block left the chain", async () => {
+    await bookTransfer(lab, { from: payment.payer, nonce: randomHash() });
+    await bookTransfer(lab, { from: randomAddress(), nonce: payment.nonce });
+    await bookTransfer(lab, { from: payment.payer, nonce: payment.nonce, status: "ORPHANED" });
+    expect(await named()).toBe(0);
+  });
+
+  test("a claim names its sender's transfer to its link, while it is open", async () => {
+    await setState("FAILED", "EXPIRED_TRANSFER");
+    await lab.sql`update payment_links set status = 'ACTIVE' where id = ${linkId}`;
+    const transfer = makeTransfer(lab, 90);
+    const claimId = await claim(lab, linkId, transfer);
+    await bookTransfer(lab, { from: transfer.from });
+    await bookTransfer(lab, { from: randomAddress() });
+    await bookTransfer(lab, { from: transfer.from, to: randomAddress() });
+    await lab.sql`
+      update transfers set tx_hash = ${transfer.txHash}
+      where to_address = ${lab.merchant.address} or from_address = ${transfer.from}`;
+    expect(await named()).toBe(1);
+    await lab.sql`update claims set state = 'REJECTED' where id = ${claimId}`;
+    expect(await named()).toBe(0);
+  });
+});
+
+test("giving a transfer its link changes the payee's history row, never the sender's", async () => {
+  const sender = await seedMerchant(lab.sql);
+  await bookTransfer(lab, { from: sender.address });
+  const [transfer] = await lab.sql<
+    { id: bigint }[]
+  >`select id from transfers where from_address = ${sender.address}`;
+  const transferId = transfer?.id ?? 0n;
+  const rows = [
+    ...(await insertHistory(lab.sql, sender.userId, [{ type: "SEND", description: "mine" }])),
+    ...(await insertHistory(lab.sql, lab.merchant.userId, [{ type: "RECEIVE" }])),
+  ];
+  await lab.sql`update transactions set transfer_id = ${transferId} where id = any(${rows}::text[])`;
+  await lab.sql.begin((tx) =>
+    assignTransfers(tx, [
+      { transferId, linkId, pays: true, settledBy: "amount", paymentId: undefined, claimId: undefined },
+    ]),
+  );
+  const history = await lab.sql`
+    select type, link_id, description from transactions where id = any(${rows}::text[]) order by user_id = ${sender.userId} desc`;
+  expect([...history]).toEqual([
+    { type: "SEND", linkId: null, description: "mine" },
+    { type: "PAYMENT_LINK", linkId, description: "a test link" },
+  ]);
+});

@@ -1,0 +1,38 @@
+/** A transfer as the ledger holds it, put there directly: for statements whose condition is about such a row. */
+import type { Hex } from "../../core/domain/networks.ts";
+import { type BooksLab, NETWORK, randomHash, UNITS } from "./ledger-lab.ts";
+import { randomAddress } from "./seed.ts";
+
+export type BookedTransfer = {
+  link?: string | null;
+  units?: bigint;
+  status?: "DETECTED" | "CONFIRMED" | "ORPHANED";
+  pays?: boolean;
+  from?: Hex;
+  to?: Hex;
+  nonce?: Hex | null;
+};
+
+/** To the lab's merchant and counted for no link, unless said otherwise. */
+export async function bookTransfer(
+  { merchant, sql }: Pick<BooksLab, "merchant" | "sql">,
+  {
+    link = null,
+    units = UNITS,
+    status = "CONFIRMED",
+    pays = false,
+    from = randomAddress(),
+    to = merchant.address,
+    nonce = null,
+  }: BookedTransfer = {},
+): Promise<void> {
+  await sql`
+    insert into transfers (
+      network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
+      authorization_nonce, status, link_id, pays
+    )
+    values (
+      ${NETWORK}, 99, ${randomHash()}, now(), ${randomHash()}, 1, ${from}, ${to}, ${units}, ${nonce}, ${status}, ${link},
+      ${pays}
+    )`;
+}
