@@ -94,11 +94,6 @@ export async function readBalances(
   }
 }
 
-/** One holder's balance, for a batch of calls. */
-export function balanceOfCall(chain: Chain, holder: Hex): RpcCall {
-  return callOf(chain, encodeBalanceOf(holder), "latest");
-}
-
 function encodeBalanceOf(holder: Hex): Hex {
   return `${SELECTORS.balanceOf}${hexWord(holder)}`;
 }
