@@ -1,0 +1,193 @@
+/** The queue of payments: what a lease takes and reports, and what handing it back leaves alone. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import type { NewPayment } from "../../db/payments/payments.ts";
+import {
+  leaseQueuedPayments,
+  nextQueuedInMs,
+  noteRefusals,
+  noteUnavailable,
+  returnLeases,
+} from "../../db/payments/queue.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
+import { accept, type BooksLab, NETWORK, openBooks, UNITS } from "../support/ledger-lab.ts";
+import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
+
+const READ_TO = 100;
+const LEASE_MS = 30_000;
+const DELAY_MS = 5_000;
+let lab: BooksLab;
+let linkId: string;
+let payment: NewPayment;
+
+beforeAll(async () => {
+  lab = await openBooks({ readTo: READ_TO });
+});
+afterAll(() => lab?.stop());
+beforeEach(async () => {
+  // What other tests queued is due in an hour.
+  await lab.sql`update payments set next_try_at = now() + interval '1 hour'`;
+  lab.merchant = await seedMerchant(lab.sql);
+  linkId = await seedLink(lab.sql, lab.merchant);
+  payment = await accepted();
+});
+
+async function accepted(link = linkId): Promise<NewPayment> {
+  const taken = await accept(lab, link);
+  if (!taken) throw new Error("the link took no payment");
+  return taken;
+}
+
+const lease = (limit = 10) => lab.sql.begin((tx) => leaseQueuedPayments(tx, NETWORK, limit, LEASE_MS));
+async function leased() {
+  const [one, ...others] = await lease();
+  expect(others).toHaveLength(0);
+  return one;
+}
+async function rowOf({ id }: NewPayment) {
+  const [row] = await lab.sql<{ waitS: number; refusals: number; unavailable: number | null }[]>`
+    select
+      round(extract(epoch from next_try_at - now()))::int as wait_s, refusals,
+      round(extract(epoch from now() - unavailable_since))::int as unavailable
+    from payments
+    where id = ${id}`;
+  return row;
+}
+const change = (columns: Record<string, string | number | Date | null>) =>
+  lab.sql`update payments set ${lab.sql(columns)} where id = ${payment.id}`;
+
+describe("leasing", () => {
+  test("takes a payment that is due and holds it for the lease's time", async () => {
+    expect(await leased()).toMatchObject({ id: payment.id, readNumber: BigInt(READ_TO), doubts: null });
+    expect(await lease()).toEqual([]);
+    expect((await rowOf(payment))?.waitS).toBe(LEASE_MS / 1000);
+  });
+
+  test("takes the payment that waits longest, and no more than the limit", async () => {
+    const later = await accepted(await seedLink(lab.sql, lab.merchant));
+    await lab.sql`update payments set next_try_at = now() - interval '1 second' where id = ${later.id}`;
+    await change({ next_try_at: new Date(Date.now() - 60_000) });
+    expect((await lease(1)).map(({ id }) => id)).toEqual([payment.id]);
+    expect((await lease(1)).map(({ id }) => id)).toEqual([later.id]);
+  });
+
+  test("takes no payment that is due later", async () => {
+    await change({ next_try_at: new Date(Date.now() + 60_000) });
+    expect(await lease()).toEqual([]);
+  });
+
+  test.each(["SIGNED", "MINED", "CONFIRMED"])("takes no payment that is %s", async (state) => {
+    await change({ state });
+    expect(await lease()).toEqual([]);
+  });
+
+  test("takes no payment of another network, nor one that another worker is leasing", async () => {
+    expect(await lab.sql.begin((tx) => leaseQueuedPayments(tx, "base", 10, LEASE_MS))).toEqual([]);
+    await lab.sql.begin(async (tx) => {
+      await leaseQueuedPayments(tx, NETWORK, 10, LEASE_MS);
+      expect(await lease()).toEqual([]);
+    });
+  });
+});
+
+describe("what a lease says about its payment", () => {
+  test("its link is paid by another transfer that pays it", async () => {
+    await bookTransfer(lab, { link: linkId, pays: true, units: UNITS + 1n });
+    expect((await leased())?.isLinkPaid).toBe(true);
+  });
+
+  test("its link is paid by a transfer of its amount that does not pay it yet", async () => {
+    await bookTransfer(lab, { link: linkId });
+    expect((await leased())?.isLinkPaid).toBe(true);
+  });
+
+  test("its link is not paid by its own transfer, another amount, another link's, or a block that left", async () => {
+    const own = { from: payment.payer, nonce: payment.nonce };
+    await bookTransfer(lab, { link: linkId, ...own });
+    await bookTransfer(lab, { link: linkId, ...own, pays: true });
+    await bookTransfer(lab, { link: linkId, units: UNITS - 1n });
+    await bookTransfer(lab, { link: linkId, status: "ORPHANED" });
+    await bookTransfer(lab, { link: linkId, status: "ORPHANED", pays: true });
+    const other = await seedLink(lab.sql, lab.merchant);
+    await bookTransfer(lab, { link: other, pays: true });
+    await bookTransfer(lab, { link: other });
+    expect((await leased())?.isLinkPaid).toBe(false);
+  });
+
+  test("its payer's reverts of the last day are summed, not those before, nor another payer's", async () => {
+    const reverted = async (payer: NewPayment["payer"], hoursAgo: number, reverts: number) => {
+      const one = await accept(lab, await seedLink(lab.sql, lab.merchant), { payer });
+      await lab.sql`
+        update payments
+        set reverts = ${reverts}, updated_at = now() - make_interval(mins => ${Math.round(hoursAgo * 60)}),
+          next_try_at = now() + interval '1 hour'
+        where id = ${one?.id ?? ""}`;
+    };
+    await reverted(payment.payer, 23.9, 2);
+    await reverted(payment.payer, 0, 3);
+    await reverted(payment.payer, 24.1, 10);
+    await reverted(randomAddress(), 0, 100);
+    expect((await leased())?.payerReverts).toBe(5);
+  });
+
+  test("open doubts of its link's earlier payments are listed, those that are over are not", async () => {
+    await change({ state: "FAILED", reason: "NONCE_USED" });
+    const doubtful = payment;
+    await lab.sql`update payment_links set status = 'ACTIVE' where id = ${linkId}`;
+    await change({ doubt_since: new Date(), doubt_until: new Date(Date.now() + 60_000) });
+    payment = await accepted();
+    const { payer, nonce } = doubtful;
+    expect((await leased())?.doubts).toEqual([{ id: doubtful.id, payer, nonce }]);
+    await lab.sql`update payments set doubt_until = now() - interval '1 second' where id = ${doubtful.id}`;
+    await change({ next_try_at: new Date(Date.now() - 1_000) });
+    expect((await leased())?.doubts).toBeNull();
+  });
+});
+
+describe("handing a lease back", () => {
+  const ids = () => [payment.id];
+  const unavailable = (triedMs: number, giveUpMs: number) =>
+    noteUnavailable(lab.sql, ids(), { delayMs: DELAY_MS, triedMs, giveUpMs });
+
+  test("makes the payment due after the delay, and forgets that a node was unavailable", async () => {
+    await unavailable(1_000, 60_000);
+    await returnLeases(lab.sql, ids(), DELAY_MS);
+    expect(await rowOf(payment)).toEqual({ waitS: DELAY_MS / 1000, refusals: 0, unavailable: null });
+  });
+
+  test("counts refusals", async () => {
+    await noteRefusals(lab.sql, ids(), DELAY_MS);
+    await noteRefusals(lab.sql, ids(), DELAY_MS);
+    expect(await rowOf(payment)).toEqual({ waitS: DELAY_MS / 1000, refusals: 2, unavailable: null });
+  });
+
+  test("reports a payment whose node has been unavailable for the whole time, counted from its first attempt", async () => {
+    expect(await unavailable(7_000, 8_000)).toEqual(new Set());
+    expect((await rowOf(payment))?.unavailable).toBe(7);
+    expect(await unavailable(0, 7_000)).toEqual(new Set(ids()));
+  });
+
+  test("leaves a payment alone that has been signed since", async () => {
+    await lease();
+    await change({ state: "SIGNED" });
+    await returnLeases(lab.sql, ids(), DELAY_MS);
+    await noteRefusals(lab.sql, ids(), DELAY_MS);
+    expect(await unavailable(9_000, 1_000)).toEqual(new Set());
+    expect(await rowOf(payment)).toEqual({ waitS: LEASE_MS / 1000, refusals: 0, unavailable: null });
+  });
+});
+
+describe("the time until the next payment is due", () => {
+  const next = () => nextQueuedInMs(lab.sql, NETWORK);
+
+  test("is 0 for one that is due, and the rest of the shortest lease otherwise", async () => {
+    expect(await next()).toBe(0);
+    await change({ next_try_at: new Date(Date.now() + 60_000) });
+    expect(await next()).toBeWithin(30_000, 60_001);
+  });
+
+  test("is undefined when nothing is queued on the network", async () => {
+    expect(await nextQueuedInMs(lab.sql, "base")).toBeUndefined();
+    await lab.sql`update payments set state = 'SIGNED' where state = 'QUEUED'`;
+    expect(await next()).toBeUndefined();
+  });
+});
