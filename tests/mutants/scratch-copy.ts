@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { spawnBound } from "../../local/processes/bound-process.ts";
 import { SERVER_URL_VARIABLE } from "../support/postgres.ts";
 
-const FOLDERS = ["api", "bench", "core", "db", "indexer", "local", "patches", "tests", "worker"];
+const FOLDERS = ["api", "bench", "core", "db", "indexer", "local", "patches", "tests", "web", "worker"];
 const FILES = ["package.json", "tsconfig.json", "bunfig.toml"];
 
 export type TestRun = { passed: boolean; timedOut: boolean; seconds: number; output: string };

@@ -4,6 +4,7 @@
  */
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
 import type { BunPlugin } from "bun";
 import { type ServiceProgram, sourceProgram } from "../../local/processes/service-process.ts";
 import { SERVICE_KINDS, type ServiceKind } from "../../local/service-env.ts";
@@ -22,12 +23,26 @@ const WITHOUT_PDF: BunPlugin = {
   },
 };
 
+/** Sources that read files of the project beside them go on doing so from where they are. */
+const IN_PLACE: BunPlugin = {
+  name: "in-place",
+  setup(build) {
+    build.onLoad({ filter: /[\\/](?:api|core|db|indexer|worker)[\\/].*\.ts$/ }, async ({ path }) => {
+      const text = await Bun.file(path).text();
+      const contents = text
+        .replaceAll("import.meta.dir", JSON.stringify(dirname(path)))
+        .replaceAll("import.meta.url", JSON.stringify(pathToFileURL(path).href));
+      return { contents, loader: "ts" };
+    });
+  },
+};
+
 /** One at a time: a build takes as many threads as there are cores. */
 export async function compileServices(folder: string): Promise<void> {
   for (const kind of SERVICE_KINDS) {
     await Bun.build({
       entrypoints: [join(ROOT, kind, "main.ts")],
-      plugins: [WITHOUT_PDF],
+      plugins: [WITHOUT_PDF, IN_PLACE],
       bytecode: true,
       format: "esm",
       target: "bun",
