@@ -1,15 +1,15 @@
-/** The API process: reads the environment, opens what it needs, listens, and closes it all in reverse on SIGTERM. */
+/** The API process: reads the environment, opens its resources, listens, and closes them in reverse order on SIGTERM. */
 
 import type { NetworkId } from "../core/domain/networks.ts";
 import { type Chain, openChain } from "../core/rpc/chain-client.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
-import { handleStop } from "../core/runtime/stop.ts";
+import { handleStop } from "../core/runtime/shutdown.ts";
 import { listForeignRpIds } from "../db/auth/passkeys.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { openOutcomes } from "../db/postgres/notifications.ts";
-import { withPatience } from "../db/postgres/retry-while-unavailable.ts";
+import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
 import { createApp } from "./app.ts";
 import { readApiConfig } from "./config.ts";
 import { type Assets, readAssets } from "./http/assets.ts";
@@ -20,7 +20,7 @@ const RPC_TIMEOUT_MS = 5_000;
 const config = readEnvOrExit(() => readApiConfig());
 const assets = readAssetsOrExit();
 const log = openLog("api", config.logLevel);
-for (const risk of config.risks) log.warn({ risk }, "a setting opens a door");
+for (const risk of config.risks) log.warn({ risk }, "insecure setting");
 const stop = handleStop(log);
 
 const metrics = openMetrics("api", config.metrics);
@@ -29,13 +29,16 @@ stop.onStop("metrics", () => metrics.close());
 const sql = openDatabase(config.databaseUrl, { name: "api", maxConnections: config.databaseMaxConnections });
 stop.onStop("database", () => sql.end({ timeout: 5 }));
 
-const sayAway = (error: unknown) => log.warn({ err: error }, "the database is away; waiting for it");
+const logUnavailable = (error: unknown) => log.warn({ err: error }, "the database is unavailable; retrying");
 if (config.nodeEnv === "production") {
-  const foreign = await withPatience(() => listForeignRpIds(sql, config.passkey.rpId), sayAway);
+  const foreign = await retryWhileUnavailable(
+    () => listForeignRpIds(sql, config.passkey.rpId),
+    logUnavailable,
+  );
   if (foreign.length > 0) refuseForeignRpIds(config.passkey.rpId, foreign);
 }
 
-const outcomes = await withPatience(() => openOutcomes(sql), sayAway);
+const outcomes = await retryWhileUnavailable(() => openOutcomes(sql), logUnavailable);
 stop.onStop("outcomes", () => outcomes.close());
 
 const chains = new Map<NetworkId, Chain>();

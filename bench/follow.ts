@@ -1,9 +1,9 @@
 /**
- * The indexer beside Ponder on the same chain and the same Postgres server: the past, the moment a payment is seen, and what more
- * wallets cost. BENCH_BLOCKS (default 500) of 200 transfers; BENCH_PAYMENTS (default 300); BENCH_WALLETS (default 10,10000,1000000);
- * BENCH_PONDER=0 leaves Ponder out.
+ * The indexer beside Ponder on the same chain and the same Postgres server: backfill, latency of a payment, and the cost of more
+ * wallets. BENCH_BLOCKS (default 500) of 200 transfers; BENCH_PAYMENTS (default 300); BENCH_WALLETS (default 10,10000,1000000);
+ * BENCH_PONDER=0 skips Ponder.
  */
-import { type Arrivals, nudged, polled, toLatencyRow } from "./block-to-seen.ts";
+import { type Arrivals, nudged, polled, toLatencyRow } from "./block-latency.ts";
 import { type BusyChain, startBusyChain } from "./busy-chain.ts";
 import { type Backfill, measureBackfill, measureRawLimit, toBackfillRow } from "./index-backfill.ts";
 import { measureLatency } from "./index-latency.ts";
@@ -18,13 +18,13 @@ const WALLETS = (process.env.BENCH_WALLETS ?? "10,10000,1000000").split(",").map
 const TRANSFERS_A_BLOCK = 200;
 const RECEIVERS = 10_000;
 const POLL_MS = 1_000;
-/** Polling takes half a second a payment. */
+/** Polling takes half a second per payment. */
 const POLLED_SHARE = 3;
 
 export async function run(): Promise<void> {
   console.log(JSON.stringify({ bench: "index", machine: describeMachine() }));
   const ponder = await installPonder();
-  if ("reason" in ponder) console.log(`Ponder is left out: ${ponder.reason}`);
+  if ("reason" in ponder) console.log(`Ponder is skipped: ${ponder.reason}`);
   const busy = { blocks: BLOCKS, transfersABlock: TRANSFERS_A_BLOCK, receivers: RECEIVERS };
   const chain = await startBusyChain(busy);
   try {
@@ -73,12 +73,12 @@ async function measureLatencies(ponder: Ponder): Promise<Row[]> {
   return rows;
 }
 
-/** What Ponder can't do here must not keep ours from being measured. */
+/** A failure of Ponder must not prevent our own measurement. */
 async function orGoOn<Result>(measuring: Promise<Result>): Promise<Result | undefined> {
   try {
     return await measuring;
   } catch (error) {
-    console.log(`Ponder is left out here: ${String(error)}`);
+    console.log(`Ponder is skipped here: ${String(error)}`);
     return undefined;
   }
 }

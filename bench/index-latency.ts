@@ -1,14 +1,14 @@
-/** From a block to its link PAID, as a payer's page sees it over HTTP. */
+/** Latency from a block to its link being PAID, as a payer's page sees it over HTTP. */
 import { openDatabase } from "../db/postgres/client.ts";
 import { startTestChain } from "../tests/support/chain.ts";
 import { startTestMailbox } from "../tests/support/mailbox.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";
 import { seedLinks, seedMerchant } from "../tests/support/seed.ts";
 import { startService } from "../tests/support/world.ts";
-import { type Arrivals, measureArrivals } from "./block-to-seen.ts";
+import { type Arrivals, measureArrivals } from "./block-latency.ts";
 import { startHttpOnly } from "./http-only.ts";
 
-/** With `hasWebSocket` false the indexer's node takes no WebSocket: it polls. Milliseconds, sorted. */
+/** With `hasWebSocket` false the indexer has to poll its node. Milliseconds, sorted. */
 export async function measureLatency(arrivals: Arrivals, hasWebSocket: boolean): Promise<number[]> {
   const [db, chain, smtp] = await Promise.all([createTestDatabase(), startTestChain(), startTestMailbox()]);
   const sql = openDatabase(db.url, { name: "bench", maxConnections: 4 });

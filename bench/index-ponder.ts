@@ -1,10 +1,10 @@
-/** Ponder on the same chain and the same Postgres server as our indexer: the same transfers stored, the same moments measured. */
+/** Ponder on the same chain and Postgres server as our indexer: the same transfers stored, the same latencies measured. */
 import { openDatabase, type Sql } from "../db/postgres/client.ts";
 import { type BoundProcess, spawnBound } from "../local/processes/bound-process.ts";
 import { startTestChain } from "../tests/support/chain.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";
 import { randomAddress } from "../tests/support/seed.ts";
-import { type Arrivals, measureArrivals } from "./block-to-seen.ts";
+import { type Arrivals, measureArrivals } from "./block-latency.ts";
 import type { BusyChain } from "./busy-chain.ts";
 import type { Backfill } from "./index-backfill.ts";
 import { readUsage } from "./indexer-process.ts";
@@ -15,10 +15,10 @@ type Running = { sql: Sql; process: BoundProcess; readySeconds: number };
 
 const LOOK_MS = 10;
 const TIMEOUT_MS = 180_000;
-/** Ponder asks a URL 20 times a second at first; the same URL this often lifts that. */
+/** Ponder limits itself to 20 requests per second and URL at first; repeating the URL this often lifts that. */
 const SAME_URL_TIMES = 20;
 
-/** Ends when Ponder calls itself ready, which it does when all that is final is stored. */
+/** Ends when Ponder reports ready, which it does once everything final is stored. */
 export async function measurePonderBackfill(
   ponder: Installed,
   chain: BusyChain,
@@ -34,7 +34,7 @@ export async function measurePonderBackfill(
   });
 }
 
-/** From a block to the row of its transfer in Ponder's table. Milliseconds, sorted. */
+/** Latency from a block to the row of its transfer in Ponder's table. Milliseconds, sorted. */
 export async function measurePonderLatency(
   ponder: Installed,
   arrivals: Arrivals,

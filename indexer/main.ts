@@ -4,7 +4,7 @@ import type { ChainSettings } from "../core/runtime/chain-env.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
-import { handleStop } from "../core/runtime/stop.ts";
+import { handleStop } from "../core/runtime/shutdown.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { readIndexerConfig } from "./config.ts";
 import { openIndexerMetrics } from "./metrics.ts";

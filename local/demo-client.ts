@@ -1,4 +1,4 @@
-/** A small HTTP client of the service: JSON in, JSON out, and the cookies a browser would keep. */
+/** A small HTTP client of the service: JSON in and out, with a cookie jar. */
 
 export type Answer<Body> = { status: number; headers: Headers; body: Body };
 
@@ -10,7 +10,7 @@ export type DemoClient = {
 const TIMEOUT_MS = 30_000;
 const SHOWN_CHARS = 500;
 
-/** Every answer must have the expected status; another one throws with what was asked and what came back. */
+/** Every response must have the expected status; otherwise throws with the request and the response. */
 export function openDemoClient(apiUrl: string): DemoClient {
   const cookies = new Map<string, string>();
 

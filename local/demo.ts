@@ -1,6 +1,6 @@
 /**
- * What a merchant, a payer and an accountant do, once, over HTTP and with real parts: mail by SMTP, a passkey's keys,
- * a chain's blocks. Each line that is printed follows the thing it tells, with the milliseconds that took.
+ * A merchant, a payer and an accountant use the service once over HTTP with real parts: mail by SMTP, a passkey's keys, a chain's
+ * blocks. Each step is printed after it has happened, with its duration in milliseconds.
  */
 import { randomBytes } from "node:crypto";
 import { bytesToHex } from "viem";
@@ -14,7 +14,7 @@ import { createSoftwarePasskey } from "./passkey/software-passkey.ts";
 
 export type DemoWorld = {
   apiUrl: string;
-  /** The public origin a browser would be on; the passkey is bound to it. */
+  /** The origin of the browser; the passkey is bound to it. */
   origin: string;
   rpId: string;
   mailboxUrl: string;
@@ -22,7 +22,7 @@ export type DemoWorld = {
   network: NetworkId;
 };
 
-/** One thing done: who, what, its values, and how long it took. */
+/** One step: actor, description, duration. */
 export type DemoStep = { who: "merchant" | "payer" | "accountant"; what: string; ms: number };
 
 type User = { id: string; status: string; permissions?: string[] };
@@ -36,7 +36,7 @@ const WAIT_MS = 60_000;
 const POLL_MS = 25;
 const VALID_S = 600;
 
-/** Throws at the first thing that does not go as documented. */
+/** Throws at the first response that is not as documented. */
 export async function runDemo(world: DemoWorld, tell: (step: DemoStep) => void): Promise<void> {
   const client = openDemoClient(world.apiUrl);
   const timed = startClock(tell);
@@ -51,7 +51,7 @@ export async function runDemo(world: DemoWorld, tell: (step: DemoStep) => void):
 
 type Clock = (who: DemoStep["who"], what: string) => void;
 
-/** Tells each step with the time since the one before. */
+/** Reports each step with the time since the previous one. */
 function startClock(tell: (step: DemoStep) => void): Clock {
   let last = performance.now();
   return (who, what) => {
@@ -120,7 +120,7 @@ async function payLink(world: DemoWorld, link: Link, timed: Clock): Promise<void
   const path = `/v1/x402/${link.id}`;
   const asked = await stranger.get<{ accepts: Requirement[] }>(path, 402);
   const [requirement] = asked.body.accepts;
-  if (!requirement) throw new Error(`${path} asks for nothing`);
+  if (!requirement) throw new Error(`${path} has no payment requirements`);
   timed("payer", `GET ${path} answers 402: ${requirement.amount} units to ${requirement.payTo}`);
 
   const now = Math.floor(Date.now() / 1000);

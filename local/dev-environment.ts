@@ -1,4 +1,4 @@
-/** Everything around the service on a developer's machine: database, chains, mailbox. What the settings name is used instead. */
+/** The environment of the service on a developer's machine: database, chains, mailbox. Services named in the settings are used instead. */
 import { join } from "node:path";
 import { NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import { startChain } from "./chain/chain.ts";
@@ -7,16 +7,16 @@ import type { LocalSettings } from "./local-settings.ts";
 import { type Mailbox, startMailbox } from "./mailbox/mailbox.ts";
 import { chooseDatabaseFolder } from "./postgres/database-folder.ts";
 import { startPostgres } from "./postgres/postgres.ts";
-import { keepAlive } from "./processes/restart-policy.ts";
+import { restartOnExit } from "./processes/restart-policy.ts";
 import { forgetProcess, recordProcess } from "./processes/stale-processes.ts";
 
-export type Surroundings = {
+export type DevEnvironment = {
   databaseUrl: string;
   rpcUrls: Partial<Record<NetworkId, string>>;
   smtpUrl: string;
-  /** Undefined when SMTP_URL names another. */
+  /** Undefined when SMTP_URL names another server. */
   mailbox: Mailbox | undefined;
-  /** Networks whose chain is ours. */
+  /** Networks with a local chain. */
   localNetworks: NetworkId[];
 };
 
@@ -25,13 +25,13 @@ type Closers = { add: (close: () => Promise<void>) => void };
 const MAILBOX_PORT = 8025;
 const DATABASE_NAME = "payments";
 
-/** Starts what is missing. Every part started is handed to `closers` at once, also when a later one fails. */
-export async function startSurroundings(
+/** Starts what is missing. Every started part is registered in `closers` immediately, even if a later one fails. */
+export async function startDevEnvironment(
   settings: LocalSettings,
   closers: Closers,
   report: (sentence: string) => void,
-): Promise<Surroundings> {
-  // The database goes down last, so it is handed over first.
+): Promise<DevEnvironment> {
+  // The database stops last, so it is registered first.
   const database = settings.databaseUrl
     ? { url: settings.databaseUrl }
     : await startDatabase(settings, closers, report);
@@ -57,7 +57,7 @@ async function startDatabase(settings: LocalSettings, closers: Closers, report: 
   const { folder, notice } = chooseDatabaseFolder(settings.dataDir);
   if (notice) report(notice);
   const start = () => startPostgres({ dataDir: folder, database: DATABASE_NAME });
-  const { part, stop } = await keepAlive("Postgres", start, report);
+  const { part, stop } = await restartOnExit("Postgres", start, report);
   closers.add(stop);
   return part;
 }
@@ -81,7 +81,7 @@ async function startLocalChain(
     recordProcess(dataDir, `chain-${id}`, chain.pid);
     return chain;
   };
-  const { part, stop } = await keepAlive(`The local chain of ${id}`, start, report);
+  const { part, stop } = await restartOnExit(`The local chain of ${id}`, start, report);
   closers.add(async () => {
     await stop();
     forgetProcess(dataDir, `chain-${id}`);
@@ -89,10 +89,10 @@ async function startLocalChain(
   return part.rpcUrl;
 }
 
-/** Throws a sentence that says which variable chooses another port. */
+/** Throws a message that names the variable for another port. */
 export async function requireFreePort(port: number, variable: string): Promise<void> {
   if (await isPortFree(port)) return;
   throw new Error(
-    `Port ${port} is taken by another program. Stop that one, or choose another port: ${variable}=${port + 10} npm start`,
+    `Port ${port} is in use by another program. Stop it, or choose another port: ${variable}=${port + 10} npm start`,
   );
 }

@@ -1,4 +1,4 @@
-/** Loopback TCP ports: whether one is free, and one that is. */
+/** Finds free loopback TCP ports. */
 import { createServer } from "node:net";
 
 export async function findFreePort(): Promise<number> {
@@ -11,7 +11,7 @@ export async function isPortFree(port: number): Promise<boolean> {
   return (await bindOnce(port)) !== undefined;
 }
 
-/** The wished port when it is free, else any free one. */
+/** The preferred port when it is free, else any free one. */
 export async function preferPort(wished: number | undefined): Promise<number> {
   return wished !== undefined && (await isPortFree(wished)) ? wished : findFreePort();
 }

@@ -1,4 +1,4 @@
-/** What a developer may say about the local world, read once. What is not said is provided. */
+/** The developer's settings for the local environment, read once. Anything not set is provided. */
 import { resolve } from "node:path";
 import { isNetworkId, NETWORK_IDS, type NetworkId } from "../core/domain/networks.ts";
 
@@ -7,7 +7,7 @@ export type LocalSettings = {
   host: string;
   port: number;
   baseUrl: string;
-  /** Of the first local chain; a second network's chain takes the next one. */
+  /** Port of the first local chain; a second network's chain uses the next one. */
   chainPort: number;
   blockTimeS: number;
   networks: NetworkId[];
@@ -22,7 +22,7 @@ const RELAYER_VARIABLE = {
   "base-sepolia": "RELAYER_PRIVATE_KEYS_BASE_SEPOLIA",
 } as const;
 
-/** Throws a sentence for what cannot work. */
+/** Throws a readable message for invalid settings. */
 export function readLocalSettings(env: Record<string, string | undefined>): LocalSettings {
   const read = (name: string) => env[name]?.trim() || undefined;
   const port = readNumber("PORT", read("PORT") ?? "3000", 65_535);

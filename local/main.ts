@@ -1,9 +1,9 @@
-/** `npm start`: the whole service on this machine, watched over until Ctrl-C. */
+/** `npm start`: runs and supervises the whole service on this machine until Ctrl-C. */
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { localRelayerKeys } from "./chain/accounts.ts";
 import { runDemo } from "./demo.ts";
-import { requireFreePort, type Surroundings, startSurroundings } from "./dev-environment.ts";
+import { type DevEnvironment, requireFreePort, startDevEnvironment } from "./dev-environment.ts";
 import { type LocalSettings, readLocalSettings } from "./local-settings.ts";
 import { lockFolder } from "./processes/folder-lock.ts";
 import { buildPages, runMigrations } from "./processes/service-process.ts";
@@ -12,7 +12,7 @@ import { supervise } from "./processes/supervise.ts";
 import { keepSecret } from "./secrets.ts";
 import { SERVICE_KINDS, serviceEnv } from "./service-env.ts";
 import { orderlyShutdown } from "./shutdown.ts";
-import { printAddresses, printStep, report, startTimer } from "./transcript.ts";
+import { printAddresses, printStep, report, startTimer } from "./terminal-output.ts";
 import { waitUntilReady } from "./wait-until-ready.ts";
 
 const shutdown = orderlyShutdown();
@@ -36,23 +36,23 @@ async function start(settings: LocalSettings): Promise<void> {
     report(`${name} of an earlier start was still running; ended.`);
   await requireFreePort(settings.port, "PORT");
 
-  const [around] = await Promise.all([startSurroundings(settings, shutdown, report), buildPages()]);
+  const [environment] = await Promise.all([startDevEnvironment(settings, shutdown, report), buildPages()]);
   timer.lap(settings.databaseUrl ? "your Postgres" : "Postgres, chain and mailbox are up");
   shutdown.check();
-  await runMigrations(around.databaseUrl);
+  await runMigrations(environment.databaseUrl);
   timer.lap("the schema is up to date");
   shutdown.check();
-  await startService(settings, around);
+  await startService(settings, environment);
   await waitUntilReady(apiUrlOf(settings), { check: shutdown.check });
   timer.lap(`${SERVICE_KINDS.join(", ")} are ready`);
-  await demonstrateOnce(settings, around);
-  printAddresses(settings, around, apiUrlOf(settings));
+  await demonstrateOnce(settings, environment);
+  printAddresses(settings, environment, apiUrlOf(settings));
 }
 
-async function startService(settings: LocalSettings, around: Surroundings): Promise<void> {
+async function startService(settings: LocalSettings, environment: DevEnvironment): Promise<void> {
   const { dataDir } = settings;
   const common = {
-    ...around,
+    ...environment,
     dataDir,
     jwtSecret: keepSecret(dataDir, "jwt-secret"),
     otpPepper: keepSecret(dataDir, "otp-pepper"),
@@ -69,22 +69,22 @@ async function startService(settings: LocalSettings, around: Surroundings): Prom
   shutdown.add(supervisor.stop);
 }
 
-/** The first start of a folder shows one payment from the merchant's registration to the accountant's file. */
-async function demonstrateOnce(settings: LocalSettings, around: Surroundings): Promise<void> {
+/** The first start of a data folder runs the demo: one payment from registration to the accountant's file. */
+async function demonstrateOnce(settings: LocalSettings, environment: DevEnvironment): Promise<void> {
   const marker = join(settings.dataDir, "demo-shown");
-  const [network] = around.localNetworks;
-  const rpcUrl = network && around.rpcUrls[network];
+  const [network] = environment.localNetworks;
+  const rpcUrl = network && environment.rpcUrls[network];
   if (existsSync(marker)) return;
-  if (!around.mailbox || !network || !rpcUrl) {
+  if (!environment.mailbox || !network || !rpcUrl) {
     report("No demo payment: it needs the local chain and the local mailbox.");
     return;
   }
-  console.log("\n  One payment, from sign-up to the books, over HTTP:\n");
+  console.log("\n  One payment over HTTP, from sign-up to the CSV export:\n");
   const world = {
     apiUrl: apiUrlOf(settings),
     origin: new URL(settings.baseUrl).origin,
     rpId: process.env.RP_ID || new URL(settings.baseUrl).hostname,
-    mailboxUrl: around.mailbox.httpUrl,
+    mailboxUrl: environment.mailbox.httpUrl,
     rpcUrl,
     network,
   };

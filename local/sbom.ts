@@ -35,7 +35,7 @@ type Needs = {
   peerDependencies?: Record<string, string>;
   optionalPeers?: readonly string[];
 };
-/** name@version, registry ("" for the default one), what it needs, integrity. */
+/** name@version, registry ("" for the default one), dependencies, integrity. */
 type LockedPackage = readonly [id: string, registry: string, needs: Needs, integrity: string];
 type Lock = {
   workspaces: { "": Needs };
@@ -45,7 +45,7 @@ type Lock = {
 type Manifest = { name: string; version: string; license?: string; devDependencies?: Record<string, string> };
 
 const ROOT = join(import.meta.dir, "..");
-/** Packages that say what their licence is in a file only. */
+/** Packages that state their licence only in a file. */
 const LICENSES_IN_FILES: Record<string, License> = {
   "dejavu-fonts-ttf": { license: { name: "DejaVu Fonts License" } },
   "png-js": { license: { id: "MIT" } },
@@ -70,7 +70,7 @@ export function makeSbom(root = ROOT): Sbom {
   for (const { key, from, isRequired } of reached) {
     const component = toComponent({ root, key, lock });
     const ref = component["bom-ref"];
-    // one package may lie in several folders: it is required when one of them is
+    // a package may be in several folders: it is required when one of them is
     const known = components.get(ref);
     const scope = isRequired || known?.scope === "required" ? "required" : "optional";
     components.set(ref, { ...component, scope });
@@ -88,7 +88,7 @@ export function makeSbom(root = ROOT): Sbom {
   };
 }
 
-/** Every edge to a package that a production installation may hold. `key` is the package's place in the lock file: "a/b" is b inside of a. */
+/** Every edge to a package that a production installation may contain. `key` is the package's place in the lock file: "a/b" is b inside a. */
 type Edge = { key: string; from: string | undefined; isRequired: boolean };
 
 function reachFromProduction(lock: Lock): Edge[] {
@@ -116,7 +116,7 @@ function reachFromProduction(lock: Lock): Edge[] {
   return edges;
 }
 
-/** Bun installs optional peers, too, when anybody has brought them into the lock file. */
+/** Bun also installs optional peers when they are in the lock file. */
 function listNeeds(needs: Needs): { name: string; isRequired: boolean; isPeer: boolean }[] {
   const names = (given: Record<string, string> | undefined) => Object.keys(given ?? {});
   return [
@@ -128,7 +128,7 @@ function listNeeds(needs: Needs): { name: string; isRequired: boolean; isPeer: b
   ];
 }
 
-/** As modules are found: inside of the package that needs it, else one level further out. */
+/** As modules are resolved: inside the package that needs it, else one level further out. */
 function resolve(lock: Lock, from: string | undefined, name: string): string | undefined {
   for (let place = from; place !== undefined; place = parentOf(place)) {
     if (lock.packages[`${place}/${name}`]) return `${place}/${name}`;
@@ -141,7 +141,7 @@ function parentOf(key: string): string | undefined {
   return names.length === 0 ? undefined : names.join("/");
 }
 
-/** "@a/b/c" is c inside of @a/b. */
+/** "@a/b/c" is c inside @a/b. */
 function namesIn(key: string): string[] {
   return key.match(/@[^/]+\/[^/]+|[^/]+/g) ?? [];
 }
@@ -215,7 +215,7 @@ function toLicense(given: string | undefined): License {
   return / (OR|AND|WITH) /.test(given) ? { expression: given } : { license: { id: given } };
 }
 
-/** A UUID of the lock file's own, so that two runs do not differ. */
+/** A UUID derived from the lock file, so that two runs are identical. */
 function serialOf(lockText: string): string {
   const hex = createHash("sha256").update(lockText).digest("hex");
   return `urn:uuid:${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;

@@ -1,11 +1,11 @@
-/** Secrets of a developer's machine: made once, kept in DATA_DIR, readable by their owner only. */
+/** Secrets of a developer's machine: generated once, stored in DATA_DIR, readable by their owner only. */
 import { randomBytes } from "node:crypto";
 import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const SECRET_BYTES = 32;
 
-/** The secret of this name (64 hex characters), the same at every start. Two that ask at once get the same. */
+/** The secret of this name (64 hex characters), the same at every start, also for concurrent callers. */
 export function keepSecret(dataDir: string, name: string): string {
   const folder = join(dataDir, "secrets");
   mkdirSync(folder, { recursive: true, mode: 0o700 });
@@ -13,7 +13,7 @@ export function keepSecret(dataDir: string, name: string): string {
   return readSecret(file) ?? makeSecret(file);
 }
 
-/** A hard link appears whole or not at all, and never over an existing name. */
+/** A hard link is atomic and never replaces an existing name. */
 function makeSecret(file: string): string {
   const draft = `${file}.${process.pid}.${randomBytes(4).toString("hex")}`;
   writeFileSync(draft, randomBytes(SECRET_BYTES).toString("hex"), { mode: 0o600, flush: true });

@@ -1,4 +1,4 @@
-/** The environment each process of the service gets on a developer's machine. What the developer set wins. */
+/** The environment of each service process on a developer's machine. The developer's own values take precedence. */
 import type { NetworkId } from "../core/domain/networks.ts";
 
 export const SERVICE_KINDS = ["api", "worker", "indexer"] as const;
@@ -6,7 +6,7 @@ export type ServiceKind = (typeof SERVICE_KINDS)[number];
 
 export type ServiceSettings = {
   databaseUrl: string;
-  /** One or several comma-separated URLs for each enabled network. */
+  /** One or more comma-separated URLs per enabled network. */
   rpcUrls: Partial<Record<NetworkId, string>>;
   smtpUrl: string;
   jwtSecret: string;
@@ -18,7 +18,7 @@ export type ServiceSettings = {
 
 type Environment = Record<string, string | undefined>;
 
-/** Who may know what: a key that can spend belongs to the worker alone, sessions are the API's. */
+/** Which process gets which secret: keys that can spend go to the worker only, sessions to the API. */
 const KNOWN_ONLY_TO: Record<string, readonly ServiceKind[]> = {
   RELAYER_PRIVATE_KEYS: ["worker"],
   RELAYER_PRIVATE_KEYS_BASE: ["worker"],
@@ -30,7 +30,7 @@ const KNOWN_ONLY_TO: Record<string, readonly ServiceKind[]> = {
   SMTP_URL: ["worker"],
 };
 
-/** `given` is laid over the local defaults; variables that are not this process's business are taken out. */
+/** `given` overrides the local defaults; variables of other processes are removed. */
 export function serviceEnv(kind: ServiceKind, settings: ServiceSettings, given: Environment): Environment {
   const networks = Object.keys(settings.rpcUrls).join(",");
   const defaults: Environment = {

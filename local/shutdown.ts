@@ -1,17 +1,17 @@
-/** Ends what was started, last first, whatever asks for it: Ctrl-C, a signal, or the parent's death. */
-import { report } from "./transcript.ts";
+/** Stops everything that was started, in reverse order, on Ctrl-C, a signal, or the parent's death. */
+import { report } from "./terminal-output.ts";
 
 export type Shutdown = {
-  /** Registers what must be ended. */
+  /** Registers a part to be stopped. */
   add: (close: () => Promise<void>) => void;
-  /** Throws when the end has begun: a start in progress goes no further. */
+  /** Throws when the shutdown has begun, to abort a start in progress. */
   check: () => void;
   isStopping: () => boolean;
   stop: (exitCode: number) => Promise<void>;
 };
 
 const PARENT_POLL_MS = 500;
-/** How long a start in progress may take to notice that it is over. */
+/** Time for a start in progress to notice the shutdown. */
 const SETTLE_MS = 300;
 
 export function orderlyShutdown(): Shutdown {
@@ -20,14 +20,14 @@ export function orderlyShutdown(): Shutdown {
 
   const run = async (exitCode: number) => {
     await closeAll();
-    // What a start in progress added meanwhile is ended too.
+    // Parts added by a start in progress are stopped too.
     await Bun.sleep(SETTLE_MS);
     await closeAll();
     process.exit(exitCode);
   };
   const closeAll = async () => {
     for (let close = closers.pop(); close; close = closers.pop()) {
-      await close().catch((error) => report(`A part did not end as it should: ${String(error)}`));
+      await close().catch((error) => report(`A part did not stop cleanly: ${String(error)}`));
     }
   };
   const stop = (exitCode: number) => {
@@ -42,11 +42,11 @@ export function orderlyShutdown(): Shutdown {
   process.on("SIGINT", () => stopBecause("Ctrl-C"));
   process.on("SIGTERM", () => stopBecause("SIGTERM"));
   process.on("SIGHUP", () => stopBecause("The terminal was closed"));
-  // A closed terminal or pipe must not end us before everything else has ended.
+  // A closed terminal or pipe must not end us before everything else has stopped.
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   const parent = process.ppid;
   setInterval(() => {
-    if (process.ppid !== parent) stopBecause("The starting process is gone");
+    if (process.ppid !== parent) stopBecause("The parent process ended");
   }, PARENT_POLL_MS);
 
   return {

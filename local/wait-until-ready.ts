@@ -1,10 +1,10 @@
-/** Waits for an API's own word that its database, chains and relayers answer. */
+/** Waits until an API reports its database, chains and relayers as ready. */
 
 const TIMEOUT_MS = 60_000;
 const POLL_MS = 50;
 const ANSWER_TIMEOUT_MS = 5_000;
 
-/** `check` is called at each look and may throw to give up. Throws the last answer when the time is over. */
+/** `check` runs at each poll and may throw to give up. Throws the last response at the deadline. */
 export async function waitUntilReady(
   apiUrl: string,
   { check = () => {}, timeoutMs = TIMEOUT_MS }: { check?: () => void; timeoutMs?: number } = {},

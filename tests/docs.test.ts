@@ -32,7 +32,9 @@ for (const paper of ["README.md", ".env.example"]) {
 
 test("every script the README names exists", () => {
   const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
-  const named = [...read("README.md").matchAll(/(?:npm|bun) run ([a-z][a-z:-]*)/g)].map((match) => match[1] ?? "");
+  const named = [...read("README.md").matchAll(/(?:npm|bun) run ([a-z][a-z:-]*)/g)].map(
+    (match) => match[1] ?? "",
+  );
   expect(named.length).toBeGreaterThan(4);
   expect(named.filter((name) => !(name in scripts))).toEqual([]);
 });

@@ -3,9 +3,9 @@ import { openChain } from "../core/rpc/chain-client.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
-import { handleStop } from "../core/runtime/stop.ts";
+import { handleStop } from "../core/runtime/shutdown.ts";
 import { openDatabase } from "../db/postgres/client.ts";
-import { withPatience } from "../db/postgres/retry-while-unavailable.ts";
+import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
 import { readWorkerConfig } from "./config.ts";
 import { runQueue } from "./jobs/job-queue.ts";
 import { openWaitingMetrics } from "./jobs/waiting-metrics.ts";
@@ -36,7 +36,7 @@ const ASYNC_COMMIT_CONNECTIONS = 2;
 
 const config = readEnvOrExit(() => readWorkerConfig());
 const log = openLog("worker", config.logLevel);
-const warnUnavailable = (error: unknown) => log.warn({ err: error }, "the database is away; waiting for it");
+const logUnavailable = (error: unknown) => log.warn({ err: error }, "the database is unavailable; retrying");
 for (const risk of config.risks) log.warn({ risk }, "risky setting");
 const stop = handleStop(log);
 const metrics = openMetrics("worker", config.metrics);
@@ -103,9 +103,9 @@ for (const [id, network] of networks) {
     name: "sending operations",
     drain: async () => operationDrains.get(id)?.(),
   };
-  const stopLoop = await withPatience(
+  const stopLoop = await retryWhileUnavailable(
     () => startNetworkLoop(sql, network, [payments, operations]),
-    warnUnavailable,
+    logUnavailable,
   );
   stop.onStop(`relaying on ${id}`, stopLoop, CLOSE_TIMEOUT_MS);
 }
@@ -114,9 +114,9 @@ const mailer = openMailer(config);
 stop.onStop("mailer", () => mailer.close());
 const taskList = openTasks({ ...deps, mailer }, networks, drains, operationDrains);
 const { databaseUrl, concurrency } = config;
-const stopQueue = await withPatience(
+const stopQueue = await retryWhileUnavailable(
   () => runQueue({ sql, log, databaseUrl, concurrency, taskList }),
-  warnUnavailable,
+  logUnavailable,
 );
 stop.onStop("queue", stopQueue, QUEUE_TIMEOUT_MS);
 log.info({ networks: [...chains.keys()], concurrency: config.concurrency }, "worker is ready");

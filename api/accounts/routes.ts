@@ -1,4 +1,4 @@
-/** Accounts before their first sign-in: register, verify the address, ask for another code. */
+/** Accounts before their first sign-in: register, verify the address, request another code. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
@@ -9,7 +9,7 @@ import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { setSessionCookie } from "../http/session-cookie.ts";
 import { browserOf } from "../sessions/start-session.ts";
-import { emailSchema, userIdSchema } from "./email.ts";
+import { emailSchema, userIdSchema } from "./email-address.ts";
 import { presentUser, userSchema } from "./present.ts";
 import { register } from "./register.ts";
 import { type ResendTarget, resendCode } from "./resend-code.ts";
@@ -34,7 +34,7 @@ const whoSchema = {
 const verifyBody = z.object({
   ...whoSchema,
   otp: z.string().regex(OTP_PATTERN, "must be 6 digits").optional(),
-  code: z.string().regex(OTP_PATTERN, "must be 6 digits").optional().describe("Another name of `otp`"),
+  code: z.string().regex(OTP_PATTERN, "must be 6 digits").optional().describe("Alias of `otp`"),
 });
 
 const verified = z.object({
@@ -73,7 +73,7 @@ export const identityRoutes = (deps: ApiDeps) =>
           redirectTo: "/email-verification" as const,
           message: emailVerificationSent
             ? "We sent a code to your e-mail address"
-            : "A code was sent a moment ago; look into your mailbox",
+            : "A code was sent recently; check your mailbox",
         };
       },
       {
@@ -118,7 +118,7 @@ export const identityRoutes = (deps: ApiDeps) =>
           success: true as const,
           emailVerificationSent: true as const,
           retryAfterSeconds: OTP_COOL_DOWN_S,
-          message: "If this address waits for verification, a new code is on its way",
+          message: "If this address is awaiting verification, a new code has been sent",
         };
       },
       {

@@ -1,4 +1,4 @@
-/** Sessions: sign in with a passkey, who am I, sign out. */
+/** Sessions: sign in with a passkey, current user, sign out. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
@@ -7,15 +7,15 @@ import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import type { User } from "../../db/schema.ts";
 import { deleteSession } from "../../db/sessions/sessions.ts";
 import { listWallets } from "../../db/wallets/wallets.ts";
-import { emailSchema } from "../accounts/email.ts";
+import { emailSchema } from "../accounts/email-address.ts";
 import { presentUser, userSchema } from "../accounts/present.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { clearSessionCookie, setSessionCookie } from "../http/session-cookie.ts";
 import { browserOf } from "../sessions/start-session.ts";
+import { changeDisplayName } from "./change-display-name.ts";
 import { assertionSchema, challengeIdSchema } from "./passkey-wire.ts";
-import { rename } from "./rename.ts";
 import { signIn } from "./sign-in.ts";
 import { presentSignInChallenge, signInOptions } from "./sign-in-options.ts";
 
@@ -94,7 +94,7 @@ export const authRoutes = (deps: ApiDeps) =>
           200: z.union([ready, emailNeeded, walletNeeded]),
           ...errorResponses(400, 404, 413, 429),
         },
-        detail: { summary: "Begin a sign-in: a passkey challenge, or what is missing before", tags },
+        detail: { summary: "Begin a sign-in: a passkey challenge, or the missing setup step", tags },
       },
     )
     .post(
@@ -131,7 +131,7 @@ export const authRoutes = (deps: ApiDeps) =>
           ...errorResponses(400, 413, 429),
           401: z.object({ verified: z.literal(false), message: z.string() }),
         },
-        detail: { summary: "Finish a sign-in with the passkey's answer", tags },
+        detail: { summary: "Finish a sign-in with the passkey's response", tags },
       },
     )
     .get("/v1/auth/me", ({ user }) => presentMe(deps, user), {
@@ -142,7 +142,7 @@ export const authRoutes = (deps: ApiDeps) =>
     .patch(
       "/v1/auth/me",
       async ({ body, user, requestId, clientAddress }) => {
-        const renamed = await rename(deps, { user, ...body, trace: { requestId, clientAddress } });
+        const renamed = await changeDisplayName(deps, { user, ...body, trace: { requestId, clientAddress } });
         return presentMe(deps, renamed);
       },
       {
@@ -155,7 +155,7 @@ export const authRoutes = (deps: ApiDeps) =>
             .max(100)
             .regex(/^[^\p{Cc}\p{Cf}\p{Cs}]+$/u, "must not contain control characters")
             .nullable()
-            .describe("The merchant name payers see; null takes it back"),
+            .describe("The merchant name payers see; null removes it"),
         }),
         response: { 200: me, ...errorResponses(400, 401, 403, 413, 429) },
         detail: { summary: "Change the merchant name", tags },
@@ -170,7 +170,7 @@ export const authRoutes = (deps: ApiDeps) =>
           200: z.object({ status: z.enum(USER_STATUSES), completedSteps: z.array(z.string()) }),
           ...errorResponses(401, 429),
         },
-        detail: { summary: "How far the user's setup is", tags },
+        detail: { summary: "Progress of the user's setup", tags },
       },
     )
     .post(

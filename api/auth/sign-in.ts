@@ -1,4 +1,4 @@
-/** The second step of a sign-in: the passkey's answer to the challenge. */
+/** Second step of a sign-in: verifies the passkey's response to the challenge. */
 
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { findUserByEmail } from "../../db/accounts/users.ts";
@@ -6,7 +6,7 @@ import { takeChallenge } from "../../db/auth/challenges.ts";
 import { findPasskey, noteUse } from "../../db/auth/passkeys.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Passkey, Session, User } from "../../db/schema.ts";
-import { activate } from "../accounts/activate.ts";
+import { activate } from "../accounts/activate-user.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
 import { type Browser, startSession } from "../sessions/start-session.ts";
@@ -23,12 +23,12 @@ export type SignInRequest = {
 
 export type SignIn = { ok: true; user: User; session: Session } | { ok: false };
 
-/** The challenge is used up first, in a transaction of its own: a failed answer costs it too. */
+/** The challenge is consumed first, in a transaction of its own: a failed response uses it up too. */
 export async function signIn(deps: ApiDeps, request: SignInRequest): Promise<SignIn> {
   const user = await findUserByEmail(deps.sql, request.email);
   if (!user) return { ok: false };
   const challenge = await takeChallenge(deps.sql, request.challengeId, { userId: user.id, purpose: "login" });
-  if (!challenge) return refuse(deps, user, request.trace, "the challenge is unknown, used or over");
+  if (!challenge) return refuse(deps, user, request.trace, "the challenge is unknown, used or expired");
   const passkey = await findPasskey(deps.sql, request.response.id, user.id);
   if (!passkey) return refuse(deps, user, request.trace, "the passkey is not this user's");
   const verified = await verifyAssertion(deps.config, {
@@ -40,7 +40,7 @@ export async function signIn(deps: ApiDeps, request: SignInRequest): Promise<Sig
   if (!verified.ok) return refuse(deps, user, request.trace, verified.reason);
   return deps.sql.begin(async (tx): Promise<SignIn> => {
     if (!(await notePasskeyUse(tx, { passkey, use: verified.use, trace: request.trace })))
-      return refuse({ ...deps, sql: tx }, user, request.trace, "the passkey's counter did not go up");
+      return refuse({ ...deps, sql: tx }, user, request.trace, "the passkey's counter did not increase");
     const active =
       user.status === "ACTIVE"
         ? user
@@ -50,7 +50,7 @@ export async function signIn(deps: ApiDeps, request: SignInRequest): Promise<Sig
   });
 }
 
-/** Stores the counter; a synced passkey whose counter runs back is let in and written down. */
+/** Stores the counter. A synced passkey whose counter decreases is accepted, and recorded in the security trail. */
 export async function notePasskeyUse(
   tx: Tx,
   { passkey, use, trace }: { passkey: Passkey; use: Use; trace: Trace },

@@ -1,4 +1,4 @@
-/** One function a component: returns what a reader may know, throws or returns `unhealthy` when it does not work. */
+/** One function per component: returns its public details, throws or returns `unhealthy` when it does not work. */
 
 import { CONTRACTS, type NetworkId } from "../../core/domain/networks.ts";
 import { parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
@@ -9,7 +9,7 @@ import {
   findIndexerPosition,
   listRelayerAddresses,
   ping,
-} from "../../db/health/signs-of-life.ts";
+} from "../../db/health/process-status.ts";
 import { countDifferences } from "../../db/ledger/reconciliation.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { balanceCall, codeCall } from "./chain-calls.ts";
@@ -20,9 +20,9 @@ export type Finding = {
   details?: Record<string, string | number | boolean>;
 };
 
-/** Longer than this no block waits for an indexer that does its work: payments of links wait for it, too. */
+/** A working indexer reads every block sooner than this; payments of links wait for it. */
 const INDEXER_UNREAD_MAX_S = 10;
-/** A leader says that it lives every few seconds, also when the chain stands still. */
+/** A leader reports every few seconds, also when the chain stands still. */
 const INDEXER_SILENT_MAX_S = 60;
 
 export async function checkDatabase(sql: Sql): Promise<Finding> {
@@ -34,7 +34,7 @@ export async function checkNetwork(chain: Chain): Promise<Finding> {
   return { status: "healthy", details: { blockNumber: await readHead(chain) } };
 }
 
-/** The token, the entry point and the wallet factory are where we call them. */
+/** The token, the entry point and the wallet factory are deployed where we call them. */
 export async function checkContracts(chain: Chain): Promise<Finding> {
   const contracts = {
     usdc: chain.network.usdc.address,
@@ -51,7 +51,7 @@ export async function checkContracts(chain: Chain): Promise<Finding> {
   return { status: "unhealthy", error: `no contract code at ${missing.join(", ")}` };
 }
 
-/** Healthy while a worker is alive and at least one key of every network can pay for gas. Without any key: `isMissing`. */
+/** Healthy while a worker is alive and at least one key per network can pay for gas. Without any key: `isMissing`. */
 export async function checkRelayer(
   sql: Sql,
   chains: readonly Chain[],
@@ -86,7 +86,7 @@ async function countFunded(chain: Chain, addresses: readonly string[], floorWei:
   }).length;
 }
 
-/** How far the books are behind the chain's own head, whether anybody keeps them, and whether they agreed with the chain when last compared. */
+/** How far the ledger lags behind the chain's head, whether an indexer is running, and the result of the last reconciliation. */
 export async function checkIndexer(sql: Sql, chain: Chain): Promise<Finding> {
   const { id } = chain.network;
   const position = await findIndexerPosition(sql, id);
@@ -108,15 +108,15 @@ export async function checkIndexer(sql: Sql, chain: Chain): Promise<Finding> {
       ? [`the indexer is ${lagBlocks} blocks behind, the oldest is ${unreadS} s old`]
       : []),
     ...(position.silentS > INDEXER_SILENT_MAX_S
-      ? [`no indexer has said a word for ${Math.round(position.silentS)} s`]
+      ? [`no indexer has reported for ${Math.round(position.silentS)} s`]
       : []),
-    ...(differences ? [`the books differ from the chain in ${differences} place(s)`] : []),
+    ...(differences ? [`the ledger differs from the chain in ${differences} place(s)`] : []),
   ];
   if (faults.length === 0) return { status: "healthy", details };
   return { status: "unhealthy", error: faults.join("; "), details };
 }
 
-/** Whole seconds since a block was made; 0 for one that this node does not have. */
+/** Whole seconds since a block was produced; 0 for a block this node does not have. */
 async function readAge(chain: Chain, number: number): Promise<number> {
   const block = parseHeader(await chain.request("eth_getBlockByNumber", [toQuantity(number), false]));
   return block ? Math.max(0, Math.floor(Date.now() / 1000) - block.timestampS) : 0;

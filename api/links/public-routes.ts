@@ -1,4 +1,4 @@
-/** What a payer sees and says, without an account: the link's id is all it takes. Open to pages of any origin. */
+/** The public side of a link, for payers without an account: its id is sufficient. Open to pages of any origin. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
@@ -13,7 +13,7 @@ import { errorResponses, errorSchema } from "../http/envelope.ts";
 import { takeFromLimit } from "../http/rate-limit.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { claimLink } from "./claim-link.ts";
-import { streamLink } from "./watch-link.ts";
+import { streamLink } from "./stream-link-status.ts";
 import { presentPublicLink, publicLinkSchema } from "./wire.ts";
 
 const PREFIX = "/api/v1/public/payment-links/:linkId";
@@ -29,7 +29,7 @@ const CORS = {
   "cross-origin-resource-policy": "cross-origin",
 };
 
-/** A reverse proxy (nginx) would hold events back until its buffer is full. */
+/** Prevents a reverse proxy (nginx) from buffering events. */
 const EVENT_STREAM = { "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no" };
 
 const hex = (bytes: number, what: string) =>
@@ -38,7 +38,7 @@ const hex = (bytes: number, what: string) =>
     .regex(new RegExp(`^0x[0-9a-fA-F]{${bytes * 2}}$`), `must be ${what}: 0x and ${bytes * 2} hex digits`)
     .transform((text) => text.toLowerCase() as Hex);
 
-/** A contract's signature may be long (WebAuthn); nothing honest is longer. */
+/** A contract's signature may be long (WebAuthn); valid ones are shorter than this. */
 const SIGNATURE_MAX_DIGITS = 16_384;
 
 const claimBody = z.object({
@@ -51,7 +51,7 @@ const claimBody = z.object({
     .transform((text) => text.toLowerCase() as Hex)
     .optional()
     .describe(
-      "clientWalletAddress's EIP-712 signature of the claim's typedData: proves which link was meant",
+      "clientWalletAddress's EIP-712 signature of the claim's typedData: proves which link the transfer pays",
     ),
 });
 const claimAnswer = z.object({
@@ -61,7 +61,7 @@ const claimAnswer = z.object({
   proofRequired: z
     .literal(true)
     .optional()
-    .describe("Present when other links could be meant as well: send the claim again with a signature"),
+    .describe("Present when the transfer could pay other links too: send the claim again with a signature"),
   typedData: z.looseObject({}).optional().describe("What to sign (eth_signTypedData_v4)"),
 });
 const params = z.object({ linkId: z.string().max(100) });
@@ -77,7 +77,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
         limit: "publicLinkData",
         params,
         response: { 200: publicLinkSchema, ...errorResponses(400, 404, 429) },
-        detail: { summary: "What a payer needs to know of a link", tags },
+        detail: { summary: "Public data of a link", tags },
       },
     )
     .post(
@@ -96,7 +96,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
         params,
         body: claimBody,
         response: { 200: claimAnswer, ...errorResponses(400, 404, 409, 413, 429) },
-        detail: { summary: "Say which transaction paid a link", tags },
+        detail: { summary: "Claim that a transaction paid a link", tags },
       },
     )
     .get(
@@ -105,7 +105,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
         const link = await getPublicLink(deps, linkId);
         const stream = streamLink(deps, { linkId: link.id, clientAddress }, request.signal);
         if (!stream)
-          throw new ServiceError("RATE_LIMITED", "Too many open streams; ask for the data instead", {
+          throw new ServiceError("RATE_LIMITED", "Too many open event streams; poll the resource instead", {
             headers: { "retry-after": "5" },
           });
         const headers = { ...(set.headers as Record<string, string>), ...CORS };
@@ -120,7 +120,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
           responses: documentedResponses({
             200: {
               mediaTypes: ["text/event-stream"],
-              description: "One event a change, until the link is over",
+              description: "One event per change, until the link has ended",
             },
             404: errorSchema,
             429: errorSchema,

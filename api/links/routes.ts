@@ -1,4 +1,4 @@
-/** A merchant's payment links. Every answer speaks of the signed-in user's links only. */
+/** A merchant's payment links, limited to the signed-in user's own. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, notFound, ServiceError } from "../../core/domain/errors.ts";
@@ -7,7 +7,7 @@ import { recordEvents } from "../../db/events/events.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import { endClaimsOfLink } from "../../db/links/claims.ts";
 import { cancelLink, countLinks, findLink, listLinks } from "../../db/links/links.ts";
-import { tell } from "../../db/postgres/notifications.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -52,7 +52,7 @@ export const linkRoutes = (deps: ApiDeps) =>
         auth: { ...mayWrite, limit: "paymentOperations" },
         body: createBody,
         response: { 201: linkSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
-        detail: { summary: "Make a payment link", tags },
+        detail: { summary: "Create a payment link", tags },
       },
     )
     .get("/v1/payment-links", ({ query, user }) => answerList(deps, user.id, query), {
@@ -92,7 +92,7 @@ export const linkRoutes = (deps: ApiDeps) =>
       },
     );
 
-/** `userId` is a documented parameter that may only say who one is anyway. */
+/** `userId` is a documented parameter; it may only name the caller. */
 function refuseOtherUser(ownId: string, givenId: string | undefined): void {
   if (givenId === undefined || givenId === ownId) return;
   throw new ServiceError("FORBIDDEN", "userId must be your own", { details: { field: "userId" } });
@@ -148,12 +148,12 @@ async function cancel(deps: ApiDeps, id: string, userId: string): Promise<Paymen
     if (!row) return undefined;
     await endClaimsOfLink(tx, id);
     await recordEvents(tx, [{ userId, type: "payment_link.cancelled", subjectId: id }]);
-    await tell(tx, [id]);
+    await notify(tx, [id]);
     return row;
   });
   if (cancelled) return cancelled;
   const { status } = await getLink(deps, link.id, userId);
-  throw conflict(`Only a link that nothing has paid can be cancelled; this one is ${status}`, {
+  throw conflict(`Only an unpaid link can be cancelled; this one is ${status}`, {
     field: "status",
     issue: status,
   });

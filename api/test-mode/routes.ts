@@ -1,4 +1,4 @@
-/** Only where TEST_MODE=1 outside production: a token for a user, and the newest mail, so that scripts can do what a person does. */
+/** Only with TEST_MODE=1 outside production: a token for a user and the newest mail, for scripts that act as a person. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound } from "../../core/domain/errors.ts";
@@ -6,7 +6,7 @@ import { openSealedOtp } from "../../core/domain/otp.ts";
 import { renderOtpMail } from "../../core/domain/otp-mail.ts";
 import { findReadableOtp } from "../../db/accounts/otps.ts";
 import { findUserByEmail } from "../../db/accounts/users.ts";
-import { emailSchema } from "../accounts/email.ts";
+import { emailSchema } from "../accounts/email-address.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime } from "../http/envelope.ts";

@@ -1,4 +1,4 @@
-/** Assigning received transfers to links by hand: people only, with a passkey used a moment ago. */
+/** Assigns received transfers to links manually: sessions only, with a recent passkey assertion. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound } from "../../core/domain/errors.ts";
@@ -46,10 +46,10 @@ export const assignRoutes = (deps: ApiDeps) =>
           accept: z
             .boolean()
             .default(false)
-            .describe("Let the transfer pay the link although its value is another than the link asks"),
+            .describe("Let the transfer pay the link although its value differs from the link's amount"),
         }),
         response: responses,
-        detail: { summary: "Say which link a received transfer pays", tags },
+        detail: { summary: "Assign a received transfer to a link", tags },
       },
     )
     .post(
@@ -69,7 +69,7 @@ export const assignRoutes = (deps: ApiDeps) =>
         auth,
         params,
         response: responses,
-        detail: { summary: "Take a transfer from the link it was assigned to", tags },
+        detail: { summary: "Unassign a transfer from its link", tags },
       },
     );
 

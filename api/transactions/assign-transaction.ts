@@ -1,4 +1,4 @@
-/** A merchant says which link a received transfer pays, or that it pays none. One SQL transaction, beside which the indexer writes nothing. */
+/** A merchant assigns a received transfer to a link, or unassigns it. One SQL transaction, during which the indexer writes nothing. */
 
 import { CLAIM_LEASE_S } from "../../core/domain/claim.ts";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
@@ -21,11 +21,11 @@ import { lockLinks } from "../../db/links/lock-links.ts";
 import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
-import { tell } from "../../db/postgres/notifications.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import { findTransaction } from "../../db/transactions/transactions.ts";
 import { hasLiveRefunds } from "../../db/wallet-ops/refunds.ts";
 
-/** `misfitMinUnits`: below it a transfer of another value marks no link. */
+/** `misfitMinUnits`: a smaller transfer of a wrong amount sets no exception on a link. */
 export type Asked = {
   misfitMinUnits: bigint;
   transactionId: string;
@@ -34,8 +34,8 @@ export type Asked = {
 };
 
 /**
- * Books a transfer to a link of the same wallet. It pays the link when that is free and asks for this value, or the merchant accepts
- * another. Throws NOT_FOUND, VALIDATION_ERROR `other_wallet`, and CONFLICT `not_confirmed`, `counted_elsewhere` or `payment_in_progress`.
+ * Attributes a transfer to a link of the same wallet. It pays the link when that is unpaid and the value fits, or the merchant accepts
+ * another value. Throws NOT_FOUND, VALIDATION_ERROR `other_wallet`, and CONFLICT `not_confirmed`, `counted_elsewhere` or `payment_in_progress`.
  */
 export function assignTransaction(
   sql: Sql,
@@ -50,11 +50,11 @@ export function assignTransaction(
       throw invalid(
         "linkId",
         "other_wallet",
-        "The link is paid into another wallet than this transfer went to",
+        "The link is paid into another wallet than the one that received this transfer",
       );
     if (transfer.linkId === linkId && transfer.settledBy === "merchant") return getTransaction(tx, asked);
     if (transfer.linkId !== null)
-      throw refused("counted_elsewhere", "This transfer counts for a link already; unassign it first");
+      throw refused("counted_elsewhere", "This transfer is already attributed to a link; unassign it first");
     if (transfer.isFacilitated)
       throw refused("counted_elsewhere", "This transfer paid for another resource through the facilitator");
     if (link.hasLivePayment)
@@ -70,7 +70,7 @@ export function assignTransaction(
   });
 }
 
-/** Takes a transfer from its link. Throws NOT_FOUND, and CONFLICT `not_assigned`, `has_refunds` or `settled_by_evidence`. */
+/** Detaches a transfer from its link. Throws NOT_FOUND, and CONFLICT `not_assigned`, `has_refunds` or `settled_by_evidence`. */
 export function unassignTransaction(sql: Sql, asked: Asked): Promise<HistoryRow> {
   return sql.begin(async (tx) => {
     const transfer = await lockTransfer(tx, asked, []);
@@ -82,7 +82,7 @@ export function unassignTransaction(sql: Sql, asked: Asked): Promise<HistoryRow>
     if (settledBy === null || !isRevocable(settledBy) || transfer.paymentId !== null)
       throw refused(
         "settled_by_evidence",
-        `This transfer was settled by ${settledBy}, which can't be taken back`,
+        `This transfer was settled by ${settledBy}, which cannot be undone`,
       );
     await saveAssignment(tx, { ...transfer, userId: asked.userId, linkId: undefined, accept: false });
     await book(tx, transfer, { linkId: undefined, pays: false, settledBy: undefined });
@@ -141,7 +141,7 @@ async function finish(
   await recordEvents(tx, [{ userId, type: done.type, subjectId: transactionId, data }]);
   const type = done.type === "transaction.assigned" ? "transfer_assigned" : "transfer_unassigned";
   await recordSecurityEvent(tx, { userId, type, ...trace, details: { transactionId, linkId: done.linkId } });
-  await tell(tx, [done.linkId, ...moves.map(({ id }) => id)]);
+  await notify(tx, [done.linkId, ...moves.map(({ id }) => id)]);
   return row;
 }
 

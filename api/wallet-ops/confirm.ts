@@ -15,7 +15,7 @@ import { findPasskey } from "../../db/auth/passkeys.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import { tell } from "../../db/postgres/notifications.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import type { Passkey, User } from "../../db/schema.ts";
 import {
   findOperation,
@@ -160,7 +160,7 @@ async function writeQueued(tx: Tx, { user, history, event }: Confirmation, opera
   const data = { network, amount: formatUnits(total), recipients: items.length, linkId: history.linkId };
   await recordEvents(tx, [{ userId: user.id, type: event, subjectId: id, data }]);
   await enqueue(tx, "relay_operations", { network });
-  await tell(tx, [id]);
+  await notify(tx, [id]);
 }
 
 /** What is the same when a browser sends its answer again. */

@@ -3,7 +3,7 @@ import { conflict, notFound } from "../../core/domain/errors.ts";
 import { presentTransaction } from "../../core/domain/transaction.ts";
 import type { OperationKind } from "../../core/domain/wallet-operation.ts";
 import { listPasskeys } from "../../db/auth/passkeys.ts";
-import { tell } from "../../db/postgres/notifications.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import type { User } from "../../db/schema.ts";
 import { findTransaction } from "../../db/transactions/transactions.ts";
 import { cancelOperation, findOperation, type OperationView } from "../../db/wallet-ops/operations.ts";
@@ -32,7 +32,7 @@ export async function cancel(deps: ApiDeps, named: Named): Promise<OperationView
   await getOperation(deps, named);
   const isCancelled = await deps.sql.begin(async (tx) => {
     if (!(await cancelOperation(tx, { id, userId: user.id }))) return false;
-    await tell(tx, [id]);
+    await notify(tx, [id]);
     return true;
   });
   const operation = await getOperation(deps, named);

@@ -1,4 +1,4 @@
-/** The second step of a wallet: a proven passkey becomes a wallet's owner, the user ACTIVE and signed in, in one transaction. */
+/** Second step of a wallet setup: the verified passkey becomes the wallet's owner, the user ACTIVE and signed in, in one transaction. */
 import { conflict, invalid } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
@@ -7,7 +7,7 @@ import { takeChallenge } from "../../db/auth/challenges.ts";
 import { findPasskey, insertPasskey } from "../../db/auth/passkeys.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Challenge, Passkey, Session, User, Wallet } from "../../db/schema.ts";
-import { moveToActive } from "../accounts/activate.ts";
+import { moveToActive } from "../accounts/activate-user.ts";
 import { createWallet } from "../accounts/create-wallet.ts";
 import type { Assertion, Attestation } from "../auth/passkey-wire.ts";
 import { notePasskeyUse } from "../auth/sign-in.ts";
@@ -30,7 +30,7 @@ export type SetupRequest = {
 type Proof = { kind: "new"; credential: NewCredential } | { kind: "known"; passkey: Passkey; use: Use };
 export type SetupDone = { user: User; wallet: Wallet; session: Session };
 
-/** Throws FORBIDDEN before the address is verified, VALIDATION_ERROR for a challenge or answer that does not hold, CONFLICT when the wallet exists. */
+/** Throws FORBIDDEN before the address is verified, VALIDATION_ERROR for an invalid challenge or response, CONFLICT when the wallet exists. */
 export async function completeSetup(deps: ApiDeps, request: SetupRequest): Promise<SetupDone> {
   const { user } = request;
   refuseUnverified(user);
@@ -39,7 +39,11 @@ export async function completeSetup(deps: ApiDeps, request: SetupRequest): Promi
     purpose: "register",
   });
   if (!challenge)
-    throw invalid("challengeId", "invalid_or_expired", "The challenge is unknown, used or over; start again");
+    throw invalid(
+      "challengeId",
+      "invalid_or_expired",
+      "The challenge is unknown, used or expired; start again",
+    );
   const network = readNetwork(request, challenge);
   getEnabledChain(deps, network);
   const proof = await prove(deps, request, challenge);
@@ -49,7 +53,7 @@ export async function completeSetup(deps: ApiDeps, request: SetupRequest): Promi
     throw invalid(
       "passkeyResponse",
       "not_verified",
-      "The passkey's answer could not be verified; start again",
+      "The passkey's response could not be verified; start again",
     );
   }
   return deps.sql.begin(async (tx) => {
@@ -58,7 +62,7 @@ export async function completeSetup(deps: ApiDeps, request: SetupRequest): Promi
     const passkey = await settlePasskey(tx, locked, proof.proof, request.trace);
     const wallet = await createWallet(tx, deps, { passkey, network, requestId: request.trace.requestId });
     if (!wallet)
-      throw conflict(`You have a wallet on ${network} already`, { field: "network", issue: "wallet_exists" });
+      throw conflict(`You already have a wallet on ${network}`, { field: "network", issue: "wallet_exists" });
     const active = await moveToActive(tx, locked);
     const session = await startSession(tx, { ...request, user: active, method: "wallet_setup" });
     return { user: active, wallet, session };
@@ -98,8 +102,8 @@ function isAttestation(response: Attestation | Assertion): response is Attestati
 }
 
 /**
- * The passkey's row. A credential registered again by its own user is the same passkey. Another one for an ACTIVE user is
- * refused: with a stolen session it would make a wallet, and a sign-in, of the thief's.
+ * The passkey's row. A credential that its own user registers again is the same passkey. Another credential for an ACTIVE user is
+ * refused: a thief with a stolen session could otherwise add a wallet and a sign-in of their own.
  */
 async function settlePasskey(tx: Tx, user: User, proof: Proof, trace: Trace): Promise<Passkey> {
   if (proof.kind === "known") {
@@ -107,19 +111,19 @@ async function settlePasskey(tx: Tx, user: User, proof: Proof, trace: Trace): Pr
     throw invalid(
       "passkeyResponse",
       "not_verified",
-      "The passkey's answer could not be verified; start again",
+      "The passkey's response could not be verified; start again",
     );
   }
   const { credential } = proof;
   const own = await findPasskey(tx, credential.id, user.id);
   if (own && Buffer.from(own.coseKey).equals(credential.coseKey)) return own;
   if (user.status === "ACTIVE")
-    throw conflict("Use the passkey you have: answer passkeyRequest with it", {
+    throw conflict("Use your existing passkey: answer passkeyRequest with it", {
       field: "passkeyResponse",
       issue: "existing_passkey_required",
     });
   const passkey = own ? undefined : await insertPasskey(tx, { ...credential, userId: user.id });
-  if (!passkey) throw invalid("passkeyResponse", "credential_in_use", "This passkey is registered already");
+  if (!passkey) throw invalid("passkeyResponse", "credential_in_use", "This passkey is already registered");
   await recordSecurityEvent(tx, { userId: user.id, type: "passkey_added", ...trace });
   return passkey;
 }

@@ -4,7 +4,7 @@ import { isPaymentRefusal, isSettled, type Refusal, refusalOf } from "../../core
 import type { PaymentView } from "../../db/payments/payments.ts";
 import { isWorthRetrying } from "../../db/postgres/client.ts";
 import type { Outcomes } from "../../db/postgres/notifications.ts";
-import { SilentDatabaseError, within } from "../../db/postgres/retry-while-unavailable.ts";
+import { SilentDatabaseError, withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import type { PayTools } from "./pay-tools.ts";
 
 export type WaitTools = Pick<PayTools<never>, "log" | "readPayment"> & { config: { payWaitMs: number } };
@@ -62,7 +62,7 @@ export async function retryUntilDeadline<T>(
   const timeoutMs = SILENCE_MS + (waits ? 2 * payWaitMs : payWaitMs);
   for (;;) {
     try {
-      return await within(timeoutMs, work());
+      return await withTimeout(timeoutMs, work());
     } catch (error) {
       if (error instanceof SilentDatabaseError) return undefined;
       if (!isWorthRetrying(error)) throw error;

@@ -4,7 +4,7 @@ import { ServiceError } from "../../core/domain/errors.ts";
 import { PAYMENT_REFUSALS, type Refusal, refusalOf } from "../../core/domain/payment.ts";
 import { isRelayObstacle } from "../../core/domain/relay-budget.ts";
 import { findPayableLink } from "../../db/links/payable-links.ts";
-import { within } from "../../db/postgres/retry-while-unavailable.ts";
+import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import type { PayMetrics } from "./metrics.ts";
 import { type LinkPayTools, type PayOrder, type PayResult, payLink } from "./pay.ts";
 import { readShown } from "./payload.ts";
@@ -87,7 +87,7 @@ async function readTerms(
   paid: Paid | undefined,
 ): Promise<Terms | undefined> {
   const reading = findPayableLink(tools.sql, linkId);
-  const link = await (paid ? within(TERMS_TIMEOUT_MS, reading) : reading);
+  const link = await (paid ? withTimeout(TERMS_TIMEOUT_MS, reading) : reading);
   if (!link) return undefined;
   const now = new Date();
   const obstacle = findObstacle(link, tools.config, now);

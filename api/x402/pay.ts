@@ -11,7 +11,7 @@ import { unreachable } from "../../core/domain/unreachable.ts";
 import { isFullOfDoubts } from "../../db/links/doubts.ts";
 import { findPayableLink } from "../../db/links/payable-links.ts";
 import { findPaymentByAuthorization, type NewPayment, type PaymentView } from "../../db/payments/payments.ts";
-import { within } from "../../db/postgres/retry-while-unavailable.ts";
+import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import { OverloadedError, requeueLinkPayment } from "./accept.ts";
 import { awaitPayment, failureOf, type PaymentEnd, refOf, retryUntilDeadline } from "./await-payment.ts";
 import type { PayTools } from "./pay-tools.ts";
@@ -95,7 +95,7 @@ async function join(
 ): Promise<PayResult> {
   onAccepting();
   const watcher = tools.outcomes.watch(paymentId);
-  const payment = await within(FIRST_READ_MS, tools.readPayment(paymentId)).catch(() => undefined);
+  const payment = await withTimeout(FIRST_READ_MS, tools.readPayment(paymentId)).catch(() => undefined);
   if (payment && isSettled(payment)) {
     watcher.cancel();
     const sameKey = payment.idempotencyKey !== null && payment.idempotencyKey === idempotencyKey;

@@ -1,47 +1,47 @@
-/** Payers that are contracts: asked on the chain whether they signed (ERC-1271), also before they are deployed (ERC-6492). */
+/** Signatures of contract payers, verified on the chain (ERC-1271), also before the contract is deployed (ERC-6492). */
 import { decodeAbiParameters } from "viem";
 import type { Authorization } from "../domain/authorization.ts";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { parseData, toQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcResponseError } from "../rpc/errors.ts";
+import { bytesTail, uintWord } from "./abi-words.ts";
 import { authorizationDigest, tokenDomainOf } from "./authorization-digest.ts";
 import { decodeAggregate3, encodeAggregate3, type InnerCall } from "./multicall.ts";
-import { bytesTail, uintWord } from "./words.ts";
 
-/** What a contract payer's signature consists of: the bytes for the contract, and the call that makes it exist. */
+/** The parts of a contract payer's signature: the bytes for the contract, and the call that deploys it. */
 export type ContractSignature = { readonly signature: Hex; readonly deployment: InnerCall | undefined };
 
 const ERC6492_SUFFIX = "6492".repeat(16);
 const ERC6492_FIELDS = [{ type: "address" }, { type: "bytes" }, { type: "bytes" }] as const;
-/** `isValidSignature(bytes32,bytes)`; also the magic value it answers (ERC-1271). */
+/** `isValidSignature(bytes32,bytes)`; also the magic value it returns (ERC-1271). */
 const IS_VALID_SIGNATURE = "0x1626ba7e";
 const MAGIC_WORD = `${IS_VALID_SIGNATURE}${"00".repeat(28)}`;
-/** As much as a relay spends on it: whoever needs more is refused before any gas is paid. */
+/** The gas a relay provides: a verification that needs more is refused before any gas is spent. */
 const VERIFICATION_GAS = 200_000;
 const DEPLOYMENT_GAS = 350_000;
 
-/** Unwraps ERC-6492; undefined when the wrapper is broken. Other bytes stay as they are. Whether its factory may be called is decided on acceptance. */
+/** Unwraps ERC-6492; undefined when the wrapper is malformed. Other bytes are returned unchanged. The factory is checked on acceptance. */
 export function readContractSignature(bytes: Hex): ContractSignature | undefined {
   if (!bytes.endsWith(ERC6492_SUFFIX)) return { signature: bytes, deployment: undefined };
   try {
     const [factory, data, signature] = decodeAbiParameters(ERC6492_FIELDS, bytes.slice(0, -64) as Hex);
     return { signature, deployment: { to: factory.toLowerCase() as Hex, data } };
   } catch {
-    // Bytes that do not decode are a refusal like any other wrong signature.
+    // Bytes that do not decode are refused like any other invalid signature.
     return undefined;
   }
 }
 
-/** The factory an ERC-6492 signature names, when it is none of those this service calls. */
+/** The factory named by an ERC-6492 signature when this service does not allow it. */
 export function findForbiddenFactory(chain: Chain, bytes: Hex): Hex | undefined {
   const factory = readContractSignature(bytes)?.deployment?.to;
   return factory === undefined || chain.walletFactories.includes(factory) ? undefined : factory;
 }
 
 /**
- * Would the token accept these bytes from the contract at `authorization.from`? Where there is no contract yet, only with the
- * deployment it brings along. Throws RpcTransportError when the chain gave no verdict.
+ * Would the token accept these bytes from the contract at `authorization.from`? An undeployed contract is verified together with the
+ * deployment in the signature. Throws RpcTransportError when the chain gave no verdict.
  */
 export async function isContractSignatureValid(
   chain: Chain,
@@ -79,7 +79,7 @@ export async function isValidContractSignature(
   }
 }
 
-/** Which of these addresses hold code now; their signatures are the contract's to judge, whatever they look like. */
+/** Which of these addresses hold code now; their signatures are verified by the contract, whatever their format. */
 export async function findContracts(chain: Chain, addresses: readonly Hex[]): Promise<Set<Hex>> {
   const calls = addresses.map((address) => ({ method: "eth_getCode", params: [address, "latest"] }));
   const outcomes = await chain.batch(calls);
@@ -92,7 +92,7 @@ export async function findContracts(chain: Chain, addresses: readonly Hex[]): Pr
   return contracts;
 }
 
-/** The first word of the contract's answer; undefined when it reverted or is not there even after its deployment. */
+/** The first word of the contract's answer; undefined when it reverted or is absent even after its deployment. */
 async function askContract(
   chain: Chain,
   question: InnerCall,

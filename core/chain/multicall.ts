@@ -1,8 +1,8 @@
-/** Multicall3's `aggregate3`: many calls in one transaction, each allowed to fail alone. Encoded by hand, as it carries every batch. */
+/** Multicall3's `aggregate3`: many calls in one transaction, each allowed to fail alone. Encoded by hand for speed: every batch uses it. */
 import { decodeFunctionResult, multicall3Abi } from "viem";
 import type { Hex } from "../domain/networks.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
-import { bytesTail, hexWord, uintWord } from "./words.ts";
+import { bytesTail, hexWord, uintWord } from "./abi-words.ts";
 
 export type InnerCall = { readonly to: Hex; readonly data: Hex };
 export type InnerResult = { readonly success: boolean; readonly data: Hex };
@@ -24,14 +24,14 @@ export function encodeAggregate3(calls: readonly InnerCall[]): Hex {
   return `${AGGREGATE3_SELECTOR}${uintWord(WORD_BYTES)}${uintWord(calls.length)}${offsets}${elements}`;
 }
 
-/** The answer of an `eth_call` of the above, in the order of the calls. Anything else is no verdict. */
+/** The result of an `eth_call` of the above, in the order of the calls. Throws when it is not one. */
 export function decodeAggregate3(answer: unknown, calls: number): InnerResult[] {
   let results: readonly { readonly success: boolean; readonly returnData: Hex }[];
   try {
     const data = answer as Hex;
     results = decodeFunctionResult({ abi: multicall3Abi, functionName: "aggregate3", data });
   } catch {
-    // viem's many decoding errors all mean the same here: not an answer of Multicall3.
+    // viem throws many decoding errors; all of them mean that this is not a result of Multicall3
     throw new RpcTransportError("malformed", "aggregate3 answered something that is not its result");
   }
   if (results.length !== calls) {

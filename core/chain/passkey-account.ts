@@ -1,21 +1,21 @@
-/** The smart account a passkey controls (Coinbase Smart Wallet v1.1): its address, its owners and the calls it makes. */
+/** The smart account a passkey controls (Coinbase Smart Wallet v1.1): its address, owners and calls. */
 import { encodeAbiParameters, encodeFunctionData, parseAbi } from "viem";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { parseData, parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import type { RpcCall } from "../rpc/node.ts";
+import { hexWord, uintWord } from "./abi-words.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import type { InnerCall } from "./multicall.ts";
-import { hexWord, uintWord } from "./words.ts";
 
 /** A point on P-256, each coordinate 32 bytes. */
 export type PublicKey = { readonly x: Hex; readonly y: Hex };
 
-/** What an account's address is made of: keep it with the account, never recompute it from today's configuration. */
+/** What determines an account's address. Stored with the account, never recomputed from the current configuration. */
 export type AccountOrigin = {
   readonly factory: Hex;
   readonly implementation: Hex;
-  /** First owners, as `toOwner` and `toAddressOwner` give them. */
+  /** First owners, as returned by `toOwner` and `toAddressOwner`. */
   readonly owners: readonly Hex[];
   readonly saltNonce: bigint;
 };
@@ -55,7 +55,7 @@ export function toAddressOwner(address: Hex): Hex {
   return `0x${hexWord(address).toLowerCase()}`;
 }
 
-/** The origin of the account a passkey gets today. */
+/** What determines the address of an account created today. */
 export function accountOriginOf(publicKey: PublicKey): AccountOrigin {
   return {
     factory: CONTRACTS.smartWalletFactory,
@@ -65,7 +65,7 @@ export function accountOriginOf(publicKey: PublicKey): AccountOrigin {
   };
 }
 
-/** The account's address, lower case, before and after its deployment, on every network (CREATE2, EIP-1014). */
+/** The account's address, lower case: the same before and after deployment and on every network (CREATE2, EIP-1014). */
 export function accountAddress({ factory, implementation, owners, saltNonce }: AccountOrigin): Hex {
   const salt = keccak256Bytes(bytesOf(encodeAbiParameters(OWNERS_AND_NONCE, [owners, saltNonce])));
   const initCodeHash = keccak256Bytes(bytesOf(`${PROXY_CODE[0]}${implementation.slice(2)}${PROXY_CODE[1]}`));
@@ -73,12 +73,12 @@ export function accountAddress({ factory, implementation, owners, saltNonce }: A
   return `0x${Buffer.from(keccak256Bytes(preimage)).toString("hex", 12)}`;
 }
 
-/** `createAccount` on the factory: deploys the account, or does nothing when it exists. */
+/** `createAccount` on the factory: deploys the account; does nothing when it exists. */
 export function encodeCreateAccount(owners: readonly Hex[], saltNonce: bigint): Hex {
   return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "createAccount", args: [owners, saltNonce] });
 }
 
-/** The account's own calldata for calls it makes, all or none; no ETH goes along. */
+/** The account's calldata for its calls: all succeed or none. No ETH is sent. */
 export function encodeAccountCalls(calls: readonly InnerCall[]): Hex {
   const [only] = calls;
   if (!only) throw new RangeError("an account needs at least one call to make");
@@ -89,7 +89,7 @@ export function encodeAccountCalls(calls: readonly InnerCall[]): Hex {
   return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "executeBatch", args: [args] });
 }
 
-/** Calls an account makes to itself to change who controls it. */
+/** Calls of an account to itself that change its owners. */
 export function encodeAddOwner(owner: PublicKey | Hex): Hex {
   return typeof owner === "string"
     ? encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "addOwnerAddress", args: [owner] })
@@ -101,7 +101,7 @@ export function encodeRemoveOwner(index: number, owner: Hex): Hex {
   return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "removeOwnerAtIndex", args });
 }
 
-/** What an owner signs when the account itself is to have signed `hash` (ERC-1271, EIP-712): bound to account and chain. */
+/** The hash an owner signs so that the account has signed `hash` (ERC-1271, EIP-712): bound to account and chain. */
 export function replaySafeHash(account: Hex, chainId: number, hash: Hex): Hex {
   const hashOf = (text: string) => keccak256Bytes(Buffer.from(text));
   const domain = [
@@ -115,7 +115,7 @@ export function replaySafeHash(account: Hex, chainId: number, hash: Hex): Hex {
   return `0x${Buffer.from(digest).toString("hex")}`;
 }
 
-/** The nonce of the account's next user operation (EntryPoint v0.6, key 0: one after another). Also known before deployment. */
+/** The nonce of the account's next user operation (EntryPoint v0.6, sequential key 0). Also defined before deployment. */
 export async function readAccountNonce(chain: Chain, account: Hex): Promise<bigint> {
   const { method, params } = nonceCall(account);
   return parseQuantity(await chain.request(method, params), "getNonce");
@@ -133,8 +133,8 @@ export function ownerAtIndexCall(account: Hex, index: number): RpcCall {
 }
 
 /**
- * Under which index this owner signs on this chain; undefined when it is none (any more). Indexes differ between chains once
- * owners were added, so they are read, never assumed. Only for deployed accounts: before, the index is the place in `owners`.
+ * The owner's index on this chain; undefined when it is not an owner (any more). Indexes differ between chains once owners were
+ * added, so they are always read. Only for deployed accounts: before deployment the index is the position in `owners`.
  */
 export async function findOwnerIndex(chain: Chain, account: Hex, owner: Hex): Promise<number | undefined> {
   const next = await chain.request("eth_call", [{ to: account, data: NEXT_OWNER_INDEX_CALL }, "latest"]);

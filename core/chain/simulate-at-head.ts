@@ -8,10 +8,10 @@ import { fieldOf, parseQuantity, toQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
+import { hexWord } from "./abi-words.ts";
 import { decodeAggregate3, encodeAggregate3 } from "./multicall.ts";
 import { prepareSimulation, type RelayItem, type SimulationResult } from "./relay.ts";
 import { decodeTransferLog, encodeAuthorizationState, TRANSFER_TOPIC } from "./usdc.ts";
-import { hexWord } from "./words.ts";
 
 export type AuthorizationKey = { readonly authorizer: Hex; readonly nonce: Hex };
 export type SeenTransfer = {
@@ -22,18 +22,18 @@ export type SeenTransfer = {
 };
 
 export type Questions = {
-  /** Authorizations whose use is asked for, also by transactions that no block holds yet. */
+  /** Authorizations to check for use, including by pending transactions. */
   readonly authorizations: readonly AuthorizationKey[];
-  /** Transfers to these payees after this block are asked for. */
+  /** Transfers to these payees after this block are requested. */
   readonly unread: { readonly afterNumber: bigint; readonly payees: readonly Hex[] } | undefined;
 };
 
 export type HeadSimulation = {
   readonly results: readonly SimulationResult[];
   readonly headNumber: bigint;
-  /** In the order of the authorizations asked for. */
+  /** In the order of the requested authorizations. */
   readonly areUsed: readonly boolean[];
-  /** Undefined when they were not asked for, or the node's answer can't be relied on. */
+  /** Undefined when not requested, or when the node's answer is unreliable. */
   readonly unreadTransfers: readonly SeenTransfer[] | undefined;
 };
 
@@ -66,7 +66,7 @@ export async function simulateAtHead(
   };
 }
 
-/** Each half stands on a head of its own; the higher one counts for both. */
+/** Each half has a head of its own; the higher one counts for both. */
 async function simulateHalves(
   chain: Chain,
   relayer: Hex,

@@ -1,15 +1,15 @@
 /**
- * The link tag a transaction carries for one of its USDC transfers: the 16 bytes behind the calldata of a plain `transfer`, or behind
- * an item of a relay of ours. Both places are ignored by the token and by Multicall3.
+ * The link tag a transaction carries for one of its USDC transfers: 16 bytes appended to the calldata of a plain `transfer`, or to
+ * an item of one of our relays. The token and Multicall3 ignore them.
  */
 import { decodeFunctionData, multicall3Abi } from "viem";
 import { TAG_BYTES } from "../domain/link-tag.ts";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
-import type { ProvenTransaction } from "./prove-transaction.ts";
+import { hexWord } from "./abi-words.ts";
 import { encodeTransfer, TRANSFER_WITH_BYTES, TRANSFER_WITH_VRS } from "./usdc.ts";
-import { hexWord } from "./words.ts";
+import type { VerifiedTransaction } from "./verify-transaction.ts";
 
-/** `isRelayed`: it stands in a relay of ours, which names the link of each of its items, or none by sixteen zero bytes. */
+/** `isRelayed`: found in one of our relays, which names the link of each item, or sixteen zero bytes for none. */
 export type FoundTag = { tag: Hex; isRelayed: boolean };
 
 export type TaggedTransfer = { from: Hex; to: Hex; amountUnits: bigint; authorizationNonce: Hex | undefined };
@@ -17,14 +17,14 @@ export type TaggedTransfer = { from: Hex; to: Hex; amountUnits: bigint; authoriz
 const WORD_DIGITS = 64;
 const SELECTOR_DIGITS = 10;
 const TAG_DIGITS = 2 * TAG_BYTES;
-/** Words of the v, r, s overload; of the other, those before the length of the signature. */
+/** Words of the v, r, s overload; for the other overload, those before the length of the signature. */
 const VRS_WORDS = 9;
 const BYTES_HEAD_WORDS = 7;
 const NONCE_WORD = 5;
 
-/** `isRelayer`: an address of ours that signs relays, now or in the past. Undefined when it carries none for this transfer. */
+/** `isRelayer`: a current or past relayer address of ours. Undefined when there is no tag for this transfer. */
 export function tagOfTransaction(
-  transaction: ProvenTransaction,
+  transaction: VerifiedTransaction,
   transfer: TaggedTransfer,
   { usdc, isRelayer }: { usdc: Hex; isRelayer: (address: Hex) => boolean },
 ): FoundTag | undefined {
@@ -47,8 +47,8 @@ function found(tag: Hex | undefined, isRelayed: boolean): FoundTag | undefined {
   return tag && { tag, isRelayed };
 }
 
-/** The calls to the token in a relay: itself, or those that Multicall3 makes for it. */
-function itemsOf({ to, input }: ProvenTransaction, usdc: Hex): Hex[] {
+/** The token calls of a relay: the call itself, or those Multicall3 makes. */
+function itemsOf({ to, input }: VerifiedTransaction, usdc: Hex): Hex[] {
   if (to === usdc) return [input];
   if (to !== CONTRACTS.multicall3) return [];
   try {
@@ -56,12 +56,12 @@ function itemsOf({ to, input }: ProvenTransaction, usdc: Hex): Hex[] {
     if (functionName !== "aggregate3") return [];
     return args[0].flatMap(({ target, callData }) => (target.toLowerCase() === usdc ? [callData] : []));
   } catch {
-    // another call than aggregate3: none of our relays
+    // not aggregate3, so not one of our relays
     return [];
   }
 }
 
-/** Hex digits of the call's canonical encoding, 0x included; undefined when it is no `transferWithAuthorization`. */
+/** Hex digits of the call's canonical encoding, 0x included; undefined when it is not `transferWithAuthorization`. */
 function canonicalLength(item: Hex): number | undefined {
   const selector = item.slice(0, SELECTOR_DIGITS);
   if (selector === TRANSFER_WITH_VRS) return SELECTOR_DIGITS + VRS_WORDS * WORD_DIGITS;

@@ -1,13 +1,13 @@
-/** USDC (Circle's FiatTokenV2_2) over JSON-RPC: what we call on it, what we read from it, and its logs. Amounts are micro-USDC. */
+/** USDC (Circle's FiatTokenV2_2) over JSON-RPC: calls, reads and logs. Amounts are micro-USDC. */
 import type { Authorization } from "../domain/authorization.ts";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { parseData, parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { isRefusal, RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall } from "../rpc/node.ts";
+import { bytesTail, hexWord, uintWord } from "./abi-words.ts";
 import { domainSeparator, tokenDomainOf } from "./authorization-digest.ts";
 import { decodeAggregate3, encodeAggregate3 } from "./multicall.ts";
-import { bytesTail, hexWord, uintWord } from "./words.ts";
 
 /** `Transfer(address indexed from, address indexed to, uint256 value)` */
 export const TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
@@ -48,7 +48,7 @@ export function encodeTransferWithVrs(authorization: Authorization, signature: H
   return `${TRANSFER_WITH_VRS}${authorizationWords(authorization)}${hexWord(`0x${v}`)}${r}${s}`;
 }
 
-/** `transferWithAuthorization(…, bytes signature)`, the overload that also asks contracts (ERC-1271). */
+/** `transferWithAuthorization(…, bytes signature)`, the overload that supports contracts (ERC-1271). */
 export function encodeTransferWithBytes(authorization: Authorization, signature: Hex): Hex {
   const offset = uintWord(7 * 32);
   return `${TRANSFER_WITH_BYTES}${authorizationWords(authorization)}${offset}${bytesTail(signature)}`;
@@ -98,7 +98,7 @@ function encodeBalanceOf(holder: Hex): Hex {
   return `${SELECTORS.balanceOf}${hexWord(holder)}`;
 }
 
-/** True when the nonce was used or cancelled: which of the two, only the logs say. */
+/** True when the nonce was used or cancelled; only the logs tell which. */
 export async function readAuthorizationState(
   chain: Chain,
   authorizer: Hex,
@@ -109,7 +109,7 @@ export async function readAuthorizationState(
   return parseQuantity(await read(chain, call), "authorizationState") !== 0n;
 }
 
-/** The same of many, now, in their order. Throws RpcTransportError when one is not answered. */
+/** The same for many at the latest block, in order. Throws RpcTransportError when one is not answered. */
 export async function readAuthorizationStates(
   chain: Chain,
   keys: readonly { authorizer: Hex; nonce: Hex }[],
@@ -130,7 +130,7 @@ function authorizationStateCall(
   return callOf(chain, encodeAuthorizationState({ authorizer, nonce }), block);
 }
 
-/** `authorizationState(address, bytes32)`, for callers that put many into one call. */
+/** `authorizationState(address, bytes32)`, for callers that aggregate many into one call. */
 export function encodeAuthorizationState({ authorizer, nonce }: { authorizer: Hex; nonce: Hex }): Hex {
   return `${SELECTORS.authorizationState}${hexWord(authorizer)}${hexWord(nonce)}`;
 }
@@ -146,7 +146,7 @@ export async function isPaused(chain: Chain): Promise<boolean> {
 
 /**
  * Compares the token's `DOMAIN_SEPARATOR()` with the one signatures are checked against: it covers name, version, chain id
- * and address in one. Throws Error on a mismatch (do not start), RpcTransportError when no node answers.
+ * and address. Throws Error on a mismatch (do not start), RpcTransportError when no node answers.
  */
 export async function assertTokenDomain(chain: Chain): Promise<void> {
   const { network } = chain;
@@ -162,7 +162,7 @@ export async function assertTokenDomain(chain: Chain): Promise<void> {
   );
 }
 
-/** The fields of a log that decoding needs, as JSON-RPC gives them. */
+/** The fields of a log that decoding needs, as JSON-RPC returns them. */
 export type RawLog = { readonly topics: readonly string[]; readonly data: string };
 
 /** Undefined when the log is not an ERC-20 `Transfer` with both parties indexed. Addresses are lower case as nodes send them. */
@@ -175,7 +175,7 @@ export function decodeTransferLog({
   return { from: `0x${from.slice(26)}`, to: `0x${to.slice(26)}`, amountUnits: BigInt(data) };
 }
 
-/** Who authorized with which nonce, and whether it was used or cancelled; undefined for every other log. */
+/** The authorizer, the nonce, and whether it was used or cancelled; undefined for every other log. */
 export function decodeAuthorizationLog({
   topics,
 }: RawLog): { authorizer: Hex; nonce: Hex; isCanceled: boolean } | undefined {

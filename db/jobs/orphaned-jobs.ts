@@ -1,11 +1,11 @@
-/** Work whose job is gone: the queue gave up on it, or a worker died at a bad moment. Rows say what is to be done; each is looked at by the clock. */
+/** Work whose job is missing: the queue gave up on it, or a worker died. The rows say what is left to do; a schedule checks them. */
 import type { Tx } from "../postgres/client.ts";
 
-/** Messages due for this long without anybody at them. */
+/** Deliveries due for this long that no worker has taken. */
 const DUE_FOR_S = 30;
 
-/** Whether a message should long have been on its way. */
-export async function hasStrayDelivery(tx: Tx): Promise<boolean> {
+/** Whether a delivery is overdue. */
+export async function hasOverdueDelivery(tx: Tx): Promise<boolean> {
   const rows = await tx`
     select 1
     from webhook_endpoints endpoint
@@ -22,9 +22,9 @@ export async function hasStrayDelivery(tx: Tx): Promise<boolean> {
 }
 
 /**
- * Exports without a job: those tried `attemptsMax` times are FAILED from now on, the others are to be put in the queue again.
+ * Exports without a job: those with `attemptsMax` attempts become FAILED, the others have to be queued again.
  */
-export async function takeStrayExports(
+export async function takeOrphanedExports(
   tx: Tx,
   { attemptsMax, limit }: { attemptsMax: number; limit: number },
 ): Promise<{ id: string; status: "QUEUED" | "RUNNING" | "FAILED" }[]> {

@@ -3,12 +3,12 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { BlockPoint } from "./cursors.ts";
 
-/** Results are kept this long. */
+/** Retention of results. */
 const KEPT_DAYS = 30;
 
 export type BookedLog = { blockHash: Hex; logIndex: number };
 
-/** Places of the booked transfers of a range that are not orphaned. */
+/** Positions of the non-orphaned transfers of a range. */
 export async function findBookedLogs(
   tx: Tx,
   network: NetworkId,
@@ -27,8 +27,8 @@ export async function findRecheckedNumber(tx: Tx, network: NetworkId): Promise<n
 }
 
 /**
- * The blocks after those read a second time so far, `from` up to `to`, were too. Nothing is noted when that is not so any more: another
- * reading was faster, or a reorganisation replaced some of them.
+ * Records that the blocks `from` up to `to`, next after those read a second time so far, were too. Records nothing when that no longer
+ * holds: a concurrent check was faster, or a reorganisation replaced some of them.
  */
 export async function noteRechecked(
   tx: Tx,
@@ -194,11 +194,7 @@ export async function noteReconciled(
 }
 
 /** Transfers were booked below where these wallets were compared: the next comparison sums their whole ledger. */
-export async function forgetComparison(
-  tx: Tx,
-  network: NetworkId,
-  addresses: readonly Hex[],
-): Promise<void> {
+export async function forgetComparison(tx: Tx, network: NetworkId, addresses: readonly Hex[]): Promise<void> {
   if (addresses.length === 0) return;
   await tx`
     update wallets
@@ -217,7 +213,7 @@ export type ReconciliationResult = {
   details: readonly Record<string, string | number>[];
 };
 
-/** Stores a result. Of clean ones in a row only the newest is kept: the table grows with trouble, not with time. */
+/** Stores a result. Of consecutive clean results only the newest is kept, so that the table grows only with problems. */
 export async function recordReconciliation(tx: Tx, result: ReconciliationResult): Promise<void> {
   await tx`
     delete from reconciliations
@@ -232,7 +228,7 @@ export async function recordReconciliation(tx: Tx, result: ReconciliationResult)
     )`;
 }
 
-/** Wallets that differ now, and booked transfers of the last day that no block holds. Undefined before the first comparison. */
+/** Wallets that differ now, and recorded transfers of the last day that are in no block. Undefined before the first comparison. */
 export async function countDifferences(tx: Tx, network: NetworkId): Promise<number | undefined> {
   const [row] = await tx<{ differences: number; isKnown: boolean }[]>`
     select

@@ -2,10 +2,10 @@
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { recordEvents } from "../events/events.ts";
 import type { Tx } from "../postgres/client.ts";
-import { tell } from "../postgres/notifications.ts";
+import { notify } from "../postgres/notifications.ts";
 import type { Claim, PaymentLink } from "../schema.ts";
 import { lockLinks } from "./lock-links.ts";
-import { hasSpareTransfer } from "./unheld-links.ts";
+import { hasUnappliedTransfer } from "./unheld-links.ts";
 
 export type ClaimKey = Pick<Claim, "linkId" | "txHash" | "clientAddress">;
 
@@ -17,7 +17,7 @@ export async function findClaim(tx: Tx, key: ClaimKey): Promise<Claim | undefine
   return row;
 }
 
-/** A claim that still waits, with its link's terms. */
+/** An open claim with its link's terms. */
 export type OpenClaim = Pick<
   Claim,
   "id" | "linkId" | "network" | "txHash" | "clientAddress" | "looks" | "createdAt"
@@ -46,8 +46,8 @@ export async function findOpenClaim(tx: Tx, id: string): Promise<OpenClaim | und
 }
 
 /**
- * Whether every one of these logs of a transaction counts for another link already, or executed another link's authorization. For a
- * proven claim what was merely inferred for another link is not taken.
+ * Whether every one of these logs of a transaction already counts for another link, or executed another link's authorization. A
+ * proven claim ignores attributions by inference.
  */
 export async function areLogsTaken(
   tx: Tx,
@@ -92,16 +92,16 @@ export type NewClaim = ClaimKey &
     mayHaveBlock: boolean;
   };
 
-/** `proofRequired`: kept as a hint, since other links could be meant as well. */
+/** `proofRequired`: stored as a hint, because another link may be meant. */
 export type StoredClaim = { claim: Claim; isNew: boolean; proofRequired: boolean };
 
 /**
- * Stores a claim, or opens one again whose lease was over. One that may decide its transfer moves the link ACTIVE -> PENDING and shows
- * the merchant a PENDING history row; others are hints. An unproven rival of another link is a hint from now on, and releases its link.
- * Undefined when the link is not open (any more), which a proven claim need not care about.
+ * Stores a claim, or reopens one whose lease expired. One that may decide its transfer moves the link ACTIVE -> PENDING and shows
+ * the merchant a PENDING history row; others are hints. An unproven claim of another link becomes a hint and releases its link.
+ * Undefined when the link is not open (any more), which a proven claim does not depend on.
  */
 export async function openClaim(tx: Tx, given: NewClaim): Promise<StoredClaim | undefined> {
-  // claims of one transaction come one after another, so that each sees the others
+  // serialises the claims of one transaction, so that each sees the others
   await tx`select pg_advisory_xact_lock(hashtextextended(${given.txHash}, 0))`;
   const rivals = await findRivals(tx, given);
   await lockLinks(tx, [given.linkId, ...rivals.map(({ linkId }) => linkId)]);
@@ -115,16 +115,15 @@ export async function openClaim(tx: Tx, given: NewClaim): Promise<StoredClaim | 
   if (known && (isSettled || (known.state === "OPEN" && (!isProven || known.proof !== null))))
     return { claim: known, isNew: false, proofRequired: false };
   if (!link || !(link.isOpen || isProven)) return undefined;
-  const standing = await judgeStanding(tx, link, given);
-  const isEarly = !given.mayHaveBlock && !standing.isBooked && known?.isEarly !== false;
-  if (standing.isCounted) {
+  const ledger = await readLedger(tx, link, given);
+  const isEarly = !given.mayHaveBlock && !ledger.isBooked && known?.isEarly !== false;
+  if (ledger.isCounted) {
     const claim = await upsertClaim(tx, { ...given, state: "MATCHED", isEarly });
     return { claim, isNew: false, proofRequired: false };
   }
   const decides =
     isProven ||
-    (!standing.isAmbiguous &&
-      (standing.isAlone || (isEarly && rivals.length === 0 && standing.trustsEarlyClaims)));
+    (!ledger.isAmbiguous && (ledger.isAlone || (isEarly && rivals.length === 0 && ledger.trustsEarlyClaims)));
   const claim = await upsertClaim(tx, { ...given, state: decides ? "OPEN" : "HINT", isEarly });
   for (const rival of rivals)
     if (rival.state === "OPEN" && rival.proof === null) await demoteToHint(tx, rival);
@@ -144,23 +143,23 @@ function findRivals(tx: Tx, { network, txHash, linkId }: NewClaim): Promise<Clai
     order by id`;
 }
 
-type Standing = {
+type LedgerFacts = {
   isBooked: boolean;
-  /** Booked as received, without a link. */
+  /** Received without a link. */
   isAmbiguous: boolean;
-  /** Booked on this link. */
+  /** Attributed to this link. */
   isCounted: boolean;
   isAlone: boolean;
   trustsEarlyClaims: boolean;
 };
 
-/** What the ledger says of a claimed transfer, and whether other open links ask for the same value. */
-async function judgeStanding(
+/** What the ledger says about a claimed transfer, and whether other open links ask for the same value. */
+async function readLedger(
   tx: Tx,
   link: PaymentLink,
   { txHash, clientAddress }: NewClaim,
-): Promise<Standing> {
-  const [row] = await tx<Standing[]>`
+): Promise<LedgerFacts> {
+  const [row] = await tx<LedgerFacts[]>`
     select
       exists (
         select from transfers
@@ -198,7 +197,7 @@ async function judgeStanding(
   return row;
 }
 
-/** A claim that was stored before the block stays early, one that was not never becomes it. */
+/** A claim stored before the block stays early; one stored later never becomes early. */
 async function upsertClaim(
   tx: Tx,
   given: NewClaim & { state: "OPEN" | "HINT" | "MATCHED"; isEarly: boolean },
@@ -232,7 +231,7 @@ async function openHistoryRow(tx: Tx, link: PaymentLink, claim: Claim, transacti
     on conflict do nothing`;
 }
 
-/** OPEN -> HINT: another link claims the same transaction. It holds its link no longer. */
+/** OPEN -> HINT: another link claims the same transaction. It no longer holds its link. */
 async function demoteToHint(tx: Tx, { id, linkId }: Pick<Claim, "id" | "linkId">): Promise<void> {
   const demoted = await tx`
     update claims
@@ -244,7 +243,7 @@ async function demoteToHint(tx: Tx, { id, linkId }: Pick<Claim, "id" | "linkId">
   await releaseLink(tx, linkId, "claim_contested");
 }
 
-/** OPEN -> EXPIRED for all claims of a link that its merchant cancelled; their history rows go. */
+/** OPEN -> EXPIRED for all claims of a link that its merchant cancelled; deletes their history rows. */
 export async function endClaimsOfLink(tx: Tx, linkId: string): Promise<void> {
   await tx`
     with ended as (
@@ -268,7 +267,7 @@ async function holdLink(tx: Tx, link: PaymentLink, claimId: string): Promise<voi
   await recordEvents(tx, [
     { userId: link.userId, type: "payment_link.pending", subjectId: link.id, data: { claimId } },
   ]);
-  await tell(tx, [link.id]);
+  await notify(tx, [link.id]);
 }
 
 export async function noteLook(tx: Tx, id: string, leaseS?: number): Promise<void> {
@@ -282,9 +281,9 @@ export async function noteLook(tx: Tx, id: string, leaseS?: number): Promise<voi
 }
 
 /**
- * Ends an open claim and releases its link when nothing else holds it. EXPIRED claims still speak for their transaction should
- * it be mined later, REJECTED ones never. The history row goes, or is FAILED when the chain proved that.
- * The link is locked first: what then looks for payments and transfers that hold it sees those of whoever held the lock before.
+ * Ends an open claim and releases its link when nothing else holds it. An EXPIRED claim still counts if its transaction is mined
+ * later, a REJECTED one never does. The history row is deleted, or FAILED when the chain disproved the claim.
+ * The link is locked first, so that the search for other holders sees what previous lock holders committed.
  */
 export async function endClaim(
   tx: Tx,
@@ -328,7 +327,7 @@ export async function endClaim(
   return true;
 }
 
-/** PENDING -> ACTIVE, or EXPIRED by the clock, when no payment, transfer or other claim holds the link. */
+/** PENDING -> ACTIVE, or EXPIRED by time, when no payment, transfer or other claim holds the link. */
 async function releaseLink(tx: Tx, linkId: string, reason: string): Promise<void> {
   const [link] = await tx<Pick<PaymentLink, "userId" | "status">[]>`
     update payment_links link
@@ -344,10 +343,10 @@ async function releaseLink(tx: Tx, linkId: string, reason: string): Promise<void
         select from claims
         where claims.link_id = link.id and claims.state = 'OPEN' and claims.lease_until > now()
       )
-      and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
+      and not ${hasUnappliedTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
     returning user_id, status`;
   if (!link) return;
   const type = link.status === "EXPIRED" ? "payment_link.expired" : "payment_link.released";
   await recordEvents(tx, [{ userId: link.userId, type, subjectId: linkId, data: { reason } }]);
-  await tell(tx, [linkId]);
+  await notify(tx, [linkId]);
 }

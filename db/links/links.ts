@@ -1,4 +1,4 @@
-/** Payment links: making, reading, listing, counting and the two moves a merchant and the clock make. Every read tells the status the clock makes true. */
+/** Payment links: create, read, list, count, cancel and expire. Every read returns the effective status at the current time. */
 import type { LinkStatus } from "../../core/domain/link.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
@@ -6,19 +6,19 @@ import type { Tx } from "../postgres/client.ts";
 import type { PaymentLink, User } from "../schema.ts";
 import { countOpenDoubts } from "./doubts.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
-import { hasSpareTransfer } from "./unheld-links.ts";
+import { hasUnappliedTransfer } from "./unheld-links.ts";
 
 export type NewLink = Pick<PaymentLink, "id" | "userId" | "network" | "amountUnits" | "description"> & {
   expiresInHours: number;
   tag: Hex;
 };
 
-/** A place in a list ordered by (created_at, id), both descending. Microseconds since 1970, as Postgres keeps them. */
+/** A position in a list ordered by (created_at, id), both descending. Microseconds since 1970, the precision of Postgres. */
 export type LinkPosition = { createdAtMicros: bigint; id: string };
 
 /**
  * Inserts a link that pays into the user's wallet on its network; undefined when there is no wallet. The wallet's row is locked: links
- * are made one after another, so that each gets an amount of its own.
+ * are created one at a time, so that each gets a unique amount.
  */
 export async function insertLink(tx: Tx, link: NewLink): Promise<PaymentLink | undefined> {
   const [wallet] = await tx<{ address: Hex }[]>`
@@ -44,7 +44,7 @@ export async function insertLink(tx: Tx, link: NewLink): Promise<PaymentLink | u
   return row;
 }
 
-/** Of these wallets, those that have payment links, and when their first one was made. */
+/** Which of these wallets have payment links, and when the first was created. */
 export async function findFirstLinks(
   tx: Tx,
   network: NetworkId,
@@ -105,9 +105,9 @@ export type PublicLink = Pick<
     | "refundedUnits"
   > &
   Pick<User, "displayName" | "email" | "claimPolicy" | "matchByAmount"> & {
-    /** Nothing but claims keeps it from being paid. */
+    /** Only claims keep it from being paid. */
     isFree: boolean;
-    /** A payment of it ended without a node's word. */
+    /** One of its payments ended while no node answered. */
     isUncertain: boolean;
     /** The transfer that pays it or is about to, as far as a block holds it. */
     payingTxHash: Hex | null;
@@ -118,7 +118,7 @@ export type PublicLink = Pick<
     now: Date;
   };
 
-/** What a payer may know of a link, with what its merchant's name is made of. */
+/** The public data of a link, and what its merchant's name derives from. */
 export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | undefined> {
   const [row] = await tx<PublicLink[]>`
     select
@@ -178,7 +178,7 @@ export async function listLinks(
     case "PENDING":
       return tx<LinkPage>`${scan(tx`and stage = 'OPEN' and status = 'PENDING'`)}`;
     case "EXPIRED":
-      // an ordered scan of links already moved, merged with the few the clock expired since, found by their expiry
+      // an ordered scan of links marked EXPIRED, merged with those past their expiry but not marked yet, found by an index on the expiry
       return tx<LinkPage>`
         with lapsed as materialized (
           select ${columns(tx)}, timestamp_micros(created_at) as created_at_micros
@@ -203,7 +203,7 @@ export type LinkCounts = Record<LinkStatus, number> & {
   refundedUnits: bigint;
 };
 
-/** Counts by effective status and the sums of a user's links, from counters: what it costs does not grow with the links. */
+/** Counts by effective status and sums of a user's links, from counters: constant cost. */
 export async function countLinks(tx: Tx, userId: string): Promise<LinkCounts> {
   const rows = await tx<{ status: LinkStatus; count: bigint; amountUnits: bigint; refundedUnits: bigint }[]>`
     select status, sum(count) as count, sum(amount_units) as amount_units, sum(refunded_units) as refunded_units
@@ -235,8 +235,8 @@ export async function countLinks(tx: Tx, userId: string): Promise<LinkCounts> {
 }
 
 /**
- * ACTIVE -> CANCELLED while the link's time runs, and PENDING -> CANCELLED while that rests on claims alone. Undefined when it was not
- * the user's, a payment or transfer holds it, or it is over. The link is locked first: what held the lock before is seen.
+ * ACTIVE -> CANCELLED before its expiry, and PENDING -> CANCELLED while that rests on claims alone. Undefined when it is not
+ * the user's, a payment or transfer holds it, or it has ended. Locked first, to see what previous lock holders committed.
  */
 export async function cancelLink(
   tx: Tx,
@@ -267,11 +267,11 @@ function restsOnClaims(tx: Tx) {
       select from transfers
       where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
     )
-    and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
+    and not ${hasUnappliedTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
   )`;
 }
 
-/** ACTIVE -> EXPIRED for at most `limit` links whose time is over. */
+/** ACTIVE -> EXPIRED for at most `limit` links past their expiry. */
 export async function expireLinks(tx: Tx, limit: number): Promise<{ id: string; userId: string }[]> {
   return tx<{ id: string; userId: string }[]>`
     update payment_links
@@ -288,7 +288,7 @@ export async function expireLinks(tx: Tx, limit: number): Promise<{ id: string; 
     returning id, user_id`;
 }
 
-/** All columns, with the status the clock makes true (effectiveStatus of core/domain/link.ts, by the database's clock). */
+/** All columns, with the effective status (effectiveStatus of core/domain/link.ts) by the database's clock. */
 function columns(tx: Tx) {
   return tx`
     link.id, link.user_id, link.network, link.recipient, link.amount_units, link.description,

@@ -1,6 +1,6 @@
 /**
- * Links that nothing holds any more although a transfer that fits them is booked on them: the payment or transfer that came before
- * it is gone. They stay PENDING and take nothing new until the indexer makes that transfer the one that pays them.
+ * Links without a holder that still have an attributed transfer of their amount: the payment or transfer that preceded it is gone.
+ * They stay PENDING and accept nothing new until the indexer makes that transfer the one that pays them.
  */
 
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
@@ -8,10 +8,13 @@ import type { SettledBy } from "../../core/domain/settled-by.ts";
 import type { Tx } from "../postgres/client.ts";
 
 /**
- * SQL: whether a canonical transfer of exactly its amount is booked on a link without paying it. `link` names a table or alias with
+ * SQL: whether a canonical transfer of exactly its amount is attributed to a link without paying it. `link` names a table or alias with
  * a link's id and amounts.
  */
-export function hasSpareTransfer(tx: Tx, link: { id: string; amountUnits: string; payAmountUnits: string }) {
+export function hasUnappliedTransfer(
+  tx: Tx,
+  link: { id: string; amountUnits: string; payAmountUnits: string },
+) {
   return tx`
     exists (
       select from transfers spare
@@ -22,7 +25,7 @@ export function hasSpareTransfer(tx: Tx, link: { id: string; amountUnits: string
     )`;
 }
 
-export type SpareTransfer = {
+export type UnappliedTransfer = {
   transferId: bigint;
   linkId: string;
   settledBy: SettledBy | null;
@@ -35,11 +38,11 @@ export type SpareTransfer = {
 };
 
 /**
- * For each such link the transfer that shall pay it: the earliest, but one whose payment is settled before those of failed payments,
- * for a link has one payment that is not FAILED.
+ * The transfer that will pay each such link: the earliest, except that one with a settled payment precedes those of failed payments,
+ * because at most one payment of a link is not FAILED.
  */
-export async function findSpareTransfers(tx: Tx, network: NetworkId): Promise<SpareTransfer[]> {
-  return tx<SpareTransfer[]>`
+export async function findUnappliedTransfers(tx: Tx, network: NetworkId): Promise<UnappliedTransfer[]> {
+  return tx<UnappliedTransfer[]>`
     select distinct on (link.id)
       transfer.id as transfer_id, link.id as link_id, transfer.settled_by, transfer.tx_hash, transfer.log_index, transfer.block_number,
       transfer.status, transfer.payment_id,

@@ -1,7 +1,7 @@
-/** Payments: accepting them (with their links), reading them, and ending them when they can't be settled. The indexer alone marks them settled. */
+/** Payments: accepting them (with their links), reading them, and failing them. Only the indexer marks them settled. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { countOpenDoubts, OPEN_DOUBTS_MAX } from "../links/doubts.ts";
-import { hasSpareTransfer } from "../links/unheld-links.ts";
+import { hasUnappliedTransfer } from "../links/unheld-links.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Payment } from "../schema.ts";
 
@@ -19,8 +19,8 @@ export type NewPayment = AuthorizedPayment & {
 
 /**
  * Accepts payments whose links are payable: inserts them QUEUED, moves their links to PENDING and opens their history rows.
- * Returns the ids that were accepted; the rest lost to another payment, to an earlier use of their authorization,
- * or to the link's state. Call inside a transaction after `lockLinks`.
+ * Returns the accepted ids; the others lost to another payment, to an earlier use of their authorization, or to the link's state.
+ * Call inside a transaction after `lockLinks`.
  */
 export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): Promise<Set<string>> {
   const rows = payments.map(toRow);
@@ -56,7 +56,7 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
         limit 1
       ) paying on true
       where paying.id is null
-        and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
+        and not ${hasUnappliedTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
         and ${countOpenDoubts(tx, "link.id")} < ${OPEN_DOUBTS_MAX}
       on conflict do nothing
       returning id, link_id, payer, amount_units, network
@@ -89,7 +89,7 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
   return new Set(accepted.map((row) => row.id));
 }
 
-/** Takes the row locks of these payments in one order. Everywhere payments are locked before links. */
+/** Locks these payments in a fixed order. Payments are locked before links everywhere. */
 export async function lockPayments(tx: Tx, ids: readonly string[]): Promise<void> {
   await tx`
     select id
@@ -100,8 +100,8 @@ export async function lockPayments(tx: Tx, ids: readonly string[]): Promise<void
 }
 
 /**
- * Queues a payment again whose transaction never was, or is over: none of our bytes could still execute it. The retry's own signature,
- * window and key count. Undefined when its link is taken or over.
+ * Queues a payment again whose transaction does not exist or is over, so that none of our bytes can still execute it. The retry's
+ * signature, window and key replace the old ones. Undefined when its link is held or ended.
  */
 export async function requeuePayment(
   tx: Tx,
@@ -129,7 +129,7 @@ export async function requeuePayment(
           where link.id = payments.link_id
             and link.status in ('ACTIVE', 'PENDING')
             and link.expires_at > now()
-            and not ${hasSpareTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
+            and not ${hasUnappliedTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
         )
         and not exists (
           select from payments other
@@ -163,14 +163,14 @@ export async function requeuePayment(
   return row;
 }
 
-/** The longest that a doubt holds up a link's next payment. */
+/** Maximum time a doubt delays a link's next payment. */
 const DOUBT_MAX_S = 3_600;
 
 /**
- * Ends payments that can't be settled: FAILED with a reason, links released (back to ACTIVE, or EXPIRED by the clock; PENDING when
- * a transfer is booked on them that the indexer will make pay them), history rows FAILED. Only QUEUED payments can fail here: nothing of
- * ours that could still be mined is out for them. One whose transfer is in the books, counted for no link, is the indexer's to end.
- * `isDoubtful`: no node said that the authorization is unused. That doubt ends with the authorization, or after an hour.
+ * Ends payments that cannot be settled: FAILED with a reason, links released (ACTIVE, or EXPIRED by time; PENDING when an attributed
+ * transfer is going to pay them), history rows FAILED. Only QUEUED payments can fail here: no signed bytes of ours exist that could
+ * still be mined. A payment whose transfer is recorded without a link is left to the indexer.
+ * `isDoubtful`: no node confirmed that the authorization is unused. The doubt ends with the authorization, at most after an hour.
  */
 export async function failPayments(
   tx: Tx,
@@ -227,7 +227,7 @@ export async function failPayments(
             select from claims
             where claims.link_id = payment_links.id and claims.state = 'OPEN' and claims.lease_until > now()
           ) then 'PENDING'
-          when ${hasSpareTransfer(tx, { id: "payment_links.id", amountUnits: "payment_links.amount_units", payAmountUnits: "payment_links.pay_amount_units" })} then 'PENDING'
+          when ${hasUnappliedTransfer(tx, { id: "payment_links.id", amountUnits: "payment_links.amount_units", payAmountUnits: "payment_links.pay_amount_units" })} then 'PENDING'
           when expires_at <= now() then 'EXPIRED'
           else 'ACTIVE'
         end,
@@ -265,7 +265,7 @@ export async function failPayments(
     select id, link_id from failed`;
 }
 
-/** What a waiting caller reads. */
+/** What a waiting request reads. */
 export type PaymentView = Pick<
   Payment,
   | "id"
@@ -282,7 +282,7 @@ export type PaymentView = Pick<
   | "blockNumber"
 > &
   Pick<Payment, "txHash" | "idempotencyKey" | "createdAt" | "updatedAt"> & {
-    /** Hash of our newest attempt while no block holds the payment. */
+    /** Hash of our newest attempt while the payment is not mined. */
     attemptHash: `0x${string}` | null;
   };
 
@@ -313,11 +313,11 @@ export async function findPaymentViews(sql: Tx, ids: readonly string[]): Promise
     where id = any(${[...ids]}::text[])`;
 }
 
-/** With what its payer signed. */
+/** With its signature. */
 export type AuthorizedView = PaymentView &
   Pick<Payment, "payerKind" | "signature" | "validAfter" | "validBefore">;
 
-/** The payment an authorization was accepted as, whatever link it was shown to. */
+/** The payment an authorization was accepted as, for any link. */
 export async function findPaymentByAuthorization(
   sql: Tx,
   key: { network: NetworkId; token: string; payer: string; nonce: string },

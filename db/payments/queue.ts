@@ -1,14 +1,14 @@
-/** The queue of accepted payments: rows, not jobs. A job is only the bell; leases and delays are in the rows. */
+/** The queue of accepted payments: rows, not jobs. A job only wakes the worker; leases and delays are in the rows. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Payment } from "../schema.ts";
 
-/** An earlier payment of the same link that ended without a node's word. */
+/** An earlier payment of the same link that ended while no node answered. */
 export type Doubt = { id: string; payer: Hex; nonce: Hex };
 
 /**
- * `isLinkPaid`: another transfer pays its link, or will when nothing else does. `payerReverts`: what this payer's payments cost us for
- * nothing in the last day. `readNumber`: how far the ledger has been read; null before the indexer's first start.
+ * `isLinkPaid`: another transfer pays its link, or will if nothing else does. `payerReverts`: this payer's reverted payments in the last
+ * day. `readNumber`: how far the ledger has been read; null before the indexer's first start.
  */
 export type LeasedPayment = Payment & {
   /** Null for a facilitated payment. */
@@ -20,8 +20,8 @@ export type LeasedPayment = Payment & {
 };
 
 /**
- * Leases the oldest queued payments: nobody else takes them before `leaseMs` are over, and if we die they are free then.
- * A link's own transfer does not count as another's when it executed this very authorization.
+ * Leases the oldest queued payments: no other worker takes them within `leaseMs`; a dead worker's lease expires.
+ * A transfer that executed this very authorization does not count as another transfer of its link.
  */
 export async function leaseQueuedPayments(
   tx: Tx,
@@ -80,7 +80,7 @@ export async function leaseQueuedPayments(
     from leased`;
 }
 
-/** Hands leases back untouched: there was no room to send. */
+/** Releases leases without a change: there was no capacity to send. */
 export async function returnLeases(tx: Tx, ids: readonly string[], delayMs: number): Promise<void> {
   if (ids.length === 0) return;
   await tx`
@@ -89,7 +89,7 @@ export async function returnLeases(tx: Tx, ids: readonly string[], delayMs: numb
     where id = any(${[...ids]}::text[]) and state = 'QUEUED'`;
 }
 
-/** Hands leases back after the chain refused them this time. */
+/** Releases leases after a temporary refusal by the chain. */
 export async function noteRefusals(tx: Tx, ids: readonly string[], delayMs: number): Promise<void> {
   if (ids.length === 0) return;
   await tx`
@@ -100,7 +100,7 @@ export async function noteRefusals(tx: Tx, ids: readonly string[], delayMs: numb
     where id = any(${[...ids]}::text[]) and state = 'QUEUED'`;
 }
 
-/** Hands leases back while node or relayer can't serve. Returns those for whom that has lasted `giveUpMs` by now. */
+/** Releases leases while the node or relayer is unavailable. Returns those for which that has lasted `giveUpMs`. */
 export async function noteUnavailable(
   tx: Tx,
   ids: readonly string[],
@@ -166,14 +166,14 @@ export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number
   return row?.waitMs;
 }
 
-/** `isReverted`: its relay was burnt by the payment itself. */
+/** `isReverted`: the payment itself reverted its relay. */
 export type UnsettledPayment = { id: string; requestId: string | null; relayId: bigint; isReverted: boolean };
 
 /**
- * Queues again the payments of mined relays that their block did not settle, once the indexer has read that block (the same hash,
- * or so deep that it is not kept any more): the transaction is over, so nothing of ours that could still settle them is out.
- * A payment whose batch reverted as a whole is not blamed, but travels alone from now on; nor is one whose block came after its
- * window, which is for all we know our own slowness, nor one that the mined attempt had left out. What the books may settle yet is left to them.
+ * Queues again the payments of mined relays that their block did not settle, once the indexer has read that block (the same hash, or
+ * too deep to be stored any more): the transaction is over, so nothing of ours could still settle them.
+ * A payment whose batch reverted as a whole is not blamed, but relayed alone from now on; nor is one mined after its window, which may
+ * be our own delay, nor one that the mined attempt had left out. Payments that the ledger may still settle are left to it.
  */
 export async function requeueUnsettled(tx: Tx, network: NetworkId): Promise<UnsettledPayment[]> {
   return tx<UnsettledPayment[]>`
@@ -215,8 +215,8 @@ export async function requeueUnsettled(tx: Tx, network: NetworkId): Promise<Unse
 }
 
 /**
- * Queues again the payments of transactions on their way whose authorizations were over by a deep block that the books have read: none
- * can be executed any more, whatever becomes of the transaction. Its key may be gone, or unable to pay for spending the nonce.
+ * Queues again the payments of pending transactions whose authorizations expired before a deep block that the ledger has read: none can
+ * be executed any more, whatever happens to the transaction. Its key may be retired, or unable to pay for using up the nonce.
  */
 export async function requeueExpired(
   tx: Tx,
@@ -248,9 +248,9 @@ export async function requeueExpired(
 }
 
 /**
- * SQL: whether the books may settle a payment yet although they have read its block: its recipient's wallet has not joined them and is read
- * up later, or its transfer is in them and counted for no link. A payment to a stranger's address is settled by its authorization's
- * log, wherever that is.
+ * SQL: whether the ledger may still settle a payment although it has read its block: its recipient's wallet is not followed yet and will
+ * be back-filled, or its transfer is recorded without a link. A payment to an address that is not ours is settled by its
+ * authorization's log in any block.
  */
 function isForBooksToEnd(tx: Tx, payment: "over" | "expired") {
   return tx`

@@ -1,5 +1,5 @@
 /**
- * What transfers settle: payments, claims and links. A link's status and exception are computed from the books, never
+ * What transfers settle: payments, claims and links. A link's status and exception are computed from the ledger, never
  * stepped, so the same statement serves a block, a range, a late claim and a reorganisation.
  */
 
@@ -16,7 +16,7 @@ export type SettledPayment = {
   isConfirmed: boolean;
 };
 
-/** Payments whose authorization a canonical block executed are MINED, or CONFIRMED when it is deep enough: also a FAILED one. */
+/** Payments whose authorization a canonical block executed become MINED, or CONFIRMED when deep enough; FAILED ones too. */
 export async function settlePayments(tx: Tx, payments: readonly SettledPayment[]): Promise<void> {
   if (payments.length === 0) return;
   const rows = payments.map((payment) => ({
@@ -38,7 +38,7 @@ export async function settlePayments(tx: Tx, payments: readonly SettledPayment[]
       and payments.id = any(${payments.map(({ id }) => id)}::text[])`;
 }
 
-/** Claims whose transfer was found wait no longer. */
+/** OPEN -> MATCHED for claims whose transfer was found. */
 export async function matchClaims(tx: Tx, claimIds: readonly string[]): Promise<void> {
   if (claimIds.length === 0) return;
   await tx`
@@ -47,7 +47,7 @@ export async function matchClaims(tx: Tx, claimIds: readonly string[]): Promise<
     where id = any(${[...claimIds]}::text[]) and state <> 'MATCHED'`;
 }
 
-/** Live payments whose nonce was spent without paying them (cancelled, or signed twice by the payer) can never settle: FAILED. */
+/** Live payments whose nonce was used without paying them (cancelled, or signed twice by the payer) can never settle: FAILED. */
 export async function failSpentPayments(
   tx: Tx,
   network: NetworkId,
@@ -90,7 +90,7 @@ export async function failSpentPayments(
     from failed`;
 }
 
-/** `misfitMinUnits`: a transfer below it, of another amount than the link's, marks no link: anybody could send dust. */
+/** `misfitMinUnits`: a smaller transfer of a wrong amount sets no exception on a link: anybody could send dust. */
 export type LinkRefresh = {
   linkIds: readonly string[];
   isReorg: boolean;
@@ -100,8 +100,8 @@ export type LinkRefresh = {
 export type LinkMove = { id: string; before: string; after: string };
 
 /**
- * Brings these links to what the books say: PAID when their transfer is CONFIRMED; PENDING with one that is not, a live payment, an
- * open claim, or a transfer that fits but was not the one to pay; else ACTIVE, or EXPIRED by the clock. CANCELLED stays. Returns the links that changed.
+ * Computes these links from the ledger: PAID when their transfer is CONFIRMED; PENDING with one that is not, a live payment, an open
+ * claim, or a fitting transfer that does not pay yet; else ACTIVE, or EXPIRED by time. CANCELLED stays. Returns the changed links.
  */
 export async function refreshLinks(
   tx: Tx,
@@ -109,7 +109,7 @@ export async function refreshLinks(
 ): Promise<LinkMove[]> {
   if (linkIds.length === 0) return [];
   const ids = [...new Set(linkIds)];
-  // the second sees what others committed before the first had its locks
+  // the second statement sees what others committed before the first had its locks
   const [, moves] = await Promise.all([
     lockLinks(tx, ids),
     computeLinks(tx, { ids, isReorg, misfitMinUnits }),

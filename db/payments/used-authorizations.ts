@@ -1,20 +1,20 @@
 /**
- * An authorization the chain calls used or cancelled although we never sent it. Once the books reach the block in which that was
- * seen, they tell whether the money came to the link's wallet; then the indexer settles the payment, and nobody else.
+ * An authorization that the chain reports as used or cancelled although we never sent it. Once the ledger has read the block in which
+ * that was seen, it shows whether the money reached the link's wallet; then the indexer alone settles the payment.
  */
 import type { Tx } from "../postgres/client.ts";
 
-/** The indexer writes its cursor's row at least every 5 seconds while it lives. */
+/** A live indexer writes its cursor's row at least every 5 seconds. */
 const INDEXER_SILENT_S = 15;
 
-/** Too early: the indexer has not read that far, or is away. */
-export type BooksVerdict = "too-early" | "came-to-us" | "not-ours";
+/** Too early: the indexer has not read that far, or is down. */
+export type LedgerVerdict = "too-early" | "came-to-us" | "not-ours";
 
-/** Asks the books about one payment; `seenAtBlock` is a height at which the chain called its authorization used. */
-export async function consultBooks(
+/** Checks the ledger for one payment; `seenAtBlock` is a height at which the chain reported its authorization as used. */
+export async function consultLedger(
   tx: Tx,
   order: { paymentId: string; seenAtBlock: bigint },
-): Promise<BooksVerdict> {
+): Promise<LedgerVerdict> {
   const [row] = await tx<{ isRead: boolean; cameToUs: boolean }[]>`
     select
       coalesce(
@@ -30,7 +30,7 @@ export async function consultBooks(
           and transfers.authorization_nonce = payments.nonce
           and transfers.to_address = payments.recipient
           and transfers.status <> 'ORPHANED'
-          -- books that were read before it came settle a link's payment late, but nobody else's
+          -- a link's payment is also settled by transfers recorded before it; a facilitated one is not
           and payments.link_id is not null
           and (transfers.link_id is null or transfers.link_id = payments.link_id)
       ) as came_to_us

@@ -1,22 +1,22 @@
 /**
- * The only waiting in the house. Who wants to know how a row ends listens first, commits, reads the row, then waits;
- * who ends it calls `tell` in the transaction that does. A notification that is lost costs one re-read interval, nothing else.
+ * Waiting for a row's outcome by LISTEN/NOTIFY. A waiter subscribes, commits, reads the row, then waits; whoever changes the row
+ * calls `notify` in the same transaction. A lost notification delays the waiter by one re-read interval.
  */
 import type { Sql, Tx } from "./client.ts";
-import { SilentDatabaseError, within } from "./retry-while-unavailable.ts";
+import { SilentDatabaseError, withTimeout } from "./retry-while-unavailable.ts";
 
 const CHANNEL = "outcome";
 /** Postgres refuses notifications of 8,000 bytes or more. */
 const PAYLOAD_MAX_BYTES = 7_800;
-/** Re-read while waiting, for notifications lost with their connection. */
+/** Re-read interval, for notifications lost with their connection. */
 const REREAD_MS = 1_000;
-/** A reading that began in time is given this much, whatever is left. */
+/** Minimum time for a read that began before the deadline. */
 const READ_MIN_MS = 2_000;
 
 export type Outcomes = {
   /**
-   * Starts to listen for `id`; call before committing what will lead to the outcome.
-   * `settle` reads until `read` returns a value or `timeoutMs` is over (then undefined), and stops listening.
+   * Subscribes to `id`; call before committing the work that leads to the outcome.
+   * `settle` reads until `read` returns a value or `timeoutMs` is over (then undefined), and unsubscribes.
    */
   watch(id: string): {
     settle<T>(read: () => Promise<T | undefined>, timeoutMs: number): Promise<T | undefined>;
@@ -25,16 +25,16 @@ export type Outcomes = {
   close(): Promise<void>;
 };
 
-/** Wakes everybody who watches one of these ids, when `tx` commits. */
-export async function tell(tx: Tx, ids: readonly string[]): Promise<void> {
+/** Wakes all watchers of these ids when `tx` commits. */
+export async function notify(tx: Tx, ids: readonly string[]): Promise<void> {
   for (const payload of packIds(ids)) await tx`select pg_notify(${CHANNEL}, ${payload})`;
 }
 
-/** Opens this process's one listening connection. */
+/** Opens the one listening connection of this process. */
 export async function openOutcomes(sql: Sql): Promise<Outcomes> {
   const watchers = new Map<string, Set<() => void>>();
   const wake = (id: string) => {
-    for (const notify of watchers.get(id) ?? []) notify();
+    for (const resume of watchers.get(id) ?? []) resume();
   };
   const wakeAll = () => {
     for (const id of watchers.keys()) wake(id);
@@ -44,16 +44,16 @@ export async function openOutcomes(sql: Sql): Promise<Outcomes> {
 }
 
 function watch(watchers: Map<string, Set<() => void>>, id: string) {
-  let told = false;
+  let isNotified = false;
   let resume: (() => void) | undefined;
-  const notify = () => {
-    told = true;
+  const wake = () => {
+    isNotified = true;
     resume?.();
   };
   const group = watchers.get(id) ?? new Set();
-  watchers.set(id, group.add(notify));
+  watchers.set(id, group.add(wake));
   const cancel = () => {
-    group.delete(notify);
+    group.delete(wake);
     if (group.size === 0 && watchers.get(id) === group) watchers.delete(id);
   };
   const pause = (ms: number) =>
@@ -63,13 +63,13 @@ function watch(watchers: Map<string, Set<() => void>>, id: string) {
         clearTimeout(timer);
         resolve();
       };
-      if (told) resume();
+      if (isNotified) resume();
     });
   async function settle<T>(read: () => Promise<T | undefined>, timeoutMs: number): Promise<T | undefined> {
     const deadline = Date.now() + timeoutMs;
     try {
       for (;;) {
-        told = false;
+        isNotified = false;
         const value = await readInTime(read, deadline);
         if (value !== undefined) return value;
         const leftMs = deadline - Date.now();
@@ -83,10 +83,10 @@ function watch(watchers: Map<string, Set<() => void>>, id: string) {
   return { settle, cancel };
 }
 
-/** Undefined also when the database says nothing until then. */
+/** Undefined also when the database does not answer until then. */
 async function readInTime<T>(read: () => Promise<T | undefined>, deadlineMs: number): Promise<T | undefined> {
   try {
-    return await within(Math.max(deadlineMs - Date.now(), READ_MIN_MS), read());
+    return await withTimeout(Math.max(deadlineMs - Date.now(), READ_MIN_MS), read());
   } catch (error) {
     if (error instanceof SilentDatabaseError) return undefined;
     throw error;

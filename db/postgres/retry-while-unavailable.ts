@@ -1,33 +1,37 @@
-/** How long one waits for a Postgres that is not there yet, or not any more, or says nothing. */
+/** Retries and timeouts for a Postgres that is unavailable or silent. */
 import postgres from "postgres";
 
 const PAUSE_MS = 250;
-/** Then whoever started the process had better know. */
-const PATIENCE_MS = 60_000;
+/** After this long whoever started the process should see the failure. */
+const RETRY_MAX_MS = 60_000;
 /** SQLSTATE classes of a server that is starting, stopping or full, and of a broken connection. */
-const AWAY_CLASSES = ["08", "53", "57"];
-/** How the sockets of both drivers say it; the queue's has no code for a connection that ended. */
-const AWAY_TEXT = /^CONNECT|^ECONN|^EPIPE|Connection terminated|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH/;
+const UNAVAILABLE_CLASSES = ["08", "53", "57"];
+/** Socket errors of both drivers; the queue's driver has no code for an ended connection. */
+const UNAVAILABLE_TEXT =
+  /^CONNECT|^ECONN|^EPIPE|Connection terminated|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH/;
 
-/** Repeats `work` while the server can't be reached or is not ready, for a minute; `onAway` hears of each try. Other errors are thrown. */
-export async function withPatience<T>(work: () => Promise<T>, onAway: (error: unknown) => void): Promise<T> {
-  const deadlineMs = Date.now() + PATIENCE_MS;
+/** Retries `work` for a minute while the server is unreachable or not ready; `onUnavailable` receives each error. Other errors are thrown. */
+export async function retryWhileUnavailable<T>(
+  work: () => Promise<T>,
+  onUnavailable: (error: unknown) => void,
+): Promise<T> {
+  const deadlineMs = Date.now() + RETRY_MAX_MS;
   for (;;) {
     try {
       return await work();
     } catch (error) {
-      if (!isAway(error) || Date.now() >= deadlineMs) throw error;
-      onAway(error);
+      if (!isUnavailable(error) || Date.now() >= deadlineMs) throw error;
+      onUnavailable(error);
     }
     await Bun.sleep(PAUSE_MS);
   }
 }
 
-/** Postgres took the question and says nothing: a server that was stopped, or a failover that its clients were not told of. */
+/** Postgres accepted the query and does not answer: a stopped server, or a failover that clients were not notified of. */
 export class SilentDatabaseError extends Error {}
 
-/** The answer, or SilentDatabaseError after `timeoutMs`; what is asked goes on, and its end is nobody's. */
-export async function within<T>(timeoutMs: number, answer: Promise<T>): Promise<T> {
+/** The answer, or SilentDatabaseError after `timeoutMs`; the query keeps running, and its result is discarded. */
+export async function withTimeout<T>(timeoutMs: number, answer: Promise<T>): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const silence = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new SilentDatabaseError(`no answer within ${timeoutMs} ms`)), timeoutMs);
@@ -39,10 +43,10 @@ export async function within<T>(timeoutMs: number, answer: Promise<T>): Promise<
   }
 }
 
-function isAway(error: unknown): boolean {
+function isUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const code = "code" in error && typeof error.code === "string" ? error.code : "";
   if (error instanceof postgres.PostgresError || /^[0-9A-Z]{5}$/.test(code))
-    return AWAY_CLASSES.includes(code.slice(0, 2));
-  return AWAY_TEXT.test(code) || AWAY_TEXT.test(error.message);
+    return UNAVAILABLE_CLASSES.includes(code.slice(0, 2));
+  return UNAVAILABLE_TEXT.test(code) || UNAVAILABLE_TEXT.test(error.message);
 }

@@ -2,7 +2,7 @@
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OperationFailure } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../postgres/client.ts";
-import { tell } from "../postgres/notifications.ts";
+import { notify } from "../postgres/notifications.ts";
 import { writeFailures } from "./queue.ts";
 import { refreshRefundedUnits } from "./refunds.ts";
 
@@ -184,7 +184,7 @@ export async function concludeOperations(
     tx,
     rows.filter(({ state }) => state === "CONFIRMED").map(({ id }) => id),
   );
-  await tell(tx, linkIds);
+  await notify(tx, linkIds);
   return rows.map(({ id }) => id);
 }
 

@@ -6,7 +6,7 @@ import { deleteBlocksAbove, findBlocks, KEPT_BLOCKS, type KeptBlock } from "../.
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { orphanAbove } from "../../db/ledger/reorgs.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
-import { tell } from "../../db/postgres/notifications.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import { announceBlock } from "../settle/apply.ts";
 import { type BlockHeader, headerCall, need, parseHeader, readHeaderOn } from "../source/block-header.ts";
 import { FencedError, type Term } from "../term.ts";
@@ -119,7 +119,7 @@ async function undoAbove(term: Term, ancestor: BlockPoint, head: BlockHeader): P
     if (taken.paymentIds.length > 0) await enqueue(tx, "relay_payments", { network });
     for (const claimId of taken.claimIds) await enqueue(tx, "check_claim", { claimId });
     if (taken.operationIds.length > 0) await enqueue(tx, "relay_operations", { network });
-    await tell(tx, [...taken.paymentIds, ...taken.operationIds, ...moves.map((move) => move.id)]);
+    await notify(tx, [...taken.paymentIds, ...taken.operationIds, ...moves.map((move) => move.id)]);
     await announceBlock(tx, term, ancestor.number);
     return taken;
   });

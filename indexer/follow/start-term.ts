@@ -1,7 +1,7 @@
 /** What a new leader needs before it reads: a cursor that is its own, and the wallets to look for. */
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { collectEvery } from "../../core/runtime/garbage.ts";
+import { collectEvery } from "../../core/runtime/collect-garbage.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { beginEpoch, startCursor } from "../../db/ledger/cursors.ts";
 import { countJoinedWallets, readJoinedWallets } from "../../db/ledger/watched-wallets.ts";

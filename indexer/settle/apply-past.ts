@@ -4,7 +4,7 @@ import { findBlocks } from "../../db/ledger/blocks.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { findBookedLogs, forgetComparison } from "../../db/ledger/reconciliation.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
-import { tell } from "../../db/postgres/notifications.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import { concludeOperations } from "../../db/wallet-ops/settlement.ts";
 import { readHeader } from "../source/block-header.ts";
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
@@ -60,7 +60,7 @@ export async function applyPast(
       misfitMinUnits: term.misfitMinUnits,
     });
     const concludedIds = await concludeOperations(tx, { network, depthNumber });
-    await tell(tx, [
+    await notify(tx, [
       ...touched.paymentIds,
       ...touched.operationIds,
       ...concludedIds,

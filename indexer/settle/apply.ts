@@ -6,7 +6,7 @@ import { confirmTransfers } from "../../db/ledger/transfers.ts";
 import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import { tell } from "../../db/postgres/notifications.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import { concludeOperations } from "../../db/wallet-ops/settlement.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
@@ -78,7 +78,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
   const moves = await refreshLinks(tx, { linkIds, isReorg: false, misfitMinUnits: term.misfitMinUnits });
   await Promise.all([
-    tell(tx, [
+    notify(tx, [
       ...settled.paymentIds,
       ...confirmed.paymentIds,
       ...facilitatedIds,

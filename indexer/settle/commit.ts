@@ -1,5 +1,5 @@
 /** Commits blocks and counts what was committed. */
-import { collectEvery } from "../../core/runtime/garbage.ts";
+import { collectEvery } from "../../core/runtime/collect-garbage.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import type { Term } from "../term.ts";

@@ -9,7 +9,7 @@ import { isInferred } from "../../core/domain/settled-by.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { disputeTransfers, findPendingLinks, releaseMatchedClaims } from "../../db/links/claim-proofs.ts";
-import { findSpareTransfers } from "../../db/links/unheld-links.ts";
+import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import {
   assignTransfers,
   type BookedTransfer,
@@ -18,7 +18,7 @@ import {
 } from "../../db/payments/backdated-settlement.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import { tell } from "../../db/postgres/notifications.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import { FencedError, type Term } from "../term.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";
 import { settleReleased } from "./settle-unheld-links.ts";
@@ -29,7 +29,7 @@ export async function settleLate(term: Term): Promise<void> {
   if ((await findNamedTransfers(sql, network)).length > 0) {
     await write(term, async (tx) => settleNamed(tx, term, await findNamedTransfers(tx, network)));
   }
-  if ((await findSpareTransfers(sql, network)).length > 0)
+  if ((await findUnappliedTransfers(sql, network)).length > 0)
     await write(term, (tx) => settleReleased(tx, term));
 }
 
@@ -85,7 +85,7 @@ async function settleNamed(tx: Tx, term: Term, booked: readonly BookedTransfer[]
     ...disputes.map(({ claimedLinkId }) => claimedLinkId),
   ];
   const moves = await refreshLinks(tx, { linkIds, isReorg: false, misfitMinUnits: term.misfitMinUnits });
-  await tell(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
+  await notify(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
 }
 
 /** What the new evidence makes of a booked transfer; undefined when nothing changes. */

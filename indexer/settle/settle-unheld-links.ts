@@ -1,19 +1,19 @@
 /** Links that nothing else holds any more, paid by the transfer that had been one too many. */
 
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { findSpareTransfers } from "../../db/links/unheld-links.ts";
+import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
 import { lockPayments } from "../../db/payments/payments.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import { tell } from "../../db/postgres/notifications.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import type { Term } from "../term.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";
 
 /** Inside a transaction that holds the cursor: nobody else writes transfers. */
 export async function settleReleased(tx: Tx, term: Pick<Term, "network" | "misfitMinUnits">): Promise<void> {
   const { network } = term;
-  const seen = await findSpareTransfers(tx, network);
+  const seen = await findUnappliedTransfers(tx, network);
   if (seen.length === 0) return;
   await lockPayments(
     tx,
@@ -22,7 +22,7 @@ export async function settleReleased(tx: Tx, term: Pick<Term, "network" | "misfi
   const locked = new Set(seen.map(({ linkId }) => linkId));
   await lockLinks(tx, [...locked]);
   // a new snapshot: what others accepted or let go while we waited for the locks
-  const spare = (await findSpareTransfers(tx, network)).filter(({ linkId }) => locked.has(linkId));
+  const spare = (await findUnappliedTransfers(tx, network)).filter(({ linkId }) => locked.has(linkId));
   const outcomes = spare.map(({ paymentId, claimId, status, blockNumber, ...transfer }) => ({
     ...{ ...transfer, blockNumber: Number(blockNumber), isConfirmed: status === "CONFIRMED" },
     ...{ paymentId: paymentId ?? undefined, claimId: claimId ?? undefined },
@@ -35,5 +35,5 @@ export async function settleReleased(tx: Tx, term: Pick<Term, "network" | "misfi
     isReorg: false,
     misfitMinUnits: term.misfitMinUnits,
   });
-  await tell(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
+  await notify(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
 }

@@ -3,13 +3,13 @@
  * transfer already, and the wallet has links that a tag could name.
  */
 
-import type { ProvenTransaction } from "../../core/chain/prove-transaction.ts";
 import { type FoundTag, tagOfTransaction } from "../../core/chain/transaction-tags.ts";
+import type { VerifiedTransaction } from "../../core/chain/verify-transaction.ts";
 import { isTimely } from "../../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../../core/domain/authorization.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
-import { listRelayerAddresses } from "../../db/health/signs-of-life.ts";
+import { listRelayerAddresses } from "../../db/health/process-status.ts";
 import { findPayments } from "../../db/ledger/attribution.ts";
 import { findFirstLinks } from "../../db/links/links.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -76,7 +76,7 @@ async function findUnexplained(
 
 function readTag(
   chain: Chain,
-  transaction: ProvenTransaction | undefined,
+  transaction: VerifiedTransaction | undefined,
   transfer: SeenTransfer,
   relayers: ReadonlySet<string>,
 ): FoundTag | undefined {

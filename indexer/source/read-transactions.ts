@@ -3,7 +3,7 @@
  * large; from other nodes when one answers something else; and from the whole block where no node keeps an index of transactions.
  */
 
-import { type ProvenTransaction, proveTransaction } from "../../core/chain/prove-transaction.ts";
+import { type VerifiedTransaction, verifyTransaction } from "../../core/chain/verify-transaction.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { fieldOf } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
@@ -24,14 +24,14 @@ export type TransactionPlace = { hash: Hex; blockHash: Hex };
 export async function readTransactions(
   { chain, log, network }: TransactionReader,
   places: readonly TransactionPlace[],
-): Promise<Map<Hex, ProvenTransaction>> {
-  const found = new Map<Hex, ProvenTransaction>();
+): Promise<Map<Hex, VerifiedTransaction>> {
+  const found = new Map<Hex, VerifiedTransaction>();
   for (let start = 0; start < places.length; start += TRANSACTIONS_AT_ONCE) {
     const batch = places.slice(start, start + TRANSACTIONS_AT_ONCE);
     const answers = await readBatch(chain, batch);
     for (const [index, place] of batch.entries()) {
       const transaction =
-        proveTransaction(answers[index], place.hash) ?? (await readFromOthers(chain, place));
+        verifyTransaction(answers[index], place.hash) ?? (await readFromOthers(chain, place));
       if (transaction) found.set(place.hash, transaction);
       else log.warn({ network, txHash: place.hash }, "no node answered a transaction that makes its hash");
     }
@@ -53,14 +53,17 @@ async function readBatch(chain: Chain, places: readonly TransactionPlace[]): Pro
   }
 }
 
-async function readFromOthers(chain: Chain, place: TransactionPlace): Promise<ProvenTransaction | undefined> {
+async function readFromOthers(
+  chain: Chain,
+  place: TransactionPlace,
+): Promise<VerifiedTransaction | undefined> {
   let isKnown = false;
   for (const read of [readByHash, readInBlock]) {
     for (const node of chain.nodesByHealth().slice(0, NODES_MAX)) {
       const ask = (call: RpcCall) => chain.requestOn(node, call.method, call.params).catch(() => null);
       const answer = await read(ask, place);
       isKnown ||= answer !== null;
-      const transaction = proveTransaction(answer, place.hash);
+      const transaction = verifyTransaction(answer, place.hash);
       if (transaction) return transaction;
     }
     if (isKnown) return undefined;

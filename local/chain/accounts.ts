@@ -1,4 +1,4 @@
-/** The accounts every local chain starts with: the published test mnemonic, 10,000 ETH each. Worthless anywhere else. */
+/** The accounts of every local chain: the published test mnemonic, 10,000 ETH each. Worthless elsewhere. */
 import { bytesToHex } from "viem";
 import { mnemonicToAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -11,7 +11,7 @@ export function localAccount(index: number) {
   return mnemonicToAccount(MNEMONIC, { addressIndex: index });
 }
 
-/** Private keys of the local relayers; relayer 0 also holds the USDC that is handed out. */
+/** Private keys of the local relayers; relayer 0 also holds the USDC for distribution. */
 export function localRelayerKeys(): Hex[] {
   return Array.from({ length: RELAYER_COUNT }, (_, index) => {
     const key = localAccount(index).getHdKey().privateKey;

@@ -1,4 +1,4 @@
-/** Starts the anvil binary of the npm platform package; its install script and Node wrapper are not needed. */
+/** Starts the anvil binary of the npm platform package, without its install script and Node wrapper. */
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
@@ -6,14 +6,14 @@ import { type BoundProcess, spawnBound } from "../processes/bound-process.ts";
 
 const START_TIMEOUT_MS = 30_000;
 const OUTPUT_TAIL_CHARS = 4_000;
-/** Blocks of which the state can still be asked for; deeper ones would be written to the home folder. */
+/** Blocks whose state can be queried; deeper ones would be written to the home folder. */
 const KEPT_STATES = 128;
-/** About what Base takes in a second. */
+/** Roughly Base's gas per second. */
 const BLOCK_GAS_LIMIT = 100_000_000;
 
 export type AnvilOptions = { chainId: number; port: number; loadStateFile?: string };
 
-/** Resolves when the node listens. Port 0 lets the system choose. Blocks are mined at once until told otherwise. */
+/** Resolves when the node listens. Port 0 picks a free one. Blocks are mined immediately until configured otherwise. */
 export async function startAnvil(options: AnvilOptions): Promise<{ port: number; process: BoundProcess }> {
   let output = "";
   const listening = Promise.withResolvers<number>();
@@ -49,7 +49,7 @@ function findAnvil(): string {
   const arch = { x64: "amd64", arm64: "arm64" }[process.arch as string] ?? process.arch;
   const name = `@foundry-rs/anvil-${process.platform}-${arch}`;
   try {
-    // The platform package sits beside or below the package that asks for it.
+    // The platform package is beside or below the package that depends on it.
     const wrapper = createRequire(import.meta.url).resolve("@foundry-rs/anvil/package.json");
     const file = join(dirname(createRequire(wrapper).resolve(`${name}/package.json`)), "bin", "anvil");
     if (existsSync(file)) return file;

@@ -1,30 +1,30 @@
-/** A local chain's memory between starts: a file that is always whole, and the one before it. */
+/** Saves a local chain's state between starts: an always complete file, and the previous one. */
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { callRpc, callRpcBatch, callRpcText } from "./rpc.ts";
 
-/** A write costs its duration; this many times it is waited before the next, so that a long chain costs little. */
+/** After a write, waits this multiple of its duration, so that a long chain costs little. */
 const REST_FACTOR = 20;
-/** But no longer: what a kill -9 may lose. */
+/** But not longer than this: the maximum loss after a kill -9. */
 const REST_MAX_MS = 1_000;
-/** Empty blocks alone are written this often: losing some of them loses nothing. */
+/** Blocks without transactions are written this often: losing some of them is harmless. */
 const IDLE_WRITE_MS = 30_000;
 
 const STATE = "state.json";
 const PREVIOUS = "state.previous.json";
-/** Far more than an indexer is ever behind. */
+/** Far more than an indexer ever lags behind. */
 const EMPTY_BLOCKS_KEPT = 10_000;
 
 type StateBlock = { header: { number: string }; transactions: unknown[] };
-/** What is looked at of anvil's dump. */
+/** The fields of anvil's dump that are read. */
 type ChainState = { best_block_number: number; accounts: object; blocks: StateBlock[] };
 
 export type StateKeeper = { stop: () => Promise<void> };
 
 /**
- * The newest file that is whole; undefined on the first start. Throws when files exist and none can be read.
- * Empty blocks far behind the head are left out of it here, so that a chain which ran for days still starts in a second.
+ * The newest complete file; undefined on the first start. Throws when files exist and none can be read.
+ * Drops empty blocks far behind the head, so that a chain that ran for days still starts in a second.
  */
 export function findChainState(folder: string): string | undefined {
   const files = [join(folder, STATE), join(folder, PREVIOUS)].filter((file) => existsSync(file));
@@ -59,14 +59,14 @@ function isKept(block: StateBlock, head: number): boolean {
   return number === 0 || block.transactions.length > 0 || number > head - EMPTY_BLOCKS_KEPT;
 }
 
-/** Writes the state as soon as a block with transactions is there, and once more at `stop`. */
+/** Writes the state soon after a block with transactions, and once more at `stop`. */
 export function keepChainState(node: { rpcUrl: string; wsUrl: string }, folder: string): StateKeeper {
   const { rpcUrl } = node;
-  const bell = openBell(node.wsUrl);
+  const blocks = watchBlocks(node.wsUrl);
   const run = async () => {
     let seen = await headOf(rpcUrl);
     let writtenAt = 0;
-    while (await bell.rung()) {
+    while (await blocks.nextBlock()) {
       const head = await headOf(rpcUrl);
       const isDue = Date.now() - writtenAt > IDLE_WRITE_MS;
       if (head === seen || !(isDue || head < seen || (await hasTransactions(rpcUrl, seen + 1, head))))
@@ -76,22 +76,22 @@ export function keepChainState(node: { rpcUrl: string; wsUrl: string }, folder: 
       writtenAt = Date.now();
       seen = head;
       const restMs = Math.min(REST_FACTOR * (writtenAt - startedAt), REST_MAX_MS);
-      await Promise.race([Bun.sleep(restMs), bell.closed]);
+      await Promise.race([Bun.sleep(restMs), blocks.closed]);
     }
   };
-  // A node that went away ends the keeping; whoever supervises it notices the node, not this.
+  // A dead node ends this loop; the node's supervisor notices that, not this.
   const running = run().catch(() => {});
   return {
     stop: async () => {
-      bell.close();
+      blocks.close();
       await running;
       await writeChainState(rpcUrl, folder);
     },
   };
 }
 
-/** Rings at every new block; false when it never will again. A ring that nobody waited for is kept for who waits next. */
-function openBell(wsUrl: string) {
+/** Resolves true at every new block, false when there will be none. A block that arrived while nobody waited counts for the next wait. */
+function watchBlocks(wsUrl: string) {
   const socket = new WebSocket(wsUrl);
   const end = Promise.withResolvers<void>();
   let next = Promise.withResolvers<void>();
@@ -103,21 +103,21 @@ function openBell(wsUrl: string) {
     end.resolve();
     next.resolve();
   };
-  const rung = async () => {
+  const nextBlock = async () => {
     await Promise.race([next.promise, end.promise]);
     next = Promise.withResolvers<void>();
     return socket.readyState <= WebSocket.OPEN;
   };
-  return { rung, closed: end.promise, close: () => socket.close() };
+  return { nextBlock, closed: end.promise, close: () => socket.close() };
 }
 
-/** The node's whole state, compressed on the wire. */
+/** The node's full state, compressed in transit. */
 async function writeChainState(rpcUrl: string, folder: string): Promise<void> {
   const dump = await callRpcText(rpcUrl, "anvil_dumpState");
   replaceState(folder, gunzipSync(Buffer.from(dump.slice(2), "hex")));
 }
 
-/** Atomic: a file beside it, synced, then two renames that keep the file before. */
+/** Atomic: written beside it and synced, then two renames that keep the previous file. */
 function replaceState(folder: string, content: string | Uint8Array): void {
   mkdirSync(folder, { recursive: true });
   const [file, fresh] = [join(folder, STATE), join(folder, "state.new.json")];

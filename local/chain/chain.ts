@@ -1,4 +1,4 @@
-/** A local EVM chain with the rules of Base, its USDC and its account contracts, kept between starts. */
+/** A local EVM chain with Base's rules, USDC and account contracts, persisted between starts. */
 import { join } from "node:path";
 import { lockFolder } from "../processes/folder-lock.ts";
 import { startAnvil } from "./anvil.ts";
@@ -12,16 +12,16 @@ export type LocalChain = {
   port: number;
   chainId: number;
   pid: number;
-  /** Resolves when the node is gone, whoever ended it. */
+  /** Resolves when the node has ended, for whatever reason. */
   exited: Promise<number | string>;
   /** Writes the state, then ends the node. */
   stop: () => Promise<void>;
 };
 
 export type LocalChainOptions = {
-  /** Kept between starts in this folder; forgotten when left out. */
+  /** Folder for the state between starts; without it the state is lost. */
   dataDir?: string;
-  /** Default: any free one. */
+  /** Default: a free one. */
   port?: number;
   /** Seconds between blocks; 0 mines a block for every transaction. */
   blockTimeS: number;
@@ -32,7 +32,7 @@ export type LocalChainOptions = {
 const BASE_SEPOLIA = 84_532;
 const STOP_TIMEOUT_MS = 10_000;
 
-/** Resolves when the contracts are in place and blocks come at the asked pace. */
+/** Resolves when the contracts are in place and blocks are mined at the requested rate. */
 export async function startChain(options: LocalChainOptions): Promise<LocalChain> {
   const chainId = options.chainId ?? BASE_SEPOLIA;
   const folder = options.dataDir === undefined ? undefined : join(options.dataDir, String(chainId));
@@ -64,8 +64,8 @@ export async function startChain(options: LocalChainOptions): Promise<LocalChain
 }
 
 /**
- * Blocks carry this machine's seconds. Left alone the node is a second behind for good when that of its start was over before it had
- * looked twice; a transfer to a link made just before would then count as older than the link.
+ * Sets block times to this machine's clock. Otherwise the node can stay a second behind permanently, depending on the moment of its
+ * start; a transfer to a link created just before would then count as older than the link.
  */
 async function setClock(rpcUrl: string): Promise<void> {
   for (;;) {

@@ -1,4 +1,4 @@
-/** Puts every contract the service needs on a local chain, at its public address. Safe to repeat. */
+/** Places every contract the service needs on a local chain, at its public address. Idempotent. */
 import { createRequire } from "node:module";
 import { concatHex, encodeAbiParameters, keccak256, toBytes, toHex, zeroHash } from "viem";
 import { CONTRACTS, type Hex, type Network } from "../../core/domain/networks.ts";
@@ -14,12 +14,12 @@ const SETUP_GAS = toHex(8_000_000);
 
 type PasskeyAccountCode = { factory: { runtimeCode: Hex }; implementation: { runtimeCode: Hex } };
 
-/** Needs a node that mines only when told (`evm_mine`) or at once. Throws when the token's domain is not the public one. */
+/** Needs a node that mines on request (`evm_mine`) or immediately. Throws when the token's domain is not the public one. */
 export async function placeContracts(rpcUrl: string): Promise<void> {
   const network = await localNetworkOf(rpcUrl);
   const usdc = await placeUsdc(rpcUrl, network);
   const entryPointCode = await callRpcText(rpcUrl, "eth_getCode", [CONTRACTS.entryPointV06, "latest"]);
-  // Running creation code as a call answers with the runtime code it would leave behind.
+  // An eth_call of creation code returns the runtime code it would deploy.
   const multicall3 = (await callRpcText(rpcUrl, "eth_call", [{ data: multicall3Bytecode }])) as Hex;
   await callRpcBatch(rpcUrl, [
     ...usdc.code,
@@ -80,7 +80,7 @@ async function checkPlaced(rpcUrl: string, network: Network): Promise<void> {
     { method: "eth_getCode", params: [CONTRACTS.entryPointV06, "latest"] },
     { method: "eth_call", params: [{ to: network.usdc.address, data: "0x3644e515" }, "latest"] },
   ]);
-  if (entryPoint === "0x") throw new Error("EntryPoint v0.6 did not land on its canonical address.");
+  if (entryPoint === "0x") throw new Error("EntryPoint v0.6 is not at its canonical address.");
   const expected = domainSeparator(network);
   if (separator !== expected)
     throw new Error(`USDC's DOMAIN_SEPARATOR is ${separator}, expected ${expected}.`);

@@ -1,4 +1,4 @@
-/** JSON-RPC to a node on this machine, and to no other: everything here can rewrite a chain's state. */
+/** JSON-RPC to a node on this machine only: these calls can rewrite a chain's state. */
 
 export type RpcCall = { method: string; params: readonly unknown[] };
 

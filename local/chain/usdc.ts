@@ -34,7 +34,7 @@ const MINT_ALLOWANCE_UNITS = 2n ** 120n;
 const FUND_BATCH = 500;
 const BALANCE_ABI = parseAbi(["function balanceOf(address) view returns (uint256)"]);
 
-/** The calls that put the token in place: its code, then the initializers its deployment history went through. */
+/** The calls that install the token: its code, then the initializers of its deployment history. */
 export async function placeUsdc(
   rpcUrl: string,
   network: Network,
@@ -104,7 +104,7 @@ export async function fundEth(rpcUrl: string, address: Hex, wei: bigint): Promis
 export async function localNetworkOf(rpcUrl: string): Promise<Network> {
   const chainId = Number(await callRpcText(rpcUrl, "eth_chainId"));
   const id = NETWORK_IDS.find((candidate) => NETWORKS[candidate].chainId === chainId);
-  if (!id) throw new Error(`Chain id ${chainId} is none of ours (8453, 84532).`);
+  if (!id) throw new Error(`Chain id ${chainId} is not supported (8453, 84532).`);
   return NETWORKS[id];
 }
 

@@ -1,10 +1,10 @@
-/** Reads a mail as it crossed the wire: headers (RFC 5322), encoded words (RFC 2047), MIME parts (RFC 2045). */
+/** Parses a received mail: headers (RFC 5322), encoded words (RFC 2047), MIME parts (RFC 2045). */
 
 export type MailMessage = {
   from: string;
   to: string[];
   subject: string;
-  /** Every header by its lower-case name, decoded; the last one wins. */
+  /** All headers by lower-case name, decoded; the last one wins. */
   headers: Record<string, string>;
   /** The first text/plain part, "" when there is none. */
   text: string;
@@ -22,7 +22,7 @@ type Part = { headers: Record<string, string>; body: Uint8Array };
 const PARTS_DEEP_MAX = 8;
 const ENCODED_WORD = /=\?([^?]+)\?([bq])\?([^?]*)\?=/gi;
 
-/** `envelopeTo` are the SMTP recipients: who really gets it. */
+/** `envelopeTo` are the SMTP recipients, which may differ from the headers. */
 export function parseMailMessage(raw: Uint8Array, envelopeTo: readonly string[]): MailMessage {
   const message = splitPart(raw);
   const leaves = collectLeaves(message, 0);
@@ -42,7 +42,7 @@ export function parseMailMessage(raw: Uint8Array, envelopeTo: readonly string[])
 
 function splitPart(raw: Uint8Array): Part {
   const latin = Buffer.from(raw).toString("latin1");
-  // A part may begin with the empty line: it has no headers.
+  // A part may begin with an empty line: it has no headers.
   const gap = /^\r?\n|\r?\n\r?\n/.exec(latin);
   const headerText = gap ? latin.slice(0, gap.index) : latin;
   const body = gap ? raw.subarray(gap.index + gap[0].length) : new Uint8Array();
@@ -60,7 +60,7 @@ function parseHeaders(text: string): Record<string, string> {
   return headers;
 }
 
-/** Blanks between two encoded words are not part of the text. */
+/** Whitespace between two encoded words is not part of the text. */
 function decodeWords(value: string): string {
   return value
     .replace(/(\?=)\s+(=\?)/g, "$1$2")
@@ -79,7 +79,7 @@ function collectLeaves(part: Part, depth: number): Part[] {
     return [part];
   const latin = Buffer.from(part.body).toString("latin1");
   const pieces = `\n${latin}`.split(new RegExp(`\\r?\\n--${escapeRegExp(boundary)}`));
-  // Before the first boundary is a note for old readers; "--" behind one ends the list.
+  // Text before the first boundary is ignored; "--" after a boundary ends the list.
   return pieces
     .slice(1)
     .filter((piece) => !piece.startsWith("--"))

@@ -1,4 +1,4 @@
-/** A mail server on loopback that delivers to nobody: what arrives by SMTP can be read over HTTP. */
+/** A loopback mail server that delivers nothing: received mails can be read over HTTP. */
 import { once } from "node:events";
 import { SMTPServer } from "smtp-server";
 import { parseMailMessage, type StoredMail } from "./mail-message.ts";
@@ -7,7 +7,7 @@ import { renderMailbox } from "./page.ts";
 export type Mailbox = {
   smtpUrl: string;
   httpUrl: string;
-  /** Newest first, of one address or of all. */
+  /** Newest first, for one address or all. */
   messages: (to?: string) => StoredMail[];
   stop: () => Promise<void>;
 };
@@ -41,7 +41,7 @@ export async function startMailbox(ports: { smtpPort?: number; httpPort?: number
       });
     },
   });
-  // A client that hangs up in the middle of a mail is its own affair.
+  // A client that disconnects in the middle of a mail is ignored.
   smtp.on("error", () => {});
   const listener = smtp.listen(ports.smtpPort ?? 0, "127.0.0.1");
   await once(listener, "listening");

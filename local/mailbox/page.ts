@@ -1,4 +1,4 @@
-/** The mailbox as a page for a developer's browser. Everything shown came from outside and is escaped. */
+/** The mailbox as an HTML page. All content is untrusted and escaped. */
 import type { StoredMail } from "./mail-message.ts";
 
 export function renderMailbox(mails: readonly StoredMail[]): string {

@@ -1,7 +1,7 @@
-/** The byte formats an authenticator writes: CBOR, COSE keys, DER signatures. */
+/** Byte formats of authenticators: CBOR, COSE keys, DER signatures. */
 import { createHash } from "node:crypto";
 
-/** Order of P-256: both s and ORDER - s are valid, the wallet accepts the lower one. */
+/** Order of P-256: s and ORDER - s are both valid; the wallet accepts the lower one. */
 const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
 
 /** COSE_Key of an EC2 point on P-256 (RFC 9053 7.1.1). */
@@ -17,7 +17,7 @@ export function toCoseKey(point: { x: Uint8Array; y: Uint8Array }, alg: number):
   return cbor(new Map(entries));
 }
 
-/** DER of a raw r || s (64 bytes), with the chosen one of s and n - s; s as it is when nothing is chosen. */
+/** DER of a raw r || s (64 bytes), with the chosen one of s and n - s; s unchanged without a choice. */
 export function toDer(raw: ArrayBuffer, choice?: "low" | "high"): Buffer {
   const bytes = Buffer.from(raw);
   const s = BigInt(`0x${bytes.toString("hex", 32)}`);
@@ -44,7 +44,7 @@ export type Cbor =
   | ReadonlyMap<number, Cbor>
   | { readonly [key: string]: Cbor };
 
-/** The CBOR subset authenticators speak (RFC 8949): integers, text, bytes, maps. */
+/** The CBOR subset used by authenticators (RFC 8949): integers, text, bytes, maps. */
 export function cbor(value: Cbor): Buffer {
   if (typeof value === "number") return value < 0 ? cborHead(1, -1 - value) : cborHead(0, value);
   if (typeof value === "string")

@@ -1,10 +1,10 @@
-/** A WebAuthn authenticator and browser in one, in software: ES256, attestation none or packed (self). For tests, demo and benchmarks. */
+/** A WebAuthn authenticator and browser in software: ES256, attestation none or packed (self). For tests, demo and benchmarks. */
 import { randomBytes, type webcrypto } from "node:crypto";
 import type { AuthenticationResponseJSON, RegistrationResponseJSON } from "@simplewebauthn/server";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Cbor, cbor, sha256, toCoseKey, toDer, uint } from "./encoding.ts";
 
-/** The parts of the creation options an authenticator looks at (`PublicKeyCredentialCreationOptionsJSON`). */
+/** The creation options that an authenticator uses (`PublicKeyCredentialCreationOptionsJSON`). */
 type CreationOptions = {
   readonly challenge: string;
   readonly rp?: { readonly id?: string };
@@ -13,14 +13,14 @@ type CreationOptions = {
   readonly excludeCredentials?: readonly { readonly id: string }[];
 };
 
-/** The parts of the request options an authenticator looks at (`PublicKeyCredentialRequestOptionsJSON`). */
+/** The request options that an authenticator uses (`PublicKeyCredentialRequestOptionsJSON`). */
 type RequestOptions = {
   readonly challenge: string;
   readonly rpId?: string;
   readonly allowCredentials?: readonly { readonly id: string }[];
 };
 
-/** What a dishonest or odd authenticator or page would do. Absent: as an honest one does. */
+/** Deviations of a dishonest or unusual authenticator or page. */
 export type PasskeyQuirks = {
   readonly userPresent?: boolean;
   readonly userVerified?: boolean;
@@ -41,14 +41,14 @@ export type PasskeyQuirks = {
   readonly alg?: number;
   /** Written into the COSE key instead of the true point. */
   readonly point?: { readonly x: Uint8Array; readonly y: Uint8Array };
-  /** Which of the two valid s; absent: whatever the signer gave, half of each. */
+  /** Which of the two valid s; absent: as the signer produced it, half of each. */
   readonly s?: "low" | "high";
 };
 
 export type SoftwarePasskey = {
   readonly credentialId: string;
   readonly publicKey: { readonly x: Hex; readonly y: Hex };
-  /** Pass it back as `key` to have the same passkey again. */
+  /** Pass it as `key` to recreate the same passkey. */
   readonly key: webcrypto.JsonWebKey;
   readonly register: (options: CreationOptions, quirks?: PasskeyQuirks) => Promise<RegistrationResponseJSON>;
   readonly authenticate: (
@@ -58,7 +58,7 @@ export type SoftwarePasskey = {
 };
 
 export type SoftwarePasskeyOptions = PasskeyQuirks & {
-  /** The site as the page and the authenticator see it. */
+  /** The site as page and authenticator see it. */
   readonly rpId: string;
   readonly origin: string;
   readonly key?: webcrypto.JsonWebKey;
@@ -71,7 +71,7 @@ const CURVE = { name: "ECDSA", namedCurve: "P-256" } as const;
 const FLAGS = { userPresent: 0x01, userVerified: 0x04, backupEligible: 0x08, backedUp: 0x10, hasKey: 0x40 };
 const AAGUID = Buffer.alloc(16);
 
-/** A passkey of one site. Quirks given here hold for every ceremony, quirks given to a ceremony for that one. */
+/** A passkey of one site. Quirks given here apply to every ceremony, quirks given to a ceremony to that one. */
 export async function createSoftwarePasskey(options: SoftwarePasskeyOptions): Promise<SoftwarePasskey> {
   const { rpId, origin, key, credentialId = randomBytes(32).toString("base64url"), ...habits } = options;
   const { privateKey, jwk } = await loadKey(key);
@@ -122,7 +122,7 @@ export async function createSoftwarePasskey(options: SoftwarePasskeyOptions): Pr
       const allowed = request.allowCredentials ?? [];
       if (allowed.length > 0 && !allowed.some(({ id }) => id === credentialId))
         throw refusal("NotAllowedError");
-      // A counter of 0 means "I do not count", as synced passkeys say.
+      // A counter of 0 means that the authenticator does not count, as for synced passkeys.
       if (counter > 0) counter += 1;
       const authData = toAuthData({ rpId, ...habits, counter, ...once });
       const clientData = toClientData("webauthn.get", request.challenge, { origin, ...quirks });
@@ -150,7 +150,7 @@ async function loadKey(
   return { privateKey, jwk: await crypto.subtle.exportKey("jwk", privateKey) };
 }
 
-/** The name is the DOMException a browser would reject with. */
+/** The name is that of the DOMException a browser would reject with. */
 function refusal(name: string): Error {
   return Object.assign(new Error(`the authenticator refuses: ${name}`), { name });
 }
@@ -165,9 +165,9 @@ function envelope(credentialId: string) {
   } as const;
 }
 
-/** CollectedClientData in the order browsers serialise it (WebAuthn 5.8.1.1); base64 of either alphabet becomes base64url. */
+/** CollectedClientData in the member order of browsers (WebAuthn 5.8.1.1); base64 of either alphabet becomes base64url. */
 function toClientData(type: string, challenge: string, quirks: PasskeyQuirks): Buffer {
-  const told = {
+  const clientData = {
     ...quirks.clientDataBefore,
     type: quirks.type ?? type,
     challenge: quirks.challenge ?? Buffer.from(challenge, "base64url").toString("base64url"),
@@ -175,7 +175,7 @@ function toClientData(type: string, challenge: string, quirks: PasskeyQuirks): B
     crossOrigin: quirks.crossOrigin ?? false,
     ...quirks.clientDataAfter,
   };
-  return Buffer.from(JSON.stringify(told));
+  return Buffer.from(JSON.stringify(clientData));
 }
 
 /** Authenticator data (WebAuthn 6.1), with the attested credential when there is one. */

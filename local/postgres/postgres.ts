@@ -1,4 +1,4 @@
-/** A Postgres of our own from npm binaries, on loopback only, that keeps its data and leaves no process behind. */
+/** An embedded Postgres from npm binaries, on loopback only, with persistent data and no orphaned processes. */
 import { spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -14,14 +14,14 @@ import { findPostgresBinaries } from "./binaries.ts";
 export type LocalPostgres = {
   url: string;
   port: number;
-  /** Resolves when the server is gone, whoever ended it. */
+  /** Resolves when the server has ended, for whatever reason. */
   exited: Promise<number | string>;
   stop: () => Promise<void>;
 };
 
 export type LocalPostgresOptions = {
   dataDir: string;
-  /** Made when missing. Default "postgres". */
+  /** Created when missing. Default "postgres". */
   database?: string;
   /** false for throw-away data: a crash of the machine (not of Postgres) may lose it. Default true. */
   durable?: boolean;
@@ -34,7 +34,7 @@ const ORPHAN_TIMEOUT_MS = 15_000;
 const LOG_TAIL_BYTES = 4_000;
 const MAX_CONNECTIONS = 200;
 
-/** Starts (and on the first time creates) the cluster in `dataDir`. Throws when another living process holds it. */
+/** Starts the cluster in `dataDir`, creating it the first time. Throws when another live process holds it. */
 export async function startPostgres(options: LocalPostgresOptions): Promise<LocalPostgres> {
   const lock = lockFolder(options.dataDir);
   try {
@@ -63,7 +63,7 @@ function urlOf(password: string, port: number, database: string): string {
   return `postgres://postgres:${password}@127.0.0.1:${port}/${database}`;
 }
 
-/** One superuser password for the life of the cluster: other accounts of this machine can reach the port too. */
+/** One superuser password per cluster: other accounts of this machine can reach the port too. */
 function keepPassword(dataDir: string): string {
   const file = join(dataDir, "password");
   if (!existsSync(file)) {
@@ -73,7 +73,7 @@ function keepPassword(dataDir: string): string {
   return readFileSync(file, "utf8");
 }
 
-/** initdb into a folder of its own, then one rename: an interrupted first start leaves nothing that looks whole. */
+/** initdb into a temporary folder, then one rename: an interrupted first start leaves nothing that looks complete. */
 function createCluster(account: PostgresAccount, password: string): void {
   const { clusterRoot } = account;
   const data = join(clusterRoot, "data");
@@ -86,7 +86,7 @@ function createCluster(account: PostgresAccount, password: string): void {
     "postgres",
     "-E",
     "UTF8",
-    // letters of every script have their other case, whatever locales this machine has
+    // case mapping for letters of every script, independent of this machine's locales
     ...["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"],
     "-A",
     "scram-sha-256",
@@ -112,8 +112,8 @@ function userOf({ uid, gid }: PostgresAccount) {
 }
 
 /**
- * We hold the folder's lock, so a server still living on this data has lost its owner: it is ending already, or is told to.
- * A number in postmaster.pid that now belongs to something else would make Postgres refuse to start; the file is removed.
+ * We hold the folder's lock, so a server still running on this data has lost its owner: it is ending already, or is stopped here.
+ * If the id in postmaster.pid now belongs to another program, Postgres would refuse to start; the file is removed.
  */
 async function endOrphan(data: string): Promise<void> {
   const pidFile = join(data, "postmaster.pid");

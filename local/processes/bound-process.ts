@@ -1,4 +1,4 @@
-/** Child processes that cannot outlive us: also when we are killed with SIGKILL, the kernel or a watching shell ends them. */
+/** Child processes that cannot outlive us: even after SIGKILL, the kernel or a watching shell ends them. */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 
@@ -7,16 +7,16 @@ type Signal = "SIGINT" | "SIGTERM" | "SIGKILL";
 export type BoundProcessOptions = {
   command: string;
   args: readonly string[];
-  /** The whole environment of the child; ours when left out. */
+  /** The child's complete environment; ours when omitted. */
   env?: Record<string, string | undefined>;
   cwd?: string;
-  /** What `stop()` sends first. */
+  /** The first signal of `stop()`. */
   stopSignal: "SIGINT" | "SIGTERM";
-  /** What the child gets when we die; the stop signal when left out. */
+  /** The signal the child gets when we die; the stop signal when omitted. */
   orphanSignal?: Signal;
-  /** Called with raw pieces of stdout and stderr. */
+  /** Receives raw chunks of stdout and stderr. */
   onOutput?: (chunk: Buffer) => void;
-  /** Put in front of the command, inside the binding (`unshare -U …`). */
+  /** Prefix of the command, inside the binding (`unshare -U …`). */
   prefix?: readonly string[];
   uid?: number;
   gid?: number;
@@ -24,17 +24,17 @@ export type BoundProcessOptions = {
 
 export type BoundProcess = {
   pid: number;
-  /** Resolves when the process is gone, with its code, or the name of the signal that ended it. */
+  /** Resolves when the process has ended, with its code or the name of the signal. */
   exited: Promise<number | string>;
   kill: (signal: Signal) => void;
-  /** Sends the stop signal, and SIGKILL to the whole group after `timeoutMs`. Resolves when it is gone. */
+  /** Sends the stop signal, and SIGKILL to the group after `timeoutMs`. Resolves when it has ended. */
   stop: (timeoutMs?: number) => Promise<void>;
 };
 
 const STOP_TIMEOUT_MS = 10_000;
 
 /**
- * Without `setpriv` (macOS, small images) a shell waits on a pipe that only we hold open: end of file means we are gone.
+ * Without `setpriv` (macOS, small images) a shell waits on a pipe that only we hold open: end of file means that we died.
  * $1 is the stop signal's short name, the rest is the command.
  */
 const WATCHING_SHELL = `sig=$1; shift
@@ -48,7 +48,7 @@ while :; do wait $child; code=$?; kill -0 $child 2>/dev/null || break; done
 kill $watch 2>/dev/null
 exit $code`;
 
-/** Starts a process in its own session (a Ctrl-C in the terminal reaches only us) that ends when we end. Throws when it cannot be started. */
+/** Starts a process in its own session (Ctrl-C in the terminal reaches only us) that ends when we end. Throws when it cannot be started. */
 export async function spawnBound(options: BoundProcessOptions): Promise<BoundProcess> {
   const [command = "", ...args] = bind(
     [...(options.prefix ?? []), options.command, ...options.args],
@@ -100,7 +100,7 @@ function control(child: ChildProcess, exited: Promise<number | string>, stopSign
 function bind(command: readonly string[], options: BoundProcessOptions): string[] {
   const signal = (options.orphanSignal ?? options.stopSignal).slice("SIG".length);
   if (!hasParentDeathSignal()) return ["sh", "-c", WATCHING_SHELL, "sh", signal, ...command];
-  // A change of user clears the death signal, so it is set after `unshare`, by the last program before the real one.
+  // A change of user clears the death signal, so the last program before the real one sets it, after `unshare`.
   const prefixLength = options.prefix?.length ?? 0;
   const binding = ["setpriv", "--pdeathsig", signal];
   return [...command.slice(0, prefixLength), ...binding, ...command.slice(prefixLength)];

@@ -1,11 +1,11 @@
-/** One owner a folder. The lock is the kernel's, so it is gone with its owner however that one ends. */
+/** One owner per folder. A kernel lock, so it is released however its owner ends. */
 import { Database } from "bun:sqlite";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 export type FolderLock = { release: () => void };
 
-/** Takes the folder (made when missing), or throws a sentence that names the owner's process id. */
+/** Locks the folder (created when missing), or throws a message with the owner's process id. */
 export function lockFolder(folder: string): FolderLock {
   mkdirSync(folder, { recursive: true });
   const ownerFile = join(folder, "owner");

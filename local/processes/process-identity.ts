@@ -1,11 +1,11 @@
-/** Who a process id really is: ids are reused, so an id alone never justifies a signal. */
+/** Identifies processes safely: ids are reused, so an id alone never justifies a signal. */
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 
-/** `startedAt` is the kernel's start mark, equal for as long as it is the same process on the same boot. */
+/** `startedAt` is the kernel's start time, constant for a process on the same boot. */
 export type ProcessIdentity = { pid: number; startedAt: string };
 
-/** The living process with this id; undefined when there is none or only its unreaped remains (a zombie). */
+/** The live process with this id; undefined when there is none or only a zombie. */
 export function identifyProcess(pid: number): ProcessIdentity | undefined {
   const startedAt = process.platform === "linux" ? startedAtLinux(pid) : startedAtPortable(pid);
   return startedAt === undefined ? undefined : { pid, startedAt };
@@ -15,7 +15,7 @@ export function isSameProcessAlive(identity: ProcessIdentity): boolean {
   return identifyProcess(identity.pid)?.startedAt === identity.startedAt;
 }
 
-/** Waits until the process is gone; false when it still lives after `timeoutMs`. */
+/** Waits until the process has ended; false when it is still alive after `timeoutMs`. */
 export async function waitUntilGone(identity: ProcessIdentity, timeoutMs: number): Promise<boolean> {
   const deadline = Date.now() + timeoutMs;
   while (isSameProcessAlive(identity)) {

@@ -1,12 +1,12 @@
-/** Starts a part of the local world again when it dies by itself (the chain, the database), at the same place. */
+/** Restarts a part of the local environment that dies (the chain, the database), at the same address. */
 
 type Part = { exited: Promise<unknown>; stop: () => Promise<void> };
 
 const PAUSE_FIRST_MS = 200;
 const PAUSE_MAX_MS = 10_000;
 
-/** Returns the first part; whatever replaces it must answer at the same addresses. `stop` stops the one that runs then. */
-export async function keepAlive<Kept extends Part>(
+/** Returns the first instance; its replacements must use the same addresses. `stop` stops the current one. */
+export async function restartOnExit<Kept extends Part>(
   name: string,
   start: () => Promise<Kept>,
   report: (sentence: string) => void,
@@ -20,8 +20,8 @@ export async function keepAlive<Kept extends Part>(
     while (!stopping) {
       const code = await current.exited;
       if (stopping) return;
-      report(`${name} ended (${String(code)}) and starts again.`);
-      // Nothing is left to stop; this gives back its lock.
+      report(`${name} ended (${String(code)}); restarting.`);
+      // Nothing is left to stop; this releases its lock.
       await current.stop();
       await restart();
     }
@@ -33,7 +33,7 @@ export async function keepAlive<Kept extends Part>(
         pauseMs = PAUSE_FIRST_MS;
         return;
       } catch (error) {
-        report(`${name} could not be started again: ${String(error)}`);
+        report(`${name} could not be restarted: ${String(error)}`);
         await Bun.sleep(pauseMs);
         pauseMs = Math.min(pauseMs * 2, PAUSE_MAX_MS);
       }

@@ -1,4 +1,4 @@
-/** One process of the service, started as a deployment would start it: its own OS process, its own environment. */
+/** One process of the service, started as in a deployment: its own OS process and environment. */
 import { join } from "node:path";
 import type { ServiceKind } from "../service-env.ts";
 import { type BoundProcess, spawnBound } from "./bound-process.ts";
@@ -27,7 +27,7 @@ export async function startServiceProcess(
     cwd: ROOT,
     env,
     stopSignal: "SIGTERM",
-    // When we were killed, its database may be going down as well: an orderly end would wait for it in vain.
+    // When we were killed, its database may be going down too: a graceful shutdown would wait for it in vain.
     orphanSignal: "SIGKILL",
     onOutput: splitLines(onOutput),
   });

@@ -1,4 +1,4 @@
-/** Which processes we started, written down with their start time, so that a start after a crash ends exactly those. */
+/** Records the processes we started with their start times, so that a start after a crash ends exactly those. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
@@ -25,7 +25,7 @@ export function forgetProcess(dataDir: string, name: string): void {
   rmSync(join(dataDir, "processes", `${name}.json`), { force: true });
 }
 
-/** Ends what an earlier start left running; returns the names. Only for the holder of the folder's lock. */
+/** Ends processes left over from an earlier start; returns their names. Only for the holder of the folder's lock. */
 export async function endLeftovers(dataDir: string): Promise<string[]> {
   const folder = join(dataDir, "processes");
   if (!existsSync(folder)) return [];

@@ -1,4 +1,4 @@
-/** Keeps the service's processes running: a log file each, started again when one dies, all gone when we go. */
+/** Supervises the service's processes: one log file each, restarted when one dies, all stopped at the end. */
 import { createWriteStream, existsSync, mkdirSync, renameSync, statSync, type WriteStream } from "node:fs";
 import { join } from "node:path";
 import type { ServiceKind } from "../service-env.ts";
@@ -8,7 +8,7 @@ import { forgetProcess, recordProcess } from "./stale-processes.ts";
 export type SupervisedProcess = { kind: ServiceKind; env: Record<string, string | undefined> };
 
 export type Supervisor = {
-  /** Process ids by kind, of those that run now. */
+  /** Ids of the running processes, by kind. */
   pids: () => Partial<Record<ServiceKind, number>>;
   stop: () => Promise<void>;
 };
@@ -16,13 +16,13 @@ export type Supervisor = {
 export type SupervisorOptions = {
   dataDir: string;
   processes: readonly SupervisedProcess[];
-  /** Told in a sentence when a process died and is started again. */
+  /** Receives a sentence when a process died and is restarted. */
   report: (sentence: string) => void;
 };
 
 const RESTART_FIRST_MS = 200;
 const RESTART_MAX_MS = 10_000;
-/** A process that lived this long is thought healthy: its next restart is quick again. */
+/** A process that lived this long is considered healthy: its next restart is immediate again. */
 const HEALTHY_MS = 30_000;
 const STOP_TIMEOUT_MS = 15_000;
 const LOG_BYTES_MAX = 20 * 1024 * 1024;
@@ -45,7 +45,7 @@ async function keepRunning(
 ) {
   const log = openLogFile(join(dataDir, "logs"), kind);
   let lastLines: string[] = [];
-  let told = "";
+  let reported = "";
   let current: ServiceProcess | undefined;
   let wake = () => {};
   let stopping = false;
@@ -70,10 +70,10 @@ async function keepRunning(
       forgetProcess(dataDir, kind);
       if (stopping) return;
       pauseMs = Date.now() - startedAt > HEALTHY_MS ? RESTART_FIRST_MS : pauseMs;
-      // The same last words are told once, not at every try.
+      // Repeated last words are reported once, not at every restart.
       const words = quote(code, lastLines);
-      report(`${kind} ended (${code}) and starts again in ${pauseMs} ms.${words === told ? "" : words}`);
-      told = words;
+      report(`${kind} ended (${code}) and restarts in ${pauseMs} ms.${words === reported ? "" : words}`);
+      reported = words;
       await Promise.race([Bun.sleep(pauseMs), new Promise<void>((resolve) => (wake = resolve))]);
       if (stopping) return;
       pauseMs = Math.min(pauseMs * 2, RESTART_MAX_MS);
@@ -91,7 +91,7 @@ async function keepRunning(
   return { kind, pid: () => current?.pid, stop };
 }
 
-/** What a process said last explains an exit by itself, not one by a signal. */
+/** The last output of a process explains an exit of its own, not one by a signal. */
 function quote(code: number | string, lines: readonly string[]): string {
   return typeof code === "number" && lines.length > 0
     ? `\n${lines.map((line) => `    ${line}`).join("\n")}`

@@ -125,7 +125,11 @@ test("a transfer booked below the last comparison is no difference: the whole le
     set booked_units = booked_units - 1000, reconciled_at = null
     where address = ${merchant.address}`;
   expect(await reconcileBalances(term)).toBe(0);
-  expect(await readWallet(merchant)).toMatchObject({ bookedUnits: 1_500n, bookedNumber, differenceUnits: 0n });
+  expect(await readWallet(merchant)).toMatchObject({
+    bookedUnits: 1_500n,
+    bookedNumber,
+    differenceUnits: 0n,
+  });
 });
 
 test("a transfer that is missing is a difference at every comparison until it is booked", async () => {

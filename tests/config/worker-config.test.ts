@@ -1,4 +1,4 @@
-/** The worker's limits on what relaying may cost: their defaults here and in production, and what they take. */
+/** The worker's relaying limits: defaults in development and production, and accepted values. */
 import { describe, expect, test } from "bun:test";
 import { readApiConfig } from "../../api/config.ts";
 import { readIndexerConfig } from "../../indexer/config.ts";
@@ -36,7 +36,7 @@ describe("limits of relaying", () => {
     });
   });
 
-  test("what is set counts everywhere", () => {
+  test("configured limits apply everywhere", () => {
     const set = {
       ...{ RELAY_MAX_FEE_GWEI: "7", RELAY_DAILY_FEE_MAX_WEI: "8", RELAY_GAS_PER_MERCHANT_PER_DAY: "9" },
       ...{ RELAY_REVERTED_GAS_PER_DAY: "0", RELAY_MIN_AMOUNT: "1.5" },
@@ -52,13 +52,16 @@ describe("limits of relaying", () => {
     }
   });
 
-  test.each(["0", "0.000001", "1000000"])("RELAY_MIN_AMOUNT takes %s", (RELAY_MIN_AMOUNT) => {
+  test.each(["0", "0.000001", "1000000"])("RELAY_MIN_AMOUNT accepts %s", (RELAY_MIN_AMOUNT) => {
     expect(readIndexerConfig({ ...ENV, RELAY_MIN_AMOUNT }).misfitMinUnits).toBe(
       BigInt(Math.round(Number(RELAY_MIN_AMOUNT) * 1e6)),
     );
   });
 
-  test.each(["0.0000001", "-1", "1e-3", ".5", "a"])("error: RELAY_MIN_AMOUNT=%s", (RELAY_MIN_AMOUNT) => {
-    expect(() => readApiConfig({ ...ENV, RELAY_MIN_AMOUNT })).toThrow(/RELAY_MIN_AMOUNT: must be USDC/);
-  });
+  test.each(["0.0000001", "-1", "1e-3", ".5", "a"])(
+    "error: RELAY_MIN_AMOUNT=%s is refused",
+    (RELAY_MIN_AMOUNT) => {
+      expect(() => readApiConfig({ ...ENV, RELAY_MIN_AMOUNT })).toThrow(/RELAY_MIN_AMOUNT: must be USDC/);
+    },
+  );
 });

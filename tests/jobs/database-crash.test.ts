@@ -152,12 +152,14 @@ test(`behavior: the same processes go on after Postgres was away for ${AWAY_MS /
   await assertInvariants(sql, chain);
 }, 120_000);
 
-test("behavior: processes started while Postgres is away wait for it", async () => {
+test("behavior: processes started while Postgres is unavailable retry until it answers", async () => {
   await Promise.all([service.kill("worker"), service.kill("api")]);
   await postgres.stop();
   const starting = Promise.all([service.start("worker"), service.start("api")]);
   for (const name of ["worker", "api"] as const) {
-    await waitFor(`${name} to notice`, async () => service.logOf(name).includes("the database is away"));
+    await waitFor(`${name} to notice`, async () =>
+      service.logOf(name).includes("the database is unavailable"),
+    );
   }
   postgres = await startPostgres({ dataDir, database: "crash" });
   await starting;

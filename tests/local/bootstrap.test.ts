@@ -1,4 +1,4 @@
-/** The door every command goes through, in a project of its own that needs nothing from the network. */
+/** bootstrap.mjs, the entry of every command, in a project of its own that needs no network. */
 import { afterAll, beforeEach, expect, test } from "bun:test";
 import {
   copyFileSync,
@@ -85,9 +85,9 @@ test("an installation with the tests' packages also serves a run without them, n
   expect(await bootstrap("--dev", "local/say.ts").told).toContain("with those for tests");
 });
 
-test("starts over after an installation that was killed half-way", async () => {
+test("repeats an installation that was killed half-way", async () => {
   await bootstrap("local/say.ts").child.exited;
-  // As kill -9 leaves it: begun, and a package that looks whole without being it.
+  // As after kill -9: begun, and with a package that looks complete but is not.
   writeFileSync(join(root, ".tools/unfinished"), "");
   rmSync(join(root, "node_modules/greeting/index.js"));
   const { child, said } = bootstrap("local/say.ts");
@@ -96,14 +96,14 @@ test("starts over after an installation that was killed half-way", async () => {
   expect(existsSync(join(root, ".tools/unfinished"))).toBe(false);
 });
 
-test("several at once install one after the other and all run", async () => {
+test("concurrent starts install one after the other and all run", async () => {
   const runs = [1, 2, 3].map((number) => bootstrap("local/say.ts", String(number)));
   const said = await Promise.all(runs.map((run) => run.said));
   expect(said).toEqual([1, 2, 3].map((number) => `hello ${Bun.version} ${number}\n`));
   expect(existsSync(join(root, ".tools/lock"))).toBe(false);
 });
 
-test("passes a signal on and waits for the script's own end", async () => {
+test("forwards a signal and waits for the script's exit", async () => {
   writeFileSync(
     join(root, "local/wait.ts"),
     `process.on("SIGTERM", () => setTimeout(() => process.exit(5), 100));

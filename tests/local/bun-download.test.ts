@@ -1,4 +1,4 @@
-/** Bun is downloaded by npm, and only the bytes this project was made with are ever run: here a registry serves others under its name. */
+/** Bun is installed by npm, and only the pinned bytes are ever run: here a registry serves others under its name. */
 import { afterAll, beforeEach, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
 import {
@@ -18,7 +18,7 @@ import { join } from "node:path";
 const ROOT = join(import.meta.dir, "../..");
 const folder = mkdtempSync(join(tmpdir(), "local-bun-download-"));
 const project = join(folder, "project");
-/** Written by the forged program when it runs. */
+/** Written by the forged program if it runs. */
 const mark = join(folder, "it-ran");
 const tarball = await packForgedBun();
 const integrity = `sha512-${createHash("sha512").update(tarball).digest("base64")}`;
@@ -32,7 +32,7 @@ const registry = Bun.serve({
     const name = decodeURIComponent(pathname.slice(1));
     const version = {
       ...{ name, version: Bun.version, dist: { tarball: `${origin}/${name}.tgz`, integrity } },
-      // as the package of Bun itself brings the builds
+      // as Bun's own package lists its builds
       ...(name === "bun" ? { optionalDependencies: { "@oven/bun-linux-x64": Bun.version } } : {}),
     };
     return Response.json({
@@ -56,7 +56,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** A program that calls itself this version of Bun, in a package as npm takes them. */
+/** A program that pretends to be this version of Bun, as an npm package. */
 async function packForgedBun(): Promise<Buffer> {
   const bin = join(folder, "package/bin");
   mkdirSync(bin, { recursive: true });
@@ -68,7 +68,7 @@ async function packForgedBun(): Promise<Buffer> {
   return readFileSync(join(folder, "forged.tgz"));
 }
 
-/** Node and npm alone: no Bun of this machine is found. */
+/** Only Node and npm: no Bun of this machine is found. */
 function pathWithoutBun(): string {
   const programs = join(folder, "programs");
   rmSync(programs, { recursive: true, force: true });

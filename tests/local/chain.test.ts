@@ -55,7 +55,7 @@ async function payOneUsdc(chain: LocalChain) {
   });
 }
 
-test("wears the token domain of Base Sepolia", async () => {
+test("has the token domain of Base Sepolia", async () => {
   const chain = await startTestChain();
   expect(await readToken(chain, "name")).toBe("USDC");
   expect(await readToken(chain, "version")).toBe("2");
@@ -66,10 +66,10 @@ test("wears the token domain of Base Sepolia", async () => {
   await chain.stop();
 });
 
-test("wears the token domain of Base on chain id 8453", async () => {
+test("has the token domain of Base on chain id 8453", async () => {
   const chain = await startTestChain({ chainId: 8453 });
   expect(await readToken(chain, "name")).toBe("USD Coin");
-  // The live value, from Base's own USDC.
+  // The real value, from Base's own USDC.
   expect(await readToken(chain, "DOMAIN_SEPARATOR")).toBe(
     "0x02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f",
   );
@@ -118,7 +118,7 @@ test("verifies P-256 signatures at 0x100, as Base does", async () => {
   await chain.stop();
 });
 
-test("hands out USDC and ETH without a transaction", async () => {
+test("sets USDC and ETH balances without a transaction", async () => {
   const chain = await startTestChain();
   const client = createPublicClient({ transport: http(chain.rpcUrl) });
   const before = await client.getBlockNumber();
@@ -130,7 +130,7 @@ test("hands out USDC and ETH without a transaction", async () => {
   await chain.stop();
 });
 
-test("blocks carry this machine's seconds", async () => {
+test("block times follow this machine's clock", async () => {
   const chain = await startTestChain();
   const nowS = () => Math.floor(Date.now() / 1000);
   for (let count = 0; count < 10; count++) {
@@ -144,7 +144,7 @@ test("blocks carry this machine's seconds", async () => {
   await chain.stop();
 });
 
-test("mines every second when asked to", async () => {
+test("mines every second when configured to", async () => {
   const chain = await startTestChain({ blockTimeS: 1 });
   const before = Number(await callRpc(chain.rpcUrl, "eth_blockNumber"));
   const receipt = await payOneUsdc(chain);
@@ -168,7 +168,7 @@ test("keeps blocks, balances and receipts between starts", async () => {
   await second.stop();
 });
 
-test("after a kill -9 only what was mined in the last moment is missing", async () => {
+test("a kill -9 loses only the last moment", async () => {
   const dataDir = newFolder();
   const script = `
     const { startChain } = await import(${JSON.stringify(join(import.meta.dir, "../../local/chain/chain.ts"))});
@@ -187,7 +187,7 @@ test("after a kill -9 only what was mined in the last moment is missing", async 
   await again.stop();
 });
 
-test("a torn state file gives way to the one before it", async () => {
+test("a truncated state file is replaced by the previous one", async () => {
   const dataDir = newFolder();
   const chain = await startChain({ dataDir, blockTimeS: 0 });
   await payOneUsdc(chain);
@@ -200,12 +200,12 @@ test("a torn state file gives way to the one before it", async () => {
   await again.stop();
 });
 
-test("a chain that ran for days starts without its old empty blocks, with every transaction", async () => {
+test("a chain that ran for days restarts without its old empty blocks, with every transaction", async () => {
   const dataDir = newFolder();
   const chain = await startChain({ dataDir, blockTimeS: 0 });
   const paid = await payOneUsdc(chain);
   await chain.stop();
-  // The file of a chain that went on for 20,000 empty blocks, without the time that takes.
+  // The file of a chain with 20,000 more empty blocks, without the time to mine them.
   const file = join(dataDir, "84532/state.json");
   const state = JSON.parse(readFileSync(file, "utf8"));
   const last = state.blocks.find(({ header }: { header: { number: string } }) => Number(header.number) === 2);

@@ -11,7 +11,7 @@ afterAll(() => mailbox.stop());
 
 const parse = (lines: string[]) => parseMailMessage(Buffer.from(lines.join("\r\n")), ["to@example.com"]);
 
-test("reads text, html and subject of a mail that came by SMTP", async () => {
+test("reads text, html and subject of a mail received by SMTP", async () => {
   const transport = createTransport(mailbox.smtpUrl);
   const text = `Your code is 042117.\nGrüße — ${"a long line ".repeat(20)}`;
   await transport.sendMail({
@@ -44,7 +44,7 @@ test("lists mails by recipient over HTTP, newest first", async () => {
   expect((await fetch(`${mailbox.httpUrl}/messages/none`)).status).toBe(404);
 });
 
-test("shows the mails as a page in which nothing of a mail is markup", async () => {
+test("shows the mails as a page in which mail contents are escaped", async () => {
   const transport = createTransport(mailbox.smtpUrl);
   const text = "<script>alert(1)</script>";
   await transport.sendMail({ from: "a@example.com", to: "eve@example.com", subject: text, text });
@@ -54,7 +54,7 @@ test("shows the mails as a page in which nothing of a mail is markup", async () 
   expect(page).toContain("&#60;script&#62;");
 });
 
-test("joins folded headers and drops the blank between encoded words", () => {
+test("joins folded headers and drops whitespace between encoded words", () => {
   const mail = parse(["Subject: =?utf-8?B?w6Q=?=", " =?iso-8859-1?Q?=E4_b?= plain", "", "x"]);
   expect(mail.subject).toBe("ää b plain");
 });
@@ -105,7 +105,7 @@ test("finds the parts of a nested multipart mail", () => {
   expect(mail.html).toBe("<p>words</p>");
 });
 
-test("a mail without parts, headers or end is read as far as it goes", () => {
+test("a mail without parts, headers or end is parsed as far as possible", () => {
   expect(parse(["no header at all"]).text).toBe("");
   expect(parse(["Content-Type: multipart/mixed; boundary=b", "", "--b", "", "cut"]).text).toBe("cut");
 });

@@ -17,7 +17,7 @@ async function query<Row>(url: string, text: string): Promise<Row[]> {
   }
 }
 
-/** Another process that starts Postgres in the same folder, says so and waits to be killed. */
+/** Another process that starts Postgres in the same folder, reports it and waits to be killed. */
 async function startHolder() {
   const script = `
     const { startPostgres } = await import(${JSON.stringify(join(import.meta.dir, "../../local/postgres/postgres.ts"))});
@@ -44,7 +44,7 @@ test("keeps data, password and port between starts", async () => {
   await second.stop();
 });
 
-test("refuses a folder that a living process holds, and names the process", async () => {
+test("refuses a folder held by a live process, and names the process", async () => {
   const { holder, url } = await startHolder();
   await query(url, "insert into notes values ('written by another process')");
   await expect(startPostgres({ dataDir })).rejects.toThrow(`is in use by process ${holder.pid}`);
@@ -52,7 +52,7 @@ test("refuses a folder that a living process holds, and names the process", asyn
   await holder.exited;
 });
 
-test("recovers after its owner was killed with SIGKILL, while the orphan is still going down", async () => {
+test("recovers after its owner was killed with SIGKILL, while the orphaned server is still shutting down", async () => {
   const { holder, url } = await startHolder();
   await query(url, "insert into notes values ('committed before the kill')");
   holder.kill("SIGKILL");
@@ -92,6 +92,6 @@ test("leaves no server behind when its owner is killed with SIGKILL", async () =
     if (Date.now() > deadline) throw new Error("Postgres still answers 10 s after its owner was killed");
     await Bun.sleep(50);
   }
-  // Waits for the rest of its shutdown, so that the folder can be removed.
+  // Waits for the end of its shutdown, so that the folder can be removed.
   await (await startPostgres({ dataDir })).stop();
 });

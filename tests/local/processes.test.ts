@@ -9,7 +9,7 @@ import {
   isSameProcessAlive,
   waitUntilGone,
 } from "../../local/processes/process-identity.ts";
-import { keepAlive } from "../../local/processes/restart-policy.ts";
+import { restartOnExit } from "../../local/processes/restart-policy.ts";
 import { endLeftovers, recordProcess } from "../../local/processes/stale-processes.ts";
 import { keepSecret } from "../../local/secrets.ts";
 
@@ -17,7 +17,7 @@ const LOCAL = join(import.meta.dir, "../../local");
 const folder = mkdtempSync(join(tmpdir(), "local-processes-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** A process that starts a child bound to it, tells the child's id and waits to be killed. */
+/** A process that starts a child bound to it, reports the child's id and waits to be killed. */
 async function startParent(env: Record<string, string | undefined> = process.env) {
   const script = `
     const { spawnBound } = await import(${JSON.stringify(join(LOCAL, "processes", "bound-process.ts"))});
@@ -39,7 +39,7 @@ test("a bound process ends when its owner is killed with SIGKILL", async () => {
   expect(await waitUntilGone(child, 5_000)).toBe(true);
 });
 
-test("the same without setpriv, as on macOS: a shell watches", async () => {
+test("a bound process ends with its owner also without setpriv (macOS), by a watching shell", async () => {
   const bin = join(folder, "bin");
   await Bun.$`mkdir -p ${bin} && ln -s ${Bun.which("sh")} ${Bun.which("sleep")} ${bin}/`.quiet();
   const { parent, child } = await startParent({ ...process.env, PATH: bin });
@@ -51,7 +51,7 @@ test("the same without setpriv, as on macOS: a shell watches", async () => {
   expect(await waitUntilGone(child, 5_000)).toBe(true);
 });
 
-test("a bound process is asked to stop first, and told its exit code", async () => {
+test("a bound process gets the stop signal first, and its exit code is reported", async () => {
   let said = "";
   const child = await spawnBound({
     command: "sh",
@@ -67,7 +67,7 @@ test("a bound process is asked to stop first, and told its exit code", async () 
   expect(said).toContain("asked");
 });
 
-test("a bound process that does not stop is killed, with what it started", async () => {
+test("a bound process that does not stop is killed with its children", async () => {
   let said = "";
   const child = await spawnBound({
     command: "sh",
@@ -85,7 +85,7 @@ test("a bound process that does not stop is killed, with what it started", async
   expect(await waitUntilGone(grandchild, 5_000)).toBe(true);
 });
 
-test("a folder has one owner; the second is told who", () => {
+test("a folder has one owner, whom a second one is told", () => {
   const place = join(folder, "locked");
   const lock = lockFolder(place);
   expect(() => lockFolder(place)).toThrow(`${place} is in use by process ${process.pid}`);
@@ -93,7 +93,7 @@ test("a folder has one owner; the second is told who", () => {
   lockFolder(place).release();
 });
 
-test("ends what an earlier start left, and never a process that only has the same id", async () => {
+test("ends processes of an earlier start, and never an unrelated process with the same id", async () => {
   const dataDir = join(folder, "leftovers");
   const left = await spawnBound({ command: "sleep", args: ["600"], stopSignal: "SIGTERM" });
   const stranger = await spawnBound({ command: "sleep", args: ["600"], stopSignal: "SIGTERM" });
@@ -110,7 +110,7 @@ test("ends what an earlier start left, and never a process that only has the sam
   await stranger.stop();
 });
 
-test("starts a part again that died by itself, and not one that was stopped", async () => {
+test("restarts a part that died, and not one that was stopped", async () => {
   const reports: string[] = [];
   const started: BoundProcess[] = [];
   const start = async () => {
@@ -118,16 +118,16 @@ test("starts a part again that died by itself, and not one that was stopped", as
     started.push(part);
     return part;
   };
-  const { part, stop } = await keepAlive("The part", start, (sentence) => reports.push(sentence));
+  const { part, stop } = await restartOnExit("The part", start, (sentence) => reports.push(sentence));
   part.kill("SIGKILL");
   await waitFor(() => started.length === 2);
-  expect(reports).toEqual(["The part ended (SIGKILL) and starts again."]);
+  expect(reports).toEqual(["The part ended (SIGKILL); restarting."]);
   await stop();
   expect(await started[1]?.exited).toBe("SIGTERM");
   expect(started).toHaveLength(2);
 });
 
-test("a secret is made once, of 32 random bytes, for its owner's eyes", () => {
+test("a secret is generated once, with 32 random bytes, readable by its owner only", () => {
   const secret = keepSecret(folder, "jwt-secret");
   expect(secret).toMatch(/^[0-9a-f]{64}$/);
   expect(keepSecret(folder, "jwt-secret")).toBe(secret);

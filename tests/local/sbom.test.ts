@@ -1,4 +1,4 @@
-/** The bill of materials, compared with what is installed here (found as modules are found, without the lock file) and with bun.lock. */
+/** The bill of materials, compared with what is installed here (resolved like modules, without the lock file) and with bun.lock. */
 import { describe, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -31,7 +31,7 @@ const idOf = ({ group, name, version }: SbomComponent) => `${group ? `${group}/`
 const readManifest = (folder: string) =>
   JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Manifest;
 
-/** The folder of a package as one in `from` finds it; undefined for an optional one that is not for this platform. */
+/** The folder of a package as resolved from `from`; undefined for an optional one of another platform. */
 function findPackage(from: string, name: string): string | undefined {
   for (let folder = from; ; folder = dirname(folder)) {
     const candidate = join(folder, "node_modules", name);
@@ -40,7 +40,7 @@ function findPackage(from: string, name: string): string | undefined {
   }
 }
 
-/** name@version of everything the service's own dependencies lead to on this machine. */
+/** name@version of every transitive dependency of the service on this machine. */
 function walkInstalled(): Set<string> {
   const folders = new Set<string>();
   const queue = [ROOT];
@@ -116,7 +116,7 @@ describe("the software bill of materials", () => {
     expect(sbom.components.filter((component) => !reached.has(component["bom-ref"]))).toEqual([]);
   });
 
-  test("tells of the packages that are patched", () => {
+  test("lists patched packages", () => {
     const { patchedDependencies } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
     const patched = libraries.flatMap((component) =>
       (component.pedigree?.patches ?? []).map(({ diff }) => [idOf(component), diff.url]),
@@ -135,6 +135,6 @@ test("elliptic is not installed: secp256k1 falls back to @noble/curves here, nev
   expect(libraries.map(({ name }) => name)).not.toContain("elliptic");
 });
 
-test("bun.lock names no registry: where packages come from is the installation's own setting", () => {
+test("bun.lock names no registry: the registry is a setting of each installation", () => {
   expect(lockText).not.toMatch(/https?:/);
 });

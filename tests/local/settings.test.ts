@@ -12,7 +12,7 @@ const SETTINGS: ServiceSettings = {
   dataDir: "/data",
 };
 
-test("what is not said is provided", () => {
+test("settings that are not given have defaults", () => {
   expect(readLocalSettings({ PATH: "/bin", DATABASE_URL: "", PORT: "3001" })).toMatchObject({
     port: 3001,
     baseUrl: "http://localhost:3001",
@@ -25,13 +25,13 @@ test("what is not said is provided", () => {
   });
 });
 
-test("error: a value that cannot be meant is named", () => {
+test("error: an invalid value is named", () => {
   expect(() => readLocalSettings({ PORT: "80800" })).toThrow('PORT is "80800"');
   expect(() => readLocalSettings({ BLOCK_TIME_S: "-1" })).toThrow('BLOCK_TIME_S is "-1"');
   expect(() => readLocalSettings({ NETWORKS: "base,mars" })).toThrow('NETWORKS names "mars"');
 });
 
-test("error: another chain needs keys that hold something there", () => {
+test("error: another chain needs relayer keys with funds there", () => {
   const env = { RPC_URL_BASE_SEPOLIA: "https://rpc.example.org" };
   expect(() => readLocalSettings(env)).toThrow("RELAYER_PRIVATE_KEYS_BASE_SEPOLIA is needed");
   const settings = readLocalSettings({ ...env, RELAYER_PRIVATE_KEYS_BASE_SEPOLIA: "0x01" });
@@ -56,12 +56,12 @@ test("only the worker is given keys that can spend, only the API the session sec
   expect(api.PATH).toBe("/bin");
 });
 
-test("what the developer set wins over the local defaults", () => {
+test("the developer's values override the local defaults", () => {
   const env = serviceEnv("api", SETTINGS, { TEST_MODE: "0", CONFIRMATIONS_BASE_SEPOLIA: "5", NODE_ENV: "" });
   expect(env).toMatchObject({ TEST_MODE: "0", CONFIRMATIONS_BASE_SEPOLIA: "5", NODE_ENV: "development" });
 });
 
-test("test mode is never on by itself in production", () => {
+test("test mode is never on by default in production", () => {
   expect(serviceEnv("api", SETTINGS, { NODE_ENV: "production" }).TEST_MODE).toBe("0");
   expect(serviceEnv("api", SETTINGS, {}).TEST_MODE).toBe("1");
 });

@@ -85,7 +85,7 @@ describe("registration", () => {
     },
   );
 
-  test("is a synced passkey unless told otherwise", async () => {
+  test("is a synced passkey by default", async () => {
     const synced = await registered();
     expect(synced.registrationInfo.credentialDeviceType).toBe("multiDevice");
     expect(synced.registrationInfo.credentialBackedUp).toBe(true);
@@ -133,7 +133,7 @@ describe("login", () => {
     }
   });
 
-  test("hands the user handle of the registration back", async () => {
+  test("returns the user handle of the registration", async () => {
     const { passkey } = await registered();
     const answer = await passkey.authenticate({ challenge: isoBase64URL.fromBuffer(challenge48()) });
     expect(isoBase64URL.toUTF8String(answer.response.userHandle ?? "")).toBe(
@@ -158,7 +158,7 @@ describe("login", () => {
     expect((await loginWith(again, credential)).verified).toBe(true);
   });
 
-  test("counts up when it counts, and a counter that runs back is refused", async () => {
+  test("increments its counter if it has one, and a decreasing counter is refused", async () => {
     const { passkey, credential } = await registered({ counter: 5 });
     expect(credential.counter).toBe(5);
     const first = await loginWith(passkey, credential);
@@ -192,7 +192,7 @@ describe("login", () => {
     );
   });
 
-  test("is silent for credentials it does not hold", async () => {
+  test("ignores credentials it does not hold", async () => {
     const { passkey } = await registered();
     await expect(
       passkey.authenticate({ challenge: "AAAA", allowCredentials: [{ id: "other" }] }),

@@ -1,4 +1,4 @@
-/** What `npm start` promises, on the real thing: one folder, started, hurt, stopped and started again. */
+/** The promises of `npm start`, with real parts: one folder, started, crashed, stopped and restarted. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import {
   existsSync,
@@ -30,7 +30,7 @@ beforeAll(async () => {
   const { PATH, HOME } = process.env;
   env = { PATH, HOME, DATA_DIR: dataDir, PORT: String(port), CHAIN_PORT: String(chainPort) };
 });
-/** A failed test must not leave its world to the next one. */
+/** A failed test must not leave its processes to the next one. */
 const alive = new Set<Run["child"]>();
 afterEach(async () => {
   for (const child of alive) {
@@ -95,7 +95,7 @@ async function readLinkStatuses(run: Run): Promise<string[]> {
   return rows.map(({ status }) => status);
 }
 
-/** A chain that is killed loses its last moment: the payment is to be on disk before. */
+/** A killed chain loses its last moment, so the payment has to be on disk first. */
 async function waitUntilPaymentIsKept(run: Run): Promise<void> {
   const [paid] = await askDatabase(
     run,
@@ -135,7 +135,7 @@ test(
 );
 
 test(
-  "the first start pays one link before the reader's eyes, heals, and Ctrl-C leaves nothing running",
+  "the first start runs the demo payment, recovers from crashes, and Ctrl-C leaves nothing running",
   async () => {
     const run = start();
     await run.waitToSay(RUNNING);
@@ -152,7 +152,7 @@ test(
     const third = start({ DATA_DIR: elsewhere });
     expect(await third.child.exited).toBe(1);
     await third.listening;
-    expect(third.said()).toContain(`Port ${env.PORT} is taken by another program.`);
+    expect(third.said()).toContain(`Port ${env.PORT} is in use by another program.`);
     rmSync(elsewhere, { recursive: true });
 
     await waitUntilPaymentIsKept(run);
@@ -177,7 +177,7 @@ test(
 );
 
 test(
-  "a second start keeps the data and shows no second payment",
+  "a second start keeps the data and runs no second demo",
   async () => {
     const run = start();
     await run.waitToSay(RUNNING);
@@ -206,7 +206,7 @@ test(
 );
 
 test(
-  "after a kill -9 of everything at once the next start recovers by itself",
+  "after a kill -9 of all processes the next start recovers",
   async () => {
     const run = start();
     await run.waitToSay(RUNNING);

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { areLogsTaken, endClaim, openClaim } from "../../db/links/claims.ts";
-import { findSpareTransfers } from "../../db/links/unheld-links.ts";
+import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import { findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
 import {
   failPayments,
@@ -105,7 +105,7 @@ async function lookAround(): Promise<void> {
     isProven: false,
   } as const;
   await findNamedTransfers(sql, NETWORK);
-  await findSpareTransfers(sql, NETWORK);
+  await findUnappliedTransfers(sql, NETWORK);
   await judgeForSigning(sql, fence(), { paymentIds: ["pay_"], state: "QUEUED" });
   await requeueExpired(sql, NETWORK, 1);
   await requeueUnsettled(sql, NETWORK);
@@ -180,7 +180,7 @@ async function runOnce(): Promise<Record<string, Reads>> {
     await step("areLogsTaken", () =>
       areLogsTaken(tx, { ...claim, payer: other.from, isProven: false }, [log]),
     );
-    await step("findSpareTransfers", () => findSpareTransfers(tx, NETWORK));
+    await step("findUnappliedTransfers", () => findUnappliedTransfers(tx, NETWORK));
     await step("endClaim", () =>
       endClaim(tx, { id, state: "EXPIRED", reason: "not_found", isProven: false }),
     );

@@ -1,4 +1,4 @@
-/** Each secret is changed while the service runs: first the new key joins as the last, then it leads, then the old one goes. */
+/** Rotation of each secret without downtime: the new key is added last, moves to the front, and the old one is removed. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
@@ -14,7 +14,7 @@ import { isSigned, type Receiver, startReceiver } from "../webhooks/receiver.ts"
 
 const newKey = () => randomBytes(32).toString("hex");
 const [OLD, NEW] = [newKey(), newKey()];
-/** Read again at each start of a process. */
+/** Read at each start of a process. */
 const env: Record<string, string> = {
   NODE_ENV: "test",
   RATE_LIMITS: "0",
@@ -46,7 +46,7 @@ async function restartWith(changes: Record<string, string>): Promise<void> {
 
 const isSignedIn = async (client: Client) => (await client.get("/v1/auth/me")).status === 200;
 
-test("JWT_SECRET: old tokens count while their key is in the list, at either place, and not after", async () => {
+test("JWT_SECRET: old tokens are valid while their key is in the list, at any position, and not after", async () => {
   await restartWith({ JWT_SECRET: OLD });
   const old = await signIn(merchant);
   await restartWith({ JWT_SECRET: `${OLD},${NEW}` });
@@ -57,11 +57,11 @@ test("JWT_SECRET: old tokens count while their key is in the list, at either pla
   for (const client of [old, between, young]) expect(await isSignedIn(client)).toBe(true);
   await restartWith({ JWT_SECRET: NEW });
   expect(await isSignedIn(young)).toBe(true);
-  // signed with the first key of the list of their time
+  // signed with the key that was first at that time
   for (const client of [old, between]) expect(await isSignedIn(client)).toBe(false);
 }, 60_000);
 
-test("JWT_SECRET: a session that is renewed during the change outlives the old key", async () => {
+test("JWT_SECRET: a session renewed during the rotation survives the removal of the old key", async () => {
   await restartWith({ JWT_SECRET: OLD });
   const client = await signIn(merchant);
   await restartWith({ JWT_SECRET: `${NEW},${OLD}` });
@@ -81,7 +81,7 @@ describe("OTP_PEPPER", () => {
   const verify = async ({ client, email, code }: Awaited<ReturnType<typeof register>>) =>
     (await client.post("/v1/email-verification/verify", { email, otp: code })).status;
 
-  test("a code sent before the change verifies during it, and not once its pepper is gone", async () => {
+  test("a code sent before the rotation verifies during it, and not after its pepper is removed", async () => {
     await restartWith({ OTP_PEPPER: OLD });
     const [one, two] = [await register(), await register()];
     await restartWith({ OTP_PEPPER: `${NEW},${OLD}` });
@@ -92,7 +92,7 @@ describe("OTP_PEPPER", () => {
     expect(await verify(two)).toBe(400);
   }, 60_000);
 
-  test("a code whose mail waits goes out with the newest pepper's worker", async () => {
+  test("a pending mail is sent by a worker with a newer first pepper", async () => {
     await restartWith({ OTP_PEPPER: OLD });
     await world.kill("worker", "SIGTERM");
     const waiting = await register();
@@ -121,7 +121,7 @@ describe("webhook secrets", () => {
     return { code: await child.exited, output: await new Response(child.stdout).text() };
   };
 
-  /** Makes an event and says whether its message carries a signature of this secret. */
+  /** Creates an event and returns whether its message carries a signature with this secret. */
   async function isNextSignedWith(secret: string): Promise<boolean> {
     const before = receiver.received.length;
     await merchant.client.post("/v1/payment-links", { amount: 1, description: "d" });
@@ -130,7 +130,7 @@ describe("webhook secrets", () => {
     return message !== undefined && isSigned(message, secret);
   }
 
-  test("sealed with the old pepper they sign under WEBHOOK_SEAL_KEYS, are resealed, and then need it no more", async () => {
+  test("sealed with the old pepper still sign under WEBHOOK_SEAL_KEYS, are resealed, and then do not need it", async () => {
     await restartWith({ OTP_PEPPER: OLD });
     merchant.client = await signIn(merchant);
     const { body } = await merchant.client.post("/v1/webhook-endpoints", {
@@ -142,7 +142,7 @@ describe("webhook secrets", () => {
     const sealKey = newKey();
     await restartWith({ WEBHOOK_SEAL_KEYS: sealKey });
     expect(await isNextSignedWith(secret)).toBe(true);
-    // the old secret of a rotation, sealed with the old key, and the new one, sealed with the new
+    // a rotation's old secret, sealed with the old key, and its new one, sealed with the new key
     const rotated = await merchant.client.post(`/v1/webhook-endpoints/${id}/rotate-secret`);
     expect(await isNextSignedWith(secret)).toBe(true);
     const first = await reseal();
@@ -157,7 +157,7 @@ describe("webhook secrets", () => {
     for (const one of [secret, rotated.body.data.secret]) expect(await isNextSignedWith(one)).toBe(true);
   }, 90_000);
 
-  test("error: those that open with no key are counted and left alone, and the command fails", async () => {
+  test("error: those that open with no key are counted and left unchanged, and the command fails", async () => {
     const id = newWebhookEndpointId();
     const sealed = seal([newKey()], { purpose: "webhook secret", id }, "whsec_x");
     await sql`
@@ -172,7 +172,7 @@ describe("webhook secrets", () => {
     await sql`delete from webhook_endpoints where id = ${id}`;
   });
 
-  test("race: a secret that is replaced while it is resealed keeps its new value", async () => {
+  test("race: a secret replaced during its resealing keeps its new value", async () => {
     const id = newWebhookEndpointId();
     const place = { purpose: "webhook secret", id } as const;
     const [older, newest] = [newKey(), newKey()];

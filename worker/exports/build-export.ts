@@ -29,7 +29,7 @@ import {
 import { fetchExportRows, openExportCursor, summarizeExport } from "../../db/exports/rows.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
-import { tell } from "../../db/postgres/notifications.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import type { ExportFile } from "../../db/schema.ts";
 import { countChosen } from "../../db/transactions/transactions.ts";
 import { RENDERERS } from "./render.ts";
@@ -128,7 +128,7 @@ async function failOrRetry({ sql, log }: ExportDeps, file: ExportFile, error: un
 
 /** Notifies whoever waits for this export, and starts the user's next one. */
 async function wakeNext(tx: Tx, file: ExportFile): Promise<void> {
-  await tell(tx, [file.id]);
+  await notify(tx, [file.id]);
   const next = await findWaitingExport(tx, file.userId);
   if (next) await enqueue(tx, "build_export", { exportId: next.id });
 }

@@ -8,10 +8,10 @@ import {
   foldTransactionCounts,
   LEFTOVER_NAMES,
 } from "../../db/jobs/housekeeping.ts";
-import { hasStrayDelivery, takeStrayExports } from "../../db/jobs/orphaned-jobs.ts";
+import { hasOverdueDelivery, takeOrphanedExports } from "../../db/jobs/orphaned-jobs.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import type { Sql } from "../../db/postgres/client.ts";
-import { tell } from "../../db/postgres/notifications.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import { expireOperations } from "../../db/wallet-ops/operations.ts";
 import { expireDueLinks } from "../links/expire-links.ts";
 
@@ -68,20 +68,20 @@ async function inBatches(step: () => Promise<number>): Promise<number> {
 
 /** One job takes all that is due. */
 async function restartDeliveries(sql: Sql): Promise<number> {
-  if (!(await hasStrayDelivery(sql))) return 0;
+  if (!(await hasOverdueDelivery(sql))) return 0;
   await enqueue(sql, "deliver_webhooks", {});
   return 1;
 }
 
 async function restartExports(sql: Sql): Promise<number> {
   return sql.begin(async (tx) => {
-    const found = await takeStrayExports(tx, {
+    const found = await takeOrphanedExports(tx, {
       attemptsMax: EXPORT_ATTEMPTS_MAX,
       limit: ORPHANED_EXPORTS_MAX,
     });
     for (const { id, status } of found)
       if (status !== "FAILED") await enqueue(tx, "build_export", { exportId: id });
-    await tell(
+    await notify(
       tx,
       found.filter(({ status }) => status === "FAILED").map(({ id }) => id),
     );

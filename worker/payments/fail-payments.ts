@@ -2,7 +2,7 @@
 
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
-import { tell } from "../../db/postgres/notifications.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import type { Payment } from "../../db/schema.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 
@@ -33,7 +33,7 @@ export async function endPayments(
       tx,
       failures.map(({ payment, ...failure }) => ({ id: payment.id, ...failure })),
     );
-    await tell(
+    await notify(
       tx,
       ended.flatMap(({ id, linkId }) => (linkId === null ? [id] : [id, linkId])),
     );

@@ -5,7 +5,7 @@ import type { PaymentRefusal } from "../../core/domain/payment.ts";
 import { parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { noteRefusals, noteUnavailable, returnLeases } from "../../db/payments/queue.ts";
-import { type BooksVerdict, consultBooks } from "../../db/payments/used-authorizations.ts";
+import { consultLedger, type LedgerVerdict } from "../../db/payments/used-authorizations.ts";
 import type { Payment } from "../../db/schema.ts";
 import { endPayments, type Failure } from "./fail-payments.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
@@ -146,9 +146,9 @@ export async function judgeUsed(
   { deps, chain }: PaymentNetwork,
   { id, payer, nonce }: Pick<Payment, "id" | "payer" | "nonce">,
   seenAtBlock: bigint,
-): Promise<BooksVerdict> {
+): Promise<LedgerVerdict> {
   const isUsed = await readAuthorizationState(chain, payer, nonce, toQuantity(seenAtBlock));
-  return isUsed ? consultBooks(deps.sql, { paymentId: id, seenAtBlock }) : "too-early";
+  return isUsed ? consultLedger(deps.sql, { paymentId: id, seenAtBlock }) : "too-early";
 }
 
 function idsOf(refused: readonly Refused[]): string[] {

@@ -5,7 +5,7 @@
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { isPassedOver, keepOnly } from "../../core/domain/fee-raise.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { withWorkLock } from "../../db/postgres/exclusive-work.ts";
+import { withWorkLock } from "../../db/postgres/work-lock.ts";
 import { BudgetExceededError, settleCharges } from "../../db/relays/budgets.ts";
 import {
   confirmRelays,

@@ -11,7 +11,7 @@ import {
 import { type BundleItem, buildBundleCall, bundleItemGas } from "../../core/chain/user-operation.ts";
 import type { OperationFailure } from "../../core/domain/wallet-operation.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { tell } from "../../db/postgres/notifications.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import { BudgetExceededError } from "../../db/relays/budgets.ts";
 import {
   failQueuedOperations,
@@ -71,7 +71,7 @@ async function settleRelayed({ deps, chain, confirmations }: RelayNetwork): Prom
   await deps.sql.begin(async (tx) => {
     const unsent = await failUnsentOperations(tx, id);
     const { requeued, failed } = await requeueUnrunOperations(tx, id, confirmations);
-    await tell(tx, [...unsent, ...requeued, ...failed]);
+    await notify(tx, [...unsent, ...requeued, ...failed]);
     if (unsent.length > 0)
       deps.log.warn({ network: id, operationIds: unsent }, "operations not sent in time");
     if (requeued.length + failed.length > 0)
@@ -105,7 +105,7 @@ async function handleRefusal(
     return returnOperations(deps.sql, [id], { delayMs: RETRY_MS, areRefused: action === "retry" });
   }
   const reason: OperationFailure = verdict.reason;
-  await deps.sql.begin(async (tx) => tell(tx, await failQueuedOperations(tx, [{ id, reason }])));
+  await deps.sql.begin(async (tx) => notify(tx, await failQueuedOperations(tx, [{ id, reason }])));
   deps.log.info({ ...label, reason }, "operation failed");
 }
 
@@ -171,7 +171,7 @@ async function signAndSend(
 
 async function noteBroadcast({ deps }: RelayNetwork, relayId: bigint): Promise<void> {
   try {
-    await deps.sql.begin(async (tx) => tell(tx, await markOperationsBroadcast(tx, relayId)));
+    await deps.sql.begin(async (tx) => notify(tx, await markOperationsBroadcast(tx, relayId)));
   } catch (error) {
     // SIGNED and BROADCAST operations are treated alike: their bytes may be out
     deps.log.warn({ relayId: relayId.toString(), err: error }, "operations were not marked as broadcast");
@@ -204,7 +204,7 @@ async function sign(
           return [];
         },
       });
-      await tell(tx, ids);
+      await notify(tx, ids);
       return relay;
     });
   } catch (error) {

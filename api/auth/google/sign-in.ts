@@ -1,4 +1,4 @@
-/** Whose account a Google identity opens. The identity is (issuer, subject); the e-mail matters once, when the two first meet. */
+/** Which account a Google identity opens. The identity is (issuer, subject); the e-mail address matters only when they are first linked. */
 import { newUserId } from "../../../core/domain/ids.ts";
 import { findUserByIdentity, hasOtherSubject, insertIdentity } from "../../../db/accounts/identities.ts";
 import { recordSecurityEvent } from "../../../db/accounts/security-events.ts";
@@ -8,7 +8,7 @@ import { recordEvents } from "../../../db/events/events.ts";
 import type { Tx } from "../../../db/postgres/client.ts";
 import type { Session, User } from "../../../db/schema.ts";
 import { deleteSessionsOf } from "../../../db/sessions/sessions.ts";
-import { emailSchema } from "../../accounts/email.ts";
+import { emailSchema } from "../../accounts/email-address.ts";
 import type { ApiDeps } from "../../http/deps.ts";
 import type { Trace } from "../../http/trace.ts";
 import { type Browser, startSession } from "../../sessions/start-session.ts";
@@ -38,8 +38,8 @@ export async function signInWithGoogle(
 }
 
 /**
- * First meeting: a new account, or the one with this address when Google is authoritative for the address. An account that knows
- * another subject of this issuer is not opened by the address: a Workspace address can pass to another person.
+ * First sign-in: a new account, or the one with this address when Google is authoritative for the address. An account that knows
+ * another subject of this issuer is not opened by the address: a Workspace address can be reassigned to another person.
  */
 async function meet(tx: Tx, identity: GoogleIdentity, trace: Trace): Promise<Meeting> {
   const created = await insertUser(tx, {
@@ -76,7 +76,7 @@ async function whyNotLinked(
   return isAuthoritative(identity) ? undefined : "link_requires_passkey";
 }
 
-/** Google can say who owns an address only where it runs the mailbox. */
+/** Google is authoritative for an address only where it runs the mailbox. */
 function isAuthoritative({ email, hostedDomain }: GoogleIdentity): boolean {
   const domain = email.slice(email.lastIndexOf("@") + 1);
   return domain === GOOGLE_MAIL_DOMAIN || domain === hostedDomain;
@@ -84,7 +84,7 @@ function isAuthoritative({ email, hostedDomain }: GoogleIdentity): boolean {
 
 async function verify(tx: Tx, user: User): Promise<User> {
   const verified = await markVerified(tx, user.id);
-  if (!verified) throw new Error(`user ${user.id} is not REGISTERED any more`);
+  if (!verified) throw new Error(`user ${user.id} is no longer REGISTERED`);
   await deleteSessionsOf(tx, user.id);
   await deleteChallengesOf(tx, user.id);
   await recordEvents(tx, [{ userId: user.id, type: "user.verified", subjectId: user.id }]);

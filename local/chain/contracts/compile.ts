@@ -29,11 +29,11 @@ const FOLDER = new URL("./", import.meta.url);
 const SOURCE = "passkey-account.sol";
 const requireHere = createRequire(import.meta.url);
 
-/** What the constructors of the inherited contracts would have stored, had they run at the final address. */
+/** What the constructors of the inherited contracts would have stored at the final address. */
 const IMMUTABLES: Readonly<Record<string, Hex>> = {
   __self: CONTRACTS.smartWalletImplementation,
   _cachedThis: CONTRACTS.smartWalletImplementation,
-  // No chain has id 0: the domain is computed afresh on whatever chain the code is put.
+  // No chain has id 0, so the domain is computed anew on every chain.
   _cachedChainId: "0x00",
   _cachedDomainSeparator: "0x00",
   _cachedNameHash: keccak256(toHex("Coinbase Smart Wallet")),

@@ -1,14 +1,14 @@
-/** Orderly ends: on SIGINT, SIGTERM or a fatal failure the steps run in reverse order of registration, each with a bound, then the process exits. */
+/** Graceful shutdown: on SIGINT, SIGTERM or a fatal failure the steps run in reverse order of registration, each with a timeout. */
 import type { Log } from "./log.ts";
 
 const STEP_TIMEOUT_MS = 10_000;
 
 export type Stop = {
-  /** Aborted when the process is asked to end. */
+  /** Aborted when the process is asked to stop. */
   readonly signal: AbortSignal;
-  /** Registers what must be closed; last registered is closed first. `timeoutMs` bounds its share of the stop. */
+  /** Registers a clean-up step; the last registered runs first. `timeoutMs` bounds it. */
   onStop(name: string, close: () => unknown, timeoutMs?: number): void;
-  /** Ends the process because it can't do its work any more; whoever watches over it starts another. */
+  /** Ends the process after a failure it cannot recover from; the supervisor restarts it. */
   fail(reason: string, error: unknown): void;
 };
 

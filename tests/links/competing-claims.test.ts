@@ -1,4 +1,4 @@
-/** Claims whose transaction the chain gives to somebody else, or judges twice. */
+/** Claims whose transaction pays another link, or whose outcome changes with a reorganisation. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { openLog } from "../../core/runtime/log.ts";
@@ -48,7 +48,7 @@ const look = (claimId: string) =>
 const historyOf = (txHash: string) =>
   lab.sql`select status, failure_reason from transactions where tx_hash = ${txHash}`;
 
-test("behavior: a link whose claimed transfer pays another link is let go at once", async () => {
+test("behavior: a link whose claimed transfer pays another link is released at once", async () => {
   const units = 2_000_000n;
   const sender = await makeSender(lab);
   const [paid, other] = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];
@@ -64,7 +64,7 @@ test("behavior: a link whose claimed transfer pays another link is let go at onc
   expect(await linkOf(lab, paid)).toMatchObject({ status: "PAID", exception: "NONE" });
 });
 
-test("behavior: a transaction that reverted in a block that left, and succeeds in the next, pays the link its claim names", async () => {
+test("behavior: a transaction that reverted in a reorganised block and succeeds in the next pays the claimed link", async () => {
   const units = 3_000_000n;
   const links = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];
   const [linkId = ""] = links;
@@ -87,7 +87,7 @@ test("behavior: a transaction that reverted in a block that left, and succeeds i
   expect([...(await historyOf(sent.txHash))]).toEqual([{ status: "CONFIRMED", failureReason: null }]);
 });
 
-test("behavior: a proof for another amount is not given up while the indexer is away", async () => {
+test("behavior: a proof for another amount is kept while the indexer is down", async () => {
   const sender = await makeSender(lab);
   const linkId = await makeLink(lab, merchant, { units: 4_000_000n });
   const { txHash } = await sender.pay(merchant.address, 3_999_999n);
@@ -102,7 +102,7 @@ test("behavior: a proof for another amount is not given up while the indexer is 
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
 });
 
-test("behavior: a claim for another amount without a proof lets its link go and marks nothing", async () => {
+test("behavior: a claim for another amount without a proof releases its link and sets no exception", async () => {
   const sender = await makeSender(lab);
   const linkId = await makeLink(lab, merchant, { units: 4_100_000n });
   const { txHash } = await sender.pay(merchant.address, 4_099_999n);

@@ -1,4 +1,4 @@
-/** The name payers see on a user's links. */
+/** Changes the merchant name that payers see. */
 
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { setDisplayName } from "../../db/accounts/users.ts";
@@ -7,7 +7,7 @@ import { unauthorized } from "../http/authenticate.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
 
-export async function rename(
+export async function changeDisplayName(
   { sql }: Pick<ApiDeps, "sql">,
   { user, displayName, trace }: { user: User; displayName: string | null; trace: Trace },
 ): Promise<User> {

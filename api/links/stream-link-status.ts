@@ -5,11 +5,11 @@ import { addressGroup } from "../http/client-address.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { presentPublicLink } from "./wire.ts";
 
-/** Streams a process serves at once, to all and to one address; a client beyond that polls. */
+/** Concurrent streams of a process, in all and per address; further clients have to poll. */
 const STREAMS_MAX = 500;
 const STREAMS_PER_ADDRESS = 20;
 const KEEP_ALIVE_MS = 15_000;
-/** A stream ends after this; the browser opens the next by itself. */
+/** Maximum duration of a stream; the browser reconnects by itself. */
 const LIFE_MS = 10 * 60_000;
 const RETRY_MS = 2_000;
 
@@ -70,7 +70,7 @@ export function streamLink(
   });
 }
 
-/** A stream's place; calling what it returns gives it back, once. Undefined when there is none left. */
+/** Reserves a stream slot; the returned function releases it once. Undefined when none is free. */
 function takePlace(address: string): (() => void) | undefined {
   const ofAddress = openByAddress.get(address) ?? 0;
   if (openStreams >= STREAMS_MAX || ofAddress >= STREAMS_PER_ADDRESS) return undefined;

@@ -1,4 +1,4 @@
-/** Transfers of another amount that are booked on a link mark it, unless they are dust that anybody could send. */
+/** Attributed transfers of a wrong amount set an exception on their link, unless they are dust that anybody could send. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import { type BooksLab, linkOf, makeTransfer, openBooks, read } from "../support/ledger-lab.ts";
@@ -14,7 +14,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => lab?.stop());
 
-/** A link with one transfer booked on it that does not pay it. */
+/** A link with one attributed transfer that does not pay it. */
 async function linkWith(amountUnits: bigint, linkUnits = LINK_UNITS): Promise<string> {
   const linkId = await seedLink(lab.sql, lab.merchant, { amountUnits: linkUnits });
   const transfer = makeTransfer(lab, height++, { amountUnits });
@@ -29,13 +29,13 @@ async function linkWith(amountUnits: bigint, linkUnits = LINK_UNITS): Promise<st
   return linkId;
 }
 
-test("a wrong amount marks its link from the least relayed amount on, one unit less marks none", async () => {
+test("a wrong amount sets an exception from RELAY_MIN_AMOUNT on, one unit less sets none", async () => {
   expect(await linkOf(lab, await linkWith(LEAST_UNITS - 1n))).toMatchObject({ exception: "NONE" });
   expect(await linkOf(lab, await linkWith(LEAST_UNITS))).toMatchObject({ exception: "UNDERPAID" });
   expect(await linkOf(lab, await linkWith(LINK_UNITS + 1n))).toMatchObject({ exception: "OVERPAID" });
 });
 
-test("the exact amount of a link below it is a duplicate all the same", async () => {
+test("the exact amount of a link below RELAY_MIN_AMOUNT is still a duplicate", async () => {
   const linkId = await linkWith(5n, 5n);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING", exception: "DUPLICATE" });
 });

@@ -1,6 +1,6 @@
 /**
- * A transaction as a node answers it, trusted only when its hash recomputes from its fields. The sender is recovered from the
- * signature (EIP-2718 types 0 to 4), or part of what is hashed (deposits of the OP stack, type 0x7e).
+ * A transaction returned by a node, trusted only when its hash recomputes from its fields. The sender is recovered from the
+ * signature (EIP-2718 types 0 to 4), or is one of the hashed fields (OP-stack deposits, type 0x7e).
  */
 import { formatTransaction, type RpcTransaction } from "viem";
 import { serializeTransaction } from "viem/op-stack";
@@ -11,22 +11,22 @@ import { secp256k1 } from "./secp256k1.ts";
 import { toAddress } from "./signature.ts";
 
 /** `to` is undefined for a contract creation. Lower case. */
-export type ProvenTransaction = { from: Hex; to: Hex | undefined; input: Hex };
+export type VerifiedTransaction = { from: Hex; to: Hex | undefined; input: Hex };
 
 const DEPOSIT_TYPE = "0x7e";
 
-/** Reads an `eth_getTransactionByHash` answer. Undefined when it does not make this hash. */
-export function proveTransaction(answer: unknown, hash: Hex): ProvenTransaction | undefined {
+/** Reads an `eth_getTransactionByHash` answer. Undefined when it does not produce this hash. */
+export function verifyTransaction(answer: unknown, hash: Hex): VerifiedTransaction | undefined {
   try {
     return fieldOf(answer, "type") === DEPOSIT_TYPE ? proveDeposit(answer, hash) : proveSigned(answer, hash);
   } catch {
-    // viem's formatting and encoding errors all mean the same here: nothing that makes this hash
+    // viem throws many formatting and encoding errors; all of them mean that the answer does not produce this hash
     return undefined;
   }
 }
 
-function proveSigned(answer: unknown, hash: Hex): ProvenTransaction | undefined {
-  // the signature apart from the fields: viem would write one that it finds among them into what was signed
+function proveSigned(answer: unknown, hash: Hex): VerifiedTransaction | undefined {
+  // the signature is kept apart from the fields: viem would serialise one found among them into the signed payload
   const { r, s, v, yParity, ...transaction } = formatTransaction(answer as RpcTransaction);
   const { type, input, to } = transaction;
   const parity = yParity ?? (v >= 35n ? Number((v - 35n) % 2n) : Number(v) - 27);
@@ -41,7 +41,7 @@ function proveSigned(answer: unknown, hash: Hex): ProvenTransaction | undefined 
   return publicKey && { from: toAddress(publicKey), to: lower(to), input: input.toLowerCase() as Hex };
 }
 
-function proveDeposit(answer: unknown, hash: Hex): ProvenTransaction | undefined {
+function proveDeposit(answer: unknown, hash: Hex): VerifiedTransaction | undefined {
   const read = (name: string) => fieldOf(answer, name) as Hex;
   const [from, to, input] = [read("from"), fieldOf(answer, "to") as Hex | null, read("input")];
   const amounts = Object.fromEntries(
@@ -52,7 +52,7 @@ function proveDeposit(answer: unknown, hash: Hex): ProvenTransaction | undefined
   return { from: from.toLowerCase() as Hex, to: lower(to), input: input.toLowerCase() as Hex };
 }
 
-/** viem's types want the exact shape of one transaction type; which one it is, the node's answer says. */
+/** viem's types want the exact shape of one transaction type, which is known only from the node's answer. */
 function serialize(fields: object, signature?: object): Hex {
   return serializeTransaction(fields as never, signature as never);
 }

@@ -1,7 +1,7 @@
-/** What `npm start` says in the terminal. */
+/** The terminal output of `npm start`. */
 import { join } from "node:path";
 import type { DemoStep } from "./demo.ts";
-import type { Surroundings } from "./dev-environment.ts";
+import type { DevEnvironment } from "./dev-environment.ts";
 import type { LocalSettings } from "./local-settings.ts";
 
 const WHO_WIDTH = 10;
@@ -26,15 +26,15 @@ export function printStep({ who, what, ms }: DemoStep): void {
   console.log(`  ${`${ms}`.padStart(MS_WIDTH)} ms  ${who.padEnd(WHO_WIDTH)} ${what}`);
 }
 
-export function printAddresses(settings: LocalSettings, around: Surroundings, apiUrl: string): void {
-  const chains = Object.entries(around.rpcUrls).map(([id, url]) => [`Chain ${id}`, url]);
+export function printAddresses(settings: LocalSettings, environment: DevEnvironment, apiUrl: string): void {
+  const chains = Object.entries(environment.rpcUrls).map(([id, url]) => [`Chain ${id}`, url]);
   const rows = [
     ["API", settings.baseUrl],
     ["Documentation", `${settings.baseUrl}/docs`],
     ["Health", `${apiUrl}/health`],
-    ["Mailbox", around.mailbox?.httpUrl ?? "SMTP_URL"],
+    ["Mailbox", environment.mailbox?.httpUrl ?? "SMTP_URL"],
     ...chains,
-    ["Database", around.databaseUrl],
+    ["Database", environment.databaseUrl],
     ["Logs", join(settings.dataDir, "logs")],
   ];
   console.log(`\n${rows.map(([name = "", value]) => `  ${name.padEnd(20)} ${value}`).join("\n")}`);

@@ -1,4 +1,4 @@
-/** What /health reads of the other processes: they leave their traces in rows and locks, nowhere else. */
+/** What /health reads about the other processes, from their rows and locks. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { LIVENESS_CLASS } from "../jobs/liveness.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -27,9 +27,9 @@ export async function countLiveWorkers(tx: Tx): Promise<number> {
 }
 
 export type IndexerPosition = Pick<typeof cursors.$inferSelect, "number" | "headNumber" | "lastError"> & {
-  /** Between the head's block time and the cursor's; null when either is not known. */
+  /** Time between the head's block and the cursor's; null when either is unknown. */
   lagS: number | null;
-  /** Since a leader last said that it lives. */
+  /** Time since a leader last reported. */
   silentS: number;
 };
 

@@ -1,4 +1,4 @@
-/** E-mail addresses as clients write them: trimmed, at most 254 characters, one account whatever the case. */
+/** E-mail addresses: trimmed, at most 254 characters, case-insensitive. */
 import { z } from "zod";
 
 const EMAIL_MAX_CHARS = 254;
@@ -10,5 +10,5 @@ export const emailSchema = z
   .max(EMAIL_MAX_CHARS, `must have at most ${EMAIL_MAX_CHARS} characters`)
   .pipe(z.email("must be an e-mail address"));
 
-/** An id we made: prefix and random part, nothing that needs quoting anywhere. */
+/** A user id of this service. */
 export const userIdSchema = z.string().regex(/^user_[0-9a-f-]{36}$/, "must be a user id");

@@ -1,4 +1,4 @@
-/** Somebody who knows another payer's transaction tries to have it pay a link of their own. */
+/** A third party who knows a payer's transaction claims it for a link of their own. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { makePayer, type Payer, signPayment } from "../support/payer.ts";
@@ -39,7 +39,7 @@ beforeAll(async () => {
 });
 afterAll(() => side?.stop());
 
-/** The transfer pays the link its payer proves it for, and the twin asks for its money as before. */
+/** Asserts that the transfer pays the link its payer proves, and that the other link stays open. */
 async function expectProofPays(meant: string, twin: string, hash: Hex): Promise<void> {
   expect((await prove(side, meant, { hash, person: payer })).status).toBe(200);
   await waitForLink(side, meant, { status: "PAID", settledBy: "proof", exception: "NONE" });
@@ -48,8 +48,8 @@ async function expectProofPays(meant: string, twin: string, hash: Hex): Promise<
   expect(rows).toMatchObject([{ type: "PAYMENT_LINK", linkId: meant, settledBy: "proof", candidates: null }]);
 }
 
-describe("a claim made after the block, by somebody else", () => {
-  test("pays no twin: it is a hint, and says what to sign", async () => {
+describe("a third party's claim made after the block", () => {
+  test("pays no link: it is a hint, and returns what to sign", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await pay(side, payer, { units });
     await settledLate(side);
@@ -99,7 +99,7 @@ describe("a claim made after the block, by somebody else", () => {
   });
 });
 
-describe("a claim made before the block, by somebody else", () => {
+describe("a third party's claim made before the block", () => {
   for (const first of ["thief", "payer"] as const) {
     test(`decides nothing when both links claim the transaction, the ${first}'s first`, async () => {
       const { meant, twin, units } = await makeTwins(side);
@@ -113,7 +113,7 @@ describe("a claim made before the block, by somebody else", () => {
           ...(index === 0 ? ["PENDING", undefined] : ["ACTIVE", true]),
         ]);
       }
-      // the first claim holds its link no longer
+      // the first claim no longer holds its link
       expect(await linkOf(side, order[0] ?? "")).toMatchObject({ status: "ACTIVE" });
       await broadcast(side, signed);
       await indexed(side);
@@ -124,7 +124,7 @@ describe("a claim made before the block, by somebody else", () => {
     });
   }
 
-  test("with an address that is not the sender's contests the claim, and takes nothing", async () => {
+  test("with an address that is not the sender's contests the claim and settles nothing", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const signed = await signTransfer(side, payer, { to: side.wallet, units });
     await claim(side, meant, { hash: signed.hash, address: payer.address });
@@ -138,7 +138,7 @@ describe("a claim made before the block, by somebody else", () => {
 });
 
 describe("a claim of a link that asks for another value", () => {
-  test("books no money on it", async () => {
+  test("attributes no money to it", async () => {
     const [meant = "", same = ""] = await makeLinks(side, 2);
     const [other = ""] = await makeLinks(side, 1);
     const { amountUnits: units } = await linkOf(side, meant);
@@ -148,7 +148,7 @@ describe("a claim of a link that asks for another value", () => {
     await broadcast(side, signed);
     await indexed(side);
     await settledLate(side);
-    // the worker sees another amount in the block and ends the claim
+    // the worker finds another amount in the block and ends the claim
     await waitForLink(side, other, { status: "ACTIVE", exception: "NONE", settledBy: null });
     expect(await claimOf(side, other, hash)).toMatchObject({ state: "EXPIRED", reason: "other_amount" });
     await expectReceived(side, hash, [meant, same]);
@@ -167,8 +167,8 @@ describe("a claim of a link that asks for another value", () => {
   });
 });
 
-describe("an authorization that a stranger executed", () => {
-  test("shown to the twin afterwards pays neither it nor, unproven, the link that was meant", async () => {
+describe("an authorization executed by a third party", () => {
+  test("presented to another link afterwards pays neither that link nor, unproven, its own", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const payment = await signPayment(payer, { to: side.wallet, amountUnits: units });
     const hash = await broadcastAsStranger(side.rpcUrl, payment);
@@ -183,14 +183,14 @@ describe("an authorization that a stranger executed", () => {
     await expectProofPays(meant, twin, hash);
   });
 
-  test("shown to the twin before the indexer has read the block pays nothing either", async () => {
+  test("presented to another link before the indexer has read the block pays nothing either", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const payment = await signPayment(payer, { to: side.wallet, amountUnits: units });
     process.kill(side.service.pidOf("indexer"), "SIGSTOP");
     let hash: Hex;
     try {
       hash = await broadcastAsStranger(side.rpcUrl, payment);
-      // most often still within the second that the block names
+      // usually within the second of the block's timestamp
       const shown = show(side, twin, payment);
       await waitFor("the payment's row", async () => {
         const rows = await side.sql`select 1 from payments where link_id = ${twin}`;
@@ -208,7 +208,7 @@ describe("an authorization that a stranger executed", () => {
     expect(row).toEqual({ state: "FAILED", reason: "NONCE_USED" });
   });
 
-  test("accepted before its block pays the link it was shown to", async () => {
+  test("accepted before its block pays the link it was presented to", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const payment = await signPayment(payer, { to: side.wallet, amountUnits: units });
     expect((await show(side, meant, payment)).status).toBe(200);
@@ -217,7 +217,7 @@ describe("an authorization that a stranger executed", () => {
     expect(await linkOf(side, twin)).toMatchObject({ status: "ACTIVE" });
   });
 
-  test("with the link's tag in its nonce pays that link, and is refused for the twin", async () => {
+  test("with the link's tag in its nonce pays that link, and is refused for another link", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const { tag } = await linkOf(side, meant);
     const nonce: Hex = `${tag}${"5e".repeat(16)}`;
@@ -231,8 +231,8 @@ describe("an authorization that a stranger executed", () => {
   });
 });
 
-describe("a transfer that was meant for no link", () => {
-  test("of the amount of the only open link pays it, unless the merchant switched that off", async () => {
+describe("a transfer without any evidence", () => {
+  test("of the amount of the only open link pays it, unless matchByAmount is off", async () => {
     const [matched = ""] = await makeLinks(side, 1);
     const first = await linkOf(side, matched);
     await pay(side, payer, { units: first.amountUnits });
@@ -246,7 +246,7 @@ describe("a transfer that was meant for no link", () => {
       await settledLate(side);
       await expectReceived(side, hash, [unmatched]);
       expect(await statusOf(side, unmatched)).toBe("ACTIVE");
-      // the unique amount still says which link is meant
+      // the unique amount still identifies the link
       await pay(side, payer, { units: payAmountUnits ?? 0n });
       await waitForLink(side, unmatched, { status: "PAID", settledBy: "pay_amount", exception: "NONE" });
     } finally {
@@ -254,7 +254,7 @@ describe("a transfer that was meant for no link", () => {
     }
   });
 
-  test("made before the link pays nothing", async () => {
+  test("older than the link pays nothing", async () => {
     const units = nextUnits();
     const hash = await pay(side, payer, { units });
     const [late = ""] = await makeLinks(side, 1, units);

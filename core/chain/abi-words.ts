@@ -1,4 +1,4 @@
-/** ABI words: 32 bytes as 64 hex digits without 0x, for calldata that is built by hand because it is built often. */
+/** ABI words: 32 bytes as 64 hex digits without 0x, for calldata built by hand on hot paths. */
 import type { Hex } from "../domain/networks.ts";
 
 const WORD_DIGITS = 64;
@@ -9,12 +9,12 @@ export function uintWord(value: bigint | number): string {
   return digits.padStart(WORD_DIGITS, "0");
 }
 
-/** Addresses, hashes and other hex values, padded on the left. */
+/** Addresses, hashes and other hex values, left-padded. */
 export function hexWord(value: Hex): string {
   return value.slice(2).padStart(WORD_DIGITS, "0");
 }
 
-/** Length word, then the bytes padded on the right to full words. */
+/** Length word, then the bytes right-padded to full words. */
 export function bytesTail(bytes: Hex): string {
   const digits = bytes.slice(2);
   const words = Math.ceil(digits.length / WORD_DIGITS);

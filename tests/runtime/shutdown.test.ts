@@ -3,11 +3,11 @@ import { join } from "node:path";
 
 const ROOT = join(import.meta.dir, "../..");
 
-/** Runs a script that has `stop` and `print`, and tells what it printed and how it ended. */
+/** Runs a script that has `stop` and `print`, and returns its output and exit code. */
 async function run(script: string, signal?: "SIGTERM") {
   const source = `
     import { openLog } from "${ROOT}/core/runtime/log.ts";
-    import { handleStop } from "${ROOT}/core/runtime/stop.ts";
+    import { handleStop } from "${ROOT}/core/runtime/shutdown.ts";
     const print = (text) => process.stdout.write(text + "\\n");
     const stop = handleStop(openLog("test", "silent"));
     ${script}
@@ -24,7 +24,7 @@ async function run(script: string, signal?: "SIGTERM") {
   return { lines: (first + rest).trim().split("\n"), exitCode: await child.exited };
 }
 
-describe("an orderly end", () => {
+describe("graceful shutdown", () => {
   test("closes the last registered first and exits 0", async () => {
     const { lines, exitCode } = await run(
       `stop.onStop("a", () => print("a")); stop.onStop("b", () => print("b"));`,
@@ -34,7 +34,7 @@ describe("an orderly end", () => {
     expect(exitCode).toBe(0);
   });
 
-  test("behavior: a step that hangs is left behind after its bound", async () => {
+  test("behavior: a step that hangs is abandoned after its timeout", async () => {
     const { lines, exitCode } = await run(
       `stop.onStop("a", () => print("a")); stop.onStop("hangs", () => new Promise(() => {}), 100);`,
       "SIGTERM",

@@ -1,4 +1,4 @@
-/** WALLET_SETUP_PENDING becomes ACTIVE: the passkey is proven, the wallet exists. */
+/** WALLET_SETUP_PENDING -> ACTIVE: the passkey is verified and the wallet exists. */
 import { DEFAULT_NETWORK } from "../../core/domain/networks.ts";
 import { markActive } from "../../db/accounts/users.ts";
 import { recordEvents } from "../../db/events/events.ts";
@@ -9,7 +9,7 @@ import { listWallets } from "../../db/wallets/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { createWallet } from "./create-wallet.ts";
 
-/** For a user whose setup stopped after the passkey was stored: finishes it, with a wallet on the default network if there is none. */
+/** Finishes an interrupted setup of a user with a stored passkey; creates a wallet on the default network if there is none. */
 export async function activate(
   tx: Tx,
   deps: ApiDeps,
@@ -23,8 +23,8 @@ export async function activate(
 }
 
 /**
- * The user as it is afterwards; unchanged when somebody else moved it first. Sessions that only an e-mail code began end: from
- * now on a passkey signs in.
+ * Returns the updated user; unchanged when a concurrent request was faster. Ends sessions that were started with an e-mail code only:
+ * from now on a passkey signs in.
  */
 export async function moveToActive(tx: Tx, user: User): Promise<User> {
   const active = await markActive(tx, user.id);

@@ -1,4 +1,4 @@
-/** A node's word on a transaction counts only as far as its hash and its signature go. */
+/** A node's answer about a transaction is trusted only as far as its hash and signature prove it. */
 import { beforeAll, describe, expect, test } from "bun:test";
 import {
   type AuthorizationList,
@@ -10,7 +10,7 @@ import {
   toHex,
 } from "viem";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
-import { proveTransaction } from "../../core/chain/prove-transaction.ts";
+import { verifyTransaction } from "../../core/chain/verify-transaction.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 
 const TO: Hex = `0x${"7e".repeat(20)}`;
@@ -85,18 +85,18 @@ function toRpcAuthorization(one: RpcAnswer): RpcAnswer {
 }
 
 describe.each(kinds)("a transaction: %s", (_, make) => {
-  test("is proven with the sender that its signature recovers to", async () => {
+  test("is verified with the sender recovered from its signature", async () => {
     for (let round = 0; round < 4; round++) {
       const { hash, answer } = await sign({ ...make(), nonce: round });
       const expected = { from: sender, to: TO, input: DATA };
-      expect(proveTransaction(answer, hash)).toEqual(expected);
-      // what the node says of the sender is not read
-      expect(proveTransaction({ ...answer, from: TO }, hash)).toEqual(expected);
-      expect(proveTransaction({ ...answer, from: undefined }, hash)).toEqual(expected);
+      expect(verifyTransaction(answer, hash)).toEqual(expected);
+      // the node's own sender field is not read
+      expect(verifyTransaction({ ...answer, from: TO }, hash)).toEqual(expected);
+      expect(verifyTransaction({ ...answer, from: undefined }, hash)).toEqual(expected);
     }
   });
 
-  test("with one field changed is not", async () => {
+  test("with one field changed is not verified", async () => {
     const { hash, answer } = await sign(make());
     const lies: RpcAnswer[] = [
       { input: `${DATA.slice(0, -2)}ac` },
@@ -110,11 +110,11 @@ describe.each(kinds)("a transaction: %s", (_, make) => {
       { v: answer.v === "0x0" ? "0x1" : toHex(Number(answer.v) ^ 1), yParity: flip(answer.yParity) },
     ];
     for (const lie of lies)
-      expect({ lie, proven: proveTransaction({ ...answer, ...lie }, hash) }).toEqual({
+      expect({ lie, proven: verifyTransaction({ ...answer, ...lie }, hash) }).toEqual({
         lie,
         proven: undefined,
       });
-    expect(proveTransaction(answer, `0x${"00".repeat(32)}`)).toBeUndefined();
+    expect(verifyTransaction(answer, `0x${"00".repeat(32)}`)).toBeUndefined();
   });
 });
 
@@ -126,16 +126,16 @@ function flip(yParity: unknown): string | undefined {
 test("a contract creation has no recipient", async () => {
   const { to: _, ...creation } = common;
   const { hash, answer } = await sign({ ...creation, type: "eip1559", chainId: 84532, ...fees });
-  expect(proveTransaction({ ...answer, to: null }, hash)).toEqual({
+  expect(verifyTransaction({ ...answer, to: null }, hash)).toEqual({
     from: sender,
     to: undefined,
     input: DATA,
   });
 });
 
-test("error: what is no transaction is not proven", () => {
+test("error: malformed input is not verified", () => {
   for (const answer of [null, undefined, {}, "0x", [], { type: "0x2" }, { type: "0x9", hash: "0x" }])
-    expect(proveTransaction(answer, `0x${"00".repeat(32)}`)).toBeUndefined();
+    expect(verifyTransaction(answer, `0x${"00".repeat(32)}`)).toBeUndefined();
 });
 
 describe("a deposit of the OP stack", () => {
@@ -149,12 +149,12 @@ describe("a deposit of the OP stack", () => {
     ...{ nonce: "0x0", gasPrice: "0x0", r: "0x0", s: "0x0", v: "0x0", isSystemTx: false },
   };
 
-  test("is proven with the sender that is hashed", () => {
-    expect(proveTransaction(answer, hash)).toEqual({ from, to: TO, input: "0x0102" });
+  test("is verified with the hashed sender", () => {
+    expect(verifyTransaction(answer, hash)).toEqual({ from, to: TO, input: "0x0102" });
   });
 
-  test("with another sender or input is not", () => {
-    expect(proveTransaction({ ...answer, from: TO }, hash)).toBeUndefined();
-    expect(proveTransaction({ ...answer, input: "0x0103" }, hash)).toBeUndefined();
+  test("with another sender or input is not verified", () => {
+    expect(verifyTransaction({ ...answer, from: TO }, hash)).toBeUndefined();
+    expect(verifyTransaction({ ...answer, input: "0x0103" }, hash)).toBeUndefined();
   });
 });

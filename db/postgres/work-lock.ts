@@ -1,10 +1,10 @@
-/** Work that one process at a time does: a session advisory lock, gone with its connection. */
+/** Work that one process at a time does: a session advisory lock, released with its connection. */
 import type { Sql } from "./client.ts";
 
 /** First key of the two-key advisory locks for such work. */
 const WORK_CLASS = 7_043;
 
-/** Runs `work` when nobody else does work of this name now. Returns whether it ran. */
+/** Runs `work` unless another process runs work of this name. Returns whether it ran. */
 export async function withWorkLock(sql: Sql, name: string, work: () => Promise<void>): Promise<boolean> {
   const connection = await sql.reserve();
   try {

@@ -1,4 +1,4 @@
-/** From a block to what an indexer shows of it: payments that arrive at moments spread evenly over the time between two polls. */
+/** Latency from a block to its visibility in an indexer: payments at moments spread evenly over the time between two polls. */
 import { encodeTransfer } from "../core/chain/usdc.ts";
 import type { Hex } from "../core/domain/networks.ts";
 import { callRpc } from "../local/chain/rpc.ts";
@@ -11,34 +11,34 @@ const WARM_UP = 20;
 const PAUSE_MS = 30;
 const ANNOUNCED_WITHIN_MS = 5_000;
 const TIMEOUT_MS = 30_000;
-/** Base's pace. An indexer that missed a block's announcement hears of it with the next. */
+/** Base's block time. An indexer that missed a block's announcement gets the next one. */
 const EMPTY_BLOCK_EVERY_MS = 2_000;
-/** Multiples of it spread evenly over 0 to 1, however many there are. */
+/** Its multiples are spread evenly over 0 to 1, however many there are. */
 const GOLDEN_RATIO = (Math.sqrt(5) - 1) / 2;
 
 export type Arrivals = {
   payments: number;
-  /** Payers that each wait for their last payment before the next. */
+  /** Concurrent payers; each waits for its last payment before the next. */
   payers: number;
   /** A payer pauses up to this long. */
   spreadMs: number;
-  /** Between two looks whether it is seen: often enough for the figure, seldom enough not to be the load. */
+  /** Interval of checks for visibility: short enough for the figure, long enough not to be the load. */
   lookMs: number;
 };
 
 export type Target = { to: Hex; isSeen: () => Promise<boolean> };
 
-/** One payer, many payments: the indexer is told of each block. */
+/** One payer, many payments: the indexer is notified of each block. */
 export function nudged(payments: number): Arrivals {
   return { payments, payers: 1, spreadMs: PAUSE_MS, lookMs: 1 };
 }
 
-/** Most of the time is waiting: four payers wait at once. */
+/** Most of the time is waiting, so four payers run concurrently. */
 export function polled(payments: number, pollMs: number): Arrivals {
   return { payments, payers: 4, spreadMs: pollMs, lookMs: 5 };
 }
 
-/** Sorted milliseconds from a block's announcement by the node to `isSeen`. `prepare` makes what the payment of these units needs. */
+/** Sorted milliseconds from a block's announcement by the node to `isSeen`. `prepare` sets up the payment of these units. */
 export async function measureArrivals(
   chain: TestChain,
   { payments, payers, spreadMs, lookMs }: Arrivals,
@@ -84,7 +84,7 @@ export async function measureArrivals(
 
 export function toLatencyRow(who: string, blocks: string, times: readonly number[]): Row {
   return {
-    ...{ bench: "index latency", who, "hears of blocks by": blocks, payments: times.length },
+    ...{ bench: "index latency", who, "blocks arrive by": blocks, payments: times.length },
     "p50 ms": percentile(times, 0.5),
     "p99 ms": percentile(times, 0.99),
     "max ms": percentile(times, 1),
@@ -116,7 +116,7 @@ async function listenForBlocks(wsUrl: string) {
   };
   await subscribed.promise;
   return {
-    /** Whoever saw the payment may have been quicker than our own subscription. */
+    /** The observer may have seen the payment before our own subscription got the block. */
     async announcedMs(number: number): Promise<number> {
       const deadline = Date.now() + ANNOUNCED_WITHIN_MS;
       for (;;) {
