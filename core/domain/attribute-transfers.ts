@@ -1,18 +1,18 @@
 /**
  * Which link a USDC transfer pays. Pure: the same chain and the same ledger give the same answer, whether a block is read at
- * the head, in a large range or in a rebuild. Transfers come in the chain's order and are decided one transaction at a time:
+ * the head, in a large range or in a rebuild. Transfers come in chain order and are decided one transaction at a time:
  *
  *   0. the merchant's own assignment of this log
  *   1. the payment whose authorization it executed, if that was accepted before the block or relayed by us
  *   2. the link tag it carries (authorization nonce, calldata, relay)
- *   3. a proven claim: the sender signed which link it meant
- *   4. an early claim: unproven, but stored before the block was seen and contested by no other link
+ *   3. a proven claim: the sender signed which link the transfer pays
+ *   4. an early claim: unproven, stored before the block was seen, and no other link's claim names the transaction
  *   5. the link's unique payAmount, or its amount when exactly one unpaid link fits at the transfer's block
  *
- * A transfer that several links fit, with nothing to decide between them, is money received with `candidates`. What fits is
- * counted as of the transfer's block: 0 to 3 may settle it later, other links that close later never do. Evidence of 0 to 3
- * books a transfer to its link whatever the link's status and whatever the value; 4 and 5 only ever pay, and never by a relay of ours
- * that names no link here.
+ * A transfer that several links fit, with no evidence to decide between them, is received with `candidates`. What fits is
+ * evaluated at the transfer's block: evidence 0 to 3 may settle it later; other links closing later has no effect. Evidence 0 to 3
+ * attributes a transfer to its link whatever the link's status and the value; 4 and 5 apply only when the transfer pays the link, and
+ * never to a relay of ours that names no link of this database.
  */
 import { authorizationKey } from "./authorization.ts";
 import type {
@@ -28,7 +28,7 @@ import { tagOfNonce } from "./link-tag.ts";
 import type { Hex } from "./networks.ts";
 import type { SettledBy } from "./settled-by.ts";
 
-/** Candidates kept with a transfer; a shop of one price may have thousands of open links. */
+/** Candidates stored with a transfer; a shop with one price may have thousands of open links. */
 export const CANDIDATES_MAX = 20;
 
 export type Attribution = {
@@ -42,7 +42,7 @@ export type Attribution = {
   claimId?: string;
 };
 
-/** Without an attribution the links that fitted, if any. */
+/** Without an attribution: the links that fitted, if any. */
 export type Verdict = { attribution?: Attribution; candidates: readonly string[] };
 
 type Index = {
@@ -58,7 +58,7 @@ type Index = {
 
 const NO_LINK: Verdict = { candidates: [] };
 
-/** One verdict a transfer, in their order. `transfers` must be in the chain's order. */
+/** One verdict per transfer, in order. `transfers` must be in chain order. */
 export function attributeTransfers(
   transfers: readonly AttributableTransfer[],
   snapshot: LedgerSnapshot,
@@ -75,7 +75,7 @@ export function attributeTransfers(
   return verdicts;
 }
 
-/** Evidence about single logs first; a claim names only the transaction, so it takes the log that fits its link best. */
+/** Evidence about single logs comes first; a claim names only the transaction, so it takes the log that fits its link best. */
 function attributeTransaction(own: readonly AttributableTransfer[], index: Index): Verdict[] {
   const found = new Map<AttributableTransfer, Attribution>();
   for (const transfer of own) {
@@ -111,8 +111,8 @@ function byAuthorization(transfer: AttributableTransfer, index: Index): Attribut
 }
 
 /**
- * Signature and nonce are public once executed: shown later, an authorization proves nothing about who meant which link. A block's stamp
- * is a whole second in which the block may already be read by others, so what is accepted within that second counts as later.
+ * Signature and nonce are public once executed: an authorization shown later proves nothing about the intended link. Block times are
+ * whole seconds, and others may read the block within that second, so an acceptance within that second counts as later.
  */
 export function isTimely(
   payment: PaymentFacts,
@@ -124,7 +124,7 @@ export function isTimely(
   return wasAcceptedBefore && payment.acceptedAtMs < transfer.blockTimeMs;
 }
 
-/** A tag that names a link of this wallet excludes every other, whatever the link's status. */
+/** A tag that names a link of this wallet excludes every other link, whatever the link's status. */
 function byTag(transfer: AttributableTransfer, index: Index): Attribution | undefined {
   const { authorizationNonce, tag } = transfer;
   for (const given of [authorizationNonce && tagOfNonce(authorizationNonce), tag]) {
@@ -134,7 +134,7 @@ function byTag(transfer: AttributableTransfer, index: Index): Attribution | unde
   return undefined;
 }
 
-/** Each proven claim takes one log: one of a value its link asks for before any other. */
+/** Each proven claim takes one log, preferably one with a value its link asks for. */
 function byProofs(
   own: readonly AttributableTransfer[],
   index: Index,
@@ -159,7 +159,7 @@ function byProofs(
   return found;
 }
 
-/** Books a transfer to the link that evidence names; it pays when the link is free and the value is what it asks. */
+/** Attributes a transfer to the link that evidence names; it pays when the link is unpaid and the value fits. */
 function book(
   transfer: AttributableTransfer,
   link: LinkFacts,
@@ -174,8 +174,8 @@ function book(
 }
 
 /**
- * A relay of ours that names no link here was a facilitated payment, or paid a link that a restored database has lost: its money was
- * never meant for another link that happens to ask for as much.
+ * A relay of ours that names no link of this database was a facilitated payment, or paid a link that a restored database has lost: it
+ * was never meant for another link of the same amount.
  */
 function withoutEvidence(transfer: AttributableTransfer, index: Index): Verdict {
   return transfer.isRelayed ? NO_LINK : byInference(transfer, index);
@@ -208,8 +208,8 @@ function byInference(transfer: AttributableTransfer, index: Index): Verdict {
 }
 
 /**
- * Links that fit and were unpaid at the transfer's place: the open ones, or the expired ones when none was open. Enough of them to know
- * that nothing decides: one transaction may hold thousands of transfers of a shop's one price.
+ * Links that fit and were unpaid at the transfer's position: the open ones, else the expired ones. Limited to as many as prove the
+ * transfer ambiguous: one transaction may hold thousands of transfers of one price.
  */
 function findCandidates(transfer: AttributableTransfer, index: Index): LinkFacts[] {
   const { blockTimeMs } = transfer;
@@ -224,7 +224,7 @@ function findCandidates(transfer: AttributableTransfer, index: Index): LinkFacts
   return open.length > 0 ? open : over;
 }
 
-/** A claim may decide for any of the links, not only for the first that are found. */
+/** A claim may decide for any of the links, not only for the first ones found. */
 function isNamed({ txHash }: AttributableTransfer, index: Index): boolean {
   return index.claims.has(txHash);
 }
@@ -233,7 +233,7 @@ function isPaidAfter({ paidAt }: LinkFacts, { blockNumber, logIndex }: LogPlace)
   return !!paidAt && (paidAt.blockNumber - blockNumber || paidAt.logIndex - logIndex) > 0;
 }
 
-/** Unused claims that name this transfer's transaction and sender, of links whose time its block is in. */
+/** Unused claims that name this transfer's transaction and sender, of links whose lifetime includes its block. */
 function claimsOf(transfer: AttributableTransfer, index: Index): { claim: ClaimFacts; link: LinkFacts }[] {
   return (index.claims.get(transfer.txHash) ?? []).flatMap((claim) => {
     const link = index.links.get(claim.linkId);
@@ -250,7 +250,7 @@ function claimsOf(transfer: AttributableTransfer, index: Index): { claim: ClaimF
 
 /**
  * Whatever decided, a payment whose authorization the transfer executed for its own link is settled by it: a FAILED one only when it
- * pays and no other payment holds the link, which has at most one that is not FAILED.
+ * pays and no other payment holds the link. At most one payment of a link is not FAILED.
  */
 function withPayment(transfer: AttributableTransfer, verdict: Verdict, index: Index): Verdict {
   const { attribution } = verdict;
@@ -263,7 +263,7 @@ function withPayment(transfer: AttributableTransfer, verdict: Verdict, index: In
   return { ...verdict, attribution: { ...attribution, paymentId: payment.id, settlesPayment } };
 }
 
-/** Whatever decided, the sender's claim of this transaction for the same link has its transfer and waits no longer. */
+/** Whatever decided, the sender's claim of this transaction for the same link is matched and no longer open. */
 function withClaim(transfer: AttributableTransfer, verdict: Verdict, index: Index): Verdict {
   const { attribution } = verdict;
   if (!attribution || attribution.claimId !== undefined) return verdict;
@@ -290,7 +290,7 @@ function isExact(link: LinkFacts, { amountUnits }: AttributableTransfer): boolea
   return amountUnits === link.amountUnits || amountUnits === link.payAmountUnits;
 }
 
-/** By height, for clocks differ. Without one, block times are whole seconds: a link made within a block's second had begun. */
+/** By height, because clocks differ. Without a height: block times are whole seconds, and the second of creation counts. */
 function hasBegun(link: LinkFacts, { blockNumber, blockTimeMs }: AttributableTransfer): boolean {
   if (link.createdBlock !== undefined) return blockNumber > link.createdBlock;
   return startOfSecond(link.createdAtMs) <= blockTimeMs;

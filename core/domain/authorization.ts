@@ -27,7 +27,7 @@ const WORD = /^0x[0-9a-f]{64}$/i;
 const BYTES = /^0x(?:[0-9a-f]{2})*$/i;
 const DECIMAL = /^(?:0|[1-9]\d{0,77})$/;
 
-/** Reads the six fields as they come over the wire (integers as JSON numbers or decimal text); undefined when one is not what it should be. */
+/** Reads the six fields of the wire (integers as JSON numbers or decimal text); undefined when one is malformed. */
 export function parseAuthorization(
   fields: Readonly<Record<keyof Authorization, unknown>>,
 ): Authorization | undefined {
@@ -57,7 +57,7 @@ export function parseVrs(v: unknown, r: unknown, s: unknown): PayerSignature | u
   return parseSignature(`0x${r.slice(2)}${s.slice(2)}${parity.toString(16).padStart(2, "0")}`);
 }
 
-/** 65 bytes, or 64 in the compact form of EIP-2098, to the one form the token accepts; undefined when out of range. */
+/** 65 bytes, or 64 in compact form (EIP-2098), in the one form the token accepts; undefined when out of range. */
 function toEcdsa(bytes: Hex): Hex | undefined {
   const digits = bytes.slice(2);
   if (digits.length !== 128 && digits.length !== 130) return undefined;
@@ -85,7 +85,7 @@ function matches(value: unknown, pattern: RegExp): value is string {
   return typeof value === "string" && pattern.test(value);
 }
 
-/** Only called on text that matched a hex pattern. */
+/** Called only with text that matched a hex pattern. */
 function lower(text: string): Hex {
   return text.toLowerCase() as Hex;
 }
@@ -95,5 +95,5 @@ export function authorizationKey(payer: Hex, nonce: Hex): string {
   return `${payer}:${nonce}`;
 }
 
-/** An authorization that a block executed or cancelled. `txHash`: the transaction it was seen in, where known. */
+/** An authorization that a block executed or cancelled. `txHash`: the transaction, where known. */
 export type AuthorizationKey = { payer: Hex; nonce: Hex; txHash?: Hex | undefined };

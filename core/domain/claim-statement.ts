@@ -1,6 +1,6 @@
 /**
- * What a payer signs to prove which link a transfer was meant for: EIP-712 `Claim`. The statement is ours, so that a wallet shows in
- * plain words what signing means.
+ * The EIP-712 `Claim` a payer signs to prove which link a transfer pays. The statement is ours, so that a wallet shows in plain
+ * words what signing means.
  */
 import { formatUnits } from "./money.ts";
 import { type Hex, NETWORKS, type NetworkId } from "./networks.ts";
@@ -30,7 +30,7 @@ const TYPES = {
   ],
 } as const;
 
-/** The typed data as `eth_signTypedData_v4` takes it. */
+/** The typed data for `eth_signTypedData_v4`. */
 export function claimTypedData(terms: ClaimTerms) {
   const { linkId, network, recipient, transactionHash, host } = terms;
   return {

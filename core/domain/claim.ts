@@ -1,9 +1,9 @@
-/** A payer's statement that a transaction paid a link: its states, how long it holds the link, and when the chain is asked about it. */
+/** A claim states that a transaction paid a link: its states, how long it holds the link, and when the chain is checked. */
 
 /**
  *   OPEN --transfer attributed--> MATCHED          OPEN --disproved--> REJECTED          OPEN --lease over--> EXPIRED
  *   HINT: late or contested, holds nothing and decides nothing
- *   DISPUTED: proven, but its transfer has paid another link; the merchant decides
+ *   DISPUTED: proven, but its transfer has already paid another link; the merchant decides
  */
 export const CLAIM_STATES = ["OPEN", "HINT", "DISPUTED", "MATCHED", "REJECTED", "EXPIRED"] as const;
 export type ClaimState = (typeof CLAIM_STATES)[number];
@@ -16,7 +16,7 @@ export type ClaimPolicy = (typeof CLAIM_POLICIES)[number];
 export const CLAIM_LEASE_S = 90;
 export const CLAIM_LOOKS_AT_S = [2, 4, 8, 16, 32, 64] as const;
 
-/** Seconds until the next look; after the last, until the lease is over. At least one. */
+/** Seconds until the next check; after the last interval, until the lease expires. At least one. */
 export function nextLookInS(ageS: number): number {
   const next = CLAIM_LOOKS_AT_S.find((atS) => atS > ageS + 0.5) ?? CLAIM_LEASE_S + 1;
   return Math.max(1, next - ageS);

@@ -1,4 +1,4 @@
-/** The error codes of the documented interface and the one error class that carries them to the edge. */
+/** The documented error codes and the one error class that carries them to the edge. */
 
 export const ERROR_STATUS = {
   VALIDATION_ERROR: 400,
@@ -13,7 +13,7 @@ export type ErrorCode = keyof typeof ERROR_STATUS;
 
 export type ErrorDetails = { field?: string; issue?: string } & Record<string, unknown>;
 
-/** A failure a caller is told about. The message is a sentence that is safe to show; `cause` stays inside. */
+/** A failure that is reported to the caller. The message is a sentence that is safe to show; `cause` stays internal. */
 export class ServiceError extends Error {
   readonly errorCode: ErrorCode;
   readonly details: ErrorDetails | undefined;
@@ -40,7 +40,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** 400 for one field. An issue is a code, or words to be read after the field's name: "must be …", "is …". */
+/** 400 for one field. An issue is a code, or text to be read after the field's name: "must be …", "is …". */
 export function invalid(
   field: string,
   issue: string,

@@ -1,10 +1,10 @@
-/** What an export says, whatever its format: its columns, its cells, its name. Pure; the worker renders, the API serves. */
+/** The contents of an export in any format: columns, cells, file name. Pure; the worker renders, the API serves. */
 import { formatUnits } from "./money.ts";
 import type { TransactionStatus, TransactionType } from "./payment.ts";
 import { directionOf, type HistoryRow, presentTransaction, type TransactionFilter } from "./transaction.ts";
 import { unreachable } from "./unreachable.ts";
 
-/** Kept formats; "text" is the simple report that a request for `pdf` gets by default, "pdf" the real one. */
+/** Stored formats; "text" is the simple report that a request for `pdf` gets by default, "pdf" the typeset one. */
 export const EXPORT_FORMATS = ["csv", "json", "text", "pdf"] as const;
 export type ExportFormat = (typeof EXPORT_FORMATS)[number];
 export const EXPORT_PROFILES = ["standard", "accounting"] as const;
@@ -13,10 +13,10 @@ export type ExportProfile = (typeof EXPORT_PROFILES)[number];
 export const EXPORT_ROWS_MAX = 10_000;
 export const EXPORTS_AT_ONCE_PER_USER = 2;
 
-/** A history row with what the accounting profile adds. */
+/** A history row with the fields of the accounting profile. */
 export type ExportRow = HistoryRow & {
   walletAddress: string | null;
-  /** The row's share of the fee its relayed transaction paid, in wei; null when nobody of ours paid one. */
+  /** The row's share, in wei, of the fee of its relay; null when we paid none. */
   feeWei: bigint | null;
   isFinalized: boolean;
 };
@@ -29,9 +29,9 @@ export type ExportSummary = {
   timeZone: string;
   merchantName: string;
   generatedAt: Date;
-  /** The filter in words, one a line. */
+  /** The filter in words, one condition per line. */
   filters: readonly string[];
-  /** Rows in the file, and rows the filter chose. */
+  /** Rows in the file, and rows that matched the filter. */
   rows: number;
   matched: number;
   newest: Date | undefined;
@@ -120,10 +120,10 @@ export function exportedObject(
   };
 }
 
-/** Spaces and what nobody sees (byte order mark, zero-width space, controls) do not hide a formula: some programs strip them first. */
+/** Spaces and invisible characters (byte order mark, zero-width space, controls) do not hide a formula: some programs strip them first. */
 const FORMULA = /^(?:[\t\r\n\0]|[\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]*[=+\-@＝＋－＠])/u;
 
-/** A cell no spreadsheet takes for a formula: an apostrophe before = + - @ (also full-width), tab and line breaks. */
+/** Prevents a spreadsheet from reading a cell as a formula: an apostrophe before = + - @ (also full-width), tab and line breaks. */
 export function neutralizeCell(cell: string): string {
   return FORMULA.test(cell) ? `'${cell}` : cell;
 }
@@ -157,7 +157,7 @@ function finalityOf({ status, isFinalized }: ExportRow): string {
 
 const formatters = new Map<string, Intl.DateTimeFormat>();
 
-/** "2026-03-29T03:30:00+02:00": the wall clock of a zone with its offset at that moment. */
+/** "2026-03-29T03:30:00+02:00": local time of a zone with its offset at that moment. */
 export function localTime(instant: Date, timeZone: string): string {
   let formatter = formatters.get(timeZone);
   if (!formatter) {
@@ -197,7 +197,7 @@ function formatEther(wei: bigint): string {
   return fraction === "" ? text.slice(0, -ETHER_DECIMALS) : `${text.slice(0, -ETHER_DECIMALS)}.${fraction}`;
 }
 
-/** A filter in words, a condition each. */
+/** A filter in words, one condition per line. */
 export function describeFilter(filter: TransactionFilter): string[] {
   const { types, statuses, networks, from, before, search, minUnits, maxUnits } = filter;
   const lines = [
@@ -213,7 +213,7 @@ export function describeFilter(filter: TransactionFilter): string[] {
   return lines.filter((line) => typeof line === "string");
 }
 
-/** "2026-03-29 00:00:00 UTC"; a fraction only when there is one. */
+/** "2026-03-29 00:00:00 UTC"; a fraction only when it is not zero. */
 function plainInstant(instant: Date): string {
   return instant.toISOString().replace("T", " ").replace(".000Z", "Z").replace("Z", " UTC");
 }
@@ -229,7 +229,7 @@ export function contentTypeOf(format: ExportFormat): string {
   return FILES[format].contentType;
 }
 
-/** "transactions-2026-11-20.csv": nothing of the user's in it. */
+/** "transactions-2026-11-20.csv": contains no user data. */
 export function fileNameOf(format: ExportFormat, createdAt: Date): string {
   return `transactions-${createdAt.toISOString().slice(0, 10)}.${FILES[format].extension}`;
 }

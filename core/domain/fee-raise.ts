@@ -1,17 +1,17 @@
 /**
- * When a transaction that no block holds is offered at a higher fee. Blocks decide, never the clock: while no block is made, a higher
- * fee buys nothing, and every raise is paid for once blocks are made again.
+ * When a transaction that is not mined is offered at a higher fee. Counted in blocks, not in time: while no block is produced, a
+ * higher fee has no effect, and every raise is paid for once blocks are produced again.
  */
 
-/** Blocks a transaction must have been passed over by since its newest attempt was handed to a node. */
+/** Blocks produced without the transaction since its newest attempt was broadcast, before the fee is raised. */
 const PASSED_OVER_BLOCKS = 2n;
 
-/** By hash of an attempt: the head when it was first known to be with a node. */
+/** By hash of an attempt: the head when it was first known to be broadcast. */
 export type FirstHeads = Map<string, bigint>;
 
 /**
- * Notes the head under which an attempt is first seen handed over, and tells whether enough blocks have passed it over since.
- * A node behind the others shows a lower head: that only makes the wait longer.
+ * Records the head at which an attempt is first seen broadcast, and returns whether enough blocks have been produced without it since.
+ * A lagging node shows a lower head, which only makes the wait longer.
  */
 export function isPassedOver(
   firstHeads: FirstHeads,
@@ -27,7 +27,7 @@ export function isPassedOver(
   return headNumber >= firstHead + PASSED_OVER_BLOCKS;
 }
 
-/** Forgets attempts that wait no more. */
+/** Forgets attempts that are no longer pending. */
 export function keepOnly(firstHeads: FirstHeads, txHashes: ReadonlySet<string>): void {
   for (const txHash of firstHeads.keys()) if (!txHashes.has(txHash)) firstHeads.delete(txHash);
 }

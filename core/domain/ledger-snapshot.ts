@@ -1,4 +1,4 @@
-/** What attribution knows of the ledger: transfers, and the links, payments, claims and assignments that they could settle. */
+/** The part of the ledger that attribution needs: transfers, and the links, payments, claims and assignments they could settle. */
 import type { Hex } from "./networks.ts";
 
 export type AttributableTransfer = {
@@ -9,11 +9,11 @@ export type AttributableTransfer = {
   amountUnits: bigint;
   blockNumber: number;
   blockTimeMs: number;
-  /** Nonce of the authorization it executed (EIP-3009). */
+  /** Nonce of the authorization the transfer executed (EIP-3009). */
   authorizationNonce: Hex | undefined;
   /** 16 bytes of its calldata, or of our relay's, that may be a link's tag. */
   tag?: Hex | undefined;
-  /** Whether the tag stands in a relay of ours: such a transfer pays the link it names, and by inference none. */
+  /** Whether the tag was found in a relay of ours: such a transfer pays only the link it names. */
   isRelayed?: boolean | undefined;
 };
 
@@ -26,13 +26,13 @@ export type LinkFacts = {
   amountUnits: bigint;
   payAmountUnits: bigint | undefined;
   createdAtMs: number;
-  /** The indexer's cursor when the link was made: only later blocks can pay it. Undefined: judged by time. */
+  /** The indexer's cursor when the link was created: only later blocks can pay it. Undefined: judged by time. */
   createdBlock: number | undefined;
   expiresAtMs: number;
   cancelledAtMs: number | undefined;
-  /** A transfer that pays it is in the ledger. */
+  /** The ledger holds a transfer that pays it. */
   isTaken: boolean;
-  /** Where that transfer is: before it the link was unpaid. */
+  /** Position of that transfer: before it the link was unpaid. */
   paidAt?: LogPlace | undefined;
   livePaymentId: string | undefined;
   /** The merchant's settings. */
@@ -65,7 +65,7 @@ export type ClaimFacts = {
   isEarly: boolean;
 };
 
-/** A merchant's decision; `linkId` undefined: no link unless 1 to 3 name one. */
+/** A merchant's assignment; `linkId` undefined: unassigned, unless evidence 1 to 3 names a link. */
 export type AssignmentFacts = {
   txHash: Hex;
   logIndex: number;
@@ -73,7 +73,7 @@ export type AssignmentFacts = {
   accept: boolean;
 };
 
-/** Everything in the database that the given transfers could settle. Claims are in the order they were made. */
+/** Everything in the database that the given transfers could settle. Claims are in order of creation. */
 export type LedgerSnapshot = {
   links: readonly LinkFacts[];
   payments: readonly PaymentFacts[];

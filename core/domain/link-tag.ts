@@ -1,6 +1,6 @@
 /**
- * A link's tag: 16 bytes that name it on the chain. They count as the first half of an authorization's nonce (EIP-3009), behind the
- * calldata of a plain `transfer`, and behind each item of a relay of ours.
+ * A link's tag: 16 bytes that name it on the chain. They are read from the first half of an authorization's nonce (EIP-3009), after
+ * the calldata of a plain `transfer`, and after each item of one of our relays.
  */
 import { keccak256, stringToBytes } from "viem";
 import type { Hex } from "./networks.ts";
@@ -8,7 +8,7 @@ import type { Hex } from "./networks.ts";
 export const TAG_BYTES = 16;
 const TAG_END = 2 + 2 * TAG_BYTES;
 
-/** Behind an item that is no link's: a facilitated payment. */
+/** The tag of an item without a link: a facilitated payment. */
 export const NO_LINK_TAG: Hex = `0x${"00".repeat(TAG_BYTES)}`;
 
 /** First 16 bytes of keccak256("link-tag:" + linkId). */

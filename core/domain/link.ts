@@ -1,14 +1,14 @@
 /**
- * A payment link's life. Each arrow is one conditional UPDATE; no row back means someone was faster.
+ * The states of a payment link. Each arrow is one conditional UPDATE; when it returns no row, a concurrent transition won.
  *
  *   ACTIVE --claim | accepted authorization | matching transfer seen--> PENDING --transfer N blocks deep--> PAID
- *   PENDING --disproved | refused for good | lease over--> ACTIVE (or EXPIRED when the clock passed)
- *   PENDING --all that held it gone, a transfer that fits booked on it--> PAID by that one
+ *   PENDING --disproved | permanently refused | lease over--> ACTIVE (or EXPIRED when the time has passed)
+ *   PENDING --no holder left, and a fitting transfer is attributed to it--> PAID by that transfer
  *   ACTIVE --clock passes expiresAt--> EXPIRED --late transfer, only candidate--> PAID (exception PAID_LATE)
  *   ACTIVE --merchant--> CANCELLED
  *   PAID --paying block reorganised away--> PENDING | ACTIVE
  *
- * api claims, worker relays or releases, indexer settles. Nobody else moves a link.
+ * The api claims, the worker relays or releases, the indexer settles. Only the merchant cancels or assigns.
  */
 import { unreachable } from "./unreachable.ts";
 
@@ -37,7 +37,7 @@ export const LINK_DESCRIPTION_MAX = 500;
 export const LINK_EXPIRY_DEFAULT_HOURS = 24;
 export const LINK_EXPIRY_MAX_HOURS = 2160;
 
-/** The status a reader is told: the clock expires a link even when no job ran. */
+/** The status shown to readers: a link past its expiry is EXPIRED even before the job has updated the row. */
 export function effectiveStatus(link: { status: LinkStatus; expiresAt: Date }, now: Date): LinkStatus {
   return link.status === "ACTIVE" && link.expiresAt <= now ? "EXPIRED" : link.status;
 }

@@ -1,14 +1,14 @@
-/** Money is a bigint of micro-USDC (10^-6 USDC, the token's own smallest unit) everywhere inside; text and numbers exist only on the wire. */
+/** Money is a bigint of micro-USDC (10^-6 USDC, the token's smallest unit) everywhere inside; text and numbers exist only on the wire. */
 
 export const USDC_DECIMALS = 6;
 export const UNITS_PER_USDC = 1_000_000n;
-/** SPEC limits of a payment link: greater than 0, at most 1,000,000 USDC. */
+/** Limits of a payment link: greater than 0, at most 1,000,000 USDC. */
 export const LINK_AMOUNT_MAX_UNITS = 1_000_000n * UNITS_PER_USDC;
 
 const DECIMAL_TEXT = /^(\d{1,18})(?:\.(\d{1,18}))?$/;
 const EXPONENT_TEXT = /^(\d)(?:\.(\d+))?e([+-]\d{1,3})$/;
 
-/** Exact units of a plain decimal text; undefined when it is not one or has more than 6 significant places. */
+/** Exact units of a plain decimal text; undefined when it is malformed or has more than 6 significant places. */
 export function parseUnits(text: string): bigint | undefined {
   const match = DECIMAL_TEXT.exec(text);
   if (!match) return undefined;

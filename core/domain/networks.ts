@@ -1,4 +1,4 @@
-/** The two networks the service knows, with every constant that depends on the chain (EIP-155 id, EIP-712 token domain, public addresses). */
+/** The two supported networks with every chain-specific constant (EIP-155 id, EIP-712 token domain, public addresses). */
 
 export const NETWORK_IDS = ["base", "base-sepolia"] as const;
 export type NetworkId = (typeof NETWORK_IDS)[number];
@@ -13,7 +13,7 @@ export type Network = {
   readonly displayName: string;
   readonly color: string;
   readonly icon: string;
-  /** Prefix that becomes a link to a transaction when its hash is appended. */
+  /** Explorer URL prefix; a transaction hash is appended. */
   readonly explorerUrl: string;
   readonly description: string;
   readonly isTestnet: boolean;

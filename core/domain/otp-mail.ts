@@ -1,4 +1,4 @@
-/** The mail that carries a one-time code: short, plain, without links, pictures or anything a phisher would want to copy. */
+/** The mail that carries a one-time code: short and plain, without links or pictures a phisher could imitate. */
 import { OTP_LIFE_S } from "./otp.ts";
 
 export type OtpMail = { subject: string; text: string; html: string };

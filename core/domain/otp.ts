@@ -1,15 +1,15 @@
 /**
- * One-time codes that prove an e-mail address. The code is never stored readable: its HMAC compares it, and a sealed copy
- * lets the mail job (and nobody without the pepper) read it until it is used, replaced or over.
+ * One-time codes that prove an e-mail address. Only the code's HMAC and a sealed copy are stored; the mail job opens the sealed copy
+ * (which takes the pepper) until the code is used, replaced or expired.
  */
 import { createHmac, randomInt, timingSafeEqual } from "node:crypto";
 import { deriveKey, type KeyList, seal, unseal } from "./seal.ts";
 
 export const OTP_DIGITS = 6;
 export const OTP_LIFE_S = 600;
-/** Comparisons a code allows, right or wrong. */
+/** Attempts a code allows, right or wrong. */
 export const OTP_ATTEMPTS_MAX = 5;
-/** Between two codes for one address. */
+/** Minimum time between two codes for one address. */
 export const OTP_COOL_DOWN_S = 60;
 export const OTP_CODES_PER_HOUR = 5;
 
@@ -17,27 +17,27 @@ export const OTP_PATTERN = /^\d{6}$/;
 
 type OtpRef = { id: string; userId: string };
 
-/** Six digits, each code equally likely (`randomInt` rejects what would skew it). */
+/** Six digits, uniformly distributed (`randomInt` avoids modulo bias). */
 export function newOtpCode(): string {
   return String(randomInt(0, 10 ** OTP_DIGITS)).padStart(OTP_DIGITS, "0");
 }
 
-/** Bound to the user and the row, so that no code verifies anywhere else. Made with the first pepper. */
+/** Bound to the user and the row, so that a code verifies nowhere else. Uses the first pepper. */
 export function hmacOtp([pepper]: KeyList, otp: OtpRef, code: string): Buffer {
   return hmacWith(pepper, otp, code);
 }
 
-/** Constant-time. A code hashed with any pepper of the list counts. */
+/** Constant-time. Accepts a code hashed with any pepper of the list. */
 export function isOtpCode(peppers: KeyList, otp: OtpRef & { codeHmac: Uint8Array }, code: string): boolean {
   return peppers.map((pepper) => timingSafeEqual(hmacWith(pepper, otp, code), otp.codeHmac)).includes(true);
 }
 
-/** Bound to the row's id; made with the first pepper. */
+/** Bound to the row's id; uses the first pepper. */
 export function sealOtp(peppers: KeyList, otp: OtpRef, code: string): Buffer {
   return seal(peppers, { purpose: "otp seal", id: otp.id }, code);
 }
 
-/** Throws when the seal is broken, made for another row or with a pepper that is not in the list. */
+/** Throws when the seal is invalid, made for another row or with a pepper that is not in the list. */
 export function openSealedOtp(peppers: KeyList, otp: OtpRef, sealed: Uint8Array): string {
   return unseal(peppers, { purpose: "otp seal", id: otp.id }, sealed);
 }

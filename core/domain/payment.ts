@@ -5,9 +5,9 @@
  *   QUEUED | SIGNED | BROADCAST --proven impossible--> FAILED(reason), link released
  *   MINED | CONFIRMED --block reorganised away--> QUEUED | SIGNED
  *
- * BROADCAST is never stored: a SIGNED payment whose relay was handed over reads as that (`db/payments/payments.ts`).
+ * BROADCAST is never stored: a SIGNED payment whose relay was handed to a node reads as BROADCAST (`db/payments/payments.ts`).
  *
- * Settled means: a canonical block holds AuthorizationUsed(payer, nonce) and its Transfer, whoever sent it.
+ * Settled means: a canonical block holds AuthorizationUsed(payer, nonce) and its Transfer, whoever sent the transaction.
  */
 import { unreachable } from "./unreachable.ts";
 

@@ -6,7 +6,7 @@ import type { Refusal } from "./payment.ts";
 export const RELAY_BUDGET_SCOPES = ["FEES", "MERCHANT", "REVERTED"] as const;
 export type RelayBudgetScope = (typeof RELAY_BUDGET_SCOPES)[number];
 
-/** `used` by mined transactions, `reserved` by those that no block holds; `maximum` null: no limit. Gas, or wei for FEES. */
+/** `used` by mined transactions, `reserved` by those in flight; `maximum` null: no limit. Gas, or wei for FEES. */
 export type RelayBudget = {
   readonly used: bigint;
   readonly reserved: bigint;
@@ -14,8 +14,8 @@ export type RelayBudget = {
 };
 
 /**
- * "spent": `amount` does not fit beside what is used, and nothing but the next day changes that. "held": it does not fit beside what
- * transactions on their way may still cost; once they are mined it may.
+ * "spent": `amount` does not fit beside what is used; only the next day changes that. "held": it does not fit beside what transactions
+ * in flight may still cost; it may once they are mined.
  */
 export type BudgetVerdict = "fits" | "held" | "spent";
 

@@ -1,14 +1,14 @@
-/** Secrets at rest that must be readable again: AES-256-GCM under a key of its own for each purpose, bound to the row that holds it. */
+/** Secrets at rest that must be readable again: AES-256-GCM with one derived key per purpose, bound to the row that holds them. */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const KEY_BYTES = 32;
 
-/** Master secrets, newest first: the first seals, signs and hashes, all of them open and verify. */
+/** Master secrets, newest first: the first seals, signs and hashes; all of them open and verify. */
 export type KeyList = readonly [string, ...string[]];
 
-/** Where a secret belongs: sealed for one place it opens in no other. */
+/** The row a secret is sealed for; it opens for no other row. */
 export type SealPlace = { purpose: "webhook secret" | "otp seal"; id: string };
 
 /** Nonce, ciphertext, tag. */
@@ -19,14 +19,14 @@ export function seal([masterSecret]: KeyList, place: SealPlace, text: string): B
   return Buffer.concat([nonce, cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()]);
 }
 
-/** Throws when the seal is broken, or made for another place or with a master secret that is not in the list. */
+/** Throws when the seal is invalid, or made for another place or with a master secret that is not in the list. */
 export function unseal(masterSecrets: KeyList, place: SealPlace, sealed: Uint8Array): string {
   const opened = tryUnseal(masterSecrets, place, sealed);
   if (!opened) throw new Error(`the ${place.purpose} of ${place.id} opens with none of the keys given`);
   return opened.text;
 }
 
-/** The text, and whether the first master secret sealed it. Undefined when none of the list opens it. */
+/** The text, and whether the first master secret sealed it. Undefined when no secret of the list opens it. */
 export function tryUnseal(
   masterSecrets: KeyList,
   place: SealPlace,
@@ -36,13 +36,13 @@ export function tryUnseal(
     try {
       return { text: openWith(masterSecret, place, sealed), isNewest: index === 0 };
     } catch {
-      // AES-GCM says no more than that it does not fit: another key, another place, or broken
+      // AES-GCM does not distinguish a wrong key, a wrong place and corrupt data
     }
   }
   return undefined;
 }
 
-/** One key a purpose, all from one master secret (RFC 5869). */
+/** One derived key per purpose (HKDF, RFC 5869). */
 export function deriveKey(masterSecret: string, purpose: string): Buffer {
   return Buffer.from(hkdfSync("sha256", masterSecret, "", purpose, KEY_BYTES));
 }

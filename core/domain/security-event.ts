@@ -1,4 +1,4 @@
-/** What the security trail of a user can tell. */
+/** The events of a user's security trail. */
 export const SECURITY_EVENT_TYPES = [
   "otp_sent",
   "otp_refused",

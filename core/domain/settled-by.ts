@@ -10,7 +10,6 @@ export const SETTLED_BY = [
   "amount",
   "merchant",
 ] as const;
-/** What decided that a transfer belongs to its link. */
 export type SettledBy = (typeof SETTLED_BY)[number];
 
 /** Attributions that rest on inference: a proof may move them while their link is PENDING. */

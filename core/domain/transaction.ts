@@ -1,4 +1,4 @@
-/** A history row as people read it, and the filter that chooses rows. Pure: shared by the list, the exports and the events. */
+/** A history row as users see it, and the filter that selects rows. Pure: shared by the list, the exports and the events. */
 
 import { formatUnits } from "./money.ts";
 import type { NetworkId } from "./networks.ts";
@@ -6,7 +6,7 @@ import type { TransactionStatus, TransactionType } from "./payment.ts";
 import type { SettledBy } from "./settled-by.ts";
 import { unreachable } from "./unreachable.ts";
 
-/** What is chosen. Absent or empty means everything; bounds of amounts are inclusive, of time `from` inclusive and `before` exclusive. */
+/** Absent or empty means everything; amount bounds are inclusive, `from` inclusive and `before` exclusive. */
 export type TransactionFilter = {
   types: readonly TransactionType[];
   statuses: readonly TransactionStatus[];
@@ -14,7 +14,7 @@ export type TransactionFilter = {
   currencies: readonly "USDC"[];
   from?: Date | undefined;
   before?: Date | undefined;
-  /** Substring of the description, or the beginning of a transaction hash. */
+  /** Substring of the description, or prefix of a transaction hash. */
   search?: string | undefined;
   minUnits?: bigint | undefined;
   maxUnits?: bigint | undefined;
@@ -42,7 +42,7 @@ export type HistoryRow = {
   detectedAt: Date;
   confirmedAt: Date | null;
   settledBy: SettledBy | null;
-  /** Ids of links that fitted when nothing decided between them. */
+  /** Ids of the links that fitted when no evidence decided between them. */
   candidates: string[] | null;
   /** The send or refund of ours that made it. */
   operationId: string | null;
@@ -50,7 +50,7 @@ export type HistoryRow = {
   operationNote: string | null;
 };
 
-/** The wire form of SPEC's Transaction. */
+/** The wire form of a transaction. */
 export function presentTransaction(row: HistoryRow) {
   return {
     id: row.id,
@@ -143,7 +143,7 @@ export function shortAddress(address: string): string {
   return address.length > 12 ? `${address.slice(0, 6)}…${address.slice(-4)}` : address;
 }
 
-/** At most `max` characters as people count them; never cuts one in half. */
+/** At most `max` grapheme clusters; never cuts one in half. */
 export function shorten(text: string, max: number): string {
   if (text.length <= max) return text;
   const characters = Array.from(new Intl.Segmenter().segment(text), (part) => part.segment);

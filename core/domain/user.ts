@@ -1,5 +1,5 @@
 /**
- * A user's life:
+ * The states of a user:
  *
  *   (none) --register--> REGISTERED --valid OTP--> WALLET_SETUP_PENDING --verified passkey--> ACTIVE
  */
@@ -23,7 +23,7 @@ export function completedStepsOf(status: UserStatus): readonly string[] {
   return COMPLETED_STEPS[status];
 }
 
-/** Merchant name a payer sees until one is set: the part of the address before the @. */
+/** Merchant name shown to payers until one is set: the local part of the e-mail address. */
 export function defaultMerchantName(email: string): string {
   return email.slice(0, email.indexOf("@"));
 }

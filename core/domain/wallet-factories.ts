@@ -1,9 +1,9 @@
-/** Factories of smart wallets whose deployment a payer's signature may bring along (ERC-6492), the same on both networks. */
+/** Factories of smart wallets that a payer's ERC-6492 signature may deploy from, the same on both networks. */
 import { CONTRACTS, type Hex } from "./networks.ts";
 
-/** Called when nothing else is configured. Each only makes wallets; any other contract a signature names is never called. Lower case. */
+/** The default list. Each factory only creates wallets; no other contract named by a signature is ever called. Lower case. */
 export const WALLET_FACTORIES: readonly Hex[] = [
-  /** Coinbase Smart Wallet 1.1, which our own wallets are. */
+  /** Coinbase Smart Wallet 1.1, also used for our merchants' wallets. */
   CONTRACTS.smartWalletFactory,
   /** Coinbase Smart Wallet 1.0. */
   "0x0ba5ed0c6aa8c49038f819e587e2633c4a9f428a",

@@ -1,14 +1,14 @@
-/** Standard Webhooks 1.0.0: what is sent, how it is signed, and when it is sent again. */
+/** Standard Webhooks 1.0.0: the message, its signature and the retry schedule. */
 import { createHmac, randomBytes } from "node:crypto";
 
 const SECRET_BYTES = 32;
 const SECRET_PREFIX = "whsec_";
 
-/** After a rotation messages carry the old secret's signature too, for this long. */
+/** After a rotation, messages also carry the old secret's signature for this long. */
 export const OLD_SECRET_LIFE_H = 24;
 export const ENDPOINTS_MAX = 20;
 
-/** The published schedule: waits before each try, in seconds. The first is at once; after the last the delivery has FAILED. */
+/** The published schedule: the delay before each attempt, in seconds. The first is immediate; after the last the delivery is FAILED. */
 export const RETRY_AFTER_S = [
   0,
   5,
@@ -22,10 +22,10 @@ export const RETRY_AFTER_S = [
   24 * 3_600,
 ] as const;
 
-/** An endpoint that had no success for this long, and at least one failure at its end, is disabled. */
+/** An endpoint without a success for this long, and with at least one failure at the end of it, is disabled. */
 export const FAILING_MAX_H = 72;
 
-/** Where HTTP is served: not the ports of mail, shells and name servers, which a message must never reach. */
+/** Ports a webhook may target: never those of mail, shells and name servers. */
 export function isWebhookPort(port: number): boolean {
   return port === 443 || port >= 1_024;
 }
@@ -34,14 +34,14 @@ export function newWebhookSecret(): string {
   return `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString("base64")}`;
 }
 
-/** Seconds until the next try after `tries` failed ones; undefined when there is none. */
+/** Seconds until the next attempt after `tries` failed ones; undefined when there is none. */
 export function retryAfterS(tries: number): number | undefined {
   return RETRY_AFTER_S[tries];
 }
 
 export type Message = { id: string; timestampS: number; body: string };
 
-/** The three headers, signed with every secret that counts: `v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`. */
+/** The three headers, signed with every valid secret: `v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`. */
 export function messageHeaders(message: Message, secrets: readonly string[]): Record<string, string> {
   const signed = `${message.id}.${message.timestampS}.${message.body}`;
   const signatures = secrets.map((secret) => {
@@ -55,7 +55,7 @@ export function messageHeaders(message: Message, secrets: readonly string[]): Re
   };
 }
 
-/** The body: type, time and data, the subject among them. */
+/** The body: type, time and data, which includes the subject. */
 export function messageBody(event: {
   type: string;
   subjectId: string;
