@@ -1,6 +1,6 @@
 /**
- * Which program stands behind a contract payer. What reverts and burns our gas is the program, not the address: addresses are cheap, so
- * budgets are kept by implementation. A known one does nothing in a block that its simulation did not show, and has no budget.
+ * Identifies the implementation behind a contract payer. Budgets for reverted gas are kept per implementation, not per address,
+ * because addresses are free to create. A known implementation cannot revert after a successful simulation and has no budget.
  */
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { parseData } from "../rpc/answers.ts";
@@ -15,13 +15,13 @@ export type ContractPayer = { readonly address: Hex; readonly code: Hex; readonl
 const KNOWN_IMPLEMENTATIONS: readonly string[] = [CONTRACTS.smartWalletImplementation];
 const KNOWN_FACTORIES: readonly string[] = [CONTRACTS.smartWalletFactory];
 
-/** ERC-1967: where a proxy keeps its implementation's address. */
+/** ERC-1967 storage slot of a proxy's implementation address. */
 const IMPLEMENTATION_SLOT = "0x360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc";
-/** The proxy that known accounts are. Only of exactly this code is the slot to be trusted: any other may write there what it likes. */
+/** The proxy known accounts use. The slot is trusted for exactly this code only: any other code can write anything there. */
 const PROXY_CODE = `0x363d3d373d3d363d7f${IMPLEMENTATION_SLOT.slice(2)}545af43d6000803e6038573d6000fd5b3d6000f3`;
 /** EIP-7702: an account with a key that runs the code at an address. */
 const DELEGATION = /^0xef0100([0-9a-f]{40})$/;
-/** EIP-1167: a clone of the code at an address. */
+/** EIP-1167: a minimal clone of the code at an address. */
 const CLONE = /^0x363d3d373d3d3d363d73([0-9a-f]{40})5af43d82803e903d91602b57fd5bf3$/;
 
 /** The `eth_getStorageAt` that tells a proxy's implementation. */
@@ -56,7 +56,7 @@ export async function findUnknownImplementations(
   });
 }
 
-/** Without code yet, its factory decides what it will be; code that names no other is an implementation of its own. */
+/** An undeployed account is identified by its factory; code that is no known proxy is its own implementation. */
 function implementationOf({ code, signature }: ContractPayer): string {
   if (code === "0x") return readContractSignature(signature)?.deployment?.to ?? "no code";
   const target = DELEGATION.exec(code)?.[1] ?? CLONE.exec(code)?.[1];

@@ -1,4 +1,4 @@
-/** The EIP-712 digest a payer signs for `TransferWithAuthorization` (EIP-3009), laid out by hand into reused buffers. */
+/** The EIP-712 digest a payer signs for `TransferWithAuthorization` (EIP-3009), encoded by hand into reused buffers for speed. */
 import type { Authorization } from "../domain/authorization.ts";
 import { type Hex, NETWORK_IDS, NETWORKS, type Network, type NetworkId } from "../domain/networks.ts";
 import { keccak256Bytes } from "./keccak.ts";
@@ -64,7 +64,7 @@ export function domainSeparator(domain: TokenDomain): Uint8Array {
   return separator;
 }
 
-/** The 12 bytes before an address are zero from the start and stay so. */
+/** The 12 bytes before an address are zero from the start and are never written. */
 function writeAddress(buffer: Buffer, word: number, address: Hex): void {
   writeHex(buffer, (word + 1) * WORD_BYTES - ADDRESS_BYTES, address, ADDRESS_BYTES);
 }

@@ -1,11 +1,11 @@
-/** What a block's logs bloom (Yellow Paper 4.4.3) says about answers that may lack logs. */
+/** Uses a block's logs bloom (Yellow Paper 4.4.3) to detect answers that lack logs. */
 
 import type { Hex } from "../domain/networks.ts";
 import { keccak256Bytes } from "./keccak.ts";
 
 const BLOOM_BITS = 2_048;
 
-/** The three bits of an address or topic, counted from the bloom's end. */
+/** The three bits of an address or topic, counted from the end of the bloom. */
 export type BloomBits = readonly [number, number, number];
 
 export function bloomBitsOf(item: Hex): BloomBits {
@@ -14,17 +14,17 @@ export function bloomBitsOf(item: Hex): BloomBits {
   return [bit(0), bit(2), bit(4)];
 }
 
-/** A wallet as an indexed argument. */
+/** A wallet address as an indexed log argument. */
 export function topicOfAddress(address: Hex): Hex {
   return `0x${address.slice(2).padStart(64, "0")}`;
 }
 
-/** False proves that nothing of this kind was logged; true may be chance. */
+/** False proves that no such log exists; true may be a false positive. */
 export function mayContain(bloom: Hex, bits: BloomBits): boolean {
   return bits.every((bit) => isSet(bloom, bit));
 }
 
-/** Share of bits that are set: how much `mayContain` proves. */
+/** Share of bits that are set: the false-positive rate of `mayContain` grows with it. */
 export function densityOf(bloom: Hex): number {
   let set = 0;
   for (let at = 2; at < bloom.length; at++) set += POPULATION[Number.parseInt(bloom[at] ?? "0", 16)] ?? 0;
@@ -32,7 +32,7 @@ export function densityOf(bloom: Hex): number {
 }
 const POPULATION = [0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4];
 
-/** The bloom of these logs: equal to the header's exactly when none is missing (but for chance in a crowded block). */
+/** The bloom of these logs. It equals the header's bloom when no log is missing (or, rarely, when a crowded bloom hides one). */
 export function bloomOf(logs: readonly { address: string; topics: readonly string[] }[]): Hex {
   const bytes = new Uint8Array(BLOOM_BITS / 8);
   const items = new Set(logs.flatMap((log) => [log.address.toLowerCase(), ...log.topics]));

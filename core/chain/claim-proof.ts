@@ -1,11 +1,11 @@
-/** Who signed a claim: recovered on the CPU for a plain key, asked on the chain for a contract (ERC-1271). */
+/** Verifies who signed a claim: recovered on the CPU for an EOA, asked on the chain for a contract (ERC-1271). */
 import { hashTypedData, recoverAddress } from "viem";
 import { type ClaimTerms, claimTypedData } from "../domain/claim-statement.ts";
 import type { Hex } from "../domain/networks.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { isValidContractSignature } from "./contract-signature.ts";
 
-/** How `signer` proved it; undefined when the signature is not its. Throws RpcTransportError when a contract could not be asked. */
+/** How `signer` proved it; undefined when the signature is not valid for it. Throws RpcTransportError when a contract could not be asked. */
 export async function verifyClaimProof(
   chain: Chain,
   terms: ClaimTerms,
@@ -23,7 +23,7 @@ async function recoverKey(hash: Hex, signature: Hex): Promise<string | undefined
   try {
     return (await recoverAddress({ hash, signature })).toLowerCase();
   } catch {
-    // not the 64 or 65 bytes of a key's signature, or no point on the curve
+    // not a 64- or 65-byte ECDSA signature, or not a point on the curve
     return undefined;
   }
 }

@@ -1,4 +1,4 @@
-/** The public key inside a WebAuthn credential (COSE_Key, RFC 9053): accepted only when the chain could verify with it. */
+/** Reads the public key of a WebAuthn credential (COSE_Key, RFC 9053); accepts only keys that the chain can verify. */
 import { p256 } from "@noble/curves/nist.js";
 import { cose, decodeCredentialPublicKey } from "@simplewebauthn/server/helpers";
 import type { PublicKey } from "./passkey-account.ts";
@@ -19,7 +19,7 @@ export function readCoseKey(bytes: Uint8Array): PublicKey | undefined {
     p256.Point.fromHex(`04${xHex}${yHex}`).assertValidity();
     return { x: `0x${xHex}`, y: `0x${yHex}` };
   } catch {
-    // Bytes that are no key, and points off the curve, are the same refusal.
+    // Malformed keys and points off the curve are the same refusal.
     return undefined;
   }
 }

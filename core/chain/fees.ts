@@ -1,25 +1,25 @@
-/** What a relay offers for its gas (EIP-1559), in wei a gas. */
+/** The EIP-1559 fees a relay offers, in wei per gas. */
 
 export type Fees = { readonly maxFeePerGas: bigint; readonly maxPriorityFeePerGas: bigint };
 
-/** Base orders by tip and is content with a thousandth of a gwei. */
+/** Base orders transactions by tip and accepts a thousandth of a gwei. */
 const DEFAULT_TIP_WEI = 1_000_000n;
-/** Nodes want 10 % more (geth) to replace a transaction, some 12.5 %; both fees are raised by a quarter. */
+/** Geth requires 10 % more to replace a transaction, some nodes 12.5 %; both fees are raised by a quarter. */
 const BUMP_PERCENT = 125n;
 const BUMP_ACCEPTED_PERMILLE = 1125n;
-/** A tip buys a place in the block, never a block: above this multiple of what the node suggests it only costs. */
+/** A tip only improves the position within a block: above this multiple of the node's suggestion it has no effect but its cost. */
 const TIP_MULTIPLE_MAX = 10n;
-/** Raises may go this far even where nodes suggest next to nothing: 0.1 gwei. */
+/** Raises may always reach 0.1 gwei, even where nodes suggest almost nothing. */
 const TIP_FLOOR_OF_CAP_WEI = 100_000_000n;
 
 /**
  * First attempt: twice the base fee plus the tip, at most `maxFeeWei`. With `previous`: the higher of that and a quarter more
- * of both of its fees; `previous` itself when a cap leaves no room for a raise a node would take (send the old bytes again).
+ * of both of its fees; `previous` itself when a cap leaves no room for an acceptable raise (resend the old bytes then).
  * The tip is at most the higher of ten times the node's suggestion and 0.1 gwei.
  */
 export function nextFees(market: {
   readonly baseFeePerGas: bigint;
-  /** What the node suggests; a thousandth of a gwei when unknown. */
+  /** The node's suggestion; a thousandth of a gwei when unknown. */
   readonly tipPerGas?: bigint | undefined;
   readonly maxFeeWei: bigint;
   readonly previous?: Fees | undefined;
@@ -39,7 +39,7 @@ export function nextFees(market: {
   return isTaken ? raised : previous;
 }
 
-/** Neither above the cap, and the tip not above the whole (a node refuses that). */
+/** Neither fee above the cap, and the tip not above the total (nodes refuse that). */
 function toFees(maxFeePerGas: bigint, maxPriorityFeePerGas: bigint, capWei: bigint): Fees {
   const capped = min(maxFeePerGas, capWei);
   return { maxFeePerGas: capped, maxPriorityFeePerGas: min(maxPriorityFeePerGas, capped) };
@@ -49,7 +49,7 @@ function isRaise(before: bigint, after: bigint): boolean {
   return after > before && after * 1000n >= before * BUMP_ACCEPTED_PERMILLE;
 }
 
-/** A quarter more, rounded up, and never less than one wei more. */
+/** A quarter more, rounded up, at least one wei. */
 function raise(fee: bigint): bigint {
   return max((fee * BUMP_PERCENT + 99n) / 100n, fee + 1n);
 }

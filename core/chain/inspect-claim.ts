@@ -1,4 +1,4 @@
-/** What the chain says about a transaction a payer named: a claim counts as far as its USDC Transfer log goes, never its `to` or calldata. */
+/** What the chain says about a claimed transaction: only its USDC Transfer logs count, never its `to` or calldata. */
 import type { Hex } from "../domain/networks.ts";
 import { fieldOf, parseData, parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
@@ -7,20 +7,20 @@ import { decodeAuthorizationLog, decodeTransferLog } from "./usdc.ts";
 
 export type ClaimedTransfer = {
   txHash: Hex;
-  /** Who the payer said pays. */
+  /** The payer named in the claim. */
   clientAddress: Hex;
   recipient: Hex;
   amountUnits: bigint;
   payAmountUnits: bigint | null;
-  /** The indexer's cursor when the link was made; null: judged by time, where a link made within a block's second had begun. */
+  /** The indexer's cursor when the link was created; null: judge by block time, counting blocks within the second of creation. */
   createdBlock: bigint | null;
   createdAt: Date;
   expiresAt: Date;
-  /** A proven claim counts after the link's end too. */
+  /** A proven claim counts after the link has ended too. */
   isProven: boolean;
 };
 
-/** A log that fits the claim, and the nonce when it executed an authorization (EIP-3009). */
+/** A log that fits the claim, with the nonce when it executed an authorization (EIP-3009). */
 export type FittingLog = { logIndex: number; authorizationNonce: Hex | undefined };
 
 export type ClaimLook =
@@ -28,12 +28,12 @@ export type ClaimLook =
   | { kind: "unknown" }
   | { kind: "waiting" }
   | { kind: "reverted" }
-  /** In a block, with another amount from this payer to this wallet. */
+  /** Mined, with another amount from this payer to this wallet. */
   | { kind: "other_amount" }
   | { kind: "unrelated" }
   | { kind: "pays"; logs: readonly [FittingLog, ...FittingLog[]] };
 
-/** Throws RpcTransportError when nothing could be learnt. */
+/** Throws RpcTransportError when no node could answer. */
 export async function lookAtClaim(chain: Chain, claim: ClaimedTransfer): Promise<ClaimLook> {
   const [receiptAnswer, transactionAnswer] = await chain.batch([
     { method: "eth_getTransactionReceipt", params: [claim.txHash] },

@@ -1,9 +1,9 @@
-/** Keccak-256 over bytes, in WebAssembly: about forty times the speed of the JavaScript one viem uses. */
+/** Keccak-256 over bytes in WebAssembly: about forty times as fast as the JavaScript version in viem. */
 import { createKeccak } from "hash-wasm";
 
 const hasher = await createKeccak(256);
 
-/** 32 fresh bytes. */
+/** 32 newly allocated bytes. */
 export function keccak256Bytes(data: Uint8Array): Uint8Array {
   return hasher.init().update(data).digest("binary");
 }

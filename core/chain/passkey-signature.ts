@@ -1,8 +1,8 @@
-/** A passkey's assertion as the smart account reads it (`WebAuthnAuth` inside `SignatureWrapper`). */
+/** Encodes a passkey's assertion as the smart account reads it (`WebAuthnAuth` inside `SignatureWrapper`). */
 import { encodeAbiParameters } from "viem";
 import type { Hex } from "../domain/networks.ts";
 
-/** `response` of an authentication response, base64url. The challenge in it is the hash that was signed. */
+/** `response` of an authentication response, base64url. Its challenge is the hash that was signed. */
 export type Assertion = {
   readonly authenticatorData: string;
   readonly clientDataJSON: string;
@@ -37,8 +37,8 @@ const TYPE_MEMBER = '"type":"webauthn.get"';
 const CHALLENGE_MEMBER = '"challenge":"';
 
 /**
- * The account's signature bytes. s is brought to its low form, which half of all assertions need; the members of
- * clientDataJSON are found, not assumed, because browsers may put others before them. Throws RangeError on a broken assertion.
+ * The account's signature bytes. s is normalised to low s, which half of all assertions need; the members of clientDataJSON
+ * are searched, because browsers may put others before them. Throws RangeError on a malformed assertion.
  */
 export function encodePasskeySignature(assertion: Assertion, ownerIndex: number): Hex {
   const clientData = Buffer.from(assertion.clientDataJSON, "base64url");

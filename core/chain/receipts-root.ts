@@ -1,17 +1,17 @@
 /**
- * The receipts root of a block (Yellow Paper 4.4.3, EIP-2718): the header commits to every log of the block, so receipts that make
- * this root lack none. Hex text throughout: that is how receipts arrive, and joining text is what engines do fast.
+ * The receipts root of a block (Yellow Paper 4.4.3, EIP-2718). The header commits to every log of the block, so receipts that
+ * produce this root are complete. Works on hex text throughout: receipts arrive as hex, and engines join strings quickly.
  */
 
 import type { Hex } from "../domain/networks.ts";
 import { fieldOf } from "../rpc/answers.ts";
 import { keccak256Bytes } from "./keccak.ts";
 
-/** Type of the transactions an OP-stack chain makes for deposits; their receipts have two more fields. */
+/** Type of OP-stack deposit transactions; their receipts have two more fields. */
 const DEPOSIT_TYPE = 0x7e;
 const HASH_BYTES = 32;
 
-/** The root these receipts (as JSON-RPC gives them, in the block's order) make. */
+/** The root of these receipts (as JSON-RPC returns them, in block order). */
 export function receiptsRootOf(receipts: readonly unknown[]): Hex {
   const leaves = receipts.map((receipt, index) => ({
     path: rlpText(quantityText(`0x${index.toString(16)}`)),
@@ -50,7 +50,7 @@ function encodeLog(log: unknown): string {
 
 type Leaf = { path: string; value: string };
 
-/** A node of the Merkle Patricia trie (Yellow Paper appendix D) over leaves that agree in their first `depth` digits. */
+/** A node of the Merkle Patricia trie (Yellow Paper appendix D) over leaves that share their first `depth` digits. */
 function encodeNode(leaves: readonly Leaf[], depth: number): string {
   const [first] = leaves;
   if (!first) return rlpText("");
@@ -67,7 +67,7 @@ function encodeNode(leaves: readonly Leaf[], depth: number): string {
       depth + 1,
     ),
   );
-  // no key of a list is the beginning of another, so a branch never carries a value
+  // no key of a list is a prefix of another, so a branch never carries a value
   return rlpList([...children, rlpText("")]);
 }
 
@@ -110,7 +110,7 @@ function lengthPrefix(bytes: number, offset: number): string {
   return (offset + 55 + length.length / 2).toString(16) + length;
 }
 
-/** A number as the fewest bytes that hold it. */
+/** A number in as few bytes as possible. */
 function quantityText(quantity: string): string {
   const digits = quantity.slice(2).replace(/^0+/, "");
   return digits.length % 2 === 1 ? `0${digits}` : digits;

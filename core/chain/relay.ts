@@ -1,4 +1,4 @@
-/** A relay: the one call that carries its payments, the gas it gets, and what the chain says of it before anything is signed. */
+/** A relay: the one call that carries its payments, its gas limit, and its simulation before anything is signed. */
 import type { Authorization } from "../domain/authorization.ts";
 import { CONTRACTS, type Hex, type Network } from "../domain/networks.ts";
 import { PAYMENT_GAS } from "../domain/relay-budget.ts";
@@ -11,12 +11,12 @@ import { decodeAggregate3, encodeAggregate3, type InnerCall, type InnerResult } 
 import { explainRevert, type Refusal } from "./revert-reasons.ts";
 import { encodeTransferWithBytes, encodeTransferWithVrs } from "./usdc.ts";
 
-/** An accepted payment as it is relayed. Key: r, s, v (65 bytes). Contract: the bytes as signed, ERC-6492 wrapper included. */
+/** An accepted payment as it is relayed. EOA: r, s, v (65 bytes). Contract: the bytes as signed, ERC-6492 wrapper included. */
 export type RelayItem = {
   readonly isContract: boolean;
   readonly authorization: Authorization;
   readonly signature: Hex;
-  /** The tag of the link it pays (core/domain/link-tag.ts), written behind its calldata so that the chain alone says it. */
+  /** The tag of the paid link (core/domain/link-tag.ts), appended to the calldata so that the chain alone identifies the link. */
   readonly tag: Hex;
 };
 
@@ -24,24 +24,24 @@ export type RelayCall = { readonly to: Hex; readonly data: Hex; readonly gas: bi
 
 export type SimulationResult = { readonly ok: true } | ({ readonly ok: false } & Refusal);
 
-/** EIP-7825: no transaction may ask for more. */
+/** Maximum gas of a transaction (EIP-7825). */
 export const TRANSACTION_GAS_MAX = 16_777_216n;
-/** What one transaction may carry under the gas above; callers batch far less. */
+/** Maximum items under that gas limit; callers send far smaller batches. */
 const RELAY_ITEMS_MAX = 150;
 
 /** Measured with USDC's own code: 38,000 + 72,200 an item in a batch, each to a first-time payee. */
 const BATCH_BASE_GAS = 60_000n;
 const BATCH_ITEM_GAS = 90_000n;
-/** Measured with a passkey wallet: 141,000 alone, 358,000 with its deployment. What burns more is cut off here. */
+/** Measured with a passkey wallet: 141,000 alone, 358,000 with its deployment. More is cut off here. */
 const CONTRACT_GAS = 200_000n;
 const CONTRACT_WITH_DEPLOYMENT_GAS = 450_000n;
 const NOOP_GAS = 21_000n;
-/** For Multicall3 itself, when a call that needs no Multicall3 is simulated through it. */
+/** For Multicall3 itself, when a call that does not need it is simulated through it. */
 const MULTICALL_GAS = 50_000n;
 
 /**
- * One keyed payment goes straight to the token (a batch of one costs 8.5 % more), several through Multicall3.
- * A contract payer travels alone: it could burn what the others paid for. Throws RangeError when mixed or out of bounds.
+ * One EOA payment goes straight to the token (a batch of one costs 8.5 % more), several through Multicall3. A contract payer
+ * is relayed alone: it could burn the gas of the others. Throws RangeError when they are mixed or too many.
  */
 export function buildPaymentsCall(network: Network, items: readonly RelayItem[]): RelayCall {
   const calls = innerCalls(network, items);
@@ -51,26 +51,26 @@ export function buildPaymentsCall(network: Network, items: readonly RelayItem[])
   return { to: CONTRACTS.multicall3, data: encodeAggregate3(calls), gas };
 }
 
-/** Gas limit of a relay of so many keyed payers: a ceiling, the rest is never paid for. */
+/** Gas limit of a relay with this many EOA payers: an upper bound, unused gas is not paid for. */
 export function paymentsGas(count: number): bigint {
   return count === 1 ? PAYMENT_GAS : BATCH_BASE_GAS + BATCH_ITEM_GAS * BigInt(count);
 }
 
-/** Gas limit of a contract payer's relay, without an item that of a deployed one: as tight as a passkey wallet allows, since the payer decides what is burnt. */
+/** Gas limit of a contract payer's relay; without an item, of a deployed payer. Tight, because the payer decides how much is burnt. */
 export function contractPayerGas(item: Pick<RelayItem, "signature"> | undefined): bigint {
   return item && readContractSignature(item.signature)?.deployment
     ? CONTRACT_WITH_DEPLOYMENT_GAS
     : CONTRACT_GAS;
 }
 
-/** Sends nothing to oneself: spends a nonce whose payments expired, or fills a gap. */
+/** A transfer of nothing to oneself: uses up a nonce whose payments expired, or fills a nonce gap. */
 export function buildNoopCall(relayer: Hex): RelayCall {
   return { to: relayer, data: "0x", gas: NOOP_GAS };
 }
 
 /**
- * Runs the items at `pending`, as they would be relayed, within the gas a relay gets. One verdict an item, in order.
- * Throws RpcTransportError when the chain gave no verdict: then nothing is known about any of them.
+ * Simulates the items at `pending` within the gas of a relay. One verdict per item, in order. Throws RpcTransportError when the
+ * chain gave no verdict: nothing is known about any of them then.
  */
 export async function simulatePayments(
   chain: Chain,
@@ -83,16 +83,16 @@ export async function simulatePayments(
 }
 
 export type Simulation = {
-  /** For a batch with other questions to the same node. */
+  /** For a batch with other calls to the same node. */
   readonly call: RpcCall;
   /**
-   * One verdict an item; undefined when several failed together, so that fewer have to be asked at a time. Throws RpcTransportError when
-   * there is no verdict.
+   * One verdict per item; undefined when several failed together, so that smaller groups must be simulated. Throws
+   * RpcTransportError when there is no verdict.
    */
   readonly read: (outcome: RpcOutcome | undefined) => SimulationResult[] | undefined;
 };
 
-/** The call behind `simulatePayments`, and what its answer means. */
+/** The call behind `simulatePayments`, and the decoder of its result. */
 export function prepareSimulation(network: Network, relayer: Hex, items: readonly RelayItem[]): Simulation {
   const calls = innerCalls(network, items);
   const gas = toQuantity(gasOf(items) + MULTICALL_GAS);
@@ -103,7 +103,7 @@ export function prepareSimulation(network: Network, relayer: Hex, items: readonl
       if (!outcome) throw new RpcTransportError("malformed", "a simulation was not answered");
       if (outcome.ok) {
         const results = decodeAggregate3(outcome.result, calls.length);
-        // A deployment's own outcome does not count: a wallet that exists already is fine, and its payment shows the rest.
+        // A deployment's own outcome is ignored: an existing wallet is fine, and the payment's outcome shows the rest.
         return results.slice(-items.length).map((result) => verdictOf(result, items[0]));
       }
       const { error } = outcome;
@@ -114,7 +114,7 @@ export function prepareSimulation(network: Network, relayer: Hex, items: readonl
   };
 }
 
-/** One item ate the gas of others, or of all: halves tell which, at most log2 of the items deep. */
+/** One item used up the gas of others or of all: bisect, at most log2 of the items deep. */
 async function simulateHalves(
   chain: Chain,
   relayer: Hex,
@@ -125,7 +125,7 @@ async function simulateHalves(
   return [...first, ...(await simulatePayments(chain, relayer, items.slice(middle)))];
 }
 
-/** A contract payer that reverts without a word ran out of gas or refuses: it is its signature that does not hold. */
+/** A contract payer that reverts without data ran out of gas or rejects its signature: reported as an invalid signature. */
 function verdictOf({ success, data }: InnerResult, item: RelayItem | undefined): SimulationResult {
   if (success) return { ok: true };
   const refusal = explainRevert(data);
@@ -137,7 +137,7 @@ function gasOf(items: readonly RelayItem[]): bigint {
   return items[0]?.isContract ? contractPayerGas(items[0]) : paymentsGas(items.length);
 }
 
-/** The calls behind a relay, in order; a contract payer that brings its deployment along has two, the payment last. */
+/** The calls of a relay, in order; a contract payer with a deployment has two, the payment last. */
 function innerCalls(network: Network, items: readonly RelayItem[]): InnerCall[] {
   if (items.length === 0 || items.length > RELAY_ITEMS_MAX) {
     throw new RangeError(`a relay carries 1 to ${RELAY_ITEMS_MAX} payments, not ${items.length}`);
@@ -155,7 +155,7 @@ function innerCalls(network: Network, items: readonly RelayItem[]): InnerCall[] 
   });
 }
 
-/** Bytes behind the arguments are ignored by ABI decoding; 16 fit into the padding Multicall3's encoding has anyway. */
+/** ABI decoding ignores bytes after the arguments; 16 fit into the padding of Multicall3's encoding. */
 function tagged(data: Hex, tag: Hex): Hex {
   return `${data}${tag.slice(2)}`;
 }

@@ -1,12 +1,12 @@
-/** What a refused transfer's revert data says, in the words of the documented refusals. */
+/** Translates a reverted transfer's data into a documented refusal. */
 import { decodeErrorResult, type Hex } from "viem";
 import type { PaymentRefusal } from "../domain/payment.ts";
 
 export type Refusal = {
   readonly reason: PaymentRefusal;
-  /** The same authorization may pass later: look again before giving up. */
+  /** The same authorization may succeed later: retry before refusing. */
   readonly healable: boolean;
-  /** The chain's own words, for logs. */
+  /** The chain's own message, for logs. */
   readonly text: string;
 };
 
@@ -24,7 +24,7 @@ const REASONS: readonly (readonly [pattern: RegExp, reason: PaymentRefusal, heal
   [/(to|from) the zero address/, "PAYMENT_NOT_ALLOWED", false],
 ];
 
-/** Revert data to a refusal. What nobody foresaw is INTERNAL_ERROR and healable: it is looked at again, not blamed on the payer. */
+/** Revert data to a refusal. Unknown reasons are INTERNAL_ERROR and healable: retried, never attributed to the payer. */
 export function explainRevert(data: Hex | undefined): Refusal {
   const text = revertText(data);
   const match = REASONS.find(([pattern]) => pattern.test(text));

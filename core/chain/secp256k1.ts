@@ -1,6 +1,6 @@
 /**
  * ECDSA on secp256k1 over 32-byte hashes: libsecp256k1 where its prebuilt binding loads, else @noble/curves.
- * The package's own fallback (elliptic) is never used: it is 40 times slower and says nothing.
+ * The package's own fallback (elliptic) is never used: it is 40 times slower and is chosen silently.
  */
 import { secp256k1 as noble } from "@noble/curves/secp256k1.js";
 
@@ -20,7 +20,7 @@ export const nobleSecp256k1: Secp256k1 = {
     try {
       return noble.Signature.fromBytes(rs).addRecoveryBit(parity).recoverPublicKey(hash).toBytes(false);
     } catch {
-      // r or s out of range, or no curve point: the one way noble says "no key".
+      // r or s out of range, or no curve point: noble signals all of them by throwing
       return undefined;
     }
   },
@@ -31,7 +31,7 @@ export const nobleSecp256k1: Secp256k1 = {
   publicKeyOf: (privateKey) => noble.getPublicKey(privateKey, false),
 };
 
-/** The native engine, or undefined where no prebuilt binding fits the platform. */
+/** The native engine; undefined where no prebuilt binding fits the platform. */
 export const nativeSecp256k1: Secp256k1 | undefined = await loadNative();
 
 export const secp256k1: Secp256k1 = nativeSecp256k1 ?? nobleSecp256k1;
@@ -45,7 +45,7 @@ async function loadNative(): Promise<Secp256k1 | undefined> {
         try {
           return bindings.ecdsaRecover(rs, parity, hash, false);
         } catch {
-          // Same meaning as in noble's engine; the binding throws plain errors only.
+          // same meaning as for noble: the binding throws plain errors only
           return undefined;
         }
       },

@@ -1,4 +1,4 @@
-/** Signs a relayer's EIP-1559 transaction, and nothing else than a relay has business with. */
+/** Signs a relayer's EIP-1559 transaction, and only calls that a relay makes. */
 import { CONTRACTS, type Hex, NETWORK_IDS, NETWORKS } from "../domain/networks.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import { TRANSACTION_GAS_MAX } from "./relay.ts";
@@ -32,8 +32,8 @@ export function relayerAddress(privateKey: Hex, engine: Secp256k1 = secp256k1): 
 }
 
 /**
- * The raw transaction and its hash, the same bytes for the same input (RFC 6979). The value is always 0, and only
- * what a relay calls is signed, or nothing sent to oneself; anything else is a RangeError, as is gas above EIP-7825.
+ * The raw transaction and its hash, deterministic for the same input (RFC 6979). The value is always 0. Only the calls of a relay
+ * or an empty transfer to oneself are signed; anything else is a RangeError, as is gas above EIP-7825.
  */
 export function signRelay(
   privateKey: Hex,
@@ -51,7 +51,7 @@ export function signRelay(
   return { raw: hexOf(raw), hash: hexOf(keccak256Bytes(raw)) };
 }
 
-/** A stolen call path must not turn the relayer's key into a wallet: it moves no money of the relayer's own. */
+/** Limits the damage of a compromised caller: the relayer's key cannot be made to move the relayer's own funds. */
 function assertAllowed({ chainId, to, data, gas }: RelayTransaction, relayer: () => Hex): void {
   const network = NETWORK_IDS.map((id) => NETWORKS[id]).find((one) => one.chainId === chainId);
   if (!network) throw new RangeError(`chain ${chainId} is none of ours`);
@@ -65,7 +65,7 @@ function assertAllowed({ chainId, to, data, gas }: RelayTransaction, relayer: ()
 
 type Rlp = bigint | number | Uint8Array | readonly Rlp[];
 
-/** Recursive length prefix (Ethereum yellow paper, appendix B); integers without leading zeros. */
+/** Recursive length prefix (Yellow Paper, appendix B); integers without leading zeros. */
 function rlp(item: Rlp): Buffer {
   if (item instanceof Uint8Array) return rlpBytes(item);
   if (typeof item === "object") return rlpHead(0xc0, Buffer.concat(item.map(rlp)));
@@ -84,7 +84,7 @@ function rlpHead(base: number, body: Uint8Array): Buffer {
   return Buffer.concat([Buffer.from([base + 55 + length.length]), length, body]);
 }
 
-/** As few bytes as it takes; none for 0. */
+/** As few bytes as possible; none for 0. */
 function bigEndian(value: bigint | number): Buffer {
   const digits = BigInt(value) === 0n ? "" : value.toString(16);
   return Buffer.from(digits.padStart(digits.length + (digits.length % 2), "0"), "hex");

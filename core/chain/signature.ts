@@ -1,4 +1,4 @@
-/** Who signed an authorization with a plain key: recovered on the CPU, by the rules USDC applies on chain. */
+/** Recovers the EOA that signed an authorization, on the CPU, by the rules USDC applies on chain. */
 import type { Authorization } from "../domain/authorization.ts";
 import type { Hex } from "../domain/networks.ts";
 import { authorizationDigest, type TokenDomain } from "./authorization-digest.ts";
@@ -10,8 +10,8 @@ const SIGNATURE_BYTES = 65;
 const LOW_S_MAX = Buffer.from("7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0", "hex");
 
 /**
- * The signer's address, lower case, of r, s, v as `PayerSignature.ecdsa` has them; undefined for anything the token
- * would refuse: v not 27 or 28, high s, r or s out of range, no such point. Compare the answer with `authorization.from`.
+ * The signer's address, lower case, of r, s, v as in `PayerSignature.ecdsa`; undefined for anything the token would refuse:
+ * v not 27 or 28, high s, r or s out of range, no such point. Compare the result with `authorization.from`.
  */
 export function recoverPayer(
   domain: TokenDomain,

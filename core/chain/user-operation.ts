@@ -21,7 +21,7 @@ export type UserOperation = {
   readonly signature: Hex;
 };
 
-/** How an operation ended; `success` false inside a successful transaction is a payment that did not happen. */
+/** An operation's outcome; `success` false inside a successful transaction means that the payment did not happen. */
 export type UserOperationOutcome = {
   readonly userOpHash: Hex;
   readonly sender: Hex;
@@ -44,7 +44,7 @@ const CALLS_MAX = 101;
 const FIRST_CALL_GAS = 120_000n;
 const FURTHER_CALL_GAS = 45_000n;
 const VERIFICATION_GAS = 150_000n;
-/** Calldata, EntryPoint and the 1/64 it holds back, on top of the limits it demands up front. */
+/** Calldata, EntryPoint and the 1/64 of gas it retains, on top of the limits it requires up front. */
 const BUNDLE_GAS = 250_000n;
 /** The EntryPoint copies and hashes the call data; without this a long batch reverts whole. */
 const GAS_A_CALL_DATA_BYTE = 30n;
@@ -75,7 +75,7 @@ export function buildUserOperation(operation: {
   };
 }
 
-/** The 32 bytes the passkey signs: the WebAuthn challenge of a send. Does not depend on the signature. */
+/** The 32 bytes the passkey signs: the WebAuthn challenge of a send. Independent of the signature. */
 export function userOperationHash(operation: UserOperation, chainId: number): Hex {
   return getUserOperationHash({
     chainId,
@@ -87,7 +87,7 @@ export function userOperationHash(operation: UserOperation, chainId: number): He
 
 /**
  * The relayer's transaction for a signed operation. With `deployment` (the account does not exist yet) the factory is called
- * first, in the same transaction; that the account was deployed meanwhile does no harm.
+ * first in the same transaction; it does nothing when the account was deployed in between.
  */
 export function buildUserOperationCall(
   operation: UserOperation,
@@ -127,7 +127,7 @@ export function bundleItemGas({ operation, deployment }: BundleItem): bigint {
   return callGasLimit + verificationGasLimit + BUNDLE_GAS + dataGas + (deployment ? CREATE_ACCOUNT_GAS : 0n);
 }
 
-/** The outcome of an operation in a log of the EntryPoint; undefined for every other log. */
+/** The outcome of an operation in an EntryPoint log; undefined for every other log. */
 export function decodeUserOperationLog(
   log: RawLog & { readonly address: string },
 ): UserOperationOutcome | undefined {
@@ -169,7 +169,7 @@ export function explainFailedOperation(data: Hex | undefined): string | undefine
   try {
     return decodeErrorResult({ abi: FAILED_OP_ABI, data }).args[1];
   } catch {
-    // Only the selector of FailedOp: no reason to tell.
+    // Only the selector of FailedOp, without a reason.
     return undefined;
   }
 }
