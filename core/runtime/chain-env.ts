@@ -1,4 +1,4 @@
-/** Which networks are enabled and how each is reached: the variables every process that reads a chain shares. */
+/** The enabled networks and their RPC URLs: variables shared by every process that reads a chain. */
 import { z } from "zod";
 import { commaList, wholeNumber } from "./env.ts";
 import { isEncryptedOrLocal } from "./public-url.ts";
@@ -36,18 +36,18 @@ export function enabledNetworks(env: Partial<ChainEnv>): NetworkName[] {
   return [...new Set(env.NETWORKS ?? (env.NODE_ENV === "production" ? NAMES : ["base-sepolia" as const]))];
 }
 
-/** An enabled network without an RPC URL; in production one that is asked over the internet without encryption. */
+/** Reports an enabled network without an RPC URL, and in production one reached over the internet without encryption. */
 export function chainFaults(env: Partial<ChainEnv>, broken: ReadonlySet<string>): string[] {
   return enabledNetworks(env).flatMap((id) => {
     const name = `RPC_URL_${NETWORK_SUFFIX[id]}` as const;
     const urls = env[name];
     if (!urls && !broken.has(name))
-      return [`${name} is not set; network ${id} is enabled and needs a node to ask`];
+      return [`${name} is not set; network ${id} is enabled and needs an RPC URL`];
     const open = (urls ?? []).filter((url) => !isEncryptedOrLocal(url));
     if (env.NODE_ENV !== "production" || open.length === 0) return [];
     const hosts = open.map((url) => new URL(url).host).join(", ");
     return [
-      `${name}: must be https in production, except on this machine (${hosts}): whoever is on the way could answer for the chain`,
+      `${name}: must be https in production, except on this machine (${hosts}): an attacker on the network path could forge the chain's answers`,
     ];
   });
 }

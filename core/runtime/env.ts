@@ -1,4 +1,4 @@
-/** Reads the environment once, at a process's door. Every fault is reported in one go, and no value of a secret is ever printed. */
+/** Reads the environment once, at process start. Reports every fault at once and never prints a secret. */
 import { z } from "zod";
 
 export class EnvError extends Error {
@@ -14,8 +14,8 @@ type Environment = Record<string, string | undefined>;
 type Parsed<Shape extends z.ZodRawShape> = z.infer<z.ZodObject<Shape>>;
 
 /**
- * Parses `source` (by default the process's) by a flat zod schema; an empty variable counts as absent. `findFaults` looks at what
- * variables say together; those that do not parse are absent there, and named in `broken`. Throws EnvError naming all faults.
+ * Parses `source` (by default the process's environment) by a flat zod schema; an empty variable counts as absent. `findFaults` checks
+ * variables together; those that failed to parse are absent there, and named in `broken`. Throws EnvError naming all faults.
  */
 export function readEnv<Shape extends z.ZodRawShape>(
   shape: Shape,
@@ -42,7 +42,7 @@ function describeIssue(
   return given[name] === undefined ? `${name} is not set; ${message}` : `${name}: ${message}`;
 }
 
-/** What parses of variables of which some do not. */
+/** The variables that parse, when some do not. */
 function parseEach<Shape extends z.ZodRawShape>(shape: Shape, given: Environment): Partial<Parsed<Shape>> {
   const entries = Object.keys(shape).flatMap((name) => {
     const parsed = z.object({ [name]: shape[name] as z.ZodType }).safeParse(given);
@@ -96,7 +96,7 @@ export const processShape = {
   METRICS_HOST: z.string().default("127.0.0.1"),
 } as const;
 
-/** Ends a process whose environment is wrong with one readable message instead of a stack. */
+/** Ends a process with an invalid environment with one readable message instead of a stack trace. */
 export function readEnvOrExit<Config>(read: () => Config): Config {
   try {
     return read();

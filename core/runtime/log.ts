@@ -3,7 +3,7 @@ import pino from "pino";
 
 export type Log = pino.Logger;
 
-/** Paths that must never appear even when somebody logs an object that has them. */
+/** Paths that are redacted even when an object that has them is logged by mistake. */
 const REDACTED = [
   "otp",
   "code",
@@ -29,7 +29,7 @@ export function openLog(processName: string, level: string): Log {
   });
 }
 
-/** What of an error is logged: name, message, stack and the chain of causes, without query parameters. */
+/** What is logged of an error: name, message, stack and the chain of causes, without query parameters. */
 function describeError(error: unknown): unknown {
   if (!(error instanceof Error)) return String(error);
   return {

@@ -3,7 +3,7 @@ import { collectDefaultMetrics, Registry } from "prom-client";
 
 export type Metrics = { registry: Registry; close(): void };
 
-/** Where metrics are served; without a port nowhere, and port 0 picks a free one. */
+/** Where metrics are served; not at all without a port; port 0 picks a free one. */
 export type MetricsPlace = { readonly port: number | undefined; readonly host: string };
 
 /** Opens the registry; with a port it also serves `GET /metrics`. */

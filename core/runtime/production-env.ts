@@ -1,11 +1,11 @@
-/** What production asks of variables that several processes read. Faults are sentences with the way out. */
+/** Production checks on variables that several processes read. Faults are sentences that say how to fix them. */
 import { z } from "zod";
 
 export const httpUrl = z.url({ protocol: /^https?$/, error: "must be an http(s) URL" });
 
 type Keys = readonly [string, ...string[]];
 
-/** BASE_URL has a default for development only: in production it is in mails, links and passkeys. */
+/** BASE_URL has a default in development only: in production it appears in mails, links and passkeys. */
 export function baseUrlFaults(baseUrl: string | undefined, broken: ReadonlySet<string>): string[] {
   if (baseUrl === undefined)
     return broken.has("BASE_URL")
@@ -16,13 +16,13 @@ export function baseUrlFaults(baseUrl: string | undefined, broken: ReadonlySet<s
     : ["BASE_URL: must be https in production, passkeys and secure cookies need it"];
 }
 
-/** http is for `localhost` alone, where browsers grant what else takes https. */
+/** http is allowed for `localhost` alone, which browsers treat as a secure context. */
 export function isHttpsOrLocalhost(url: string): boolean {
   const { protocol, hostname } = new URL(url);
   return protocol === "https:" || hostname === "localhost";
 }
 
-/** Guessable keys, and one key under two names: whoever learns one secret must not have the other. */
+/** Rejects guessable keys, and one key under two names: a leaked secret must not reveal another. */
 export function secretFaults(secrets: Readonly<Record<string, readonly string[] | undefined>>): string[] {
   const lists = Object.entries(secrets).map(([name, keys]) => ({ name, keys: keys ?? [] }));
   const guessable = lists
@@ -37,12 +37,12 @@ export function secretFaults(secrets: Readonly<Record<string, readonly string[] 
   return [...guessable, ...shared];
 }
 
-/** What seals webhook secrets: its own keys first, then OTP_PEPPER, which did so before there were any. */
+/** The secrets that seal webhook secrets: WEBHOOK_SEAL_KEYS first, then OTP_PEPPER, which older rows were sealed with. */
 export function sealKeysOf(own: Keys | undefined, peppers: Keys): Keys {
   return own ? [...own, ...peppers] : peppers;
 }
 
-/** In production: what works, but opens a door that somebody may have left open by accident. Logged at every start. */
+/** Settings that work in production but weaken its protection. Logged at every start. */
 export function riskySettings(env: {
   NODE_ENV: string;
   WEBHOOK_PRIVATE_TARGETS?: boolean;
@@ -62,7 +62,7 @@ export function riskySettings(env: {
 const DISTINCT_CHARACTERS_MIN = 8;
 const PLACEHOLDER = /change.?me|secret|password|example|default|development|insecure|1234567890|abcdef0123/i;
 
-/** True for what people type instead of random bytes. 32 random hex digits have fewer than 8 different ones once in 28 million times. */
+/** True for typed text instead of random bytes. 32 random hex digits have fewer than 8 different ones once in 28 million times. */
 function isGuessable(text: string): boolean {
   return new Set(text).size < DISTINCT_CHARACTERS_MIN || PLACEHOLDER.test(text);
 }

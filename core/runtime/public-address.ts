@@ -1,7 +1,7 @@
-/** Which IP addresses are somebody's on the open internet. Everything that could be ours or our neighbours' is not (IANA special-purpose registries). */
+/** Which IP addresses are public. Special-purpose ranges (IANA registries) are not: they could be ours or on our network. */
 import { BlockList, isIP } from "node:net";
 
-/** Two lists: one list would take an IPv4 address for its twin in IPv6. */
+/** Two lists, because one would match an IPv4 address against IPv6 ranges. */
 const SPECIAL_4 = new BlockList();
 const SPECIAL_6 = new BlockList();
 for (const range of [
@@ -36,14 +36,14 @@ for (const range of [
   ],
   // documentation, segment routing, unique local, link local, site local, multicast
   ...["3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"],
-  // delegation of reverse names to nobody (AS112)
+  // AS112: delegated reverse names of private ranges
   "2620:4f:8000::/48",
 ]) {
   const [address = "", bits] = range.split("/");
   SPECIAL_6.addSubnet(address, Number(bits), "ipv6");
 }
 
-/** False for special addresses and for what is no address. */
+/** False for special-purpose addresses and for text that is no address. */
 export function isPublicAddress(address: string): boolean {
   const version = isIP(address);
   if (version === 0 || address.includes("%")) return false;

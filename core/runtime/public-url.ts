@@ -1,4 +1,4 @@
-/** What the addresses in the environment promise: whether they are encrypted, and whose name a host is. */
+/** Checks on URLs and hosts of the environment: encryption, and registrable domains. */
 import { getDomain } from "tldts";
 
 /** https, or plain http that does not leave this machine. */
@@ -9,8 +9,8 @@ export function isEncryptedOrLocal(url: string): boolean {
 }
 
 /**
- * May a page of `host` use `rpId` as its relying party: the host itself, or a parent of it that somebody can register
- * (WebAuthn level 3, section 5.1.3). Public suffixes (`com`, `co.uk`, `github.io`) belong to nobody, browsers refuse them.
+ * May a page of `host` use `rpId` as its relying party: the host itself, or a registrable parent domain of it
+ * (WebAuthn level 3, section 5.1.3). Browsers refuse public suffixes (`com`, `co.uk`, `github.io`).
  */
 export function isRegistrableParent(rpId: string, host: string): boolean {
   if (rpId === host) return true;

@@ -1,4 +1,4 @@
-/** What relaying may cost and is worth: the variables that several processes share. */
+/** Limits on relaying: variables that several processes share. */
 import { z } from "zod";
 import { wholeNumber } from "./env.ts";
 
@@ -19,7 +19,7 @@ export const relayLimitsShape = {
   RELAY_GAS_PER_MERCHANT_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
 } as const;
 
-/** Gas that relaying for one merchant may use on a network in a UTC day; undefined: no limit. */
+/** Gas that relaying for one merchant may use per network and UTC day; undefined: no limit. */
 export function merchantGasPerDay(env: {
   NODE_ENV: string;
   RELAY_GAS_PER_MERCHANT_PER_DAY?: number | undefined;

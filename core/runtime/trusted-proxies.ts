@@ -1,18 +1,18 @@
-/** TRUSTED_PROXIES: the addresses whose `X-Forwarded-For` counts. */
+/** TRUSTED_PROXIES: the addresses whose `X-Forwarded-For` is trusted. */
 import { BlockList, isIP, isIPv6 } from "node:net";
 
 export type TrustedProxies = { isTrusted(address: string): boolean };
 
 type ProxyRange = { address: string; prefix: number; version: "ipv4" | "ipv6" };
 
-/** One sentence for each range that is neither an address nor CIDR. */
+/** One sentence for each entry that is neither an address nor a CIDR range. */
 export function proxyFaults(ranges: readonly string[]): string[] {
   return ranges
     .filter((range) => !parseRange(range))
     .map((range) => `TRUSTED_PROXIES: "${range}" is not an address or CIDR range`);
 }
 
-/** Takes ranges that `proxyFaults` has nothing to say about; others trust nobody. */
+/** Takes ranges that `proxyFaults` accepts; others match no address. */
 export function readProxies(ranges: readonly string[]): TrustedProxies {
   const list = new BlockList();
   for (const range of ranges) {
