@@ -1,4 +1,4 @@
-/** `bun run migrate`: applies what is missing and says so. */
+/** `bun run migrate`: applies missing migrations and lists them. */
 import { migrate } from "./postgres/migrate.ts";
 
 const url = process.env.DATABASE_URL;

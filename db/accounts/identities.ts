@@ -1,4 +1,4 @@
-/** Identities at other providers, and the sign-ins with them that are under way. The key is (issuer, subject), never the e-mail. */
+/** Identities at other providers, and pending sign-ins with them. The key is (issuer, subject), never the e-mail address. */
 import type { Tx } from "../postgres/client.ts";
 import type { User } from "../schema.ts";
 
@@ -16,7 +16,7 @@ export async function findUserByIdentity(
   return user;
 }
 
-/** Has this user an identity of the same issuer that is another person's? Call with the user's row locked. */
+/** Has this user another identity of the same issuer? Call with the user's row locked. */
 export async function hasOtherSubject(
   tx: Tx,
   { issuer, subject }: IdentityKey,
@@ -30,7 +30,7 @@ export async function hasOtherSubject(
   return rows.length > 0;
 }
 
-/** False when somebody has this identity already. */
+/** False when the identity already belongs to a user. */
 export async function insertIdentity(tx: Tx, key: IdentityKey, userId: string): Promise<boolean> {
   const rows = await tx`
     insert into identities (issuer, subject, user_id)
@@ -52,7 +52,7 @@ export async function insertOauthFlow(
     values (${stateHash}, ${flow.codeVerifier}, ${flow.nonce}, now() + make_interval(secs => ${flow.lifeS}))`;
 }
 
-/** Uses a flow up. Undefined when it is unknown, used or over. */
+/** Consumes a flow. Undefined when it is unknown, used or expired. */
 export async function takeOauthFlow(tx: Tx, stateHash: Uint8Array): Promise<OauthFlow | undefined> {
   const [row] = await tx<(OauthFlow & { isLive: boolean })[]>`
     delete from oauth_flows

@@ -1,9 +1,9 @@
-/** One-time codes: at most one live code a user; every move of one is a single statement. */
+/** One-time codes: at most one live code per user; every transition is a single statement. */
 import { OTP_ATTEMPTS_MAX, OTP_CODES_PER_HOUR, OTP_COOL_DOWN_S, OTP_LIFE_S } from "../../core/domain/otp.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Otp } from "../schema.ts";
 
-/** Seconds until this user may be sent another code; 0 when now. Call with the user's row locked. */
+/** Seconds until this user may be sent another code; 0 when allowed now. Call with the user's row locked. */
 export async function secondsUntilNextOtp(tx: Tx, userId: string): Promise<number> {
   const [row] = await tx<{ waitS: number }[]>`
     select ceil(greatest(
@@ -23,7 +23,7 @@ export async function secondsUntilNextOtp(tx: Tx, userId: string): Promise<numbe
   return row?.waitS ?? 0;
 }
 
-/** Puts a new live code in the place of the one before. */
+/** Replaces the user's live code. */
 export async function replaceOtp(
   tx: Tx,
   otp: { id: string; userId: string; codeHmac: Uint8Array; sealedCode: Uint8Array; requestId: string },
@@ -45,8 +45,8 @@ export async function replaceOtp(
 }
 
 /**
- * Buys one comparison of the user's live code. Undefined: there is none to compare. The count and the check are one statement,
- * so that guesses in parallel cannot share an attempt.
+ * Consumes one attempt at the user's live code. Undefined when there is no code to compare. Count and check are one statement,
+ * so that concurrent guesses cannot share an attempt.
  */
 export async function takeOtpAttempt(tx: Tx, userId: string): Promise<Otp | undefined> {
   const [otp] = await tx<Otp[]>`
@@ -61,7 +61,7 @@ export async function takeOtpAttempt(tx: Tx, userId: string): Promise<Otp | unde
   return otp;
 }
 
-/** Is the live code one that ran out of attempts? */
+/** Has the live code no attempts left? */
 export async function isOtpExhausted(tx: Tx, userId: string): Promise<boolean> {
   const rows = await tx`
     select 1
@@ -74,7 +74,7 @@ export async function isOtpExhausted(tx: Tx, userId: string): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** Uses a code up. False when somebody else was faster. */
+/** Consumes a code. False when a concurrent request consumed it first. */
 export async function consumeOtp(tx: Tx, id: string): Promise<boolean> {
   const rows = await tx`
     update otps
@@ -84,7 +84,7 @@ export async function consumeOtp(tx: Tx, id: string): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** A code whose mail may still go out, and the address it goes to. */
+/** A code whose mail may still be sent, and its address. */
 export type SendableOtp = { id: string; userId: string; sealedCode: Uint8Array; email: string };
 
 export async function findSendableOtp(tx: Tx, id: string): Promise<SendableOtp | undefined> {
@@ -101,7 +101,7 @@ export async function findSendableOtp(tx: Tx, id: string): Promise<SendableOtp |
   return row;
 }
 
-/** Writes down that this code's mail is about to be handed over. False when it was, or must not be any more. */
+/** Records, before the mail is handed over, that it is being sent. False when it was sent already or must not be sent any more. */
 export async function markOtpSent(tx: Tx, id: string): Promise<boolean> {
   const rows = await tx`
     update otps
@@ -115,7 +115,7 @@ export async function markOtpSent(tx: Tx, id: string): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** Takes that back, when the mail server surely did not accept it. */
+/** Reverts that when the mail server certainly did not accept the mail. */
 export async function markOtpUnsent(tx: Tx, id: string): Promise<void> {
   await tx`update otps set sent_at = null where id = ${id}`;
 }
@@ -135,7 +135,7 @@ export async function findReadableOtp(
   return otp;
 }
 
-/** Forgets at most `limit` sealed copies of codes that are over; returns how many. */
+/** Deletes at most `limit` sealed copies of ended codes; returns how many. */
 export async function forgetSealedCodes(tx: Tx, limit: number): Promise<number> {
   const result = await tx`
     update otps

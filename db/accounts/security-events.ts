@@ -1,4 +1,4 @@
-/** The append-only trail of what happened to a user's access. The database refuses to change a row. */
+/** The append-only security trail of a user's access. The database rejects changes to a row. */
 import type { SecurityEventDetails, SecurityEventType } from "../../core/domain/security-event.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { SecurityEvent } from "../schema.ts";

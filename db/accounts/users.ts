@@ -1,4 +1,4 @@
-/** Users: one row an e-mail address (lower-cased), and the moves of their status. */
+/** Users: one row per lower-cased e-mail address, and the transitions of its status. */
 import type { Tx } from "../postgres/client.ts";
 import type { User } from "../schema.ts";
 
@@ -12,13 +12,13 @@ export async function findUserByEmail(tx: Tx, email: string): Promise<User | und
   return user;
 }
 
-/** Holds the row until the transaction ends. */
+/** Locks the row until the transaction ends. */
 export async function lockUser(tx: Tx, id: string): Promise<User | undefined> {
   const [user] = await tx<User[]>`select * from users where id = ${id} for update`;
   return user;
 }
 
-/** Holds the row until the transaction ends. */
+/** Locks the row until the transaction ends. */
 export async function lockUserByEmail(tx: Tx, email: string): Promise<User | undefined> {
   const [user] = await tx<User[]>`select * from users where email = ${email} for update`;
   return user;
@@ -57,7 +57,7 @@ export async function markActive(tx: Tx, id: string): Promise<User | undefined> 
   return row;
 }
 
-/** Settings that are not given stay. */
+/** Settings that are not given keep their value. */
 export async function updateSettings(
   tx: Tx,
   id: string,
@@ -71,7 +71,7 @@ export async function updateSettings(
       updated_at = now()
     where id = ${id}
     returning *`;
-  if (!user) throw new Error(`user ${id} is gone`);
+  if (!user) throw new Error(`user ${id} no longer exists`);
   return user;
 }
 

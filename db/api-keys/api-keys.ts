@@ -1,14 +1,14 @@
-/** API keys: stored as SHA-256, shown once, revoked by a mark that stays. */
+/** API keys: stored as SHA-256, shown once, revoked permanently. */
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { ApiKey, User } from "../schema.ts";
 
-/** Last use is written at most once in this time, so that a busy key costs no write a request. */
+/** `last_used_at` is written at most once in this time, so that a busy key does not cost a write per request. */
 const LAST_USED_STEP_S = 60;
 
 export type ApiKeyOwner = { apiKey: Pick<ApiKey, "id" | "scopes">; user: User };
 
-/** The live key with this hash and its user, its last use noted. */
+/** The live key with this hash and its user; records its use. */
 export async function findLiveApiKey(tx: Tx, keyHash: Uint8Array): Promise<ApiKeyOwner | undefined> {
   const [row] = await tx<(User & { keyId: string; scopes: ApiKeyScope[]; isStale: boolean })[]>`
     select k.id as key_id, k.scopes,
@@ -35,7 +35,7 @@ export async function insertApiKey(
   return row;
 }
 
-/** A user's keys, newest first, revoked ones among them. */
+/** A user's keys, newest first, revoked ones included. */
 export async function listApiKeys(tx: Tx, userId: string): Promise<ApiKey[]> {
   return tx<ApiKey[]>`
     select * from api_keys where user_id = ${userId} order by created_at desc, id desc`;

@@ -1,4 +1,4 @@
-/** WebAuthn challenges: bound to a user, a purpose and a network, and used once by being deleted. */
+/** WebAuthn challenges: bound to a user, a purpose and a network, and deleted on first use. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Challenge } from "../schema.ts";
@@ -34,7 +34,7 @@ export async function insertChallenge(
   return row;
 }
 
-/** Uses a challenge up before anything is verified. Undefined: unknown, over, used, or meant for somebody or something else. */
+/** Consumes a challenge before anything is verified. Undefined: unknown, expired, used, or made for another user, purpose or network. */
 export async function takeChallenge(
   tx: Tx,
   id: string,

@@ -1,14 +1,14 @@
-/** Passkeys: who owns which credential, its public key, and how often it says it was used. */
+/** Passkeys: owner, public key and signature counter of each credential. */
 import type { Tx } from "../postgres/client.ts";
 import type { Passkey } from "../schema.ts";
 
-/** Oldest first; only those made for this relying party. */
+/** Oldest first; only those of this relying party. */
 export async function listPasskeys(tx: Tx, userId: string, rpId: string): Promise<Passkey[]> {
   return tx<Passkey[]>`
     select * from passkeys where user_id = ${userId} and rp_id = ${rpId} order by created_at, id`;
 }
 
-/** Relying parties other than this one that stored credentials belong to, most of them first. */
+/** Other relying parties that stored credentials belong to, most frequent first. */
 export async function listForeignRpIds(tx: Tx, rpId: string): Promise<{ rpId: string; count: number }[]> {
   return tx<{ rpId: string; count: number }[]>`
     select rp_id, count(*)::int as count
@@ -39,7 +39,7 @@ export async function renamePasskey(
 
 export type NewPasskey = Omit<Passkey, "createdAt" | "lastUsedAt" | "name">;
 
-/** Undefined when the credential is known already, whoever's it is. */
+/** Undefined when the credential is already registered, by any user. */
 export async function insertPasskey(tx: Tx, passkey: NewPasskey): Promise<Passkey | undefined> {
   const [row] = await tx<Passkey[]>`
     insert into passkeys (
@@ -64,8 +64,8 @@ export async function insertPasskey(tx: Tx, passkey: NewPasskey): Promise<Passke
 }
 
 /**
- * Notes a use. False when the counter did not go up although this credential counts: another use was faster, or there are
- * two of it. Synced credentials are noted whatever they say.
+ * Records a use. False when the counter of a single-device credential did not increase: a concurrent use was faster, or the
+ * credential was cloned. Synced credentials are recorded whatever their counter.
  */
 export async function noteUse(
   tx: Tx,

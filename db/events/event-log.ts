@@ -1,14 +1,14 @@
-/** Reading the event log in an order that never changes behind a reader's back. */
+/** Reads the event log in an order that never changes for a reader. */
 import type { Tx } from "../postgres/client.ts";
 import type { EventType } from "./events.ts";
 
-/** How far a reader has read: the last event he got, the epoch that wrote it (migrations 0038 and 0039), and the seal of what lies before. */
+/** A read position: the last event received, the epoch that wrote it (a fencing token; db/schema/events.sql), and a digest of what precedes it. */
 export type EventPosition = {
   /** The epoch's name; undefined in cursors of version 0.1, which are of the first epoch. */
   epoch: string | undefined;
   writtenBy: bigint;
   id: bigint;
-  /** Undefined in cursors of versions that had none. */
+  /** Undefined in cursors of versions without it. */
   seal: string | undefined;
 };
 
@@ -34,13 +34,13 @@ const FIRST_EPOCH = 1;
 const SEAL_HEX_LENGTH = 16;
 
 /**
- * At most `limit` of a user's events after a position, oldest first; undefined when this log does not hold what was read up to there:
- * its server was restored from an older copy, or is a standby that was promoted without its primary's last transactions.
+ * At most `limit` of a user's events after a position, oldest first; undefined when this log lacks what was read up to there: its
+ * server was restored from an older copy, or is a standby that was promoted without its primary's last transactions.
  *
- * Ids are handed out before commit, so an event counts only once every transaction older than its own has ended: nothing can appear
- * before it any more, and no reader skips one. Transactions of earlier epochs ended with the server's run, whatever their numbers are.
+ * Ids are assigned before commit, so an event is returned only once every older transaction has ended: no earlier event can appear
+ * any more, and no reader skips one. Transactions of earlier epochs ended with that server run, whatever their numbers.
  *
- * One statement checks and reads, so that a pool that moves to another server between two statements cannot check on one and read on the other.
+ * One statement checks and reads: a pool that fails over between two statements would check on one server and read on the other.
  */
 export async function listEvents(
   tx: Tx,
@@ -78,7 +78,7 @@ export async function listEvents(
   return { events, hasMore: found.length > limit, end: endOf(events.at(-1)) };
 }
 
-/** The event at a position, when it is there and all that the reader was shown before it. */
+/** The event at a position, if it exists together with everything the reader was shown before it. */
 function selectReached(tx: Tx, userId: string, { epoch, writtenBy, id, seal }: EventPosition) {
   const isOfEpoch =
     epoch === undefined
@@ -95,8 +95,8 @@ function selectReached(tx: Tx, userId: string, { epoch, writtenBy, id, seal }: E
 }
 
 /**
- * Names the events up to one that a surviving log may lack although it has that one (migration 0058), and the event itself. They never
- * change once the event is shown. Usually it is the only one; a transaction that stays open long makes it as many as were written meanwhile.
+ * Names the events up to this one that a surviving log may lack although it holds this one, itself included. The list
+ * is final once the event is shown. Usually it is one event; a long transaction adds those written while it was open.
  */
 function selectSeal(tx: Tx, last: ReturnType<Tx>) {
   return tx`(
@@ -116,8 +116,8 @@ function endOf(last: LoggedEvent | undefined): EventPosition | undefined {
 }
 
 /**
- * Opens the epoch of what is written now when this run of Postgres has written nothing yet. For transactions that take long: others that
- * write would wait for the epoch that one of those opens.
+ * Opens the epoch of this server run if nothing has been written in it yet. For long transactions: other writers would wait for the
+ * epoch that a long transaction opens.
  */
 export async function openEventEpoch(sql: Tx): Promise<void> {
   await sql`select write_event_epoch()`;

@@ -1,4 +1,4 @@
-/** The append-only event log: what happened to a user's things, written in the transaction of the change. */
+/** The append-only event log, written in the transaction of the change it describes. */
 import type { Tx } from "../postgres/client.ts";
 
 export const EVENT_TYPES = [
@@ -34,12 +34,12 @@ export type EventType = (typeof EVENT_TYPES)[number];
 export type NewEvent = {
   userId: string;
   type: EventType;
-  /** Id of the user, link, wallet or transaction it is about. */
+  /** Id of the user, link, wallet or transaction concerned. */
   subjectId: string;
   data?: Record<string, string | number | boolean | null>;
 };
 
-/** Appends events in order. Set-based: one statement whatever their number. */
+/** Appends events in order, in one statement. */
 export async function recordEvents(tx: Tx, events: readonly NewEvent[]): Promise<void> {
   if (events.length === 0) return;
   const rows = events.map((event) => ({

@@ -1,4 +1,4 @@
-/** Exports: what was asked for, how far it is, and the file in pieces. */
+/** Exports: the request, its progress, and the file in chunks. */
 import { z } from "zod";
 import { EXPORT_PROFILES, EXPORTS_AT_ONCE_PER_USER } from "../../core/domain/export.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
@@ -10,7 +10,7 @@ import type { ExportFile } from "../schema.ts";
 const units = z.string().regex(/^\d+$/).transform(BigInt);
 const instant = z.iso.datetime().transform((text) => new Date(text));
 
-/** What `exports.request` holds. */
+/** Contents of `exports.request`. */
 const requestSchema = z.object({
   filter: z.object({
     types: z.array(z.enum(TRANSACTION_TYPES)),
@@ -51,7 +51,7 @@ export async function insertExport(
   return row;
 }
 
-/** A user's own export that is still kept. */
+/** A user's own export that has not expired. */
 export async function findExport(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
@@ -73,10 +73,10 @@ export async function listExports(tx: Tx, userId: string, limit: number): Promis
     limit ${limit}`;
 }
 
-/** One try to make a file. The pieces of another are none of its own, whoever is still writing them. */
+/** One attempt to make a file. Chunks of other attempts are ignored, even while another renderer still writes them. */
 export type ExportTry = Pick<ExportFile, "id" | "attempts">;
 
-/** One piece of the file; undefined after the last. */
+/** One chunk of the file; undefined after the last. */
 export async function readChunk(
   tx: Tx,
   { id, attempts }: ExportTry,
@@ -89,7 +89,7 @@ export async function readChunk(
   return row?.bytes;
 }
 
-/** Holds an export for one renderer until `tx` ends, also when its process dies. False when another holds it. */
+/** Locks an export for one renderer until `tx` ends or its process dies. False when another holds the lock. */
 export async function holdExport(tx: Tx, id: string): Promise<boolean> {
   await tx`set local idle_in_transaction_session_timeout = '15min'`;
   const [row] = await tx<{ held: boolean }[]>`
@@ -100,8 +100,8 @@ export async function holdExport(tx: Tx, id: string): Promise<boolean> {
 export type StartResult = { export: ExportFile } | { waitsForUser: true } | undefined;
 
 /**
- * QUEUED | RUNNING (of a renderer that died) -> RUNNING, unless the user has as many rendered as he may. Undefined when there is
- * nothing to do. Call while holding the export.
+ * QUEUED | RUNNING (of a dead renderer) -> RUNNING, unless the user has reached the limit of concurrent exports. Undefined when there is
+ * nothing to do. Call while holding the lock.
  */
 export async function startExport(tx: Tx, id: string): Promise<StartResult> {
   const [found] = await tx<ExportFile[]>`
@@ -125,7 +125,7 @@ export async function startExport(tx: Tx, id: string): Promise<StartResult> {
   return row ? { export: row } : { waitsForUser: true };
 }
 
-/** Removes the pieces of this try and those before it. */
+/** Deletes the chunks of this attempt and earlier ones. */
 export async function deleteChunks(tx: Tx, { id, attempts }: ExportTry): Promise<void> {
   await tx`delete from export_chunks where export_id = ${id} and attempt <= ${attempts}`;
 }
@@ -152,7 +152,7 @@ export async function setExportProgress(
     where id = ${id} and attempts = ${attempts} and status = 'RUNNING'`;
 }
 
-/** Does not wait for the disk: the durable commit that makes the export READY comes after, and takes this one along. */
+/** Commits asynchronously: the durable commit that makes the export READY comes later and includes this one. */
 export async function insertChunk(
   tx: Tx,
   { id, attempts }: ExportTry,
@@ -164,7 +164,7 @@ export async function insertChunk(
     from set_config('synchronous_commit', 'off', true)`;
 }
 
-/** RUNNING -> READY, unless another try has begun. The transaction may be as old as the making. */
+/** RUNNING -> READY, unless another attempt has begun. The transaction may have been open since the attempt began. */
 export async function finishExport(
   tx: Tx,
   { id, attempts }: ExportTry,
@@ -176,7 +176,7 @@ export async function finishExport(
     where id = ${id} and attempts = ${attempts} and status = 'RUNNING'`;
 }
 
-/** RUNNING -> FAILED, or back to QUEUED while there are tries left. Returns the new status. */
+/** RUNNING -> FAILED, or back to QUEUED while attempts are left. Returns the new status. */
 export async function failExport(
   tx: Tx,
   { id, attempts }: ExportTry,
@@ -190,7 +190,7 @@ export async function failExport(
   return row?.status;
 }
 
-/** The user's export that has waited longest. */
+/** The user's longest waiting export. */
 export async function findWaitingExport(tx: Tx, userId: string): Promise<{ id: string } | undefined> {
   const [row] = await tx<{ id: string }[]>`
     select id

@@ -1,4 +1,4 @@
-/** The rows of an export: their sums first, then themselves through a cursor, newest first, of one snapshot. */
+/** The rows of an export from one snapshot: sums first, then the rows through a cursor, newest first. */
 import { type SQL, sql } from "drizzle-orm";
 import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
 import type { ExportRow, ExportTotal } from "../../core/domain/export.ts";
@@ -12,7 +12,7 @@ const dialect = new PgDialect();
 
 type Selection = { userId: string; filter: TransactionFilter; limit: number };
 
-/** Sums of the rows an export will hold, by type and status, and the span of time they cover. */
+/** Sums of an export's rows by type and status, and their time span. */
 export async function summarizeExport(
   tx: Tx,
   selection: Selection,
@@ -27,7 +27,7 @@ export async function summarizeExport(
 
 const CURSOR = "export_rows";
 
-/** Opens a cursor over the rows of an export, newest first. Lives until the transaction ends. */
+/** Opens a cursor over the rows of an export, newest first. It is closed when the transaction ends. */
 export async function openExportCursor(tx: Tx, selection: Selection, withAccounting: boolean): Promise<void> {
   const extra = withAccounting
     ? {
@@ -55,7 +55,7 @@ export async function openExportCursor(tx: Tx, selection: Selection, withAccount
   await runBuilt(tx, { toSQL: () => dialect.sqlToQuery(query) });
 }
 
-/** The next rows; none when the cursor is at its end. */
+/** The next rows; none at the end of the cursor. */
 export async function fetchExportRows(tx: Tx, count: number): Promise<ExportRow[]> {
   return tx<ExportRow[]>`fetch forward ${tx.unsafe(String(count))} from ${tx(CURSOR)}`;
 }

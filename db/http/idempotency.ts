@@ -1,4 +1,4 @@
-/** Answers kept for a client's Idempotency-Key, so that a request sent again is answered, not done, again. */
+/** Stored responses by Idempotency-Key: a repeated request gets the stored response and is not executed again. */
 import { createHash } from "node:crypto";
 import { conflict, invalid } from "../../core/domain/errors.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -8,16 +8,16 @@ export const IDEMPOTENCY_KEY_MAX = 255;
 export type KeptAnswer = { status: number; body: unknown };
 
 export type IdempotentRequest = {
-  /** Who asks for what: keys of one scope never meet those of another. For example `create_link:user_…`. */
+  /** The namespace of keys, for example `create_link:user_…`. Equal keys of different scopes are unrelated. */
   scope: string;
   key: string;
-  /** Whatever makes two requests the same: parsed values, not bytes. */
+  /** What makes two requests the same: parsed values, not bytes. */
   request: unknown;
 };
 
 /**
- * Runs `run` once a key, inside the caller's transaction, and keeps its answer with what it did; again gives the kept answer.
- * A second request meanwhile waits for the first to commit. A throw keeps nothing, so the client may try again.
+ * Runs `run` once per key inside the caller's transaction and stores its response with its effects; a repetition gets the stored response.
+ * A concurrent request waits for the first to commit. A throw stores nothing, so the client may retry.
  * Throws CONFLICT when the key was used with another request.
  */
 export async function runIdempotent<Answer extends KeptAnswer>(
@@ -33,7 +33,7 @@ export async function runIdempotent<Answer extends KeptAnswer>(
   return { answer, isReplay: false };
 }
 
-/** Takes the key for this transaction, or returns the answer kept for it. Throws CONFLICT as said above. */
+/** Claims the key for this transaction, or returns the stored response. Throws CONFLICT as described above. */
 export async function claimKey(tx: Tx, given: IdempotentRequest): Promise<KeptAnswer | undefined> {
   const requestHash = hashOf(given.request);
   const claimed = await tx`
@@ -78,12 +78,12 @@ export function parseIdempotencyKey(header: string | null | undefined): string |
   return header;
 }
 
-/** SHA-256 of a request's content, whatever the order of its keys. */
+/** SHA-256 of a request's content, independent of key order. */
 export function hashOf(request: unknown): Buffer {
   return createHash("sha256").update(stableText(request)).digest();
 }
 
-/** JSON with the keys of every object in order, so that the same values give the same text. */
+/** JSON with sorted keys, so that equal values give equal text. */
 function stableText(value: unknown): string {
   return JSON.stringify(value, (_, inner) =>
     typeof inner === "object" && inner !== null && !Array.isArray(inner)

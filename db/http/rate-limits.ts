@@ -1,9 +1,9 @@
-/** Counters shared by all instances: one statement counts a request and tells where the window stands. */
+/** Rate-limit counters shared by all instances: one statement counts a request and returns the state of the window. */
 import type { Tx } from "../postgres/client.ts";
 
 export type Counter = { count: number; endsAt: Date };
 
-/** Counts one request. A counter stops at `limit + 1`; its window begins with its first request and ends `windowS` later. */
+/** Counts one request. A counter stops at `limit + 1`; its window begins with the first request and ends `windowS` later. */
 export async function countRequest(
   tx: Tx,
   key: string,

@@ -1,7 +1,7 @@
-/** What a clock cleans up: counter differences are folded, and rows nobody may use any more are deleted, each in bounded steps. */
+/** Scheduled clean-up in bounded steps: folds counter differences and deletes expired rows. */
 import type { Tx } from "../postgres/client.ts";
 
-/** Only one process folds at a time; the others find nothing to do. */
+/** One process folds at a time; others find the lock taken and do nothing. */
 const FOLD_LOCK = 7_041_030;
 
 /** Adds at most `limit` differences of the history to its counters. Returns how many; 0 also when somebody else folds. */
@@ -69,7 +69,7 @@ async function lockFolding(tx: Tx): Promise<boolean> {
   return row?.locked === true;
 }
 
-/** What may go, and since when. Codes are kept two days because their number in the last hour is limited. */
+/** Rows to delete and when. Codes are kept two days because their number per hour is limited. */
 const LEFTOVERS = {
   challenges: { key: "id", over: "expires_at < now()" },
   otps: { key: "id", over: "created_at < now() - interval '2 days'" },
@@ -84,7 +84,7 @@ const LEFTOVERS = {
 export type Leftover = keyof typeof LEFTOVERS;
 export const LEFTOVER_NAMES = Object.keys(LEFTOVERS) as Leftover[];
 
-/** Deletes at most `limit` rows of one kind that are over. Rows somebody holds are left for the next time. */
+/** Deletes at most `limit` expired rows of one kind. Locked rows are left for the next run. */
 export async function deleteLeftovers(tx: Tx, name: Leftover, limit: number): Promise<number> {
   const { key, over } = LEFTOVERS[name];
   const result = await tx`
@@ -99,7 +99,7 @@ export async function deleteLeftovers(tx: Tx, name: Leftover, limit: number): Pr
   return result.count;
 }
 
-/** Removes jobs that failed for good more than a week ago. */
+/** Deletes jobs that failed permanently more than a week ago. */
 export async function deleteDeadJobs(tx: Tx, limit: number): Promise<number> {
   const rows = await tx`
     select id

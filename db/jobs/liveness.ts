@@ -1,19 +1,19 @@
 /**
- * Jobs of dead workers. The queue library holds a killed worker's jobs for four hours; here each worker pool holds an advisory
- * lock for as long as its connection lives, and whoever finds jobs locked by a pool without one frees them.
+ * Recovers jobs of dead workers. The queue library holds a killed worker's jobs for four hours; here each worker pool holds an advisory
+ * lock for as long as its connection lives, and any pool that finds jobs of a pool without a lock releases them.
  */
 import type { Sql, Tx } from "../postgres/client.ts";
 
-/** First key of the two-key advisory locks that say "this worker pool is alive". */
+/** First key of the two-key advisory locks that mark a worker pool as alive. */
 export const LIVENESS_CLASS = 7_042;
-/** A pool takes its lock before its first job; this much grace covers the moment between. */
+/** Grace period between the start of a pool and its lock. */
 const GRACE_S = 2;
 
 export type Liveness = { release(): Promise<void> };
 
 /**
- * Holds the pool's lock on a connection of its own until released or the process dies. Undefined while a session that the server has
- * not missed yet holds it: then the pool counts as alive anyway.
+ * Holds the pool's lock on a connection of its own until released or the process dies. Undefined while a dead session that the server
+ * has not noticed yet holds it: the pool counts as alive then anyway.
  */
 export async function holdLiveness(sql: Sql, poolId: string): Promise<Liveness | undefined> {
   const connection = await sql.reserve();
@@ -49,7 +49,7 @@ export async function isAlive(tx: Tx, poolId: string): Promise<boolean> {
   return row?.alive ?? false;
 }
 
-/** Frees the jobs of pools that are dead. Returns the pools freed. */
+/** Releases the jobs of dead pools. Returns those pools. */
 export async function freeDeadPools(tx: Tx): Promise<string[]> {
   const rows = await tx<{ lockedBy: string }[]>`
     with holders as (

@@ -1,11 +1,11 @@
-/** How much waits: jobs in the queue, and payments that no block holds. */
+/** Queue depth: jobs, and payments that are not mined. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { PaymentState } from "../../core/domain/payment.ts";
 import type { Tx } from "../postgres/client.ts";
 
 export type QueueCount = { task: string; state: "ready" | "waiting" | "running" | "failed"; count: number };
 
-/** Jobs by task and state. Reads the library's own tables, for its public view leaves the task's payload in. */
+/** Jobs by task and state. Reads the library's private tables, because its public view omits the task's payload. */
 export async function countQueue(tx: Tx): Promise<QueueCount[]> {
   return tx<QueueCount[]>`
     select
@@ -24,7 +24,7 @@ export async function countQueue(tx: Tx): Promise<QueueCount[]> {
 
 export type WaitingPayments = { network: NetworkId; state: PaymentState; count: number; oldestS: number };
 
-/** Payments that are accepted and in no block, and the age of the oldest of them in seconds. */
+/** Accepted payments that are not mined, and the age of the oldest in seconds. */
 export async function countWaitingPayments(tx: Tx): Promise<WaitingPayments[]> {
   return tx<WaitingPayments[]>`
     select network, state, count(*)::int as count, extract(epoch from now() - min(created_at))::float8 as oldest_s

@@ -1,4 +1,4 @@
-/** The job catalogue: each job's payload, retries and key in one place. Jobs are put in inside the caller's transaction, so a job exists exactly when its row does. */
+/** The job catalogue: payload, retries and key of each job. Jobs are added in the caller's transaction, so a job exists exactly when its row does. */
 import { z } from "zod";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -8,11 +8,11 @@ const network = z.enum(NETWORK_IDS);
 
 type JobDefinition = {
   payload: z.ZodType;
-  /** Tries before the queue gives up; waits grow as e^n seconds, 25 tries are about three days. */
+  /** Attempts before the queue gives up; delays grow as e^n seconds, 25 attempts take about three days. */
   maxAttempts: number;
-  /** Jobs of one key replace each other while they wait, so one key has one waiting job. */
+  /** Waiting jobs with the same key replace each other, so there is at most one. */
   key?: (payload: never) => string;
-  /** Smaller runs first. */
+  /** Lower values run first. */
   priority: number;
 };
 
@@ -54,7 +54,7 @@ export const JOBS = {
     priority: 3,
   },
   deliver_webhooks: {
-    /** When something is due, for jobs that wait for it. */
+    /** Due time, for delayed jobs. */
     payload: z.object({ at: z.string().optional() }).loose(),
     maxAttempts: 3,
     key: (payload: { at?: string | undefined }) => `deliver_webhooks:${payload.at ?? "now"}`,
@@ -71,7 +71,7 @@ export const JOBS = {
 export type JobName = keyof typeof JOBS;
 export type JobPayload<Name extends JobName> = z.infer<(typeof JOBS)[Name]["payload"]>;
 
-/** Puts a job in, visible to the worker when `tx` commits. `runAt` delays it. */
+/** Adds a job, visible to the worker when `tx` commits. `runAt` delays it. */
 export async function enqueue<Name extends JobName>(
   tx: Tx,
   name: Name,
@@ -92,7 +92,7 @@ export async function enqueue<Name extends JobName>(
     )`;
 }
 
-/** Reads a job's payload at the worker's door. Throws when it does not fit its schema. */
+/** Parses a job's payload. Throws when it does not match the job's schema. */
 export function parsePayload<Name extends JobName>(name: Name, payload: unknown): JobPayload<Name> {
   return JOBS[name].payload.parse(payload) as JobPayload<Name>;
 }

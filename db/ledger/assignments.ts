@@ -1,4 +1,4 @@
-/** A merchant's own decisions which link a received transfer pays. Kept by place in the chain, so that they outlive a reorganisation and a rebuild. */
+/** A merchant's manual assignments of received transfers to links. Stored by position in the chain, so that they survive a reorganisation and a rebuild. */
 
 import type { LinkException, LinkStatus } from "../../core/domain/link.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
@@ -8,7 +8,7 @@ import type { Tx } from "../postgres/client.ts";
 
 const USDC_ADDRESSES = Object.values(NETWORKS).map(({ usdc }) => usdc.address);
 
-/** A history row with the transfer behind it. */
+/** A history row with its transfer. */
 export type AssignableTransfer = {
   transferId: bigint | null;
   network: NetworkId;
@@ -22,11 +22,11 @@ export type AssignableTransfer = {
   pays: boolean;
   settledBy: SettledBy | null;
   paymentId: string | null;
-  /** It executed an authorization that was settled for somebody else's resource. */
+  /** It executed a facilitated authorization. */
   isFacilitated: boolean;
 };
 
-/** Holds the network's cursor until the transaction ends: the indexer writes nothing meanwhile. */
+/** Locks the network's cursor until the transaction ends, so that the indexer writes nothing concurrently. */
 export async function lockCursor(tx: Tx, network: NetworkId): Promise<void> {
   await tx`
     select number
@@ -77,7 +77,7 @@ export type AssignableLink = {
   hasLivePayment: boolean;
 };
 
-/** A user's own link with what holds it. Lock it before. */
+/** A user's own link with what holds it. Lock it first. */
 export async function findAssignableLink(
   tx: Tx,
   { linkId, userId }: { linkId: string; userId: string },
@@ -98,7 +98,7 @@ export async function findAssignableLink(
   return row;
 }
 
-/** `linkId` undefined: no link, whatever amount or early claim says. */
+/** `linkId` undefined: no link, overriding amounts and early claims. */
 export async function saveAssignment(
   tx: Tx,
   given: {
@@ -119,7 +119,7 @@ export async function saveAssignment(
     set link_id = excluded.link_id, accept = excluded.accept, updated_at = now()`;
 }
 
-/** The link's claims of this transaction have what they asked for; the rows that were opened for them give way to the transfer's. */
+/** Matches the link's claims of this transaction; the transfer's history row replaces the rows that were opened for them. */
 export async function matchClaimsOf(
   tx: Tx,
   { linkId, txHash }: { linkId: string; txHash: Hex },
@@ -136,7 +136,7 @@ export async function matchClaimsOf(
     where transactions.claim_id = matched.id and transactions.status = 'PENDING' and transactions.transfer_id is null`;
 }
 
-/** The link's claims of this transaction lost it; proofs for other links that waited for it are open again, and returned. */
+/** Ends the link's claims of this transaction; reopens and returns proofs for other links that waited for it. */
 export async function freeClaims(
   tx: Tx,
   { linkId, txHash, network, leaseS }: { linkId: string; txHash: Hex; network: NetworkId; leaseS: number },

@@ -1,4 +1,4 @@
-/** The ledger snapshot that transfers are judged by: payments, claims, links and assignments, locked until the transaction ends. */
+/** Loads the ledger snapshot for attribution: payments, claims, links and assignments, locked until the transaction ends. */
 
 import { CANDIDATES_MAX } from "../../core/domain/attribute-transfers.ts";
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
@@ -16,7 +16,7 @@ import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { TakenLink } from "./prior-attributions.ts";
 
-/** Links' payments of these authorizations, locked in one order. Payments are locked before links everywhere. */
+/** Links' payments of these authorizations, locked in a fixed order. Payments are locked before links everywhere. */
 export async function loadPayments(
   tx: Tx,
   network: NetworkId,
@@ -26,7 +26,7 @@ export async function loadPayments(
   return readPayments(tx, network, authorizations, { locks: true });
 }
 
-/** The same as they are now, without locks. */
+/** The same without locks. */
 export async function findPayments(
   sql: Tx,
   network: NetworkId,
@@ -86,10 +86,10 @@ type PaymentRow = Omit<PaymentFacts, "acceptedAtMs" | "acceptedBlock"> & {
 };
 
 type Judged = {
-  /** All to wallets of ours, in the chain's order. */
+  /** All of them to wallets of ours, in chain order. */
   transfers: readonly AttributableTransfer[];
   payments: readonly PaymentFacts[];
-  /** Links that count as paid, beside those that a transfer pays. */
+  /** Links that count as paid in addition to those that a transfer pays. */
   takenLinks?: readonly TakenLink[];
 };
 
@@ -101,7 +101,7 @@ export async function loadSnapshot(
 ): Promise<LedgerSnapshot> {
   const known = new Set(payments.map(settlingKey));
   const taken = new Map(takenLinks.map(({ linkId, ...paidAt }) => [linkId, paidAt]));
-  // what executes an accepted payment's authorization needs no further evidence, unless that was accepted too late
+  // a transfer that executes an accepted payment's authorization needs no further evidence, unless it was accepted too late
   const open = transfers.filter(
     ({ from, to, txHash, authorizationNonce: nonce, amountUnits }) =>
       nonce === undefined ||
@@ -129,7 +129,7 @@ function settlingKey(one: Pick<PaymentFacts, "payer" | "nonce" | "recipient" | "
   return [one.payer, one.nonce, one.recipient, one.amountUnits].join(":");
 }
 
-/** A MATCHED claim has its transfer: another log of the same transaction is not what it names. */
+/** A MATCHED claim already has its transfer: it does not apply to another log of the same transaction. */
 async function loadClaims(
   tx: Tx,
   network: NetworkId,
@@ -153,7 +153,7 @@ async function loadClaims(
     order by created_at, id`;
 }
 
-/** Links that tags, assignments or the amount name, and the assignments. */
+/** Links named by tags, assignments or the amount, and the assignments. */
 async function findEvidence(
   tx: Tx,
   network: NetworkId,
@@ -188,7 +188,7 @@ async function findEvidence(
 }
 
 /**
- * Unpaid links that ask for a transfer's value at its recipient: those open at its block, and those over by then. Of either no more than
+ * Unpaid links that ask for a transfer's value at its recipient: open at its block, or expired by then. Of either no more than
  * `all` transfers of this value together could use up, plus enough to show as candidates.
  */
 async function findFittingLinks(
@@ -276,7 +276,7 @@ function fits(
       )`;
 }
 
-/** Links paid by a transfer from this block on, which a transfer read late was a rival of. At the head there are none to read. */
+/** Links paid by a transfer from this block on, which a backdated transfer could have paid. At the head there are none. */
 function fitsPaidLater(tx: Tx, network: NetworkId) {
   return tx`
     select link.id
@@ -301,7 +301,7 @@ function countBy<Item>(items: readonly Item[], keyOf: (item: Item) => string): M
 
 async function lockLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkFacts[]> {
   if (linkIds.length === 0) return [];
-  // a new snapshot: what others committed while we waited for the locks
+  // a new snapshot, to see what was committed while we waited for the locks
   const [, rows] = await Promise.all([lockLinks(tx, linkIds), readLinkFacts(tx, linkIds)]);
   return rows.map(({ createdAt, createdBlock, expiresAt, cancelledAt, paidBlock, paidLog, ...link }) => ({
     ...link,

@@ -1,13 +1,13 @@
-/** The blocks that were read: their hashes prove that what comes next belongs to the same chain. */
+/** Headers of the blocks that were read: their hashes link the next block to the same chain. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 
 export type KeptBlock = { number: number; hash: Hex; parentHash: Hex; timeS: number };
 
-/** Blocks kept below the cursor, beside everything that is not final: how deep a reorganisation can be undone. */
+/** Non-final blocks are always kept, and this many more below the cursor: the maximum depth of a reorganisation that can be undone. */
 export const KEPT_BLOCKS = 4_096;
 
-/** Where no node tells what is final, or nothing gets final for days: four on a chain of two seconds a block. */
+/** Limit where no node reports finality, or finality stalls for days: four days at two seconds per block. */
 const KEPT_BLOCKS_MAX = 200_000;
 
 export async function insertBlocks(tx: Tx, network: NetworkId, blocks: readonly KeptBlock[]): Promise<void> {
@@ -24,7 +24,7 @@ export async function insertBlocks(tx: Tx, network: NetworkId, blocks: readonly 
     set hash = excluded.hash, parent_hash = excluded.parent_hash, block_time = excluded.block_time`;
 }
 
-/** Kept blocks from `from` to `to`, highest first. */
+/** Stored blocks from `from` to `to`, highest first. */
 export async function findBlocks(
   tx: Tx,
   network: NetworkId,
@@ -43,7 +43,7 @@ export async function findBlocks(
   }));
 }
 
-/** Forgets blocks that are final and far below the cursor. */
+/** Deletes final blocks far below the cursor. */
 export async function pruneBlocks(tx: Tx, network: NetworkId): Promise<void> {
   await tx`
     delete from blocks

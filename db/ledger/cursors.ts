@@ -1,4 +1,4 @@
-/** How far each network was read. The cursor moves by compare-and-set on (number, hash, epoch), in the transaction of its effects. */
+/** Read positions of the networks. A cursor moves by compare-and-set on (number, hash, epoch), in the transaction of its effects. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Cursor } from "../schema.ts";
@@ -13,7 +13,7 @@ export async function findCursor(tx: Tx, network: NetworkId): Promise<Cursor | u
   return row;
 }
 
-/** A new leader's term: raises the epoch, so that an older leader can't write any more. Undefined before the first start. */
+/** Starts a new leader's term: raises the epoch (a fencing token), so that an older leader cannot write any more. Undefined before the first start. */
 export async function beginEpoch(tx: Tx, network: NetworkId): Promise<Cursor | undefined> {
   const [row] = await tx<Cursor[]>`
     update cursors
@@ -23,7 +23,7 @@ export async function beginEpoch(tx: Tx, network: NetworkId): Promise<Cursor | u
   return row;
 }
 
-/** Makes the cursor of a network that was never read: `point` counts as read. */
+/** Creates the cursor of a network that was never read: `point` counts as read. */
 export async function startCursor(tx: Tx, network: NetworkId, point: BlockPoint): Promise<void> {
   await tx`
     insert into cursors (network, number, hash, head_number, rechecked_number)
@@ -39,7 +39,7 @@ export type CursorMove = {
   head: { number: number; timeS: number };
 };
 
-/** Moves the cursor. False when it is not where `from` says or another leader's term has begun: roll back then. */
+/** Moves the cursor. False when it is not at `from` or another term has begun: roll back then. */
 export async function moveCursor(tx: Tx, move: CursorMove): Promise<boolean> {
   const rows = await tx`
     update cursors
@@ -55,7 +55,7 @@ export async function moveCursor(tx: Tx, move: CursorMove): Promise<boolean> {
   return rows.length === 1;
 }
 
-/** Holds the cursor's row until the transaction ends, for writes that leave it where it is, and says where that is. Undefined for an older leader. */
+/** Locks the cursor until the transaction ends, for writes that do not move it, and returns its position. Undefined for an older leader. */
 export async function holdEpoch(
   tx: Tx,
   network: NetworkId,
@@ -69,7 +69,7 @@ export async function holdEpoch(
   return row && { number: Number(row.number) };
 }
 
-/** What the leader saw of the chain while nothing was to be read. */
+/** Records what the leader saw of the chain when there was nothing to read. */
 export async function noteHead(
   tx: Tx,
   { network, epoch, head }: { network: NetworkId; epoch: bigint; head: { number: number; timeS: number } },
@@ -92,7 +92,7 @@ export async function noteFinalized(
     where network = ${network} and epoch = ${epoch}`;
 }
 
-/** Shown by health until the next step that succeeds. The message must be safe to show. */
+/** Shown by health until the next successful step. The message must be safe to show. */
 export async function noteError(tx: Tx, network: NetworkId, message: string): Promise<void> {
   await tx`
     update cursors

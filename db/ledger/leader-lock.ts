@@ -1,18 +1,18 @@
 /**
- * One leader a network: a session advisory lock on a connection that is used for nothing else and never renewed. A killed process
- * loses its connection and with it the lock, at once. A frozen one (stopped, swapped out, its machine paused) keeps both: it is known by
- * its missing heartbeat, and its connection is ended for it. What it does when it wakes is fenced by the epoch (cursors.ts).
+ * One leader per network: a session advisory lock on a dedicated connection that never reconnects. A killed process loses its
+ * connection, and with it the lock, immediately. A frozen one (stopped, swapped out, paused machine) keeps both: it is detected by
+ * its missing heartbeat, and its connection is terminated. When it wakes up, the epoch fences its writes (cursors.ts).
  */
 import postgres from "postgres";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { reconnectPauseS, silenceTimeout } from "../postgres/client.ts";
 
-/** First key of the two-key advisory locks that say who leads. */
+/** First key of the two-key advisory locks that elect a leader. */
 const LEADER_CLASS = 7_044;
 const CONNECT_TIMEOUT_S = 5;
-/** Its statements take no time: who waits to lead must not ask a server that is gone for minutes. */
+/** Its statements are fast: a longer wait means that the server has been unreachable. */
 const SILENCE_TIMEOUT_S = 5;
-/** A peer that vanished without a word frees its lock after seconds, not hours (tcp(7)). */
+/** TCP keep-alive frees the lock of a vanished peer after seconds, not hours (tcp(7)). */
 const KEEPALIVE = { tcp_keepalives_idle: 2, tcp_keepalives_interval: 1, tcp_keepalives_count: 3 };
 
 /** Without a heartbeat for this long a leader is replaced. It has one every second, however slow its node or long its range. */
@@ -29,7 +29,7 @@ export type LeaderSeat = {
   close: () => Promise<void>;
 };
 
-/** `onBroken` is called whenever the connection is gone, and the lock with it if it was held. */
+/** Calls `onBroken` when the connection is lost, and with it the lock if it was held. */
 export function openLeaderSeat(
   databaseUrl: string,
   network: NetworkId,

@@ -1,6 +1,6 @@
 /**
- * What was decided about transfers before a rebuild takes them away. Which link a transfer paid depended on what was known when its
- * block was read, and people were told so: a decision stands when the transfer and its history row both tell it and it could have been.
+ * Keeps attributions across a rebuild. Which link a transfer paid depended on what was known when its block was read, and users were
+ * told the result: an attribution is kept when the transfer and its history row agree on it and it is still possible.
  */
 
 import type { LogPlace } from "../../core/domain/ledger-snapshot.ts";
@@ -8,7 +8,7 @@ import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.t
 import type { SettledBy } from "../../core/domain/settled-by.ts";
 import type { Tx } from "../postgres/client.ts";
 
-/** A link with the place of the transfer that pays it. */
+/** A link with the position of the transfer that pays it. */
 export type TakenLink = LogPlace & { linkId: string };
 
 export type PastDecision = {
@@ -24,7 +24,7 @@ export type PastDecision = {
   claimId: string | null;
 };
 
-/** Older releases did not record what decided: what their decisions rested on is in the rows. Call before they are compared. */
+/** Older releases did not record the evidence; it is derived from the rows. Call before they are compared. */
 export async function nameOldDecisions(tx: Tx, network: NetworkId): Promise<void> {
   await tx`
     with named as (
@@ -55,7 +55,7 @@ export async function nameOldDecisions(tx: Tx, network: NetworkId): Promise<void
     where payment_links.id = named.link_id and named.pays`;
 }
 
-/** Keeps the decisions that stand until the transaction ends. */
+/** Stores the attributions to keep, until the transaction ends. */
 export async function keepDecisions(tx: Tx, network: NetworkId): Promise<void> {
   await tx`
     create temporary table past_decisions on commit drop as
@@ -114,7 +114,7 @@ export async function keepDecisions(tx: Tx, network: NetworkId): Promise<void> {
   await tx`analyze past_decisions`;
 }
 
-/** Claims that had their transfer have it again where it is booked on their link: not every one is named in the history. */
+/** Matched claims whose transfer is still attributed to their link are matched again: the history does not name all of them. */
 export async function matchPastClaims(tx: Tx): Promise<void> {
   await tx`
     update claims
@@ -142,8 +142,8 @@ export async function findDecisions(
 }
 
 /**
- * Links that one of these transfers could pay, and that a transfer pays whose decision stands, wherever it is in the chain. What that one
- * moved may be another amount: a link asks for two, and its merchant may have accepted a third.
+ * Links that one of these transfers could pay, and that a transfer with a kept attribution pays, anywhere in the chain. The latter may
+ * be of another amount: a link has two amounts, and its merchant may have accepted a third.
  */
 export async function findDecidedLinks(
   tx: Tx,

@@ -1,15 +1,15 @@
 /**
- * Everything that was made from the chain, taken away and made again in one transaction, and what came out differently.
- * Orphaned rows stay: the chain does not remember them. Relays stay: they are the worker's. Facilitated payments stay: blocks that
- * touch no wallet are not read again.
+ * Deletes everything derived from the chain and derives it again in one transaction, then reports the differences. Kept are orphaned
+ * rows (the chain no longer has them), relays (they are the worker's) and facilitated payments (blocks that touch no wallet are not
+ * read again).
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { reopenOperationHistory, reopenOperations } from "../wallet-ops/settlement.ts";
 
 /**
- * Columns that a rebuild must reproduce, and those that say when something was written or told and are put back when nothing else changed:
- * the block that made a transfer deep may have been replaced afterwards by one of another time.
+ * Columns that a rebuild must reproduce, and timestamps of writing and reporting, which are restored when nothing else changed: the
+ * block that confirmed a transfer may have been replaced afterwards by one of another time.
  */
 const TABLES = {
   transactions: {
@@ -40,7 +40,7 @@ const TABLE_NAMES = Object.keys(TABLES) as TableName[];
 
 export type RebuildDifference = { table: string; rows: number; examples: string[] };
 
-/** Keeps what is there now, for `compareWithSnapshot`. Gone when the transaction ends. */
+/** Copies the current rows for `compareWithSnapshot`. Dropped when the transaction ends. */
 export async function takeSnapshot(tx: Tx, network: NetworkId): Promise<void> {
   await tx`set local idle_in_transaction_session_timeout = 0`;
   await tx`set local statement_timeout = 0`;
@@ -56,7 +56,7 @@ export async function takeSnapshot(tx: Tx, network: NetworkId): Promise<void> {
   }
 }
 
-/** Takes away all that came from canonical blocks. Returns the links whose state has to be computed again. */
+/** Deletes everything derived from canonical blocks. Returns the links whose state must be computed again. */
 export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[]> {
   await tx`
     delete from transactions
@@ -99,14 +99,14 @@ export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[
   return rows.map((row) => row.id);
 }
 
-/** Forgets the events of the rebuilding itself: what they tell of had been told when it happened. */
+/** Deletes the events of the rebuild itself: they repeat events that were reported when they happened. */
 export async function dropOwnEvents(tx: Tx): Promise<void> {
   await tx`
     delete from events
     where epoch = (select write_event_epoch()) and written_by = (select pg_current_xact_id())`;
 }
 
-/** Compares with the snapshot and puts the written times of equal rows back. An empty answer means: identical. */
+/** Compares with the snapshot and restores the timestamps of equal rows. An empty result means: identical. */
 export async function compareWithSnapshot(tx: Tx, network: NetworkId): Promise<RebuildDifference[]> {
   const differences: RebuildDifference[] = [];
   for (const table of TABLE_NAMES) {

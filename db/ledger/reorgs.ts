@@ -1,4 +1,4 @@
-/** Undoing blocks that left the chain, in one transaction: nothing of them counts any more, nothing of them is forgotten. */
+/** Reverts blocks that left the chain, in one transaction: their effects are undone, their rows are kept. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -13,9 +13,9 @@ export type Undone = {
 };
 
 /**
- * Everything above `ancestor` is taken back: transfers and history rows ORPHANED (rows that were open before are PENDING again),
+ * Reverts everything above `ancestor`: transfers and history rows become ORPHANED (rows that were open before are PENDING again),
  * relays BROADCAST, payments SIGNED with their relay or QUEUED without, claims OPEN with a new lease.
- * The links named in the answer still have to be refreshed.
+ * The caller has to refresh the returned links.
  */
 export async function orphanAbove(
   tx: Tx,
@@ -41,7 +41,7 @@ export async function orphanAbove(
   return { transfers: ids.length, linkIds, paymentIds, claimIds, operationIds };
 }
 
-/** Links made on blocks that are gone: every block of the new branch comes after their making. */
+/** Links created on reverted blocks: every block of the new branch comes after their creation. */
 async function lowerCreationBlocks(tx: Tx, network: NetworkId, ancestor: number): Promise<void> {
   await tx`
     update payment_links
@@ -49,7 +49,7 @@ async function lowerCreationBlocks(tx: Tx, network: NetworkId, ancestor: number)
     where created_block > ${ancestor} and network = ${network}`;
 }
 
-/** The signed bytes are still ours to send: the transaction waits for a block again. */
+/** The signed bytes can still be mined: the relay is pending again. */
 async function reopenRelays(tx: Tx, network: NetworkId, ancestor: number): Promise<void> {
   await tx`
     update relays
@@ -98,8 +98,8 @@ async function reopenClaims(tx: Tx, transferIds: readonly string[], leaseS: numb
 }
 
 /**
- * Rows that the API opened for a payment or claim wait again; rows made from the log alone are ORPHANED. Both let go of the
- * transfer: should its block come back, another row may have been opened for it meanwhile.
+ * Rows that the API opened for a payment or claim are PENDING again; rows made from the log alone are ORPHANED. Both are detached from
+ * the transfer: if its block comes back, another row may have been opened for it in between.
  */
 async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly string[]): Promise<void> {
   await tx`

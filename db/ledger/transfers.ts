@@ -1,4 +1,4 @@
-/** Transfers of our wallets and the history rows made from them, written together: set-based, and the same again when run twice. */
+/** Transfers of our wallets and their history rows, written together: set-based and idempotent. */
 
 import { formatUnits } from "../../core/domain/money.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
@@ -15,12 +15,12 @@ export type NewTransfer = {
   to: Hex;
   amountUnits: bigint;
   authorizationNonce: Hex | undefined;
-  /** Time of the block that made it deep enough; undefined while it is not. */
+  /** Time of the block that confirmed it; undefined while it is not deep enough. */
   confirmedAtS: number | undefined;
   linkId: string | undefined;
   pays: boolean;
   settledBy: SettledBy | undefined;
-  /** Links that fitted when nothing decided between them. */
+  /** Links that fitted when no evidence decided between them. */
   candidates: readonly string[];
   paymentId: string | undefined;
   /** The payment or claim whose open history row becomes this transfer's. */
@@ -140,7 +140,7 @@ export async function storeTransfers(
       ) transactions
       where transactions.user_id = sides.user_id
     ),
-    -- one row a transfer: the payment's, where it was claimed as well
+    -- one row per transfer: the payment's row, also when it was claimed
     replaced as (
       delete from transactions
       using sides

@@ -1,4 +1,4 @@
-/** Wallets whose blocks before they joined are still to be read. */
+/** Wallets whose earlier blocks are still to be read. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 
@@ -13,7 +13,7 @@ export async function findWalletsToRead(tx: Tx, network: NetworkId, limit: numbe
     limit ${limit}`;
 }
 
-/** Done; `openingUnits` is the balance before the first block read, undefined when no node remembers it. */
+/** Marks it as done; `openingUnits` is the balance before the first block read, undefined when no node has that state. */
 export async function markWalletsRead(
   tx: Tx,
   wallets: readonly { id: string; openingUnits: bigint | undefined }[],
@@ -28,7 +28,7 @@ export async function markWalletsRead(
 }
 
 /**
- * History rows for transfers that were booked for their other side before these wallets existed. A row that is there stays.
+ * Adds history rows for transfers that were recorded for their other side before these wallets existed. Existing rows are unchanged.
  */
 export async function addMissingHistory(
   tx: Tx,

@@ -1,8 +1,8 @@
-/** Which wallets the indexer follows, from which block on, and what waits for it. */
+/** Which wallets the indexer follows, from which block, and what is waiting for it. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 
-/** What is read of the table at a time: some twenty rows a block. */
+/** Disk blocks read at a time: some twenty rows each. */
 const PAGE_BLOCKS = 100;
 
 export async function countJoinedWallets(tx: Tx, network: NetworkId): Promise<number> {
@@ -14,8 +14,8 @@ export async function countJoinedWallets(tx: Tx, network: NetworkId): Promise<nu
 }
 
 /**
- * Addresses of every wallet that has joined, one a line, page by page in the order of the disk: there may be a million. Takes a
- * repeatable-read transaction, in which no row moves between pages.
+ * Addresses of every followed wallet, one per line, page by page in disk order: there may be a million. Requires a repeatable-read
+ * transaction, in which no row moves between pages.
  */
 export async function* readJoinedWallets(tx: Tx, network: NetworkId): AsyncGenerator<string> {
   const [table] = await tx<{ blocks: number }[]>`
@@ -33,7 +33,7 @@ export async function* readJoinedWallets(tx: Tx, network: NetworkId): AsyncGener
   }
 }
 
-/** New wallets that have not joined, at most `limit`. */
+/** New wallets that are not followed yet, at most `limit`. */
 export async function findUnjoinedWallets(
   tx: Tx,
   network: NetworkId,
@@ -47,8 +47,8 @@ export async function findUnjoinedWallets(
 }
 
 /**
- * These wallets join at the block after the cursor, which is not read yet. They must be watched already: the answer may be lost.
- * Returns how many did: none in an older leader's term.
+ * Follows these wallets from the block after the cursor, which is not read yet. Add them to the watched set first: the answer of this
+ * statement may be lost. Returns how many were added: none in an older leader's term.
  */
 export async function joinWallets(
   tx: Tx,
@@ -69,21 +69,21 @@ export async function joinWallets(
 }
 
 export type Waiting = {
-  /** Wallets that have not joined. */
+  /** Wallets that are not followed yet. */
   wallets: boolean;
-  /** Something that the next block may settle: it is worth looking often. */
+  /** The next block may settle something: poll frequently. */
   payments: boolean;
-  /** Some of these payments touch no wallet: no block may be left out. */
+  /** Some of these payments touch no wallet: no block may be skipped. */
   facilitated: boolean;
   claims: boolean;
-  /** Links whose booked transfer is to pay them now, perhaps. */
+  /** Links that a transfer attributed to them may pay now. */
   released: boolean;
   transfers: boolean;
-  /** The term the database is in. */
+  /** The current term in the database. */
   epoch: bigint;
 };
 
-/** What waits for the indexer on a network. A few index look-ups. */
+/** What is waiting for the indexer on a network. A few index look-ups. */
 export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> {
   const [row] = await tx<Waiting[]>`
     select
@@ -110,7 +110,7 @@ export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> 
   );
 }
 
-/** From which block on each of these addresses is followed; back-filled ones from the first. Others are absent. */
+/** From which block each of these addresses is followed; the first block for back-filled ones. Others are absent. */
 export async function findFollowedSince(
   tx: Tx,
   network: NetworkId,
@@ -123,7 +123,7 @@ export async function findFollowedSince(
   return new Map(rows.map((row) => [row.address, Number(row.since)]));
 }
 
-/** When the first wallet was made. */
+/** When the first wallet was created. */
 export async function findOldestWallet(tx: Tx, network: NetworkId): Promise<Date | undefined> {
   const [row] = await tx<{ oldest: Date | null }[]>`
     select min(created_at) as oldest

@@ -1,4 +1,4 @@
-/** What a proven claim does to a transfer that inference gave to another link. */
+/** Effects of a proven claim on a transfer that was attributed to another link by inference. */
 import type { Hex } from "../../core/domain/networks.ts";
 import { recordEvents } from "../events/events.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -31,7 +31,7 @@ export async function releaseMatchedClaims(
     where claims.link_id = given.link_id and claims.tx_hash = given.tx_hash and claims.state = 'MATCHED'`;
 }
 
-/** OPEN -> DISPUTED: the proof came after another link was PAID. The merchant reads it in an event and may move the transfer. */
+/** OPEN -> DISPUTED: the proof came after another link was PAID. The merchant is notified by an event and may move the transfer. */
 export async function disputeTransfers(
   tx: Tx,
   disputes: readonly { transferId: bigint; claimId: string | undefined; claimedLinkId: string }[],

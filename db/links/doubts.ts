@@ -1,14 +1,14 @@
 /**
- * Doubts: payments of a link that ended while no node answered. Each may have been executed by somebody else, so the link's next payment
- * is not signed before the chain was asked about them. The conditions of opening one are in `failPayments` (db/payments/payments.ts).
+ * Doubts: payments of a link that ended while no node answered. Each may have been executed by another transaction, so the link's next
+ * payment is not signed before the chain was asked about them. A doubt is opened in `failPayments` (db/payments/payments.ts).
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 
-/** A link with so many takes no further payment until one of them is over. */
+/** With this many open doubts a link takes no further payment. */
 export const OPEN_DOUBTS_MAX = 8;
 
-/** SQL: how many payments of a link are in doubt. `linkId` names a column. */
+/** SQL: number of a link's payments in doubt. `linkId` names a column. */
 export function countOpenDoubts(tx: Tx, linkId: string) {
   return tx`
     (
@@ -20,7 +20,7 @@ export function countOpenDoubts(tx: Tx, linkId: string) {
     )`;
 }
 
-/** Whether a link has as many open doubts as it may have. */
+/** Whether a link has reached the limit of open doubts. */
 export async function isFullOfDoubts(tx: Tx, linkId: string): Promise<boolean> {
   const [row] = await tx<{ isFull: boolean }[]>`
     select ${countOpenDoubts(tx, "link.id")} >= ${OPEN_DOUBTS_MAX} as is_full
@@ -38,7 +38,7 @@ export async function endDoubts(tx: Tx, paymentIds: readonly string[]): Promise<
     where id = any(${[...paymentIds]}::text[]) and state = 'FAILED'`;
 }
 
-/** A node called these unused at a head: doubts that began before the block that is `depthBlocks` below it are over. */
+/** A node reported these unused at a head: ends doubts that began before the block `depthBlocks` below it. */
 export async function endUnusedDoubts(
   tx: Tx,
   network: NetworkId,

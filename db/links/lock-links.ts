@@ -1,6 +1,6 @@
 import type { Tx } from "../postgres/client.ts";
 
-/** Takes the row locks of these links in one order, so that what follows sees them as they are and nobody moves them meanwhile. */
+/** Locks these links in a fixed order, so that what follows sees their current state and no other transaction changes it. */
 export async function lockLinks(tx: Tx, linkIds: readonly string[]): Promise<void> {
   await tx`
     select id

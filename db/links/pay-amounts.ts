@@ -1,19 +1,19 @@
 /**
- * Unique amounts for people who type what they pay: a link's amount plus at most 0.000999 USDC, asked for by no other link of the wallet.
- * The caller holds the wallet's row lock, so that no other link is made at the same time.
+ * Unique amounts for people who type what they pay: a link's amount plus at most 0.000999 USDC, used by no other link of the wallet.
+ * The caller holds the wallet's row lock, so that no other link is created concurrently.
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 
-/** Micro-USDC added at most: no more than a tenth of a cent. */
+/** Micro-USDC added at most: less than a tenth of a cent. */
 const ADDED_MAX = 999;
-/** A late payer may still type the amount of a link that ended this long ago. */
+/** A late payer may still type the amount of a link that ended less than this long ago. */
 const REST_HOURS = 24;
 
 /**
  * The least recently used free amount above `amountUnits` in the wallet; undefined when all are in use. Never ends in 0, which people
- * leave out. Differs from what every open link of the wallet asks for. Of amounts that were never used the highest comes first: prices
- * a few micro-USDC apart are more common than prices 0.000999 apart.
+ * omit. Differs from the amounts of every open link of the wallet. Of unused amounts the highest comes first: prices a few micro-USDC
+ * apart are more common than prices 0.000999 apart.
  */
 export async function takePayAmount(
   tx: Tx,

@@ -3,7 +3,7 @@ import type { PayableLink } from "../../core/domain/decide-payment.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 
-/** `nonceTag`: the half of the shown authorization's nonce that may name a link (core/domain/link-tag.ts). */
+/** `nonceTag`: the half of the presented authorization's nonce that may name a link (core/domain/link-tag.ts). */
 export async function findPayableLink(
   sql: Tx,
   linkId: string,

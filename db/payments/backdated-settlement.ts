@@ -1,4 +1,4 @@
-/** Transfers that were in the books before the payment or claim they settle: found again, and given their link afterwards. */
+/** Transfers that were recorded before the payment or claim they settle: finds them and attributes them afterwards. */
 
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import type { SettledBy } from "../../core/domain/settled-by.ts";
@@ -21,9 +21,9 @@ export type BookedTransfer = {
 };
 
 /**
- * In the chain's order: transfers that claims or unsettled payments name and that could still be theirs. A proven claim also names a
- * transfer that inference gave to another link. `offset 0` keeps each look-up by its own key: joined, a young table's statistics
- * would have all transfers of a network read for every claim.
+ * In chain order: transfers named by claims or unsettled payments that could still be theirs. A proven claim also names a transfer
+ * that was attributed to another link by inference. `offset 0` keeps each look-up by its own key: joined, a young table's statistics
+ * would make Postgres read all transfers of a network for every claim.
  */
 export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<BookedTransfer[]> {
   return tx<BookedTransfer[]>`
@@ -72,7 +72,7 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
     order by block_number, log_index`;
 }
 
-/** A facilitated payment of this transfer's authorization: it was for somebody else's resource, never for a link. */
+/** A facilitated payment of this transfer's authorization: it paid for a third party's resource, never for a link. */
 function facilitated(tx: Tx, network: NetworkId) {
   return tx`
     select from payments elsewhere
@@ -97,8 +97,8 @@ export type LateAttribution = {
 };
 
 /**
- * Gives booked transfers their link, or takes it away (undefined). Their history rows take the place of the rows that were opened
- * for the payment or claim.
+ * Attributes recorded transfers to a link, or detaches them (undefined). Their history rows replace the rows that were opened for the
+ * payment or claim.
  */
 export async function assignTransfers(tx: Tx, attributions: readonly LateAttribution[]): Promise<void> {
   const rows = attributions.map((one) => ({

@@ -1,17 +1,17 @@
-/** Payments settled for somebody else's resource: no link, no merchant of ours; the chain settles them like all others. */
+/** Payments for resources of third parties (the facilitator): no link and no merchant of ours; settled by the chain like all others. */
 
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { AuthorizedPayment } from "./payments.ts";
 
-/** Which API key asked, and whose it is: the payment's success belongs to it. */
+/** The API key that submitted the payment, and its user: the payment's success belongs to the key. */
 export type NewFacilitatedPayment = AuthorizedPayment & {
   facilitatorUserId: string;
   facilitatorKeyId: string;
 };
 
-/** Inserts them QUEUED. Returns the ids that were taken; the others' authorizations are known already. */
+/** Inserts them QUEUED. Returns the inserted ids; the authorizations of the others are already known. */
 export async function insertFacilitatedPayments(
   tx: Tx,
   payments: readonly NewFacilitatedPayment[],
@@ -47,7 +47,7 @@ export async function insertFacilitatedPayments(
   return new Set(inserted.map((row) => row.id));
 }
 
-/** Queues one again whose transaction never was, or is over, as the retry has it: also whose it is. False when it may not be. */
+/** Queues one again whose transaction does not exist or is over, with the retry's data, owner included. False when not allowed. */
 export async function requeueFacilitatedPayment(
   tx: Tx,
   id: string,
@@ -69,7 +69,7 @@ export async function requeueFacilitatedPayment(
 
 export type FacilitatedFacts = { id: string; payer: Hex; nonce: Hex; recipient: Hex; amountUnits: bigint };
 
-/** Those of these authorizations, locked in one order. */
+/** The payments of these authorizations, locked in a fixed order. */
 export async function loadFacilitatedPayments(
   tx: Tx,
   { network, token }: { network: NetworkId; token: Hex },
@@ -112,7 +112,7 @@ export async function confirmFacilitatedPayments(
   return rows.map((row) => row.id);
 }
 
-/** The keys that relay on each network, for whoever wants to know who sends. */
+/** The relayer addresses of each network. */
 export async function listRelayers(tx: Tx): Promise<Hex[]> {
   const rows = await tx<{ address: Hex }[]>`
     select distinct address

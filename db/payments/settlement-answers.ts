@@ -1,6 +1,6 @@
 /**
- * To whom the success of a facilitated payment is answered. A success releases a resource, so it is answered once, to the API key that
- * brought the payment; again only to a request that is known to be the same one.
+ * Who receives the success of a facilitated payment. A success releases a resource, so it is answered once, to the API key that
+ * submitted the payment; again only to a request that is provably the same one.
  *
  *   (none) --claimed--> SENDING --handed to an open connection--> SENT
  *                       SENDING --connection closed before--> CUT
@@ -8,9 +8,9 @@
  */
 import type { Tx } from "../postgres/client.ts";
 
-/** A claim that nothing was heard of for so long belongs to a process that is gone. Who claims hands over in less time, or claims again. */
+/** The lease of a claim: a live process hands the answer over sooner, or claims again. */
 export const ANSWER_LEASE_S = 5;
-/** An answer that did not arrive can be had again for so long. */
+/** How long an undelivered answer can be claimed again. */
 export const REPEAT_WINDOW_S = 60;
 
 export type Asker = {
@@ -19,20 +19,20 @@ export type Asker = {
   idempotencyKey: string | undefined;
   /** SHA-256 of the request's content. */
   digest: Uint8Array;
-  /** The payload carries a `payment-identifier`: the same content is the same request, however often it comes. */
+  /** The payload carries a `payment-identifier`: equal content is the same request, any number of times. */
   isIdentified: boolean;
 };
 
 export type AnswerClaim =
-  /** The success is this asker's to hear, until the lease is over. */
+  /** The caller may answer success until the lease ends. */
   | "claimed"
-  /** The same request is being answered at this moment. */
+  /** The same request is being answered concurrently. */
   | "busy"
   | "refused"
   /** Not settled, or not any more. */
   | "unsettled";
 
-/** Claims the right to answer success. The same `claimId` again, as after a commit whose outcome was not learnt, is the same claim. */
+/** Claims the right to answer success. Idempotent by `claimId`, for a retry after a commit with an unknown outcome. */
 export async function claimAnswer(
   tx: Tx,
   paymentId: string,
@@ -56,7 +56,7 @@ export async function claimAnswer(
   return claimed.length === 1 ? "claimed" : explain(tx, paymentId, asker);
 }
 
-/** Would a claim of this asker be granted now? */
+/** Would a claim of this caller be granted now? */
 export async function isAnswerDue(tx: Tx, paymentId: string, asker: Asker): Promise<boolean> {
   const rows = await tx`
     select
@@ -65,9 +65,9 @@ export async function isAnswerDue(tx: Tx, paymentId: string, asker: Asker): Prom
   return rows.length === 1;
 }
 
-/** The answer was handed to an open connection. Whatever else happens to this payment's answers, it was answered. */
+/** The answer was written to an open connection: final, whatever happens to this payment's answers later. */
 export async function recordSent(tx: Tx, paymentId: string): Promise<void> {
-  // losing this leaves a claim whose lease ends: the answer is given again, never withheld
+  // losing this commit leaves a claim whose lease ends: the answer is given again, never withheld
   await tx`
     update payments
     set answer_state = 'SENT', answered_at = now()
@@ -75,7 +75,7 @@ export async function recordSent(tx: Tx, paymentId: string): Promise<void> {
     where id = ${paymentId} and answer_state is distinct from 'SENT'`;
 }
 
-/** The connection was closed before the answer was handed over. Nothing changes when somebody else has claimed it since. */
+/** The connection closed before the answer was written. No effect when another request has claimed it since. */
 export async function recordCut(tx: Tx, paymentId: string, claimId: string): Promise<void> {
   await tx`
     update payments
@@ -93,7 +93,7 @@ async function explain(tx: Tx, paymentId: string, asker: Asker): Promise<AnswerC
     from payments
     where id = ${paymentId} and ${isSettled(tx)}`;
   if (!row) return "unsettled";
-  // also one that has become due since the claim: then the next one is granted
+  // includes one that expired since the claim: the next attempt is granted then
   return row.isBusy ? "busy" : "refused";
 }
 
@@ -105,7 +105,7 @@ function isSettled(tx: Tx) {
   return tx`link_id is null and state in ('MINED', 'CONFIRMED')`;
 }
 
-/** Payments of a version before this one know their user alone. */
+/** Payments of older versions know only their user. */
 function isOwner(tx: Tx, { userId, keyId }: Asker) {
   return tx`facilitator_user_id = ${userId} and coalesce(facilitator_key_id, ${keyId}) = ${keyId}`;
 }

@@ -1,6 +1,6 @@
 /**
  * The fence before a payment is signed: the ledger has read every block that the payment was simulated on, and nothing in it pays the
- * payment's link. Asked under the locks of payments and links, so the answer holds until the transaction that signs has ended.
+ * payment's link. Checked under the locks of payments and links, so the result holds until the signing transaction ends.
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -10,7 +10,7 @@ export type Fence = {
   network: NetworkId;
   /** The head of the node that simulated. */
   headNumber: bigint;
-  /** What that node shows of the blocks after `afterNumber`: every transfer to these payees. */
+  /** The transfers to these payees that the node reports in the blocks after `afterNumber`. */
   unread:
     | {
         afterNumber: bigint;
@@ -21,12 +21,12 @@ export type Fence = {
 };
 
 /**
- * `free`: sign it. `paid`: another transfer pays its link, or is going to. `early`: the ledger has not read so far, or has not decided.
- * `gone`: it is not in the state it was asked about.
+ * `free`: sign it. `paid`: another transfer pays its link, or is going to. `early`: the ledger has not read that far, or has not decided.
+ * `gone`: its state has changed since.
  */
 export type SigningVerdict = "free" | "paid" | "early" | "gone";
 
-/** Takes the row locks of these payments and then of their links, each in one order. */
+/** Locks these payments and then their links, each in a fixed order. */
 export async function lockForSigning(tx: Tx, paymentIds: readonly string[]): Promise<void> {
   await tx`
     select id
@@ -43,8 +43,8 @@ export async function lockForSigning(tx: Tx, paymentIds: readonly string[]): Pro
 }
 
 /**
- * A verdict a payment; call after `lockForSigning`. A transfer of the payment's own authorization does not count against it. The ledger's
- * cursor may be behind the head when the node's own logs show nothing but relays of ours for other payments. Facilitated ones are free.
+ * One verdict per payment; call after `lockForSigning`. A transfer of the payment's own authorization does not count against it. The
+ * cursor may lag behind the head when the node's own logs show only relays of ours for other payments. Facilitated payments are free.
  */
 export async function judgeForSigning(
   tx: Tx,
@@ -103,7 +103,7 @@ export async function judgeForSigning(
   return new Map(rows.map(({ id, verdict }) => [id, verdict]));
 }
 
-/** SQL: payees of transfers that no transaction of ours made for a payment that is known and alive. */
+/** SQL: payees of transfers that are not from a transaction of ours for a known live payment. */
 function strangeTransfers(tx: Tx, transfers: NonNullable<Fence["unread"]>["transfers"]) {
   return tx`
     with strange as materialized (
@@ -128,7 +128,7 @@ function strangeTransfers(tx: Tx, transfers: NonNullable<Fence["unread"]>["trans
     )`;
 }
 
-/** What an unmined transaction of ours still carries, in one order. */
+/** What a pending transaction of ours still carries, in a fixed order. */
 export async function findSignedPayments(
   tx: Tx,
   relayId: bigint,

@@ -1,15 +1,16 @@
 /**
- * The one way to Postgres: typed parsers (int8 and numeric(78,0) as bigint, timestamptz as Date) and camelCase columns.
+ * Access to Postgres: typed parsers (int8 and numeric(78,0) as bigint, timestamptz as Date) and camelCase columns.
  *
- * postgres.js 3.4.9 is patched (patches/, porsager/postgres#1208, #1155, #1186, #1192). As published, a connection that breaks inside
- * a transaction ends the process, since its ROLLBACK is written to no socket; or later statements of that transaction run outside of
- * it, on the connection that the pool has opened for somebody else. And bytes left over from the broken socket keep the next one from
- * saying hello, so that this connection times out again and again. And of statements sent side by side in a transaction, those that a
- * branch sends after another one failed run when the transaction is over: by themselves, and committed. Now they are refused with
- * TRANSACTION_ENDED. And who waits to reserve a connection is forgotten, for ever, when another one is lost meanwhile. And a server
- * that vanished without a word (a failover, a network that drops) is noticed after `silence_timeout` seconds: the kernel would go on
- * sending to it for a quarter of an hour. The tests lost-connections, ended-transactions, reservations and silent-server in tests/db
- * notice when the patch is gone.
+ * postgres.js 3.4.9 is patched (patches/, porsager/postgres#1208, #1155, #1186, #1192). Unpatched:
+ * - A connection that breaks inside a transaction ends the process, because ROLLBACK is written to no socket; or later statements of
+ *   that transaction run outside of it, on a connection that the pool opened for another caller.
+ * - Bytes left over from the broken socket prevent the handshake of the next one, so that the connection times out repeatedly.
+ * - Of statements sent concurrently in a transaction, those sent after another one failed run and commit outside of it. Patched: they
+ *   are rejected with TRANSACTION_ENDED.
+ * - A caller waiting to reserve a connection waits forever when another connection is lost.
+ * - A server that vanished silently (failover, dropped packets) is noticed after a quarter of an hour, by the kernel. Patched: after
+ *   `silence_timeout` seconds.
+ * The tests lost-connections, ended-transactions, reservations and silent-server in tests/postgres fail without the patch.
  */
 import postgres from "postgres";
 
@@ -17,18 +18,18 @@ type Types = { bigint: bigint; numeric: bigint };
 
 /** A pool of connections. Transactions are opened by the processes' verbs with `sql.begin`. */
 export type Sql = postgres.Sql<Types>;
-/** What a db function takes: the pool or an open transaction. */
+/** What db functions take: the pool or an open transaction. */
 export type Tx = postgres.ISql<Types>;
 
 /** A statement that runs longer is cancelled by the server. */
 const STATEMENT_TIMEOUT_MS = 30_000;
-/** A server that owes an answer for this long is gone: no statement takes longer. */
+/** A server that has not answered for this long is considered dead: no statement takes longer. */
 const SILENCE_TIMEOUT_S = 40;
 const CONNECT_TIMEOUT_S = 5;
 const IDLE_IN_TRANSACTION_TIMEOUT_MS = 30_000;
 /**
- * Every statement of ours has an index, and most are planned once for a connection's life. A plan made while a table was small would read
- * it whole ever after, until statistics catch up: a fresh database, or one that grows by a campaign, would slow down by the minute.
+ * Every statement of ours has an index, and most are planned once per connection. A plan made while a table was small would scan it
+ * sequentially until statistics catch up: a new or fast-growing database would slow down by the minute.
  */
 const PLANNER = { enable_seqscan: "off", random_page_cost: 1.1, jit: "off" };
 
@@ -36,11 +37,11 @@ export type DatabaseOptions = {
   /** Shows in pg_stat_activity. */
   name: string;
   maxConnections?: number;
-  /** Commits don't wait for the disk: a crash of the server may take back the last of them, never one that a later durable commit saw. */
+  /** Asynchronous commit: a server crash may lose the last commits, but never one that a later durable commit saw. */
   asynchronousCommit?: boolean;
-  /** Each statement is planned once, whatever its parameters: for those who run few statements all the time. */
+  /** Plans each statement once, whatever its parameters: for processes with few, frequent statements. */
   genericPlans?: boolean;
-  /** A server that owes an answer for so long is taken for gone. 0 for statements that take as long as they take. Default 40. */
+  /** Seconds without an answer before the server is considered dead. 0 for statements without a time limit. Default 40. */
   silenceTimeoutS?: number;
   /** A transaction whose client sends nothing for so long is rolled back by the server. Default 30 s. */
   idleInTransactionTimeoutMs?: number;
@@ -50,8 +51,8 @@ const RECONNECT_MIN_S = 0.05;
 const RECONNECT_MAX_S = 1;
 
 /**
- * Pause before a connection is tried again, after so many failures of its pool. The driver's own rises to 20 s within a few of them:
- * after a crash of the server, statements would wait that long for one that is back within a second.
+ * Delay before reconnecting, by the number of failures of the pool. The driver's own rises to 20 s within a few failures: after a
+ * crash, statements would wait that long for a server that is back within a second.
  */
 export function reconnectPauseS(failures: number): number {
   return Math.min(RECONNECT_MIN_S * 2 ** failures, RECONNECT_MAX_S) * (0.5 + Math.random() / 2);
@@ -92,21 +93,21 @@ export function openDatabase(url: string, options: DatabaseOptions): Sql {
   });
 }
 
-/** SQLSTATE classes after which the same statement fails again: data, integrity, missing or wrong objects. */
+/** SQLSTATE classes of permanent errors: data, integrity, missing or wrong objects. */
 const HOPELESS_CLASSES = ["22", "23", "42"];
 
-/** A lost connection, a deadlock, a server that stops or is full: the database may answer the same work otherwise soon. */
+/** A lost connection, a deadlock, a stopping or overloaded server: a retry may succeed. */
 export function isWorthRetrying(error: unknown): boolean {
   if (error instanceof postgres.PostgresError) return !HOPELESS_CLASSES.includes(error.code.slice(0, 2));
   return error instanceof Error && "code" in error && typeof error.code === "string";
 }
 
-/** Runs a query put together by drizzle's builder on this connection or transaction. */
+/** Runs a query built by drizzle on this connection or transaction. */
 export function runBuilt<Row>(
   tx: Tx,
   query: { toSQL(): { sql: string; params: unknown[] } },
 ): Promise<Row[]> {
   const built = query.toSQL();
-  // the driver takes the values drizzle's encoders made: text, numbers, bigints and arrays
+  // the driver accepts the values that drizzle's encoders produce: text, numbers, bigints and arrays
   return tx.unsafe(built.sql, built.params as postgres.ParameterOrJSON<never>[]) as unknown as Promise<Row[]>;
 }

@@ -1,12 +1,12 @@
-/** A bound on what one request may read. */
+/** A limit on what one request may read. */
 import postgres from "postgres";
 import type { Tx } from "./client.ts";
 
-/** A page whose reading takes longer is refused. */
+/** A page that takes longer to read is refused. */
 const READING_TIMEOUT_MS = 2_000;
 const QUERY_CANCELED = "57014";
 
-/** Runs a read of this transaction within READING_TIMEOUT_MS; throws what `refusal` makes when it takes longer. */
+/** Runs a read of this transaction within READING_TIMEOUT_MS; throws the error made by `refusal` when it takes longer. */
 export async function readInTime<Result>(
   tx: Tx,
   read: () => Promise<Result>,

@@ -14,7 +14,7 @@ export type Charge = {
   maximum: bigint | null;
 };
 
-/** A budget has no room for a relay: nothing of it may be stored. */
+/** A budget has no room for a relay: roll back, so that nothing of it is stored. */
 export class BudgetExceededError extends Error {
   readonly scope: RelayBudgetScope;
   readonly amount: bigint;
@@ -75,7 +75,7 @@ export async function reserveCharges(
   throw new BudgetExceededError(scope, subject, amount, { ...budget, maximum });
 }
 
-/** A replacement may cost more than its relay has reserved. Throws BudgetExceededError: roll back then. */
+/** Reserves the higher cost of a replacement. Throws BudgetExceededError: roll back then. */
 export async function raiseFeeCharge(
   tx: Tx,
   relayId: bigint,
@@ -117,8 +117,8 @@ export async function raiseFeeCharge(
 }
 
 /**
- * Puts what these relays did cost in the place of what they had reserved; a relay that is LOST cost nothing. Only a reverted transaction
- * counts for the budget of reverted ones, and with `areUnsettled` also one that was mined without settling its payment. May run again.
+ * Replaces the reservations of these relays by their actual costs; a LOST relay cost nothing. Only a reverted transaction counts for the
+ * budget of reverted ones, and with `areUnsettled` also one that was mined without settling its payment. Idempotent.
  */
 export async function settleCharges(
   tx: Tx,
@@ -179,7 +179,7 @@ export async function settleCharges(
       = (total.network, total.scope, total.subject, total.day)`;
 }
 
-/** Today's figures of one budget; nothing counted yet reads as zero. */
+/** Today's figures of one budget; zero when nothing is counted yet. */
 export async function findBudget(
   tx: Tx,
   { network, scope, subject }: { network: NetworkId; scope: RelayBudgetScope; subject: string },

@@ -1,5 +1,5 @@
 /**
- * Relayer lanes (one a key) and the transactions they carry. Nonce, signed bytes and hash are rows before anything is sent.
+ * Relayer lanes (one per key) and their transactions. Nonce, signed bytes and hash are stored before anything is sent.
  *
  *   SIGNED --handed to a node--> BROADCAST --receipt in a block--> MINED --deep enough--> CONFIRMED
  *   SIGNED | BROADCAST --an external transaction used the nonce--> LOST (what it carried is queued again)
@@ -10,7 +10,7 @@ import type { Relay } from "../schema.ts";
 
 export type Lane = { network: NetworkId; relayer: Hex };
 
-/** Makes the lane known. Its next nonce never falls behind the chain's. */
+/** Registers the lane. Its next nonce is never behind the chain's. */
 export async function ensureLane(tx: Tx, lane: Lane, chainNonce: bigint): Promise<void> {
   await tx`
     insert into relayers (network, address, next_nonce)
@@ -21,7 +21,7 @@ export async function ensureLane(tx: Tx, lane: Lane, chainNonce: bigint): Promis
 
 export type LaneLoad = { transactions: number; gas: bigint };
 
-/** What each lane has outside of any block: transactions, and the gas they may still use. */
+/** Each lane's pending transactions and the gas they may still use. */
 export async function readLaneLoads(tx: Tx, network: NetworkId): Promise<Map<string, LaneLoad>> {
   const rows = await tx<({ relayer: string } & LaneLoad)[]>`
     select relayer, count(*)::int as transactions, sum(gas_limit)::bigint as gas
@@ -31,7 +31,7 @@ export async function readLaneLoads(tx: Tx, network: NetworkId): Promise<Map<str
   return new Map(rows.map(({ relayer, ...load }) => [relayer, load]));
 }
 
-/** The lane's next nonce, locked until the transaction ends: one writer a lane. */
+/** The lane's next nonce, locked until the transaction ends: one writer per lane. */
 export async function takeNonce(tx: Tx, lane: Lane): Promise<bigint> {
   const [row] = await tx<{ nonce: bigint }[]>`
     update relayers
@@ -57,7 +57,7 @@ export type NewAttempt = {
   maxFeePerGas: bigint;
   maxPriorityFeePerGas: bigint;
   isNoop?: boolean;
-  /** Payments of the relay that it does not carry. */
+  /** Payments of the relay that this attempt does not carry. */
   leftOut?: readonly string[];
 };
 
@@ -133,8 +133,8 @@ export type InFlightRelay = Pick<
 };
 
 /**
- * The relays of a network that no block holds, key by key, lowest nonce first; `after` is the last one of
- * the page before. Without their bytes, which few are asked for.
+ * The pending relays of a network, key by key, lowest nonce first; `after` is the last one of the page before. Without their bytes,
+ * which are rarely needed.
  */
 export async function findInFlight(
   tx: Tx,
@@ -337,7 +337,7 @@ export async function markLost(tx: Tx, relayId: bigint, seenAtBlock: bigint): Pr
   return rows.length === 1;
 }
 
-/** Nonces between the chain's next one and the lane's next one that no live relay holds: gaps to fill. */
+/** Nonces between the chain's next one and the lane's next one without a live relay: gaps to fill. */
 export async function findNonceGaps(
   tx: Tx,
   lane: Lane,

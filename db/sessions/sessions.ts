@@ -1,4 +1,4 @@
-/** Sessions: a session lives in its row alone; deleting it ends it at once on every instance. */
+/** Sessions: the row is the session; deleting it ends the session at once on every instance. */
 import type { Tx } from "../postgres/client.ts";
 import type { Session, User } from "../schema.ts";
 
@@ -33,7 +33,7 @@ export async function insertSession(tx: Tx, session: NewSession): Promise<Sessio
   return row;
 }
 
-/** The live session and its user in one look. */
+/** The live session and its user in one query. */
 export async function findLiveSession(
   tx: Tx,
   id: string,
@@ -59,7 +59,7 @@ export type LiveSession = Pick<
 >;
 type LiveRow = User & Omit<LiveSession, "id"> & { sessionId: string };
 
-/** Moves the end to one hour from now, never past the absolute end. Undefined when the session is gone. */
+/** Extends the session to one hour from now, never past its absolute end. Undefined when it no longer exists. */
 export async function renewSession(tx: Tx, id: string): Promise<Session | undefined> {
   const [row] = await tx<Session[]>`
     update sessions
@@ -69,7 +69,7 @@ export async function renewSession(tx: Tx, id: string): Promise<Session | undefi
   return row;
 }
 
-/** A user's live sessions: `currentId` first, then the one seen last. */
+/** A user's live sessions: `currentId` first, then by last use. */
 export async function listLiveSessions(
   tx: Tx,
   userId: string,
@@ -83,7 +83,7 @@ export async function listLiveSessions(
     limit ${limit}`;
 }
 
-/** Notes where a session is used from, unless that was done within the last `everyS` seconds. */
+/** Records where a session is used from, at most once in `everyS` seconds. */
 export async function noteSessionSeen(
   tx: Tx,
   id: string,
@@ -95,7 +95,7 @@ export async function noteSessionSeen(
     where id = ${id} and last_seen_at < now() - make_interval(secs => ${seen.everyS})`;
 }
 
-/** Ends one live session of this user. False when there is none of this id. */
+/** Ends one live session of this user. False when there is none with this id. */
 export async function deleteSessionOf(tx: Tx, userId: string, id: string): Promise<boolean> {
   const rows = await tx`
     delete from sessions
@@ -104,7 +104,7 @@ export async function deleteSessionOf(tx: Tx, userId: string, id: string): Promi
   return rows.length > 0;
 }
 
-/** Ends all sessions of a user but one; returns how many of them were live. */
+/** Ends all other sessions of a user; returns how many were live. */
 export async function deleteOtherSessions(tx: Tx, userId: string, keptId: string): Promise<number> {
   const rows = await tx<{ isLive: boolean }[]>`
     delete from sessions
@@ -118,7 +118,7 @@ export async function deleteSession(tx: Tx, id: string): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** Ends every session of a user, or those begun in one way; used when what they prove is no longer enough. */
+/** Ends every session of a user, or those of one sign-in method; used when what they prove is no longer sufficient. */
 export async function deleteSessionsOf(tx: Tx, userId: string, method?: SessionMethod): Promise<void> {
   await tx`
     delete from sessions

@@ -1,9 +1,9 @@
-/** How many rows lie between two amounts: whole buckets from counters (migration 0030), the two broken ones by index from their thinner side. */
+/** Counts rows between two amounts: whole buckets from counters (db/schema/transactions.sql), the two partial ones by index from their smaller side. */
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import type { Tx } from "../postgres/client.ts";
 import { cellConditions } from "./counts.ts";
 
-/** Rows counted one by one before a bucket's other side is tried. */
+/** Rows counted individually before a bucket's other side is tried. */
 const THIN_SIDE_ROWS = 5_000;
 
 /** Rows of a filter without search and dates. Exact at the snapshot of `tx`. */

@@ -16,7 +16,7 @@ const DAY_MS = 86_400_000;
 
 export type Cell = { network: NetworkId; type: TransactionType; status: TransactionStatus; count: number };
 
-/** A user's cells (network, type, status) that the filter chooses and that have or had rows, over all time. */
+/** A user's cells (network, type, status) that the filter selects and that have or had rows, over all time. */
 export async function readCells(tx: Tx, userId: string, filter: TransactionFilter): Promise<Cell[]> {
   const rows = await tx<(Omit<Cell, "count"> & { count: bigint })[]>`
     select network, type, status, sum(count) as count
@@ -34,8 +34,8 @@ export async function readCells(tx: Tx, userId: string, filter: TransactionFilte
 }
 
 /**
- * Rows of a filter without search and amounts: whole days from counters. A broken day at an end is counted by index on its shorter
- * side, which is added or taken off.
+ * Rows of a filter without search and amounts: whole days from counters. A partial day at an end is counted by index on its shorter
+ * side, which is added or subtracted.
  */
 export async function countByDays(
   tx: Tx,
@@ -67,7 +67,7 @@ async function sumDays(
   return Number(row?.count ?? 0n);
 }
 
-/** Counters of the filter's days, folded and not, as (day, count). Every cell's days are one stretch of the primary key. */
+/** Counters of the filter's days, folded and not, as (day, count). Every cell's days are one range of the primary key. */
 function dayCounts(tx: Tx, userId: string, filter: TransactionFilter, cells: readonly Cell[]) {
   const chosen = isEveryCell(filter) ? [{ network: "*", type: "*", status: "*" }] : cells;
   return tx`
@@ -103,7 +103,7 @@ async function countSigned(
 }
 
 /**
- * Where a page far down begins: rows of whole days are skipped by their counters, what is left is less than one day's rows.
+ * Where a distant page begins: rows of whole days are skipped by their counters; less than one day's rows remain.
  * For filters without search and amounts. Undefined when the offset lies beyond the last row.
  */
 export async function locateOffset(
@@ -115,7 +115,7 @@ export async function locateOffset(
 ): Promise<{ before: Date; skip: number } | undefined> {
   const { before } = filter;
   const edge = before && ceilDay(before);
-  // rows of the newest day, when it is a broken one, that the filter leaves out
+  // rows of a partial newest day that the filter excludes
   const excess = await countSigned(tx, userId, filter, before, edge);
   const days = { ...filter, from: undefined, before: edge };
   const [row] = await tx<{ day: Date; newer: bigint }[]>`
@@ -132,7 +132,7 @@ export async function locateOffset(
   return { before: end, skip: offset + excess - Number(row.newer) };
 }
 
-/** Counts rows one by one. */
+/** Counts rows individually. */
 export async function countRows(tx: Tx, conditions: SQL | undefined): Promise<number> {
   const counts = branchesOf(conditions).map(
     (branch) => sql`(${new QueryBuilder().select({ count: count() }).from(transactions).where(branch)})`,
@@ -154,7 +154,7 @@ export function cellCondition(userId: string, cell: Cell, filter: TransactionFil
   );
 }
 
-/** True when the filter leaves no type, status or network out. */
+/** True when the filter excludes no type, status or network. */
 export function isEveryCell({ types, statuses, networks }: TransactionFilter): boolean {
   return types.length + statuses.length + networks.length === 0;
 }

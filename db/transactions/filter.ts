@@ -17,10 +17,10 @@ import {
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { transactions } from "../schema.ts";
 
-/** Beginnings of a transaction hash: "0", "0x", "0xab…". */
+/** Prefixes of a transaction hash: "0", "0x", "0xab…". */
 const HASH_PREFIX = /^0(x[0-9a-f]{0,64})?$/i;
 
-/** Everything the filter asks for, of one user. */
+/** All conditions of the filter for one user. */
 export function conditionsOf(userId: string, filter: TransactionFilter): SQL | undefined {
   return and(
     eq(transactions.userId, userId),
@@ -79,7 +79,7 @@ export function amountConditions({
   );
 }
 
-/** Substring of the description in any case, or the beginning of the hash. `%`, `_` and `\` stand for themselves. */
+/** Case-insensitive substring of the description, or a prefix of the hash. `%`, `_` and `\` are literal. */
 export function searchCondition(term: string): SQL | undefined {
   const inDescription = ilike(transactions.description, `%${escapeLike(term)}%`);
   if (!HASH_PREFIX.test(term)) return inDescription;

@@ -1,6 +1,6 @@
 /**
- * Searching a large history. What many rows contain is found among the newest rows; what few rows contain is found by the
- * trigram, hash or amount index. Between the two nothing reads the whole history: such a search is refused.
+ * Searches a large history. Frequent text is found among the newest rows; rare text by the trigram, hash or amount index. Searches that
+ * would read the whole history are refused.
  */
 import { and, count, eq, type SQL, sql } from "drizzle-orm";
 import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
@@ -14,7 +14,7 @@ import { branchesOf, conditionsOf, mergeNewest, NEWEST_FIRST, timeConditions } f
 
 const dialect = new PgDialect();
 
-/** Newest rows looked through: more when the first say that it will suffice. */
+/** Newest rows scanned: more when the first ones show that it will suffice. */
 const RECENT_ROWS = [500, 5_000, 20_000, 200_000];
 
 type Page = { limit: number; offset: number };
@@ -39,7 +39,7 @@ export async function listLargeHistory(
   return findByIndex(tx, conditionsOf(userId, filter), page);
 }
 
-/** The page as far as the newest `span` rows hold it, and how many of them fit: at least that many there are. */
+/** The page within the newest `span` rows, and how many of them match: a lower bound of the total. */
 async function findRecent(
   tx: Tx,
   userId: string,
@@ -69,7 +69,7 @@ async function findRecent(
   return { rows, total: Number(rows[0]?.total ?? 0n), isLowerBound: true };
 }
 
-/** Every row that fits, by the most selective index: exact. */
+/** Every matching row, by the most selective index: exact. */
 async function findByIndex(tx: Tx, conditions: SQL | undefined, page: Page): Promise<Found> {
   const found = branchesOf(conditions).map((branch) =>
     new QueryBuilder()

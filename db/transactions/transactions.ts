@@ -29,9 +29,9 @@ export type TransactionPage = {
   isLowerBound: boolean;
 };
 
-/** From this offset on whole days are skipped by their counters instead of row by row. */
+/** From this offset on, whole days are skipped by their counters instead of row by row. */
 const DEEP_OFFSET = 500;
-/** Beyond it rows are skipped by their keys. */
+/** From this offset on, rows are skipped by key only. */
 const PLAIN_OFFSET = 100;
 /** Histories up to this size are searched and counted row by row. */
 const LARGE_HISTORY_ROWS = 100_000;
@@ -59,9 +59,8 @@ export const HISTORY_COLUMNS = {
 };
 
 /**
- * One page, newest first (detected_at, then id), and the number of all rows the filter chooses.
- * Give it a repeatable read transaction, so that both speak of the same rows. Throws VALIDATION_ERROR for a search that
- * would have to read a large history from end to end.
+ * One page, newest first (detected_at, then id), and the total number of matching rows. Requires a repeatable read transaction, so
+ * that both are of one snapshot. Throws VALIDATION_ERROR for a search that would have to read a large history completely.
  */
 export async function listTransactions(
   tx: Tx,
@@ -92,7 +91,7 @@ export async function findTransaction(
   return row;
 }
 
-/** The exact number of rows a filter chooses. A search or an amount between dates counts row by row: for jobs, not for pages. */
+/** The exact number of matching rows. A search or an amount between dates counts row by row: for jobs, not for pages. */
 export async function countChosen(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
   const hasAmounts = filter.minUnits !== undefined || filter.maxUnits !== undefined;
   const hasDates = filter.from !== undefined || filter.before !== undefined;
@@ -115,7 +114,7 @@ async function listByCells(tx: Tx, userId: string, filter: TransactionFilter, pa
   });
 }
 
-/** Amounts have no counters a day, so rows are skipped one by one: within bounds. */
+/** Amounts have no daily counters, so rows are skipped one by one, within limits. */
 function scanAmounts(tx: Tx, conditions: SQL | undefined, page: Page): Promise<HistoryRow[]> {
   const branches = branchesOf(conditions);
   if (page.offset < DEEP_OFFSET) return scanKeys(tx, branches, page);
@@ -139,7 +138,7 @@ async function exactPage(
   return { rows: page.offset >= total ? [] : await read(), total, isLowerBound: false };
 }
 
-/** One ordered index scan when every cell is wanted, else one a cell, merged: never more rows than the page reaches. */
+/** One ordered index scan when every cell is selected, else one per cell, merged: never reads beyond the page. */
 function scanCells(
   tx: Tx,
   userId: string,
@@ -174,7 +173,7 @@ function scanMerged(tx: Tx, conditions: readonly (SQL | undefined)[], page: Page
   );
 }
 
-/** The page's keys from the indexes alone, one ordered scan a condition, merged; and only then the page's rows. */
+/** First the page's keys from the indexes alone, one ordered scan per condition, merged; then the page's rows. */
 function scanKeys(tx: Tx, conditions: readonly (SQL | undefined)[], page: Page): Promise<HistoryRow[]> {
   const scans = conditions.map((condition) => selectKeys(condition).limit(page.offset + page.limit));
   return run(

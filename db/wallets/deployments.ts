@@ -1,4 +1,4 @@
-/** Wallets on their way onto the chain. */
+/** Wallets being deployed. */
 import type { Tx } from "../postgres/client.ts";
 import type { Wallet } from "../schema.ts";
 
@@ -20,7 +20,7 @@ export async function markWalletDeployed(tx: Tx, id: string): Promise<boolean> {
   return rows.length === 1;
 }
 
-/** Is a transaction that deploys this wallet out already? */
+/** Is a deployment transaction for this wallet pending? */
 export async function findDeploymentInFlight(tx: Tx, walletId: string): Promise<boolean> {
   const rows = await tx`
     select id

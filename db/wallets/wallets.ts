@@ -1,4 +1,4 @@
-/** Wallets: one smart account a user and network. */
+/** Wallets: one smart account per user and network. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Wallet } from "../schema.ts";
@@ -19,7 +19,7 @@ export type NewWallet = Pick<
   "id" | "userId" | "network" | "address" | "passkeyId" | "factory" | "owners"
 >;
 
-/** Undefined when the user has a wallet on that network already. */
+/** Undefined when the user already has a wallet on that network. */
 export async function insertWallet(tx: Tx, wallet: NewWallet): Promise<Wallet | undefined> {
   const [row] = await tx<Wallet[]>`
     insert into wallets (id, user_id, network, address, passkey_id, factory, owners)

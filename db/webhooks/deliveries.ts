@@ -1,4 +1,4 @@
-/** Deliveries: one event for one endpoint, its tries, and what is due. */
+/** Deliveries: one event for one endpoint, its attempts, and when the next is due. */
 
 import type { EventType } from "../events/events.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -19,7 +19,7 @@ export type Delivery = {
   eventType: EventType;
 };
 
-/** A delivery taken by this worker, with all that is needed to send it. */
+/** A delivery leased by this worker, with everything needed to send it. */
 export type TakenDelivery = {
   id: string;
   endpointId: string;
@@ -35,13 +35,13 @@ export type TakenDelivery = {
   createdAt: Date;
 };
 
-/** One taker at a time: each sees what the others have on their way. */
+/** One worker takes deliveries at a time, so that each sees what the others have in flight. */
 const TAKE_LOCK = 7_041_035;
 
 /**
- * Takes at most `limit` deliveries that are due for `leaseS`, so that no endpoint has more than `perEndpoint` on their way, one that
- * fails more than one, and no user more than `perUser`. Those of endpoints with fewer on their way go first, then those due longest.
- * Call inside a transaction that does nothing else.
+ * Leases at most `limit` due deliveries for `leaseS`, so that no endpoint has more than `perEndpoint` in flight, a failing one no more
+ * than one, and no user more than `perUser`. Endpoints with fewer in flight go first, then those due longest.
+ * Call in a transaction of its own.
  */
 export async function takeDeliveries(
   tx: Tx,
@@ -88,7 +88,7 @@ export async function takeDeliveries(
       cross join lateral (
         select delivery.id, delivery.next_try_at
         from webhook_deliveries delivery
-        -- between, and ordered by both: with an equation a young table is read by next_try_at, all of it once an endpoint
+        -- between, and ordered by both: with an equality Postgres reads a young table completely by next_try_at, once per endpoint
         where delivery.endpoint_id between sending.id and sending.id
           and delivery.state = 'PENDING'
           and delivery.next_try_at <= now()
@@ -145,7 +145,7 @@ async function logAttempt(tx: Tx, taken: TakenDelivery, result: AttemptResult): 
     on conflict do nothing`;
 }
 
-/** PENDING -> DELIVERED; the endpoint is well again. */
+/** PENDING -> DELIVERED; the endpoint is healthy again. */
 export async function markDelivered(tx: Tx, taken: TakenDelivery, result: AttemptResult): Promise<void> {
   await logAttempt(tx, taken, result);
   await tx`
@@ -160,7 +160,7 @@ export async function markDelivered(tx: Tx, taken: TakenDelivery, result: Attemp
     where id = ${taken.endpointId} and failing_since is not null`;
 }
 
-/** Back on the schedule, or FAILED when `retryAfterS` is undefined. Returns since when the endpoint fails. */
+/** Schedules a retry, or FAILED when `retryAfterS` is undefined. Returns since when the endpoint has been failing. */
 export async function markFailedTry(
   tx: Tx,
   taken: TakenDelivery,
@@ -183,7 +183,7 @@ export async function markFailedTry(
   return endpoint?.failingSince;
 }
 
-/** When something will be due that is not now: a later try, or a delivery of a worker that died. */
+/** When the next delivery is due: a later retry, or one leased by a dead worker. */
 export async function findNextDue(tx: Tx): Promise<Date | undefined> {
   const [row] = await tx<{ due: Date | null }[]>`
     select least(
@@ -195,7 +195,7 @@ export async function findNextDue(tx: Tx): Promise<Date | undefined> {
 
 export type DeliveryPosition = { createdAtMicros: bigint; id: string };
 
-/** An endpoint's log, newest first. */
+/** An endpoint's deliveries, newest first. */
 export async function listDeliveries(
   tx: Tx,
   { endpointId, userId }: { endpointId: string; userId: string },
@@ -242,7 +242,7 @@ export async function listAttempts(tx: Tx, deliveryId: string): Promise<Attempt[
     order by number`;
 }
 
-/** Puts a delivery on the schedule anew, whatever became of it; one that is on its way is left alone. */
+/** Schedules a delivery again, whatever its state; one in flight is left alone. */
 export async function redeliver(tx: Tx, { id, userId }: { id: string; userId: string }): Promise<boolean> {
   const result = await tx`
     update webhook_deliveries

@@ -1,4 +1,4 @@
-/** Webhook endpoints: who is told of what, and with which secret. */
+/** Webhook endpoints: subscribed event types, state and secrets. */
 
 import type { EventType } from "../events/events.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -59,7 +59,7 @@ export async function listEndpoints(tx: Tx, userId: string): Promise<WebhookEndp
 
 export type EndpointChange = Partial<Pick<WebhookEndpoint, "url" | "description" | "eventTypes" | "enabled">>;
 
-/** Fields left out stay. Enabling forgets why it was disabled. */
+/** Omitted fields are unchanged. Enabling clears the reason of disabling. */
 export async function updateEndpoint(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
@@ -92,7 +92,7 @@ export async function deleteEndpoint(
   return result.count > 0;
 }
 
-/** The secret in use becomes the old one and still signs for `oldLifeH` hours. */
+/** The current secret becomes the old one and still signs for `oldLifeH` hours. */
 export async function rotateSecret(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
@@ -110,7 +110,7 @@ export async function rotateSecret(
   return row;
 }
 
-/** Switches an endpoint off that no longer wants or answers messages. */
+/** Disables an endpoint that is gone or keeps failing. */
 export async function disableEndpoint(tx: Tx, id: string, reason: "gone" | "failing"): Promise<void> {
   await tx`
     update webhook_endpoints
@@ -133,7 +133,7 @@ export async function listSealedSecrets(
     limit ${page.limit}`;
 }
 
-/** Puts the same secret under another seal. False when the secret changed or went meanwhile. */
+/** Stores the same secret under another seal. False when the secret was changed or deleted concurrently. */
 export async function replaceSealedSecret(
   tx: Tx,
   given: { id: string; column: "sealedSecret" | "sealedOldSecret"; sealed: Uint8Array; renewed: Uint8Array },
