@@ -1,7 +1,7 @@
 /**
- * What a request costs: a bare Elysia, then our public route, a cookie route (one query: the session) and a cookie route with one
- * query of its own, without and with request limits (one more query). CPU is the server process's own, from /proc, and steadier than rates
- * on a machine that does other things too.
+ * The cost of a request: a bare Elysia, then our public route, a cookie route (one query: the session) and a cookie route with one
+ * query of its own, without and with rate limits (one more query). CPU time is the server process's, from /proc, and more stable than
+ * rates on a shared machine.
  */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ import { describeMachine, percentile, printTable, type Row } from "./report.ts";
 const CONNECTIONS = 32;
 const WARM_UP_S = 1;
 const MEASURED_S = 4;
-/** Limits are hourly: enough users and addresses that none of them reaches one. */
+/** Limits are hourly: enough users and addresses to stay below all of them. */
 const USERS = 150;
 const ADDRESSES = 500;
 const TICKS_PER_S = 100;

@@ -1,4 +1,4 @@
-/** The framework with nothing of ours: what the other figures are compared with. */
+/** The bare framework: the baseline of the other figures. */
 import { Elysia } from "elysia";
 
 const app = new Elysia().get("/", () => "hello").get("/json", () => ({ hello: "world" }));

@@ -1,4 +1,4 @@
-/** A local chain full of USDC transfers, a few hundred a block, to receivers that go round. */
+/** A local chain with a few hundred USDC transfers per block, to receivers in rotation. */
 import { encodeFunctionData, multicall3Abi, parseAbi, toHex } from "viem";
 import { CONTRACTS, type Hex, NETWORKS } from "../core/domain/networks.ts";
 import { callRpc, callRpcBatch, type RpcCall } from "../local/chain/rpc.ts";
@@ -7,7 +7,7 @@ import { startTestChain, type TestChain } from "../tests/support/chain.ts";
 
 const USDC = NETWORKS["base-sepolia"].usdc.address;
 const TRANSFERS_A_TX = 100;
-/** Empty ones on top, so that every indexer counts all transfers among what is final. */
+/** Empty blocks on top, so that every indexer considers all transfers final. */
 const QUIET_BLOCKS = 64;
 const ABI = parseAbi([
   "function approve(address spender, uint256 value)",
@@ -15,13 +15,13 @@ const ABI = parseAbi([
 ]);
 
 export type BusyChain = TestChain & {
-  /** How many were made so far. */
+  /** Transfers made so far. */
   transfers: () => number;
-  /** Mines more blocks like the others. */
+  /** Mines more blocks of the same kind. */
   mine: (blocks: number) => Promise<void>;
 };
 
-/** The n-th receiver; the transfers go round. */
+/** The n-th receiver; transfers rotate. */
 export function receiver(n: number): Hex {
   return `0x${(0x1000_0000 + n).toString(16).padStart(40, "a")}`;
 }

@@ -1,7 +1,7 @@
-/** CPU time of processes of this machine, as the Linux scheduler counts it: what else runs beside them is left out. */
+/** CPU time of processes on this machine by the Linux scheduler, unaffected by other processes. */
 import { readdirSync, readFileSync } from "node:fs";
 
-/** Milliseconds of all threads of these processes so far. Of a process or thread that has ended nothing is counted. */
+/** Milliseconds of all threads of these processes so far. Ended processes and threads are not counted. */
 export function cpuMilliseconds(pids: readonly number[]): number {
   let nanoseconds = 0;
   for (const pid of pids) for (const thread of threadsOf(pid)) nanoseconds += runtimeOf(pid, thread);

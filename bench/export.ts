@@ -1,6 +1,6 @@
 /**
  * Exports of 10,000 rows through HTTP, worker and database, out of histories of growing size (filled-database.ts): time from request
- * to last byte, the worker's memory and CPU an export, and what eight at once from eight merchants do to it and to other requests. Memory is the
+ * to last byte, the worker's memory and CPU per export, and the effect of eight concurrent exports on it and on other requests. Memory is the
  * resident set of the worker process (Linux).
  */
 import { readFileSync } from "node:fs";
@@ -18,7 +18,7 @@ const MERCHANTS = 8;
 const REPEATS = 7;
 const SAMPLE_EVERY_MS = 20;
 const QUIET_REQUESTS = 200;
-/** Between two list requests: others' requests, not a load test. */
+/** Between two list requests: simulates other users, not a load test. */
 const PAUSE_MS = 20;
 const FORMATS = [
   { name: "csv", format: "csv", accept: "*/*" },
@@ -42,7 +42,7 @@ async function measureSize(size: number): Promise<Row[]> {
   const [chain, mailbox] = await Promise.all([startTestChain(), startTestMailbox()]);
   const env = {
     ...{ NODE_ENV: "test", LOG_LEVEL: "warn", RATE_LIMITS: "0", TEST_MODE: "1" },
-    // the last byte, however long it takes
+    // the last byte, without a time limit
     EXPORT_WAIT_MS: "60000",
   };
   const service = await startService({ db, chain, smtp: mailbox, env });
@@ -59,7 +59,7 @@ async function measureSize(size: number): Promise<Row[]> {
   }
 }
 
-/** ROWS rows for each merchant that exports beside the large one. */
+/** ROWS rows for each merchant that exports besides the large one. */
 async function giveOthersAHistory(sql: Sql): Promise<void> {
   for (let merchant = 2; merchant <= MERCHANTS; merchant++) {
     const [user] = await sql<{ id: string; rows: bigint }[]>`
@@ -155,8 +155,8 @@ function report({ times, bytes, cpuMs, memory, quiet, ...name }: Measured): Row 
     "worker MB before": memory.before,
     "worker MB peak": memory.peak,
     "rise MB": memory.peak - memory.before,
-    "list p50 ms meanwhile": quiet.length > 0 ? percentile(quiet, 0.5) : "",
-    "list p99 ms meanwhile": quiet.length > 0 ? percentile(quiet, 0.99) : "",
+    "list p50 ms during": quiet.length > 0 ? percentile(quiet, 0.5) : "",
+    "list p99 ms during": quiet.length > 0 ? percentile(quiet, 0.99) : "",
     "list p50 ms before": "",
     "list p99 ms before": "",
   };
@@ -177,7 +177,7 @@ async function download(service: Service, caller: Headers, { format, accept }: F
   return bytes;
 }
 
-/** Times of list requests, one after another, until told or until `most`. */
+/** Times of sequential list requests, until `isDone` or `most` of them. */
 async function askMeanwhile(
   service: Service,
   caller: Headers,

@@ -1,6 +1,6 @@
 /**
- * A database with one large merchant among 1,000. BENCH_DATABASE_URL names one that an earlier run filled and that is kept, or that
- * is filled now: with BENCH_ROWS of that one size. Otherwise each size has one of its own that goes away.
+ * A database with one large merchant among 1,000. BENCH_DATABASE_URL names one to reuse: filled by an earlier run, or filled now with
+ * BENCH_ROWS of that one size. Otherwise each size gets a temporary database.
  */
 import { openDatabase, type Sql } from "../db/postgres/client.ts";
 import { migrate } from "../db/postgres/migrate.ts";
@@ -16,7 +16,7 @@ export function emailOf(merchant: number): string {
   return `merchant${merchant}@seed.example`;
 }
 
-/** Migrated, filled, analyzed; `more` adds what a bench needs beside. Says how long it took and how large it is. */
+/** Migrated, filled, analyzed; `more` adds rows that a bench needs. Prints its duration and size. */
 export async function openFilled(
   bench: string,
   size: number,

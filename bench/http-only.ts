@@ -1,4 +1,4 @@
-/** A node's port as one that takes no WebSocket: bytes go through as they are, so it costs next to nothing. */
+/** Proxies a node's port without WebSocket: bytes are passed through unchanged, at negligible cost. */
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 

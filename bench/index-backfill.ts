@@ -1,4 +1,4 @@
-/** How fast the indexer reads a busy chain from its first block, beside the least that any indexer must do with the same node and database. */
+/** Backfill speed of the indexer on a busy chain, beside the minimum that any indexer must do with the same node and database. */
 
 import { decodeTransferLog, TRANSFER_TOPIC } from "../core/chain/usdc.ts";
 import type { Hex } from "../core/domain/networks.ts";
@@ -29,7 +29,7 @@ export type Backfill = {
   peakMb?: number;
 };
 
-/** `rawPerS` is what measureRawLimit did on the same chain. */
+/** `rawPerS`: the result of measureRawLimit on the same chain. */
 export function toBackfillRow({ what, events, stored, ...cost }: Backfill, rawPerS: number): Row {
   const perS = events / cost.seconds;
   return {
@@ -59,7 +59,7 @@ export async function measureBackfill(chain: BusyChain, what: string, wallets: W
   }
 }
 
-/** Fetch, decode and insert every transfer, nothing checked and nothing else written. */
+/** Fetches, decodes and inserts every transfer, without any check or other write. */
 export async function measureRawLimit(chain: BusyChain): Promise<Backfill> {
   const db = await createTestDatabase();
   const sql = openDatabase(db.url, { name: "bench", maxConnections: 2 });

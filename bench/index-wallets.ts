@@ -1,4 +1,4 @@
-/** What watching more wallets costs, none of which is paid: the start, the past, standing still, and each block at the head. */
+/** The cost of watching more wallets, none of them paid: start, backfill, idle, and each block at the head. */
 import { openDatabase, type Sql } from "../db/postgres/client.ts";
 import { callRpc } from "../local/chain/rpc.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";
@@ -45,7 +45,7 @@ export async function measureWallets(chain: BusyChain, count: number): Promise<R
   }
 }
 
-/** Blocks one at a time; milliseconds from the node's answer that it mined one to its commit, sorted. */
+/** One block at a time; milliseconds from the node's answer that it mined one to its commit, sorted. */
 async function followHead(chain: BusyChain, sql: Sql): Promise<number[]> {
   const committed = new Map<number, number>();
   const listening = await sql.listen("block", (payload) => {
@@ -58,7 +58,7 @@ async function followHead(chain: BusyChain, sql: Sql): Promise<number[]> {
     const minedMs = performance.now();
     const number = Number(await callRpc(chain.rpcUrl, "eth_blockNumber"));
     await waitForCursor(sql, number);
-    // the notice and the answer to the last look are on two connections
+    // the notification and the answer to the last poll arrive on two connections
     while (!committed.has(number)) await Bun.sleep(1);
     times.push((committed.get(number) ?? minedMs) - minedMs);
     await Bun.sleep(PAUSE_MS);

@@ -1,4 +1,4 @@
-/** Our indexer as a process to be measured: the wallets it finds, when it leads, how far it is, and what it costs. */
+/** Our indexer as a process to measure: its wallets, when it leads, its cursor, and its resource usage. */
 import { readFileSync } from "node:fs";
 import { type Hex, NETWORKS } from "../core/domain/networks.ts";
 import type { Sql } from "../db/postgres/client.ts";
@@ -9,13 +9,13 @@ export const NETWORK = "base-sepolia";
 export const USDC: Hex = NETWORKS[NETWORK].usdc.address;
 const LOOK_MS = 5;
 const TIMEOUT_MS = 600_000;
-/** proc(5) counts processor time in these. */
+/** Clock ticks of proc(5). */
 const TICKS_A_SECOND = 100;
 
-/** `receivers` of the chain's receivers are wallets of ours, `others` more are never paid. */
+/** `receivers` of the chain's receivers are wallets of ours; `others` more are never paid. */
 export type Wallets = { receivers: number; others: number };
 
-/** `leadingMs`: from its start until it had its lock, its cursor and its wallets. */
+/** `leadingMs`: from start until it has its lock, cursor and wallets. */
 export type Indexer = ServiceProcess & { leadingMs: number };
 
 /** Resolves when it leads. */
@@ -38,16 +38,16 @@ export async function startIndexer(databaseUrl: string, rpcUrl: string): Promise
     throw new Error(`the indexer ended before it led: ${code}`);
   });
   await Promise.race([leading.promise, ended]);
-  // its end is expected from now on
+  // the process is expected to end from here on
   ended.catch(() => undefined);
   return { ...indexer, leadingMs: performance.now() - startedMs };
 }
 
-/** Wallets as old as the chain, joined at its first block; those that are never paid have addresses no receiver has. */
+/** Wallets as old as the chain, followed from its first block; unpaid ones have addresses no receiver has. */
 export async function seedWallets(sql: Sql, { receivers, others }: Wallets): Promise<void> {
   const addresses = Array.from({ length: receivers }, (_, n) => receiver(n));
   await sql`set statement_timeout = 0`;
-  // rows that fit by construction need no foreign keys looked up
+  // rows are consistent by construction, so foreign key checks are skipped
   await sql`set session_replication_role = replica`;
   await sql`
     insert into users (id, email, status)
@@ -77,7 +77,7 @@ export async function waitForCursor(sql: Sql, number: number): Promise<void> {
   }
 }
 
-/** Processor time so far, and resident memory now and at its highest (proc(5)). */
+/** CPU time so far, and current and peak resident memory (proc(5)). */
 export function readUsage(pid: number): { cpuS: number; residentMb: number; peakMb: number } {
   const stat = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
   const status = readFileSync(`/proc/${pid}/status`, "utf8");

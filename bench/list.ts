@@ -1,8 +1,8 @@
 /**
- * Lists of one large merchant among 1,000, through HTTP, at growing sizes (filled-database.ts). Every request asks something else;
- * one request at a time, so times are latencies. The cases take turns, so that what else the machine does falls on all of them.
- * Beside the times stands the CPU time of the API and its Postgres connections for a request (Linux): nearly what it takes on a
- * machine with nothing else to do.
+ * Lists of one large merchant among 1,000, through HTTP, at growing sizes (filled-database.ts). Every request differs; one request at a
+ * time, so times are latencies. The cases take turns, so that other load on the machine affects all of them alike.
+ * Next to the times is the CPU time of the API and its Postgres connections per request (Linux): nearly its duration on an idle
+ * machine.
  */
 import { openDatabase } from "../db/postgres/client.ts";
 import { startTestChain } from "../tests/support/chain.ts";
@@ -28,9 +28,9 @@ const list = (query: string) => `/v1/transactions?${query}`;
 const hex = (random: () => number, digits: number) =>
   Array.from({ length: digits }, () => Math.floor(random() * 16).toString(16)).join("");
 
-/** What is asked, by the name it has in the table. */
+/** Requests, by the name of their row. */
 const CASES: Record<string, Path> = {
-  "no list: who am I": () => "/v1/auth/me",
+  "no list: current user": () => "/v1/auth/me",
   "first page": () => list("limit=50"),
   "one type": (random) => list(`types=${pick(random, ["SEND", "RECEIVE", "PAYMENT_LINK"])}`),
   "one status": (random) =>

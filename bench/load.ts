@@ -1,4 +1,4 @@
-/** A closed-loop HTTP load over kept-alive sockets, cheap enough that the server is what is measured. */
+/** A closed-loop HTTP load over keep-alive sockets, cheap enough that the server is the bottleneck. */
 
 export type Load = {
   port: number;
@@ -13,7 +13,7 @@ export type LoadResult = {
   seconds: number;
   /** Sorted. */
   timesMs: number[];
-  /** Answers by status. */
+  /** Responses by status. */
   statuses: Record<number, number>;
 };
 

@@ -40,7 +40,7 @@ if (!bench) {
   for (const [key, { about }] of Object.entries(BENCHES)) console.log(`  ${key.padEnd(8)} ${about}`);
   process.exit(name === undefined ? 0 : 1);
 }
-// commits reach the disk, as they would in production
+// commits reach the disk, as in production
 process.env.TEST_POSTGRES_DURABLE ??= "1";
 await bench.run();
 process.exit(0);

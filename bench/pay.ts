@@ -1,6 +1,6 @@
 /**
  * Payments through the whole service: HTTP, Postgres, relayer, chain, indexer, and back. Closed loop: each of `concurrency` payers
- * pays its own link with its own signed authorization and starts the next when the answer is in. Signing happens before the clock starts.
+ * pays its own link with its own signed authorization and starts the next after the response. Signing is not measured.
  * Then the reference facilitator on the same kind of chain, without HTTP and database.
  */
 import { openDatabase, type Sql } from "../db/postgres/client.ts";
@@ -25,7 +25,7 @@ const RUNS: [number, number, number][] = [
   [1, 300, 1_500],
 ];
 
-/** The reference on the same machine, one after the other: fewer payments, as it is slower. */
+/** The reference on the same machine, run afterwards: fewer payments, as it is slower. */
 const REFERENCE_RUNS: [number, number, number][] = [
   [0, 16, 200],
   [0, 64, 300],
@@ -140,7 +140,7 @@ async function makeOrders(world: World, sql: Sql, count: number): Promise<Order[
   );
 }
 
-/** From the receipts the worker booked; waits until the last is in. */
+/** From the receipts recorded by the worker; waits until the last one is there. */
 async function gasOf(sql: Sql, orders: readonly Order[]) {
   const ids = orders.map((order) => order.linkId);
   for (let look = 0; look < 50; look++) {

@@ -1,6 +1,6 @@
 /**
- * Ponder, the indexer ours is measured beside: a project that stores every USDC Transfer, installed on demand under .tools. It and its
- * Node are pinned here and are no dependency of the service.
+ * Ponder, the indexer we compare with: a project that stores every USDC Transfer, installed on demand under .tools. It and its Node are
+ * pinned here and are no dependencies of the service.
  */
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -81,7 +81,7 @@ export default new Hono();
 `,
 };
 
-/** How to run Ponder; `reason` when it can't be installed here. */
+/** How to run Ponder; `reason` when it cannot be installed here. */
 export type Ponder = { folder: string; node: string; script: string } | { reason: string };
 
 export async function installPonder(): Promise<Ponder> {
@@ -94,7 +94,7 @@ export async function installPonder(): Promise<Ponder> {
   }
   if (!(existsSync(node) && existsSync(script)))
     console.log(`installing Ponder ${PACKAGE.dependencies.ponder} into .tools/ponder`);
-  // also when it is there: an installation that was cut short is made whole, a whole one takes a moment
+  // runs always: completes an interrupted installation, and takes a moment for a complete one
   const installing = Bun.spawn([process.execPath, "install", "--ignore-scripts", "--silent"], {
     cwd: FOLDER,
     stdout: "ignore",

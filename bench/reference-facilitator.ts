@@ -19,7 +19,7 @@ import { randomAddress } from "../tests/support/seed.ts";
 import { percentile, type Row } from "./report.ts";
 
 const AMOUNT = 10_000n;
-/** A settlement that takes longer is counted as failed: its nonce is missing and nobody fills it. */
+/** A settlement that takes longer counts as failed: its nonce is missing and nothing fills the gap. */
 const GIVE_UP_MS = 20_000;
 const WARM_UP = 10;
 const { usdc, caip2 } = NETWORKS["base-sepolia"];
@@ -67,7 +67,7 @@ export async function measureReference(load: ReferenceLoad): Promise<Row> {
 function openFacilitator(rpcUrl: string, hasNonceManager: boolean): x402Facilitator {
   const [key] = localRelayerKeys();
   if (!key) throw new Error("there is no relayer key");
-  // viem's shared one would remember the nonces of the chain before
+  // viem's shared nonce manager would remember the nonces of the previous chain
   const nonceManager = createNonceManager({ source: jsonRpc() });
   const account = privateKeyToAccount(key, hasNonceManager ? { nonceManager } : {});
   const transport = http(rpcUrl, { retryCount: 0 });
@@ -113,7 +113,7 @@ async function settle(facilitator: x402Facilitator, sale: Sale): Promise<Answer>
   };
 }
 
-/** Each with a funded payer of its own, to one payee that holds USDC already. */
+/** Each with a funded payer of its own, to one payee that already holds USDC. */
 async function makeSales(rpcUrl: string, count: number): Promise<Sale[]> {
   const payTo = randomAddress();
   const payers = Array.from({ length: count }, makePayer);

@@ -1,4 +1,4 @@
-/** How benchmarks speak: JSON lines for programs, one table for people, and the machine they ran on. */
+/** Output of benchmarks: JSON lines, a Markdown table, and a description of the machine. */
 import { cpus, totalmem } from "node:os";
 
 export type Row = Record<string, string | number>;
@@ -14,7 +14,7 @@ export function describeMachine(): string {
   return `${cpus().length} x ${cpu?.model.trim() ?? "unknown CPU"}, ${Math.round(totalmem() / 2 ** 30)} GiB, Bun ${Bun.version}`;
 }
 
-/** A Markdown table; columns in the order of the first row. The column `bench` is left out. */
+/** A Markdown table; columns in the order of the first row. The column `bench` is omitted. */
 export function printTable(rows: readonly Row[]): void {
   const columns = Object.keys(rows[0] ?? {}).filter((name) => name !== "bench");
   console.log(`\n| ${columns.join(" | ")} |`);

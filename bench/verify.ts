@@ -1,4 +1,4 @@
-/** How many ERC-3009 signatures one thread checks and relays it signs in a second: ours beside noble and viem. */
+/** ERC-3009 signatures verified and relays signed per second by one thread: ours beside noble and viem. */
 import { bytesToHex, hashTypedData, recoverTypedDataAddress, verifyTypedData } from "viem";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { authorizationDigest, tokenDomainOf } from "../core/chain/authorization-digest.ts";
@@ -13,7 +13,7 @@ import { describeMachine, printTable, type Row } from "./report.ts";
 type Signed = { readonly authorization: Authorization; readonly signature: Hex };
 type Contender = {
   readonly what: string;
-  /** One operation; throws when its answer is wrong, so that no rate is measured of something broken. */
+  /** One operation; throws on a wrong result, so that no rate of a broken implementation is reported. */
   readonly once: (signed: Signed) => void | Promise<void>;
 };
 
@@ -81,7 +81,7 @@ function contenders(): Contender[] {
   ];
 }
 
-/** Median of the rounds, by wall clock and by this process's CPU time (what a busy machine does not disturb). */
+/** Median of the rounds, by wall clock and by this process's CPU time (unaffected by other load). */
 async function measure({ what, once }: Contender, samples: readonly Signed[]): Promise<Row> {
   await runFor(WARM_UP_MS, once, samples);
   const rounds: { perSecond: number; perCpuSecond: number }[] = [];
