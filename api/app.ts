@@ -1,4 +1,4 @@
-/** Puts the features together. A feature is one line here, and never imports this file. */
+/** Combines the features. Each is one line here and never imports this file. */
 import { type AnyElysia, Elysia } from "elysia";
 import { identityRoutes } from "./accounts/routes.ts";
 import { securityRoutes } from "./accounts/security-routes.ts";
@@ -49,7 +49,7 @@ export function createApp(deps: ApiDeps) {
       .use(requestContext(deps))
       .use(errorMapper(deps, () => app.routes))
       .onRequest(({ request }) => refuseLargeHeaders(request))
-      // before the body parser: x402 answers a malformed body in its own words
+      // before the body parser: x402 has its own answer to a malformed body
       .use(x402Routes(deps))
       .use(jsonBody)
       .use(plainQuery)

@@ -1,4 +1,4 @@
-/** The API's environment, read once at the door. Every fault is told in one go; see core/runtime/env.ts. */
+/** The API's environment, read once at start. All faults are reported together; see core/runtime/env.ts. */
 import { z } from "zod";
 import type { Hex } from "../core/domain/networks.ts";
 import type { KeyList } from "../core/domain/seal.ts";
@@ -19,7 +19,7 @@ import { merchantGasPerDay, relayLimitsShape, usdcAmount } from "../core/runtime
 import { proxyFaults, readProxies, type TrustedProxies } from "../core/runtime/trusted-proxies.ts";
 
 const WAIT_MAX_MS = 120_000;
-/** What the server takes at most (Bun). */
+/** Maximum accepted by the server (Bun). */
 const IDLE_MAX_S = 255;
 const IDLE_MIN_S = 60;
 
@@ -35,7 +35,7 @@ const shape = {
   DASHBOARD_URL: httpUrl.optional(),
   DATABASE_MAX_CONNECTIONS: wholeNumber(2, 200).default(10),
   JWT_SECRET: secretList("it signs session tokens"),
-  OTP_PEPPER: secretList("it hashes and seals e-mail codes, the same as the worker's"),
+  OTP_PEPPER: secretList("it hashes and seals e-mail codes, shared with the worker"),
   WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
   RP_ID: z.string().optional(),
@@ -54,7 +54,7 @@ const shape = {
   EXPORT_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(15_000),
   RATE_LIMITS: flag.optional(),
   FACILITATOR: flag.default(false),
-  /** `none`: payers whose wallet is not deployed yet are refused. */
+  /** `none`: payers with an undeployed wallet are refused. */
   ERC6492_FACTORIES: commaList
     .transform((items) => (items.length === 1 && items[0] === "none" ? [] : items))
     .pipe(z.array(z.string().regex(ADDRESS, "must be addresses (0x and 40 hex digits), or none")))
@@ -75,18 +75,18 @@ export type ApiConfig = {
   metrics: MetricsPlace;
   host: string;
   port: number;
-  /** Public origin without a slash at the end; builds `url`, `aiUrl` and redirects. */
+  /** Public origin without a trailing slash; builds `url`, `aiUrl` and redirects. */
   baseUrl: string;
-  /** Where a browser lands after Google sign-in; without a slash at the end. */
+  /** Redirect target after Google sign-in; without a trailing slash. */
   dashboardUrl: string;
   chains: ChainSettings[];
-  /** Each list newest first: the first signs, hashes and seals, all verify and open. */
+  /** Newest first: the first signs, hashes and seals; all of them verify and open. */
   jwtSecrets: KeyList;
   otpPeppers: KeyList;
   webhookSealKeys: KeyList;
-  /** Said at every start. */
+  /** Risky settings, logged at every start. */
   risks: string[];
-  /** Webhooks may go to http URLs and private addresses: for receivers in one's own network. */
+  /** Webhooks may target http URLs and private addresses: for receivers in the operator's own network. */
   webhookPrivateTargets: boolean;
   passkey: { rpId: string; rpName: string; origins: string[]; attachment: "platform" | "any" };
   google: GoogleConfig | undefined;
@@ -100,17 +100,17 @@ export type ApiConfig = {
   sendGasPerDay: bigint;
   payWaitMs: number;
   exportWaitMs: number;
-  /** A connection on which nothing was said for so long is closed. */
+  /** Idle connections are closed after this time. */
   idleTimeoutS: number;
   rateLimits: boolean;
-  /** Settles x402 payments for other people's resources. */
+  /** Settles x402 payments for third-party resources. */
   facilitator: boolean;
-  /** Whose deployments a payer's signature may bring along. Lower case. */
+  /** Factories that a payer's signature may deploy from. Lower case. */
   walletFactories: readonly Hex[];
   relayerBalanceFloorWei: bigint;
-  /** Micro-USDC; what is below is not relayed. */
+  /** Micro-USDC; smaller amounts are not relayed. */
   relayMinUnits: bigint;
-  /** Gas that relaying for one merchant may use on a network in a UTC day; undefined: no limit. */
+  /** Gas that relaying for one merchant may use per network and UTC day; undefined: no limit. */
   relayGasPerMerchantPerDay: bigint | undefined;
 };
 
@@ -184,20 +184,20 @@ function productionFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): st
   const open = (RP_ORIGINS ?? []).filter((origin) => !isHttpsOrLocalhost(origin));
   if (open.length > 0)
     faults.push(
-      `RP_ORIGINS: must be https in production (${open.join(", ")}): anybody on the way can change such a page`,
+      `RP_ORIGINS: must be https in production (${open.join(", ")}): an attacker on the network path can change such a page`,
     );
   if (GOOGLE_ISSUER !== undefined && !GOOGLE_ISSUER.startsWith("https://"))
     faults.push("GOOGLE_ISSUER: must be https in production");
   return faults;
 }
 
-/** Passkeys and wallets are bound to the RP id for ever: one that is not ours must never be written. */
+/** Passkeys and wallets are permanently bound to the RP id: one that is not ours must never be written. */
 function rpIdFaults({ BASE_URL, RP_ID }: Partial<ApiEnv>): string[] {
   if (BASE_URL === undefined || RP_ID === undefined) return [];
   const host = new URL(BASE_URL).hostname;
   if (isRegistrableParent(RP_ID, host)) return [];
   return [
-    `RP_ID: "${RP_ID}" is neither ${host}, the host of BASE_URL, nor a domain above it that can be registered; passkeys would not work, or belong to somebody else`,
+    `RP_ID: "${RP_ID}" is neither ${host}, the host of BASE_URL, nor a domain above it that can be registered; passkeys would not work, or belong to another party`,
   ];
 }
 
@@ -205,7 +205,7 @@ function trimSlash(url: string): string {
   return url.replace(/\/+$/, "");
 }
 
-/** An answer that is waited for may come after two waits and a little (a database that says nothing), and must find its connection open. */
+/** The response to a waiting request may take two waits and a little (a silent database): its connection must stay open that long. */
 function idleTimeoutS(longestWaitMs: number): number {
   return Math.min(Math.max(IDLE_MIN_S, Math.ceil((2 * longestWaitMs) / 1000) + 15), IDLE_MAX_S);
 }

@@ -1,4 +1,4 @@
-/** A wallet row for a passkey: the counterfactual address, the event, and the deployment where it is eager. */
+/** Creates the wallet row of a passkey: the counterfactual address, the event, and the deployment job where it is eager. */
 import { accountAddress, accountOriginOf } from "../../core/chain/passkey-account.ts";
 import { newWalletId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
@@ -9,7 +9,7 @@ import type { Passkey, Wallet } from "../../db/schema.ts";
 import { insertWallet } from "../../db/wallets/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
-/** Undefined when the user has a wallet on this network already. The address can receive before anything is deployed. */
+/** Undefined when the user already has a wallet on this network. The address can receive before it is deployed. */
 export async function createWallet(
   tx: Tx,
   { config }: Pick<ApiDeps, "config">,

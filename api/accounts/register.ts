@@ -1,4 +1,4 @@
-/** Registration: a user for an address, and a code on its way there. */
+/** Registration: creates a user for an address and sends a code. */
 import { conflict } from "../../core/domain/errors.ts";
 import { newUserId } from "../../core/domain/ids.ts";
 import { insertUser, lockUserByEmail } from "../../db/accounts/users.ts";
@@ -10,7 +10,7 @@ import { sendCode } from "./send-code.ts";
 
 export type Registration = { user: User; isNew: boolean; emailVerificationSent: boolean };
 
-/** The same user again while it is REGISTERED. Throws CONFLICT once its address was verified. */
+/** Returns the existing user while it is REGISTERED. Throws CONFLICT once its address was verified. */
 export async function register(
   deps: ApiDeps,
   { email, trace }: { email: string; trace: Trace },
@@ -22,7 +22,7 @@ export async function register(
     const user = created ?? (await lockUserByEmail(tx, email));
     if (!user) throw new Error("the address was taken a moment ago and is free now");
     if (user.status !== "REGISTERED") {
-      throw conflict("This e-mail address has an account already; sign in instead", {
+      throw conflict("This e-mail address already has an account; sign in instead", {
         field: "email",
         issue: "already_verified",
       });

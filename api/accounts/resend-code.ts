@@ -1,4 +1,4 @@
-/** A fresh code on request. Who asks cannot tell from the answer or its time whether the address is known. */
+/** Sends another code on request. Neither the answer nor its timing reveals whether the address is known. */
 import { createHash } from "node:crypto";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { OTP_CODES_PER_HOUR, OTP_COOL_DOWN_S } from "../../core/domain/otp.ts";
@@ -9,27 +9,23 @@ import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
 import { type SentCode, sendCode } from "./send-code.ts";
 
-/** Every answer takes at least this long, which is longer than the work of any. */
+/** Minimum response time, longer than the work of any case. */
 const ANSWER_AFTER_MS = 120;
 const HOUR_S = 3_600;
 
 export type ResendTarget = { email: string } | { userId: string };
 
-/** Queues a mail for REGISTERED and WALLET_SETUP_PENDING users; pretends to for anybody else. Throws RATE_LIMITED in the cool-down. */
+/** Queues a mail for REGISTERED and WALLET_SETUP_PENDING users; only appears to for others. Throws RATE_LIMITED during the cool-down. */
 export async function resendCode(
   deps: ApiDeps,
   { target, trace }: { target: ResendTarget; trace: Trace },
 ): Promise<void> {
   const [outcome] = await Promise.all([sendOrPretend(deps, target, trace), Bun.sleep(ANSWER_AFTER_MS)]);
   if (outcome.sent) return;
-  throw new ServiceError(
-    "RATE_LIMITED",
-    `A code was sent a moment ago; try again in ${outcome.retryAfterS} s`,
-    {
-      headers: { "retry-after": String(outcome.retryAfterS) },
-      details: { field: "email", issue: "cool_down", retryAfterSeconds: outcome.retryAfterS },
-    },
-  );
+  throw new ServiceError("RATE_LIMITED", `A code was sent recently; retry in ${outcome.retryAfterS} s`, {
+    headers: { "retry-after": String(outcome.retryAfterS) },
+    details: { field: "email", issue: "cool_down", retryAfterSeconds: outcome.retryAfterS },
+  });
 }
 
 async function sendOrPretend(deps: ApiDeps, target: ResendTarget, trace: Trace): Promise<SentCode> {
@@ -43,8 +39,8 @@ async function sendOrPretend(deps: ApiDeps, target: ResendTarget, trace: Trace):
 }
 
 /**
- * The bounds of `secondsUntilNextOtp` for an address that gets no mail: one a cool-down, and each of five slots once an hour.
- * As there, what is refused counts for nothing, and the longer wait is told.
+ * The limits of `secondsUntilNextOtp` for an address that gets no mail: one per cool-down, and five slots per hour.
+ * As there, refused requests do not count, and the longer wait is reported.
  */
 async function pretend(sql: Sql, target: ResendTarget): Promise<SentCode> {
   const asked = "email" in target ? target.email : target.userId;
@@ -63,7 +59,7 @@ async function pretend(sql: Sql, target: ResendTarget): Promise<SentCode> {
   return retryAfterS > 0 ? { sent: false, retryAfterS } : { sent: true };
 }
 
-/** Seconds until one of the hour's slots is free; 0 when it is taken now. */
+/** Seconds until one of the hour's slots is free; 0 when one was taken now. */
 async function takeFirstSlot(tx: Tx, key: string): Promise<number> {
   const waits: number[] = [];
   for (let slot = 0; slot < OTP_CODES_PER_HOUR; slot++) {
@@ -74,7 +70,7 @@ async function takeFirstSlot(tx: Tx, key: string): Promise<number> {
   return Math.min(...waits);
 }
 
-/** Seconds until the slot is free; 0 when it is taken now. */
+/** Seconds until the slot is free; 0 when it was taken now. */
 async function takeSlot(tx: Tx, key: string, windowS: number): Promise<number> {
   const { count, endsAt } = await countRequest(tx, key, { limit: 1, windowS });
   return count > 1 ? Math.max(1, Math.ceil((endsAt.getTime() - Date.now()) / 1_000)) : 0;

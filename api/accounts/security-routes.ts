@@ -1,4 +1,4 @@
-/** A user's own security trail: sign-ins, refusals, keys. */
+/** A user's security trail: sign-ins, refusals, keys. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";

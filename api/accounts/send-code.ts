@@ -1,4 +1,4 @@
-/** Makes a new code the only valid one and queues its mail, unless the address had one too recently. */
+/** Replaces the user's code and queues its mail, unless one was sent too recently. */
 import { newOtpId } from "../../core/domain/ids.ts";
 import { hmacOtp, newOtpCode, sealOtp } from "../../core/domain/otp.ts";
 import { replaceOtp, secondsUntilNextOtp } from "../../db/accounts/otps.ts";
@@ -10,7 +10,7 @@ import type { Trace } from "../http/trace.ts";
 
 export type SentCode = { sent: true } | { sent: false; retryAfterS: number };
 
-/** Call inside a transaction that holds the user's row, so that two requests cannot both find the cool-down over. */
+/** Call inside a transaction that locks the user's row, so that concurrent requests share one cool-down. */
 export async function sendCode(
   tx: Tx,
   { config }: Pick<ApiDeps, "config">,

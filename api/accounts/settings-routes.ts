@@ -1,4 +1,4 @@
-/** How a merchant wants transfers to be matched with links. */
+/** A merchant's settings for matching transfers to links. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { CLAIM_POLICIES } from "../../core/domain/claim.ts";
@@ -49,7 +49,7 @@ export const settingsRoutes = (deps: ApiDeps) =>
         auth: { allow: ["session"] },
         body: settingsSchema.partial().strict(),
         response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
-        detail: { summary: "Change settings; those not named stay", tags },
+        detail: { summary: "Change settings; omitted ones are unchanged", tags },
       },
     );
 

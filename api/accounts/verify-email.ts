@@ -1,6 +1,6 @@
 /**
- * An e-mail code: moves REGISTERED to WALLET_SETUP_PENDING and signs in, or lets a half-finished user back in.
- * It never signs in an ACTIVE user, whose passkey does: an e-mail account must not become the key to a wallet.
+ * Verifies an e-mail code: moves REGISTERED to WALLET_SETUP_PENDING and signs in, or lets a user resume an unfinished setup.
+ * It never signs in an ACTIVE user, who needs the passkey: access to a mailbox must not give access to a wallet.
  */
 import { conflict, invalid, ServiceError } from "../../core/domain/errors.ts";
 import { isOtpCode, OTP_ATTEMPTS_MAX, OTP_COOL_DOWN_S } from "../../core/domain/otp.ts";
@@ -20,12 +20,12 @@ import type { ResendTarget } from "./resend-code.ts";
 type Refusal = "invalid" | "locked" | "active";
 type Outcome = { user: User; session: Session } | { refusal: Refusal };
 
-/** Throws one text for wrong, expired, used and unknown; RATE_LIMITED when a code ran out of tries; CONFLICT for ACTIVE users. */
+/** One message for wrong, expired, used and unknown; RATE_LIMITED when a code has no attempts left; CONFLICT for ACTIVE users. */
 export async function verifyEmail(
   deps: ApiDeps,
   given: { target: ResendTarget; code: string; browser: Browser; trace: Trace },
 ): Promise<{ user: User; session: Session }> {
-  // A refusal is a value until the transaction is committed: the attempt it used up must stay used up.
+  // A refusal is a value until the transaction has committed, because the consumed attempt must persist.
   const outcome = await deps.sql.begin((tx) => tryCode(tx, deps, given));
   if ("refusal" in outcome) throw toError(outcome.refusal);
   return outcome;
@@ -36,7 +36,7 @@ async function tryCode(
   { config }: ApiDeps,
   { target, code, browser, trace }: Parameters<typeof verifyEmail>[1],
 ): Promise<Outcome> {
-  // The user's row before the code's, as whoever replaces the code does; and nobody becomes ACTIVE meanwhile.
+  // The user's row is locked before the code's, as when a code is replaced; and the user cannot become ACTIVE concurrently.
   const user =
     "email" in target ? await lockUserByEmail(tx, target.email) : await lockUser(tx, target.userId);
   if (!user) return { refusal: "invalid" };
@@ -54,10 +54,10 @@ async function tryCode(
   return { user: verified, session };
 }
 
-/** Nothing that somebody prepared for this address before its owner proved it survives. */
+/** Discards everything set up for this address before its owner verified it. */
 async function verifyUser(tx: Tx, userId: string, trace: Trace): Promise<User> {
   const user = await markVerified(tx, userId);
-  if (!user) throw new Error(`user ${userId} is not REGISTERED any more`);
+  if (!user) throw new Error(`user ${userId} is no longer REGISTERED`);
   await deleteSessionsOf(tx, userId);
   await deleteChallengesOf(tx, userId);
   await recordEvents(tx, [{ userId, type: "user.verified", subjectId: userId }]);

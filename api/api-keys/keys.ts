@@ -1,4 +1,4 @@
-/** Making and taking back API keys. The key itself is shown once; what stays is its SHA-256, which suffices for 256 random bits. */
+/** Creates and revokes API keys. The key is shown once; only its SHA-256 is stored, which suffices for 256 random bits. */
 import { createHash, randomBytes } from "node:crypto";
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
@@ -14,7 +14,7 @@ const KEY_BYTES = 32;
 const PREFIX_CHARS = 10;
 export const LIVE_KEYS_MAX = 50;
 
-/** Throws CONFLICT when the user has as many live keys as allowed. */
+/** Throws CONFLICT at the limit of live keys. */
 export async function createApiKey(
   { sql }: Pick<ApiDeps, "sql">,
   given: { userId: string; name: string; scopes: readonly ApiKeyScope[]; trace: Trace },
@@ -43,7 +43,7 @@ export async function createApiKey(
   });
 }
 
-/** Throws NOT_FOUND for another user's key and for one that is revoked. */
+/** Throws NOT_FOUND for another user's key and for a revoked one. */
 export async function takeBackApiKey(
   { sql }: Pick<ApiDeps, "sql">,
   { id, userId, trace }: { id: string; userId: string; trace: Trace },

@@ -1,4 +1,4 @@
-/** API keys for a merchant's own programs. Managed with the session only: a key cannot make keys. */
+/** API keys for a merchant's programs. Managed with a session only: a key cannot create keys. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { API_KEY_SCOPES } from "../../core/domain/api-key.ts";
@@ -46,13 +46,13 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
         body: createBody,
         response: {
           201: z.object({
-            data: apiKeySchema.extend({ key: z.string().describe("Shown this once") }),
+            data: apiKeySchema.extend({ key: z.string().describe("Shown only once") }),
             meta: metaSchema,
           }),
           ...errorResponses(400, 401, 403, 409, 413, 429),
         },
         detail: {
-          summary: `Make an API key; at most ${LIVE_KEYS_MAX} live ones; takes a passkey used in the last 15 minutes`,
+          summary: `Create an API key; at most ${LIVE_KEYS_MAX} live ones; takes a passkey used in the last 15 minutes`,
           tags,
         },
       },

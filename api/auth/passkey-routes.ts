@@ -1,4 +1,4 @@
-/** A user's passkeys: what they are called, when they were made and last used. */
+/** A user's passkeys: names, creation and last use. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound } from "../../core/domain/errors.ts";
@@ -71,7 +71,7 @@ export const passkeyRoutes = (deps: ApiDeps) =>
             .max(NAME_MAX_CHARS)
             .regex(/^[^\p{Cc}\p{Cf}\p{Cs}]+$/u, "must not contain control characters")
             .nullable()
-            .describe("Null takes the name back"),
+            .describe("Null removes the name"),
         }),
         response: {
           200: z.object({ data: passkeySchema, meta: metaSchema }),

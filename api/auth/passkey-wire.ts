@@ -1,4 +1,4 @@
-/** WebAuthn answers as browsers send them (`PublicKeyCredential.toJSON()`), base64 of either alphabet. */
+/** WebAuthn responses as browsers send them (`PublicKeyCredential.toJSON()`), in base64url or base64. */
 import { z } from "zod";
 
 const BINARY_MAX_CHARS = 65_536;

@@ -1,4 +1,4 @@
-/** The first step of a sign-in: a challenge for the user's passkeys, or what has to be done before there can be one. */
+/** First step of a sign-in: a challenge for the user's passkeys, or the missing setup step. */
 import { notFound } from "../../core/domain/errors.ts";
 import { lockUserByEmail } from "../../db/accounts/users.ts";
 import { CHALLENGE_LIFE_MS } from "../../db/auth/challenges.ts";
@@ -33,7 +33,7 @@ export async function signInOptions(
   });
 }
 
-/** Request options as `PublicKeyCredential.parseRequestOptionsFromJSON` takes them, beside the documented fields. */
+/** Request options for `PublicKeyCredential.parseRequestOptionsFromJSON`, beside the documented fields. */
 export function presentSignInChallenge(
   deps: Pick<ApiDeps, "config">,
   options: Extract<SignInOptions, { step: "passkey" }>,

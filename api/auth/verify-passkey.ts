@@ -1,7 +1,7 @@
 /**
- * Verifies what an authenticator signed (WebAuthn level 3, sections 7.1 and 7.2) with @simplewebauthn/server, and what that
- * library leaves to us: ES256 only, the length and curve of the key, cross-origin frames, the credential's own id, counters.
- * Challenges are used up by the caller before this is asked.
+ * Verifies a WebAuthn registration or assertion (WebAuthn level 3, sections 7.1 and 7.2) with @simplewebauthn/server, plus checks
+ * that library leaves to us: ES256 only, length and curve of the key, cross-origin frames, the credential's own id, counters.
+ * The caller consumes the challenge first.
  */
 import { verifyAuthenticationResponse, verifyRegistrationResponse } from "@simplewebauthn/server";
 import {
@@ -18,10 +18,10 @@ import type { Passkey } from "../../db/schema.ts";
 import type { ApiConfig } from "../config.ts";
 import type { Assertion, Attestation } from "./passkey-wire.ts";
 
-/** Under Bun the library's own default list begins with ML-DSA, which no chain verifies. */
+/** Under Bun the library's default list begins with ML-DSA, which no chain verifies. */
 export const ES256_ONLY = [cose.COSEALG.ES256];
 
-/** Refused with a reason for the log; the caller's user is told one sentence. */
+/** Refused with a reason for the log; the user gets one generic sentence. */
 export type Refused = { ok: false; reason: string };
 export type NewCredential = Omit<NewPasskey, "userId">;
 export type Use = { counter: bigint; backedUp: boolean; isSynced: boolean; isRegression: boolean };
@@ -105,11 +105,11 @@ export async function verifyAssertion(
       credential: {
         id: passkey.id,
         publicKey: new Uint8Array(passkey.coseKey),
-        // Copies of a synced credential count apart; refusing them would lock people out of their money.
+        // Copies of a synced credential count separately; refusing them would lock users out of their money.
         counter: isSynced ? 0 : Number(passkey.counter),
       },
     });
-    if (!verified) return { ok: false, reason: "the signature is not this passkey's" };
+    if (!verified) return { ok: false, reason: "the signature does not verify with this passkey" };
     const counter = BigInt(authenticationInfo.newCounter);
     const isRegression = counter <= passkey.counter && !(counter === 0n && passkey.counter === 0n);
     return {
@@ -121,17 +121,17 @@ export async function verifyAssertion(
   }
 }
 
-/** The library accepts answers made in another site's frame; we never ask for one. */
+/** The library accepts responses created in a cross-origin frame; we never request one. */
 function refuseFrames(clientDataJSON: string): void {
   const { crossOrigin, topOrigin } = decodeClientDataJSON(clientDataJSON);
   if ((crossOrigin !== undefined && crossOrigin !== false) || topOrigin !== undefined)
-    throw new Error("the answer was made in a frame of another site");
+    throw new Error("the response was created in a cross-origin frame");
 }
 
 /**
- * Attestation says who built the authenticator. We ask for it as documented and gate nothing on it: iOS sends none, vendors'
- * roots change, unknown formats appear. So only a self attestation, which proves that the key signs, is verified; any other
- * statement is taken off first.
+ * Attestation identifies the authenticator's maker. It is requested as documented but never required: iOS sends none, vendors' roots
+ * change, unknown formats appear. So only a self attestation, which proves possession of the key, is verified; any other statement is
+ * removed first.
  */
 function withoutForeignStatement(attestationObject: string): string {
   const decoded = decodeAttestationObject(isoBase64URL.toBuffer(attestationObject));

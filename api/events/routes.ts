@@ -1,4 +1,4 @@
-/** The event log, to be read from where one stopped: what happened to the user's links, transactions, wallets and account. */
+/** The event log, read from a cursor: changes of the user's links, transactions, wallets and account. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
@@ -11,11 +11,11 @@ import { queryNumber } from "../http/query.ts";
 
 const LIMIT_DEFAULT = 50;
 const LIMIT_MAX = 100;
-/** Epoch, transaction, event, seal. Cursors of version 0.1 have neither epoch nor seal; later ones of that version no seal. */
+/** Epoch, transaction, event, digest. Cursors of version 0.1 have neither epoch nor digest; later ones of that version no digest. */
 const CURSOR = /^(?:([0-9a-f]{32})\.)?(\d{1,20})\.(\d{1,19})(?:\.([0-9a-f]{16}))?$/;
 const CURSOR_LENGTH_MAX = 200;
 const UNKNOWN_HISTORY =
-  "This cursor reaches beyond the history that a restore or a failover has kept: read without one, and skip events whose id you have seen";
+  "This cursor points to events lost in a restore or failover: read without a cursor, and skip events whose id you have seen";
 
 const eventSchema = z.object({
   id: z.string(),
@@ -30,7 +30,7 @@ const listQuery = z.object({
     .string()
     .max(CURSOR_LENGTH_MAX)
     .optional()
-    .describe("nextCursor of an earlier answer; without one the log's beginning"),
+    .describe("nextCursor of an earlier response; without one, reads from the beginning"),
   limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
 });
 
@@ -41,7 +41,7 @@ const listSchema = z.object({
     nextCursor: z
       .string()
       .nullable()
-      .describe("Keep it: it is where what comes next begins, also at the end"),
+      .describe("Store it: the next events follow this position, also at the end of the log"),
     limit: z.int(),
   }),
   meta: metaSchema,

@@ -1,4 +1,4 @@
-/** Serves an export's file piece by piece from the database: what is in memory is two pieces a download. */
+/** Streams an export's file chunk by chunk from the database: at most two chunks per download are in memory. */
 import { contentTypeOf, fileNameOf } from "../../core/domain/export.ts";
 import { type ExportTry, readChunk } from "../../db/exports/exports.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -6,7 +6,7 @@ import type { ExportFile } from "../../db/schema.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 
-/** The file must be READY and its owner checked. */
+/** The file must be READY and its owner verified. */
 export function serveExport({ sql }: Pick<ApiDeps, "sql">, set: ResponseSet, file: ExportFile): Response {
   const headers = new Headers();
   for (const [name, value] of Object.entries(set.headers))
@@ -21,12 +21,12 @@ export function serveExport({ sql }: Pick<ApiDeps, "sql">, set: ResponseSet, fil
   return new Response(readFile(sql, file), { headers });
 }
 
-/** The next piece is read while the one before is sent. */
+/** The next chunk is read while the current one is sent. */
 function readFile(sql: Sql, file: ExportTry): ReadableStream<Uint8Array> {
   let position = 0;
   const readNext = () => {
     const piece = readChunk(sql, file, position++);
-    // looked at when it is its turn
+    // awaited when it is this chunk's turn
     piece.catch(() => {});
     return piece;
   };

@@ -1,4 +1,4 @@
-/** Puts an export in the queue and waits, within bounds, for the worker to have made it. */
+/** Queues an export and waits, within limits, until the worker has made it. */
 import { ServiceError } from "../../core/domain/errors.ts";
 import type { ExportFormat } from "../../core/domain/export.ts";
 import { newExportId } from "../../core/domain/ids.ts";
@@ -45,6 +45,6 @@ export async function requestExport(
     return row?.status === "READY" || row?.status === "FAILED" ? row : undefined;
   };
   const ended = await watch.settle(read, waitMs);
-  if (ended?.status === "FAILED") throw new ServiceError("INTERNAL_ERROR", "The export could not be made");
+  if (ended?.status === "FAILED") throw new ServiceError("INTERNAL_ERROR", "The export failed");
   return ended ?? file;
 }

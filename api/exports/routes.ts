@@ -1,4 +1,4 @@
-/** Exports: asked for, waited for, listed and downloaded. The worker renders them; any instance serves them from the database. */
+/** Exports: request, wait, list, download. The worker renders them; every instance serves them from the database. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, notFound } from "../../core/domain/errors.ts";
@@ -38,7 +38,10 @@ const exportSchema = z.object({
   readyAt: isoTime.nullable(),
   expiresAt: isoTime,
   progress: z.object({ rowsDone: z.int(), rowsTotal: z.int().nullable() }),
-  total: z.int().nullable().describe("Transactions the filter chose; more than rowsTotal when truncated"),
+  total: z
+    .int()
+    .nullable()
+    .describe("Transactions that match the filter; more than rowsTotal when truncated"),
   truncated: z.boolean(),
   byteSize: z.int().nullable(),
 });
@@ -55,7 +58,8 @@ const many = z.object({
 const exportedFile = {
   200: {
     mediaTypes: EXPORT_FORMATS.map((format) => contentTypeOf(format).replace(/;.*/, "")),
-    description: "The file, in its own type. `X-Export-Total` tells how many transactions the filter chose",
+    description:
+      "The file, in its own type. `X-Export-Total` is the number of transactions that match the filter",
   },
 };
 const params = z.object({ id: z.string().max(100) });
@@ -78,7 +82,7 @@ export const exportRoutes = (deps: ApiDeps) =>
         if (prefersAsync(headers.prefer)) set.headers["preference-applied"] = "respond-async";
         set.headers.location = `/v1/transactions/exports/${file.id}`;
         set.headers["retry-after"] = "1";
-        return status(202, answerOne(deps, file, "The export is being made"));
+        return status(202, answerOne(deps, file, "The export is in progress"));
       },
       {
         auth: { ...mayExport, limit: "exports" },
@@ -86,7 +90,7 @@ export const exportRoutes = (deps: ApiDeps) =>
         detail: {
           summary: "Export transactions as a file",
           description:
-            "Answers with the file. With `Prefer: respond-async`, or when it takes longer than the server waits, answers 202 and a download URL. `pdf` is a text report, or a PDF with `Accept: application/pdf`.",
+            "Returns the file. With `Prefer: respond-async`, or when the export takes longer than the server waits, returns 202 and a download URL. `pdf` is a text report, or a PDF with `Accept: application/pdf`.",
           tags,
           responses: documentedResponses({
             ...exportedFile,
@@ -123,7 +127,7 @@ export const exportRoutes = (deps: ApiDeps) =>
         auth: mayExport,
         params,
         response: { 200: one, ...errorResponses(401, 403, 404, 429) },
-        detail: { summary: "How far an export is", tags },
+        detail: { summary: "Progress of an export", tags },
       },
     )
     .get(
@@ -138,7 +142,7 @@ export const exportRoutes = (deps: ApiDeps) =>
         auth: mayExport,
         params,
         detail: {
-          summary: "An export's file",
+          summary: "Download an export's file",
           tags,
           responses: documentedResponses({
             ...exportedFile,
@@ -152,7 +156,7 @@ export const exportRoutes = (deps: ApiDeps) =>
       },
     );
 
-/** Both readings of `pdf`: a text report unless a PDF is asked for by name, or will be fetched later. */
+/** The two meanings of `pdf`: a text report, unless a PDF is accepted explicitly or will be downloaded later. */
 function pdfFormat(headers: Record<string, string | undefined>): "pdf" | "text" {
   const wantsPdf = /\bapplication\/pdf\b/i.test(headers.accept ?? "");
   return wantsPdf || prefersAsync(headers.prefer) ? "pdf" : "text";

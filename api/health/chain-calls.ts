@@ -1,4 +1,4 @@
-/** The JSON-RPC calls health makes, in the form a batch takes. */
+/** The JSON-RPC calls of the health checks, ready to be batched. */
 import type { RpcCall } from "../../core/rpc/node.ts";
 
 export const codeCall = (address: string): RpcCall => ({

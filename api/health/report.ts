@@ -1,4 +1,4 @@
-/** Asks every component at once, each for at most two seconds, and remembers the answer for one. */
+/** Checks all components concurrently, each for at most two seconds, and caches the result for one. */
 import type { Log } from "../../core/runtime/log.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import type { ApiDeps } from "../http/deps.ts";
@@ -25,7 +25,7 @@ type Judged = { name: ComponentName; finding: Finding; isCritical: boolean };
 const CHECK_TIMEOUT_MS = 2_000;
 const REMEMBERED_MS = 1_000;
 
-/** Many askers share one round of checks. */
+/** Concurrent callers share one round of checks. */
 export function openHealth(deps: ApiDeps): () => Promise<HealthReport> {
   let last: { startedMs: number; report: Promise<HealthReport> } | undefined;
   return () => {
@@ -47,7 +47,7 @@ async function examine(deps: ApiDeps): Promise<HealthReport> {
   };
 }
 
-/** Critical: the database, the chain of each enabled network, a relayer key. The rest is told, and fails nothing but itself. */
+/** Critical: the database, the chain of each enabled network, a relayer key. Other components are reported but do not affect the status. */
 function componentsOf({ sql, chains, config, log }: ApiDeps): Promise<Judged>[] {
   const all = [...chains.values()];
   const relayer = bounded("x402-relayer", () => checkRelayer(sql, all, config.relayerBalanceFloorWei), log);
@@ -77,7 +77,7 @@ async function judge(
   return { name, finding: await bounded(name, check, log), isCritical };
 }
 
-/** What went wrong in full goes to the log; the public is told that it did. */
+/** Errors are logged in full; the public answer only says that there was one. */
 async function bounded<Found extends Finding>(
   name: ComponentName,
   check: () => Promise<Found>,

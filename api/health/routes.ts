@@ -1,4 +1,4 @@
-/** Is the service up, ready for traffic, and what of it is not well. Public, unlimited, and cheap: the checks are shared. */
+/** Liveness, readiness and component health. Public, unlimited and cheap: the checks are shared. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import type { ApiDeps } from "../http/deps.ts";
@@ -44,7 +44,7 @@ export const healthRoutes = (deps: ApiDeps) => {
       },
       {
         response: { 200: z.object({ status: z.literal("ready"), timestamp: isoTime }), ...errorResponses() },
-        detail: { summary: "Can it take traffic; 500 when a critical part cannot", tags },
+        detail: { summary: "Readiness: 500 when a critical component is unavailable", tags },
       },
     )
     .get(
@@ -55,7 +55,7 @@ export const healthRoutes = (deps: ApiDeps) => {
           200: z.object({ status: z.literal("alive"), timestamp: isoTime, uptime: z.number() }),
           ...errorResponses(),
         },
-        detail: { summary: "Does the process answer", tags },
+        detail: { summary: "Liveness of the process", tags },
       },
     );
 };

@@ -1,4 +1,4 @@
-/** Amounts as a client wrote them. JSON.parse rounds to a double; money is read from the digits in the body. */
+/** Reads amounts exactly. JSON.parse rounds to a double, so money is read from the digits in the body. */
 import { invalid } from "../../core/domain/errors.ts";
 import {
   formatUnits,
@@ -14,7 +14,7 @@ const LITERAL_MAX_CHARS = 100;
 
 /**
  * The exact micro-USDC of the number at `field` of a JSON object, from its literal: 0.1234567, 1e-7 and 0.30000000000000004 have
- * too many decimals, 1.50 and 1e2 are exact. Throws VALIDATION_ERROR when it is not a link's amount.
+ * too many decimals, 1.50 and 1e2 are exact. Throws VALIDATION_ERROR when it is not a valid link amount.
  */
 export function readAmountUnits(bodyText: string, field: string, parsed: number): bigint {
   const { document, literals } = readLiterals(bodyText, field);

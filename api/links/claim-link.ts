@@ -1,6 +1,6 @@
 /**
- * A payer says which transaction paid a link, perhaps with a proof. The chain is asked at once, within bounds; what it does not know yet
- * becomes a claim with a lease.
+ * A payer states which transaction paid a link, optionally with a proof. The chain is checked at once, within limits; an unknown
+ * transaction becomes a claim with a lease.
  */
 import { verifyClaimProof } from "../../core/chain/claim-proof.ts";
 import { type ClaimLook, lookAtClaim } from "../../core/chain/inspect-claim.ts";
@@ -22,17 +22,17 @@ type ClaimDeps = Pick<ApiDeps, "sql" | "chains" | "config">;
 /** `signature`: of `clientAddress`, over the claim's typed data. */
 export type Claimed = { linkId: string; txHash: Hex; clientAddress: Hex; signature?: Hex | undefined };
 
-/** `typedData`: what the payer may sign so that the claim decides. */
+/** `typedData`: what the payer may sign to make the claim decide. */
 export type ClaimAnswer = { status: LinkStatus; typedData?: ReturnType<typeof claimTypedData> };
 
-/** The request waits for the chain no longer than this. */
+/** Maximum time the request waits for the chain. */
 const LOOK_TIMEOUT_MS = 3_000;
 
 /**
- * The link's status after the claim. `takeTurn` counts a claim that is not known yet against its limit and throws when it is one
- * too many. Throws NOT_FOUND; CONFLICT when the transfer counts elsewhere or, without a proof, the link is not open;
- * VALIDATION_ERROR `does_not_pay_this_link` for a transaction in a block that does not pay it, `invalid_signature` for a proof that is
- * not the sender's; INTERNAL_ERROR (retryable) when a contract's signature could not be checked.
+ * The link's status after the claim. `takeTurn` counts a new claim against its rate limit and throws when that is exceeded.
+ * Throws NOT_FOUND; CONFLICT when the transfer counts elsewhere or, without a proof, the link is not open; VALIDATION_ERROR
+ * `does_not_pay_this_link` for a mined transaction that does not pay it, `invalid_signature` for a proof that is not the sender's;
+ * INTERNAL_ERROR (retryable) when a contract's signature could not be checked.
  */
 export async function claimLink(
   deps: ClaimDeps,
@@ -50,7 +50,7 @@ export async function claimLink(
   const proof = claimed.signature ? await readProof(deps, terms, claimed) : null;
   const look = await lookWithinBounds(deps, link, claimed, proof !== null);
   await refuseWrong(deps, claimed, { look, terms, isProven: proof !== null });
-  // a claim counts as early only when a node said that no block holds the transaction: while none answers, it may be public
+  // early only when a node confirmed that the transaction is not mined: without an answer it may already be public
   const mayHaveBlock = look?.kind !== "unknown" && look?.kind !== "waiting";
   return deps.sql.begin(async (tx) => {
     const opened = await openClaim(tx, {
@@ -99,7 +99,11 @@ async function readProof(
     },
   );
   if (proof) return proof;
-  throw invalid("signature", "invalid_signature", "signature is not clientWalletAddress's for this claim");
+  throw invalid(
+    "signature",
+    "invalid_signature",
+    "signature is not a valid signature of clientWalletAddress for this claim",
+  );
 }
 
 function unverifiable(cause?: unknown): ServiceError {
@@ -131,7 +135,7 @@ async function refuseWrong(
     case "pays": {
       const place = { linkId, network: terms.network, txHash, payer: clientAddress, isProven };
       if (await areLogsTaken(sql, place, look.logs))
-        throw conflict("This transfer counts for another payment", {
+        throw conflict("This transfer is already attributed to another payment", {
           field: "transactionHash",
           issue: "counted_elsewhere",
           ...(isProven ? {} : { typedData: claimTypedData(terms) }),
@@ -153,7 +157,7 @@ function doesNotPay(): ServiceError {
   });
 }
 
-/** Undefined when nothing was learnt in time: then the chain is asked again later. */
+/** Undefined when no node answered in time: the chain is checked again later. */
 async function lookWithinBounds(
   { chains }: ClaimDeps,
   link: PublicLink,

@@ -1,4 +1,4 @@
-/** Makes a link, once per Idempotency-Key. */
+/** Creates a link, once per Idempotency-Key. */
 import { notFound } from "../../core/domain/errors.ts";
 import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
@@ -19,7 +19,7 @@ export type LinkTerms = {
   expiresInHours: number;
 };
 
-/** The answer's body and whether it was kept from before. Throws NOT_FOUND without a wallet on the network, CONFLICT for a key used otherwise. */
+/** The response body and whether it is a stored one. Throws NOT_FOUND without a wallet on the network, CONFLICT for a key used with another request. */
 export async function createLink(
   { sql, chains, config }: Pick<ApiDeps, "sql" | "chains" | "config">,
   terms: LinkTerms,

@@ -1,4 +1,4 @@
-/** The opaque place in a merchant's list of links. Bound to the merchant: somebody else's, or an edited one, is refused. */
+/** The opaque position in a merchant's list of links. Bound to the merchant: another merchant's or an edited cursor is refused. */
 import { createHash } from "node:crypto";
 import { invalid } from "../../core/domain/errors.ts";
 import type { LinkPosition } from "../../db/links/links.ts";
@@ -11,7 +11,7 @@ export function writeCursor(userId: string, position: LinkPosition): string {
   return Buffer.concat([checkOf(userId, text), Buffer.from(text)]).toString("base64url");
 }
 
-/** Throws VALIDATION_ERROR for everything `writeCursor` did not write for this user. */
+/** Throws VALIDATION_ERROR for anything that `writeCursor` did not write for this user. */
 export function readCursor(userId: string, cursor: string): LinkPosition {
   const bytes = Buffer.from(cursor, "base64url");
   const text = bytes.subarray(CHECK_BYTES).toString();
@@ -22,7 +22,7 @@ export function readCursor(userId: string, cursor: string): LinkPosition {
   return { createdAtMicros: BigInt(match[1] ?? 0), id: match[2] ?? "" };
 }
 
-/** Not a secret: it tells a mistake, ownership is in the query. */
+/** Not a secret: it detects mistakes; ownership is checked by the query. */
 function checkOf(userId: string, text: string): Buffer {
   return createHash("sha256").update(`link-cursor:${userId}:${text}`).digest().subarray(0, CHECK_BYTES);
 }

@@ -101,16 +101,16 @@ export const publicLinkSchema = z.object({
   tokenAddress: z.string(),
   aiUrl: z.string(),
   exception: z.enum(LINK_EXCEPTIONS),
-  payable: z.boolean().describe("Whether a payment would be accepted now, whatever claims say"),
+  payable: z.boolean().describe("Whether a payment would be accepted now; claims do not matter"),
   payAmount: z
     .number()
     .nullable()
-    .describe("An amount that no other open link of the wallet asks for: pays exactly like `amount`"),
+    .describe("An amount unique among the wallet's open links: pays exactly like `amount`"),
   tag: z
     .string()
     .nullable()
     .describe(
-      "16 bytes that name the link: first half of an authorization's nonce, or behind a plain transfer's calldata",
+      "16 bytes that name the link: the first half of an authorization's nonce, or appended to a plain transfer's calldata",
     ),
   settledBy,
   paymentUncertain: z
@@ -196,7 +196,7 @@ export function presentPublicLink(link: PublicLink, { baseUrl, chains }: PublicS
   };
 }
 
-/** PENDING that rests on claims alone keeps nobody from paying. */
+/** PENDING that rests on claims alone does not prevent a payment. */
 function isPayable({ status, isFree }: PublicLink): boolean {
   return isFree && isOpenStatus(status);
 }

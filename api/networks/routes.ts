@@ -1,4 +1,4 @@
-/** Public: the enabled networks and the currencies, as a payer's page needs them. */
+/** Public: the enabled networks and the supported currencies. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { USDC_DECIMALS } from "../../core/domain/money.ts";

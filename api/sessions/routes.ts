@@ -1,4 +1,4 @@
-/** A user's live sessions: see them, end one, end all others. A session that ends here is over on every process at once. */
+/** A user's live sessions: list them, end one, end all others. Ending a session takes effect on every process at once. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound } from "../../core/domain/errors.ts";
@@ -18,11 +18,11 @@ const sessionSchema = z.object({
   id: z.string(),
   method: z.enum(["otp", "passkey", "wallet_setup", "google", "test"]).describe("How it was signed in"),
   createdAt: isoTime,
-  lastSeenAt: isoTime.describe("Exact to a minute"),
+  lastSeenAt: isoTime.describe("Accurate to a minute"),
   expiresAt: isoTime,
-  userAgent: z.string().nullable().describe("The browser it was last used from, in a few words"),
+  userAgent: z.string().nullable().describe("Short description of the browser it was last used from"),
   ip: z.string().nullable().describe("The address it was last used from"),
-  current: z.boolean().describe("The session that asks"),
+  current: z.boolean().describe("The session of this request"),
 });
 
 const tags = ["Sessions"];

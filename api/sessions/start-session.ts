@@ -1,4 +1,4 @@
-/** Signs a user in: a new session id each time, the one the browser had before ends. */
+/** Signs a user in: always a new session id; the browser's previous session ends. */
 import { newSessionId } from "../../core/domain/ids.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import type { Tx } from "../../db/postgres/client.ts";
@@ -38,7 +38,7 @@ export async function startSession(
   return session;
 }
 
-/** The browser that signs in, and the session its cookie carries, if we signed that. */
+/** The browser that signs in, and the session named by its cookie if the cookie's signature is valid. */
 export async function browserOf(request: Request, config: ApiConfig): Promise<Browser> {
   const cookie = readCookie(request.headers.get("cookie"), SESSION_COOKIE);
   const claims = cookie ? await verifySessionToken(config, cookie) : undefined;

@@ -1,4 +1,4 @@
-/** Reads the list's filters from a query string or an export's body: the same names, the same rules. */
+/** Parses the list's filters from a query string or an export's body: same names, same rules. */
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
 import { parseUnits } from "../../core/domain/money.ts";
@@ -17,10 +17,7 @@ const VALUES_MAX = 100;
 const DAY_MS = 86_400_000;
 const CURRENCIES = ["USDC"] as const;
 
-/**
- * Repeated keys, `key[]`, or commas, each as often as one likes; empty values are no values. The document shows the plain form:
- * a list.
- */
+/** Repeated keys, `key[]` or commas, in any combination; empty values are ignored. The document shows the plain form: a list. */
 const oneOrMore = <const Values extends readonly [string, ...string[]]>(values: Values) => {
   type Value = Values[number];
   const isKnown = (value: string): value is Value => values.includes(value);
@@ -43,14 +40,14 @@ const search = z
   .max(SEARCH_MAX_CHARS)
   .refine((text) => text.isWellFormed() && !text.includes("\0"), "must be text");
 
-/** Filters as a query string carries them; array parameters also under `key[]`. */
+/** Filters in a query string; array parameters also as `key[]`. */
 const arrays = {
   types: oneOrMore(TRANSACTION_TYPES),
   statuses: oneOrMore(TRANSACTION_STATUSES),
   networks: oneOrMore(NETWORK_IDS),
   currencies: oneOrMore(CURRENCIES),
 };
-/** `types[0]`, `types[x][]`: a filter that would go unheard, and the answer would hold too much. */
+/** `types[0]`, `types[x][]`: would be ignored, and the answer would contain too much. */
 const UNHEARD = /^(types|statuses|networks|currencies)\[(?!\]$)/;
 const time = z.string().max(40);
 const AMOUNT_ISSUE = "must be a decimal number of USDC with at most 6 decimals";
@@ -94,7 +91,7 @@ export const bodyFilters = {
 
 type Given = Partial<z.infer<typeof listQuery>>;
 
-/** Throws VALIDATION_ERROR naming the first filter that makes no sense. */
+/** Throws VALIDATION_ERROR naming the first invalid filter. */
 export function toFilter(given: Given): TransactionFilter {
   const from = given.dateFrom ? readTime(given.dateFrom, "dateFrom").from : undefined;
   const before = given.dateTo ? readTime(given.dateTo, "dateTo").before : undefined;
@@ -125,7 +122,7 @@ const DATE = /^\d{4}-\d{2}-\d{2}$/;
 /** ISO 8601 (RFC 3339): date, time, and a zone; without one it is UTC. A `+` that a query string made a space is read as one. */
 const INSTANT = /^(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}(?::\d{2})?)(\.\d{1,9})?([Zz]|[+\- ]\d{2}:?\d{2})?$/;
 
-/** The first instant of what was written, and the first after it. Stored times are finer than what is shown: a millisecond is whole. */
+/** The first instant of what was written, and the first after it. Stored times are finer than shown ones: a millisecond is a range. */
 function readTime(text: string, field: string): { from: Date; before: Date } {
   if (DATE.test(text)) {
     const day = toInstant(`${text}T00:00:00Z`, text, field);
@@ -141,7 +138,7 @@ function readTime(text: string, field: string): { from: Date; before: Date } {
   return { from: instant, before: new Date(instant.getTime() + 1) };
 }
 
-/** What the database writes in four digits of a year: a bound beyond it bounds nothing, there are no rows. */
+/** The database stores years of four digits: a bound beyond them excludes nothing. */
 const EARLIEST = new Date("0001-01-01T00:00:00Z");
 const LATEST = new Date("9999-12-31T00:00:00Z");
 
@@ -150,7 +147,7 @@ function clamp(instant: Date): Date {
   return instant > LATEST ? LATEST : instant;
 }
 
-/** Refuses days that are not in the calendar (2026-02-30), which Date would roll over, and times Postgres cannot hold. */
+/** Refuses days that are not in the calendar (2026-02-30), which Date would roll over, and times Postgres cannot store. */
 function toInstant(text: string, date: string, field: string): Date {
   const instant = new Date(text);
   const midnight = new Date(`${date}T00:00:00Z`);

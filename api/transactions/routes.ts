@@ -22,7 +22,7 @@ const listSchema = z.object({
       totalIsLowerBound: z
         .boolean()
         .optional()
-        .describe("Present and true when a search in a very large history found more than it counted"),
+        .describe("Present and true when a search in a very large history matched more rows than it counted"),
     }),
   }),
   message: z.string(),

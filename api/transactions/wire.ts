@@ -1,4 +1,4 @@
-/** A history row as it travels. */
+/** A history row on the wire. */
 import { z } from "zod";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
@@ -22,7 +22,7 @@ export const transactionSchema = z.object({
   settledBy,
   candidates: z
     .array(z.string())
-    .describe("Links that fitted a received transfer when nothing decided between them: assign one"),
+    .describe("Links that fitted a received transfer with no evidence to decide between them: assign one"),
   metadata: z.looseObject({
     txHash: z.string().nullable(),
     logIndex: z.int().nullable(),

@@ -1,4 +1,4 @@
-/** A wallet's USDC, read from the chain now. A node that cannot be asked is an error, never a zero. */
+/** A wallet's USDC balance, read from the chain now. An unavailable node is an error, never a zero. */
 import { readBalance } from "../../core/chain/usdc.ts";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
@@ -17,7 +17,7 @@ export async function readWalletBalance(
   try {
     return { wallet, units: await readBalance(chain, wallet.address) };
   } catch (cause) {
-    throw new ServiceError("INTERNAL_ERROR", `${network} cannot be read right now`, {
+    throw new ServiceError("INTERNAL_ERROR", `${network} cannot be read now; retry`, {
       details: { issue: "network_unreachable", retryable: true },
       cause,
     });

@@ -1,4 +1,4 @@
-/** Wallets: set one up with a passkey, read what it holds. */
+/** Wallets: set one up with a passkey, read its balance. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { formatUnits, USDC_DECIMALS } from "../../core/domain/money.ts";
@@ -47,7 +47,7 @@ const started = z.object({
       allowCredentials: credentialsSchema,
     })
     .optional()
-    .describe("For users who have a passkey: request options for the same challenge"),
+    .describe("For users with a passkey: request options for the same challenge"),
   nextStep: z.literal("complete-wallet-setup"),
   instructions: z.string(),
 });
@@ -129,7 +129,7 @@ export const walletRoutes = (deps: ApiDeps) =>
           passkeyResponse: z.union([attestationSchema, assertionSchema]),
         }),
         response: { 200: completed, ...errorResponses(400, 401, 403, 409, 413, 429) },
-        detail: { summary: "Finish a wallet setup with the passkey's answer; signs in", tags },
+        detail: { summary: "Finish a wallet setup with the passkey's response; signs in", tags },
       },
     )
     .get(

@@ -1,7 +1,7 @@
 /**
- * The first step of a wallet: a challenge, and how the browser is to use it. A user who has a passkey already is asked to use
- * that one: creating another with the same user handle would overwrite it on many authenticators, and with it the only key
- * to the first wallet. So the creation options exclude it, and `passkeyRequest` lets it answer the same challenge.
+ * First step of a wallet setup: a challenge, and how the browser has to use it. A user with a passkey is asked to use that one:
+ * another one with the same user handle would overwrite it on many authenticators, and with it the only key to the first wallet.
+ * So the creation options exclude it, and `passkeyRequest` lets it answer the same challenge.
  */
 import { conflict, ServiceError } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
@@ -26,13 +26,13 @@ export async function startSetup(
   refuseUnverified(user);
   getEnabledChain(deps, network);
   if (await findWallet(deps.sql, user.id, network))
-    throw conflict(`You have a wallet on ${network} already`, { field: "network", issue: "wallet_exists" });
+    throw conflict(`You already have a wallet on ${network}`, { field: "network", issue: "wallet_exists" });
   const passkeys = await listPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
   const challenge = await newChallenge(deps.sql, { userId: user.id, purpose: "register", network });
   return { ...challenge, passkeys };
 }
 
-/** Nothing may be attached to an account whose address nobody has proven. */
+/** Nothing may be attached to an account whose address is not verified. */
 export function refuseUnverified({ status }: Pick<User, "status">): void {
   if (status !== "REGISTERED") return;
   throw new ServiceError("FORBIDDEN", "Verify your e-mail address first", { details: { field: "status" } });
@@ -71,8 +71,8 @@ export function presentSetupStart(
     nextStep: "complete-wallet-setup" as const,
     instructions:
       passkeys.length > 0
-        ? "Answer passkeyRequest with navigator.credentials.get and the passkey you have, then call /v1/wallets/setup/complete"
-        : "Pass passkeyChallenge to navigator.credentials.create, then call /v1/wallets/setup/complete with its answer",
+        ? "Answer passkeyRequest with navigator.credentials.get and your existing passkey, then call /v1/wallets/setup/complete"
+        : "Pass passkeyChallenge to navigator.credentials.create, then call /v1/wallets/setup/complete with its response",
   };
 }
 

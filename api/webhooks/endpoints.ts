@@ -1,4 +1,4 @@
-/** The verbs of endpoints: making them with a secret, changing them, giving them a new secret. */
+/** Creates webhook endpoints, changes them and rotates their secrets. */
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { newWebhookEndpointId } from "../../core/domain/ids.ts";
 import { seal } from "../../core/domain/seal.ts";
@@ -19,7 +19,7 @@ type Deps = Pick<ApiDeps, "sql" | "config">;
 type Own = { id: string; userId: string };
 export type WithSecret = { endpoint: WebhookEndpoint; secret: string };
 
-/** Throws VALIDATION_ERROR for a URL that can't be one, CONFLICT when there are too many. */
+/** Throws VALIDATION_ERROR for an invalid URL, CONFLICT at the limit of endpoints. */
 export async function createEndpoint(
   { sql, config }: Deps,
   given: { userId: string; url: string; description: string; eventTypes: EventType[] },
@@ -33,7 +33,7 @@ export async function createEndpoint(
   return { endpoint, secret };
 }
 
-/** Messages that waited while it was disabled go out when it is enabled. */
+/** Messages that were held back while it was disabled are sent when it is enabled. */
 export async function changeEndpoint(
   { sql, config }: Deps,
   own: Own,

@@ -1,4 +1,4 @@
-/** Webhooks by Standard Webhooks 1.0.0: endpoints, their secrets, and the log of what was sent. */
+/** Webhooks by Standard Webhooks 1.0.0: endpoints, their secrets, and the log of deliveries. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
@@ -46,7 +46,7 @@ const LIMIT_DEFAULT = 50;
 const LIMIT_MAX = 100;
 const tags = ["Webhooks"];
 const auth = { allow: ["session", "apiKey"], scope: "webhooks" } as const;
-/** What decides where messages go and who can sign them. */
+/** Changes to where messages go and who can sign them. */
 const guarded = { ...auth, freshPasskey: true } as const;
 const params = z.object({ id: z.string().max(100) });
 const CURSOR = /^(\d{1,18})\.(whd_[0-9a-f]{32})$/;
@@ -159,7 +159,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         params,
         query: logQuery,
         response: { 200: deliveryListSchema, ...errorResponses(400, 401, 403, 404, 429) },
-        detail: { summary: "What was sent to an endpoint, newest first", tags },
+        detail: { summary: "Deliveries of an endpoint, newest first", tags },
       },
     )
     .get(
@@ -174,7 +174,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         auth,
         params,
         response: { 200: deliveryDetailSchema, ...errorResponses(401, 403, 404, 429) },
-        detail: { summary: "One delivery with every try", tags },
+        detail: { summary: "One delivery with all attempts", tags },
       },
     )
     .post(
@@ -196,7 +196,7 @@ async function sendAgain({ sql }: Pick<ApiDeps, "sql">, own: { id: string; userI
     const isDue = await redeliver(tx, own);
     const delivery = await findDelivery(tx, own);
     if (!delivery) throw notFound("Webhook delivery");
-    if (!isDue) throw conflict("This message is on its way right now");
+    if (!isDue) throw conflict("This message is being delivered");
     await enqueue(tx, "deliver_webhooks", {});
     return delivery;
   });

@@ -1,4 +1,4 @@
-/** Webhook endpoints and deliveries as they travel. */
+/** Webhook endpoints and deliveries on the wire. */
 import { z } from "zod";
 import { isWebhookPort } from "../../core/domain/webhook.ts";
 import { isPublicAddress } from "../../core/runtime/public-address.ts";
@@ -44,7 +44,7 @@ const endpoint = z.object(endpointFields);
 const deliverySchema = z.object({
   id: z.string(),
   endpointId: z.string(),
-  eventId: z.string().describe("The message id (webhook-id), the same at every try"),
+  eventId: z.string().describe("The message id (webhook-id), the same at every attempt"),
   eventType: z.enum(EVENT_TYPES),
   state: z.enum(["PENDING", "DELIVERED", "FAILED"]),
   attempts: z.int(),
@@ -58,7 +58,7 @@ const attemptSchema = z.object({
   number: z.int(),
   status: z.int().nullable(),
   error: z.string().nullable(),
-  response: z.string().nullable().describe("The beginning of the answer"),
+  response: z.string().nullable().describe("The beginning of the response"),
   durationMs: z.int(),
   createdAt: isoTime,
 });
@@ -66,7 +66,7 @@ const attemptSchema = z.object({
 const answer = <Data extends z.ZodType>(data: Data) => z.object({ data, meta: metaSchema });
 export const endpointSchema = answer(endpoint);
 export const endpointWithSecretSchema = answer(
-  z.object({ ...endpointFields, secret: z.string().describe("whsec_…, shown this once") }),
+  z.object({ ...endpointFields, secret: z.string().describe("whsec_…, shown only once") }),
 );
 export const endpointListSchema = answer(z.array(endpoint));
 export const deliveryDetailSchema = answer(deliverySchema.extend({ attemptLog: z.array(attemptSchema) }));
@@ -77,7 +77,7 @@ export const deliveryListSchema = z.object({
   meta: metaSchema,
 });
 
-/** The reason a URL can't be an endpoint's, if any. Names are resolved and checked again at every delivery. */
+/** Why a URL cannot be an endpoint, if so. Names are resolved and checked again at every delivery. */
 export function whyNotAnEndpoint(text: string, allowPrivate: boolean): string | undefined {
   const parsed = URL.parse(text);
   if (!parsed) return "must be a URL";

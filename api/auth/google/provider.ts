@@ -1,4 +1,4 @@
-/** The OpenID Connect provider: found by discovery when first needed, spoken to with openid-client. */
+/** The OpenID Connect provider, discovered on first use (openid-client). */
 import * as client from "openid-client";
 import { ServiceError } from "../../../core/domain/errors.ts";
 import type { Log } from "../../../core/runtime/log.ts";
@@ -17,9 +17,9 @@ export type GoogleIdentity = {
 };
 
 export type Provider = {
-  /** Where the browser goes, and what to keep until it comes back. */
+  /** The redirect URL, and what to remember until the callback. */
   begin(redirectUri: string): Promise<{ url: URL; state: string; flow: OauthFlow }>;
-  /** Trades the code for an identity. Undefined when the provider's answer does not hold. */
+  /** Exchanges the code for an identity. Undefined when the provider's answer is invalid. */
   finish(callback: URL, state: string, flow: OauthFlow): Promise<GoogleIdentity | undefined>;
 };
 
@@ -28,7 +28,7 @@ export function openProvider(config: GoogleConfig, log: Log): Provider {
   const discover = () => {
     discovered ??= discoverProvider(config).catch((cause: unknown) => {
       discovered = undefined;
-      throw new ServiceError("INTERNAL_ERROR", "The sign-in provider cannot be reached", { cause });
+      throw new ServiceError("INTERNAL_ERROR", "The sign-in provider is unreachable; retry", { cause });
     });
     return discovered;
   };
@@ -58,8 +58,8 @@ export function openProvider(config: GoogleConfig, log: Log): Provider {
         });
         return readIdentity(tokens.claims());
       } catch (error) {
-        // The provider's refusals and tokens that do not verify end the same way for the user.
-        log.warn({ err: error }, "the sign-in provider's answer was refused");
+        // The provider's refusals and tokens that do not verify have the same outcome for the user.
+        log.warn({ err: error }, "sign-in provider's answer rejected");
         return undefined;
       }
     },

@@ -64,7 +64,7 @@ export const googleRoutes = (deps: ApiDeps) => {
       },
       {
         limit: "authentication",
-        // before the query is looked at: what is not here has no right and wrong
+        // before the query is validated: a disabled route is 404 whatever its query
         transform: () => void configured(provider),
         query: z.object({
           state: z.string().min(1).max(512),
@@ -72,7 +72,7 @@ export const googleRoutes = (deps: ApiDeps) => {
           error: z.string().max(512).optional(),
         }),
         response: { 302: redirected, ...errorResponses(400, 404, 429) },
-        detail: { summary: "Where Google sends the browser back to; signs in", tags },
+        detail: { summary: "Callback of the sign-in with Google; signs in", tags },
       },
     );
 };
@@ -82,19 +82,23 @@ function configured(provider: Provider | undefined): Provider {
   throw new ServiceError("NOT_FOUND", "Sign-in with Google is not configured here");
 }
 
-/** The state must be the one this browser was given, and is good once. */
+/** The state must be the one given to this browser, and is valid once. */
 async function takeFlow(deps: ApiDeps, cookie: string | undefined, state: string): Promise<OauthFlow> {
   const isOwn = cookie !== undefined && timingSafeEqual(hashOf(cookie), hashOf(state));
   const flow = isOwn ? await takeOauthFlow(deps.sql, hashOf(state)) : undefined;
   if (flow) return flow;
-  throw invalid("state", "invalid_or_expired", "This sign-in was not begun here or is over; begin again");
+  throw invalid(
+    "state",
+    "invalid_or_expired",
+    "This sign-in was not started here or has expired; start again",
+  );
 }
 
 function hashOf(state: string): Buffer {
   return createHash("sha256").update(state).digest();
 }
 
-/** Lax, because the provider's redirect back to us is a cross-site navigation, which a Strict cookie would miss. */
+/** Lax, because the provider's redirect is a cross-site navigation, for which a Strict cookie would not be sent. */
 function writeStateCookie(set: ResponseSet, value: string, maxAge: number, secure: boolean): void {
   set.cookie = {
     ...set.cookie,
