@@ -1,10 +1,10 @@
 /**
- * Runs a script of this project with Bun, on a machine that may have nothing but Node and npm, or nothing but Bun:
+ * Runs a script of this project with Bun on a machine that has only Node and npm, or only Bun:
  *
  *   node bootstrap.mjs [--dev] <script.ts> [args]
  *
- * Finds Bun, or installs it beside the project (.tools/); installs the packages when bun.lock says they are not these;
- * then becomes the script: same terminal, same signals, same exit code. --dev also installs what only tests need.
+ * Finds Bun, or installs it in the project (.tools/); installs the packages when they do not match bun.lock;
+ * then runs the script with the same terminal, signals and exit code. --dev also installs development packages.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -24,7 +24,7 @@ import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const BUN_VERSION = "1.4.5";
-/** What npm must find in each build's package of this version (sha512, as the registry names it); a package with other bytes is not installed. */
+/** Expected sha512 (npm integrity) of each build's package of this version; other bytes are not installed. */
 const BUN_BUILDS = [
   {
     ...{ name: "@oven/bun-linux-x64", os: "linux", cpu: "x64", libc: "glibc" },
@@ -62,11 +62,11 @@ const TOOLS = join(ROOT, ".tools");
 const PACKAGES = join(ROOT, "node_modules");
 const PATCHES = join(ROOT, "patches");
 const STAMP = join(PACKAGES, ".installed");
-/** Present from the first byte of an installation to its last. */
+/** Exists while an installation is in progress or was interrupted. */
 const UNFINISHED = join(TOOLS, "unfinished");
 const LOCK = join(TOOLS, "lock");
 const LOCK_TOUCH_MS = 1_000;
-/** The holder touches its lock every second; when it is this old, its holder is dead. */
+/** The holder touches its lock every second; a lock this old belongs to a dead process. */
 const LOCK_STALE_MS = 10_000;
 const LOCK_WAIT_MS = 15 * 60_000;
 const LOCK_POLL_MS = 300;
@@ -80,12 +80,12 @@ async function main() {
   if (isDev) args.shift();
   const [script, ...rest] = args;
   if (!script) fail("Usage: node bootstrap.mjs [--dev] <script.ts> [args]");
-  // The common case, everything is there, costs a few milliseconds and no lock.
+  // The common case, everything installed, costs a few milliseconds and no lock.
   const bun = isInstalled(isDev) ? findBun() : undefined;
   run(bun ?? (await withLock(() => prepare(isDev))), script, rest);
 }
 
-/** Somebody else may have installed while we waited for the lock, so every step looks first. */
+/** Another process may have installed while we waited for the lock, so every step checks first. */
 async function prepare(isDev) {
   const bun = findBun() ?? (await installBun());
   if (!isInstalled(isDev)) await installPackages(bun, isDev);
@@ -99,7 +99,7 @@ function findBun() {
   return [...toolCandidates(), ...onPath].find(isRightBun);
 }
 
-/** npm may bring several builds for one platform, where it does not know the C library; the first that runs is taken. */
+/** npm may install several builds for one platform when it does not know the C library; the first that runs is used. */
 function toolCandidates() {
   const scope = join(TOOLS, "node_modules", "@oven");
   const builds = existsSync(scope) ? readdirSync(scope).sort() : [];
@@ -112,7 +112,7 @@ function isRightBun(file) {
   return status === 0 && stdout.trim() === BUN_VERSION;
 }
 
-/** From a lock file of our own, so that npm compares what it has downloaded with our integrity before it unpacks anything. No install script runs. */
+/** From a lock file of our own, so that npm checks our integrity before it unpacks anything. No install script runs. */
 async function installBun() {
   say(`installing Bun ${BUN_VERSION} into .tools`);
   writeBunLock();
@@ -124,7 +124,7 @@ async function installBun() {
     "--loglevel=error",
     "--no-update-notifier",
   ];
-  // removes first what an earlier version has installed there
+  // first removes what an earlier version has installed there
   const code = await finish("npm", ["ci", "--prefix", TOOLS, ...flags]);
   const bun = toolCandidates().find(isRightBun);
   if (!bun)
@@ -134,7 +134,7 @@ async function installBun() {
   return bun;
 }
 
-/** A project of npm's in .tools, without the registry's address: that is npm's own setting. */
+/** An npm project in .tools, without a registry URL: that is npm's own setting. */
 function writeBunLock() {
   const root = {
     name: "tools",
@@ -159,14 +159,14 @@ function writeBunLock() {
 
 async function installPackages(bun, isDev) {
   say(isDev ? "installing packages, with those for tests" : "installing packages");
-  // What an interrupted installation left behind may look whole without being it.
+  // An interrupted installation may look complete.
   if (existsSync(UNFINISHED)) rmSync(PACKAGES, { recursive: true, force: true });
   rmSync(STAMP, { force: true });
   writeFileSync(UNFINISHED, "");
   const mode = isDev ? [] : ["--production"];
   const code = await finish(bun, ["install", "--frozen-lockfile", "--ignore-scripts", "--silent", ...mode]);
   if (code !== 0) fail(`The packages could not be installed (${code}).`);
-  // A full installation also serves a run that needs less.
+  // A full installation also serves a production run.
   writeFileSync(`${STAMP}.new`, isDev ? `${stampOf(true)}\n${stampOf(false)}` : stampOf(false));
   renameSync(`${STAMP}.new`, STAMP);
   rmSync(UNFINISHED);
@@ -180,14 +180,14 @@ function isInstalled(isDev) {
 function stampOf(isDev) {
   const mode = isDev ? "development" : "production";
   const hash = createHash("sha256").update(`${mode} ${process.platform} ${process.arch} `);
-  // The lock file names the patches, but not what is in them.
+  // The lock file names the patches, but not their contents.
   const patches = existsSync(PATCHES) ? readdirSync(PATCHES).sort() : [];
   for (const file of [join(ROOT, "bun.lock"), ...patches.map((name) => join(PATCHES, name))])
     hash.update(readFileSync(file));
   return hash.digest("hex");
 }
 
-/** Runs a command to its end and answers its code, or the reason why it has none. */
+/** Runs a command to its end; returns its exit code, or the reason why there is none. */
 function finish(command, args) {
   return new Promise((resolve) => {
     const child = spawn(command, args, { stdio: ["ignore", "ignore", "inherit"], cwd: ROOT, env: ownEnv() });
@@ -196,20 +196,21 @@ function finish(command, args) {
   });
 }
 
-/** `npm start` hands its settings down as variables. Where the registry is, is meant for us too; where and what to install is not. */
+/** `npm start` passes its settings down as variables. The registry setting is meant for us too; where and what to install is not. */
 function ownEnv() {
   const notMeant =
     /^npm_config_(prefix|local_prefix|global|omit|include|production|dry_run|package_lock.*|workspaces?)$/i;
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !notMeant.test(name)));
 }
 
-/** One installation at a time: a folder is either made by us or there already, nothing in between. */
+/** One installation at a time: a lock folder is created atomically, or exists already. */
 async function withLock(work) {
   mkdirSync(TOOLS, { recursive: true });
   const deadline = Date.now() + LOCK_WAIT_MS;
   for (let isTold = false; !takeLock(); isTold = true) {
-    if (!isTold) say("waiting for another installation to end");
-    if (Date.now() > deadline) fail(`Another installation does not end. If none runs, remove ${LOCK}.`);
+    if (!isTold) say("waiting for another installation to finish");
+    if (Date.now() > deadline)
+      fail(`Another installation does not finish. If none is running, remove ${LOCK}.`);
     await new Promise((resolve) => setTimeout(resolve, LOCK_POLL_MS));
   }
   const touching = setInterval(() => utimesSync(LOCK, new Date(), new Date()), LOCK_TOUCH_MS);
@@ -235,16 +236,16 @@ function takeLock() {
   }
   try {
     if (Date.now() - statSync(LOCK).mtimeMs < LOCK_STALE_MS) return false;
-    // Renamed first: of several that find it stale, one moves it away.
+    // Renamed first: of several processes that find it stale, one succeeds.
     renameSync(LOCK, `${LOCK}.${process.pid}`);
     rmSync(`${LOCK}.${process.pid}`, { recursive: true, force: true });
   } catch {
-    // Gone already, by its holder or by somebody faster.
+    // Already removed, by its holder or by a faster process.
   }
   return false;
 }
 
-/** From here on we only stand between the terminal and the script. */
+/** Passes signals between the terminal and the script, and exits with it. */
 function run(bun, script, args) {
   const path = [dirname(bun), join(PACKAGES, ".bin"), process.env.PATH ?? ""].join(delimiter);
   const child = spawn(bun, [join(ROOT, script), ...args], {
@@ -253,7 +254,7 @@ function run(bun, script, args) {
     env: { ...process.env, PATH: path },
   });
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
-  // npm, or the shell between npm and us, may end without passing a signal on; the script must not live on behind them.
+  // npm, or the shell between npm and us, may end without forwarding a signal; the script must not outlive them.
   const ancestors = readAncestors();
   if (process.env.npm_lifecycle_event) {
     setInterval(() => readAncestors() === ancestors || child.kill("SIGTERM"), PARENT_POLL_MS).unref();
@@ -262,7 +263,7 @@ function run(bun, script, args) {
   child.on("exit", (code, signal) => process.exit(code ?? 128 + (constants.signals[signal] ?? 0)));
 }
 
-/** Our parent's id and, where the system tells, its parent's. */
+/** Our parent's id and, where available, its parent's. */
 function readAncestors() {
   try {
     const stat = readFileSync(`/proc/${process.ppid}/stat`, "utf8");

@@ -24,7 +24,7 @@ describe("one-time codes", () => {
         row[Number(digit)] = (row[Number(digit)] ?? 0) + 1;
       }
     }
-    // chi-square with 9 degrees of freedom stays below 40 but once in 100,000 runs for each of six places
+    // chi-square with 9 degrees of freedom stays below 40, except once in 100,000 runs, for each of six places
     const expected = draws / 10;
     for (const row of counts) {
       const chiSquare = row.reduce((sum, count) => sum + (count - expected) ** 2 / expected, 0);
@@ -32,7 +32,7 @@ describe("one-time codes", () => {
     }
   });
 
-  test("compare only for their own user, row and pepper", () => {
+  test("verify only for the user, row and pepper they were made for", () => {
     const codeHmac = hmacOtp([PEPPER], OTP, "042424");
     expect(codeHmac).toHaveLength(32);
     expect(isOtpCode([PEPPER], { ...OTP, codeHmac }, "042424")).toBe(true);
@@ -42,7 +42,7 @@ describe("one-time codes", () => {
     expect(isOtpCode([PEPPER.toUpperCase()], { ...OTP, codeHmac }, "042424")).toBe(false);
   });
 
-  test("made with an older pepper of the list compare and open, new ones are made with the first", () => {
+  test("made with an older pepper of the list still verify and open; new ones use the first pepper", () => {
     const [older, newest] = [`${PEPPER}old`, `${PEPPER}new`];
     const code = { ...OTP, codeHmac: hmacOtp([older], OTP, "042424") };
     const sealed = sealOtp([older], OTP, "042424");
@@ -55,7 +55,7 @@ describe("one-time codes", () => {
     expect(openSealedOtp([newest], OTP, sealOtp([newest, older], OTP, "000007"))).toBe("000007");
   });
 
-  test("are sealed for their own row and pepper, differently each time", () => {
+  test("are sealed for one row and pepper, with a different ciphertext each time", () => {
     const sealed = sealOtp([PEPPER], OTP, "000007");
     expect(openSealedOtp([PEPPER], OTP, sealed)).toBe("000007");
     expect(sealOtp([PEPPER], OTP, "000007")).not.toEqual(sealed);
@@ -69,7 +69,7 @@ describe("one-time codes", () => {
     }
   });
 
-  test("travel in a mail of text and HTML without links, pictures or scripts", () => {
+  test("are mailed as text and HTML without links, pictures or scripts", () => {
     const { subject, text, html } = renderOtpMail({ code: "123456", baseUrl: "https://pay.example.com" });
     expect(subject).toBe("123456 is your code for pay.example.com");
     for (const part of [text, html]) {

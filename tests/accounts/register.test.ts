@@ -1,4 +1,4 @@
-/** Registration and asking for another code over HTTP, row by row. */
+/** Registration and requests for another code over HTTP, with the resulting rows. */
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
@@ -44,7 +44,7 @@ describe("POST /v1/identity/register", () => {
     expect(jobs).toHaveLength(1);
   });
 
-  test("trims and lower-cases the address: one account whatever the case", async () => {
+  test("trims and lower-cases the address: one account regardless of case", async () => {
     const email = newEmail();
     const first = await client.post(REGISTER, { email: `  ${email.toUpperCase()} ` });
     expect(first.body.email).toBe(email);
@@ -53,7 +53,7 @@ describe("POST /v1/identity/register", () => {
     expect(again.body.userId).toBe(first.body.userId);
   });
 
-  test("behavior: again while REGISTERED is the same user, and a new code only after the cool-down", async () => {
+  test("behavior: registering again while REGISTERED returns the same user, with a new code only after the cool-down", async () => {
     const email = newEmail();
     const first = await client.post(REGISTER, { email });
     const again = await client.post(REGISTER, { email });
@@ -69,7 +69,7 @@ describe("POST /v1/identity/register", () => {
     );
   });
 
-  test("behavior: 20 registrations of one address at once make one user and one code", async () => {
+  test("behavior: 20 concurrent registrations of one address create one user and one code", async () => {
     const email = newEmail();
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, index) =>
@@ -124,7 +124,7 @@ describe("POST /v1/identity/register", () => {
 });
 
 describe("POST /v1/email-verification/resend", () => {
-  test("queues a new code after the cool-down; the older code is void", async () => {
+  test("queues a new code after the cool-down; the older code becomes invalid", async () => {
     const email = newEmail();
     const { body } = await client.post(REGISTER, { email });
     await ageCodes(world.sql, email, 61);
@@ -166,7 +166,7 @@ describe("POST /v1/email-verification/resend", () => {
     expect((await client.post(RESEND, { email })).status).toBe(200);
   });
 
-  test("answers the same for a waiting, an unknown and an ACTIVE address; mail goes to the first alone", async () => {
+  test("answers the same for an unverified, an unknown and an ACTIVE address; only the first gets mail", async () => {
     const waiting = newEmail();
     await client.post(REGISTER, { email: waiting });
     await ageCodes(world.sql, waiting, 61);
@@ -187,13 +187,13 @@ describe("POST /v1/email-verification/resend", () => {
     expect(codes).toHaveLength(1);
   });
 
-  test("asking again and again tells a waiting from an unknown address neither in the cool-down nor in the hour", async () => {
+  test("repeated requests do not distinguish an unverified from an unknown address, in the cool-down or within the hour", async () => {
     const waiting = newEmail();
     await client.post(REGISTER, { email: waiting });
     await ageCodes(world.sql, waiting, 3_601);
     const unknown = newEmail();
     const key = `resend:${createHash("sha256").update(unknown).digest("base64url")}`;
-    /** As if the minute were over for both. */
+    /** Moves the cool-down of both addresses into the past. */
     const letTimePass = async () => {
       await ageCodes(world.sql, waiting, 61);
       await world.sql`
@@ -236,7 +236,7 @@ describe("POST /v1/email-verification/resend", () => {
   });
 });
 
-test("no code is readable in the database or in the log", async () => {
+test("codes are unreadable in the database and in the log", async () => {
   const email = newEmail();
   const { body } = await client.post(REGISTER, { email });
   const code = await readCode(client, email);

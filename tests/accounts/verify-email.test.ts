@@ -1,4 +1,4 @@
-/** E-mail codes over HTTP, row by row. */
+/** Verification of e-mail codes over HTTP, with the resulting rows. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Client, openClient } from "../support/http-client.ts";
@@ -20,7 +20,7 @@ const RESEND = "/v1/email-verification/resend";
 const statusOf = async (email: string) =>
   (await world.sql<{ status: string }[]>`select status from users where email = ${email}`)[0]?.status;
 
-/** A code that is not this one. */
+/** A code different from this one. */
 const wrong = (code: string) => String((Number(code) + 1) % 1_000_000).padStart(6, "0");
 
 describe("POST /v1/email-verification/verify", () => {
@@ -50,7 +50,7 @@ describe("POST /v1/email-verification/verify", () => {
     });
   });
 
-  test("takes `code` for `otp` and `userId` for `email`", async () => {
+  test("accepts `code` as `otp` and `userId` as `email`", async () => {
     const email = newEmail();
     const { body } = await client.post(REGISTER, { email });
     const code = await readCode(client, email);
@@ -58,7 +58,7 @@ describe("POST /v1/email-verification/verify", () => {
     expect(answer.status).toBe(200);
   });
 
-  test("behavior: a half-finished user comes back with a fresh code, status unchanged", async () => {
+  test("behavior: a user with an unfinished setup signs in with a new code, status unchanged", async () => {
     const { email } = await verifiedUser(world.baseUrl);
     await ageCodes(world.sql, email, 61);
     expect((await client.post(RESEND, { email })).status).toBe(200);
@@ -69,7 +69,7 @@ describe("POST /v1/email-verification/verify", () => {
     expect((await own.get("/v1/auth/me")).status).toBe(200);
   });
 
-  test("error: one text for wrong, used, expired, superseded and unknown", async () => {
+  test("error: the same message for wrong, used, expired, superseded and unknown codes", async () => {
     const email = newEmail();
     await client.post(REGISTER, { email });
     const code = await readCode(client, email);
@@ -101,7 +101,7 @@ describe("POST /v1/email-verification/verify", () => {
     expect(await statusOf(email)).toBe("REGISTERED");
   });
 
-  test("accepts a code just before its end and not at its end", async () => {
+  test("accepts a code just before its expiry and not at it", async () => {
     const email = newEmail();
     await client.post(REGISTER, { email });
     const otp = await readCode(client, email);
@@ -109,7 +109,7 @@ describe("POST /v1/email-verification/verify", () => {
     expect((await client.post(VERIFY, { email, otp })).status).toBe(200);
   });
 
-  test("error: five wrong tries void the code; the right one is refused with 429 then", async () => {
+  test("error: five wrong attempts invalidate the code; the right one is then refused with 429", async () => {
     const email = newEmail();
     await client.post(REGISTER, { email });
     const code = await readCode(client, email);
@@ -122,7 +122,7 @@ describe("POST /v1/email-verification/verify", () => {
     expect(await statusOf(email)).toBe("REGISTERED");
   });
 
-  test("the fifth try counts when it is right", async () => {
+  test("a right code is accepted at the fifth attempt", async () => {
     const email = newEmail();
     await client.post(REGISTER, { email });
     const code = await readCode(client, email);
@@ -130,7 +130,7 @@ describe("POST /v1/email-verification/verify", () => {
     expect((await client.post(VERIFY, { email, otp: code })).status).toBe(200);
   });
 
-  test("race: 200 wrong guesses at once compare exactly 5", async () => {
+  test("race: 200 concurrent wrong guesses use exactly 5 attempts", async () => {
     const email = newEmail();
     const { body } = await client.post(REGISTER, { email });
     const code = await readCode(client, email);
@@ -145,7 +145,7 @@ describe("POST /v1/email-verification/verify", () => {
     expect((await client.post(VERIFY, { email, otp: code })).status).toBe(429);
   });
 
-  test("race: the right code 50 times at once signs in once", async () => {
+  test("race: the right code sent 50 times concurrently signs in once", async () => {
     const email = newEmail();
     await client.post(REGISTER, { email });
     const otp = await readCode(client, email);
@@ -159,7 +159,7 @@ describe("POST /v1/email-verification/verify", () => {
     expect(sessions).toHaveLength(1);
   });
 
-  test("race: a code verified while another is asked for is answered, never failed", async () => {
+  test("race: a code verified while another is requested gets a 2xx or 4xx, never a 500", async () => {
     for (let round = 0; round < 8; round++) {
       const email = newEmail();
       await client.post(REGISTER, { email });
@@ -203,7 +203,7 @@ describe("POST /v1/email-verification/verify", () => {
     expect(answer.headers.getSetCookie()).toEqual([]);
   });
 
-  test("nothing prepared before verification survives it", async () => {
+  test("data set up before verification is discarded by it", async () => {
     const email = newEmail();
     const { body } = await client.post(REGISTER, { email });
     await world.sql`

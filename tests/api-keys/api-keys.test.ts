@@ -57,7 +57,7 @@ describe("POST /v1/api-keys", () => {
     expect(answer.body.error.details.field).toBe(field);
   });
 
-  test("error: 403 before the wallet exists, 401 for strangers and for keys themselves", async () => {
+  test("error: 403 before the wallet exists, 401 without a session and for API keys", async () => {
     const pending = await verifiedUser(world.baseUrl);
     expect((await make(pending.client, { name: "x", scopes: ["exports"] })).status).toBe(403);
     expect((await make(openClient(world.baseUrl), { name: "x", scopes: ["exports"] })).status).toBe(401);
@@ -70,7 +70,7 @@ describe("POST /v1/api-keys", () => {
     expect((await byKey.get("/v1/wallets/balance", bearer(body.data.key))).status).toBe(401);
   });
 
-  test("error: 409 for the fifty-first live key, also when asked for at once", async () => {
+  test("error: 409 for the fifty-first live key, also with concurrent requests", async () => {
     const { client } = await signUp(world.baseUrl);
     const answers = await Promise.all(
       Array.from({ length: 55 }, (_, index) => make(client, { name: `k${index}`, scopes: ["exports"] })),
@@ -81,7 +81,7 @@ describe("POST /v1/api-keys", () => {
 });
 
 describe("DELETE /v1/api-keys/{id}", () => {
-  test("revokes at once, once, and only one's own", async () => {
+  test("revokes immediately, once, and only the owner's key", async () => {
     const { body } = await make(merchant.client, { name: "short-lived", scopes: ["links:read"] });
     expect((await other.client.delete(`/v1/api-keys/${body.data.id}`)).status).toBe(404);
     const revoked = await merchant.client.delete(`/v1/api-keys/${body.data.id}`);
@@ -100,7 +100,7 @@ describe("GET /v1/security-events", () => {
     expect(answer.body.error.code).toBe("FORBIDDEN");
   });
 
-  test("tells the user's own story, newest first, page by page", async () => {
+  test("lists the user's own events, newest first, page by page", async () => {
     const user = await signUp(world.baseUrl);
     const client = await signIn(user);
     const { body: created } = await make(client, { name: "Told", scopes: ["exports"] });

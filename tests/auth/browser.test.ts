@@ -1,4 +1,4 @@
-/** A real browser with a virtual authenticator goes the whole way on http://localhost. Skipped, with a message, where there is none. */
+/** A real browser with a virtual authenticator, from registration to wallet, on http://localhost. Skipped with a message where there is none. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { type Browser, type CDPSession, chromium, type Page } from "playwright-core";
@@ -55,10 +55,10 @@ afterAll(async () => {
   await world?.stop();
 });
 
-type Told = { status: number; body: Record<string, unknown> };
+type PageResponse = { status: number; body: Record<string, unknown> };
 
 /** A request by the page itself: the browser's own cookies, origin and fetch metadata. */
-function call(method: string, path: string, body?: unknown): Promise<Told> {
+function call(method: string, path: string, body?: unknown): Promise<PageResponse> {
   const script = `(async ({ method, path, body }) => {
     const init = body === undefined ? { method } : { method, body: JSON.stringify(body), headers: { "content-type": "application/json" } };
     const answer = await fetch(path, init);
@@ -122,7 +122,7 @@ describe.if(isThere)("Chromium", () => {
     });
   });
 
-  test("on a second network: creating another passkey is refused by the browser, the one there is answers", async () => {
+  test("on a second network: the browser refuses to create another passkey, and the existing one answers", async () => {
     const { body } = await call("POST", "/v1/wallets/setup/start", { network: "base" });
     await expect(create(body.passkeyChallenge)).rejects.toThrow(/InvalidState/);
     const passkeyResponse = await get(body.passkeyRequest);
@@ -132,7 +132,7 @@ describe.if(isThere)("Chromium", () => {
     expect(await credentials()).toHaveLength(1);
   });
 
-  test("renders the documentation without a request to anywhere else", async () => {
+  test("renders the documentation without requests to other hosts", async () => {
     const asked: string[] = [];
     page.on("request", (request) => asked.push(request.url()));
     const problems: string[] = [];

@@ -1,4 +1,4 @@
-/** What a session may do only when its passkey was used within the last 15 minutes. */
+/** Actions that require a passkey assertion within the last 15 minutes. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Answer, type Client, openClient } from "../support/http-client.ts";
@@ -23,7 +23,7 @@ const LIMIT_S = 15 * 60;
 const sessionIdOf = (client: Client): string =>
   JSON.parse(Buffer.from(client.cookies.get("authToken")?.split(".")[1] ?? "", "base64url").toString()).sid;
 
-/** The passkey was used `seconds` ago; null: this session never used one. */
+/** Sets the session's last passkey use to `seconds` ago; null: never. */
 async function setPasskeyAge(client: Client, seconds: number | null): Promise<void> {
   const rows = await world.sql`
     update sessions
@@ -52,13 +52,13 @@ const GUARDED: Record<string, (client: Client, headers?: Record<string, string>)
 describe.each(Object.keys(GUARDED))("%s", (name) => {
   const call = GUARDED[name] ?? (() => Promise.reject(new Error(name)));
 
-  test("passes just inside 15 minutes after a sign-in with the passkey", async () => {
+  test("is allowed just within 15 minutes after a sign-in with the passkey", async () => {
     const client = await signIn(merchant);
     await setPasskeyAge(client, LIMIT_S - 20);
     expect((await call(client)).status).toBeWithin(200, 202);
   });
 
-  test("error: 403 passkey_required just outside, and when this session used no passkey; signing in again helps", async () => {
+  test("error: 403 passkey_required just after 15 minutes, and for a session without a passkey; signing in again lifts it", async () => {
     const client = await signIn(merchant);
     await setPasskeyAge(client, LIMIT_S + 1);
     expectRefused(await call(client));
@@ -74,7 +74,7 @@ describe.each(Object.keys(GUARDED))("%s", (name) => {
     expect((await call(client, headers)).status).toBeWithin(200, 202);
   });
 
-  test("error: the same token as a cookie does not", async () => {
+  test("error: a test token sent as a cookie does not count as fresh", async () => {
     const client = openClient(world.baseUrl);
     const { body } = await client.post("/v1/test/token", { email: merchant.email });
     client.cookies.set("authToken", body.token);
@@ -82,7 +82,7 @@ describe.each(Object.keys(GUARDED))("%s", (name) => {
   });
 });
 
-test("an API key of the scope changes webhook endpoints: making it took a fresh passkey", async () => {
+test("an API key with the scope changes webhook endpoints: its creation required a fresh passkey", async () => {
   const { body } = await merchant.client.post("/v1/api-keys", { name: "ops", scopes: ["webhooks"] });
   const answer = await openClient(world.baseUrl).post(
     `/v1/webhook-endpoints/${endpointId}/rotate-secret`,
@@ -92,7 +92,7 @@ test("an API key of the scope changes webhook endpoints: making it took a fresh 
   expect(answer.status).toBe(200);
 });
 
-test("the refusal comes before validation, and nothing is written", async () => {
+test("refuses before validation and writes nothing", async () => {
   const client = await signIn(merchant);
   await setPasskeyAge(client, LIMIT_S + 1);
   const count = async () =>
@@ -112,7 +112,7 @@ test("listing, revoking and deleting need no fresh passkey", async () => {
   expect((await client.delete(`/v1/api-keys/${body.data.id}`)).status).toBe(200);
 });
 
-test("a wallet set up by registering a passkey counts as one", async () => {
+test("a wallet set up by registering a passkey counts as a fresh passkey", async () => {
   const fresh = await signUp(world.baseUrl);
   expect((await fresh.client.post("/v1/api-keys", { name: "first", scopes: ["exports"] })).status).toBe(201);
 });

@@ -1,4 +1,4 @@
-/** Sign-in with Google, against an OpenID Connect server on this machine that says what a test wants it to say. */
+/** Sign-in with Google, against a local OpenID Connect server with configurable claims. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { OAuth2Server } from "oauth2-mock-server";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
@@ -43,7 +43,7 @@ beforeEach(() => {
   tamper = undefined;
 });
 
-/** What the provider will say of the person who signs in. */
+/** Sets the provider's claims about the person who signs in. */
 function person(email: string, more: Claims = {}): void {
   subjects += 1;
   claims = { sub: `sub-${subjects}`, email, email_verified: true, ...more };
@@ -51,7 +51,7 @@ function person(email: string, more: Claims = {}): void {
 
 const newGmail = () => newEmail().replace("@example.com", "@gmail.com");
 
-/** To the provider and back to the callback's address, without calling it yet. */
+/** Goes to the provider and returns the callback's address without calling it. */
 async function visit(client: Client): Promise<string> {
   const begun = await client.get("/v1/auth/google/authorize");
   expect(begun.status).toBe(302);
@@ -113,7 +113,7 @@ describe("GET /v1/auth/google/callback", () => {
     expect((await again.client.get("/v1/auth/me")).body.id).toBe(me.body.id);
   });
 
-  test("the key is issuer and subject: a changed address is the same account, the same address another one's is not", async () => {
+  test("issuer and subject identify the account: a changed address opens it, another subject with the same address does not", async () => {
     const email = newEmail();
     person(email);
     const first = await signInWithGoogle();
@@ -151,7 +151,7 @@ describe("GET /v1/auth/google/callback", () => {
     },
   );
 
-  test("an identity of another issuer does not stand in the way", async () => {
+  test("an identity of another issuer does not prevent linking", async () => {
     const merchant = await signUp(world.baseUrl, newGmail());
     await world.sql`
       insert into identities (issuer, subject, user_id)
@@ -161,7 +161,7 @@ describe("GET /v1/auth/google/callback", () => {
     expect((await client.get("/v1/auth/me")).body.id).toBe(merchant.userId);
   });
 
-  test("race: six first sign-ins of one person at once all succeed", async () => {
+  test("race: six concurrent first sign-ins of one person all succeed", async () => {
     const clients = Array.from({ length: 6 }, () => openClient(world.baseUrl));
     person(newGmail());
     const callbacks: string[] = [];
@@ -179,7 +179,7 @@ describe("GET /v1/auth/google/callback", () => {
     expect((await client.get("/v1/auth/me")).body).toMatchObject({ id: merchant.userId, status: "ACTIVE" });
   });
 
-  test("links an account of the Workspace domain that Google names, and of no other", async () => {
+  test("links an account of the Workspace domain that Google names, and no other", async () => {
     const merchant = await signUp(world.baseUrl);
     person(merchant.email, { hd: "example.org" });
     const refused = await signInWithGoogle();
@@ -192,7 +192,7 @@ describe("GET /v1/auth/google/callback", () => {
     expect(events.map(({ type }) => type)).toEqual(["identity_refused", "identity_linked"]);
   });
 
-  test("moves a REGISTERED gmail.com account on, and nothing prepared for it before survives", async () => {
+  test("verifies a REGISTERED gmail.com account and discards everything set up before", async () => {
     const email = newGmail();
     const { body } = await openClient(world.baseUrl).post("/v1/identity/register", { email });
     await world.sql`
@@ -207,7 +207,7 @@ describe("GET /v1/auth/google/callback", () => {
     expect(await world.sql`select 1 from sessions where id = ${`ses_${email}`}`).toHaveLength(0);
   });
 
-  test("error: a REGISTERED account elsewhere is not linked", async () => {
+  test("error: a REGISTERED account of another domain is not linked", async () => {
     const email = newEmail();
     await openClient(world.baseUrl).post("/v1/identity/register", { email });
     person(email);
@@ -239,7 +239,7 @@ describe("GET /v1/auth/google/callback", () => {
     expectSignedOut(answer, client, "/sign-in?error=provider_error");
   });
 
-  test("error: 400 for a state that is missing, foreign, used or over; the provider is not asked", async () => {
+  test("error: 400 for a state that is missing, another browser's, used or expired; the provider is not called", async () => {
     person(newGmail());
     const client = openClient(world.baseUrl);
     const callback = await visit(client);
@@ -264,7 +264,7 @@ describe("GET /v1/auth/google/callback", () => {
     expect(tokenRequests - asked).toBe(1);
   });
 
-  test("race: one callback 20 times at once signs in once", async () => {
+  test("race: one callback called 20 times concurrently signs in once", async () => {
     person(newGmail());
     const client = openClient(world.baseUrl);
     const callback = await visit(client);
@@ -280,7 +280,7 @@ describe("GET /v1/auth/google/callback", () => {
     ["access_denied", "access_denied"],
     ["server_error", "provider_error"],
     ["<script>", "provider_error"],
-  ])("the provider's error %s leads back to the sign-in page", async (error, shown) => {
+  ])("the provider's error %s redirects to the sign-in page", async (error, shown) => {
     const client = openClient(world.baseUrl);
     const callback = new URL(await visit(client), world.baseUrl);
     const { searchParams } = callback;
@@ -290,7 +290,7 @@ describe("GET /v1/auth/google/callback", () => {
     expectSignedOut(answer, client, `/sign-in?error=${shown}`);
   });
 
-  test("parameters cannot choose where the browser lands", async () => {
+  test("parameters cannot change the redirect target", async () => {
     person(newGmail());
     const client = openClient(world.baseUrl);
     const callback = await visit(client);

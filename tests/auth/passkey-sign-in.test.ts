@@ -1,4 +1,4 @@
-/** Signing in with a passkey: the documented answers, and everything that must be refused. */
+/** Sign-in with a passkey: the documented responses, and everything that must be refused. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createSoftwarePasskey, type PasskeyQuirks } from "../../local/passkey/software-passkey.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
@@ -125,7 +125,7 @@ describe("POST /v1/auth/verify", () => {
     expect(await eventsOf(merchant.userId, "sign_in")).toHaveLength(before.length + 1);
   });
 
-  test("does not demand user verification, as documented", async () => {
+  test("does not require user verification, as documented", async () => {
     const { challengeId, ...options } = await optionsFor(merchant.email);
     const response = await merchant.passkey.authenticate(options, { userVerified: false });
     expect((await verify(challengeId, response)).status).toBe(200);
@@ -188,11 +188,11 @@ describe("POST /v1/auth/verify", () => {
     );
   });
 
-  test("error: refuses a challenge of another user, of a wallet setup, and one that is over", async () => {
+  test("error: refuses a challenge of another user, of a wallet setup, and an expired one", async () => {
     const ofOther = await optionsFor(other.email);
     const answer = await merchant.passkey.authenticate({ ...ofOther, allowCredentials: [] });
     expectRefused(await verify(ofOther.challengeId, answer));
-    // it is still the other one's to use
+    // it stays usable for its own user
     expect(
       (await verify(ofOther.challengeId, await other.passkey.authenticate(ofOther), other.email)).status,
     ).toBe(200);
@@ -209,14 +209,14 @@ describe("POST /v1/auth/verify", () => {
     expectRefused(await verify(late.challengeId, await merchant.passkey.authenticate(late)));
   });
 
-  test("a challenge lives 60 seconds", async () => {
+  test("a challenge expires after 60 seconds", async () => {
     const { challengeId } = await optionsFor(merchant.email);
     const [row] = await world.sql<{ lifeS: number }[]>`
       select extract(epoch from expires_at - created_at)::int as life_s from challenges where id = ${challengeId}`;
     expect(row?.lifeS).toBe(60);
   });
 
-  test("race: one answer 50 times at once signs in once", async () => {
+  test("race: one response sent 50 times concurrently signs in once", async () => {
     const { challengeId, ...options } = await optionsFor(merchant.email);
     const response = await merchant.passkey.authenticate(options);
     const answers = await Promise.all(Array.from({ length: 50 }, () => verify(challengeId, response)));
@@ -224,14 +224,14 @@ describe("POST /v1/auth/verify", () => {
     expect(answers.filter(({ status }) => status === 401)).toHaveLength(49);
   });
 
-  test("behavior: a failed answer uses the challenge up", async () => {
+  test("behavior: a failed response consumes the challenge", async () => {
     const { challengeId, ...options } = await optionsFor(merchant.email);
     const wrong = await merchant.passkey.authenticate(options, { origin: "https://evil.example" });
     expectRefused(await verify(challengeId, wrong));
     expectRefused(await verify(challengeId, await merchant.passkey.authenticate(options)));
   });
 
-  test("error: an unknown address is refused like a wrong answer", async () => {
+  test("error: an unknown address is refused like a wrong response", async () => {
     const options = await optionsFor(merchant.email);
     expectRefused(
       await verify(options.challengeId, await merchant.passkey.authenticate(options), newEmail()),
@@ -284,7 +284,7 @@ describe("sign counters", () => {
     return { userId: user.userId, attempt };
   };
 
-  test("error: a single-device credential's counter that does not go up is refused", async () => {
+  test("error: a single-device credential whose counter does not increase is refused", async () => {
     const { attempt } = await counting({ backupEligible: false, backedUp: false, counter: 10 });
     expect((await attempt(11)).status).toBe(200);
     expectRefused(await attempt(11));
@@ -292,7 +292,7 @@ describe("sign counters", () => {
     expect((await attempt(12)).status).toBe(200);
   });
 
-  test("behavior: a synced credential's counter that runs back is let in and written down", async () => {
+  test("behavior: a synced credential whose counter decreases is accepted and recorded", async () => {
     const { attempt, userId } = await counting({ backupEligible: true, backedUp: true, counter: 10 });
     expect((await attempt(20)).status).toBe(200);
     expect((await attempt(3)).status).toBe(200);
@@ -303,7 +303,7 @@ describe("sign counters", () => {
     expect(row?.counter).toBe(20n);
   });
 
-  test("a credential that never counts is always welcome", async () => {
+  test("a credential whose counter stays 0 is always accepted", async () => {
     const { attempt, userId } = await counting({ counter: 0 });
     expect((await attempt(0)).status).toBe(200);
     expect((await attempt(0)).status).toBe(200);

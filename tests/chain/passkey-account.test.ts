@@ -85,7 +85,7 @@ describe("the address", () => {
     expect(address).toBe(GOLDEN_ADDRESS);
   });
 
-  test("equals the factory's for any owners and nonce", async () => {
+  test("equals the factory's address for any owners and nonce", async () => {
     const owners = fc.array(fc.oneof(passkeyOwners, addressOwners), { minLength: 1, maxLength: 3 });
     const nonces = fc.bigInt({ min: 0n, max: 2n ** 64n });
     const { factory, implementation } = accountOriginOf((await createSoftwarePasskey(SITE)).publicKey);
@@ -101,7 +101,7 @@ describe("the address", () => {
     );
   });
 
-  test("is where viem's account of the same passkey lives", async () => {
+  test("equals the address of viem's account for the same passkey", async () => {
     const { publicKey } = await createSoftwarePasskey(SITE);
     const owner = toWebAuthnAccount({ credential: { id: "x", publicKey: toOwner(publicKey) } });
     const client = createPublicClient({ chain: baseSepolia, transport: http(world.rpcUrl) });
@@ -109,7 +109,7 @@ describe("the address", () => {
     expect(accountAddress(accountOriginOf(publicKey))).toBe(account.address.toLowerCase() as Hex);
   });
 
-  test("is where the factory puts the account, once and again", async () => {
+  test("is where the factory deploys the account, idempotently", async () => {
     const { address, deployment } = await world.newWallet();
     expect(await world.chain.request("eth_getCode", [address, "latest"])).toBe("0x");
     expect((await world.sendFromRelayer({ ...deployment, gas: 400_000n })).status).toBe("0x1");
@@ -120,7 +120,7 @@ describe("the address", () => {
 });
 
 describe("owners", () => {
-  test("a second passkey signs under its own index, and not any more once it is removed", async () => {
+  test("a second passkey signs under its own index until it is removed", async () => {
     const { passkey, address } = await world.newDeployedWallet();
     const second = await createSoftwarePasskey(SITE);
     const secondOwner = toOwner(second.publicKey);
@@ -145,7 +145,7 @@ describe("owners", () => {
     expect(await world.refusalOf({ ...late, signature: lateSignature })).toStartWith("AA23 reverted");
   });
 
-  test("an address can be an owner too, and the last owner stays", async () => {
+  test("an address can be an owner, and the last owner cannot be removed", async () => {
     const { passkey, address, origin } = await world.newDeployedWallet();
     const recovery = localAccount(5).address.toLowerCase() as Hex;
     const add = await world.operationOf(address, [{ to: address, data: encodeAddOwner(recovery) }]);
@@ -164,7 +164,7 @@ describe("owners", () => {
 });
 
 describe("ERC-1271", () => {
-  test("the wallet vouches for what its passkey signed over the replay-safe hash", async () => {
+  test("the wallet validates its passkey's signature over the replay-safe hash", async () => {
     const { passkey, address } = await world.newDeployedWallet();
     const message = keccak256(toHex("a message"));
     const hash = replaySafeHash(address, CHAIN_ID, message);
@@ -189,7 +189,7 @@ describe("COSE keys", () => {
     expect(readCoseKey(coseOf(publicKey))).toEqual(publicKey);
   });
 
-  test("a point off the curve, another algorithm, short coordinates and no key at all give none", async () => {
+  test("a point off the curve, another algorithm, short coordinates and malformed keys give none", async () => {
     const { publicKey } = await createSoftwarePasskey(SITE);
     const moved = { ...publicKey, y: toHex(BigInt(publicKey.y) ^ 1n, { size: 32 }) };
     expect(readCoseKey(coseOf(moved))).toBeUndefined();

@@ -175,7 +175,7 @@ describe("a relay's call", () => {
     },
   );
 
-  test("a payment that fails in a batch leaves the others alone", async () => {
+  test("a payment that fails in a batch does not affect the others", async () => {
     const items = [...(await newItems(2)), await newItem({}, 0n)];
     const receipt = await relay(buildPaymentsCall(NETWORK, items));
     expect(receipt.status).toBe("0x1");
@@ -248,7 +248,7 @@ describe("a simulation", () => {
     },
   );
 
-  test("error: no node, no verdict", async () => {
+  test("error: without a node there is no verdict", async () => {
     const nowhere = openChain({ network: "base-sepolia", urls: ["http://127.0.0.1:1"], timeoutMs: 500 });
     await expect(simulatePayments(nowhere, RELAYER, await newItems(1))).rejects.toBeInstanceOf(
       RpcTransportError,
@@ -278,7 +278,7 @@ describe("contract payers", () => {
     expect(await readBalance(chain, authorization.to)).toBe(1_000_000n);
   });
 
-  test("a wallet that is not deployed yet brings its deployment along (ERC-6492)", async () => {
+  test("a wallet that is not deployed yet is deployed together with its payment (ERC-6492)", async () => {
     const { authorization, inner, wrapped } = await newPasskeyPayer(false);
     expect(await isContractSignatureValid(chain, authorization, inner)).toBe(false);
     expect(await isContractSignatureValid(chain, authorization, wrapped)).toBe(true);
@@ -294,7 +294,7 @@ describe("contract payers", () => {
     ]);
   });
 
-  test("a wrapped signature still counts after somebody deployed the wallet", async () => {
+  test("a wrapped signature stays valid after the wallet was deployed", async () => {
     const { authorization, wrapped } = await newPasskeyPayer(true);
     expect(await isContractSignatureValid(chain, authorization, wrapped)).toBe(true);
     const receipt = await relay(
@@ -355,7 +355,7 @@ describe("contract payers", () => {
 });
 
 describe("a no-op", () => {
-  test("spends a nonce for 21,000 gas", async () => {
+  test("uses up a nonce for 21,000 gas", async () => {
     const key = generatePrivateKey();
     const address = relayerAddress(key);
     await fundEth(node.rpcUrl, address, 10n ** 18n);

@@ -77,7 +77,7 @@ describe("signRelay", () => {
     );
   });
 
-  describe("signs nothing a relay has no business with", () => {
+  describe("refuses to sign anything but relays:", () => {
     const key: Hex = `0x${"07".repeat(32)}`;
     const self = relayerAddress(key);
     const transaction = {
@@ -123,7 +123,7 @@ describe("signRelay", () => {
       }
     });
 
-    test("a stranger's address, the other network's token, an unknown chain", () => {
+    test("an unknown address, the other network's token, an unknown chain", () => {
       expect(() => signRelay(key, { ...transaction, to: `0x${"11".repeat(20)}` })).toThrow(RangeError);
       expect(() => signRelay(key, { ...transaction, to: NETWORKS.base.usdc.address })).toThrow(RangeError);
       expect(() => signRelay(key, { ...transaction, chainId: 1 })).toThrow(RangeError);

@@ -127,7 +127,7 @@ describe("the token on a chain", () => {
     );
   });
 
-  test("error: no token at the address is no balance, not a balance of 0", async () => {
+  test("error: no token at the address throws instead of returning a balance of 0", async () => {
     const nowhere = {
       ...chain,
       network: { ...chain.network, usdc: { ...chain.network.usdc, address: payee() } },
@@ -135,30 +135,27 @@ describe("the token on a chain", () => {
     await expect(readBalance(nowhere, payee())).rejects.toBeInstanceOf(RpcTransportError);
   });
 
-  test.each(["v, r, s", "bytes"])(
-    "moves the money with the %s overload, and the logs say so",
-    async (form) => {
-      const payer = newPayer();
-      const from = payer.address.toLowerCase() as Hex;
-      const to = payee();
-      await fundUsdc(node.rpcUrl, from, 10_000_000n);
-      const { authorization, signature } = await signAuthorization(payer, { to, value: 2_500_000n });
-      expect(await readAuthorizationState(chain, from, authorization.nonce)).toBe(false);
-      const encode = form === "bytes" ? encodeTransferWithBytes : encodeTransferWithVrs;
-      const { status, logs } = await send(encode(authorization, signature));
-      expect(status).toBe("0x1");
-      expect(await readBalance(chain, from)).toBe(7_500_000n);
-      expect(await readBalance(chain, to)).toBe(2_500_000n);
-      expect(await readAuthorizationState(chain, from, authorization.nonce)).toBe(true);
-      expect(logs.map(decodeAuthorizationLog)).toEqual([
-        { authorizer: from, nonce: authorization.nonce, isCanceled: false },
-        undefined,
-      ]);
-      expect(logs.map(decodeTransferLog)).toEqual([undefined, { from, to, amountUnits: 2_500_000n }]);
-    },
-  );
+  test.each(["v, r, s", "bytes"])("transfers with the %s overload and emits the logs", async (form) => {
+    const payer = newPayer();
+    const from = payer.address.toLowerCase() as Hex;
+    const to = payee();
+    await fundUsdc(node.rpcUrl, from, 10_000_000n);
+    const { authorization, signature } = await signAuthorization(payer, { to, value: 2_500_000n });
+    expect(await readAuthorizationState(chain, from, authorization.nonce)).toBe(false);
+    const encode = form === "bytes" ? encodeTransferWithBytes : encodeTransferWithVrs;
+    const { status, logs } = await send(encode(authorization, signature));
+    expect(status).toBe("0x1");
+    expect(await readBalance(chain, from)).toBe(7_500_000n);
+    expect(await readBalance(chain, to)).toBe(2_500_000n);
+    expect(await readAuthorizationState(chain, from, authorization.nonce)).toBe(true);
+    expect(logs.map(decodeAuthorizationLog)).toEqual([
+      { authorizer: from, nonce: authorization.nonce, isCanceled: false },
+      undefined,
+    ]);
+    expect(logs.map(decodeTransferLog)).toEqual([undefined, { from, to, amountUnits: 2_500_000n }]);
+  });
 
-  test("a cancelled authorization is told by its log, not by its state", async () => {
+  test("a cancelled authorization is recognised by its log, not by its state", async () => {
     const payer = newPayer();
     const from = payer.address.toLowerCase() as Hex;
     const nonce: Hex = `0x${"ca".repeat(32)}`;
@@ -263,7 +260,7 @@ describe("revert strings become the documented refusals", () => {
     expect(await refusalOf(other.data)).toBeUndefined();
   });
 
-  test("what nobody foresaw is INTERNAL_ERROR and may heal", () => {
+  test("an unknown revert reason is INTERNAL_ERROR and retried", () => {
     expect(explainRevert("0x")).toMatchObject({ reason: "INTERNAL_ERROR", healable: true });
     expect(explainRevert(undefined)).toMatchObject({ reason: "INTERNAL_ERROR", healable: true });
     expect(explainRevert("0x08c379a0")).toMatchObject({

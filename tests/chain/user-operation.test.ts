@@ -51,7 +51,7 @@ beforeAll(async () => {
 afterAll(() => world.stop());
 
 describe("a send", () => {
-  test("the first one deploys the wallet on the way, the second finds it there", async () => {
+  test("the first operation deploys the wallet, the second uses it", async () => {
     const { passkey, address, deployment } = await world.newWallet();
     const before = await readBalance(world.chain, SHOP);
     const first = await signOperation(passkey, await world.operationOf(address, [payShop(1_000_000n)]));
@@ -69,7 +69,7 @@ describe("a send", () => {
     expect(await readBalance(world.chain, address)).toBe(8_500_000n);
   });
 
-  test("goes through when somebody else deployed the wallet first", async () => {
+  test("succeeds when the wallet was deployed by another transaction first", async () => {
     const { passkey, address, deployment } = await world.newDeployedWallet();
     const operation = await signOperation(passkey, await world.operationOf(address, [payShop(1n)]));
     const receipt = await world.sendFromRelayer(buildUserOperationCall(operation, RELAYER, deployment));
@@ -122,7 +122,7 @@ describe("a send", () => {
   });
 });
 
-describe("what the wallet takes and refuses", () => {
+describe("the wallet", () => {
   let wallet: Wallet;
   let operation: UserOperation;
   beforeAll(async () => {
@@ -131,7 +131,7 @@ describe("what the wallet takes and refuses", () => {
   });
   const hash = () => userOperationHash(operation, CHAIN_ID);
 
-  test("takes the passkey's signature", async () => {
+  test("accepts the passkey's signature", async () => {
     expect(await world.refusalOf(await signOperation(wallet.passkey, operation))).toBeUndefined();
   });
 
@@ -146,7 +146,7 @@ describe("what the wallet takes and refuses", () => {
     expect(await world.refusalOf({ ...operation, signature: elsewhere })).toBe("AA24 signature error");
   });
 
-  test("refuses another passkey and an owner index nobody has", async () => {
+  test("refuses another passkey and an unused owner index", async () => {
     const stranger = await createSoftwarePasskey(SITE);
     expect(await world.refusalOf(await signOperation(stranger, operation))).toBe("AA24 signature error");
     const signature = await sign(wallet.passkey, hash(), {}, 1);
@@ -180,7 +180,7 @@ describe("what the wallet takes and refuses", () => {
     expect(await world.refusalOf(await signOperation(wallet.passkey, operation, quirks))).toBeUndefined();
   });
 
-  test("takes any origin, any RP id and an unverified user: checking those is the server's work", async () => {
+  test("accepts any origin, any RP id and an unverified user: the server checks those", async () => {
     const careless = {
       origin: "https://evil.example",
       rpId: "evil.example",
@@ -190,13 +190,13 @@ describe("what the wallet takes and refuses", () => {
     expect(await world.refusalOf(await signOperation(wallet.passkey, operation, careless))).toBeUndefined();
   });
 
-  test("refuses an operation for the second time", async () => {
+  test("refuses a repeated operation", async () => {
     const signed = await signOperation(wallet.passkey, operation);
     expect((await world.sendFromRelayer(buildUserOperationCall(signed, RELAYER))).status).toBe("0x1");
     expect(await world.refusalOf(signed)).toBe("AA25 invalid account nonce");
   });
 
-  test("is nobody else's to command, nor to initialise again", async () => {
+  test("cannot be called by others, nor initialised again", async () => {
     const execute = encodeFunctionData({
       abi: ABI,
       functionName: "execute",
@@ -216,7 +216,7 @@ describe("what the wallet takes and refuses", () => {
 });
 
 describe("assertions", () => {
-  test("error: signatures that are no DER of two integers in range", async () => {
+  test("error: signatures that are not DER of two integers in range", async () => {
     const { response } = await (await createSoftwarePasskey(SITE)).authenticate({ challenge: "AAAA" });
     const broken = [
       "",

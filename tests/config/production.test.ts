@@ -1,4 +1,4 @@
-/** What is different in production: secure cookies, HSTS, no test mode, limits on. */
+/** Differences in production: secure cookies, HSTS, no test mode, rate limits on. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHash, randomBytes } from "node:crypto";
 import { join } from "node:path";
@@ -28,7 +28,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => world?.stop());
 
-/** Registers, and sets a code we know: in production nobody reads it back. */
+/** Registers and sets a known code: production has no outbox. */
 async function register(email: string): Promise<string> {
   const { body } = await client.post("/v1/identity/register", { email });
   const [otp] = await world.sql<{ id: string }[]>`select id from otps where user_id = ${body.userId}`;
@@ -58,7 +58,7 @@ test("answers carry HSTS and rate-limit headers", async () => {
   expect(headers.get("x-ratelimit-limit")).toBe("1000");
 });
 
-test("test mode does not exist: no routes, and its header opens nothing", async () => {
+test("test mode is unavailable: no routes, and its header is ignored", async () => {
   expect((await client.post("/v1/test/token", { email: "a@example.com" })).status).toBe(404);
   expect((await client.post("/v1/test/outbox", { email: "a@example.com" })).status).toBe(404);
   const email = "b@example.com";
@@ -76,12 +76,12 @@ describe("at start", () => {
       .split("\n")
       .filter((line) => line.includes('"level":"warn"'));
 
-  test("a setting that opens a door is a warning in the log, others are not", () => {
+  test("an insecure setting is logged as a warning, others are not", () => {
     expect(warnings().filter((line) => line.includes("WEBHOOK_PRIVATE_TARGETS=1"))).toHaveLength(1);
     expect(world.log()).not.toContain("RATE_LIMITS=0");
   });
 
-  test("error: refuses while stored passkeys belong to another RP id, and says to which", async () => {
+  test("error: refuses to start while stored passkeys belong to another RP id, and names it", async () => {
     const userId = newUserId();
     const [secrets, { PATH, HOME }] = [[strong(), strong()] as const, process.env];
     const start = async (rpId: string, more: Record<string, string> = {}) => {
@@ -100,7 +100,7 @@ describe("at start", () => {
       );
       const reader = child.stdout.getReader();
       let log = "";
-      // either it says that it listens, or it ends
+      // either it logs that it listens, or it ends
       while (!log.includes('"listening"')) {
         const { done, value } = await reader.read();
         if (done) break;

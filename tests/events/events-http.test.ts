@@ -1,4 +1,4 @@
-/** The event log over HTTP: everything once, in the order it was written, wherever a reader stops. */
+/** The event log over HTTP: every event once, in the order it was written, from any cursor. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import type { Client } from "../support/http-client.ts";
@@ -13,7 +13,7 @@ afterAll(() => world?.stop());
 
 const EVENTS = "/v1/events";
 
-/** Every event's subject, read `limit` at a time. */
+/** Subjects of all events, read `limit` at a time. */
 async function walk(client: Client, limit: number): Promise<string[]> {
   const subjects: string[] = [];
   let cursor = "";
@@ -27,7 +27,7 @@ async function walk(client: Client, limit: number): Promise<string[]> {
 }
 
 /**
- * Signed up, and the log complete: an event is told once every transaction that began before it has ended, also those of
+ * Signs up and waits until the log is complete: an event is shown once every older transaction has ended, including those of
  * other databases on the same server.
  */
 async function signUpToTheEnd() {
@@ -43,13 +43,13 @@ async function waitForLog({ client, userId }: { client: Client; userId: string }
       select count(*)::int as count from events where user_id = ${userId}`;
     if ((await walk(client, 100)).length === row?.count) return;
     if (Date.now() > deadline)
-      throw new Error(`the log of ${userId} does not tell all of its ${row?.count} events`);
+      throw new Error(`the log of ${userId} does not show all of its ${row?.count} events`);
     await Bun.sleep(20);
   }
 }
 
 describe("GET /v1/events", () => {
-  test("tells a merchant's beginnings in order", async () => {
+  test("returns a new merchant's events in order", async () => {
     const merchant = await signUp(world.baseUrl);
     const { client } = merchant;
     const { body } = await client.post("/v1/payment-links", { amount: 1, description: "d" });
@@ -66,7 +66,7 @@ describe("GET /v1/events", () => {
   });
 
   test.each([1, 2, 100])(
-    "walks every event once, %i at a time, past the number of a transaction growing a digit",
+    "returns every event once, %i at a time, across a transaction number that gains a digit",
     async (limit) => {
       const { client, userId } = await signUpToTheEnd();
       const kept = await walk(client, 100);
@@ -81,7 +81,7 @@ describe("GET /v1/events", () => {
     },
   );
 
-  test("the last cursor goes on where the log goes on", async () => {
+  test("the last cursor continues with later events", async () => {
     const merchant = await signUpToTheEnd();
     const { client } = merchant;
     const { nextCursor } = (await client.get(EVENTS)).body.pagination;
@@ -92,7 +92,7 @@ describe("GET /v1/events", () => {
     expect(next.body.data.map(({ subjectId }: { subjectId: string }) => subjectId)).toEqual([body.id]);
   });
 
-  test("a cursor that names no epoch, as the first ones did, goes on in the first epoch", async () => {
+  test("a cursor without an epoch, as in version 0.1, continues in the first epoch", async () => {
     const { client, userId } = await signUpToTheEnd();
     const rows = await world.sql<{ id: string }[]>`
       insert into events (user_id, type, subject_id, data, written_by, epoch)

@@ -30,7 +30,7 @@ async function readAll(merchant: Merchant, cursor: string | null, limit = 100) {
   throw new Error("the log does not end");
 }
 
-/** Waits until no transaction of anybody hides what was just written. */
+/** Waits until no open transaction hides what was just written. */
 async function settle(): Promise<void> {
   const [{ now } = { now: "0" }] = await world.sql<
     { now: string }[]
@@ -44,7 +44,7 @@ async function settle(): Promise<void> {
 }
 
 describe("the event log", () => {
-  test("tells a merchant what happened, in order, in the general envelope", async () => {
+  test("returns a merchant's events in order, in the general envelope", async () => {
     const { body: link } = await ann.client.post("/v1/payment-links", { amount: 2, description: "d" });
     await ann.client.post(`/v1/payment-links/${link.id}/cancel`);
     await settle();
@@ -61,7 +61,7 @@ describe("the event log", () => {
     expect(Date.parse(about[0].createdAt)).toBeGreaterThan(Date.now() - 60_000);
   });
 
-  test("goes on from a cursor, also when there was nothing more", async () => {
+  test("continues from a cursor, also from the end of the log", async () => {
     await settle();
     const { cursor } = await readAll(ann, null);
     const nothing = await readAll(ann, cursor);
@@ -73,7 +73,7 @@ describe("the event log", () => {
     ]);
   });
 
-  test("holds nothing of another user", async () => {
+  test("contains no events of another user", async () => {
     await settle();
     const { events } = await readAll(bob, null);
     expect(events.length).toBeGreaterThan(0);
@@ -101,7 +101,7 @@ describe("the event log", () => {
     await isStarted;
     await recordEvents(world.sql, event("early"));
     const meanwhile = await readAll(ann, cursor);
-    // what could still be overtaken is not told
+    // events that could still be preceded by others are not shown
     expect(meanwhile.events).toEqual([]);
     cursor = meanwhile.cursor;
     release();
@@ -111,7 +111,7 @@ describe("the event log", () => {
     expect(told).toEqual(["late", "early"]);
   });
 
-  test("20 writers and a reader that follows: each event exactly once", async () => {
+  test("a reader following 20 concurrent writers gets each event exactly once", async () => {
     await settle();
     let { cursor } = await readAll(ann, null);
     const seen: string[] = [];

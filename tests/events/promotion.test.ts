@@ -1,4 +1,4 @@
-/** The event log after an asynchronous failover: the promoted standby lacks its primary's last commits and gives their ids to other events. */
+/** The event log after an asynchronous failover: the promoted standby lacks its primary's last commits and reuses their ids for other events. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type ReplicatedPostgres, startReplicatedPostgres } from "../support/standby.ts";
 import { type Service, startService } from "../support/world.ts";
 
-/** More than a sequence skips at a failover (32), so that ids are given a second time. */
+/** More than a sequence skips at a failover (32), so that ids are reused. */
 const LINKS_LOST = 40;
 const LINKS_AFTER = 20;
 const FIRST_EVENTS = ["user.registered", "user.verified", "wallet.created", "user.activated"];
@@ -26,20 +26,20 @@ let chain: TestChain;
 let service: Service;
 let sql: Sql;
 let pidBefore: number;
-/** Nothing of hers is lost. */
+/** Loses nothing. */
 let carol: Merchant;
 let carolEnd: Reading;
-/** Her last links are lost. */
+/** Loses her last links. */
 let ann: Merchant;
 let annBefore: Reading;
 let annLost: Reading;
 let lostIds: bigint[];
-/** Ann's links of after the failover. */
+/** Ann's links after the failover. */
 let linksAfter: string[];
-/** Of two transactions of his, the one with the lower number committed last, and is lost. */
+/** Of two transactions, the one with the lower number committed last and is lost. */
 let bob: Merchant;
 let bobEnd: Reading;
-/** As Bob's, and both have reached the standby. */
+/** Like Bob's, but both have reached the standby. */
 let erin: Merchant;
 let erinEnd: Reading;
 
@@ -94,7 +94,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** A transaction that has written an event and is not committed: later ones commit before it. */
+/** An uncommitted transaction that has written an event: later ones commit before it. */
 async function holdOpen({ userId }: Merchant, subjectId: string) {
   const { promise: mayCommit, resolve: commit } = Promise.withResolvers<void>();
   const { promise: hasWritten, resolve: tellWritten } = Promise.withResolvers<void>();
@@ -112,7 +112,7 @@ async function holdOpen({ userId }: Merchant, subjectId: string) {
   };
 }
 
-/** Retried: right after the failover the pool of the API finds its connections gone. */
+/** Retried: right after the failover the API's pool has broken connections. */
 async function newLink(client: Client): Promise<string> {
   const deadline = Date.now() + TIMEOUT_MS;
   for (;;) {
@@ -153,45 +153,45 @@ async function expectUnknown(merchant: Merchant, cursor: string): Promise<void> 
   expect([status, body.error?.details]).toEqual([400, { field: "cursor", issue: "unknown_history" }]);
 }
 
-/** As cursors were before they had a seal. */
+/** Cursors of the version without a digest. */
 function withoutSeal(cursor: string): string {
   const parts = Buffer.from(cursor, "base64url").toString().split(".");
   expect(parts.length).toBe(4);
   return Buffer.from(parts.slice(0, 3).join(".")).toString("base64url");
 }
 
-test("behavior: a cursor that the standby had goes on with what the new primary writes, without a restart of the API", async () => {
+test("behavior: a cursor known to the standby continues with the new primary's events, without a restart of the API", async () => {
   const after = await read(ann.client, annBefore.cursor, LINKS_AFTER);
   expect(after.subjects).toEqual(linksAfter);
   expect((await ask(ann.client, after.cursor)).body.data).toEqual([]);
   expect(service.pidOf("api")).toBe(pidBefore);
 });
 
-test("the new primary gives ids of lost events to others, or this file tests too little", async () => {
+test("the new primary reuses ids of lost events (precondition of this file)", async () => {
   const rows = await sql<{ subjectId: string }[]>`
     select subject_id from events where id = any(${lostIds.map(String)}::text[]::bigint[])`;
   expect(rows.length).toBeGreaterThan(0);
   expect(rows.filter(({ subjectId }) => annLost.subjects.includes(subjectId))).toEqual([]);
 });
 
-test("error: 400 unknown_history for a cursor whose event is lost, with its id given to another", async () => {
+test("error: 400 unknown_history for a cursor whose event is lost and its id reused", async () => {
   await expectUnknown(ann, annLost.cursor);
   await expectUnknown(ann, withoutSeal(annLost.cursor));
 });
 
-test("error: 400 unknown_history for a cursor whose event survived, but not one that was shown before it", async () => {
+test("error: 400 unknown_history for a cursor whose event survived but an earlier shown event did not", async () => {
   const rows = await sql<{ subjectId: string }[]>`
     select subject_id from events where user_id = ${bob.userId} and subject_id in ('early', 'late')`;
   expect(rows).toEqual([{ subjectId: "early" }] as never);
   await expectUnknown(bob, bobEnd.cursor);
 });
 
-test("behavior: a cursor goes on when both transactions that committed out of order survived", async () => {
+test("behavior: a cursor stays valid when both transactions that committed out of order survived", async () => {
   const { status, body } = await ask(erin.client, erinEnd.cursor);
   expect([status, body.data]).toEqual([200, []]);
 });
 
-test("behavior: a cursor at the end of a log that lost nothing goes on, with and without a seal", async () => {
+test("behavior: a cursor at the end of a log without loss stays valid, with and without a digest", async () => {
   for (const cursor of [carolEnd.cursor, withoutSeal(carolEnd.cursor)]) {
     const { status, body } = await ask(carol.client, cursor);
     expect([status, body.data]).toEqual([200, []]);
@@ -200,7 +200,7 @@ test("behavior: a cursor at the end of a log that lost nothing goes on, with and
   expect((await read(carol.client, carolEnd.cursor, 1)).subjects).toEqual([link]);
 });
 
-test("behavior: the log read from its beginning is what survived, then what came after", async () => {
+test("behavior: the log read from its beginning contains surviving events, then new ones", async () => {
   const { body } = await ask(ann.client, undefined);
   const types = body.data.map(({ type }: { type: string }) => type);
   expect(types).toEqual([...FIRST_EVENTS, ...Array(LINKS_AFTER).fill("payment_link.created")]);

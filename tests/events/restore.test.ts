@@ -1,4 +1,4 @@
-/** The event log after its rows were copied into another cluster, whose transaction numbers start low again: what dump and restore do. */
+/** The event log after its rows were copied into another cluster with lower transaction numbers, as by dump and restore. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { pipeline } from "node:stream/promises";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
@@ -15,12 +15,12 @@ let after: Service;
 let restored: Sql;
 let ann: Merchant;
 let annAfter: Client;
-/** Where Ann had read to, and what she had read. */
+/** Ann's cursor and the events she had read. */
 let cursor: string;
 let told: string[];
 
 const EVENTS = "/v1/events";
-/** More than a new cluster has had when it is migrated. */
+/** More than a new cluster has used after its migration. */
 const TRANSACTIONS_BEFORE = 5_000;
 
 beforeAll(async () => {
@@ -51,7 +51,7 @@ afterAll(async () => {
   await before?.stop();
 });
 
-/** Rows of every table of ours, as a dump's data: without triggers, and with the numbers of the cluster that wrote them. */
+/** Copies the rows of all our tables like a dump: without triggers, and with the transaction numbers of the old cluster. */
 async function copyRows(from: Sql, to: Sql): Promise<void> {
   const tables = await from<{ name: string }[]>`
     select table_name as name from information_schema.tables where table_schema = 'public' and table_name <> 'migrations'`;
@@ -68,7 +68,7 @@ async function copyRows(from: Sql, to: Sql): Promise<void> {
   });
 }
 
-/** Follows the log from a cursor until `count` events were told: an event is told once every older transaction has ended. */
+/** Follows the log from a cursor until `count` events were shown, which takes until every older transaction has ended. */
 async function readUntil(client: Client, from: string | undefined, count: number) {
   const subjects: string[] = [];
   let next = from;
@@ -87,13 +87,13 @@ async function readUntil(client: Client, from: string | undefined, count: number
 const newLink = async (client: Client) =>
   (await client.post("/v1/payment-links", { amount: 1, description: "d" })).body.id as string;
 
-test("the new cluster is behind the old one, or this file tests nothing", async () => {
+test("the new cluster's transaction numbers are lower (precondition of this file)", async () => {
   const [row] = await restored`
     select bool_and(written_by > pg_current_xact_id()) as are_ahead, count(*)::int as count from events`;
   expect(row).toEqual({ areAhead: true, count: told.length });
 });
 
-test("a cursor of before tells what happens after, in order, and nothing twice", async () => {
+test("an old cursor continues with new events, in order and without repetition", async () => {
   const links = [await newLink(annAfter), await newLink(annAfter)];
   const next = await readUntil(annAfter, cursor, 2);
   expect(next.told).toEqual(links.map((id) => `payment_link.created ${id}`));
@@ -101,14 +101,14 @@ test("a cursor of before tells what happens after, in order, and nothing twice",
   expect((await readUntil(annAfter, next.cursor, 1)).told).toEqual([`payment_link.created ${last}`]);
 });
 
-test("the whole log is told, the old events before the new ones", async () => {
+test("the whole log is returned, old events before new ones", async () => {
   const all = await readUntil(annAfter, undefined, told.length + 3);
   expect(all.told.slice(0, told.length)).toEqual(told);
   const { body } = await annAfter.get(`${EVENTS}?cursor=${all.cursor}`);
   expect(body.data).toEqual([]);
 });
 
-test("error: 400 for a cursor of a history that a restored backup does not know", async () => {
+test("error: 400 for a cursor beyond a restored backup", async () => {
   const { cursor: ofTheNew } = await readUntil(annAfter, cursor, 3);
   const { status, body } = await ann.client.get(`${EVENTS}?cursor=${ofTheNew}`);
   expect([status, body.error.details]).toEqual([400, { field: "cursor", issue: "unknown_history" }]);

@@ -1,4 +1,4 @@
-/** The event log after its cluster was put back to an earlier copy of its files: a volume's snapshot, which changes neither name nor timeline. */
+/** The event log after its cluster was reset to an earlier copy of its files (a volume's snapshot), which changes neither name nor timeline. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -11,7 +11,7 @@ import { migrate } from "../../db/postgres/migrate.ts";
 import { startPostgres } from "../../local/postgres/postgres.ts";
 import { seedMerchant } from "../support/seed.ts";
 
-/** What happened after the snapshot took more numbers than what happens after it is restored. */
+/** More transactions after the snapshot than after its restore. */
 const TRANSACTIONS_LOST = 500;
 let folder: string;
 
@@ -38,13 +38,13 @@ async function write(sql: Sql, userId: string, subjectIds: readonly string[]): P
   }
 }
 
-/** What is told after a place, and the last place; undefined for a place that this log does not hold. */
+/** Events after a position, and the last position; undefined for a position unknown to this log. */
 async function readAfter(sql: Sql, userId: string, after?: EventPosition) {
   const page = await listEvents(sql, userId, { after, limit: 100 });
   return page && { told: page.events.map(({ subjectId }) => subjectId), last: page.end };
 }
 
-test("behavior: no cursor skips what happens after the snapshot was restored: it goes on, or is unknown", async () => {
+test("behavior: no cursor skips events after a restored snapshot: it continues or is unknown", async () => {
   const userId = await withServer("live", async (sql) => {
     const merchant = await seedMerchant(sql);
     await write(sql, merchant.userId, ["a"]);
@@ -69,7 +69,7 @@ test("behavior: no cursor skips what happens after the snapshot was restored: it
   });
 }, 120_000);
 
-test("behavior: a restart in the middle of reading repeats nothing and skips nothing", async () => {
+test("behavior: a restart while reading neither repeats nor skips events", async () => {
   const userId = await withServer("plain", async (sql) => {
     const merchant = await seedMerchant(sql);
     await write(sql, merchant.userId, ["a", "b"]);

@@ -1,4 +1,4 @@
-/** The accounting profile over payments that really happened. */
+/** The accounting profile over real payments. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
@@ -19,7 +19,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => world?.stop());
 
-test("names payer, payee, block, log, link, and the fee our relayer paid, and none where it paid none", async () => {
+test("names payer, payee, block, log, link, and our relayer's fee where it paid one", async () => {
   const { rpcUrl } = world.chain;
   const wallet = ann.walletAddress as Hex;
   const { body: link } = await ann.client.post("/v1/payment-links", { amount: 2.5, description: "Relayed" });
@@ -71,7 +71,7 @@ test("names payer, payee, block, log, link, and the fee our relayer paid, and no
   expect(BigInt(whole) * 10n ** 18n + BigInt(fraction.padEnd(18, "0"))).toBe(booked?.feeWei ?? 0n);
 }, 30_000);
 
-test("an export that can't be made is tried three times, told as FAILED, and keeps no other waiting", async () => {
+test("an export that fails is attempted three times, becomes FAILED, and does not delay others", async () => {
   const [user] = await world.sql<{ id: string }[]>`select id from users where email = ${ann.email}`;
   const id = "exp_AAAAAAAAAAAAAAAAAAAAAA";
   await world.sql`
@@ -84,7 +84,7 @@ test("an export that can't be made is tried three times, told as FAILED, and kee
     return row?.error !== null;
   });
   expect((await exportAs(ann.client, { format: "json" })).status).toBe(200);
-  // the queue waits longer after every failure; here nobody has the time
+  // the queue's backoff grows after every failure; the test shortens it
   for (let n = 0; n < 2; n++)
     await world.sql`select graphile_worker.add_job('build_export', ${JSON.stringify({ exportId: id })}::text::json)`;
   await waitFor("it to be FAILED", async () => (await statusOf()) === "FAILED");

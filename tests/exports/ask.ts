@@ -1,4 +1,4 @@
-/** Asks for exports and fetches files, byte by byte. */
+/** Requests exports and downloads files, byte by byte. */
 import type { Client } from "../support/http-client.ts";
 
 export const EXPORT_PATH = "/v1/transactions/export";

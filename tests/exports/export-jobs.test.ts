@@ -25,7 +25,7 @@ afterAll(() => world?.stop());
 const exportAs = (body: Record<string, unknown>, headers?: Record<string, string>, merchant = ann) =>
   askExport(merchant.client, body, headers);
 
-describe("without waiting", () => {
+describe("an asynchronous export", () => {
   async function waitReady(id: string, client = ann.client): Promise<void> {
     const deadline = Date.now() + 20_000;
     for (;;) {
@@ -36,7 +36,7 @@ describe("without waiting", () => {
     }
   }
 
-  test("Prefer: respond-async answers 202, then the file is there, on every instance, and pdf is a PDF", async () => {
+  test("answers 202 to Prefer: respond-async, then serves the file on every instance; pdf is a PDF", async () => {
     const asked = await exportAs({ format: "pdf" }, { prefer: "respond-async" });
     expect(asked.status).toBe(202);
     expect(asked.headers.get("preference-applied")).toBe("respond-async");
@@ -68,7 +68,7 @@ describe("without waiting", () => {
     expect(all.data.exports[0].id).toBe(data.export.id);
   }, 30_000);
 
-  test("readyAt is when the file was ready, however long its making took", async () => {
+  test("has as readyAt the time its file was complete", async () => {
     const asked = await exportAs({ format: "csv" }, { prefer: "respond-async" });
     const { id } = JSON.parse(asked.text).data.export;
     await waitReady(id);
@@ -83,7 +83,7 @@ describe("without waiting", () => {
     expect(Date.parse(body.data.export.readyAt)).toBeGreaterThanOrEqual(made);
   });
 
-  test("a try that goes on when another has begun adds nothing to its file", async () => {
+  test("an abandoned attempt adds nothing to the file of the next attempt", async () => {
     const asked = await exportAs({ format: "csv" }, { prefer: "respond-async" });
     const { id } = JSON.parse(asked.text).data.export;
     await waitReady(id);
@@ -99,7 +99,7 @@ describe("without waiting", () => {
     expect(Buffer.from(again.bytes).equals(Buffer.from(whole.bytes))).toBe(true);
   }, 30_000);
 
-  test("error: another user's export is 404 everywhere", async () => {
+  test("error: is 404 on every route for another user", async () => {
     const { data } = JSON.parse((await exportAs({ format: "csv" }, { prefer: "respond-async" })).text);
     await waitReady(data.export.id);
     for (const path of [
@@ -113,7 +113,7 @@ describe("without waiting", () => {
       expect((await ann.client.get(`/v1/transactions/exports/${id}`)).status).toBe(404);
   });
 
-  test("error: a file that is not ready is 409, one that is over is 404 and then swept", async () => {
+  test("error: is 409 before it is ready, 404 after its expiry, and then deleted", async () => {
     const { data } = JSON.parse((await exportAs({ format: "csv" }, { prefer: "respond-async" })).text);
     const { id } = data.export;
     await waitReady(id);
@@ -131,7 +131,7 @@ describe("without waiting", () => {
     }
   }, 20_000);
 
-  test("a user's exports are made two at a time, and all of them are made", async () => {
+  test("is one of at most two concurrent exports of a user; all are made", async () => {
     const asked = await Promise.all(
       Array.from({ length: 6 }, () => exportAs({ format: "pdf" }, { prefer: "respond-async" })),
     );
@@ -145,7 +145,7 @@ describe("without waiting", () => {
     expect(most).toBeLessThanOrEqual(2);
   }, 30_000);
 
-  test("a job delivered five times at once makes one whole file", async () => {
+  test("is made once by a job that is delivered five times concurrently", async () => {
     const asked = await exportAs({ format: "pdf" }, { prefer: "respond-async" });
     const { id } = JSON.parse(asked.text).data.export;
     const payload = JSON.stringify({ exportId: id });
@@ -161,7 +161,7 @@ describe("without waiting", () => {
     expect(row?.stored).toBe(row?.byteSize);
   }, 30_000);
 
-  test("eight waiting requests at once all get their file", async () => {
+  test("is returned to each of eight concurrent waiting requests", async () => {
     const files = await Promise.all(
       Array.from({ length: 8 }, (_, n) => exportAs({ format: n % 2 === 0 ? "csv" : "json" })),
     );
@@ -184,7 +184,7 @@ describe("more than 10,000 rows", () => {
       );
   });
 
-  test("the newest 10,000, and headers that say so", async () => {
+  test("exports the newest 10,000, as its headers state", async () => {
     const file = await exportAs({ format: "csv" }, {}, rich);
     expect(file.headers.get("x-export-total")).toBe("10001");
     expect(file.headers.get("x-export-truncated")).toBe("true");
@@ -205,7 +205,7 @@ describe("more than 10,000 rows", () => {
     expect(JSON.parse(file.text).length).toBe(10_000);
   }, 30_000);
 
-  test("a worker killed in the middle of a file leaves it to be made again, whole", async () => {
+  test("a file whose worker is killed is made again completely", async () => {
     const asked = await exportAs({ format: "pdf" }, { prefer: "respond-async" }, rich);
     const { id } = JSON.parse(asked.text).data.export;
     const statusOf = async () =>
@@ -215,7 +215,7 @@ describe("more than 10,000 rows", () => {
       )[0];
     const piecesOf = () =>
       world.sql<{ attempt: number }[]>`select attempt from export_chunks where export_id = ${id}`;
-    // they are committed one by one, or the event log would wait for the file's end
+    // chunks are committed one by one, otherwise the event log would wait for the end of the file
     while ((await piecesOf()).length === 0) await Bun.sleep(5);
     await world.kill("worker");
     expect((await statusOf())?.status).toBe("RUNNING");
@@ -233,7 +233,7 @@ describe("more than 10,000 rows", () => {
       .slice(texts.indexOf("Amount (USDC)"))
       .filter((text) => /^\d+\.\d{6}$/.test(text))
       .map(unitsOf);
-    // the rows, their total, and what is confirmed of it, which is all
+    // the rows, their total, and the confirmed total, which is the same
     const total = sum(Array.from({ length: 10_000 }, (_, n) => BigInt(n + 2)));
     expect(amounts.length).toBe(10_002);
     expect([sum(amounts.slice(0, 10_000)), ...amounts.slice(10_000)]).toEqual([total, total, total]);

@@ -20,7 +20,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => world?.stop());
 
-test("a wait that ends before the file is made answers 202 and where it will be", async () => {
+test("answers 202 with the download URL when the wait ends before the file is made", async () => {
   const asked = await exportAs(ann.client, { format: "csv" });
   expect(asked.status).toBe(202);
   expect(asked.headers.get("preference-applied")).toBeNull();
@@ -36,7 +36,7 @@ test("error: the 21st export within an hour is 429, downloads and the list are n
   const statuses: number[] = [];
   for (let n = 0; n < 21; n++)
     statuses.push((await exportAs(ann.client, { format: "csv" }, { prefer: "respond-async" })).status);
-  // one was asked for above
+  // one was requested above
   expect(statuses).toEqual([...Array(19).fill(202), 429, 429]);
   const refused = await exportAs(ann.client, { format: "csv" });
   expect(JSON.parse(refused.text).error.code).toBe("RATE_LIMITED");

@@ -90,7 +90,7 @@ async function listAll(query = ""): Promise<Listed[]> {
   }
 }
 
-/** What a spreadsheet's user would have to undo. */
+/** Removes the protection that a spreadsheet's user would have to undo. */
 const neutral = (text: string) => (/^ ?[=+\-@\t\r\n＝＋－＠]/.test(text) ? `'${text}` : text);
 
 describe("the documented download", () => {
@@ -122,7 +122,7 @@ describe("the documented download", () => {
     expect(sum(records.map((record) => unitsOf(record[2])))).toBe(TOTAL);
   });
 
-  test("csv: no cell begins like a formula", async () => {
+  test("csv: no cell starts a formula", async () => {
     const records = parseCsv((await exportAs({ format: "csv", profile: "accounting" })).text);
     for (const cell of records.flat()) expect(cell).not.toMatch(/^[=+\-@\t\r\n＝＋－＠]/);
     for (const shown of ["'=1+1", "' =2+2"])
@@ -137,7 +137,7 @@ describe("the documented download", () => {
     expect(sum(rows.map((row: { amount: string }) => unitsOf(row.amount)))).toBe(TOTAL);
   });
 
-  test("pdf is a text report, a line a row, with totals that equal the sum of the rows", async () => {
+  test("pdf is a text report, one line per row, with totals that equal the sum of the rows", async () => {
     const file = await exportAs({ format: "pdf" });
     expect(file.headers.get("content-type")).toBe("text/plain; charset=utf-8");
     expect(file.headers.get("content-disposition")).toEndWith('.txt"');
@@ -157,13 +157,13 @@ describe("the documented download", () => {
     );
   });
 
-  test("pdf with Accept: application/pdf is a PDF whose amounts are the rows', the totals and their sum", async () => {
+  test("pdf with Accept: application/pdf is a PDF with the amounts of the rows, the totals and their sum", async () => {
     const file = await exportAs({ format: "pdf" }, { accept: "application/pdf" });
     expect(file.headers.get("content-type")).toBe("application/pdf");
     expect(file.headers.get("content-disposition")).toEndWith('.pdf"');
     const texts = pdfTexts(file.bytes);
     const after = (title: string) => texts.slice(texts.indexOf(title) + 1);
-    // by type and status: count, in, out and net; then all of them, then those that are money
+    // by type and status: count, in, out and net; then all of them, then the confirmed ones
     const totals = after("Net (USDC)");
     for (const [kind, rows] of KINDS)
       expect(totals.splice(0, 6)).toEqual([...kind.split(" "), ...sumsOf(rows)]);
@@ -181,7 +181,7 @@ describe("the documented download", () => {
     expect(texts.filter((text) => text === String(pages)).length).toBe(1);
     expect(texts).toContain("Transaction report");
     expect(texts.filter((text) => text === "Amount (USDC)").length).toBe(pages);
-    // a hash is one text: searched for, copied and compared as a whole
+    // a hash is one text, so that it can be searched, copied and compared as a whole
     expect(texts.filter((text) => /^0x[0-9a-f]{64}$/.test(text)).length).toBe(
       ROWS.filter((row) => row.txHash !== null).length,
     );
@@ -207,18 +207,18 @@ describe("the documented download", () => {
     ["Gujarati, Punjabi, Odia and Sinhala", "ચુકવણી શ્રી ਪੰਜਾਬੀ ਅੰਮ੍ਰਿਤਸਰ ପ୍ରଦାନ ශ්‍රී"],
     ["Thai, Lao, Khmer and Burmese", "น้ำ ที่ ปั๊ม ນ້ຳ ខ្ញុំ ဥက္ကဋ္ဌ"],
     ["Amharic", "አማርኛ ክፍያ"],
-  ])("pdf shows %s, and tells who copies it which letters they are", async (_, description) => {
+  ])("pdf shows %s, and its text can be copied", async (_, description) => {
     const { missing, words } = await pdfOf(description);
     expect(missing).toBe(0);
-    // a word whose letters are in several files is drawn in several parts
+    // a word with letters in several fonts is drawn in several parts
     expect([...words.join("")].toSorted()).toEqual([...description.replaceAll(" ", "")].toSorted());
   });
 
-  test("pdf says when it cannot show a letter", async () => {
+  test("pdf states when it cannot show a letter", async () => {
     expect((await pdfOf("\u{13080}\u{13080} eyes")).missing).toBe(2);
   });
 
-  test("an empty history is a file, in every format", async () => {
+  test("an empty history gives a valid file in every format", async () => {
     expect(parseCsv((await exportAs({ format: "csv" }, {}, bob)).text)).toEqual([HEADER]);
     expect(JSON.parse((await exportAs({ format: "json" }, {}, bob)).text)).toEqual([]);
     expect((await exportAs({ format: "pdf" }, {}, bob)).text).toContain(
@@ -241,7 +241,7 @@ describe("filters and profile", () => {
     [{ dateFrom: "2026-03-29", dateTo: "2026-03-29" }, "dateFrom=2026-03-29&dateTo=2026-03-29"],
     [{ search: "QUOTES" }, "search=quotes"],
     [{ types: [] }, ""],
-  ])("%j chooses what the list chooses", async (filter, query) => {
+  ])("%j selects the same rows as the list", async (filter, query) => {
     const rows: Listed[] = JSON.parse((await exportAs({ format: "json", ...filter })).text);
     const listed = await listAll(query);
     expect(rows.map(({ id }) => id)).toEqual(listed.map(({ id }) => id));

@@ -1,4 +1,4 @@
-/** Which cells of a CSV get an apostrophe, so that no program runs them as a formula. */
+/** Which CSV cells get an apostrophe, so that no program evaluates them as a formula. */
 import { expect, test } from "bun:test";
 import { neutralizeCell } from "../../core/domain/export.ts";
 
@@ -28,12 +28,15 @@ const PREFIXES = [
   " \ufeff\u200b ",
 ];
 
-test.each(PREFIXES.map((prefix) => [name(prefix), prefix]))("a formula after %s is text", (_name, prefix) => {
-  for (const formula of FORMULAS) expect(neutralizeCell(prefix + formula)).toBe(`'${prefix}${formula}`);
-});
+test.each(PREFIXES.map((prefix) => [name(prefix), prefix]))(
+  "a formula after %s is neutralised",
+  (_name, prefix) => {
+    for (const formula of FORMULAS) expect(neutralizeCell(prefix + formula)).toBe(`'${prefix}${formula}`);
+  },
+);
 
 test.each(["\ttext", "\rtext", "\ntext", "\0text"].map((cell) => [name(cell), cell]))(
-  "%s begins with what some programs skip, and gets one too",
+  "%s starts with a character that some programs skip, and gets an apostrophe too",
   (_name, cell) => {
     expect(neutralizeCell(cell)).toBe(`'${cell}`);
   },
@@ -57,6 +60,6 @@ test.each(
     ".=1",
     "日本=1",
   ].map((cell) => [name(cell), cell]),
-)("%s stays as it is", (_name, cell) => {
+)("%s is unchanged", (_name, cell) => {
   expect(neutralizeCell(cell)).toBe(cell);
 });

@@ -1,4 +1,4 @@
-/** Readers of exported files that forgive nothing. */
+/** Strict readers of exported files. */
 import { inflateSync } from "node:zlib";
 
 /** RFC 4180: CRLF between records and at the end, quotes doubled inside quotes, no bare quote, CR or LF. Throws on anything else. */
@@ -46,7 +46,7 @@ export function sum(units: readonly bigint[]): bigint {
   return units.reduce((total, one) => total + one, 0n);
 }
 
-/** Every text a PDF shows in a standard font, page after page, as our renderer writes it: one hex string a line. */
+/** Every text of a PDF in a standard font, page by page, as our renderer writes it: one hex string per line. */
 export function pdfTexts(pdf: Uint8Array): string[] {
   return pdfContents(pdf).flatMap((content) =>
     Array.from(content.matchAll(/<([0-9a-f]*)> Tj/g), ([, hex = ""]) =>
@@ -55,7 +55,7 @@ export function pdfTexts(pdf: Uint8Array): string[] {
   );
 }
 
-/** What a PDF says its glyphs in embedded fonts stand for, word after word, line after line. */
+/** The text of a PDF's glyphs in embedded fonts (ToUnicode), word by word, line by line. */
 export function pdfWideWords(pdf: Uint8Array): string[] {
   return pdfContents(pdf).flatMap((content) =>
     Array.from(content.matchAll(/\/ActualText <feff([0-9a-f]*)>/g), ([, hex = ""]) =>

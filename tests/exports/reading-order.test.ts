@@ -1,8 +1,8 @@
-/** Where the words of a line stand when some of them are read from right to left. */
+/** Visual order of words in lines with right-to-left text. */
 import { expect, test } from "bun:test";
 import { directionMark, inVisualOrder, mirror } from "../../worker/exports/pdf/reading-order.ts";
 
-/** As it is drawn, from left to right, with right-to-left stretches turned round letter by letter. */
+/** The line as drawn, from left to right, with right-to-left runs reversed letter by letter. */
 const drawn = (line: string) =>
   inVisualOrder(line)
     .map(({ text, isRightToLeft }) => (isRightToLeft ? mirror(text) : text))
@@ -21,11 +21,11 @@ test.each([
 });
 
 test.each([
-  // in a text read from right to left the Latin word that comes first stands at the right
+  // in right-to-left text the first Latin word is drawn at the right
   ["of a Hebrew text that begins with Latin letters", "אב גד", "USDC אב", "בא USDC"],
-  // and in one read from left to right the Hebrew word that comes first stands at the left
+  // in left-to-right text the first Hebrew word is drawn at the left
   ["of a Latin text that begins with Hebrew letters", "for", "אב USDC", "בא USDC"],
-])("a further line %s is read like the whole", (_, firstLine, line, expected) => {
+])("a continuation line %s has the direction of the whole text", (_, firstLine, line, expected) => {
   const mark = directionMark(`${firstLine} ${line}`);
   const shown = inVisualOrder(mark + line).map(({ text, isRightToLeft }) =>
     isRightToLeft ? mirror(text) : text,

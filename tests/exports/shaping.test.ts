@@ -1,4 +1,4 @@
-/** How scripts join, stack and reorder their letters, by the rules of each script; and where their lines may end. */
+/** Shaping of scripts that join, stack and reorder letters, and line breaks in them. */
 import { expect, test } from "bun:test";
 import { fileURLToPath } from "node:url";
 import { decompress } from "wawoff2";
@@ -38,7 +38,7 @@ test.each([
   ["tamil", "க", "ொ"],
   ["bengali", "ক", "ো"],
   ["malayalam", "ക", "ൊ"],
-])("%s: a vowel of two parts stands around its consonant", async (script, consonant, vowel) => {
+])("%s: a two-part vowel encloses its consonant", async (script, consonant, vowel) => {
   const shape = await openScript(script);
   const both = ids(shape, consonant + vowel);
   expect(both.length).toBe(3);
@@ -61,7 +61,7 @@ test.each([
   expect(ids(shape, conjunct)).not.toContain(killed.length > 1 ? (killed[1] ?? -1) : -1);
 });
 
-test("devanagari: r before a consonant is a hook after it, and takes no room", async () => {
+test("devanagari: r before a consonant becomes a zero-width hook after it", async () => {
   const shape = await openScript("devanagari");
   const glyphs = shape("र्क", false);
   expect(glyphs.map(({ id }) => id)[0]).toBe(ids(shape, "क")[0] ?? -1);
@@ -69,7 +69,7 @@ test("devanagari: r before a consonant is a hook after it, and takes no room", a
   expect(glyphs[1]?.advance).toBe(0);
 });
 
-test("thai: a tone mark above a vowel stands higher than above a bare consonant; marks take no room", async () => {
+test("thai: a tone mark above a vowel stands higher than above a bare consonant; marks have zero width", async () => {
   const shape = await openScript("thai");
   const [, alone] = shape("ท่", false);
   const stacked = shape("ที่", false);
@@ -79,7 +79,7 @@ test("thai: a tone mark above a vowel stands higher than above a bare consonant;
   expect(tone?.id !== alone?.id || (tone?.y ?? 0) > (alone?.y ?? 0)).toBe(true);
 });
 
-test("thai: the ring of sara am stands below the tone mark before it", async () => {
+test("thai: the ring of sara am is drawn below the preceding tone mark", async () => {
   const shape = await openScript("thai");
   const [ring] = ids(shape, "นํ").slice(1);
   const [consonant, first, tone, vowel, ...more] = shape("น้ำ", false);

@@ -1,4 +1,4 @@
-/** Health tells the truth: each part is broken once, and comes back. */
+/** Health checks: each component is broken once and recovers. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { CONTRACTS } from "../../core/domain/networks.ts";
 import { holdLiveness } from "../../db/jobs/liveness.ts";
@@ -19,7 +19,7 @@ afterAll(() => world?.stop());
 
 const ISO = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
 
-/** Asks again until the answer is as wanted; answers are remembered for a second. */
+/** Polls until the answer matches; answers are cached for a second. */
 async function until(path: string, isWanted: (answer: Answer) => boolean): Promise<Answer> {
   const deadline = Date.now() + 15_000;
   for (;;) {
@@ -66,13 +66,13 @@ test("GET /health/ready answers ready", async () => {
 });
 
 describe("x402-relayer", () => {
-  test("without a running worker it is unhealthy, which alone makes nothing else so", async () => {
+  test("is unhealthy without a running worker, without affecting other components", async () => {
     const { body } = await client.get("/health");
     expect(body.checks["x402-relayer"]).toMatchObject({ status: "unhealthy", error: "no worker is running" });
     expect(body.status).toBe("healthy");
   });
 
-  test("a worker holds its lock: healthy; low on gas: unhealthy with details; without a key: not ready", async () => {
+  test("is healthy while a worker holds its lock, unhealthy when low on gas, not ready without a key", async () => {
     const workerSql = openDatabase(world.databaseUrl, { name: "worker", maxConnections: 1 });
     const liveness = await holdLiveness(workerSql, "pool-of-this-test");
     const { rpcUrl } = world.chainOf("base-sepolia");
@@ -102,7 +102,7 @@ describe("x402-relayer", () => {
   }, 30_000);
 });
 
-test("indexer: not started, in step, behind by many new blocks, and by one that is more than 10 s old", async () => {
+test("the indexer is unhealthy before its start and when the oldest unread block is over 10 s old, not when many new blocks are unread", async () => {
   expect((await client.get("/health")).body.checks["indexer-base-sepolia"].status).toBe("unhealthy");
   const { rpcUrl } = world.chainOf("base-sepolia");
   const head = Number(await callRpc(rpcUrl, "eth_blockNumber", []));
@@ -129,7 +129,7 @@ test("indexer: not started, in step, behind by many new blocks, and by one that 
   expect(behind.body.status).toBe("healthy");
 }, 40_000);
 
-test("smart contracts: code that is gone is named", async () => {
+test("a contract without code is named", async () => {
   const { rpcUrl } = world.chainOf("base-sepolia");
   const code = await callRpc(rpcUrl, "eth_getCode", [CONTRACTS.entryPointV06, "latest"]);
   await callRpc(rpcUrl, "anvil_setCode", [CONTRACTS.entryPointV06, "0x"]);
@@ -140,7 +140,7 @@ test("smart contracts: code that is gone is named", async () => {
   expect((await untilCheck("smart-contract-base-sepolia", "healthy")).body.status).toBe("healthy");
 });
 
-test("chain stopped: unhealthy within two seconds a check, not ready, and healthy again by itself", async () => {
+test("a stopped chain is unhealthy within two seconds and not ready, and recovers by itself", async () => {
   const { pid } = world.chainOf("base-sepolia");
   process.kill(pid, "SIGSTOP");
   try {
@@ -169,7 +169,7 @@ test("chain stopped: unhealthy within two seconds a check, not ready, and health
   expect((await until("/health/ready", ({ status }) => status === 200)).status).toBe(200);
 }, 40_000);
 
-test("database away: unhealthy, not ready, sessions refused without being believed; and back by itself", async () => {
+test("an unavailable database is unhealthy and not ready without naming it, and it recovers by itself", async () => {
   const name = new URL(world.databaseUrl).pathname.slice(1);
   const admin = openDatabase(new URL("/postgres", world.databaseUrl).href, {
     name: "admin",

@@ -1,4 +1,4 @@
-/** Two transactions that want the same link or transfer: the conditions in SQL that let one of them lose. */
+/** Two concurrent transactions for the same link or transfer: the SQL conditions that make one of them lose. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { newClaimId, newPaymentId, newRequestId, newTransactionId } from "../../core/domain/ids.ts";
@@ -34,7 +34,7 @@ afterAll(async () => {
   await db?.drop();
 });
 
-/** `second` begins when `first` has done its work, and goes on when that has committed, or before if nothing keeps it. */
+/** `second` begins when `first` has done its work, and continues when that has committed, or before if no lock makes it wait. */
 async function overlap<First, Second>(
   first: (tx: Tx) => Promise<First>,
   second: (tx: Tx) => Promise<Second>,
@@ -97,7 +97,7 @@ async function accept(tx: Tx, linkId: string): Promise<string> {
   return id;
 }
 
-/** A transfer as the indexer books it. */
+/** A transfer as recorded by the indexer. */
 async function book(
   tx: Tx,
   given: {
@@ -156,7 +156,7 @@ async function claimsOf(txHash: Hex): Promise<Record<string, string>> {
 }
 
 describe("a link that rests on claims is cancelled", () => {
-  test("with one, with several, and with a payment that failed or a transfer that is gone", async () => {
+  test("with one claim, with several, with a failed payment, and with an orphaned transfer", async () => {
     const link = await newLink();
     await claimFor(link);
     await claimFor(link);
@@ -183,7 +183,7 @@ describe("a link that rests on claims is cancelled", () => {
     expect(await statusOf(link)).toBe("PENDING");
   });
 
-  test("not when its time is over, nor by somebody else", async () => {
+  test("not after its expiry, nor by another user", async () => {
     const link = await newLink();
     await claimFor(link);
     expect(await cancelLink(sql, { id: link, userId: (await seedMerchant(sql)).userId })).toBeUndefined();
@@ -216,7 +216,7 @@ describe("a link that rests on claims is cancelled", () => {
     expect(await statusOf(link)).toBe("PENDING");
   });
 
-  test("before a payment is accepted: that is refused", async () => {
+  test("before a payment is accepted: the payment is refused", async () => {
     const link = await newLink();
     await claimFor(link);
     const { first, second } = await overlap(
@@ -235,7 +235,7 @@ describe("claims of one transaction for two links", () => {
     return { one, other, txHash: randomHash(), clientAddress: randomAddress() };
   }
 
-  test("at the same time: neither decides, neither holds its link", async () => {
+  test("made concurrently: neither decides, neither holds its link", async () => {
     const { one, other, ...named } = await makeRivals();
     const { first, second } = await overlap(
       (tx) => claim(tx, one, named),
@@ -248,7 +248,7 @@ describe("claims of one transaction for two links", () => {
     expect(rows.length).toBe(0);
   });
 
-  test("of twenty links at once: none decides", async () => {
+  test("for twenty links concurrently: none decides", async () => {
     const links = await seedLinks(sql, ann, { count: 20, amountUnits: UNITS });
     const named = { txHash: randomHash(), clientAddress: randomAddress() };
     await Promise.all(links.map((linkId) => claimFor(linkId, named)));
@@ -287,7 +287,7 @@ describe("claims of one transaction for two links", () => {
     expect(await statusOf(one)).toBe("PENDING");
   });
 
-  test("that was late once does not become early by being made again", async () => {
+  test("a late claim does not become early by being repeated", async () => {
     const { one, ...named } = await makeRivals();
     expect((await claimFor(one, { ...named, mayHaveBlock: true }))?.proofRequired).toBe(true);
     // a node that does not know the block (any more)
@@ -295,7 +295,7 @@ describe("claims of one transaction for two links", () => {
     expect([again?.claim.isEarly, again?.proofRequired]).toEqual([false, true]);
   });
 
-  test("of a transfer that is booked is late, whatever the node said", async () => {
+  test("of a recorded transfer is late, whatever the node said", async () => {
     const { one, ...named } = await makeRivals();
     await book(sql, { txHash: named.txHash, from: named.clientAddress });
     const stored = await claimFor(one, named);
@@ -304,7 +304,7 @@ describe("claims of one transaction for two links", () => {
 });
 
 describe("a proof against another link's transfer", () => {
-  test("finds that link PENDING, or not any more when it became PAID meanwhile", async () => {
+  test("finds that link PENDING, or PAID when that was committed first", async () => {
     const link = await newLink();
     await book(sql, { linkId: link, pays: true, status: "DETECTED", settledBy: "early_claim" });
     await sql.begin((tx) => refreshLinks(tx, { linkIds: [link], isReorg: false }));
@@ -321,7 +321,7 @@ describe("a proof against another link's transfer", () => {
     expect(second).toEqual([]);
   });
 
-  test("keeps the link from becoming PAID until its transaction is over", async () => {
+  test("keeps the link from becoming PAID until its transaction has ended", async () => {
     const link = await newLink();
     await book(sql, { linkId: link, pays: true, status: "DETECTED", settledBy: "early_claim" });
     await sql.begin((tx) => refreshLinks(tx, { linkIds: [link], isReorg: false }));
@@ -363,7 +363,7 @@ describe("a proof against another link's transfer", () => {
     return { claimId, dispute: { transferId, claimId, claimedLinkId: claimed }, disputes };
   }
 
-  test("is disputed once, by two transactions at the same time", async () => {
+  test("is disputed once by two concurrent transactions", async () => {
     const { dispute, disputes, claimId } = await makeDispute();
     await overlap(
       (tx) => disputeTransfers(tx, [dispute]),
@@ -375,7 +375,7 @@ describe("a proof against another link's transfer", () => {
   });
 
   test.each(["MATCHED", "REJECTED", "EXPIRED", "HINT"])(
-    "is no dispute when its claim is %s",
+    "is not disputed when its claim is %s",
     async (state) => {
       const { dispute, disputes, claimId } = await makeDispute();
       await sql`update claims set state = ${state} where id = ${claimId}`;

@@ -1,4 +1,4 @@
-/** A transfer is confirmed by the block that makes it deep enough, at that block's time. */
+/** A transfer is confirmed at the time of the block that makes it deep enough. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { confirmTransfers } from "../../db/ledger/transfers.ts";

@@ -1,4 +1,4 @@
-/** The books under interleavings that no chain can be made to play on demand: two writers at once, a block that leaves and comes back. */
+/** Interleavings that cannot be produced with a chain on demand: two concurrent writers, a block that leaves the chain and comes back. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
@@ -52,7 +52,7 @@ function makeTransfer(fields: Partial<SeenTransfer> & { block: BlockHeader }): S
   };
 }
 
-/** A block is read: what it holds is settled and confirmed. */
+/** Reads a block: its contents are settled and confirmed. */
 function read(transfers: readonly SeenTransfer[]): Promise<void> {
   return sql.begin(async (tx) => {
     const { linkIds } = await settleTransfers(tx, {
@@ -108,7 +108,7 @@ function historyOf(txHash: Hex) {
 }
 
 describe("a claim that ends while a payment is accepted", () => {
-  test("leaves the link to the payment: PENDING, and not to be cancelled", async () => {
+  test("leaves the link to the payment: PENDING, and not cancellable", async () => {
     const linkId = await seedLink(sql, merchant);
     const claimId = await claim(linkId, randomHash(), randomAddress());
     let ending: Promise<unknown> | undefined;
@@ -152,7 +152,7 @@ describe("several transfers in one transaction", () => {
     expect([...exceptions]).toEqual([{ exception: "NONE" }, { exception: "NONE" }]);
   });
 
-  test("one that a node had left out does not take the history row of the one that was told", async () => {
+  test("one omitted by a node does not take the history row of the one already recorded", async () => {
     const linkId = await seedLink(sql, merchant, { amountUnits: 6_000_000n });
     const [block, txHash, from] = [makeBlock(99), randomHash(), randomAddress()];
     await claim(linkId, txHash, from, "EOA");
@@ -180,7 +180,7 @@ describe("a block that leaves the chain", () => {
     ]);
   });
 
-  test("its transaction moves another amount in the next: history tells that one", async () => {
+  test("whose transaction moves another amount in the next block: the history shows that amount", async () => {
     const [txHash, payer] = [randomHash(), randomAddress()];
     await read([makeTransfer({ block: makeBlock(102), txHash, amountUnits: 111n })]);
     await undoAbove({ sql }, 101);
@@ -191,8 +191,8 @@ describe("a block that leaves the chain", () => {
   });
 });
 
-describe("a wallet's past that was read before a reorganisation", () => {
-  test("and is booked after it: nothing above the cursor, which the indexer reads again", async () => {
+describe("a wallet's backfill that was read before a reorganisation", () => {
+  test("and is recorded after it: nothing above the cursor, which the indexer reads again", async () => {
     const transfer = makeTransfer({ block: makeBlock(99) });
     const content = { block: transfer.block, transfers: [transfer], spent: [], operations: [], logCount: 1 };
     let booking: Promise<number> | undefined;
@@ -227,7 +227,7 @@ describe("the events of a link that was held", () => {
   const passEnd = (linkId: string) =>
     sql`update payment_links set expires_at = now() - interval '1 second' where id = ${linkId}`;
 
-  test("by a claim, and is over by then: expired", async () => {
+  test("by a claim and ends after its expiry: expired", async () => {
     const linkId = await seedLink(sql, merchant);
     const claimId = await claim(linkId, randomHash(), randomAddress());
     await passEnd(linkId);
@@ -236,7 +236,7 @@ describe("the events of a link that was held", () => {
     expect(await eventsOf(linkId)).toEqual(["pending", "expired"]);
   });
 
-  test("by a payment that failed, and is over by then: expired", async () => {
+  test("by a payment that fails after its expiry: expired", async () => {
     const linkId = await seedLink(sql, merchant);
     const payment = await accept(linkId);
     await passEnd(linkId);
@@ -245,7 +245,7 @@ describe("the events of a link that was held", () => {
     expect(await eventsOf(linkId)).toEqual(["pending", "expired"]);
   });
 
-  test("by a claim beside the payment that failed: released once, when both are over", async () => {
+  test("by a claim beside the payment that failed: released once, when both have ended", async () => {
     const linkId = await seedLink(sql, merchant);
     const claimId = await claim(linkId, randomHash(), randomAddress());
     const payment = await accept(linkId);
@@ -256,7 +256,7 @@ describe("the events of a link that was held", () => {
     expect((await eventsOf(linkId)).filter((type) => type === "released")).toHaveLength(1);
   });
 
-  test("by a payment that failed and is tried again: pending again", async () => {
+  test("by a payment that failed and is retried: pending again", async () => {
     const linkId = await seedLink(sql, merchant);
     const payment = await accept(linkId);
     await fail(payment);
@@ -267,7 +267,7 @@ describe("the events of a link that was held", () => {
 });
 
 describe("a mined relay that did not settle its payment", () => {
-  test("is not done before the payment is queued again", async () => {
+  test("is not CONFIRMED before the payment is queued again", async () => {
     const linkId = await seedLink(sql, merchant);
     const payment = newPayment(linkId);
     const relayer = randomAddress();
@@ -299,16 +299,16 @@ describe("a mined relay that did not settle its payment", () => {
       return relay?.state;
     };
     await sql`update wallets set backfilled_at = now() where id = ${merchant.walletId}`;
-    // the indexer reached the block between the keeper's two statements
+    // the indexer reached the block between the monitor's two statements
     expect(await confirm([relayId])).toBe("MINED");
     expect((await requeueUnsettled(sql, NETWORK)).map((row) => row.id)).toEqual([payment.id]);
-    // its block is not kept, and nobody has said that it is the chain's
+    // its block is not stored, and no node has confirmed that it is canonical
     expect(await confirm([])).toBe("MINED");
     expect(await confirm([relayId])).toBe("CONFIRMED");
   });
 });
 
-/** A leader that stands at block 100, for what needs no node. */
+/** A leader at block 100, for code that needs no node. */
 function term(): Term {
   const cursor = { number: 100, hash: "0x" as Hex };
   return { sql, network: NETWORK, epoch: 0n, cursor, confirmations: 1 } as unknown as Term;

@@ -1,4 +1,4 @@
-/** Locks and the reads behind them are sent side by side: the reads must see what whoever held the locks has committed meanwhile. */
+/** Locks and the reads behind them are pipelined: the reads must see what previous lock holders committed. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
@@ -46,7 +46,7 @@ test("behavior: a link is computed from what the holder of its lock committed", 
   }
 });
 
-test("behavior: a transfer is judged by what the holder of its link's lock committed", async () => {
+test("behavior: a transfer is attributed by what the holder of its link's lock committed", async () => {
   for (let round = 0; round < ROUNDS; round++) {
     lab.merchant = await seedMerchant(lab.sql);
     const linkId = await seedLink(lab.sql, lab.merchant);
@@ -63,7 +63,7 @@ test("behavior: a transfer is judged by what the holder of its link's lock commi
   }
 });
 
-test("behavior: a reorganisation takes links before their claims, as those do who end claims: nobody waits in a circle", async () => {
+test("behavior: a reorganisation locks links before their claims, like every end of a claim: no deadlock", async () => {
   lab.merchant = await seedMerchant(lab.sql);
   const linkId = await seedLink(lab.sql, lab.merchant);
   const transfer = makeTransfer(lab, 95);

@@ -1,4 +1,4 @@
-/** What an unproven claim decides: early and alone, which of several links; else nothing. It never blocks a payment or a cancellation. */
+/** What an unproven claim decides: only when early and alone, which of several links. It never blocks a payment or a cancellation. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
@@ -48,7 +48,7 @@ async function settings(given: { claimPolicy?: string; matchByAmount?: boolean }
 }
 
 describe("an early claim", () => {
-  test("alone decides between twins", async () => {
+  test("decides alone between links of one price", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const signed = await signTransfer(side, payer, { to: side.wallet, units });
     const { status, body } = await claim(side, meant, { hash: signed.hash, address: payer.address });
@@ -78,7 +78,7 @@ describe("an early claim", () => {
     expect(await statusOf(side, twin)).toBe("ACTIVE");
   });
 
-  test("whose lease was over when the block came still decides", async () => {
+  test("whose lease expired before the block still decides", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const signed = await signTransfer(side, payer, { to: side.wallet, units });
     await claim(side, meant, { hash: signed.hash, address: payer.address });
@@ -110,7 +110,7 @@ describe("an early claim", () => {
     expect(await statusOf(side, twin)).toBe("ACTIVE");
   });
 
-  test("decides nothing for a merchant who trusts proofs only; then the proof does", async () => {
+  test("decides nothing for a merchant with the proven policy; a proof then does", async () => {
     await settings({ claimPolicy: "proven" });
     try {
       const { meant, twin, units } = await makeTwins(side);
@@ -128,7 +128,7 @@ describe("an early claim", () => {
     }
   });
 
-  test("made under the early policy decides nothing when the policy is proven by its block", async () => {
+  test("made under the early policy decides nothing if the policy is proven by the time of its block", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const signed = await signTransfer(side, payer, { to: side.wallet, units });
     await claim(side, meant, { hash: signed.hash, address: payer.address });
@@ -144,7 +144,7 @@ describe("an early claim", () => {
     }
   });
 
-  test("proven policy: the only fitting link is paid by its amount all the same", async () => {
+  test("proven policy: the only fitting link is still paid by its amount", async () => {
     await settings({ claimPolicy: "proven" });
     try {
       const [only = ""] = await makeLinks(side, 1);
@@ -157,7 +157,7 @@ describe("an early claim", () => {
 });
 
 describe("a late claim", () => {
-  test("before the indexer has read the block is late, too", async () => {
+  test("made after the block but before the indexer has read it is late too", async () => {
     const { meant, twin, units } = await makeTwins(side);
     process.kill(side.service.pidOf("indexer"), "SIGSTOP");
     try {
@@ -178,7 +178,7 @@ describe("a late claim", () => {
     }
   });
 
-  test("holds nothing: the twin of an ambiguous transfer is paid by x402 beside it", async () => {
+  test("holds nothing: another link of the price is paid by x402 meanwhile", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await pay(side, payer, { units });
     expect((await claim(side, twin, { hash, address: payer.address })).body.proofRequired).toBe(true);
@@ -208,7 +208,7 @@ describe("what fitted at the transfer's block", () => {
     expect((await side.ann.client.post(`/v1/payment-links/${twin}/cancel`)).status).toBe(200);
     await settledLate(side);
     expect(await linkOf(side, meant)).toMatchObject({ status: "ACTIVE", settledBy: null });
-    // a late claim of the only link that is open now is no choice any more, but the transfer was ambiguous
+    // the late claim names the only link that is still open, but the transfer was ambiguous at its block
     const late = await claim(side, meant, { hash, address: payer.address });
     expect([late.status, late.body.proofRequired]).toEqual([200, true]);
     await settledLate(side);
@@ -218,7 +218,7 @@ describe("what fitted at the transfer's block", () => {
   test("is one link when the twin was cancelled before", async () => {
     const { meant, twin, units } = await makeTwins(side);
     expect((await side.ann.client.post(`/v1/payment-links/${twin}/cancel`)).status).toBe(200);
-    // the cancellation's second is over before the block's time
+    // the cancellation's second ends before the block's time
     await waitFor("the next second", async () => {
       const [row] = await side.sql<{ isOver: boolean }[]>`
         select date_trunc('second', cancelled_at) < date_trunc('second', now()) as is_over
@@ -239,7 +239,7 @@ describe("what fitted at the transfer's block", () => {
   });
 });
 
-describe("a bogus claim", () => {
+describe("a false claim", () => {
   test("does not keep the merchant from cancelling, and ends with the link", async () => {
     const [link = ""] = await makeLinks(side, 1);
     const hash = randomHash();

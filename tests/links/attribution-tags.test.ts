@@ -1,4 +1,4 @@
-/** The link's tag behind the calldata of a plain transfer, and in an authorization's nonce. Every link here has an open twin. */
+/** Link tags appended to a plain transfer's calldata and in an authorization's nonce. Every link here has another open link of the same price. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { encodeFunctionData, erc20Abi, multicall3Abi } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
@@ -67,7 +67,7 @@ describe("behind the calldata of a transfer", () => {
     ["exactly its 16 bytes", (tag) => tag],
     ["its 16 bytes and more", (tag) => `${tag}${"ff".repeat(20)}`],
   ];
-  test.each(inside)("%s pay the link", async (_, tailOf) => {
+  test.each(inside)("%s identify and pay the link", async (_, tailOf) => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await pay(side, payer, { units, tail: tailOf(await tagOf(meant)) });
     await expectPaidByTag(meant, twin, hash);
@@ -78,13 +78,13 @@ describe("behind the calldata of a transfer", () => {
     ["another last byte", (tag) => `${tag.slice(0, 30)}${tag.endsWith("00") ? "01" : "00"}`],
     ["a byte before it", (tag) => `00${tag}`],
   ];
-  test.each(outside)("%s: nothing names a link", async (_, tailOf) => {
+  test.each(outside)("%s: no link is identified", async (_, tailOf) => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await pay(side, payer, { units, tail: tailOf(await tagOf(meant)) });
     await expectAmbiguous(meant, twin, hash);
   });
 
-  test("of transferFrom: nothing names a link", async () => {
+  test("of transferFrom: no link is identified", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const approval = encodeFunctionData({
       abi: erc20Abi,
@@ -103,9 +103,9 @@ describe("behind the calldata of a transfer", () => {
     await expectAmbiguous(meant, twin, hash);
   });
 
-  test("of a call that a contract passes on: nothing names a link", async () => {
+  test("of a call forwarded by a contract: no link is identified", async () => {
     const { meant, twin, units } = await makeTwins(side);
-    // passes its calldata on to the token: the transfer is from the contract, whose caller anybody can be
+    // forwards its calldata to the token: the transfer is from the contract, which anybody can call
     const forwarder: Hex = `0x${"f0".repeat(20)}`;
     const code = `0x36600060003760006000366000600073${USDC.slice(2)}5af150`;
     await callRpc(side.rpcUrl, "anvil_setCode", [forwarder, code]);
@@ -116,7 +116,7 @@ describe("behind the calldata of a transfer", () => {
     await expectAmbiguous(meant, twin, hash);
   });
 
-  test("of a call in the payer's own batch (EIP-7702): nothing names a link", async () => {
+  test("of a call in the payer's own batch (EIP-7702): no link is identified", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const batcher = await makePerson(side);
     const { chainId, nonce } = { chainId: 84532, nonce: 1 };
@@ -147,13 +147,13 @@ describe("behind the calldata of a transfer", () => {
     const tail = await tagOf(foreign);
     await expectAmbiguous(meant, twin, await pay(side, payer, { units, tail }));
     expect(await statusOf(side, foreign)).toBe("ACTIVE");
-    // and keeps no transfer from the only link it fits
+    // and does not keep a transfer from the only link it fits
     const [only = ""] = await makeLinks(side, 1);
     await pay(side, payer, { units: (await linkOf(side, only)).amountUnits, tail });
     await waitForLink(side, only, { status: "PAID", settledBy: "amount" });
   });
 
-  test("tells the links of several transfers in one block apart", async () => {
+  test("distinguishes the links of several transfers in one block", async () => {
     const units = nextUnits();
     const links = await makeLinks(side, 3, units);
     await callRpc(side.rpcUrl, "evm_setAutomine", [false]);
@@ -171,8 +171,8 @@ describe("behind the calldata of a transfer", () => {
   });
 });
 
-describe("of a link that takes no money, or other money", () => {
-  /** The twin alone would fit the transfer: the tag keeps it from being paid. */
+describe("of a link that is closed or has another amount", () => {
+  /** The transfer would fit the other link alone: the tag prevents that. */
   async function payOver(meant: string, tail: string, units: bigint): Promise<Hex> {
     const hash = await pay(side, payer, { units, tail });
     expect(await historyOf(side, hash)).toMatchObject([
@@ -181,7 +181,7 @@ describe("of a link that takes no money, or other money", () => {
     return hash;
   }
 
-  test("CANCELLED: booked on it, which stays cancelled; the twin is not paid", async () => {
+  test("CANCELLED: attributed to it, stays cancelled; the other link is not paid", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const tail = await tagOf(meant);
     expect((await side.ann.client.post(`/v1/payment-links/${meant}/cancel`)).status).toBe(200);
@@ -191,7 +191,7 @@ describe("of a link that takes no money, or other money", () => {
     expect(await statusOf(side, twin)).toBe("ACTIVE");
   });
 
-  test("EXPIRED: PAID late; the twin is not paid", async () => {
+  test("EXPIRED: PAID late; the other link is not paid", async () => {
     const { meant, twin, units } = await makeTwins(side);
     await side.sql`update payment_links set expires_at = now() - interval '2 seconds' where id = ${meant}`;
     expect(await statusOf(side, meant)).toBe("EXPIRED");
@@ -200,7 +200,7 @@ describe("of a link that takes no money, or other money", () => {
     expect(await statusOf(side, twin)).toBe("ACTIVE");
   });
 
-  test("PAID: a duplicate of it; the twin is not paid", async () => {
+  test("PAID: a duplicate of it; the other link is not paid", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const tail = await tagOf(meant);
     await expectPaidByTag(meant, twin, await pay(side, payer, { units, tail }));
@@ -216,7 +216,7 @@ describe("of a link that takes no money, or other money", () => {
     ["more", 10n, "OVERPAID"],
   ];
   test.each(others)(
-    "ACTIVE, and of a value that is %s: booked and pays nothing",
+    "ACTIVE, and of a value that is %s: attributed and pays nothing",
     async (_, more, exception) => {
       const { meant, twin, units } = await makeTwins(side);
       await payOver(meant, await tagOf(meant), units + more);
@@ -233,14 +233,14 @@ describe("in an authorization's nonce", () => {
     return signPayment(payer, { to: side.wallet, amountUnits: units, nonce });
   };
 
-  test("executed by a stranger, never shown to us: pays the link", async () => {
+  test("executed by a third party and never presented to us: pays the link", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await broadcastAsStranger(side.rpcUrl, await authorize(meant, units));
     await expectPaidByTag(meant, twin, hash);
     expect((await side.sql`select 1 from payments where link_id = ${meant}`).length).toBe(0);
   });
 
-  test("executed by a stranger, then shown: for the link the payer reads that it is paid, for the twin 409", async () => {
+  test("executed by a third party, then presented: the link reports that it is paid, another link 409", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const payment = await authorize(meant, units);
     const hash = await broadcastAsStranger(side.rpcUrl, payment);
@@ -252,7 +252,7 @@ describe("in an authorization's nonce", () => {
     await expectPaidByTag(meant, twin, hash);
   });
 
-  test("relayed by us: pays the link it was shown to", async () => {
+  test("relayed by us: pays the link it was presented to", async () => {
     const { meant, twin, units } = await makeTwins(side);
     expect((await show(side, meant, await authorize(meant, units))).status).toBe(200);
     await waitForLink(side, meant, { status: "PAID", settledBy: "authorization" });
@@ -266,14 +266,14 @@ describe("in an authorization's nonce", () => {
       (nonce) => `${nonce.slice(0, 30)}${nonce.slice(30, 32) === "00" ? "01" : "00"}${nonce.slice(32)}`,
     ],
   ];
-  test.each(outside)("%s: nothing names a link", async (_, change) => {
+  test.each(outside)("%s: no link is identified", async (_, change) => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await broadcastAsStranger(side.rpcUrl, await authorize(meant, units, change));
     await indexed(side);
     await expectAmbiguous(meant, twin, hash);
   });
 
-  test("of another wallet's link: counts for neither, and x402 refuses it here", async () => {
+  test("of another wallet's link: pays neither, and x402 refuses it here", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const bob = await signUp(side.service.baseUrl);
     const [foreign = ""] = await makeLinks({ ann: bob }, 1, units);

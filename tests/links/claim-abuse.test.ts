@@ -10,7 +10,7 @@ let world: MerchantWorld;
 let ann: Merchant;
 
 beforeAll(async () => {
-  // a proxy of ours may say who calls, so that one test can be many clients
+  // the client address comes from a trusted proxy, so that one test can be many clients
   world = await startMerchantWorld({ env: { RATE_LIMITS: "1", TRUSTED_PROXIES: "127.0.0.1,::1" } });
   ann = await signUp(world.baseUrl);
 }, 60_000);
@@ -29,7 +29,7 @@ function claim(linkId: string, from: string, transactionHash = randomHash()) {
   );
 }
 
-test("five claims an hour of one link from one address, then 429; others are not touched", async () => {
+test("five claims an hour of one link from one address, then 429; other links and addresses are not affected", async () => {
   const [link, otherLink] = [await makeLink(), await makeLink()];
   const known = randomHash();
   expect((await claim(link, "203.0.113.1", known)).status).toBe(200);
@@ -37,7 +37,7 @@ test("five claims an hour of one link from one address, then 429; others are not
   const refused = await claim(link, "203.0.113.1");
   expect([refused.status, refused.body.error.code]).toEqual([429, "RATE_LIMITED"]);
   expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(3_000);
-  // the same claim again counts for nothing
+  // a repeated claim is not counted
   expect((await claim(link, "203.0.113.1", known)).status).toBe(200);
   expect((await claim(otherLink, "203.0.113.1")).status).toBe(200);
   expect((await claim(link, "203.0.113.2")).status).toBe(200);
@@ -45,14 +45,14 @@ test("five claims an hour of one link from one address, then 429; others are not
   expect(rows.length).toBe(6);
 });
 
-test("ten calls a minute from one address, whatever they ask", async () => {
+test("ten calls a minute from one address, whatever the link", async () => {
   const statuses: number[] = [];
   for (let n = 0; n < 12; n++)
     statuses.push((await claim("link_AAAAAAAAAAAAAAAAAAAAAA", "203.0.113.9")).status);
   expect(statuses).toEqual([...Array(10).fill(404), 429, 429]);
 });
 
-test("twenty streams of one address, then 429; others are not touched, and a closed one makes room", async () => {
+test("twenty streams of one address, then 429; other addresses are not affected, and a closed stream frees its slot", async () => {
   const link = await makeLink();
   const open = async (from: string) => {
     const stop = new AbortController();
@@ -61,7 +61,7 @@ test("twenty streams of one address, then 429; others are not touched, and a clo
       signal: stop.signal,
     });
     const { status, headers } = response;
-    // kept: a response that is garbage-collected unread closes its connection
+    // kept referenced: garbage-collecting an unread response closes its connection
     return { status, retryAfter: headers.get("retry-after"), close: () => stop.abort(), response };
   };
   const streams = await Promise.all(Array.from({ length: 20 }, () => open("203.0.113.30")));
@@ -82,7 +82,7 @@ test("twenty streams of one address, then 429; others are not touched, and a clo
   }
 }, 30_000);
 
-test("clients that are gone before they are answered hold no stream", async () => {
+test("clients that disconnect before the response hold no stream", async () => {
   const link = await makeLink();
   const { hostname, port } = new URL(world.baseUrl);
   const path = `/api/v1/public/payment-links/${link}/events`;
@@ -90,7 +90,7 @@ test("clients that are gone before they are answered hold no stream", async () =
   for (let n = 0; n < 40; n++) {
     const socket = connect({ host: hostname, port: Number(port) });
     await new Promise((resolve) => socket.write(request, resolve));
-    // some at once, some while the link is looked up, some when the stream has begun
+    // some immediately, some during the link look-up, some after the stream has begun
     if (n % 3 > 0) await Bun.sleep(n % 7);
     socket.resetAndDestroy();
   }
@@ -106,7 +106,7 @@ test("clients that are gone before they are answered hold no stream", async () =
     );
     stop.abort();
     if (opened.every(({ status }) => status === 200)) return true;
-    // asking counts against the address's 240 a minute
+    // each look-up counts against the address's 240 a minute
     await Bun.sleep(500);
     return false;
   });
@@ -118,7 +118,7 @@ test("a chain that does not answer delays a claim by seconds and refuses nothing
   try {
     const startedMs = Date.now();
     const { status, body } = await claim(link, "203.0.113.20");
-    // of two links of one price it decides nothing: a block may hold the transaction already
+    // between links of one price it decides nothing: the transaction may already be mined
     expect([status, body.status, body.proofRequired]).toEqual([200, "ACTIVE", true]);
     expect(Date.now() - startedMs).toBeLessThan(4_500);
   } finally {

@@ -23,8 +23,8 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => side?.world.stop());
 
-describe("a claim that leads nowhere", () => {
-  test("lets the link go when its lease ends, and leaves no history", async () => {
+describe("a claim without a payment", () => {
+  test("releases the link when its lease ends, and leaves no history", async () => {
     const link = await makeLink();
     const hash = randomHash();
     await claim(link.id, hash);
@@ -38,12 +38,12 @@ describe("a claim that leads nowhere", () => {
       "payment_link.pending",
       "payment_link.released",
     ]);
-    // and may be made again
+    // and may be repeated
     expect((await claim(link.id, hash)).status).toBe(200);
     expect(await statusOf(link.id)).toBe("PENDING");
   }, 30_000);
 
-  test("of a link whose time ran out meanwhile ends EXPIRED", async () => {
+  test("of a link that expired in between ends EXPIRED", async () => {
     const link = await makeLink();
     await claim(link.id, randomHash());
     await world.sql`update claims set lease_until = now() where link_id = ${link.id}`;
@@ -64,7 +64,7 @@ describe("a claim that leads nowhere", () => {
     expect(await statusOf(link.id)).toBe("PENDING");
   }, 30_000);
 
-  test("whose transaction reverts is proven FAILED in the history", async () => {
+  test("whose transaction reverts is FAILED in the history", async () => {
     const link = await makeLink();
     const poor = await newPayer(rpcUrl, 0n);
     await setAutomine(rpcUrl, false);
@@ -85,7 +85,7 @@ describe("a claim that leads nowhere", () => {
     });
   }, 30_000);
 
-  test("whose transaction pays too little lets the link go, and tells the merchant once its sender signs", async () => {
+  test("whose transaction pays too little releases the link, and is recorded for the merchant once its sender signs", async () => {
     const link = await makeLink();
     const prover = await newProvingPayer(rpcUrl, link.amountUnits);
     const exceptionOf = async () => (await ann.client.get(`/v1/payment-links/${link.id}`)).body.exception;
@@ -118,7 +118,7 @@ describe("a claim that leads nowhere", () => {
     await waitForStatus(link.id, "ACTIVE");
   }, 30_000);
 
-  test("a hundred of them do not keep a transfer from paying", async () => {
+  test("a hundred of them do not prevent a transfer from paying", async () => {
     const link = await makeLink();
     const answers = await Promise.all(Array.from({ length: 100 }, () => claim(link.id, randomHash())));
     for (const { status } of answers) expect(status).toBe(200);
@@ -129,7 +129,7 @@ describe("a claim that leads nowhere", () => {
 });
 
 describe("watching a link", () => {
-  test("tells the status at once and at every change, and ends when it is paid", async () => {
+  test("streams the status at once and at every change, and ends when it is paid", async () => {
     const link = await makeLink();
     const response = await fetch(`${world.baseUrl}${PAYER_PAGE}/${link.id}/events`);
     expect(response.status).toBe(200);
@@ -152,7 +152,7 @@ describe("watching a link", () => {
     expect(seen).toEqual(["ACTIVE", "PENDING", "PAID"]);
   }, 30_000);
 
-  test("a client that goes away frees its place, and the service goes on", async () => {
+  test("a client that disconnects frees its slot, and the service continues", async () => {
     const link = await makeLink();
     for (let n = 0; n < 30; n++) {
       const stop = new AbortController();

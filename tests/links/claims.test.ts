@@ -33,7 +33,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => side?.world.stop());
 
-describe("what a payer sees", () => {
+describe("public link data", () => {
   test("the documented fields, and the name a merchant gave itself", async () => {
     const { id } = await makeLink(12_340_000n);
     const { status, body, headers } = await openClient(world.baseUrl).get(`${PAYER_PAGE}/${id}/data`);
@@ -66,7 +66,7 @@ describe("what a payer sees", () => {
     }
   });
 
-  test("a browser of another origin may ask first", async () => {
+  test("a browser of another origin may send a preflight request", async () => {
     const { id } = await makeLink();
     const answer = await fetch(`${world.baseUrl}${PAYER_PAGE}/${id}/complete`, { method: "OPTIONS" });
     expect(answer.status).toBe(204);
@@ -75,7 +75,7 @@ describe("what a payer sees", () => {
 });
 
 describe("a claim", () => {
-  test("of an unknown hash is taken, and the merchant sees it pending", async () => {
+  test("of an unknown hash is accepted, and the merchant sees it pending", async () => {
     const link = await makeLink();
     const hash = randomHash();
     const { status, body } = await claim(link.id, hash);
@@ -92,7 +92,7 @@ describe("a claim", () => {
     });
   });
 
-  test("again is the same answer and no second row, in any case of letters", async () => {
+  test("repeated gives the same answer and no second row, whatever the letter case", async () => {
     const link = await makeLink();
     const hash = randomHash();
     const answers = await Promise.all([
@@ -106,7 +106,7 @@ describe("a claim", () => {
     expect(rows.length).toBe(1);
   });
 
-  test("after the block tells which of two equal links a transfer paid only with the sender's signature", async () => {
+  test("after the block decides between two equal links only with the sender's signature", async () => {
     const [one, two] = [await makeLink(), await makeLink("same")];
     const prover = await newProvingPayer(rpcUrl, one.amountUnits);
     const hash = await sendUsdc(rpcUrl, prover.lower, wallet, one.amountUnits);
@@ -140,7 +140,7 @@ describe("a claim", () => {
     try {
       const hash = await submitUsdc(rpcUrl, payer, wallet, one.amountUnits);
       expect((await claim(one.id, hash)).status).toBe(200);
-      await Bun.sleep(3_000); // the job has looked at a transaction that waits
+      await Bun.sleep(3_000); // the job has checked a pending transaction
       expect((await claimRow(one.id))?.state).toBe("OPEN");
       await mine(rpcUrl, 3);
     } finally {
@@ -150,7 +150,7 @@ describe("a claim", () => {
     expect(await statusOf(two.id)).toBe("ACTIVE");
   }, 30_000);
 
-  test("by a stranger with another address takes no place", async () => {
+  test("by a third party with another address does not block the payer's", async () => {
     const [one, two] = [await makeLink(), await makeLink("same")];
     await setAutomine(rpcUrl, false);
     try {
@@ -165,7 +165,7 @@ describe("a claim", () => {
     expect(await statusOf(two.id)).toBe("ACTIVE");
   }, 30_000);
 
-  test("of twenty links by one transfer pays none of them and holds none, before the block or after it", async () => {
+  test("for twenty links of one transfer pays and holds none of them, before or after the block", async () => {
     const units = 3_141_592n;
     const links = await Promise.all(Array.from({ length: 20 }, () => makeLink(units)));
     const ids = links.map(({ id }) => id);
@@ -197,7 +197,7 @@ describe("a claim", () => {
   }, 30_000);
 });
 
-describe("error: a claim of a transaction that is mined and does not pay this link", () => {
+describe("error: a claim of a transaction that is mined and does not pay the link", () => {
   const expectRefusal = async (link: { id: string }, hash: Hex, address: string = payer) => {
     const { status, body } = await claim(link.id, hash, address);
     expect([status, body.error.code, body.error.details]).toEqual([
@@ -214,7 +214,7 @@ describe("error: a claim of a transaction that is mined and does not pay this li
     await expectRefusal(link, await sendUsdc(rpcUrl, payer, wallet, link.amountUnits - 1n));
     const [row] = await world.sql<{ units: bigint }[]>`
       select pay_amount_units as units from payment_links where id = ${link.id}`;
-    // what is too much is not the link's unique amount either
+    // the larger amount is not the link's unique amount either
     expect(row?.units).not.toBe(link.amountUnits + 1n);
     await expectRefusal(link, await sendUsdc(rpcUrl, payer, wallet, link.amountUnits + 1n));
   });
@@ -253,7 +253,7 @@ describe("error: a claim of a transaction that is mined and does not pay this li
   });
 });
 
-describe("error: a claim that cannot be", () => {
+describe("error: an invalid claim", () => {
   test.each(["PAID", "EXPIRED", "CANCELLED"])("of a link that is %s is 409", async (status) => {
     const link = await makeLink();
     await world.sql`
@@ -264,7 +264,7 @@ describe("error: a claim that cannot be", () => {
     expect([answer.status, answer.body.error.details.issue]).toEqual([409, status]);
   });
 
-  test("of a link whose time is over is 409, though no job ran", async () => {
+  test("of a link past its expiry is 409, even before a job ran", async () => {
     const link = await makeLink();
     await world.sql`update payment_links set expires_at = now() - interval '1 second' where id = ${link.id}`;
     expect((await claim(link.id, randomHash())).status).toBe(409);

@@ -1,4 +1,4 @@
-/** A service whose links are paid and claimed by people with keys of their own: every transaction and every claim carries a real signature. */
+/** A service whose links are paid and claimed by payers with their own keys: every transaction and claim is really signed. */
 import { expect } from "bun:test";
 import { keccak256 } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
@@ -23,7 +23,7 @@ const GAS_LIMIT = 500_000n;
 const MAX_FEE = 20n * 10n ** 9n;
 const TIMEOUT_MS = 20_000;
 
-/** EIP-712 typed data as the service answers it. */
+/** EIP-712 typed data as the service returns it. */
 export type TypedData = {
   types: Record<string, { name: string; type: string }[]>;
   primaryType: string;
@@ -90,7 +90,7 @@ export async function startEvidenceSide(
 
 let lastUnits = 20_000_000n;
 
-/** An amount that no other link of this test file asks for, its unique amounts included. */
+/** An amount that no other link of this test file uses, unique amounts included. */
 export function nextUnits(): bigint {
   lastUnits += 10_000n;
   return lastUnits;
@@ -112,14 +112,14 @@ export async function makeLinks(
   return ids;
 }
 
-/** The link to be paid, another one of the same price, and what both ask. */
+/** The link to be paid, another link of the same price, and that price. */
 export async function makeTwins(side: EvidenceSide): Promise<{ meant: string; twin: string; units: bigint }> {
   const units = nextUnits();
   const [meant = "", twin = ""] = await makeLinks(side, 2, units);
   return { meant, twin, units };
 }
 
-/** Somebody with a key, ETH and USDC. */
+/** A payer with a key, ETH and USDC. */
 export async function makePerson({ rpcUrl }: Pick<EvidenceSide, "rpcUrl">): Promise<Payer> {
   const person = makePayer();
   await fundEth(rpcUrl, person.address, ONE_ETH);
@@ -150,7 +150,7 @@ export async function broadcast(
   return hash;
 }
 
-/** A plain transfer; `tail` is written behind its calldata. */
+/** A plain transfer; `tail` is appended to its calldata. */
 export async function signTransfer(
   side: Pick<EvidenceSide, "rpcUrl">,
   person: Pick<Payer, "address" | "privateKey">,
@@ -185,7 +185,7 @@ export function indexed({ rpcUrl, sql }: Pick<EvidenceSide, "rpcUrl" | "sql">): 
   });
 }
 
-/** Waits until the indexer has also looked at everything that was stored before this call: it does so between two blocks. */
+/** Waits until the indexer has also processed everything stored before this call, which it does between two blocks. */
 export async function settledLate(side: Pick<EvidenceSide, "rpcUrl" | "sql">): Promise<void> {
   for (let round = 0; round < 2; round++) {
     await mine(side);
@@ -203,7 +203,7 @@ export function claim(
   return openClient(service.baseUrl).post(`${PUBLIC_LINKS}/${linkId}/complete`, body);
 }
 
-/** What a claim's sender has to sign, put together from the documented words. */
+/** What a claim's sender has to sign, composed from the documentation. */
 export async function typedDataOf(side: EvidenceSide, linkId: string, hash: Hex): Promise<TypedData> {
   const { merchantName, amount } = (await dataOf(side, linkId)).body;
   const statement =
@@ -253,7 +253,7 @@ export async function prove(
   return claim(side, linkId, { hash, address: person.address, signature });
 }
 
-/** Shows an authorization to a link, as an x402 client does. */
+/** Presents an authorization to a link like an x402 client. */
 export async function show(
   { service }: Pick<EvidenceSide, "service">,
   linkId: string,

@@ -1,4 +1,4 @@
-/** Which unique amounts are free: the least recently used first, and none that somebody may still type. */
+/** Which unique amounts are free: the least recently used first, and none that a late payer may still type. */
 import { afterAll, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
@@ -47,7 +47,7 @@ async function make(amountUnits = UNITS): Promise<bigint | null | undefined> {
   return link?.payAmountUnits;
 }
 
-/** All amounts but `free` are held by an open link; `free` by this one, used a moment earlier than the rest. */
+/** All amounts but `free` are held by an open link; `free` by this one, used a moment earlier than the others. */
 async function holdAll(free: bigint, holder: string): Promise<void> {
   const open = await seedLink(sql, ann, { amountUnits: 1n });
   await sql`
@@ -58,7 +58,7 @@ async function holdAll(free: bigint, holder: string): Promise<void> {
     from generate_series(1, 999) n`;
 }
 
-test("begins with the highest, and passes over what ends in 0", async () => {
+test("begins with the highest, and skips amounts ending in 0", async () => {
   const given: unknown[] = [];
   for (let n = 0; n < 11; n++) given.push(await make());
   const added = [999n, 998n, 997n, 996n, 995n, 994n, 993n, 992n, 991n, 989n, 988n];
@@ -102,7 +102,7 @@ describe("an amount rests for a day after its link ended", () => {
         end(seconds, sql`status = 'EXPIRED', expires_at = now() - make_interval(secs => ${seconds})`),
     ],
     [
-      "run out, though no job said so",
+      "expired, before a job ran",
       (seconds) => end(seconds, sql`expires_at = now() - make_interval(secs => ${seconds})`),
     ],
     [
@@ -127,14 +127,14 @@ describe("an amount rests for a day after its link ended", () => {
     holder = await seedLink(sql, ann, { amountUnits: 2n });
     await holdAll(FREE, holder);
     expect(await take()).toBeUndefined();
-    // twice: the move itself stamps the time of a cancellation
+    // twice: the update itself sets the time of a cancellation
     for (let round = 0; round < 2; round++) await endBefore(24 * 3600 - 30);
     expect(await take()).toBeUndefined();
     await endBefore(24 * 3600 + 1);
     expect(await take()).toBe(FREE);
   });
 
-  test("and while its link is PENDING, however long ago that link's time ran out", async () => {
+  test("and while its link is PENDING, however long ago it expired", async () => {
     holder = await seedLink(sql, ann, { amountUnits: 2n });
     await holdAll(FREE, holder);
     await sql`update payment_links set status = 'PENDING', expires_at = now() - interval '9 days' where id = ${holder}`;
@@ -142,7 +142,7 @@ describe("an amount rests for a day after its link ended", () => {
   });
 });
 
-describe("what open links ask for is not given", () => {
+describe("amounts of open links are not issued", () => {
   const asks: [string, string, boolean][] = [
     ["ACTIVE", "status = 'ACTIVE'", false],
     ["PENDING", "status = 'PENDING'", false],
@@ -158,7 +158,7 @@ describe("what open links ask for is not given", () => {
   });
 });
 
-test("fifty links made in fifty transactions at once have fifty amounts", async () => {
+test("fifty links created in fifty concurrent transactions have fifty amounts", async () => {
   const given = await Promise.all(Array.from({ length: 50 }, () => make()));
   expect(new Set(given).size).toBe(50);
   const [row] = await sql<{ count: bigint }[]>`

@@ -1,8 +1,8 @@
 /**
- * Payers who pay in every documented way, among links of one price; thieves who want links of theirs paid with that money; strangers
- * who execute authorizations first; and a service that is killed, stopped and cut off meanwhile. By hand:
- * `bun tests/links/hostile-campaign.ts 2000 7` (links, seed). `unopposed` as a third word lets thieves claim early what its sender never
- * claims, which is counted apart: nothing can tell the two.
+ * Payers who pay in every documented way, among links of one price; attackers who claim that money for links of theirs; third parties
+ * who execute authorizations first; and a service that is killed, stopped and disconnected concurrently. Run manually:
+ * `bun tests/links/hostile-campaign.ts 2000 7` (links, seed). `unopposed` as a third argument lets attackers claim early what its sender
+ * never claims, which is counted separately: the two cannot be distinguished.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -57,7 +57,7 @@ export async function runHostileCampaign(
   const groups = drawGroups(count, random);
   const startedMs = performance.now();
   const dataDir = mkdtempSync(join(tmpdir(), "campaign-postgres-"));
-  // durable: what is committed must outlive the crashes
+  // durable: committed data must survive the crashes
   const postgres = await startPostgres({ dataDir, database: "campaign" });
   await migrate(postgres.url);
   const [chain, smtp] = await Promise.all([startTestChain({ blockTimeS: BLOCK_TIME_S }), startTestMailbox()]);
@@ -115,7 +115,7 @@ function drawGroups(count: number, random: () => number): Plan[][] {
 
 type Cast = { shops: readonly Shop[]; groups: readonly (readonly Plan[])[]; isUnopposed: boolean };
 
-/** Group after group, some at a time: links of one price, then everybody who wants to pay them. */
+/** Group by group, some concurrently: links of one price, then everybody who pays them. */
 async function playAll(stage: Stage, { shops, groups, isUnopposed }: Cast): Promise<HostileLink[]> {
   const links: HostileLink[] = [];
   /** A link of another price in the same wallet. */
@@ -172,7 +172,7 @@ async function becomeQuiet({ sql, chain }: Stage): Promise<number> {
   return head;
 }
 
-/** Late evidence is settled moments after it came; what is broken then is broken. */
+/** Late evidence is settled shortly after it came; what is violated then is a violation. */
 async function insistOnVerdict(
   stage: Stage,
   links: readonly HostileLink[],
@@ -188,9 +188,7 @@ async function insistOnVerdict(
     const broken = [...verdict.broken, ...(fault ? [fault] : [])];
     if (broken.length === 0) return verdict;
     if (Date.now() > deadline)
-      throw new Error(
-        `${broken.length} broken promise(s):\n${broken.join("\n")}\n${JSON.stringify(verdict)}`,
-      );
+      throw new Error(`${broken.length} violation(s):\n${broken.join("\n")}\n${JSON.stringify(verdict)}`);
     await Bun.sleep(1_000);
   }
 }

@@ -1,4 +1,4 @@
-/** What the hostile campaign is judged by: transfers with all that the chain says of them, the payers' record, and the ledger's rows. */
+/** The input of the hostile campaign's judge: transfers with everything the chain says about them, the payers' record, and the ledger's rows. */
 import { decodeFunctionData, erc20Abi, keccak256, stringToBytes } from "viem";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { callRpc, callRpcBatch } from "../../local/chain/rpc.ts";
@@ -13,7 +13,7 @@ const BATCH = 100;
 const CALL_DIGITS = 2 + 2 * (4 + 32 + 32);
 const TAG_DIGITS = 32;
 
-/** A transfer to a wallet of ours, with all that the chain says of it. */
+/** A transfer to a wallet of ours, with everything the chain says about it. */
 export type Paid = ChainTransfer & {
   nonce: Hex | undefined;
   sender: Hex;
@@ -38,7 +38,7 @@ export type Case = {
   paid: readonly Paid[];
   booked: ReadonlyMap<string, Booked>;
   paying: ReadonlyMap<string, Paid>;
-  /** When the relay that is in a block was signed. */
+  /** When the mined relay was signed. */
   signedAtMs: ReadonlyMap<string, number>;
 };
 
@@ -69,7 +69,7 @@ export async function openCase({ sql, chain, deeds }: Stage, links: readonly Hos
   };
 }
 
-/** Adds nonces, senders and tags, all read from the chain, and what the campaign's own payers meant. */
+/** Adds nonces, senders and tags, all read from the chain, and the intent of the campaign's own payers. */
 async function describe(
   rpcUrl: string,
   transfers: readonly ChainTransfer[],
@@ -110,7 +110,7 @@ async function readTransactions(
   return found;
 }
 
-/** 16 bytes behind a plain transfer of the sender's own. */
+/** 16 bytes appended to a plain transfer by its sender. */
 function tagOf({ from, to, input }: Transaction, transfer: ChainTransfer): Hex | undefined {
   if (to !== USDC || from !== transfer.from || input.length < CALL_DIGITS + TAG_DIGITS) return undefined;
   const { functionName } = decodeFunctionData({ abi: erc20Abi, data: input });

@@ -1,4 +1,4 @@
-/** What befalls the service during the hostile campaign: processes stopped and killed, the node unavailable, Postgres crashed. */
+/** Faults during the hostile campaign: processes stopped and killed, the node unavailable, Postgres crashed. */
 
 import type { FaultProxy } from "../support/fault-proxy.ts";
 import { crashDatabase, type Supervisor } from "../support/service-faults.ts";
@@ -6,13 +6,13 @@ import type { ProcessName } from "../support/world.ts";
 import type { Stage } from "./hostile-stage.ts";
 
 const INDEXERS: readonly ProcessName[] = ["indexer", "indexer-2"];
-/** Shares of faults; the rest are kills. */
+/** Shares of faults; the others are kills. */
 const STOP_SHARE = 0.3;
 const NODE_SHARE = 0.25;
 const DATABASE_SHARE = 0.1;
 const CALM_MS = 1_500;
 const OUTAGE_MS = 4_000;
-/** Some longer than the time in which a relay could not have known of a transfer. */
+/** Some are longer than the time within which a relay could not have known of a transfer. */
 const STOP_MS = 14_000;
 
 type Storm = {
@@ -23,7 +23,7 @@ type Storm = {
   faults: Record<string, number>;
 };
 
-/** One fault after another, each healed before the next; leaves everything running. */
+/** One fault after another, each repaired before the next; leaves everything running. */
 export async function strikeUntil(isOver: () => boolean, storm: Storm): Promise<void> {
   const { random, supervisor, faults } = storm;
   while (!isOver()) {

@@ -1,6 +1,6 @@
 /**
- * Judges the hostile campaign's ledger by the chain and by the record of what each payer did, never by what the service says decided:
- * a link's money came from somebody who showed that he meant it, or the link was all that his transfer could have paid.
+ * Judges the hostile campaign's ledger by the chain and by the record of what each payer did, never by the service's own account:
+ * a link's money came from a payer who showed evidence for it, or the link was the only one the transfer could have paid.
  */
 import { privateKeyToAccount } from "viem/accounts";
 import { localRelayerKeys } from "../../local/chain/accounts.ts";
@@ -9,12 +9,12 @@ import type { HostileLink, Stage } from "./hostile-stage.ts";
 
 /** Of the half of a nonce that may be a tag. */
 const TAG_DIGITS = 32;
-/** A block's stamp is a whole second; cancelling and stamping are on different clocks. */
+/** Block times are whole seconds; cancellations and blocks are on different clocks. */
 const STAMP_MS = 1_000;
 const CANCEL_GRAY_MS = 2_000;
 /**
- * A relay signed this long after a block with a transfer that pays its link ignored it: the stamp's second, the two seconds that a
- * simulated payment may be held for the indexer, the fees asked of a node that fails, and a busy machine.
+ * A relay signed this long after a block with a transfer that pays its link ignored that transfer: the block's second, the two seconds
+ * a simulated payment may wait for the indexer, fees requested from a failing node, and a busy machine.
  */
 const FENCE_MS = 6_000;
 
@@ -22,19 +22,19 @@ export type HostileVerdict = {
   links: Record<string, number>;
   settledBy: Record<string, number>;
   exceptions: Record<string, number>;
-  /** Transfers of each way that came into a block, and those that pay the link their payer meant. */
+  /** Mined transfers by way of paying, and those that pay the intended link. */
   ways: Record<string, string>;
-  /** Money on no link: with candidates, and as merely received. */
+  /** Money without a link: with candidates, and merely received. */
   candidates: number;
   received: number;
-  /** Links paid by the only money that could pay them, though its payer meant another one. */
+  /** Links paid by the only money that could pay them, though its payer intended another one. */
   onlyCandidate: number;
   toldSettled: number;
-  /** Relayed to a link that had its money, from a block that came while the relay was being signed: marked DUPLICATE. */
+  /** Relayed to an already paid link, by a block that came while the relay was being signed: marked DUPLICATE. */
   chargedInRace: number;
-  /** Answered "settled" though another's money pays the link: came second in a race, or by a stranger's transaction. Marked DUPLICATE. */
+  /** Answered "settled" though another payment pays the link: second in a race, or by a third party's transaction. Marked DUPLICATE. */
   toldDuplicate: number;
-  /** Links paid through a thief's early claim that nobody contested. */
+  /** Links paid through an attacker's uncontested early claim. */
   unopposed: number;
   broken: string[];
 };
@@ -73,7 +73,7 @@ export async function judgeHostility(
   };
 }
 
-/** Whether each paying transfer is its link's, by the sender's own doing or for want of another link. */
+/** Whether each paying transfer belongs to its link, by the sender's own evidence or because no other link fitted. */
 function judgePayingTransfers(stage: Stage, given: Case, { isUnopposed }: { isUnopposed: boolean }) {
   const broken: string[] = [];
   let [onlyCandidate, unopposed] = [0, 0];
@@ -98,7 +98,7 @@ function judgePayingTransfers(stage: Stage, given: Case, { isUnopposed }: { isUn
   return { broken, onlyCandidate, unopposed };
 }
 
-/** What the sender himself did to name this link: on the chain, or to us before its block, or by a signature. */
+/** Evidence of the sender for this link: on the chain, presented to us before its block, or signed. */
 function showsMeaning({ thefts }: Stage, link: HostileLink, transfer: Paid): boolean {
   const { deed, nonce, tag, sender, blockTimeS } = transfer;
   if (nonce?.slice(0, 2 + TAG_DIGITS) === link.tag || tag === link.tag) return true;
@@ -142,7 +142,7 @@ function isEarlier(one: Paid, other: Paid): boolean {
     : one.blockNumber === other.blockNumber && one.logIndex < other.logIndex;
 }
 
-/** What names its link beyond doubt is booked to it, and pays it unless something else does; a second one is marked. */
+/** A transfer with certain evidence is attributed to its link, and pays it unless another does; a second one is marked. */
 function judgeEvidence({ paid, booked, rows, paying, links }: Case): string[] {
   return paid.flatMap((transfer) => {
     const { deed, nonce, tag, sender } = transfer;
@@ -162,7 +162,7 @@ function judgeEvidence({ paid, booked, rows, paying, links }: Case): string[] {
   });
 }
 
-/** Whoever was told "settled" has paid his link, with this transaction; or came second by no relay that could have known, and the link says so. */
+/** A payer who got "settled" has paid his link with this transaction; or came second without a relay that could have known, and the link shows it. */
 function judgeAnswers({ deeds, thefts }: Stage, { booked, paid, rows }: Case, inRace: ReadonlySet<Paid>) {
   const broken = thefts.flatMap(({ linkId, paidWithNonce }) => {
     const transfer = paid.find(({ nonce }) => nonce !== undefined && nonce === paidWithNonce);
@@ -188,7 +188,7 @@ function judgeAnswers({ deeds, thefts }: Stage, { booked, paid, rows }: Case, in
   return { broken, duplicates };
 }
 
-/** Nobody is charged twice, whatever he was answered in between. */
+/** No payer is charged twice, whatever the responses in between. */
 function judgePayers({ paid }: Case): string[] {
   const counts = countBy(paid, ({ from }) => from);
   return Object.entries(counts).flatMap(([from, count]) =>
@@ -196,7 +196,7 @@ function judgePayers({ paid }: Case): string[] {
   );
 }
 
-/** A relay of ours charges nobody for a link whose money we could know of when it was signed. */
+/** No relay of ours charges a payer for a link whose payment could be known when it was signed. */
 function judgeRaces({ paid, booked, signedAtMs }: Case) {
   const broken: string[] = [];
   const inRace = new Set<Paid>();

@@ -1,4 +1,4 @@
-/** The honest side of the hostile campaign: every documented way of paying a link, each by a payer with a key of its own. */
+/** The honest payers of the hostile campaign: every documented way of paying a link, each by a payer with a separate key. */
 import { randomBytes } from "node:crypto";
 import { concat, encodeFunctionData, erc20Abi, keccak256 } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
@@ -24,14 +24,14 @@ const { chainId, usdc } = NETWORKS[NETWORK];
 const TRANSFER_GAS = 120_000n;
 const MAX_FEE_WEI = 100_000_000_000n;
 const PAY_PATIENCE_MS = 90_000;
-/** Somebody else's payment is on its way: how long a payer asks again before he gives up. */
+/** How long a payer retries while another payment is in progress. */
 const BUSY_PATIENCE_MS = 6_000;
 const PAUSE_MS = 150;
 const AUTHORIZATION_S = 1_800;
 
 type SignedTransfer = { raw: Hex; txHash: Hex };
 
-/** A plain transfer, signed but not sent: its hash is known before anybody can see it. */
+/** A plain transfer, signed but not sent: its hash is known before it is public. */
 export async function signTransfer(
   payer: Payer,
   { to, units, tag }: { to: Hex; units: bigint; tag?: Hex },
@@ -50,7 +50,7 @@ export async function signTransfer(
   return { raw, txHash: keccak256(raw) };
 }
 
-/** Sends it to the true chain, and waits for its block. */
+/** Sends it to the real chain and waits for its block. */
 export async function sendTransfer({ chain }: Stage, { raw, txHash }: SignedTransfer): Promise<void> {
   await callRpc(chain.rpcUrl, "eth_sendRawTransaction", [raw]);
   await waitPatiently(`${txHash} to be mined`, async () => {
@@ -67,7 +67,7 @@ export function signForLink(payer: Payer, link: HostileLink, isTagged: boolean):
   });
 }
 
-/** The documented claim: as soon as the wallet gives the hash, by whoever says to be the sender. */
+/** The documented claim, sent as soon as the wallet has the hash. */
 export async function claimAsPayer(stage: Stage, deed: Deed, txHash: Hex): Promise<Reply> {
   const sentAtMs = Date.now();
   const reply = await claim(stage, deed.linkId, { transactionHash: txHash, clientWalletAddress: deed.payer });
@@ -75,7 +75,7 @@ export async function claimAsPayer(stage: Stage, deed: Deed, txHash: Hex): Promi
   return reply;
 }
 
-/** The claim with the payer's signature, which must be taken whatever the link's status. */
+/** The claim with the payer's signature, which must be accepted whatever the link's status. */
 export async function proveAsPayer(
   stage: Stage,
   { deed, link, payer, txHash }: { deed: Deed; link: HostileLink; payer: Payer; txHash: Hex },
@@ -97,13 +97,13 @@ export async function proveAsPayer(
   return reply;
 }
 
-/** How a payer's request for a relayed payment ended. */
+/** The outcome of a payer's request for a relayed payment. */
 type PayEnd =
   | { kind: "settled"; txHash: string }
   | { kind: "refused"; code: string }
   | { kind: "unanswered" };
 
-/** Shows the same authorization until the answer is final, as x402 clients do. */
+/** Presents the same authorization until the response is final, as x402 clients do. */
 export async function payByX402(
   stage: Stage,
   { deed, payment, byHeader = false }: { deed: Deed; payment: SignedPayment; byHeader?: boolean },
@@ -120,20 +120,20 @@ export async function payByX402(
   return { kind: "unanswered" };
 }
 
-/** One try; throws when the process is killed under it. */
+/** One attempt; throws when the process is killed during it. */
 function showOnce(stage: Stage, linkId: string, payment: SignedPayment, byHeader: boolean): Promise<Reply> {
   if (!byHeader) return askOnce(stage, `/v1/x402/${linkId}/pay`, postJson(shapeA(payment)));
   const header = Buffer.from(JSON.stringify(standardV1(payment))).toString("base64");
   return askOnce(stage, `/v1/x402/${linkId}`, { headers: { "x-payment": header } });
 }
 
-/** Undefined while the payer has to ask again. */
+/** Undefined while the payer has to retry. */
 function endOf(stage: Stage, reply: Reply, passedMs: number): PayEnd | undefined {
   const { status, body } = reply;
   const code: string = body?.error ?? String(status);
   stage.answers[`${status} ${code}`] = (stage.answers[`${status} ${code}`] ?? 0) + 1;
   if (status === 200 && body.success === true) return { kind: "settled", txHash: body.txHash };
-  // answered before, by an answer that was lost; of a nonce of another link the words are different
+  // answered before, but the response was lost; for a nonce of another link the message differs
   const isOfOther = String(body?.message).includes("another link");
   if (status === 409 && code === "NONCE_USED" && body.txHash && !isOfOther)
     return { kind: "settled", txHash: body.txHash };

@@ -1,4 +1,4 @@
-/** Draws what happens to one link of the hostile campaign, all at once, so that a seed gives the same plan whatever runs when. */
+/** Draws the events of one link of the hostile campaign in advance, so that a seed gives the same plan whatever the timing. */
 import type { Plan, Way } from "./hostile-stories.ts";
 
 const WAYS: readonly (readonly [weight: number, way: Way])[] = [
@@ -22,7 +22,7 @@ const SECOND_SHARE = 0.2;
 const CANCEL_SHARE = 0.05;
 const SECOND_WITHIN_MS = 10_000;
 const STRANGER_WITHIN_MS = 1_500;
-/** Some payers come only after a stranger has executed what they signed, and a thief has shown it. */
+/** Some payers come only after a third party has executed what they signed, and an attacker has presented it. */
 const PAYER_WITHIN_MS = 5_000;
 const ORDERS = ["thiefFirst", "payerFirst", "documented", "late"] as const;
 const THIEVES = ["twin", "twin", "twin", "misfit", undefined] as const;

@@ -1,4 +1,4 @@
-/** What everybody in the hostile campaign stands on: the service, its true chain, the links, and a record of who did what. */
+/** The environment of the hostile campaign: the service, the real chain, the links, and a record of who did what. */
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { insist } from "../payments/campaign-load.ts";
@@ -13,17 +13,17 @@ export type HostileLink = {
   id: string;
   shop: Shop;
   wallet: Hex;
-  /** Links of one group ask for one price in one wallet, which no other group's links do. */
+  /** Links of one group have one price in one wallet, which no other group uses. */
   group: number;
   amountUnits: bigint;
   payAmountUnits: bigint | undefined;
   tag: Hex;
   merchantName: string;
-  /** Between these the merchant cancelled it. */
+  /** The merchant cancelled it between these. */
   cancelled?: { fromMs: number; toMs: number };
 };
 
-/** What one payer did to pay one link. A payer of the campaign means one link only. */
+/** What one payer did to pay one link. A payer of the campaign intends one link only. */
 export type Deed = {
   linkId: string;
   payer: Hex;
@@ -35,40 +35,40 @@ export type Deed = {
   /** Of the authorization, and when it was first sent to us. */
   nonce?: Hex;
   shownAtMs?: number;
-  /** When the service took the payer's proof, or claim. */
+  /** When the service accepted the payer's proof, or claim. */
   provenAtMs?: number;
   claimedAtMs?: number;
-  /** The transaction that the service said has paid the link. */
+  /** The transaction that paid the link according to the service. */
   toldSettled?: string;
 };
 
-/** What one thief did so that `linkId` would be paid with another's money. */
+/** What one attacker did to have `linkId` paid with another payer's money. */
 export type Theft = {
   kind: string;
   linkId: string;
   txHash?: Hex;
   status: number;
   answeredAtMs: number;
-  /** Of the authorization shown for `linkId`, when the answer said that it has paid that link. */
+  /** Of the authorization presented for `linkId`, when the response said that it paid that link. */
   paidWithNonce?: Hex;
 };
 
 export type Stage = {
   service: Service;
   sql: Sql;
-  /** The true one, whatever the service sees of it. */
+  /** The real one, whatever the service sees of it. */
   chain: TestChain;
   baseUrl: () => string;
   deeds: Deed[];
   thefts: Theft[];
-  /** Answers that nobody may get. */
+  /** Responses that must never occur. */
   wrong: string[];
   answers: Record<string, number>;
 };
 
 export type Reply = {
   status: number;
-  // a caller reads what the documentation says is there; a wrong path shows as a broken expectation
+  // a caller reads documented fields; a wrong path fails an expectation
   // biome-ignore lint/suspicious/noExplicitAny: the shape is what is under test
   body: any;
   headers: Headers;
@@ -89,7 +89,7 @@ export async function openShops(baseUrl: string, count: number): Promise<Shop[]>
   return shops;
 }
 
-/** One request that goes to any API process, again while they are killed or their database is. All of these may be repeated. */
+/** One request to any API process, repeated while they are killed or their database is. All of these are repeatable. */
 export async function ask(stage: Stage, path: string, init: RequestInit = {}): Promise<Reply> {
   const deadline = Date.now() + PATIENCE_MS;
   for (;;) {
@@ -101,7 +101,7 @@ export async function ask(stage: Stage, path: string, init: RequestInit = {}): P
   }
 }
 
-/** Throws when the process is killed under it. */
+/** Throws when the process is killed during it. */
 export async function askOnce({ baseUrl }: Stage, path: string, init: RequestInit): Promise<Reply> {
   const response = await fetch(`${baseUrl()}${path}`, {
     ...init,
@@ -123,7 +123,7 @@ export function postJson(body: unknown, headers: Record<string, string> = {}): R
   };
 }
 
-/** As the merchant's browser does; whichever process answers knows the session. */
+/** As the merchant's browser; every process knows the session. */
 export function askAsMerchant(stage: Stage, { merchant }: Shop, path: string, body: unknown, key?: string) {
   const cookie = [...merchant.client.cookies].map(([name, value]) => `${name}=${value}`).join("; ");
   return ask(stage, path, postJson(body, { cookie, ...(key ? { "idempotency-key": key } : {}) }));
@@ -144,7 +144,7 @@ export async function makeHostileLink(
   };
 }
 
-/** Says which transaction paid a link. */
+/** Claims that a transaction paid a link. */
 export function claim(
   stage: Stage,
   linkId: string,
@@ -161,7 +161,7 @@ export async function waitUntilSeen({ sql }: Stage, txHash: Hex): Promise<void> 
   });
 }
 
-/** Asks seldom: hundreds wait at the same time. */
+/** Polls rarely: hundreds wait concurrently. */
 export async function waitPatiently(what: string, isDone: () => Promise<boolean>): Promise<void> {
   const deadline = Date.now() + PATIENCE_MS;
   while (!(await isDone())) {

@@ -1,4 +1,4 @@
-/** One link's story in the hostile campaign: how its payers pay, and what thieves, strangers and its merchant do meanwhile. */
+/** One link's scenario in the hostile campaign: how its payers pay, and what attackers, third parties and its merchant do. */
 import { encodeFunctionData, parseAbi } from "viem";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { callRpcText } from "../../local/chain/rpc.ts";
@@ -21,14 +21,14 @@ const TRANSFER_WAYS = ["plain", "claim", "tagged", "payAmount", "proof"] as cons
 const RELAYED_WAYS = ["x402", "x402Header", "strangerTagged", "strangerFirst", "cancelled"] as const;
 export type Way = (typeof TRANSFER_WAYS)[number] | (typeof RELAYED_WAYS)[number];
 
-/** All of a story's draws, made before anything runs, so that a seed gives the same plan again. */
+/** All random draws of a scenario, made before anything runs, so that a seed gives the same plan. */
 export type Plan = {
   way: Way;
-  /** Somebody else who pays the same link, this long after the first began. */
+  /** Another payer of the same link, this long after the first began. */
   second: { way: Way; afterMs: number } | undefined;
-  /** The merchant cancels before anybody pays. */
+  /** The merchant cancels before the payment. */
   isCancelled: boolean;
-  /** Whose link the thief wants paid, when he claims, and as whom. */
+  /** The attacker's target link, the time of the claim, and the claimed sender. */
   thief: "twin" | "misfit" | undefined;
   order: "thiefFirst" | "payerFirst" | "documented" | "late";
   asSender: boolean;
@@ -41,7 +41,7 @@ export type Plan = {
   payerAfterMs: number;
 };
 
-/** `isUnopposed`: thieves may claim early what nobody else claims, which nothing on the chain can decide. */
+/** `isUnopposed`: attackers may claim early what nobody else claims, which the chain cannot decide. */
 type Scene = {
   link: HostileLink;
   plan: Plan;
@@ -70,7 +70,7 @@ async function paySecond(stage: Stage, scene: Scene): Promise<void> {
   await payLink(stage, { ...scene, plan }, second.way, true);
 }
 
-/** Claims of nothing hold nothing: the merchant cancels all the same. */
+/** Claims without a transaction hold nothing: the merchant can still cancel. */
 async function cancelDespiteClaims(stage: Stage, link: HostileLink): Promise<void> {
   await Promise.all([claimNothing(stage, link), claimNothing(stage, link)]);
   const fromMs = Date.now();
@@ -135,7 +135,7 @@ async function payByTransfer(stage: Stage, scene: Scene, player: Player): Promis
   if ((await readStatus(stage, link.id)) !== "PAID") await prove();
 }
 
-/** What nobody else speaks for is claimed by thieves only once it is in the ledger. */
+/** Transfers without the payer's evidence are claimed by attackers only once they are in the ledger. */
 function orderOf({ plan, isUnopposed }: Scene, way: Way): Plan["order"] {
   const isOpposed = way !== "plain" || plan.thief !== "twin";
   return isOpposed || isUnopposed ? plan.order : "late";
@@ -189,7 +189,7 @@ async function payByAuthorization(stage: Stage, scene: Scene, player: Player): P
     });
 }
 
-/** Once it is executed, everybody can read an authorization on the chain. */
+/** Once executed, an authorization is public on the chain. */
 async function stealAuthorization(stage: Stage, scene: Scene, payment: SignedPayment): Promise<void> {
   const { plan, link, twin } = scene;
   if (!(await isExecuted(stage, payment))) return;
@@ -197,7 +197,7 @@ async function stealAuthorization(stage: Stage, scene: Scene, payment: SignedPay
   if (plan.showsGarbage) await showGarbage(stage, link, { payment, byHeader: plan.asSender });
 }
 
-/** The payer takes the first authorization back, before or while it is shown to us, and pays with another one if that was refused. */
+/** The payer cancels the first authorization before or while it is presented to us, and pays with another one if that was refused. */
 async function payAfterCancelling(stage: Stage, scene: Scene, player: Player): Promise<void> {
   const { link, plan } = scene;
   const { payer } = player;
@@ -211,7 +211,7 @@ async function payAfterCancelling(stage: Stage, scene: Scene, player: Player): P
   const [end] = await Promise.all([payByX402(stage, { deed, payment }), isBefore || takeBack()]);
   if (isBefore && end.kind === "settled")
     stage.wrong.push(`${link.id} was called paid by a cancelled authorization`);
-  // a careful payer pays again only when refused, and when his balance says so too
+  // a careful payer pays again only when refused, and when the balance agrees
   const isUntouched = (await readUsdcBalance(rpcUrl, payer.address)) === link.amountUnits * FUNDS;
   if (end.kind !== "refused" || !isUntouched) return;
   const again = await signForLink(payer, link, false);

@@ -1,4 +1,4 @@
-/** The other side of the hostile campaign: people who want a link of theirs paid with somebody else's money. */
+/** The attackers of the hostile campaign: they want a link of theirs paid with another payer's money. */
 import type { Hex } from "../../core/domain/networks.ts";
 import { makePayer, type SignedPayment, shapeA, standardV1 } from "../support/payer.ts";
 import {
@@ -12,7 +12,7 @@ import {
 } from "./hostile-stage.ts";
 import { randomHash } from "./payers.ts";
 
-/** Claims somebody else's transaction for `target`, with the sender's address or with one's own. */
+/** Claims another payer's transaction for `target`, with the sender's address or with their own. */
 export async function claimAsThief(
   stage: Stage,
   kind: string,
@@ -38,14 +38,14 @@ export async function forgeProof(
   if (reply.status === 200) stage.wrong.push(`a forged proof was taken for ${target.id}`);
 }
 
-/** Shows an executed authorization, which everybody can read on the chain, for another link of the same price. */
+/** Presents an executed authorization, which is public on the chain, for another link of the same price. */
 export async function showToTwin(stage: Stage, target: HostileLink, payment: SignedPayment): Promise<void> {
   const reply = await ask(stage, `/v1/x402/${target.id}/pay`, postJson(shapeA(payment)));
   const theft = note(stage, { kind: "shown to a twin", target, status: reply.status });
   if (isSuccess(reply)) theft.paidWithNonce = payment.nonce;
 }
 
-/** A known payer and nonce with a signature that is nobody's, or another key's: no answer may call it paid. */
+/** A known payer and nonce with a random or another key's signature: no response may call it paid. */
 export async function showGarbage(
   stage: Stage,
   target: HostileLink,
@@ -65,7 +65,7 @@ function garbageLike({ signature }: SignedPayment): Hex {
   return `0x${"5a".repeat((signature.length - 4) / 2)}1b`;
 }
 
-/** Hashes of nothing: they must not keep the merchant from cancelling. */
+/** Claims of random hashes: they must not prevent the merchant from cancelling. */
 export async function claimNothing(stage: Stage, target: HostileLink): Promise<void> {
   const clientWalletAddress = makePayer().address;
   const reply = await claim(stage, target.id, { transactionHash: randomHash(), clientWalletAddress });

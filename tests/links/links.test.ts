@@ -34,7 +34,7 @@ async function expireLink(id: string): Promise<void> {
 }
 
 describe("reading one link", () => {
-  test("gives its owner all fields and updatedAt", async () => {
+  test("returns all fields and updatedAt to its owner", async () => {
     const id = await makeLink(ann);
     for (const query of ["", `?userId=${ann.userId}`]) {
       const { status, body } = await ann.client.get(`${LINKS}/${id}${query}`);
@@ -73,7 +73,7 @@ describe("reading one link", () => {
     expect(made.status).toBe(403);
   });
 
-  test("error: two userIds are one too many", async () => {
+  test("error: a repeated userId is refused", async () => {
     const { status } = await ann.client.get(`${LINKS}?userId=${ann.userId}&userId=${bob.userId}`);
     expect([400, 403]).toContain(status);
   });
@@ -103,7 +103,7 @@ describe("credentials", () => {
     expect((await nobody.post(LINKS, { amount: 1, description: "d" }, reader)).status).toBe(403);
   });
 
-  test("a test bearer stands for the cookie", async () => {
+  test("a test bearer token replaces the cookie", async () => {
     const { body } = await openClient(world.baseUrl).post("/v1/test/token", { email: ann.email });
     const token = body.accessToken ?? body.token ?? body.data?.accessToken;
     const headers = { authorization: `Bearer ${token}`, "x-test-mode": "true" };
@@ -124,7 +124,7 @@ describe("the list", () => {
     eve = await signUp(world.baseUrl);
     ids = [];
     for (let n = 0; n < 7; n++) ids.unshift(await makeLink(eve, { description: `n${n}` }));
-    // all in one instant: the id decides
+    // all at one instant: the id decides
     await world.sql`update payment_links set created_at = '2026-01-01T00:00:00.123456Z' where id = any(${ids.slice(0, 4)})`;
     const rows = await world.sql<{ id: string }[]>`
       select id
@@ -147,12 +147,12 @@ describe("the list", () => {
     return seen;
   }
 
-  test("walks every link once, newest first, whatever the page size", async () => {
+  test("returns every link once, newest first, whatever the page size", async () => {
     for (const limit of [1, 2, 3, 6, 7, 8, 100])
       expect(await walk(eve.client, `limit=${limit}`)).toEqual(ids);
   });
 
-  test("holds its place while links are added", async () => {
+  test("keeps its position while links are added", async () => {
     const first = await eve.client.get(`${LINKS}?limit=3`);
     const added = await makeLink(eve);
     const second = await eve.client.get(`${LINKS}?limit=100&cursor=${first.body.nextCursor}`);
@@ -190,7 +190,7 @@ describe("the list", () => {
     expect((await ann.client.get(`${LINKS}?cursor=${cursor}`)).status).toBe(400);
   });
 
-  test("error: a status that is none", async () => {
+  test("error: an unknown status", async () => {
     for (const status of ["active", "DONE", ""]) {
       const answer = await eve.client.get(`${LINKS}?status=${status}`);
       expect([answer.status, answer.body.error.details.field]).toEqual([400, "status"]);
@@ -199,7 +199,7 @@ describe("the list", () => {
 });
 
 describe("expiry, status filter and statistics", () => {
-  test("EXPIRED is true on read though no job runs, everywhere", async () => {
+  test("EXPIRED is shown everywhere without a job having run", async () => {
     const kim = await signUp(world.baseUrl);
     const [kept = "", lapsed = "", moved = "", cancelled = ""] = await Promise.all(
       Array.from({ length: 4 }, () => makeLink(kim)),
@@ -237,7 +237,7 @@ describe("expiry, status filter and statistics", () => {
     });
   });
 
-  test("walks expired links of both kinds in one order", async () => {
+  test("lists expired links, marked or not, in one order", async () => {
     const kim = await signUp(world.baseUrl);
     const ids = await Promise.all(Array.from({ length: 6 }, () => makeLink(kim)));
     for (const id of ids) await expireLink(id);
@@ -272,7 +272,7 @@ describe("expiry, status filter and statistics", () => {
     });
   });
 
-  test("a user without links has zeros", async () => {
+  test("statistics of a user without links are zero", async () => {
     const kim = await signUp(world.baseUrl);
     const { body } = await kim.client.get(`${LINKS}/stats?userId=${kim.userId}`);
     expect(body).toMatchObject({
@@ -304,7 +304,7 @@ describe("cancelling", () => {
     expect(events.length).toBe(1);
   });
 
-  test("error: a link that a payment holds is 409 and stays", async () => {
+  test("error: a link that a payment holds is 409 and unchanged", async () => {
     const id = await makeLink(ann);
     const payment = {
       ...({
@@ -334,7 +334,7 @@ describe("cancelling", () => {
     expect((await ann.client.post(`${LINKS}/${id}/cancel`)).status).toBe(200);
   });
 
-  test.each(["PAID", "EXPIRED"])("error: a %s link is 409 and stays", async (status) => {
+  test.each(["PAID", "EXPIRED"])("error: a %s link is 409 and unchanged", async (status) => {
     const id = await makeLink(ann);
     await world.sql`
       update payment_links
@@ -344,7 +344,7 @@ describe("cancelling", () => {
     expect((await ann.client.get(`${LINKS}/${id}`)).body.status).toBe(status);
   });
 
-  test("error: a link whose time is over is 409, another's is 404", async () => {
+  test("error: a link past its expiry is 409, another user's is 404", async () => {
     const id = await makeLink(ann);
     expect((await bob.client.post(`${LINKS}/${id}/cancel`)).status).toBe(404);
     await expireLink(id);

@@ -14,7 +14,7 @@ afterAll(() => world?.stop());
 
 const LINKS = "/v1/payment-links";
 
-describe("making a link", () => {
+describe("creating a link", () => {
   test("answers 201 with the documented fields and no updatedAt", async () => {
     const { status, body, headers } = await ann.client.post(LINKS, {
       userId: ann.userId,
@@ -43,12 +43,12 @@ describe("making a link", () => {
     expect(events.map((event) => event.type)).toEqual(["payment_link.created"]);
   });
 
-  test("takes 24 hours when no expiry is given", async () => {
+  test("defaults to an expiry of 24 hours", async () => {
     const { body } = await ann.client.post(LINKS, { amount: 1, description: "d" });
     expect(Date.parse(body.expiresAt) - Date.parse(body.createdAt)).toBe(24 * 3_600_000);
   });
 
-  // the literal in the body, and the micro-USDC it is
+  // the literal in the body and its micro-USDC
   test.each([
     ["0.000001", 1n],
     ["1e-6", 1n],
@@ -98,7 +98,7 @@ describe("making a link", () => {
     expect(body.error.details.field).toBe("amount");
   });
 
-  test("an amount inside another object is not the link's", async () => {
+  test("an amount nested in another object is ignored", async () => {
     const body = '{"amount": 2.5, "description": "d", "extra": {"amount": 0.1234567}}';
     const answer = await ann.client.post(LINKS, body);
     expect(answer.status).toBe(201);
@@ -146,7 +146,7 @@ describe("making a link", () => {
     }
   });
 
-  test("takes USDC as the currency and no other", async () => {
+  test("accepts USDC as the currency and no other", async () => {
     const dollars = await ann.client.post(LINKS, { amount: 1, description: "d", currency: "USDC" });
     expect(dollars.status).toBe(201);
     const euros = await ann.client.post(LINKS, { amount: 1, description: "d", currency: "EUR" });
@@ -164,7 +164,7 @@ describe("making a link", () => {
 describe("Idempotency-Key", () => {
   const key = () => ({ "idempotency-key": crypto.randomUUID() });
 
-  test("the same request again is answered again, not done again", async () => {
+  test("a repeated request gets the stored response and is not executed again", async () => {
     const headers = key();
     const request = { amount: 7.5, description: "once" };
     const first = await ann.client.post(LINKS, request, headers);
@@ -175,7 +175,7 @@ describe("Idempotency-Key", () => {
     expect(again.headers.get("idempotent-replayed")).toBe("true");
   });
 
-  test("ten at once make one link", async () => {
+  test("ten concurrent requests create one link", async () => {
     const headers = key();
     const description = `ten ${headers["idempotency-key"]}`;
     const answers = await Promise.all(
@@ -203,7 +203,7 @@ describe("Idempotency-Key", () => {
     expect(mine.body.id).not.toBe(theirs.body.id);
   });
 
-  test("a refused request keeps nothing", async () => {
+  test("a refused request stores nothing", async () => {
     const headers = key();
     expect((await ann.client.post(LINKS, { amount: 0, description: "a" }, headers)).status).toBe(400);
     expect((await ann.client.post(LINKS, { amount: 1, description: "a" }, headers)).status).toBe(201);

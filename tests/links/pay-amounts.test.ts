@@ -34,7 +34,7 @@ async function earnings(): Promise<number> {
   return (await side.ann.client.get("/v1/payment-links/stats")).body.totalEarnings;
 }
 
-test("each link of one price has one of its own, above its amount, that does not end in 0", async () => {
+test("is different for each link of one price, above its amount, and does not end in 0", async () => {
   const units = nextUnits();
   const links = await makeLinks(side, 25, units);
   const rows = await Promise.all(links.map((linkId) => linkOf(side, linkId)));
@@ -48,7 +48,7 @@ test("each link of one price has one of its own, above its amount, that does not
   expect([body.amount, body.payAmount]).toEqual([Number(units) / 1e6, Number(payAmounts[0]) / 1e6]);
 });
 
-test("pays its link among twins, as exactly as the amount itself, and the sums are of what came", async () => {
+test("pays its link among links of one price like the amount itself, and sums count what was received", async () => {
   const { meant, twin } = await makeTwins(side);
   const { payAmountUnits } = await linkOf(side, meant);
   const before = await earnings();
@@ -68,7 +68,7 @@ test("pays its link among twins, as exactly as the amount itself, and the sums a
   ]);
 });
 
-test("one micro-USDC beside it pays nothing", async () => {
+test("one micro-USDC more or less pays nothing", async () => {
   const { meant, twin, units } = await makeTwins(side);
   const taken = [await linkOf(side, meant), await linkOf(side, twin)].map(
     ({ payAmountUnits }) => payAmountUnits ?? 0n,
@@ -81,18 +81,18 @@ test("one micro-USDC beside it pays nothing", async () => {
   expect([await statusOf(side, meant), await statusOf(side, twin)]).toEqual(["ACTIVE", "ACTIVE"]);
 });
 
-test("is none that an open link asks for", async () => {
+test("is never an amount of an open link", async () => {
   const units = nextUnits();
   const [above = ""] = await makeLinks(side, 1, units + 999n);
   const [link = ""] = await makeLinks(side, 1, units);
   expect((await linkOf(side, link)).payAmountUnits).toBe(units + 998n);
-  // ended, it leaves its amount to others
+  // once ended, it releases its amount
   expect((await side.ann.client.post(`/v1/payment-links/${above}/cancel`)).status).toBe(200);
   const [next = ""] = await makeLinks(side, 1, units);
   expect((await linkOf(side, next)).payAmountUnits).toBe(units + 999n);
 });
 
-test("that a later link asks for as its amount makes both candidates", async () => {
+test("that is also the amount of a later link makes both candidates", async () => {
   const [early = ""] = await makeLinks(side, 1);
   const { payAmountUnits } = await linkOf(side, early);
   const [later = ""] = await makeLinks(side, 1, payAmountUnits ?? 0n);
@@ -112,7 +112,7 @@ test("after its link has expired: PAID late, while no other link asks for it", a
   await waitForLink(side, link, { status: "PAID", exception: "PAID_LATE", settledBy: "pay_amount" });
 });
 
-test("is null when all are in use, and the link is paid by its amount", async () => {
+test("is null when all are in use, and the link is still paid by its amount", async () => {
   const units = nextUnits();
   const [holder = ""] = await makeLinks(side, 1);
   await side.sql`
@@ -123,7 +123,7 @@ test("is null when all are in use, and the link is paid by its amount", async ()
   expect((await dataOf(side, full)).body.payAmount).toBeNull();
   await pay(side, payer, { units });
   await waitForLink(side, full, { status: "PAID", settledBy: "amount" });
-  // the last one that is free is given
+  // the last free one is issued
   await side.sql`delete from pay_amounts where recipient = ${side.wallet} and units = ${units}::bigint + 777`;
   const [last = ""] = await makeLinks(side, 1, units);
   expect((await linkOf(side, last)).payAmountUnits).toBe(units + 777n);
@@ -131,7 +131,7 @@ test("is null when all are in use, and the link is paid by its amount", async ()
   expect((await linkOf(side, none)).payAmountUnits).toBeNull();
 });
 
-test("of fifty links made at once differ", async () => {
+test("differs for fifty links created concurrently", async () => {
   const units = nextUnits();
   const given = { amount: Number(units) / 1e6, description: "At once" };
   const answers = await Promise.all(

@@ -1,4 +1,4 @@
-/** One merchant whose links are paid and claimed from outside, on a world of its own. */
+/** One merchant whose links are paid and claimed from outside, with processes of its own. */
 import { expect } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Answer, openClient } from "../support/http-client.ts";
@@ -9,7 +9,7 @@ import { newPayer, type ProvingPayer } from "./payers.ts";
 export const PAYER_PAGE = "/api/v1/public/payment-links";
 const PAYER_UNITS = 10_000_000_000n;
 const TIMEOUT_MS = 15_000;
-/** Micro-USDC; more than what a link's unique amount adds. */
+/** Micro-USDC; more than a link's unique amount adds. */
 const AMOUNT_STEP = 1_000;
 
 export type PayerSide = {
@@ -18,10 +18,10 @@ export type PayerSide = {
   ann: Merchant;
   wallet: Hex;
   payer: Hex;
-  /** A link of an amount no other link has, or of the amount of the link made last. */
+  /** A link with an unused amount, or with the amount of the latest link. */
   makeLink: (amount?: "same" | bigint) => Promise<{ id: string; amountUnits: bigint }>;
   claim: (linkId: string, transactionHash: string, clientWalletAddress?: string) => Promise<Answer>;
-  /** The same with the payer's signature of what a claim without one is answered. */
+  /** The same with the payer's signature over the typed data of the first response. */
   prove: (linkId: string, transactionHash: string, payer: ProvingPayer) => Promise<Answer>;
   statusOf: (linkId: string) => Promise<string>;
   waitForStatus: (linkId: string, status: string) => Promise<unknown>;

@@ -1,4 +1,4 @@
-/** People who pay by themselves: accounts of the local chain that send USDC without asking us. */
+/** Payers who transfer by themselves: accounts of the local chain that send USDC without our service. */
 import { randomBytes } from "node:crypto";
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
@@ -20,7 +20,7 @@ export async function newPayer(rpcUrl: string, units: bigint): Promise<Hex> {
 
 export type ProvingPayer = PrivateKeyAccount & { lower: Hex };
 
-/** A payer that can also sign what it claims. */
+/** A payer who can also sign claims. */
 export async function newProvingPayer(rpcUrl: string, units: bigint): Promise<ProvingPayer> {
   const account = privateKeyToAccount(generatePrivateKey());
   const lower = account.address.toLowerCase() as Hex;
@@ -30,14 +30,14 @@ export async function newProvingPayer(rpcUrl: string, units: bigint): Promise<Pr
   return { ...account, lower };
 }
 
-/** Sends a transfer that is mined when this returns. Explicit gas: a transfer that reverts is sent, too. */
+/** Sends a transfer and waits for its block. Explicit gas, so that a reverting transfer is sent too. */
 export async function sendUsdc(rpcUrl: string, from: Hex, to: Hex, units: bigint): Promise<Hex> {
   const hash = await submitUsdc(rpcUrl, from, to, units);
   await waitUntilMined(rpcUrl, hash);
   return hash;
 }
 
-/** Sends a transfer that waits for a block. */
+/** Sends a transfer that stays pending. */
 export async function submitUsdc(rpcUrl: string, from: Hex, to: Hex, units: bigint): Promise<Hex> {
   const transaction = { from, to: USDC, data: encodeTransfer(to, units), gas: "0x30d40" };
   return (await callRpcText(rpcUrl, "eth_sendTransaction", [transaction])) as Hex;

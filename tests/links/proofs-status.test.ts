@@ -1,4 +1,4 @@
-/** A proof counts in every status of its link and for every value; it moves what was merely inferred for another link. Three confirmations. */
+/** A proof counts in every status of its link and for every value, and moves attributions by inference. Three confirmations. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Payer } from "../support/payer.ts";
@@ -40,7 +40,7 @@ beforeAll(async () => {
 });
 afterAll(() => side?.stop());
 
-/** The blocks that make a transfer of the head deep enough. */
+/** Mines the blocks that confirm a transfer in the head. */
 async function confirm(): Promise<void> {
   await mine(side, CONFIRMATIONS - 1);
   await indexed(side);
@@ -66,7 +66,7 @@ async function eventsOf(subjectId: string): Promise<{ type: string; data: Record
 }
 
 describe("a proof for a link that is", () => {
-  test("ACTIVE, with a twin: PENDING, and PAID when it is deep enough", async () => {
+  test("ACTIVE, with another of the same price: PENDING, and PAID when deep enough", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await pay(side, payer, { units });
     await expectProven(meant, hash);
@@ -76,7 +76,7 @@ describe("a proof for a link that is", () => {
     expect(await statusOf(side, twin)).toBe("ACTIVE");
   });
 
-  test("EXPIRED, beside another that is: PAID late", async () => {
+  test("EXPIRED, with another expired one: PAID late", async () => {
     const { meant, twin, units } = await makeTwins(side);
     await expire(meant);
     await expire(twin);
@@ -88,7 +88,7 @@ describe("a proof for a link that is", () => {
     expect(await statusOf(side, twin)).toBe("EXPIRED");
   });
 
-  test("PAID by another transfer: a duplicate, booked on it", async () => {
+  test("PAID by another transfer: a duplicate, attributed to it", async () => {
     const [meant = ""] = await makeLinks(side, 1);
     const { amountUnits: units } = await linkOf(side, meant);
     const first = await pay(side, await makePerson(side), { units });
@@ -105,15 +105,15 @@ describe("a proof for a link that is", () => {
     expect(await historyOf(side, first)).toMatchObject([{ type: "PAYMENT_LINK", linkId: meant }]);
   });
 
-  test("CANCELLED: booked on it, which stays cancelled", async () => {
+  test("CANCELLED: attributed to it, stays cancelled", async () => {
     const [meant = ""] = await makeLinks(side, 1);
     const { amountUnits: units } = await linkOf(side, meant);
     expect((await side.ann.client.post(`/v1/payment-links/${meant}/cancel`)).status).toBe(200);
-    // a block's stamp is a whole second: within that of the cancellation the link would still have been open
+    // block times are whole seconds: within the second of the cancellation the link would still have been open
     await side.sql`update payment_links set cancelled_at = cancelled_at - interval '2 seconds' where id = ${meant}`;
     const hash = await pay(side, payer, { units });
     await confirm();
-    // a block of the second in which it was cancelled still names it as a candidate
+    // a block within the second of the cancellation still has it as a candidate
     expect(await historyOf(side, hash)).toMatchObject([{ type: "RECEIVE", linkId: null }]);
     await expectProven(meant, hash);
     expect(await historyOf(side, hash)).toMatchObject([
@@ -131,7 +131,7 @@ describe("a proof for a link that is", () => {
     ["more", 10n, "OVERPAID"],
   ];
   test.each(others)(
-    "ACTIVE, of a transfer of %s: booked, and the link can still be paid",
+    "ACTIVE, of a transfer of %s: attributed, and the link can still be paid",
     async (_, more, exception) => {
       const [meant = ""] = await makeLinks(side, 1);
       const { amountUnits: units } = await linkOf(side, meant);
@@ -148,7 +148,7 @@ describe("a proof for a link that is", () => {
     },
   );
 
-  test("PENDING with a claim of another transaction: paid by the proven one", async () => {
+  test("PENDING with a claim of another transaction: paid by the proven transfer", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const { hash: never } = await signTransfer(side, payer, { to: side.wallet, units: units + 10n });
     const early = await signTransfer(side, payer, { to: side.wallet, units });
@@ -162,8 +162,8 @@ describe("a proof for a link that is", () => {
   });
 });
 
-describe("a proof against what was inferred", () => {
-  /** The thief's claim came before the block and alone: the transfer counts for the twin. */
+describe("a proof against an attribution by inference", () => {
+  /** A false early claim, made alone: the transfer is attributed to the other link. */
   async function stealEarly(): Promise<{ meant: string; twin: string; hash: Hex }> {
     const { meant, twin, units } = await makeTwins(side);
     const signed = await signTransfer(side, payer, { to: side.wallet, units });
@@ -192,7 +192,7 @@ describe("a proof against what was inferred", () => {
     expect(await linkOf(side, twin)).toMatchObject({ status: "ACTIVE", settledBy: null });
   });
 
-  test("by an early claim: disputes it once that link is PAID, until the merchant takes it back", async () => {
+  test("by an early claim: disputes it once that link is PAID, until the merchant unassigns it", async () => {
     const { meant, twin, hash } = await stealEarly();
     await confirm();
     await waitForLink(side, twin, { status: "PAID", settledBy: "early_claim" });
@@ -206,7 +206,7 @@ describe("a proof against what was inferred", () => {
     ]);
     expect(await linkOf(side, twin)).toMatchObject({ status: "PAID", settledBy: "early_claim" });
     await waitForLink(side, meant, { status: "ACTIVE", settledBy: null });
-    // shown once more it is no second dispute
+    // repeated, it is no second dispute
     await prove(side, meant, { hash, person: payer });
     await settledLate(side);
     expect((await eventsOf(row?.id ?? "")).filter(({ type }) => type === "transaction.disputed").length).toBe(
@@ -231,7 +231,7 @@ describe("a proof against what was inferred", () => {
     await waitForLink(side, meant, { status: "PAID", exception: "PAID_LATE", settledBy: "proof" });
   });
 
-  test("by the unique amount: moves it, as an overpayment, to the link that is proven", async () => {
+  test("by the unique amount: moves it, as an overpayment, to the proven link", async () => {
     const { meant, twin } = await makeTwins(side);
     const { payAmountUnits } = await linkOf(side, twin);
     const hash = await pay(side, payer, { units: payAmountUnits ?? 0n });
@@ -252,7 +252,7 @@ test("a late claim without a proof, of the only link that asked for the value, i
   await waitForLink(side, only, { status: "PAID", settledBy: "amount" });
 });
 
-describe("error: a proof against what was shown", () => {
+describe("error: a proof against other evidence", () => {
   test("by a tag is 409", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const { tag } = await linkOf(side, twin);
@@ -268,7 +268,7 @@ describe("error: a proof against what was shown", () => {
     expect(await statusOf(side, meant)).toBe("ACTIVE");
   });
 
-  test("by an earlier proof is 409: a payer can't have one transfer pay two links", async () => {
+  test("by an earlier proof is 409: one transfer cannot pay two links", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await pay(side, payer, { units });
     await expectProven(meant, hash);

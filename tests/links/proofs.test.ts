@@ -1,4 +1,4 @@
-/** Who can prove that a transfer was made for a link: the sender's key, or its contract (ERC-1271). */
+/** Who can prove which link a transfer pays: the sender's key, or its contract (ERC-1271). */
 import { afterAll, afterEach, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { hashTypedData } from "viem";
 import {
@@ -58,7 +58,7 @@ afterAll(async () => {
   await side?.stop();
 });
 
-/** A transfer that two links fit, and nothing that decides between them. */
+/** A transfer that two links fit, without evidence to decide between them. */
 async function payAmbiguous(): Promise<{ meant: string; twin: string; units: bigint; hash: Hex }> {
   const twins = await makeTwins(side);
   return { ...twins, hash: await pay(side, payer, { units: twins.units }) };
@@ -70,7 +70,7 @@ async function expectPaidByProof(meant: string, twin: string): Promise<void> {
 }
 
 describe("a plain key", () => {
-  test("signs what the service asks it to sign", async () => {
+  test("signs the typed data of the service", async () => {
     const { meant, twin, hash } = await payAmbiguous();
     const { body } = await claim(side, meant, { hash, address: payer.address });
     expect(body.typedData).toEqual(await typedDataOf(side, meant, hash));
@@ -81,12 +81,12 @@ describe("a plain key", () => {
     expect(await claimOf(side, meant, hash)).toMatchObject({ state: "MATCHED", proof: "EOA" });
   });
 
-  test("signs before its transfer is in a block: the link waits, and is paid by it", async () => {
+  test("proves before its transfer is mined: the link is PENDING, and paid by it", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const signed = await signTransfer(side, payer, { to: side.wallet, units });
     const answer = await prove(side, meant, { hash: signed.hash, person: payer });
     expect([answer.status, answer.body]).toEqual([200, { success: true, linkId: meant, status: "PENDING" }]);
-    // an unproven claim of the twin changes nothing
+    // an unproven claim for the other link has no effect
     const theft = await claim(side, twin, { hash: signed.hash, address: payer.address });
     expect([theft.status, theft.body.proofRequired]).toEqual([200, true]);
     await broadcast(side, signed);
@@ -94,7 +94,7 @@ describe("a plain key", () => {
     await expectPaidByProof(meant, twin);
   });
 
-  test("proves again with the same answer", async () => {
+  test("proves repeatedly with the same answer", async () => {
     const { meant, twin, hash } = await payAmbiguous();
     for (let round = 0; round < 3; round++)
       expect((await prove(side, meant, { hash, person: payer })).status).toBe(200);
@@ -133,7 +133,7 @@ describe("a plain key", () => {
     const typedData = await typedDataOf(side, meant, hash);
     const signature = await signTypedData(stranger, typedData);
     expect((await claim(side, meant, { hash, address: payer.address, signature })).status).toBe(400);
-    // rightly signed by somebody who did not send it
+    // validly signed, but not by the sender
     const foreign = await claim(side, meant, { hash, address: stranger.address, signature });
     expect([foreign.status, foreign.body.error.details.issue]).toEqual([400, "does_not_pay_this_link"]);
     expect((await side.sql`select 1 from claims where link_id = ${meant}`).length).toBe(0);
@@ -182,7 +182,7 @@ describe("a contract (ERC-1271)", () => {
     return { passkey, address, deployment };
   }
 
-  /** A transfer by the wallet itself, in a user operation that somebody else sends. */
+  /** A transfer by the wallet itself, in a user operation sent by another account. */
   async function payFrom({ passkey, address }: Wallet, units: bigint): Promise<Hex> {
     await fundUsdc(side.rpcUrl, address, units);
     const calls = [{ to: USDC, data: encodeTransfer(side.wallet, units) }];
@@ -214,7 +214,7 @@ describe("a contract (ERC-1271)", () => {
     expect(await claimOf(side, meant, hash)).toMatchObject({ state: "MATCHED", proof: "CONTRACT" });
   });
 
-  test("error: another wallet's passkey, or its signature for the twin, is 400", async () => {
+  test("error: another wallet's passkey, or its signature for the other link, is 400", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const [wallet, other] = [await newWallet(), await newWallet()];
     const hash = await payFrom(wallet, units);

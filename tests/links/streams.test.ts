@@ -1,4 +1,4 @@
-/** Pages that wait for a link to be paid, many at once and some of them strange. */
+/** Many concurrent pages that wait for a link to be paid, some of them misbehaving. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connect, type Socket } from "node:net";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -70,7 +70,7 @@ async function newLink(): Promise<{ id: string; amountUnits: bigint }> {
   return { id, amountUnits: units };
 }
 
-test("a page that waits is told when the payment's block is reorganised away, and when it is paid after all", async () => {
+test("a waiting page is notified when the payment's block is reorganised away, and when it is paid again", async () => {
   const link = await newLink();
   const { rpcUrl } = world.chain;
   const page = watchLink(link.id, { client: "192.0.2.1" });
@@ -89,7 +89,7 @@ test("a page that waits is told when the payment's block is reorganised away, an
   expect(page.text()).toContain("x-accel-buffering: no");
 }, 30_000);
 
-test(`of ${ADDRESSES * PAGES_AN_ADDRESS} pages each is told, also beside some that never read`, async () => {
+test(`of ${ADDRESSES * PAGES_AN_ADDRESS} waiting pages are all notified, despite some that never read`, async () => {
   const link = await newLink();
   const deaf = Array.from({ length: PAGES_AN_ADDRESS }, () =>
     watchLink(link.id, { client: "192.0.2.99", reads: false }),

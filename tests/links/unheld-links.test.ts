@@ -1,4 +1,4 @@
-/** A link that was paid in full once never asks for the money again, whatever else held it and let it go. */
+/** A link that was once paid in full never asks for the money again, whatever else held and released it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { endClaim } from "../../db/links/claims.ts";
@@ -43,7 +43,7 @@ async function acceptOn(linkId: string): Promise<NewPayment> {
 
 type Scene = { linkId: string; first: NewPayment; second: NewPayment; transfer: SeenTransfer };
 
-/** A payment failed, another one holds the link, and a stranger executes the first one's authorization. */
+/** A payment failed, another one holds the link, and a third party executes the first one's authorization. */
 async function executeFailed({ expiresInS = 3_600, blockNumber = 90 } = {}): Promise<Scene> {
   const linkId = await seedLink(lab.sql, lab.merchant, { expiresInS });
   const first = await acceptOn(linkId);
@@ -67,7 +67,7 @@ async function expectPaidByFirst({ linkId, first, transfer: { txHash } }: Scene)
 const passEnd = (linkId: string) =>
   lab.sql`update payment_links set expires_at = now() - interval '1 second' where id = ${linkId}`;
 
-describe("a failed payment's authorization, executed by a stranger while another payment holds the link, pays it", () => {
+describe("a failed payment's authorization, executed by a third party while another payment holds the link, pays it", () => {
   test("once the worker ends the other", async () => {
     const scene = await executeFailed();
     await fail(lab, scene.second);
@@ -77,7 +77,7 @@ describe("a failed payment's authorization, executed by a stranger while another
     expect(await eventsOf(lab, scene.linkId)).not.toContain("expired");
   });
 
-  test("once the worker ends the other after the link's time", async () => {
+  test("once the worker ends the other after the link's expiry", async () => {
     const scene = await executeFailed();
     await lab.sql`update transfers set block_time = now() - interval '1 hour' where tx_hash = ${scene.transfer.txHash}`;
     await passEnd(scene.linkId);
@@ -87,7 +87,7 @@ describe("a failed payment's authorization, executed by a stranger while another
     await expectPaidByFirst(scene);
   });
 
-  test("once the chain shows that the other's authorization is spent on nothing", async () => {
+  test("once the chain shows that the other's authorization was used without a transfer", async () => {
     const scene = await executeFailed();
     await read(lab, [], [scene.second]);
     expect(await paymentOf(lab, scene.second)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
@@ -95,7 +95,7 @@ describe("a failed payment's authorization, executed by a stranger while another
     await expectPaidByFirst(scene);
   });
 
-  test("once a claim that held it beside the other is over", async () => {
+  test("once a claim that also held it has ended", async () => {
     const scene = await executeFailed();
     const claimId = await claim(lab, scene.linkId, makeTransfer(lab, 91));
     await fail(lab, scene.second);
@@ -107,7 +107,7 @@ describe("a failed payment's authorization, executed by a stranger while another
     await expectPaidByFirst(scene);
   });
 
-  test("and not while the other may still settle; when it does, the first was a duplicate", async () => {
+  test("but not while the other may still settle; if it does, the first is a duplicate", async () => {
     const scene = await executeFailed();
     await lookBack(lab);
     expect(await linkOf(lab, scene.linkId)).toEqual({ status: "PENDING", exception: "DUPLICATE" });
@@ -139,8 +139,8 @@ describe("a failed payment's authorization, executed by a stranger while another
   });
 });
 
-describe("before the indexer has looked, such a link", () => {
-  test("takes no new payment, nor a failed one again, and tells payers that it is in progress", async () => {
+describe("before the indexer's next poll, such a link", () => {
+  test("accepts no new payment and no failed one again, and reports a payment in progress", async () => {
     const scene = await executeFailed();
     await fail(lab, scene.second);
     expect(await accept(lab, scene.linkId)).toBeUndefined();
@@ -154,7 +154,7 @@ describe("before the indexer has looked, such a link", () => {
     await expectPaidByFirst(scene);
   });
 
-  test("lets no queued payment of its go out: its payer would pay for nothing", async () => {
+  test("relays none of its queued payments: the link would be paid twice", async () => {
     const scene = await executeFailed();
     const leased = await leaseQueuedPayments(lab.sql, NETWORK, 50, 1);
     expect(leased.find(({ id }) => id === scene.second.id)).toMatchObject({ isLinkPaid: true });
@@ -207,8 +207,8 @@ describe("a paying transfer that is reorganised away leaves its link to the tran
   });
 });
 
-describe("a payment whose transfer was in the books before it was accepted", () => {
-  test("is not the worker's to fail: the indexer ends it at its next look, for it came too late to pay", async () => {
+describe("a payment whose transfer was recorded before it was accepted", () => {
+  test("is not failed by the worker: the indexer ends it at its next poll, because it came too late to pay", async () => {
     const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
     const [payer, nonce] = [randomAddress(), randomHash()];
     const transfer = makeTransfer(lab, 99, { from: payer, authorizationNonce: nonce });

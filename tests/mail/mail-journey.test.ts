@@ -1,4 +1,4 @@
-/** With the real worker: mails through trouble, and the wallet that deploys itself. */
+/** The real worker: mails despite failures, and the eager wallet deployment. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
@@ -34,7 +34,7 @@ afterAll(async () => {
 const register = (email: string) => openClient(service.baseUrl).post("/v1/identity/register", { email });
 
 describe("mail", () => {
-  test("a code arrives by SMTP within moments of the registration", async () => {
+  test("a code arrives by SMTP soon after the registration", async () => {
     const email = newEmail();
     await register(email);
     const mail = await mailbox.waitForMail(email);
@@ -44,11 +44,11 @@ describe("mail", () => {
     expect(body.mail.sentAt).toBeString();
   });
 
-  test("mail server away, worker killed meanwhile: nothing is lost, nothing is sent twice", async () => {
+  test("a mail server outage and a killed worker lose no mail and send none twice", async () => {
     await mailbox.stop();
     const emails = Array.from({ length: 20 }, newEmail);
     await Promise.all(emails.map(register));
-    // until the worker has tried in vain
+    // until the worker has failed once
     const deadline = Date.now() + 15_000;
     const tried = async () => {
       const [row] = await sql<{ count: number }[]>`
@@ -68,7 +68,7 @@ describe("mail", () => {
     for (const email of emails) expect(mailbox.messages(email)).toHaveLength(1);
   }, 120_000);
 
-  test("no code shows in the worker's log", async () => {
+  test("no code appears in the worker's log", async () => {
     const email = newEmail();
     await register(email);
     const code = /Your code: (\d{6})/.exec((await mailbox.waitForMail(email)).text)?.[1];
@@ -78,7 +78,7 @@ describe("mail", () => {
   });
 });
 
-test("a wallet on a testnet deploys itself soon after its setup", async () => {
+test("a wallet on a testnet is deployed soon after its setup", async () => {
   const client = openClient(service.baseUrl);
   const email = newEmail();
   await register(email);

@@ -1,4 +1,4 @@
-/** The mail of a code: out through a real SMTP server, once, whatever happens on the way. */
+/** Sends the mail of a code through a real SMTP server, exactly once despite failures. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
@@ -58,7 +58,7 @@ function run(given: Code, smtpUrl = mailbox.smtpUrl): Promise<void> {
 const sentAt = async ({ otpId }: Code) =>
   (await sql<{ sentAt: Date | null }[]>`select sent_at from otps where id = ${otpId}`)[0]?.sentAt;
 
-/** A mail server that behaves as told. Counts the messages it was given in full. */
+/** A mail server with configured behaviour. Counts the messages it received completely. */
 async function startServer(options: SMTPServerOptions): Promise<{ url: string; stop: () => Promise<void> }> {
   const server = new SMTPServer({
     authOptional: true,
@@ -79,7 +79,7 @@ async function startServer(options: SMTPServerOptions): Promise<{ url: string; s
 }
 
 describe("send_otp_email", () => {
-  test("sends text and HTML to the address, from us, with an id made of the code's row", async () => {
+  test("sends text and HTML to the address, from us, with a Message-ID derived from the code's row", async () => {
     const given = await newCode();
     await run(given);
     const mail = await mailbox.waitForMail(given.email);
@@ -91,21 +91,21 @@ describe("send_otp_email", () => {
     expect(await sentAt(given)).toBeInstanceOf(Date);
   });
 
-  test("run twice sends one mail", async () => {
+  test("sends one mail when run twice", async () => {
     const given = await newCode();
     await run(given);
     await run(given);
     expect(mailbox.messages(given.email)).toHaveLength(1);
   });
 
-  test("run eight times at once sends one mail", async () => {
+  test("sends one mail when run eight times concurrently", async () => {
     const given = await newCode();
     await Promise.all(Array.from({ length: 8 }, () => run(given)));
     await mailbox.waitForMail(given.email);
     expect(mailbox.messages(given.email)).toHaveLength(1);
   });
 
-  test("a code that was superseded, used or is over is not mailed", async () => {
+  test("does not mail a code that was superseded, used or has expired", async () => {
     const older = await newCode();
     const newer = await newCode(older);
     await run(older);
@@ -118,7 +118,7 @@ describe("send_otp_email", () => {
     expect([...mailbox.messages(older.email), ...mailbox.messages(late.email)]).toEqual([]);
   });
 
-  test("mail server down: fails to be tried again, and goes out once when it is back", async () => {
+  test("fails for a retry while the mail server is down, and sends once when it is back", async () => {
     const given = await newCode();
     for (let attempt = 0; attempt < 3; attempt++) {
       await expect(run(given, "smtp://127.0.0.1:1")).rejects.toThrow();
@@ -129,7 +129,7 @@ describe("send_otp_email", () => {
     expect(mailbox.messages(given.email)).toHaveLength(1);
   });
 
-  test("refused for now (451): stays unsent and fails to be tried again", async () => {
+  test("fails for a retry on a temporary refusal (451), unsent", async () => {
     const given = await newCode();
     const server = await startServer({
       onRcptTo: (_address, _session, done) => done(Object.assign(new Error("later"), { responseCode: 451 })),
@@ -141,7 +141,7 @@ describe("send_otp_email", () => {
     expect(mailbox.messages(given.email)).toHaveLength(1);
   });
 
-  test("refused for good (550): ends without a mail", async () => {
+  test("ends without a mail on a permanent refusal (550)", async () => {
     const given = await newCode();
     const server = await startServer({
       onRcptTo: (_address, _session, done) => done(Object.assign(new Error("nobody"), { responseCode: 550 })),
@@ -151,7 +151,7 @@ describe("send_otp_email", () => {
     expect(await sentAt(given)).toBeNull();
   });
 
-  test("the line breaks after the server took the message: never sent again", async () => {
+  test("never resends after the connection broke once the server had the message", async () => {
     const given = await newCode();
     const sockets = new Set<Socket>();
     let taken = 0;
@@ -164,7 +164,7 @@ describe("send_otp_email", () => {
         });
       },
     });
-    // in front of the server, so that the line can be cut without a word
+    // in front of the server, to cut the connection silently
     const proxy = createServer((near) => {
       const { port } = new URL(server.url);
       const far = Bun.connect({
@@ -191,7 +191,7 @@ describe("send_otp_email", () => {
     await server.stop();
   });
 
-  test("kill -9 while the server holds the message: never sent again", async () => {
+  test("never resends after a kill -9 while the server holds the message", async () => {
     const given = await newCode();
     const reached = Promise.withResolvers<void>();
     const server = await startServer({
@@ -217,13 +217,13 @@ describe("send_otp_email", () => {
     await server.stop();
     await run(given);
     expect(mailbox.messages(given.email)).toHaveLength(0);
-    // and its owner asks for another one
+    // and its owner requests another one
     const next = await newCode(given);
     await run(next);
     expect(mailbox.messages(given.email)).toHaveLength(1);
   });
 
-  test("an address cannot add recipients or headers", async () => {
+  test("does not let an address add recipients or headers", async () => {
     const given = await newCode();
     const [row] = await sql<{ email: string }[]>`
       update users set email = ${'"a bcc: evil@example.com"@example.com'} where id = ${given.userId} returning email`;

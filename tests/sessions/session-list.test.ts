@@ -1,4 +1,4 @@
-/** Sessions as their user sees and ends them, and passkeys by name. */
+/** Sessions as their user lists and ends them, and passkey names. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ const list = async (client: Client): Promise<Listed[]> => {
   return answer.body.data;
 };
 
-/** What each process answers to this client's cookie. */
+/** Each process's response to this client's cookie. */
 async function statusesOf(client: Client): Promise<number[]> {
   const cookie = `authToken=${client.cookies.get("authToken")}`;
   return Promise.all(
@@ -44,7 +44,7 @@ async function twoBrowsers(): Promise<{ merchant: Merchant; one: Client; two: Cl
 }
 
 describe("GET /v1/auth/sessions", () => {
-  test("lists the user's live sessions, the one that asks first, and nobody else's", async () => {
+  test("lists the user's live sessions, the current one first, and no other user's", async () => {
     const { merchant, one, two } = await twoBrowsers();
     await signUp(world.baseUrl);
     const sessions = await list(one);
@@ -63,7 +63,7 @@ describe("GET /v1/auth/sessions", () => {
     });
   });
 
-  test.each(["expires_at", "absolute_end_at"])("leaves out one whose %s is over", async (column) => {
+  test.each(["expires_at", "absolute_end_at"])("omits one whose %s has passed", async (column) => {
     const { one, two } = await twoBrowsers();
     await world.sql`
       update sessions
@@ -74,7 +74,7 @@ describe("GET /v1/auth/sessions", () => {
     expect(await list(one)).toHaveLength(1);
   });
 
-  test("says where it was last used from, noted once a minute", async () => {
+  test("shows where it was last used from, updated at most once a minute", async () => {
     const { one, two } = await twoBrowsers();
     const seen = async () => (await list(one)).find(({ id }) => id === sidOf(two));
     const use = (address: string) =>
@@ -103,7 +103,7 @@ describe("GET /v1/auth/sessions", () => {
 });
 
 describe("DELETE /v1/auth/sessions/{id}", () => {
-  test("ends it at once on every process, leaves the others, and writes it down", async () => {
+  test("ends it at once on every process, keeps the others, and records it", async () => {
     const { one, two } = await twoBrowsers();
     expect(await statusesOf(two)).toEqual([200, 200]);
     const answer = await one.delete(`/v1/auth/sessions/${sidOf(two)}`);
@@ -117,7 +117,7 @@ describe("DELETE /v1/auth/sessions/{id}", () => {
     expect((await one.delete(`/v1/auth/sessions/${sidOf(two)}`)).status).toBe(404);
   });
 
-  test("error: 404 for another user's session, which lives on", async () => {
+  test("error: 404 for another user's session, which stays live", async () => {
     const { one } = await twoBrowsers();
     const stranger = await signUp(world.baseUrl);
     expect((await one.delete(`/v1/auth/sessions/${sidOf(stranger.client)}`)).status).toBe(404);
@@ -125,7 +125,7 @@ describe("DELETE /v1/auth/sessions/{id}", () => {
     expect(await statusesOf(stranger.client)).toEqual([200, 200]);
   });
 
-  test("one's own is a sign-out: the cookie goes too", async () => {
+  test("ending the current session is a sign-out and clears the cookie", async () => {
     const { one, two } = await twoBrowsers();
     const cookie = two.cookies.get("authToken") ?? "";
     const answer = await two.delete(`/v1/auth/sessions/${sidOf(two)}`);
@@ -138,7 +138,7 @@ describe("DELETE /v1/auth/sessions/{id}", () => {
 });
 
 describe("POST /v1/auth/sessions/revoke-others", () => {
-  test("ends all of the user's sessions but the one that asks, at once on every process", async () => {
+  test("ends all of the user's sessions except the current one, at once on every process", async () => {
     const { merchant, one, two } = await twoBrowsers();
     const three = await signIn(merchant);
     const stranger = await signUp(world.baseUrl);
@@ -156,7 +156,7 @@ describe("POST /v1/auth/sessions/revoke-others", () => {
   });
 });
 
-test("the statement in OPERATIONS ends all sessions of a user, on every process", async () => {
+test("the SQL statement in docs/OPERATIONS.md ends all sessions of a user, on every process", async () => {
   const { merchant, one, two } = await twoBrowsers();
   const stranger = await signUp(world.baseUrl);
   const papers = readFileSync(join(import.meta.dir, "../../docs/OPERATIONS.md"), "utf8");

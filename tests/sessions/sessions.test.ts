@@ -1,4 +1,4 @@
-/** Sessions: the cookie, the token in it, its row, its ends, and requests that pretend to be ours. */
+/** Sessions: cookie, token, row, expiry, and forged requests. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHmac, generateKeyPairSync, sign } from "node:crypto";
 import { type ApiWorld, JWT_SECRET, startApiWorld } from "../support/api-world.ts";
@@ -26,7 +26,7 @@ function withToken(token: string, baseUrl = world.baseUrl): Client {
 const tokenOf = (client: Client) => client.cookies.get("authToken") ?? "";
 const sidOf = (client: Client): string => decode(tokenOf(client).split(".")[1]).sid;
 
-/** Moves a session's clock: as if it had been started `seconds` earlier. */
+/** Shifts a session's times as if it had started `seconds` earlier. */
 async function age(client: Client, seconds: number): Promise<void> {
   await world.sql`
     update sessions
@@ -36,7 +36,7 @@ async function age(client: Client, seconds: number): Promise<void> {
 }
 
 describe("the token", () => {
-  test("carries user, session, issuer, audience and an hour", async () => {
+  test("contains user, session, issuer, audience and one hour of validity", async () => {
     const client = await signIn(merchant);
     const [header, payload] = tokenOf(client)
       .split(".")
@@ -53,7 +53,7 @@ describe("the token", () => {
     expect(payload.exp - payload.iat).toBeWithin(3_598, 3_601);
   });
 
-  test("error: forged tokens are 401, every one", async () => {
+  test("error: every forged token is 401", async () => {
     const client = await signIn(merchant);
     const good = tokenOf(client);
     const [header = "", payload = "", signature = ""] = good.split(".");
@@ -114,14 +114,14 @@ describe("the token", () => {
     expect((await withToken(forge(ours, claims)).get("/v1/auth/me")).status).toBe(200);
   });
 
-  test("error: two different session cookies count as none", async () => {
+  test("error: two different session cookies are treated as none", async () => {
     const token = tokenOf(await signIn(merchant));
     const headers = { cookie: `authToken=${token}; authToken=${token}x` };
     expect((await openClient(world.baseUrl).get("/v1/auth/me", headers)).status).toBe(401);
   });
 });
 
-describe("the life of a session", () => {
+describe("the lifetime of a session", () => {
   test("error: 401 without a cookie on every cookie route", async () => {
     const client = openClient(world.baseUrl);
     for (const path of [
@@ -141,12 +141,12 @@ describe("the life of a session", () => {
       expect((await client.post(path, {})).status).toBe(401);
   });
 
-  test("a stranger learns nothing from validation: 401 before 400", async () => {
+  test("an unauthenticated caller gets 401 before validation errors", async () => {
     const answer = await openClient(world.baseUrl).post("/v1/wallets/setup/complete", { nonsense: true });
     expect(answer.status).toBe(401);
   });
 
-  test("logout ends it at once, on every process, and clears the cookie", async () => {
+  test("logout ends it at once on every process and clears the cookie", async () => {
     const client = await signIn(merchant);
     const token = tokenOf(client);
     for (const url of world.urls) expect((await withToken(token, url).get("/v1/auth/me")).status).toBe(200);
@@ -160,7 +160,7 @@ describe("the life of a session", () => {
     expect((await withToken(token).post("/v1/auth/logout")).status).toBe(401);
   });
 
-  test("a new sign-in is a new session id, and the browser's old one ends", async () => {
+  test("a new sign-in creates a new session id and ends the browser's old session", async () => {
     const client = await signIn(merchant);
     const old = tokenOf(client);
     const options = await client.post("/v1/auth/options", { email: merchant.email });
@@ -174,13 +174,13 @@ describe("the life of a session", () => {
     expect((await client.get("/v1/auth/me")).status).toBe(200);
   });
 
-  test("two browsers have two sessions; ending one leaves the other", async () => {
+  test("two browsers have two sessions; ending one keeps the other", async () => {
     const [one, two] = [await signIn(merchant), await signIn(merchant)];
     await one.post("/v1/auth/logout");
     expect((await two.get("/v1/auth/me")).status).toBe(200);
   });
 
-  test("is not renewed with more than 30 minutes left, and is below", async () => {
+  test("is renewed with 30 minutes left or less, and not before", async () => {
     const client = await signIn(merchant);
     await age(client, 1_790);
     expect((await client.get("/v1/auth/me")).headers.getSetCookie()).toEqual([]);
@@ -213,7 +213,7 @@ describe("the life of a session", () => {
     expect((await client.get("/v1/auth/me")).status).toBe(401);
   });
 
-  test("every route renews, also with 20 requests at once", async () => {
+  test("every route renews, also with 20 concurrent requests", async () => {
     const client = await signIn(merchant);
     await age(client, 2_000);
     const answers = await Promise.all(Array.from({ length: 20 }, () => client.get("/v1/auth/me")));
@@ -250,8 +250,8 @@ describe("requests from other sites", () => {
     expect(answer.body.error).toMatchObject({ code: "VALIDATION_ERROR", details: { field: "content-type" } });
   });
 
-  test("our own pages and programs without a browser pass", async () => {
-    // the wallet exists: 409 is behind the check
+  test("our own pages and non-browser clients are accepted", async () => {
+    // the wallet exists: 409 comes after the check
     for (const headers of [
       { origin: world.baseUrl, "sec-fetch-site": "same-origin" },
       { origin: world.baseUrl },
@@ -262,7 +262,7 @@ describe("requests from other sites", () => {
       expect((await post(headers)).status).toBe(409);
   });
 
-  test("a refused request does nothing: the session lives on after a forged logout", async () => {
+  test("a refused request has no effect: the session stays live after a forged logout", async () => {
     const client = await signIn(merchant);
     expect((await client.post("/v1/auth/logout", undefined, { origin: "https://evil.example" })).status).toBe(
       403,
@@ -295,7 +295,7 @@ describe("test mode", () => {
     expect((await client.post("/v1/test/outbox", { email: "nobody@example.com" })).status).toBe(404);
   });
 
-  test("the outbox says whether the mail went out", async () => {
+  test("the outbox shows whether the mail was sent", async () => {
     const { email } = await verifiedUser(world.baseUrl);
     const client = openClient(world.baseUrl);
     expect((await client.post("/v1/test/outbox", { email })).status).toBe(404);

@@ -1,4 +1,4 @@
-/** Random small ledgers and chains for the attribution rules: few of everything, so that everything collides. */
+/** Random small ledgers and chains for the attribution rules, with few distinct values, so that collisions are frequent. */
 import fc from "fast-check";
 import type {
   AssignmentFacts,
@@ -16,25 +16,25 @@ export type AttributionWorld = { transfers: AttributableTransfer[]; ledger: Ledg
 export const hex = (digit: number, bytes: number): Hex => `0x${digit.toString(16).repeat(bytes * 2)}`;
 export const MERCHANTS = [hex(1, 20), hex(2, 20)] as const;
 export const PAYERS = [hex(10, 20), hex(11, 20)] as const;
-/** No link's: what a wallet appends for purposes of its own. */
+/** No link's tag: bytes that a wallet appends for its own purposes. */
 const FOREIGN_TAG = hex(15, 16);
 const BASE_BLOCK = 100;
 const LINKS_MAX = 6;
 const TRANSFERS_MAX = 8;
 
 const pickOf = <Value>(values: readonly Value[]) => fc.constantFrom(...values);
-/** One of `of` times. */
+/** True once in `of` times on average. */
 const oneIn = <Value>(of: number, arbitrary: fc.Arbitrary<Value>) =>
   fc.oneof({ weight: of - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
 const chance = (of: number) => oneIn(of, fc.constant(true)).map((isSo) => isSo === true);
 const linkIndex = fc.nat(LINKS_MAX - 1);
-/** Which of the nonces a payer signs; the first ones begin with the tag of that link. */
+/** The nonces a payer signs; the first ones begin with the tag of that link. */
 const nonceIndex = fc.nat(LINKS_MAX + 2);
 
 const linkArbitrary = fc.record({
   merchant: fc.nat(1),
   amountUnits: pickOf([5n, 5n, 7n]),
-  // 7 is also what other links ask for
+  // 7 is also the amount of other links
   payAmountUnits: oneIn(2, pickOf([6n, 7n])),
   createdS: fc.nat(4),
   hasBlock: fc.boolean(),
@@ -53,7 +53,7 @@ const transferArbitrary = fc.record({
 });
 const paymentArbitrary = fc.record({
   link: linkIndex,
-  /** The transfer that executes it, if that executes any. */
+  /** The transfer that executes it, if any. */
   transfer: fc.nat(TRANSFERS_MAX - 1),
   isFailed: fc.boolean(),
   /** After that transfer's block. */
@@ -106,7 +106,7 @@ function toTransfers(given: readonly Values<typeof transferArbitrary>[]): Attrib
   return given.map(({ isNewTransaction, isNewBlock, nonce, tag, isRelayed, ...transfer }) => {
     if (isNewBlock) timeS++;
     if (isNewTransaction || isNewBlock) transaction++;
-    // the token executes an authorization once
+    // an authorization is executed once
     const key = `${transfer.from}:${nonce}`;
     const authorizationNonce = nonce === undefined || executed.has(key) ? undefined : nonceOf(nonce);
     executed.add(key);
@@ -150,7 +150,7 @@ function toLinks(
 
 type Placed = { transfers: readonly AttributableTransfer[]; links: readonly LinkFacts[] };
 
-/** As the database has them: an authorization once, and one live payment a link. */
+/** As in the database: an authorization once, and one live payment per link. */
 function toPayments(
   given: readonly Values<typeof paymentArbitrary>[],
   { transfers, links }: Placed,

@@ -21,7 +21,7 @@ function judge({ transfers, ledger }: AttributionWorld): Judged[] {
   return transfers.map((transfer, index) => ({ transfer, verdict: verdicts[index] as Verdict }));
 }
 
-/** What the database knows after these decisions. */
+/** The database's state after these decisions. */
 function afterwards(ledger: LedgerSnapshot, verdicts: readonly Verdict[]): LedgerSnapshot {
   const made = verdicts.flatMap(({ attribution }) => attribution ?? []);
   const paid = new Set(made.filter(({ pays }) => pays).map(({ linkId }) => linkId));
@@ -55,7 +55,7 @@ const isExact = (link: LinkFacts, { amountUnits }: AttributableTransfer) =>
 const wasMadeBefore = (link: LinkFacts, { blockNumber, blockTimeMs }: AttributableTransfer) =>
   link.createdBlock === undefined ? link.createdAtMs < blockTimeMs + 1_000 : link.createdBlock < blockNumber;
 
-/** The link that the merchant, an authorization accepted in time, or a tag names, in this order. */
+/** The link named by the merchant, by an authorization accepted in time, or by a tag, in this order. */
 function namedBy(ledger: LedgerSnapshot, transfer: AttributableTransfer): string | undefined {
   const { to, from, txHash, logIndex, authorizationNonce: nonce, blockNumber, blockTimeMs } = transfer;
   const own = ledger.links.filter(({ recipient }) => recipient === to);
@@ -76,7 +76,7 @@ function namedBy(ledger: LedgerSnapshot, transfer: AttributableTransfer): string
   return tags.flatMap((tag) => own.find((link) => tag !== undefined && link.tag === tag) ?? [])[0]?.id;
 }
 
-describe("attribution of any transfers to any links", () => {
+describe("attribution of random transfers to random links", () => {
   test("is the same block by block as over a range", () => {
     holds(({ transfers, ledger }, judged) => {
       const parts: Verdict[] = [];
@@ -91,7 +91,7 @@ describe("attribution of any transfers to any links", () => {
     });
   });
 
-  test("never pays a link twice, a cancelled one, one of another wallet, or with a value nobody asked for or accepted", () => {
+  test("never pays a link twice, a cancelled one, one of another wallet, or with a value that was neither asked for nor accepted", () => {
     holds(({ ledger }, judged) => {
       const paid = judged.flatMap(({ verdict: { attribution } }) =>
         attribution?.pays ? attribution.linkId : [],
@@ -114,7 +114,7 @@ describe("attribution of any transfers to any links", () => {
     });
   });
 
-  test("evidence for a link books its transfer there and pays no other", () => {
+  test("evidence for a link attributes its transfer to it and pays no other", () => {
     holds(({ ledger }, judged) => {
       for (const { transfer, verdict } of judged) {
         const named = namedBy(ledger, transfer);
@@ -172,7 +172,7 @@ describe("attribution of any transfers to any links", () => {
     });
   });
 
-  test("an authorization shown too late names no link", () => {
+  test("an authorization presented too late names no link", () => {
     holds(({ transfers, ledger }, judged) => {
       const isLate = ({
         acceptedBlock = 0,
@@ -213,7 +213,7 @@ describe("attribution of any transfers to any links", () => {
     });
   });
 
-  test("inference pays the one link that fits at the transfer's block, unless a relay of ours made it; of several it names the candidates", () => {
+  test("inference pays the one link that fits at the transfer's block, unless a relay of ours made it; several are candidates", () => {
     holds(({ ledger }, judged) => {
       const taken = new Set<string>();
       const hashes = new Set(judged.map(({ transfer }) => transfer.txHash));
@@ -310,13 +310,13 @@ describe("the address of a claim", () => {
       expect(judgeClaim(sender, isProven)).toEqual({ attribution, candidates: [] });
     });
 
-    test(`${settledBy}: anybody else's does not`, () => {
+    test(`${settledBy}: another address's does not`, () => {
       expect(judgeClaim(stranger, isProven)).toEqual({ candidates: ["first", "second"] });
     });
   }
 });
 
-describe("an authorization that a stranger executed counts as accepted before its block", () => {
+describe("an authorization executed by a third party counts as accepted before its block", () => {
   const transfer = { txHash: hex(7, 32), blockNumber: 101, blockTimeMs: 10_000 };
   const accept = (acceptedAtMs: number, acceptedBlock: number | undefined) =>
     isTimely(
@@ -327,7 +327,7 @@ describe("an authorization that a stranger executed counts as accepted before it
       transfer,
     );
 
-  test("in the last millisecond before the block's second, while its parent was the newest one read", () => {
+  test("in the last millisecond before the block's second, when its parent was the newest block read", () => {
     expect(accept(9_999, 100)).toBe(true);
   });
 
@@ -339,7 +339,7 @@ describe("an authorization that a stranger executed counts as accepted before it
     ]);
   });
 
-  test("not when the ledger had read the block, whatever the clocks say", () => {
+  test("not when the ledger had read the block, whatever the clocks show", () => {
     expect(accept(9_000, 101)).toBe(false);
   });
 });

@@ -49,7 +49,7 @@ const freshUnits = amounts();
 const historyOf = (txHash: Hex, userId = merchant.userId) => findHistory(lab, txHash, userId);
 
 describe("an authorization", () => {
-  test("broadcast by a stranger settles its payment and adopts its open history row", async () => {
+  test("broadcast by a third party settles its payment and takes over its open history row", async () => {
     const signer = await makeSigner(lab);
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
@@ -90,7 +90,7 @@ describe("an authorization", () => {
     }
   });
 
-  test("several of one amount leave the last link of that amount to the plain transfer behind them", async () => {
+  test("several of one amount leave the remaining link of that amount to the plain transfer after them", async () => {
     const units = freshUnits();
     const links = await Promise.all(Array.from({ length: 8 }, () => makeLink(lab, merchant, { units })));
     const calls = await Promise.all(
@@ -111,7 +111,7 @@ describe("an authorization", () => {
       expect(await linkOf(lab, id)).toMatchObject({ status: "PAID", exception: "NONE" });
   });
 
-  test("cancelled by the payer: FAILED, the link is free again", async () => {
+  test("cancelled by the payer: its payment is FAILED and its link payable again", async () => {
     const signer = await makeSigner(lab);
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
@@ -127,7 +127,7 @@ describe("an authorization", () => {
     expect([...rows]).toEqual([{ status: "FAILED", failureReason: "NONCE_USED" }]);
   });
 
-  test("whose nonce the payer used for somebody else can never pay: FAILED", async () => {
+  test("whose nonce the payer used for another recipient can never pay: FAILED", async () => {
     const signer = await makeSigner(lab);
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
@@ -141,7 +141,7 @@ describe("an authorization", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
   });
 
-  test("executed although its payment had FAILED: settled while the link is free", async () => {
+  test("executed although its payment had FAILED: settled while the link is unpaid", async () => {
     const signer = await makeSigner(lab);
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
@@ -155,7 +155,7 @@ describe("an authorization", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", exception: "NONE" });
   });
 
-  test("of a FAILED payment whose link was paid meanwhile: received, DUPLICATE", async () => {
+  test("of a FAILED payment whose link was paid in between: received, DUPLICATE", async () => {
     const signer = await makeSigner(lab);
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
@@ -171,7 +171,7 @@ describe("an authorization", () => {
     expect(await historyOf(txHash)).toMatchObject([{ type: "RECEIVE", status: "CONFIRMED", linkId }]);
   });
 
-  test("mined after the link's time: PAID_LATE", async () => {
+  test("mined after the link's expiry: PAID_LATE", async () => {
     const signer = await makeSigner(lab);
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
@@ -183,7 +183,7 @@ describe("an authorization", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", exception: "PAID_LATE" });
   });
 
-  test("executed long before a link was made does not pay it: that money was for something else", async () => {
+  test("executed long before a link was created does not pay it", async () => {
     const signer = await makeSigner(lab);
     const units = freshUnits();
     const { authorization, data } = await authorize(signer, { to: merchant.address, value: units });
@@ -197,7 +197,7 @@ describe("an authorization", () => {
     expect(await historyOf(txHash)).toMatchObject([{ type: "RECEIVE", linkId: null }]);
   });
 
-  test("accepted after the block in which a stranger executed it was read pays nothing: it was public by then", async () => {
+  test("accepted after the block that executed it was read pays nothing: it was public by then", async () => {
     const signer = await makeSigner(lab);
     const units = freshUnits();
     const links = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];

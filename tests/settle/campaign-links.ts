@@ -1,4 +1,4 @@
-/** Who sends in the ledger campaign, and what its links must be in every committed state. */
+/** The senders of the ledger campaign, and the invariants of its links in every committed state. */
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { callRpcBatch } from "../../local/chain/rpc.ts";
@@ -26,7 +26,7 @@ export function lowerOf({ address }: PrivateKeyAccount): Hex {
   return address.toLowerCase() as Hex;
 }
 
-/** What must hold in every committed state, not only in the end. */
+/** Invariants of every committed state, not only of the final one. */
 export async function watchLinks({ sql }: Pick<Lab, "sql">, isOver: () => boolean): Promise<void> {
   while (!isOver()) {
     const wrong = await sql<{ id: string; status: string }[]>`

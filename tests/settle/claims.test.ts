@@ -46,7 +46,7 @@ const freshUnits = amounts();
 const historyOf = (txHash: Hex, userId = merchant.userId) => findHistory(lab, txHash, userId);
 
 describe("a claim", () => {
-  /** A transfer's hash before it is in a block, by holding back mining. */
+  /** The hash of a transfer that is not mined yet: mining is paused. */
   async function claimed(links: readonly string[], units: bigint, proof?: "EOA"): Promise<Hex> {
     await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [false]);
     try {
@@ -74,7 +74,7 @@ describe("a claim", () => {
     expect([...claims]).toEqual([{ state: "MATCHED" }]);
   });
 
-  test("made after the block was read decides with a proof alone, and leaves what was ambiguous as it was", async () => {
+  test("made after the block was read decides with a proof alone, and leaves the ambiguous transfer unchanged", async () => {
     const units = freshUnits();
     const links = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];
     const first = await pay(lab, payer, merchant.address, units);
@@ -88,14 +88,14 @@ describe("a claim", () => {
     await until("it is paid", async () => (await linkOf(lab, late.linkId)).status === "PAID");
     expect(await linkOf(lab, late.linkId)).toMatchObject({ settledBy: "proof" });
     expect(await historyOf(first)).toMatchObject([{ type: "PAYMENT_LINK", linkId: links[0] }]);
-    // the other link is the only one left now, and was not at the block
+    // the other link is the only open one now, but was not at the block
     await mine(lab);
     await settled(lab);
     expect(await linkOf(lab, links[1] ?? "")).toMatchObject({ status: "ACTIVE" });
     expect(await historyOf(second)).toMatchObject([{ type: "RECEIVE", linkId: null, candidates: links }]);
   });
 
-  test("with a proof, of too little or too much, marks its link and frees it", async () => {
+  test("with a proof, of too little or too much, sets the exception on its link and releases it", async () => {
     const units = freshUnits();
     const [low, high] = [
       await makeLink(lab, merchant, { units }),
@@ -110,7 +110,7 @@ describe("a claim", () => {
     ]);
   });
 
-  test("without a proof, of another value, marks nothing and books no transfer to its link", async () => {
+  test("without a proof, of another value, sets no exception and attributes no transfer to its link", async () => {
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
     const txHash = await claimed([linkId], units - 5n);
@@ -135,7 +135,7 @@ describe("a claim", () => {
     expect(await historyOf(txHash)).toMatchObject([{ type: "RECEIVE", linkId }]);
   });
 
-  test("by somebody who is not the sender counts for nothing, and the real payment is not held up", async () => {
+  test("by an address that is not the sender has no effect and does not delay the real payment", async () => {
     const [units, other] = [freshUnits(), freshUnits()];
     const [honest, bogus] = [
       await makeLink(lab, merchant, { units }),
@@ -150,7 +150,7 @@ describe("a claim", () => {
     await settled(lab);
     expect(await linkOf(lab, honest)).toMatchObject({ status: "PAID", exception: "NONE" });
     expect(await linkOf(lab, bogus)).toMatchObject({ exception: "NONE" });
-    // contested, they hold nothing
+    // contested claims hold nothing
     expect(await linkOf(lab, bogus)).toMatchObject({ status: "ACTIVE" });
   });
 

@@ -72,7 +72,7 @@ describe("a plain transfer", () => {
     expect(await historyOf(txHash)).toMatchObject([{ type: "RECEIVE", status: "CONFIRMED", linkId: null }]);
   });
 
-  test("one micro-USDC less or more pays nothing and marks nothing", async () => {
+  test("one micro-USDC less or more pays nothing and sets no exception", async () => {
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
     await pay(lab, payer, merchant.address, units - 1n);
@@ -81,7 +81,7 @@ describe("a plain transfer", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
   });
 
-  test("a second time the same amount is received money, not a second payment", async () => {
+  test("of the same amount a second time is received money, not a second payment", async () => {
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
     const first = await pay(lab, payer, merchant.address, units);
@@ -117,7 +117,7 @@ describe("a plain transfer", () => {
     for (const id of two) expect((await linkOf(lab, id)).status).not.toBe("PAID");
   });
 
-  test("mined before a link was made does not pay it", async () => {
+  test("mined before a link was created does not pay it", async () => {
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units, madeInS: 5 });
     const txHash = await pay(lab, payer, merchant.address, units);
@@ -135,7 +135,7 @@ describe("a plain transfer", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "CANCELLED", exception: "NONE" });
   });
 
-  test("of zero leaves no trace; of another token neither", async () => {
+  test("of zero or of another token is not recorded", async () => {
     const before = await lab.sql`select count(*) from transactions`;
     await pay(lab, payer, merchant.address, 0n);
     await settled(lab);
@@ -199,7 +199,7 @@ describe("one transaction", () => {
   });
 });
 
-test("waiting callers are told, and each change leaves its event", async () => {
+test("waiting requests are notified, and each change writes its event", async () => {
   const units = freshUnits();
   const linkId = await makeLink(lab, merchant, { units });
   const told: string[] = [];
@@ -210,7 +210,7 @@ test("waiting callers are told, and each change leaves its event", async () => {
   await settled(lab);
   const { number } = await headOf(lab);
   await until(
-    "both channels spoke",
+    "both notifications",
     async () => told.includes(linkId) && blocks.includes(`base-sepolia:${number}`),
   );
   await outcome.unlisten();

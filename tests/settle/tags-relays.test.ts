@@ -1,4 +1,4 @@
-/** The tag behind each item of a relay of ours says which link it pays, although the payment's row is not there (any more). */
+/** The tag after each item of a relay of ours names the link it pays, even without the payment's row. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { encodeFunctionData, parseAbi } from "viem";
@@ -32,7 +32,7 @@ import { makePayer, signAuthorization } from "../support/payer.ts";
 
 setDefaultTimeout(60_000);
 
-/** Answers ERC-1271's magic value to whoever asks. */
+/** Returns ERC-1271's magic value to every caller. */
 const YES_SAYER = "0x631626ba7e60e01b60005260206000f3";
 const [RELAYER_KEY, STRANGER_KEY] = [localRelayerKeys()[0] ?? "0x", makePayer().privateKey];
 
@@ -73,7 +73,7 @@ async function itemFor(linkId: string, tag: Hex = linkTag(linkId), signer?: Sign
   return { ...signed, isContract: false, tag };
 }
 
-/** A payer with code, whose signature is of this many bytes. */
+/** A contract payer with a signature of this many bytes. */
 async function contractItemFor(linkId: string, signatureBytes: number): Promise<RelayItem> {
   const from = randomAddress();
   const { amountUnits: value } = await linkOf(lab, linkId);
@@ -117,7 +117,7 @@ async function expectAmbiguous(links: readonly string[], hash: Hex): Promise<voi
 }
 
 describe("a relay that goes straight to the token", () => {
-  test("pays the link it names, among twins", async () => {
+  test("pays the link it names, among links of one price", async () => {
     const [meant = "", twin = ""] = await makeTagged(2);
     await relay([await itemFor(meant)]);
     await expectPaid(meant);
@@ -134,14 +134,14 @@ describe("a relay that goes straight to the token", () => {
     },
   );
 
-  test("with 15 bytes behind it names nothing", async () => {
+  test("followed by 15 bytes names no link", async () => {
     const links = await makeTagged(2);
     const item = await itemFor(links[0] ?? "");
     const { to, data } = buildPaymentsCall(NETWORKS[NETWORK], [item]);
     await expectAmbiguous(links, await sendAs(RELAYER_KEY, { to, data: data.slice(0, -2) as Hex }));
   });
 
-  test("with zeros behind it is no link's: a facilitated payment has no candidates, not even the only link of its amount", async () => {
+  test("followed by zeros is a facilitated payment and pays no link, not even the only one of its amount", async () => {
     for (const count of [2, 1]) {
       const links = await makeTagged(count);
       const hash = await relay([await itemFor(links[0] ?? "", NO_LINK_TAG)]);
@@ -152,14 +152,14 @@ describe("a relay that goes straight to the token", () => {
     }
   });
 
-  test("of an address that is no relayer of ours names nothing", async () => {
+  test("of an address that is no relayer of ours names no link", async () => {
     const links = await makeTagged(2);
     await expectAmbiguous(links, await relay([await itemFor(links[0] ?? "")], STRANGER_KEY));
   });
 });
 
 describe("a relay through Multicall3", () => {
-  test("pays each item's own link", async () => {
+  test("pays the link of each item", async () => {
     const links = await makeTagged(4);
     const [spare = "", ...meant] = links;
     await relay(await Promise.all(meant.map((linkId) => itemFor(linkId))));
@@ -167,7 +167,7 @@ describe("a relay through Multicall3", () => {
     expect(await linkOf(lab, spare)).toMatchObject({ status: "ACTIVE" });
   });
 
-  test("tells two authorizations of one payer apart", async () => {
+  test("distinguishes two authorizations of one payer", async () => {
     const payer = await makeSigner(lab);
     const [first = "", second = "", spare = ""] = await makeTagged(3);
     await relay([await itemFor(second, linkTag(second), payer), await itemFor(first, linkTag(first), payer)]);
@@ -178,19 +178,19 @@ describe("a relay through Multicall3", () => {
     expect(await linkOf(lab, spare)).toMatchObject({ status: "ACTIVE" });
   });
 
-  test("names nothing for an item that failed", async () => {
+  test("names no link for an item that failed", async () => {
     const [used = "", meant = "", spare = ""] = await makeTagged(3);
     const item = await itemFor(used);
     await relay([item]);
     await expectPaid(used);
-    // the same authorization again fails inside of the batch, under another link's tag
+    // the same authorization fails again inside the batch, with another link's tag
     await relay([{ ...item, tag: linkTag(spare) }, await itemFor(meant)]);
     await expectPaid(meant);
     expect(await linkOf(lab, spare)).toMatchObject({ status: "ACTIVE" });
     expect(await linkOf(lab, used)).toMatchObject({ exception: "NONE" });
   });
 
-  test("of an address that is no relayer of ours names nothing", async () => {
+  test("of an address that is no relayer of ours names no link", async () => {
     const links = await makeTagged(2);
     const other = (await makeTagged(1))[0] ?? "";
     const items = [await itemFor(links[0] ?? ""), await itemFor(other, NO_LINK_TAG)];
@@ -204,7 +204,7 @@ describe("a relay through Multicall3", () => {
     ]);
   });
 
-  test("by another function than aggregate3, or of another target's calls, names nothing", async () => {
+  test("by another function than aggregate3, or of another target's calls, names no link", async () => {
     const links = await makeTagged(2);
     const { authorization, signature, tag } = await itemFor(links[0] ?? "");
     const callData: Hex = `${encodeTransferWithVrs(authorization, signature)}${tag.slice(2)}`;
@@ -226,7 +226,7 @@ describe("a relay through Multicall3", () => {
   });
 });
 
-test("a relay whose link is over is booked on it, and pays no twin", async () => {
+test("a relay to an ended link is attributed to it, and pays no other link", async () => {
   const [meant = "", twin = ""] = await makeTagged(2);
   await relay([await itemFor(meant)]);
   await expectPaid(meant);

@@ -1,4 +1,4 @@
-/** Assigning beside claims that wait, and with ids that name nothing. */
+/** Assignments with open claims, and with invalid ids. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import {
@@ -28,8 +28,8 @@ const confirmed = (hash: Hex) =>
   );
 const post = (path: string, body: object) => side.ann.client.post(path, body);
 
-describe("a transfer assigned while a claim of it waits", () => {
-  test("leaves one history row, and the claim no longer waits", async () => {
+describe("a transfer assigned while a claim of it is open", () => {
+  test("leaves one history row, and the claim is matched", async () => {
     const person = await makePerson(side);
     const units = nextUnits();
     const [linkId = ""] = await makeLinks(side, 1, units);
@@ -47,7 +47,7 @@ describe("a transfer assigned while a claim of it waits", () => {
   });
 });
 
-describe("error: a link's id that is none", () => {
+describe("error: an invalid link id", () => {
   test.each([
     ["with a NUL in it", "pay_\0"],
     ["of nothing", ""],

@@ -1,4 +1,4 @@
-/** A merchant says which link a received transfer pays. */
+/** A merchant assigns received transfers to links. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type PayerSide, startPayerSide, waitFor } from "../links/payer-side.ts";
@@ -42,7 +42,7 @@ async function linkOf(id: string) {
 }
 
 describe("a received transfer that two links fit", () => {
-  test("names its candidates, and pays the link its merchant assigns", async () => {
+  test("shows its candidates, and pays the link the merchant assigns", async () => {
     const { one, two, row } = await ambiguous();
     expect(row).toMatchObject({ type: "RECEIVE", settledBy: null });
     expect(row.candidates.toSorted()).toEqual([one.id, two.id].toSorted());
@@ -64,7 +64,7 @@ describe("a received transfer that two links fit", () => {
     expect(trail.data[0]).toMatchObject({ type: "transfer_assigned", details: { linkId: two.id } });
   });
 
-  test("assigned again to the same link is the same answer, to the twin a conflict", async () => {
+  test("gives the same response when assigned again, and a conflict for another link", async () => {
     const { one, two, row } = await ambiguous();
     expect((await assign(row.id, { linkId: one.id })).status).toBe(200);
     expect((await assign(row.id, { linkId: one.id })).status).toBe(200);
@@ -72,7 +72,7 @@ describe("a received transfer that two links fit", () => {
     expect(await side.statusOf(two.id)).toBe("ACTIVE");
   });
 
-  test("assigned by two requests at once pays one link", async () => {
+  test("pays one link when assigned by two concurrent requests", async () => {
     const { one, two, row } = await ambiguous();
     const answers = await Promise.all([
       assign(row.id, { linkId: one.id }),
@@ -94,7 +94,7 @@ describe("a received transfer that two links fit", () => {
   });
 });
 
-describe("a transfer of another value than its link asks", () => {
+describe("a transfer with another value than its link", () => {
   async function short() {
     const link = await side.makeLink();
     const hash = await sendUsdc(side.rpcUrl, side.payer, side.wallet, link.amountUnits - 400_000n);
@@ -102,7 +102,7 @@ describe("a transfer of another value than its link asks", () => {
     return { link, row: await received(hash) };
   }
 
-  test("is booked, and does not pay", async () => {
+  test("is attributed, and does not pay", async () => {
     const { link, row } = await short();
     expect((await assign(row.id, { linkId: link.id })).body.data.transaction).toMatchObject({
       type: "RECEIVE",
@@ -111,7 +111,7 @@ describe("a transfer of another value than its link asks", () => {
     expect(await linkOf(link.id)).toMatchObject({ status: "ACTIVE", exception: "UNDERPAID" });
   });
 
-  test("pays when the merchant accepts it, and earnings are what came", async () => {
+  test("pays when the merchant accepts it, and earnings count what was received", async () => {
     const { link, row } = await short();
     const before = (await side.ann.client.get("/v1/payment-links/stats")).body.totalEarnings;
     expect((await assign(row.id, { linkId: link.id, accept: true })).status).toBe(200);
@@ -122,7 +122,7 @@ describe("a transfer of another value than its link asks", () => {
 });
 
 describe("unassign", () => {
-  test("takes the transfer back and opens the link again", async () => {
+  test("detaches the transfer and reopens the link", async () => {
     const { one, row } = await ambiguous();
     await assign(row.id, { linkId: one.id });
     const { status, body } = await unassign(row.id);
@@ -162,7 +162,7 @@ describe("unassign", () => {
   });
 });
 
-describe("error: an assignment that cannot be", () => {
+describe("error: an invalid assignment", () => {
   test("of another merchant's transaction or link is 404, of another wallet's link too", async () => {
     const { row } = await ambiguous();
     const bob = await signUp(side.world.baseUrl);
@@ -197,7 +197,7 @@ describe("error: an assignment that cannot be", () => {
     expect((await assign(row.id, { linkId: one.id })).status).toBe(200);
   });
 
-  test("without a passkey used a moment ago is 403", async () => {
+  test("without a recent passkey assertion is 403", async () => {
     const { one, row } = await ambiguous();
     const set = (age: string) =>
       side.world
@@ -212,7 +212,7 @@ describe("error: an assignment that cannot be", () => {
 });
 
 describe("settings", () => {
-  test("are read and changed one by one, and unknown ones refused", async () => {
+  test("are read and changed individually, and unknown ones refused", async () => {
     const bob = await signUp(side.world.baseUrl);
     const read = async () => (await bob.client.get("/v1/settings")).body;
     expect(await read()).toEqual({ claimPolicy: "early", matchByAmount: true });

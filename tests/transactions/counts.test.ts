@@ -1,4 +1,4 @@
-/** Totals come from counters; here they are compared with counting, after random changes, beside a fold that runs all the while. */
+/** Totals come from counters; here they are compared with counted rows, after random changes and during concurrent folding. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { newUserId } from "../../core/domain/ids.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
@@ -60,7 +60,7 @@ function randomRow(
     status: pick(TRANSACTION_STATUSES),
     network: pick(NETWORK_IDS),
     amountUnits: random() < 0.7 ? pick(PRICES) : BigInt(Math.floor(random() * 200_000_000)),
-    // whole hours often: the edges of days
+    // whole hours often: boundaries of days
     detectedAt: new Date(
       START_MS + Math.floor((random() * SPAN_MS) / 3_600_000) * 3_600_000 + (random() < 0.5 ? 0 : 1),
     ),
@@ -85,7 +85,7 @@ function randomFilter(random: () => number): TransactionFilter {
   };
 }
 
-/** The same question in plain SQL. */
+/** The same filter in plain SQL. */
 async function countByHand(userId: string, filter: TransactionFilter): Promise<number> {
   const rows = await sql<{ n: bigint }[]>`
     select count(*) as n
@@ -111,7 +111,7 @@ const snapshot = <Value>(run: (tx: Parameters<Parameters<Sql["begin"]>[1]>[0]) =
   sql.begin("isolation level repeatable read read only", run);
 
 describe("counters of the history", () => {
-  test("totals and pages equal counting by hand, for 150 random filters, before and after folding", async () => {
+  test("totals and pages equal counted rows for 150 random filters, before and after folding", async () => {
     const seed = Math.floor(Math.random() * 1e9);
     console.log(`seed ${seed}`);
     const random = randomOf(seed);
@@ -140,7 +140,7 @@ describe("counters of the history", () => {
         });
         expect(await snapshot((tx) => countChosen(tx, userId, filter))).toBe(expected);
       }
-      // change what was counted, then fold some of it
+      // change counted rows, then fold some of the differences
       await sql`update transactions set status = 'CONFIRMED' where user_id = ${userId} and status = 'DETECTED' and amount_units > 500000`;
       await sql`update transactions set type = 'PAYMENT_LINK', amount_units = amount_units + 1 where user_id = ${userId} and type = 'SEND' and log_index = 0 and amount_units < 1000`;
       await sql`delete from transactions where user_id = ${userId} and amount_units = 9990000`;
@@ -150,7 +150,7 @@ describe("counters of the history", () => {
     expect(left?.n).toBe(0n);
   }, 60_000);
 
-  test("stay exact while ten writers and a folder run at once, and while transactions roll back", async () => {
+  test("stay exact during ten concurrent writers, folding and rollbacks", async () => {
     const seed = Math.floor(Math.random() * 1e9);
     console.log(`seed ${seed}`);
     const random = randomOf(seed);
@@ -191,7 +191,7 @@ describe("counters of the history", () => {
     }
   }, 60_000);
 
-  test("buckets are the same in SQL and here, at every edge", async () => {
+  test("buckets are equal in SQL and TypeScript at every boundary", async () => {
     const edges = [
       0n,
       1n,
@@ -223,7 +223,7 @@ describe("counters of the history", () => {
     }
   });
 
-  test("a deep page of days that end at midnight skips nothing for the day after them", async () => {
+  test("a distant page of whole days is not shifted by rows of the following day", async () => {
     const userId = await newUser();
     // 200 rows a day, ten days, the newest first
     const newestMs = Date.UTC(2026, 0, 10, 23, 59, 50);
@@ -250,7 +250,7 @@ describe("counters of the history", () => {
     }
   }, 30_000);
 
-  test("a deep page begins where it should, whatever the edges of the dates", async () => {
+  test("a distant page begins at the right row, whatever the date boundaries", async () => {
     const random = randomOf(7);
     const userId = await newUser();
     await insertHistory(
@@ -279,7 +279,7 @@ describe("counters of the history", () => {
 });
 
 describe("counters of links", () => {
-  test("equal counting by hand through moves, refunds, deletes and folds", async () => {
+  test("equal counted rows through status changes, refunds, deletes and folds", async () => {
     const userId = await newUser();
     const insert = (n: number, status: string, amount: bigint, expires: string) => sql`
       insert into payment_links (id, user_id, network, recipient, amount_units, description, status, expires_at, paid_at)

@@ -1,4 +1,4 @@
-/** History rows as the indexer leaves them, put in directly: these tests are about reading. */
+/** History rows as the indexer writes them, inserted directly: these tests are about reading. */
 import { randomBytes } from "node:crypto";
 import { newTransactionId } from "../../core/domain/ids.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";

@@ -25,7 +25,7 @@ afterAll(async () => {
   await db?.drop();
 });
 
-/** An event; its delivery is made with it. */
+/** An event; a trigger adds its delivery. */
 async function newEvent(subjectId: string): Promise<bigint> {
   const [row] = await sql<{ id: bigint }[]>`
     insert into events (user_id, type, subject_id, data)
@@ -34,7 +34,7 @@ async function newEvent(subjectId: string): Promise<bigint> {
   return row?.id ?? 0n;
 }
 
-test("challenges go when their time is over, not before", async () => {
+test("challenges are deleted after their expiry, not before", async () => {
   for (const [id, expires] of [
     ["ch_over", "-1 second"],
     ["ch_kept", "1 minute"],
@@ -46,7 +46,7 @@ test("challenges go when their time is over, not before", async () => {
   expect((await sql`select id from challenges`).map((row) => row.id)).toEqual(["ch_kept"]);
 });
 
-test("sessions go at the end of either of their times", async () => {
+test("sessions are deleted after either of their ends", async () => {
   for (const [id, expires, absolute] of [
     ["over", "-1 second", "1 hour"],
     ["absolute", "1 hour", "-1 second"],
@@ -59,7 +59,7 @@ test("sessions go at the end of either of their times", async () => {
   expect((await sql`select id from sessions`).map((row) => row.id)).toEqual(["kept"]);
 });
 
-test("kept answers live seven days", async () => {
+test("idempotent responses are kept seven days", async () => {
   for (const [key, age] of [
     ["over", "7 days 1 second"],
     ["kept", "6 days 23 hours"],
@@ -71,7 +71,7 @@ test("kept answers live seven days", async () => {
   expect((await sql`select key from idempotency_keys`).map((row) => row.key)).toEqual(["kept"]);
 });
 
-test("days of relay budgets are kept 30 days", async () => {
+test("relay budgets are kept 30 days", async () => {
   for (const [subject, age] of [
     ["over", 31],
     ["kept", 30],
@@ -83,7 +83,7 @@ test("days of relay budgets are kept 30 days", async () => {
   expect((await sql`select subject from relay_budgets`).map((row) => row.subject)).toEqual(["kept"]);
 });
 
-test("codes live two days, export files seven, with all their pieces", async () => {
+test("codes are kept two days, export files with their chunks seven", async () => {
   for (const [id, age] of [
     ["over", "2 days 1 second"],
     ["kept", "1 day"],
@@ -105,7 +105,7 @@ test("codes live two days, export files seven, with all their pieces", async () 
   expect((await sql`select export_id from export_chunks`).map((row) => row.exportId)).toEqual(["exp_kept"]);
 });
 
-test("the webhook log lives thirty days, except for what is still to be sent", async () => {
+test("deliveries are kept thirty days, pending ones longer", async () => {
   await sql`insert into webhook_endpoints (id, user_id, url, sealed_secret) values ('whe_x', ${userId}, 'https://x.example/', ${randomBytes(9)})`;
   for (const [id, state, age] of [
     ["whd_over", "DELIVERED", "30 days 1 second"],
@@ -124,7 +124,7 @@ test("the webhook log lives thirty days, except for what is still to be sent", a
   ]);
 });
 
-test("links whose time is over are moved once, with one event each, by two workers at once", async () => {
+test("links past their expiry are marked once, with one event each, by two concurrent workers", async () => {
   const count = 2_500;
   await sql`
     insert into payment_links (id, user_id, network, recipient, amount_units, description, status, expires_at, created_at)
@@ -148,7 +148,7 @@ test("links whose time is over are moved once, with one event each, by two worke
   expect(Number(again?.n)).toBe((count * 3) / 5);
 });
 
-test("jobs that failed for good go after a week", async () => {
+test("permanently failed jobs are deleted after a week", async () => {
   for (const [key, age] of [
     ["over", "8 days"],
     ["kept", "6 days"],
@@ -167,7 +167,7 @@ test("jobs that failed for good go after a week", async () => {
   expect(keys).toEqual(["kept", "waiting"]);
 });
 
-test("differences are folded and gone, and running again changes nothing", async () => {
+test("differences are folded and deleted, and running again changes nothing", async () => {
   await insertHistory(
     sql,
     userId,
@@ -195,7 +195,7 @@ async function loseJobs(): Promise<void> {
 const jobKeys = async () =>
   (await sql<{ key: string }[]>`select key from graphile_worker.jobs order by key`).map(({ key }) => key);
 
-test("a message that is due and has no job goes out all the same", async () => {
+test("a due message without a job is still sent", async () => {
   await sql`delete from webhook_endpoints`;
   await sql`delete from exports`;
   await sql`
@@ -211,7 +211,7 @@ test("a message that is due and has no job goes out all the same", async () => {
       set next_try_at = now() - make_interval(secs => ${seconds}), lease_until = now() + make_interval(secs => ${leaseS}::int)`;
     });
   for (const [seconds, lease, enabled] of [
-    // later, a moment ago, on its way, switched off
+    // later, a moment ago, in flight, disabled
     [-60, null, true],
     [1, null, true],
     [120, 30, true],
@@ -229,7 +229,7 @@ test("a message that is due and has no job goes out all the same", async () => {
   }
 });
 
-test("an export whose job is gone is made again, or told as FAILED when it was tried three times", async () => {
+test("an export without a job is made again, or FAILED after three attempts", async () => {
   await sql`delete from webhook_endpoints`;
   await sql`delete from exports`;
   await loseJobs();

@@ -1,4 +1,4 @@
-/** A history beyond the size that is searched row by row: what is told must still be true, and the pages exact. */
+/** A history too large to be searched row by row: totals must be true and pages exact. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { invalid } from "../../core/domain/errors.ts";
 import { newUserId } from "../../core/domain/ids.ts";
@@ -19,7 +19,7 @@ beforeAll(async () => {
   sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
   userId = newUserId();
   await insertUser(sql, { id: userId, email: "large@example.com" });
-  // newest first n is 1; every tenth is coffee, every 20,000th a saffron, the oldest 500 are tea
+  // n counts from the newest, 1; every tenth is coffee, every 20,000th saffron, the oldest 500 are tea
   await sql`
     insert into transactions
       (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, detected_at)
@@ -48,7 +48,7 @@ async function list(filter: Partial<TransactionFilter>, offset = 0, limit = 50) 
   return { ...page, ns: page.rows.map((row) => Number(row.amountUnits)) };
 }
 
-test("types, dates and amounts alone stay exact", async () => {
+test("types, dates and amounts each give exact totals", async () => {
   expect(await list({ types: ["RECEIVE"] })).toMatchObject({ total: ROWS, isLowerBound: false });
   expect((await list({ minUnits: 77n, maxUnits: 99_999n })).total).toBe(99_923);
   const from = new Date(Date.UTC(2026, 5, 1) - 100_000 * 60_000);
@@ -66,7 +66,7 @@ test.each(["CAFÉ", "überweisung", "ПЛАТЁЖ", "ωMEGA"])(
   },
 );
 
-test("amounts far down the list go on where the page before ended", async () => {
+test("distant pages by amount continue where the previous page ended", async () => {
   for (const offset of [0, 99, 101, 499, 500, 70_000]) {
     const { ns, total } = await list({ minUnits: 1_001n, maxUnits: 110_000n }, offset, 3);
     expect(total).toBe(109_000);
@@ -75,7 +75,7 @@ test("amounts far down the list go on where the page before ended", async () => 
   expect((await list({ minUnits: 1_001n, maxUnits: 110_000n }, 109_000)).ns).toEqual([]);
 });
 
-test("error: a page that takes too long to read is refused, and its connection is as good as before", async () => {
+test("error: a page that takes too long to read is refused, and its connection stays usable", async () => {
   const one = openDatabase(db.url, { name: "test", maxConnections: 1 });
   const read = one.begin((tx) =>
     readInTime(
@@ -89,7 +89,7 @@ test("error: a page that takes too long to read is refused, and its connection i
   await one.end();
 });
 
-test("a common word: the newest rows, and a total that says it is a lower bound", async () => {
+test("a common word returns the newest rows, and a total marked as a lower bound", async () => {
   const { ns, total, isLowerBound } = await list({ search: "coffee" });
   expect(ns).toEqual(Array.from({ length: 50 }, (_, index) => (index + 1) * 10));
   expect(isLowerBound).toBe(true);
@@ -97,7 +97,7 @@ test("a common word: the newest rows, and a total that says it is a lower bound"
   expect(total).toBeLessThanOrEqual(ROWS / 10);
 });
 
-test("further pages of a common word go on where the first ended", async () => {
+test("further pages of a common word continue where the first ended", async () => {
   for (const offset of [50, 1_900, 5_000, 11_000]) {
     const { ns } = await list({ search: "COFFEE" }, offset, 20);
     expect(ns).toEqual(Array.from({ length: 20 }, (_, index) => (offset + index + 1) * 10));
@@ -109,7 +109,7 @@ test("further pages of a common word go on where the first ended", async () => {
   });
 });
 
-test("a rare word, old rows, a hash and nothing are exact", async () => {
+test("a rare word, old rows, a hash and no match give exact totals", async () => {
   expect(await list({ search: "saffron" })).toMatchObject({
     total: 6,
     isLowerBound: false,
@@ -122,7 +122,7 @@ test("a rare word, old rows, a hash and nothing are exact", async () => {
   expect(await list({ search: "nothing at all" })).toMatchObject({ total: 0, rows: [], isLowerBound: false });
 });
 
-test("a search with other filters, and amounts between dates", async () => {
+test("a search with other filters, and amounts between dates, give correct pages", async () => {
   const before = new Date(Date.UTC(2026, 5, 1) - 60_000 * 60_000);
   expect(await list({ search: "saffron", before })).toMatchObject({
     total: 3,

@@ -9,7 +9,7 @@ let ann: Merchant;
 let bob: Merchant;
 const HASH = `0xabcdef${"12".repeat(29)}`;
 
-/** Newest last. Every row differs in what one filter chooses by. */
+/** Oldest first. Every row differs in one filtered field. */
 const ROWS: (GivenRow & { name: string })[] = [
   { name: "old", detectedAt: "2025-12-31T23:59:59.999Z", amountUnits: 1n, description: "Old order" },
   { name: "newyear", detectedAt: "2026-01-01T00:00:00.000Z", amountUnits: 10_000_000n, type: "SEND" },
@@ -65,7 +65,7 @@ afterAll(() => world?.stop());
 
 const PATH = "/v1/transactions";
 
-/** Names of the rows a query gives, oldest first, after checking the total. */
+/** Names of the rows of a query, oldest first, after checking the total. */
 async function namesOf(query: string): Promise<string[]> {
   const { status, body, text } = await ann.client.get(`${PATH}?limit=100${query ? `&${query}` : ""}`);
   if (status !== 200) throw new Error(`${query}: ${status} ${text}`);
@@ -76,7 +76,7 @@ async function namesOf(query: string): Promise<string[]> {
 
 const ALL = ROWS.map(({ name }) => name);
 
-describe("the answer", () => {
+describe("the response", () => {
   test("has the documented fields", async () => {
     const { body, headers } = await ann.client.get(`${PATH}?search=${HASH}`);
     expect(body.success).toBe(true);
@@ -99,7 +99,7 @@ describe("the answer", () => {
     });
   });
 
-  test("titles say what a person would", async () => {
+  test("has human-readable titles", async () => {
     const { body } = await ann.client.get(PATH);
     const titles = new Map(
       body.data.transactions.map((row: { id: string; title: string }) => [nameOf.get(row.id), row.title]),
@@ -108,7 +108,7 @@ describe("the answer", () => {
     expect(titles.get("midnight")).toBe("Payment for 1000 Wolle");
   });
 
-  test("is newest first, and holds 50 by default", async () => {
+  test("is newest first, with 50 rows by default", async () => {
     expect(await namesOf("")).toEqual(ALL);
     expect((await ann.client.get(PATH)).body.data.pagination).toEqual({
       total: 9,
@@ -122,7 +122,7 @@ describe("the answer", () => {
     expect((await openClient(world.baseUrl).get(PATH)).status).toBe(401);
   });
 
-  test("another user sees none of it", async () => {
+  test("contains no rows of another user", async () => {
     for (const query of ["", `search=${HASH}`, "types=RECEIVE", "search=order", "amountMin=0"]) {
       const { body } = await bob.client.get(`${PATH}?${query}`);
       for (const row of body.data.transactions) expect(nameOf.has(row.id)).toBe(false);
@@ -134,7 +134,7 @@ describe("filters", () => {
   const withType = (type: string) =>
     ROWS.filter((row) => (row.type ?? "RECEIVE") === type).map(({ name }) => name);
 
-  test("types, in every way arrays are written", async () => {
+  test("types, in every notation of arrays", async () => {
     expect(await namesOf("types=SEND")).toEqual(withType("SEND"));
     const both = ALL.filter((name) => [...withType("SEND"), ...withType("PAYMENT_LINK")].includes(name));
     for (const query of [
@@ -171,7 +171,7 @@ describe("filters", () => {
     expect(body.error.details.field).toStartWith(query.split("=")[0] ?? "");
   });
 
-  test("search: commas, brackets and braces are letters", async () => {
+  test("search: commas, brackets and braces are literal", async () => {
     const { client, userId } = await signUp(world.baseUrl);
     const descriptions = ["Invoice 5, July", "[draft]", '{"a":1}', '"quoted"'];
     const given = descriptions.map((description) => ({ description }));
@@ -187,7 +187,7 @@ describe("filters", () => {
     expect(await namesOf("types=RECEIVE,PAYMENT_LINK&types[]=SEND,SEND")).toHaveLength(ROWS.length);
   });
 
-  test("dates: both ends are inside, to the millisecond", async () => {
+  test("dates: both ends are inclusive, to the millisecond", async () => {
     expect(await namesOf("dateFrom=2026-01-01T12:00:00.123Z&dateTo=2026-01-01T12:00:00.123Z")).toEqual([
       "micro",
     ]);
@@ -215,7 +215,7 @@ describe("filters", () => {
   });
 
   test.each(["0000-01-01", "0000-12-31T00:00:00Z", "0001-01-01T00:00:00%2B02:00"])(
-    "dates: the beginning of the calendar, %s, bounds nothing",
+    "dates: the beginning of the calendar, %s, excludes nothing",
     async (early) => {
       expect(await namesOf(`dateFrom=${early}`)).toHaveLength(ROWS.length);
       expect(await namesOf(`dateTo=${early}&search=o`)).toEqual([]);
@@ -223,7 +223,7 @@ describe("filters", () => {
   );
 
   test.each(["9999-12-31", "9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59-12:00"])(
-    "dates: the end of the calendar, %s, bounds nothing",
+    "dates: the end of the calendar, %s, excludes nothing",
     async (late) => {
       expect(await namesOf(`dateTo=${late}`)).toHaveLength(ROWS.length);
       expect(await namesOf(`dateTo=${late}&amountMin=0&types=SEND`)).toHaveLength(2);
@@ -231,7 +231,7 @@ describe("filters", () => {
     },
   );
 
-  test("dates with a type, over whole and broken days", async () => {
+  test("dates with a type, over whole and partial days", async () => {
     expect(
       await namesOf("types=PAYMENT_LINK&dateFrom=2025-12-31T12:00:00Z&dateTo=2026-01-04T07:59:59Z"),
     ).toEqual(["micro", "midnight"]);
@@ -255,7 +255,7 @@ describe("filters", () => {
     expect(body.error.details.field).toMatch(/^date(From|To)$/);
   });
 
-  test("amounts: both ends are inside, to the micro-USDC", async () => {
+  test("amounts: both ends are inclusive, to the micro-USDC", async () => {
     expect(await namesOf("amountMin=10&amountMax=10")).toEqual(["newyear"]);
     expect(await namesOf("amountMin=9.999999&amountMax=10.000001")).toEqual(["newyear", "micro", "midnight"]);
     expect(await namesOf("amountMax=0.000001")).toEqual(["old"]);
@@ -297,7 +297,7 @@ describe("filters", () => {
     expect(await namesOf("search=%20wolle%20")).toEqual(["micro", "midnight"]);
   });
 
-  test("search: wildcards and backslashes are letters", async () => {
+  test("search: wildcards and backslashes are literal", async () => {
     expect(await namesOf("search=100%25")).toEqual(["micro"]);
     expect(await namesOf("search=%25")).toEqual(["micro"]);
     expect(await namesOf("search=_")).toEqual(["micro"]);
@@ -324,7 +324,7 @@ describe("filters", () => {
     expect(await namesOf("search=wolle&types=SEND")).toEqual([]);
   });
 
-  test("error: a search that is no text or too long", async () => {
+  test("error: a search that is not text or too long", async () => {
     expect((await ann.client.get(`${PATH}?search=%00`)).status).toBe(400);
     expect((await ann.client.get(`${PATH}?search=${"x".repeat(201)}`)).status).toBe(400);
     expect((await ann.client.get(`${PATH}?search=${"x".repeat(200)}`)).status).toBe(200);
@@ -344,7 +344,7 @@ describe("paging", () => {
     expect([status, body.error.details.field]).toEqual([400, "offset"]);
   });
 
-  test("limit 1 and 100 are fine; an offset at and beyond the end is empty", async () => {
+  test("limits 1 and 100 are accepted; an offset at or beyond the end is empty", async () => {
     expect((await ann.client.get(`${PATH}?limit=1`)).body.data.pagination).toEqual({
       total: 9,
       limit: 1,
@@ -359,11 +359,11 @@ describe("paging", () => {
     }
   });
 
-  test("pages of every filter meet without gap or overlap, also far down and within one instant", async () => {
+  test("pages of every filter meet without gap or overlap, also at distant offsets and within one instant", async () => {
     const kim = await signUp(world.baseUrl);
     const startMs = Date.UTC(2026, 3, 1);
     const rows: GivenRow[] = Array.from({ length: 1_500 }, (_, n) => ({
-      // 50 an instant, three days in all
+      // 50 per instant, three days in all
       detectedAt: new Date(startMs + Math.floor(n / 50) * 2.4 * 3_600_000),
       type: (["SEND", "RECEIVE", "PAYMENT_LINK"] as const)[n % 3] ?? "SEND",
       status: n % 7 === 0 ? "FAILED" : "CONFIRMED",

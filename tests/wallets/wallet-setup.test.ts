@@ -64,7 +64,7 @@ describe("POST /v1/wallets/setup/start", () => {
     expect(row?.network).toBe("base-sepolia");
   });
 
-  test("takes no body at all", async () => {
+  test("accepts a request without a body", async () => {
     const { client } = await verifiedUser(world.baseUrl);
     expect((await client.post(START)).status).toBe(200);
   });
@@ -144,7 +144,7 @@ describe("POST /v1/wallets/setup/complete", () => {
     ]);
   });
 
-  test("the address is what the factory on the chain says", async () => {
+  test("returns the address that the factory computes on the chain", async () => {
     const { walletAddress, passkey } = await signUp(world.baseUrl);
     const owner = `${passkey.publicKey.x.slice(2)}${passkey.publicKey.y.slice(2)}`;
     const word = (value: number) => value.toString(16).padStart(64, "0");
@@ -213,7 +213,7 @@ describe("POST /v1/wallets/setup/complete", () => {
     expectInvalid(await client.post(COMPLETE, { challengeId: body.challengeId, passkeyResponse }));
   });
 
-  test("error: a challenge is good once, for its user, its purpose, its network and 60 seconds", async () => {
+  test("error: a challenge is valid once, for its user, purpose and network, for 60 seconds", async () => {
     const { client } = await verifiedUser(world.baseUrl);
     const passkey = await newPasskey(world.baseUrl);
     const begin = async (from: Client) => (await from.post(START, {})).body;
@@ -245,13 +245,13 @@ describe("POST /v1/wallets/setup/complete", () => {
     expectInvalid(await client.post(COMPLETE, tooLate), "challengeId");
   });
 
-  test("error: refuses a passkey that belongs to somebody else", async () => {
+  test("error: refuses another user's passkey", async () => {
     const owner = await signUp(world.baseUrl);
     const { client } = await verifiedUser(world.baseUrl);
     expectInvalid(await attempt(client, owner.passkey));
   });
 
-  test("race: ten completes with ten passkeys make one wallet", async () => {
+  test("race: ten concurrent completions with ten passkeys create one wallet", async () => {
     const { client, userId } = await verifiedUser(world.baseUrl);
     const ready = await Promise.all(
       Array.from({ length: 10 }, async () => {
@@ -273,7 +273,7 @@ describe("POST /v1/wallets/setup/complete", () => {
     expect(await world.sql`select 1 from passkeys where user_id = ${userId}`).toHaveLength(1);
   });
 
-  test("race: one answer 20 times at once is taken once", async () => {
+  test("race: one response sent 20 times concurrently is accepted once", async () => {
     const { client } = await verifiedUser(world.baseUrl);
     const { body } = await client.post(START, {});
     const passkeyResponse = await (await newPasskey(world.baseUrl)).register(body.passkeyChallenge);

@@ -1,4 +1,4 @@
-/** The wallet on a second network, and what a wallet holds. */
+/** The wallet on a second network, and balances. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
@@ -27,7 +27,7 @@ function expectInvalid(answer: Answer): void {
 }
 
 describe("a second network", () => {
-  test("uses the passkey there is: same address, both wallets, one passkey", async () => {
+  test("uses the existing passkey: same address, two wallets, one passkey", async () => {
     const { client, passkey, walletAddress, userId } = await signUp(world.baseUrl);
     const { body } = await client.post(START, { network: "base" });
     expect(body.passkeyChallenge.excludeCredentials).toMatchObject([{ id: passkey.credentialId }]);
@@ -52,7 +52,7 @@ describe("a second network", () => {
     expect(await world.sql`select 1 from passkeys where user_id = ${userId}`).toHaveLength(1);
   });
 
-  test("takes the same credential registered again as the same passkey", async () => {
+  test("treats a credential registered again as the same passkey", async () => {
     const { client, passkey, walletAddress } = await signUp(world.baseUrl);
     const { body } = await client.post(START, { network: "base" });
     const { excludeCredentials: _, ...creation } = body.passkeyChallenge;
@@ -77,7 +77,7 @@ describe("a second network", () => {
     expect(answer.body.error).toMatchObject({ code: "CONFLICT", details: { field: "network" } });
   });
 
-  test("error: with a session alone nobody adds a passkey of their own to an ACTIVE user", async () => {
+  test("error: a session alone does not allow adding a passkey to an ACTIVE user", async () => {
     const { client, userId } = await signUp(world.baseUrl);
     const thief = await newPasskey(world.baseUrl);
     const { body } = await client.post(START, { network: "base" });
@@ -88,7 +88,7 @@ describe("a second network", () => {
     expect(await world.sql`select 1 from wallets where user_id = ${userId}`).toHaveLength(1);
   });
 
-  test("error: the assertion must be by the user's own passkey, with user verification", async () => {
+  test("error: the assertion must be from the user's own passkey, with user verification", async () => {
     const { client, passkey } = await signUp(world.baseUrl);
     const stranger = await signUp(world.baseUrl);
     for (const [key, quirks] of [
@@ -125,7 +125,7 @@ describe("GET /v1/wallets/balance", () => {
     expect((await read()).body.balance.amount).toBe("12.340001");
   });
 
-  test("error: 404 where the user has no wallet, 400 for an unknown network, 401 and 403 for those who may not", async () => {
+  test("error: 404 where the user has no wallet, 400 for an unknown network, 401 and 403 without permission", async () => {
     const { client } = await signUp(world.baseUrl);
     const none = await client.get("/v1/wallets/balance?network=base");
     expect(none.status).toBe(404);

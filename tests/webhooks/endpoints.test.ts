@@ -11,7 +11,7 @@ let ann: Merchant;
 let bob: Merchant;
 const PATH = "/v1/webhook-endpoints";
 
-// as in production: only the public internet
+// as in production: public addresses only
 beforeAll(async () => {
   world = await startMerchantWorld();
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
@@ -19,7 +19,7 @@ beforeAll(async () => {
 afterAll(() => world?.stop());
 
 describe("endpoints", () => {
-  test("are made, listed, changed and deleted by their owner; the secret is shown once", async () => {
+  test("are created, listed, changed and deleted by their owner; the secret is shown once", async () => {
     const made = await ann.client.post(PATH, {
       url: "https://shop.example.com/hooks",
       description: "Shop",
@@ -57,7 +57,7 @@ describe("endpoints", () => {
     expect((await ann.client.get(`${PATH}/${id}`)).status).toBe(404);
   });
 
-  test("error: another user's are 404 everywhere", async () => {
+  test("error: another user's are 404 on every route", async () => {
     const { body } = await ann.client.post(PATH, { url: "https://shop.example.com/" });
     const { id } = body.data;
     const answers = await Promise.all([
@@ -91,7 +91,7 @@ describe("endpoints", () => {
     await ann.client.delete(`${PATH}/${body.data.id}`);
   }, 30_000);
 
-  test("error: twenty are enough, also when twenty-five are made at once", async () => {
+  test("error: at most twenty, also when twenty-five are created concurrently", async () => {
     const kim = await signUp(world.baseUrl);
     const answers = await Promise.all(
       Array.from({ length: 25 }, (_, n) => kim.client.post(PATH, { url: `https://example.com/${n}` })),
@@ -142,14 +142,14 @@ describe("endpoints", () => {
 });
 
 test.each(["https://example.com:443/", "https://example.com:1024/", "https://example.com:65535/"])(
-  "%s may be an endpoint",
+  "%s is accepted as an endpoint",
   async (url) => {
     const kim = await signUp(world.baseUrl);
     expect((await kim.client.post(PATH, { url })).status).toBe(201);
   },
 );
 
-test("error: a port that was admitted before is refused when the message is sent", async () => {
+test("error: a port that was allowed earlier is refused at delivery", async () => {
   const { body } = await ann.client.post(PATH, { url: "https://example.com/" });
   await world.sql`update webhook_endpoints set url = 'https://127.0.0.1:1023/' where id = ${body.data.id}`;
   await ann.client.post("/v1/payment-links", { amount: 1, description: "d" });
@@ -160,11 +160,11 @@ test("error: a port that was admitted before is refused when the message is sent
   await ann.client.delete(`${PATH}/${body.data.id}`);
 }, 30_000);
 
-describe("a name that leads to us", () => {
-  test("is refused when the message is sent, whatever it was when it was registered", async () => {
+describe("a name that resolves to a private address", () => {
+  test("is refused at delivery, whatever it resolved to at registration", async () => {
     const receiver = startReceiver();
     const { body } = await ann.client.post(PATH, { url: "https://shop.example.com/" });
-    // as if the name had changed its mind: it was public, and resolves to this machine now
+    // as if its DNS record had changed: it was public, and resolves to this machine now
     await world.sql`update webhook_endpoints set url = ${`https://localhost:${new URL(receiver.url).port}/`} where id = ${body.data.id}`;
     await ann.client.post("/v1/payment-links", { amount: 1, description: "d" });
     await waitFor("the refusal", async () => {

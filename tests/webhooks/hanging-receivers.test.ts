@@ -1,4 +1,4 @@
-/** Receivers that take a message and say nothing: whom they keep waiting, and whom not. */
+/** Receivers that accept a message and never answer: whose messages they delay, and whose not. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "bun:test";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
@@ -40,7 +40,7 @@ async function makeEvent(merchant = ann): Promise<void> {
   await merchant.client.post("/v1/payment-links", { amount: 1, description: "d" });
 }
 
-test("a merchant whose twenty receivers all hang keeps no other merchant waiting", async () => {
+test("a merchant whose twenty receivers all hang delays no other merchant", async () => {
   for (let n = 0; n < 20; n++) await addEndpoint();
   await makeEvent();
   await waitFor("some that hang", async () => receiver.inFlight().now > 1);
@@ -57,7 +57,7 @@ test("a merchant whose twenty receivers all hang keeps no other merchant waiting
   await quick.stop();
 }, 30_000);
 
-test("a merchant's receivers that fail hang one message each, and the sound one gets all of its own", async () => {
+test("a merchant's failing receivers delay one message each, and the healthy one gets all of its messages", async () => {
   const hanging = await Promise.all(Array.from({ length: 4 }, () => addEndpoint()));
   await world.sql`update webhook_endpoints set failing_since = now() where id in ${world.sql(hanging)}`;
   const quick = startReceiver();

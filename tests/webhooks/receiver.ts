@@ -1,4 +1,4 @@
-/** A merchant's server that takes webhooks: it keeps what came, checks signatures as the standard says, and misbehaves on request. */
+/** A merchant's webhook server: records messages, checks signatures by the standard, and misbehaves on request. */
 import { createHmac, timingSafeEqual } from "node:crypto";
 
 export type Received = {
@@ -15,9 +15,9 @@ export type Received = {
 export type Receiver = {
   url: string;
   received: Received[];
-  /** What it answers from now on. */
+  /** Its responses from now on. */
   answer: (respond: (message: Received) => Response | Promise<Response>) => void;
-  /** Requests it works on at this moment, and the most there were. */
+  /** Requests in progress, and their maximum. */
   inFlight: () => { now: number; most: number };
   stop: () => Promise<void>;
 };

@@ -1,4 +1,4 @@
-/** Receivers over TLS: certificates of tests/webhooks/certificates, of which the worker trusts two. Their keys are nobody's secret. */
+/** Receivers over TLS with certificates of tests/webhooks/certificates, two of which the worker trusts. Their keys are public. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -24,7 +24,7 @@ afterAll(async () => {
   await world?.stop();
 });
 
-/** Sends one event to a server with this certificate and gives what the log says of it. */
+/** Sends one event to a server with this certificate and returns its delivery. */
 async function deliverTo(
   certificate: string,
 ): Promise<{ state: string; lastError: string | null; received: number }> {
@@ -51,17 +51,17 @@ async function deliverTo(
   return { state: delivery.state, lastError: delivery.lastError, received };
 }
 
-test("a certificate of the name, by somebody trusted, is fine", async () => {
+test("a trusted certificate for the name is accepted", async () => {
   expect(await deliverTo("trusted")).toEqual({ state: "DELIVERED", lastError: null, received: 1 });
 }, 30_000);
 
-test("error: a certificate nobody vouches for gets no message", async () => {
+test("error: an untrusted certificate gets no message", async () => {
   const { state, lastError, received } = await deliverTo("stranger");
   expect([state, received]).toEqual(["PENDING", 0]);
   expect(lastError).toContain("certificate was refused");
 }, 30_000);
 
-test("error: a trusted certificate of another name gets no message", async () => {
+test("error: a trusted certificate for another name gets no message", async () => {
   const { state, lastError, received } = await deliverTo("other-name");
   expect([state, received]).toEqual(["PENDING", 0]);
   expect(lastError).toContain("certificate was refused");

@@ -21,14 +21,14 @@ afterEach(() => receiver.stop());
 type Endpoint = { id: string; secret: string };
 
 async function addEndpoint(body: Record<string, unknown> = {}): Promise<Endpoint> {
-  // the worker makes events of its own, of the wallet's deployment
+  // the worker also creates events, of the wallet's deployment
   const eventTypes = ["payment_link.created", "payment_link.cancelled"];
   const answer = await ann.client.post("/v1/webhook-endpoints", { url: receiver.url, eventTypes, ...body });
   expect(answer.status).toBe(201);
   return answer.body.data;
 }
 
-/** One event of a kind that is easy to make. */
+/** One event of a simple kind. */
 async function makeEvent(): Promise<string> {
   const { body } = await ann.client.post("/v1/payment-links", { amount: 1.5, description: "d" });
   return body.id;
@@ -44,7 +44,7 @@ const deliveriesOf = async (endpoint: Endpoint) =>
     lastError: string | null;
   }[];
 
-/** As if the wait until the next try were over. One that is on its way by itself is left alone, and so is one that has been tried since. */
+/** Makes the next attempt due. Deliveries in flight or attempted since are left alone. */
 async function makeDue(endpoint: Endpoint, attempts?: number): Promise<void> {
   await world.sql`
     update webhook_deliveries set next_try_at = now()
@@ -54,7 +54,7 @@ async function makeDue(endpoint: Endpoint, attempts?: number): Promise<void> {
 }
 
 describe("a message", () => {
-  test("is signed, carries the event, and is in the log as delivered", async () => {
+  test("is signed, contains the event, and is logged as delivered", async () => {
     const endpoint = await addEndpoint();
     expect(endpoint.secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
     const linkId = await makeEvent();
@@ -66,7 +66,7 @@ describe("a message", () => {
       data: { amount: "1.500000", network: "base-sepolia", subjectId: linkId },
     });
     expect(message.headers.get("content-type")).toBe("application/json");
-    // the log tells an event once no older transaction of anybody runs
+    // the log shows an event once no older transaction is running
     await waitFor("the event in the log", async () => {
       const { body: events } = await ann.client.get("/v1/events?limit=100");
       return events.data.some(({ id }: { id: string }) => id === message.id);
@@ -80,7 +80,7 @@ describe("a message", () => {
     expect(body.data.attemptLog).toMatchObject([{ number: 1, status: 200, error: null, response: "ok" }]);
   });
 
-  test("of a chosen type only, and none while disabled", async () => {
+  test("is sent for selected types only, and not while disabled", async () => {
     const endpoint = await addEndpoint({ eventTypes: ["payment_link.cancelled"] });
     const linkId = await makeEvent();
     await ann.client.post(`/v1/payment-links/${linkId}/cancel`);
@@ -91,7 +91,7 @@ describe("a message", () => {
     expect((await deliveriesOf(endpoint)).length).toBe(1);
   });
 
-  test("carries two signatures after a rotation, and one when the old secret's time is over", async () => {
+  test("carries two signatures after a rotation, and one after the old secret's expiry", async () => {
     const endpoint = await addEndpoint();
     const { body } = await ann.client.post(`/v1/webhook-endpoints/${endpoint.id}/rotate-secret`);
     const fresh: string = body.data.secret;
@@ -128,7 +128,7 @@ describe("a message", () => {
 });
 
 describe("a receiver that fails", () => {
-  test("is tried again on the schedule with the same id, until it answers", async () => {
+  test("gets retries on schedule with the same id, until it succeeds", async () => {
     const endpoint = await addEndpoint();
     receiver.answer(() => new Response("broken", { status: 500 }));
     await makeEvent();
@@ -137,7 +137,7 @@ describe("a receiver that fails", () => {
       select extract(epoch from next_try_at - now())::float8 as wait_s from webhook_deliveries where endpoint_id = ${endpoint.id}`;
     expect(row?.waitS).toBeGreaterThan(2);
     expect(row?.waitS).toBeLessThanOrEqual(5);
-    // nobody helps: the second try comes by itself after five seconds
+    // without intervention: the second attempt comes after five seconds
     receiver.answer(() => new Response("ok"));
     await waitFor("the second try", async () => (await deliveriesOf(endpoint))[0]?.state === "DELIVERED");
     const ids = receiver.received.map(({ id }) => id);
@@ -148,7 +148,7 @@ describe("a receiver that fails", () => {
     expect(endpointRow?.failingSince).toBeNull();
   }, 30_000);
 
-  test("the schedule is the published one, and after its last try the delivery has FAILED", async () => {
+  test("gets attempts on the published schedule, and after the last one the delivery is FAILED", async () => {
     const endpoint = await addEndpoint();
     receiver.answer(() => new Response(null, { status: 503 }));
     await makeEvent();
@@ -170,7 +170,7 @@ describe("a receiver that fails", () => {
       if (attempt < 10) await makeDue(endpoint, attempt);
     }
     expect(waits).toEqual([5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400]);
-    // sent again by hand it starts anew, with the same id
+    // sent again manually it starts over, with the same id
     receiver.answer(() => new Response("ok"));
     const [delivery] = await deliveriesOf(endpoint);
     expect((await ann.client.post(`/v1/webhook-deliveries/${delivery?.id}/redeliver`)).status).toBe(202);
@@ -193,7 +193,7 @@ describe("a receiver that fails", () => {
     await other.stop();
   });
 
-  test("that is down gets everything when it is up again", async () => {
+  test("that is down gets all messages when it is up again", async () => {
     const endpoint = await addEndpoint();
     const port = Number(new URL(receiver.url).port);
     await receiver.stop();
@@ -209,7 +209,7 @@ describe("a receiver that fails", () => {
     expect(new Set(receiver.received.map(({ json }) => json.data.subjectId))).toEqual(new Set(linkIds));
   }, 30_000);
 
-  test("that is slow is given up after ten seconds and keeps nobody else waiting", async () => {
+  test("that is slow times out after ten seconds and delays no other receiver", async () => {
     const endpoint = await addEndpoint();
     receiver.answer(async () => {
       await Bun.sleep(13_000);
@@ -219,7 +219,7 @@ describe("a receiver that fails", () => {
     await addEndpoint({ url: quick.url });
     for (let n = 0; n < 6; n++) await makeEvent();
     await waitFor("the quick one", async () => quick.received.length === 6);
-    // all of it while the slow one had answered nothing
+    // all of it before the slow one had answered
     expect([receiver.received.length, receiver.inFlight().now]).toEqual([2, 2]);
     await waitFor("the slow one", async () =>
       (await deliveriesOf(endpoint)).some(({ lastError }) => lastError === "no answer within 10 seconds"),
@@ -227,7 +227,7 @@ describe("a receiver that fails", () => {
     await quick.stop();
   }, 30_000);
 
-  test("410 disables it at once; three days without a success do, too", async () => {
+  test("is disabled at once by a 410, and after three days without a success", async () => {
     const endpoint = await addEndpoint();
     receiver.answer(() => new Response(null, { status: 410 }));
     await makeEvent();
@@ -244,14 +244,14 @@ describe("a receiver that fails", () => {
     await makeDue(endpoint);
     await waitFor("it to be disabled again", async () => !(await stateOf()).enabled);
     expect((await stateOf()).disabledReason).toBe("failing");
-    // what waited goes out when it is enabled
+    // held-back messages are sent when it is enabled
     receiver.answer(() => new Response("ok"));
     await world.sql`update webhook_deliveries set next_try_at = now() where endpoint_id = ${endpoint.id}`;
     await ann.client.patch(`/v1/webhook-endpoints/${endpoint.id}`, { enabled: true });
     await waitFor("it to be delivered", async () => (await deliveriesOf(endpoint))[0]?.state === "DELIVERED");
   }, 30_000);
 
-  test("that says it will go on before it answers is judged by its answer", async () => {
+  test("that sends 1xx responses first is judged by its final response", async () => {
     const hints = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
     const answers = [
       `${hints}HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n`,
@@ -272,7 +272,7 @@ describe("a receiver that fails", () => {
     talkative.stop(true);
   }, 30_000);
 
-  test("whose body never ends has answered; one whose head never ends has not", async () => {
+  test("whose body never ends has answered; one whose headers never end has not", async () => {
     let beginning = "HTTP/1.1 500 Oh\r\nContent-Type: text/plain\r\n";
     const drops = new Set<ReturnType<typeof setInterval>>();
     const dripping = Bun.listen({
@@ -301,7 +301,7 @@ describe("a receiver that fails", () => {
     dripping.stop(true);
   }, 60_000);
 
-  test("answers that are no HTTP, endless, or cut off are failures with a reason", async () => {
+  test("with invalid, endless or truncated responses fails with a reason", async () => {
     const answers = ["hello\r\n\r\n", `HTTP/1.1 200 OK\r\n\r\n${"x".repeat(100_000)}`, ""];
     let next = 0;
     const odd = Bun.listen({
@@ -331,7 +331,7 @@ describe("a receiver that fails", () => {
 });
 
 describe("many messages", () => {
-  test("all arrive, two at a time, also when the worker is killed on the way", async () => {
+  test("all arrive, two at a time, even if the worker is killed", async () => {
     const endpoint = await addEndpoint({ eventTypes: ["wallet.created"] });
     receiver.answer(async () => {
       await Bun.sleep(5);
@@ -344,7 +344,7 @@ describe("many messages", () => {
     await waitFor("some", async () => receiver.received.length > 20);
     await world.kill("worker");
     await world.start("worker");
-    // what the dead worker held comes back when its lease runs out
+    // deliveries of the dead worker are retried when their lease expires
     await world.sql`
       update webhook_deliveries set lease_until = now(), next_try_at = now() - interval '1 minute'
       where endpoint_id = ${endpoint.id} and state = 'PENDING'`;
