@@ -1,6 +1,6 @@
 /** Queued user operations on their way to a relayer: leases, the relay that carries them, and the ends that need no word of the chain. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
-import type { OperationFailure } from "../../core/domain/wallet-operation.ts";
+import type { OperationFailure, OperationState } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Wallet } from "../schema.ts";
 import type { WalletOperation } from "./schema.ts";
@@ -205,4 +205,16 @@ export async function writeFailures(tx: Tx, ids: readonly string[]): Promise<voi
       from ended
     ) step
     order by place, id`;
+}
+
+export type WaitingOperations = { network: NetworkId; state: OperationState; count: number; oldestS: number };
+
+/** Operations that no block holds, by network and state. */
+export async function countWaitingOperations(tx: Tx): Promise<WaitingOperations[]> {
+  return tx<WaitingOperations[]>`
+    select
+      network, state, count(*)::int as count, extract(epoch from now() - min(queued_at))::float8 as oldest_s
+    from wallet_operations
+    where state in ('QUEUED', 'SIGNED', 'BROADCAST')
+    group by network, state`;
 }

@@ -2,9 +2,28 @@
 import type { Registry } from "prom-client";
 import { countQueue, countWaitingPayments } from "../../db/jobs/queue-depth.ts";
 import type { Sql } from "../../db/postgres/client.ts";
+import { countWaitingOperations } from "../../db/wallet-ops/queue.ts";
 import { openGauge } from "../database-gauge.ts";
 
 export function openWaitingMetrics(registry: Registry, sql: Sql): void {
+  openGauge(registry, {
+    name: "wallet_operations_waiting",
+    help: "Sends and refunds that are signed by their owner and in no block, by state",
+    labelNames: ["network", "state"],
+    async read() {
+      const counts = await countWaitingOperations(sql);
+      return counts.map(({ network, state, count }) => ({ labels: { network, state }, value: count }));
+    },
+  });
+  openGauge(registry, {
+    name: "wallet_operations_oldest_seconds",
+    help: "Age of the oldest send or refund that is signed by its owner and in no block",
+    labelNames: ["network"],
+    async read() {
+      const oldestLast = (await countWaitingOperations(sql)).toSorted((a, b) => a.oldestS - b.oldestS);
+      return oldestLast.map(({ network, oldestS }) => ({ labels: { network }, value: oldestS }));
+    },
+  });
   openGauge(registry, {
     name: "queue_jobs",
     help: "Jobs in the queue by task; state ready, waiting (for their time), running or failed",

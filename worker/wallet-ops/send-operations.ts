@@ -32,6 +32,8 @@ const ROUNDS_MAX = 50;
 const OPERATIONS_A_BUNDLE = 40;
 /** Below EIP-7825's limit of a transaction. */
 const BUNDLE_GAS_MAX = 16_000_000n;
+/** Sends stop while a key, or the day's fee budget, still has so much for payments. */
+const RESERVED_FOR_PAYMENTS_GAS = 5_000_000n;
 const BUSY_RETRY_MS = 100;
 const RETRY_MS = 500;
 /** A refusal that may heal is final after this many simulations. */
@@ -135,7 +137,7 @@ async function sendBundle(
 ): Promise<void> {
   const { deps, lanes, chain } = network;
   const gas = bundle.reduce((sum, { bundleItem }) => sum + bundleItemGas(bundleItem), 0n);
-  const key = await lanes.choose(gas);
+  const key = await lanes.choose(gas + RESERVED_FOR_PAYMENTS_GAS);
   if (typeof key !== "string") return signAndSend(network, key, bundle, sending);
   if (key !== "lanes_full" && bundle.length > 1) {
     const middle = bundle.length >> 1;
