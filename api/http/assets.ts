@@ -3,7 +3,9 @@ import { existsSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
 import { z } from "zod";
 
-const DIST = join(import.meta.dir, "../../web/dist");
+const DIST = "web/dist";
+/** Beside the sources; for a compiled process, which has none, in the folder it was started in. */
+const PLACES = [join(import.meta.dir, "../..", DIST), join(process.cwd(), DIST)];
 
 const TYPES: Readonly<Record<string, string>> = {
   ".js": "text/javascript; charset=utf-8",
@@ -34,10 +36,11 @@ export type Assets = {
 
 /** Throws a sentence with the command to run when the pages are not built. */
 export function readAssets(): Assets {
-  const file = join(DIST, "manifest.json");
-  if (!existsSync(file)) throw new Error("The web pages are not built: run `bun run build:web` first.");
-  const { assets: names } = manifestSchema.parse(JSON.parse(readFileSync(file, "utf8")));
-  const assets = new Map(Object.values(names).map((name) => [name, readAsset(name)]));
+  const folder = PLACES.find((place) => existsSync(join(place, "manifest.json")));
+  if (!folder) throw new Error("The web pages are not built: run `bun run build:web` first.");
+  const manifest = JSON.parse(readFileSync(join(folder, "manifest.json"), "utf8"));
+  const { assets: names } = manifestSchema.parse(manifest);
+  const assets = new Map(Object.values(names).map((name) => [name, readAsset(folder, name)]));
   return {
     pathOf: (name) => {
       const hashed = names[name];
@@ -51,9 +54,9 @@ export function readAssets(): Assets {
   };
 }
 
-function readAsset(name: string): Asset {
-  const read = (file: string) => new Uint8Array(readFileSync(join(DIST, file)));
-  const twins = ENCODINGS.filter(([, ending]) => existsSync(join(DIST, name + ending)));
+function readAsset(folder: string, name: string): Asset {
+  const read = (file: string) => new Uint8Array(readFileSync(join(folder, file)));
+  const twins = ENCODINGS.filter(([, ending]) => existsSync(join(folder, name + ending)));
   return {
     type: TYPES[extname(name)] ?? "application/octet-stream",
     plain: read(name),
