@@ -77,6 +77,7 @@ create table claims (
   constraint claims_tx_hash_check CHECK ((tx_hash ~ '^0x[0-9a-f]{64}$'::text))
 );
 CREATE INDEX claims_disputed ON public.claims USING btree (network) WHERE (state = 'DISPUTED'::text);
+CREATE INDEX claims_ended ON public.claims USING btree (updated_at) WHERE (state = ANY (ARRAY['HINT'::text, 'REJECTED'::text, 'EXPIRED'::text]));
 CREATE INDEX claims_hash ON public.claims USING btree (network, tx_hash) WHERE (state <> 'REJECTED'::text);
 CREATE UNIQUE INDEX claims_link_hash_payer_key ON public.claims USING btree (link_id, tx_hash, client_address);
 CREATE INDEX claims_open ON public.claims USING btree (network) WHERE (state = 'OPEN'::text);
@@ -120,6 +121,7 @@ create table events (
   constraint events_pkey PRIMARY KEY (id),
   constraint events_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
+CREATE INDEX events_created ON public.events USING brin (created_at);
 CREATE INDEX events_user_epoch ON public.events USING btree (user_id, epoch, written_by, id);
 CREATE TRIGGER events_deliver AFTER INSERT ON public.events REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION deliver_events();
 
@@ -137,7 +139,7 @@ create table exports (
   byte_size bigint,
   created_at timestamp with time zone default now() not null,
   error text,
-  expires_at timestamp with time zone default (now() + '7 days'::interval) not null,
+  expires_at timestamp with time zone not null,
   format text not null,
   id text not null,
   ready_at timestamp with time zone,
@@ -462,7 +464,7 @@ create table relay_attempts (
   left_out text[] default '{}'::text[] not null,
   max_fee_per_gas numeric(78,0) not null,
   max_priority_fee_per_gas numeric(78,0) not null,
-  raw bytea not null,
+  raw bytea,
   relay_id bigint not null,
   sends integer default 0 not null,
   tx_hash text not null,
@@ -470,6 +472,7 @@ create table relay_attempts (
   constraint relay_attempts_relay_id_fkey FOREIGN KEY (relay_id) REFERENCES relays(id) ON DELETE CASCADE,
   constraint relay_attempts_tx_hash_check CHECK (((tx_hash ~ '^0x[0-9a-f]*$'::text) AND (length(tx_hash) = 66)))
 );
+CREATE INDEX relay_attempts_bytes ON public.relay_attempts USING btree (created_at) WHERE (raw IS NOT NULL);
 CREATE UNIQUE INDEX relay_attempts_fee_key ON public.relay_attempts USING btree (relay_id, max_fee_per_gas);
 
 create table relay_budgets (
@@ -557,6 +560,7 @@ create table security_events (
   constraint security_events_pkey PRIMARY KEY (id),
   constraint security_events_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
+CREATE INDEX security_events_created ON public.security_events USING brin (created_at);
 CREATE INDEX security_events_user ON public.security_events USING btree (user_id, id DESC);
 CREATE TRIGGER security_events_append_only BEFORE DELETE OR UPDATE ON public.security_events FOR EACH ROW EXECUTE FUNCTION refuse_trail_change();
 
@@ -1052,6 +1056,9 @@ CREATE OR REPLACE FUNCTION public.refuse_trail_change()
 AS $function$
 begin
   if tg_op = 'DELETE' and not exists (select from users where id = old.user_id) then
+    return old;
+  end if;
+  if tg_op = 'DELETE' and old.created_at < nullif(current_setting('service.security_trail_from', true), '')::timestamptz then
     return old;
   end if;
   raise exception 'security_events is append-only';

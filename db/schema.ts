@@ -240,7 +240,7 @@ export const relays = pgTable("relays", {
 export const relayAttempts = pgTable("relay_attempts", {
   txHash: hex("tx_hash").primaryKey(),
   relayId: int8("relay_id").notNull(),
-  raw: bytea("raw").notNull(),
+  raw: bytea("raw"),
   maxFeePerGas: uint256("max_fee_per_gas").notNull(),
   maxPriorityFeePerGas: uint256("max_priority_fee_per_gas").notNull(),
   sends: integer("sends").notNull(),

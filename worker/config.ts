@@ -41,6 +41,7 @@ const shape = {
   RELAY_REVERTED_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(10_000_000),
   WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(8),
+  EVENTS_KEPT_DAYS: wholeNumber(7, 36_500).default(90),
   OTP_PEPPER: secretList("it hashes and seals e-mail codes, the same as the API's"),
   WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
@@ -68,6 +69,8 @@ export type WorkerConfig = {
   relayRevertedGasPerDay: bigint;
   walletDeployment: "eager" | "lazy" | undefined;
   concurrency: number;
+  /** Events older than this go; 7 days at least, for webhooks are repeated for days. */
+  eventsKeptDays: number;
   otpPeppers: KeyList;
   webhookSealKeys: KeyList;
   /** Webhooks may go to http URLs and private addresses: for receivers in one's own network. */
@@ -98,6 +101,7 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
     relayRevertedGasPerDay: BigInt(env.RELAY_REVERTED_GAS_PER_DAY),
     walletDeployment: env.WALLET_DEPLOYMENT,
     concurrency: env.WORKER_CONCURRENCY,
+    eventsKeptDays: env.EVENTS_KEPT_DAYS,
     otpPeppers: env.OTP_PEPPER,
     webhookSealKeys: sealKeysOf(env.WEBHOOK_SEAL_KEYS, env.OTP_PEPPER),
     webhookPrivateTargets: env.WEBHOOK_PRIVATE_TARGETS,

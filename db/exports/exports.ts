@@ -1,6 +1,6 @@
 /** Exports: the request, its progress, and the file in chunks. */
 import { z } from "zod";
-import { EXPORT_PROFILES, EXPORTS_AT_ONCE_PER_USER } from "../../core/domain/export.ts";
+import { EXPORT_KEPT_DAYS, EXPORT_PROFILES, EXPORTS_AT_ONCE_PER_USER } from "../../core/domain/export.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
@@ -44,8 +44,11 @@ export async function insertExport(
     typeof value === "bigint" ? value.toString() : value,
   );
   const [row] = await tx<ExportFile[]>`
-    insert into exports (id, user_id, format, request, request_id)
-    values (${given.id}, ${given.userId}, ${given.format}, ${request}::text::jsonb, ${given.requestId})
+    insert into exports (id, user_id, format, request, request_id, expires_at)
+    values (
+      ${given.id}, ${given.userId}, ${given.format}, ${request}::text::jsonb, ${given.requestId},
+      now() + make_interval(days => ${EXPORT_KEPT_DAYS}::int)
+    )
     returning *`;
   if (!row) throw new Error("insert into exports returned no row");
   return row;

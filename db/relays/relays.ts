@@ -173,8 +173,8 @@ export async function readRaw(tx: Tx, txHash: Hex): Promise<Hex> {
   const [row] = await tx<{ raw: Hex }[]>`
     select '0x' || encode(raw, 'hex') as raw
     from relay_attempts
-    where tx_hash = ${txHash}`;
-  if (!row) throw new Error(`no attempt has the hash ${txHash}`);
+    where tx_hash = ${txHash} and raw is not null`;
+  if (!row) throw new Error(`no attempt with the hash ${txHash} has its bytes`);
   return row.raw;
 }
 

@@ -128,7 +128,8 @@ create table api_keys (
 -- serves: the keys of a user, newest first
 create index api_keys_user on api_keys (user_id, created_at desc);
 
--- The trail of security events, readable by the user it concerns. Append-only: a row is never changed, and goes only with its user.
+-- The trail of security events, readable by the user it concerns. Append-only: a row is never changed, and goes only with its user, or
+-- when it is older than the time that housekeeping names for its own transaction.
 create table security_events (
   id bigint generated always as identity primary key,
   user_id text references users on delete cascade,
@@ -140,10 +141,15 @@ create table security_events (
 );
 -- serves: a user's trail, newest first
 create index security_events_user on security_events (user_id, id desc);
+-- serves: retention
+create index security_events_created on security_events using brin (created_at);
 
 create function refuse_trail_change() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' and not exists (select from users where id = old.user_id) then
+    return old;
+  end if;
+  if tg_op = 'DELETE' and old.created_at < nullif(current_setting('service.security_trail_from', true), '')::timestamptz then
     return old;
   end if;
   raise exception 'security_events is append-only';

@@ -62,6 +62,8 @@ create table events (
 );
 -- serves: a user's events after a cursor
 create index events_user_epoch on events (user_id, epoch, written_by, id);
+-- serves: retention
+create index events_created on events using brin (created_at);
 
 create table webhook_endpoints (
   id text primary key check (starts_with(id, 'whe_')),

@@ -18,7 +18,7 @@ create table exports (
   created_at timestamptz not null default now(),
   started_at timestamptz,
   ready_at timestamptz,
-  expires_at timestamptz not null default now() + interval '7 days'
+  expires_at timestamptz not null
 );
 -- serves: a user's exports, newest first
 create index exports_user_created on exports (user_id, created_at desc, id desc);

@@ -105,6 +105,8 @@ create index claims_hash on claims (network, tx_hash) where state <> 'REJECTED';
 create index claims_open on claims (network) where state = 'OPEN';
 -- serves: proofs that wait for the merchant to free their transfer
 create index claims_disputed on claims (network) where state = 'DISPUTED';
+-- serves: retention
+create index claims_ended on claims (updated_at) where state in ('HINT', 'REJECTED', 'EXPIRED');
 
 -- Counts and sums of a merchant's links. Triggers append differences, so writers never wait for one another; housekeeping folds them
 -- into link_counts in one statement. A reader adds both: exact at its snapshot.

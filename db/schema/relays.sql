@@ -48,7 +48,8 @@ create index relays_wallet on relays (wallet_id) where wallet_id is not null;
 create table relay_attempts (
   tx_hash text primary key check (tx_hash ~ '^0x[0-9a-f]*$' and length(tx_hash) = 66),
   relay_id bigint not null references relays on delete cascade,
-  raw bytea not null,
+  -- null: dropped, long after the relay was final
+  raw bytea,
   max_fee_per_gas numeric(78, 0) not null,
   max_priority_fee_per_gas numeric(78, 0) not null,
   -- does nothing but spend the nonce, when every authorization inside has expired
@@ -61,6 +62,8 @@ create table relay_attempts (
   created_at timestamptz not null default now()
 );
 create unique index relay_attempts_fee_key on relay_attempts (relay_id, max_fee_per_gas);
+-- serves: retention of signed bytes
+create index relay_attempts_bytes on relay_attempts (created_at) where raw is not null;
 
 -- What relays cost, counted against budgets by UTC day. Scopes and units: FEES (wei, subject: the network), MERCHANT (gas, subject: the
 -- user whose links or API key were served), REVERTED (gas, subject: a contract payer's implementation).

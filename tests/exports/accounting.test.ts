@@ -75,7 +75,7 @@ test("an export that fails is attempted three times, becomes FAILED, and does no
   const [user] = await world.sql<{ id: string }[]>`select id from users where email = ${ann.email}`;
   const id = "exp_AAAAAAAAAAAAAAAAAAAAAA";
   await world.sql`
-    insert into exports (id, user_id, format, request) values (${id}, ${user?.id ?? ""}, 'csv', '{"nonsense":true}')`;
+    insert into exports (id, user_id, format, request, expires_at) values (${id}, ${user?.id ?? ""}, 'csv', '{"nonsense":true}', now() + interval '1 day')`;
   await world.sql`select graphile_worker.add_job('build_export', ${JSON.stringify({ exportId: id })}::text::json)`;
   const statusOf = async () =>
     (await ann.client.get(`/v1/transactions/exports/${id}`)).body.data.export.status;

@@ -12,7 +12,7 @@ let db: TestDatabase;
 let sql: Sql;
 let userId: string;
 const log = openLog("test", "silent");
-const clean = () => housekeeping({ sql, log }, {});
+const clean = () => housekeeping({ sql, log, config: { eventsKeptDays: 90 } }, {});
 
 beforeAll(async () => {
   db = await createTestDatabase();
@@ -241,8 +241,10 @@ test("an export without a job is made again, or FAILED after three attempts", as
     ["ready", "READY", 1],
   ] as const)
     await sql`
-      insert into exports (id, user_id, format, request, status, attempts, created_at)
-      values (${`exp_${name}`}, ${userId}, 'csv', '{}', ${status}, ${attempts}, now() - interval '2 minutes')`;
+      insert into exports (id, user_id, format, request, status, attempts, created_at, expires_at)
+      values (
+        ${`exp_${name}`}, ${userId}, 'csv', '{}', ${status}, ${attempts}, now() - interval '2 minutes', now() + interval '1 day'
+      )`;
   await sql`select graphile_worker.add_job('build_export', '{}'::json, job_key => 'build_export:exp_kept')`;
   // the queue has given up on this one
   await sql`

@@ -10,9 +10,16 @@ import {
 } from "../../db/jobs/housekeeping.ts";
 import { hasOverdueDelivery, takeOrphanedExports } from "../../db/jobs/orphaned-jobs.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
+import {
+  deleteEndedClaims,
+  deleteOldEvents,
+  deleteOldSecurityEvents,
+  dropSignedBytes,
+} from "../../db/jobs/retention.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { expireOperations } from "../../db/wallet-ops/operations.ts";
+import type { WorkerConfig } from "../config.ts";
 import { expireDueLinks } from "../links/expire-links.ts";
 
 const BATCH_ROWS = 10_000;
@@ -25,7 +32,7 @@ const ORPHANED_EXPORTS_MAX = 100;
 
 /** Throws after all steps when one of them failed, so that the queue retries. */
 export async function housekeeping(
-  { sql, log }: { sql: Sql; log: Log },
+  { sql, log, config }: { sql: Sql; log: Log; config: Pick<WorkerConfig, "eventsKeptDays"> },
   _payload: JobPayload<"housekeeping">,
 ): Promise<void> {
   const steps: Record<string, () => Promise<number>> = {
@@ -37,6 +44,11 @@ export async function housekeeping(
     orphanedMessages: () => restartDeliveries(sql),
     orphanedExports: () => restartExports(sql),
     deadJobs: () => inBatches(() => deleteDeadJobs(sql, BATCH_ROWS)),
+    oldEvents: () =>
+      inBatches(() => deleteOldEvents(sql, { keptDays: config.eventsKeptDays, limit: BATCH_ROWS })),
+    signedBytes: () => inBatches(() => dropSignedBytes(sql, BATCH_ROWS)),
+    endedClaims: () => inBatches(() => deleteEndedClaims(sql, BATCH_ROWS)),
+    oldSecurityEvents: () => inBatches(() => sql.begin((tx) => deleteOldSecurityEvents(tx, BATCH_ROWS))),
   };
   for (const name of LEFTOVER_NAMES)
     steps[name] = () => inBatches(() => deleteLeftovers(sql, name, BATCH_ROWS));

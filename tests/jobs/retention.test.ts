@@ -1,0 +1,199 @@
+/** Rows that nothing ends are kept for a time, and those that something still needs beyond it. */
+import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
+import { randomBytes } from "node:crypto";
+import { newExportId } from "../../core/domain/ids.ts";
+import { listEvents } from "../../db/events/event-log.ts";
+import { insertExport } from "../../db/exports/exports.ts";
+import {
+  deleteEndedClaims,
+  deleteOldEvents,
+  deleteOldSecurityEvents,
+  dropSignedBytes,
+} from "../../db/jobs/retention.ts";
+import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
+import { insertRelay, readCallData, readRaw } from "../../db/relays/relays.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+
+const NETWORK = "base-sepolia";
+const LIMIT = 1_000;
+
+let db: TestDatabase;
+let sql: Sql;
+let merchant: SeededMerchant;
+
+beforeAll(async () => {
+  db = await createTestDatabase();
+  sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
+}, 60_000);
+beforeEach(async () => {
+  merchant = await seedMerchant(sql);
+});
+afterAll(async () => {
+  await sql?.end({ timeout: 1 });
+  await db?.drop();
+});
+
+const randomHash = () => `0x${randomBytes(32).toString("hex")}` as const;
+
+/** Each in a transaction of its own, in this order. */
+async function newEvents(ages: readonly string[]): Promise<string[]> {
+  for (const age of ages) await newEvent(sql, age);
+  return readAges();
+}
+
+async function newEvent(tx: Tx, age: string): Promise<void> {
+  await tx`
+    insert into events (user_id, type, subject_id, data, created_at)
+    values (${merchant.userId}, 'wallet.created', ${age}, '{}', now() - ${age}::interval)`;
+}
+
+async function readAges(): Promise<string[]> {
+  const rows = await sql<{ subjectId: string }[]>`
+    select subject_id from events where user_id = ${merchant.userId} order by id`;
+  return rows.map((row) => row.subjectId);
+}
+
+test("events older than the limit are deleted, those just inside it are kept", async () => {
+  await newEvents(["92 days", "91 days", "90 days 1 minute", "89 days 23 hours", "1 day"]);
+  await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
+  expect(await readAges()).toEqual(["90 days 1 minute", "89 days 23 hours", "1 day"]);
+});
+
+test("a user's newest old event is kept: the cursor of a reader who has read everything still holds", async () => {
+  await newEvents(["95 days", "91 days"]);
+  const read = await listEvents(sql, merchant.userId, { limit: 10 });
+  await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
+  expect(await readAges()).toEqual(["91 days"]);
+  await newEvent(sql, "1 minute");
+  const later = await listEvents(sql, merchant.userId, { after: read?.end, limit: 10 });
+  expect(later?.events.map((event) => event.subjectId)).toEqual(["1 minute"]);
+});
+
+test("events of one transaction with a user's newest old one are kept: its cursor's seal covers them", async () => {
+  await sql.begin(async (tx) => {
+    await newEvent(tx, "92 days");
+    await newEvent(tx, "91 days");
+  });
+  const read = await listEvents(sql, merchant.userId, { limit: 10 });
+  await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
+  expect(await readAges()).toEqual(["92 days", "91 days"]);
+  expect(await listEvents(sql, merchant.userId, { after: read?.end, limit: 10 })).toMatchObject({
+    events: [],
+  });
+});
+
+test("an event whose webhook is not delivered yet is kept; it goes when that has ended", async () => {
+  const id = `whe_${randomBytes(8).toString("hex")}`;
+  await sql`
+    insert into webhook_endpoints (id, user_id, url, sealed_secret)
+    values (${id}, ${merchant.userId}, 'https://example.test', ${randomBytes(8)})`;
+  await newEvents(["92 days", "91 days"]);
+  await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
+  expect(await readAges()).toEqual(["92 days", "91 days"]);
+  await sql`update webhook_deliveries set state = 'DELIVERED' where endpoint_id = ${id}`;
+  await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
+  expect(await readAges()).toEqual(["91 days"]);
+});
+
+test("a step deletes at most as many events as it may", async () => {
+  await newEvents(["95 days", "94 days", "93 days", "92 days"]);
+  expect(await deleteOldEvents(sql, { keptDays: 90, limit: 2 })).toBe(2);
+  expect((await readAges()).length).toBe(2);
+});
+
+async function newRelay(state: string, age: string, blockNumber: bigint): Promise<{ txHash: `0x${string}` }> {
+  const relayer = randomAddress();
+  const txHash = randomHash();
+  await sql`insert into relayers (network, address, next_nonce) values (${NETWORK}, ${relayer}, 1)`;
+  const id = await sql.begin((tx) =>
+    insertRelay(tx, {
+      ...{ network: NETWORK, relayer, nonce: 0n, kind: "NOOP", callTo: relayer, gasLimit: 21_000n },
+      callData: "0xabcdef",
+      attempt: { txHash, raw: "0x0102abcdef03", maxFeePerGas: 1n, maxPriorityFeePerGas: 1n },
+    }),
+  );
+  expect(await readCallData(sql, id)).toBe("0xabcdef");
+  await sql`
+    update relays set state = ${state}, mined_at = now() - ${age}::interval, block_number = ${blockNumber} where id = ${id}`;
+  await sql`update relay_attempts set created_at = now() - ${age}::interval where relay_id = ${id}`;
+  return { txHash };
+}
+
+test("signed bytes go seven days after a relay is confirmed and final, the attempt stays", async () => {
+  await sql`
+    insert into cursors (network, number, hash, head_number, finalized_number) values (${NETWORK}, 200, '0x', 200, 100)`;
+  const over = await newRelay("CONFIRMED", "7 days 1 minute", 100n);
+  const kept = [
+    await newRelay("CONFIRMED", "6 days 23 hours", 100n),
+    await newRelay("CONFIRMED", "8 days", 101n),
+    await newRelay("MINED", "8 days", 100n),
+    await newRelay("BROADCAST", "8 days", 100n),
+  ];
+  expect(await dropSignedBytes(sql, LIMIT)).toBe(1);
+  await expect(readRaw(sql, over.txHash)).rejects.toThrow(
+    `no attempt with the hash ${over.txHash} has its bytes`,
+  );
+  for (const { txHash } of kept) expect(await readRaw(sql, txHash)).toBe("0x0102abcdef03");
+  expect(await sql`select 1 from relay_attempts where tx_hash = ${over.txHash}`).toHaveLength(1);
+});
+
+test("error: call data that is not in the bytes of the first attempt is not made up", async () => {
+  const relayer = randomAddress();
+  await sql`insert into relayers (network, address, next_nonce) values (${NETWORK}, ${relayer}, 1)`;
+  const id = await sql.begin((tx) =>
+    insertRelay(tx, {
+      ...{ network: NETWORK, relayer, nonce: 0n, kind: "NOOP", callTo: relayer, gasLimit: 21_000n },
+      callData: "0xabcdef",
+      attempt: { txHash: randomHash(), raw: "0x00", maxFeePerGas: 1n, maxPriorityFeePerGas: 1n },
+    }),
+  );
+  await expect(readCallData(sql, id)).rejects.toThrow(`the bytes of relay ${id} hold no call data`);
+});
+
+test("claims that decided nothing go after ninety days, those that a transfer matched and that wait stay", async () => {
+  const linkId = await seedLink(sql, merchant);
+  for (const [id, state, age] of [
+    ["over1", "EXPIRED", "90 days 1 minute"],
+    ["over2", "REJECTED", "91 days"],
+    ["over3", "HINT", "91 days"],
+    ["kept1", "EXPIRED", "89 days 23 hours"],
+    ["kept2", "MATCHED", "91 days"],
+    ["kept3", "OPEN", "91 days"],
+    ["kept4", "DISPUTED", "91 days"],
+  ] as const)
+    await sql`
+      insert into claims (id, link_id, network, tx_hash, client_address, state, lease_until, updated_at)
+      values (
+        ${id}, ${linkId}, ${NETWORK}, ${randomHash()}, ${randomAddress()}, ${state}, now(), now() - ${age}::interval
+      )`;
+  expect(await deleteEndedClaims(sql, LIMIT)).toBe(3);
+  const rows = await sql<{ id: string }[]>`select id from claims where link_id = ${linkId} order by id`;
+  expect(rows.map(({ id }) => id)).toEqual(["kept1", "kept2", "kept3", "kept4"]);
+});
+
+test("the security trail goes after two years, and by this step alone", async () => {
+  for (const [type, age] of [
+    ["over", "730 days 1 minute"],
+    ["kept", "729 days 23 hours"],
+  ] as const)
+    await sql`
+      insert into security_events (user_id, type, created_at)
+      values (${merchant.userId}, ${type}, now() - ${age}::interval)`;
+  const remove = () => sql`delete from security_events where user_id = ${merchant.userId}`.execute();
+  await expect(remove()).rejects.toThrow("append-only");
+  expect(await sql.begin((tx) => deleteOldSecurityEvents(tx, LIMIT))).toBe(1);
+  const rows = await sql<{ type: string }[]>`
+    select type from security_events where user_id = ${merchant.userId}`;
+  expect(rows.map(({ type }) => type)).toEqual(["kept"]);
+  await expect(remove()).rejects.toThrow("append-only");
+});
+
+test("an export is kept for seven days", async () => {
+  const filter = { types: [], statuses: [], networks: [], currencies: [] };
+  const made = await insertExport(sql, {
+    ...{ id: newExportId(), userId: merchant.userId, format: "csv", requestId: null },
+    request: { filter, profile: "standard", timeZone: "UTC" },
+  });
+  expect(made.expiresAt.getTime() - made.createdAt.getTime()).toBe(7 * 86_400_000);
+});
