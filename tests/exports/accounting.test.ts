@@ -67,6 +67,7 @@ test("names payer, payee, block, log, link, and our relayer's fee where it paid 
   const [booked] = await world.sql<
     { feeWei: bigint }[]
   >`select fee_wei from relays where kind = 'PAYMENTS' and fee_wei is not null`;
+  expect(booked?.feeWei).toBeGreaterThan(0n);
   const [whole = "", fraction = ""] = (relayed?.["Network Fee (ETH)"] ?? "").split(".");
   expect(BigInt(whole) * 10n ** 18n + BigInt(fraction.padEnd(18, "0"))).toBe(booked?.feeWei ?? 0n);
 }, 30_000);

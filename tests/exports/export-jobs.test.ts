@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { failExport, finishExport, insertChunk } from "../../db/exports/exports.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { waitFor } from "../links/payer-side.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { insertHistory } from "../transactions/history.ts";
 import { exportAs as askExport, fetchFile } from "./ask.ts";
@@ -152,7 +153,11 @@ describe("an asynchronous export", () => {
     for (let n = 0; n < 5; n++)
       await world.sql`select graphile_worker.add_job('build_export', payload => ${payload}::text::json)`;
     await waitReady(id);
-    await Bun.sleep(500);
+    await waitFor("all deliveries to have ended", async () => {
+      const [jobs] = await world.sql<{ count: number }[]>`
+        select count(*)::int as count from graphile_worker.jobs where task_identifier = 'build_export'`;
+      return jobs?.count === 0;
+    });
     const [row] = await world.sql<{ attempts: number; byteSize: bigint; stored: bigint }[]>`
       select attempts, byte_size, (select sum(length(bytes)) from export_chunks where export_id = exports.id) as stored
       from exports

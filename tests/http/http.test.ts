@@ -235,7 +235,7 @@ describe("the error envelope", () => {
   ])("a strange path never is a 5xx: %s", async (path) => {
     const answer = await client.get(path);
     expect([200, 400, 401, 404, 405]).toContain(answer.status);
-    if (answer.status !== 200) expect(answer.body.error.code).toBeString();
+    expect(answer.status === 200 || typeof answer.body.error.code === "string").toBe(true);
   });
 
   test("deep and wide JSON is refused without harm", async () => {

@@ -140,7 +140,12 @@ describe("a claim", () => {
     try {
       const hash = await submitUsdc(rpcUrl, payer, wallet, one.amountUnits);
       expect((await claim(one.id, hash)).status).toBe(200);
-      await Bun.sleep(3_000); // the job has checked a pending transaction
+      await waitFor("the job to have seen a transaction that waits", async () => {
+        const [row] = await world.sql<
+          { looks: number }[]
+        >`select looks from claims where link_id = ${one.id}`;
+        return (row?.looks ?? 0) > 0;
+      });
       expect((await claimRow(one.id))?.state).toBe("OPEN");
       await mine(rpcUrl, 3);
     } finally {
@@ -239,7 +244,8 @@ describe("error: a claim of a transaction that is mined and does not pay the lin
   test("older than the link", async () => {
     const units = 2_718_281n;
     const hash = await sendUsdc(rpcUrl, payer, wallet, units);
-    await Bun.sleep(1_100);
+    const block = (await callRpc(rpcUrl, "eth_getBlockByNumber", ["latest", false])) as { timestamp: Hex };
+    await waitFor("the second after its block", async () => Date.now() / 1000 >= Number(block.timestamp) + 1);
     await expectRefusal(await makeLink(units), hash);
   });
 

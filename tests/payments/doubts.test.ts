@@ -15,7 +15,7 @@ import {
   waitForLink,
 } from "../support/relay-lab.ts";
 import { broadcastAsStranger, cancelAuthorization } from "../support/stranger.ts";
-import { balanceOf, countRelays, secondOrder, waitForLedger } from "./second-payer.ts";
+import { balanceOf, countRelays, secondOrder, waitForLedger, waitUntilPutOff } from "./second-payer.ts";
 
 const USDC = NETWORKS["base-sepolia"].usdc.address;
 let lab: Lab;
@@ -56,10 +56,9 @@ describe("the node is unavailable while the first payer's authorization is execu
     const second = await secondOrder(lab, order);
     const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
     await endInDoubt(order, async () => {
-      await Bun.sleep(1_500);
+      await waitUntilPutOff(lab, order);
       await broadcastAsStranger(lab.chain.rpcUrl, order.payment);
     });
-    await Bun.sleep(200);
     expect(await pay(lab, second)).toMatchObject({ status: 409, body: { error: "LINK_ALREADY_PAID" } });
     await waitForLink(lab, order.linkId, "PAID");
     expect(await balanceOf(lab, second)).toBe(funds);
@@ -81,13 +80,7 @@ describe("the node is unavailable while the first payer's authorization is execu
     });
     const relays = await countRelays(lab);
     const paying = pay(lab, second);
-    await waitFor("the second payment to be put off", async () => {
-      const [row] = await lab.sql<{ isPutOff: boolean }[]>`
-        select unavailable_since is not null or state <> 'QUEUED' as is_put_off
-        from payments
-        where payer = ${second.payment.from}`;
-      return row?.isPutOff;
-    });
+    await waitUntilPutOff(lab, second);
     expect(await countRelays(lab)).toBe(relays);
     await lab.rpc("evm_setAutomine", [true]);
     await lab.rpc("evm_mine");

@@ -23,6 +23,7 @@ import {
   secondOrder,
   settle,
   waitForLedger,
+  waitUntilPutOff,
   whileIndexerStands,
 } from "./second-payer.ts";
 
@@ -54,8 +55,7 @@ describe("a link was paid by a plain transfer in blocks that the ledger does not
       await payByHand(lab, BigInt(order.payment.value));
       await lab.rpc("anvil_mine", ["0x3"]);
       const answer = pay(lab, second);
-      await waitFor("the payment to be stored", async () => await paymentOf(lab, order.linkId));
-      await Bun.sleep(4_000);
+      await waitUntilPutOff(lab, second);
       return { answer };
     });
     expect(await paying.answer).toMatchObject({ status: 409, body: { error: "LINK_ALREADY_PAID" } });
@@ -109,8 +109,7 @@ describe("blocks that the ledger does not hold pay other things", () => {
     const paying = await whileIndexerStands(lab, async () => {
       await payByHand(lab, 7n);
       const answer = pay(lab, order);
-      await waitFor("the payment to be stored", async () => await paymentOf(lab, order.linkId));
-      await Bun.sleep(1_200);
+      await waitUntilPutOff(lab, order);
       expect(await countRelays(lab)).toBe(relays);
       return { answer };
     });

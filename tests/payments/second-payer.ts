@@ -34,6 +34,17 @@ export async function whileIndexerStands<T>(lab: Lab, work: () => Promise<T>): P
   }
 }
 
+/** Until the worker has simulated a stored payment and handed its lease back, because the ledger or a node could not tell yet. */
+export async function waitUntilPutOff(lab: Lab, { payment }: Order): Promise<void> {
+  await waitFor(`the payment of ${payment.from} to be put off`, async () => {
+    const [row] = await lab.sql<{ isPutOff: boolean }[]>`
+      select unavailable_since is not null or state <> 'QUEUED' as is_put_off
+      from payments
+      where payer = ${payment.from} and nonce = ${payment.nonce}`;
+    return row?.isPutOff;
+  });
+}
+
 export async function readCursor({ sql }: Lab): Promise<bigint> {
   const [row] = await sql<{ number: bigint }[]>`select number from cursors`;
   return row?.number ?? -1n;

@@ -114,15 +114,20 @@ describe("attribution of random transfers to random links", () => {
     });
   });
 
-  test("evidence for a link attributes its transfer to it and pays no other", () => {
+  test("evidence for a link books its transfer there and pays no other", () => {
+    let evident = 0;
     holds(({ ledger }, judged) => {
       for (const { transfer, verdict } of judged) {
         const named = namedBy(ledger, transfer);
         const settledBy = verdict.attribution?.settledBy;
-        if (named) expect(verdict.attribution?.linkId).toBe(named);
+        if (named) {
+          evident += 1;
+          expect(verdict.attribution?.linkId).toBe(named);
+        }
         expect(named !== undefined).toBe(["merchant", "authorization", "tag"].includes(settledBy ?? ""));
       }
     });
+    expect(evident).toBeGreaterThan(0);
   });
 
   test("a proof decides for its signer's transfer alone, and for every link that was made before it", () => {
@@ -197,6 +202,7 @@ describe("attribution of random transfers to random links", () => {
   });
 
   test("a payment is settled by its own transfer for its own link; a failed one only where that pays and no other holds the link", () => {
+    let revived = 0;
     holds(({ ledger }, judged) => {
       for (const { transfer, verdict } of judged) {
         const { paymentId, linkId, pays, settlesPayment, settledBy } = verdict.attribution ?? {};
@@ -208,9 +214,12 @@ describe("attribution of random transfers to random links", () => {
         if (!payment) continue;
         expect(payment).toMatchObject({ linkId, payer: transfer.from, nonce: transfer.authorizationNonce });
         expect(settlesPayment).toBe(pays === true || !payment.isFailed);
-        if (settlesPayment && payment.isFailed) expect([undefined, payment.id]).toContain(live);
+        if (!settlesPayment || !payment.isFailed) continue;
+        revived += 1;
+        expect([undefined, payment.id]).toContain(live);
       }
     });
+    expect(revived).toBeGreaterThan(0);
   });
 
   test("inference pays the one link that fits at the transfer's block, unless a relay of ours made it; several are candidates", () => {
