@@ -46,9 +46,10 @@ export function readTestMap(root: string, { withProcesses }: { withProcesses: bo
 function rank(source: string, test: string, distances: ReadonlyMap<string, number>): number {
   const imported = distances.get(source);
   const startsProcesses = STARTS_PROCESSES.some((file) => distances.has(file));
-  const isOfSubject = subjectsOf(source).includes(test.split("/")[1] ?? "");
-  if (imported !== undefined && !startsProcesses) return imported - (isOfSubject ? 0.5 : 0);
-  return startsProcesses && isOfSubject ? PROCESS_DISTANCE : Number.POSITIVE_INFINITY;
+  const place = subjectsOf(source).indexOf(test.split("/")[1] ?? "");
+  // Of equally near ones first those of the folder's own subject.
+  if (imported !== undefined && !startsProcesses) return imported - (place < 0 ? 0 : 0.5 / (place + 1));
+  return startsProcesses && place >= 0 ? PROCESS_DISTANCE : Number.POSITIVE_INFINITY;
 }
 
 function subjectsOf(source: string): string[] {

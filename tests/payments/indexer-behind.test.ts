@@ -47,7 +47,7 @@ async function exceptionOf(linkId: string): Promise<string | undefined> {
 }
 
 describe("a link was paid by a plain transfer in blocks that the ledger does not hold", () => {
-  test("error: LINK_ALREADY_PAID for the second payer once an indexer that was stopped for 4 s has read them; he keeps his money", async () => {
+  test("error: LINK_ALREADY_PAID for the second payer once an indexer that was stopped longer than a lease is held has read them; he keeps his money", async () => {
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
