@@ -34,10 +34,11 @@ export async function startMailbox(ports: { smtpPort?: number; httpPort?: number
       stream.on("end", () => {
         if (stream.sizeExceeded) return done(new Error(`A mail may have ${MAIL_BYTES_MAX} bytes.`));
         const recipients = session.envelope.rcptTo.map(({ address }) => address);
-        const message = parseMailMessage(Buffer.concat(chunks), recipients);
-        mails.unshift({ id: crypto.randomUUID(), receivedAt: new Date().toISOString(), ...message });
-        mails.length = Math.min(mails.length, KEPT_MAX);
-        done();
+        parseMailMessage(Buffer.concat(chunks), recipients).then((message) => {
+          mails.unshift({ id: crypto.randomUUID(), receivedAt: new Date().toISOString(), ...message });
+          mails.length = Math.min(mails.length, KEPT_MAX);
+          done();
+        }, done);
       });
     },
   });
