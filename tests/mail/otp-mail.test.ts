@@ -129,12 +129,12 @@ describe("send_otp_email", () => {
     expect(mailbox.messages(given.email)).toHaveLength(1);
   });
 
-  test("fails for a retry on a temporary refusal (451), unsent", async () => {
+  test("refused temporarily (451): stays unsent and the job fails to be run again", async () => {
     const given = await newCode();
     const server = await startServer({
       onRcptTo: (_address, _session, done) => done(Object.assign(new Error("later"), { responseCode: 451 })),
     });
-    await expect(run(given, server.url)).rejects.toThrow("for now");
+    await expect(run(given, server.url)).rejects.toThrow("temporarily");
     await server.stop();
     expect(await sentAt(given)).toBeNull();
     await run(given);
