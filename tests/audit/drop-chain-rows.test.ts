@@ -1,0 +1,93 @@
+/** What a rebuild forgets before it reads the chain again: everything a block said, deep enough or not, and nothing else. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { dropChainRows } from "../../db/ledger/rebuild.ts";
+import {
+  accept,
+  type BooksLab,
+  claim,
+  makeTransfer,
+  NETWORK,
+  openBooks,
+  paymentOf,
+  read,
+  signRelay,
+} from "../support/ledger-lab.ts";
+import { seedLink, seedMerchant } from "../support/seed.ts";
+
+let lab: BooksLab;
+beforeAll(async () => {
+  lab = await openBooks({ readTo: 80 });
+});
+afterAll(() => lab?.stop());
+
+const drop = (network: "base" | "base-sepolia" = NETWORK) =>
+  lab.sql.begin((tx) => dropChainRows(tx, network));
+async function historyOf(linkId: string) {
+  return [
+    ...(await lab.sql`
+      select status, type, transfer_id is null as is_unread, tx_hash, block_number, confirmed_at
+      from transactions
+      where link_id = ${linkId}`),
+  ];
+}
+const PENDING = {
+  status: "PENDING",
+  type: "PAYMENT_LINK",
+  isUnread: true,
+  blockNumber: null,
+  confirmedAt: null,
+};
+
+describe.each([
+  ["CONFIRMED", true],
+  ["DETECTED", false],
+])("a transfer that is %s", (status, isDeep) => {
+  async function settled(sign: boolean) {
+    lab.merchant = await seedMerchant(lab.sql);
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await accept(lab, linkId);
+    if (!payment) throw new Error("the link took no payment");
+    if (sign) await signRelay(lab, payment);
+    await read(lab, [makeTransfer(lab, 90, { payment })], [], { isDeep });
+    expect(await historyOf(linkId)).toMatchObject([{ status, isUnread: false }]);
+    return { linkId, payment };
+  }
+
+  test("leaves its payment's history row PENDING, and the payment as it was before its block", async () => {
+    const [signed, queued] = [await settled(true), await settled(false)];
+    await drop();
+    for (const { linkId } of [signed, queued])
+      expect(await historyOf(linkId)).toEqual([{ ...PENDING, txHash: null }]);
+    expect(await paymentOf(lab, signed.payment)).toEqual({ state: "SIGNED", reason: null, txHash: null });
+    expect(await paymentOf(lab, queued.payment)).toEqual({ state: "QUEUED", reason: null, txHash: null });
+    expect(await lab.sql`select 1 from transfers where status <> 'ORPHANED'`).toHaveLength(0);
+  });
+
+  test("leaves its claim's history row PENDING with the claimed transaction", async () => {
+    lab.merchant = await seedMerchant(lab.sql);
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const transfer = makeTransfer(lab, 90);
+    await claim(lab, linkId, transfer, "EOA");
+    await read(lab, [transfer], [], { isDeep });
+    expect(await historyOf(linkId)).toMatchObject([{ status, isUnread: false }]);
+    await drop();
+    expect(await historyOf(linkId)).toEqual([{ ...PENDING, txHash: transfer.txHash }]);
+  });
+
+  test("is forgotten with its history row when no payment and no claim named it", async () => {
+    lab.merchant = await seedMerchant(lab.sql);
+    await read(lab, [makeTransfer(lab, 90, { amountUnits: 7n })], [], { isDeep });
+    const rows = () => lab.sql`select 1 from transactions where user_id = ${lab.merchant.userId}`;
+    expect(await rows()).toHaveLength(1);
+    await drop();
+    expect(await rows()).toHaveLength(0);
+  });
+
+  test("of another network stays", async () => {
+    const { linkId, payment } = await settled(true);
+    await drop("base");
+    expect(await historyOf(linkId)).toMatchObject([{ status, isUnread: false }]);
+    expect((await paymentOf(lab, payment))?.state).toBe(isDeep ? "CONFIRMED" : "MINED");
+    await drop();
+  });
+});
