@@ -9,13 +9,13 @@ export function openIndexerMetrics(registry: Registry) {
   const gauge = (name: string, help: string) => new Gauge({ name, help, labelNames: ["network"], registers });
   const counter = (name: string, help: string, labels: string[] = []) =>
     new Counter({ name, help, labelNames: ["network", ...labels], registers });
-  const head = gauge("indexer_head_block", "Newest block any node told of");
+  const head = gauge("indexer_head_block", "Newest block that a node reported");
   const cursor = gauge("indexer_cursor_block", "Last block whose effects are committed");
   const lagBlocks = gauge("indexer_lag_blocks", "Head block minus cursor block");
   const lagSeconds = gauge("indexer_lag_seconds", "Head block time minus cursor block time");
-  const looked = gauge(
-    "indexer_last_look_timestamp_seconds",
-    "Unix time of the last look at the chain that succeeded: while no node answers the lag stays what it was, and this too",
+  const polled = gauge(
+    "indexer_last_poll_timestamp_seconds",
+    "Unix time of the last poll of the chain that succeeded: while no node answers the lag stays what it was, and this too",
   );
   const leader = gauge("indexer_leader", "1 while this process leads the network");
   const wallets = gauge("indexer_watched_wallets", "Wallets followed");
@@ -29,10 +29,10 @@ export function openIndexerMetrics(registry: Registry) {
   const reorgs = counter("indexer_reorgs_total", "Reorganisations undone");
   const reorgBlocks = counter("indexer_reorg_blocks_total", "Blocks taken back by reorganisations");
   const failed = counter(
-    "indexer_failed_looks_total",
-    "Looks at the chain that failed; the error is in the log and in /health",
+    "indexer_poll_failures_total",
+    "Polls of the chain that failed; the error is in the log and in /health",
   );
-  const rejected = counter("indexer_rejected_answers_total", "Node answers that were not believed", ["kind"]);
+  const rejected = counter("indexer_rejected_answers_total", "Node answers that were not trusted", ["kind"]);
   const applySeconds = new Histogram({
     name: "indexer_apply_seconds",
     help: "From a block being heard of to its effects being committed",
@@ -48,13 +48,13 @@ export function openIndexerMetrics(registry: Registry) {
       lagSeconds.set({ network }, at.lagS);
       wallets.set({ network }, at.wallets);
     },
-    looked: (network: NetworkId) => looked.set({ network }, Date.now() / 1000),
-    failedLook: (network: NetworkId) => failed.inc({ network }),
-    /** Who does not lead knows nothing of the lag: what it knew last would look like the truth. */
+    polled: (network: NetworkId) => polled.set({ network }, Date.now() / 1000),
+    pollFailed: (network: NetworkId) => failed.inc({ network }),
+    /** A process that does not lead does not know the lag: a value from its term would look current. */
     leading(network: NetworkId, isLeader: boolean) {
       leader.set({ network }, isLeader ? 1 : 0);
       if (isLeader) return;
-      for (const known of [head, cursor, lagBlocks, lagSeconds, looked, wallets, differences])
+      for (const known of [head, cursor, lagBlocks, lagSeconds, polled, wallets, differences])
         known.remove({ network });
     },
     committed(

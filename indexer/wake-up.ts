@@ -1,30 +1,30 @@
-/** The wait between two looks at the chain: a timer that always runs, and a block announcement that ends it early. */
+/** The wait between two polls of the chain: a timer that always runs, and a block announcement that ends it early. */
 
-export type Bell = {
-  ring: () => void;
-  /** Resolves at the next ring, at one that came since the last wait, or after `ms`. */
+export type WakeUp = {
+  wake: () => void;
+  /** Resolves at the next `wake`, at one that came since the last wait, or after `ms`. */
   wait: (ms: number) => Promise<void>;
 };
 
-export function openBell(signal: AbortSignal): Bell {
-  let hasRung = false;
-  let wake: (() => void) | undefined;
-  const ring = () => {
-    hasRung = true;
-    wake?.();
+export function openWakeUp(signal: AbortSignal): WakeUp {
+  let wasWoken = false;
+  let end: (() => void) | undefined;
+  const wake = () => {
+    wasWoken = true;
+    end?.();
   };
-  signal.addEventListener("abort", ring, { once: true });
+  signal.addEventListener("abort", wake, { once: true });
   const wait = (ms: number) =>
     new Promise<void>((resolve) => {
-      const end = () => {
+      const finish = () => {
         clearTimeout(timer);
-        wake = undefined;
-        hasRung = false;
+        end = undefined;
+        wasWoken = false;
         resolve();
       };
-      const timer = setTimeout(end, ms);
-      wake = end;
-      if (hasRung || signal.aborted) end();
+      const timer = setTimeout(finish, ms);
+      end = finish;
+      if (wasWoken || signal.aborted) finish();
     });
-  return { ring, wait };
+  return { wake, wait };
 }

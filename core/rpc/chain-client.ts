@@ -6,7 +6,7 @@ import { type Hex, NETWORKS, type Network, type NetworkId } from "../domain/netw
 import { WALLET_FACTORIES } from "../domain/wallet-factories.ts";
 import { parseQuantity } from "./answers.ts";
 import { RpcTransportError } from "./errors.ts";
-import { listenForHeads } from "./new-heads.ts";
+import { type Announcement, listenForHeads } from "./new-heads.ts";
 import { type ChainNode, openNode, type RpcCall, type RpcOutcome } from "./node.ts";
 import { byHealth, noteFailure } from "./node-health.ts";
 import { exchange, exchangeAll } from "./send-batches.ts";
@@ -35,7 +35,7 @@ export type Chain = {
   /** Asks every node for its head, for the order above and for /health. Never throws. */
   readonly refreshHeads: () => Promise<void>;
   /** Announcements of new blocks over WebSocket: may stay out, may come twice. Returns the way to stop them. */
-  readonly onNewHead: (announce: (blockNumber: number) => void) => () => void;
+  readonly onNewHead: (announce: (announcement: Announcement) => void) => () => void;
   readonly close: () => void;
 };
 

@@ -1,14 +1,20 @@
-/** Block announcements over WebSocket. A doorbell only: it may stay silent or ring twice, so callers keep polling. */
+/** Block announcements over WebSocket. They may stay out or come twice, so callers keep polling. */
 import { fieldOf } from "./answers.ts";
 import type { ChainNode } from "./node.ts";
 
 const RECONNECT_FIRST_MS = 500;
 const RECONNECT_MAX_MS = 30_000;
-/** A socket without any block for this long is taken for dead and opened anew. */
+/** A socket without any block for this long counts as lost and is opened anew. */
 const SILENCE_MAX_MS = 60_000;
 
+/** `header` is the block's, as `eth_getBlockByNumber` would answer it, without its transactions. */
+export type Announcement = { readonly blockNumber: number; readonly header: unknown };
+
 /** Subscribes to `newHeads` on one node at a time, the next node after each loss. Returns the way to stop. */
-export function listenForHeads(nodes: readonly ChainNode[], ring: (blockNumber: number) => void): () => void {
+export function listenForHeads(
+  nodes: readonly ChainNode[],
+  announce: (announcement: Announcement) => void,
+): () => void {
   let isStopped = false;
   let failures = 0;
   let socket: WebSocket | undefined;
@@ -30,11 +36,11 @@ export function listenForHeads(nodes: readonly ChainNode[], ring: (blockNumber: 
       current.send(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "eth_subscribe", params: ["newHeads"] }));
     };
     current.onmessage = (event) => {
-      const blockNumber = headOf(event.data);
-      if (blockNumber === undefined) return;
+      const announcement = readAnnouncement(event.data);
+      if (!announcement) return;
       failures = 0;
       schedule(lose, SILENCE_MAX_MS);
-      ring(blockNumber);
+      announce(announcement);
     };
     current.onerror = lose;
     current.onclose = lose;
@@ -58,14 +64,16 @@ export function listenForHeads(nodes: readonly ChainNode[], ring: (blockNumber: 
   };
 }
 
-/** The block number of an `eth_subscription` notice; undefined for everything else. */
-function headOf(text: unknown): number | undefined {
+/** Of an `eth_subscription` notice; undefined for everything else. */
+function readAnnouncement(text: unknown): Announcement | undefined {
   let message: unknown;
   try {
     message = JSON.parse(String(text));
   } catch {
     return undefined;
   }
-  const number = fieldOf(fieldOf(fieldOf(message, "params"), "result"), "number");
-  return typeof number === "string" && /^0x[0-9a-f]{1,12}$/i.test(number) ? Number(number) : undefined;
+  const header = fieldOf(fieldOf(message, "params"), "result");
+  const number = fieldOf(header, "number");
+  if (typeof number !== "string" || !/^0x[0-9a-f]{1,12}$/i.test(number)) return undefined;
+  return { blockNumber: Number(number), header };
 }

@@ -1,4 +1,4 @@
-/** The leader's loop on one network: look at the head, read what is new, commit it, wait for the next block. */
+/** The leader's loop on one network: poll the head, read what is new, commit it, wait for the next block. */
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import { pruneBlocks } from "../../db/ledger/blocks.ts";
 import { noteError, noteFinalized, noteHead } from "../../db/ledger/cursors.ts";
@@ -15,14 +15,15 @@ import {
 } from "../source/block-header.ts";
 import { readBlocks } from "../source/block-logs.ts";
 import { FencedError, type Term, watchOf } from "../term.ts";
-import { openBell } from "../wake-up.ts";
+import { openWakeUp } from "../wake-up.ts";
 import { catchUp } from "./catch-up.ts";
 import { catchUpSparse, findSparseEnd } from "./catch-up-sparse.ts";
+import { type HeadSource, openHeadSource } from "./head-source.ts";
 import { TooDeepError, undoLostBlocks, undoReorg } from "./reorg.ts";
 
 const POLL_BUSY_MS = 250;
 const POLL_IDLE_MS = 1_000;
-/** Between two looks, however long one takes. */
+/** Between two polls, however long one takes. */
 const REST_MIN_MS = 50;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
@@ -33,11 +34,12 @@ const LATE_EVERY_MS = 200;
 const BLOCKS_AT_ONCE = 16;
 /** Wallets that join in one statement. */
 const JOIN_AT_ONCE = 10_000;
-const FINALITY_EVERY_MS = 10_000;
+const FINALITY_EVERY_MS = 30_000;
 /** Every node behind the cursor for this long: the chain itself lost blocks. */
 const LOST_BLOCKS_AFTER_MS = 10_000;
 
 type Memory = {
+  heads: HeadSource;
   watch: ReturnType<typeof watchOf>;
   notedMs: number;
   finalityMs: number;
@@ -51,9 +53,10 @@ type Memory = {
 
 /** Runs until the term ends. Throws FencedError when another leader's term has begun. */
 export async function followChain(term: Term): Promise<void> {
-  const bell = openBell(term.signal);
-  const stopListening = term.chain.onNewHead(() => bell.ring());
+  const wakeUp = openWakeUp(term.signal);
+  const heads = openHeadSource(term.chain, () => wakeUp.wake());
   const memory: Memory = {
+    heads,
     watch: watchOf(term.watched),
     notedMs: 0,
     finalityMs: 0,
@@ -67,26 +70,24 @@ export async function followChain(term: Term): Promise<void> {
     while (!term.signal.aborted) {
       try {
         const startedMs = performance.now();
-        const periodMs = await lookOnce(term, memory);
-        term.metrics.looked(term.network);
+        const periodMs = await pollOnce(term, memory);
         failures = 0;
         const waitMs = periodMs - (performance.now() - startedMs);
-        if (periodMs > 0) await bell.wait(Math.max(waitMs, REST_MIN_MS));
+        if (periodMs > 0) await wakeUp.wait(Math.max(waitMs, REST_MIN_MS));
       } catch (error) {
         if (error instanceof FencedError || term.signal.aborted) throw error;
-        await bell.wait(await reportFailure(term, error, failures++));
+        await wakeUp.wait(await reportFailure(term, memory, error, failures++));
       }
     }
   } finally {
-    stopListening();
+    heads.stop();
   }
 }
 
-/** One look: returns when the next begins, counted from this one's start, 0 when there may be more to read at once. */
-async function lookOnce(term: Term, memory: Memory): Promise<number> {
+/** One poll: returns when the next begins, counted from this one's start, 0 when there may be more to read at once. */
+async function pollOnce(term: Term, memory: Memory): Promise<number> {
   const startedMs = performance.now();
-  const head = await readHeader(term.chain, "latest");
-  if (!head) throw new RpcTransportError("not-ready", `${term.network}: no node told its head`);
+  const head = await memory.heads.read(term.cursor);
   const waiting = await findWaiting(term.sql, term.network);
   if (waiting.epoch !== term.epoch) throw new FencedError(term.network);
   memory.hasUndeep = waiting.transfers;
@@ -94,10 +95,16 @@ async function lookOnce(term: Term, memory: Memory): Promise<number> {
   memory.watch.wantsAuthorizations = waiting.payments;
   // after the head is known: a wallet that one of the blocks up to it pays has joined before they are read
   if (waiting.wallets) await joinNewWallets(term);
-  const hasMoved = await moveTowards(term, head, memory, startedMs);
+  const hasMoved = head !== undefined && (await moveTowards(term, head, memory, startedMs));
   if (waiting.payments || waiting.claims || waiting.released) await settleLateAtTimes(term, memory);
-  await lookAtFinality(term, memory);
-  if (hasMoved && term.cursor.hash !== head.hash) return 0;
+  if (head) {
+    term.metrics.polled(term.network);
+    await pollFinality(term, memory);
+  }
+  if (hasMoved && term.cursor.hash !== head.hash) {
+    memory.heads.readAgain();
+    return 0;
+  }
   const { payments, claims, released, transfers } = waiting;
   const isBusy = payments || claims || released || transfers;
   return isBusy ? POLL_BUSY_MS : POLL_IDLE_MS;
@@ -189,7 +196,7 @@ async function heartbeat(term: Term, head: BlockHeader, memory: Memory): Promise
   noteProgress(term, head, head.timeS);
 }
 
-async function lookAtFinality(term: Term, memory: Memory): Promise<void> {
+async function pollFinality(term: Term, memory: Memory): Promise<void> {
   if (Date.now() - memory.finalityMs < FINALITY_EVERY_MS) return;
   memory.finalityMs = Date.now();
   const finalized = await readHeader(term.chain, "finalized").catch(() => undefined);
@@ -198,12 +205,13 @@ async function lookAtFinality(term: Term, memory: Memory): Promise<void> {
 }
 
 /** Returns how long to wait before the next try. */
-async function reportFailure(term: Term, error: unknown, failures: number): Promise<number> {
-  term.metrics.failedLook(term.network);
+async function reportFailure(term: Term, memory: Memory, error: unknown, failures: number): Promise<number> {
+  memory.heads.readAgain();
+  term.metrics.pollFailed(term.network);
   if (error instanceof RpcTransportError) term.metrics.rejectedAnswer(term.network, error.kind);
   const isHopeless = error instanceof TooDeepError;
   if (isHopeless) term.log.error({ network: term.network, err: error }, "the indexer can't go on");
-  else term.log.warn({ network: term.network, err: error, failures }, "a look at the chain failed");
+  else term.log.warn({ network: term.network, err: error, failures }, "a poll of the chain failed");
   await noteError(term.sql, term.network, toShownMessage(error)).catch(() => undefined);
   return isHopeless
     ? RETRY_HOPELESS_MS

@@ -1,4 +1,4 @@
-/** Commits transfers of blocks below the cursor that were not read for their wallets, or not told by a node, at the time. */
+/** Commits transfers of blocks below the cursor that were not read for their wallets, or not answered by a node, at the time. */
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { findBlocks } from "../../db/ledger/blocks.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";

@@ -33,7 +33,7 @@ export async function commitSpan(term: Term, span: Span, startedMs: number): Pro
   const [transfers, logs] = [sum((block) => block.transfers.length), sum((block) => block.logCount)];
   const seconds = (performance.now() - startedMs) / 1000;
   term.metrics.committed(term.network, { blocks: span.to.number - first, transfers, logs, seconds });
-  term.metrics.looked(term.network);
+  term.metrics.polled(term.network);
   noteProgress(term, span.head, span.blocks.at(-1)?.block.timeS ?? span.head.timeS);
   collect(logs + LOGS_A_BOOKED_ONE * transfers);
 }

@@ -26,10 +26,6 @@ export function headerCall(block: BlockTag | number): RpcCall {
   };
 }
 
-export function headerByHashCall(hash: Hex): RpcCall {
-  return { method: "eth_getBlockByHash", params: [hash, false] };
-}
-
 /** Undefined when the node does not have the block (null is "unknown", never "gone"). */
 export function parseHeader(answer: unknown): BlockHeader | undefined {
   if (answer === null) return undefined;

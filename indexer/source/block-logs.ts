@@ -16,14 +16,7 @@ import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
-import {
-  assertChained,
-  type BlockHeader,
-  headerByHashCall,
-  headerCall,
-  need,
-  parseHeader,
-} from "./block-header.ts";
+import { assertChained, type BlockHeader, headerCall, need, parseHeader } from "./block-header.ts";
 import {
   assertOfBlock,
   type BlockContent,
@@ -87,10 +80,7 @@ function callsFor(header: BlockHeader, hint: Hint, address: Hex): RpcCall[] {
     case "OURS":
       return [receiptsCall(header)];
     case "LOGS":
-      return [
-        headerByHashCall(header.hash),
-        { method: "eth_getLogs", params: [{ blockHash: header.hash, ...followedLogs(address) }] },
-      ];
+      return [{ method: "eth_getLogs", params: [{ blockHash: header.hash, ...followedLogs(address) }] }];
   }
 }
 
@@ -101,18 +91,16 @@ async function readNearBlock(
   watch: Watch,
 ): Promise<BlockContent> {
   const { address } = chain.network.usdc;
-  const [first, second] = answers;
+  const [answer] = answers;
   const decode = (logs: readonly PlacedLog[]) =>
     decodeBlock(header, selectFollowedLogs(logs, address), watch.isWatched);
   if (hint === "NOTHING") return decode([]);
   if (hint === "OURS")
-    return decode(proveOrUndefined(header, first) ?? (await readProvenLogs(chain, header)));
-  const answered = parseHeader(need(first));
-  if (answered?.hash !== header.hash)
-    throw new RpcTransportError("not-ready", `the node does not know block ${header.number} ${header.hash}`);
-  // a log query refused for its size, or for any other reason: the block's receipts say the same
-  if (!second?.ok) return decode(await readProvenLogs(chain, header));
-  const logs = selectFollowedLogs(parseLogs(second.result), address);
+    return decode(proveOrUndefined(header, answer) ?? (await readProvenLogs(chain, header)));
+  // refused for its size, or for any other reason: the block's receipts say the same
+  if (!answer?.ok) return decode(await readProvenLogs(chain, header));
+  // a node that does not have the block may answer with no logs, which are proven below
+  const logs = selectFollowedLogs(parseLogs(answer.result), address);
   assertOfBlock(logs, header);
   const content = decodeBlock(header, logs, watch.isWatched);
   const needsProof = logs.length === 0 || hasLoneAuthorization(logs) || isOurs(content);

@@ -33,23 +33,23 @@ afterAll(async () => {
   await lab?.stop();
 });
 
-test("the lag is told in blocks and seconds, and a head that nobody can read is no small lag", async () => {
+test("the lag is reported in blocks and seconds, and a head that no node answers is no small lag", async () => {
   await mine(lab, 3);
   await settled(lab);
   const { number } = await headOf(lab);
-  await until("all is told", async () => (await indexer.metric("indexer_cursor_block")) === number);
+  await until("all is reported", async () => (await indexer.metric("indexer_cursor_block")) === number);
   expect(await indexer.metric("indexer_leader")).toBe(1);
   expect(await indexer.metric("indexer_head_block")).toBe(number);
   expect(await indexer.metric("indexer_lag_blocks")).toBe(0);
   expect(await indexer.metric("indexer_lag_seconds")).toBe(0);
   expect(await indexer.metric("indexer_watched_wallets")).toBe(1);
-  expect(await indexer.metric("indexer_failed_looks_total")).toBeUndefined();
+  expect(await indexer.metric("indexer_poll_failures_total")).toBeUndefined();
 
   proxy.set({ failing: 1 });
-  await until("a look fails", async () => ((await indexer.metric("indexer_failed_looks_total")) ?? 0) > 1);
-  const lastLook = await indexer.metric("indexer_last_look_timestamp_seconds");
-  await until("another fails", async () => ((await indexer.metric("indexer_failed_looks_total")) ?? 0) > 3);
-  expect(await indexer.metric("indexer_last_look_timestamp_seconds")).toBe(lastLook ?? 0);
+  await until("a poll fails", async () => ((await indexer.metric("indexer_poll_failures_total")) ?? 0) > 1);
+  const lastPoll = await indexer.metric("indexer_last_poll_timestamp_seconds");
+  await until("another fails", async () => ((await indexer.metric("indexer_poll_failures_total")) ?? 0) > 3);
+  expect(await indexer.metric("indexer_last_poll_timestamp_seconds")).toBe(lastPoll ?? 0);
   const [row] = await lab.sql`select last_error from cursors where network = ${NETWORK}`;
   expect(row?.lastError).toContain("HTTP 5");
 
@@ -57,12 +57,12 @@ test("the lag is told in blocks and seconds, and a head that nobody can read is 
   await mine(lab);
   await settled(lab);
   await until(
-    "it looks again",
-    async () => ((await indexer.metric("indexer_last_look_timestamp_seconds")) ?? 0) > (lastLook ?? 0),
+    "it polls again",
+    async () => ((await indexer.metric("indexer_last_poll_timestamp_seconds")) ?? 0) > (lastPoll ?? 0),
   );
 });
 
-test("who does not lead any more tells no lag", async () => {
+test("a process that does not lead any more reports no lag", async () => {
   await indexer.stop();
   expect(await indexer.metric("indexer_leader")).toBe(0);
   for (const name of [
@@ -70,12 +70,12 @@ test("who does not lead any more tells no lag", async () => {
     "cursor_block",
     "lag_blocks",
     "lag_seconds",
-    "last_look_timestamp_seconds",
+    "last_poll_timestamp_seconds",
   ])
     expect(await indexer.metric(`indexer_${name}`)).toBeUndefined();
 });
 
-test("blocks are forgotten also where no node tells what is final", async () => {
+test("blocks are forgotten also where no node reports a final one", async () => {
   const at = (number: number) => `0x${number.toString(16).padStart(64, "0")}`;
   await lab.sql`update cursors set number = 300000, finalized_number = 0 where network = ${NETWORK}`;
   await lab.sql`delete from blocks`;

@@ -125,7 +125,7 @@ describe("a request", () => {
 });
 
 describe("a node of another chain", () => {
-  test("is never believed", async () => {
+  test("is never trusted", async () => {
     first.fault = onMethod("eth_chainId", {
       kind: "edit",
       edit: (answer) => ({ ...(answer as object), result: "0x1" }),
@@ -360,39 +360,39 @@ describe("credentials in a URL", () => {
   });
 });
 
-describe("the doorbell", () => {
-  test("rings for a new block, again after the node was away, and not after it was stopped", async () => {
+describe("block announcements", () => {
+  test("come for a new block, again after the node was unavailable, and not after they were stopped", async () => {
     let restarted = await startTestChain();
     const { port } = restarted;
     const chain = open({ urls: [restarted.rpcUrl] });
-    let rings: number[] = [];
-    const stop = chain.onNewHead((blockNumber) => rings.push(blockNumber));
+    let announced: number[] = [];
+    const stop = chain.onNewHead(({ blockNumber }) => announced.push(blockNumber));
     await until(async () => {
       await callRpc(restarted.rpcUrl, "evm_mine");
-      return rings.length > 0;
+      return announced.length > 0;
     });
-    expect(rings[0]).toBeGreaterThan(0);
+    expect(announced[0]).toBeGreaterThan(0);
 
     await restarted.stop();
-    rings = [];
+    announced = [];
     restarted = await startTestChain({ port });
     await until(async () => {
       await callRpc(restarted.rpcUrl, "evm_mine");
-      return rings.length > 0;
+      return announced.length > 0;
     });
 
     stop();
-    rings = [];
+    announced = [];
     await callRpc(restarted.rpcUrl, "evm_mine");
     await Bun.sleep(50);
-    expect(rings).toEqual([]);
+    expect(announced).toEqual([]);
     await restarted.stop();
   });
 
-  test("stays silent without a WebSocket, and harms nobody", async () => {
+  test("stay out without a WebSocket, and nothing else is affected", async () => {
     const chain = open();
     const stop = chain.onNewHead(() => {
-      throw new Error("nobody can ring here");
+      throw new Error("there is no WebSocket here");
     });
     expect(await head(chain)).toMatch(/^0x/);
     stop();

@@ -33,8 +33,8 @@ export type Faults = {
   wrongChain?: number;
   /** The node does not know eth_getBlockReceipts. */
   noReceipts?: boolean;
-  /** Neither by block nor by transaction. */
-  noReceiptsAtAll?: boolean;
+  /** Nor eth_getTransactionReceipt. */
+  noTransactionReceipts?: boolean;
 };
 
 export type FaultProxy = {
@@ -134,12 +134,11 @@ export async function startFaultProxy(
   function distort(call: Call, answer: Answer): Answer {
     if (call.method === "eth_chainId" && strikes("wrongChain", faults.wrongChain))
       return { id: call.id, result: "0x1" };
-    const isReceipt = call.method === "eth_getTransactionReceipt" && faults.noReceiptsAtAll;
-    if (isReceipt || (call.method === "eth_getBlockReceipts" && faults.noReceipts))
-      return {
-        id: call.id,
-        error: { code: -32601, message: `the method ${call.method} does not exist` },
-      };
+    const isMissing =
+      (call.method === "eth_getBlockReceipts" && faults.noReceipts) ||
+      (call.method === "eth_getTransactionReceipt" && faults.noTransactionReceipts);
+    if (isMissing)
+      return { id: call.id, error: { code: -32601, message: `the method ${call.method} does not exist` } };
     if (call.method !== "eth_getLogs" || !Array.isArray(answer.result) || answer.result.length === 0)
       return answer;
     const logs: unknown[] = answer.result;

@@ -1,0 +1,70 @@
+/**
+ * Where the newest header comes from: the announcement itself where it follows the cursor, else a node, asked every time while no
+ * announcements come. While they do, a request every few seconds is left as a check on them.
+ */
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import type { BlockPoint } from "../../db/ledger/cursors.ts";
+import { type BlockHeader, parseHeader, readHeader } from "../source/block-header.ts";
+
+/** Announcements are relied on for this long after the last one: three of Base's blocks. */
+const ANNOUNCED_MS = 6_000;
+const CHECK_EVERY_MS = 10_000;
+
+export type HeadSource = {
+  /** Undefined when nothing has been announced since the last answer and none is due. */
+  read: (cursor: BlockPoint) => Promise<BlockHeader | undefined>;
+  /** The next `read` asks a node: there may be more than was announced. */
+  readAgain: () => void;
+  stop: () => void;
+};
+
+/** `onAnnouncement` is called for each announced block. */
+export function openHeadSource(chain: Chain, onAnnouncement: () => void): HeadSource {
+  let announced: { blockNumber: number; header: BlockHeader | undefined } | undefined;
+  let announcedMs = Number.NEGATIVE_INFINITY;
+  let readMs = Number.NEGATIVE_INFINITY;
+  const stop = chain.onNewHead(({ blockNumber, header }) => {
+    announced = { blockNumber, header: parseOrUndefined(header) };
+    announcedMs = performance.now();
+    onAnnouncement();
+  });
+
+  async function readNode(): Promise<BlockHeader> {
+    const asked = announced;
+    const head = await readHeader(chain, "latest");
+    if (!head) throw new RpcTransportError("not-ready", `${chain.network.id}: no node reported its head`);
+    readMs = performance.now();
+    // a node behind a balancer may not have what another one announced: it is asked again
+    if (asked === announced && asked && head.number >= asked.blockNumber) announced = undefined;
+    return head;
+  }
+
+  return {
+    async read(cursor) {
+      const next = announced?.header;
+      const isCheckDue = performance.now() - readMs >= CHECK_EVERY_MS;
+      if (next && !isCheckDue && next.number === cursor.number + 1 && next.parentHash === cursor.hash) {
+        announced = undefined;
+        return next;
+      }
+      const isAnnounced = performance.now() - announcedMs < ANNOUNCED_MS;
+      if (!announced && isAnnounced && !isCheckDue) return undefined;
+      return readNode();
+    },
+    readAgain() {
+      readMs = Number.NEGATIVE_INFINITY;
+    },
+    stop,
+  };
+}
+
+/** Announcements of some nodes lack fields that their blocks have. */
+function parseOrUndefined(header: unknown): BlockHeader | undefined {
+  try {
+    return parseHeader(header);
+  } catch (error) {
+    if (error instanceof RpcTransportError) return undefined;
+    throw error;
+  }
+}
