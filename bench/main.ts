@@ -18,6 +18,10 @@ const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
     about: "the indexer beside Ponder: backfill, block to PAID, what more wallets cost",
     run: async () => (await import("./follow.ts")).run(),
   },
+  rpc: {
+    about: "calls and compute units an hour at a provider: idle, with an open link, busy, 10,000 wallets",
+    run: async () => (await import("./rpc.ts")).run(),
+  },
   list: {
     about: "the transactions list through HTTP, at growing sizes",
     run: async () => (await import("./list.ts")).run(),
