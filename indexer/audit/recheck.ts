@@ -27,6 +27,9 @@ import type { Term } from "../term.ts";
 /** Left to settle at the head before they are read again. */
 const BEHIND_BLOCKS = 8;
 const BLOCKS_MIN = 8;
+/** Fewer are read once the last reading is a while ago. */
+const BLOCKS_WORTH_READING = 64;
+const REST_MS = 60_000;
 const BLOCKS_MAX = 2_000;
 const LOGS_WANTED = 5_000;
 const DETAILS_MAX = 50;
@@ -35,7 +38,7 @@ const DETAILS_MAX = 50;
 const PROVEN_BLOCKS = 16;
 
 /** How many blocks the next range has; adapted to what nodes answer. Doubted: the last answer left out what the ledger holds. */
-export type RecheckPace = { blocks: number; isDoubted?: boolean };
+export type RecheckPace = { blocks: number; isDoubted?: boolean; readMs?: number };
 
 /** Reads the next range again. False when there is none yet. */
 export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolean> {
@@ -43,6 +46,11 @@ export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolea
   const from = (await findRecheckedNumber(sql, network)) + 1;
   const to = Math.min(term.cursor.number - BEHIND_BLOCKS, from + pace.blocks - 1);
   if (to - from + 1 < Math.min(BLOCKS_MIN, pace.blocks)) return false;
+  // at the head few blocks at a time would cost as many queries as following it does
+  const open = term.cursor.number - BEHIND_BLOCKS - from + 1;
+  const restMs = performance.now() - (pace.readMs ?? Number.NEGATIVE_INFINITY);
+  if (open < BLOCKS_WORTH_READING && restMs < REST_MS) return false;
+  pace.readMs = performance.now();
   const read = await (pace.isDoubted ? readProven(term, { from, to }) : readAgain(term, { from, to }, pace));
   if (!read) return true;
   const { answered, last } = read;
