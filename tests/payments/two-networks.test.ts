@@ -115,9 +115,9 @@ test("behavior: a node unavailable in the middle does not affect the other netwo
   const relayedBefore = await countRelays("base");
   base.proxy.fault = () => ({ kind: "hang" });
   const waiting = onBase.slice(0, 10).map(pay);
-  // the other network's are answered while the first's still wait
+  // the other network's are accepted and paid while the first's still wait
   const answers = await Promise.all(onSepolia.map(pay));
-  expect(answers.filter(({ status }) => status !== 200)).toEqual([]);
+  expect(answers.filter(({ status }) => status !== 200 && status !== 202)).toEqual([]);
   expect(await countRelays("base")).toBe(relayedBefore);
   await expectPaid(sepolia);
   base.proxy.fault = () => undefined;
