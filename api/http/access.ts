@@ -19,7 +19,7 @@ import type { Caller } from "./caller.ts";
 import type { ApiDeps } from "./deps.ts";
 import { requireFreshPasskey } from "./fresh-passkey.ts";
 import { oncePer } from "./memoize-per-key.ts";
-import { type LimitName, limitKey, takeFromLimit } from "./rate-limit.ts";
+import { type LimitName, takeFromCallersLimit } from "./rate-limit.ts";
 import { requestContext } from "./request-context.ts";
 import { type ResponseSet, setSessionCookie } from "./session-cookie.ts";
 import { userAgentOf } from "./user-agent.ts";
@@ -55,7 +55,7 @@ export const access = oncePer((deps: ApiDeps) =>
     }),
     limit: (limitName: LimitName) => ({
       async transform({ set, clientAddress, route }) {
-        await takeFromLimit(deps, set, { limitName, key: limitKey(limitName, { clientAddress, route }) });
+        await takeFromCallersLimit(deps, set, limitName, { clientAddress, route });
       },
     }),
   }),
@@ -67,13 +67,10 @@ async function admit(deps: ApiDeps, door: Door, rule: AuthRule): Promise<Caller>
   const limitName = rule.limit ?? "general";
   const caller = await authenticate(deps, door.request, rule.allow).catch(async (error: unknown) => {
     if (!(error instanceof ServiceError) || error.errorCode !== "UNAUTHORIZED") throw error;
-    await takeFromLimit(deps, door.set, { limitName: "general", key: limitKey("general", door) });
+    await takeFromCallersLimit(deps, door.set, "general", door);
     throw rule.missingScope && rule.scope ? scopeNeeded(rule.scope, "Authentication is required") : error;
   });
-  await takeFromLimit(deps, door.set, {
-    limitName,
-    key: limitKey(limitName, { ...door, userId: caller.user.id }),
-  });
+  await takeFromCallersLimit(deps, door.set, limitName, { ...door, userId: caller.user.id });
   if (caller.kind === "apiKey" && (!rule.scope || !caller.apiKey.scopes.includes(rule.scope)))
     throw rule.missingScope && rule.scope
       ? scopeNeeded(rule.scope, "This API key lacks a scope")

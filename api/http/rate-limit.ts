@@ -74,15 +74,16 @@ export async function takeFromLimit(
   });
 }
 
-/** The key of a request: the user when signed in, else the address; with the route where each counts by itself. */
-export function limitKey(
+/** The same for a caller: counts the user when signed in, else the address; with the route where each counts by itself. */
+export async function takeFromCallersLimit(
+  deps: Pick<ApiDeps, "sql" | "config">,
+  set: ResponseSet,
   limitName: LimitName,
-  request: { userId?: string | undefined; clientAddress: string; route: string },
-): string {
-  const bound: Limit = LIMITS[limitName];
-  const who =
-    request.userId && !bound.byAddress ? request.userId : `ip:${addressGroup(request.clientAddress)}`;
-  return bound.perRoute ? `${request.route}:${who}` : who;
+  caller: { userId?: string | undefined; clientAddress: string; route: string },
+): Promise<void> {
+  const { byAddress, perRoute }: Limit = LIMITS[limitName];
+  const who = caller.userId && !byAddress ? caller.userId : `ip:${addressGroup(caller.clientAddress)}`;
+  await takeFromLimit(deps, set, { limitName, key: perRoute ? `${caller.route}:${who}` : who });
 }
 
 function recallRefusal(key: string): Counter | undefined {

@@ -3,7 +3,7 @@ import { Elysia } from "elysia";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { findPublicLink } from "../../db/links/links.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { limitKey, takeFromLimit } from "../http/rate-limit.ts";
+import { takeFromCallersLimit } from "../http/rate-limit.ts";
 import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { presentPublicLink } from "../links/wire.ts";
@@ -21,10 +21,7 @@ export const pageRoutes = (deps: ApiDeps) => {
       "/pay/:linkId",
       ({ params, request, set, clientAddress, log, route }) => {
         const countRequest = () =>
-          takeFromLimit(deps, set, {
-            limitName: "publicLinkData",
-            key: limitKey("publicLinkData", { clientAddress, route }),
-          });
+          takeFromCallersLimit(deps, set, "publicLinkData", { clientAddress, route });
         const fail = (error: unknown) => log.error({ err: error }, "rendering a payment page failed");
         return respond(deps, files, { linkId: params.linkId, request, set, countRequest, fail });
       },

@@ -6,7 +6,7 @@ import { Elysia } from "elysia";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { readBodyText } from "../http/json-body.ts";
-import { limitKey, takeFromLimit } from "../http/rate-limit.ts";
+import { takeFromCallersLimit, takeFromLimit } from "../http/rate-limit.ts";
 import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { storeLinkPayments } from "./accept.ts";
@@ -48,9 +48,8 @@ function resource(deps: ApiDeps, tools: ExchangeTools, prefix: string, defaultSh
     const { headers, set, clientAddress } = context;
     Object.assign(set.headers, CORS);
     const limitName = bringsPayment(headers, bodyText) ? "x402Pay" : "x402Requirements";
-    const key = limitKey(limitName, { clientAddress, route: "x402" });
     const answer = await answerInTime(async (onAccepting) => {
-      await takeFromLimit(deps, set, { limitName, key });
+      await takeFromCallersLimit(deps, set, limitName, { clientAddress, route: "x402" });
       return exchange(tools, {
         linkId: context.params.linkId,
         shape: chooseShape(context.query.shape, defaultShape),
