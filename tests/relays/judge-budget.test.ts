@@ -1,6 +1,6 @@
 /** Which amounts a relay budget has room for, and how a refusal describes it. */
 import { expect, test } from "bun:test";
-import { describeBudget, judgeBudget } from "../../core/domain/relay-budget.ts";
+import { describeBudget, isRelayObstacle, judgeBudget } from "../../core/domain/relay-budget.ts";
 
 const BUDGET = { used: 4n, reserved: 3n, maximum: 10n };
 
@@ -25,4 +25,12 @@ test("a description names figures, unit and the next UTC day, and what is reserv
   expect(describeBudget("MERCHANT", { ...BUDGET, reserved: 0n, maximum: null }, now)).toContain(
     "4 used of unlimited gas;",
   );
+});
+
+test.each([
+  ["AMOUNT_TOO_SMALL_TO_RELAY", true],
+  ["RELAY_BUDGET_SPENT", true],
+  ["LINK_NOT_PAYABLE", false],
+] as const)("%s as a reason not to relay a payable link: %s", (reason, isObstacle) => {
+  expect(isRelayObstacle({ reason, message: "" })).toBe(isObstacle);
 });
