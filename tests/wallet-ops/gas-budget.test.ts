@@ -35,9 +35,9 @@ async function sendThatUsed(merchant: Merchant, gas: number, { succeeded = true 
   await world.sql`
     with relay as (
       insert into relays (
-        network, relayer, nonce, kind, state, call_to, call_data, gas_limit, gas_used, tx_hash, block_number
+        network, relayer, nonce, kind, state, call_to, call_data_start, call_data_bytes, gas_limit, gas_used, tx_hash, block_number
       )
-      select 'base-sepolia', address, ${nonce}, 'OPERATIONS', 'CONFIRMED', '0x', '0x', 1000000, ${gas}, '0x01', 1
+      select 'base-sepolia', address, ${nonce}, 'OPERATIONS', 'CONFIRMED', '0x', 0, 0, 1000000, ${gas}, '0x01', 1
       from relayers
       limit 1
       returning id
