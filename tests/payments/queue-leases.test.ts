@@ -9,7 +9,7 @@ import {
   returnLeases,
 } from "../../db/payments/queue.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
-import { accept, type BooksLab, NETWORK, openBooks, UNITS } from "../support/ledger-lab.ts";
+import { accept, type BooksLab, NETWORK, openBooks, signRelay, UNITS } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 
 const READ_TO = 100;
@@ -113,7 +113,7 @@ describe("what a lease says about its payment", () => {
     expect((await leased())?.isLinkPaid).toBe(false);
   });
 
-  test("its payer's reverts of the last day are summed, not those before, nor another payer's", async () => {
+  test("its payer's reverts of the last day are summed, not those before, another payer's or another network's", async () => {
     const reverted = async (payer: NewPayment["payer"], hoursAgo: number, reverts: number) => {
       const one = await accept(lab, await seedLink(lab.sql, lab.merchant), { payer });
       await lab.sql`
@@ -126,6 +126,8 @@ describe("what a lease says about its payment", () => {
     await reverted(payment.payer, 0, 3);
     await reverted(payment.payer, 24.1, 10);
     await reverted(randomAddress(), 0, 100);
+    await reverted(payment.payer, 0, 1_000);
+    await lab.sql`update payments set network = 'base', state = 'SIGNED' where reverts = 1000`;
     expect((await leased())?.payerReverts).toBe(5);
   });
 
@@ -162,7 +164,7 @@ describe("handing a lease back", () => {
 
   test("reports a payment whose node has been unavailable for the whole time, counted from its first attempt", async () => {
     expect(await unavailable(7_000, 8_000)).toEqual(new Set());
-    expect((await rowOf(payment))?.unavailable).toBe(7);
+    expect(await rowOf(payment)).toEqual({ waitS: DELAY_MS / 1000, refusals: 0, unavailable: 7 });
     expect(await unavailable(0, 7_000)).toEqual(new Set(ids()));
   });
 
@@ -173,6 +175,29 @@ describe("handing a lease back", () => {
     await noteRefusals(lab.sql, ids(), DELAY_MS);
     expect(await unavailable(9_000, 1_000)).toEqual(new Set());
     expect(await rowOf(payment)).toEqual({ waitS: LEASE_MS / 1000, refusals: 0, unavailable: null });
+  });
+});
+
+describe("signing", () => {
+  test.each(["FAILED", "SIGNED", "MINED", "CONFIRMED"])(
+    "binds no payment that is %s since",
+    async (state) => {
+      await change({ state, reason: state === "FAILED" ? "EXPIRED_TRANSFER" : null });
+      await signRelay(lab, payment);
+      const [row] = await lab.sql`select state, relay_id from payments where id = ${payment.id}`;
+      expect(row).toEqual({ state, relayId: null });
+    },
+  );
+
+  test("binds the payment that is QUEUED and no other", async () => {
+    const other = await accepted(await seedLink(lab.sql, lab.merchant));
+    const { relayId } = await signRelay(lab, payment);
+    const rows = await lab.sql`
+      select id, state, relay_id from payments where id in (${payment.id}, ${other.id}) order by state desc`;
+    expect([...rows]).toEqual([
+      { id: payment.id, state: "SIGNED", relayId },
+      { id: other.id, state: "QUEUED", relayId: null },
+    ]);
   });
 });
 

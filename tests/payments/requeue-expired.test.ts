@@ -1,6 +1,7 @@
 /** Payments of transactions still on their way whose authorizations are over: queued again only when nothing can execute them any more. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
+import { startCursor } from "../../db/ledger/cursors.ts";
 import type { NewPayment } from "../../db/payments/payments.ts";
 import { requeueExpired } from "../../db/payments/queue.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
@@ -113,4 +114,20 @@ test("a payment that the indexer settles while it is being queued again stays se
   });
   expect(await requeued).toEqual([]);
   expect(await stateOf(payment)).toBe("MINED");
+});
+
+test("of a transaction that carries several payments only those that are over are queued again", async () => {
+  const [over, lasting] = [await signed(), await signed({ validBefore: DEEP_TIME_S + 1 })];
+  await lab.sql`update payments set relay_id = (${relayOf(over)}) where id = ${lasting.id}`;
+  expect(await requeue()).toEqual([{ id: over.id }]);
+  expect(await stateOf(lasting)).toBe("SIGNED");
+});
+
+test("blocks of another network say nothing about a payment's window", async () => {
+  const lasting = await signed({ validBefore: DEEP_TIME_S + 1 });
+  const later = { number: DEEP, hash: randomHash(), parentHash: randomHash(), timeS: DEEP_TIME_S + 100 };
+  await lab.sql.begin((tx) => insertBlocks(tx, "base", [later]));
+  await startCursor(lab.sql, "base", { number: READ_TO, hash: randomHash() });
+  expect(await requeue()).toEqual([]);
+  expect(await stateOf(lasting)).toBe("SIGNED");
 });
