@@ -19,7 +19,9 @@ import { assertInvariants } from "../support/invariants.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 
 setDefaultTimeout(120_000);
-const TAKEOVER_MAX_MS = 5_000;
+/** Until the other one leads; a busy machine takes longer to read the next blocks. */
+const TAKEOVER_MAX_MS = 1_000;
+const SETTLED_MAX_MS = 5_000;
 const random = seededRandom("takeover");
 const freshUnits = amounts();
 
@@ -63,7 +65,7 @@ async function kill(indexer: Indexer, signal: "SIGKILL" | "SIGTERM"): Promise<nu
   return indexer.process.exited;
 }
 
-test("two indexers, one leads; after kill -9 the other takes over within seconds, without a gap or a double", async () => {
+test("two indexers, one leads; after kill -9 the other leads within a second, without a gap or a double", async () => {
   const first = await startProcess();
   await until("the first leads", async () => isLeading(first));
   const second = await startProcess();
@@ -77,11 +79,14 @@ test("two indexers, one leads; after kill -9 the other takes over within seconds
   );
   await kill(first, "SIGKILL");
   const killedMs = performance.now();
+  await until("the second leads", async () => isLeading(second));
+  const leadsMs = performance.now() - killedMs;
   await pay(lab, payer, merchant.address, freshUnits());
   await settled(lab);
   const tookMs = performance.now() - killedMs;
-  console.log(`takeover after kill -9: ${Math.round(tookMs)} ms`);
-  expect(tookMs).toBeLessThan(TAKEOVER_MAX_MS);
+  console.log(`takeover after kill -9: ${Math.round(leadsMs)} ms, at the head after ${Math.round(tookMs)} ms`);
+  expect(leadsMs).toBeLessThan(TAKEOVER_MAX_MS);
+  expect(tookMs).toBeLessThan(SETTLED_MAX_MS);
   expect(isLeading(second)).toBe(true);
   await assertInvariants(lab.sql, lab.chain);
 });
