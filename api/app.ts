@@ -24,6 +24,7 @@ import { networkRoutes } from "./networks/routes.ts";
 import { pageRoutes } from "./pages/routes.ts";
 import { sessionRoutes } from "./sessions/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
+import { testWalletRoutes } from "./test-mode/wallet-routes.ts";
 import { transactionRoutes } from "./transactions/routes.ts";
 import { refundRoutes } from "./wallet-ops/refund-routes.ts";
 import { sendRoutes } from "./wallet-ops/send-routes.ts";
@@ -76,5 +77,6 @@ export function createApp(deps: ApiDeps) {
       .use(networkRoutes(deps))
       .use(deps.config.facilitator ? facilitatorRoutes(deps) : new Elysia())
       .use(deps.config.testMode ? testModeRoutes(deps) : new Elysia())
+      .use(deps.config.testWallet ? testWalletRoutes(deps, deps.config.testWallet) : new Elysia())
   );
 }

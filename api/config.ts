@@ -14,7 +14,7 @@ import {
   sealKeysOf,
   secretFaults,
 } from "../core/runtime/production-env.ts";
-import { isRegistrableParent } from "../core/runtime/public-url.ts";
+import { isOnThisMachine, isRegistrableParent } from "../core/runtime/public-url.ts";
 import { merchantGasPerDay, relayLimitsShape, usdcAmount } from "../core/runtime/relay-limits-env.ts";
 import { proxyFaults, readProxies, type TrustedProxies } from "../core/runtime/trusted-proxies.ts";
 
@@ -46,6 +46,11 @@ const shape = {
   GOOGLE_CLIENT_SECRET: z.string().optional(),
   GOOGLE_ISSUER: httpUrl.default("https://accounts.google.com"),
   TEST_MODE: flag.default(false),
+  TEST_WALLET: z
+    .string()
+    .regex(ADDRESS, "must be an address (0x and 40 hex digits)")
+    .transform((text) => text.toLowerCase() as Hex)
+    .optional(),
   TRUSTED_PROXIES: commaList.optional(),
   WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
   SEND_MIN: usdcAmount("0.01"),
@@ -91,6 +96,8 @@ export type ApiConfig = {
   passkey: { rpId: string; rpName: string; origins: string[]; attachment: "platform" | "any" };
   google: GoogleConfig | undefined;
   testMode: boolean;
+  /** An account that the local chain signs for: payment pages show it as a wallet. */
+  testWallet: Hex | undefined;
   trustedProxies: TrustedProxies;
   /** Undefined: eager on testnets, lazy on base. */
   walletDeployment: "eager" | "lazy" | undefined;
@@ -149,6 +156,7 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
           }
         : undefined,
     testMode: env.TEST_MODE,
+    testWallet: env.TEST_WALLET,
     trustedProxies: readProxies(env.TRUSTED_PROXIES ?? []),
     walletDeployment: env.WALLET_DEPLOYMENT,
     sendMinUnits: env.SEND_MIN,
@@ -172,7 +180,19 @@ function findFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): string[]
   const faults = [...chainFaults(env, broken), ...proxyFaults(env.TRUSTED_PROXIES ?? [])];
   if ((env.GOOGLE_CLIENT_ID === undefined) !== (env.GOOGLE_CLIENT_SECRET === undefined))
     faults.push("GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET: give both or none");
+  faults.push(...testWalletFaults(env));
   return env.NODE_ENV === "production" ? [...faults, ...productionFaults(env, broken)] : faults;
+}
+
+/** Whoever opens a payment page can spend what it holds. */
+function testWalletFaults(env: Partial<ApiEnv>): string[] {
+  if (env.TEST_WALLET === undefined) return [];
+  if (env.NODE_ENV === "production") return ["TEST_WALLET: must not be set in production"];
+  const urls = [env.RPC_URL_BASE, env.RPC_URL_BASE_SEPOLIA].flatMap((list) => list ?? []);
+  const remote = urls.filter((url) => !isOnThisMachine(url)).map((url) => new URL(url).host);
+  return remote.length === 0
+    ? []
+    : [`TEST_WALLET: only for chains on this machine, not with a node at ${remote.join(", ")}`];
 }
 
 function productionFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): string[] {

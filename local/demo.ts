@@ -36,18 +36,22 @@ const WAIT_MS = 60_000;
 const POLL_MS = 25;
 const VALID_S = 600;
 
-/** Throws at the first response that is not as documented. */
-export async function runDemo(world: DemoWorld, tell: (step: DemoStep) => void): Promise<void> {
+/** The page of a link that is left to pay. Throws at the first response that is not as documented. */
+export async function runDemo(world: DemoWorld, tell: (step: DemoStep) => void): Promise<string> {
   const client = openDemoClient(world.apiUrl);
   const timed = startClock(tell);
   const email = `merchant-${randomBytes(3).toString("hex")}@example.com`;
   await signUp(world, client, email, timed);
   const wallet = await setUpWallet(world, client, timed);
-  const link = await createLink(world, client, timed);
+  const link = await createLink(world, client, timed, PAID_LINK);
   await payLink(world, link, timed);
   await settle(world, client, { link, wallet }, timed);
   await account(client, timed);
+  return (await createLink(world, client, timed, OPEN_LINK)).url;
 }
+
+const PAID_LINK = { amount: 12.5, description: "Two coffees and a book", expiresInHours: 24 };
+const OPEN_LINK = { amount: 5, description: "Yours to pay in the browser", expiresInHours: 2_160 };
 
 type Clock = (who: DemoStep["who"], what: string) => void;
 
@@ -98,13 +102,13 @@ async function setUpWallet(world: DemoWorld, client: DemoClient, timed: Clock): 
   return wallet.address;
 }
 
-async function createLink(world: DemoWorld, client: DemoClient, timed: Clock): Promise<Link> {
-  const created = await client.post<Link>("/v1/payment-links", {
-    amount: 12.5,
-    description: "Two coffees and a book",
-    expiresInHours: 24,
-    network: world.network,
-  });
+async function createLink(
+  world: DemoWorld,
+  client: DemoClient,
+  timed: Clock,
+  wanted: typeof PAID_LINK,
+): Promise<Link> {
+  const created = await client.post<Link>("/v1/payment-links", { ...wanted, network: world.network });
   const { id, amount, status } = created.body;
   timed("merchant", `asks for ${amount} USDC with ${id}: ${status}`);
   return created.body;

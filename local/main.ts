@@ -1,7 +1,8 @@
 /** `npm start`: runs and supervises the whole service on this machine until Ctrl-C. */
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { localRelayerKeys } from "./chain/accounts.ts";
+import { localRelayerKeys, testWalletAddress } from "./chain/accounts.ts";
+import { fundUsdc } from "./chain/usdc.ts";
 import { runDemo } from "./demo.ts";
 import { type DevEnvironment, requireFreePort, startDevEnvironment } from "./dev-environment.ts";
 import { type LocalSettings, readLocalSettings } from "./local-settings.ts";
@@ -12,8 +13,11 @@ import { supervise } from "./processes/supervise.ts";
 import { keepSecret } from "./secrets.ts";
 import { SERVICE_KINDS, serviceEnv } from "./service-env.ts";
 import { orderlyShutdown } from "./shutdown.ts";
-import { printAddresses, printStep, report, startTimer } from "./terminal-output.ts";
+import { printAddresses, printOpenLink, printStep, report, startTimer } from "./terminal-output.ts";
 import { waitUntilReady } from "./wait-until-ready.ts";
+
+/** What the wallet on payment pages holds at each start, in micro-USDC. */
+const TEST_WALLET_UNITS = 10_000_000_000n;
 
 const shutdown = orderlyShutdown();
 
@@ -45,8 +49,9 @@ async function start(settings: LocalSettings): Promise<void> {
   await startService(settings, environment);
   await waitUntilReady(apiUrlOf(settings), { check: shutdown.check });
   timer.lap(`${SERVICE_KINDS.join(", ")} are ready`);
-  await demonstrateOnce(settings, environment);
+  const openLink = await demonstrateOnce(settings, environment);
   printAddresses(settings, environment, apiUrlOf(settings));
+  if (openLink) printOpenLink(openLink);
 }
 
 async function startService(settings: LocalSettings, environment: DevEnvironment): Promise<void> {
@@ -59,6 +64,7 @@ async function startService(settings: LocalSettings, environment: DevEnvironment
     relayerKeys: localRelayerKeys().join(","),
   };
   const given = {
+    ...(await provideTestWallet(environment)),
     ...process.env,
     PORT: String(settings.port),
     HOST: settings.host,
@@ -69,15 +75,33 @@ async function startService(settings: LocalSettings, environment: DevEnvironment
   shutdown.add(supervisor.stop);
 }
 
-/** The first start of a data folder runs the demo: one payment from registration to the accountant's file. */
-async function demonstrateOnce(settings: LocalSettings, environment: DevEnvironment): Promise<void> {
+/** Payment pages show a wallet that the local node signs for; with a node elsewhere there is none. */
+async function provideTestWallet({
+  rpcUrls,
+  localNetworks,
+}: DevEnvironment): Promise<{ TEST_WALLET?: string }> {
+  const isLocal = Object.keys(rpcUrls).every((id) => localNetworks.some((local) => local === id));
+  if (!isLocal || process.env.NODE_ENV === "production") return {};
+  const address = testWalletAddress();
+  for (const url of Object.values(rpcUrls)) await fundUsdc(url, address, TEST_WALLET_UNITS);
+  return { TEST_WALLET: address };
+}
+
+/**
+ * The first start of a data folder runs the demo: one payment from registration to the accountant's file, and a link left to pay.
+ * Returns that link's page, also at later starts.
+ */
+async function demonstrateOnce(
+  settings: LocalSettings,
+  environment: DevEnvironment,
+): Promise<string | undefined> {
   const marker = join(settings.dataDir, "demo-shown");
   const [network] = environment.localNetworks;
   const rpcUrl = network && environment.rpcUrls[network];
-  if (existsSync(marker)) return;
+  if (existsSync(marker)) return findOpenLink(settings, readFileSync(marker, "utf8"));
   if (!environment.mailbox || !network || !rpcUrl) {
     report("No demo payment: it needs the local chain and the local mailbox.");
-    return;
+    return undefined;
   }
   console.log("\n  One payment over HTTP, from sign-up to the CSV export:\n");
   const world = {
@@ -89,13 +113,26 @@ async function demonstrateOnce(settings: LocalSettings, environment: DevEnvironm
     network,
   };
   try {
-    await runDemo(world, printStep);
-    writeFileSync(marker, new Date().toISOString());
+    const openLink = await runDemo(world, printStep);
+    writeFileSync(marker, openLink);
+    return openLink;
   } catch (error) {
     shutdown.check();
     report(`The demo stopped: ${error instanceof Error ? error.message : String(error)}`);
     report(`The processes' logs are in ${join(settings.dataDir, "logs")}. The service keeps running.`);
+    return undefined;
   }
+}
+
+/** The page that an earlier start printed, while its link can still be paid. */
+async function findOpenLink(settings: LocalSettings, url: string): Promise<string | undefined> {
+  const linkId = /\/pay\/(link_[\w-]+)$/.exec(url)?.[1];
+  if (!linkId) return undefined;
+  const answer = await fetch(`${apiUrlOf(settings)}/api/v1/public/payment-links/${linkId}/data`).catch(
+    () => undefined,
+  );
+  const link = answer?.ok ? ((await answer.json()) as { payable: boolean }) : undefined;
+  return link?.payable ? `${settings.baseUrl}/pay/${linkId}` : undefined;
 }
 
 function apiUrlOf({ host, port }: LocalSettings): string {

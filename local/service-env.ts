@@ -28,6 +28,7 @@ const KNOWN_ONLY_TO: Record<string, readonly ServiceKind[]> = {
   WEBHOOK_SEAL_KEYS: ["api", "worker"],
   GOOGLE_CLIENT_SECRET: ["api"],
   SMTP_URL: ["worker"],
+  TEST_WALLET: ["api"],
 };
 
 /** `given` overrides the local defaults; variables of other processes are removed. */

@@ -40,3 +40,9 @@ export function printAddresses(settings: LocalSettings, environment: DevEnvironm
   console.log(`\n${rows.map(([name = "", value]) => `  ${name.padEnd(20)} ${value}`).join("\n")}`);
   console.log("\n  Ctrl-C stops everything and keeps the data.\n");
 }
+
+export function printOpenLink(url: string): void {
+  console.log(
+    `  Open this link in a browser and pay it with one click, from a test wallet of the local chain:\n\n  ${url}\n`,
+  );
+}

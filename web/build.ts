@@ -12,6 +12,7 @@ const HASH_CHARS = 10;
 /** Each is bundled alone: a module that two share would become a further file to load. */
 const ENTRIES: Readonly<Record<string, string>> = {
   "checkout.js": "checkout/main.tsx",
+  "test-wallet.js": "test-wallet/main.ts",
   "checkout.css": "checkout/style.css",
 };
 const STATIC_FOLDER = join(ROOT, "static");

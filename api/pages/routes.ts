@@ -68,6 +68,6 @@ function filesOf({ assets, config }: ApiDeps): PageFiles {
     script: assets.pathOf("checkout.js"),
     icon: assets.pathOf("favicon.svg"),
     preview: config.baseUrl + assets.pathOf("preview.png"),
-    testWallet: undefined,
+    testWallet: config.testWallet && assets.pathOf("test-wallet.js"),
   };
 }

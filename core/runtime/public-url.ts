@@ -3,8 +3,11 @@ import { getDomain } from "tldts";
 
 /** https, or plain http that does not leave this machine. */
 export function isEncryptedOrLocal(url: string): boolean {
-  const { protocol, hostname } = new URL(url);
-  if (protocol === "https:") return true;
+  return new URL(url).protocol === "https:" || isOnThisMachine(url);
+}
+
+export function isOnThisMachine(url: string): boolean {
+  const { hostname } = new URL(url);
   return hostname === "localhost" || hostname === "[::1]" || /^127\.\d+\.\d+\.\d+$/.test(hostname);
 }
 

@@ -167,6 +167,16 @@ describe("error: refuses", () => {
     ["malformed proxies", { ...base(), TRUSTED_PROXIES: "10.0.0.0/8, hello" }, /TRUSTED_PROXIES: "hello"/],
     ["an unknown network", { ...base(), NETWORKS: "ethereum" }, /NETWORKS/],
     ["an endless wait", { ...base(), PAY_WAIT_MS: "120001" }, /PAY_WAIT_MS: must be between/],
+    [
+      "TEST_WALLET in production",
+      { ...production(), TEST_WALLET: `0x${"ab".repeat(20)}` },
+      /TEST_WALLET: must not be set in production/,
+    ],
+    [
+      "TEST_WALLET with a node elsewhere",
+      { ...base(), TEST_WALLET: `0x${"ab".repeat(20)}`, RPC_URL_BASE_SEPOLIA: "https://node.example.com" },
+      /TEST_WALLET: only for chains on this machine, not with a node at node\.example\.com/,
+    ],
     ["TEST_MODE in production", { ...production(), TEST_MODE: "1" }, /TEST_MODE: must be off in production/],
     [
       "plain http in production",

@@ -22,6 +22,7 @@ import {
 const MAIN = join(import.meta.dir, "../../local/main.ts");
 const RUNNING = "Ctrl-C stops everything";
 const TIMEOUT_MS = 90_000;
+const OPEN_LINK = /pay it with one click, from a test wallet of the local chain:\s+(http:\S+\/pay\/link_\S+)/;
 
 const dataDir = mkdtempSync(join(tmpdir(), "local-start-"));
 let env: Record<string, string | undefined>;
@@ -91,7 +92,10 @@ async function askDatabase<Row>(run: Run, ask: (sql: postgres.Sql) => Promise<Ro
 }
 
 async function readLinkStatuses(run: Run): Promise<string[]> {
-  const rows = await askDatabase(run, (sql) => sql<{ status: string }[]>`select status from payment_links`);
+  const rows = await askDatabase(
+    run,
+    (sql) => sql<{ status: string }[]>`select status from payment_links order by created_at`,
+  );
   return rows.map(({ status }) => status);
 }
 
@@ -141,7 +145,11 @@ test(
     await run.waitToSay(RUNNING);
     expect(run.said()).toMatch(/ms {2}merchant {3}link_\S+ is PAID, the wallet holds 12\.500000 USDC/);
     expect(run.said()).toContain("Date,Type,Amount,Currency,Status,Network,Description,Transaction Hash");
-    expect(await readLinkStatuses(run)).toEqual(["PAID"]);
+    expect(await readLinkStatuses(run)).toEqual(["PAID", "ACTIVE"]);
+    const openLink = OPEN_LINK.exec(run.said())?.[1] ?? "";
+    const page = await (await fetch(openLink)).text();
+    expect(page).toContain("<bdi>5.00</bdi>");
+    expect(page).toContain("/assets/test-wallet-");
 
     const second = start();
     expect(await second.child.exited).toBe(1);
@@ -169,7 +177,7 @@ test(
     await waitFor(isReady);
     process.kill(readPostmasterPid(), "SIGKILL");
     await run.waitToSay("Postgres ended");
-    await waitFor(async () => (await readLinkStatuses(run)).length === 1);
+    await waitFor(async () => (await readLinkStatuses(run)).length === 2);
     await waitFor(isReady);
     await stop(run);
   },
@@ -182,7 +190,8 @@ test(
     const run = start();
     await run.waitToSay(RUNNING);
     expect(run.said()).not.toContain("merchant");
-    expect(await readLinkStatuses(run)).toEqual(["PAID"]);
+    expect(run.said()).toMatch(OPEN_LINK);
+    expect(await readLinkStatuses(run)).toEqual(["PAID", "ACTIVE"]);
     await stop(run, "SIGTERM");
   },
   TIMEOUT_MS,
@@ -199,7 +208,7 @@ test(
     for (const child of children) expect(await waitUntilGone(child, 20_000)).toBe(true);
     const again = start();
     await again.waitToSay(RUNNING);
-    expect(await readLinkStatuses(again)).toEqual(["PAID"]);
+    expect(await readLinkStatuses(again)).toEqual(["PAID", "ACTIVE"]);
     await stop(again);
   },
   TIMEOUT_MS,
@@ -216,7 +225,7 @@ test(
     await run.child.exited;
     const again = start();
     await again.waitToSay(RUNNING);
-    expect(await readLinkStatuses(again)).toEqual(["PAID"]);
+    expect(await readLinkStatuses(again)).toEqual(["PAID", "ACTIVE"]);
     await stop(again);
   },
   TIMEOUT_MS,
