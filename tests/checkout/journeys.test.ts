@@ -125,6 +125,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     const link = phone.page.getByRole("link", { name: "Open in MetaMask" });
     const { host } = new URL(world.world.baseUrl);
     expect(await link.getAttribute("href")).toBe(`https://link.metamask.io/dapp/${host}/pay/${id}`);
+    expect(await phone.page.locator("#phone").isVisible()).toBe(false);
     expect(await findBarriers(phone.page)).toEqual([]);
     phone.expectClean();
     await phone.close();
