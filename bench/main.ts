@@ -6,6 +6,10 @@ const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
     about: "x402 payments per second through HTTP, at concurrency 1, 16, 64, with instant and 1 s blocks",
     run: async () => (await import("./pay.ts")).run(),
   },
+  send: {
+    about: "sends out of passkey wallets: gas, CPU and time, alone, together and as a payout",
+    run: async () => (await import("./send.ts")).run(),
+  },
   verify: {
     about: "signature verifications per second: ours beside noble and viem",
     run: async () => (await import("./verify.ts")).run(),

@@ -168,11 +168,16 @@ test("markOperationsSigned and failQueuedOperations take nothing that is on its 
   expect(await rowOf(made)).toMatchObject({ state: "SIGNED", reason: null });
 });
 
-test("two workers never lease the same operation", async () => {
-  const made = await queued();
+test("a lease passes over what another worker is leasing, without waiting for it", async () => {
+  const [held, free] = [await queued(), await queued()];
   const lease = () => leaseQueuedOperations(sql, NETWORK, { limit: 100, leaseMs: 60_000 });
-  const leases = await Promise.all([lease(), lease(), lease()]);
-  expect(leases.flat().filter(({ id }) => id === made.id)).toHaveLength(1);
+  await sql.begin(async (tx) => {
+    await tx`select from wallet_operations where id = ${held.id} for update`;
+    const leased = await Promise.race([lease(), Bun.sleep(5_000).then(() => undefined)]);
+    const ids = leased?.map(({ id }) => id) ?? [];
+    expect([held, free].map(({ id }) => ids.includes(id))).toEqual([false, true]);
+  });
+  expect((await lease()).map(({ id }) => id)).toEqual([held.id]);
 });
 
 test("an operation that was never sent is given up after 15 minutes, and not leased; a second before it is", async () => {
