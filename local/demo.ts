@@ -36,10 +36,10 @@ const WAIT_MS = 60_000;
 const POLL_MS = 25;
 const VALID_S = 600;
 
-/** The page of a link that is left to pay. Throws at the first response that is not as documented. */
-export async function runDemo(world: DemoWorld, tell: (step: DemoStep) => void): Promise<string> {
+/** Throws at the first response that is not as documented. */
+export async function runDemo(world: DemoWorld, report: (step: DemoStep) => void): Promise<void> {
   const client = openDemoClient(world.apiUrl);
-  const timed = startClock(tell);
+  const timed = startClock(report);
   const email = `merchant-${randomBytes(3).toString("hex")}@example.com`;
   await signUp(world, client, email, timed);
   const wallet = await setUpWallet(world, client, timed);
@@ -56,11 +56,11 @@ const OPEN_LINK = { amount: 5, description: "Yours to pay in the browser", expir
 type Clock = (who: DemoStep["who"], what: string) => void;
 
 /** Reports each step with the time since the previous one. */
-function startClock(tell: (step: DemoStep) => void): Clock {
+function startClock(report: (step: DemoStep) => void): Clock {
   let last = performance.now();
   return (who, what) => {
     const now = performance.now();
-    tell({ who, what, ms: Math.round(now - last) });
+    report({ who, what, ms: Math.round(now - last) });
     last = now;
   };
 }
@@ -120,9 +120,9 @@ async function payLink(world: DemoWorld, link: Link, timed: Clock): Promise<void
   await fundUsdc(world.rpcUrl, payer.address, PAYER_FUNDS_UNITS);
   timed("payer", `${payer.address} holds ${formatUnits(PAYER_FUNDS_UNITS)} USDC and no ETH`);
 
-  const stranger = openDemoClient(world.apiUrl);
+  const visitor = openDemoClient(world.apiUrl);
   const path = `/v1/x402/${link.id}`;
-  const asked = await stranger.get<{ accepts: Requirement[] }>(path, 402);
+  const asked = await visitor.get<{ accepts: Requirement[] }>(path, 402);
   const [requirement] = asked.body.accepts;
   if (!requirement) throw new Error(`${path} has no payment requirements`);
   timed("payer", `GET ${path} answers 402: ${requirement.amount} units to ${requirement.payTo}`);
@@ -149,7 +149,7 @@ async function payLink(world: DemoWorld, link: Link, timed: Clock): Promise<void
   });
   timed("payer", "signs an ERC-3009 authorization for exactly that");
 
-  const paid = await stranger.post<Outcome>(
+  const paid = await visitor.post<Outcome>(
     `${path}/pay`,
     {
       network: world.network,

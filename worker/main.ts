@@ -37,7 +37,7 @@ const ASYNC_COMMIT_CONNECTIONS = 2;
 const config = readEnvOrExit(() => readWorkerConfig());
 const log = openLog("worker", config.logLevel);
 const logUnavailable = (error: unknown) => log.warn({ err: error }, "the database is unavailable; retrying");
-for (const risk of config.risks) log.warn({ risk }, "risky setting");
+for (const risk of config.risks) log.warn({ risk }, "insecure setting");
 const stop = handleStop(log);
 const metrics = openMetrics("worker", config.metrics);
 stop.onStop("metrics", () => metrics.close());

@@ -38,7 +38,7 @@ function unitsOfNumber(parsed: number, literal: string | undefined): bigint | un
   return literal === undefined ? parseUnitsFromNumber(parsed) : unitsOfLiteral(literal);
 }
 
-/** Micro-USDC of a literal; undefined when it is negative, absurdly long, or finer than micro-USDC. */
+/** Micro-USDC of a literal; undefined when it is negative, too long, or finer than micro-USDC. */
 function unitsOfLiteral(literal: string): bigint | undefined {
   const match = literal.length <= LITERAL_MAX_CHARS ? NUMBER.exec(literal) : null;
   if (!match) return undefined;

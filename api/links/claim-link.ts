@@ -113,7 +113,7 @@ function unverifiable(cause?: unknown): ServiceError {
   });
 }
 
-/** A proven claim is still taken, so the refusal says what to sign. */
+/** A proven claim is still accepted, so the refusal includes the typed data to sign. */
 function closed(status: LinkStatus, terms: ClaimTerms): ServiceError {
   return conflict(`This payment link is ${status}`, {
     field: "linkId",

@@ -1,4 +1,4 @@
-/** A link's status as server-sent events: at once, at every change, and a comment now and then that keeps the connection open. */
+/** A link's status as server-sent events: immediately, at every change, and comments that keep the connection open. */
 import { isOpenStatus } from "../../core/domain/link.ts";
 import { findPublicLink } from "../../db/links/links.ts";
 import { addressGroup } from "../http/client-address.ts";

@@ -1,4 +1,4 @@
-/** Payment links as they travel: schemas of what comes in and goes out, and how rows become them. */
+/** Payment links on the wire: request and response schemas, and how rows map to them. */
 import { getAddress } from "viem";
 import { z } from "zod";
 import {
@@ -115,7 +115,7 @@ export const publicLinkSchema = z.object({
   settledBy,
   paymentUncertain: z
     .boolean()
-    .describe("An earlier payment may turn out executed; stops nobody from paying"),
+    .describe("An earlier payment may still have been executed; informative, does not prevent a payment"),
   recipientChecksumAddress: z.string().describe("`recipientAddress` in mixed case (EIP-55)"),
   token: z
     .object({ address: z.string(), name: z.string(), version: z.string() })

@@ -76,9 +76,9 @@ export function unassignTransaction(sql: Sql, asked: Asked): Promise<HistoryRow>
     const transfer = await lockTransfer(tx, asked, []);
     const { linkId, settledBy } = transfer;
     const link = linkId === null ? undefined : await findAssignableLink(tx, { linkId, userId: asked.userId });
-    if (linkId === null || !link) throw refused("not_assigned", "This transfer counts for no link");
+    if (linkId === null || !link) throw refused("not_assigned", "This transfer is not attributed to a link");
     if (link.refundedUnits > 0n || (await hasLiveRefunds(tx, linkId)))
-      throw refused("has_refunds", "This link has refunds, so its transfer stays where it is");
+      throw refused("has_refunds", "This link has refunds, so its transfer cannot be unassigned");
     if (settledBy === null || !isRevocable(settledBy) || transfer.paymentId !== null)
       throw refused(
         "settled_by_evidence",

@@ -1,9 +1,9 @@
-/** What one user's operations may cost the relayers in a day, asked before anything is prepared. */
+/** Limits what one user's operations may cost the relayers per day; checked before anything is prepared. */
 import { ServiceError } from "../../core/domain/errors.ts";
 import { readSendUse } from "../../db/wallet-ops/operations.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
-/** Operations whose calls failed on the chain within an hour: somebody moves the money between simulation and block. */
+/** Operations whose calls failed on the chain within an hour: the money is moved between simulation and block. */
 const FAILURES_MAX = 3;
 
 /** Throws RATE_LIMITED. */

@@ -24,7 +24,7 @@ const DELEGATION = /^0xef0100([0-9a-f]{40})$/;
 /** EIP-1167: a minimal clone of the code at an address. */
 const CLONE = /^0x363d3d373d3d3d363d73([0-9a-f]{40})5af43d82803e903d91602b57fd5bf3$/;
 
-/** The `eth_getStorageAt` that tells a proxy's implementation. */
+/** The `eth_getStorageAt` that reads a proxy's implementation. */
 export function implementationCall(account: Hex): RpcCall {
   return { method: "eth_getStorageAt", params: [account, IMPLEMENTATION_SLOT, "latest"] };
 }
@@ -34,7 +34,7 @@ export function isKnownAccount(code: Hex, slot: Hex): boolean {
   return code === PROXY_CODE && KNOWN_IMPLEMENTATIONS.includes(`0x${slot.slice(-40)}`);
 }
 
-/** The implementation of each payer as text, in order; undefined for a known one. Throws RpcTransportError when the chain does not say. */
+/** The implementation of each payer, in order; undefined for a known one. Throws RpcTransportError when the chain gave no answer. */
 export async function findUnknownImplementations(
   chain: Chain,
   payers: readonly ContractPayer[],

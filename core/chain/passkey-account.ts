@@ -38,7 +38,7 @@ const GET_NONCE_SELECTOR = "0x35567e1a";
 const OWNER_AT_INDEX_SELECTOR = "0x8ea69029";
 /** Calldata of `nextOwnerIndex()`. */
 export const NEXT_OWNER_INDEX_CALL = "0xd948fd2e";
-/** Owner slots looked through when an owner's index is searched. */
+/** Owner slots searched for an owner's index. */
 export const OWNER_INDEX_MAX = 64;
 const WALLET_NAME_AND_VERSION = ["Coinbase Smart Wallet", "1"] as const;
 const DOMAIN_TYPE = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";

@@ -63,7 +63,7 @@ export function balanceOfCall(chain: Chain, holder: Hex, block: BlockRef = "late
   return callOf(chain, encodeBalanceOf(holder), block);
 }
 
-/** Micro-USDC. Throws RpcTransportError when no node answers: never 0 for "unknown". */
+/** Micro-USDC. Throws RpcTransportError when no node answers, instead of returning 0. */
 export async function readBalance(chain: Chain, holder: Hex, block: BlockRef = "latest"): Promise<bigint> {
   return parseQuantity(await read(chain, balanceOfCall(chain, holder, block)), "balanceOf");
 }
@@ -150,15 +150,15 @@ export async function isPaused(chain: Chain): Promise<boolean> {
  */
 export async function assertTokenDomain(chain: Chain): Promise<void> {
   const { network } = chain;
-  const told = parseData(
+  const actual = parseData(
     await read(chain, callOf(chain, SELECTORS.domainSeparator, "latest")),
     "DOMAIN_SEPARATOR",
   );
   const expected = `0x${Buffer.from(domainSeparator(tokenDomainOf(network))).toString("hex")}`;
-  if (told === expected) return;
+  if (actual === expected) return;
   const { name, version, address } = network.usdc;
   throw new Error(
-    `USDC at ${address} on ${network.id} has DOMAIN_SEPARATOR ${told}, expected ${expected} ("${name}", version ${version}, chain ${network.chainId})`,
+    `USDC at ${address} on ${network.id} has DOMAIN_SEPARATOR ${actual}, expected ${expected} ("${name}", version ${version}, chain ${network.chainId})`,
   );
 }
 

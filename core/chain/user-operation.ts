@@ -1,4 +1,4 @@
-/** User operations of ERC-4337 for EntryPoint v0.6, bundled by our own relayer: no fees inside, no paymaster, no initCode. */
+/** User operations (ERC-4337, EntryPoint v0.6) that our own relayer bundles: zero fees, no paymaster, no initCode. */
 import { decodeAbiParameters, decodeErrorResult, encodeFunctionData, parseAbi } from "viem";
 import { entryPoint06Abi, getUserOperationHash } from "viem/account-abstraction";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
@@ -48,7 +48,7 @@ const VERIFICATION_GAS = 150_000n;
 const BUNDLE_GAS = 250_000n;
 /** The EntryPoint copies and hashes the call data; without this a long batch reverts whole. */
 const GAS_A_CALL_DATA_BYTE = 30n;
-/** Measured 217,000 with the audited factory. */
+/** Measured: 217,000 with the audited factory. */
 const CREATE_ACCOUNT_GAS = 300_000n;
 
 /** An unsigned operation of up to 101 calls. Its fees are 0: the relayer pays as the sender of the transaction. */
@@ -163,7 +163,7 @@ export function decodeRevertLog(
   }
 }
 
-/** The EntryPoint's reason for refusing a bundle ("AA24 signature error"); undefined when it is not one. */
+/** The EntryPoint's reason for rejecting a bundle ("AA24 signature error"); undefined when there is none. */
 export function explainFailedOperation(data: Hex | undefined): string | undefined {
   if (!data?.startsWith("0x220266b6")) return undefined;
   try {

@@ -13,7 +13,7 @@ export type Authorization = {
   readonly nonce: Hex;
 };
 
-/** `ecdsa` is r, s, v (65 bytes, v 27 or 28, low s) as the token wants it; absent when the bytes can't be one. */
+/** `ecdsa` is r, s, v (65 bytes, v 27 or 28, low s) as the token requires; absent when the bytes are not an ECDSA signature. */
 export type PayerSignature = { readonly bytes: Hex; readonly ecdsa: Hex | undefined };
 
 const UINT256_MAX = 2n ** 256n - 1n;
@@ -42,7 +42,7 @@ export function parseAuthorization(
   return { from, to: lower(fields.to), value, validAfter, validBefore, nonce: lower(fields.nonce) };
 }
 
-/** Reads a `signature` field: any bytes (a contract may define its own), and their ECDSA form if they have one. */
+/** Reads a `signature` field: any bytes (a contract may define its own format), and their ECDSA form if they have one. */
 export function parseSignature(text: unknown): PayerSignature | undefined {
   if (!matches(text, BYTES) || text.length <= 2 || text.length > 2 + 2 * SIGNATURE_MAX_BYTES)
     return undefined;
@@ -90,7 +90,7 @@ function lower(text: string): Hex {
   return text.toLowerCase() as Hex;
 }
 
-/** One key an authorization (EIP-3009: a nonce is used once by a payer). */
+/** The identity of an authorization (EIP-3009: a payer uses a nonce once). */
 export function authorizationKey(payer: Hex, nonce: Hex): string {
   return `${payer}:${nonce}`;
 }

@@ -1,6 +1,6 @@
 import { unreachable } from "./unreachable.ts";
 
-/** What decided that a transfer belongs to its link, strongest first after the merchant's own hand (attribute-transfers.ts). */
+/** The evidence that attributed a transfer to its link, strongest first after the merchant's own assignment (attribute-transfers.ts). */
 export const SETTLED_BY = [
   "authorization",
   "tag",
@@ -12,7 +12,7 @@ export const SETTLED_BY = [
 ] as const;
 export type SettledBy = (typeof SETTLED_BY)[number];
 
-/** Attributions that rest on inference: a proof may move them while their link is PENDING. */
+/** Attributions by inference: a proof may move them while their link is PENDING. */
 export function isInferred(settledBy: SettledBy | null | undefined): boolean {
   if (settledBy == null) return true;
   switch (settledBy) {

@@ -117,7 +117,7 @@ function isRefund(operationId: string | null): boolean {
   return operationId?.startsWith("rfd_") ?? false;
 }
 
-/** A short line a person would write. */
+/** A short human-readable title. */
 export function titleOf(
   row: Pick<HistoryRow, "type" | "counterparty" | "description"> & { operationId?: string | null },
 ): string {

@@ -1,4 +1,4 @@
-/** A block's header, as far as the service looks at it. */
+/** The fields of a block's header that the service uses. */
 import type { Hex } from "../domain/networks.ts";
 import { fieldOf, parseData, parseQuantity } from "./answers.ts";
 import type { Chain } from "./chain-client.ts";

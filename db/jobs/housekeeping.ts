@@ -4,7 +4,7 @@ import type { Tx } from "../postgres/client.ts";
 /** One process folds at a time; others find the lock taken and do nothing. */
 const FOLD_LOCK = 7_041_030;
 
-/** Adds at most `limit` differences of the history to its counters. Returns how many; 0 also when somebody else folds. */
+/** Folds at most `limit` differences of the history into its counters. Returns how many; 0 also when another process folds. */
 export async function foldTransactionCounts(tx: Tx, limit: number): Promise<number> {
   if (!(await lockFolding(tx))) return 0;
   const [row] = await tx<{ folded: bigint }[]>`

@@ -1,4 +1,4 @@
-/** Claims: which transaction a payer says paid a link. One that may decide holds its link PENDING for a lease; none blocks a payment. */
+/** Claims: a payer states which transaction paid a link. One that may decide holds its link PENDING for a lease; none blocks a payment. */
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { recordEvents } from "../events/events.ts";
 import type { Tx } from "../postgres/client.ts";

@@ -1,4 +1,4 @@
-/** A link as its payer's service sees it: terms, state, and who is paying it already. */
+/** A link as its payer sees it: terms, state, and who is paying it already. */
 import type { PayableLink } from "../../core/domain/decide-payment.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";

@@ -156,7 +156,7 @@ export async function requeueRelay(tx: Tx, relayId: bigint): Promise<void> {
     where relay_id = ${relayId} and state in ('SIGNED', 'BROADCAST')`;
 }
 
-/** Is anything queued that nobody holds a lease on? Milliseconds until the first is due, or undefined. */
+/** Milliseconds until the first unleased payment is due; undefined when there is none. */
 export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number | undefined> {
   const [row] = await tx<{ waitMs: number }[]>`
     select greatest(0, extract(epoch from min(next_try_at) - now()) * 1000)::float8 as wait_ms

@@ -43,7 +43,7 @@ export async function migrate(databaseUrl: string): Promise<string[]> {
     const known = await readApplied(sql);
     await runMigrations({ connectionString: databaseUrl, logger: await silentLogger() });
     const applied = await applyFiles(sql, known);
-    // after a restore into another cluster: here nothing waits for this transaction
+    // after a restore into another cluster; no other transaction waits for this one here
     await sql`select write_event_epoch()`;
     return applied;
   } finally {

@@ -1,4 +1,4 @@
-/** A filter of the history as conditions of a query, put together by drizzle. Ownership is the first of them, always. */
+/** A history filter as query conditions, built by drizzle. The owner is always the first condition. */
 import {
   and,
   desc,

@@ -1,4 +1,4 @@
-/** The history a user sees: pages of it in a fixed order, and how many rows a filter chooses. docs/QUERIES.md says how each is served. */
+/** A user's history: pages in a fixed order, and the number of rows a filter selects. docs/QUERIES.md describes how each is served. */
 import { type SQL, sql } from "drizzle-orm";
 import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
 import { invalid } from "../../core/domain/errors.ts";

@@ -123,7 +123,7 @@ export async function listOperations(
     limit ${limit}`;
 }
 
-/** What nobody signed in time has expired, also before the job that writes it down. */
+/** An operation not signed in time has expired, also before the job that records it. */
 function shownState(tx: Tx) {
   return tx`case
     when op.state = 'AWAITING_SIGNATURE' and op.expires_at <= now() then 'EXPIRED'
@@ -268,7 +268,7 @@ export async function expireOperations(
   return rows.length;
 }
 
-/** Addresses that this user's wallets have sent to, of which only those are told that matter for warnings. */
+/** Addresses that this user's wallets have sent to; only those that matter for warnings are returned. */
 export async function findSentTo(tx: Tx, userId: string, limit: number): Promise<Hex[]> {
   const rows = await tx<{ counterparty: Hex }[]>`
     select distinct counterparty

@@ -5,7 +5,7 @@ import type { Tx } from "../postgres/client.ts";
 import type { Wallet } from "../schema.ts";
 import type { WalletOperation } from "./schema.ts";
 
-/** A queued operation that was not sent within this time never is: after an outage, or a restored backup, nobody waits for it any more. */
+/** A queued operation that was not sent within this time is never sent: after an outage or a restored backup its user no longer expects it. */
 const SEND_WITHIN_S = 15 * 60;
 /** Mined relays that did not run an operation before it is given up. */
 const MISSED_RELAYS_MAX = 3;

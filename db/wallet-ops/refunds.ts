@@ -35,7 +35,7 @@ export async function listRefundable(tx: Tx, linkId: string): Promise<Refundable
     order by transfer.block_number, transfer.log_index`;
 }
 
-/** Whoever reserves or takes away money of a link waits here for the others. */
+/** Serialises everything that reserves or moves a link's money. */
 export async function lockForRefunds(tx: Tx, linkId: string): Promise<void> {
   await tx`
     select

@@ -41,7 +41,7 @@ export function buildPages(): Promise<void> {
 }
 let pages: Promise<void> | undefined;
 
-/** Applies missing migrations with the process a deployment uses. Throws its output when it fails. */
+/** Applies missing migrations with the same command as a deployment. Throws its output when it fails. */
 export function runMigrations(databaseUrl: string): Promise<void> {
   return runToEnd("The migrations failed", join("db", "migrate-main.ts"), { DATABASE_URL: databaseUrl });
 }
