@@ -1,6 +1,6 @@
 /** Which CSV cells get an apostrophe, so that no program evaluates them as a formula. */
 import { expect, test } from "bun:test";
-import { neutralizeCell } from "../../core/domain/export.ts";
+import { neutralizeCell } from "../../worker/exports/csv.ts";
 
 const name = (text: string) =>
   JSON.stringify(text).replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16)}`);
