@@ -85,6 +85,12 @@ describe("whether the money came to the payment's payee", () => {
     expect(await consult()).toBe("not-ours");
   });
 
+  test("it did not with the same transfer on another network", async () => {
+    await book();
+    await lab.sql`update transfers set network = 'base' where from_address = ${payment.payer}`;
+    expect(await consult()).toBe("not-ours");
+  });
+
   test("it did not when the transfer's block was reorganised away", async () => {
     await book({ status: "ORPHANED" });
     expect(await consult()).toBe("not-ours");

@@ -49,14 +49,17 @@ describe("an authorization that was spent without paying", () => {
     );
 
   test.each(["QUEUED", "SIGNED"])(
-    "ends its payment that is %s, and the row in the history",
+    "ends its payment that is %s, and its row alone in the history",
     async (state) => {
       await setState(state);
+      const other = await accept(lab, await seedLink(lab.sql, lab.merchant));
       expect(await failSpent()).toEqual([{ id: payment.id, linkId }]);
       expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
       const [row] = await lab.sql`
       select status, failure_reason from transactions where payment_id = ${payment.id}`;
       expect(row).toEqual({ status: "FAILED", failureReason: "NONCE_USED" });
+      const rows = await lab.sql`select status from transactions where payment_id = ${other?.id ?? ""}`;
+      expect([...rows]).toEqual([{ status: "PENDING" }]);
     },
   );
 
