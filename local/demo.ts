@@ -36,8 +36,8 @@ const WAIT_MS = 60_000;
 const POLL_MS = 25;
 const VALID_S = 600;
 
-/** Throws at the first response that is not as documented. */
-export async function runDemo(world: DemoWorld, report: (step: DemoStep) => void): Promise<void> {
+/** The page of a link that is left to pay. Throws at the first response that is not as documented. */
+export async function runDemo(world: DemoWorld, report: (step: DemoStep) => void): Promise<string> {
   const client = openDemoClient(world.apiUrl);
   const timed = startClock(report);
   const email = `merchant-${randomBytes(3).toString("hex")}@example.com`;
