@@ -84,7 +84,9 @@ test("two indexers, one leads; after kill -9 the other leads within a second, wi
   await pay(lab, payer, merchant.address, freshUnits());
   await settled(lab);
   const tookMs = performance.now() - killedMs;
-  console.log(`takeover after kill -9: ${Math.round(leadsMs)} ms, at the head after ${Math.round(tookMs)} ms`);
+  console.log(
+    `takeover after kill -9: ${Math.round(leadsMs)} ms, at the head after ${Math.round(tookMs)} ms`,
+  );
   expect(leadsMs).toBeLessThan(TAKEOVER_MAX_MS);
   expect(tookMs).toBeLessThan(SETTLED_MAX_MS);
   expect(isLeading(second)).toBe(true);
