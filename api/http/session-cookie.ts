@@ -103,12 +103,18 @@ function openKey(secret: string, issuer: string) {
   return session;
 }
 
+/** One text a token: base64url decoders ignore the spare bits of the last character (RFC 4648 3.5). */
+function isCanonical(token: string): boolean {
+  const signature = token.slice(token.lastIndexOf(".") + 1);
+  return Buffer.from(signature, "base64url").toString("base64url") === signature;
+}
+
 /** The claims of a token this service signed that has not expired; undefined for everything else. */
 export async function verifySessionToken(
   config: TokenConfig,
   token: string,
 ): Promise<SessionClaims | undefined> {
-  if (token.length > TOKEN_MAX_CHARS || !COMPACT.test(token)) return undefined;
+  if (token.length > TOKEN_MAX_CHARS || !COMPACT.test(token) || !isCanonical(token)) return undefined;
   const { baseUrl } = config;
   const expected = {
     algorithms: [ALGORITHM],

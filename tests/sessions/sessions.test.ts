@@ -100,7 +100,7 @@ describe("the token", () => {
       "a changed payload": `${header}.${encode({ ...claims, exp: claims.exp + 1 })}.${signature}`,
       "a cut signature": good.slice(0, -4),
       "a signature with padding": `${good}=`,
-      "the last character's spare bits": good.slice(0, -1) + (good.endsWith("A") ? "B" : "A"),
+      "the last character's spare bits": withSpareBits(good),
       "no signature": `${header}.${payload}.`,
       "four parts": `${good}.AAAA`,
       "not a token": "undefined",
@@ -314,3 +314,10 @@ test("PATCH /v1/auth/me changes the name payers see, within its bounds", async (
   }
   expect((await rename(null)).body.displayName).toBeNull();
 });
+
+const BASE64URL = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/** Another text of the same bytes: 32 of them leave two bits of the last character unused. */
+function withSpareBits(token: string): string {
+  return token.slice(0, -1) + BASE64URL[BASE64URL.indexOf(token.slice(-1)) + 1];
+}
