@@ -18,6 +18,11 @@ export type LogFilter = {
   readonly topics: readonly (string | readonly string[] | null)[];
 };
 export type BlockRange = { readonly from: number; readonly to: number };
+/** At a time; with the headers of a range a batch stays below what the client sends. */
+const QUERIES_MAX = 250;
+/** Asked for side by side when a node takes no range at all. */
+const BLOCKS_AT_ONCE = 8;
+
 type Query = BlockRange & { readonly filter: LogFilter };
 
 /**
@@ -35,12 +40,16 @@ export async function readRangeLogs(
   let open = filters.flatMap((filter) => split({ ...range, filter }, node.health.logBlocks.size));
   while (open.length > 0) {
     const calls = headers ? [] : headerCalls;
-    const outcomes = await askOrRefuse(chain, node, [...calls, ...open.map(queryCall)]);
+    const asked = open.slice(0, QUERIES_MAX);
+    const outcomes = await askOrRefuse(chain, node, [...calls, ...asked.map(queryCall)]);
     headers ??= outcomes.slice(0, calls.length);
     assertKnown(headers, range, node);
-    const read = await readOutcomes(chain, node, open, outcomes.slice(calls.length));
+    const read = await readOutcomes(chain, node, asked, outcomes.slice(calls.length));
     logs.push(...read.logs);
-    open = read.refused.flatMap((query) => split(query, Math.min(node.health.logBlocks.size, half(query))));
+    const halves = read.refused.flatMap((query) =>
+      split(query, Math.min(node.health.logBlocks.size, half(query))),
+    );
+    open = [...halves, ...open.slice(QUERIES_MAX)];
   }
   return { logs, headers: headers ?? [] };
 }
@@ -64,6 +73,7 @@ async function readOutcomes(
   const limit = node.health.logBlocks;
   const logs: PlacedLog[] = [];
   const refused: Query[] = [];
+  const alone: { query: Query; error: RpcError }[] = [];
   for (const [index, query] of queries.entries()) {
     const outcome = outcomes[index];
     if (outcome?.ok) {
@@ -75,7 +85,12 @@ async function readOutcomes(
     if (!isRefusal(error)) throw error;
     noteRefused(limit, blocksOf(query), Date.now());
     if (blocksOf(query) > 1) refused.push(query);
-    else logs.push(...(await readOneBlock(chain, node, query, error)));
+    else alone.push({ query, error });
+  }
+  for (let start = 0; start < alone.length; start += BLOCKS_AT_ONCE) {
+    const blocks = alone.slice(start, start + BLOCKS_AT_ONCE);
+    const read = blocks.map(({ query, error }) => readOneBlock(chain, node, query, error));
+    logs.push(...(await Promise.all(read)).flat());
   }
   return { logs, refused };
 }
