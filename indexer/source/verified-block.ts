@@ -13,6 +13,7 @@ import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import type { ChainNode, RpcCall } from "../../core/rpc/node.ts";
 import { type BlockHeader, need } from "./block-header.ts";
 import { assertOfBlock, type PlacedLog, parseLogs } from "./decode-logs.ts";
+import { waitOutRest } from "./wait-out-rest.ts";
 
 /** Over all nodes, before the block is left for a later poll. */
 const ATTEMPTS = 6;
@@ -50,9 +51,10 @@ export async function readProvenLogs(chain: Chain, header: BlockHeader): Promise
     try {
       return await (WAYS[way] ?? WAYS[0])(chain, node, header);
     } catch (error) {
-      ways.set(node, hasAnswered(error) ? (way + 1) % WAYS.length : 0);
       if (!(error instanceof RpcTransportError || error instanceof RpcResponseError)) throw error;
       lastError = error;
+      if (!(await waitOutRest(chain, error)))
+        ways.set(node, hasAnswered(error) ? (way + 1) % WAYS.length : 0);
     }
   }
   throw lastError ?? unproven(header, "there is no node");

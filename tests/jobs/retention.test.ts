@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { newExportId } from "../../core/domain/ids.ts";
-import { listEvents } from "../../db/events/event-log.ts";
+import { type EventPosition, listEvents } from "../../db/events/event-log.ts";
 import { insertExport } from "../../db/exports/exports.ts";
 import {
   deleteEndedClaims,
@@ -54,6 +54,17 @@ async function readAges(): Promise<string[]> {
   return rows.map((row) => row.subjectId);
 }
 
+/** What a reader gets next; events become readable when no older transaction of the server runs, also another database's. */
+async function readNext(after: EventPosition | undefined): Promise<string[]> {
+  const deadline = Date.now() + 15_000;
+  for (;;) {
+    const page = await listEvents(sql, merchant.userId, { after, limit: 10 });
+    if ((page?.events.length ?? 0) > 0 || Date.now() > deadline)
+      return page?.events.map((event) => event.subjectId) ?? [];
+    await Bun.sleep(50);
+  }
+}
+
 test("events older than the limit are deleted, those just inside it are kept", async () => {
   await newEvents(["92 days", "91 days", "90 days 1 minute", "89 days 23 hours", "1 day"]);
   await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
@@ -66,8 +77,7 @@ test("a user's newest old event is kept: the cursor of a reader who has read eve
   await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
   expect(await readAges()).toEqual(["91 days"]);
   await newEvent(sql, "1 minute");
-  const later = await listEvents(sql, merchant.userId, { after: read?.end, limit: 10 });
-  expect(later?.events.map((event) => event.subjectId)).toEqual(["1 minute"]);
+  expect(await readNext(read?.end)).toEqual(["1 minute"]);
 });
 
 test("events of one transaction with a user's newest old one are kept: its cursor's seal covers them", async () => {

@@ -88,6 +88,7 @@ describe("RELAY_DAILY_FEE_MAX_WEI and a transaction that blocks pass over", () =
     const order = await newOrder(lab);
     await lab.rpc("evm_setAutomine", [false]);
     expect(await pay(lab, order)).toMatchObject({ status: 202 });
+    await waitFor("the first offer", async () => (await attempts()).length > 0);
     let mined = 0;
     let minedMs = 0;
     await waitFor("blocks that pass it over", async () => {

@@ -200,7 +200,7 @@ describe("what a node does not have", () => {
     ["a finalized block", { finalized: "null" }],
     ["receipts by block", { missingMethods: ["eth_getBlockReceipts"] }],
     ["block announcements on its websocket", { socket: "silent" }],
-    ["capacity for every third request", { limitedEvery: 3, retryAfterS: 1 }],
+    ["capacity for every tenth request", { limitedEvery: 10, retryAfterS: 1 }],
   ];
   test.each(LIMITS)("%s: catches up", async (_, limits) => {
     await catchUp(limits, 0);
