@@ -46,7 +46,12 @@ export function noteAccepted(limit: LearntLimit, size: number, nowMs: number): v
 export function noteRefused(limit: LearntLimit, size: number, nowMs: number): void {
   // requests sent side by side are refused together: that is one refusal
   if (limit.refused && size >= limit.refused.size) return;
-  if (limit.accepted >= size) limit.accepted = 0;
+  // accepted before: more likely an outage than a new cap, which is refused again on the way up
+  if (limit.accepted >= size) {
+    limit.accepted = 0;
+    limit.size = Math.max(1, size >> 1);
+    return;
+  }
   limit.size = Math.max(1, limit.accepted, size >> 1);
   limit.refused = { size, atMs: nowMs };
 }
