@@ -109,7 +109,7 @@ export async function startFaultProxy(
       case "eth_getBlockByNumber": {
         if (params[0] !== "latest") return hideBlock(answer, seen);
         const [latest] = (await postJson(upstreamUrl, [
-          { id, method, params: [seenHex, params[1]] },
+          { jsonrpc: "2.0", id, method, params: [seenHex, params[1]] },
         ])) as Answer[];
         return latest ?? { id, result: null };
       }
