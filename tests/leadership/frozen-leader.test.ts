@@ -173,6 +173,7 @@ describe("a leader's lock", () => {
     await beatBefore(13);
     expect(await standby.endFrozenLeader()).toBe(true);
     await until("it is free", () => standby.tryToTake());
+    await until("the leader has noticed", async () => broken > 0);
     expect(broken).toBe(1);
     expect(await leader.keepAlive()).toBe(false);
     expect(await standby.keepAlive()).toBe(true);
