@@ -88,7 +88,7 @@ const REFUSAL_MESSAGES: Partial<Record<PaymentRefusal, string>> = {
   AMOUNT_BELOW_REQUIRED: "the authorization is for less than this link asks",
   RECIPIENT_MISMATCH: "the authorization pays another address than this link's",
   INSUFFICIENT_FUNDS: "the payer's balance is too low",
-  RELAY_BUDGET_SPENT: "today's budget for relaying has no room for this payment",
+  RELAY_BUDGET_SPENT: "the daily relay budget has no room for this payment",
 };
 
 /** Whether a payment's stored failure is one its payer can act on; others are of our own making. */

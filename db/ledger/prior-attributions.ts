@@ -1,6 +1,6 @@
 /**
  * Keeps attributions across a rebuild. Which link a transfer paid depended on what was known when its block was read, and users were
- * told the result: an attribution is kept when the transfer and its history row agree on it and it is still possible.
+ * given the result: an attribution is kept when the transfer and its history row agree on it and it is still possible.
  */
 
 import type { LogPlace } from "../../core/domain/ledger-snapshot.ts";
