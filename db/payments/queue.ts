@@ -17,6 +17,12 @@ export type LeasedPayment = Payment & {
   payerReverts: number;
   readNumber: bigint | null;
   doubts: Doubt[] | null;
+  /** For whom it is relayed: the link's merchant, or the owner of the API key. */
+  merchantId: string;
+  /** Today's gas budget of the merchant; the maximum is null without a limit of their own. */
+  merchantGasUsed: bigint;
+  merchantGasReserved: bigint;
+  merchantGasMaximum: bigint | null;
 };
 
 /**
@@ -47,7 +53,11 @@ export async function leaseQueuedPayments(
     )
     select
       leased.*,
-      (select tag from payment_links where id = leased.link_id) as link_tag,
+      link.tag as link_tag,
+      merchant.id as merchant_id,
+      merchant.relay_gas_per_day as merchant_gas_maximum,
+      coalesce(budget.used, 0)::numeric(78, 0) as merchant_gas_used,
+      coalesce(budget.reserved, 0)::numeric(78, 0) as merchant_gas_reserved,
       exists (
         select from transfers
         where transfers.link_id = leased.link_id
@@ -77,7 +87,28 @@ export async function leaseQueuedPayments(
         from payments doubtful
         where doubtful.link_id = leased.link_id and doubtful.doubt_until > now()
       ) as doubts
-    from leased`;
+    from leased
+    left join lateral (
+      select tag, user_id
+      from payment_links
+      where id = leased.link_id
+      limit 1
+    ) link on true
+    left join lateral (
+      select id, relay_gas_per_day
+      from users
+      where id = coalesce(link.user_id, leased.facilitator_user_id)
+      limit 1
+    ) merchant on true
+    left join lateral (
+      select used, reserved
+      from relay_budgets
+      where network = ${network}
+        and scope = 'MERCHANT'
+        and subject = merchant.id
+        and day = (now() at time zone 'utc')::date
+      limit 1
+    ) budget on true`;
 }
 
 /** Releases leases without a change: there was no capacity to send. */

@@ -5,15 +5,11 @@ import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
-import { markSigned } from "../../db/payments/queue.ts";
+import { type LeasedPayment, leaseQueuedPayments, markSigned } from "../../db/payments/queue.ts";
 import { BudgetExceededError, raiseFeeCharge, settleCharges } from "../../db/relays/budgets.ts";
 import { ensureLane, insertAttempt, markMined } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../../worker/config.ts";
-import {
-  findPaymentCharges,
-  type PaymentLimits,
-  paymentBudgets,
-} from "../../worker/payments/payment-budgets.ts";
+import { chargesOf, type PaymentLimits, paymentBudgets } from "../../worker/payments/payment-budgets.ts";
 import { openBudgetMetrics } from "../../worker/sender/budget-metrics.ts";
 import { storeRelay } from "../../worker/sender/send.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
@@ -65,18 +61,24 @@ async function storeNoop(dailyFeeMaxWei: bigint | undefined, key?: RelayerKey) {
   return lab.sql.begin((tx) => storeRelay(tx, chain, by, { kind: "NOOP", call, fees: FEES, dailyFeeMaxWei }));
 }
 
-async function newPayments(merchant: SeededMerchant, count: number): Promise<string[]> {
+async function newPayments(merchant: SeededMerchant, count: number): Promise<LeasedPayment[]> {
   const ids: string[] = [];
   while (ids.length < count) {
     const payment = await accept({ ...lab, merchant }, await seedLink(lab.sql, merchant));
     if (!payment) throw new Error("a payment was not accepted");
     ids.push(payment.id);
   }
-  return ids;
+  return lease(ids);
+}
+
+async function lease(ids: readonly string[]): Promise<LeasedPayment[]> {
+  await lab.sql`update payments set next_try_at = now() where id = any(${[...ids]}::text[])`;
+  const leased = await leaseQueuedPayments(lab.sql, NETWORK, 1_000, 60_000);
+  return leased.filter(({ id }) => ids.includes(id));
 }
 
 async function storePayments(
-  paymentIds: readonly string[],
+  payments: readonly LeasedPayment[],
   gas: bigint,
   options: Partial<PaymentLimits> & { implementation?: string; key?: RelayerKey } = {},
 ) {
@@ -86,9 +88,12 @@ async function storePayments(
     storeRelay(tx, chain, key, {
       ...{ kind: "PAYMENTS", call, fees: FEES, dailyFeeMaxWei: undefined },
       async bind(tx, relayId) {
-        await markSigned(tx, relayId, paymentIds);
-        const relay = { network: NETWORK, gas, paymentIds, implementation } as const;
-        return findPaymentCharges(tx, { ...relay, limits: { ...NO_LIMITS, ...limits } });
+        await markSigned(
+          tx,
+          relayId,
+          payments.map(({ id }) => id),
+        );
+        return chargesOf(payments, { gas, implementation, limits: { ...NO_LIMITS, ...limits } });
       },
     }),
   );
@@ -174,12 +179,12 @@ test("fees: of several higher offers at once, as many are counted as there is ro
 
 test("merchants: each reserves its share of a batch's gas, and uses its share of what the batch used", async () => {
   const [one, two] = [await seedMerchant(lab.sql), await seedMerchant(lab.sql)];
-  const ids = [...(await newPayments(one, 1)), ...(await newPayments(two, 2))];
-  const { relayId } = await storePayments(ids, 330_000n);
+  const payments = [...(await newPayments(one, 1)), ...(await newPayments(two, 2))];
+  const { relayId } = await storePayments(payments, 330_000n);
   expect(await budgetOf(one.userId)).toEqual({ reserved: 110_000n, used: 0n });
   expect(await budgetOf(two.userId)).toEqual({ reserved: 220_000n, used: 0n });
   // requeued payments have left their relay by the time it is settled
-  await lab.sql`update payments set relay_id = null, state = 'QUEUED' where id = any(${ids}::text[])`;
+  await lab.sql`update payments set relay_id = null, state = 'QUEUED' where relay_id = ${relayId}`;
   await mine(relayId, { gasUsed: 180_001n, succeeded: false });
   expect(await budgetOf(one.userId)).toEqual({ reserved: 0n, used: 60_001n });
   expect(await budgetOf(two.userId)).toEqual({ reserved: 0n, used: 120_001n });
@@ -188,20 +193,20 @@ test("merchants: each reserves its share of a batch's gas, and uses its share of
 test("merchants: of 10 payments that sign at once for room for 2, 2 are stored; the limit may be the merchant's own", async () => {
   for (const isOwn of [false, true]) {
     const merchant = await seedMerchant(lab.sql);
-    const ids = await newPayments(merchant, 10);
     const gas = 2n * PAYMENT_GAS;
     if (isOwn) await lab.sql`update users set relay_gas_per_day = ${gas} where id = ${merchant.userId}`;
+    const payments = await newPayments(merchant, 10);
     const relayGasPerMerchantPerDay = isOwn ? 1n : gas;
-    const keys = await Promise.all(ids.map(newKey));
+    const keys = await Promise.all(payments.map(newKey));
     const outcomes = await Promise.allSettled(
-      ids.map((id, index) =>
-        storePayments([id], PAYMENT_GAS, { relayGasPerMerchantPerDay, key: keys[index] as RelayerKey }),
+      payments.map((payment, index) =>
+        storePayments([payment], PAYMENT_GAS, { relayGasPerMerchantPerDay, key: keys[index] as RelayerKey }),
       ),
     );
     expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(2);
     expect(await budgetOf(merchant.userId)).toEqual({ reserved: gas, used: 0n });
     const [row] = await lab.sql<{ queued: number }[]>`
-      select count(*)::int as queued from payments where id = any(${ids}::text[]) and state = 'QUEUED'`;
+      select count(*)::int as queued from payments where id = any(${payments.map(({ id }) => id)}::text[]) and state = 'QUEUED'`;
     expect(row?.queued).toBe(8);
   }
 });
@@ -209,8 +214,9 @@ test("merchants: of 10 payments that sign at once for room for 2, 2 are stored; 
 test("merchants: a first payment that just fits is stored, with one unit of gas less it is not", async () => {
   for (const missing of [0n, 1n]) {
     const merchant = await seedMerchant(lab.sql);
-    const ids = await newPayments(merchant, 1);
-    const storing = storePayments(ids, PAYMENT_GAS, { relayGasPerMerchantPerDay: PAYMENT_GAS - missing });
+    const storing = storePayments(await newPayments(merchant, 1), PAYMENT_GAS, {
+      relayGasPerMerchantPerDay: PAYMENT_GAS - missing,
+    });
     if (missing === 0n) await storing;
     if (missing === 1n) await expect(storing).rejects.toBeInstanceOf(BudgetExceededError);
     const budget = missing === 0n ? { reserved: PAYMENT_GAS, used: 0n } : undefined;
@@ -220,11 +226,11 @@ test("merchants: a first payment that just fits is stored, with one unit of gas 
 
 test("merchants: payments settled for an API key count against its owner", async () => {
   const merchant = await seedMerchant(lab.sql);
-  const [id = ""] = await newPayments(merchant, 1);
+  const [{ id = "" } = {}] = await newPayments(merchant, 1);
   const owner = await seedMerchant(lab.sql);
   await lab.sql`update transactions set payment_id = null where payment_id = ${id}`;
   await lab.sql`update payments set link_id = null, facilitator_user_id = ${owner.userId} where id = ${id}`;
-  await storePayments([id], PAYMENT_GAS);
+  await storePayments(await lease([id]), PAYMENT_GAS);
   expect(await budgetOf(owner.userId)).toEqual({ reserved: PAYMENT_GAS, used: 0n });
   expect(await budgetOf(merchant.userId)).toBeUndefined();
 });
@@ -233,12 +239,12 @@ test("reverted: what is on its way and what reverted fill the budget of an imple
   const implementation = `0x${"ab".repeat(20)}`;
   const gas = 200_000n;
   const limit = { implementation, relayRevertedGasPerDay: 2n * gas };
-  const ids = await newPayments(await seedMerchant(lab.sql), 9);
-  const keys = await Promise.all(ids.map(newKey));
+  const payments = await newPayments(await seedMerchant(lab.sql), 9);
+  const keys = await Promise.all(payments.map(newKey));
   const outcomes = await Promise.allSettled(
-    ids
+    payments
       .slice(0, 6)
-      .map((id, index) => storePayments([id], gas, { ...limit, key: keys[index] as RelayerKey })),
+      .map((payment, index) => storePayments([payment], gas, { ...limit, key: keys[index] as RelayerKey })),
   );
   const stored = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
   expect(stored).toHaveLength(2);
@@ -246,13 +252,13 @@ test("reverted: what is on its way and what reverted fill the budget of an imple
   await mine(first ?? 0n, { gasUsed: 90_000n });
   await mine(second ?? 0n, { gasUsed: gas, succeeded: false });
   expect(await budgetOf(implementation, "REVERTED")).toEqual({ reserved: 0n, used: gas });
-  const third = await storePayments([ids[6] ?? ""], gas, limit);
-  await expect(storePayments([ids[7] ?? ""], gas, limit)).rejects.toBeInstanceOf(BudgetExceededError);
+  const third = await storePayments(payments.slice(6, 7), gas, limit);
+  await expect(storePayments(payments.slice(7, 8), gas, limit)).rejects.toBeInstanceOf(BudgetExceededError);
   // mined well and settled nothing all the same
   await mine(third.relayId, { gasUsed: 150_000n });
   await lab.sql.begin((tx) => settleCharges(tx, [third.relayId], { areUnsettled: true }));
   expect(await budgetOf(implementation, "REVERTED")).toEqual({ reserved: 0n, used: 350_000n });
-  await storePayments([ids[8] ?? ""], gas, { ...limit, implementation: `0x${"cd".repeat(20)}` });
+  await storePayments(payments.slice(8), gas, { ...limit, implementation: `0x${"cd".repeat(20)}` });
 });
 
 test("metrics tell what is used, reserved and allowed, and how many budgets have no room for another payment", async () => {
@@ -286,10 +292,12 @@ test("metrics tell what is used, reserved and allowed, and how many budgets have
 
 test("yesterday's figures do not count today", async () => {
   const merchant = await seedMerchant(lab.sql);
-  const [first = "", second = "", third = ""] = await newPayments(merchant, 3);
+  const payments = await newPayments(merchant, 3);
   const limit = { relayGasPerMerchantPerDay: PAYMENT_GAS };
-  await storePayments([first], PAYMENT_GAS, limit);
-  await expect(storePayments([second], PAYMENT_GAS, limit)).rejects.toBeInstanceOf(BudgetExceededError);
+  await storePayments(payments.slice(0, 1), PAYMENT_GAS, limit);
+  await expect(storePayments(payments.slice(1, 2), PAYMENT_GAS, limit)).rejects.toBeInstanceOf(
+    BudgetExceededError,
+  );
   await lab.sql`
     with moved as (
       insert into relay_budgets (network, scope, subject, day, reserved, used, maximum)
@@ -298,5 +306,5 @@ test("yesterday's figures do not count today", async () => {
       returning day
     )
     update relay_budgets set reserved = 0 where subject = ${merchant.userId} and exists (select from moved)`;
-  await storePayments([third], PAYMENT_GAS, limit);
+  await storePayments(payments.slice(2), PAYMENT_GAS, limit);
 });

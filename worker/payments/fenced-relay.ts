@@ -17,7 +17,7 @@ import { takeNonce } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../config.ts";
 import { type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";
 import type { Relayable } from "./items.ts";
-import { findPaymentCharges, refuseOverBudget } from "./payment-budgets.ts";
+import { chargesOf, refuseOverBudget } from "./payment-budgets.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 import { endUnlessUsed, handleUnavailable, releaseLeases, UNAVAILABLE_AFTER_MS } from "./refusals.ts";
 
@@ -123,13 +123,16 @@ async function sign(
         chain.network,
         free.map(({ item }) => item),
       );
+      const charges = chargesOf(
+        free.map(({ payment }) => payment),
+        { gas: call.gas, implementation, limits: deps.config },
+      );
       const relay = await storeRelay(tx, chain, key, {
         ...{ kind: "PAYMENTS", call, fees, nonce, dailyFeeMaxWei: deps.config.relayDailyFeeMaxWei },
         bind: async (tx, relayId) => {
           const ids = free.map(({ payment }) => payment.id);
           await bindPayments(tx, relayId, { paymentIds: ids, verdicts });
-          const relayed = { network: lane.network, gas: call.gas, paymentIds: ids, implementation };
-          return findPaymentCharges(tx, { ...relayed, limits: deps.config });
+          return charges;
         },
       });
       return { relay, verdicts };

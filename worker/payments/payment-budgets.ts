@@ -1,9 +1,7 @@
 /** What payments count for in budgets beside their fees, and what becomes of those that a cap or a budget stops. */
 import { contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
-import type { NetworkId } from "../../core/domain/networks.ts";
 import { describeBudget, judgeBudget } from "../../core/domain/relay-budget.ts";
-import { findMerchantBudgets } from "../../db/payments/merchant-budgets.ts";
-import type { Tx } from "../../db/postgres/client.ts";
+import type { LeasedPayment } from "../../db/payments/queue.ts";
 import type { BudgetExceededError, Charge } from "../../db/relays/budgets.ts";
 import type { Payment } from "../../db/schema.ts";
 import type { WorkerConfig } from "../config.ts";
@@ -24,25 +22,21 @@ export function paymentBudgets(limits: PaymentLimits) {
 }
 
 /**
- * What a relay counts for beside its fee: each merchant's share of the gas limit, and the gas at risk with a contract payer whose code is
- * not known to be harmless, `implementation`.
+ * What a relay of these payments counts for beside its fee: each merchant's share of the gas limit, and the gas at risk with a contract
+ * payer whose code is not known to be harmless, `implementation`.
  */
-export async function findPaymentCharges(
-  tx: Tx,
-  relay: {
-    network: NetworkId;
-    gas: bigint;
-    paymentIds: readonly string[];
-    implementation?: string | undefined;
-    limits: PaymentLimits;
-  },
-): Promise<Charge[]> {
-  const { network, gas, paymentIds, implementation, limits } = relay;
-  const maximum = limits.relayGasPerMerchantPerDay ?? null;
-  const budgets = await findMerchantBudgets(tx, { network, paymentIds, maximum });
-  const merchants = [...Map.groupBy(budgets, ({ userId }) => userId)].map(([subject, own]) => ({
-    ...{ scope: "MERCHANT" as const, subject, items: own.length, maximum: own[0]?.maximum ?? null },
-    amount: ceilDivide(gas * BigInt(own.length), BigInt(paymentIds.length)),
+export function chargesOf(
+  payments: readonly Pick<LeasedPayment, "merchantId" | "merchantGasMaximum">[],
+  {
+    gas,
+    implementation,
+    limits,
+  }: { gas: bigint; implementation?: string | undefined; limits: PaymentLimits },
+): Charge[] {
+  const merchants = [...Map.groupBy(payments, ({ merchantId }) => merchantId)].map(([subject, own]) => ({
+    ...{ scope: "MERCHANT" as const, subject, items: own.length },
+    maximum: own[0]?.merchantGasMaximum ?? limits.relayGasPerMerchantPerDay ?? null,
+    amount: ceilDivide(gas * BigInt(own.length), BigInt(payments.length)),
   }));
   if (implementation === undefined) return merchants;
   const reverted = { scope: "REVERTED" as const, subject: implementation, items: 1, amount: gas };
@@ -56,34 +50,30 @@ function ceilDivide(dividend: bigint, divisor: bigint): bigint {
 /** What a payment may cost its merchant at most, in a transaction by itself; in a batch it is less. */
 const PAYMENT_GAS = paymentsGas(1);
 
-export type BudgetSplit<P> = { within: P[]; spent: Failure[]; held: P[]; heldText: string | undefined };
+export type BudgetSplit = {
+  within: LeasedPayment[];
+  spent: Failure[];
+  held: LeasedPayment[];
+  heldText: string | undefined;
+};
 
 /**
- * Splits leased payments by their merchants' budgets as they are now, in the order given, so that a batch holds none that its
+ * Splits leased payments by their merchants' budgets as they were at the lease, in the order given, so that a batch holds none that its
  * signing would refuse. The reservation at signing is what counts; a race with another worker is seen there.
  */
-export async function splitByBudget<P extends Payment>(
-  { deps, chain }: PaymentNetwork,
-  payments: readonly P[],
-): Promise<BudgetSplit<P>> {
-  const budgets = await findMerchantBudgets(deps.sql, {
-    network: chain.network.id,
-    paymentIds: payments.map(({ id }) => id),
-    maximum: deps.config.relayGasPerMerchantPerDay ?? null,
-  });
-  const budgetOf = new Map(budgets.map((budget) => [budget.paymentId, budget]));
+export function splitByBudget(payments: readonly LeasedPayment[], limits: PaymentLimits): BudgetSplit {
   const planned = new Map<string, bigint>();
-  const split: BudgetSplit<P> = { within: [], spent: [], held: [], heldText: undefined };
+  const split: BudgetSplit = { within: [], spent: [], held: [], heldText: undefined };
   for (const payment of payments) {
-    const budget = budgetOf.get(payment.id);
-    if (!budget) {
-      split.within.push(payment);
-      continue;
-    }
-    const before = planned.get(budget.userId) ?? 0n;
+    const budget = {
+      used: payment.merchantGasUsed,
+      reserved: payment.merchantGasReserved,
+      maximum: payment.merchantGasMaximum ?? limits.relayGasPerMerchantPerDay ?? null,
+    };
+    const before = planned.get(payment.merchantId) ?? 0n;
     const verdict = judgeBudget({ ...budget, reserved: budget.reserved + before }, PAYMENT_GAS);
     if (verdict === "fits") {
-      planned.set(budget.userId, before + PAYMENT_GAS);
+      planned.set(payment.merchantId, before + PAYMENT_GAS);
       split.within.push(payment);
       continue;
     }

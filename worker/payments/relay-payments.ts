@@ -52,36 +52,44 @@ async function relayLeased(
   leased: readonly LeasedPayment[],
   sending: Promise<void>[],
 ): Promise<boolean> {
-  const { chain, lanes } = network;
+  const { deps, chain, lanes } = network;
   const { headTimeS } = await lanes.readMarket();
   const { sound: screened, failures } = screenPayments(leased, headTimeS);
-  const { within: sound, spent, held, heldText } = await splitByBudget(network, screened);
+  const { within: sound, spent, held, heldText } = splitByBudget(screened, deps.config);
   await endUnlessUsed(network, [...failures, ...spent]);
   if (held.length > 0) await handleUnavailable(network, held, { ...limitReached(heldText), triedMs: 0 });
   if (sound.length === 0) return true;
-  const key = await lanes.choose(paymentsGas(1));
-  if (typeof key === "string") return deferPayments(network, sound, key);
+  const lane = await selectLane(lanes, sound.length);
+  if (typeof lane === "string") return deferPayments(network, sound, lane);
   const { together, alone, contracts } = await splitByCode(chain, sound);
-  const groups = [together, ...alone.map((payment) => [payment])].filter((group) => group.length > 0);
+  if (together.length > 0) await relayTogether(network, lane, together, sending);
   let hasRoom = true;
-  for (const group of groups) hasRoom = (await relayTogether(network, group, sending)) && hasRoom;
-  return (await relayContracts(network, key, contracts, sending)) && hasRoom;
+  for (const payment of alone) hasRoom = (await relayAlone(network, payment, sending)) && hasRoom;
+  return (await relayContracts(network, lane.key, contracts, sending)) && hasRoom;
 }
 
-/** One transaction for as many of them as a key can pay for; the others are free again at once. */
+/** One transaction for as many of them as the lane can pay for; the others are free again at once. */
 async function relayTogether(
   network: PaymentNetwork,
+  { key, count }: Lane,
   payments: readonly LeasedPayment[],
   sending: Promise<void>[],
-): Promise<boolean> {
-  const lane = await selectLane(network.lanes, payments.length);
-  if (typeof lane === "string") return deferPayments(network, payments, lane);
-  const { key, count } = lane;
+): Promise<void> {
   await releaseLeases(network, payments.slice(count), 0);
   const relayables = payments.slice(0, count).map((payment) => toRelayable(payment, { isContract: false }));
   const simulated = await simulateLeased(network, key, relayables);
   await handleUnsigned(network, [simulated]);
   await relayFenced(network, key, simulated, sending);
+}
+
+async function relayAlone(
+  network: PaymentNetwork,
+  payment: LeasedPayment,
+  sending: Promise<void>[],
+): Promise<boolean> {
+  const lane = await selectLane(network.lanes, 1);
+  if (typeof lane === "string") return deferPayments(network, [payment], lane);
+  await relayTogether(network, lane, [payment], sending);
   return true;
 }
 
@@ -125,8 +133,11 @@ async function handleUnsigned(network: PaymentNetwork, simulated: readonly Simul
   await handleUnavailable(network, doubtful, { why, triedMs: 0 });
 }
 
+/** A key, and how many payments it can pay for in one transaction. */
+type Lane = { key: RelayerKey; count: number };
+
 /** A key for `count` payments together, or for half of them, and so on: a low balance, or the rest of a day's budget, still pays for a few. */
-async function selectLane(lanes: Lanes, count: number): Promise<{ key: RelayerKey; count: number } | NoLane> {
+async function selectLane(lanes: Lanes, count: number): Promise<Lane | NoLane> {
   const key = await lanes.choose(paymentsGas(count));
   if (typeof key !== "string") return { key, count };
   const mayFitHalf = key === "insufficient_gas_funds" || key === "daily_budget_exhausted";
