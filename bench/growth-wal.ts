@@ -4,6 +4,8 @@ import postgres from "postgres";
 type WalReader = {
   /** Bytes by table, indexes and TOAST included; "(commits and the rest)" for records of no table. */
   byTable: ReadonlyMap<string, number>;
+  /** Bytes by index of a table of ours, and by table without its indexes. */
+  byRelation: ReadonlyMap<string, number>;
   /** Reads what was written since the last call. */
   read: () => Promise<void>;
   total: () => { bytes: number; fullPageBytes: number };
@@ -16,6 +18,7 @@ export async function openWalReader(databaseUrl: string): Promise<WalReader> {
   const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
   const canInspect = await prepare(sql);
   const byTable = new Map<string, number>();
+  const byRelation = new Map<string, number>();
   const total = { bytes: 0, fullPageBytes: 0 };
   let from = await currentLsn(sql);
 
@@ -24,10 +27,10 @@ export async function openWalReader(databaseUrl: string): Promise<WalReader> {
     const [size] = await sql<{ bytes: number }[]>`
       select pg_wal_lsn_diff(${to}::pg_lsn, ${from}::pg_lsn)::float8 as bytes`;
     total.bytes += size?.bytes ?? 0;
-    if (canInspect) await readRecords(sql, { from, to, byTable, total });
+    if (canInspect) await readRecords(sql, { from, to, byTable, byRelation, total });
     from = to;
   };
-  return { byTable, read, total: () => total, close: () => sql.end() };
+  return { byTable, byRelation, read, total: () => total, close: () => sql.end() };
 }
 
 /** Keeps the log until it has been read; checkpoints stay as they are. */
@@ -55,12 +58,15 @@ async function readRecords(
     from: string;
     to: string;
     byTable: Map<string, number>;
+    byRelation: Map<string, number>;
     total: { bytes: number; fullPageBytes: number };
   },
 ): Promise<void> {
-  const { from, to, byTable, total } = given;
+  const { from, to, byTable, byRelation, total } = given;
   // a record of several blocks counts for each by its share
-  const rows = await sql<{ name: string | null; bytes: number; fullPageBytes: number }[]>`
+  const rows = await sql<
+    { name: string | null; relation: string | null; bytes: number; fullPageBytes: number }[]
+  >`
     with blocks as (
       select
         relfilenode,
@@ -71,6 +77,7 @@ async function readRecords(
     files as (
       select
         file.relfilenode,
+        file.relname as relation,
         coalesce(indexed.indrelid, toasted.oid, file.oid) as table_id
       from pg_class file
       left join pg_index own on own.indexrelid = file.oid
@@ -86,6 +93,7 @@ async function readRecords(
           when nspname in ('pg_catalog', 'pg_toast') then '(catalog)'
           else nspname || '.' || relname
         end as name,
+        case when nspname = 'public' then relation end as relation,
         bytes,
         block_fpi_length
       from blocks
@@ -93,15 +101,16 @@ async function readRecords(
       left join pg_class on pg_class.oid = files.table_id
       left join pg_namespace on pg_namespace.oid = relnamespace
     )
-    select name, sum(bytes)::float8 as bytes, sum(block_fpi_length)::float8 as "fullPageBytes"
+    select name, relation, sum(bytes)::float8 as bytes, sum(block_fpi_length)::float8 as "fullPageBytes"
     from named
-    group by name`;
+    group by name, relation`;
   const [all] = await sql<{ bytes: number }[]>`
     select pg_wal_lsn_diff(${to}::pg_lsn, ${from}::pg_lsn)::float8 as bytes`;
   let counted = 0;
   for (const row of rows) {
     const name = row.name ?? "(catalog)";
     byTable.set(name, (byTable.get(name) ?? 0) + row.bytes);
+    if (row.relation) byRelation.set(row.relation, (byRelation.get(row.relation) ?? 0) + row.bytes);
     counted += row.bytes;
     total.fullPageBytes += row.fullPageBytes;
   }

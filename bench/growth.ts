@@ -47,6 +47,7 @@ async function report(world: World, sql: Sql, payments: number): Promise<void> {
   for (let made = 0; made < MERCHANTS; made++) merchants.push(await seedMerchant(sql));
   const wal = await openWalReader(world.db.url);
   const before = await readSizes(sql);
+  const indexesBefore = await readIndexSizes(sql);
   let failures = 0;
   for (let done = 0; done < payments; done += ROUND) {
     const count = Math.min(ROUND, payments - done);
@@ -59,6 +60,8 @@ async function report(world: World, sql: Sql, payments: number): Promise<void> {
   const after = await readSizes(sql);
   const [relays] = await sql<{ relays: number }[]>`select count(*)::int as relays from relays`;
   printTable(toRows({ before, after, walByTable: wal.byTable, payments }));
+  const indexes = { before: indexesBefore, after: await readIndexSizes(sql) };
+  printTable(toIndexRows({ ...indexes, walByRelation: wal.byRelation, payments }));
   const total = wal.total();
   const moved = sumUpdates(after) - sumUpdates(before);
   const hot = sumHot(after) - sumHot(before);
@@ -170,6 +173,35 @@ async function readSizes(sql: Sql): Promise<Map<string, TableSize>> {
       coalesce(n_tup_hot_upd, 0)::float8 as hot
     from pg_stat_user_tables`;
   return new Map(rows.map((row) => [row.name, row]));
+}
+
+async function readIndexSizes(sql: Sql): Promise<Map<string, number>> {
+  const rows = await sql<{ name: string; bytes: number }[]>`
+    select indexrelname::text as name, pg_relation_size(indexrelid)::float8 as bytes
+    from pg_stat_user_indexes
+    where schemaname = 'public'`;
+  return new Map(rows.map(({ name, bytes }) => [name, bytes]));
+}
+
+/** The indexes that grow, largest first; of the log also what the tables themselves write. */
+function toIndexRows(given: {
+  before: ReadonlyMap<string, number>;
+  after: ReadonlyMap<string, number>;
+  walByRelation: ReadonlyMap<string, number>;
+  payments: number;
+}): Row[] {
+  const { before, after, walByRelation, payments } = given;
+  const names = new Set([...after.keys(), ...walByRelation.keys()]);
+  return [...names]
+    .map((name) => ({
+      "index or table": name,
+      "disk B/payment": after.has(name)
+        ? Math.round(((after.get(name) ?? 0) - (before.get(name) ?? 0)) / payments)
+        : "",
+      "WAL B/payment": Math.round((walByRelation.get(name) ?? 0) / payments),
+    }))
+    .filter((row) => row["WAL B/payment"] > 0)
+    .sort((a, b) => b["WAL B/payment"] - a["WAL B/payment"]);
 }
 
 function toRows(given: {
