@@ -696,17 +696,16 @@ create table transfers (
   constraint transfers_settled_by_check CHECK ((settled_by = ANY (ARRAY['authorization'::text, 'tag'::text, 'proof'::text, 'early_claim'::text, 'pay_amount'::text, 'amount'::text, 'merchant'::text]))),
   constraint transfers_status_check CHECK ((status = ANY (ARRAY['DETECTED'::text, 'CONFIRMED'::text, 'ORPHANED'::text])))
 );
-CREATE INDEX transfers_authorization ON public.transfers USING btree (network, from_address, authorization_nonce) WHERE (authorization_nonce IS NOT NULL);
+CREATE INDEX transfers_authorization ON public.transfers USING hash (authorization_nonce) WHERE (authorization_nonce IS NOT NULL);
 CREATE INDEX transfers_detected ON public.transfers USING btree (network, block_number) WHERE (status = 'DETECTED'::text);
-CREATE INDEX transfers_from ON public.transfers USING btree (network, from_address, block_number);
-CREATE INDEX transfers_hash ON public.transfers USING btree (tx_hash);
+CREATE INDEX transfers_from ON public.transfers USING btree (address_key(from_address), block_number);
+CREATE INDEX transfers_hash ON public.transfers USING hash (tx_hash);
 CREATE INDEX transfers_height ON public.transfers USING btree (block_number, network) WHERE (status <> 'ORPHANED'::text);
-CREATE INDEX transfers_link ON public.transfers USING btree (link_id) WHERE (link_id IS NOT NULL);
-CREATE UNIQUE INDEX transfers_log_key ON public.transfers USING btree (network, block_hash, log_index);
+CREATE UNIQUE INDEX transfers_log_key ON public.transfers USING btree (log_digest(network, block_hash, log_index));
 CREATE INDEX transfers_misfit_link ON public.transfers USING btree (link_id) WHERE ((link_id IS NOT NULL) AND (NOT pays));
 CREATE UNIQUE INDEX transfers_payment_key ON public.transfers USING btree (payment_id) WHERE ((payment_id IS NOT NULL) AND (status <> 'ORPHANED'::text));
 CREATE UNIQUE INDEX transfers_pays_link_key ON public.transfers USING btree (link_id) WHERE (pays AND (status <> 'ORPHANED'::text));
-CREATE INDEX transfers_to ON public.transfers USING btree (network, to_address, block_number);
+CREATE INDEX transfers_to ON public.transfers USING btree (address_key(to_address), block_number);
 
 create table users (
   claim_policy text default 'early'::text not null,
@@ -925,6 +924,12 @@ create table webhook_endpoints (
 );
 CREATE INDEX webhook_endpoints_user ON public.webhook_endpoints USING btree (user_id, created_at);
 
+CREATE OR REPLACE FUNCTION public.address_key(address text)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ((('x'::text || "right"(address, 16)))::bit(64))::bigint;
+
 CREATE OR REPLACE FUNCTION public.authorization_digest(network text, token text, payer text, nonce text)
  RETURNS bytea
  LANGUAGE sql
@@ -1040,6 +1045,12 @@ CREATE OR REPLACE FUNCTION public.event_cluster()
 AS $function$
   select (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint::text
 $function$;
+
+CREATE OR REPLACE FUNCTION public.log_digest(network text, block_hash text, log_index integer)
+ RETURNS uuid
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN (encode(substr(sha256((((network || block_hash) || (log_index)::text))::bytea), 1, 16), 'hex'::text))::uuid;
 
 CREATE OR REPLACE FUNCTION public.note_cancellation()
  RETURNS trigger

@@ -284,6 +284,7 @@ function fitsPaidLater(tx: Tx, network: NetworkId) {
     join payment_links link on link.id = paying.link_id
     where paying.network = ${network}
       and paying.to_address = moments.recipient
+      and address_key(paying.to_address) = address_key(moments.recipient)
       and paying.block_number >= moments.block_number
       and paying.pays
       and paying.status <> 'ORPHANED'

@@ -133,6 +133,7 @@ export async function findWalletsToReconcile(
       from transfers
       where network = ${network}
         and to_address = wallet.address
+        and address_key(to_address) = address_key(wallet.address)
         and block_number > wallet.booked_number
         and block_number <= ${number}
         and status <> 'ORPHANED'
@@ -142,6 +143,7 @@ export async function findWalletsToReconcile(
       from transfers
       where network = ${network}
         and from_address = wallet.address
+        and address_key(from_address) = address_key(wallet.address)
         and block_number > wallet.booked_number
         and block_number <= ${number}
         and status <> 'ORPHANED'
@@ -160,12 +162,20 @@ export async function sumLedger(
     cross join lateral (
       select coalesce(sum(amount_units), 0) as units
       from transfers
-      where network = ${network} and to_address = given.address and block_number <= ${number} and status <> 'ORPHANED'
+      where network = ${network}
+        and to_address = given.address
+        and address_key(to_address) = address_key(given.address)
+        and block_number <= ${number}
+        and status <> 'ORPHANED'
     ) received
     cross join lateral (
       select coalesce(sum(amount_units), 0) as units
       from transfers
-      where network = ${network} and from_address = given.address and block_number <= ${number} and status <> 'ORPHANED'
+      where network = ${network}
+        and from_address = given.address
+        and address_key(from_address) = address_key(given.address)
+        and block_number <= ${number}
+        and status <> 'ORPHANED'
     ) sent`;
   return new Map(rows.map(({ address, units }) => [address, units]));
 }

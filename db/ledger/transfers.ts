@@ -61,7 +61,7 @@ export async function storeTransfers(
         authorization_nonce, case when confirmed_at is null then 'DETECTED' else 'CONFIRMED' end, confirmed_at,
         link_id, pays, settled_by, candidates, payment_id
       from given
-      on conflict (network, block_hash, log_index) do update
+      on conflict (log_digest(network, block_hash, log_index)) do update
       set
         status = excluded.status, confirmed_at = excluded.confirmed_at, link_id = excluded.link_id,
         pays = excluded.pays, settled_by = excluded.settled_by, candidates = excluded.candidates,

@@ -44,6 +44,9 @@ export async function addMissingHistory(
       join wallets wallet on wallet.network = transfer.network and wallet.address = transfer.to_address
       where transfer.network = ${network}
         and transfer.to_address = any(${[...addresses]}::text[])
+        and address_key(transfer.to_address) = any(array(
+          select address_key(address) from unnest(${[...addresses]}::text[]) as given (address)
+        ))
         and transfer.block_number between ${from}::bigint and ${to}::bigint
         and transfer.status <> 'ORPHANED'
       union all
@@ -52,6 +55,9 @@ export async function addMissingHistory(
       join wallets wallet on wallet.network = transfer.network and wallet.address = transfer.from_address
       where transfer.network = ${network}
         and transfer.from_address = any(${[...addresses]}::text[])
+        and address_key(transfer.from_address) = any(array(
+          select address_key(address) from unnest(${[...addresses]}::text[]) as given (address)
+        ))
         and transfer.block_number between ${from}::bigint and ${to}::bigint
         and transfer.status <> 'ORPHANED'
     ),

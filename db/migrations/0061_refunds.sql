@@ -16,6 +16,3 @@ create table refunds (
 );
 -- serves: what is left of a link's money, and its refunds, newest first
 create index refunds_link on refunds (link_id, id desc);
-
--- serves: all transfers booked on a link
-create index transfers_link on transfers (link_id) where link_id is not null;

@@ -30,8 +30,12 @@ export async function listRefundable(tx: Tx, linkId: string): Promise<Refundable
         ),
         0
       ))::bigint as left_units
-    from transfers transfer
-    where transfer.link_id = ${linkId} and transfer.status = 'CONFIRMED'
+    -- each half has its index
+    from (
+      select * from transfers where link_id = ${linkId} and pays and status = 'CONFIRMED'
+      union all
+      select * from transfers where link_id = ${linkId} and not pays and status = 'CONFIRMED'
+    ) transfer
     order by transfer.block_number, transfer.log_index`;
 }
 
