@@ -27,6 +27,7 @@ const ACCOUNT_ABI = parseAbi([
   "function addOwnerPublicKey(bytes32 x, bytes32 y)",
   "function addOwnerAddress(address owner)",
   "function removeOwnerAtIndex(uint256 index, bytes owner)",
+  "function executeWithoutChainIdValidation(bytes[] calls)",
 ]);
 const OWNERS_AND_NONCE = [{ type: "bytes[]" }, { type: "uint256" }] as const;
 /** Creation code of an ERC-1967 proxy around the implementation's address. */
@@ -101,6 +102,15 @@ export function encodeRemoveOwner(index: number, owner: Hex): Hex {
   return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "removeOwnerAtIndex", args });
 }
 
+/** The account's calldata for calls to itself that one signature makes valid on every chain. */
+export function encodeAnyChainCalls(calls: readonly Hex[]): Hex {
+  return encodeFunctionData({
+    abi: ACCOUNT_ABI,
+    functionName: "executeWithoutChainIdValidation",
+    args: [calls],
+  });
+}
+
 /** The hash an owner signs so that the account has signed `hash` (ERC-1271, EIP-712): bound to account and chain. */
 export function replaySafeHash(account: Hex, chainId: number, hash: Hex): Hex {
   const hashOf = (text: string) => keccak256Bytes(Buffer.from(text));
@@ -122,8 +132,8 @@ export async function readAccountNonce(chain: Chain, account: Hex): Promise<bigi
 }
 
 /** The `eth_call` behind `readAccountNonce`, for callers that put many into one batch. */
-export function nonceCall(account: Hex): RpcCall {
-  const data = `${GET_NONCE_SELECTOR}${hexWord(account)}${uintWord(0)}`;
+export function nonceCall(account: Hex, key = 0n): RpcCall {
+  const data = `${GET_NONCE_SELECTOR}${hexWord(account)}${uintWord(key)}`;
   return { method: "eth_call", params: [{ to: CONTRACTS.entryPointV06, data }, "latest"] };
 }
 

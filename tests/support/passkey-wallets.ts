@@ -17,7 +17,7 @@ import {
   type UserOperation,
   userOperationHash,
 } from "../../core/chain/user-operation.ts";
-import { NETWORKS } from "../../core/domain/networks.ts";
+import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { RpcResponseError } from "../../core/rpc/errors.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
@@ -57,10 +57,10 @@ export type WalletWorld = {
   stop: () => Promise<void>;
 };
 
-export async function startWalletWorld(): Promise<WalletWorld> {
-  const node = await startTestChain();
+export async function startWalletWorld(network: NetworkId = "base-sepolia"): Promise<WalletWorld> {
+  const node = await startTestChain({ chainId: NETWORKS[network].chainId });
   const { rpcUrl } = node;
-  const chain = openChain({ network: "base-sepolia", urls: [rpcUrl], timeoutMs: 5_000 });
+  const chain = openChain({ network, urls: [rpcUrl], timeoutMs: 5_000 });
 
   async function sendFromRelayer({ to, data, gas }: { to: Hex; data: Hex; gas: bigint }): Promise<Receipt> {
     const transaction = { from: RELAYER, to, data, gas: toHex(gas) };

@@ -44,13 +44,14 @@ contract PasskeyAccount is EIP712, UUPSUpgradeable, Receiver {
     error InvalidOwnerBytesLength(bytes owner);
     error LastOwner();
     error NoOwnerAtIndex(uint256 index);
+    error SelectorNotAllowed(bytes4 selector);
     error Unauthorized();
     error WrongOwnerAtIndex(uint256 index, bytes expectedOwner, bytes actualOwner);
 
     event AddOwner(uint256 indexed index, bytes owner);
     event RemoveOwner(uint256 indexed index, bytes owner);
 
-    /// Operations under this nonce key would be valid on every chain; the stand-in has none, so it refuses the key.
+    /// Operations under this nonce key, and only these, are signed without the chain's id: owner changes that are valid on every chain.
     uint256 public constant REPLAYABLE_NONCE_KEY = 8453;
     address public constant entryPoint = 0x5FF137D4b0FDCD49DcA30c7CF57E578a026d2789;
     bytes32 private constant MESSAGE_TYPEHASH = keccak256("CoinbaseSmartWalletMessage(bytes32 hash)");
@@ -93,8 +94,10 @@ contract PasskeyAccount is EIP712, UUPSUpgradeable, Receiver {
         returns (uint256)
     {
         uint256 key = userOp.nonce >> 64;
-        if (key == REPLAYABLE_NONCE_KEY) revert InvalidNonceKey(key);
-        bool isValid = _isValidSignature(userOpHash, userOp.signature);
+        bool isForEveryChain = bytes4(userOp.callData) == this.executeWithoutChainIdValidation.selector;
+        if (isForEveryChain != (key == REPLAYABLE_NONCE_KEY)) revert InvalidNonceKey(key);
+        bytes32 signedHash = isForEveryChain ? getUserOpHashWithoutChainId(userOp) : userOpHash;
+        bool isValid = _isValidSignature(signedHash, userOp.signature);
         if (missingAccountFunds != 0) {
             // The EntryPoint looks at what arrived, so the outcome of the call does not matter here.
             (bool sent,) = msg.sender.call{value: missingAccountFunds}("");
@@ -110,6 +113,15 @@ contract PasskeyAccount is EIP712, UUPSUpgradeable, Receiver {
     function executeBatch(Call[] calldata calls) external payable onlyEntryPointOrOwner {
         for (uint256 i = 0; i < calls.length; i++) {
             _call(calls[i].target, calls[i].value, calls[i].data);
+        }
+    }
+
+    /// Calls of the account to itself that mean the same on every chain.
+    function executeWithoutChainIdValidation(bytes[] calldata calls) external payable onlyEntryPoint {
+        for (uint256 i = 0; i < calls.length; i++) {
+            bytes4 selector = bytes4(calls[i]);
+            if (!canSkipChainIdValidation(selector)) revert SelectorNotAllowed(selector);
+            _call(address(this), 0, calls[i]);
         }
     }
 
@@ -145,6 +157,30 @@ contract PasskeyAccount is EIP712, UUPSUpgradeable, Receiver {
 
     function domainSeparator() external view returns (bytes32) {
         return _domainSeparator();
+    }
+
+    function canSkipChainIdValidation(bytes4 selector) public pure returns (bool) {
+        return selector == this.addOwnerAddress.selector || selector == this.addOwnerPublicKey.selector
+            || selector == this.removeOwnerAtIndex.selector || selector == this.upgradeToAndCall.selector;
+    }
+
+    /// The EntryPoint's hash of an operation without the chain's id.
+    function getUserOpHashWithoutChainId(UserOperation calldata userOp) public pure returns (bytes32) {
+        bytes32 packed = keccak256(
+            abi.encode(
+                userOp.sender,
+                userOp.nonce,
+                keccak256(userOp.initCode),
+                keccak256(userOp.callData),
+                userOp.callGasLimit,
+                userOp.verificationGasLimit,
+                userOp.preVerificationGas,
+                userOp.maxFeePerGas,
+                userOp.maxPriorityFeePerGas,
+                keccak256(userOp.paymasterAndData)
+            )
+        );
+        return keccak256(abi.encode(packed, entryPoint));
     }
 
     function isOwnerAddress(address owner) public view returns (bool) {
