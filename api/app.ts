@@ -28,6 +28,7 @@ import { testWalletRoutes } from "./test-mode/wallet-routes.ts";
 import { transactionRoutes } from "./transactions/routes.ts";
 import { refundRoutes } from "./wallet-ops/refund-routes.ts";
 import { sendRoutes } from "./wallet-ops/send-routes.ts";
+import { recoveryRoutes } from "./wallets/recovery-routes.ts";
 import { walletRoutes } from "./wallets/routes.ts";
 import { webhookRoutes } from "./webhooks/routes.ts";
 import { x402Routes } from "./x402/routes.ts";
@@ -62,6 +63,7 @@ export function createApp(deps: ApiDeps) {
       .use(passkeyRoutes(deps))
       .use(googleRoutes(deps))
       .use(walletRoutes(deps))
+      .use(recoveryRoutes(deps))
       .use(sendRoutes(deps))
       .use(refundRoutes(deps))
       .use(apiKeyRoutes(deps))

@@ -8,6 +8,7 @@ import { housekeeping } from "./jobs/housekeeping.ts";
 import { checkClaim } from "./links/check-claims.ts";
 import type { Mailer } from "./mail/mailer.ts";
 import { sendOtpEmail } from "./mail/send-otp-email.ts";
+import { sendWalletFile } from "./mail/send-wallet-file.ts";
 import type { RelayNetwork } from "./sender/network.ts";
 import { deployWallet } from "./wallet-ops/deploy-wallet.ts";
 import { deliverWebhooks } from "./webhooks/deliver.ts";
@@ -25,6 +26,7 @@ export function openTasks(
     relay_operations: async ({ network }) => operationDrains.get(network)?.(),
     check_claim: (payload) => checkClaim(deps, payload),
     send_otp_email: (payload) => sendOtpEmail(deps, payload),
+    send_wallet_file: (payload) => sendWalletFile(deps, payload),
     deploy_wallet: (payload) => deployWallet(networks, payload),
     build_export: (payload) => buildExport(deps, payload),
     deliver_webhooks: () => deliverWebhooks(deps),

@@ -1,4 +1,4 @@
-/** Creates the wallet row of a passkey: the counterfactual address, the event, and the deployment job where it is eager. */
+/** Creates the wallet row of a passkey: the counterfactual address, the event, the mail with the wallet file, and the deployment job where it is eager. */
 import { accountAddress, accountOriginOf } from "../../core/chain/passkey-account.ts";
 import { newWalletId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
@@ -30,6 +30,7 @@ export async function createWallet(
   const data = { network, address: wallet.address };
   await recordEvents(tx, [{ userId, type: "wallet.created", subjectId: wallet.id, data }]);
   const deployment = config.walletDeployment ?? (NETWORKS[network].isTestnet ? "eager" : "lazy");
+  await enqueue(tx, "send_wallet_file", { userId, requestId });
   if (deployment === "eager") await enqueue(tx, "deploy_wallet", { walletId: wallet.id, requestId });
   return wallet;
 }

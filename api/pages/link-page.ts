@@ -33,20 +33,15 @@ ${isOpen && html`<div id="ways">${phonePart(url, words)}${byHandPart(link, words
 
 /** What the script needs beside the page: the link, the words of one language, and how the network is added to a wallet. */
 function pageData(link: PublicLinkData, { language, messages }: Words) {
-  const { displayName, explorerUrl } = NETWORKS[link.network];
+  const { displayName, explorerUrl, publicRpcUrl } = NETWORKS[link.network];
   const network = {
     name: displayName,
-    rpcUrl: PUBLIC_NODES[link.network],
+    // what a wallet that does not know the network yet is given (EIP-3085)
+    rpcUrl: publicRpcUrl,
     explorer: new URL(explorerUrl).origin,
   };
   return { link, language, messages, network };
 }
-
-/** What a wallet that does not know the network yet is given (EIP-3085). */
-const PUBLIC_NODES = {
-  base: "https://mainnet.base.org",
-  "base-sepolia": "https://sepolia.base.org",
-} as const;
 
 function heading(link: PublicLinkData, { say }: Words, amount: string): Html {
   const { merchantName: merchant, description } = link;

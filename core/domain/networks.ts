@@ -15,6 +15,8 @@ export type Network = {
   readonly icon: string;
   /** Explorer URL prefix; a transaction hash is appended. */
   readonly explorerUrl: string;
+  /** The network's own public node, for wallets and pages of others. */
+  readonly publicRpcUrl: string;
   readonly description: string;
   readonly isTestnet: boolean;
   /** USDC and the EIP-712 domain its `DOMAIN_SEPARATOR` is built from. Addresses are lower case. */
@@ -30,6 +32,7 @@ export const NETWORKS: Readonly<Record<NetworkId, Network>> = {
     color: "#0052FF",
     icon: "base",
     explorerUrl: "https://basescan.org/tx/",
+    publicRpcUrl: "https://mainnet.base.org",
     description: "Base mainnet",
     isTestnet: false,
     usdc: { address: "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913", name: "USD Coin", version: "2" },
@@ -42,6 +45,7 @@ export const NETWORKS: Readonly<Record<NetworkId, Network>> = {
     color: "#5B8DEF",
     icon: "base-sepolia",
     explorerUrl: "https://sepolia.basescan.org/tx/",
+    publicRpcUrl: "https://sepolia.base.org",
     description: "Base Sepolia test network",
     isTestnet: true,
     usdc: { address: "0x036cbd53842c5426634e7929541ec2318f3dcf7e", name: "USDC", version: "2" },

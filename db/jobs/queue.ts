@@ -41,6 +41,12 @@ export const JOBS = {
     key: (payload: { userId: string }) => `send_otp_email:${payload.userId}`,
     priority: 2,
   },
+  send_wallet_file: {
+    payload: z.object({ userId: z.string(), requestId }),
+    maxAttempts: 25,
+    key: (payload: { userId: string }) => `send_wallet_file:${payload.userId}`,
+    priority: 6,
+  },
   deploy_wallet: {
     payload: z.object({ walletId: z.string(), requestId }),
     maxAttempts: 12,

@@ -9,6 +9,8 @@ export type MailMessage = {
   headers: Record<string, string>;
   text: string;
   html: string;
+  /** Their content as text. */
+  attachments: { filename: string; mimeType: string; text: string }[];
 };
 
 export type StoredMail = MailMessage & {
@@ -28,6 +30,11 @@ export async function parseMailMessage(raw: Uint8Array, envelopeTo: readonly str
     headers,
     text: withoutLastBreak(mail.text ?? ""),
     html: withoutLastBreak(mail.html ?? ""),
+    attachments: mail.attachments.map(({ filename, mimeType, content }) => ({
+      filename: filename ?? "",
+      mimeType,
+      text: typeof content === "string" ? content : new TextDecoder().decode(content),
+    })),
   };
 }
 

@@ -83,6 +83,9 @@ async function haveASession(): Promise<void> {
   await client.post("/v1/email-verification/verify", { email, otp: "000000" });
   await client.get("/v1/wallets/balance");
   await client.get("/v1/wallets/balance?network=ethereum");
+  await client.get("/v1/wallets/recovery");
+  await client.get("/v1/wallets/recovery?network=base");
+  await client.get("/v1/wallets/recovery?network=ethereum");
   await client.get("/v1/auth/me");
   await client.patch("/v1/auth/me", { displayName: "Ada" });
   await client.patch("/v1/auth/me", { displayName: "" });
@@ -189,6 +192,7 @@ test.each([
   "POST /v1/wallets/setup/start",
   "POST /v1/wallets/setup/complete",
   "GET /v1/wallets/balance",
+  "GET /v1/wallets/recovery",
   "POST /v1/payment-links",
   "GET /v1/payment-links",
   "GET /v1/payment-links/{id}",

@@ -1,0 +1,25 @@
+/** The mail that carries a wallet file: what it is for, and that it is no secret. */
+import { escapeHtml, type MailText, mailDocument, mailParagraph } from "./mail-html.ts";
+import type { Hex } from "./networks.ts";
+
+export function renderWalletFileMail({ address, baseUrl }: { address: Hex; baseUrl: string }): MailText {
+  const site = new URL(baseUrl).host;
+  const lines = {
+    what: `The attached file describes your wallet at ${site}. Keep this mail.`,
+    why: `With this file and your passkey you can move your USDC yourself, also when ${site} is not available.`,
+    secret: "The file holds no secret: without your passkey nobody can move anything with it.",
+    care: "Nobody from us will ever ask you to open it, to send it, or to sign anything with it.",
+  };
+  return {
+    subject: `Your wallet file for ${site}`,
+    text: [lines.what, "", `Wallet: ${address}`, "", lines.why, "", lines.secret, lines.care, ""].join("\n"),
+    html: mailDocument(
+      site,
+      `${mailParagraph(lines.what)}
+<p style="margin:0 0 16px;font:14px/1.4 ui-monospace,Menlo,Consolas,monospace;word-break:break-all">${escapeHtml(address)}</p>
+${mailParagraph(lines.why)}
+${mailParagraph(lines.secret)}
+<p style="margin:0;color:#57606a;font-size:14px">${escapeHtml(lines.care)}</p>`,
+    ),
+  };
+}

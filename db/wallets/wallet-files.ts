@@ -1,0 +1,21 @@
+/** What a user's wallet file is made of: wallets with the RP id of their passkey, and every passkey of the user. */
+import type { PasskeyOfFile, WalletOfFile } from "../../core/domain/wallet-file.ts";
+import type { Tx } from "../postgres/client.ts";
+
+/** Oldest wallet first. */
+export async function listWalletsOfFile(tx: Tx, userId: string): Promise<WalletOfFile[]> {
+  return tx<WalletOfFile[]>`
+    select w.network, w.address, w.factory, w.owners, w.salt_nonce, p.rp_id
+    from wallets w
+    join passkeys p on p.id = w.passkey_id
+    where w.user_id = ${userId}
+    order by w.created_at, w.network`;
+}
+
+export async function listPasskeysOfFile(tx: Tx, userId: string): Promise<PasskeyOfFile[]> {
+  return tx<PasskeyOfFile[]>`
+    select id, public_key_x, public_key_y, transports, rp_id
+    from passkeys
+    where user_id = ${userId}
+    order by created_at, id`;
+}
