@@ -7,6 +7,7 @@ import { apiKeyRoutes } from "./api-keys/routes.ts";
 import { googleRoutes } from "./auth/google/routes.ts";
 import { passkeyRoutes } from "./auth/passkey-routes.ts";
 import { authRoutes } from "./auth/routes.ts";
+import { wellKnownRoutes } from "./auth/well-known-routes.ts";
 import { eventRoutes } from "./events/routes.ts";
 import { exportRoutes } from "./exports/routes.ts";
 import { facilitatorRoutes } from "./facilitator/routes.ts";
@@ -61,6 +62,7 @@ export function createApp(deps: ApiDeps) {
       .use(authRoutes(deps))
       .use(sessionRoutes(deps))
       .use(passkeyRoutes(deps))
+      .use(wellKnownRoutes(deps))
       .use(googleRoutes(deps))
       .use(walletRoutes(deps))
       .use(recoveryRoutes(deps))

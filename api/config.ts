@@ -14,7 +14,12 @@ import {
   sealKeysOf,
   secretFaults,
 } from "../core/runtime/production-env.ts";
-import { isOnThisMachine, isRegistrableParent } from "../core/runtime/public-url.ts";
+import {
+  isOnThisMachine,
+  isRegistrable,
+  isRegistrableParent,
+  registrableLabel,
+} from "../core/runtime/public-url.ts";
 import { merchantGasPerDay, relayLimitsShape, usdcAmount } from "../core/runtime/relay-limits-env.ts";
 import { proxyFaults, readProxies, type TrustedProxies } from "../core/runtime/trusted-proxies.ts";
 
@@ -41,6 +46,7 @@ const shape = {
   RP_ID: z.string().optional(),
   RP_NAME: z.string().default("USDC Payments"),
   RP_ORIGINS: commaList.pipe(z.array(httpUrl).min(1)).optional(),
+  RP_RELATED_ORIGINS: commaList.pipe(z.array(httpUrl)).optional(),
   PASSKEY_ATTACHMENT: z.enum(["platform", "any"]).default("platform"),
   GOOGLE_CLIENT_ID: z.string().optional(),
   GOOGLE_CLIENT_SECRET: z.string().optional(),
@@ -93,7 +99,14 @@ export type ApiConfig = {
   risks: string[];
   /** Webhooks may target http URLs and private addresses: for receivers in the operator's own network. */
   webhookPrivateTargets: boolean;
-  passkey: { rpId: string; rpName: string; origins: string[]; attachment: "platform" | "any" };
+  passkey: {
+    rpId: string;
+    rpName: string;
+    origins: string[];
+    /** Origins elsewhere that browsers let use the passkeys of `rpId`; see well-known-routes.ts. */
+    relatedOrigins: string[];
+    attachment: "platform" | "any";
+  };
   google: GoogleConfig | undefined;
   testMode: boolean;
   /** An account that the local chain signs for: payment pages show it as a wallet. */
@@ -145,6 +158,7 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
       rpId: env.RP_ID ?? new URL(baseUrl).hostname,
       rpName: env.RP_NAME,
       origins: (env.RP_ORIGINS ?? [baseUrl]).map((url) => new URL(url).origin),
+      relatedOrigins: (env.RP_RELATED_ORIGINS ?? []).map((url) => new URL(url).origin),
       attachment: env.PASSKEY_ATTACHMENT,
     },
     google:
@@ -180,7 +194,7 @@ function findFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): string[]
   const faults = [...chainFaults(env, broken), ...proxyFaults(env.TRUSTED_PROXIES ?? [])];
   if ((env.GOOGLE_CLIENT_ID === undefined) !== (env.GOOGLE_CLIENT_SECRET === undefined))
     faults.push("GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET: give both or none");
-  faults.push(...testWalletFaults(env));
+  faults.push(...testWalletFaults(env), ...relatedOriginFaults(env));
   return env.NODE_ENV === "production" ? [...faults, ...productionFaults(env, broken)] : faults;
 }
 
@@ -196,26 +210,44 @@ function testWalletFaults(env: Partial<ApiEnv>): string[] {
 }
 
 function productionFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): string[] {
-  const { JWT_SECRET, OTP_PEPPER, WEBHOOK_SEAL_KEYS, RP_ORIGINS, GOOGLE_ISSUER } = env;
+  const { JWT_SECRET, OTP_PEPPER, WEBHOOK_SEAL_KEYS, RP_ORIGINS, RP_RELATED_ORIGINS, GOOGLE_ISSUER } = env;
   const faults: string[] = [];
   if (env.TEST_MODE) faults.push("TEST_MODE: must be off in production");
   faults.push(...secretFaults({ JWT_SECRET, OTP_PEPPER, WEBHOOK_SEAL_KEYS }));
   faults.push(...baseUrlFaults(env.BASE_URL, broken), ...rpIdFaults(env));
-  const open = (RP_ORIGINS ?? []).filter((origin) => !isHttpsOrLocalhost(origin));
-  if (open.length > 0)
+  for (const [name, origins] of Object.entries({ RP_ORIGINS, RP_RELATED_ORIGINS })) {
+    const open = (origins ?? []).filter((origin) => !isHttpsOrLocalhost(origin));
+    if (open.length === 0) continue;
     faults.push(
-      `RP_ORIGINS: must be https in production (${open.join(", ")}): an attacker on the network path can change such a page`,
+      `${name}: must be https in production (${open.join(", ")}): an attacker on the network path can change such a page`,
     );
+  }
   if (GOOGLE_ISSUER !== undefined && !GOOGLE_ISSUER.startsWith("https://"))
     faults.push("GOOGLE_ISSUER: must be https in production");
   return faults;
 }
 
-/** Passkeys and wallets are permanently bound to the RP id: one that is not ours must never be written. */
-function rpIdFaults({ BASE_URL, RP_ID }: Partial<ApiEnv>): string[] {
+/** Browsers support at least this many different names, and ignore the rest (WebAuthn level 3, section 5.11.1). */
+const RELATED_LABELS_MAX = 5;
+
+function relatedOriginFaults({ RP_RELATED_ORIGINS: origins = [] }: Partial<ApiEnv>): string[] {
+  const labels = new Set(origins.map(registrableLabel));
+  if (labels.size > RELATED_LABELS_MAX)
+    return [
+      `RP_RELATED_ORIGINS: ${labels.size} different names, browsers read ${RELATED_LABELS_MAX}: ${[...labels].join(", ")}`,
+    ];
+  return [];
+}
+
+/**
+ * Passkeys and wallets are permanently bound to the RP id: one that is not ours must never be written. After a move to another domain the
+ * old one stays the RP id, and lists the new origin.
+ */
+function rpIdFaults({ BASE_URL, RP_ID, RP_RELATED_ORIGINS = [] }: Partial<ApiEnv>): string[] {
   if (BASE_URL === undefined || RP_ID === undefined) return [];
-  const host = new URL(BASE_URL).hostname;
+  const { hostname: host, origin } = new URL(BASE_URL);
   if (isRegistrableParent(RP_ID, host)) return [];
+  if (isRegistrable(RP_ID) && RP_RELATED_ORIGINS.some((url) => new URL(url).origin === origin)) return [];
   return [
     `RP_ID: "${RP_ID}" is neither ${host}, the host of BASE_URL, nor a domain above it that can be registered; passkeys would not work, or belong to another party`,
   ];

@@ -21,3 +21,17 @@ export function isRegistrableParent(rpId: string, host: string): boolean {
   const domain = getDomain(host, { allowPrivateDomains: true });
   return domain !== null && (rpId === domain || rpId.endsWith(`.${domain}`));
 }
+
+/** A host name that somebody can register, or one below it: no public suffix, no URL, no port. */
+export function isRegistrable(host: string): boolean {
+  return (
+    /^[a-z0-9.-]+$/.test(host) &&
+    getDomain(host, { allowPrivateDomains: true, validateHostname: true }) !== null
+  );
+}
+
+/** The part of an origin's host that browsers count for related origins: `example` of https://shop.example.co.uk. */
+export function registrableLabel(origin: string): string {
+  const { hostname } = new URL(origin);
+  return (getDomain(hostname, { allowPrivateDomains: true }) ?? hostname).split(".")[0] ?? hostname;
+}

@@ -97,6 +97,10 @@ describe("GET /v1/wallets/recovery", () => {
   });
 });
 
+test("without related origins there is no /.well-known/webauthn", async () => {
+  expect((await openClient(world.baseUrl).get("/.well-known/webauthn")).status).toBe(404);
+});
+
 /** Headers of an API key with every scope that keys can have. */
 async function keyOf(client: Client): Promise<Record<string, string>> {
   const scopes = ["links:read", "links:write", "transactions:read", "exports", "webhooks"];
