@@ -2,6 +2,7 @@
  * Every block's logs are read a second time, a little later and where possible from another node: what a node left out the first
  * time is booked now, and reported.
  */
+import type { Hex } from "../../core/domain/networks.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import {
   findBookedLogs,
@@ -10,15 +11,15 @@ import {
   recordReconciliation,
 } from "../../db/ledger/reconciliation.ts";
 import { findFollowedSince } from "../../db/ledger/watched-wallets.ts";
+import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
 import { applyPast } from "../settle/apply-past.ts";
 import { type BlockHeader, headerCall, need, parseHeader, readHeader } from "../source/block-header.ts";
 import {
   type BlockContent,
   decodeBlock,
+  followedLogs,
   type PlacedLog,
-  type SeenTransfer,
   selectFollowedLogs,
-  USDC_TOPICS,
 } from "../source/decode-logs.ts";
 import { readRangeLogs } from "../source/range-logs.ts";
 import { readProvenLogs } from "../source/verified-block.ts";
@@ -40,6 +41,9 @@ const PROVEN_BLOCKS = 16;
 /** How many blocks the next range has; adapted to what nodes answer. Doubted: the last answer left out what the ledger holds. */
 export type RecheckPace = { blocks: number; isDoubted?: boolean; readMs?: number };
 
+/** A transfer or an operation of our wallets: its position, and whose it is. */
+type SeenLog = { block: Pick<BlockHeader, "number" | "hash">; logIndex: number; wallets: readonly Hex[] };
+
 /** Reads the next range again. False when there is none yet. */
 export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolean> {
   const { network, epoch, sql } = term;
@@ -54,12 +58,12 @@ export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolea
   const read = await (pace.isDoubted ? readProven(term, { from, to }) : readAgain(term, { from, to }, pace));
   if (!read) return true;
   const { answered, last } = read;
-  const booked = new Set((await findBookedLogs(sql, network, { from, to })).map(placeOf));
+  const booked = await findRecorded(term, { from, to });
   const missing = await followedOnly(
     term,
-    answered.filter((transfer) => !booked.has(placeOf({ ...transfer, blockHash: transfer.block.hash }))),
+    answered.filter((log) => !booked.has(placeOfSeen(log))),
   );
-  const places = new Set(answered.map(({ block, logIndex }) => placeOf({ blockHash: block.hash, logIndex })));
+  const places = new Set(answered.map(placeOfSeen));
   const unconfirmed = [...booked].filter((place) => !places.has(place));
   const repaired = await book(term, missing);
   const surplus = await notOnChain(term, unconfirmed);
@@ -94,12 +98,24 @@ export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolea
   return true;
 }
 
-/** Transfers of our wallets in a range and its last block, from the node that is asked least. Undefined when there is none. */
+/** Positions of the transfers and operations that the database holds. */
+async function findRecorded(
+  { sql, network }: Term,
+  range: { from: number; to: number },
+): Promise<Set<string>> {
+  const [transfers, operations] = await Promise.all([
+    findBookedLogs(sql, network, range),
+    findRecordedEvents(sql, network, range),
+  ]);
+  return new Set([...transfers, ...operations].map(placeOf));
+}
+
+/** Transfers and operations of our wallets in a range and its last block, from the node that is asked least. Undefined when there is none. */
 async function readAgain(
   term: Term,
   { from, to }: { from: number; to: number },
   pace: RecheckPace,
-): Promise<{ answered: SeenTransfer[]; last: BlockHeader } | undefined> {
+): Promise<{ answered: SeenLog[]; last: BlockHeader } | undefined> {
   const { chain } = term;
   const { address } = chain.network.usdc;
   const node = chain.nodesByHealth().at(-1);
@@ -109,7 +125,7 @@ async function readAgain(
     node,
     { from, to },
     {
-      ...{ filters: [{ address, topics: [USDC_TOPICS] }], headerCalls: [headerCall(to)] },
+      ...{ filters: [followedLogs(address)], headerCalls: [headerCall(to)] },
     },
   );
   const last = parseHeader(need(headers.at(-1)));
@@ -124,13 +140,13 @@ async function readAgain(
 async function readProven(
   term: Term,
   { from, to }: { from: number; to: number },
-): Promise<{ answered: SeenTransfer[]; last: BlockHeader }> {
+): Promise<{ answered: SeenLog[]; last: BlockHeader }> {
   const blocks = await Promise.all(
     Array.from({ length: to - from + 1 }, (_, index) => readProvenBlock(term, from + index)),
   );
   const last = blocks.at(-1)?.block;
   if (!last) throw new Error(`there is no block from ${from} to ${to}`);
-  return { answered: blocks.flatMap(({ transfers }) => transfers), last };
+  return { answered: blocks.flatMap(logsOf), last };
 }
 
 async function readProvenBlock(term: Term, number: number): Promise<BlockContent> {
@@ -140,7 +156,14 @@ async function readProvenBlock(term: Term, number: number): Promise<BlockContent
   return decodeBlock(header, logs, (address) => term.watched.has(address));
 }
 
-function decodeByBlock(term: Term, logs: readonly PlacedLog[]): SeenTransfer[] {
+function logsOf({ transfers, operations }: BlockContent): SeenLog[] {
+  return [
+    ...transfers.map(({ block, logIndex, from, to }) => ({ block, logIndex, wallets: [from, to] })),
+    ...operations.map(({ block, logIndex, sender }) => ({ block, logIndex, wallets: [sender] })),
+  ];
+}
+
+function decodeByBlock(term: Term, logs: readonly PlacedLog[]): SeenLog[] {
   const byHash = new Map<string, PlacedLog[]>();
   for (const log of logs) {
     const group = byHash.get(log.blockHash);
@@ -153,22 +176,22 @@ function decodeByBlock(term: Term, logs: readonly PlacedLog[]): SeenTransfer[] {
     if (!first) return [];
     // only its place is compared; what is booked is read again with its whole header
     const block = { number: first.blockNumber, hash: first.blockHash } as BlockHeader;
-    return decodeBlock(block, own, (wallet) => term.watched.has(wallet)).transfers;
+    return logsOf(decodeBlock(block, own, (wallet) => term.watched.has(wallet)));
   });
 }
 
 /** A wallet's blocks before it joined are read by its backfill, not by us. */
-async function followedOnly(term: Term, transfers: readonly SeenTransfer[]): Promise<SeenTransfer[]> {
-  if (transfers.length === 0) return [];
-  const addresses = transfers.flatMap(({ from, to }) => [from, to]);
+async function followedOnly(term: Term, logs: readonly SeenLog[]): Promise<SeenLog[]> {
+  if (logs.length === 0) return [];
+  const addresses = logs.flatMap(({ wallets }) => wallets);
   const since = await findFollowedSince(term.sql, term.network, [...new Set(addresses)]);
-  return transfers.filter(({ block, from, to }) =>
-    [from, to].some((address) => (since.get(address) ?? Number.POSITIVE_INFINITY) <= block.number),
+  return logs.filter(({ block, wallets }) =>
+    wallets.some((address) => (since.get(address) ?? Number.POSITIVE_INFINITY) <= block.number),
   );
 }
 
-/** Books what is missing from the blocks' proven logs. Returns how many transfers that were. */
-async function book(term: Term, missing: readonly SeenTransfer[]): Promise<number> {
+/** Books what is missing from the blocks' proven logs. Returns how many transfers and operations that were. */
+async function book(term: Term, missing: readonly SeenLog[]): Promise<number> {
   if (missing.length === 0) return 0;
   const numbers = [...new Set(missing.map(({ block }) => block.number))].sort((a, b) => a - b);
   const blocks: BlockContent[] = [];
@@ -186,6 +209,10 @@ async function notOnChain(term: Term, places: readonly string[]): Promise<string
     for (const log of await readProvenLogs(term.chain, header)) proven.add(placeOf(log));
   }
   return places.filter((place) => !proven.has(place));
+}
+
+function placeOfSeen({ block, logIndex }: SeenLog): string {
+  return placeOf({ blockHash: block.hash, logIndex });
 }
 
 function placeOf(log: { blockHash: string; logIndex: number }): string {

@@ -5,6 +5,7 @@ import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { findBookedLogs, forgetComparison } from "../../db/ledger/reconciliation.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import { notify } from "../../db/postgres/notifications.ts";
+import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
 import { concludeOperations } from "../../db/wallet-ops/settlement.ts";
 import { readHeader } from "../source/block-header.ts";
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
@@ -15,7 +16,7 @@ import { settleTransfers } from "./settle.ts";
 /** A block below the cursor is not the one that was read: wait for the reorganisation to be undone. */
 export class OtherBranchError extends Error {}
 
-/** Returns the number of transfers that were new. `read` are in order and proven. */
+/** Returns the number of transfers and operations that were new. `read` are in order and proven. */
 export async function applyPast(
   term: Term,
   read: readonly BlockContent[],
@@ -32,20 +33,18 @@ export async function applyPast(
     const depthNumber = cursor.number - confirmations + 1;
     const kept = await findBlocks(tx, network, { from, to });
     const booked = new Set((await findBookedLogs(tx, network, { from, to })).map(placeOf));
+    const recorded = new Set((await findRecordedEvents(tx, network, { from, to })).map(placeOf));
     assertSameBranch(blocks, new Map(kept.map((block) => [block.number, block.hash])));
-    const missing = blocks
-      .filter(({ block }) => block.number <= cursor.number)
-      .flatMap(({ block, transfers }) =>
-        transfers.map((transfer) => ({ ...transfer, blockHash: block.hash })),
-      )
-      .filter((transfer) => !booked.has(placeOf(transfer)));
+    const own = blocks.filter(({ block }) => block.number <= cursor.number);
+    const transfers = own.flatMap((content) => content.transfers);
+    const operations = own.flatMap((content) => content.operations);
+    const missing = transfers.filter((transfer) => !booked.has(placeOfSeen(transfer)));
     const touched = await settleTransfers(tx, {
       network,
       transfers: missing,
       spent: authorizationsOf(missing),
-      operations: blocks.flatMap(({ operations }) =>
-        operations.filter(({ block }) => block.number <= cursor.number),
-      ),
+      operations,
+      bookedTransfers: transfers.filter((transfer) => booked.has(placeOfSeen(transfer))),
       isWatched,
       confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
     });
@@ -66,7 +65,7 @@ export async function applyPast(
       ...concludedIds,
       ...moves.map(({ id }) => id),
     ]);
-    return missing.length;
+    return missing.length + operations.filter((operation) => !recorded.has(placeOfSeen(operation))).length;
   });
 }
 
@@ -100,6 +99,10 @@ function authorizationsOf(transfers: readonly SeenTransfer[]) {
       ? [{ payer: from, nonce, transfer: { txHash, logIndex, blockNumber: block.number, to, amountUnits } }]
       : [],
   );
+}
+
+function placeOfSeen({ block, logIndex }: Pick<SeenTransfer, "block" | "logIndex">): string {
+  return placeOf({ blockHash: block.hash, logIndex });
 }
 
 function placeOf(log: { blockHash: string; logIndex: number }): string {

@@ -3,6 +3,7 @@ import { explainRevert } from "../../core/chain/revert-reasons.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { type OperationFailure, pairTransfers } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../../db/postgres/client.ts";
+import { bindBookedTransfers } from "../../db/wallet-ops/missed-events.ts";
 import {
   loadOperations,
   type OperationEvent,
@@ -17,11 +18,18 @@ export type SettledOperations = {
   operationIds: string[];
 };
 
-/** Before the transfers are stored, whose history rows may be open already. */
+type Seen = {
+  operations: readonly SeenOperation[];
+  transfers: readonly SeenTransfer[];
+  /** Stored already; these are bound to their operations here. */
+  booked: readonly SeenTransfer[];
+};
+
+/** Before `transfers` are stored, whose history rows may be open already. */
 export async function settleSeenOperations(
   tx: Tx,
   network: NetworkId,
-  { operations, transfers }: { operations: readonly SeenOperation[]; transfers: readonly SeenTransfer[] },
+  { operations, transfers, booked }: Seen,
 ): Promise<SettledOperations> {
   const items = new Map<SeenTransfer, bigint>();
   if (operations.length === 0) return { items, operationIds: [] };
@@ -32,11 +40,13 @@ export async function settleSeenOperations(
     network,
     operations.map(({ userOpHash }) => userOpHash),
   );
+  // an operation's transfers are paired in order, so those that are stored already take their items too
+  const placed = [...transfers, ...booked].sort((one, other) => one.logIndex - other.logIndex);
   const byHash = new Map<Hex, SeenOperation>(operations.map((seen) => [seen.userOpHash, seen]));
   for (const operation of known) {
     const seen = byHash.get(operation.userOpHash);
     if (!seen?.succeeded) continue;
-    const own = transfers.filter((transfer) => isOf(seen, transfer));
+    const own = placed.filter((transfer) => isOf(seen, transfer));
     for (const [item, transfer] of pairTransfers(operation.items, own)) items.set(transfer, item.id);
   }
   const hashes = new Set(known.map(({ userOpHash }) => userOpHash));
@@ -44,6 +54,16 @@ export async function settleSeenOperations(
     tx,
     network,
     events.filter(({ userOpHash }) => hashes.has(userOpHash)),
+  );
+  await bindBookedTransfers(
+    tx,
+    network,
+    booked.flatMap((transfer) => {
+      const itemId = items.get(transfer);
+      return itemId === undefined
+        ? []
+        : [{ itemId, blockHash: transfer.block.hash, logIndex: transfer.logIndex }];
+    }),
   );
   return { items, operationIds };
 }

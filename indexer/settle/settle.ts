@@ -19,6 +19,8 @@ export type Settling = {
   transfers: readonly SeenTransfer[];
   spent: readonly SpentAuthorization[];
   operations: readonly SeenOperation[];
+  /** Transfers of the same blocks that are stored already, perhaps before the operation that made them was known. */
+  bookedTransfers?: readonly SeenTransfer[];
   isWatched: (address: Hex) => boolean;
   /** Time of the block that makes this height deep enough; undefined while there is none. */
   confirmedAtS: (blockNumber: number) => number | undefined;
@@ -49,7 +51,8 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   const standing = (await settling.findStanding?.(incoming)) ?? NOTHING_STANDS;
   const verdicts = await attribute(tx, network, { transfers: incoming, payments, standing });
   // after payments and links, which are locked first everywhere
-  const sent = await settleSeenOperations(tx, network, { operations, transfers });
+  const booked = settling.bookedTransfers ?? [];
+  const sent = await settleSeenOperations(tx, network, { operations, transfers, booked });
   const rows = transfers.map((transfer) => ({
     ...toRow(transfer, verdicts.get(transfer), confirmedAtS),
     operationItemId: sent.items.get(transfer),

@@ -1,0 +1,99 @@
+/** Operations whose event is read later than their block was: what is recorded already, and transfers booked without their operation. */
+import { formatUnits } from "../../core/domain/money.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { recordEvents } from "../events/events.ts";
+import type { Tx } from "../postgres/client.ts";
+
+/** Positions of the EntryPoint events of our wallets that are recorded in a range. */
+export async function findRecordedEvents(
+  tx: Tx,
+  network: NetworkId,
+  { from, to }: { from: number; to: number },
+): Promise<{ blockHash: Hex; logIndex: number }[]> {
+  return tx<{ blockHash: Hex; logIndex: number }[]>`
+    select block_hash, log_index
+    from wallet_operation_events
+    where network = ${network} and block_number between ${from}::bigint and ${to}::bigint`;
+}
+
+export type BookedTransfer = { itemId: bigint; blockHash: Hex; logIndex: number };
+
+type Bound = {
+  id: string;
+  userId: string;
+  status: string;
+  amountUnits: bigint;
+  txHash: Hex;
+  logIndex: number;
+  blockNumber: bigint;
+  linkId: string | null;
+};
+
+/**
+ * Transfers that were booked before their operation was known have a history row of their own, while the row that was opened at the
+ * confirmation is still PENDING. The opened row becomes the transfer's and the other is deleted; without an opened row, the transfer's
+ * row becomes the operation's. Transfers that are bound already stay as they are.
+ */
+export async function bindBookedTransfers(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly BookedTransfer[],
+): Promise<void> {
+  if (transfers.length === 0) return;
+  const rows = transfers.map(({ itemId, blockHash, logIndex }) => ({
+    item_id: itemId.toString(),
+    block_hash: blockHash,
+    log_index: logIndex,
+  }));
+  const bound = await tx<Bound[]>`
+    with booked as (
+      select history.id, item.id as item_id, item.operation_id, opened.id as opened_id
+      from json_to_recordset(${JSON.stringify(rows)}::text::json)
+        as given (item_id bigint, block_hash text, log_index int)
+      join wallet_operation_items item on item.id = given.item_id
+      join wallet_operations op on op.id = item.operation_id
+      join transfers on transfers.network = ${network}
+        and transfers.block_hash = given.block_hash
+        and transfers.log_index = given.log_index
+      join transactions history on history.transfer_id = transfers.id
+        and history.user_id = op.user_id
+        and history.type = 'SEND'
+        and history.operation_item_id is null
+      left join transactions opened on opened.operation_item_id = item.id
+    ),
+    removed as (
+      delete from transactions
+      using booked
+      where transactions.id = booked.id and booked.opened_id is not null
+      returning transactions.*, booked.opened_id
+    ),
+    claimed as (
+      update transactions
+      set operation_item_id = booked.item_id, operation_id = booked.operation_id, updated_at = now()
+      from booked
+      where transactions.id = booked.id and booked.opened_id is null
+    )
+    update transactions opened
+    set
+      status = removed.status, counterparty = removed.counterparty, tx_hash = removed.tx_hash,
+      log_index = removed.log_index, block_number = removed.block_number, transfer_id = removed.transfer_id,
+      failure_reason = null, detected_at = removed.detected_at, confirmed_at = removed.confirmed_at,
+      updated_at = now()
+    from removed
+    where opened.id = removed.opened_id
+    returning
+      opened.id, opened.user_id, opened.status, opened.amount_units, opened.tx_hash, opened.log_index,
+      opened.block_number, opened.link_id`;
+  await recordEvents(
+    tx,
+    bound.map(({ id, userId, status, amountUnits, txHash, logIndex, blockNumber, linkId }) => ({
+      userId,
+      type: status === "CONFIRMED" ? ("transaction.confirmed" as const) : ("transaction.detected" as const),
+      subjectId: id,
+      data: {
+        ...{ type: "SEND", amount: formatUnits(amountUnits), network, txHash, logIndex },
+        ...{ blockNumber: Number(blockNumber), linkId, settledBy: null },
+      },
+    })),
+  );
+}
