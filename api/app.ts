@@ -20,6 +20,7 @@ import { openApi } from "./http/openapi.ts";
 import { plainQuery } from "./http/query.ts";
 import { requestContext } from "./http/request-context.ts";
 import { publicLinkRoutes } from "./links/public-routes.ts";
+import { returnRoutes } from "./links/return-routes.ts";
 import { linkRoutes } from "./links/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
 import { pageRoutes } from "./pages/routes.ts";
@@ -71,6 +72,7 @@ export function createApp(deps: ApiDeps) {
       .use(apiKeyRoutes(deps))
       .use(securityRoutes(deps))
       .use(settingsRoutes(deps))
+      .use(returnRoutes(deps))
       .use(linkRoutes(deps))
       .use(publicLinkRoutes(deps))
       .use(pageRoutes(deps))

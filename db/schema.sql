@@ -123,6 +123,7 @@ create table events (
 );
 CREATE INDEX events_created ON public.events USING brin (created_at);
 CREATE INDEX events_user_epoch ON public.events USING btree (user_id, epoch, written_by, id);
+CREATE TRIGGER events_add_order_data BEFORE INSERT ON public.events FOR EACH ROW WHEN (((new.type ~~ 'payment_link.%'::text) OR (new.type ~~ 'transaction.%'::text))) EXECUTE FUNCTION add_order_data();
 CREATE TRIGGER events_deliver AFTER INSERT ON public.events REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION deliver_events();
 
 create table export_chunks (
@@ -209,6 +210,14 @@ create table link_counts (
   constraint link_counts_pkey PRIMARY KEY (user_id, status)
 );
 
+create table merchant_pages (
+  sealed_return_secret bytea,
+  updated_at timestamp with time zone default now() not null,
+  user_id text not null,
+  constraint merchant_pages_pkey PRIMARY KEY (user_id),
+  constraint merchant_pages_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+
 create table oauth_flows (
   code_verifier text not null,
   created_at timestamp with time zone default now() not null,
@@ -278,15 +287,18 @@ create table pay_amounts (
 
 create table payment_links (
   amount_units bigint not null,
+  cancel_url text,
   cancelled_at timestamp with time zone,
   created_at timestamp with time zone default now() not null,
   created_block bigint,
+  customer_email text,
   description text not null,
   exception text default 'NONE'::text not null,
   expires_at timestamp with time zone not null,
   id text not null,
   is_released boolean generated always as (((status = 'PENDING'::text) AND (exception = 'DUPLICATE'::text))) stored not null,
   is_unpaid boolean generated always as ((status <> 'PAID'::text)) stored not null,
+  metadata jsonb default '{}'::jsonb not null,
   network text not null,
   open_until timestamp with time zone generated always as (
 CASE
@@ -297,6 +309,7 @@ END) stored,
   paid_units bigint,
   pay_amount_units bigint,
   recipient text not null,
+  reference text,
   refunded_units bigint default 0 not null,
   settled_by text,
   stage text generated always as (
@@ -305,31 +318,41 @@ CASE
     ELSE status
 END) stored not null,
   status text default 'ACTIVE'::text not null,
+  success_url text,
   tag text,
+  unique_reference boolean default false not null,
   updated_at timestamp with time zone default now() not null,
   user_id text not null,
   constraint payment_links_amount_units_check CHECK (((amount_units >= 1) AND (amount_units <= '1000000000000'::bigint))),
+  constraint payment_links_cancel_url_check CHECK ((length(cancel_url) <= 2000)),
+  constraint payment_links_customer_email_check CHECK (((length(customer_email) >= 3) AND (length(customer_email) <= 254))),
   constraint payment_links_description_check CHECK (((length(description) >= 1) AND (length(description) <= 500))),
   constraint payment_links_exception_check CHECK ((exception = ANY (ARRAY['NONE'::text, 'PAID_LATE'::text, 'UNDERPAID'::text, 'OVERPAID'::text, 'DUPLICATE'::text]))),
   constraint payment_links_id_check CHECK (starts_with(id, 'link_'::text)),
+  constraint payment_links_metadata_check CHECK ((jsonb_typeof(metadata) = 'object'::text)),
   constraint payment_links_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint payment_links_paid_at_check CHECK (((status = 'PAID'::text) = (paid_at IS NOT NULL))),
   constraint payment_links_paid_units_check CHECK ((paid_units > 0)),
   constraint payment_links_pay_amount_check CHECK ((pay_amount_units > amount_units)),
   constraint payment_links_pkey PRIMARY KEY (id),
   constraint payment_links_recipient_check CHECK (((recipient ~ '^0x[0-9a-f]*$'::text) AND (length(recipient) = 42))),
+  constraint payment_links_reference_check CHECK (((length(reference) >= 1) AND (length(reference) <= 100))),
   constraint payment_links_refunded_units_check CHECK ((refunded_units >= 0)),
   constraint payment_links_settled_by_check CHECK ((settled_by = ANY (ARRAY['authorization'::text, 'tag'::text, 'proof'::text, 'early_claim'::text, 'pay_amount'::text, 'amount'::text, 'merchant'::text]))),
   constraint payment_links_status_check CHECK ((status = ANY (ARRAY['ACTIVE'::text, 'PENDING'::text, 'PAID'::text, 'EXPIRED'::text, 'CANCELLED'::text]))),
+  constraint payment_links_success_url_check CHECK ((length(success_url) <= 2000)),
   constraint payment_links_tag_check CHECK (((tag ~ '^0x[0-9a-f]*$'::text) AND (length(tag) = 34))),
+  constraint payment_links_unique_reference_check CHECK (((NOT unique_reference) OR (reference IS NOT NULL))),
   constraint payment_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 ) with (fillfactor=85);
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
 CREATE INDEX payment_links_fitting ON public.payment_links USING btree (network, recipient, amount_units, expires_at) WHERE is_unpaid;
 CREATE INDEX payment_links_open_until ON public.payment_links USING btree (open_until, user_id) WHERE (open_until IS NOT NULL);
 CREATE INDEX payment_links_pay_amount ON public.payment_links USING btree (network, recipient, pay_amount_units, expires_at) WHERE (is_unpaid AND (pay_amount_units IS NOT NULL));
+CREATE INDEX payment_links_reference ON public.payment_links USING btree (user_id, reference, created_at DESC, id DESC) WHERE (reference IS NOT NULL);
 CREATE INDEX payment_links_released ON public.payment_links USING btree (network) WHERE is_released;
 CREATE UNIQUE INDEX payment_links_tag_key ON public.payment_links USING btree (tag);
+CREATE UNIQUE INDEX payment_links_unique_reference_key ON public.payment_links USING btree (user_id, reference) WHERE unique_reference;
 CREATE INDEX payment_links_user_stage_created ON public.payment_links USING btree (user_id, stage, created_at DESC, id DESC);
 CREATE TRIGGER payment_links_count_added AFTER INSERT ON public.payment_links REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added_links();
 CREATE TRIGGER payment_links_count_changed AFTER UPDATE ON public.payment_links REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_changed_links();
@@ -635,6 +658,7 @@ create table transactions (
   operation_item_id bigint,
   operation_note text,
   payment_id text,
+  reference text,
   settled_by text,
   status text not null,
   transfer_id bigint,
@@ -660,6 +684,7 @@ CREATE INDEX transactions_operation ON public.transactions USING btree (operatio
 CREATE UNIQUE INDEX transactions_operation_item_key ON public.transactions USING btree (operation_item_id) WHERE (operation_item_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_payment_key ON public.transactions USING btree (payment_id) WHERE (payment_id IS NOT NULL);
 CREATE INDEX transactions_pending ON public.transactions USING btree (user_id, detected_at DESC, id DESC) WHERE (NOT is_settled);
+CREATE INDEX transactions_reference ON public.transactions USING gin (reference gin_trgm_ops) WHERE (is_settled AND (reference IS NOT NULL));
 CREATE UNIQUE INDEX transactions_transfer_key ON public.transactions USING btree (transfer_id, user_id, type) WHERE (transfer_id IS NOT NULL);
 CREATE INDEX transactions_user_amount ON public.transactions USING btree (user_id, amount_units, detected_at DESC, id DESC) WHERE is_settled;
 CREATE INDEX transactions_user_detected ON public.transactions USING btree (user_id, detected_at DESC, id DESC) WHERE is_settled;
@@ -667,6 +692,8 @@ CREATE INDEX transactions_user_hash ON public.transactions USING btree (user_id,
 CREATE TRIGGER transactions_count_added AFTER INSERT ON public.transactions REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added_transactions();
 CREATE TRIGGER transactions_count_changed AFTER UPDATE ON public.transactions REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_changed_transactions();
 CREATE TRIGGER transactions_count_removed AFTER DELETE ON public.transactions REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed_transactions();
+CREATE TRIGGER transactions_note_added_reference BEFORE INSERT ON public.transactions FOR EACH ROW WHEN ((new.link_id IS NOT NULL)) EXECUTE FUNCTION note_reference();
+CREATE TRIGGER transactions_note_changed_reference BEFORE UPDATE OF link_id ON public.transactions FOR EACH ROW WHEN ((new.link_id IS DISTINCT FROM old.link_id)) EXECUTE FUNCTION note_reference();
 
 create table transfers (
   amount_units numeric(78,0) not null,
@@ -924,6 +951,29 @@ create table webhook_endpoints (
 );
 CREATE INDEX webhook_endpoints_user ON public.webhook_endpoints USING btree (user_id, created_at);
 
+CREATE OR REPLACE FUNCTION public.add_order_data()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+declare
+  order_data jsonb;
+begin
+  select jsonb_strip_nulls(jsonb_build_object(
+      'reference', link.reference, 'customerEmail', link.customer_email, 'metadata', nullif(link.metadata, '{}')
+    ))
+  into order_data
+  from payment_links link
+  where link.id = case
+      when new.type like 'payment_link.%' then new.subject_id
+      when new.data ? 'linkId' then new.data ->> 'linkId'
+      else (select link_id from transactions where id = new.subject_id)
+    end;
+  if order_data <> '{}' then
+    new.data := new.data || order_data;
+  end if;
+  return new;
+end $function$;
+
 CREATE OR REPLACE FUNCTION public.address_key(address text)
  RETURNS bigint
  LANGUAGE sql
@@ -1058,6 +1108,15 @@ CREATE OR REPLACE FUNCTION public.note_cancellation()
 AS $function$
 begin
   new.cancelled_at := now();
+  return new;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.note_reference()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  new.reference := (select reference from payment_links where id = new.link_id);
   return new;
 end $function$;
 

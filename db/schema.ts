@@ -156,6 +156,18 @@ export const paymentLinks = pgTable("payment_links", {
   createdBlock: int8("created_block"),
   settledBy: text("settled_by").$type<SettledBy>(),
   paidUnits: int8("paid_units"),
+  reference: text("reference"),
+  uniqueReference: boolean("unique_reference").notNull(),
+  metadata: jsonb("metadata").$type<Record<string, string>>().notNull(),
+  customerEmail: text("customer_email"),
+  successUrl: text("success_url"),
+  cancelUrl: text("cancel_url"),
+});
+
+export const merchantPages = pgTable("merchant_pages", {
+  userId: text("user_id").primaryKey(),
+  sealedReturnSecret: bytea("sealed_return_secret"),
+  updatedAt: time("updated_at").notNull(),
 });
 
 export const claims = pgTable("claims", {
@@ -313,6 +325,7 @@ export const transactions = pgTable("transactions", {
   operationItemId: int8("operation_item_id"),
   operationId: text("operation_id"),
   operationNote: text("operation_note"),
+  reference: text("reference"),
 });
 
 export const exportFiles = pgTable("exports", {
@@ -357,6 +370,7 @@ export type ApiKey = typeof apiKeys.$inferSelect;
 export type SecurityEvent = typeof securityEvents.$inferSelect;
 export type Wallet = typeof wallets.$inferSelect;
 export type PaymentLink = typeof paymentLinks.$inferSelect;
+export type MerchantPage = typeof merchantPages.$inferSelect;
 export type Claim = typeof claims.$inferSelect;
 export type Payment = typeof payments.$inferSelect;
 export type Relay = typeof relays.$inferSelect;

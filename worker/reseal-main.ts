@@ -1,17 +1,21 @@
-/** `bun run reseal`: seals webhook secrets with the newest key and says when older keys may be removed. */
+/** `bun run reseal`: seals webhook and return secrets with the newest key and says when older keys may be removed. */
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { readSealConfig } from "./config.ts";
-import { resealWebhookSecrets } from "./webhooks/reseal.ts";
+import { resealReturnSecrets, resealWebhookSecrets } from "./webhooks/reseal.ts";
 
 const config = readEnvOrExit(() => readSealConfig());
 const sql = openDatabase(config.databaseUrl, { name: "reseal" });
-const { resealed, kept, unreadable } = await resealWebhookSecrets(sql, config.webhookSealKeys);
+const webhooks = await resealWebhookSecrets(sql, config.webhookSealKeys);
+const returns = await resealReturnSecrets(sql, config.webhookSealKeys);
 await sql.end({ timeout: 5 });
-console.log(`${resealed} webhook secret(s) sealed with the newest key, ${kept} were already`);
+const resealed = webhooks.resealed + returns.resealed;
+const kept = webhooks.kept + returns.kept;
+const unreadable = [...webhooks.unreadable, ...returns.unreadable];
+console.log(`${resealed} secret(s) sealed with the newest key, ${kept} were already`);
 if (unreadable.length > 0) {
   const examples = unreadable.slice(0, 5).join(", ");
   console.log(`${unreadable.length} open with none of the keys given, for example of ${examples}`);
   process.exit(1);
 }
-console.log("the older keys are not needed any more for webhook secrets");
+console.log("the older keys are not needed any more for webhook and return secrets");

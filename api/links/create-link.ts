@@ -1,14 +1,17 @@
 /** Creates a link, once per Idempotency-Key. */
-import { notFound } from "../../core/domain/errors.ts";
+import { conflict, notFound, type ServiceError } from "../../core/domain/errors.ts";
 import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
+import type { OrderData } from "../../core/domain/order-data.ts";
+import { unreachable } from "../../core/domain/unreachable.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { runIdempotent } from "../../db/http/idempotency.ts";
 import { insertLink } from "../../db/links/links.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
+import { ensureReturnSecret } from "./return-secret.ts";
 import { presentLink } from "./wire.ts";
 
 export type LinkTerms = {
@@ -17,9 +20,13 @@ export type LinkTerms = {
   amountUnits: bigint;
   description: string;
   expiresInHours: number;
+  order: OrderData;
 };
 
-/** The response body and whether it is a stored one. Throws NOT_FOUND without a wallet on the network, CONFLICT for a key used with another request. */
+/**
+ * The response body and whether it is a stored one. Throws NOT_FOUND without a wallet on the network, CONFLICT for a key used with another
+ * request and for a reference that another link has.
+ */
 export async function createLink(
   { sql, chains, config }: Pick<ApiDeps, "sql" | "chains" | "config">,
   terms: LinkTerms,
@@ -33,8 +40,11 @@ export async function createLink(
   const { answer, isReplay } = await sql.begin((tx) =>
     runIdempotent(tx, given, async () => {
       const id = newLinkId();
-      const link = await insertLink(tx, { id, tag: linkTag(id), ...terms });
-      if (!link) throw notFound(`A wallet of yours on ${terms.network}`);
+      const inserted = await insertLink(tx, { id, tag: linkTag(id), ...terms });
+      if (!inserted.ok) throw whyNotInserted(inserted.reason, terms);
+      const { link } = inserted;
+      if (terms.order.successUrl !== null || terms.order.cancelUrl !== null)
+        await ensureReturnSecret(tx, config, terms.userId);
       const data = { amount: formatUnits(link.amountUnits), network: link.network };
       await recordEvents(tx, [
         { userId: link.userId, type: "payment_link.created", subjectId: link.id, data },
@@ -43,4 +53,18 @@ export async function createLink(
     }),
   );
   return { body: answer.body, isReplay };
+}
+
+function whyNotInserted(reason: "NO_WALLET" | "REFERENCE_TAKEN", { network }: LinkTerms): ServiceError {
+  switch (reason) {
+    case "NO_WALLET":
+      return notFound(`A wallet of yours on ${network}`);
+    case "REFERENCE_TAKEN":
+      return conflict("Another payment link of yours has this reference", {
+        field: "reference",
+        issue: "reference_taken",
+      });
+    default:
+      return unreachable(reason);
+  }
 }

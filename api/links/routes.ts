@@ -6,7 +6,7 @@ import { toAmountNumber } from "../../core/domain/money.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import { endClaimsOfLink } from "../../db/links/claims.ts";
-import { cancelLink, countLinks, findLink, listLinks } from "../../db/links/links.ts";
+import { cancelLink, countByReference, countLinks, findLink, listLinks } from "../../db/links/links.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
@@ -16,6 +16,7 @@ import { jsonBody } from "../http/json-body.ts";
 import { readAmountUnits } from "./amount.ts";
 import { createLink } from "./create-link.ts";
 import { readCursor, writeCursor } from "./cursor.ts";
+import { readOrder } from "./order-fields.ts";
 import {
   createBody,
   linkSchema,
@@ -43,7 +44,8 @@ export const linkRoutes = (deps: ApiDeps) =>
         refuseOtherUser(user.id, body.userId);
         const { network, description, expiresInHours } = body;
         const amountUnits = readAmountUnits(bodyText, "amount", body.amount);
-        const terms = { userId: user.id, network, amountUnits, description, expiresInHours };
+        const order = readOrder(body);
+        const terms = { userId: user.id, network, amountUnits, description, expiresInHours, order };
         const made = await createLink(deps, terms, parseIdempotencyKey(headers["idempotency-key"]));
         if (made.isReplay) set.headers["idempotent-replayed"] = "true";
         return status(201, made.body as z.infer<typeof linkSchema>);
@@ -100,10 +102,17 @@ function refuseOtherUser(ownId: string, givenId: string | undefined): void {
 
 async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof listQuery>) {
   refuseOtherUser(userId, query.userId);
-  const { limit, status } = query;
+  const { limit, status, reference } = query;
   const after = query.cursor === undefined ? undefined : readCursor(userId, query.cursor);
-  const [found, counts] = await deps.sql.begin("isolation level repeatable read read only", (tx) =>
-    Promise.all([listLinks(tx, { userId, status }, { after, limit: limit + 1 }), countLinks(tx, userId)]),
+  const filter = { userId, status, reference };
+  const [found, counts, ofReference] = await deps.sql.begin(
+    "isolation level repeatable read read only",
+    (tx) =>
+      Promise.all([
+        listLinks(tx, filter, { after, limit: limit + 1 }),
+        countLinks(tx, userId),
+        reference === undefined ? undefined : countByReference(tx, filter),
+      ]),
   );
   const links = found.slice(0, limit);
   const last = links.at(-1);
@@ -111,7 +120,7 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
   return {
     links: links.map((link) => presentLink(link, deps.config)),
     nextCursor: hasNextPage && last ? writeCursor(userId, last) : null,
-    totalCount: status ? counts[status] : counts.all,
+    totalCount: ofReference ?? (status ? counts[status] : counts.all),
     activeCount: counts.ACTIVE,
     pagination: { hasNextPage, limit },
   };

@@ -11,12 +11,16 @@ import {
 } from "../../core/domain/link.ts";
 import { toAmountNumber } from "../../core/domain/money.ts";
 import { DEFAULT_NETWORK, NETWORK_IDS, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import { REFERENCE_MAX, signReturnUrl } from "../../core/domain/order-data.ts";
+import type { KeyList } from "../../core/domain/seal.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { PublicLink } from "../../db/links/links.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 import { isoTime } from "../http/envelope.ts";
 import { queryNumber } from "../http/query.ts";
 import { settledBy } from "../http/settled-by.ts";
+import { orderFields, orderSchema, presentOrder } from "./order-fields.ts";
+import { openReturnSecret } from "./return-secret.ts";
 
 export const LIST_LIMIT_DEFAULT = 20;
 export const LIST_LIMIT_MAX = 100;
@@ -34,13 +38,14 @@ const description = z
   .refine((text) => text.isWellFormed() && !text.includes("\0"), "must be text")
   .meta({ minLength: 1, maxLength: LINK_DESCRIPTION_MAX });
 
-export const createBody = z.object({
+export const createBody = z.strictObject({
   userId: userId.optional().describe("Your own id, if any"),
   amount: z.number().describe("USDC, greater than 0 and at most 1,000,000, at most 6 decimals"),
   description,
   currency: z.literal("USDC").optional(),
   expiresInHours: z.int().min(1).max(LINK_EXPIRY_MAX_HOURS).default(LINK_EXPIRY_DEFAULT_HOURS),
   network: z.enum(NETWORK_IDS).default(DEFAULT_NETWORK),
+  ...orderFields,
 });
 
 export const ownQuery = z.object({ userId: userId.optional() });
@@ -49,6 +54,7 @@ export const listQuery = ownQuery.extend({
   limit: queryNumber({ min: 1, max: LIST_LIMIT_MAX, fallback: LIST_LIMIT_DEFAULT }),
   cursor: z.string().min(1).max(200).optional(),
   status: z.enum(LINK_STATUSES).optional(),
+  reference: z.string().min(1).max(REFERENCE_MAX).optional().describe("Links with exactly this reference"),
 });
 
 const linkFields = {
@@ -66,6 +72,7 @@ const linkFields = {
   paidAt: isoTime.nullable(),
   expiresAt: isoTime,
   createdAt: isoTime,
+  ...orderSchema,
 };
 export const linkSchema = z.object(linkFields);
 export const singleLinkSchema = z.object({ ...linkFields, updatedAt: isoTime });
@@ -131,11 +138,23 @@ export const publicLinkSchema = z.object({
     .describe("Blocks that hold the paying transfer, its own included; null while no block does"),
   confirmationsNeeded: z.int().describe("Confirmations that make it PAID"),
   now: isoTime.describe("The server's time; compare `expiresAt` with this"),
+  reference: z.string().nullable().describe("The merchant's own number of the order"),
+  successUrl: z.string().nullable(),
+  cancelUrl: z.string().nullable(),
+  returnUrl: z
+    .string()
+    .nullable()
+    .describe(
+      "Where the payer returns to now: successUrl once PAID, cancelUrl while nothing pays it, with `linkId, reference, status, at, sig` in the query",
+    ),
 });
 export type PublicLinkData = z.infer<typeof publicLinkSchema>;
 
 type Addresses = { baseUrl: string };
-type PublicSettings = Addresses & { chains: readonly { id: NetworkId; confirmations: number }[] };
+type PublicSettings = Addresses & {
+  chains: readonly { id: NetworkId; confirmations: number }[];
+  webhookSealKeys: KeyList;
+};
 
 export function presentLink(link: PaymentLink, { baseUrl }: Addresses): z.infer<typeof linkSchema> {
   return {
@@ -153,6 +172,7 @@ export function presentLink(link: PaymentLink, { baseUrl }: Addresses): z.infer<
     paidAt: link.paidAt?.toISOString() ?? null,
     expiresAt: link.expiresAt.toISOString(),
     createdAt: link.createdAt.toISOString(),
+    ...presentOrder(link),
   };
 }
 
@@ -160,7 +180,8 @@ export function presentSingleLink(link: PaymentLink, addresses: Addresses): z.in
   return { ...presentLink(link, addresses), updatedAt: link.updatedAt.toISOString() };
 }
 
-export function presentPublicLink(link: PublicLink, { baseUrl, chains }: PublicSettings): PublicLinkData {
+export function presentPublicLink(link: PublicLink, settings: PublicSettings): PublicLinkData {
+  const { baseUrl, chains } = settings;
   const { chainId, usdc, explorerUrl } = NETWORKS[link.network];
   const isPaid = link.status === "PAID";
   const confirmationsNeeded = chains.find(({ id }) => id === link.network)?.confirmations ?? 1;
@@ -193,7 +214,29 @@ export function presentPublicLink(link: PublicLink, { baseUrl, chains }: PublicS
     confirmations: link.payingDepth === null ? null : Math.min(link.payingDepth, confirmationsNeeded),
     confirmationsNeeded,
     now: link.now.toISOString(),
+    reference: link.reference,
+    successUrl: link.successUrl,
+    cancelUrl: link.cancelUrl,
+    returnUrl: returnUrlOf(link, settings),
   };
+}
+
+/** A payment in progress leads nowhere: a payer who leaves as "cancelled" might pay again elsewhere. */
+function returnUrlOf(link: PublicLink, { webhookSealKeys }: PublicSettings): string | null {
+  const { id: linkId, userId, status, reference, sealedReturnSecret } = link;
+  const target =
+    status === "PAID" ? link.successUrl : status === "PENDING" && !isPayable(link) ? null : link.cancelUrl;
+  if (target === null || sealedReturnSecret === null) return null;
+  const secret = openReturnSecret(webhookSealKeys, userId, sealedReturnSecret);
+  return secret === undefined
+    ? null
+    : signReturnUrl(target, { linkId, reference, status, at: statusSince(link) }, secret);
+}
+
+/** The same at every read, so that a reader sees no change where there is none. */
+function statusSince({ status, paidAt, expiresAt, updatedAt }: PublicLink): Date {
+  if (status === "PAID") return paidAt ?? updatedAt;
+  return status === "EXPIRED" ? expiresAt : updatedAt;
 }
 
 /** PENDING that rests on claims alone does not prevent a payment. */

@@ -19,8 +19,9 @@ export function linkPage(link: PublicLinkData, words: Words, files: PageFiles, u
 ${heading(link, words, amount)}
 <section id="pay" aria-live="polite">${isOpen ? waysToPay(link, words) : stateOf(link, words)}</section>
 ${isOpen && html`<div id="ways">${phonePart(url, words)}${byHandPart(link, words)}</div>`}
+${returnPart(link, words)}
 </main>
-<footer><p>USDC · ${displayName}</p><p>${words.say("reference")} <bdi>${link.linkId}</bdi></p></footer>`;
+<footer><p>USDC · ${displayName}</p><p>${words.say("reference")} <bdi>${link.reference ?? link.linkId}</bdi></p></footer>`;
   return renderDocument(words, files, {
     title: `${amount} USDC · ${merchant}`,
     description: words.say("summary", { amount, merchant }),
@@ -52,6 +53,13 @@ ${NETWORKS[link.network].isTestnet && html`<p class="test">${say("testNetwork")}
 <h1 aria-label="${say("summary", { amount, merchant })}"><bdi>${amount}</bdi> <span class="unit">USDC</span></h1>
 <p class="what"><bdi>${description}</bdi></p>
 </header>`;
+}
+
+/** Back to the shop, once the payment is settled or while there is none; the script keeps it up to date. */
+function returnPart(link: PublicLinkData, { say }: Words): Html | false {
+  const { returnUrl, successUrl, cancelUrl, merchantName } = link;
+  if (successUrl === null && cancelUrl === null) return false;
+  return html`<p id="return"${returnUrl === null && { html: " hidden" }}><a class="plain"${returnUrl !== null && html` href="${returnUrl}"`}>${say("returnTo", { merchant: merchantName })}</a></p>`;
 }
 
 function waysToPay(link: PublicLinkData, { say, formatTime }: Words): Html {

@@ -29,5 +29,6 @@ export const transactionSchema = z.object({
     linkId: z.string().nullable(),
     paymentId: z.string().nullable(),
     failureReason: z.string().optional(),
+    reference: z.string().optional().describe("The link's reference"),
   }),
 });

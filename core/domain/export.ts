@@ -21,6 +21,9 @@ export type ExportRow = HistoryRow & {
   /** The row's share, in wei, of the fee of its relay; null when we paid none. */
   feeWei: bigint | null;
   isFinalized: boolean;
+  /** Of its link. */
+  customerEmail: string | null;
+  orderMetadata: Record<string, string> | null;
 };
 
 export type ExportTotal = { type: TransactionType; status: TransactionStatus; count: number; units: bigint };
@@ -62,6 +65,9 @@ const ACCOUNTING_COLUMNS = [
   "Network Fee (ETH)",
   "Payment Link ID",
   "Settled By",
+  "Reference",
+  "Customer E-mail",
+  "Metadata",
 ] as const;
 
 export function columnsOf(profile: ExportProfile): readonly string[] {
@@ -97,6 +103,9 @@ export function cellsOf(
     row.feeWei === null ? "" : formatEther(row.feeWei),
     row.linkId ?? "",
     row.settledBy ?? "",
+    row.reference ?? "",
+    row.customerEmail ?? "",
+    hasPairs(row.orderMetadata) ? JSON.stringify(row.orderMetadata) : "",
   ];
 }
 
@@ -118,8 +127,15 @@ export function exportedObject(
       networkFeeEth: row.feeWei === null ? null : formatEther(row.feeWei),
       paymentLinkId: row.linkId,
       settledBy: row.settledBy,
+      reference: row.reference,
+      customerEmail: row.customerEmail,
+      metadata: row.orderMetadata ?? {},
     },
   };
+}
+
+function hasPairs(metadata: Record<string, string> | null): boolean {
+  return metadata !== null && Object.keys(metadata).length > 0;
 }
 
 function partiesOf(row: ExportRow): { payer: string; payee: string } {

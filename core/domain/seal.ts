@@ -9,7 +9,7 @@ const KEY_BYTES = 32;
 export type KeyList = readonly [string, ...string[]];
 
 /** The row a secret is sealed for; it opens for no other row. */
-export type SealPlace = { purpose: "webhook secret" | "otp seal"; id: string };
+export type SealPlace = { purpose: "webhook secret" | "otp seal" | "return secret"; id: string };
 
 /** Nonce, ciphertext, tag. */
 export function seal([masterSecret]: KeyList, place: SealPlace, text: string): Buffer {

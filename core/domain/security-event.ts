@@ -19,6 +19,7 @@ export const SECURITY_EVENT_TYPES = [
   "api_key_revoked",
   "name_changed",
   "settings_changed",
+  "return_secret_rotated",
   "transfer_assigned",
   "transfer_unassigned",
 ] as const;

@@ -14,7 +14,7 @@ export type TransactionFilter = {
   currencies: readonly "USDC"[];
   from?: Date | undefined;
   before?: Date | undefined;
-  /** Substring of the description, or prefix of a transaction hash. */
+  /** Substring of the description or the reference, or prefix of a transaction hash. */
   search?: string | undefined;
   minUnits?: bigint | undefined;
   maxUnits?: bigint | undefined;
@@ -48,6 +48,8 @@ export type HistoryRow = {
   operationId: string | null;
   /** Of a refund: its reason. */
   operationNote: string | null;
+  /** The link's: the merchant's own number of the order. */
+  reference: string | null;
 };
 
 /** The wire form of a transaction. */
@@ -74,6 +76,7 @@ export function presentTransaction(row: HistoryRow) {
       linkId: row.linkId,
       paymentId: row.paymentId,
       ...operationMetadata(row),
+      ...(row.reference === null ? {} : { reference: row.reference }),
       ...(row.failureReason === null ? {} : { failureReason: row.failureReason }),
     },
   };

@@ -42,8 +42,13 @@ export async function openExportCursor(tx: Tx, selection: Selection, withAccount
           transactions.block_number <= (select finalized_number from cursors where cursors.network = transactions.network),
           false
         )`,
+        customerEmail: sql`(select customer_email from payment_links where payment_links.id = transactions.link_id)`,
+        orderMetadata: sql`(select metadata from payment_links where payment_links.id = transactions.link_id)`,
       }
-    : { walletAddress: sql`null`, feeWei: sql`null`, isFinalized: sql`false` };
+    : {
+        ...{ walletAddress: sql`null`, feeWei: sql`null`, isFinalized: sql`false` },
+        ...{ customerEmail: sql`null`, orderMetadata: sql`null` },
+      };
   const columns = Object.entries(extra).map(
     ([name, value]) => sql`${value} as ${sql.identifier(snake(name))}`,
   );

@@ -1,9 +1,10 @@
 /** Payment links: create, read, list, count, cancel and expire. Every read returns the effective status at the current time. */
 import type { LinkStatus } from "../../core/domain/link.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { NO_ORDER, type OrderData } from "../../core/domain/order-data.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { PaymentLink, User } from "../schema.ts";
+import type { MerchantPage, PaymentLink, User } from "../schema.ts";
 import { countOpenDoubts } from "./doubts.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
 import { hasUnappliedTransfer } from "./unheld-links.ts";
@@ -11,37 +12,54 @@ import { hasUnappliedTransfer } from "./unheld-links.ts";
 export type NewLink = Pick<PaymentLink, "id" | "userId" | "network" | "amountUnits" | "description"> & {
   expiresInHours: number;
   tag: Hex;
+  order?: OrderData;
 };
+
+export type Inserted =
+  | { ok: true; link: PaymentLink }
+  | { ok: false; reason: "NO_WALLET" | "REFERENCE_TAKEN" };
 
 /** A position in a list ordered by (created_at, id), both descending. Microseconds since 1970, the precision of Postgres. */
 export type LinkPosition = { createdAtMicros: bigint; id: string };
 
 /**
- * Inserts a link that pays into the user's wallet on its network; undefined when there is no wallet. The wallet's row is locked: links
- * are created one at a time, so that each gets a unique amount.
+ * Inserts a link that pays into the user's wallet on its network. The wallet's row is locked: links are created one at a time, so that
+ * each gets a unique amount. A reference is taken when another link of the user has it and either of the two asks to be the only one.
  */
-export async function insertLink(tx: Tx, link: NewLink): Promise<PaymentLink | undefined> {
+export async function insertLink(tx: Tx, link: NewLink): Promise<Inserted> {
   const [wallet] = await tx<{ address: Hex }[]>`
     select address
     from wallets
     where user_id = ${link.userId} and network = ${link.network}
     for no key update`;
-  if (!wallet) return undefined;
+  if (!wallet) return { ok: false, reason: "NO_WALLET" };
   const recipient = wallet.address;
   const payAmountUnits = await takePayAmount(tx, { ...link, recipient });
+  const { order = NO_ORDER } = link;
+  // two wallets of a user are locked apart: then the index decides
   const [row] = await tx<PaymentLink[]>`
     insert into payment_links (
-      id, user_id, network, recipient, amount_units, description, expires_at, tag, pay_amount_units, created_block
+      id, user_id, network, recipient, amount_units, description, expires_at, tag, pay_amount_units, created_block,
+      reference, unique_reference, metadata, customer_email, success_url, cancel_url
     )
-    values (
+    select
       ${link.id}, ${link.userId}, ${link.network}, ${recipient}, ${link.amountUnits}::bigint, ${link.description},
       now() + make_interval(hours => ${link.expiresInHours}::int), ${link.tag}, ${payAmountUnits ?? null}::bigint,
-      (select number from cursors where network = ${link.network})
+      (select number from cursors where network = ${link.network}),
+      ${order.reference}::text, ${order.uniqueReference}::boolean, ${JSON.stringify(order.metadata)}::text::jsonb,
+      ${order.customerEmail}::text, ${order.successUrl}::text, ${order.cancelUrl}::text
+    where not exists (
+      select from payment_links other
+      where other.user_id = ${link.userId}
+        and other.reference = ${order.reference}::text
+        and (other.unique_reference or ${order.uniqueReference}::boolean)
     )
+    on conflict (user_id, reference) where unique_reference do nothing
     returning *`;
+  if (!row) return { ok: false, reason: "REFERENCE_TAKEN" };
   if (payAmountUnits !== undefined)
     await reservePayAmount(tx, { linkId: link.id, network: link.network, recipient, units: payAmountUnits });
-  return row;
+  return { ok: true, link: row };
 }
 
 /** Which of these wallets have payment links, and when the first was created. */
@@ -103,8 +121,12 @@ export type PublicLink = Pick<
     | "tag"
     | "settledBy"
     | "refundedUnits"
+    | "reference"
+    | "successUrl"
+    | "cancelUrl"
   > &
-  Pick<User, "displayName" | "email" | "claimPolicy" | "matchByAmount"> & {
+  Pick<User, "displayName" | "email" | "claimPolicy" | "matchByAmount"> &
+  Pick<MerchantPage, "sealedReturnSecret"> & {
     /** Only claims keep it from being paid. */
     isFree: boolean;
     /** One of its payments ended while no node answered. */
@@ -123,11 +145,13 @@ export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | u
   const [row] = await tx<PublicLink[]>`
     select
       ${columns(tx)}, users.display_name, users.email, users.claim_policy, users.match_by_amount,
+      merchant_page.sealed_return_secret,
       ${restsOnClaims(tx)} as is_free,
       ${countOpenDoubts(tx, "link.id")} > 0 as is_uncertain,
       paying.tx_hash as paying_tx_hash, paying.from_address as paying_from, paying.depth as paying_depth, now() as now
     from payment_links link
     join users on users.id = link.user_id
+    left join merchant_pages merchant_page on merchant_page.user_id = link.user_id
     left join lateral (
       select
         transfers.tx_hash, transfers.from_address,
@@ -142,12 +166,15 @@ export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | u
 
 export type LinkPage = (PaymentLink & { createdAtMicros: bigint })[];
 
+export type LinkFilter = { userId: string; status?: LinkStatus | undefined; reference?: string | undefined };
+
 /** At most `limit` links of a user after a position, newest first. */
 export async function listLinks(
   tx: Tx,
-  filter: { userId: string; status?: LinkStatus | undefined },
+  filter: LinkFilter,
   page: { after?: LinkPosition | undefined; limit: number },
 ): Promise<LinkPage> {
+  if (filter.reference !== undefined) return listByReference(tx, filter, page);
   const after = page.after
     ? tx`and (created_at, id) < (to_timestamp_micros(${page.after.createdAtMicros}::bigint), ${page.after.id}::text)`
     : tx``;
@@ -195,6 +222,43 @@ export async function listLinks(
     default:
       return unreachable(status);
   }
+}
+
+/** An index on the reference finds its links, which are few; their status is read from them. */
+async function listByReference(
+  tx: Tx,
+  { userId, reference = "", status }: LinkFilter,
+  page: { after?: LinkPosition | undefined; limit: number },
+): Promise<LinkPage> {
+  const { after } = page;
+  return tx<LinkPage>`
+    select *
+    from (
+      select ${columns(tx)}, timestamp_micros(created_at) as created_at_micros
+      from payment_links link
+      where user_id = ${userId}
+        and reference = ${reference}
+        ${after ? tx`and (created_at, id) < (to_timestamp_micros(${after.createdAtMicros}::bigint), ${after.id}::text)` : tx``}
+    ) of_reference
+    ${status === undefined ? tx`` : tx`where status = ${status}`}
+    order by created_at desc, id desc
+    limit ${page.limit}`;
+}
+
+/** Links of a reference by effective status. */
+export async function countByReference(
+  tx: Tx,
+  { userId, reference = "", status }: LinkFilter,
+): Promise<number> {
+  const [row] = await tx<{ count: number }[]>`
+    select count(*)::int as count
+    from (
+      select ${columns(tx)}
+      from payment_links link
+      where user_id = ${userId} and reference = ${reference}
+    ) of_reference
+    ${status === undefined ? tx`` : tx`where status = ${status}`}`;
+  return row?.count ?? 0;
 }
 
 export type LinkCounts = Record<LinkStatus, number> & {
@@ -294,5 +358,6 @@ function columns(tx: Tx) {
     link.id, link.user_id, link.network, link.recipient, link.amount_units, link.description,
     case when link.status = 'ACTIVE' and link.expires_at <= now() then 'EXPIRED' else link.status end as status,
     link.exception, link.refunded_units, link.expires_at, link.paid_at, link.created_at, link.updated_at, link.tag,
-    link.pay_amount_units, link.created_block, link.settled_by`;
+    link.pay_amount_units, link.created_block, link.settled_by, link.reference, link.unique_reference, link.metadata,
+    link.customer_email, link.success_url, link.cancel_url`;
 }

@@ -79,11 +79,12 @@ export function amountConditions({
   );
 }
 
-/** Case-insensitive substring of the description, or a prefix of the hash. `%`, `_` and `\` are literal. */
+/** Case-insensitive substring of the description or the reference, or a prefix of the hash. `%`, `_` and `\` are literal. */
 export function searchCondition(term: string): SQL | undefined {
-  const inDescription = ilike(transactions.description, `%${escapeLike(term)}%`);
-  if (!HASH_PREFIX.test(term)) return inDescription;
-  return or(inDescription, like(transactions.txHash, `${term.toLowerCase()}%`));
+  const part = `%${escapeLike(term)}%`;
+  const inText = or(ilike(transactions.description, part), ilike(transactions.reference, part));
+  if (!HASH_PREFIX.test(term)) return inText;
+  return or(inText, like(transactions.txHash, `${term.toLowerCase()}%`));
 }
 
 export function escapeLike(text: string): string {

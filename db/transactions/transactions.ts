@@ -56,6 +56,7 @@ export const HISTORY_COLUMNS = {
   candidates: transactions.candidates,
   operationId: transactions.operationId,
   operationNote: transactions.operationNote,
+  reference: transactions.reference,
 };
 
 /**

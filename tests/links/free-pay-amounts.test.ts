@@ -43,8 +43,8 @@ async function make(amountUnits = UNITS): Promise<bigint | null | undefined> {
     description: "d",
     expiresInHours: 24,
   };
-  const link = await sql.begin((tx) => insertLink(tx, { ...terms, network: "base-sepolia" }));
-  return link?.payAmountUnits;
+  const inserted = await sql.begin((tx) => insertLink(tx, { ...terms, network: "base-sepolia" }));
+  return inserted.ok ? inserted.link.payAmountUnits : undefined;
 }
 
 /** All amounts but `free` are held by an open link; `free` by this one, used a moment earlier than the others. */

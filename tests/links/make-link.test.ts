@@ -99,7 +99,7 @@ describe("creating a link", () => {
   });
 
   test("an amount nested in another object is ignored", async () => {
-    const body = '{"amount": 2.5, "description": "d", "extra": {"amount": 0.1234567}}';
+    const body = '{"amount": 2.5, "description": "d", "metadata": {"amount": "0.1234567"}}';
     const answer = await ann.client.post(LINKS, body);
     expect(answer.status).toBe(201);
     expect(answer.body.amount).toBe(2.5);

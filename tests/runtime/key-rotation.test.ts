@@ -148,11 +148,9 @@ describe("webhook secrets", () => {
     const first = await reseal();
     expect(first).toMatchObject({
       code: 0,
-      output: expect.stringContaining("1 webhook secret(s) sealed with the newest key, 1 were already"),
+      output: expect.stringContaining("1 secret(s) sealed with the newest key, 1 were already"),
     });
-    expect((await reseal()).output).toContain(
-      "0 webhook secret(s) sealed with the newest key, 2 were already",
-    );
+    expect((await reseal()).output).toContain("0 secret(s) sealed with the newest key, 2 were already");
     await restartWith({ OTP_PEPPER: NEW });
     for (const one of [secret, rotated.body.data.secret]) expect(await isNextSignedWith(one)).toBe(true);
   }, 90_000);

@@ -45,10 +45,23 @@ function Page() {
   useEffect(() => {
     if (isOver) ways?.remove();
   }, [isOver]);
-  const onChoice = useCallback((isChoosing: boolean) => {
-    if (ways) ways.hidden = !isChoosing;
+  const [isChoosing, setChoosing] = useState(true);
+  const onChoice = useCallback((isNow: boolean) => {
+    if (ways) ways.hidden = !isNow;
+    setChoosing(isNow);
   }, []);
+  // who may have paid does not leave as one who has not
+  const returnUrl = isOver || isChoosing ? link.returnUrl : null;
+  useEffect(() => showReturn(returnUrl), [returnUrl]);
   return <Panel link={link} wallets={wallets} isLost={isLost} onChoice={onChoice} />;
+}
+
+/** The shop's address changes with the link's status, which is signed in it. */
+function showReturn(url: string | null): void {
+  const part = document.getElementById("return");
+  if (!part) return;
+  part.hidden = url === null;
+  if (url !== null) part.querySelector("a")?.setAttribute("href", url);
 }
 
 function offerCopying(): void {

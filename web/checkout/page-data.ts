@@ -27,6 +27,7 @@ export type Link = {
   confirmationsNeeded: number;
   now: string;
   network: string;
+  returnUrl: string | null;
 };
 
 export type Messages = typeof en;

@@ -1,0 +1,98 @@
+/** The fields of a merchant's order on the wire: limits, and how they read back. */
+import { z } from "zod";
+import { invalid } from "../../core/domain/errors.ts";
+import {
+  METADATA_KEY_MAX,
+  METADATA_PAIRS_MAX,
+  METADATA_VALUE_MAX,
+  type OrderData,
+  REFERENCE_MAX,
+  RETURN_URL_MAX,
+  whyNotAReturnUrl,
+} from "../../core/domain/order-data.ts";
+import type { PaymentLink } from "../../db/schema.ts";
+import { emailSchema } from "../accounts/email-address.ts";
+
+/** Text of at most so many characters as Postgres counts them. */
+const text = (max: number) =>
+  z
+    .string()
+    .refine((given) => Array.from(given).length <= max, `must have at most ${max} characters`)
+    .refine((given) => given.isWellFormed() && !given.includes("\0"), "must be text")
+    .meta({ maxLength: max });
+
+/** One line: it is signed in lines, printed in tables and compared with what people type. */
+export const referenceSchema = text(REFERENCE_MAX)
+  .refine(
+    (given) => given.trim() !== "" && given.trim() === given,
+    "must not be blank nor begin or end with spaces",
+  )
+  .refine((given) => !/[\p{Cc}\u2028\u2029]/u.test(given), "must be one line without control characters");
+
+const metadata = z
+  .record(
+    text(METADATA_KEY_MAX).refine((key) => key !== "", "must not have an empty key"),
+    text(METADATA_VALUE_MAX),
+  )
+  .refine(
+    (pairs) => Object.keys(pairs).length <= METADATA_PAIRS_MAX,
+    `must have at most ${METADATA_PAIRS_MAX} pairs`,
+  );
+
+const returnUrl = z
+  .string()
+  .max(RETURN_URL_MAX)
+  .check((context) => {
+    const fault = whyNotAReturnUrl(context.value);
+    if (fault) context.issues.push({ code: "custom", message: fault, input: context.value });
+  })
+  // as browsers write it: without line breaks and spaces that a parser skips
+  .transform((given) => new URL(given).href)
+  .pipe(z.string().max(RETURN_URL_MAX));
+
+export const orderFields = {
+  reference: referenceSchema.optional().describe("Your own number of the order; payers see it"),
+  uniqueReference: z
+    .boolean()
+    .optional()
+    .describe("Refuse with 409 when another link of yours has this reference"),
+  metadata: metadata
+    .optional()
+    .describe(
+      `At most ${METADATA_PAIRS_MAX} pairs of text, ${METADATA_KEY_MAX} and ${METADATA_VALUE_MAX} characters; never public`,
+    ),
+  customerEmail: emailSchema.optional().describe("Who gets the receipt by mail; never public"),
+  successUrl: returnUrl
+    .optional()
+    .describe("Where the payer returns to once it is PAID: https, or http on localhost; with a signed query"),
+  cancelUrl: returnUrl.optional().describe("Where a payer who does not pay returns to"),
+};
+
+export const orderSchema = {
+  reference: z.string().nullable(),
+  metadata: z.record(z.string(), z.string()),
+  customerEmail: z.string().nullable(),
+  successUrl: z.string().nullable(),
+  cancelUrl: z.string().nullable(),
+};
+
+type OrderBody = { [Field in keyof typeof orderFields]?: z.infer<(typeof orderFields)[Field]> };
+
+/** Throws VALIDATION_ERROR for a unique reference that is not given. */
+export function readOrder(body: OrderBody): OrderData {
+  if (body.uniqueReference && body.reference === undefined)
+    throw invalid("uniqueReference", "needs a reference");
+  return {
+    reference: body.reference ?? null,
+    uniqueReference: body.uniqueReference ?? false,
+    metadata: body.metadata ?? {},
+    customerEmail: body.customerEmail ?? null,
+    successUrl: body.successUrl ?? null,
+    cancelUrl: body.cancelUrl ?? null,
+  };
+}
+
+export function presentOrder(link: PaymentLink) {
+  const { reference, metadata, customerEmail, successUrl, cancelUrl } = link;
+  return { reference, metadata, customerEmail, successUrl, cancelUrl };
+}
