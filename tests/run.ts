@@ -10,7 +10,7 @@ import { startTestServer } from "./support/postgres-server.ts";
 type Totals = { passed: number; failed: number; skipped: number };
 
 const PARALLEL_FILES = 3;
-const TEST_TIMEOUT_MS = 60_000;
+const TEST_TIMEOUT_MS = 120_000;
 const SLOWEST_SHOWN = 12;
 
 process.exitCode = await run(process.argv.slice(2));

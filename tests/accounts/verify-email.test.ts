@@ -10,7 +10,7 @@ let client: Client;
 beforeAll(async () => {
   world = await startApiWorld();
   client = openClient(world.baseUrl);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const REGISTER = "/v1/identity/register";

@@ -13,7 +13,7 @@ beforeAll(async () => {
   world = await startApiWorld();
   merchant = await signUp(world.baseUrl);
   other = await signUp(world.baseUrl);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const ALL_SCOPES = ["links:read", "links:write", "transactions:read", "exports", "webhooks"];

@@ -29,7 +29,7 @@ import {
 import { assertInvariants } from "../support/invariants.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const random = seededRandom("upkeep");
 const freshUnits = amounts();
 /** Above the depth anvil calls final. */

@@ -32,7 +32,7 @@ import { acceptPayment, authorize, makeSigner, paymentOf } from "../support/inde
 import { makeSender } from "../support/indexer-lab-reorgs.ts";
 import { assertInvariants } from "../support/invariants.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const freshUnits = amounts();
 let lab: Lab;
 let indexer: RunningIndexer;

@@ -13,7 +13,7 @@ import {
   startIndexer,
 } from "../support/indexer-lab.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 let lab: Lab;
 beforeAll(async () => {
   lab = await openLab();

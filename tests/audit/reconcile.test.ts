@@ -19,7 +19,7 @@ import {
   until,
 } from "../support/indexer-lab.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 /** More than one call takes. */
 const WALLETS = 620;
 /** Above the depth anvil calls final. */

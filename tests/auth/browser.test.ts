@@ -49,7 +49,7 @@ beforeAll(async () => {
   cdp = await page.context().newCDPSession(page);
   await cdp.send("WebAuthn.enable");
   ({ authenticatorId } = await cdp.send("WebAuthn.addVirtualAuthenticator", { options: AUTHENTICATOR }));
-}, 90_000);
+}, 120_000);
 afterAll(async () => {
   await browser?.close();
   await world?.stop();

@@ -15,7 +15,7 @@ beforeAll(async () => {
     url: "https://hooks.example.com/a",
   });
   endpointId = body.data.id;
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const LIMIT_S = 15 * 60;

@@ -34,7 +34,7 @@ beforeAll(async () => {
       GOOGLE_ISSUER: `http://127.0.0.1:${port}`,
     },
   });
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await world?.stop();
   await idp.stop();
@@ -314,4 +314,4 @@ test("unconfigured: 404 on both routes", async () => {
     expect(answer.body.error.code).toBe("NOT_FOUND");
   }
   await plain.stop();
-}, 60_000);
+}, 120_000);

@@ -23,7 +23,7 @@ beforeAll(async () => {
   client = openClient(world.baseUrl);
   merchant = await signUp(world.baseUrl);
   other = await signUp(world.baseUrl);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const optionsFor = async (email: string) => (await client.post("/v1/auth/options", { email })).body;

@@ -12,7 +12,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => world?.stop());
 
-const PAID_MS = 40_000;
+const PAID_MS = 60_000;
 const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
 
 describe.if(isBrowserThere)("the payment page", () => {

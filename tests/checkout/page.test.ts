@@ -11,7 +11,7 @@ import { openClient } from "../support/http-client.ts";
 let side: PayerSide;
 beforeAll(async () => {
   side = await startPayerSide();
-}, 90_000);
+}, 120_000);
 afterAll(() => side?.world.stop());
 
 async function read(linkId: string, init: { query?: string; headers?: Record<string, string> } = {}) {

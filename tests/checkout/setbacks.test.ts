@@ -13,7 +13,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => world?.stop());
 
-const PAID_MS = 40_000;
+const PAID_MS = 60_000;
 const payButton = (page: Page) => page.getByRole("button", { name: "Pay with" });
 const thanks = (page: Page) => page.getByText(/^Thank you\./);
 const settledBy = async (linkId: string) =>

@@ -25,7 +25,7 @@ beforeAll(async () => {
     },
   });
   client = openClient(world.baseUrl);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 /** Registers and sets a known code: production has no outbox. */
@@ -131,5 +131,5 @@ describe("at start", () => {
     await world.sql`delete from passkeys where id = 'rp-1'`;
     expect((await start("example.com")).isListening).toBe(true);
     await world.sql`delete from users where id = ${userId}`;
-  }, 60_000);
+  }, 120_000);
 });

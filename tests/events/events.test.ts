@@ -11,7 +11,7 @@ let bob: Merchant;
 beforeAll(async () => {
   world = await startMerchantWorld();
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 type Listed = { id: string; type: string; subjectId: string };
@@ -141,7 +141,7 @@ describe("the event log", () => {
     await follow();
     expect(seen.length).toBe(200);
     expect(new Set(seen).size).toBe(200);
-  }, 30_000);
+  }, 120_000);
 
   test.each(["cursor=x", "cursor=%00", "cursor=MTIz", "limit=0", "limit=101", "limit=x"])(
     "error: %s",

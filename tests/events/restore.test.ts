@@ -72,7 +72,7 @@ async function copyRows(from: Sql, to: Sql): Promise<void> {
 async function readUntil(client: Client, from: string | undefined, count: number) {
   const subjects: string[] = [];
   let next = from;
-  const deadline = Date.now() + 10_000;
+  const deadline = Date.now() + 45_000;
   while (subjects.length < count) {
     if (Date.now() > deadline) throw new Error(`told ${subjects.length} of ${count} events`);
     const { status, body } = await client.get(`${EVENTS}?limit=1${next ? `&cursor=${next}` : ""}`);

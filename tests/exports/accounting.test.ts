@@ -16,7 +16,7 @@ let ann: Merchant;
 beforeAll(async () => {
   world = await startMerchantWorld();
   ann = await signUp(world.baseUrl);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 test("names payer, payee, block, log, link, and our relayer's fee where it paid one", async () => {
@@ -70,7 +70,7 @@ test("names payer, payee, block, log, link, and our relayer's fee where it paid 
   expect(booked?.feeWei).toBeGreaterThan(0n);
   const [whole = "", fraction = ""] = (relayed?.["Network Fee (ETH)"] ?? "").split(".");
   expect(BigInt(whole) * 10n ** 18n + BigInt(fraction.padEnd(18, "0"))).toBe(booked?.feeWei ?? 0n);
-}, 30_000);
+}, 120_000);
 
 test("an export that fails is attempted three times, becomes FAILED, and does not delay others", async () => {
   const [user] = await world.sql<{ id: string }[]>`select id from users where email = ${ann.email}`;
@@ -92,4 +92,4 @@ test("an export that fails is attempted three times, becomes FAILED, and does no
   expect((await ann.client.get(`/v1/transactions/exports/${id}/download`)).status).toBe(409);
   const [row] = await world.sql`select attempts from exports where id = ${id}`;
   expect(row?.attempts).toBe(3);
-}, 30_000);
+}, 120_000);

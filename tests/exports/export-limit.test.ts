@@ -17,7 +17,7 @@ beforeAll(async () => {
     ann.userId,
     Array.from({ length: 500 }, (_, n) => ({ amountUnits: BigInt(n + 1) })),
   );
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 test("answers 202 with the download URL when the wait ends before the file is made", async () => {

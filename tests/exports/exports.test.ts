@@ -64,7 +64,7 @@ beforeAll(async () => {
   world = await startMerchantWorld({ fromSources: true });
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
   await insertHistory(world.sql, ann.userId, ROWS);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const exportAs = (body: Record<string, unknown>, headers?: Record<string, string>, merchant = ann) =>

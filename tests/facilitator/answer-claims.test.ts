@@ -16,7 +16,7 @@ let lab: FacilitatorWorld;
 
 beforeAll(async () => {
   lab = await startFacilitatorWorld();
-}, 60_000);
+}, 120_000);
 
 afterAll(() => lab?.stop());
 
@@ -47,7 +47,7 @@ async function stateOf(id: string): Promise<string | null | undefined> {
 }
 
 async function waitForState(id: string, state: string): Promise<void> {
-  const deadline = Date.now() + 10_000;
+  const deadline = Date.now() + 45_000;
   while ((await stateOf(id)) !== state) {
     if (Date.now() > deadline) throw new Error(`${id} did not become ${state}`);
     await Bun.sleep(5);

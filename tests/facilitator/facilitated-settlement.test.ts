@@ -27,7 +27,7 @@ import {
 } from "../support/indexer-lab.ts";
 import { authorize, makeSigner, paymentOf } from "../support/indexer-lab-payments.ts";
 
-setDefaultTimeout(30_000);
+setDefaultTimeout(120_000);
 let lab: Lab;
 let merchant: Merchant;
 let payer: Hex;

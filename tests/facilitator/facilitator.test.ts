@@ -24,7 +24,7 @@ let lab: FacilitatorWorld;
 
 beforeAll(async () => {
   lab = await startFacilitatorWorld();
-}, 60_000);
+}, 120_000);
 
 afterAll(() => lab?.stop());
 
@@ -156,7 +156,7 @@ describe("settling", () => {
     expect(pending).toMatchObject({ success: false, errorReason: "settlement_pending" });
     expect(await settle2(bought)).toMatchObject({ success: true });
     expect(await balanceOf(bought)).toBe(bought.amount);
-  }, 30_000);
+  }, 120_000);
 
   test("error: an authorization that another sender used before it was shown fails, with the hash", async () => {
     const bought = await purchase(lab);
@@ -167,7 +167,7 @@ describe("settling", () => {
     const { payload, requirements } = inVersion1(bought);
     expect(await lab.v1.settle(payload, requirements)).toMatchObject(refused);
     expect(await balanceOf(bought)).toBe(bought.amount);
-  }, 20_000);
+  }, 120_000);
 
   test("error: an authorization used before it was shown fails also for a wallet whose ledger has the transfer", async () => {
     const bought = await purchase(lab, { payTo: lab.merchant.address });
@@ -177,7 +177,7 @@ describe("settling", () => {
       errorReason: "invalid_exact_evm_nonce_already_used",
       transaction,
     });
-  }, 30_000);
+  }, 120_000);
 
   test("behavior: 64 concurrent payers are settled in fewer transactions than payers", async () => {
     const all = await Promise.all(Array.from({ length: 64 }, () => purchase(lab)));
@@ -186,7 +186,7 @@ describe("settling", () => {
     expect(new Set(answers.map((answer) => answer.transaction)).size).toBeLessThan(64);
     const reverted = await lab.sql`select id from relays where succeeded = false`;
     expect(reverted.length).toBe(0);
-  }, 20_000);
+  }, 120_000);
 
   test("behavior: another sender's broadcast during the relay is reported as the settlement", async () => {
     for (let round = 0; round < 3; round++) {
@@ -199,7 +199,7 @@ describe("settling", () => {
       expect({ isTold, answer }).toMatchObject({ isTold: true });
       expect(await balanceOf(bought)).toBe(bought.amount);
     }
-  }, 30_000);
+  }, 120_000);
 
   test("error: insufficient_funds, and the same payload settles after a top-up", async () => {
     const bought = await purchase(lab, { funds: 1n });
@@ -207,7 +207,7 @@ describe("settling", () => {
     expect(refused).toMatchObject({ success: false, errorReason: "insufficient_funds", transaction: "" });
     await fundUsdc(lab.world.chain.rpcUrl, bought.payer.address, bought.amount);
     expect(await settle2(bought)).toMatchObject({ success: true });
-  }, 20_000);
+  }, 120_000);
 
   test("error: a cancelled authorization is refused as used", async () => {
     const bought = await purchase(lab);
@@ -219,7 +219,7 @@ describe("settling", () => {
       transaction: "",
     });
     expect(await balanceOf(bought)).toBe(0n);
-  }, 20_000);
+  }, 120_000);
 
   test("error: a nonce read off the chain, without a signature over it, does not pay", async () => {
     const bought = await purchase(lab);
@@ -320,5 +320,5 @@ describe("who may settle", () => {
     );
     expect(answers.map(({ status }) => status)).toEqual([404, 404, 404]);
     await world.stop();
-  }, 30_000);
+  }, 120_000);
 });

@@ -18,7 +18,7 @@ let lab: FacilitatorWorld;
 
 beforeAll(async () => {
   lab = await startFacilitatorWorld();
-}, 60_000);
+}, 120_000);
 
 afterAll(() => lab?.stop());
 
@@ -56,7 +56,7 @@ test("error: RELAY_BUDGET_SPENT when the owner of the API key has no gas left; j
       await expectReceipts();
     }
   }
-}, 40_000);
+}, 120_000);
 
 test("error: AMOUNT_TOO_SMALL_TO_RELAY below the least amount, by verify and settle; the least amount settles", async () => {
   const { payload, requirements } = inVersion2(await of(999n));
@@ -67,15 +67,15 @@ test("error: AMOUNT_TOO_SMALL_TO_RELAY below the least amount, by verify and set
     ...{ success: false, errorReason: "AMOUNT_TOO_SMALL_TO_RELAY" },
   });
   expect(await settle(await of(1_000n), lab.key)).toMatchObject({ success: true });
-}, 30_000);
+}, 120_000);
 
 /** A receipt replaces the reserved gas by the gas used. */
 async function expectReceipts(): Promise<void> {
-  const deadline = Date.now() + 10_000;
+  const deadline = Date.now() + 45_000;
   for (;;) {
     const waiting = await lab.sql`select from relays where gas_used is null`;
     if (waiting.length === 0) return;
-    if (Date.now() > deadline) throw new Error("a relay has no receipt after 10 s");
+    if (Date.now() > deadline) throw new Error("a relay has no receipt in time");
     await Bun.sleep(20);
   }
 }

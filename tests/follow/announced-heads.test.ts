@@ -19,7 +19,7 @@ import {
 import { assertInvariants } from "../support/invariants.ts";
 import { startProviderProxy } from "../support/provider-proxy.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const BLOCKS = 12;
 const freshUnits = amounts();
 
@@ -81,7 +81,7 @@ test("a websocket that takes the subscription and says nothing delays a payment 
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
     await pay(lab, payer, merchant.address, units);
-    await until("it is paid", async () => (await linkOf(lab, linkId)).status === "PAID", 5_000);
+    await until("it is paid", async () => (await linkOf(lab, linkId)).status === "PAID", 15_000);
   }
   await indexer.stop();
   await proxy.stop();

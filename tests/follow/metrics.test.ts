@@ -16,7 +16,7 @@ import {
 } from "../support/indexer-lab.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 
-setDefaultTimeout(30_000);
+setDefaultTimeout(120_000);
 
 let lab: Lab;
 let proxy: FaultProxy;

@@ -24,7 +24,7 @@ import {
 import { assertInvariants } from "../support/invariants.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const random = seededRandom("reorg");
 
 describe.each([1, 3])("with %d confirmation(s)", (confirmations) => {

@@ -11,7 +11,7 @@ let client: Client;
 beforeAll(async () => {
   world = await startApiWorld();
   client = openClient(world.baseUrl);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const REGISTER = "/v1/identity/register";
@@ -78,7 +78,7 @@ describe("every answer", () => {
     await client.get(`/${secret}`);
     const requestId = "log-line-test-1";
     await client.get("/v1/networks", { "x-request-id": requestId });
-    const deadline = Date.now() + 5_000;
+    const deadline = Date.now() + 45_000;
     while (!world.log().includes(requestId) && Date.now() < deadline) await Bun.sleep(5);
     const lines = world
       .log()

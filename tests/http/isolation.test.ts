@@ -60,7 +60,7 @@ beforeAll(async () => {
   operations = Object.entries<Record<string, Operation>>(body.paths).flatMap(([path, item]) =>
     Object.entries(item).map(([method, operation]) => ({ method, path, operation })),
   );
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const isGuarded = ({ operation }: { operation: Operation }) =>

@@ -11,7 +11,7 @@ let client: Client;
 beforeAll(async () => {
   world = await startApiWorld({ env: { RP_ORIGINS: DASHBOARD } });
   ({ client } = await verifiedUser(world.baseUrl));
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const act = (headers: Record<string, string>) => client.post("/v1/wallets/setup/start", {}, headers);

@@ -34,7 +34,7 @@ beforeAll(async () => {
   world = await startApiWorld();
   document = (await openClient(world.baseUrl).get("/openapi.json")).body;
   await haveASession();
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 /** A client that remembers what it was answered. */

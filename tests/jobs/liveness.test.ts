@@ -67,4 +67,4 @@ test("behavior: looks that fail leave the sign where it is, a lost sign is put u
   for (const connection of others) connection.release();
   await stop();
   expect(await holders()).toEqual([]);
-}, 60_000);
+}, 120_000);

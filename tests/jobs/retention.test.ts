@@ -25,7 +25,7 @@ let merchant: SeededMerchant;
 beforeAll(async () => {
   db = await createTestDatabase();
   sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
-}, 60_000);
+}, 120_000);
 beforeEach(async () => {
   merchant = await seedMerchant(sql);
 });
@@ -56,7 +56,7 @@ async function readAges(): Promise<string[]> {
 
 /** What a reader gets next; events become readable when no older transaction of the server runs, also another database's. */
 async function readNext(after: EventPosition | undefined): Promise<string[]> {
-  const deadline = Date.now() + 15_000;
+  const deadline = Date.now() + 45_000;
   for (;;) {
     const page = await listEvents(sql, merchant.userId, { after, limit: 10 });
     if ((page?.events.length ?? 0) > 0 || Date.now() > deadline)

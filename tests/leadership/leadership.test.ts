@@ -23,7 +23,7 @@ import {
 import { reorganise } from "../support/indexer-lab-reorgs.ts";
 import { assertInvariants } from "../support/invariants.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const freshUnits = amounts();
 
 let lab: Lab;

@@ -18,7 +18,7 @@ import {
   until,
 } from "../support/indexer-lab.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
 const WALLETS = 5;
 const nextAmount = amounts();

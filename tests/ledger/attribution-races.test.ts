@@ -13,9 +13,9 @@ import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
-const [NETWORK, UNITS, WAIT_MS] = ["base-sepolia", 3_000_000n, 15_000] as const;
+const [NETWORK, UNITS, WAIT_MS] = ["base-sepolia", 3_000_000n, 45_000] as const;
 
 let db: TestDatabase;
 let sql: Sql;

@@ -30,7 +30,7 @@ import {
   waitForLink,
 } from "./evidence-side.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
 let side: EvidenceSide;
 let payer: Payer;

@@ -20,7 +20,7 @@ let claimRow: PayerSide["claimRow"];
 beforeAll(async () => {
   side = await startPayerSide();
   ({ world, rpcUrl, ann, wallet, payer, makeLink, claim, statusOf, waitForStatus, claimRow } = side);
-}, 60_000);
+}, 120_000);
 afterAll(() => side?.world.stop());
 
 describe("a claim without a payment", () => {
@@ -41,7 +41,7 @@ describe("a claim without a payment", () => {
     // and may be repeated
     expect((await claim(link.id, hash)).status).toBe(200);
     expect(await statusOf(link.id)).toBe("PENDING");
-  }, 30_000);
+  }, 120_000);
 
   test("of a link that expired in between ends EXPIRED", async () => {
     const link = await makeLink();
@@ -49,7 +49,7 @@ describe("a claim without a payment", () => {
     await world.sql`update claims set lease_until = now() where link_id = ${link.id}`;
     await world.sql`update payment_links set expires_at = now() where id = ${link.id}`;
     await waitForStatus(link.id, "EXPIRED");
-  }, 30_000);
+  }, 120_000);
 
   test("keeps the link while another claim or a payment holds it", async () => {
     const link = await makeLink();
@@ -62,7 +62,7 @@ describe("a claim without a payment", () => {
       return rows.length === 1;
     });
     expect(await statusOf(link.id)).toBe("PENDING");
-  }, 30_000);
+  }, 120_000);
 
   test("whose transaction reverts is FAILED in the history", async () => {
     const link = await makeLink();
@@ -83,7 +83,7 @@ describe("a claim without a payment", () => {
       status: "FAILED",
       metadata: { failureReason: "reverted" },
     });
-  }, 30_000);
+  }, 120_000);
 
   test("whose transaction pays too little releases the link, and is recorded for the merchant once its sender signs", async () => {
     const link = await makeLink();
@@ -116,7 +116,7 @@ describe("a claim without a payment", () => {
     expect(proven.status).toBe(200);
     await waitFor("the exception", async () => (await exceptionOf()) === "UNDERPAID");
     await waitForStatus(link.id, "ACTIVE");
-  }, 30_000);
+  }, 120_000);
 
   test("a hundred of them do not prevent a transfer from paying", async () => {
     const link = await makeLink();
@@ -125,7 +125,7 @@ describe("a claim without a payment", () => {
     await sendUsdc(rpcUrl, payer, wallet, link.amountUnits);
     await mine(rpcUrl, 2);
     await waitForStatus(link.id, "PAID");
-  }, 30_000);
+  }, 120_000);
 });
 
 describe("watching a link", () => {
@@ -150,7 +150,7 @@ describe("watching a link", () => {
     await mine(rpcUrl, 2);
     await reading;
     expect(seen).toEqual(["ACTIVE", "PENDING", "PAID"]);
-  }, 30_000);
+  }, 120_000);
 
   test("a client that disconnects frees its slot, and the service continues", async () => {
     const link = await makeLink();

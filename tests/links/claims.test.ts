@@ -30,7 +30,7 @@ let claimRow: PayerSide["claimRow"];
 beforeAll(async () => {
   side = await startPayerSide();
   ({ world, rpcUrl, ann, wallet, payer, makeLink, claim, prove, statusOf, waitForStatus, claimRow } = side);
-}, 60_000);
+}, 120_000);
 afterAll(() => side?.world.stop());
 
 describe("public link data", () => {
@@ -132,7 +132,7 @@ describe("a claim", () => {
     // and the same claim again is still answered
     const again = await claim(two.id, hash, prover.lower);
     expect(again.body).toEqual({ success: true, linkId: two.id, status: "PAID" });
-  }, 30_000);
+  }, 120_000);
 
   test("made before the transaction is mined is settled when it is", async () => {
     const [one, two] = [await makeLink(), await makeLink("same")];
@@ -153,7 +153,7 @@ describe("a claim", () => {
     }
     await waitForStatus(one.id, "PAID");
     expect(await statusOf(two.id)).toBe("ACTIVE");
-  }, 30_000);
+  }, 120_000);
 
   test("by a third party with another address does not block the payer's", async () => {
     const [one, two] = [await makeLink(), await makeLink("same")];
@@ -168,7 +168,7 @@ describe("a claim", () => {
     }
     await waitForStatus(one.id, "PAID");
     expect(await statusOf(two.id)).toBe("ACTIVE");
-  }, 30_000);
+  }, 120_000);
 
   test("for twenty links of one transfer pays and holds none of them, before or after the block", async () => {
     const units = 3_141_592n;
@@ -199,7 +199,7 @@ describe("a claim", () => {
       select link_id, candidates from transfers where tx_hash = ${hash}`;
     expect(transfer?.linkId).toBeNull();
     expect(transfer?.candidates.toSorted()).toEqual(ids.toSorted());
-  }, 30_000);
+  }, 120_000);
 });
 
 describe("error: a claim of a transaction that is mined and does not pay the link", () => {

@@ -8,7 +8,7 @@ import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
 const UNITS = 5_000_000n;
 /** 1 to 999 without those that end in 0. */

@@ -5,12 +5,12 @@ import { callRpc } from "../../local/chain/rpc.ts";
 import { type PayerSide, startPayerSide, waitFor } from "./payer-side.ts";
 import { sendUsdc } from "./payers.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
 let side: PayerSide;
 beforeAll(async () => {
   side = await startPayerSide();
-}, 60_000);
+}, 120_000);
 afterAll(() => side?.world.stop());
 
 /** From now on blocks carry times this far behind ours. Returns the time of the newest one, in seconds behind. */

@@ -15,7 +15,7 @@ let bob: Merchant;
 beforeAll(async () => {
   world = await startMerchantWorld();
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const LINKS = "/v1/payment-links";

@@ -17,7 +17,7 @@ import {
   waitForLink,
 } from "./evidence-side.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
 const ADDED_MAX = 999n;
 

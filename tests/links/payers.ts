@@ -44,9 +44,9 @@ export async function submitUsdc(rpcUrl: string, from: Hex, to: Hex, units: bigi
 }
 
 export async function waitUntilMined(rpcUrl: string, hash: Hex): Promise<void> {
-  const deadline = Date.now() + 10_000;
+  const deadline = Date.now() + 45_000;
   while (!(await callRpc(rpcUrl, "eth_getTransactionReceipt", [hash]))) {
-    if (Date.now() > deadline) throw new Error(`${hash} is not mined after 10 s`);
+    if (Date.now() > deadline) throw new Error(`${hash} is not mined in time`);
     await Bun.sleep(5);
   }
 }

@@ -27,7 +27,7 @@ import {
   waitForLink,
 } from "./evidence-side.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
 const CONFIRMATIONS = 3;
 

@@ -30,7 +30,7 @@ beforeAll(async () => {
   sql = world.sql;
   merchant = await seedMerchant(sql);
   payer = await newPayer(world.chain.rpcUrl, 1_000_000_000n);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 type Stream = { socket: Socket; text: () => string; statuses: () => string[]; isOver: () => boolean };
@@ -87,7 +87,7 @@ test("a waiting page is notified when the payment's block is reorganised away, a
   expect(page.statuses().slice(0, 3)).toEqual(["ACTIVE", "PENDING", "ACTIVE"]);
   expect(page.statuses().at(-1)).toBe("PAID");
   expect(page.text()).toContain("x-accel-buffering: no");
-}, 30_000);
+}, 120_000);
 
 test(`of ${ADDRESSES * PAGES_AN_ADDRESS} waiting pages are all notified, despite some that never read`, async () => {
   const link = await newLink();
@@ -103,4 +103,4 @@ test(`of ${ADDRESSES * PAGES_AN_ADDRESS} waiting pages are all notified, despite
   await waitFor("all PAID", async () => pages.every((page) => page.statuses().at(-1) === "PAID"));
   expect(deaf.every((page) => page.text() === "")).toBe(true);
   await closeAll();
-}, 60_000);
+}, 120_000);

@@ -98,7 +98,7 @@ test("error: a package of Bun with other bytes than the pinned ones is neither i
   expect(code).toBe(1);
   expect(stderr).toContain(`Bun ${Bun.version} could not be installed with npm`);
   expect(existsSync(mark)).toBe(false);
-}, 60_000);
+}, 120_000);
 
 test("the same package is installed and run when its bytes are the pinned ones", async () => {
   const file = join(project, "bootstrap.mjs");
@@ -109,7 +109,7 @@ test("the same package is installed and run when its bytes are the pinned ones",
   const { stderr } = await bootstrap();
   expect(stderr).toContain("installing packages");
   expect(existsSync(mark)).toBe(true);
-}, 60_000);
+}, 120_000);
 
 test("a sha512 is pinned for each build of Linux and macOS, with either C library, in the version of the types", () => {
   const text = readFileSync(join(ROOT, "bootstrap.mjs"), "utf8");

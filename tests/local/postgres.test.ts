@@ -82,14 +82,14 @@ test("leaves no server behind when its owner is killed with SIGKILL", async () =
   const { holder, url } = await startHolder();
   holder.kill("SIGKILL");
   await holder.exited;
-  const deadline = Date.now() + 10_000;
+  const deadline = Date.now() + 45_000;
   const answers = () =>
     query(url, "select 1").then(
       () => true,
       () => false,
     );
   while (await answers()) {
-    if (Date.now() > deadline) throw new Error("Postgres still answers 10 s after its owner was killed");
+    if (Date.now() > deadline) throw new Error("Postgres still answers long after its owner was killed");
     await Bun.sleep(50);
   }
   // Waits for the end of its shutdown, so that the folder can be removed.

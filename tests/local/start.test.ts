@@ -232,9 +232,9 @@ test(
 );
 
 async function waitFor(isDone: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 30_000;
+  const deadline = Date.now() + 45_000;
   while (!(await isDone().catch(() => false))) {
-    if (Date.now() > deadline) throw new Error("waited 30 s in vain");
+    if (Date.now() > deadline) throw new Error("the condition did not become true in time");
     await Bun.sleep(50);
   }
 }

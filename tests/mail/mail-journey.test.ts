@@ -24,7 +24,7 @@ beforeAll(async () => {
   mailbox = await startTestMailbox({ smtpPort });
   const smtp = { smtpUrl: mailbox.smtpUrl };
   service = await startService({ db, chain, smtp, processes: ["api", "worker"], env: { RATE_LIMITS: "0" } });
-}, 90_000);
+}, 120_000);
 afterAll(async () => {
   await service?.stop();
   await sql?.end({ timeout: 1 });
@@ -49,7 +49,7 @@ describe("mail", () => {
     const emails = Array.from({ length: 20 }, newEmail);
     await Promise.all(emails.map(register));
     // until the worker has failed once
-    const deadline = Date.now() + 15_000;
+    const deadline = Date.now() + 45_000;
     const tried = async () => {
       const [row] = await sql<{ count: number }[]>`
         select count(*)::int as count from graphile_worker.jobs where task_identifier = 'send_otp_email' and attempts > 0`;
@@ -92,9 +92,9 @@ test("a wallet on a testnet is deployed soon after its setup", async () => {
   });
   expect(done.body.wallet.deployed).toBe(false);
   const address: Hex = done.body.wallet.address;
-  const deadline = Date.now() + 40_000;
+  const deadline = Date.now() + 45_000;
   const isDeployed = async () => (await client.get("/v1/auth/me")).body.wallets[0].deployed === true;
   while (!(await isDeployed()) && Date.now() < deadline) await Bun.sleep(100);
   expect(await isDeployed()).toBe(true);
   expect(await callRpcText(chain.rpcUrl, "eth_getCode", [address, "latest"])).toHaveLength(2 + 61 * 2);
-}, 60_000);
+}, 120_000);

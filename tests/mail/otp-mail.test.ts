@@ -25,7 +25,7 @@ let counter = 0;
 beforeAll(async () => {
   [db, mailbox] = await Promise.all([createTestDatabase(), startTestMailbox()]);
   sql = openDatabase(db.url, { name: "test" });
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await sql?.end({ timeout: 1 });
   await Promise.all([mailbox?.stop(), db?.drop()]);

@@ -45,7 +45,7 @@ describe("a batch that fails as a whole", () => {
   let lab: Lab;
   beforeAll(async () => {
     lab = await startLab({ env: { PAY_WAIT_MS: "500" } });
-  }, 60_000);
+  }, 120_000);
   afterAll(() => lab?.stop());
 
   const cases: [string, Hex][] = [
@@ -78,7 +78,7 @@ describe("a batch that fails as a whole", () => {
         const wasInCompany = inCompany.includes(linkId);
         expect(carried).toEqual({ alone: wasInCompany, reverts: 0, callTo: usdc.address, company: 1 });
       }
-    }, 60_000);
+    }, 120_000);
   }
 });
 
@@ -86,7 +86,7 @@ describe("RELAY_BATCH_MAX=1", () => {
   let lab: Lab;
   beforeAll(async () => {
     lab = await startLab({ keys: 4, env: { RELAY_BATCH_MAX: "1" } });
-  }, 60_000);
+  }, 120_000);
   afterAll(() => lab?.stop());
 
   test("behavior: with RELAY_BATCH_MAX=1 each payment has a transaction of its own, straight to the token", async () => {
@@ -99,5 +99,5 @@ describe("RELAY_BATCH_MAX=1", () => {
       new Set([`1 ${usdc.address}`]),
     );
     expect(await relaysOf(lab)).toHaveLength(orders.length);
-  }, 60_000);
+  }, 120_000);
 });

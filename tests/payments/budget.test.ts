@@ -38,7 +38,7 @@ describe("RELAY_DAILY_FEE_MAX_WEI", () => {
   beforeAll(async () => {
     lab = await startLab({ env: { RELAY_DAILY_FEE_MAX_WEI: (PAYMENT_GAS * OFFER_WEI).toString() } });
     await setBaseFee(lab, GWEI);
-  }, 60_000);
+  }, 120_000);
   afterAll(() => lab?.stop());
 
   test("an offer that just fits the fee budget is relayed, and its receipt replaces the reservation", async () => {
@@ -50,7 +50,7 @@ describe("RELAY_DAILY_FEE_MAX_WEI", () => {
     expect(await budgetOf(lab, "FEES")).toEqual([
       { subject: "base-sepolia", reserved: 0n, used: paid, maximum: PAYMENT_GAS * OFFER_WEI },
     ] as never);
-  }, 30_000);
+  }, 120_000);
 
   test("error: INTERNAL_ERROR with the figures of an exhausted fee budget; nothing is sent and the link is released", async () => {
     const order = await newOrder(lab);
@@ -63,7 +63,7 @@ describe("RELAY_DAILY_FEE_MAX_WEI", () => {
     expect(messageOf(body)).toMatch(RESET);
     expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
     expect((await relaysOf(lab)).length).toBe(1);
-  }, 30_000);
+  }, 120_000);
 });
 
 describe("RELAY_DAILY_FEE_MAX_WEI and a transaction that blocks pass over", () => {
@@ -75,7 +75,7 @@ describe("RELAY_DAILY_FEE_MAX_WEI and a transaction that blocks pass over", () =
     const env = { RELAY_MAX_FEE_GWEI: "50", PAY_WAIT_MS: "500" };
     const budget = (PAYMENT_GAS * FIRST_OFFER_WEI).toString();
     lab = await startLab({ env: { ...env, RELAY_DAILY_FEE_MAX_WEI: budget } });
-  }, 60_000);
+  }, 120_000);
   afterAll(() => lab?.stop());
 
   async function attempts() {
@@ -108,7 +108,7 @@ describe("RELAY_DAILY_FEE_MAX_WEI and a transaction that blocks pass over", () =
       return false;
     });
     expect(await attempts()).toHaveLength(1);
-  }, 40_000);
+  }, 120_000);
 });
 
 async function setBaseFee({ rpc }: Lab, wei: bigint): Promise<void> {
@@ -120,7 +120,7 @@ describe("a merchant's gas budget", () => {
   let lab: Lab;
   beforeAll(async () => {
     lab = await startLab();
-  }, 60_000);
+  }, 120_000);
   afterAll(() => lab?.stop());
 
   async function merchantWith(gasPerDay: bigint): Promise<SeededMerchant> {
@@ -135,7 +135,7 @@ describe("a merchant's gas budget", () => {
     const order = await orderFor(await merchantWith(PAYMENT_GAS - 1n));
     await expectUnrelayed(lab, order, "RELAY_BUDGET_SPENT", RESET);
     expect(await paymentOf(lab, order.linkId)).toBeUndefined();
-  }, 30_000);
+  }, 120_000);
 
   test("a payment that just fits its merchant's budget is paid; the next one is refused, another merchant's is not", async () => {
     const merchant = await merchantWith(PAYMENT_GAS);
@@ -143,7 +143,7 @@ describe("a merchant's gas budget", () => {
     await allMined(lab);
     await expectUnrelayed(lab, await orderFor(merchant), "RELAY_BUDGET_SPENT", RESET);
     expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
-  }, 30_000);
+  }, 120_000);
 
   test("behavior: several payments at once are relayed as far as the gas goes, the others are refused and their links released", async () => {
     const merchant = await merchantWith(2n * PAYMENT_GAS);
@@ -165,7 +165,7 @@ describe("a merchant's gas budget", () => {
       expect(await linkStatus(lab, order.linkId)).toBe(isPaid ? "PAID" : "ACTIVE");
     }
     await assertInvariants(lab.sql, lab.chain);
-  }, 40_000);
+  }, 120_000);
 });
 
 describe("RELAY_MIN_AMOUNT", () => {
@@ -173,7 +173,7 @@ describe("RELAY_MIN_AMOUNT", () => {
   let lab: Lab;
   beforeAll(async () => {
     lab = await startLab();
-  }, 60_000);
+  }, 120_000);
   afterAll(() => lab?.stop());
 
   async function orderOf(amountUnits: bigint): Promise<Order> {
@@ -186,7 +186,7 @@ describe("RELAY_MIN_AMOUNT", () => {
   test("RELAY_MIN_AMOUNT is relayed, one unit less is not", async () => {
     await expectUnrelayed(lab, await orderOf(MIN_UNITS - 1n), "AMOUNT_TOO_SMALL_TO_RELAY", /0\.000999 USDC/);
     expect(await pay(lab, await orderOf(MIN_UNITS))).toMatchObject({ status: 200 });
-  }, 30_000);
+  }, 120_000);
 
   test("behavior: 20 links of 0.000001 USDC that their merchant pays himself cost the relayer nothing", async () => {
     await allMined(lab);
@@ -202,7 +202,7 @@ describe("RELAY_MIN_AMOUNT", () => {
     }
     expect(await read()).toBe(balance);
     expect((await relaysOf(lab)).length).toBe(relays);
-  }, 40_000);
+  }, 120_000);
 
   test("behavior: a link below RELAY_MIN_AMOUNT is paid by a transfer", async () => {
     const amountUnits = MIN_UNITS - 7n;
@@ -210,7 +210,7 @@ describe("RELAY_MIN_AMOUNT", () => {
     const { rpcUrl } = lab.chain;
     await sendUsdc(rpcUrl, await newPayer(rpcUrl, amountUnits), lab.merchant.address, amountUnits);
     await waitFor("the transfer to pay the link", async () => (await linkStatus(lab, linkId)) === "PAID");
-  }, 30_000);
+  }, 120_000);
 });
 
 function messageOf(body: object): string {

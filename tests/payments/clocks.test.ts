@@ -12,7 +12,7 @@ let lab: Lab;
 
 beforeAll(async () => {
   lab = await startLab();
-}, 60_000);
+}, 120_000);
 
 afterAll(() => lab?.stop());
 
@@ -25,4 +25,4 @@ test("behavior: an authorization that began a second ago is paid when the chain'
   const terms = { to: lab.merchant.address, amountUnits: AMOUNT, validAfter: nowS - 2 };
   const payment = await signPayment(payer, terms);
   expect(await pay(lab, { linkId, payment })).toMatchObject({ status: 200, body: { success: true } });
-}, 30_000);
+}, 120_000);

@@ -21,7 +21,7 @@ let lab: Lab;
 
 beforeAll(async () => {
   lab = await startLab();
-}, 60_000);
+}, 120_000);
 
 afterAll(() => lab?.stop());
 
@@ -34,7 +34,7 @@ describe("a payer with code", () => {
       expect(await linkStatus(lab, order.linkId)).toBe("PAID");
       const code = await lab.rpc("eth_getCode", [order.payment.from, "latest"]);
       expect(code).not.toBe("0x");
-    }, 20_000);
+    }, 120_000);
   }
 
   test("error: INVALID_SIGNATURE for a wallet whose passkey signed something else", async () => {
@@ -48,7 +48,7 @@ describe("a payer with code", () => {
       body: { error: "INVALID_SIGNATURE" },
     });
     expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
-  }, 20_000);
+  }, 120_000);
 
   test("a keyed account that delegates to code (EIP-7702) pays alone, with the signature of its key", async () => {
     const order = await newOrder(lab);
@@ -60,7 +60,7 @@ describe("a payer with code", () => {
     const [row] = await lab.sql<{ together: number }[]>`
       select count(*)::int as together from payments where relay_id = ${own?.relayId ?? 0n}`;
     expect(row?.together).toBe(1);
-  }, 20_000);
+  }, 120_000);
 });
 
 describe("a payer that burns gas", () => {
@@ -81,7 +81,7 @@ describe("a payer that burns gas", () => {
       return rows.length === 3 && rows;
     });
     for (const { gasUsed } of burnt) expect(gasUsed).toBeLessThanOrEqual(CONTRACT_GAS);
-  }, 30_000);
+  }, 120_000);
 
   test("error: PAYMENT_NOT_ALLOWED for the next payment of a payer that burnt gas, before any more is spent", async () => {
     const [row] = await lab.sql<{ payer: Hex }[]>`select payer from payments where reverts >= 3`;
@@ -91,5 +91,5 @@ describe("a payer that burns gas", () => {
     expect(await pay(lab, order)).toMatchObject({ status: 403, body: { error: "PAYMENT_NOT_ALLOWED" } });
     expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
     expect((await relaysOf(lab)).length).toBe(before);
-  }, 20_000);
+  }, 120_000);
 });

@@ -23,7 +23,7 @@ let lab: Lab;
 beforeAll(async () => {
   lab = await startLab();
   expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
-}, 60_000);
+}, 120_000);
 
 beforeEach(() => waitForLedger(lab));
 
@@ -64,7 +64,7 @@ describe("the node is unavailable while the first payer's authorization is execu
     expect(await balanceOf(lab, second)).toBe(funds);
     expect(await countTransfers(lab, order.linkId)).toBe(1);
     expect(await countRelays(lab)).toBe(relays);
-  }, 40_000);
+  }, 120_000);
 
   test("error: LINK_ALREADY_PAID also when the external transaction is still unmined when the second payer pays", async () => {
     const order = await newOrder(lab);
@@ -88,7 +88,7 @@ describe("the node is unavailable while the first payer's authorization is execu
     expect(await paying).toMatchObject({ status: 409, body: { error: "LINK_ALREADY_PAID" } });
     await waitForLink(lab, order.linkId, "PAID");
     expect(await balanceOf(lab, second)).toBe(funds);
-  }, 40_000);
+  }, 120_000);
 });
 
 describe("a link with as many doubts as it may have", () => {
@@ -117,7 +117,7 @@ describe("a link with as many doubts as it may have", () => {
     const other = await newOrder(lab);
     await addDoubts(other, 7);
     expect(await pay(lab, other)).toMatchObject({ status: 200, body: { success: true } });
-  }, 40_000);
+  }, 120_000);
 });
 
 describe("a doubtful authorization that its payer has taken back", () => {
@@ -133,5 +133,5 @@ describe("a doubtful authorization that its payer has taken back", () => {
     expect(await pay(lab, order)).toMatchObject({ status: 200, body: { success: true } });
     await waitForLink(lab, order.linkId, "PAID");
     expect(await isUncertain(order)).toBe(false);
-  }, 40_000);
+  }, 120_000);
 });

@@ -20,7 +20,7 @@ let lab: Lab;
 beforeAll(async () => {
   lab = await startLab({ env: { RELAY_MAX_FEE_GWEI: "50" } });
   expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
-}, 60_000);
+}, 120_000);
 
 beforeEach(() => waitForLedger(lab));
 
@@ -106,7 +106,7 @@ test("behavior: a payment whose link a plain transfer paid is left out of the re
   });
   expect(await balanceOf(lab, paidByHand)).toBe(funds);
   expect(await linkStatus(lab, paidByHand.linkId)).toBe("PAID");
-}, 60_000);
+}, 120_000);
 
 test("behavior: a transaction whose only payment is left out is replaced by a no-op", async () => {
   const order = await newOrder(lab);
@@ -119,7 +119,7 @@ test("behavior: a transaction whose only payment is left out is replaced by a no
   lab.proxy.fault = () => undefined;
   await waitFor("the payment to end", async () => (await paymentOf(lab, order.linkId))?.state === "FAILED");
   expect(await balanceOf(lab, order)).toBe(funds);
-}, 60_000);
+}, 120_000);
 
 test("behavior: while the ledger is behind the same bytes are resent; once it has read the transfer that pays the link, the payment is left out", async () => {
   const order = await newOrder(lab);
@@ -144,4 +144,4 @@ test("behavior: while the ledger is behind the same bytes are resent; once it ha
   });
   await waitForLink(lab, order.linkId, "PAID");
   expect(await secondAttempt(order)).toMatchObject({ isNoop: true });
-}, 80_000);
+}, 120_000);

@@ -35,7 +35,7 @@ beforeAll(async () => {
   lab = await startLab({ env: { FACILITATOR: "1" } });
   key = await makeKey(lab.sql, lab.merchant.userId, ["facilitator"]);
   expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
-}, 60_000);
+}, 120_000);
 
 afterAll(() => lab?.stop());
 
@@ -144,7 +144,7 @@ describe.each([
       await lab.service.start("worker");
     }
     expect(await paying).toMatchObject({ status: 200 });
-  }, 40_000);
+  }, 120_000);
 
   test("error: the facilitator refuses forged twins of a payment it settled", async () => {
     const payment = await facilitated();
@@ -163,7 +163,7 @@ describe.each([
     } finally {
       bringNodeBack();
     }
-  }, 30_000);
+  }, 120_000);
 });
 
 describe("a signature of another form, and no node available", () => {
@@ -191,7 +191,7 @@ describe("a signature of another form, and no node available", () => {
       const answer = await wire(order.linkId, forged);
       expect([402, 409]).toContain(answer.status);
     }
-  }, 30_000);
+  }, 120_000);
 });
 
 describe("a payer with code, and no node available", () => {
@@ -217,7 +217,7 @@ describe("a payer with code, and no node available", () => {
     } finally {
       bringNodeBack();
     }
-  }, 30_000);
+  }, 120_000);
 });
 
 /** A funded payer's authorization for a facilitated payment. */

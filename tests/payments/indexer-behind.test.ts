@@ -34,7 +34,7 @@ beforeAll(async () => {
   lab = await startLab({ env: { FACILITATOR: "1" } });
   key = await makeKey(lab.sql, lab.merchant.userId, ["facilitator"]);
   expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
-}, 60_000);
+}, 120_000);
 
 beforeEach(() => waitForLedger(lab));
 
@@ -63,7 +63,7 @@ describe("a link was paid by a plain transfer in blocks that the ledger does not
     expect(await exceptionOf(order.linkId)).toBe("NONE");
     expect(await balanceOf(lab, second)).toBe(funds);
     expect(await countRelays(lab)).toBe(relays);
-  }, 40_000);
+  }, 120_000);
 
   test("error: INTERNAL_ERROR, retryable, while the indexer stays stopped; nothing is signed and the link is released", async () => {
     const order = await newOrder(lab);
@@ -84,7 +84,7 @@ describe("a link was paid by a plain transfer in blocks that the ledger does not
     expect(await countTransfers(lab, order.linkId)).toBe(1);
     expect(await balanceOf(lab, second)).toBe(funds);
     expect(await countRelays(lab)).toBe(relays);
-  }, 40_000);
+  }, 120_000);
 
   test("error: LINK_ALREADY_PAID after a takeover: the leader crashes, and its successor reads the missing blocks", async () => {
     const order = await newOrder(lab);
@@ -99,7 +99,7 @@ describe("a link was paid by a plain transfer in blocks that the ledger does not
     await waitForLink(lab, order.linkId, "PAID");
     expect(await exceptionOf(order.linkId)).toBe("NONE");
     expect(await balanceOf(lab, second)).toBe(funds);
-  }, 40_000);
+  }, 120_000);
 });
 
 describe("blocks that the ledger does not hold pay other things", () => {
@@ -115,7 +115,7 @@ describe("blocks that the ledger does not hold pay other things", () => {
     });
     expect(await paying.answer).toMatchObject({ status: 200, body: { success: true } });
     expect(await linkStatus(lab, order.linkId)).toBe("PAID");
-  }, 30_000);
+  }, 120_000);
 
   test("behavior: our own relays to the same wallet, batched or not, delay no payment while the indexer is stopped", async () => {
     const [first, second, third, last] = [
@@ -147,7 +147,7 @@ describe("blocks that the ledger does not hold pay other things", () => {
       await waitForLink(lab, linkId, "PAID");
       expect(await countTransfers(lab, linkId)).toBe(1);
     }
-  }, 40_000);
+  }, 120_000);
 });
 
 describe("facilitated payments", () => {
@@ -166,5 +166,5 @@ describe("facilitated payments", () => {
       return { answer };
     });
     expect(await settling.answer).toMatchObject({ success: true });
-  }, 30_000);
+  }, 120_000);
 });

@@ -17,7 +17,7 @@ let lab: Lab;
 
 beforeAll(async () => {
   lab = await startLab({ env: { PAY_WAIT_MS: "500" } });
-}, 60_000);
+}, 120_000);
 afterAll(() => lab?.stop());
 
 test("error: EXPIRED_TRANSFER when the block comes too late; the payer is not blamed for the gas", async () => {
@@ -34,4 +34,4 @@ test("error: EXPIRED_TRANSFER when the block comes too late; the payer is not bl
     reason: "EXPIRED_TRANSFER",
     reverts: 0,
   });
-}, 30_000);
+}, 120_000);

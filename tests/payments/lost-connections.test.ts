@@ -22,7 +22,7 @@ let lab: Lab;
 
 beforeAll(async () => {
   lab = await startLab({ keys: 4 });
-}, 60_000);
+}, 120_000);
 afterAll(() => lab?.stop());
 
 /** Ends connections of the service's pools, of all three processes, until `isOver`. */
@@ -68,7 +68,7 @@ test(`behavior: ${PAYMENTS} payments are paid once while connections of every pr
   isOver = true;
   expect(await cutting).toBeGreaterThan(0);
   expect(answers.filter((status) => ![200, 202, 409].includes(status))).toEqual([]);
-  for (const { linkId } of orders) await waitForLink(lab, linkId, "PAID", 30_000);
+  for (const { linkId } of orders) await waitForLink(lab, linkId, "PAID");
   await waitFor(
     "quiet",
     async () => {

@@ -16,7 +16,7 @@ let lab: Lab;
 
 beforeAll(async () => {
   lab = await startLab();
-}, 60_000);
+}, 120_000);
 afterAll(() => lab?.stop());
 
 test("behavior: a payment whose authorization waits in a node's pool does not fail, and is settled by that transaction", async () => {
@@ -46,4 +46,4 @@ test("behavior: a payment whose authorization waits in a node's pool does not fa
   await waitForLink(lab, order.linkId, "PAID");
   expect(await answer).toMatchObject({ status: 200, body: { success: true, txHash: await sent } });
   expect(await countTransfers(lab, order.linkId)).toBe(1);
-}, 40_000);
+}, 120_000);

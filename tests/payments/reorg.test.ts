@@ -16,7 +16,7 @@ let lab: Lab;
 
 beforeAll(async () => {
   lab = await startLab();
-}, 60_000);
+}, 120_000);
 
 afterAll(() => lab?.stop());
 
@@ -52,7 +52,7 @@ for (const depth of [1, 3]) {
       (await relaysOf(lab)).every((relay) => relay.succeeded === true),
     );
     await assertInvariants(lab.sql, lab.chain);
-  }, 40_000);
+  }, 120_000);
 }
 
 test("behavior: links whose payments were far below the branch stay PAID", async () => {
@@ -70,4 +70,4 @@ test("behavior: links whose payments were far below the branch stay PAID", async
     expect(moved.length).toBe(0);
   }
   await assertInvariants(lab.sql, lab.chain);
-}, 40_000);
+}, 120_000);

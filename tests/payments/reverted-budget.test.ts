@@ -23,7 +23,7 @@ let lab: Lab;
 
 beforeAll(async () => {
   lab = await startLab({ env: { RELAY_REVERTED_GAS_PER_DAY: (2n * CONTRACT_GAS).toString() } });
-}, 60_000);
+}, 120_000);
 
 afterAll(() => lab?.stop());
 
@@ -54,7 +54,7 @@ describe("an implementation that burns gas", () => {
     expect((await relaysOf(lab)).filter((relay) => relay.succeeded === false)).toHaveLength(2);
     expect([...(await revertedBudgets())]).toMatchObject([{ used: await burntGas(), reserved: 0n }]);
     expect(await burntGas()).toBeGreaterThan(CONTRACT_GAS);
-  }, 40_000);
+  }, 120_000);
 
   test("error: RELAY_BUDGET_SPENT for another address of an exhausted implementation, before any gas is spent", async () => {
     const before = (await relaysOf(lab)).length;
@@ -65,7 +65,7 @@ describe("an implementation that burns gas", () => {
     expect(messageOf(body)).toMatch(/it resets at \d{4}-\d\d-\d\dT00:00:00\.000Z/);
     expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
     expect((await relaysOf(lab)).length).toBe(before);
-  }, 20_000);
+  }, 120_000);
 
   test("another implementation pays, and success uses none of its budget", async () => {
     expect(await pay(lab, await contractOrder(lab, YES_SAYER))).toMatchObject({ status: 200 });
@@ -73,7 +73,7 @@ describe("an implementation that burns gas", () => {
       (await revertedBudgets()).every(({ reserved }) => reserved === 0n),
     );
     expect((await revertedBudgets()).map(({ used }) => used).toSorted()).toEqual([0n, await burntGas()]);
-  }, 20_000);
+  }, 120_000);
 
   test("passkey wallets are known: they pay, deployed or not, and have no budget", async () => {
     for (const isDeployed of [true, false]) {
@@ -81,7 +81,7 @@ describe("an implementation that burns gas", () => {
       expect(await pay(lab, order)).toMatchObject({ status: 200 });
     }
     expect(await revertedBudgets()).toHaveLength(2);
-  }, 30_000);
+  }, 120_000);
 });
 
 describe("findUnknownImplementations", () => {

@@ -22,7 +22,7 @@ let lab: Lab;
 
 beforeAll(async () => {
   lab = await startLab();
-}, 60_000);
+}, 120_000);
 
 afterAll(() => lab?.stop());
 
@@ -47,7 +47,7 @@ test("error: LINK_ALREADY_PAID when another transfer pays the link while a payme
   expect(await linkStatus(lab, order.linkId)).toBe("PAID");
   expect(await readUsdcBalance(lab.chain.rpcUrl, order.payment.from)).toBe(amount * 2n);
   expect(await relaysOf(lab)).toEqual([]);
-}, 30_000);
+}, 120_000);
 
 test("error: EXPIRED_TRANSFER when the window ends while a payment waits; nothing is sent and the link is released", async () => {
   const order = await newOrder(lab, { validForS: 9 });
@@ -62,7 +62,7 @@ test("error: EXPIRED_TRANSFER when the window ends while a payment waits; nothin
   expect(await paying).toMatchObject({ status: 400, body: { error: "EXPIRED_TRANSFER" } });
   expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
   expect((await relaysOf(lab)).length).toBe(before);
-}, 30_000);
+}, 120_000);
 
 test.each([
   [

@@ -35,7 +35,7 @@ beforeAll(async () => {
     otherChain: { ...base.chain, rpcUrl: base.proxy.url },
     env: { PAY_WAIT_MS: "2000" },
   });
-}, 60_000);
+}, 120_000);
 
 afterAll(async () => {
   await sql?.end();
@@ -99,7 +99,7 @@ test(`behavior: ${PAYMENTS} payments on each network at the same time, with the 
   const answers = await Promise.all(mixed.map(pay));
   expect(answers.filter(({ status }) => status !== 200 && status !== 202)).toEqual([]);
   for (const side of [base, sepolia]) await expectPaid(side);
-}, 60_000);
+}, 120_000);
 
 test("error: NETWORK_MISMATCH for an authorization signed for the other network; both links stay payable", async () => {
   const [onBase] = await makeOrders(base, 1);
@@ -108,7 +108,7 @@ test("error: NETWORK_MISMATCH for an authorization signed for the other network;
   const crossed = await pay({ linkId: onSepolia.linkId, body: onBase.body });
   expect(crossed).toMatchObject({ status: 422, body: { error: "NETWORK_MISMATCH" } });
   for (const order of [onBase, onSepolia]) expect(await pay(order)).toMatchObject({ status: 200 });
-}, 30_000);
+}, 120_000);
 
 test("behavior: a node unavailable in the middle does not affect the other network; then all is paid", async () => {
   const [onBase, onSepolia] = await Promise.all([makeOrders(base, PAYMENTS), makeOrders(sepolia, PAYMENTS)]);
@@ -132,7 +132,7 @@ test("behavior: a node unavailable in the middle does not affect the other netwo
     return statuses.every((status) => [200, 202, 409].includes(status));
   });
   await expectPaid(base);
-}, 90_000);
+}, 120_000);
 
 async function countRelays(network: NetworkId): Promise<number> {
   const [row] = await sql<{ count: number }[]>`

@@ -26,7 +26,7 @@ let lastAmount = 7_000_000n;
 afterEach(async () => {
   await lab?.stop();
   lab = undefined;
-}, 30_000);
+}, 120_000);
 
 /** An order whose payer is a wallet that only exists once this factory has made it. The factory's code is put there. */
 async function orderFrom(at: Lab, factory: Hex): Promise<Order> {
@@ -84,7 +84,7 @@ describe("ERC6492_FACTORIES", () => {
     const order = await orderFrom(at, unknown);
     await expectRefused(at, order, unknown);
     await expectRefusedByHeader(at, order, unknown);
-  }, 60_000);
+  }, 120_000);
 
   test("a configured list replaces the default", async () => {
     const chosen = randomAddress();
@@ -93,7 +93,7 @@ describe("ERC6492_FACTORIES", () => {
     await expectPaid(at, await orderFrom(at, chosen));
     const order = await orderFrom(at, CONTRACTS.smartWalletFactory);
     await expectRefused(at, order, CONTRACTS.smartWalletFactory);
-  }, 60_000);
+  }, 120_000);
 });
 
 /** On x402's own way the reason is in the 402 beside the requirements. */

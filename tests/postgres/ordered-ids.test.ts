@@ -9,7 +9,7 @@ let sql: Sql;
 beforeAll(async () => {
   db = await createTestDatabase();
   sql = openDatabase(db.url, { name: "test", maxConnections: 1 });
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await sql?.end();
   await db?.drop();

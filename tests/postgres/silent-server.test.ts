@@ -59,7 +59,7 @@ test("behavior: statements and transactions on its connections fail, and new con
   const first = await pidsOf().catch(() => undefined);
   const again = first ?? (await pidsOf());
   expect(new Set(again).size).toBe(POOL);
-}, 20_000);
+}, 120_000);
 
 test("behavior: a connection that owes nobody an answer may be silent for as long as it likes", async () => {
   const before = await pidsOf();
@@ -71,14 +71,14 @@ test("behavior: a connection that owes nobody an answer may be silent for as lon
   expect([...(await pause(sql))]).toEqual([{ n: 1 }]);
   expect([...(await sql.begin((tx) => pause(tx)))]).toEqual([{ n: 1 }]);
   expect(await pidsOf()).toEqual(before);
-}, 20_000);
+}, 120_000);
 
 test("behavior: listening goes on after more than that long without a notice", async () => {
   const heard: string[] = [];
   await sql.listen("quiet", (payload) => void heard.push(payload));
   await Bun.sleep(SILENCE_TIMEOUT_S * 2_000);
   await sql`select pg_notify('quiet', 'a word')`;
-  const deadline = Date.now() + 5_000;
+  const deadline = Date.now() + 45_000;
   while (heard.length === 0 && Date.now() < deadline) await Bun.sleep(10);
   expect(heard).toEqual(["a word"]);
-}, 20_000);
+}, 120_000);

@@ -259,4 +259,4 @@ test("behavior: what was planned on empty tables reads by key when they have gro
     ),
   );
   expect(dear).toEqual([]);
-}, 60_000);
+}, 120_000);

@@ -51,7 +51,7 @@ const head = (chain: Chain) => chain.request("eth_blockNumber", []);
 const onMethod = (method: string, fault: Fault) => (calls: readonly { method: string }[]) =>
   calls.some((call) => call.method === method) ? fault : undefined;
 
-async function until(isTrue: () => boolean | Promise<boolean>, deadlineMs = 5_000): Promise<void> {
+async function until(isTrue: () => boolean | Promise<boolean>, deadlineMs = 30_000): Promise<void> {
   const endMs = Date.now() + deadlineMs;
   while (!(await isTrue())) {
     if (Date.now() > endMs) throw new Error(`not within ${deadlineMs} ms`);

@@ -33,7 +33,7 @@ beforeAll(async () => {
   sql = world.sql;
   merchant = await signUp(world.baseUrl);
   receiver = startReceiver();
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await receiver?.stop();
   await world?.stop();
@@ -59,7 +59,7 @@ test("JWT_SECRET: old tokens are valid while their key is in the list, at any po
   expect(await isSignedIn(young)).toBe(true);
   // signed with the key that was first at that time
   for (const client of [old, between]) expect(await isSignedIn(client)).toBe(false);
-}, 60_000);
+}, 120_000);
 
 test("JWT_SECRET: a session renewed during the rotation survives the removal of the old key", async () => {
   await restartWith({ JWT_SECRET: OLD });
@@ -70,7 +70,7 @@ test("JWT_SECRET: a session renewed during the rotation survives the removal of 
   expect(await isSignedIn(client)).toBe(true);
   await restartWith({ JWT_SECRET: NEW });
   expect(await isSignedIn(client)).toBe(true);
-}, 60_000);
+}, 120_000);
 
 describe("OTP_PEPPER", () => {
   async function register(): Promise<{ client: Client; email: string; code: string }> {
@@ -90,7 +90,7 @@ describe("OTP_PEPPER", () => {
     await restartWith({ OTP_PEPPER: NEW });
     expect(await verify(three)).toBe(200);
     expect(await verify(two)).toBe(400);
-  }, 60_000);
+  }, 120_000);
 
   test("a pending mail is sent by a worker with a newer first pepper", async () => {
     await restartWith({ OTP_PEPPER: OLD });
@@ -105,7 +105,7 @@ describe("OTP_PEPPER", () => {
       return row?.sentAt ?? undefined;
     });
     expect(await verify(waiting)).toBe(200);
-  }, 60_000);
+  }, 120_000);
 });
 
 describe("webhook secrets", () => {
@@ -153,7 +153,7 @@ describe("webhook secrets", () => {
     expect((await reseal()).output).toContain("0 secret(s) sealed with the newest key, 2 were already");
     await restartWith({ OTP_PEPPER: NEW });
     for (const one of [secret, rotated.body.data.secret]) expect(await isNextSignedWith(one)).toBe(true);
-  }, 90_000);
+  }, 120_000);
 
   test("error: those that open with no key are counted and left unchanged, and the command fails", async () => {
     const id = newWebhookEndpointId();
@@ -205,5 +205,5 @@ describe("webhook secrets", () => {
     const [row] = await sql<{ sealedSecret: Uint8Array }[]>`
       select sealed_secret from webhook_endpoints where id = ${id}`;
     expect(Buffer.from(row?.sealedSecret ?? []).equals(replaced)).toBe(true);
-  }, 30_000);
+  }, 120_000);
 });

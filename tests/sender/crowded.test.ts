@@ -8,7 +8,7 @@ let lab: Lab;
 
 beforeAll(async () => {
   lab = await startLab({ env: { PAY_WAIT_MS: "500" } });
-}, 60_000);
+}, 120_000);
 afterEach(() => lab.rpc("evm_setAutomine", [true]));
 afterAll(() => lab?.stop());
 
@@ -37,7 +37,7 @@ test(`behavior: the receipt of the last of ${MANY} attempts is found`, async () 
     return rows.every(({ succeeded }) => succeeded) && rows;
   });
   expect(mined.map(({ nonce }) => nonce)).toEqual([relay?.nonce ?? -1n]);
-}, 40_000);
+}, 120_000);
 
 test(`behavior: ${MANY} transactions that every node rejects do not keep the receipts of others from being recorded`, async () => {
   // a key that is first in every order, and that no worker holds
@@ -62,4 +62,4 @@ test(`behavior: ${MANY} transactions that every node rejects do not keep the rec
     return rows.every(({ succeeded }) => succeeded) && rows;
   });
   expect(own).toHaveLength(2);
-}, 40_000);
+}, 120_000);

@@ -10,7 +10,7 @@ let lab: Lab;
 
 beforeAll(async () => {
   lab = await startLab({ env: { RELAY_MAX_FEE_GWEI: "10" } });
-}, 60_000);
+}, 120_000);
 
 afterAll(() => lab?.stop());
 
@@ -35,4 +35,4 @@ test("error: INTERNAL_ERROR while the base fee is above the cap; the payment suc
   expect(await relaysOf(lab)).toEqual([]);
   await setBaseFee(GWEI);
   expect(await pay(lab, order)).toMatchObject({ status: 200, body: { success: true } });
-}, 40_000);
+}, 120_000);

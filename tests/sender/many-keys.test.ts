@@ -12,7 +12,7 @@ beforeAll(async () => {
     env: { RELAY_BATCH_MAX: "3" },
     processes: ["api", "api-2", "worker", "worker-2", "indexer"],
   });
-}, 60_000);
+}, 120_000);
 
 afterAll(() => lab?.stop());
 
@@ -31,7 +31,7 @@ test(`behavior: ${PAYMENTS} payments at once over four keys and two workers`, as
   const signers = ["worker", "worker-2"] as const;
   for (const name of signers) expect(lab.service.logOf(name)).toContain("relaying payments");
   await assertInvariants(lab.sql, lab.chain);
-}, 60_000);
+}, 120_000);
 
 test("behavior: no transaction carries more than it may", async () => {
   const [row] = await lab.sql<{ most: number }[]>`

@@ -7,7 +7,7 @@ let lab: Lab;
 
 beforeAll(async () => {
   lab = await startLab();
-}, 60_000);
+}, 120_000);
 afterAll(() => lab?.stop());
 
 test("behavior: a relay in a pruned block is CONFIRMED only with the block that the chain has", async () => {
@@ -35,4 +35,4 @@ test("behavior: a relay in a pruned block is CONFIRMED only with the block that 
   });
   const { txHash, blockHash, blockNumber } = relay;
   expect(done).toEqual({ txHash, blockHash, blockNumber });
-}, 40_000);
+}, 120_000);

@@ -26,7 +26,7 @@ const BLOCK_MS = 1_000;
 
 beforeAll(async () => {
   lab = await startLab({ env: { PAY_WAIT_MS: "1500", RELAY_MAX_FEE_GWEI: "50" } });
-}, 60_000);
+}, 120_000);
 
 afterEach(async () => {
   await lab.rpc("anvil_setNextBlockBaseFeePerGas", [toHex(GWEI)]);
@@ -76,7 +76,7 @@ describe("a chain that makes no blocks", () => {
     await lab.rpc("evm_mine");
     await waitForLink(lab, order.linkId, "PAID");
     expect((await attemptsOf(order.linkId)).map(({ txHash }) => txHash)).toEqual([attempts[0]?.txHash ?? ""]);
-  }, 40_000);
+  }, 120_000);
 });
 
 describe("a transaction that blocks pass over", () => {
@@ -105,7 +105,7 @@ describe("a transaction that blocks pass over", () => {
     expect(relays).toHaveLength(before + 1);
     const raised = (await attemptsOf(order.linkId)).slice(1).map((attempt) => attempt.txHash);
     expect(raised).toContain(relays.at(-1)?.txHash ?? "");
-  }, 40_000);
+  }, 120_000);
 
   test("behavior: a transaction whose authorization is over is replaced by a no-op; the payment is FAILED and the link released", async () => {
     await lab.rpc("evm_setAutomine", [false]);
@@ -137,7 +137,7 @@ describe("a transaction that blocks pass over", () => {
     const [{ sends } = { sends: 0 }] = await lab.sql<{ sends: number }[]>`
       select count(*)::int as sends from transfers where from_address = ${order.payment.from}`;
     expect(sends).toBe(0);
-  }, 40_000);
+  }, 120_000);
 
   test("behavior: the released link is paid by the next payer, and no nonce is missing", async () => {
     const order = await newOrder(lab);
@@ -145,5 +145,5 @@ describe("a transaction that blocks pass over", () => {
     const nonces = (await relaysOf(lab)).map((relay) => relay.nonce);
     const first = nonces[0] ?? 0n;
     expect(nonces).toEqual(nonces.map((_, index) => first + BigInt(index)));
-  }, 20_000);
+  }, 120_000);
 });

@@ -11,7 +11,7 @@ let world: ApiWorld;
 
 beforeAll(async () => {
   world = await startApiWorld({ processes: 2, env: { TRUSTED_PROXIES: "127.0.0.0/8,::1" } });
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0";

@@ -11,7 +11,7 @@ let merchant: Merchant;
 beforeAll(async () => {
   world = await startApiWorld({ processes: 2 });
   merchant = await signUp(world.baseUrl);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");

@@ -45,7 +45,7 @@ const REORG_DEPTH_MAX = 5;
 /** Payers and claims meet on the newest links. */
 const CROWD = 3;
 const CHECK_EVERY = 10;
-const QUIET_WITHIN_MS = 10_000;
+const QUIET_WITHIN_MS = 45_000;
 
 /** Signed bytes that a block of a new branch may hold again, whatever else it holds. `from` is whose USDC they move. */
 type Sent = { raw: Hex; txHash: Hex; from: Hex };

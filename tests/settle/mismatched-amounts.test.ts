@@ -11,7 +11,7 @@ let height = 101;
 
 beforeAll(async () => {
   lab = await openBooks();
-}, 60_000);
+}, 120_000);
 afterAll(() => lab?.stop());
 
 /** A link with one attributed transfer that does not pay it. */

@@ -30,7 +30,7 @@ import {
 import { makeSigner, type Signer } from "../support/indexer-lab-payments.ts";
 import { makePayer, signAuthorization } from "../support/payer.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
 /** Returns ERC-1271's magic value to every caller. */
 const YES_SAYER = "0x631626ba7e60e01b60005260206000f3";

@@ -23,7 +23,7 @@ import {
   USDC,
 } from "../support/indexer-lab.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
 type Log = { address: string; topics: string[] };
 type Receipt = { logs: Log[] };

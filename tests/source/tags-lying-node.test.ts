@@ -27,7 +27,7 @@ import {
 import { authorize, makeSigner } from "../support/indexer-lab-payments.ts";
 import { makePayer } from "../support/payer.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
 type Transaction = { input: Hex; from: Hex; hash: Hex };
 type Reply = { id: unknown; result?: unknown };

@@ -29,7 +29,7 @@ export type ApiWorld = {
 };
 
 const CHAIN_IDS: Record<NetworkId, number> = { base: 8453, "base-sepolia": 84532 };
-const READY_TIMEOUT_MS = 30_000;
+const READY_TIMEOUT_MS = 60_000;
 
 /** Limits are off unless `env` says RATE_LIMITS=1. */
 export async function startApiWorld(

@@ -18,7 +18,7 @@ export type Client = {
   delete: (path: string, headers?: Record<string, string>) => Promise<Answer>;
 };
 
-const TIMEOUT_MS = 20_000;
+const TIMEOUT_MS = 60_000;
 
 export function openClient(baseUrl: string): Client {
   const cookies = new Map<string, string>();

@@ -74,7 +74,7 @@ export type WorldOptions = Pick<ServiceParts, "env" | "processes" | "fromSources
 };
 
 /** Shorter than a test may take, so that the reason is what is read. */
-const READY_TIMEOUT_MS = 30_000;
+const READY_TIMEOUT_MS = 60_000;
 const LOG_KEPT_CHARS = 2_000_000;
 /** Of a test's own connection pool. */
 const CONNECTIONS = 4;

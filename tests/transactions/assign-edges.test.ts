@@ -19,7 +19,7 @@ let side: EvidenceSide;
 
 beforeAll(async () => {
   side = await startEvidenceSide();
-}, 60_000);
+}, 120_000);
 afterAll(() => side?.stop());
 
 const confirmed = (hash: Hex) =>

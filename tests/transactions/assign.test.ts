@@ -9,7 +9,7 @@ let side: PayerSide;
 
 beforeAll(async () => {
   side = await startPayerSide();
-}, 60_000);
+}, 120_000);
 afterAll(() => side?.world.stop());
 
 type Row = { id: string; status: string; settledBy: string | null; candidates: string[]; type: string };

@@ -19,7 +19,7 @@ beforeAll(async () => {
   sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
   userId = newUserId();
   await insertUser(sql, { id: userId, email: "housekeeping@example.com" });
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await sql?.end({ timeout: 1 });
   await db?.drop();

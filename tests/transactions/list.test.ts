@@ -60,7 +60,7 @@ beforeAll(async () => {
   const ids = await insertHistory(world.sql, ann.userId, ROWS);
   nameOf = new Map(ids.map((id, index) => [id, ROWS[index]?.name ?? ""]));
   await insertHistory(world.sql, bob.userId, [{ description: "Bob's", txHash: HASH }]);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const PATH = "/v1/transactions";

@@ -22,7 +22,7 @@ import { randomAddress } from "../support/indexer-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { seedMerchant } from "../support/seed.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const NETWORK = "base-sepolia";
 const RELAYER = randomAddress();
 

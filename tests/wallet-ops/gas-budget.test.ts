@@ -7,7 +7,7 @@ import { randomAddress } from "../support/indexer-lab.ts";
 import { confirmSend, expectRefusal, prepareSend } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const PREPARE = "/v1/wallets/send/prepare";
 const LIMIT = 300_000;
 const TO = randomAddress();

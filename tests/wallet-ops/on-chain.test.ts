@@ -23,10 +23,10 @@ import { type Merchant, signUp } from "../support/sign-up.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 import { startWorld, type World } from "../support/world.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const NETWORK = NETWORKS["base-sepolia"];
 const STRANGER = localAccount(5).address.toLowerCase() as Hex;
-const WAIT_MS = 20_000;
+const WAIT_MS = 45_000;
 
 let world: World;
 let sql: Sql;

@@ -15,8 +15,8 @@ import { expectRefusal } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { startWorld, type World } from "../support/world.ts";
 
-setDefaultTimeout(60_000);
-const WAIT_MS = 20_000;
+setDefaultTimeout(120_000);
+const WAIT_MS = 45_000;
 
 let world: World;
 let sql: Sql;

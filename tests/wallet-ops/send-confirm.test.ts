@@ -18,7 +18,7 @@ let merchant: Merchant;
 beforeAll(async () => {
   world = await startApiWorld();
   merchant = await funded(5_000_000n);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 async function funded(units: bigint): Promise<Merchant> {

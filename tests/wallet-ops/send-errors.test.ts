@@ -22,7 +22,7 @@ let merchant: Merchant;
 beforeAll(async () => {
   world = await startApiWorld({ env: { NETWORKS: "base-sepolia" } });
   merchant = await funded(5_000_000n);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 async function funded(units: bigint): Promise<Merchant> {

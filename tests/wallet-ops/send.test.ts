@@ -14,7 +14,7 @@ let sql: Sql;
 beforeAll(async () => {
   world = await startWorld();
   sql = openDatabase(world.db.url, { name: "test", maxConnections: 2 });
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await sql?.end();
   await world?.stop();
@@ -82,5 +82,5 @@ describe("a send", () => {
     const events = await sql<{ type: string }[]>`
       select type from events where user_id = ${merchant.userId} and subject_id = ${prepared.sendId} order by id`;
     expect(events.map(({ type }) => type)).toEqual(["wallet.send_queued", "wallet.send_confirmed"]);
-  }, 60_000);
+  }, 120_000);
 });

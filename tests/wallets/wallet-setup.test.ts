@@ -15,7 +15,7 @@ beforeAll(async () => {
     networks: ["base", "base-sepolia"],
     env: { NETWORKS: "base,base-sepolia", PASSKEY_ATTACHMENT: "platform" },
   });
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const START = "/v1/wallets/setup/start";

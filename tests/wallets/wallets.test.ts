@@ -11,7 +11,7 @@ let world: ApiWorld;
 
 beforeAll(async () => {
   world = await startApiWorld({ networks: ["base", "base-sepolia"], env: { NETWORKS: "base,base-sepolia" } });
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const START = "/v1/wallets/setup/start";
@@ -148,5 +148,5 @@ describe("GET /v1/wallets/balance", () => {
       details: { issue: "network_unreachable" },
     });
     expect(answer.text).not.toContain("127.0.0.1");
-  }, 30_000);
+  }, 120_000);
 });

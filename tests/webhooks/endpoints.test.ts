@@ -15,7 +15,7 @@ const PATH = "/v1/webhook-endpoints";
 beforeAll(async () => {
   world = await startMerchantWorld();
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 describe("endpoints", () => {
@@ -89,7 +89,7 @@ describe("endpoints", () => {
     });
     expect(failed.lastError).toBe("the name nobody.invalid does not resolve");
     await ann.client.delete(`${PATH}/${body.data.id}`);
-  }, 30_000);
+  }, 120_000);
 
   test("error: at most twenty, also when twenty-five are created concurrently", async () => {
     const kim = await signUp(world.baseUrl);
@@ -158,7 +158,7 @@ test("error: a port that was allowed earlier is refused at delivery", async () =
     return log.data[0]?.lastError === "port 1023 is not allowed";
   });
   await ann.client.delete(`${PATH}/${body.data.id}`);
-}, 30_000);
+}, 120_000);
 
 describe("a name that resolves to a private address", () => {
   test("is refused at delivery, whatever it resolved to at registration", async () => {
@@ -180,7 +180,7 @@ describe("a name that resolves to a private address", () => {
     });
     expect(receiver.received).toEqual([]);
     await receiver.stop();
-  }, 30_000);
+  }, 120_000);
 
   test.each([
     ["8.8.8.8", true],

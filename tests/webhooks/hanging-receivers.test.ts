@@ -12,7 +12,7 @@ let slow: PromiseWithResolvers<void>;
 
 beforeAll(async () => {
   world = await startMerchantWorld({ env: { WEBHOOK_PRIVATE_TARGETS: "1" } });
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 beforeEach(async () => {
   ann = await signUp(world.baseUrl);
@@ -55,7 +55,7 @@ test("a merchant whose twenty receivers all hang delays no other merchant", asyn
   await waitFor("all", async () => receiver.received.length === 20);
   expect(receiver.inFlight().most).toBe(6);
   await quick.stop();
-}, 30_000);
+}, 120_000);
 
 test("a merchant's failing receivers delay one message each, and the healthy one gets all of its messages", async () => {
   const hanging = await Promise.all(Array.from({ length: 4 }, () => addEndpoint()));
@@ -69,4 +69,4 @@ test("a merchant's failing receivers delay one message each, and the healthy one
   slow.resolve();
   await waitFor("the others", async () => receiver.received.length === 20);
   await quick.stop();
-}, 30_000);
+}, 120_000);

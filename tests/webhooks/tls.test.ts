@@ -18,7 +18,7 @@ beforeAll(async () => {
   writeFileSync(trusted, read("trusted.cert.pem") + read("other-name.cert.pem"));
   world = await startMerchantWorld({ env: { WEBHOOK_PRIVATE_TARGETS: "1", NODE_EXTRA_CA_CERTS: trusted } });
   ann = await signUp(world.baseUrl);
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   rmSync(scratch, { recursive: true });
   await world?.stop();
@@ -53,16 +53,16 @@ async function deliverTo(
 
 test("a trusted certificate for the name is accepted", async () => {
   expect(await deliverTo("trusted")).toEqual({ state: "DELIVERED", lastError: null, received: 1 });
-}, 30_000);
+}, 120_000);
 
 test("error: an untrusted certificate gets no message", async () => {
   const { state, lastError, received } = await deliverTo("stranger");
   expect([state, received]).toEqual(["PENDING", 0]);
   expect(lastError).toContain("certificate was refused");
-}, 30_000);
+}, 120_000);
 
 test("error: a trusted certificate for another name gets no message", async () => {
   const { state, lastError, received } = await deliverTo("other-name");
   expect([state, received]).toEqual(["PENDING", 0]);
   expect(lastError).toContain("certificate was refused");
-}, 30_000);
+}, 120_000);

@@ -10,7 +10,7 @@ let receiver: Receiver;
 
 beforeAll(async () => {
   world = await startMerchantWorld({ env: { WEBHOOK_PRIVATE_TARGETS: "1" } });
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 beforeEach(async () => {
   ann = await signUp(world.baseUrl);
@@ -146,7 +146,7 @@ describe("a receiver that fails", () => {
     const [endpointRow] =
       await world.sql`select failing_since from webhook_endpoints where id = ${endpoint.id}`;
     expect(endpointRow?.failingSince).toBeNull();
-  }, 30_000);
+  }, 120_000);
 
   test("gets attempts on the published schedule, and after the last one the delivery is FAILED", async () => {
     const endpoint = await addEndpoint();
@@ -180,7 +180,7 @@ describe("a receiver that fails", () => {
     expect(body.data.attemptLog.map(({ number }: { number: number }) => number)).toEqual([
       1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
     ]);
-  }, 60_000);
+  }, 120_000);
 
   test("with a redirect is not followed", async () => {
     const endpoint = await addEndpoint();
@@ -207,7 +207,7 @@ describe("a receiver that fails", () => {
     await makeDue(endpoint);
     await waitFor("all of them", async () => receiver.received.length === 3);
     expect(new Set(receiver.received.map(({ json }) => json.data.subjectId))).toEqual(new Set(linkIds));
-  }, 30_000);
+  }, 120_000);
 
   test("that is slow times out after ten seconds and delays no other receiver", async () => {
     const endpoint = await addEndpoint();
@@ -225,7 +225,7 @@ describe("a receiver that fails", () => {
       (await deliveriesOf(endpoint)).some(({ lastError }) => lastError === "no answer within 10 seconds"),
     );
     await quick.stop();
-  }, 30_000);
+  }, 120_000);
 
   test("is disabled at once by a 410, and after three days without a success", async () => {
     const endpoint = await addEndpoint();
@@ -249,7 +249,7 @@ describe("a receiver that fails", () => {
     await world.sql`update webhook_deliveries set next_try_at = now() where endpoint_id = ${endpoint.id}`;
     await ann.client.patch(`/v1/webhook-endpoints/${endpoint.id}`, { enabled: true });
     await waitFor("it to be delivered", async () => (await deliveriesOf(endpoint))[0]?.state === "DELIVERED");
-  }, 30_000);
+  }, 120_000);
 
   test("that sends 1xx responses first is judged by its final response", async () => {
     const hints = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
@@ -270,7 +270,7 @@ describe("a receiver that fails", () => {
     await waitFor("an answer", async () => (await deliveriesOf(endpoint))[0]?.state === "DELIVERED");
     expect((await deliveriesOf(endpoint))[0]?.lastStatus).toBe(204);
     talkative.stop(true);
-  }, 30_000);
+  }, 120_000);
 
   test("whose body never ends has answered; one whose headers never end has not", async () => {
     let beginning = "HTTP/1.1 500 Oh\r\nContent-Type: text/plain\r\n";
@@ -299,7 +299,7 @@ describe("a receiver that fails", () => {
     expect((await deliveriesOf(endpoint))[0]).toMatchObject({ lastStatus: 200, lastError: null });
     for (const drop of drops) clearInterval(drop);
     dripping.stop(true);
-  }, 60_000);
+  }, 120_000);
 
   test("with invalid, endless or truncated responses fails with a reason", async () => {
     const answers = ["hello\r\n\r\n", `HTTP/1.1 200 OK\r\n\r\n${"x".repeat(100_000)}`, ""];
@@ -327,7 +327,7 @@ describe("a receiver that fails", () => {
       (await deliveriesOf(endpoint))[0]?.lastError?.includes("without an answer"),
     );
     odd.stop(true);
-  }, 30_000);
+  }, 120_000);
 });
 
 describe("many messages", () => {
@@ -360,5 +360,5 @@ describe("many messages", () => {
       return states[0]?.n === BigInt(count) ? states : undefined;
     });
     expect(rows.length).toBe(1);
-  }, 60_000);
+  }, 120_000);
 });

@@ -38,4 +38,4 @@ test("error: a lost connection rejects every waiting payment at once, not one af
   expect(server.connections()).toBeLessThan(PAYMENTS);
   await sql.end({ timeout: 1 });
   server.stop();
-}, 60_000);
+}, 120_000);

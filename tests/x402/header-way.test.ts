@@ -15,7 +15,7 @@ beforeAll(async () => {
   world = await startWorld();
   sql = world.sql;
   merchant = await seedMerchant(sql);
-}, 60_000);
+}, 120_000);
 
 afterAll(() => world?.stop());
 

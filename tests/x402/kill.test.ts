@@ -17,7 +17,7 @@ let sql: Sql;
 beforeAll(async () => {
   world = await startWorld({ processes: ["api", "api-2", "worker", "worker-2", "indexer", "indexer-2"] });
   sql = world.sql;
-}, 60_000);
+}, 120_000);
 
 afterAll(() => world?.stop());
 

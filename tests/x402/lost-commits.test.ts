@@ -21,7 +21,7 @@ beforeAll(async () => {
       return cutter.url;
     },
   });
-}, 60_000);
+}, 120_000);
 
 afterAll(async () => {
   await lab?.stop();
@@ -52,4 +52,4 @@ test(`behavior: ${PAYMENTS} payments succeed and are paid once while three in te
   });
   await assertInvariants(sql, lab.chain);
   await sql.end();
-}, 60_000);
+}, 120_000);

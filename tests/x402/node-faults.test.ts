@@ -34,7 +34,7 @@ beforeAll(async () => {
     env: { RELAY_BATCH_MAX: "4" },
   });
   sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
-}, 60_000);
+}, 120_000);
 
 afterAll(async () => {
   await sql?.end();

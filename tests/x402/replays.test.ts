@@ -23,7 +23,7 @@ beforeAll(async () => {
   world = await startWorld();
   sql = world.sql;
   merchant = await seedMerchant(sql);
-}, 60_000);
+}, 120_000);
 
 afterAll(() => world?.stop());
 
@@ -130,7 +130,7 @@ test("error: NONCE_USED at once for a forged copy of a payment in flight", async
     await world.start("worker");
   }
   expect(await paying).toMatchObject({ status: 200, success: true });
-}, 30_000);
+}, 120_000);
 
 test("error: INVALID_PAYLOAD_STRUCTURE for a scheme that is not a string", async () => {
   const { linkId, payment } = await newOrder();

@@ -87,7 +87,7 @@ test("behavior: an accepted payment is answered 202 when its outcome can't be re
   });
   await service.start("worker");
   await waitFor("the link to be paid", async () => (await pay(order)).status === 409);
-}, 90_000);
+}, 120_000);
 
 test("error: INTERNAL_ERROR for a payment sent to a silent database; nothing of it is stored, and it pays later", async () => {
   const order = await newPayment();
@@ -105,4 +105,4 @@ test("error: INTERNAL_ERROR for a payment sent to a silent database; nothing of 
     return answer.status !== 500 && answer;
   });
   expect([200, 202]).toContain(paid.status);
-}, 90_000);
+}, 120_000);
