@@ -51,15 +51,15 @@ export async function seedWallets(sql: Sql, { receivers, others }: Wallets): Pro
   await sql`set session_replication_role = replica`;
   await sql`
     insert into users (id, email, status)
-    select 'user_' || n, 'bench' || n || '@example.com', 'ACTIVE'
+    select 'user_' || lpad(n::text, 32, '0')::uuid, 'bench' || n || '@example.com', 'ACTIVE'
     from generate_series(1, ${receivers + others}::int) n`;
   await sql`
     insert into passkeys (id, user_id, cose_key, public_key_x, public_key_y, device_type, backed_up, rp_id)
-    values ('bench', 'user_1', '\\x00', sha256('x'), sha256('y'), 'singleDevice', false, 'localhost')`;
+    values ('bench', 'user_' || lpad('1', 32, '0')::uuid, '\\x00', sha256('x'), sha256('y'), 'singleDevice', false, 'localhost')`;
   await sql`
     insert into wallets (id, user_id, network, address, passkey_id, factory, owners, indexed_from, backfilled_at)
     select
-      'wal_' || n, 'user_' || n, ${NETWORK},
+      'wal_' || n, 'user_' || lpad(n::text, 32, '0')::uuid, ${NETWORK},
       coalesce((${addresses}::text[])[n], '0x' || left(encode(sha256(n::text::bytea), 'hex'), 40)),
       'bench', '0x' || repeat('1', 40), array['0x00'], 1, now()
     from generate_series(1, ${receivers + others}::int) n`;

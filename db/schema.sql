@@ -113,7 +113,7 @@ create table events (
   ended_before xid8 default pg_snapshot_xmin(pg_current_snapshot()),
   epoch integer default write_event_epoch() not null,
   id bigint generated always as identity not null,
-  public_id text default ('evt_'::text || replace((gen_random_uuid())::text, '-'::text, ''::text)) not null,
+  public_id uuid default gen_random_uuid() not null,
   subject_id text not null,
   type text not null,
   user_id text not null,
@@ -122,7 +122,7 @@ create table events (
   constraint events_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
 CREATE INDEX events_created ON public.events USING brin (created_at);
-CREATE INDEX events_user_epoch ON public.events USING btree (user_id, epoch, written_by, id);
+CREATE INDEX events_user_epoch ON public.events USING btree (owner_key(user_id), epoch, written_by, id);
 CREATE TRIGGER events_add_order_data BEFORE INSERT ON public.events FOR EACH ROW WHEN (((new.type ~~ 'payment_link.%'::text) OR (new.type ~~ 'transaction.%'::text))) EXECUTE FUNCTION add_order_data();
 CREATE TRIGGER events_deliver AFTER INSERT ON public.events REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION deliver_events();
 
@@ -346,14 +346,14 @@ END) stored not null,
   constraint payment_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 ) with (fillfactor=85);
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
-CREATE INDEX payment_links_fitting ON public.payment_links USING btree (network, recipient, amount_units, expires_at) WHERE is_unpaid;
-CREATE INDEX payment_links_open_until ON public.payment_links USING btree (open_until, user_id) WHERE (open_until IS NOT NULL);
-CREATE INDEX payment_links_pay_amount ON public.payment_links USING btree (network, recipient, pay_amount_units, expires_at) WHERE (is_unpaid AND (pay_amount_units IS NOT NULL));
+CREATE INDEX payment_links_fitting ON public.payment_links USING btree (address_key(recipient), amount_units, expires_at) WHERE is_unpaid;
+CREATE INDEX payment_links_open_until ON public.payment_links USING btree (open_until) WHERE (open_until IS NOT NULL);
+CREATE INDEX payment_links_pay_amount ON public.payment_links USING btree (address_key(recipient), pay_amount_units, expires_at) WHERE (is_unpaid AND (pay_amount_units IS NOT NULL));
 CREATE INDEX payment_links_reference ON public.payment_links USING btree (user_id, reference, created_at DESC, id DESC) WHERE (reference IS NOT NULL);
 CREATE INDEX payment_links_released ON public.payment_links USING btree (network) WHERE is_released;
-CREATE UNIQUE INDEX payment_links_tag_key ON public.payment_links USING btree (tag);
+CREATE INDEX payment_links_tag ON public.payment_links USING hash (tag);
 CREATE UNIQUE INDEX payment_links_unique_reference_key ON public.payment_links USING btree (user_id, reference) WHERE unique_reference;
-CREATE INDEX payment_links_user_stage_created ON public.payment_links USING btree (user_id, stage, created_at DESC, id DESC);
+CREATE INDEX payment_links_user_stage_created ON public.payment_links USING btree (owner_key(user_id), stage, created_at DESC, id DESC);
 CREATE TRIGGER payment_links_count_added AFTER INSERT ON public.payment_links REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added_links();
 CREATE TRIGGER payment_links_count_changed AFTER UPDATE ON public.payment_links REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_changed_links();
 CREATE TRIGGER payment_links_count_removed AFTER DELETE ON public.payment_links REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed_links();
@@ -642,6 +642,7 @@ create table transactions (
   amount_units numeric(78,0) not null,
   block_number bigint,
   candidates text[],
+  cell smallint generated always as (transaction_cell(type, status, network)) stored not null,
   claim_id text,
   confirmed_at timestamp with time zone,
   counterparty text not null,
@@ -657,6 +658,7 @@ create table transactions (
   operation_id text,
   operation_item_id bigint,
   operation_note text,
+  owner uuid generated always as (owner_key(user_id)) stored not null,
   payment_id text,
   reference text,
   settled_by text,
@@ -677,18 +679,18 @@ create table transactions (
   constraint transactions_type_check CHECK ((type = ANY (ARRAY['SEND'::text, 'RECEIVE'::text, 'PAYMENT_LINK'::text]))),
   constraint transactions_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
-CREATE INDEX transactions_cell ON public.transactions USING btree (user_id, type, status, network, detected_at DESC, id DESC) WHERE is_settled;
+CREATE INDEX transactions_cell ON public.transactions USING btree (owner, cell, detected_at DESC, id DESC) WHERE is_settled;
 CREATE UNIQUE INDEX transactions_claim_key ON public.transactions USING btree (claim_id) WHERE (claim_id IS NOT NULL);
 CREATE INDEX transactions_description ON public.transactions USING gin (description gin_trgm_ops) WHERE is_settled;
 CREATE INDEX transactions_operation ON public.transactions USING btree (operation_id) WHERE (operation_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_operation_item_key ON public.transactions USING btree (operation_item_id) WHERE (operation_item_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_payment_key ON public.transactions USING btree (payment_id) WHERE (payment_id IS NOT NULL);
-CREATE INDEX transactions_pending ON public.transactions USING btree (user_id, detected_at DESC, id DESC) WHERE (NOT is_settled);
+CREATE INDEX transactions_pending ON public.transactions USING btree (owner, detected_at DESC, id DESC) WHERE (NOT is_settled);
 CREATE INDEX transactions_reference ON public.transactions USING gin (reference gin_trgm_ops) WHERE (is_settled AND (reference IS NOT NULL));
-CREATE UNIQUE INDEX transactions_transfer_key ON public.transactions USING btree (transfer_id, user_id, type) WHERE (transfer_id IS NOT NULL);
-CREATE INDEX transactions_user_amount ON public.transactions USING btree (user_id, amount_units, detected_at DESC, id DESC) WHERE is_settled;
-CREATE INDEX transactions_user_detected ON public.transactions USING btree (user_id, detected_at DESC, id DESC) WHERE is_settled;
-CREATE INDEX transactions_user_hash ON public.transactions USING btree (user_id, tx_hash text_pattern_ops) WHERE (is_settled AND (tx_hash IS NOT NULL));
+CREATE UNIQUE INDEX transactions_transfer_key ON public.transactions USING btree (transfer_id, ((type = 'SEND'::text))) WHERE (transfer_id IS NOT NULL);
+CREATE INDEX transactions_user_amount ON public.transactions USING btree (owner, amount_units, detected_at DESC, id DESC) WHERE is_settled;
+CREATE INDEX transactions_user_detected ON public.transactions USING btree (owner, detected_at DESC, id DESC) WHERE is_settled;
+CREATE INDEX transactions_user_hash ON public.transactions USING btree (owner, "left"(tx_hash, 14) text_pattern_ops) WHERE (is_settled AND (tx_hash IS NOT NULL));
 CREATE TRIGGER transactions_count_added AFTER INSERT ON public.transactions REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added_transactions();
 CREATE TRIGGER transactions_count_changed AFTER UPDATE ON public.transactions REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_changed_transactions();
 CREATE TRIGGER transactions_count_removed AFTER DELETE ON public.transactions REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed_transactions();
@@ -747,7 +749,7 @@ create table users (
   constraint users_claim_policy_check CHECK ((claim_policy = ANY (ARRAY['early'::text, 'proven'::text]))),
   constraint users_display_name_check CHECK (((length(display_name) >= 1) AND (length(display_name) <= 100))),
   constraint users_email_check CHECK (((email = lower(email)) AND ((length(email) >= 3) AND (length(email) <= 254)))),
-  constraint users_id_check CHECK (starts_with(id, 'user_'::text)),
+  constraint users_id_check CHECK ((id = ('user_'::text || (owner_key(id))::text))),
   constraint users_pkey PRIMARY KEY (id),
   constraint users_relay_gas_per_day_check CHECK ((relay_gas_per_day >= 0)),
   constraint users_status_check CHECK ((status = ANY (ARRAY['REGISTERED'::text, 'WALLET_SETUP_PENDING'::text, 'ACTIVE'::text])))
@@ -1096,6 +1098,12 @@ AS $function$
   select (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint::text
 $function$;
 
+CREATE OR REPLACE FUNCTION public.event_name(public_id uuid)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ('evt_'::text || replace((public_id)::text, '-'::text, ''::text));
+
 CREATE OR REPLACE FUNCTION public.log_digest(network text, block_hash text, log_index integer)
  RETURNS uuid
  LANGUAGE sql
@@ -1119,6 +1127,12 @@ begin
   new.reference := (select reference from payment_links where id = new.link_id);
   return new;
 end $function$;
+
+CREATE OR REPLACE FUNCTION public.owner_key(user_id text)
+ RETURNS uuid
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN (substr(user_id, 6))::uuid;
 
 CREATE OR REPLACE FUNCTION public.refuse_trail_change()
  RETURNS trigger
@@ -1163,6 +1177,12 @@ CREATE OR REPLACE FUNCTION public.transaction_amount_bucket(units numeric)
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN ((length((trunc(units))::text) * 1000) + (rpad("left"((trunc(units))::text, 3), 3, '0'::text))::integer);
+
+CREATE OR REPLACE FUNCTION public.transaction_cell(type text, status text, network text)
+ RETURNS smallint
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN (((CASE type WHEN 'SEND'::text THEN 0 WHEN 'RECEIVE'::text THEN 1000 WHEN 'PAYMENT_LINK'::text THEN 2000 ELSE NULL::integer END + CASE status WHEN 'PENDING'::text THEN 0 WHEN 'DETECTED'::text THEN 100 WHEN 'CONFIRMED'::text THEN 200 WHEN 'FAILED'::text THEN 300 WHEN 'ORPHANED'::text THEN 400 ELSE NULL::integer END) + CASE network WHEN 'base'::text THEN 1 WHEN 'base-sepolia'::text THEN 2 ELSE NULL::integer END))::smallint;
 
 CREATE OR REPLACE FUNCTION public.transaction_day(detected_at timestamp with time zone)
  RETURNS date

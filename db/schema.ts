@@ -7,8 +7,10 @@ import {
   jsonb,
   numeric,
   pgTable,
+  smallint,
   text,
   timestamp,
+  uuid,
 } from "drizzle-orm/pg-core";
 import type { ApiKeyScope } from "../core/domain/api-key.ts";
 import type { ClaimPolicy, ClaimState } from "../core/domain/claim.ts";
@@ -305,6 +307,8 @@ export const transactions = pgTable("transactions", {
   type: text("type").$type<TransactionType>().notNull(),
   status: text("status").$type<TransactionStatus>().notNull(),
   isSettled: boolean("is_settled").notNull(),
+  owner: uuid("owner").notNull(),
+  cell: smallint("cell").notNull(),
   amountUnits: uint256("amount_units").notNull(),
   counterparty: hex("counterparty").notNull(),
   description: text("description").notNull(),
@@ -356,7 +360,7 @@ export const events = pgTable("events", {
   data: jsonb("data").notNull(),
   writtenBy: xid8("written_by").notNull(),
   epoch: integer("epoch").notNull(),
-  publicId: text("public_id").notNull(),
+  publicId: uuid("public_id").notNull(),
   endedBefore: xid8("ended_before"),
   createdAt: time("created_at").notNull(),
 });

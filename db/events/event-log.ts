@@ -57,14 +57,14 @@ export async function listEvents(
     page as (
       select events.*, row_number() over (order by epoch, written_by, id) as place
       from events
-      where user_id = ${userId}
+      where owner_key(user_id) = owner_key(${userId})
         and (epoch, written_by) < ((select running_event_epoch()), pg_snapshot_xmin(pg_current_snapshot()))
         ${isAfter}
       order by epoch, written_by, id
       limit ${limit + 1}
     )
     select
-      page.id, page.public_id, page.type, page.subject_id, page.data, page.created_at, page.written_by::text as written_by,
+      page.id, event_name(page.public_id) as public_id, page.type, page.subject_id, page.data, page.created_at, page.written_by::text as written_by,
       (select name from event_epochs where number = page.epoch) as epoch,
       case when page.place = ${limit}::int or page.place = (select count(*) from page)
         then ${selectSeal(tx, tx`page`)}
@@ -100,9 +100,9 @@ function selectReached(tx: Tx, userId: string, { epoch, writtenBy, id, seal }: E
  */
 function selectSeal(tx: Tx, last: ReturnType<Tx>) {
   return tx`(
-    select left(encode(sha256(convert_to(string_agg(earlier.public_id, ',' order by earlier.written_by, earlier.id), 'UTF8')), 'hex'), ${SEAL_HEX_LENGTH}::int)
+    select left(encode(sha256(convert_to(string_agg(event_name(earlier.public_id), ',' order by earlier.written_by, earlier.id), 'UTF8')), 'hex'), ${SEAL_HEX_LENGTH}::int)
     from events earlier
-    where earlier.user_id = ${last}.user_id
+    where owner_key(earlier.user_id) = owner_key(${last}.user_id)
       and earlier.epoch = ${last}.epoch
       and earlier.written_by >= least(${last}.ended_before, ${last}.written_by)
       and (earlier.written_by, earlier.id) <= (${last}.written_by, ${last}.id)

@@ -28,7 +28,7 @@ export async function deleteOldEvents(
             select from (
               select next.created_at, next.epoch, next.ended_before
               from events next
-              where next.user_id = old.user_id
+              where owner_key(next.user_id) = owner_key(old.user_id)
                 and (next.epoch, next.written_by, next.id) > (old.epoch, old.written_by, old.id)
               order by next.epoch, next.written_by, next.id
               limit ${FOLLOWERS_READ}

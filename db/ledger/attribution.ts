@@ -217,6 +217,7 @@ async function findFittingLinks(
         select from payment_links link
         where link.network = ${network}
           and link.recipient = given.recipient
+          and address_key(link.recipient) = address_key(given.recipient)
           and link.amount_units = given.amount_units::bigint
           and link.is_unpaid
       )
@@ -224,6 +225,7 @@ async function findFittingLinks(
         select from payment_links link
         where link.network = ${network}
           and link.recipient = given.recipient
+          and address_key(link.recipient) = address_key(given.recipient)
           and link.pay_amount_units = given.amount_units::bigint
           and link.is_unpaid
       )
@@ -267,6 +269,7 @@ function fits(
     from payment_links link
     where link.network = ${network}
       and link.recipient = moments.recipient
+      and address_key(link.recipient) = address_key(moments.recipient)
       and link.${tx(column)} = moments.amount_units
       and link.is_unpaid
       and link.id <> all(${[...takenLinkIds]}::text[])

@@ -185,6 +185,7 @@ async function readLedger(
         select from payment_links other
         where other.network = ${link.network}
           and other.recipient = ${link.recipient}
+          and address_key(other.recipient) = address_key(${link.recipient})
           and other.amount_units in (${link.amountUnits}::bigint, ${link.payAmountUnits}::bigint)
           and other.id <> ${link.id}
           and other.is_unpaid

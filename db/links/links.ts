@@ -78,7 +78,7 @@ export async function findFirstLinks(
       cross join lateral (
         select created_at
         from payment_links
-        where user_id = wallets.user_id and stage = every.stage
+        where owner_key(user_id) = owner_key(wallets.user_id) and stage = every.stage
         order by created_at
         limit 1
       ) first_of_stage
@@ -181,7 +181,7 @@ export async function listLinks(
   const scan = (condition: ReturnType<typeof tx>) => tx`
     select ${columns(tx)}, timestamp_micros(created_at) as created_at_micros
     from payment_links link
-    where user_id = ${filter.userId} ${condition} ${after}
+    where owner_key(user_id) = owner_key(${filter.userId}) ${condition} ${after}
     order by created_at desc, id desc
     limit ${page.limit}`;
   const { status } = filter;

@@ -40,6 +40,7 @@ export async function takePayAmount(
         from payment_links
         where network = ${network}
           and recipient = ${recipient}
+          and address_key(recipient) = address_key(${recipient})
           and amount_units between ${amountUnits}::bigint + 1 and ${amountUnits}::bigint + ${ADDED_MAX}
           and is_unpaid
           and (status = 'PENDING' or status = 'ACTIVE' and expires_at > now())

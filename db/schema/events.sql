@@ -40,12 +40,17 @@ create function running_event_epoch() returns int language sql stable as $$
   limit 1
 $$;
 
+-- The name that readers know an event by.
+create function event_name(public_id uuid) returns text
+  language sql immutable parallel safe
+  return 'evt_' || replace(public_id::text, '-', '');
+
 -- Append-only; written in the transaction of the change it reports.
 -- Ids are handed out before commit, so readers stop at the oldest transaction still running (written_by).
 create table events (
   id bigint generated always as identity primary key,
   -- outside, an event's name says nothing of how many there are
-  public_id text not null default 'evt_' || replace(gen_random_uuid()::text, '-', ''),
+  public_id uuid not null default gen_random_uuid(),
   user_id text not null references users on delete cascade,
   type text not null,
   subject_id text not null,
@@ -61,7 +66,7 @@ create table events (
   created_at timestamptz not null default now()
 );
 -- serves: a user's events after a cursor
-create index events_user_epoch on events (user_id, epoch, written_by, id);
+create index events_user_epoch on events (owner_key(user_id), epoch, written_by, id);
 -- serves: retention
 create index events_created on events using brin (created_at);
 

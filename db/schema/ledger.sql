@@ -31,11 +31,6 @@ create function log_digest(network text, block_hash text, log_index int) returns
   language sql immutable parallel safe
   return encode(substr(sha256((network || block_hash || log_index::text)::bytea), 1, 16), 'hex')::uuid;
 
--- The last 8 bytes of an address, for indexes: 8 bytes an entry instead of 43. Queries compare the address too.
-create function address_key(address text) returns bigint
-  language sql immutable parallel safe
-  return ('x' || right(address, 16))::bit(64)::bigint;
-
 -- USDC Transfer logs that touch a wallet, a claim or a payment.
 create table transfers (
   id bigint generated always as identity primary key,

@@ -39,17 +39,17 @@ create table payment_links (
   constraint payment_links_paid_at_check check ((status = 'PAID') = (paid_at is not null))
 ) with (fillfactor = 85);
 -- serves: a merchant's list, newest first, keyset (created_at, id): one ordered scan a stage, merged
-create index payment_links_user_stage_created on payment_links (user_id, stage, created_at desc, id desc);
+create index payment_links_user_stage_created on payment_links (owner_key(user_id), stage, created_at desc, id desc);
 -- serves: which link does a tag name
-create unique index payment_links_tag_key on payment_links (tag);
+create index payment_links_tag on payment_links using hash (tag);
 -- serves: which unpaid links does a transfer of this amount to this wallet fit, by the time of its block
-create index payment_links_fitting on payment_links (network, recipient, amount_units, expires_at)
+create index payment_links_fitting on payment_links (address_key(recipient), amount_units, expires_at)
   where is_unpaid;
 -- serves: which unpaid link does a transfer of this unique amount fit
-create index payment_links_pay_amount on payment_links (network, recipient, pay_amount_units, expires_at)
+create index payment_links_pay_amount on payment_links (address_key(recipient), pay_amount_units, expires_at)
   where is_unpaid and pay_amount_units is not null;
 -- serves: the job that expires links; links of a user whose time is over and which no job has moved yet, a minute's worth of all users
-create index payment_links_open_until on payment_links (open_until, user_id) where open_until is not null;
+create index payment_links_open_until on payment_links (open_until) where open_until is not null;
 -- A link that loses what held it, while a transfer that fits it is booked on it, stays PENDING until the indexer makes that one pay it.
 -- serves: the indexer looking for them
 create index payment_links_released on payment_links (network) where is_released;

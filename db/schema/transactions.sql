@@ -2,6 +2,15 @@
 
 create extension if not exists pg_trgm;
 
+-- Type, status and network of a row in one number, which indexes hold instead of 30 bytes of text. Numbers are never reused.
+create function transaction_cell(type text, status text, network text) returns smallint
+  language sql immutable parallel safe
+  return (
+    case type when 'SEND' then 0 when 'RECEIVE' then 1000 when 'PAYMENT_LINK' then 2000 end
+    + case status when 'PENDING' then 0 when 'DETECTED' then 100 when 'CONFIRMED' then 200 when 'FAILED' then 300 when 'ORPHANED' then 400 end
+    + case network when 'base' then 1 when 'base-sepolia' then 2 end
+  )::smallint;
+
 -- One row a user, transfer and direction.
 create table transactions (
   id text primary key check (starts_with(id, 'txn_')),
@@ -13,6 +22,9 @@ create table transactions (
   -- so each gets one entry of it, not two; what is PENDING is few, and in an index of its own. Readers read both (branchesOf in
   -- db/transactions/filter.ts).
   is_settled boolean not null generated always as (status <> 'PENDING') stored,
+  -- user_id, and type, status and network, as the wide indexes hold them
+  owner uuid not null generated always as (owner_key(user_id)) stored,
+  cell smallint not null generated always as (transaction_cell(type, status, network)) stored,
   amount_units numeric(78, 0) not null,
   -- the other side: payer of a received amount, receiver of a sent one
   counterparty text not null,
@@ -32,24 +44,23 @@ create table transactions (
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now()
 );
--- a transfer is in a user's history once a direction
+-- a transfer is in the history once a direction: an address is of one user
 -- serves: confirming and orphaning by transfer
-create unique index transactions_transfer_key on transactions (transfer_id, user_id, type)
+create unique index transactions_transfer_key on transactions (transfer_id, (type = 'SEND'))
   where transfer_id is not null;
 create unique index transactions_payment_key on transactions (payment_id) where payment_id is not null;
 create unique index transactions_claim_key on transactions (claim_id) where claim_id is not null;
 -- serves: the list, newest first
-create index transactions_user_detected on transactions (user_id, detected_at desc, id desc) where is_settled;
+create index transactions_user_detected on transactions (owner, detected_at desc, id desc) where is_settled;
 -- serves: the same of what is PENDING
-create index transactions_pending on transactions (user_id, detected_at desc, id desc) where not is_settled;
+create index transactions_pending on transactions (owner, detected_at desc, id desc) where not is_settled;
 -- serves: any choice of types, statuses and networks, newest first: one ordered scan a cell, merged
-create index transactions_cell on transactions (user_id, type, status, network, detected_at desc, id desc)
-  where is_settled;
+create index transactions_cell on transactions (owner, cell, detected_at desc, id desc) where is_settled;
 -- serves: amount bounds that few rows meet
-create index transactions_user_amount on transactions (user_id, amount_units, detected_at desc, id desc)
+create index transactions_user_amount on transactions (owner, amount_units, detected_at desc, id desc)
   where is_settled;
--- serves: search by the beginning of a hash
-create index transactions_user_hash on transactions (user_id, tx_hash text_pattern_ops)
+-- serves: search by the beginning of a hash; its first 12 digits leave hardly more than one row
+create index transactions_user_hash on transactions (owner, left(tx_hash, 14) text_pattern_ops)
   where is_settled and tx_hash is not null;
 -- serves: search for a part of the description
 create index transactions_description on transactions using gin (description gin_trgm_ops) where is_settled;

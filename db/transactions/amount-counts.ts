@@ -74,7 +74,7 @@ async function countInBucket(scope: Scope, bucket: Bucket, from: bigint, before:
 async function countRange({ tx, userId, filter }: Scope, from: bigint, before: bigint, limit?: number) {
   if (from >= before) return 0;
   const condition = tx`
-    user_id = ${userId} and amount_units >= ${from.toString()}::numeric and amount_units < ${before.toString()}::numeric
+    owner = owner_key(${userId}) and amount_units >= ${from.toString()}::numeric and amount_units < ${before.toString()}::numeric
     ${cellConditions(tx, filter)}`;
   const [row] = await tx<{ count: bigint }[]>`
     select count(*) as count

@@ -2,14 +2,14 @@
  * How many rows of the history a filter chooses, from counters kept by triggers (db/schema/transactions.sql): exact at the snapshot of `tx`,
  * at a cost that does not grow with the history. Use a repeatable read transaction to count and list the same rows.
  */
-import { and, count, eq, gte, lt, type SQL, sql } from "drizzle-orm";
+import { and, count, gte, lt, type SQL, sql } from "drizzle-orm";
 import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { TransactionStatus, TransactionType } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { transactions } from "../schema.ts";
-import { branchesOf, conditionsOf } from "./filter.ts";
+import { branchesOf, conditionsOf, isInCell, isOwnedBy } from "./filter.ts";
 
 const dialect = new PgDialect();
 const DAY_MS = 86_400_000;
@@ -144,11 +144,9 @@ export async function countRows(tx: Tx, conditions: SQL | undefined): Promise<nu
 
 export function cellCondition(userId: string, cell: Cell, filter: TransactionFilter): SQL | undefined {
   return and(
-    eq(transactions.userId, userId),
-    eq(transactions.type, cell.type),
-    eq(transactions.status, cell.status),
+    isOwnedBy(userId),
+    isInCell(cell),
     cell.status === "PENDING" ? sql`not ${transactions.isSettled}` : sql`${transactions.isSettled}`,
-    eq(transactions.network, cell.network),
     filter.from ? gte(transactions.detectedAt, filter.from) : undefined,
     filter.before ? lt(transactions.detectedAt, filter.before) : undefined,
   );

@@ -1,36 +1,60 @@
 /** A history filter as query conditions, built by drizzle. The owner is always the first condition. */
+import { and, desc, gte, ilike, like, lt, lte, or, type SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import {
-  and,
-  desc,
-  eq,
-  gte,
-  ilike,
-  inArray,
-  like,
-  lt,
-  lte,
-  or,
-  type SQL,
-  type SQLWrapper,
-  sql,
-} from "drizzle-orm";
+  TRANSACTION_STATUSES,
+  TRANSACTION_TYPES,
+  type TransactionStatus,
+  type TransactionType,
+} from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { transactions } from "../schema.ts";
 
 /** Prefixes of a transaction hash: "0", "0x", "0xab…". */
 const HASH_PREFIX = /^0(x[0-9a-f]{0,64})?$/i;
+/** Of a hash, in transactions_user_hash: "0x" and 12 digits. */
+const INDEXED_HASH_CHARACTERS = 14;
 
 /** All conditions of the filter for one user. */
 export function conditionsOf(userId: string, filter: TransactionFilter): SQL | undefined {
   return and(
-    eq(transactions.userId, userId),
-    anyOf(transactions.type, filter.types),
-    anyOf(transactions.status, filter.statuses),
-    anyOf(transactions.network, filter.networks),
+    isOwnedBy(userId),
+    isInCells(filter),
     timeConditions(filter),
     amountConditions(filter),
     filter.search === undefined ? undefined : searchCondition(filter.search),
   );
+}
+
+/** By the column that the indexes hold instead of the user's id. */
+export function isOwnedBy(userId: string): SQL {
+  return sql`${transactions.owner} = owner_key(${userId})`;
+}
+
+/** A row's type, status and network, by the number that the indexes hold instead. */
+export function isInCell(cell: Cell): SQL {
+  return sql`${transactions.cell} = ${cellNumber(cell)}`;
+}
+
+/** Any choice of types, statuses and networks: absent or empty means every one. */
+function isInCells({ types, statuses, networks }: TransactionFilter): SQL | undefined {
+  if (types.length + statuses.length + networks.length === 0) return undefined;
+  const cells = orEvery(types, TRANSACTION_TYPES).flatMap((type) =>
+    orEvery(statuses, TRANSACTION_STATUSES).flatMap((status) =>
+      orEvery(networks, NETWORK_IDS).map((network) => cellNumber({ type, status, network })),
+    ),
+  );
+  return sql`${transactions.cell} in (${sql.join(cells, sql`, `)})`;
+}
+
+type Cell = { type: TransactionType; status: TransactionStatus; network: NetworkId };
+
+function cellNumber({ type, status, network }: Cell): SQL {
+  return sql`transaction_cell(${type}, ${status}, ${network})`;
+}
+
+function orEvery<Value>(chosen: readonly Value[], every: readonly Value[]): readonly Value[] {
+  return chosen.length === 0 ? every : chosen;
 }
 
 /** The same condition for each of the two sets of indexes there are: what a block decided, and what is PENDING. Together every row. */
@@ -84,15 +108,14 @@ export function searchCondition(term: string): SQL | undefined {
   const part = `%${escapeLike(term)}%`;
   const inText = or(ilike(transactions.description, part), ilike(transactions.reference, part));
   if (!HASH_PREFIX.test(term)) return inText;
-  return or(inText, like(transactions.txHash, `${term.toLowerCase()}%`));
+  const prefix = term.toLowerCase();
+  const hash = and(
+    sql`left(${transactions.txHash}, ${sql.raw(String(INDEXED_HASH_CHARACTERS))}) like ${`${prefix.slice(0, INDEXED_HASH_CHARACTERS)}%`}`,
+    like(transactions.txHash, `${prefix}%`),
+  );
+  return or(inText, hash);
 }
 
 export function escapeLike(text: string): string {
   return text.replace(/[\\%_]/g, (character) => `\\${character}`);
-}
-
-type EnumColumn = typeof transactions.type | typeof transactions.status | typeof transactions.network;
-
-function anyOf(column: EnumColumn, values: readonly string[]): SQL | undefined {
-  return values.length === 0 ? undefined : inArray(column, values as never[]);
 }

@@ -2,7 +2,7 @@
  * Searches a large history. Frequent text is found among the newest rows; rare text by the trigram, hash or amount index. Searches that
  * would read the whole history are refused.
  */
-import { and, count, eq, type SQL, sql } from "drizzle-orm";
+import { and, count, type SQL, sql } from "drizzle-orm";
 import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
 import { invalid } from "../../core/domain/errors.ts";
 import type { HistoryRow, TransactionFilter } from "../../core/domain/transaction.ts";
@@ -10,7 +10,7 @@ import { runBuilt, type Tx } from "../postgres/client.ts";
 import { readInTime } from "../postgres/statement-timeout.ts";
 import { transactions } from "../schema.ts";
 import { countRows } from "./counts.ts";
-import { branchesOf, conditionsOf, mergeNewest, NEWEST_FIRST, timeConditions } from "./filter.ts";
+import { branchesOf, conditionsOf, isOwnedBy, mergeNewest, NEWEST_FIRST, timeConditions } from "./filter.ts";
 
 const dialect = new PgDialect();
 
@@ -48,7 +48,7 @@ async function findRecent(
   span: number,
 ): Promise<Found> {
   const newest = mergeNewest(
-    branchesOf(and(eq(transactions.userId, userId), timeConditions(filter))).map((branch) =>
+    branchesOf(and(isOwnedBy(userId), timeConditions(filter))).map((branch) =>
       new QueryBuilder()
         .select()
         .from(transactions)

@@ -121,7 +121,7 @@ export async function takeDeliveries(
     select
       taken.id, taken.endpoint_id, taken.attempts, taken.tries, endpoint.url, endpoint.sealed_secret,
       case when endpoint.old_secret_until > now() then endpoint.sealed_old_secret end as sealed_old_secret,
-      event.public_id as event_public_id, event.type, event.subject_id, event.data, event.created_at
+      event_name(event.public_id) as event_public_id, event.type, event.subject_id, event.data, event.created_at
     from taken
     join webhook_endpoints endpoint on endpoint.id = taken.endpoint_id
     join events event on event.id = taken.event_id
@@ -255,5 +255,5 @@ function deliveryColumns(tx: Tx) {
   return tx`
     delivery.id, delivery.endpoint_id, delivery.event_id, delivery.state, delivery.attempts, delivery.next_try_at,
     delivery.last_status, delivery.last_error, delivery.delivered_at, delivery.created_at,
-    event.public_id as event_public_id, event.type as event_type`;
+    event_name(event.public_id) as event_public_id, event.type as event_type`;
 }
