@@ -118,8 +118,7 @@ create table events (
   type text not null,
   user_id text not null,
   written_by xid8 default pg_current_xact_id() not null,
-  constraint events_pkey PRIMARY KEY (id),
-  constraint events_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+  constraint events_pkey PRIMARY KEY (id)
 );
 CREATE INDEX events_created ON public.events USING brin (created_at);
 CREATE INDEX events_user_epoch ON public.events USING btree (owner_key(user_id), epoch, written_by, id);
@@ -408,8 +407,6 @@ END) stored,
   constraint payments_amount_units_check CHECK ((amount_units > 0)),
   constraint payments_answer_state CHECK ((answer_state = ANY (ARRAY['SENDING'::text, 'SENT'::text, 'CUT'::text]))),
   constraint payments_doubt_check CHECK (((doubt_since IS NULL) = (doubt_until IS NULL))),
-  constraint payments_facilitator_user_id_fkey FOREIGN KEY (facilitator_user_id) REFERENCES users(id) ON DELETE CASCADE,
-  constraint payments_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE CASCADE,
   constraint payments_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint payments_nonce_check CHECK (((nonce ~ '^0x[0-9a-f]*$'::text) AND (length(nonce) = 66))),
   constraint payments_one_purpose CHECK ((num_nonnulls(link_id, facilitator_user_id) = 1)),
@@ -418,7 +415,6 @@ END) stored,
   constraint payments_pkey PRIMARY KEY (id),
   constraint payments_reason_check CHECK (((state = 'FAILED'::text) = (reason IS NOT NULL))),
   constraint payments_recipient_check CHECK (((recipient ~ '^0x[0-9a-f]*$'::text) AND (length(recipient) = 42))),
-  constraint payments_relay_id_fkey FOREIGN KEY (relay_id) REFERENCES relays(id),
   constraint payments_state_check CHECK ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'FAILED'::text])))
 ) with (fillfactor=80);
 CREATE UNIQUE INDEX payments_authorization_key ON public.payments USING btree (authorization_digest(network, token, payer, nonce));
@@ -670,14 +666,10 @@ create table transactions (
   user_id text not null,
   constraint transactions_claim_id_fkey FOREIGN KEY (claim_id) REFERENCES claims(id) ON DELETE SET NULL,
   constraint transactions_id_check CHECK (starts_with(id, 'txn_'::text)),
-  constraint transactions_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE SET NULL,
   constraint transactions_operation_item_id_fkey FOREIGN KEY (operation_item_id) REFERENCES wallet_operation_items(id) ON DELETE SET NULL,
-  constraint transactions_payment_id_fkey FOREIGN KEY (payment_id) REFERENCES payments(id) ON DELETE SET NULL,
   constraint transactions_pkey PRIMARY KEY (id),
   constraint transactions_status_check CHECK ((status = ANY (ARRAY['PENDING'::text, 'DETECTED'::text, 'CONFIRMED'::text, 'FAILED'::text, 'ORPHANED'::text]))),
-  constraint transactions_transfer_id_fkey FOREIGN KEY (transfer_id) REFERENCES transfers(id) ON DELETE CASCADE,
-  constraint transactions_type_check CHECK ((type = ANY (ARRAY['SEND'::text, 'RECEIVE'::text, 'PAYMENT_LINK'::text]))),
-  constraint transactions_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+  constraint transactions_type_check CHECK ((type = ANY (ARRAY['SEND'::text, 'RECEIVE'::text, 'PAYMENT_LINK'::text])))
 );
 CREATE INDEX transactions_cell ON public.transactions USING btree (owner, cell, detected_at DESC, id DESC) WHERE is_settled;
 CREATE UNIQUE INDEX transactions_claim_key ON public.transactions USING btree (claim_id) WHERE (claim_id IS NOT NULL);
@@ -718,8 +710,6 @@ create table transfers (
   to_address text not null,
   tx_hash text not null,
   constraint transfers_candidates_check CHECK (((candidates IS NULL) OR ((cardinality(candidates) > 0) AND (link_id IS NULL)))),
-  constraint transfers_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE SET NULL,
-  constraint transfers_payment_id_fkey FOREIGN KEY (payment_id) REFERENCES payments(id) ON DELETE SET NULL,
   constraint transfers_pays_check CHECK (((NOT pays) OR (link_id IS NOT NULL))),
   constraint transfers_pkey PRIMARY KEY (id),
   constraint transfers_settled_by_check CHECK ((settled_by = ANY (ARRAY['authorization'::text, 'tag'::text, 'proof'::text, 'early_claim'::text, 'pay_amount'::text, 'amount'::text, 'merchant'::text]))),
@@ -983,10 +973,10 @@ CREATE OR REPLACE FUNCTION public.address_key(address text)
 RETURN ((('x'::text || "right"(address, 16)))::bit(64))::bigint;
 
 CREATE OR REPLACE FUNCTION public.authorization_digest(network text, token text, payer text, nonce text)
- RETURNS bytea
+ RETURNS uuid
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
-RETURN substr(sha256(((((network || token) || payer) || nonce))::bytea), 1, 16);
+RETURN (encode(substr(sha256(((((network || token) || payer) || nonce))::bytea), 1, 16), 'hex'::text))::uuid;
 
 CREATE OR REPLACE FUNCTION public.count_added_links()
  RETURNS trigger

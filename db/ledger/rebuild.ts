@@ -75,8 +75,14 @@ export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[
       candidates = null, detected_at = created_at, confirmed_at = null
     where network = ${network} and status in ('DETECTED', 'CONFIRMED') and transfer_id is not null`;
   await tx`
-    delete from transfers
-    where network = ${network} and status <> 'ORPHANED'`;
+    with gone as (
+      delete from transfers
+      where network = ${network} and status <> 'ORPHANED'
+      returning id
+    )
+    delete from transactions
+    using gone
+    where transactions.transfer_id = gone.id`;
   await reopenOperationHistory(tx, await reopenOperations(tx, { network, ancestor: -1 }));
   await tx`
     update wallets

@@ -51,7 +51,7 @@ create table events (
   id bigint generated always as identity primary key,
   -- outside, an event's name says nothing of how many there are
   public_id uuid not null default gen_random_uuid(),
-  user_id text not null references users on delete cascade,
+  user_id text not null,
   type text not null,
   subject_id text not null,
   data jsonb not null,

@@ -47,7 +47,7 @@ create table transfers (
   authorization_nonce text,
   status text not null default 'DETECTED' check (status in ('DETECTED', 'CONFIRMED', 'ORPHANED')),
   -- the link this transfer was attributed to, by what, and whether it is the one that pays it
-  link_id text references payment_links on delete set null,
+  link_id text,
   pays boolean not null default false,
   settled_by text check (
     settled_by in ('authorization', 'tag', 'proof', 'early_claim', 'pay_amount', 'amount', 'merchant')
@@ -55,7 +55,7 @@ create table transfers (
   -- links that fitted at the transfer's block when nothing decided between them
   candidates text[] constraint transfers_candidates_check
     check (candidates is null or (cardinality(candidates) > 0 and link_id is null)),
-  payment_id text references payments on delete set null,
+  payment_id text,
   detected_at timestamptz not null default now(),
   confirmed_at timestamptz,
   constraint transfers_pays_check check (not pays or link_id is not null)

@@ -1,16 +1,16 @@
 -- Relayed payments: an authorization that was accepted, and what became of it.
 
 -- What names an authorization, in 16 bytes: its columns are 180 as text, in every entry of the index that keeps it unique.
-create function authorization_digest(network text, token text, payer text, nonce text) returns bytea
+create function authorization_digest(network text, token text, payer text, nonce text) returns uuid
   language sql immutable parallel safe
-  return substr(sha256((network || token || payer || nonce)::bytea), 1, 16);
+  return encode(substr(sha256((network || token || payer || nonce)::bytea), 1, 16), 'hex')::uuid;
 
 --   QUEUED -> SIGNED -> BROADCAST -> MINED -> CONFIRMED ; QUEUED -> FAILED (reason)
 create table payments (
   id text primary key,
   -- a payment of a link, or one settled for another service's resource on behalf of the user whose API key asked
-  link_id text references payment_links on delete cascade,
-  facilitator_user_id text references users on delete cascade,
+  link_id text,
+  facilitator_user_id text,
   facilitator_key_id text,
   network text not null check (network in ('base', 'base-sepolia')),
   token text not null,
@@ -33,7 +33,7 @@ create table payments (
   reason text,
   -- what a payer reads beside the reason: figures of a limit
   reason_text text,
-  relay_id bigint references relays,
+  relay_id bigint,
   -- where the chain settled it, whoever sent it
   tx_hash text,
   log_index int,

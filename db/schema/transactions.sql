@@ -11,10 +11,11 @@ create function transaction_cell(type text, status text, network text) returns s
     + case network when 'base' then 1 when 'base-sepolia' then 2 end
   )::smallint;
 
--- One row a user, transfer and direction.
+-- One row a user, transfer and direction. Without foreign keys to rows of the same payment: each check of one locks the row it names, and
+-- writes that into the log. What deletes transfers deletes their history rows (db/ledger/rebuild.ts).
 create table transactions (
   id text primary key check (starts_with(id, 'txn_')),
-  user_id text not null references users on delete cascade,
+  user_id text not null,
   network text not null,
   type text not null check (type in ('SEND', 'RECEIVE', 'PAYMENT_LINK')),
   status text not null check (status in ('PENDING', 'DETECTED', 'CONFIRMED', 'FAILED', 'ORPHANED')),
@@ -32,12 +33,12 @@ create table transactions (
   tx_hash text,
   log_index int,
   block_number bigint,
-  link_id text references payment_links on delete set null,
+  link_id text,
   settled_by text,
   candidates text[],
-  payment_id text references payments on delete set null,
+  payment_id text,
   claim_id text references claims on delete set null,
-  transfer_id bigint references transfers on delete cascade,
+  transfer_id bigint,
   failure_reason text,
   detected_at timestamptz not null,
   confirmed_at timestamptz,

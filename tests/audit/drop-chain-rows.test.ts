@@ -83,6 +83,14 @@ describe.each([
     expect(await rows()).toHaveLength(0);
   });
 
+  test("takes a history row of any status with it: nothing names a transfer that is gone", async () => {
+    lab.merchant = await seedMerchant(lab.sql);
+    await read(lab, [makeTransfer(lab, 90, { amountUnits: 7n })], [], { isDeep });
+    await lab.sql`update transactions set status = 'FAILED' where user_id = ${lab.merchant.userId}`;
+    await drop();
+    expect(await lab.sql`select 1 from transactions where user_id = ${lab.merchant.userId}`).toHaveLength(0);
+  });
+
   test("of another network stays", async () => {
     const { linkId, payment } = await settled(true);
     await drop("base");
