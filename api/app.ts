@@ -23,6 +23,7 @@ import { publicLinkRoutes } from "./links/public-routes.ts";
 import { returnRoutes } from "./links/return-routes.ts";
 import { linkRoutes } from "./links/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
+import { ownerRoutes } from "./owners/routes.ts";
 import { pageRoutes } from "./pages/routes.ts";
 import { sessionRoutes } from "./sessions/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
@@ -69,6 +70,7 @@ export function createApp(deps: ApiDeps) {
       .use(recoveryRoutes(deps))
       .use(sendRoutes(deps))
       .use(refundRoutes(deps))
+      .use(ownerRoutes(deps))
       .use(apiKeyRoutes(deps))
       .use(securityRoutes(deps))
       .use(settingsRoutes(deps))

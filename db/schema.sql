@@ -49,7 +49,7 @@ create table challenges (
   user_id text not null,
   constraint challenges_id_check CHECK (starts_with(id, 'ch_'::text)),
   constraint challenges_pkey PRIMARY KEY (id),
-  constraint challenges_purpose_check CHECK ((purpose = ANY (ARRAY['register'::text, 'login'::text, 'send'::text]))),
+  constraint challenges_purpose_check CHECK ((purpose = ANY (ARRAY['register'::text, 'login'::text, 'send'::text, 'owner'::text]))),
   constraint challenges_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
 CREATE INDEX challenges_expires ON public.challenges USING btree (expires_at);
@@ -248,6 +248,24 @@ create table otps (
 CREATE UNIQUE INDEX otps_live_key ON public.otps USING btree (user_id) WHERE (superseded_at IS NULL);
 CREATE INDEX otps_sealed ON public.otps USING btree (expires_at) WHERE (sealed_code IS NOT NULL);
 CREATE INDEX otps_user_created ON public.otps USING btree (user_id, created_at);
+
+create table owner_changes (
+  action text not null,
+  created_at timestamp with time zone default now() not null,
+  id text not null,
+  name text,
+  owner text not null,
+  passkey_id text,
+  user_id text not null,
+  constraint owner_changes_action_check CHECK ((action = ANY (ARRAY['ADD'::text, 'REMOVE'::text]))),
+  constraint owner_changes_id_check CHECK ((id ~ '^own_[0-9a-f]{44}$'::text)),
+  constraint owner_changes_name_check CHECK (((length(name) >= 1) AND (length(name) <= 100))),
+  constraint owner_changes_owner_check CHECK ((owner ~ '^0x([0-9a-f]{64}){1,2}$'::text)),
+  constraint owner_changes_passkey_id_fkey FOREIGN KEY (passkey_id) REFERENCES passkeys(id),
+  constraint owner_changes_pkey PRIMARY KEY (id),
+  constraint owner_changes_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id)
+);
+CREATE INDEX owner_changes_user ON public.owner_changes USING btree (user_id, id DESC);
 
 create table passkeys (
   aaguid text,
@@ -792,12 +810,14 @@ create table wallet_operations (
   gas_used bigint,
   id text not null,
   idempotency_key text,
+  is_any_chain boolean default false not null,
   is_extra boolean default false not null,
   kind text not null,
   log_index integer,
   missed_relays integer default 0 not null,
   network text not null,
   next_try_at timestamp with time zone default now() not null,
+  owner_change_id text,
   owner_index integer,
   passkey_id text,
   prior_reason text,
@@ -829,6 +849,8 @@ create table wallet_operations (
   constraint wallet_operations_id_check CHECK ((id ~ '^(snd|rfd|own)_[0-9a-f]{44}$'::text)),
   constraint wallet_operations_kind_check CHECK ((kind = ANY (ARRAY['SEND'::text, 'REFUND'::text, 'OWNERS'::text]))),
   constraint wallet_operations_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint wallet_operations_owner_change_id_fkey FOREIGN KEY (owner_change_id) REFERENCES owner_changes(id),
+  constraint wallet_operations_owners_check CHECK (((kind = 'OWNERS'::text) = (owner_change_id IS NOT NULL))),
   constraint wallet_operations_passkey_id_fkey FOREIGN KEY (passkey_id) REFERENCES passkeys(id),
   constraint wallet_operations_pkey PRIMARY KEY (id),
   constraint wallet_operations_relay_id_fkey FOREIGN KEY (relay_id) REFERENCES relays(id),
@@ -838,12 +860,14 @@ create table wallet_operations (
   constraint wallet_operations_void_of_fkey FOREIGN KEY (void_of) REFERENCES wallet_operations(id),
   constraint wallet_operations_wallet_id_fkey FOREIGN KEY (wallet_id) REFERENCES wallets(id)
 );
+CREATE UNIQUE INDEX wallet_operations_any_chain_key ON public.wallet_operations USING btree (wallet_id, account_nonce) WHERE ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text])) AND (NOT is_extra) AND is_any_chain);
 CREATE UNIQUE INDEX wallet_operations_hash_key ON public.wallet_operations USING btree (network, user_op_hash);
 CREATE INDEX wallet_operations_height ON public.wallet_operations USING btree (network, block_number) WHERE (block_number IS NOT NULL);
 CREATE UNIQUE INDEX wallet_operations_idempotency_key ON public.wallet_operations USING btree (user_id, kind, idempotency_key) WHERE ((idempotency_key IS NOT NULL) AND (state <> ALL (ARRAY['EXPIRED'::text, 'CANCELLED'::text])));
-CREATE UNIQUE INDEX wallet_operations_live_key ON public.wallet_operations USING btree (wallet_id) WHERE ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text])) AND (NOT is_extra));
+CREATE UNIQUE INDEX wallet_operations_live_key ON public.wallet_operations USING btree (wallet_id) WHERE ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text])) AND (NOT is_extra) AND (NOT is_any_chain));
 CREATE INDEX wallet_operations_nonce ON public.wallet_operations USING btree (wallet_id, account_nonce);
 CREATE INDEX wallet_operations_open ON public.wallet_operations USING btree (network, state) WHERE (state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text]));
+CREATE INDEX wallet_operations_owner_change ON public.wallet_operations USING btree (owner_change_id) WHERE (owner_change_id IS NOT NULL);
 CREATE INDEX wallet_operations_queued ON public.wallet_operations USING btree (network, next_try_at) WHERE (state = 'QUEUED'::text);
 CREATE INDEX wallet_operations_relay ON public.wallet_operations USING btree (relay_id) WHERE (relay_id IS NOT NULL);
 CREATE INDEX wallet_operations_unsigned ON public.wallet_operations USING btree (expires_at) WHERE (state = 'AWAITING_SIGNATURE'::text);

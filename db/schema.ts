@@ -76,7 +76,7 @@ export const passkeys = pgTable("passkeys", {
 export const challenges = pgTable("challenges", {
   id: text("id").primaryKey(),
   userId: text("user_id").notNull(),
-  purpose: text("purpose").$type<"register" | "login" | "send">().notNull(),
+  purpose: text("purpose").$type<"register" | "login" | "send" | "owner">().notNull(),
   network: text("network").$type<NetworkId>(),
   challenge: bytea("challenge").notNull(),
   expiresAt: time("expires_at").notNull(),

@@ -6,7 +6,7 @@ import { recordEvents } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Passkey, Wallet } from "../../db/schema.ts";
-import { insertWallet } from "../../db/wallets/wallets.ts";
+import { insertWallet, listWallets } from "../../db/wallets/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
 /** Undefined when the user already has a wallet on this network. The address can receive before it is deployed. */
@@ -16,16 +16,8 @@ export async function createWallet(
   { passkey, network, requestId }: { passkey: Passkey; network: NetworkId; requestId: string },
 ): Promise<Wallet | undefined> {
   const { userId } = passkey;
-  const origin = accountOriginOf({ x: hexOf(passkey.publicKeyX), y: hexOf(passkey.publicKeyY) });
-  const wallet = await insertWallet(tx, {
-    id: newWalletId(),
-    userId,
-    network,
-    address: accountAddress(origin),
-    passkeyId: passkey.id,
-    factory: origin.factory,
-    owners: [...origin.owners],
-  });
+  const [first] = await listWallets(tx, userId);
+  const wallet = await insertWallet(tx, { id: newWalletId(), userId, network, ...originOf(passkey, first) });
   if (!wallet) return undefined;
   const data = { network, address: wallet.address };
   await recordEvents(tx, [{ userId, type: "wallet.created", subjectId: wallet.id, data }]);
@@ -33,6 +25,17 @@ export async function createWallet(
   await enqueue(tx, "send_wallet_file", { userId, requestId });
   if (deployment === "eager") await enqueue(tx, "deploy_wallet", { walletId: wallet.id, requestId });
   return wallet;
+}
+
+/** The first owners make the address, on every network, whichever owner sets a further one up. */
+function originOf(passkey: Passkey, first: Wallet | undefined) {
+  if (first) {
+    const { address, passkeyId, factory, owners } = first;
+    return { address, passkeyId, factory, owners };
+  }
+  const origin = accountOriginOf({ x: hexOf(passkey.publicKeyX), y: hexOf(passkey.publicKeyY) });
+  const { factory, owners } = origin;
+  return { address: accountAddress(origin), passkeyId: passkey.id, factory, owners: [...owners] };
 }
 
 function hexOf(bytes: Uint8Array): Hex {

@@ -9,7 +9,12 @@ const CHALLENGE_BYTES = 48;
 
 export async function newChallenge(
   tx: Tx,
-  meant: { userId: string; purpose: Exclude<ChallengePurpose, "send">; network: NetworkId | null },
+  meant: {
+    userId: string;
+    purpose: Exclude<ChallengePurpose, "send">;
+    network: NetworkId | null;
+    lifeMs?: number;
+  },
 ): Promise<{ challengeId: string; challenge: string }> {
   const bytes = randomBytes(CHALLENGE_BYTES);
   const { id } = await insertChallenge(tx, { id: newChallengeId(), challenge: bytes, ...meant });

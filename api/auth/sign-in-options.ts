@@ -2,7 +2,7 @@
 import { notFound } from "../../core/domain/errors.ts";
 import { lockUserByEmail } from "../../db/accounts/users.ts";
 import { CHALLENGE_LIFE_MS } from "../../db/auth/challenges.ts";
-import { listPasskeys } from "../../db/auth/passkeys.ts";
+import { listSignInPasskeys } from "../../db/auth/passkeys.ts";
 import type { Passkey, User } from "../../db/schema.ts";
 import { sendCode } from "../accounts/send-code.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -26,7 +26,7 @@ export async function signInOptions(
       const code = await sendCode(tx, deps, { userId: user.id, trace });
       return { step: "email", user, emailVerificationSent: code.sent };
     }
-    const passkeys = await listPasskeys(tx, user.id, deps.config.passkey.rpId);
+    const passkeys = await listSignInPasskeys(tx, user.id, deps.config.passkey.rpId);
     if (user.status === "WALLET_SETUP_PENDING" && passkeys.length === 0) return { step: "wallet", user };
     const challenge = await newChallenge(tx, { userId: user.id, purpose: "login", network: null });
     return { step: "passkey", ...challenge, passkeys };

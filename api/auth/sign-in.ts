@@ -3,7 +3,7 @@
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { findUserByEmail } from "../../db/accounts/users.ts";
 import { takeChallenge } from "../../db/auth/challenges.ts";
-import { findPasskey, noteUse } from "../../db/auth/passkeys.ts";
+import { findSignInPasskey, noteUse } from "../../db/auth/passkeys.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Passkey, Session, User } from "../../db/schema.ts";
 import { activate } from "../accounts/activate-user.ts";
@@ -29,7 +29,7 @@ export async function signIn(deps: ApiDeps, request: SignInRequest): Promise<Sig
   if (!user) return { ok: false };
   const challenge = await takeChallenge(deps.sql, request.challengeId, { userId: user.id, purpose: "login" });
   if (!challenge) return refuse(deps, user, request.trace, "the challenge is unknown, used or expired");
-  const passkey = await findPasskey(deps.sql, request.response.id, user.id);
+  const passkey = await findSignInPasskey(deps.sql, request.response.id, user.id);
   if (!passkey) return refuse(deps, user, request.trace, "the passkey is not this user's");
   const verified = await verifyAssertion(deps.config, {
     response: request.response,

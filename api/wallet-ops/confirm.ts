@@ -164,18 +164,19 @@ async function writeQueued(tx: Tx, { user, history, event }: Confirmation, opera
 }
 
 /** What is the same when a browser sends its answer again. */
-function hashOfAssertion({ id, response }: Assertion): Uint8Array {
+export function hashOfAssertion({ id, response }: Assertion): Uint8Array {
   const { authenticatorData, clientDataJSON, signature } = response;
   return createHash("sha256")
     .update(JSON.stringify([id, authenticatorData, clientDataJSON, signature]))
     .digest();
 }
 
-function isLiveKeyViolation(error: unknown): boolean {
+export function isLiveKeyViolation(error: unknown): boolean {
   return (
     error instanceof Error &&
     "constraint_name" in error &&
-    error.constraint_name === "wallet_operations_live_key"
+    (error.constraint_name === "wallet_operations_live_key" ||
+      error.constraint_name === "wallet_operations_any_chain_key")
   );
 }
 
@@ -185,11 +186,11 @@ const CONFLICTS = {
   nonce_taken: "Another operation of the wallet was faster; prepare again",
 } as const;
 
-function conflictOf(issue: keyof typeof CONFLICTS) {
+export function conflictOf(issue: keyof typeof CONFLICTS) {
   return conflict(CONFLICTS[issue], { issue });
 }
 
-function challengeInvalid() {
+export function challengeInvalid() {
   return invalid(
     "challengeId",
     "invalid_or_expired",
@@ -197,7 +198,7 @@ function challengeInvalid() {
   );
 }
 
-function notVerified() {
+export function notVerified() {
   return invalid(
     "passkeyResponse",
     "not_verified",

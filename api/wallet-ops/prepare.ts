@@ -14,6 +14,7 @@ import { conflict, ServiceError } from "../../core/domain/errors.ts";
 import { newChallengeId } from "../../core/domain/ids.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { type OwnerSlots, withAdded } from "../../core/domain/owner.ts";
 import {
   OPERATION_LIFE_MS,
   type OperationKind,
@@ -35,6 +36,7 @@ import {
   type NewOperationItem,
   type OperationView,
 } from "../../db/wallet-ops/operations.ts";
+import { listWaitingAdditions } from "../../db/wallet-ops/owner-changes.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { refuseOverGasBudget } from "./gas-budget.ts";
 import { warningsOf } from "./warnings.ts";
@@ -77,9 +79,10 @@ export async function prepareOperation(
   const state = await readState(chain, wallet, items);
   refuseByChain(state, items);
   const passkeys = await listPasskeys(deps.sql, wallet.userId, deps.config.passkey.rpId);
-  const owners = ownersOf(wallet, state, passkeys);
+  const slots = await readSlots(deps, wallet, state);
+  const owners = ownersOf(slots, passkeys);
   const [warnings, { usdc, chainId }] = [
-    await warningsOf(deps.sql, { userId: wallet.userId, items, state, wallet }),
+    await warningsOf(deps.sql, { userId: wallet.userId, items, state, slots }),
     chain.network,
   ];
   const tag = operationTag(preparation.id);
@@ -187,15 +190,24 @@ function refuseByChain(state: AccountState, items: readonly NewOperationItem[]):
   });
 }
 
-/** Passkeys of this user that control the account on this network, each with the index it signs under there. */
-function ownersOf(
+/** The account's owners by index. One that is not deployed yet has its first owners and those whose addition waits for its first operation. */
+async function readSlots(
+  { sql }: ApiDeps,
   wallet: Wallet,
   { isDeployed, owners }: AccountState,
-  passkeys: readonly Passkey[],
-): OperationTerms["owners"] {
-  const onChain = isDeployed ? owners : wallet.owners;
+): Promise<OwnerSlots> {
+  if (isDeployed) return owners;
+  const waiting = await listWaitingAdditions(sql, [wallet.id]);
+  return withAdded(
+    wallet.owners,
+    waiting.map(({ owner }) => owner),
+  );
+}
+
+/** Passkeys of this user that control the account on this network, each with the index it signs under there. */
+function ownersOf(slots: OwnerSlots, passkeys: readonly Passkey[]): OperationTerms["owners"] {
   return passkeys.flatMap(({ id, publicKeyX, publicKeyY }) => {
-    const index = onChain.indexOf(toOwner({ x: hexOf(publicKeyX), y: hexOf(publicKeyY) }));
+    const index = slots.indexOf(toOwner({ x: hexOf(publicKeyX), y: hexOf(publicKeyY) }));
     return index < 0 ? [] : [{ passkeyId: id, index }];
   });
 }

@@ -1,9 +1,9 @@
 /** What an owner should look at twice before signing. Warnings never refuse. */
 import type { AccountState } from "../../core/chain/account-state.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import type { OwnerSlots } from "../../core/domain/owner.ts";
 import { type OperationTerms, resembles } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import type { Wallet } from "../../db/schema.ts";
 import { findSentTo, type NewOperationItem } from "../../db/wallet-ops/operations.ts";
 
 /** Known recipients compared with. */
@@ -11,17 +11,17 @@ const KNOWN_MAX = 5_000;
 
 type Given = {
   userId: string;
-  wallet: Wallet;
+  slots: OwnerSlots;
   items: readonly NewOperationItem[];
   state: AccountState;
 };
 
 export async function warningsOf(tx: Tx, given: Given): Promise<OperationTerms["warnings"]> {
-  const { items, state, wallet } = given;
+  const { items, state, slots } = given;
   const known = await findSentTo(tx, given.userId, KNOWN_MAX);
   const recipients = new Map(items.map(({ to }, index) => [to, state.areContracts[index] ?? false]));
   const warnings = [...recipients].flatMap(([to, isContract]) => recipientWarnings(to, isContract, known));
-  const ownerCount = state.isDeployed ? state.owners.filter(Boolean).length : wallet.owners.length;
+  const ownerCount = slots.filter((owner) => owner !== undefined).length;
   if (ownerCount > 1) return warnings;
   const message =
     "This wallet has one owner: add another passkey or an address, or a lost device is lost money";

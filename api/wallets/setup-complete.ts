@@ -4,7 +4,7 @@ import type { NetworkId } from "../../core/domain/networks.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { lockUser } from "../../db/accounts/users.ts";
 import { takeChallenge } from "../../db/auth/challenges.ts";
-import { findPasskey, insertPasskey } from "../../db/auth/passkeys.ts";
+import { findPasskey, findSignInPasskey, insertPasskey } from "../../db/auth/passkeys.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Challenge, Passkey, Session, User, Wallet } from "../../db/schema.ts";
 import { moveToActive } from "../accounts/activate-user.ts";
@@ -86,7 +86,7 @@ async function prove(
     const verified = await verifyNewPasskey(deps.config, { response, challenge });
     return verified.ok ? { ok: true, proof: { kind: "new", credential: verified.credential } } : verified;
   }
-  const passkey = await findPasskey(deps.sql, response.id, user.id);
+  const passkey = await findSignInPasskey(deps.sql, response.id, user.id);
   if (!passkey) return { ok: false, reason: "the passkey is not this user's" };
   const verified = await verifyAssertion(deps.config, {
     response,
@@ -115,7 +115,8 @@ async function settlePasskey(tx: Tx, user: User, proof: Proof, trace: Trace): Pr
     );
   }
   const { credential } = proof;
-  const own = await findPasskey(tx, credential.id, user.id);
+  const find = user.status === "ACTIVE" ? findSignInPasskey : findPasskey;
+  const own = await find(tx, credential.id, user.id);
   if (own && Buffer.from(own.coseKey).equals(credential.coseKey)) return own;
   if (user.status === "ACTIVE")
     throw conflict("Use your existing passkey: answer passkeyRequest with it", {

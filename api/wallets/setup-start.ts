@@ -6,7 +6,7 @@
 import { conflict, ServiceError } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { CHALLENGE_LIFE_MS } from "../../db/auth/challenges.ts";
-import { listPasskeys } from "../../db/auth/passkeys.ts";
+import { listSignInPasskeys } from "../../db/auth/passkeys.ts";
 import type { Passkey, User } from "../../db/schema.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
 import { newChallenge } from "../auth/challenge.ts";
@@ -27,7 +27,7 @@ export async function startSetup(
   getEnabledChain(deps, network);
   if (await findWallet(deps.sql, user.id, network))
     throw conflict(`You already have a wallet on ${network}`, { field: "network", issue: "wallet_exists" });
-  const passkeys = await listPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
+  const passkeys = await listSignInPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
   const challenge = await newChallenge(deps.sql, { userId: user.id, purpose: "register", network });
   return { ...challenge, passkeys };
 }

@@ -55,7 +55,7 @@ export async function readAccountState(
 }
 
 /** All owners of a deployed account by their index. */
-async function readOwners(chain: Chain, account: Hex, count: bigint): Promise<(Hex | undefined)[]> {
+export async function readOwners(chain: Chain, account: Hex, count: bigint): Promise<(Hex | undefined)[]> {
   if (count > OWNER_INDEX_MAX)
     throw new RangeError(`${account} has had ${count} owners, more than are searched`);
   const outcomes = await chain.batch(

@@ -1,8 +1,9 @@
 /** Verifies who signed a claim: recovered on the CPU for an EOA, asked on the chain for a contract (ERC-1271). */
-import { hashTypedData, recoverAddress } from "viem";
+import { hashTypedData } from "viem";
 import { type ClaimTerms, claimTypedData } from "../domain/claim-statement.ts";
 import type { Hex } from "../domain/networks.ts";
 import type { Chain } from "../rpc/chain-client.ts";
+import { recoverKey } from "./address-proof.ts";
 import { isValidContractSignature } from "./contract-signature.ts";
 
 /** How `signer` proved it; undefined when the signature is not valid for it. Throws RpcTransportError when a contract could not be asked. */
@@ -17,13 +18,4 @@ export async function verifyClaimProof(
   return (await isValidContractSignature(chain, { account: signer, digest, signature }))
     ? "CONTRACT"
     : undefined;
-}
-
-async function recoverKey(hash: Hex, signature: Hex): Promise<string | undefined> {
-  try {
-    return (await recoverAddress({ hash, signature })).toLowerCase();
-  } catch {
-    // not a 64- or 65-byte ECDSA signature, or not a point on the curve
-    return undefined;
-  }
 }

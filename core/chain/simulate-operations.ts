@@ -25,6 +25,8 @@ export type SimulatedOperation = {
   /** Makes the account, for one that has no code yet. */
   deployment: InnerCall;
   items: readonly OperationItem[];
+  /** Signed operations of the account that run before it. */
+  before: readonly UserOperation[];
 };
 
 /** `wait`: it may pass later, or the ledger has to say why not. `text` is the chain's own word, for logs. */
@@ -54,7 +56,7 @@ export async function simulateOperations(
     const slot = parseData(resultOf(accounts[2 * index + 1]), "eth_getStorageAt");
     const deployment = code === "0x" ? one.deployment : undefined;
     const isForeign = code !== "0x" && !isKnownAccount(code, slot);
-    const bundleItem: BundleItem = { operation: one.operation, deployment };
+    const bundleItem: BundleItem = { operation: one.operation, deployment, before: one.before };
     return { isForeign, bundleItem, calls: callsOf(chain, relayer, one, bundleItem) };
   });
   const outcomes = await chain.batch(prepared.flatMap(({ calls }) => calls));
@@ -91,7 +93,8 @@ function callsOf(
 }
 
 function judge(bundleItem: BundleItem, [bundle, ...inner]: readonly RpcOutcome[]): OperationVerdict {
-  const results = decodeAggregate3(resultOf(bundle), bundleItem.deployment ? 2 : 1);
+  const { deployment, before = [] } = bundleItem;
+  const results = decodeAggregate3(resultOf(bundle), (deployment ? 2 : 1) + before.length);
   const handled = results.at(-1);
   if (!handled?.success) return refusalOfEntryPoint(handled?.data);
   for (const outcome of inner) {

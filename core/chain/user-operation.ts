@@ -98,7 +98,12 @@ export function buildUserOperationCall(
 }
 
 /** A signed operation and, for an account that does not exist yet, the factory call that makes it. */
-export type BundleItem = { readonly operation: UserOperation; readonly deployment?: InnerCall | undefined };
+export type BundleItem = {
+  readonly operation: UserOperation;
+  readonly deployment?: InnerCall | undefined;
+  /** Signed operations of the same account that run before it. */
+  readonly before?: readonly UserOperation[];
+};
 
 /**
  * The relayer's transaction for operations of different accounts. Each has a `handleOps` of its own that may fail alone: in one
@@ -112,19 +117,28 @@ export function buildBundleCall(items: readonly BundleItem[], relayer: Hex): Rel
   return { to: CONTRACTS.multicall3, data: encodeAggregate3(calls), gas };
 }
 
-/** The calls of one operation, `handleOps` last. */
-export function bundleItemCalls({ operation, deployment }: BundleItem, relayer: Hex): InnerCall[] {
-  const args = [[operation], relayer] as const;
-  const data = encodeFunctionData({ abi: entryPoint06Abi, functionName: "handleOps", args });
-  const handleOps = { to: CONTRACTS.entryPointV06, data };
-  return deployment ? [deployment, handleOps] : [handleOps];
+/** The calls of one operation, its `handleOps` last. */
+export function bundleItemCalls(
+  { operation, deployment, before = [] }: BundleItem,
+  relayer: Hex,
+): InnerCall[] {
+  const calls = [...before, operation].map((one) => {
+    const args = [[one], relayer] as const;
+    const data = encodeFunctionData({ abi: entryPoint06Abi, functionName: "handleOps", args });
+    return { to: CONTRACTS.entryPointV06, data };
+  });
+  return deployment ? [deployment, ...calls] : calls;
 }
 
 /** What one operation needs of its transaction's gas limit. A bundle with less succeeds although its last operation did not run. */
-export function bundleItemGas({ operation, deployment }: BundleItem): bigint {
-  const { callGasLimit, verificationGasLimit, callData } = operation;
+export function bundleItemGas({ operation, deployment, before = [] }: BundleItem): bigint {
+  const gas = [...before, operation].reduce((sum, one) => sum + operationGas(one), 0n);
+  return gas + (deployment ? CREATE_ACCOUNT_GAS : 0n);
+}
+
+function operationGas({ callGasLimit, verificationGasLimit, callData }: UserOperation): bigint {
   const dataGas = GAS_A_CALL_DATA_BYTE * BigInt((callData.length - 2) / 2);
-  return callGasLimit + verificationGasLimit + BUNDLE_GAS + dataGas + (deployment ? CREATE_ACCOUNT_GAS : 0n);
+  return callGasLimit + verificationGasLimit + BUNDLE_GAS + dataGas;
 }
 
 /** The outcome of an operation in an EntryPoint log; undefined for every other log. */

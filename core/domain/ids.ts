@@ -18,6 +18,13 @@ export const newApiKeyId = () => `key_${token()}`;
 export const newOtpId = () => `otp_${token()}`;
 export const newSendId = (now: Date) => `snd_${timedToken(now)}`;
 export const newRefundId = (now: Date) => `rfd_${timedToken(now)}`;
+/** Of an owner change and of its operations, one a network: all end in the change's random bytes, which stand in the calldata. */
+export function newOwnerChangeIds(now: Date, count: number): string[] {
+  const random = randomBytes(16);
+  return Array.from({ length: count }, (_, index) => {
+    return `own_${timedToken(new Date(now.getTime() + index), random)}`;
+  });
+}
 export const newRequestId = () => `req_${token()}`;
 
 /** 128 random bits as 22 URL-safe characters. */
@@ -28,10 +35,10 @@ function token(): string {
 const TIME_BYTES = 6;
 
 /** The time in milliseconds, then 128 random bits, as 44 hex digits: ids sort by when they were made. */
-function timedToken(now: Date): string {
+function timedToken(now: Date, random = randomBytes(16)): string {
   const time = Buffer.alloc(TIME_BYTES);
   time.writeUIntBE(now.getTime(), 0, TIME_BYTES);
-  return Buffer.concat([time, randomBytes(16)]).toString("hex");
+  return Buffer.concat([time, random]).toString("hex");
 }
 
 /** The URL-safe characters of base64 in the order in which Postgres sorts them. */

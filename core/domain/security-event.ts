@@ -13,6 +13,7 @@ export const SECURITY_EVENT_TYPES = [
   "passkey_added",
   "passkey_refused",
   "passkey_counter_regression",
+  "owner_change_signed",
   "identity_linked",
   "identity_refused",
   "api_key_created",

@@ -46,6 +46,7 @@ export const OPERATION_WARNINGS = [
   "payer_may_be_an_exchange",
   "payer_is_a_contract",
   "single_owner",
+  "owner_on_other_network",
 ] as const;
 export type OperationWarning = (typeof OPERATION_WARNINGS)[number];
 

@@ -8,6 +8,49 @@ export async function listPasskeys(tx: Tx, userId: string, rpId: string): Promis
     select * from passkeys where user_id = ${userId} and rp_id = ${rpId} order by created_at, id`;
 }
 
+/**
+ * Those that sign in, oldest first: owners of one of the user's wallets, and all of a user who has no wallet yet. A passkey that was
+ * prepared as an owner is none before its change is confirmed, and none once it is removed from every wallet.
+ */
+export async function listSignInPasskeys(tx: Tx, userId: string, rpId: string): Promise<Passkey[]> {
+  return tx<Passkey[]>`
+    select passkey.*
+    from passkeys passkey
+    where passkey.user_id = ${userId} and passkey.rp_id = ${rpId} and ${maySignIn(tx)}
+    order by passkey.created_at, passkey.id`;
+}
+
+export async function findSignInPasskey(tx: Tx, id: string, userId: string): Promise<Passkey | undefined> {
+  const [row] = await tx<Passkey[]>`
+    select passkey.*
+    from passkeys passkey
+    where passkey.id = ${id} and passkey.user_id = ${userId} and ${maySignIn(tx)}`;
+  return row;
+}
+
+/** Needs `passkey`. */
+function maySignIn(tx: Tx) {
+  const owner = tx`'0x' || encode(passkey.public_key_x || passkey.public_key_y, 'hex')`;
+  return tx`(
+    not exists (select from wallets where wallets.user_id = passkey.user_id)
+    or exists (
+      select from wallets
+      where wallets.user_id = passkey.user_id
+        and coalesce(
+          (
+            select change.action = 'ADD'
+            from wallet_operations op
+            join owner_changes change on change.id = op.owner_change_id
+            where op.wallet_id = wallets.id and op.state = 'CONFIRMED' and change.owner = ${owner}
+            order by op.confirmed_at desc, op.id desc
+            limit 1
+          ),
+          ${owner} = any(wallets.owners)
+        )
+    )
+  )`;
+}
+
 /** Other relying parties that stored credentials belong to, most frequent first. */
 export async function listForeignRpIds(tx: Tx, rpId: string): Promise<{ rpId: string; count: number }[]> {
   return tx<{ rpId: string; count: number }[]>`

@@ -10,6 +10,8 @@ export const EVENT_TYPES = [
   "wallet.send_queued",
   "wallet.send_confirmed",
   "wallet.send_failed",
+  "wallet.owner_change_queued",
+  "wallet.owner_change_failed",
   "refund.created",
   "refund.confirmed",
   "refund.failed",

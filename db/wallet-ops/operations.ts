@@ -21,6 +21,9 @@ export type NewOperation = {
   terms: OperationTerms;
   challengeId: string;
   voidOf?: string | undefined;
+  ownerChangeId?: string | undefined;
+  /** Signed without the chain's id: the same signature is valid on every network. */
+  isAnyChain?: boolean | undefined;
   idempotencyKey: string | undefined;
   /** Whatever makes two preparations the same. */
   request: unknown;
@@ -35,13 +38,13 @@ export async function insertOperation(tx: Tx, operation: NewOperation): Promise<
   const [row] = await tx<WalletOperation[]>`
     insert into wallet_operations (
       id, user_id, wallet_id, network, kind, user_op_hash, account_nonce, call_data, call_gas, verification_gas, terms,
-      challenge_id, void_of, is_extra, idempotency_key, request_hash, request_id, expires_at
+      challenge_id, void_of, is_extra, owner_change_id, is_any_chain, idempotency_key, request_hash, request_id, expires_at
     )
     values (
       ${given.id}, ${given.userId}, ${given.walletId}, ${given.network}, ${given.kind}, ${given.userOpHash},
       ${given.accountNonce.toString()}::numeric, ${given.callData}, ${given.callGas}, ${given.verificationGas},
       ${JSON.stringify(given.terms)}::text::jsonb, ${given.challengeId}, ${given.voidOf ?? null},
-      ${given.voidOf !== undefined}, ${given.idempotencyKey ?? null}, ${hashOf(given.request)}, ${given.requestId},
+      ${given.voidOf !== undefined}, ${given.ownerChangeId ?? null}, ${given.isAnyChain ?? false}, ${given.idempotencyKey ?? null}, ${hashOf(given.request)}, ${given.requestId},
       now() + make_interval(secs => ${given.lifeMs / 1_000})
     )
     on conflict (user_id, kind, idempotency_key)
@@ -66,6 +69,7 @@ export async function insertOperation(tx: Tx, operation: NewOperation): Promise<
 
 export type OperationView = WalletOperation & {
   walletAddress: Hex;
+  isDeployed: boolean;
   /** Another operation, or this one, has spent the account's nonce. */
   isNonceSpent: boolean;
   isOver: boolean;
@@ -131,10 +135,21 @@ function shownState(tx: Tx) {
   end`;
 }
 
+/** The operations of an owner change, one a network, in the order in which they were prepared. */
+export async function listOperationsOfChange(
+  tx: Tx,
+  { changeId, userId }: { changeId: string; userId: string },
+): Promise<OperationView[]> {
+  return tx<OperationView[]>`
+    ${selectViews(tx)}
+    where op.owner_change_id = ${changeId} and op.user_id = ${userId}
+    order by op.id`;
+}
+
 function selectViews(tx: Tx) {
   return tx`
     select
-      op.*, wallet.address as wallet_address, op.expires_at <= now() as is_over, ${isNonceSpent(tx)} as is_nonce_spent,
+      op.*, wallet.address as wallet_address, wallet.deployed_at is not null as is_deployed, op.expires_at <= now() as is_over, ${isNonceSpent(tx)} as is_nonce_spent,
       (
         select coalesce(
           jsonb_agg(
@@ -153,14 +168,14 @@ function selectViews(tx: Tx) {
     join wallets wallet on wallet.id = op.wallet_id`;
 }
 
-/** Needs `op` and `wallet`. Nonces of other keys than 0 begin at 2^64 and are a sequence of their own. */
+/** Needs `op` and `wallet`. A nonce's key is what is above its lower 64 bits; the nonces of each key are a sequence of their own. */
 function isNonceSpent(tx: Tx) {
   return tx`exists (
     select from wallet_operation_events spent
     where spent.network = op.network
       and spent.sender = wallet.address
       and spent.nonce >= op.account_nonce
-      and spent.nonce < 18446744073709551616
+      and spent.nonce < (div(op.account_nonce, 18446744073709551616) + 1) * 18446744073709551616
   )`;
 }
 
@@ -171,7 +186,8 @@ export async function findLiveOperation(tx: Tx, walletId: string): Promise<strin
     from wallet_operations
     where wallet_id = ${walletId}
       and state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
-      and not is_extra`;
+      and not is_extra
+      and not is_any_chain`;
   return row?.id;
 }
 

@@ -26,9 +26,24 @@ export type LeasedOperation = Pick<
     signature: Hex;
     /** Units as decimal text. */
     items: { to: Hex; units: string }[];
+    /** Owner changes that wait for the account's deployment, to be run before this operation. */
+    before: WaitingOperation[];
   };
 
-/** Takes due operations for `leaseMs`, oldest first. */
+/** Numbers as decimal text. */
+export type WaitingOperation = {
+  id: string;
+  nonce: string;
+  callData: Hex;
+  callGas: string;
+  verificationGas: string;
+  signature: Hex;
+};
+
+/**
+ * Takes due operations for `leaseMs`, oldest first. Owner changes for every network are not due while the account is not deployed: they
+ * come with its first other operation, and however long that takes, the networks keep the same owners.
+ */
 export async function leaseQueuedOperations(
   tx: Tx,
   network: NetworkId,
@@ -44,7 +59,15 @@ export async function leaseQueuedOperations(
         where network = ${network}
           and state = 'QUEUED'
           and next_try_at <= now()
-          and (relayed_at is not null or queued_at > now() - make_interval(secs => ${SEND_WITHIN_S}::int))
+          and (
+            is_any_chain
+            or relayed_at is not null
+            or queued_at > now() - make_interval(secs => ${SEND_WITHIN_S}::int)
+          )
+          and (
+            not is_any_chain
+            or exists (select from wallets where wallets.id = wallet_id and wallets.deployed_at is not null)
+          )
         order by next_try_at
         limit ${limit}
         for update skip locked
@@ -61,7 +84,22 @@ export async function leaseQueuedOperations(
         )
         from wallet_operation_items item
         where item.operation_id = op.id
-      ) as items
+      ) as items,
+      case when op.is_any_chain or wallet.deployed_at is not null then '[]' else (
+        select coalesce(
+          jsonb_agg(
+            jsonb_build_object(
+              'id', waiting.id, 'nonce', waiting.account_nonce::text, 'callData', waiting.call_data,
+              'callGas', waiting.call_gas::text, 'verificationGas', waiting.verification_gas::text,
+              'signature', waiting.signature
+            )
+            order by waiting.account_nonce
+          ),
+          '[]'
+        )
+        from wallet_operations waiting
+        where waiting.wallet_id = op.wallet_id and waiting.is_any_chain and waiting.state = 'QUEUED'
+      ) end as before
     from leased op
     join wallets wallet on wallet.id = op.wallet_id
     order by op.queued_at, op.id`;
@@ -132,6 +170,7 @@ export async function failUnsentOperations(tx: Tx, network: NetworkId): Promise<
     where network = ${network}
       and state = 'QUEUED'
       and relayed_at is null
+      and not is_any_chain
       and queued_at <= now() - make_interval(secs => ${SEND_WITHIN_S}::int)
       and next_try_at <= now()
     for update skip locked`;
@@ -201,7 +240,12 @@ export async function writeFailures(tx: Tx, ids: readonly string[]): Promise<voi
       select user_id, 'transaction.failed' as type, id, reason, 2 as place
       from history
       union all
-      select user_id, case kind when 'REFUND' then 'refund.failed' else 'wallet.send_failed' end, id, reason, 1
+      select
+        user_id, case kind
+          when 'REFUND' then 'refund.failed'
+          when 'OWNERS' then 'wallet.owner_change_failed'
+          else 'wallet.send_failed'
+        end, id, reason, 1
       from ended
     ) step
     order by place, id`;

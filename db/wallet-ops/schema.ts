@@ -11,6 +11,7 @@ import {
   timestamp,
 } from "drizzle-orm/pg-core";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { OwnerAction } from "../../core/domain/owner.ts";
 import type {
   OperationFailure,
   OperationKind,
@@ -56,6 +57,8 @@ export const walletOperations = pgTable("wallet_operations", {
   priorReason: text("prior_reason").$type<OperationFailure>(),
   reason: text("reason").$type<OperationFailure>(),
   isExtra: boolean("is_extra").notNull(),
+  ownerChangeId: text("owner_change_id"),
+  isAnyChain: boolean("is_any_chain").notNull(),
   refusals: integer("refusals").notNull(),
   nextTryAt: time("next_try_at").notNull(),
   expiresAt: time("expires_at").notNull(),
@@ -76,4 +79,15 @@ export const walletOperationItems = pgTable("wallet_operation_items", {
   isFee: boolean("is_fee").notNull(),
 });
 
+export const ownerChanges = pgTable("owner_changes", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  action: text("action").$type<OwnerAction>().notNull(),
+  owner: hex("owner").notNull(),
+  passkeyId: text("passkey_id"),
+  name: text("name"),
+  createdAt: time("created_at").notNull(),
+});
+
+export type OwnerChange = typeof ownerChanges.$inferSelect;
 export type WalletOperation = typeof walletOperations.$inferSelect;

@@ -171,7 +171,8 @@ export async function concludeOperations(
         user_id, case kind when 'REFUND' then 'refund.confirmed' else 'wallet.send_confirmed' end, id,
         jsonb_build_object('txHash', tx_hash, 'network', network)
       from moved
-      where state = 'CONFIRMED'
+      -- an owner change has its event when its log is deep enough
+      where state = 'CONFIRMED' and kind <> 'OWNERS'
       order by id
     )
     select id, state

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Answer, type Client, openClient } from "../support/http-client.ts";
 import { moveMoney } from "../support/money-session.ts";
+import { haveOwners } from "../support/owners.ts";
 import {
   ageCodes,
   newEmail,
@@ -124,6 +125,7 @@ async function haveASession(): Promise<void> {
   await client.post("/v1/test/token", { email: newEmail() });
   const { rpcUrl } = world.chainOf("base-sepolia");
   await moveMoney({ client, passkey, sql: world.sql, rpcUrl });
+  await haveOwners({ client, passkey });
   await tradeAndLook(client);
   await client.post("/v1/auth/logout", undefined, { origin: "https://evil.example" });
   await client.post("/v1/auth/logout");

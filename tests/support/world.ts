@@ -61,6 +61,8 @@ export type World = Service & {
   /** A direct connection to the service's database. */
   sql: Sql;
   chain: TestChain;
+  /** Of base, where both networks are wanted. */
+  otherChain: TestChain | undefined;
   mailbox: TestMailbox;
 };
 
@@ -69,12 +71,15 @@ export type FaultyWorld = World & { proxy: FaultProxy };
 
 export type WorldOptions = Pick<ServiceParts, "env" | "processes" | "fromSources"> & {
   blockTimeS?: number;
+  /** A second chain, so that base is enabled too. */
+  bothNetworks?: boolean;
   /** The service's way to its database, when it is not the direct one. */
   databaseWay?: (databaseUrl: string) => string;
 };
 
 /** Shorter than a test may take, so that the reason is what is read. */
 const READY_TIMEOUT_MS = 60_000;
+const BASE_CHAIN_ID = 8453;
 const LOG_KEPT_CHARS = 2_000_000;
 /** Of a test's own connection pool. */
 const CONNECTIONS = 4;
@@ -156,31 +161,32 @@ export async function startFaultyWorld(options: WorldOptions = {}): Promise<Faul
 }
 
 async function openWorld(
-  { blockTimeS = 0, databaseWay = (url) => url, ...options }: WorldOptions,
+  { blockTimeS = 0, bothNetworks = false, databaseWay = (url) => url, ...options }: WorldOptions,
   startProxy: typeof startFaultProxy | undefined,
 ): Promise<World & { proxy: FaultProxy | undefined }> {
-  const [db, chain, mailbox] = await Promise.all([
+  const [db, chain, mailbox, otherChain] = await Promise.all([
     createTestDatabase(),
     startTestChain({ blockTimeS }),
     startTestMailbox(),
+    bothNetworks ? startTestChain({ blockTimeS, chainId: BASE_CHAIN_ID }) : undefined,
   ]);
   const sql = openDatabase(db.url, { name: "test", maxConnections: CONNECTIONS });
   const proxy = startProxy?.(chain.rpcUrl);
   const end = async () => {
     await sql.end({ timeout: 5 });
     await proxy?.stop();
-    await Promise.all([db.drop(), chain.stop(), mailbox.stop()]);
+    await Promise.all([db.drop(), chain.stop(), mailbox.stop(), otherChain?.stop()]);
   };
   try {
     const service = await startService({
       ...{ db: { url: databaseWay(db.url) }, chain: { ...chain, rpcUrl: proxy?.url ?? chain.rpcUrl } },
-      ...{ smtp: mailbox, ...options },
+      ...{ smtp: mailbox, ...options, ...(otherChain ? { otherChain } : {}) },
     });
     const stop = async () => {
       await service.stop();
       await end();
     };
-    return { ...service, db, sql, chain, mailbox, proxy, stop };
+    return { ...service, db, sql, chain, otherChain, mailbox, proxy, stop };
   } catch (error) {
     await end();
     throw error;

@@ -8,7 +8,12 @@ import {
   type SimulatedOperation,
   simulateOperations,
 } from "../../core/chain/simulate-operations.ts";
-import { type BundleItem, buildBundleCall, bundleItemGas } from "../../core/chain/user-operation.ts";
+import {
+  type BundleItem,
+  buildBundleCall,
+  bundleItemGas,
+  type UserOperation,
+} from "../../core/chain/user-operation.ts";
 import type { OperationFailure } from "../../core/domain/wallet-operation.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { notify } from "../../db/postgres/notifications.ts";
@@ -194,7 +199,7 @@ async function sign(
     bundle.map(({ bundleItem }) => bundleItem),
     key.address,
   );
-  const ids = bundle.map(({ leased }) => leased.id);
+  const ids = bundle.flatMap(({ leased }) => [...leased.before.map(({ id }) => id), leased.id]);
   try {
     return await deps.sql.begin(async (tx) => {
       const relay = await storeRelay(tx, chain, key, {
@@ -217,16 +222,23 @@ async function sign(
 }
 
 function toSimulated(leased: LeasedOperation): SimulatedOperation {
+  const free: Omit<
+    UserOperation,
+    "nonce" | "callData" | "callGasLimit" | "verificationGasLimit" | "signature"
+  > = {
+    ...{ sender: leased.address, preVerificationGas: 0n, maxFeePerGas: 0n, maxPriorityFeePerGas: 0n },
+    initCode: "0x",
+    paymasterAndData: "0x",
+  };
   return {
     operation: {
-      ...{ sender: leased.address, nonce: leased.accountNonce, initCode: "0x", callData: leased.callData },
-      ...{
-        callGasLimit: leased.callGas,
-        verificationGasLimit: leased.verificationGas,
-        preVerificationGas: 0n,
-      },
-      ...{ maxFeePerGas: 0n, maxPriorityFeePerGas: 0n, paymasterAndData: "0x", signature: leased.signature },
+      ...{ ...free, nonce: leased.accountNonce, callData: leased.callData, signature: leased.signature },
+      ...{ callGasLimit: leased.callGas, verificationGasLimit: leased.verificationGas },
     },
+    before: leased.before.map(({ nonce, callData, callGas, verificationGas, signature }) => ({
+      ...{ ...free, nonce: BigInt(nonce), callData, signature },
+      ...{ callGasLimit: BigInt(callGas), verificationGasLimit: BigInt(verificationGas) },
+    })),
     deployment: { to: leased.factory, data: encodeCreateAccount(leased.owners, leased.saltNonce) },
     items: leased.items.map(({ to, units }) => ({ to, amountUnits: BigInt(units) })),
   };

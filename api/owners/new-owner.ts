@@ -1,0 +1,144 @@
+/** Who is to become an owner: a new passkey, or an address that proves itself by a signature. Begun by a challenge, used up by one answer. */
+import { hashTypedData } from "viem";
+import { isSignedByAddress } from "../../core/chain/address-proof.ts";
+import { toAddressOwner } from "../../core/chain/passkey-account.ts";
+import { invalid, ServiceError } from "../../core/domain/errors.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { ownerProofTypedData } from "../../core/domain/owner-proof.ts";
+import { parseRecipient } from "../../core/domain/wallet-operation.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { CHALLENGE_LIFE_MS, takeChallenge } from "../../db/auth/challenges.ts";
+import { findPasskey, insertPasskey, listPasskeys, type NewPasskey } from "../../db/auth/passkeys.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import type { Challenge, User, Wallet } from "../../db/schema.ts";
+import { newChallenge } from "../auth/challenge.ts";
+import type { Attestation } from "../auth/passkey-wire.ts";
+import { presentCredential } from "../auth/sign-in-options.ts";
+import { ES256_ONLY, verifyNewPasskey } from "../auth/verify-passkey.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import type { Trace } from "../http/trace.ts";
+import { ownerOf } from "./wallet-owners.ts";
+
+/** A hardware wallet has to be found and plugged in. */
+export const PROOF_LIFE_MS = 10 * 60_000;
+
+export type NewOwner = { owner: Hex; passkey: NewPasskey | undefined };
+
+/** Creation options for a passkey on any device: this one, another by QR code, a security key. */
+export async function startPasskey(deps: ApiDeps, user: User) {
+  const { rpId, rpName } = deps.config.passkey;
+  const passkeys = await listPasskeys(deps.sql, user.id, rpId);
+  const { challengeId, challenge } = await newChallenge(deps.sql, {
+    ...{ userId: user.id, purpose: "owner", network: null },
+  });
+  return {
+    challengeId,
+    passkeyChallenge: {
+      challengeId,
+      challenge,
+      timeout: CHALLENGE_LIFE_MS,
+      rp: { name: rpName, id: rpId },
+      user: {
+        id: Buffer.from(user.id).toString("base64url"),
+        name: user.email,
+        displayName: user.displayName ?? user.email,
+      },
+      pubKeyCredParams: ES256_ONLY.map((alg) => ({ alg: Number(alg), type: "public-key" as const })),
+      authenticatorSelection: {
+        userVerification: "required" as const,
+        requireResidentKey: true,
+        residentKey: "required" as const,
+      },
+      attestation: "direct" as const,
+      excludeCredentials: passkeys.map(presentCredential),
+    },
+  };
+}
+
+/** What the address has to sign. */
+export async function startAddress(
+  deps: ApiDeps,
+  { user, address: text, wallet }: { user: User; address: string; wallet: Wallet },
+) {
+  const address = readAddress(text, wallet);
+  const { challengeId } = await newChallenge(deps.sql, {
+    ...{ userId: user.id, purpose: "owner", network: null, lifeMs: PROOF_LIFE_MS },
+  });
+  const terms = { wallet: wallet.address, owner: address, challengeId, host: hostOf(deps) };
+  return { challengeId, typedData: ownerProofTypedData(terms), timeout: PROOF_LIFE_MS };
+}
+
+export type PasskeyAnswer = { challengeId: string; response: Attestation };
+
+/** Throws VALIDATION_ERROR for what does not verify; the challenge is used up either way. */
+export async function verifyPasskeyOwner(
+  deps: ApiDeps,
+  { user, trace }: { user: User; trace: Trace },
+  { challengeId, response }: PasskeyAnswer,
+): Promise<NewOwner> {
+  const { challenge } = await consume(deps, user, challengeId);
+  const verified = await verifyNewPasskey(deps.config, { response, challenge });
+  if (!verified.ok) {
+    deps.log.info({ ...trace, userId: user.id, reason: verified.reason }, "passkey refused as an owner");
+    throw invalid(
+      "add.passkeyResponse",
+      "not_verified",
+      "The passkey's answer could not be verified; start again",
+    );
+  }
+  return { owner: ownerOf(verified.credential), passkey: { ...verified.credential, userId: user.id } };
+}
+
+export type AddressAnswer = { challengeId: string; address: string; proof: Hex };
+
+/** `chains`: where it is to become an owner. Throws VALIDATION_ERROR for a proof that is not this address's. */
+export async function verifyAddressOwner(
+  deps: ApiDeps,
+  { user, wallet, chains }: { user: User; wallet: Wallet; chains: readonly Chain[] },
+  { challengeId, address: text, proof }: AddressAnswer,
+): Promise<NewOwner> {
+  const address = readAddress(text, wallet);
+  await consume(deps, user, challengeId);
+  const terms = { wallet: wallet.address, owner: address, challengeId, host: hostOf(deps) };
+  const digest = hashTypedData(ownerProofTypedData(terms));
+  const isProven = await isSignedByAddress(chains, { address, digest, signature: proof }).catch(
+    (cause: unknown) => {
+      if (!(cause instanceof RpcTransportError)) throw cause;
+      throw new ServiceError("INTERNAL_ERROR", "The proof could not be checked now; start again", {
+        details: { field: "add.proof", retryable: true, issue: "network_unreachable" },
+        cause,
+      });
+    },
+  );
+  if (isProven) return { owner: toAddressOwner(address), passkey: undefined };
+  throw invalid("add.proof", "not_verified", "The proof is not a signature of this address; start again");
+}
+
+/** The row of a passkey that is prepared as an owner: it signs in once it is one. */
+export async function storePasskey(tx: Tx, passkey: NewPasskey): Promise<void> {
+  const own = await findPasskey(tx, passkey.id, passkey.userId);
+  if (own && Buffer.from(own.coseKey).equals(passkey.coseKey)) return;
+  if (!own && (await insertPasskey(tx, passkey))) return;
+  throw invalid("add.passkeyResponse", "credential_in_use", "This passkey is already registered");
+}
+
+async function consume({ sql }: ApiDeps, user: User, challengeId: string): Promise<Challenge> {
+  const challenge = await takeChallenge(sql, challengeId, { userId: user.id, purpose: "owner" });
+  if (challenge) return challenge;
+  throw invalid(
+    "add.challengeId",
+    "invalid_or_expired",
+    "The challenge is unknown, used or expired; start again",
+  );
+}
+
+function readAddress(text: string, { address, network }: { address: Hex; network: NetworkId }): Hex {
+  const parsed = parseRecipient(text, { network, wallet: address });
+  if (parsed.ok) return parsed.address;
+  throw invalid("add.address", parsed.issue, "The address cannot be an owner of this wallet");
+}
+
+function hostOf({ config }: Pick<ApiDeps, "config">): string {
+  return new URL(config.baseUrl).host;
+}

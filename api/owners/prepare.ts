@@ -1,0 +1,268 @@
+/**
+ * Makes an owner change for an owner to sign: one operation a network. An addition for every network is one signature; a removal needs
+ * the index on its own network, and is an ordinary operation there.
+ */
+import {
+  ANY_CHAIN_NONCE_KEY,
+  anyChainHash,
+  buildAnyChainOperation,
+  buildOwnerOperation,
+} from "../../core/chain/owner-operation.ts";
+import { encodeAddOwner, encodeRemoveOwner } from "../../core/chain/passkey-account.ts";
+import { userOperationHash } from "../../core/chain/user-operation.ts";
+import { conflict, notFound } from "../../core/domain/errors.ts";
+import { newChallengeId, newOwnerChangeIds } from "../../core/domain/ids.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { addressOfOwner, canRemove, type OwnerAction, ownerIdOf } from "../../core/domain/owner.ts";
+import { OPERATION_LIFE_MS, type OperationTerms, operationTag } from "../../core/domain/wallet-operation.ts";
+import { insertChallenge } from "../../db/auth/challenges.ts";
+import { listPasskeys, renamePasskey } from "../../db/auth/passkeys.ts";
+import type { Passkey, User } from "../../db/schema.ts";
+import { expireOperations, findLiveOperation, insertOperation } from "../../db/wallet-ops/operations.ts";
+import { insertOwnerChange } from "../../db/wallet-ops/owner-changes.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import type { Trace } from "../http/trace.ts";
+import { refuseOverGasBudget } from "../wallet-ops/gas-budget.ts";
+import { type ChangeView, findChangeByKey, getChange } from "./changes.ts";
+import { type NewOwner, storePasskey } from "./new-owner.ts";
+import { ownerOf, readWalletOwners, type WalletOwners } from "./wallet-owners.ts";
+
+export type ChangePreparation = {
+  user: User;
+  /** Undefined: every enabled network on which the user has a wallet. */
+  network: NetworkId | undefined;
+  /** The owner to remove, or how to verify the one to add; verified once nothing else can refuse. */
+  change:
+    | { action: "REMOVE"; ownerId: string }
+    | {
+        action: "ADD";
+        name: string | undefined;
+        verify: (wallets: readonly WalletOwners[]) => Promise<NewOwner>;
+      };
+  idempotencyKey: string | undefined;
+  request: unknown;
+  trace: Trace;
+};
+
+/** Operations of this user that are expired at once: their Idempotency-Key is free again. */
+const EXPIRED_AT_ONCE = 100;
+
+type Planned = { action: OwnerAction; owner: Hex; passkey: NewOwner["passkey"]; name: string | undefined };
+
+/**
+ * Throws NOT_FOUND without a wallet or owner, CONFLICT for the last owner, an owner that is there already, or an operation on its way,
+ * RATE_LIMITED beyond a gas budget, INTERNAL_ERROR when a node does not answer.
+ */
+export async function prepareOwnerChange(
+  deps: ApiDeps,
+  preparation: ChangePreparation,
+): Promise<{ change: ChangeView; isReplay: boolean }> {
+  const { user, network } = preparation;
+  const replay = await findChangeByKey(deps, preparation);
+  if (replay) return { change: replay, isReplay: true };
+  await refuseOverGasBudget(deps, user.id);
+  const wallets = await readWalletOwners(deps, { userId: user.id, network });
+  const passkeys = await listPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
+  const planned = await plan(preparation, wallets, passkeys);
+  const isAnyChain = network === undefined;
+  if (!isAnyChain) for (const { wallet } of wallets) await refuseWhileLive(deps, wallet.id);
+  const signers = signersOf(wallets, passkeys);
+  const built = build(wallets, { planned, isAnyChain });
+  const changeId = await store(deps, preparation, { planned, built, signers, isAnyChain });
+  return { change: await getChange(deps, { id: changeId, user }), isReplay: false };
+}
+
+async function plan(
+  { change, network }: ChangePreparation,
+  wallets: readonly WalletOwners[],
+  passkeys: readonly Passkey[],
+): Promise<Planned> {
+  if (change.action === "REMOVE") {
+    const [only] = wallets;
+    const owner = only?.coming.find((one) => one !== undefined && ownerIdOf(one) === change.ownerId);
+    if (!only || !owner) throw notFound(`An owner of your wallet on ${network} with this id`);
+    const knownPasskeys = new Set(passkeys.map(ownerOf));
+    if (!canRemove(only.coming, { removed: owner, knownPasskeys }))
+      throw conflict("This is the last owner that you could use the wallet with: add another one first", {
+        field: "remove.ownerId",
+        issue: "last_owner",
+      });
+    return { action: "REMOVE", owner, passkey: undefined, name: undefined };
+  }
+  const undeployed = wallets.find(({ state }) => network && !state.isDeployed);
+  if (undeployed)
+    throw conflict(
+      "The wallet is not deployed there yet: leave out network, and the owner is added by its first send",
+      {
+        field: "network",
+        issue: "not_deployed",
+      },
+    );
+  const added = await change.verify(wallets);
+  const holders = wallets.filter(({ coming }) => coming.includes(added.owner));
+  if (holders.length > 0)
+    throw conflict(
+      holders.length === wallets.length
+        ? "This is an owner already"
+        : "This is an owner on one network already: name the other one as network",
+      { field: "add", issue: "already_owner", networks: holders.map(({ wallet }) => wallet.network) },
+    );
+  return { action: "ADD", ...added, name: change.name };
+}
+
+async function refuseWhileLive({ sql }: ApiDeps, walletId: string): Promise<void> {
+  const id = await findLiveOperation(sql, walletId);
+  if (id === undefined) return;
+  throw conflict("Another operation of this wallet is on its way; wait until it is confirmed", {
+    issue: "operation_in_flight",
+    id,
+  });
+}
+
+/** By wallet, who may sign: passkeys that are owners of all of them, each with its index there. */
+function signersOf(
+  wallets: readonly WalletOwners[],
+  passkeys: readonly Passkey[],
+): ReadonlyMap<string, OperationTerms["owners"]> {
+  const common = passkeys.filter((passkey) =>
+    wallets.every(({ coming }) => coming.includes(ownerOf(passkey))),
+  );
+  if (common.length === 0)
+    throw conflict("No passkey of yours is an owner on all of these networks: name one network", {
+      field: "network",
+      issue: "no_common_owner",
+    });
+  return new Map(
+    wallets.map(({ wallet, coming }) => [
+      wallet.id,
+      common.map((passkey) => ({ passkeyId: passkey.id, index: coming.indexOf(ownerOf(passkey)) })),
+    ]),
+  );
+}
+
+type Built = WalletOwners & { id: string; operation: ReturnType<typeof buildOwnerOperation> };
+
+function build(
+  wallets: readonly WalletOwners[],
+  { planned, isAnyChain }: { planned: Planned; isAnyChain: boolean },
+): Built[] {
+  const ids = newOwnerChangeIds(new Date(), wallets.length);
+  const nonce = isAnyChain ? commonNonce(wallets) : undefined;
+  return wallets.map((one, index) => {
+    const id = ids[index] ?? "";
+    const sender = one.wallet.address;
+    const given = { sender, call: callOf(planned, one), tag: operationTag(id) };
+    const operation =
+      nonce === undefined
+        ? buildOwnerOperation({ ...given, nonce: one.state.nonce })
+        : buildAnyChainOperation({ ...given, nonce });
+    return { ...one, id, operation };
+  });
+}
+
+function callOf({ action, owner }: Planned, { coming }: WalletOwners): Hex {
+  if (action === "REMOVE") return encodeRemoveOwner(coming.indexOf(owner), owner);
+  const address = addressOfOwner(owner);
+  if (address) return encodeAddOwner(address);
+  return encodeAddOwner({ x: owner.slice(0, 66) as Hex, y: `0x${owner.slice(66)}` });
+}
+
+/** One signature is valid where the nonce is: it must be the same everywhere, waiting operations counted. */
+function commonNonce(wallets: readonly WalletOwners[]): bigint {
+  const nonces = wallets.map(({ state, waiting }) =>
+    waiting.reduce((next, { nonce }) => (nonce >= next ? nonce + 1n : next), state.anyChainNonce),
+  );
+  const [first = ANY_CHAIN_NONCE_KEY << 64n] = nonces;
+  if (nonces.every((nonce) => nonce === first)) return first;
+  throw conflict("The networks have had different owner changes: change one at a time, naming network", {
+    field: "network",
+    issue: "networks_out_of_step",
+  });
+}
+
+type Storing = {
+  planned: Planned;
+  built: readonly Built[];
+  signers: ReadonlyMap<string, OperationTerms["owners"]>;
+  isAnyChain: boolean;
+};
+
+async function store(
+  deps: ApiDeps,
+  { user, idempotencyKey, request, trace }: ChangePreparation,
+  { planned, built, signers, isAnyChain }: Storing,
+): Promise<string> {
+  const { action, owner, passkey, name } = planned;
+  const [{ id: changeId } = { id: "" }] = built;
+  const warnings = warningsOf(planned, built);
+  await deps.sql.begin(async (tx) => {
+    await expireOperations(tx, { userId: user.id, limit: EXPIRED_AT_ONCE });
+    if (passkey) await storePasskey(tx, passkey);
+    if (passkey && name)
+      await renamePasskey(tx, { id: passkey.id, userId: user.id, rpId: passkey.rpId }, name);
+    await insertOwnerChange(tx, {
+      ...{
+        id: changeId,
+        userId: user.id,
+        action,
+        owner,
+        passkeyId: passkey?.id,
+        name: passkey ? undefined : name,
+      },
+    });
+    const challengeId = newChallengeId();
+    for (const [index, { id, wallet, chain, state, operation }] of built.entries()) {
+      const row = await insertOperation(tx, {
+        ...{ id, userId: user.id, walletId: wallet.id, network: wallet.network, kind: "OWNERS", items: [] },
+        ...{ userOpHash: userOperationHash(operation, chain.network.chainId), accountNonce: operation.nonce },
+        ...{ callData: operation.callData, callGas: operation.callGasLimit },
+        ...{
+          verificationGas: operation.verificationGasLimit,
+          challengeId,
+          ownerChangeId: changeId,
+          isAnyChain,
+        },
+        terms: {
+          owners: signers.get(wallet.id) ?? [],
+          warnings,
+          balanceAfter: "",
+          deploysWallet: !state.isDeployed && !isAnyChain,
+        },
+        // the first stands for the change
+        idempotencyKey: index === 0 ? idempotencyKey : undefined,
+        ...{ request, requestId: trace.requestId, lifeMs: OPERATION_LIFE_MS },
+      });
+      if (!row)
+        throw conflict("A request with this Idempotency-Key is still running.", {
+          field: "Idempotency-Key",
+          issue: "in_progress",
+        });
+    }
+    const [first] = built;
+    if (!first) throw new Error("an owner change has no operation");
+    const hash = isAnyChain
+      ? anyChainHash(first.operation)
+      : userOperationHash(first.operation, first.chain.network.chainId);
+    await insertChallenge(tx, {
+      ...{
+        id: challengeId,
+        userId: user.id,
+        purpose: "send",
+        network: isAnyChain ? null : first.wallet.network,
+      },
+      ...{ challenge: Buffer.from(hash.slice(2), "hex"), lifeMs: OPERATION_LIFE_MS },
+    });
+  });
+  return changeId;
+}
+
+function warningsOf({ action, owner }: Planned, built: readonly Built[]): OperationTerms["warnings"] {
+  const isLeft = built.some(({ coming }) => {
+    const after = coming.filter((one) => one !== undefined).length + (action === "ADD" ? 1 : -1);
+    return after < 2 && (action === "ADD" || coming.includes(owner));
+  });
+  if (!isLeft) return [];
+  return [
+    { code: "single_owner", message: "One owner is left after this: a lost device would be lost money" },
+  ];
+}

@@ -1,0 +1,167 @@
+/** Owners of the signed-in user's wallets. Never by an API key, and never by a session alone: an owner's passkey signs each change. */
+import { Elysia } from "elysia";
+import type { z } from "zod";
+import { invalid, notFound } from "../../core/domain/errors.ts";
+import { DEFAULT_NETWORK, type Hex } from "../../core/domain/networks.ts";
+import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
+import type { User } from "../../db/schema.ts";
+import { findWallet, listWallets } from "../../db/wallets/wallets.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses } from "../http/envelope.ts";
+import { requireFreshPasskey } from "../http/fresh-passkey.ts";
+import { jsonBody } from "../http/json-body.ts";
+import type { Trace } from "../http/trace.ts";
+import { transportsOf } from "../wallet-ops/operations.ts";
+import { cancelChange, getChange } from "./changes.ts";
+import { confirmOwnerChange } from "./confirm.ts";
+import { startAddress, startPasskey, verifyAddressOwner, verifyPasskeyOwner } from "./new-owner.ts";
+import { type ChangePreparation, prepareOwnerChange } from "./prepare.ts";
+import { readNames, readOwners } from "./read-owners.ts";
+import {
+  addressStartBody,
+  addressStartedSchema,
+  changeParams,
+  changeSchema,
+  confirmBody,
+  confirmedSchema,
+  ownersQuery,
+  ownersSchema,
+  passkeyStartedSchema,
+  prepareBody,
+  preparedSchema,
+  presentChange,
+  presentPrepared,
+} from "./wire.ts";
+
+const tags = ["Owners"];
+const session = { allow: ["session"] } as const;
+const fresh = { allow: ["session"], freshPasskey: true } as const;
+
+export const ownerRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "owner-routes" })
+    .use(access(deps))
+    .use(jsonBody)
+    .get(
+      "/v1/wallets/owners",
+      ({ query, user }) => readOwners(deps, { user, network: query.network ?? DEFAULT_NETWORK }),
+      {
+        auth: session,
+        query: ownersQuery,
+        response: { 200: ownersSchema, ...errorResponses(400, 401, 403, 404, 429) },
+        detail: { summary: "The owners of a wallet, read from the chain", tags },
+      },
+    )
+    .post("/v1/wallets/owners/passkey/start", ({ user }) => startPasskey(deps, user), {
+      auth: fresh,
+      response: { 200: passkeyStartedSchema, ...errorResponses(400, 401, 403, 413, 429) },
+      detail: { summary: "Begin adding a passkey: creation options for any device or security key", tags },
+    })
+    .post(
+      "/v1/wallets/owners/address/start",
+      async ({ body, user }) => {
+        const wallet = body.network
+          ? await findWallet(deps.sql, user.id, body.network)
+          : (await listWallets(deps.sql, user.id))[0];
+        if (!wallet) throw notFound("A wallet of yours");
+        return startAddress(deps, { user, address: body.address, wallet });
+      },
+      {
+        auth: fresh,
+        body: addressStartBody,
+        response: { 200: addressStartedSchema, ...errorResponses(400, 401, 403, 404, 413, 429) },
+        detail: { summary: "Begin adding an address: what it has to sign first", tags },
+      },
+    )
+    .post(
+      "/v1/wallets/owners/prepare",
+      async ({ body, user, caller, headers, requestId, clientAddress, set, status }) => {
+        if (body.add) requireFreshPasskey(caller, new Date());
+        const { change, isReplay } = await prepareOwnerChange(deps, {
+          ...{ user, network: body.network, request: body, trace: { requestId, clientAddress } },
+          change: toChange(deps, body, { user, trace: { requestId, clientAddress } }),
+          idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
+        });
+        if (isReplay) set.headers["idempotent-replayed"] = "true";
+        const [transports, names] = await Promise.all([transportsOf(deps, user), readNames(deps, user)]);
+        return status(201, presentPrepared(change, deps.config, { transports, names }));
+      },
+      {
+        auth: { ...session, limit: "paymentOperations" },
+        body: prepareBody,
+        response: { 201: preparedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
+        detail: { summary: "Prepare adding or removing an owner for a passkey to sign", tags },
+      },
+    )
+    .post(
+      "/v1/wallets/owners/confirm",
+      async ({ body, user, requestId, clientAddress, status }) => {
+        const change = await confirmOwnerChange(deps, {
+          ...{ user, id: body.ownerChangeId, challengeId: body.challengeId },
+          ...{ response: body.passkeyResponse, trace: { requestId, clientAddress } },
+        });
+        return status(202, {
+          success: true as const,
+          ...presentChange(change, await readNames(deps, user)),
+          statusUrl: `${deps.config.baseUrl}/v1/wallets/owners/changes/${change.id}`,
+        });
+      },
+      {
+        auth: session,
+        body: confirmBody,
+        response: { 202: confirmedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
+        detail: { summary: "Confirm a prepared owner change with the passkey's answer", tags },
+      },
+    )
+    .get(
+      "/v1/wallets/owners/changes/:id",
+      async ({ params, user }) =>
+        presentChange(await getChange(deps, { id: params.id, user }), await readNames(deps, user)),
+      {
+        auth: session,
+        params: changeParams,
+        response: { 200: changeSchema, ...errorResponses(400, 401, 403, 404, 429) },
+        detail: { summary: "One owner change, with its state on each network", tags },
+      },
+    )
+    .post(
+      "/v1/wallets/owners/changes/:id/cancel",
+      async ({ params, user }) =>
+        presentChange(await cancelChange(deps, { id: params.id, user }), await readNames(deps, user)),
+      {
+        auth: session,
+        params: changeParams,
+        response: { 200: changeSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
+        detail: { summary: "Cancel an owner change that is not signed yet", tags },
+      },
+    );
+
+/** Throws VALIDATION_ERROR unless exactly one owner is added or removed. */
+function toChange(
+  deps: ApiDeps,
+  { add, remove, network }: z.infer<typeof prepareBody>,
+  by: { user: User; trace: Trace },
+): ChangePreparation["change"] {
+  if (add && remove) throw invalid("remove", "must not be given together with add");
+  if (remove) {
+    if (!network) throw invalid("network", "is required: an owner is removed on one network at a time");
+    return { action: "REMOVE", ownerId: remove.ownerId };
+  }
+  if (!add) throw invalid("add", "is required, or remove");
+  const { name, challengeId } = add;
+  if (add.type === "passkey") {
+    const answer = { challengeId, response: add.passkeyResponse };
+    return { action: "ADD", name, verify: () => verifyPasskeyOwner(deps, by, answer) };
+  }
+  const answer = { challengeId, address: add.address, proof: add.proof as Hex };
+  return {
+    action: "ADD",
+    name,
+    async verify(wallets) {
+      const [first] = wallets;
+      if (!first) throw new Error("an owner is added without a wallet");
+      const chains = wallets.map(({ chain }) => chain);
+      return verifyAddressOwner(deps, { user: by.user, wallet: first.wallet, chains }, answer);
+    },
+  };
+}

@@ -1,0 +1,76 @@
+/** A user's wallets with their owners as the chain says now, and as they will be once signed additions have run. */
+import { type OwnerState, readOwnerState } from "../../core/chain/owner-state.ts";
+import { toOwner } from "../../core/chain/passkey-account.ts";
+import { notFound, ServiceError } from "../../core/domain/errors.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { withAdded } from "../../core/domain/owner.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import type { Passkey, Wallet } from "../../db/schema.ts";
+import { listWaitingAdditions, type WaitingAddition } from "../../db/wallet-ops/owner-changes.ts";
+import { listWallets } from "../../db/wallets/wallets.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { getEnabledChain } from "../wallets/enabled-network.ts";
+
+export type WalletOwners = {
+  wallet: Wallet;
+  chain: Chain;
+  state: OwnerState;
+  /** By index, on the chain; before deployment those the account is deployed with. */
+  current: (Hex | undefined)[];
+  waiting: WaitingAddition[];
+  /** `current` with the additions that wait. */
+  coming: (Hex | undefined)[];
+};
+
+/** Of all enabled networks with a wallet, or of one. Throws NOT_FOUND, and INTERNAL_ERROR when a node does not answer. */
+export async function readWalletOwners(
+  deps: ApiDeps,
+  { userId, network }: { userId: string; network: NetworkId | undefined },
+): Promise<WalletOwners[]> {
+  if (network) getEnabledChain(deps, network);
+  const wallets = (await listWallets(deps.sql, userId)).filter((wallet) =>
+    network ? wallet.network === network : deps.chains.has(wallet.network),
+  );
+  if (wallets.length === 0) throw notFound(network ? `A wallet of yours on ${network}` : "A wallet of yours");
+  const waiting = await listWaitingAdditions(
+    deps.sql,
+    wallets.map(({ id }) => id),
+  );
+  return Promise.all(
+    wallets.map(async (wallet) => {
+      const chain = getEnabledChain(deps, wallet.network);
+      const state = await readState(chain, wallet);
+      const own = waiting.filter(
+        ({ walletId, nonce }) => walletId === wallet.id && nonce >= state.anyChainNonce,
+      );
+      const current = state.isDeployed ? state.owners : [...wallet.owners];
+      const coming = withAdded(
+        current,
+        own.map(({ owner }) => owner),
+      );
+      return { wallet, chain, state, current, waiting: own, coming };
+    }),
+  );
+}
+
+async function readState(chain: Chain, wallet: Wallet): Promise<OwnerState> {
+  try {
+    return await readOwnerState(chain, wallet.address);
+  } catch (cause) {
+    if (!(cause instanceof RpcTransportError)) throw cause;
+    throw new ServiceError("INTERNAL_ERROR", `${wallet.network} cannot be read right now`, {
+      details: { issue: "network_unreachable", retryable: true },
+      cause,
+    });
+  }
+}
+
+/** A passkey as the account stores it. */
+export function ownerOf({ publicKeyX, publicKeyY }: Pick<Passkey, "publicKeyX" | "publicKeyY">): Hex {
+  return toOwner({ x: hexOf(publicKeyX), y: hexOf(publicKeyY) });
+}
+
+function hexOf(bytes: Uint8Array): Hex {
+  return `0x${Buffer.from(bytes).toString("hex")}`;
+}

@@ -1,0 +1,244 @@
+/** Owners and owner changes as they travel. */
+import { z } from "zod";
+import type { Hex } from "../../core/domain/networks.ts";
+import { CONTRACTS, NETWORK_IDS, NETWORKS } from "../../core/domain/networks.ts";
+import { addressOfOwner, OWNER_ACTIONS, ownerIdOf } from "../../core/domain/owner.ts";
+import { isStillPossible, OPERATION_STATES, OPERATION_WARNINGS } from "../../core/domain/wallet-operation.ts";
+import type { Passkey } from "../../db/schema.ts";
+import type { OperationView } from "../../db/wallet-ops/operations.ts";
+import { assertionSchema, attestationSchema, challengeIdSchema } from "../auth/passkey-wire.ts";
+import type { ApiConfig } from "../config.ts";
+import { isoTime } from "../http/envelope.ts";
+import { documentedAs } from "../http/json-schema.ts";
+import {
+  failureReason,
+  presentSigning,
+  signingFields,
+  statusOf,
+  type Transports,
+} from "../wallet-ops/wire.ts";
+import { type ChangeView, signedHashOf, statusOfChange, waitsForDeployment } from "./changes.ts";
+
+const NAME_MAX_CHARS = 100;
+/** A contract's signature may be long. */
+const PROOF_MAX_CHARS = 20_000;
+
+const networkId = z.enum(NETWORK_IDS);
+const name = z
+  .string()
+  .trim()
+  .min(1)
+  .max(NAME_MAX_CHARS)
+  .regex(/^[^\p{Cc}\p{Cf}\p{Cs}]+$/u, "must not contain control characters");
+
+export const ownersQuery = z.object({ network: networkId.optional() });
+
+const ownerFields = {
+  ownerId: z.string().describe("Names this owner on every network"),
+  type: z.enum(["passkey", "address"]),
+  credentialId: z.string().nullable().describe("Of a passkey that this service knows"),
+  address: z.string().nullable(),
+  name: z.string().nullable(),
+};
+const warnings = z.array(z.object({ code: z.enum(OPERATION_WARNINGS), message: z.string() }));
+
+export const ownersSchema = z.object({
+  network: networkId,
+  wallet: z.string(),
+  deployed: z.boolean(),
+  owners: z.array(z.object({ ...ownerFields, index: z.int(), addedAt: isoTime.nullable() })),
+  waiting: z
+    .array(z.object(ownerFields))
+    .describe("Signed additions that run with the wallet's first operation on this network"),
+  warnings,
+});
+
+export const addressStartBody = z.object({ address: z.string().max(100), network: networkId.optional() });
+
+const typedData = z.object({
+  types: z.record(z.string(), z.array(z.object({ name: z.string(), type: z.string() })).readonly()),
+  primaryType: z.string(),
+  domain: z.object({ name: z.string(), version: z.string() }),
+  message: z.record(z.string(), z.string()),
+});
+
+export const addressStartedSchema = z.object({
+  challengeId: z.string(),
+  typedData: typedData.describe("For eth_signTypedData_v4: what the address signs"),
+  timeout: z.int(),
+});
+
+const credentials = z.array(
+  z.object({ id: z.string(), type: z.literal("public-key"), transports: z.array(z.string()) }),
+);
+
+export const passkeyStartedSchema = z.object({
+  challengeId: z.string(),
+  passkeyChallenge: z.object({
+    challengeId: z.string(),
+    challenge: z.string(),
+    timeout: z.int(),
+    rp: z.object({ name: z.string(), id: z.string() }),
+    user: z.object({ id: z.string(), name: z.string(), displayName: z.string() }),
+    pubKeyCredParams: z.array(z.object({ alg: z.int(), type: z.literal("public-key") })),
+    authenticatorSelection: z.object({
+      userVerification: z.literal("required"),
+      requireResidentKey: z.boolean(),
+      residentKey: z.literal("required"),
+    }),
+    attestation: z.literal("direct"),
+    excludeCredentials: credentials,
+  }),
+});
+
+const addition = z.discriminatedUnion("type", [
+  z.object({
+    type: z.literal("passkey"),
+    challengeId: challengeIdSchema,
+    passkeyResponse: attestationSchema,
+    name: name.optional(),
+  }),
+  z.object({
+    type: z.literal("address"),
+    challengeId: challengeIdSchema,
+    address: z.string().max(100),
+    proof: z
+      .string()
+      .max(PROOF_MAX_CHARS)
+      .regex(/^0x(?:[0-9a-fA-F]{2})+$/, "must be hex bytes")
+      .describe("The address's signature of the typed data (EIP-712)"),
+    name: name.optional(),
+  }),
+]);
+
+export const prepareBody = z.object({
+  network: networkId.optional().describe("Left out when adding: every network with a wallet of yours"),
+  add: addition.optional(),
+  remove: z.object({ ownerId: z.string().max(100) }).optional(),
+});
+
+export const confirmBody = z.object({
+  ownerChangeId: z.string().max(100),
+  challengeId: challengeIdSchema,
+  passkeyResponse: assertionSchema,
+});
+export const changeParams = z.object({ id: z.string().max(100) });
+
+const status = z.enum(OPERATION_STATES);
+const ofNetwork = z.object({
+  network: networkId,
+  status,
+  userOpHash: z.string().describe("As the EntryPoint of this network reports it"),
+  waitsForDeployment: z
+    .boolean()
+    .describe("Runs with the wallet's first other operation there, which deploys it"),
+  transactionHash: z.string().nullable(),
+  blockNumber: z.int().nullable(),
+  reason: failureReason,
+  stillPossible: z.boolean(),
+});
+
+const summary = z.object({
+  action: z.enum(OWNER_ACTIONS),
+  owner: z.object(ownerFields),
+  wallet: z.string(),
+});
+
+export const preparedSchema = z.object({
+  success: z.literal(true),
+  ownerChangeId: z.string(),
+  status,
+  ...signingFields,
+  chainId: documentedAs(z.int().nullable(), {
+    type: ["integer", "null"],
+    description: "Null when the signature is for every network: the hash leaves the chain's id out",
+  }),
+  summary,
+  networks: z.array(ofNetwork),
+});
+
+export const changeSchema = z.object({
+  ownerChangeId: z.string(),
+  status: status.describe("Of the network that is furthest behind, those left out that wait for deployment"),
+  userOpHash: z.string().describe("What the passkey signs"),
+  ...summary.shape,
+  networks: z.array(ofNetwork),
+  createdAt: isoTime,
+  expiresAt: isoTime,
+});
+
+export const confirmedSchema = changeSchema.extend({
+  success: z.literal(true),
+  statusUrl: z.string(),
+});
+
+/** What rows know of an owner that the chain does not. */
+export type OwnerNames = { passkeys: ReadonlyMap<Hex, Passkey>; addresses: ReadonlyMap<Hex, string> };
+
+export function presentOwner(
+  owner: Hex,
+  { passkeys, addresses }: OwnerNames,
+): z.infer<typeof summary>["owner"] {
+  const address = addressOfOwner(owner);
+  const passkey = passkeys.get(owner);
+  return {
+    ownerId: ownerIdOf(owner),
+    type: address ? "address" : "passkey",
+    credentialId: passkey?.id ?? null,
+    address: address ?? null,
+    name: (address ? addresses.get(owner) : passkey?.name) ?? null,
+  };
+}
+
+export function presentPrepared(
+  change: ChangeView,
+  config: Pick<ApiConfig, "passkey">,
+  { transports, names }: { transports: Transports; names: OwnerNames },
+): z.infer<typeof preparedSchema> {
+  const { first } = change;
+  const hash = signedHashOf(change);
+  const signing = presentSigning(first, config, transports);
+  const challenge = Buffer.from(hash.slice(2), "hex").toString("base64url");
+  return {
+    success: true,
+    ownerChangeId: change.id,
+    status: statusOfChange(change),
+    ...signing,
+    userOpHash: hash,
+    passkeyChallenge: { ...signing.passkeyChallenge, challenge },
+    entryPoint: CONTRACTS.entryPointV06,
+    chainId: first.isAnyChain ? null : NETWORKS[first.network].chainId,
+    summary: presentSummary(change, names),
+    networks: change.operations.map(presentNetwork),
+  };
+}
+
+export function presentChange(change: ChangeView, names: OwnerNames): z.infer<typeof changeSchema> {
+  return {
+    ownerChangeId: change.id,
+    status: statusOfChange(change),
+    userOpHash: signedHashOf(change),
+    ...presentSummary(change, names),
+    networks: change.operations.map(presentNetwork),
+    createdAt: change.createdAt.toISOString(),
+    expiresAt: change.first.expiresAt.toISOString(),
+  };
+}
+
+function presentSummary({ action, owner, first }: ChangeView, names: OwnerNames) {
+  return { action, owner: presentOwner(owner, names), wallet: first.walletAddress };
+}
+
+function presentNetwork(operation: OperationView): z.infer<typeof ofNetwork> {
+  const state = statusOf(operation);
+  return {
+    network: operation.network,
+    status: state,
+    userOpHash: operation.userOpHash,
+    waitsForDeployment: waitsForDeployment(operation),
+    transactionHash: operation.txHash,
+    blockNumber: operation.blockNumber === null ? null : Number(operation.blockNumber),
+    reason: operation.reason,
+    stillPossible: isStillPossible({ state, isNonceSpent: operation.isNonceSpent }),
+  };
+}

@@ -1,0 +1,46 @@
+/** Owners of a passkey wallet: a passkey by its public key (64 bytes) or an address (32 bytes), each able to act alone. Pure. */
+import { createHash } from "node:crypto";
+import type { Hex } from "./networks.ts";
+
+export const OWNER_ACTIONS = ["ADD", "REMOVE"] as const;
+export type OwnerAction = (typeof OWNER_ACTIONS)[number];
+
+const ADDRESS_DIGITS = 64;
+const ID_DIGITS = 32;
+
+/** Names an owner on every network, whoever added it. */
+export function ownerIdOf(owner: Hex): string {
+  return `owner_${createHash("sha256").update(owner.toLowerCase()).digest("hex").slice(0, ID_DIGITS)}`;
+}
+
+/** The address of an owner that is one; undefined for a passkey. */
+export function addressOfOwner(owner: Hex): Hex | undefined {
+  if (owner.length !== 2 + ADDRESS_DIGITS) return undefined;
+  return `0x${owner.slice(-40)}`;
+}
+
+/** By index; undefined where one was removed. */
+export type OwnerSlots = readonly (Hex | undefined)[];
+
+/** The slots after additions that are on their way, in order: each new owner gets the next index. */
+export function withAdded(slots: OwnerSlots, added: readonly Hex[]): (Hex | undefined)[] {
+  const all = [...slots];
+  for (const owner of added) if (!all.includes(owner)) all.push(owner);
+  return all;
+}
+
+/**
+ * Whether a wallet could still be used after this owner is gone: by an address, or by a passkey that this service knows.
+ * Keys of nobody's knowledge do not count.
+ */
+export function canRemove(
+  slots: OwnerSlots,
+  { removed, knownPasskeys }: { removed: Hex; knownPasskeys: ReadonlySet<Hex> },
+): boolean {
+  return slots.some(
+    (owner) =>
+      owner !== undefined &&
+      owner !== removed &&
+      (addressOfOwner(owner) !== undefined || knownPasskeys.has(owner)),
+  );
+}

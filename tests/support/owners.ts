@@ -1,0 +1,115 @@
+/** A merchant's owner changes as their browser makes them. */
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { localAccount } from "../../local/chain/accounts.ts";
+import type { PasskeyQuirks, SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
+import type { Answer, Client } from "./http-client.ts";
+import { newPasskey } from "./sign-up.ts";
+
+const POLL_MS = 50;
+const WAIT_MS = 20_000;
+
+type Signer = { client: Client; passkey: SoftwarePasskey };
+
+/** A new passkey's answer to fresh creation options, as `add`. */
+export async function newPasskeyOwner(client: Client, quirks?: PasskeyQuirks) {
+  const started = await client.post("/v1/wallets/owners/passkey/start");
+  if (started.status !== 200) throw new Error(`passkey/start: ${started.status} ${started.text}`);
+  const passkey = await newPasskey(client.baseUrl);
+  const passkeyResponse = await passkey.register(started.body.passkeyChallenge, quirks);
+  return { passkey, add: { type: "passkey", challengeId: started.body.challengeId, passkeyResponse } };
+}
+
+/** A local account that signs what `address/start` asks of it, as `add`. */
+export async function addressOwner(client: Client, accountIndex: number) {
+  const account = localAccount(accountIndex);
+  const address = account.address.toLowerCase() as Hex;
+  const started = await client.post("/v1/wallets/owners/address/start", { address });
+  if (started.status !== 200) throw new Error(`address/start: ${started.status} ${started.text}`);
+  const { challengeId, typedData } = started.body;
+  const proof = await account.signTypedData(typedData);
+  return { account, address, add: { type: "address", challengeId, address, proof } };
+}
+
+/** Prepares; throws unless it is 201. */
+export async function prepareChange(client: Client, body: object): Promise<Answer["body"]> {
+  const answer = await client.post("/v1/wallets/owners/prepare", body);
+  if (answer.status !== 201) throw new Error(`prepare: ${answer.status} ${answer.text}`);
+  return answer.body;
+}
+
+/** Signs what was prepared, as the browser's prompt does. */
+export async function confirmChange(
+  { client, passkey }: Signer,
+  prepared: Answer["body"],
+  quirks?: PasskeyQuirks,
+): Promise<Answer> {
+  return client.post("/v1/wallets/owners/confirm", {
+    ownerChangeId: prepared.ownerChangeId,
+    challengeId: prepared.challengeId,
+    passkeyResponse: await passkey.authenticate(prepared.passkeyChallenge, quirks),
+  });
+}
+
+/** Polls until the change has this status; throws with what it has instead. */
+export async function waitForChange(
+  client: Client,
+  id: string,
+  status = "CONFIRMED",
+): Promise<Answer["body"]> {
+  const deadline = Date.now() + WAIT_MS;
+  for (;;) {
+    const { body } = await client.get(`/v1/wallets/owners/changes/${id}`);
+    if (body.status === status) return body;
+    if (Date.now() > deadline) throw new Error(`${id} is not ${status}: ${JSON.stringify(body)}`);
+    await Bun.sleep(POLL_MS);
+  }
+}
+
+/** Prepares, signs and waits until the change is CONFIRMED. */
+export async function changeOwner(signer: Signer, body: object): Promise<Answer["body"]> {
+  const prepared = await prepareChange(signer.client, body);
+  const confirmed = await confirmChange(signer, prepared);
+  if (confirmed.status !== 202) throw new Error(`confirm: ${confirmed.status} ${confirmed.text}`);
+  return waitForChange(signer.client, prepared.ownerChangeId);
+}
+
+export async function ownersOn(client: Client, network: NetworkId = "base-sepolia"): Promise<Answer["body"]> {
+  const answer = await client.get(`/v1/wallets/owners?network=${network}`);
+  if (answer.status !== 200) throw new Error(`owners: ${answer.status} ${answer.text}`);
+  return answer.body;
+}
+
+/** Sets the wallet up on a further network with the passkey that is there. */
+export async function setUpOn({ client, passkey }: Signer, network: NetworkId): Promise<Answer> {
+  const started = await client.post("/v1/wallets/setup/start", { network });
+  return client.post("/v1/wallets/setup/complete", {
+    challengeId: started.body.challengeId,
+    passkeyResponse: await passkey.authenticate(started.body.passkeyRequest),
+  });
+}
+
+/** A person's owner changes as far as they go without worker and indexer, for the recorded session of the OpenAPI tests. */
+export async function haveOwners(signer: Signer): Promise<void> {
+  const { client } = signer;
+  const { body: own } = await client.get("/v1/wallets/owners");
+  await client.get("/v1/wallets/owners?network=base");
+  const [{ ownerId }] = own.owners;
+  await client.post("/v1/wallets/owners/prepare", { network: "base-sepolia", remove: { ownerId } });
+  await client.post("/v1/wallets/owners/prepare", {});
+  await client.post("/v1/wallets/owners/address/start", { address: "nonsense" });
+  const { add } = await addressOwner(client, 6);
+  await client.post("/v1/wallets/owners/prepare", { add: { ...add, proof: `0x${"11".repeat(65)}` } });
+  const cancelled = await prepareChange(client, await newAddition(client));
+  await client.post(`/v1/wallets/owners/changes/${cancelled.ownerChangeId}/cancel`);
+  await client.post(`/v1/wallets/owners/changes/${cancelled.ownerChangeId}/cancel`);
+  await confirmChange(signer, cancelled);
+  const prepared = await prepareChange(client, { add: (await addressOwner(client, 6)).add });
+  await confirmChange(signer, prepared);
+  await confirmChange(signer, { ...prepared, ownerChangeId: "nonsense" });
+  await client.get(`/v1/wallets/owners/changes/${prepared.ownerChangeId}`);
+  await client.get("/v1/wallets/owners/changes/nonsense");
+}
+
+async function newAddition(client: Client): Promise<object> {
+  return { add: (await newPasskeyOwner(client)).add };
+}
