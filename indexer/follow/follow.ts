@@ -30,7 +30,7 @@ const RETRY_MAX_MS = 5_000;
 const RETRY_HOPELESS_MS = 30_000;
 const HEARTBEAT_MS = 5_000;
 const LATE_EVERY_MS = 200;
-/** Read and committed together; full blocks hold hundreds of logs each. */
+/** Read and committed together; full blocks hold hundreds of logs each. Halved by each failure in a row: fewer requests, fewer of them fail. */
 const BLOCKS_AT_ONCE = 16;
 /** Wallets that join in one statement. */
 const JOIN_AT_ONCE = 10_000;
@@ -49,6 +49,8 @@ type Memory = {
   hasUndeep: boolean;
   /** Payments wait that only their authorization's logs settle. */
   needsEveryBlock: boolean;
+  /** Polls that failed in a row. */
+  failures: number;
 };
 
 /** Runs until the term ends. Throws FencedError when another leader's term has begun. */
@@ -64,19 +66,19 @@ export async function followChain(term: Term): Promise<void> {
     behindSinceMs: undefined,
     hasUndeep: false,
     needsEveryBlock: false,
+    failures: 0,
   };
-  let failures = 0;
   try {
     while (!term.signal.aborted) {
       try {
         const startedMs = performance.now();
         const periodMs = await pollOnce(term, memory);
-        failures = 0;
+        memory.failures = 0;
         const waitMs = periodMs - (performance.now() - startedMs);
         if (periodMs > 0) await wakeUp.wait(Math.max(waitMs, REST_MIN_MS));
       } catch (error) {
         if (error instanceof FencedError || term.signal.aborted) throw error;
-        await wakeUp.wait(await reportFailure(term, memory, error, failures++));
+        await wakeUp.wait(await reportFailure(term, memory, error));
       }
     }
   } finally {
@@ -135,7 +137,8 @@ async function moveTowards(
   if (head.number - cursor.number > NEAR_BLOCKS) return catchUpFar(term, head, memory);
   const headers = await readHeadersAfter(term, head);
   if (headers[0]?.parentHash !== cursor.hash) return undoReorg(term);
-  const blocks = await readBlocks(term.chain, headers.slice(0, BLOCKS_AT_ONCE), memory.watch);
+  const count = Math.max(1, BLOCKS_AT_ONCE >> memory.failures);
+  const blocks = await readBlocks(term.chain, headers.slice(0, count), memory.watch);
   await commitBlocks(term, blocks, head, startedMs);
   return true;
 }
@@ -205,7 +208,8 @@ async function pollFinality(term: Term, memory: Memory): Promise<void> {
 }
 
 /** Returns how long to wait before the next try. */
-async function reportFailure(term: Term, memory: Memory, error: unknown, failures: number): Promise<number> {
+async function reportFailure(term: Term, memory: Memory, error: unknown): Promise<number> {
+  const failures = memory.failures++;
   memory.heads.readAgain();
   term.metrics.pollFailed(term.network);
   if (error instanceof RpcTransportError) term.metrics.rejectedAnswer(term.network, error.kind);

@@ -34,6 +34,8 @@ const BURSTS_A_ROUND = 5;
 const LONG_GAPS_EVERY = 5;
 const NEAR_WITHIN_MS = 120_000;
 const RECHECKED_WITHIN_MS = 120_000;
+/** Blocks after the last payment: so many are read a second time without waiting for the pause between two such readings. */
+const QUIET_BLOCKS = 80;
 
 export const SWARM: Faults = {
   ...{ lagBlocks: 2, lagging: 0.3, laggingIsSilent: true, emptiedLogs: 0.1, truncatedLogs: 0.1 },
@@ -157,13 +159,15 @@ async function runOn(
 
 async function waitForEnd(lab: Lab, proxies: readonly FaultProxy[]): Promise<void> {
   for (const proxy of proxies) proxy.heal();
+  const { number: last } = await headOf(lab);
+  await mine(lab, QUIET_BLOCKS);
   await settled(lab);
   await until(
     "every block was read a second time",
     async () => {
-      const [row] = await lab.sql<{ behind: bigint }[]>`
-        select number - rechecked_number as behind from cursors where network = ${NETWORK}`;
-      return row !== undefined && row.behind < 20n;
+      const [row] = await lab.sql<{ number: bigint }[]>`
+        select rechecked_number as number from cursors where network = ${NETWORK}`;
+      return row !== undefined && Number(row.number) >= last;
     },
     RECHECKED_WITHIN_MS,
   );

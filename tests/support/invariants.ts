@@ -46,11 +46,15 @@ export async function assertInvariants(
     throw new Error(`${faults.length} broken invariant(s):\n${faults.slice(0, 30).join("\n")}`);
 }
 
-/** Every USDC transfer above zero on the canonical chain, from the receipts of every block. */
-export async function readTransfers(rpcUrl: string, network: NetworkId): Promise<ChainTransfer[]> {
-  const head = Number(await callRpc(rpcUrl, "eth_blockNumber"));
+/** Every USDC transfer above zero on the canonical chain from block `from` on, from the receipts of every block. */
+export async function readTransfers(
+  rpcUrl: string,
+  network: NetworkId,
+  { from = 0, to }: { from?: number; to?: number } = {},
+): Promise<ChainTransfer[]> {
+  const head = to ?? Number(await callRpc(rpcUrl, "eth_blockNumber"));
   const found: ChainTransfer[] = [];
-  for (let start = 0; start <= head; start += BATCH) {
+  for (let start = from; start <= head; start += BATCH) {
     const numbers = Array.from({ length: Math.min(BATCH, head - start + 1) }, (_, index) => start + index);
     const answers = await callRpcBatch(
       rpcUrl,
