@@ -25,6 +25,7 @@ import { linkRoutes } from "./links/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
 import { ownerRoutes } from "./owners/routes.ts";
 import { pageRoutes } from "./pages/routes.ts";
+import { receiptRoutes } from "./receipts/routes.ts";
 import { sessionRoutes } from "./sessions/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
 import { testWalletRoutes } from "./test-mode/wallet-routes.ts";
@@ -77,6 +78,7 @@ export function createApp(deps: ApiDeps) {
       .use(returnRoutes(deps))
       .use(linkRoutes(deps))
       .use(publicLinkRoutes(deps))
+      .use(receiptRoutes(deps))
       .use(pageRoutes(deps))
       .use(exportRoutes(deps))
       .use(transactionRoutes(deps))

@@ -452,6 +452,21 @@ create unlogged table rate_counters (
 ) with (fillfactor=50);
 CREATE INDEX rate_counters_ends ON public.rate_counters USING btree (ends_at);
 
+create table receipt_mails (
+  created_at timestamp with time zone default now() not null,
+  id text default ('rcp_'::text || replace((gen_random_uuid())::text, '-'::text, ''::text)) not null,
+  link_id text not null,
+  log_index integer not null,
+  sent_at timestamp with time zone,
+  tx_hash text not null,
+  user_id text not null,
+  constraint receipt_mails_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE CASCADE,
+  constraint receipt_mails_pkey PRIMARY KEY (id),
+  constraint receipt_mails_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE UNIQUE INDEX receipt_mails_payment_key ON public.receipt_mails USING btree (link_id, tx_hash);
+CREATE INDEX receipt_mails_user ON public.receipt_mails USING btree (user_id, created_at);
+
 create table reconciliations (
   checked integer not null,
   created_at timestamp with time zone default now() not null,

@@ -6,7 +6,7 @@ import { dirname, join, normalize } from "node:path";
 const ROOT = join(import.meta.dir, "..");
 const LINES_MAX = 400;
 const PROCESSES = ["api", "worker", "indexer"] as const;
-const CORE = ["core/domain", "core/runtime", "core/rpc", "core/chain"] as const;
+const CORE = ["core/domain", "core/runtime", "core/rpc", "core/chain", "core/pdf"] as const;
 
 /** Folder by folder what it may import of ours; itself always. */
 const MAY_IMPORT: Record<string, readonly string[]> = {
@@ -14,6 +14,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   "core/runtime": [],
   "core/rpc": ["core/domain"],
   "core/chain": ["core/domain", "core/rpc"],
+  "core/pdf": ["core/domain"],
   db: ["core/domain"],
   ...Object.fromEntries(PROCESSES.map((name) => [name, ["db", ...CORE]])),
   api: ["db", ...CORE, "web/messages"],

@@ -9,6 +9,7 @@ import { checkClaim } from "./links/check-claims.ts";
 import type { Mailer } from "./mail/mailer.ts";
 import { sendOtpEmail } from "./mail/send-otp-email.ts";
 import { sendWalletFile } from "./mail/send-wallet-file.ts";
+import { sendReceiptEmail } from "./mail/send-receipt-email.ts";
 import type { RelayNetwork } from "./sender/network.ts";
 import { deployWallet } from "./wallet-ops/deploy-wallet.ts";
 import { deliverWebhooks } from "./webhooks/deliver.ts";
@@ -27,6 +28,7 @@ export function openTasks(
     check_claim: (payload) => checkClaim(deps, payload),
     send_otp_email: (payload) => sendOtpEmail(deps, payload),
     send_wallet_file: (payload) => sendWalletFile(deps, payload),
+    send_receipt_email: (payload) => sendReceiptEmail(deps, payload),
     deploy_wallet: (payload) => deployWallet(networks, payload),
     build_export: (payload) => buildExport(deps, payload),
     deliver_webhooks: () => deliverWebhooks(deps),

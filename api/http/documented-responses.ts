@@ -6,7 +6,8 @@ import { z } from "zod";
 import { errorSchema } from "./envelope.ts";
 import { toJsonSchema } from "./json-schema.ts";
 
-type Described = z.ZodType | { mediaTypes: readonly string[]; description: string };
+/** `json`: the same answer as JSON, beside the media types. */
+type Described = z.ZodType | { mediaTypes: readonly string[]; description: string; json?: z.ZodType };
 
 type Content = Record<string, { schema: object }>;
 type Responses = Record<string, { description: string; content: Content }>;
@@ -30,7 +31,10 @@ export function documentedBody(schema: z.ZodType): { required: boolean; content:
 function toResponse(described: Described): Responses[string] {
   if (!(described instanceof z.ZodType)) {
     const schema = { type: "string" };
-    const content = Object.fromEntries(described.mediaTypes.map((mediaType) => [mediaType, { schema }]));
+    const content: Content = Object.fromEntries(
+      described.mediaTypes.map((mediaType) => [mediaType, { schema }]),
+    );
+    if (described.json) content["application/json"] = { schema: toJsonSchema(described.json, "output") };
     return { description: described.description, content };
   }
   const schema = toJsonSchema(described, "output");

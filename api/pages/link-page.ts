@@ -108,7 +108,7 @@ function refunded(link: PublicLinkData, words: Words): Html {
 }
 
 function receiptOf(
-  { paidAt, transactionHash, explorerUrl }: PublicLinkData,
+  { linkId, status, paidAt, transactionHash, explorerUrl }: PublicLinkData,
   { say, formatTime }: Words,
 ): Html {
   return html`<dl class="facts">
@@ -117,7 +117,8 @@ ${
   transactionHash &&
   html`<div><dt>${say("transaction")}</dt><dd><a href="${explorerUrl}${transactionHash}" rel="noopener noreferrer" target="_blank"><bdi>${shorten(transactionHash)}</bdi></a></dd></div>`
 }
-</dl>`;
+</dl>
+${status === "PAID" && html`<a class="button second" href="/pay/${linkId}/receipt">${say("receipt")}</a>`}`;
 }
 
 function shorten(hex: string): string {

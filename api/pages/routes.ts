@@ -9,6 +9,7 @@ import type { ResponseSet } from "../http/session-cookie.ts";
 import { presentPublicLink } from "../links/wire.ts";
 import { type PageFiles, sendPage } from "./document.ts";
 import { linkPage, messagePage } from "./link-page.ts";
+import { filesOf } from "./page-files.ts";
 import { chooseLanguage, wordsOf } from "./words.ts";
 
 const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
@@ -60,14 +61,4 @@ async function respond(deps: ApiDeps, files: PageFiles, page: PageRequest): Prom
     if (!isRefusal) fail(error);
     return sendPage(messagePage("unavailable", words, files, url), request, isRefusal ? error.status : 503);
   }
-}
-
-function filesOf({ assets, config }: ApiDeps): PageFiles {
-  return {
-    style: assets.pathOf("checkout.css"),
-    script: assets.pathOf("checkout.js"),
-    icon: assets.pathOf("favicon.svg"),
-    preview: config.baseUrl + assets.pathOf("preview.png"),
-    testWallet: config.testWallet && assets.pathOf("test-wallet.js"),
-  };
 }

@@ -47,6 +47,12 @@ export const JOBS = {
     key: (payload: { userId: string }) => `send_wallet_file:${payload.userId}`,
     priority: 6,
   },
+  send_receipt_email: {
+    payload: z.object({ receiptId: z.string() }),
+    maxAttempts: 25,
+    key: (payload: { receiptId: string }) => `send_receipt_email:${payload.receiptId}`,
+    priority: 4,
+  },
   deploy_wallet: {
     payload: z.object({ walletId: z.string(), requestId }),
     maxAttempts: 12,

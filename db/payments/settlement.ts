@@ -5,7 +5,9 @@
 
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import { enqueue } from "../jobs/queue.ts";
 import { lockLinks } from "../links/lock-links.ts";
+import { noteReceiptMails } from "../links/receipts.ts";
 import type { Tx } from "../postgres/client.ts";
 
 export type SettledPayment = {
@@ -97,7 +99,7 @@ export type LinkRefresh = {
   misfitMinUnits?: bigint | undefined;
 };
 
-export type LinkMove = { id: string; before: string; after: string };
+export type LinkMove = { id: string; before: string; after: string; wantsReceipt: boolean };
 
 /**
  * Computes these links from the ledger: PAID when their transfer is CONFIRMED; PENDING with one that is not, a live payment, an open
@@ -114,7 +116,18 @@ export async function refreshLinks(
     lockLinks(tx, ids),
     computeLinks(tx, { ids, isReorg, misfitMinUnits }),
   ]);
+  await queueReceipts(tx, moves);
   return moves;
+}
+
+/** The mails of links that have just become PAID. */
+async function queueReceipts(tx: Tx, moves: readonly LinkMove[]): Promise<void> {
+  const paid = moves.filter(({ after, wantsReceipt }) => after === "PAID" && wantsReceipt);
+  const noted = await noteReceiptMails(
+    tx,
+    paid.map(({ id }) => id),
+  );
+  for (const { id: receiptId } of noted) await enqueue(tx, "send_receipt_email", { receiptId });
 }
 
 function computeLinks(
@@ -200,7 +213,8 @@ function computeLinks(
             decided.settled_by
           )
       returning link.id, link.user_id, link.amount_units, link.network, decided.old_status, decided.old_exception,
-        decided.status, decided.exception, decided.tx_hash, decided.settled_by
+        decided.status, decided.exception, decided.tx_hash, decided.settled_by,
+        link.customer_email is not null as wants_receipt
     ),
     event as (
       insert into events (user_id, type, subject_id, data)
@@ -223,6 +237,6 @@ function computeLinks(
       where step.event is not null
       order by id, step.place
     )
-    select id, old_status as before, status as after
+    select id, old_status as before, status as after, wants_receipt
     from moved`;
 }

@@ -1,6 +1,6 @@
 /** Visual order of words in lines with right-to-left text. */
 import { expect, test } from "bun:test";
-import { directionMark, inVisualOrder, mirror } from "../../worker/exports/pdf/reading-order.ts";
+import { directionMark, inVisualOrder, mirror } from "../../core/pdf/reading-order.ts";
 
 /** The line as drawn, from left to right, with right-to-left runs reversed letter by letter. */
 const drawn = (line: string) =>

@@ -2,8 +2,8 @@
 import { expect, test } from "bun:test";
 import { fileURLToPath } from "node:url";
 import { decompress } from "wawoff2";
-import { breakLines } from "../../worker/exports/pdf/line-breaks.ts";
-import { openShaper, type Shape } from "../../worker/exports/pdf/shaping.ts";
+import { breakLines } from "../../core/pdf/line-breaks.ts";
+import { openShaper, type Shape } from "../../core/pdf/shaping.ts";
 
 async function openScript(script: string): Promise<Shape> {
   const name = `noto-sans-${script}`;

@@ -3,6 +3,7 @@ import { expect } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Answer, openClient } from "../support/http-client.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
+import type { WorldOptions } from "../support/world.ts";
 import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
 import { newPayer, type ProvingPayer } from "./payers.ts";
 
@@ -28,8 +29,8 @@ export type PayerSide = {
   claimRow: (linkId: string) => Promise<{ id: string; state: string; reason: string | null } | undefined>;
 };
 
-export async function startPayerSide(): Promise<PayerSide> {
-  const world = await startMerchantWorld();
+export async function startPayerSide(options: WorldOptions = {}): Promise<PayerSide> {
+  const world = await startMerchantWorld(options);
   const { rpcUrl } = world.chain;
   const ann = await signUp(world.baseUrl);
   const payer = await newPayer(rpcUrl, PAYER_UNITS);

@@ -12,11 +12,11 @@ import { SERVICE_KINDS, type ServiceKind } from "../../local/service-env.ts";
 /** Set by tests/run.ts; without it (a single test file started by hand) the processes run from their sources. */
 export const SERVICES_VARIABLE = "TEST_SERVICES";
 const ROOT = join(import.meta.dir, "../..");
-/** Its fonts are files of packages, which an executable does not find: a worker that makes PDFs runs from its sources (`fromSources`). */
+/** Its fonts are files of packages, which an executable does not find: a process that makes PDFs runs from its sources (`fromSources`). */
 const WITHOUT_PDF: BunPlugin = {
   name: "without-pdf",
   setup(build) {
-    build.onResolve({ filter: /\/pdf\/pdf\.ts$/ }, ({ path, importer }) => ({
+    build.onResolve({ filter: /\/pdf\/(?:receipt-)?pdf\.ts$/ }, ({ path, importer }) => ({
       path: join(dirname(importer), path),
       external: true,
     }));

@@ -254,11 +254,9 @@ function Paid({ link, isMine }: { link: Link; isMine: boolean }) {
           </Fact>
         )}
       </dl>
-      {isMine && (
-        <Button onClick={() => print()} isSecond>
-          {say("print")}
-        </Button>
-      )}
+      <a class="button second" href={`/pay/${link.linkId}/receipt?lang=${page.language}`}>
+        {say("receipt")}
+      </a>
     </>
   );
 }

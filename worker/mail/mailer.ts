@@ -7,13 +7,14 @@ import MailComposer from "nodemailer/lib/mail-composer";
 import { parseConnectionUrl } from "nodemailer/lib/shared";
 import SMTPConnection from "nodemailer/lib/smtp-connection";
 
+export type MailAttachment = { filename: string; content: Buffer | string; contentType: string };
 export type Mail = {
   to: string;
   subject: string;
   text: string;
   html: string;
   messageId: string;
-  attachments?: { filename: string; content: string; contentType: string }[];
+  attachments?: MailAttachment[];
 };
 
 export type Delivery =

@@ -1,6 +1,6 @@
 /** A paper to write tables on: breaks pages, repeats table heads, wraps long text, and numbers the pages. A page's bytes go out when it is full. */
 import PDFDocument from "pdfkit";
-import { MISSING, openPdfText, type PdfText, type TextStyle } from "./text.ts";
+import { MISSING, openPdfText, type PdfText, type TextStyle } from "../../../core/pdf/text.ts";
 
 export type Column = { title: string; width: number; align?: "right"; style?: "hash" };
 export type PdfPage = Awaited<ReturnType<typeof openPage>>;

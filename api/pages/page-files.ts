@@ -1,0 +1,13 @@
+/** The built files that pages name. */
+import type { ApiDeps } from "../http/deps.ts";
+import type { PageFiles } from "./document.ts";
+
+export function filesOf({ assets, config }: Pick<ApiDeps, "assets" | "config">): PageFiles {
+  return {
+    style: assets.pathOf("checkout.css"),
+    script: assets.pathOf("checkout.js"),
+    icon: assets.pathOf("favicon.svg"),
+    preview: config.baseUrl + assets.pathOf("preview.png"),
+    testWallet: config.testWallet && assets.pathOf("test-wallet.js"),
+  };
+}

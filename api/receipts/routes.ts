@@ -1,0 +1,163 @@
+/** Receipts of paid links, for the merchant and for whoever has the link: JSON, a page, or a PDF. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { conflict, notFound, ServiceError } from "../../core/domain/errors.ts";
+import type { Receipt } from "../../core/domain/receipt.ts";
+import { defaultMerchantName } from "../../core/domain/user.ts";
+import { findLink, findPublicLink } from "../../db/links/links.ts";
+import { findReceipt, type ReceiptPlace } from "../../db/links/receipts.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { documentedResponses } from "../http/documented-responses.ts";
+import { errorSchema } from "../http/envelope.ts";
+import { takeFromCallersLimit } from "../http/rate-limit.ts";
+import { sendPage } from "../pages/document.ts";
+import { messagePage } from "../pages/link-page.ts";
+import { filesOf } from "../pages/page-files.ts";
+import { chooseLanguage, wordsOf } from "../pages/words.ts";
+import { chooseFormat, RECEIPT_FORMATS } from "./receipt-format.ts";
+import { receiptPage } from "./receipt-page.ts";
+import { presentPublicReceipt, presentReceipt, publicReceiptSchema, receiptSchema } from "./wire.ts";
+
+const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
+const params = z.object({ id: z.string().max(100) });
+const publicParams = z.object({ linkId: z.string().max(100) });
+const query = z.object({
+  format: z.enum(RECEIPT_FORMATS).optional().describe("Instead of the Accept header"),
+  paymentId: z.string().max(100).optional().describe("The payment whose receipt it is"),
+  transactionId: z.string().max(100).optional().describe("The transaction whose receipt it is"),
+  lang: z.string().max(40).optional().describe("Of the page; default is Accept-Language"),
+});
+type Query = z.infer<typeof query>;
+const tags = ["Receipts"];
+const description = "JSON, or with `Accept: text/html` a page, or with `Accept: application/pdf` a PDF";
+const answers = (json: z.ZodType) => ({
+  200: { mediaTypes: ["text/html", "application/pdf"], description: "The receipt", json },
+  400: errorSchema,
+  404: errorSchema,
+  409: errorSchema,
+  429: errorSchema,
+});
+
+export const receiptRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "receipt-routes" })
+    .use(access(deps))
+    .get(
+      "/v1/payment-links/:id/receipt",
+      async ({ params: { id }, query, request, user }) => {
+        const receipt = await getReceipt(deps, { linkId: id, userId: user.id, ...placeOf(query) });
+        return answer(deps, { receipt, request, query, isMerchant: true });
+      },
+      {
+        auth: { allow: ["session", "apiKey"], scope: "links:read" },
+        params,
+        query,
+        detail: {
+          ...{ summary: "The receipt of a paid link", description, tags },
+          responses: documentedResponses({ ...answers(receiptSchema), 401: errorSchema, 403: errorSchema }),
+        },
+      },
+    )
+    .get(
+      "/api/v1/public/payment-links/:linkId/receipt",
+      async ({ params: { linkId }, query, request }) => {
+        const receipt = await getReceipt(deps, { linkId, ...placeOf(query) });
+        return answer(deps, { receipt, request, query, isMerchant: false });
+      },
+      {
+        limit: "publicLinkData",
+        params: publicParams,
+        query,
+        detail: {
+          ...{ summary: "The receipt of a paid link, as its payer reads it", description, tags },
+          responses: documentedResponses(answers(publicReceiptSchema)),
+        },
+      },
+    )
+    .get(
+      "/pay/:linkId/receipt",
+      async ({ params: { linkId }, query, request, set, clientAddress, log, route }) => {
+        const words = wordsOf(chooseLanguage(query.lang ?? null, request.headers.get("accept-language")));
+        const files = filesOf(deps);
+        try {
+          await takeFromCallersLimit(deps, set, "publicLinkData", { clientAddress, route });
+          const receipt = await getReceipt(deps, { linkId, ...placeOf(query) });
+          return await answer(deps, {
+            receipt,
+            request,
+            query: { format: "html", ...query },
+            isMerchant: false,
+          });
+        } catch (error) {
+          const status = error instanceof ServiceError ? error.status : 500;
+          if (status >= 500) log.error({ err: error }, "rendering a receipt failed");
+          const isUnknown = status === 404 || status === 409;
+          const page = messagePage(
+            isUnknown ? "unknown" : "unavailable",
+            words,
+            files,
+            pageUrl(deps, linkId),
+          );
+          return sendPage(page, request, status >= 500 ? 503 : status);
+        }
+      },
+      { params: publicParams, query, detail: { hide: true } },
+    );
+
+function placeOf({ paymentId, transactionId }: Query) {
+  return { paymentId, transactionId };
+}
+
+/** Throws NOT_FOUND for an unknown link or payment, CONFLICT for a link that is not PAID. */
+async function getReceipt({ sql }: Pick<ApiDeps, "sql">, place: ReceiptPlace): Promise<Receipt> {
+  const { linkId, userId } = place;
+  if (!LINK_ID.test(linkId)) throw notFound("Payment link");
+  const row = await findReceipt(sql, place);
+  if (row) return { ...row, merchantName: row.displayName ?? defaultMerchantName(row.email) };
+  const link =
+    userId === undefined ? await findPublicLink(sql, linkId) : await findLink(sql, { id: linkId, userId });
+  if (!link) throw notFound("Payment link");
+  if (link.status === "PAID") throw notFound("Payment");
+  throw conflict(`There is no receipt yet: this payment link is ${link.status}`, {
+    field: "status",
+    issue: link.status,
+  });
+}
+
+type Answer = { receipt: Receipt; request: Request; query: Query; isMerchant: boolean };
+
+async function answer(deps: ApiDeps, { receipt, request, query, isMerchant }: Answer): Promise<Response> {
+  const format = chooseFormat(query.format, request.headers.get("accept"));
+  switch (format) {
+    case "json":
+      return Response.json(isMerchant ? presentReceipt(receipt) : presentPublicReceipt(receipt), {
+        headers: { "cache-control": "no-store", vary: "accept" },
+      });
+    case "pdf": {
+      // loaded when the first one is wanted: the fonts' code is large
+      const { renderReceiptPdf } = await import("../../core/pdf/receipt-pdf.ts");
+      const bytes = Buffer.from(await renderReceiptPdf(receipt));
+      return new Response(bytes, { headers: PDF_HEADERS });
+    }
+    case "html": {
+      const words = wordsOf(chooseLanguage(query.lang ?? null, request.headers.get("accept-language")));
+      const url = pageUrl(deps, receipt.linkId);
+      const which = receipt.transactionId === null ? "" : `&transactionId=${receipt.transactionId}`;
+      const pdfUrl = `/api/v1/public/payment-links/${receipt.linkId}/receipt?format=pdf${which}`;
+      return sendPage(receiptPage({ receipt, url, pdfUrl, isMerchant }, words, filesOf(deps)), request);
+    }
+  }
+}
+
+const PDF_HEADERS = {
+  "content-type": "application/pdf",
+  "content-disposition": 'attachment; filename="receipt.pdf"',
+  "cache-control": "no-store",
+  "x-content-type-options": "nosniff",
+  "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+  vary: "accept",
+};
+
+function pageUrl({ config }: Pick<ApiDeps, "config">, linkId: string): string {
+  return `${config.baseUrl}/pay/${encodeURIComponent(linkId)}/receipt`;
+}

@@ -1,0 +1,64 @@
+/** A receipt as JSON. */
+import { getAddress } from "viem";
+import { z } from "zod";
+import { toAmountNumber } from "../../core/domain/money.ts";
+import { NETWORK_IDS, NETWORKS } from "../../core/domain/networks.ts";
+import type { Receipt } from "../../core/domain/receipt.ts";
+import { isoTime } from "../http/envelope.ts";
+import { settledBy } from "../http/settled-by.ts";
+
+export const publicReceiptSchema = z.object({
+  linkId: z.string(),
+  paymentId: z.string().nullable().describe("Of a payment by x402; null for a plain transfer"),
+  transactionId: z.string().nullable(),
+  status: z.literal("PAID"),
+  merchantName: z.string(),
+  description: z.string(),
+  reference: z.string().nullable(),
+  amount: z.number().describe("What came, in USDC"),
+  currency: z.literal("USDC"),
+  refundedAmount: z.number(),
+  network: z.enum(NETWORK_IDS),
+  payer: z.string(),
+  recipient: z.string(),
+  transactionHash: z.string(),
+  logIndex: z.int(),
+  blockNumber: z.int(),
+  explorerUrl: z.string(),
+  paidAt: isoTime,
+  settledBy,
+});
+export const receiptSchema = publicReceiptSchema.extend({
+  customerEmail: z.string().nullable(),
+  metadata: z.record(z.string(), z.string()),
+});
+
+export function presentPublicReceipt(receipt: Receipt): z.infer<typeof publicReceiptSchema> {
+  return {
+    linkId: receipt.linkId,
+    paymentId: receipt.paymentId,
+    transactionId: receipt.transactionId,
+    status: "PAID",
+    merchantName: receipt.merchantName,
+    description: receipt.description,
+    reference: receipt.reference,
+    amount: toAmountNumber(receipt.amountUnits),
+    currency: "USDC",
+    refundedAmount: toAmountNumber(receipt.refundedUnits),
+    network: receipt.network,
+    payer: getAddress(receipt.payer),
+    recipient: getAddress(receipt.recipient),
+    transactionHash: receipt.txHash,
+    logIndex: receipt.logIndex,
+    blockNumber: Number(receipt.blockNumber),
+    explorerUrl: NETWORKS[receipt.network].explorerUrl + receipt.txHash,
+    paidAt: receipt.paidAt.toISOString(),
+    settledBy: receipt.settledBy,
+  };
+}
+
+/** As the merchant reads it. */
+export function presentReceipt(receipt: Receipt): z.infer<typeof receiptSchema> {
+  const { customerEmail, metadata } = receipt;
+  return { ...presentPublicReceipt(receipt), customerEmail, metadata };
+}

@@ -1,0 +1,63 @@
+/**
+ * Mails a customer the receipt, at most once: the row says "sent" before the server is given the message, and is reset only when the server
+ * refused it. A payment that was reorganised away before its mail has no receipt, and gets none.
+ */
+import type { Receipt } from "../../core/domain/receipt.ts";
+import { renderReceiptMail } from "../../core/domain/receipt-mail.ts";
+import { defaultMerchantName } from "../../core/domain/user.ts";
+import type { Log } from "../../core/runtime/log.ts";
+import type { JobPayload } from "../../db/jobs/queue.ts";
+import {
+  findReceipt,
+  findUnsentReceipt,
+  markReceiptSent,
+  markReceiptUnsent,
+} from "../../db/links/receipts.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import type { MailAttachment, Mailer } from "./mailer.ts";
+
+export type ReceiptEmailDeps = { sql: Sql; mailer: Mailer; log: Log; config: { baseUrl: string } };
+
+/** Returns when there is nothing (more) to send; throws to be retried. */
+export async function sendReceiptEmail(
+  { sql, mailer, log, config }: ReceiptEmailDeps,
+  { receiptId: id }: JobPayload<"send_receipt_email">,
+): Promise<void> {
+  const unsent = await findUnsentReceipt(sql, id);
+  const row = unsent && (await findReceipt(sql, unsent));
+  if (!row?.customerEmail) return;
+  const receipt = { ...row, merchantName: row.displayName ?? defaultMerchantName(row.email) };
+  const mail = {
+    ...renderReceiptMail(receipt, config),
+    to: row.customerEmail,
+    messageId: `<${id}@${new URL(config.baseUrl).hostname}>`,
+    attachments: await attach(receipt, log),
+  };
+  const connection = await mailer.connect();
+  try {
+    if (!(await markReceiptSent(sql, id))) return;
+    const delivery = await connection.deliver(mail);
+    const label = { receiptId: id, linkId: row.linkId };
+    if (delivery.outcome === "accepted") return log.info(label, "receipt mailed");
+    if (delivery.outcome === "unknown")
+      return log.warn(label, `the mail server may or may not have taken the receipt: ${delivery.reply}`);
+    if (delivery.isPermanent)
+      return log.warn(label, `the mail server refuses this receipt permanently: ${delivery.reply}`);
+    await markReceiptUnsent(sql, id);
+    throw new Error(`the mail server refused the receipt temporarily: ${delivery.reply}`);
+  } finally {
+    connection.close();
+  }
+}
+
+/** The mail says everything by itself: a receipt that cannot be typeset is sent without. */
+async function attach(receipt: Receipt, log: Log): Promise<MailAttachment[]> {
+  try {
+    const { renderReceiptPdf } = await import("../../core/pdf/receipt-pdf.ts");
+    const content = Buffer.from(await renderReceiptPdf(receipt));
+    return [{ filename: "receipt.pdf", content, contentType: "application/pdf" }];
+  } catch (error) {
+    log.error({ err: error, linkId: receipt.linkId }, "typesetting a receipt failed");
+    return [];
+  }
+}
