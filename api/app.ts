@@ -24,6 +24,7 @@ import { returnRoutes } from "./links/return-routes.ts";
 import { linkRoutes } from "./links/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
 import { ownerRoutes } from "./owners/routes.ts";
+import { leaveRoutes } from "./pages/leave-routes.ts";
 import { pageRoutes } from "./pages/routes.ts";
 import { receiptRoutes } from "./receipts/routes.ts";
 import { sessionRoutes } from "./sessions/routes.ts";
@@ -80,6 +81,7 @@ export function createApp(deps: ApiDeps) {
       .use(publicLinkRoutes(deps))
       .use(receiptRoutes(deps))
       .use(pageRoutes(deps))
+      .use(leaveRoutes(deps))
       .use(exportRoutes(deps))
       .use(transactionRoutes(deps))
       .use(eventRoutes(deps))

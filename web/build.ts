@@ -1,4 +1,7 @@
-/** `bun run build:web`: bundles the pages into web/dist with hashed names and compressed twins. Ends at once when nothing has changed. */
+/**
+ * `bun run build:web`: bundles the pages into web/dist with hashed names and compressed twins. Ends at once when nothing has changed.
+ * The page for leaving is one file, web/dist/leave.html, which can be kept and opened without us.
+ */
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, extname, join } from "node:path";
@@ -15,8 +18,15 @@ const ENTRIES: Readonly<Record<string, string>> = {
   "test-wallet.js": "test-wallet/main.ts",
   "checkout.css": "checkout/style.css",
 };
+/** The page that needs nothing else: its script and style are inside, and its policy names their hashes. */
+const LEAVE = {
+  name: "leave.html",
+  page: "leave/page.html",
+  script: "leave/main.tsx",
+  style: "leave/style.css",
+};
 const STATIC_FOLDER = join(ROOT, "static");
-const COMPRESSED = new Set([".js", ".css", ".svg"]);
+const COMPRESSED = new Set([".js", ".css", ".svg", ".html"]);
 
 type Manifest = { stamp: string; assets: Record<string, string> };
 
@@ -30,6 +40,9 @@ async function build(): Promise<void> {
   for (const [name, entry] of Object.entries(ENTRIES)) assets[name] = emit(name, await bundle(entry));
   for (const name of readdirSync(STATIC_FOLDER))
     assets[name] = emit(name, readFileSync(join(STATIC_FOLDER, name)));
+  const leave = await bundleLeavePage();
+  writeFileSync(join(DIST, LEAVE.name), leave);
+  assets[LEAVE.name] = emit(LEAVE.name, leave);
   // Last, and in one step: whoever reads the manifest finds every file it names, also while another build runs.
   const draft = `${MANIFEST}.${process.pid}`;
   writeFileSync(draft, JSON.stringify({ stamp, assets } satisfies Manifest, null, 2));
@@ -47,6 +60,43 @@ async function bundle(entry: string): Promise<Buffer> {
   const [output] = result.outputs;
   if (!output || result.outputs.length > 1) throw new Error(`${entry} became ${result.outputs.length} files`);
   return Buffer.from(await output.arrayBuffer());
+}
+
+async function bundleLeavePage(): Promise<Buffer> {
+  // "</script" and "<!--" would end or change the block that the script is in; in strings the backslash changes nothing
+  const script = (await bundle(LEAVE.script))
+    .toString()
+    .replaceAll("</script", "<\\/script")
+    .replaceAll("<!--", "<\\!--");
+  const style = (await bundle(LEAVE.style)).toString();
+  const page = readFileSync(join(ROOT, LEAVE.page), "utf8");
+  const parts = { "%policy%": leavePolicy(script, style), "/*style*/": style, "/*script*/": script };
+  return Buffer.from(
+    Object.entries(parts).reduce((text, [place, part]) => fillPlace(text, place, part), page),
+  );
+}
+
+function fillPlace(text: string, place: string, part: string): string {
+  const [before, after, ...more] = text.split(place);
+  if (before === undefined || after === undefined || more.length > 0)
+    throw new Error(`${LEAVE.page} must hold ${place} once`);
+  return before + part + after;
+}
+
+/** Only this script and style run, nothing is loaded, and requests go to the node a person names. */
+function leavePolicy(script: string, style: string): string {
+  const hashOf = (text: string) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
+  return [
+    "default-src 'none'",
+    `script-src ${hashOf(script)}`,
+    `style-src ${hashOf(style)}`,
+    "img-src data:",
+    "connect-src https: http://localhost:* http://127.0.0.1:*",
+    "form-action 'none'",
+    "base-uri 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join("; ");
 }
 
 /** Writes the file and its twins, and returns its hashed name. */

@@ -12,6 +12,7 @@ const TYPES: Readonly<Record<string, string>> = {
   ".css": "text/css; charset=utf-8",
   ".svg": "image/svg+xml",
   ".png": "image/png",
+  ".html": "text/html; charset=utf-8",
 };
 /** Best first, with the ending of its twin. */
 const ENCODINGS = [

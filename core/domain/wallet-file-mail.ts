@@ -7,17 +7,30 @@ export function renderWalletFileMail({ address, baseUrl }: { address: Hex; baseU
   const lines = {
     what: `The attached file describes your wallet at ${site}. Keep this mail.`,
     why: `With this file and your passkey you can move your USDC yourself, also when ${site} is not available.`,
+    page: `The page that does it is ${baseUrl}/leave. Save a copy of it now (${baseUrl}/leave?download): it is one file, and needs nothing of ours.`,
     secret: "The file holds no secret: without your passkey nobody can move anything with it.",
     care: "Nobody from us will ever ask you to open it, to send it, or to sign anything with it.",
   };
   return {
     subject: `Your wallet file for ${site}`,
-    text: [lines.what, "", `Wallet: ${address}`, "", lines.why, "", lines.secret, lines.care, ""].join("\n"),
+    text: [
+      lines.what,
+      "",
+      `Wallet: ${address}`,
+      "",
+      lines.why,
+      lines.page,
+      "",
+      lines.secret,
+      lines.care,
+      "",
+    ].join("\n"),
     html: mailDocument(
       site,
       `${mailParagraph(lines.what)}
 <p style="margin:0 0 16px;font:14px/1.4 ui-monospace,Menlo,Consolas,monospace;word-break:break-all">${escapeHtml(address)}</p>
 ${mailParagraph(lines.why)}
+${mailParagraph(lines.page)}
 ${mailParagraph(lines.secret)}
 <p style="margin:0;color:#57606a;font-size:14px">${escapeHtml(lines.care)}</p>`,
     ),

@@ -27,8 +27,8 @@ export const isBrowserThere = existsSync(CHROMIUM);
 if (!isBrowserThere)
   console.log(`browser tests skipped: there is no ${CHROMIUM} (Debian: apt-get install chromium)`);
 
-export const launchBrowser = (): Promise<Browser> =>
-  chromium.launch({ executablePath: CHROMIUM, args: ARGS });
+export const launchBrowser = (args: readonly string[] = []): Promise<Browser> =>
+  chromium.launch({ executablePath: CHROMIUM, args: [...ARGS, ...args] });
 
 export type Visit = {
   page: Page;

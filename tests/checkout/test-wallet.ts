@@ -69,7 +69,7 @@ export async function makeTestWallet(rpcUrl: string, options: WalletOptions = {}
       }
       case "eth_sendTransaction":
         await options.holdUntil;
-        hashes.push(await send(params[0] as { to: Hex; data: Hex }));
+        hashes.push(await send(params[0] as { to: Hex; data: Hex; gas?: Hex }));
         if (options.losesAnswer) throw new WalletError(-32603, "Internal error");
         return hashes.at(-1);
       case "eth_call":
@@ -80,9 +80,9 @@ export async function makeTestWallet(rpcUrl: string, options: WalletOptions = {}
   }
 
   /** Signed with the key: the indexer trusts only a transaction whose hash recomputes. */
-  async function send({ to, data }: { to: Hex; data: Hex }): Promise<Hex> {
+  async function send({ to, data, gas }: { to: Hex; data: Hex; gas?: Hex }): Promise<Hex> {
     const nonce = Number(await callRpc(rpcUrl, "eth_getTransactionCount", [address, "latest"]));
-    const fees = { gas: 200_000n, maxFeePerGas: 10n ** 10n, maxPriorityFeePerGas: 10n ** 9n };
+    const fees = { gas: BigInt(gas ?? 200_000), maxFeePerGas: 10n ** 10n, maxPriorityFeePerGas: 10n ** 9n };
     const transaction = { to, data, nonce, chainId, ...fees, type: "eip1559" } as const;
     const signed = await account.signTransaction(transaction);
     return callRpcText(rpcUrl, "eth_sendRawTransaction", [signed]) as Promise<Hex>;

@@ -1,0 +1,104 @@
+/** The account as the chain has it now: balance, nonce and owners. */
+import { decodeAbiParameters, encodeFunctionData, parseAbi } from "viem";
+import { Fault } from "./fault.ts";
+import { CONTRACTS, type Hex, type Network } from "./networks.ts";
+import { type Rpc, RpcRefusal } from "./rpc.ts";
+import type { WalletFile } from "./wallet-file.ts";
+
+export type Owner = { readonly index: number; readonly bytes: Hex };
+
+export type Account = {
+  readonly rpc: Rpc;
+  readonly network: Network;
+  readonly file: WalletFile;
+  readonly balanceUnits: bigint;
+  readonly nonce: bigint;
+  readonly isDeployed: boolean;
+  readonly owners: readonly Owner[];
+};
+
+const ABI = parseAbi([
+  "function balanceOf(address) view returns (uint256)",
+  "function getNonce(address, uint192) view returns (uint256)",
+  "function nextOwnerIndex() view returns (uint256)",
+  "function ownerAtIndex(uint256) view returns (bytes)",
+]);
+/** ERC-1967. */
+const IMPLEMENTATION_SLOT = "0x360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc";
+const OWNERS_MAX = 64n;
+
+/** Throws Fault when the node is of another network, lacks the contracts, or the account is not the one this page knows. */
+export async function readAccount(rpc: Rpc, network: Network, file: WalletFile): Promise<Account> {
+  await expectNetwork(rpc, network);
+  const { address } = file;
+  const [balance, nonce, code] = await Promise.all([
+    callView(rpc, network.usdc, encodeFunctionData({ abi: ABI, functionName: "balanceOf", args: [address] })),
+    callView(
+      rpc,
+      CONTRACTS.entryPoint,
+      encodeFunctionData({ abi: ABI, functionName: "getNonce", args: [address, 0n] }),
+    ),
+    readCode(rpc, address),
+  ]);
+  const isDeployed = code !== "0x";
+  const owners = isDeployed
+    ? await readOwners(rpc, address)
+    : file.owners.map((bytes, index) => ({ index, bytes }));
+  return { rpc, network, file, balanceUnits: toUint(balance), nonce: toUint(nonce), isDeployed, owners };
+}
+
+export async function readBalance({ rpc, network, file }: Account): Promise<bigint> {
+  const data = encodeFunctionData({ abi: ABI, functionName: "balanceOf", args: [file.address] });
+  return toUint(await callView(rpc, network.usdc, data));
+}
+
+export async function readNonce({ rpc, file }: Account): Promise<bigint> {
+  const data = encodeFunctionData({ abi: ABI, functionName: "getNonce", args: [file.address, 0n] });
+  return toUint(await callView(rpc, CONTRACTS.entryPoint, data));
+}
+
+async function expectNetwork(rpc: Rpc, network: Network): Promise<void> {
+  const chainId = Number(await rpc.call("eth_chainId", []));
+  if (chainId !== network.chainId)
+    throw new Fault(
+      `This node is of another network: its chain id is ${chainId}, ${network.name} has ${network.chainId}.`,
+    );
+  const contracts = { ...CONTRACTS, usdc: network.usdc };
+  const codes = await Promise.all(Object.values(contracts).map((contract) => readCode(rpc, contract)));
+  const missing = Object.keys(contracts).filter((_, index) => codes[index] === "0x");
+  if (missing.length > 0)
+    throw new Fault(`This node knows no contract ${missing.join(", ")} on ${network.name}.`);
+}
+
+async function readOwners(rpc: Rpc, address: Hex): Promise<Owner[]> {
+  const slot = String(await rpc.call("eth_getStorageAt", [address, IMPLEMENTATION_SLOT, "latest"]));
+  if (`0x${slot.slice(-40)}`.toLowerCase() !== CONTRACTS.implementation)
+    throw new Fault(`The account at ${address} was upgraded to a contract that this page does not know.`);
+  const next = await callView(rpc, address, encodeFunctionData({ abi: ABI, functionName: "nextOwnerIndex" }));
+  const count = toUint(next);
+  if (count > OWNERS_MAX)
+    throw new Fault(`The account has had ${count} owners, more than this page searches.`);
+  const found = await Promise.all(
+    Array.from({ length: Number(count) }, async (_, index) => {
+      const data = encodeFunctionData({ abi: ABI, functionName: "ownerAtIndex", args: [BigInt(index)] });
+      const [bytes] = decodeAbiParameters([{ type: "bytes" }], await callView(rpc, address, data));
+      return { index, bytes };
+    }),
+  );
+  // removed owners leave an empty place
+  return found.filter(({ bytes }) => bytes !== "0x");
+}
+
+async function callView(rpc: Rpc, to: Hex, data: Hex): Promise<Hex> {
+  const answer = await rpc.call("eth_call", [{ to, data }, "latest"]);
+  if (typeof answer === "string" && /^0x([0-9a-f]{64})+$/i.test(answer)) return answer as Hex;
+  throw new RpcRefusal(`${to} answered nothing`, undefined);
+}
+
+async function readCode(rpc: Rpc, address: Hex): Promise<string> {
+  return String(await rpc.call("eth_getCode", [address, "latest"]));
+}
+
+function toUint(word: Hex): bigint {
+  return BigInt(word.slice(0, 66));
+}

@@ -1,0 +1,76 @@
+/** A browser wallet (EIP-1193) sends the transaction and pays its gas; of an address owner it is the owner itself. */
+import type { Wallet } from "../checkout/wallets.ts";
+import type { Account } from "./account.ts";
+import { Fault } from "./fault.ts";
+import type { Hex } from "./networks.ts";
+import type { Transaction } from "./operation.ts";
+
+/** Codes of EIP-1193 and EIP-3085. */
+const DECLINED = 4001;
+const UNKNOWN_CHAIN = 4902;
+
+/** Connects on the account's network, and returns the address that pays. */
+export async function connect(wallet: Wallet, { network, rpc }: Account): Promise<Hex> {
+  const accounts = (await ask(wallet, "eth_requestAccounts")) as Hex[];
+  const [payer] = accounts;
+  if (!payer) throw new Fault(`${wallet.name} gave no account.`);
+  if ((await chainOf(wallet)) === network.chainId) return payer;
+  const chainId = `0x${network.chainId.toString(16)}`;
+  try {
+    await ask(wallet, "wallet_switchEthereumChain", [{ chainId }]);
+  } catch (error) {
+    if (!(error instanceof Fault) || error.code !== UNKNOWN_CHAIN) throw error;
+    await ask(wallet, "wallet_addEthereumChain", [
+      {
+        chainId,
+        chainName: network.name,
+        rpcUrls: [rpc.url],
+        nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 },
+        blockExplorerUrls: [new URL(network.explorerUrl).origin],
+      },
+    ]);
+  }
+  if ((await chainOf(wallet)) !== network.chainId)
+    throw new Fault(`${wallet.name} is on another network. Switch it to ${network.name} and try again.`);
+  return payer;
+}
+
+export type Sending =
+  | { readonly isSent: true; readonly txHash: Hex }
+  /** The wallet's answer leaves open whether it sent the transaction. */
+  | { readonly isSent: "unknown"; readonly reason: string };
+
+/** Throws Fault when nothing was sent. The gas limit is ours: a wallet's estimate would be too low for the call inside. */
+export async function send(wallet: Wallet, from: Hex, { to, data, gas }: Transaction): Promise<Sending> {
+  const params = [{ from, to, data, value: "0x0", gas: `0x${gas.toString(16)}` }];
+  try {
+    return {
+      isSent: true,
+      txHash: (await wallet.provider.request({ method: "eth_sendTransaction", params })) as Hex,
+    };
+  } catch (error) {
+    const fault = toFault(wallet, error);
+    if (fault.code === DECLINED) throw fault;
+    return { isSent: "unknown", reason: fault.message };
+  }
+}
+
+async function chainOf(wallet: Wallet): Promise<number> {
+  return Number(await ask(wallet, "eth_chainId"));
+}
+
+async function ask(wallet: Wallet, method: string, params: unknown[] = []): Promise<unknown> {
+  try {
+    return await wallet.provider.request({ method, params });
+  } catch (error) {
+    throw toFault(wallet, error);
+  }
+}
+
+function toFault({ name }: Wallet, error: unknown): Fault {
+  const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
+  const known = typeof code === "number" ? { code } : {};
+  if (code === DECLINED)
+    return new Fault(`You declined in ${name}. Nothing was sent.`, { ...known, cause: error });
+  return new Fault(`${name} reports a problem: ${String(message ?? error)}`, { ...known, cause: error });
+}

@@ -1,0 +1,74 @@
+/** The page that moves a wallet's funds without the service: one step after another, each on what the one before has found. */
+import { render } from "preact";
+import { useState } from "preact/hooks";
+import type { Account } from "./account.ts";
+import { DoneStep } from "./done-step.tsx";
+import { FileStep } from "./file-step.tsx";
+import type { Outcome } from "./follow.ts";
+import { NetworkStep } from "./network-step.tsx";
+import { type Ready, ReviewStep } from "./review-step.tsx";
+import { SendStep } from "./send-step.tsx";
+import { type Draft, TransferStep } from "./transfer-step.tsx";
+import type { WalletFile } from "./wallet-file.ts";
+
+type State = {
+  file?: WalletFile;
+  account?: Account;
+  draft?: Draft;
+  ready?: Ready;
+  outcome?: Outcome;
+};
+
+function Page() {
+  const [state, setState] = useState<State>({});
+  const { file, account, draft, ready, outcome } = state;
+  // once something is signed, the steps before it stand
+  const back = (to: State) => (ready && !outcome ? undefined : () => setState(to));
+  return (
+    <>
+      <FileStep file={file} onFile={(taken) => setState({ file: taken })} onChange={back({})} />
+      {file && (
+        <NetworkStep
+          file={file}
+          account={account}
+          onAccount={(read) => setState({ file, account: read })}
+          onChange={back({ file })}
+        />
+      )}
+      {file && account && (
+        <TransferStep
+          account={account}
+          draft={draft}
+          onDraft={(made) => setState({ file, account, draft: made })}
+          onChange={outcome ? undefined : back({ file, account })}
+        />
+      )}
+      {account && draft && !ready && (
+        <ReviewStep account={account} draft={draft} onReady={(made) => setState({ ...state, ready: made })} />
+      )}
+      {file && account && draft && ready && !outcome && (
+        <SendStep
+          account={account}
+          ready={ready}
+          signer={draft.signer}
+          onOutcome={(found) => setState({ ...state, outcome: found })}
+          onAgain={() => setState({ file })}
+        />
+      )}
+      {account && file && draft && outcome && (
+        <DoneStep
+          account={account}
+          transfer={draft.transfer}
+          outcome={outcome}
+          onAgain={() => setState({ file })}
+        />
+      )}
+    </>
+  );
+}
+
+const place = document.getElementById("steps");
+if (place) {
+  place.replaceChildren();
+  render(<Page />, place);
+}
