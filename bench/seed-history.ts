@@ -125,7 +125,7 @@ async function countEverything(sql: Sql): Promise<void> {
       insert into transaction_counts (user_id, day, network, type, status, count)
       select
         user_id, coalesce(day, 'infinity'), coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), count(*)
-      from (select *, transaction_day(detected_at) as day from transactions) rows
+      from (select *, transaction_day(detected_at) as day from transactions where is_settled) rows
       group by grouping sets (
         (user_id, day, network, type, status), (user_id, network, type, status), (user_id, day), (user_id)
       )`,
@@ -135,7 +135,7 @@ async function countEverything(sql: Sql): Promise<void> {
     (tx) => tx`
       insert into transaction_amount_counts (user_id, network, type, status, bucket, count)
       select user_id, coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), bucket, count(*)
-      from (select *, transaction_amount_bucket(amount_units) as bucket from transactions) rows
+      from (select *, transaction_amount_bucket(amount_units) as bucket from transactions where is_settled) rows
       group by grouping sets ((user_id, bucket, network, type, status), (user_id, bucket))`,
   );
   await unlimited(

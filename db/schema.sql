@@ -192,10 +192,13 @@ create table indexer_leaders (
 );
 
 create table link_count_deltas (
-  amount_units numeric(78,0) not null,
+  amount_units numeric(78,0),
   count bigint not null,
-  refunded_units numeric(78,0) not null,
-  status text not null,
+  prior_amount_units numeric(78,0),
+  prior_refunded_units numeric(78,0),
+  prior_status text,
+  refunded_units numeric(78,0),
+  status text,
   user_id text not null
 );
 CREATE INDEX link_count_deltas_user ON public.link_count_deltas USING btree (user_id);
@@ -982,6 +985,10 @@ create table webhook_endpoints (
 );
 CREATE INDEX webhook_endpoints_user ON public.webhook_endpoints USING btree (user_id, created_at);
 
+create view link_count_changes (amount_units numeric, count bigint, refunded_units numeric, status text, user_id text)
+
+create view transactions_to_count (amount_bucket integer, count bigint, day date, network text, owner uuid, status text, type text, user_id text)
+
 CREATE OR REPLACE FUNCTION public.add_order_data()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1037,6 +1044,7 @@ begin
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count)
   select user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), count(*)
   from added
+  where status <> 'PENDING'
   group by 1, 2, 3, 4, 5, 6;
   return null;
 end $function$;
@@ -1046,15 +1054,24 @@ CREATE OR REPLACE FUNCTION public.count_changed_links()
  LANGUAGE plpgsql
 AS $function$
 begin
-  insert into link_count_deltas (user_id, status, count, amount_units, refunded_units)
-  select user_id, status, sum(n), sum(n * units), sum(n * refunded_units)
+  insert into link_count_deltas (
+    user_id, status, prior_status, count, amount_units, refunded_units, prior_amount_units, prior_refunded_units
+  )
+  select user_id, status, prior_status, count(*), sum(units), sum(refunded), sum(prior_units), sum(prior_refunded)
   from (
-    select user_id, status, coalesce(paid_units, amount_units) as units, refunded_units, 1 as n from added
-    union all
-    select user_id, status, coalesce(paid_units, amount_units), refunded_units, -1 from removed
-  ) changed
-  group by 1, 2
-  having sum(n) <> 0 or sum(n * units) <> 0 or sum(n * refunded_units) <> 0;
+    select
+      user_id, max(status) filter (where is_new) as status, max(status) filter (where not is_new) as prior_status,
+      sum(units) filter (where is_new) as units, sum(units) filter (where not is_new) as prior_units,
+      sum(refunded_units) filter (where is_new) as refunded, sum(refunded_units) filter (where not is_new) as prior_refunded
+    from (
+      select id, user_id, status, coalesce(paid_units, amount_units) as units, refunded_units, true as is_new from added
+      union all
+      select id, user_id, status, coalesce(paid_units, amount_units), refunded_units, false from removed
+    ) both_versions
+    group by id, user_id
+  ) moved
+  where (status, units, refunded) is distinct from (prior_status, prior_units, prior_refunded)
+  group by 1, 2, 3;
   return null;
 end $function$;
 
@@ -1066,9 +1083,9 @@ begin
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count)
   select user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), sum(n)
   from (
-    select user_id, detected_at, network, type, status, amount_units, 1 as n from added
+    select user_id, detected_at, network, type, status, amount_units, 1 as n from added where status <> 'PENDING'
     union all
-    select user_id, detected_at, network, type, status, amount_units, -1 from removed
+    select user_id, detected_at, network, type, status, amount_units, -1 from removed where status <> 'PENDING'
   ) changed
   group by 1, 2, 3, 4, 5, 6
   having sum(n) <> 0;
@@ -1080,8 +1097,8 @@ CREATE OR REPLACE FUNCTION public.count_removed_links()
  LANGUAGE plpgsql
 AS $function$
 begin
-  insert into link_count_deltas (user_id, status, count, amount_units, refunded_units)
-  select user_id, status, -count(*), -sum(coalesce(paid_units, amount_units)), -sum(refunded_units)
+  insert into link_count_deltas (user_id, prior_status, count, prior_amount_units, prior_refunded_units)
+  select user_id, status, count(*), sum(coalesce(paid_units, amount_units)), sum(refunded_units)
   from removed
   group by 1, 2;
   return null;
@@ -1095,6 +1112,7 @@ begin
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count)
   select user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), -count(*)
   from removed
+  where status <> 'PENDING'
   group by 1, 2, 3, 4, 5, 6;
   return null;
 end $function$;

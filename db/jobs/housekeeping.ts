@@ -46,12 +46,17 @@ export async function foldLinkCounts(tx: Tx, limit: number): Promise<number> {
     with taken as (
       delete from link_count_deltas
       where ctid = any(array(select ctid from link_count_deltas limit ${limit}))
-      returning user_id, status, count, amount_units, refunded_units
+      returning *
     ),
     by_status as (
       insert into link_counts (user_id, status, count, amount_units, refunded_units)
       select user_id, status, sum(count), sum(amount_units), sum(refunded_units)
-      from taken
+      from (
+        select user_id, status, count, amount_units, refunded_units from taken
+        union all
+        select user_id, prior_status, -count, -prior_amount_units, -prior_refunded_units from taken
+      ) changes
+      where status is not null
       group by user_id, status
       on conflict (user_id, status) do update
       set

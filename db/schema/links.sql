@@ -119,15 +119,31 @@ create table link_counts (
   primary key (user_id, status)
 );
 
+-- A move from one status to another is one row: its links leave prior_status, with what they had there, and are in status now.
 create table link_count_deltas (
   user_id text not null,
-  status text not null,
-  count bigint not null,
-  amount_units numeric(78, 0) not null,
-  refunded_units numeric(78, 0) not null
+  -- null: deleted
+  status text,
+  amount_units numeric(78, 0),
+  refunded_units numeric(78, 0),
+  -- null: created
+  prior_status text,
+  prior_amount_units numeric(78, 0),
+  prior_refunded_units numeric(78, 0),
+  count bigint not null
 );
 -- serves: the differences a reader adds
 create index link_count_deltas_user on link_count_deltas (user_id);
+
+-- The differences status by status.
+create view link_count_changes as
+  select user_id, status, count, amount_units, refunded_units
+  from link_count_deltas
+  where status is not null
+  union all
+  select user_id, prior_status, -count, -prior_amount_units, -prior_refunded_units
+  from link_count_deltas
+  where prior_status is not null;
 
 create function count_added_links() returns trigger language plpgsql as $$
 begin
@@ -140,24 +156,34 @@ end $$;
 
 create function count_removed_links() returns trigger language plpgsql as $$
 begin
-  insert into link_count_deltas (user_id, status, count, amount_units, refunded_units)
-  select user_id, status, -count(*), -sum(coalesce(paid_units, amount_units)), -sum(refunded_units)
+  insert into link_count_deltas (user_id, prior_status, count, prior_amount_units, prior_refunded_units)
+  select user_id, status, count(*), sum(coalesce(paid_units, amount_units)), sum(refunded_units)
   from removed
   group by 1, 2;
   return null;
 end $$;
 
+-- Grouped, not joined: a plan made for a few rows is kept for statements that change all.
 create function count_changed_links() returns trigger language plpgsql as $$
 begin
-  insert into link_count_deltas (user_id, status, count, amount_units, refunded_units)
-  select user_id, status, sum(n), sum(n * units), sum(n * refunded_units)
+  insert into link_count_deltas (
+    user_id, status, prior_status, count, amount_units, refunded_units, prior_amount_units, prior_refunded_units
+  )
+  select user_id, status, prior_status, count(*), sum(units), sum(refunded), sum(prior_units), sum(prior_refunded)
   from (
-    select user_id, status, coalesce(paid_units, amount_units) as units, refunded_units, 1 as n from added
-    union all
-    select user_id, status, coalesce(paid_units, amount_units), refunded_units, -1 from removed
-  ) changed
-  group by 1, 2
-  having sum(n) <> 0 or sum(n * units) <> 0 or sum(n * refunded_units) <> 0;
+    select
+      user_id, max(status) filter (where is_new) as status, max(status) filter (where not is_new) as prior_status,
+      sum(units) filter (where is_new) as units, sum(units) filter (where not is_new) as prior_units,
+      sum(refunded_units) filter (where is_new) as refunded, sum(refunded_units) filter (where not is_new) as prior_refunded
+    from (
+      select id, user_id, status, coalesce(paid_units, amount_units) as units, refunded_units, true as is_new from added
+      union all
+      select id, user_id, status, coalesce(paid_units, amount_units), refunded_units, false from removed
+    ) both_versions
+    group by id, user_id
+  ) moved
+  where (status, units, refunded) is distinct from (prior_status, prior_units, prior_refunded)
+  group by 1, 2, 3;
   return null;
 end $$;
 

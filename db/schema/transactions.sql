@@ -94,7 +94,8 @@ create table transaction_amount_counts (
 );
 
 -- Triggers append differences, so writers never wait for one another; housekeeping folds them into the two tables above in one
--- statement. A reader adds both: exact at its snapshot.
+-- statement. A reader adds both: exact at its snapshot. What is PENDING is few and soon something else: it is counted by its rows
+-- (transactions_to_count), not by counters.
 create table transaction_count_deltas (
   user_id text not null,
   day date not null,
@@ -120,6 +121,7 @@ begin
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count)
   select user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), count(*)
   from added
+  where status <> 'PENDING'
   group by 1, 2, 3, 4, 5, 6;
   return null;
 end $$;
@@ -129,6 +131,7 @@ begin
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count)
   select user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), -count(*)
   from removed
+  where status <> 'PENDING'
   group by 1, 2, 3, 4, 5, 6;
   return null;
 end $$;
@@ -138,14 +141,24 @@ begin
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count)
   select user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), sum(n)
   from (
-    select user_id, detected_at, network, type, status, amount_units, 1 as n from added
+    select user_id, detected_at, network, type, status, amount_units, 1 as n from added where status <> 'PENDING'
     union all
-    select user_id, detected_at, network, type, status, amount_units, -1 from removed
+    select user_id, detected_at, network, type, status, amount_units, -1 from removed where status <> 'PENDING'
   ) changed
   group by 1, 2, 3, 4, 5, 6
   having sum(n) <> 0;
   return null;
 end $$;
+
+-- What a reader adds to the counters. Ask for user and owner: each half has its index.
+create view transactions_to_count as
+  select user_id, owner_key(user_id) as owner, day, network, type, status, amount_bucket, count
+  from transaction_count_deltas
+  union all
+  select
+    user_id, owner, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), 1
+  from transactions
+  where not is_settled;
 
 create trigger transactions_count_added after insert on transactions
   referencing new table as added

@@ -51,8 +51,8 @@ async function sumBuckets({ tx, userId, filter }: Scope, first: number, last?: n
       where user_id = ${userId} and bucket between ${first} and ${upTo} ${cells}
       union all
       select count
-      from transaction_count_deltas
-      where user_id = ${userId} and amount_bucket between ${first} and ${upTo} ${cellConditions(tx, filter)}
+      from transactions_to_count
+      where user_id = ${userId} and owner = owner_key(${userId}) and amount_bucket between ${first} and ${upTo} ${cellConditions(tx, filter)}
     ) parts`;
   return Number(row?.count ?? 0n);
 }

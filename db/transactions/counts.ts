@@ -26,8 +26,8 @@ export async function readCells(tx: Tx, userId: string, filter: TransactionFilte
       where user_id = ${userId} and day = 'infinity' and network <> '*' ${cellConditions(tx, filter)}
       union all
       select network, type, status, count
-      from transaction_count_deltas
-      where user_id = ${userId} ${cellConditions(tx, filter)}
+      from transactions_to_count
+      where user_id = ${userId} and owner = owner_key(${userId}) ${cellConditions(tx, filter)}
     ) parts
     group by network, type, status`;
   return rows.map((row) => ({ ...row, count: Number(row.count) }));
@@ -85,8 +85,8 @@ function dayCounts(tx: Tx, userId: string, filter: TransactionFilter, cells: rea
       ${dayConditions(tx, filter)}
     union all
     select day, count
-    from transaction_count_deltas
-    where user_id = ${userId} ${dayConditions(tx, filter)} ${cellConditions(tx, filter)}`;
+    from transactions_to_count
+    where user_id = ${userId} and owner = owner_key(${userId}) ${dayConditions(tx, filter)} ${cellConditions(tx, filter)}`;
 }
 
 /** Rows of the filter in [from, before); those of [before, from), negative, when it is the other way round. */

@@ -13,11 +13,12 @@ export async function dumpSchema(sql: Sql): Promise<string> {
     from pg_class
     where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and relname <> 'migrations'
     order by relname collate "C"`;
-  const [columns, constraints, indexes, triggers, functions] = [
+  const [columns, constraints, indexes, triggers, views, functions] = [
     await readColumns(sql),
     await readConstraints(sql),
     await readIndexes(sql),
     await readTriggers(sql),
+    await readViews(sql),
     await readFunctions(sql),
   ];
   const of = (parts: readonly Part[], name: string) =>
@@ -28,7 +29,7 @@ export async function dumpSchema(sql: Sql): Promise<string> {
     const table = `create ${unlogged ? "unlogged " : ""}table ${name} (\n${lines.join(",\n")}\n)${tail};`;
     return [table, ...[...of(indexes, name), ...of(triggers, name)].map((line) => `${line};`)].join("\n");
   });
-  return `${[...tables, ...functions.map((text) => `${text.trim()};`)].join("\n\n")}\n`;
+  return `${[...tables, ...views, ...functions.map((text) => `${text.trim()};`)].join("\n\n")}\n`;
 }
 
 function readColumns(sql: Sql): Promise<Part[]> {
@@ -81,6 +82,20 @@ function readTriggers(sql: Sql): Promise<Part[]> {
     join pg_class on pg_class.oid = tgrelid
     where relnamespace = 'public'::regnamespace and not tgisinternal
     order by relname collate "C", tgname collate "C"`;
+}
+
+/** Their columns: each version of the server writes their text its own way. */
+async function readViews(sql: Sql): Promise<string[]> {
+  const rows = await sql<{ name: string; columns: string }[]>`
+    select
+      relname::text as name,
+      string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' order by attname collate "C") as columns
+    from pg_attribute
+    join pg_class on pg_class.oid = attrelid
+    where relnamespace = 'public'::regnamespace and relkind = 'v'
+    group by relname
+    order by relname collate "C"`;
+  return rows.map(({ name, columns }) => `create view ${name} (${columns})`);
 }
 
 /** Our own, not those of extensions. */

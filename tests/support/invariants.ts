@@ -168,7 +168,7 @@ async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
       union all
       select user_id, status, -count, -amount_units from link_counts
       union all
-      select user_id, status, -count, -amount_units from link_count_deltas
+      select user_id, status, -count, -amount_units from link_count_changes
     ) parts
     group by 1, 2
     having sum(n) <> 0 or sum(units) <> 0`;
