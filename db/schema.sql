@@ -1,3 +1,21 @@
+create table account_changes (
+  block_hash text not null,
+  block_number bigint not null,
+  confirmed_at timestamp with time zone,
+  log_index integer not null,
+  network text not null,
+  owner_index bigint,
+  subject text not null,
+  tx_hash text not null,
+  type text not null,
+  wallet_address text not null,
+  constraint account_changes_pkey PRIMARY KEY (network, block_hash, log_index),
+  constraint account_changes_type_check CHECK ((type = ANY (ARRAY['OWNER_ADDED'::text, 'OWNER_REMOVED'::text, 'UPGRADED'::text])))
+);
+CREATE INDEX account_changes_height ON public.account_changes USING btree (network, block_number);
+CREATE INDEX account_changes_subject ON public.account_changes USING btree (network, wallet_address, subject, block_number DESC, log_index DESC);
+CREATE INDEX account_changes_unconfirmed ON public.account_changes USING btree (network, block_number) WHERE (confirmed_at IS NULL);
+
 create table api_keys (
   created_at timestamp with time zone default now() not null,
   id text not null,
@@ -83,6 +101,7 @@ CREATE UNIQUE INDEX claims_link_hash_payer_key ON public.claims USING btree (lin
 CREATE INDEX claims_open ON public.claims USING btree (network) WHERE (state = 'OPEN'::text);
 
 create table cursors (
+  account_logs_number bigint,
   epoch bigint default 0 not null,
   finalized_number bigint default 0 not null,
   hash text not null,
@@ -219,6 +238,20 @@ create table merchant_pages (
   constraint merchant_pages_pkey PRIMARY KEY (user_id),
   constraint merchant_pages_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
+
+create table notices (
+  created_at timestamp with time zone default now() not null,
+  details jsonb default '{}'::jsonb not null,
+  id bigint generated always as identity not null,
+  key text not null,
+  kind text not null,
+  sent_at timestamp with time zone,
+  user_id text not null,
+  constraint notices_pkey PRIMARY KEY (id),
+  constraint notices_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE,
+  constraint notices_user_id_key_key UNIQUE (user_id, key)
+);
+CREATE INDEX notices_created ON public.notices USING brin (created_at);
 
 create table oauth_flows (
   code_verifier text not null,

@@ -17,7 +17,7 @@ ${content}
 }
 
 export function mailParagraph(text: string): string {
-  return `<p style="margin:0 0 16px">${escapeHtml(text)}</p>`;
+  return `<p style="margin:0 0 16px;overflow-wrap:anywhere">${escapeHtml(text)}</p>`;
 }
 
 export function escapeHtml(text: string): string {

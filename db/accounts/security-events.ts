@@ -6,8 +6,9 @@ import type { SecurityEvent } from "../schema.ts";
 export type NewSecurityEvent = {
   userId: string;
   type: SecurityEventType;
-  clientAddress: string;
-  requestId: string;
+  /** Null for what happened on the chain. */
+  clientAddress: string | null;
+  requestId: string | null;
   details?: SecurityEventDetails;
 };
 

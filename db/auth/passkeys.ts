@@ -38,11 +38,13 @@ function maySignIn(tx: Tx) {
       where wallets.user_id = passkey.user_id
         and coalesce(
           (
-            select change.action = 'ADD'
-            from wallet_operations op
-            join owner_changes change on change.id = op.owner_change_id
-            where op.wallet_id = wallets.id and op.state = 'CONFIRMED' and change.owner = ${owner}
-            order by op.confirmed_at desc, op.id desc
+            select change.type = 'OWNER_ADDED'
+            from account_changes change
+            where change.network = wallets.network
+              and change.wallet_address = wallets.address
+              and change.subject = ${owner}
+              and (change.type = 'OWNER_REMOVED' or change.type = 'OWNER_ADDED' and change.confirmed_at is not null)
+            order by change.block_number desc, change.log_index desc
             limit 1
           ),
           ${owner} = any(wallets.owners)

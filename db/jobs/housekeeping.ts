@@ -82,6 +82,7 @@ const LEFTOVERS = {
   oauth_flows: { key: "state_hash", over: "expires_at < now()" },
   idempotency_keys: { key: "ctid", over: "created_at < now() - interval '7 days'" },
   exports: { key: "id", over: "expires_at < now()" },
+  notices: { key: "id", over: "created_at < now() - interval '90 days'" },
   webhook_deliveries: { key: "id", over: "state <> 'PENDING' and created_at < now() - interval '30 days'" },
   relay_budgets: { key: "ctid", over: "day < (now() at time zone 'utc')::date - 30" },
   rate_counters: { key: "key", over: "ends_at < now()" },

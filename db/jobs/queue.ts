@@ -53,6 +53,12 @@ export const JOBS = {
     key: (payload: { receiptId: string }) => `send_receipt_email:${payload.receiptId}`,
     priority: 4,
   },
+  send_notice: {
+    payload: z.object({ noticeId: z.string() }),
+    maxAttempts: 25,
+    key: (payload: { noticeId: string }) => `send_notice:${payload.noticeId}`,
+    priority: 3,
+  },
   deploy_wallet: {
     payload: z.object({ walletId: z.string(), requestId }),
     maxAttempts: 12,

@@ -2,6 +2,7 @@
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
+import { forgetAccountChanges } from "../wallet-ops/account-changes.ts";
 import { reopenOperationHistory, reopenOperations } from "../wallet-ops/settlement.ts";
 
 export type Undone = {
@@ -28,6 +29,7 @@ export async function orphanAbove(
     returning id, link_id`;
   await reopenRelays(tx, network, ancestor);
   await lowerCreationBlocks(tx, network, ancestor);
+  await forgetAccountChanges(tx, { network, ancestor });
   const payments = await reopenPayments(tx, network, ancestor);
   const ids = transfers.map((row) => row.id.toString());
   const linkIds = [...transfers, ...payments].flatMap((row) => row.linkId ?? []);

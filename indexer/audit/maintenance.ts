@@ -4,12 +4,14 @@ import { countDifferences } from "../../db/ledger/reconciliation.ts";
 import { sleep } from "../leadership.ts";
 import { OtherBranchError } from "../settle/apply-past.ts";
 import { FencedError, type Term } from "../term.ts";
+import { searchAccountLogs } from "./account-logs.ts";
 import { backfillWallets } from "./backfill.ts";
 import { recheckLogs } from "./recheck.ts";
 import { reconcileBalances } from "./reconcile.ts";
 
 const LOOK_EVERY_MS = 500;
 const RECHECK_EVERY_MS = 2_000;
+const ACCOUNT_LOGS_EVERY_MS = 2_000;
 const RECONCILE_EVERY_MS = 60_000;
 const RETRY_MS = 5_000;
 const RECHECK_FIRST_BLOCKS = 16;
@@ -20,6 +22,7 @@ export async function keepUp(term: Term): Promise<void> {
   await Promise.all([
     repeat(term, "backfill", LOOK_EVERY_MS, () => backfillWallets(term)),
     repeat(term, "recheck", RECHECK_EVERY_MS, () => recheckLogs(term, pace)),
+    repeat(term, "account logs", ACCOUNT_LOGS_EVERY_MS, () => searchAccountLogs(term)),
     repeat(term, "reconcile", RECONCILE_EVERY_MS, async () => {
       await reconcileBalances(term);
       term.metrics.reconciled(term.network, (await countDifferences(term.sql, term.network)) ?? 0);

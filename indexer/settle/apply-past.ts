@@ -5,12 +5,14 @@ import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { findBookedLogs, forgetComparison } from "../../db/ledger/reconciliation.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import { notify } from "../../db/postgres/notifications.ts";
+import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
 import { concludeOperations } from "../../db/wallet-ops/settlement.ts";
 import { readHeader } from "../source/block-header.ts";
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
 import { withTags } from "../source/read-tags.ts";
 import { FencedError, type Term } from "../term.ts";
+import { accountChangesOf, reportChanges } from "./report-changes.ts";
 import { settleTransfers } from "./settle.ts";
 
 /** A block below the cursor is not the one that was read: wait for the reorganisation to be undone. */
@@ -59,6 +61,8 @@ export async function applyPast(
       misfitMinUnits: term.misfitMinUnits,
     });
     const concludedIds = await concludeOperations(tx, { network, depthNumber });
+    await recordAccountChanges(tx, network, accountChangesOf(own));
+    await reportChanges(tx, { network, after: from - 1, depthNumber: Math.min(to, depthNumber) });
     await notify(tx, [
       ...touched.paymentIds,
       ...touched.operationIds,

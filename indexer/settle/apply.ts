@@ -7,11 +7,13 @@ import { confirmFacilitatedPayments } from "../../db/payments/facilitated-paymen
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
+import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
 import { concludeOperations } from "../../db/wallet-ops/settlement.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { withTags } from "../source/read-tags.ts";
 import { FencedError, type Term } from "../term.ts";
+import { accountChangesOf, reportChanges } from "./report-changes.ts";
 import { settleTransfers } from "./settle.ts";
 
 /** Blocks to commit, and what is known of those around them. */
@@ -70,11 +72,14 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
     isWatched: (address) => watched.has(address),
     confirmedAtS: span.confirmedAtS,
   });
+  await recordAccountChanges(tx, network, accountChangesOf(blocks));
   const [confirmed, facilitatedIds, concludedIds] = await Promise.all([
     confirmTransfers(tx, { network, depthNumber, confirmations }),
     confirmFacilitatedPayments(tx, { network, depthNumber }),
     concludeOperations(tx, { network, depthNumber }),
   ]);
+  // after the operations and transfers that it names are concluded
+  await reportChanges(tx, { network, after: term.cursor.number - confirmations + 1, depthNumber });
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
   const moves = await refreshLinks(tx, { linkIds, isReorg: false, misfitMinUnits: term.misfitMinUnits });
   await Promise.all([

@@ -1,5 +1,6 @@
 /** From a node's log answer to what concerns us. Checked against the block's header, decoded by slicing: this is the hot path. */
 
+import { ACCOUNT_TOPICS, type AccountChange, decodeAccountLog } from "../../core/chain/account-logs.ts";
 import {
   AUTHORIZATION_CANCELED_TOPIC,
   AUTHORIZATION_USED_TOPIC,
@@ -69,12 +70,17 @@ export type SeenOperation = {
   revertData: Hex | undefined;
 };
 
+/** An owner change or an upgrade that a wallet of ours wrote itself, whoever sent it. */
+export type SeenAccountLog = AccountChange & { txHash: Hex; logIndex: number; walletAddress: Hex };
+
 /** What a block says about us. `spent` are all authorizations used or cancelled in it, whoever's they are. */
 export type BlockContent = {
   block: BlockHeader;
   transfers: SeenTransfer[];
   spent: SpentAuthorization[];
   operations: SeenOperation[];
+  /** Only where all of a block's logs were read: no query asks for them. */
+  accountLogs: SeenAccountLog[];
   logCount: number;
 };
 
@@ -121,15 +127,20 @@ export function followedLogs(usdc: Hex) {
   return { address: [usdc, CONTRACTS.entryPointV06], topics: [[...USDC_TOPICS, ...OPERATION_TOPICS]] };
 }
 
-/** Only the logs that are followed, in the block's order: three kinds of the token's and two of the EntryPoint's. */
+/** Only the logs that are followed, in the block's order: three kinds of the token's, two of the EntryPoint's, three of any account's. */
 export function selectFollowedLogs(logs: readonly PlacedLog[], usdc: Hex): PlacedLog[] {
   return logs
-    .filter((log) => isLogOf(log, usdc, USDC_TOPICS) || isOperationLog(log))
+    .filter((log) => isLogOf(log, usdc, USDC_TOPICS) || isOperationLog(log) || isAccountLog(log))
     .sort((a, b) => a.logIndex - b.logIndex);
 }
 
 function isOperationLog(log: PlacedLog): boolean {
   return isLogOf(log, CONTRACTS.entryPointV06, OPERATION_TOPICS);
+}
+
+/** Any contract may write such a log: it counts when its address is a wallet of ours. */
+function isAccountLog({ topics }: PlacedLog): boolean {
+  return ACCOUNT_TOPICS.some((topic) => topic === topics[0]);
 }
 
 function isLogOf(log: PlacedLog, address: Hex, topics: readonly (string | undefined)[]): boolean {
@@ -154,10 +165,14 @@ export function decodeBlock(
   isWatched: (address: Hex) => boolean,
 ): BlockContent {
   const operations = decodeOperations(block, logs.filter(isOperationLog), isWatched);
-  const content: BlockContent = { block, transfers: [], spent: [], operations, logCount: logs.length };
+  const accountLogs = decodeAccountLogs(logs.filter(isAccountLog), isWatched);
+  const content: BlockContent = {
+    ...{ block, transfers: [], spent: [], operations, accountLogs },
+    logCount: logs.length,
+  };
   let before: { log: PlacedLog; spent: SpentAuthorization } | undefined;
   for (const log of logs) {
-    if (isOperationLog(log)) continue;
+    if (isOperationLog(log) || isAccountLog(log)) continue;
     const authorization = decodeAuthorizationLog(log);
     if (authorization) {
       const spent = { payer: authorization.authorizer, nonce: authorization.nonce };
@@ -216,9 +231,20 @@ function decodeOperations(
   return operations;
 }
 
+function decodeAccountLogs(
+  logs: readonly PlacedLog[],
+  isWatched: (address: Hex) => boolean,
+): SeenAccountLog[] {
+  return logs.flatMap((log) => {
+    const walletAddress = log.address.toLowerCase() as Hex;
+    const change = isWatched(walletAddress) ? decodeAccountLog(log) : undefined;
+    return change ? [{ ...change, txHash: log.txHash, logIndex: log.logIndex, walletAddress }] : [];
+  });
+}
+
 /** Whether a block holds anything that concerns a wallet of ours. */
-export function isOurs({ transfers, operations }: BlockContent): boolean {
-  return transfers.length > 0 || operations.length > 0;
+export function isOurs({ transfers, operations, accountLogs }: BlockContent): boolean {
+  return transfers.length > 0 || operations.length > 0 || accountLogs.length > 0;
 }
 
 /** An AuthorizationUsed without its Transfer behind it: the answer lacks logs. */

@@ -15,7 +15,8 @@ import { waitOutRest } from "./wait-out-rest.ts";
 
 /** Address and topics as eth_getLogs takes them; null stands for any topic. */
 export type LogFilter = {
-  readonly address: Hex | readonly Hex[];
+  /** Absent: of every contract. */
+  readonly address?: Hex | readonly Hex[];
   readonly topics: readonly (string | readonly string[] | null)[];
 };
 export type BlockRange = { readonly from: number; readonly to: number };
@@ -149,7 +150,7 @@ function half(range: BlockRange): number {
 }
 
 function isWanted({ address, topics }: PlacedLog, filter: LogFilter): boolean {
-  if (![filter.address].flat().includes(address.toLowerCase() as Hex)) return false;
+  if (filter.address && ![filter.address].flat().includes(address.toLowerCase() as Hex)) return false;
   return filter.topics.every((wanted, index) => {
     const topic = topics[index];
     if (wanted === null) return true;

@@ -60,6 +60,7 @@ function read(transfers: readonly SeenTransfer[]): Promise<void> {
       transfers,
       spent: [],
       operations: [],
+
       isWatched: (address) => address === merchant.address,
       confirmedAtS: () => Math.floor(Date.now() / 1000),
     });
@@ -194,7 +195,14 @@ describe("a block that leaves the chain", () => {
 describe("a wallet's backfill that was read before a reorganisation", () => {
   test("and is recorded after it: nothing above the cursor, which the indexer reads again", async () => {
     const transfer = makeTransfer({ block: makeBlock(99) });
-    const content = { block: transfer.block, transfers: [transfer], spent: [], operations: [], logCount: 1 };
+    const content = {
+      block: transfer.block,
+      transfers: [transfer],
+      spent: [],
+      operations: [],
+      accountLogs: [],
+      logCount: 1,
+    };
     let booking: Promise<number> | undefined;
     await sql.begin(async (tx) => {
       await tx`update cursors set number = 98 where network = ${NETWORK}`;

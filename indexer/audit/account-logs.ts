@@ -1,0 +1,76 @@
+/**
+ * Searches blocks for logs of our accounts that touch neither the token nor the EntryPoint: an owner's own wallet can change the owners
+ * directly. Only what is deep enough is searched, so nothing of it is undone; each hit is read again, whole and proven.
+ */
+import { ACCOUNT_TOPICS } from "../../core/chain/account-logs.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { holdEpoch } from "../../db/ledger/cursors.ts";
+import { notify } from "../../db/postgres/notifications.ts";
+import {
+  findAccountLogsNumber,
+  noteAccountLogs,
+  recordAccountChanges,
+} from "../../db/wallet-ops/account-changes.ts";
+import { accountChangesOf, reportChanges } from "../settle/report-changes.ts";
+import { headerCall, readHeader } from "../source/block-header.ts";
+import { type BlockContent, decodeBlock, selectFollowedLogs } from "../source/decode-logs.ts";
+import { TOPIC_VALUES_MAX } from "../source/past-logs.ts";
+import { readRangeLogs } from "../source/range-logs.ts";
+import { readProvenLogs } from "../source/verified-block.ts";
+import { FencedError, type Term } from "../term.ts";
+
+const BLOCKS_MAX = 2_000;
+/** What one node leaves out another one names. */
+const WITNESSES = 2;
+
+/** Searches what became deep enough since the last time. */
+export async function searchAccountLogs(term: Term): Promise<void> {
+  const { sql, network, cursor, confirmations, watched } = term;
+  const deep = cursor.number - confirmations + 1;
+  const searched = await findAccountLogsNumber(sql, network);
+  const from = searched === null ? deep + 1 : searched + 1;
+  const to = searched === null ? deep : Math.min(deep, searched + BLOCKS_MAX);
+  if (searched !== null && to < from) return;
+  const numbers = from > to || watched.size === 0 ? [] : await findHits(term, { from, to });
+  const blocks: BlockContent[] = [];
+  for (const number of numbers) blocks.push(await readProvenBlock(term, number));
+  await sql.begin(async (tx) => {
+    if (!(await holdEpoch(tx, network, term.epoch))) throw new FencedError(network);
+    const changes = accountChangesOf(blocks);
+    await recordAccountChanges(tx, network, changes);
+    if (changes.length > 0) await reportChanges(tx, { network, after: to, depthNumber: to });
+    await noteAccountLogs(tx, { network, from: searched, to });
+    await notify(
+      tx,
+      changes.map(({ walletAddress }) => walletAddress),
+    );
+  });
+}
+
+async function findHits(term: Term, range: { from: number; to: number }): Promise<number[]> {
+  const { chain, watched } = term;
+  const topics = [[...ACCOUNT_TOPICS]];
+  const addresses: Hex[] | undefined = watched.size <= TOPIC_VALUES_MAX ? [...watched] : undefined;
+  const filter = addresses ? { address: addresses, topics } : { topics };
+  const nodes = chain.nodesByHealth().slice(0, WITNESSES);
+  const answers = await Promise.allSettled(
+    nodes.map((node) =>
+      readRangeLogs(chain, node, range, { filters: [filter], headerCalls: [headerCall(range.to)] }),
+    ),
+  );
+  const found = answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
+  const failed = answers.find((answer) => answer.status === "rejected");
+  if (found.length === 0) throw failed?.reason ?? new RpcTransportError("closed", "there is no node");
+  const numbers = found.flatMap(({ logs }) =>
+    logs.filter(({ address }) => watched.has(address.toLowerCase() as Hex)).map((log) => log.blockNumber),
+  );
+  return [...new Set(numbers)].sort((a, b) => a - b);
+}
+
+async function readProvenBlock(term: Term, number: number): Promise<BlockContent> {
+  const header = await readHeader(term.chain, number);
+  if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
+  const logs = selectFollowedLogs(await readProvenLogs(term.chain, header), term.chain.network.usdc.address);
+  return decodeBlock(header, logs, (address) => term.watched.has(address));
+}
