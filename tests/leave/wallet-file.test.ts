@@ -1,5 +1,7 @@
 /** `GET /v1/wallets/recovery`: what it holds, and who gets it. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { accountAddress } from "../../core/chain/passkey-account.ts";
 import { buildWalletFiles } from "../../core/domain/wallet-file.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
@@ -99,6 +101,27 @@ describe("GET /v1/wallets/recovery", () => {
 
 test("without related origins there is no /.well-known/webauthn", async () => {
   expect((await openClient(world.baseUrl).get("/.well-known/webauthn")).status).toBe(404);
+});
+
+describe("GET /leave", () => {
+  test("shows the page for leaving, in no frame, also compressed", async () => {
+    for (const encoding of ["identity", "gzip", "br"]) {
+      const answer = await fetch(`${world.baseUrl}/leave`, { headers: { "accept-encoding": encoding } });
+      expect(answer.status).toBe(200);
+      expect(answer.headers.get("content-type")).toBe("text/html; charset=utf-8");
+      expect(answer.headers.get("content-disposition")).toBeNull();
+      expect(answer.headers.get("content-security-policy")).toBe("frame-ancestors 'none'");
+      expect(answer.headers.get("permissions-policy")).toContain("publickey-credentials-get=(self)");
+      expect(await answer.text()).toBe(
+        readFileSync(join(import.meta.dir, "../../web/dist/leave.html"), "utf8"),
+      );
+    }
+  });
+
+  test("?download saves it as a file", async () => {
+    const answer = await fetch(`${world.baseUrl}/leave?download`);
+    expect(answer.headers.get("content-disposition")).toBe('attachment; filename="leave.html"');
+  });
 });
 
 /** Headers of an API key with every scope that keys can have. */

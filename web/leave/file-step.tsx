@@ -94,7 +94,8 @@ function Place({ rpId }: { rpId: string }) {
     <div class="note warn">
       <p>
         <strong>
-          This page was opened at {here}. Passkeys of {rpId} will not sign here.
+          This page was opened at {here}. Passkeys of {rpId} sign here only if that domain still lists this
+          address.
         </strong>{" "}
         Everything else works, and an owner address can move the funds from anywhere.
       </p>
@@ -110,8 +111,8 @@ function Place({ rpId }: { rpId: string }) {
           </li>
           <li>
             Serve this file at <code>https://{rpId}:8443</code> with a certificate that your browser trusts.
-            The service's sources do both with <code>npm run leave -- {rpId}</code>; <code>mkcert</code> and
-            any web server do as well.
+            The service's sources make one and serve the page with <code>npm run leave -- {rpId}</code>;{" "}
+            <code>mkcert</code> and any web server do as well.
           </li>
           <li>Open it there, and remove the line when you are done.</li>
         </ol>

@@ -27,7 +27,7 @@ function Page() {
   return (
     <>
       <FileStep file={file} onFile={(taken) => setState({ file: taken })} onChange={back({})} />
-      {file && (
+      {file && !outcome && (
         <NetworkStep
           file={file}
           account={account}
@@ -35,12 +35,12 @@ function Page() {
           onChange={back({ file })}
         />
       )}
-      {file && account && (
+      {file && account && !outcome && (
         <TransferStep
           account={account}
           draft={draft}
           onDraft={(made) => setState({ file, account, draft: made })}
-          onChange={outcome ? undefined : back({ file, account })}
+          onChange={back({ file, account })}
         />
       )}
       {account && draft && !ready && (

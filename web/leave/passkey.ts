@@ -1,13 +1,12 @@
 /** Lets a passkey sign an operation's hash, finds out which owner it is, and encodes the signature as the account reads it. */
-import { encodeAbiParameters } from "viem";
 import type { Owner } from "./account.ts";
-import { bytesOfBase64Url, bytesOfHex, hexOfBytes, joinBytes } from "./bytes.ts";
+import { bytesOfBase64Url, bytesOfHex, joinBytes } from "./bytes.ts";
 import { Fault } from "./fault.ts";
 import type { Hex } from "./networks.ts";
+import { encodeSignature, readDer } from "./signature.ts";
 import type { Credential } from "./wallet-file.ts";
 
 const PROMPT_TIMEOUT_MS = 120_000;
-const CURVE_ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
 const P256 = { name: "ECDSA", namedCurve: "P-256" } as const;
 
 /** Whether browsers let a page of this host use passkeys of `rpId` without asking its /.well-known/webauthn. */
@@ -56,7 +55,7 @@ async function askForAssertion({ rpId, credentials, hash }: Omit<SignRequest, "o
         allowCredentials: credentials.map(({ id, transports }) => ({
           id: bytesOfBase64Url(id),
           type: "public-key",
-          transports: [...transports],
+          transports: [...transports] as AuthenticatorTransport[],
         })),
       },
     })) as Answer;
@@ -94,77 +93,6 @@ async function findSigner(
     if (key && (await crypto.subtle.verify(algorithm, key, signature, signed))) return owner;
   }
   return undefined;
-}
-
-const AUTH_FIELDS = [
-  {
-    type: "tuple",
-    components: [
-      { name: "authenticatorData", type: "bytes" },
-      { name: "clientDataJSON", type: "bytes" },
-      { name: "challengeIndex", type: "uint256" },
-      { name: "typeIndex", type: "uint256" },
-      { name: "r", type: "uint256" },
-      { name: "s", type: "uint256" },
-    ],
-  },
-] as const;
-const WRAPPER_FIELDS = [
-  {
-    type: "tuple",
-    components: [
-      { name: "ownerIndex", type: "uint256" },
-      { name: "signatureData", type: "bytes" },
-    ],
-  },
-] as const;
-
-type Assertion = {
-  readonly clientData: Uint8Array;
-  readonly authenticatorData: Uint8Array;
-  readonly r: bigint;
-  readonly s: bigint;
-  readonly ownerIndex: number;
-};
-
-/** The account takes only the lower of the two valid s, and needs to know where the members of clientDataJSON begin. */
-export function encodeSignature({ clientData, authenticatorData, r, s, ownerIndex }: Assertion): Hex {
-  const auth = {
-    authenticatorData: hexOfBytes(authenticatorData),
-    clientDataJSON: hexOfBytes(clientData),
-    challengeIndex: placeOf(clientData, '"challenge":"'),
-    typeIndex: placeOf(clientData, '"type":"webauthn.get"'),
-    r,
-    s: s > CURVE_ORDER / 2n ? CURVE_ORDER - s : s,
-  };
-  const signatureData = encodeAbiParameters(AUTH_FIELDS, [auth]);
-  return encodeAbiParameters(WRAPPER_FIELDS, [{ ownerIndex: BigInt(ownerIndex), signatureData }]);
-}
-
-/** In bytes, as the contract counts: one char of this decoding is one byte. */
-function placeOf(clientData: Uint8Array, member: string): bigint {
-  const place = Array.from(clientData, (byte) => String.fromCharCode(byte))
-    .join("")
-    .indexOf(member);
-  if (place < 0) throw new Fault(`The passkey's answer has no ${member}.`);
-  return BigInt(place);
-}
-
-/** SEQUENCE { INTEGER r, INTEGER s } (RFC 3279 2.2.3). */
-export function readDer(der: Uint8Array): { r: bigint; s: bigint } {
-  const first = readInteger(der, 2);
-  const second = readInteger(der, first.end);
-  if (der[0] !== 0x30 || der[1] !== der.length - 2 || second.end !== der.length)
-    throw new Fault("The passkey's signature is malformed.");
-  return { r: first.value, s: second.value };
-}
-
-function readInteger(der: Uint8Array, start: number): { value: bigint; end: number } {
-  const length = der[start + 1] ?? 0;
-  const bytes = der.subarray(start + 2, start + 2 + length);
-  if (der[start] !== 0x02 || length === 0 || bytes.length !== length)
-    throw new Fault("The passkey's signature is malformed.");
-  return { value: BigInt(hexOfBytes(bytes)), end: start + 2 + length };
 }
 
 function wordOf(value: bigint): Uint8Array<ArrayBuffer> {

@@ -4,7 +4,7 @@ import { bytesOfBase64Url } from "./bytes.ts";
 import { Fault } from "./fault.ts";
 import { CONTRACTS, type Hex, networkOf } from "./networks.ts";
 
-export type Credential = { readonly id: string; readonly transports: readonly AuthenticatorTransport[] };
+export type Credential = { readonly id: string; readonly transports: readonly string[] };
 
 export type WalletFile = {
   readonly rpId: string;
@@ -34,9 +34,7 @@ export function readWalletFile(text: string): WalletFile {
   if (text.length > SIZE_MAX) throw new Fault("This file is too large to be a wallet file.");
   const fields = parseObject(text);
   if (fields.version !== 1)
-    throw new Fault(
-      `This is no wallet file that this page can read: its version is ${show(fields.version)}, not 1.`,
-    );
+    throw new Fault("This is no wallet file of version 1, which is the one this page reads.");
   const owners = listOf(fields.owners, "owners").map((owner) => matched(owner, OWNER, "owners"));
   if (owners.length === 0) throw new Fault("The wallet file names no owner.");
   const salt = matched(String(fields.saltNonce ?? "0"), /^\d{1,77}$/, "saltNonce");
@@ -74,7 +72,7 @@ function readCredential(value: unknown): Credential {
     throw new Fault("The wallet file names a passkey without an id.");
   bytesOfBase64Url(id);
   const known = Array.isArray(transports) ? transports.filter((one) => TRANSPORTS.includes(one)) : [];
-  return { id, transports: known as AuthenticatorTransport[] };
+  return { id, transports: known as string[] };
 }
 
 function readNetwork(value: unknown): number {
