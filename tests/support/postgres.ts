@@ -18,7 +18,11 @@ export async function createTestDatabase(): Promise<TestDatabase> {
   const adminUrl = await findServer();
   const template = await prepareTemplate(adminUrl);
   const name = `test_${process.pid}_${randomBytes(5).toString("hex")}`;
-  await asAdmin(adminUrl, (sql) => sql`create database ${sql(name)} template ${sql(template)}`);
+  await asAdmin(
+    adminUrl,
+    // copied by the kernel: the default writes every page to the log
+    (sql) => sql`create database ${sql(name)} template ${sql(template)} strategy file_copy`,
+  );
   const drop = async () => {
     await asAdmin(adminUrl, (sql) => sql`drop database if exists ${sql(name)} with (force)`);
   };
