@@ -338,6 +338,12 @@ create table pay_amounts (
   constraint pay_amounts_pkey PRIMARY KEY (network, recipient, units)
 );
 
+create unlogged table payment_leases (
+  payment_id text not null,
+  until timestamp with time zone not null,
+  constraint payment_leases_pkey PRIMARY KEY (payment_id)
+) with (fillfactor=50);
+
 create table payment_links (
   amount_units bigint not null,
   cancel_url text,
@@ -557,7 +563,6 @@ create table relay_attempts (
   sends integer default 0 not null,
   tx_hash text not null,
   constraint relay_attempts_pkey PRIMARY KEY (tx_hash),
-  constraint relay_attempts_relay_id_fkey FOREIGN KEY (relay_id) REFERENCES relays(id) ON DELETE CASCADE,
   constraint relay_attempts_tx_hash_check CHECK (((tx_hash ~ '^0x[0-9a-f]*$'::text) AND (length(tx_hash) = 66)))
 );
 CREATE INDEX relay_attempts_bytes ON public.relay_attempts USING btree (created_at) WHERE (raw IS NOT NULL);
@@ -589,11 +594,9 @@ create table relay_charges (
   settled boolean default false not null,
   subject text not null,
   constraint relay_charges_amount_check CHECK ((amount >= (0)::numeric)),
-  constraint relay_charges_network_scope_subject_day_fkey FOREIGN KEY (network, scope, subject, day) REFERENCES relay_budgets(network, scope, subject, day) ON DELETE CASCADE,
-  constraint relay_charges_pkey PRIMARY KEY (relay_id, scope, subject),
-  constraint relay_charges_relay_id_fkey FOREIGN KEY (relay_id) REFERENCES relays(id) ON DELETE CASCADE
+  constraint relay_charges_pkey PRIMARY KEY (relay_id, scope, subject)
 );
-CREATE INDEX relay_charges_budget ON public.relay_charges USING btree (network, scope, subject, day);
+CREATE INDEX relay_charges_day ON public.relay_charges USING brin (day);
 
 create table relayers (
   address text not null,

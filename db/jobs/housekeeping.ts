@@ -84,6 +84,8 @@ const LEFTOVERS = {
   exports: { key: "id", over: "expires_at < now()" },
   notices: { key: "id", over: "created_at < now() - interval '90 days'" },
   webhook_deliveries: { key: "id", over: "state <> 'PENDING' and created_at < now() - interval '30 days'" },
+  payment_leases: { key: "payment_id", over: "until < now() - interval '1 hour'" },
+  relay_charges: { key: "ctid", over: "day < (now() at time zone 'utc')::date - 30" },
   relay_budgets: { key: "ctid", over: "day < (now() at time zone 'utc')::date - 30" },
   rate_counters: { key: "key", over: "ends_at < now()" },
 } as const;

@@ -219,6 +219,11 @@ export async function failPayments(
         )
       returning payments.id, payments.link_id, payments.reason
     ),
+    ended as (
+      delete from payment_leases
+      using failed
+      where payment_leases.payment_id = failed.id
+    ),
     released as (
       update payment_links
       set

@@ -40,16 +40,28 @@ export async function leaseQueuedPayments(
       select id
       from payments
       where network = ${network} and is_open and state = 'QUEUED' and next_try_at <= now()
+        and not exists (
+          select from payment_leases lease
+          where lease.payment_id = payments.id and lease.until > now()
+        )
       order by next_try_at, created_at
       limit ${limit}
       for update skip locked
     ),
-    leased as (
-      update payments
-      set next_try_at = now() + make_interval(secs => ${leaseMs / 1000}::float8)
+    -- a lease that another worker took since this statement began is not in its snapshot, but conflicts
+    taken as (
+      insert into payment_leases (payment_id, until)
+      select id, now() + make_interval(secs => ${leaseMs / 1000}::float8)
       from due
-      where payments.id = due.id
-      returning payments.*
+      on conflict (payment_id) do update
+      set until = excluded.until
+      where payment_leases.until <= now()
+      returning payment_id
+    ),
+    leased as (
+      select payments.*
+      from taken
+      join payments on payments.id = taken.payment_id
     )
     select
       leased.*,
@@ -111,10 +123,18 @@ export async function leaseQueuedPayments(
     ) budget on true`;
 }
 
+/** SQL: whoever leases them is done with them. */
+function endLeases(tx: Tx, ids: readonly string[]) {
+  return tx`
+    delete from payment_leases
+    where payment_id = any(${[...ids]}::text[])`;
+}
+
 /** Releases leases without a change: there was no capacity to send. */
 export async function returnLeases(tx: Tx, ids: readonly string[], delayMs: number): Promise<void> {
   if (ids.length === 0) return;
   await tx`
+    with ended as (${endLeases(tx, ids)})
     update payments
     set next_try_at = now() + make_interval(secs => ${delayMs / 1000}::float8), unavailable_since = null
     where id = any(${[...ids]}::text[]) and state = 'QUEUED'`;
@@ -124,6 +144,7 @@ export async function returnLeases(tx: Tx, ids: readonly string[], delayMs: numb
 export async function noteRefusals(tx: Tx, ids: readonly string[], delayMs: number): Promise<void> {
   if (ids.length === 0) return;
   await tx`
+    with ended as (${endLeases(tx, ids)})
     update payments
     set
       next_try_at = now() + make_interval(secs => ${delayMs / 1000}::float8), unavailable_since = null,
@@ -138,6 +159,7 @@ export async function noteUnavailable(
   { delayMs, triedMs, giveUpMs }: { delayMs: number; triedMs: number; giveUpMs: number },
 ): Promise<Set<string>> {
   const rows = await tx<{ id: string; isOver: boolean }[]>`
+    with ended as (${endLeases(tx, ids)})
     update payments
     set
       next_try_at = now() + make_interval(secs => ${delayMs / 1000}::float8),
@@ -150,6 +172,7 @@ export async function noteUnavailable(
 /** Binds leased payments to their relay. Returns those that were still queued; the caller rolls back when some are missing. */
 export async function markSigned(tx: Tx, relayId: bigint, paymentIds: readonly string[]): Promise<string[]> {
   const rows = await tx<{ id: string }[]>`
+    with ended as (${endLeases(tx, paymentIds)})
     update payments
     set
       state = 'SIGNED', relay_id = ${relayId}, refusals = 0, unavailable_since = null, updated_at = now()
@@ -190,8 +213,9 @@ export async function requeueRelay(tx: Tx, relayId: bigint): Promise<void> {
 /** Milliseconds until the first unleased payment is due; undefined when there is none. */
 export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number | undefined> {
   const [row] = await tx<{ waitMs: number }[]>`
-    select greatest(0, extract(epoch from min(next_try_at) - now()) * 1000)::float8 as wait_ms
+    select greatest(0, extract(epoch from min(greatest(next_try_at, lease.until)) - now()) * 1000)::float8 as wait_ms
     from payments
+    left join payment_leases lease on lease.payment_id = payments.id
     where network = ${network} and is_open and state = 'QUEUED'
     having count(*) > 0`;
   return row?.waitMs;

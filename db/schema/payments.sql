@@ -92,3 +92,11 @@ create index payments_facilitated_mined on payments (network, facilitated_mined_
   where facilitated_mined_block is not null;
 -- serves: the open doubts of a link
 create index payments_doubtful on payments (link_id) where doubt_until is not null;
+
+-- Which queued payments a worker is working on, and until when: after that it has died. Unlogged, so that taking a payment writes
+-- nothing into the log and leaves its wide row as it is. A crash of Postgres ends all leases; signing finds out under the payment's lock
+-- that another worker was faster.
+create unlogged table payment_leases (
+  payment_id text primary key,
+  until timestamptz not null
+) with (fillfactor = 50);

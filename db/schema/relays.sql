@@ -47,7 +47,7 @@ create index relays_wallet on relays (wallet_id) where wallet_id is not null;
 -- The signed bytes, stored before they are sent. A replacement adds a row with a higher fee.
 create table relay_attempts (
   tx_hash text primary key check (tx_hash ~ '^0x[0-9a-f]*$' and length(tx_hash) = 66),
-  relay_id bigint not null references relays on delete cascade,
+  relay_id bigint not null,
   -- null: dropped, long after the relay was final
   raw bytea,
   max_fee_per_gas numeric(78, 0) not null,
@@ -85,7 +85,7 @@ create index relay_budgets_day on relay_budgets (day);
 
 -- What one relay counts for in each budget; always in the day it was signed.
 create table relay_charges (
-  relay_id bigint not null references relays on delete cascade,
+  relay_id bigint not null,
   network text not null,
   scope text not null,
   subject text not null,
@@ -95,8 +95,7 @@ create table relay_charges (
   amount numeric(78, 0) not null check (amount >= 0),
   -- amount is what it did cost, not what it may cost
   settled boolean not null default false,
-  primary key (relay_id, scope, subject),
-  foreign key (network, scope, subject, day) references relay_budgets on delete cascade
+  primary key (relay_id, scope, subject)
 );
 -- serves: deleting old days
-create index relay_charges_budget on relay_charges (network, scope, subject, day);
+create index relay_charges_day on relay_charges using brin (day);

@@ -1,6 +1,6 @@
 /** The queue of payments: what a lease takes and reports, and what handing it back leaves alone. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import type { NewPayment } from "../../db/payments/payments.ts";
+import { failPayments, type NewPayment } from "../../db/payments/payments.ts";
 import {
   leaseQueuedPayments,
   nextQueuedInMs,
@@ -11,6 +11,7 @@ import {
 import { bookTransfer } from "../support/book-transfer.ts";
 import { accept, type BooksLab, NETWORK, openBooks, signRelay, UNITS } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
+import { untilBlocked } from "../support/until-blocked.ts";
 
 const READ_TO = 100;
 const LEASE_MS = 30_000;
@@ -46,9 +47,10 @@ async function leased() {
 async function rowOf({ id }: NewPayment) {
   const [row] = await lab.sql<{ waitS: number; refusals: number; unavailable: number | null }[]>`
     select
-      round(extract(epoch from next_try_at - now()))::int as wait_s, refusals,
+      round(extract(epoch from greatest(next_try_at, lease.until) - now()))::int as wait_s, refusals,
       round(extract(epoch from now() - unavailable_since))::int as unavailable
     from payments
+    left join payment_leases lease on lease.payment_id = payments.id
     where id = ${id}`;
   return row;
 }
@@ -60,6 +62,31 @@ describe("leasing", () => {
     expect(await leased()).toMatchObject({ id: payment.id, readNumber: BigInt(READ_TO), doubts: null });
     expect(await lease()).toEqual([]);
     expect((await rowOf(payment))?.waitS).toBe(LEASE_MS / 1000);
+  });
+
+  test("takes a payment again whose worker has died, once its lease is over", async () => {
+    await lease();
+    await lab.sql`update payment_leases set until = now() + interval '1 minute'`;
+    expect(await lease()).toEqual([]);
+    await lab.sql`update payment_leases set until = now()`;
+    expect((await leased())?.id).toBe(payment.id);
+    expect((await rowOf(payment))?.waitS).toBe(LEASE_MS / 1000);
+  });
+
+  test("takes no payment that another worker took since the statement began", async () => {
+    const second = await lab.sql.begin(async (tx) => {
+      await tx`insert into payment_leases (payment_id, until) values (${payment.id}, now() + interval '1 minute')`;
+      const waiting = lease();
+      await untilBlocked(lab.sql, waiting);
+      return { waiting };
+    });
+    expect(await second.waiting).toEqual([]);
+  });
+
+  test("takes the payments of a database that crashed: leases are not in its log", async () => {
+    await lease();
+    await lab.sql`truncate payment_leases`;
+    expect((await leased())?.id).toBe(payment.id);
   });
 
   test("takes the payment that waits longest, and no more than the limit", async () => {
@@ -140,7 +167,7 @@ describe("what a lease says about its payment", () => {
     const { payer, nonce } = doubtful;
     expect((await leased())?.doubts).toEqual([{ id: doubtful.id, payer, nonce }]);
     await lab.sql`update payments set doubt_until = now() - interval '1 second' where id = ${doubtful.id}`;
-    await change({ next_try_at: new Date(Date.now() - 1_000) });
+    await returnLeases(lab.sql, [payment.id], 0);
     expect((await leased())?.doubts).toBeNull();
   });
 });
@@ -162,6 +189,18 @@ describe("handing a lease back", () => {
     expect(await rowOf(payment)).toEqual({ waitS: DELAY_MS / 1000, refusals: 2, unavailable: null });
   });
 
+  test("ends the lease: the payment is due as soon as the delay is over", async () => {
+    for (const handBack of [
+      () => returnLeases(lab.sql, ids(), 0),
+      () => noteRefusals(lab.sql, ids(), 0),
+      () => noteUnavailable(lab.sql, ids(), { delayMs: 0, triedMs: 0, giveUpMs: 60_000 }),
+    ]) {
+      expect((await leased())?.id).toBe(payment.id);
+      await handBack();
+    }
+    expect((await leased())?.id).toBe(payment.id);
+  });
+
   test("reports a payment whose node has been unavailable for the whole time, counted from its first attempt", async () => {
     expect(await unavailable(7_000, 8_000)).toEqual(new Set());
     expect(await rowOf(payment)).toEqual({ waitS: DELAY_MS / 1000, refusals: 0, unavailable: 7 });
@@ -171,14 +210,29 @@ describe("handing a lease back", () => {
   test("leaves a payment alone that has been signed since", async () => {
     await lease();
     await change({ state: "SIGNED" });
+    const read = () => lab.sql`
+      select next_try_at, refusals, unavailable_since from payments where id = ${payment.id}`;
+    const before = await read();
     await returnLeases(lab.sql, ids(), DELAY_MS);
     await noteRefusals(lab.sql, ids(), DELAY_MS);
     expect(await unavailable(9_000, 1_000)).toEqual(new Set());
-    expect(await rowOf(payment)).toEqual({ waitS: LEASE_MS / 1000, refusals: 0, unavailable: null });
+    expect(await read()).toEqual(before);
   });
 });
 
 describe("signing", () => {
+  test("and failing end the lease: a payment that is queued again is due at once", async () => {
+    const leases = () => lab.sql`select from payment_leases where payment_id = ${payment.id}`;
+    await lease();
+    await signRelay(lab, payment);
+    expect(await leases()).toHaveLength(0);
+    payment = await accepted(await seedLink(lab.sql, lab.merchant));
+    await lease();
+    expect(await leases()).toHaveLength(1);
+    await lab.sql.begin((tx) => failPayments(tx, [{ id: payment.id, reason: "EXPIRED_TRANSFER" }]));
+    expect(await leases()).toHaveLength(0);
+  });
+
   test.each(["FAILED", "SIGNED", "MINED", "CONFIRMED"])(
     "binds no payment that is %s since",
     async (state) => {
@@ -208,6 +262,9 @@ describe("the time until the next payment is due", () => {
     expect(await next()).toBe(0);
     await change({ next_try_at: new Date(Date.now() + 60_000) });
     expect(await next()).toBeWithin(30_000, 60_001);
+    await change({ next_try_at: new Date() });
+    await lease();
+    expect(await next()).toBeWithin(LEASE_MS / 2, LEASE_MS + 1);
   });
 
   test("is undefined when nothing is queued on the network", async () => {

@@ -5,7 +5,12 @@ import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
-import { type LeasedPayment, leaseQueuedPayments, markSigned } from "../../db/payments/queue.ts";
+import {
+  type LeasedPayment,
+  leaseQueuedPayments,
+  markSigned,
+  returnLeases,
+} from "../../db/payments/queue.ts";
 import { BudgetExceededError, raiseFeeCharge, settleCharges } from "../../db/relays/budgets.ts";
 import { ensureLane, insertAttempt, markMined } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../../worker/config.ts";
@@ -72,7 +77,7 @@ async function newPayments(merchant: SeededMerchant, count: number): Promise<Lea
 }
 
 async function lease(ids: readonly string[]): Promise<LeasedPayment[]> {
-  await lab.sql`update payments set next_try_at = now() where id = any(${[...ids]}::text[])`;
+  await returnLeases(lab.sql, ids, 0);
   const leased = await leaseQueuedPayments(lab.sql, NETWORK, 1_000, 60_000);
   return leased.filter(({ id }) => ids.includes(id));
 }

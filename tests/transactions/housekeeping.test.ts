@@ -83,6 +83,24 @@ test("relay budgets are kept 30 days", async () => {
   expect((await sql`select subject from relay_budgets`).map((row) => row.subject)).toEqual(["kept"]);
 });
 
+test("relay charges are kept as long as their budgets, leases of payments an hour", async () => {
+  for (const [subject, age] of [
+    ["over", 31],
+    ["kept", 30],
+  ] as const)
+    await sql`
+      insert into relay_charges (relay_id, network, scope, subject, day, items, amount)
+      values (1, 'base', 'MERCHANT', ${subject}, (now() at time zone 'utc')::date - ${age}::int, 1, 1)`;
+  await sql`
+    insert into payment_leases (payment_id, until)
+    values ('pay_over', now() - interval '1 hour 1 second'), ('pay_kept', now() - interval '59 minutes')`;
+  await clean();
+  expect((await sql`select subject from relay_charges`).map((row) => row.subject)).toEqual(["kept"]);
+  expect((await sql`select payment_id from payment_leases`).map((row) => row.paymentId)).toEqual([
+    "pay_kept",
+  ]);
+});
+
 test("codes are kept two days, export files with their chunks seven", async () => {
   for (const [id, age] of [
     ["over", "2 days 1 second"],
