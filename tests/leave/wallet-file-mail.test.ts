@@ -106,6 +106,19 @@ describe("send_wallet_file", () => {
     server.close();
   });
 
+  test("a repeated mail has the same Message-ID, one with another content a new one", async () => {
+    const mailNow = async () => {
+      const count = mailbox.messages(merchant.email).length + 1;
+      await run(merchant.userId, mailbox.smtpUrl);
+      return (await mailbox.waitForMail(merchant.email, { count })).headers["message-id"];
+    };
+    const first = await mailNow();
+    expect(first).toMatch(/^<wallet-[0-9a-f]{32}@pay\.example\.com>$/);
+    expect(await mailNow()).toBe(first);
+    await sql`update passkeys set transports = '{usb}' where id = ${merchant.passkey.credentialId}`;
+    expect(await mailNow()).not.toBe(first);
+  });
+
   test("mails nothing for a user who is gone", async () => {
     const before = mailbox.messages().length;
     await run(`user_${crypto.randomUUID()}`, mailbox.smtpUrl);

@@ -20,9 +20,9 @@ export type Sought = {
   readonly fromBlock: Hex;
 };
 
-const POLL_MS = 2_000;
+const POLL_MS = 1_000;
 /** Polls that show the nonce spent, but no event: a node behind a balancer may lag behind another one. */
-const SPENT_POLLS = 5;
+const SPENT_POLLS = 8;
 /** `UserOperationEvent` and `UserOperationRevertReason` of the EntryPoint. */
 const EVENT = "0x49628fd1471006c1482da88028e9ce4dbb080b815c9b0344d39e5a8e6ec1419f";
 const REVERT_REASON = "0x1c4fada7374c0a9ee8841fc38afe82932dc0f8e69012e927f061a8bae611a201";

@@ -2,6 +2,7 @@
  * Mails a user's wallet files, once a wallet is set up. At least once: a copy too many is harmless, a missing one is not. Only a
  * permanent refusal ends the attempts; the user can download the file at any time.
  */
+import { createHash } from "node:crypto";
 import {
   buildWalletFiles,
   formatWalletFile,
@@ -35,14 +36,14 @@ async function sendFile(
   file: WalletFile,
   { to, userId, requestId }: { to: string; userId: string; requestId: string | undefined },
 ): Promise<void> {
+  const content = formatWalletFile(file);
+  const digest = createHash("sha256").update(`${to}\n${content}`).digest("hex");
   const mail = {
     ...renderWalletFileMail({ address: file.address, baseUrl: config.baseUrl }),
     to,
-    // the same for every attempt, so that a mailbox may drop a second copy
-    messageId: `<wallet-${file.networks.map(({ chainId }) => chainId).join("-")}.${file.address}@${new URL(config.baseUrl).hostname}>`,
-    attachments: [
-      { filename: walletFileName(file), content: formatWalletFile(file), contentType: "application/json" },
-    ],
+    // the same for every attempt, so that a mailbox may drop a second copy; another one for another content
+    messageId: `<wallet-${digest.slice(0, 32)}@${new URL(config.baseUrl).hostname}>`,
+    attachments: [{ filename: walletFileName(file), content, contentType: "application/json" }],
   };
   const label = { userId, requestId };
   const connection = await mailer.connect();
