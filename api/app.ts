@@ -31,6 +31,7 @@ import { sessionRoutes } from "./sessions/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
 import { testWalletRoutes } from "./test-mode/wallet-routes.ts";
 import { transactionRoutes } from "./transactions/routes.ts";
+import { refundRequestRoutes } from "./wallet-ops/refund-request-routes.ts";
 import { refundRoutes } from "./wallet-ops/refund-routes.ts";
 import { sendRoutes } from "./wallet-ops/send-routes.ts";
 import { recoveryRoutes } from "./wallets/recovery-routes.ts";
@@ -72,6 +73,7 @@ export function createApp(deps: ApiDeps) {
       .use(recoveryRoutes(deps))
       .use(sendRoutes(deps))
       .use(refundRoutes(deps))
+      .use(refundRequestRoutes(deps))
       .use(ownerRoutes(deps))
       .use(apiKeyRoutes(deps))
       .use(securityRoutes(deps))

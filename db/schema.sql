@@ -528,6 +528,7 @@ CREATE INDEX reconciliations_newest ON public.reconciliations USING btree (netwo
 
 create table refunds (
   amount_units bigint not null,
+  cancelled_at timestamp with time zone,
   created_at timestamp with time zone default now() not null,
   id text not null,
   link_id text not null,
@@ -535,6 +536,9 @@ create table refunds (
   paid_log_index integer not null,
   paid_tx_hash text not null,
   reason text,
+  request_hash bytea,
+  request_key text,
+  requested_by text,
   to_address text not null,
   to_source text not null,
   user_id text not null,
@@ -544,11 +548,15 @@ create table refunds (
   constraint refunds_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint refunds_pkey PRIMARY KEY (id),
   constraint refunds_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 500))),
+  constraint refunds_request_hash_check CHECK (((request_key IS NULL) = (request_hash IS NULL))),
+  constraint refunds_requested_by_check CHECK ((requested_by ~ '^(user|key)_'::text)),
   constraint refunds_to_address_check CHECK ((to_address ~ '^0x[0-9a-f]{40}$'::text)),
   constraint refunds_to_source_check CHECK ((to_source = ANY (ARRAY['x402_payer'::text, 'transfer_sender'::text, 'given'::text]))),
   constraint refunds_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id)
 );
 CREATE INDEX refunds_link ON public.refunds USING btree (link_id, id DESC);
+CREATE UNIQUE INDEX refunds_request_key ON public.refunds USING btree (user_id, request_key) WHERE ((request_key IS NOT NULL) AND (cancelled_at IS NULL));
+CREATE INDEX refunds_user ON public.refunds USING btree (user_id, id DESC);
 
 create table relay_attempts (
   created_at timestamp with time zone default now() not null,

@@ -111,7 +111,12 @@ async function verify(
 }
 
 type Checked =
-  | { ok: true; passkey: Passkey; use: Use; signatures: { id: string; ownerIndex: number; signature: Hex }[] }
+  | {
+      ok: true;
+      passkey: Passkey;
+      use: Use;
+      signatures: Pick<Signed, "id" | "userOpHash" | "ownerIndex" | "signature">[];
+    }
   | { ok: false; reason: string };
 
 async function check(
@@ -133,9 +138,10 @@ async function check(
   });
   if (!verified.ok) return verified;
   try {
-    const signatures = change.operations.map(({ id }, place) => {
+    const signatures = change.operations.map(({ id, userOpHash }, place) => {
       const ownerIndex = indexes[place] ?? 0;
-      return { id, ownerIndex, signature: encodePasskeySignature(response.response, ownerIndex) };
+      const signature = encodePasskeySignature(response.response, ownerIndex);
+      return { id, userOpHash, ownerIndex, signature };
     });
     return { ok: true, passkey, use: verified.use, signatures };
   } catch (error) {

@@ -112,7 +112,8 @@ async function verify(
   const verified = await check(deps, given, operation);
   if (verified.ok) {
     const { passkey, use, ownerIndex, signature } = verified;
-    const signed = { id: operation.id, userId: user.id, passkeyId: passkey.id, ownerIndex, signature };
+    const { id, userOpHash } = operation;
+    const signed = { id, userId: user.id, userOpHash, passkeyId: passkey.id, ownerIndex, signature };
     return { passkey, use, signed: { ...signed, assertionHash } };
   }
   await takeChallenge(deps.sql, given.challengeId, { userId: user.id, purpose: "send" });

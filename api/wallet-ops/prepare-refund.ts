@@ -1,129 +1,88 @@
-/** Prepares a refund: which transfer's money, how much, to whom; reserved under the link's lock before anybody signs. */
-import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
+/** Prepares a refund: its part of the link's money is reserved under the link's lock before anybody signs. */
+import { conflict } from "../../core/domain/errors.ts";
 import { newRefundId } from "../../core/domain/ids.ts";
-import { formatUnits, toAmountNumber } from "../../core/domain/money.ts";
-import type { Hex } from "../../core/domain/networks.ts";
+import { refundableUnits } from "../../core/domain/refund.ts";
+import type { PaymentLink, User } from "../../db/schema.ts";
+import { lockRefund } from "../../db/wallet-ops/refund-requests.ts";
 import {
-  chooseRefund,
-  type RefundChoice,
-  type RefundRequest,
-  refundableUnits,
-} from "../../core/domain/refund.ts";
-import type { OperationTerms } from "../../core/domain/wallet-operation.ts";
-import { parseRecipient } from "../../core/domain/wallet-operation.ts";
-import { findLink } from "../../db/links/links.ts";
-import type { PaymentLink, User, Wallet } from "../../db/schema.ts";
-import { insertRefund, listRefundable, lockForRefunds } from "../../db/wallet-ops/refunds.ts";
-import { findWallet } from "../../db/wallets/wallets.ts";
+  insertRefund,
+  listRefundable,
+  lockForRefunds,
+  type RefundView,
+} from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { readLiterals, toExactUnits } from "../links/amount.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
+import {
+  type AskedRefund,
+  getRefundedLink,
+  readRefundChoice,
+  refuseAboveRefundable,
+  senderWarnings,
+} from "./choose-refund.ts";
 import { findReplay, type Prepared, prepareOperation } from "./prepare.ts";
 
-export type RefundBody = {
-  amount?: number | string | undefined;
-  toAddress?: string | undefined;
-  reason?: string | undefined;
-  transactionId?: string | undefined;
-};
-
-type Asked = {
-  user: User;
-  linkId: string;
-  body: RefundBody;
-  bodyText: string;
-  idempotencyKey: string | undefined;
-  requestId: string;
-};
-
 /** Throws NOT_FOUND for another user's link, CONFLICT when nothing or too little is left, VALIDATION_ERROR when it is not clear to whom. */
-export async function prepareRefund(deps: ApiDeps, asked: Asked): Promise<Prepared> {
-  const { user, linkId, body } = asked;
-  const link = await findLink(deps.sql, { id: linkId, userId: user.id });
-  if (!link) throw notFound("Payment link");
+export async function prepareRefund(deps: ApiDeps, asked: AskedRefund): Promise<Prepared> {
+  const { user, linkId, body, idempotencyKey, requestId } = asked;
+  const { link, wallet } = await getRefundedLink(deps, asked);
   const chain = getEnabledChain(deps, link.network);
-  const wallet = await findWallet(deps.sql, user.id, link.network);
-  if (!wallet) throw notFound(`A wallet of yours on ${link.network}`);
-  const same = {
-    kind: "REFUND" as const,
-    request: { linkId, ...body },
-    idempotencyKey: asked.idempotencyKey,
-  };
+  const same = { kind: "REFUND" as const, request: { linkId, ...body }, idempotencyKey };
   // before what is left is asked: the refund itself has taken it
   const replay = await findReplay(deps, { ...same, wallet });
   if (replay) return { operation: replay, isReplay: true };
-  const request = readRequest(asked, wallet);
-  const choice = need(chooseRefund(link, await listRefundable(deps.sql, linkId), request));
-  const { transfer, to, toSource, amountUnits } = choice;
+  const { transfer, to, toSource, amountUnits } = await readRefundChoice(deps.sql, { link, wallet }, asked);
   const id = newRefundId(new Date());
+  const refund = {
+    ...{ id, userId: user.id, linkId, network: link.network, amountUnits, toAddress: to, toSource },
+    ...{ paidTxHash: transfer.txHash, paidLogIndex: transfer.logIndex, reason: body.reason ?? null },
+  };
   return prepareOperation(deps, chain, {
-    ...{ ...same, id, wallet, requestId: asked.requestId },
+    ...{ ...same, id, wallet, requestId },
     items: [{ to, amountUnits, note: "", isFee: false }],
     extraWarnings: ({ areContracts }) =>
       toSource === "transfer_sender" ? senderWarnings(to, areContracts[0] ?? false) : [],
     reserve: async (tx) => {
       await lockForRefunds(tx, linkId);
-      // what is left may have changed since the choice: the same transfer is asked for again, under the lock
-      const current = (await listRefundable(tx, linkId)).find(
-        ({ txHash, logIndex }) => txHash === transfer.txHash && logIndex === transfer.logIndex,
-      );
-      const leftUnits = current?.leftUnits ?? 0n;
-      if (leftUnits < amountUnits)
-        need({ ok: false, issue: "exceeds_refundable", refundableUnits: leftUnits });
-      await insertRefund(tx, {
-        ...{ id, userId: user.id, linkId, network: link.network, amountUnits, toAddress: to, toSource },
-        ...{ paidTxHash: transfer.txHash, paidLogIndex: transfer.logIndex, reason: body.reason ?? null },
-      });
+      await refuseAboveRefundable(tx, refund);
+      await insertRefund(tx, refund);
     },
   });
 }
 
-function readRequest({ body, bodyText }: Asked, wallet: Wallet): RefundRequest {
-  const { document, literals } = readLiterals(bodyText === "" ? "{}" : bodyText, "amount");
-  const { amount, toAddress, transactionId } = body;
-  return {
-    transactionId,
-    toAddress: toAddress === undefined ? undefined : readAddress(toAddress, wallet),
-    amountUnits: amount === undefined ? undefined : toExactUnits("amount", amount, literals.get(document)),
-  };
+/**
+ * Prepares a refund that somebody asked for; again, under the same id, while nobody has signed it. Throws CONFLICT when it was prepared
+ * without a request, signed, or cancelled, and when less is left now than was asked for.
+ */
+export async function prepareRequested(
+  deps: ApiDeps,
+  { user, refund, requestId }: { user: User; refund: RefundView; requestId: string },
+): Promise<Prepared> {
+  const { id, linkId, toAddress: to, toSource, amountUnits, status } = refund;
+  const isOpen = status === "REQUESTED" || status === "AWAITING_SIGNATURE";
+  if (refund.requestedBy === null || !isOpen) throw notPreparable(status);
+  const { link, wallet } = await getRefundedLink(deps, { user, linkId });
+  return prepareOperation(deps, getEnabledChain(deps, link.network), {
+    ...{ id, kind: "REFUND", wallet, requestId, renews: true, request: { refundId: id } },
+    idempotencyKey: undefined,
+    items: [{ to, amountUnits, note: "", isFee: false }],
+    extraWarnings: ({ areContracts }) =>
+      toSource === "transfer_sender" ? senderWarnings(to, areContracts[0] ?? false) : [],
+    reserve: async (tx) => {
+      if (!(await lockRefund(tx, id))) throw notPreparable("CANCELLED");
+      await lockForRefunds(tx, linkId);
+      await refuseAboveRefundable(tx, refund);
+    },
+  });
 }
 
-function readAddress(text: string, { network, address }: Wallet): Hex {
-  const recipient = parseRecipient(text, { network, wallet: address });
-  if (recipient.ok) return recipient.address;
-  throw invalid("toAddress", recipient.issue);
-}
-
-function need(choice: RefundChoice): Extract<RefundChoice, { ok: true }> {
-  if (choice.ok) return choice;
-  switch (choice.issue) {
-    case "nothing_to_refund":
-      throw conflict("Nothing of this link's money is left to refund", { issue: choice.issue });
-    case "exceeds_refundable":
-      throw conflict(`At most ${formatUnits(choice.refundableUnits)} USDC can be refunded`, {
-        field: "amount",
-        issue: choice.issue,
-        refundable: toAmountNumber(choice.refundableUnits),
-      });
-    case "payer_ambiguous":
-      throw invalid(
-        "transactionId",
-        choice.issue,
-        "Several transfers came for this link: name one by transactionId",
-      );
-    case "unknown_transaction":
-      throw notFound("A CONFIRMED transaction of this link with this id");
-  }
-}
-
-/** The sender of a plain transfer need not be the customer. */
-function senderWarnings(to: Hex, isContract: boolean): OperationTerms["warnings"] {
-  const exchange = `${to} may belong to an exchange: money sent back there can be lost. Ask the customer for an address`;
-  const contract = `${to} is a contract (a router or a bridge, perhaps): ask the customer for an address`;
-  return [
-    { code: "payer_may_be_an_exchange", message: exchange },
-    ...(isContract ? [{ code: "payer_is_a_contract" as const, message: contract }] : []),
-  ];
+function notPreparable(status: RefundView["status"]) {
+  return conflict(
+    `Only a refund that was requested and is not signed can be prepared; this one is ${status}`,
+    {
+      field: "status",
+      issue: status,
+    },
+  );
 }
 
 /** What may still be refunded of a link. */

@@ -52,6 +52,8 @@ export type Preparation = {
   requestId: string;
   /** Prepares an empty operation of this one's nonce instead of transfers. */
   voidOf?: { id: string; accountNonce: bigint };
+  /** An operation with this id that nobody has signed is prepared again. */
+  renews?: boolean;
   extraWarnings?: (state: AccountState) => OperationTerms["warnings"];
   /** In the transaction that stores the operation; a throw stores nothing. */
   reserve?: (tx: Tx) => Promise<void>;
@@ -108,6 +110,7 @@ export async function prepareOperation(
       ...{ callGas: operation.callGasLimit, verificationGas: operation.verificationGasLimit },
       ...{ idempotencyKey: preparation.idempotencyKey, request: preparation.request },
       ...{ voidOf: preparation.voidOf?.id, requestId: preparation.requestId, lifeMs: OPERATION_LIFE_MS },
+      renews: preparation.renews ?? false,
     });
     if (!row) return undefined;
     await preparation.reserve?.(tx);
@@ -118,6 +121,8 @@ export async function prepareOperation(
     return findOperation(tx, { id: row.id, userId: wallet.userId, kind });
   });
   if (stored) return { operation: stored, isReplay: false };
+  if (preparation.renews)
+    throw conflict("This was signed or cancelled just now", { issue: "already_confirmed" });
   // another request with the same key was faster
   const faster = await findReplay(deps, preparation);
   if (faster) return { operation: faster, isReplay: true };

@@ -5,6 +5,7 @@ export const API_KEY_SCOPES = [
   "transactions:read",
   "exports",
   "webhooks",
+  "refunds:request",
   "facilitator",
 ] as const;
 export type ApiKeyScope = (typeof API_KEY_SCOPES)[number];

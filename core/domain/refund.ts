@@ -1,11 +1,19 @@
 /** Refunds of a link: which transfer's money goes back, how much, and to whom. Pure. */
 import type { LinkException } from "./link.ts";
 import type { Hex, NetworkId } from "./networks.ts";
+import { OPERATION_STATES } from "./wallet-operation.ts";
 
 export const REFUND_SOURCES = ["x402_payer", "transfer_sender", "given"] as const;
 /** Who is refunded: the authorization's signer, the sender of a plain transfer, or an address the merchant gave. */
 export type RefundSource = (typeof REFUND_SOURCES)[number];
 export const REFUND_REASON_MAX_CHARS = 500;
+
+/** REQUESTED: somebody asked for it, and no owner of the wallet has signed it. The others are its operation's. */
+export const REFUND_STATES = ["REQUESTED", ...OPERATION_STATES] as const;
+export type RefundState = (typeof REFUND_STATES)[number];
+
+/** Requests of one link that wait for its owner. */
+export const REFUND_REQUESTS_MAX = 50;
 
 export type Refund = {
   id: string;
@@ -18,6 +26,9 @@ export type Refund = {
   toSource: RefundSource;
   amountUnits: bigint;
   reason: string | null;
+  /** The user or API key that asked for it; null when its owner prepared it at once. */
+  requestedBy: string | null;
+  cancelledAt: Date | null;
   createdAt: Date;
 };
 

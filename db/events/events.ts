@@ -15,6 +15,8 @@ export const EVENT_TYPES = [
   "wallet.owner_added",
   "wallet.owner_removed",
   "wallet.upgraded",
+  "refund.requested",
+  "refund.cancelled",
   "refund.created",
   "refund.confirmed",
   "refund.failed",

@@ -30,11 +30,13 @@ export type NewOperation = {
   requestId: string;
   lifeMs: number;
   items: readonly NewOperationItem[];
+  /** Prepares one again that nobody has signed: with the same transfers, under the same id. */
+  renews?: boolean;
 };
 
-/** Undefined when a preparation with this Idempotency-Key exists. */
+/** Undefined when a preparation with this Idempotency-Key exists, or, of one that is renewed, when it was signed or cancelled. */
 export async function insertOperation(tx: Tx, operation: NewOperation): Promise<WalletOperation | undefined> {
-  const { items, ...given } = operation;
+  const { items, renews = false, ...given } = operation;
   const [row] = await tx<WalletOperation[]>`
     insert into wallet_operations (
       id, user_id, wallet_id, network, kind, user_op_hash, account_nonce, call_data, call_gas, verification_gas, terms,
@@ -47,9 +49,7 @@ export async function insertOperation(tx: Tx, operation: NewOperation): Promise<
       ${given.voidOf !== undefined}, ${given.ownerChangeId ?? null}, ${given.isAnyChain ?? false}, ${given.idempotencyKey ?? null}, ${hashOf(given.request)}, ${given.requestId},
       now() + make_interval(secs => ${given.lifeMs / 1_000})
     )
-    on conflict (user_id, kind, idempotency_key)
-      where idempotency_key is not null and state not in ('EXPIRED', 'CANCELLED')
-      do nothing
+    ${renews ? renewUnsigned(tx) : skipKnownKey(tx)}
     returning *`;
   if (!row) return undefined;
   const rows = items.map(({ to, amountUnits, note, isFee }, position) => ({
@@ -63,8 +63,31 @@ export async function insertOperation(tx: Tx, operation: NewOperation): Promise<
     insert into wallet_operation_items (operation_id, position, to_address, amount_units, note, is_fee)
     select ${row.id}, position, to_address, amount_units, note, is_fee
     from json_to_recordset(${JSON.stringify(rows)}::text::json)
-      as given (position int, to_address text, amount_units bigint, note text, is_fee boolean)`;
+      as given (position int, to_address text, amount_units bigint, note text, is_fee boolean)
+    on conflict (operation_id, position) do nothing`;
   return row;
+}
+
+function skipKnownKey(tx: Tx) {
+  return tx`
+    on conflict (user_id, kind, idempotency_key)
+      where idempotency_key is not null and state not in ('EXPIRED', 'CANCELLED')
+      do nothing`;
+}
+
+/**
+ * EXPIRED | AWAITING_SIGNATURE -> AWAITING_SIGNATURE. What was signed for it before and got lost spends the same nonce, or one that is
+ * spent: only one of the two can be executed.
+ */
+function renewUnsigned(tx: Tx) {
+  return tx`
+    on conflict (id) do update
+    set
+      state = 'AWAITING_SIGNATURE', user_op_hash = excluded.user_op_hash, account_nonce = excluded.account_nonce,
+      call_data = excluded.call_data, call_gas = excluded.call_gas, verification_gas = excluded.verification_gas,
+      terms = excluded.terms, challenge_id = excluded.challenge_id, request_id = excluded.request_id,
+      expires_at = excluded.expires_at, updated_at = now()
+    where wallet_operations.state in ('EXPIRED', 'AWAITING_SIGNATURE')`;
 }
 
 export type OperationView = WalletOperation & {
@@ -93,6 +116,16 @@ export async function findOperation(
     ${selectViews(tx)}
     where op.id = ${id} and op.user_id = ${userId} and op.kind = ${kind}`;
   return row;
+}
+
+export async function findOperations(
+  tx: Tx,
+  { ids, userId, kind }: Chosen & { ids: readonly string[] },
+): Promise<OperationView[]> {
+  if (ids.length === 0) return [];
+  return tx<OperationView[]>`
+    ${selectViews(tx)}
+    where op.id = any(${[...ids]}::text[]) and op.user_id = ${userId} and op.kind = ${kind}`;
 }
 
 /** The preparation that an Idempotency-Key belongs to, and whether it was made by the same request. */
@@ -194,6 +227,8 @@ export async function findLiveOperation(tx: Tx, walletId: string): Promise<strin
 export type Signed = {
   id: string;
   userId: string;
+  /** What the signature is for: the operation may have been prepared again since it was read. */
+  userOpHash: Hex;
   passkeyId: string;
   ownerIndex: number;
   signature: Hex;
@@ -214,6 +249,7 @@ export async function queueOperation(tx: Tx, signed: Signed): Promise<WalletOper
     from wallets wallet
     where op.id = ${signed.id}
       and op.user_id = ${signed.userId}
+      and op.user_op_hash = ${signed.userOpHash}
       and op.state = 'AWAITING_SIGNATURE'
       and op.expires_at > now()
       and wallet.id = op.wallet_id

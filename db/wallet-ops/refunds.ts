@@ -1,13 +1,26 @@
 /** Refunds of links: what is left of each transfer, reserved under the link's lock, and what has gone back. */
-import type { Refund, RefundableTransfer, RefundSource } from "../../core/domain/refund.ts";
+
+import type { Hex } from "../../core/domain/networks.ts";
+import type { Refund, RefundableTransfer, RefundSource, RefundState } from "../../core/domain/refund.ts";
 import type { Tx } from "../postgres/client.ts";
 
 /**
- * CONFIRMED transfers booked on a link, in the chain's order, with what no refund has taken or reserved. Operations that ended without
- * moving money free their part.
+ * CONFIRMED transfers booked on a link, in the chain's order, with what no refund has taken or reserved: of the transfer, and of all that
+ * came for the link, since a transfer that a reorganisation has moved to another place no longer has its refunds. Operations that ended
+ * without moving money free their part. `except`: a refund that is about to reserve its own.
  */
-export async function listRefundable(tx: Tx, linkId: string): Promise<RefundableTransfer[]> {
+export async function listRefundable(
+  tx: Tx,
+  linkId: string,
+  { except }: { except?: string } = {},
+): Promise<RefundableTransfer[]> {
   return tx<RefundableTransfer[]>`
+    with taken as (
+      select refund.paid_tx_hash, refund.paid_log_index, refund.amount_units
+      from refunds refund
+      join wallet_operations op on op.id = refund.id
+      where refund.link_id = ${linkId} and ${isLive(tx)} and refund.id is distinct from ${except ?? null}::text
+    )
     select
       transfer.tx_hash, transfer.log_index, transfer.from_address as sender, transfer.amount_units, transfer.pays,
       transfer.authorization_nonce is not null as is_authorization,
@@ -17,19 +30,17 @@ export async function listRefundable(tx: Tx, linkId: string): Promise<Refundable
         where history.transfer_id = transfer.id and history.link_id = ${linkId} and history.type <> 'SEND'
         limit 1
       ) as transaction_id,
-      (transfer.amount_units - coalesce(
-        (
-          select sum(refund.amount_units)
-          from refunds refund
-          join wallet_operations op on op.id = refund.id
-          where refund.link_id = ${linkId}
-            and refund.paid_tx_hash = transfer.tx_hash
-            and refund.paid_log_index = transfer.log_index
-            and op.state not in ('EXPIRED', 'CANCELLED', 'FAILED')
-            and not (op.state = 'AWAITING_SIGNATURE' and op.expires_at <= now())
+      least(
+        transfer.amount_units - coalesce(
+          (
+            select sum(taken.amount_units)
+            from taken
+            where taken.paid_tx_hash = transfer.tx_hash and taken.paid_log_index = transfer.log_index
+          ),
+          0
         ),
-        0
-      ))::bigint as left_units
+        sum(transfer.amount_units) over () - coalesce((select sum(taken.amount_units) from taken), 0)
+      )::bigint as left_units
     -- each half has its index
     from (
       select * from transfers where link_id = ${linkId} and pays and status = 'CONFIRMED'
@@ -37,6 +48,14 @@ export async function listRefundable(tx: Tx, linkId: string): Promise<Refundable
       select * from transfers where link_id = ${linkId} and not pays and status = 'CONFIRMED'
     ) transfer
     order by transfer.block_number, transfer.log_index`;
+}
+
+/** Needs `op`: the operation has moved its money, or still may. */
+function isLive(tx: Tx) {
+  return tx`(
+    op.state not in ('EXPIRED', 'CANCELLED', 'FAILED')
+    and not (op.state = 'AWAITING_SIGNATURE' and op.expires_at <= now())
+  )`;
 }
 
 /** Serialises everything that reserves or moves a link's money. */
@@ -64,25 +83,64 @@ export async function insertRefund(tx: Tx, refund: NewRefund): Promise<void> {
     )`;
 }
 
+export type RefundView = Refund & {
+  status: RefundState;
+  /** Null for a request that nobody has prepared. */
+  userOpHash: Hex | null;
+  /** Of the API key or user that asked for it. */
+  requesterName: string | null;
+};
+
 export async function findRefund(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
-): Promise<Refund | undefined> {
-  const [row] = await tx<Refund[]>`
-    select *
-    from refunds
-    where id = ${id} and user_id = ${userId}`;
+): Promise<RefundView | undefined> {
+  const [row] = await tx<RefundView[]>`
+    ${selectRefunds(tx)}
+    where refund.id = ${id} and refund.user_id = ${userId}`;
   return row;
 }
 
-/** Newest first. */
-export async function listRefunds(tx: Tx, linkId: string, limit: number): Promise<Refund[]> {
-  return tx<Refund[]>`
-    select *
-    from refunds
-    where link_id = ${linkId}
-    order by id desc
+export type RefundFilter = { userId: string; linkId?: string; status?: RefundState | undefined };
+
+/** Newest first; `before` is the id of the last one of the page before. */
+export async function listRefunds(
+  tx: Tx,
+  { userId, linkId, status }: RefundFilter,
+  { before, limit }: { before?: string | undefined; limit: number },
+): Promise<RefundView[]> {
+  return tx<RefundView[]>`
+    ${selectRefunds(tx)}
+    where refund.user_id = ${userId}
+      ${linkId === undefined ? tx`` : tx`and refund.link_id = ${linkId}`}
+      ${before === undefined ? tx`` : tx`and refund.id < ${before}`}
+      ${status === undefined ? tx`` : tx`and ${shownState(tx)} = ${status}`}
+    order by refund.id desc
     limit ${limit}`;
+}
+
+function selectRefunds(tx: Tx) {
+  return tx`
+    select
+      refund.*, ${shownState(tx)} as status, op.user_op_hash,
+      coalesce(
+        (select name from api_keys where api_keys.id = refund.requested_by),
+        (select coalesce(display_name, email) from users where users.id = refund.requested_by)
+      ) as requester_name
+    from refunds refund
+    left join wallet_operations op on op.id = refund.id`;
+}
+
+/** Needs `refund` and `op`. A request that was prepared and not signed in time waits for its owner again. */
+function shownState(tx: Tx) {
+  return tx`case
+    when op.id is not null and not (
+      op.state = 'EXPIRED' or op.state = 'AWAITING_SIGNATURE' and op.expires_at <= now()
+    ) then op.state
+    when refund.cancelled_at is not null then 'CANCELLED'
+    when refund.requested_by is not null then 'REQUESTED'
+    else 'EXPIRED'
+  end`;
 }
 
 /** Whether any refund of this link has moved its money, or still may. */
@@ -91,9 +149,7 @@ export async function hasLiveRefunds(tx: Tx, linkId: string): Promise<boolean> {
     select
     from refunds refund
     join wallet_operations op on op.id = refund.id
-    where refund.link_id = ${linkId}
-      and op.state not in ('EXPIRED', 'CANCELLED', 'FAILED')
-      and not (op.state = 'AWAITING_SIGNATURE' and op.expires_at <= now())
+    where refund.link_id = ${linkId} and ${isLive(tx)}
     limit 1`;
   return rows.length > 0;
 }

@@ -48,11 +48,17 @@ function hash(): Hex {
 type Made = { id: string; userId: string; walletId: string; address: Hex; userOpHash: Hex };
 
 async function makeOperation(owner?: Made, nonce = 0n): Promise<Made> {
+  const { made } = await insert(owner, nonce);
+  return made;
+}
+
+/** `renewed`: the operation that is prepared again. */
+async function insert(owner: Made | undefined, nonce: bigint, renewed?: Made) {
   const { userId, address } = owner ?? (await seedMerchant(sql));
   const [wallet] = await sql<{ id: string }[]>`select id from wallets where user_id = ${userId}`;
-  const id = newSendId(new Date());
+  const id = renewed?.id ?? newSendId(new Date());
   const userOpHash = hash();
-  await insertOperation(sql, {
+  const row = await insertOperation(sql, {
     ...{
       id,
       userId,
@@ -65,14 +71,15 @@ async function makeOperation(owner?: Made, nonce = 0n): Promise<Made> {
     ...{ callData: "0x", callGas: 1n, verificationGas: 1n, challengeId: "ch_1", idempotencyKey: undefined },
     ...{ request: id, requestId: "req_1", lifeMs: 600_000, items: [] },
     terms: { owners: [], warnings: [], balanceAfter: "0", deploysWallet: false },
+    renews: renewed !== undefined,
   });
-  return { id, userId, walletId: wallet?.id ?? "", address, userOpHash };
+  return { row, made: { id, userId, walletId: wallet?.id ?? "", address, userOpHash } };
 }
 
-async function queue({ id, userId }: Made) {
+async function queue({ id, userId, userOpHash }: Made) {
   const [passkey] = await sql<{ id: string }[]>`select id from passkeys where user_id = ${userId}`;
   const signed = { passkeyId: passkey?.id ?? "", ownerIndex: 0, signature: "0x01" as Hex };
-  return queueOperation(sql, { id, userId, ...signed, assertionHash: Buffer.from([1]) });
+  return queueOperation(sql, { id, userId, userOpHash, ...signed, assertionHash: Buffer.from([1]) });
 }
 
 async function queued(owner?: Made, nonce = 0n): Promise<Made> {
@@ -151,6 +158,28 @@ describe("queueOperation", () => {
     const second = await makeOperation(first);
     await expect(queue(second)).rejects.toThrow("wallet_operations_live_key");
   });
+});
+
+test("insertOperation renews what nobody has signed, and nothing that was signed or cancelled", async () => {
+  const [waiting, expired] = [await makeOperation(), await makeOperation()];
+  await sql`update wallet_operations set state = 'EXPIRED' where id = ${expired.id}`;
+  for (const unsigned of [waiting, expired]) {
+    const { row, made } = await insert(unsigned, 7n, unsigned);
+    expect(row).toMatchObject({ state: "AWAITING_SIGNATURE", accountNonce: 7n, userOpHash: made.userOpHash });
+  }
+  const [signed, cancelled] = [await queued(), await makeOperation()];
+  await sql`update wallet_operations set state = 'CANCELLED' where id = ${cancelled.id}`;
+  for (const ended of [signed, cancelled]) {
+    const before = await rowOf(ended);
+    expect((await insert(ended, 7n, ended)).row).toBeUndefined();
+    expect(await rowOf(ended)).toEqual(before);
+  }
+});
+
+test("queueOperation takes no signature of what the operation was before it was prepared again", async () => {
+  const made = await makeOperation();
+  expect(await queue({ ...made, userOpHash: hash() })).toBeUndefined();
+  expect(await queue(made)).toMatchObject({ state: "QUEUED" });
 });
 
 test("cancelOperation takes nothing that is signed or over", async () => {

@@ -6,17 +6,14 @@ import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
-import type { Answer } from "../support/http-client.ts";
 import { openTerm, randomAddress, USDC } from "../support/indexer-lab.ts";
-import { makeSender } from "../support/indexer-lab-reorgs.ts";
 import { assertInvariants } from "../support/invariants.ts";
-import { makePayer, shapeA, signPayment } from "../support/payer.ts";
+import { refundLab } from "../support/refund-lab.ts";
 import { expectRefusal } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { startWorld, type World } from "../support/world.ts";
 
 setDefaultTimeout(120_000);
-const WAIT_MS = 45_000;
 
 let world: World;
 let sql: Sql;
@@ -33,81 +30,8 @@ afterAll(async () => {
   await world?.stop();
 });
 
-async function until<Value>(read: () => Promise<Value | undefined>): Promise<Value> {
-  const deadline = Date.now() + WAIT_MS;
-  for (;;) {
-    const value = await read();
-    if (value !== undefined) return value;
-    if (Date.now() > deadline) throw new Error("waited in vain");
-    await Bun.sleep(30);
-  }
-}
-
-async function makeLink(amount: number): Promise<string> {
-  const answer = await merchant.client.post("/v1/payment-links", { amount, description: "Bicycle" });
-  if (answer.status !== 201) throw new Error(answer.text);
-  return answer.body.id;
-}
-
-const linkOf = async (id: string) => (await merchant.client.get(`/v1/payment-links/${id}`)).body;
-
-function waitForPaid(id: string) {
-  return until(async () => {
-    const link = await linkOf(id);
-    return link.status === "PAID" ? link : undefined;
-  });
-}
-
-/** A link paid by x402; returns its payer. */
-async function paidByX402(amount: number): Promise<{ linkId: string; payer: Hex }> {
-  const linkId = await makeLink(amount);
-  const payer = makePayer();
-  const units = BigInt(Math.round(amount * 1_000_000));
-  await fundUsdc(world.chain.rpcUrl, payer.address, units);
-  const to = merchant.walletAddress as Hex;
-  const payment = await signPayment(payer, { to, amountUnits: units });
-  const answer = await merchant.client.post(`/v1/x402/${linkId}/pay`, shapeA(payment));
-  if (answer.status !== 200) throw new Error(answer.text);
-  await waitForPaid(linkId);
-  return { linkId, payer: payer.address.toLowerCase() as Hex };
-}
-
-/** A plain transfer that names the link by its tag, whatever its value. */
-async function transferFor(linkId: string, units: bigint): Promise<{ hash: Hex; from: Hex }> {
-  const { body } = await merchant.client.get(`/api/v1/public/payment-links/${linkId}/data`);
-  const sender = await makeSender({ chain: world.chain });
-  const call = encodeTransfer(merchant.walletAddress as Hex, units);
-  const { txHash: hash } = await sender.call(`${call}${body.tag.slice(2)}`);
-  await until(async () => {
-    const [row] = await sql`
-      select from transfers where tx_hash = ${hash} and link_id = ${linkId} and status = 'CONFIRMED'`;
-    return row;
-  });
-  return { hash, from: sender.address };
-}
-
-function refund(linkId: string, body?: unknown, headers?: Record<string, string>): Promise<Answer> {
-  return merchant.client.post(`/v1/payment-links/${linkId}/refunds`, body ?? {}, headers);
-}
-
-async function confirm(prepared: Answer["body"]): Promise<Answer> {
-  return merchant.client.post(`/v1/refunds/${prepared.refundId}/confirm`, {
-    challengeId: prepared.challengeId,
-    passkeyResponse: await merchant.passkey.authenticate(prepared.passkeyChallenge),
-  });
-}
-
-/** Prepares, confirms and waits until it is CONFIRMED. */
-async function refunded(linkId: string, body?: unknown) {
-  const prepared = await refund(linkId, body);
-  if (prepared.status !== 201) throw new Error(prepared.text);
-  const answer = await confirm(prepared.body);
-  if (answer.status !== 202) throw new Error(answer.text);
-  return until(async () => {
-    const shown = (await merchant.client.get(`/v1/refunds/${prepared.body.refundId}`)).body;
-    return shown.status === "CONFIRMED" ? shown : undefined;
-  });
-}
+const { until, makeLink, linkOf, waitForPaid, paidByX402, transferFor, refund, confirm, refunded } =
+  refundLab(() => ({ world, sql, merchant }));
 
 describe("a refund", () => {
   test("goes to the x402 payer in full; link, statistics, history and events say so", async () => {

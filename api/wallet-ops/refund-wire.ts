@@ -1,0 +1,134 @@
+/** Refunds as they travel: schemas of what comes in and goes out, and how rows become them. */
+import { z } from "zod";
+import { formatUnits } from "../../core/domain/money.ts";
+import { NETWORK_IDS } from "../../core/domain/networks.ts";
+import { REFUND_REASON_MAX_CHARS, REFUND_SOURCES, REFUND_STATES } from "../../core/domain/refund.ts";
+import { isStillPossible } from "../../core/domain/wallet-operation.ts";
+import type { OperationView } from "../../db/wallet-ops/operations.ts";
+import type { RefundView } from "../../db/wallet-ops/refunds.ts";
+import { isoTime } from "../http/envelope.ts";
+import { queryNumber } from "../http/query.ts";
+import { transactionSchema } from "../transactions/wire.ts";
+import { amount, failureReason, signingFields, statusOf, text } from "./wire.ts";
+
+const LIST_LIMIT_DEFAULT = 20;
+const LIST_LIMIT_MAX = 100;
+
+export const refundBody = z
+  .object({
+    amount: amount
+      .optional()
+      .describe("Default: what is left of the transfer; of an overpaid link the surplus"),
+    toAddress: z.string().max(100).optional().describe("Default: who paid"),
+    reason: text(REFUND_REASON_MAX_CHARS)
+      .refine((given) => given !== "", "must not be empty")
+      .optional(),
+    transactionId: z.string().max(100).optional().describe("Which payment, when several came"),
+  })
+  .optional();
+
+export const refundListQuery = z.object({
+  limit: queryNumber({ min: 1, max: LIST_LIMIT_MAX, fallback: LIST_LIMIT_DEFAULT }),
+  cursor: z.string().min(1).max(200).optional(),
+  status: z.enum(REFUND_STATES).optional(),
+});
+
+const status = z
+  .enum(REFUND_STATES)
+  .describe("REQUESTED: asked for by an operator or an API key, and not signed by an owner yet");
+const shownRefund = {
+  refundId: z.string(),
+  linkId: z.string(),
+  status,
+  to: z.string(),
+  toSource: z.enum(REFUND_SOURCES),
+  amount: z.string(),
+};
+const requester = z
+  .object({ type: z.enum(["api_key", "user"]), id: z.string(), name: z.string().nullable() })
+  .nullable()
+  .describe("Who asked for it; null when its owner prepared it at once");
+
+export const preparedRefundSchema = z.object({
+  ...shownRefund,
+  refundable: z.string().describe("What may be refunded beside this"),
+  ...signingFields,
+});
+
+export const confirmedRefundSchema = z.object({
+  success: z.literal(true),
+  refundId: z.string(),
+  status,
+  userOpHash: z.string(),
+  statusUrl: z.string(),
+  transaction: transactionSchema.optional(),
+});
+
+export const refundSchema = z.object({
+  ...shownRefund,
+  network: z.enum(NETWORK_IDS),
+  note: z.string().nullable().describe("Why: the reason given"),
+  requestedBy: requester,
+  userOpHash: z.string().nullable(),
+  transactionHash: z.string().nullable(),
+  blockNumber: z.int().nullable(),
+  transactionId: z.string().nullable(),
+  reason: failureReason,
+  stillPossible: z.boolean(),
+  createdAt: isoTime,
+  confirmedAt: isoTime.nullable(),
+});
+
+export const requestedRefundSchema = refundSchema.extend({
+  refundable: z.string().describe("What may be refunded now; a request reserves nothing"),
+});
+export const linkRefundsSchema = z.object({ refunds: z.array(refundSchema), refundable: z.string() });
+export const refundListSchema = z.object({
+  refunds: z.array(refundSchema),
+  nextCursor: z.string().nullable(),
+  pagination: z.object({ hasNextPage: z.boolean(), limit: z.int() }),
+});
+
+export function presentShown(refund: RefundView) {
+  return {
+    refundId: refund.id,
+    linkId: refund.linkId,
+    status: refund.status,
+    to: refund.toAddress,
+    toSource: refund.toSource,
+    amount: formatUnits(refund.amountUnits),
+  };
+}
+
+/** `operation`: undefined for a request that nobody has prepared. */
+export function presentRefund(
+  refund: RefundView,
+  operation: OperationView | undefined,
+): z.infer<typeof refundSchema> {
+  return {
+    ...presentShown(refund),
+    network: refund.network,
+    note: refund.reason,
+    requestedBy: presentRequester(refund),
+    userOpHash: operation?.userOpHash ?? null,
+    transactionHash: operation?.txHash ?? null,
+    blockNumber: toNumber(operation?.blockNumber),
+    transactionId: operation?.items[0]?.transactionId ?? null,
+    reason: operation?.reason ?? null,
+    stillPossible:
+      operation !== undefined &&
+      isStillPossible({ state: statusOf(operation), isNonceSpent: operation.isNonceSpent }),
+    createdAt: refund.createdAt.toISOString(),
+    confirmedAt: operation?.confirmedAt?.toISOString() ?? null,
+  };
+}
+
+function presentRequester({ requestedBy, requesterName }: RefundView): z.infer<typeof requester> {
+  if (requestedBy === null) return null;
+  const type = requestedBy.startsWith("key_") ? "api_key" : "user";
+  return { type, id: requestedBy, name: requesterName };
+}
+
+function toNumber(value: bigint | null | undefined): number | null {
+  return value === null || value === undefined ? null : Number(value);
+}
