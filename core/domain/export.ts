@@ -24,6 +24,11 @@ export type ExportRow = HistoryRow & {
   /** Of its link. */
   customerEmail: string | null;
   orderMetadata: Record<string, string> | null;
+  kind: "PAYMENT" | "RECEIVE" | "SEND" | "REFUND" | "FEE";
+  /** Of a refund: the history row of the transfer whose money went back. */
+  refundOf: string | null;
+  /** Service fee of a send, on its first row; its own row has the kind FEE. Null for what is no send or refund of ours. */
+  feeUnits: bigint | null;
 };
 
 export type ExportTotal = { type: TransactionType; status: TransactionStatus; count: number; units: bigint };
@@ -68,6 +73,9 @@ const ACCOUNTING_COLUMNS = [
   "Reference",
   "Customer E-mail",
   "Metadata",
+  "kind",
+  "refund_of",
+  "fee_usdc",
 ] as const;
 
 export function columnsOf(profile: ExportProfile): readonly string[] {
@@ -106,6 +114,9 @@ export function cellsOf(
     row.reference ?? "",
     row.customerEmail ?? "",
     hasPairs(row.orderMetadata) ? JSON.stringify(row.orderMetadata) : "",
+    row.kind,
+    row.refundOf ?? "",
+    row.feeUnits === null ? "" : formatUnits(row.feeUnits),
   ];
 }
 
@@ -130,6 +141,9 @@ export function exportedObject(
       reference: row.reference,
       customerEmail: row.customerEmail,
       metadata: row.orderMetadata ?? {},
+      kind: row.kind,
+      refundOf: row.refundOf,
+      feeUsdc: row.feeUnits === null ? null : formatUnits(row.feeUnits),
     },
   };
 }

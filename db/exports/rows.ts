@@ -27,6 +27,35 @@ export async function summarizeExport(
 
 const CURSOR = "export_rows";
 
+/** What a row is beside its type, and the fee of the send it belongs to. */
+const OPERATION_FIELDS = {
+  kind: sql`case
+    when starts_with(transactions.operation_id, 'rfd_') then 'REFUND'
+    when exists (select from wallet_operation_items item where item.id = transactions.operation_item_id and item.is_fee) then 'FEE'
+    when transactions.type = 'PAYMENT_LINK' then 'PAYMENT'
+    else transactions.type
+  end`,
+  refundOf: sql`(
+    select history.id
+    from refunds refund
+    join transfers paid
+      on paid.network = refund.network
+      and paid.tx_hash = refund.paid_tx_hash
+      and paid.log_index = refund.paid_log_index
+      and paid.status <> 'ORPHANED'
+    join transactions history on history.transfer_id = paid.id and history.type <> 'SEND'
+    where refund.id = transactions.operation_id and history.user_id = refund.user_id
+    limit 1
+  )`,
+  feeUnits: sql`(
+    select coalesce(sum(fee.amount_units), 0)::bigint
+    from wallet_operation_items item
+    left join wallet_operation_items fee on fee.operation_id = item.operation_id and fee.is_fee
+    where item.id = transactions.operation_item_id and item.position = 0 and not item.is_fee
+    having count(item.id) > 0
+  )`,
+};
+
 /** Opens a cursor over the rows of an export, newest first. It is closed when the transaction ends. */
 export async function openExportCursor(tx: Tx, selection: Selection, withAccounting: boolean): Promise<void> {
   const extra = withAccounting
@@ -44,10 +73,12 @@ export async function openExportCursor(tx: Tx, selection: Selection, withAccount
         )`,
         customerEmail: sql`(select customer_email from payment_links where payment_links.id = transactions.link_id)`,
         orderMetadata: sql`(select metadata from payment_links where payment_links.id = transactions.link_id)`,
+        ...OPERATION_FIELDS,
       }
     : {
         ...{ walletAddress: sql`null`, feeWei: sql`null`, isFinalized: sql`false` },
         ...{ customerEmail: sql`null`, orderMetadata: sql`null` },
+        ...{ kind: sql`null`, refundOf: sql`null`, feeUnits: sql`null` },
       };
   const columns = Object.entries(extra).map(
     ([name, value]) => sql`${value} as ${sql.identifier(snake(name))}`,
@@ -68,7 +99,11 @@ export async function fetchExportRows(tx: Tx, count: number): Promise<ExportRow[
 function chosen({ userId, filter, limit }: Selection): SQL {
   const scans = branchesOf(conditionsOf(userId, filter)).map((branch) =>
     new QueryBuilder()
-      .select({ ...HISTORY_COLUMNS, userId: transactions.userId })
+      .select({
+        ...HISTORY_COLUMNS,
+        userId: transactions.userId,
+        operationItemId: transactions.operationItemId,
+      })
       .from(transactions)
       .where(branch)
       .orderBy(...NEWEST_FIRST)

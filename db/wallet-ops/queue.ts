@@ -235,9 +235,9 @@ export async function writeFailures(tx: Tx, ids: readonly string[]): Promise<voi
       returning transactions.id, transactions.user_id, ended.reason
     )
     insert into events (user_id, type, subject_id, data)
-    select user_id, type, id, jsonb_build_object('reason', reason)
+    select user_id, type, id, jsonb_build_object('reason', reason) || money
     from (
-      select user_id, 'transaction.failed' as type, id, reason, 2 as place
+      select user_id, 'transaction.failed' as type, id, reason, 2 as place, '{}'::jsonb as money
       from history
       union all
       select
@@ -245,10 +245,27 @@ export async function writeFailures(tx: Tx, ids: readonly string[]): Promise<voi
           when 'REFUND' then 'refund.failed'
           when 'OWNERS' then 'wallet.owner_change_failed'
           else 'wallet.send_failed'
-        end, id, reason, 1
+        end, id, reason, 1, case kind
+          when 'OWNERS' then jsonb_build_object('network', network)
+          else jsonb_build_object('network', network) || ${moneyOf(tx, "ended")}
+        end
       from ended
     ) step
     order by place, id`;
+}
+
+/** For an event's data: amount and recipients of an operation, and the link of a refund. */
+export function moneyOf(tx: Tx, table: "ended" | "moved") {
+  const id = tx`${tx(table)}.id`;
+  return tx`(
+    select jsonb_build_object(
+      'amount', to_char(coalesce(sum(item.amount_units), 0) / 1000000.0, 'FM999999999999990.000000'),
+      'recipients', count(*),
+      'linkId', (select link_id from refunds where refunds.id = ${id})
+    )
+    from wallet_operation_items item
+    where item.operation_id = ${id} and not item.is_fee
+  )`;
 }
 
 export type WaitingOperations = { network: NetworkId; state: OperationState; count: number; oldestS: number };

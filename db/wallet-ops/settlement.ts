@@ -3,7 +3,7 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OperationFailure } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../postgres/client.ts";
 import { notify } from "../postgres/notifications.ts";
-import { writeFailures } from "./queue.ts";
+import { moneyOf, writeFailures } from "./queue.ts";
 import { refreshRefundedUnits } from "./refunds.ts";
 
 export type OperationEvent = {
@@ -169,7 +169,7 @@ export async function concludeOperations(
       insert into events (user_id, type, subject_id, data)
       select
         user_id, case kind when 'REFUND' then 'refund.confirmed' else 'wallet.send_confirmed' end, id,
-        jsonb_build_object('txHash', tx_hash, 'network', network)
+        jsonb_build_object('txHash', tx_hash, 'network', network) || ${moneyOf(tx, "moved")}
       from moved
       -- an owner change has its event when its log is deep enough
       where state = 'CONFIRMED' and kind <> 'OWNERS'

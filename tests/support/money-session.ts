@@ -31,6 +31,14 @@ export async function moveMoney({ client, passkey, sql, rpcUrl }: Given): Promis
   await client.get(`/v1/refunds/${refund.refundId}`);
   await client.post(`/v1/refunds/${refund.refundId}/cancel`, {});
   await client.post(`/v1/refunds/${refund.refundId}/void`, {});
+  const requests = `/v1/payment-links/${linkId}/refund-requests`;
+  const asked = (await client.post(requests, { amount: "0.1", reason: "Sold out" })).body;
+  await client.post(requests, { amount: "0.7" });
+  await client.get(`/v1/refunds/${asked.refundId}`);
+  await client.get("/v1/refunds?limit=2");
+  await client.post(`/v1/refunds/${asked.refundId}/prepare`, {});
+  await client.post(`/v1/refunds/${asked.refundId}/cancel`, {});
+  await client.post(`/v1/refunds/${asked.refundId}/prepare`, {});
   const payout = await prepare({ payments: [one, { ...one, to: randomAddress() }] });
   await client.post("/v1/wallets/send/confirm", { sendId: payout.sendId, ...(await sign(payout)) });
   await client.get(`/v1/wallets/sends/${payout.sendId}`);

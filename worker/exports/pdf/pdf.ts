@@ -87,12 +87,16 @@ function notesOf(row: ExportRow, summary: ExportSummary): string | undefined {
   if (summary.profile === "standard") return undefined;
   const [id = "", , payer = "", payee = "", block = "", log = "", finality = "", fee = "", link = ""] =
     cellsOf(row, summary).slice(8);
+  const { kind, refundOf, feeUnits } = row;
   const where = block === "" ? finality : `block ${block}, log ${log}, ${finality}`;
   return [
     timeOf(row, summary.timeZone),
     `from ${payer} to ${payee}`,
     where,
     fee && `network fee ${fee} ETH`,
+    kind === "REFUND" ? `refund of ${refundOf ?? "a transfer"}` : "",
+    kind === "FEE" ? "service fee" : "",
+    feeUnits ? `service fee ${formatUnits(feeUnits)} USDC` : "",
     link,
     id,
   ]
