@@ -1,8 +1,9 @@
 /** The API's environment, read once at start. All faults are reported together; see core/runtime/env.ts. */
 import { z } from "zod";
-import type { Hex } from "../core/domain/networks.ts";
+import { type Hex, NETWORK_IDS } from "../core/domain/networks.ts";
 import type { KeyList } from "../core/domain/seal.ts";
 import { WALLET_FACTORIES } from "../core/domain/wallet-factories.ts";
+import { parseRecipient } from "../core/domain/wallet-operation.ts";
 import { type ChainSettings, chainFaults, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
 import { commaList, flag, processShape, readEnv, secretList, wholeNumber } from "../core/runtime/env.ts";
 import type { MetricsPlace } from "../core/runtime/metrics.ts";
@@ -20,7 +21,13 @@ import {
   isRegistrableParent,
   registrableLabel,
 } from "../core/runtime/public-url.ts";
-import { merchantGasPerDay, relayLimitsShape, usdcAmount } from "../core/runtime/relay-limits-env.ts";
+import {
+  merchantGasPerDay,
+  relayLimitsShape,
+  sendGasTotalPerDay,
+  sendLimitsShape,
+  usdcAmount,
+} from "../core/runtime/relay-limits-env.ts";
 import { proxyFaults, readProxies, type TrustedProxies } from "../core/runtime/trusted-proxies.ts";
 
 const WAIT_MAX_MS = 120_000;
@@ -34,6 +41,7 @@ const shape = {
   ...processShape,
   ...chainShape,
   ...relayLimitsShape,
+  ...sendLimitsShape,
   HOST: z.string().default("127.0.0.1"),
   PORT: wholeNumber(0, 65_535).default(3000),
   BASE_URL: httpUrl.optional(),
@@ -60,7 +68,12 @@ const shape = {
   TRUSTED_PROXIES: commaList.optional(),
   WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
   SEND_MIN: usdcAmount("0.01"),
-  SEND_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(5_000_000),
+  SEND_FEE_USDC: usdcAmount("0"),
+  FEE_ADDRESS: z
+    .string()
+    .regex(ADDRESS, "must be an address (0x and 40 hex digits)")
+    .transform((text) => text.toLowerCase() as Hex)
+    .optional(),
   PAY_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(10_000),
   EXPORT_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(15_000),
   RATE_LIMITS: flag.optional(),
@@ -118,6 +131,10 @@ export type ApiConfig = {
   sendMinUnits: bigint;
   /** Gas that one user's sends may use in a UTC day. */
   sendGasPerDay: bigint;
+  /** Gas that all sends of a network may use in a UTC day; undefined: no limit. */
+  sendGasTotalPerDay: bigint | undefined;
+  /** What each send pays the service, inside its batch; refunds never do. */
+  sendFee: { units: bigint; address: Hex } | undefined;
   payWaitMs: number;
   exportWaitMs: number;
   /** Idle connections are closed after this time. */
@@ -175,6 +192,11 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
     walletDeployment: env.WALLET_DEPLOYMENT,
     sendMinUnits: env.SEND_MIN,
     sendGasPerDay: BigInt(env.SEND_GAS_PER_DAY),
+    sendGasTotalPerDay: sendGasTotalPerDay(env),
+    sendFee:
+      env.SEND_FEE_USDC > 0n && env.FEE_ADDRESS
+        ? { units: env.SEND_FEE_USDC, address: env.FEE_ADDRESS }
+        : undefined,
     payWaitMs: env.PAY_WAIT_MS,
     exportWaitMs: env.EXPORT_WAIT_MS,
     idleTimeoutS: idleTimeoutS(Math.max(env.PAY_WAIT_MS, env.EXPORT_WAIT_MS)),
@@ -194,8 +216,19 @@ function findFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): string[]
   const faults = [...chainFaults(env, broken), ...proxyFaults(env.TRUSTED_PROXIES ?? [])];
   if ((env.GOOGLE_CLIENT_ID === undefined) !== (env.GOOGLE_CLIENT_SECRET === undefined))
     faults.push("GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET: give both or none");
-  faults.push(...testWalletFaults(env), ...relatedOriginFaults(env));
+  faults.push(...testWalletFaults(env), ...relatedOriginFaults(env), ...sendFeeFaults(env));
   return env.NODE_ENV === "production" ? [...faults, ...productionFaults(env, broken)] : faults;
+}
+
+/** A fee without a payee, or with one that can never be paid. */
+function sendFeeFaults({ SEND_FEE_USDC = 0n, FEE_ADDRESS }: Partial<ApiEnv>): string[] {
+  if (SEND_FEE_USDC === 0n) return [];
+  if (FEE_ADDRESS === undefined) return ["FEE_ADDRESS: must be set with SEND_FEE_USDC, it receives the fee"];
+  const unpayable = NETWORK_IDS.some((network) => {
+    const recipient = parseRecipient(FEE_ADDRESS, { network, wallet: "0x" });
+    return !recipient.ok;
+  });
+  return unpayable ? [`FEE_ADDRESS: ${FEE_ADDRESS} cannot receive USDC`] : [];
 }
 
 /** Whoever opens a payment page can spend what it holds. */

@@ -587,7 +587,7 @@ create table relay_budgets (
   constraint relay_budgets_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint relay_budgets_pkey PRIMARY KEY (network, scope, subject, day),
   constraint relay_budgets_reserved_check CHECK ((reserved >= (0)::numeric)),
-  constraint relay_budgets_scope_check CHECK ((scope = ANY (ARRAY['FEES'::text, 'MERCHANT'::text, 'REVERTED'::text]))),
+  constraint relay_budgets_scope_check CHECK ((scope = ANY (ARRAY['FEES'::text, 'MERCHANT'::text, 'REVERTED'::text, 'SENDS'::text, 'SENDER'::text]))),
   constraint relay_budgets_used_check CHECK ((used >= (0)::numeric))
 );
 CREATE INDEX relay_budgets_day ON public.relay_budgets USING btree (day);
@@ -923,6 +923,7 @@ create table wallet_operations (
   constraint wallet_operations_wallet_id_fkey FOREIGN KEY (wallet_id) REFERENCES wallets(id)
 );
 CREATE UNIQUE INDEX wallet_operations_any_chain_key ON public.wallet_operations USING btree (wallet_id, account_nonce) WHERE ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text])) AND (NOT is_extra) AND is_any_chain);
+CREATE INDEX wallet_operations_failed ON public.wallet_operations USING btree (user_id, queued_at) WHERE (state = 'FAILED'::text);
 CREATE UNIQUE INDEX wallet_operations_hash_key ON public.wallet_operations USING btree (network, user_op_hash);
 CREATE INDEX wallet_operations_height ON public.wallet_operations USING btree (network, block_number) WHERE (block_number IS NOT NULL);
 CREATE UNIQUE INDEX wallet_operations_idempotency_key ON public.wallet_operations USING btree (user_id, kind, idempotency_key) WHERE ((idempotency_key IS NOT NULL) AND (state <> ALL (ARRAY['EXPIRED'::text, 'CANCELLED'::text])));

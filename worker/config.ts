@@ -19,7 +19,12 @@ import {
   sealKeysOf,
   secretFaults,
 } from "../core/runtime/production-env.ts";
-import { merchantGasPerDay, relayLimitsShape } from "../core/runtime/relay-limits-env.ts";
+import {
+  merchantGasPerDay,
+  relayLimitsShape,
+  sendGasTotalPerDay,
+  sendLimitsShape,
+} from "../core/runtime/relay-limits-env.ts";
 
 const privateKeys = commaList
   .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{64}$/, "must be 0x and 64 hex digits")).min(1))
@@ -29,6 +34,7 @@ const shape = {
   ...processShape,
   ...chainShape,
   RELAY_GAS_PER_MERCHANT_PER_DAY: relayLimitsShape.RELAY_GAS_PER_MERCHANT_PER_DAY,
+  ...sendLimitsShape,
   RELAYER_PRIVATE_KEYS: privateKeys,
   RELAYER_PRIVATE_KEYS_BASE: privateKeys,
   RELAYER_PRIVATE_KEYS_BASE_SEPOLIA: privateKeys,
@@ -39,7 +45,6 @@ const shape = {
     .regex(/^\d{1,30}$/, "must be whole wei")
     .optional(),
   RELAY_REVERTED_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(10_000_000),
-  WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(8),
   EVENTS_KEPT_DAYS: wholeNumber(7, 36_500).default(90),
   OTP_PEPPER: secretList("it hashes and seals e-mail codes, the same as the API's"),
@@ -67,7 +72,10 @@ export type WorkerConfig = {
   relayGasPerMerchantPerDay: bigint | undefined;
   /** Gas that reverted transactions may burn in a UTC day for one implementation of contract payers. */
   relayRevertedGasPerDay: bigint;
-  walletDeployment: "eager" | "lazy" | undefined;
+  /** Gas that one user's sends may use in a UTC day; the API asks it. */
+  sendGasPerDay: bigint;
+  /** Gas that all sends of a network may use in a UTC day; undefined: no limit. */
+  sendGasTotalPerDay: bigint | undefined;
   concurrency: number;
   /** Events older than this go; 7 days at least, for webhooks are repeated for days. */
   eventsKeptDays: number;
@@ -99,7 +107,8 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
     relayDailyFeeMaxWei: dailyFeeMaxWei(env),
     relayGasPerMerchantPerDay: merchantGasPerDay(env),
     relayRevertedGasPerDay: BigInt(env.RELAY_REVERTED_GAS_PER_DAY),
-    walletDeployment: env.WALLET_DEPLOYMENT,
+    sendGasPerDay: BigInt(env.SEND_GAS_PER_DAY),
+    sendGasTotalPerDay: sendGasTotalPerDay(env),
     concurrency: env.WORKER_CONCURRENCY,
     eventsKeptDays: env.EVENTS_KEPT_DAYS,
     otpPeppers: env.OTP_PEPPER,

@@ -23,6 +23,7 @@ import { openLanes } from "./sender/lanes.ts";
 import { openRelayMetrics } from "./sender/metrics.ts";
 import { type RelayQueue, startNetworkLoop } from "./sender/network-loop.ts";
 import { openTasks } from "./tasks.ts";
+import { sendBudgets } from "./wallet-ops/send-budgets.ts";
 import { sendOperations } from "./wallet-ops/send-operations.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
@@ -67,7 +68,7 @@ const deps = { sql, asyncCommitSql, log, chains, config, metrics };
 const relayMetrics = { ...openRelayMetrics(metrics.registry), ...openPaymentMetrics(metrics.registry) };
 openWaitingMetrics(metrics.registry, sql);
 openBudgetMetrics(metrics.registry, {
-  ...{ sql, networks: [...chains.keys()], budgets: paymentBudgets(config) },
+  ...{ sql, networks: [...chains.keys()], budgets: { ...paymentBudgets(config), ...sendBudgets(config) } },
   ...{ maxFeeWei: config.relayMaxFeeWei, dailyFeeMaxWei: config.relayDailyFeeMaxWei },
 });
 const kinds = { PAYMENTS: openPaymentRelays({ log }), DEPLOY: {}, NOOP: {}, OPERATIONS: {} };

@@ -21,9 +21,10 @@ export async function createWallet(
   if (!wallet) return undefined;
   const data = { network, address: wallet.address };
   await recordEvents(tx, [{ userId, type: "wallet.created", subjectId: wallet.id, data }]);
-  const deployment = config.walletDeployment ?? (NETWORKS[network].isTestnet ? "eager" : "lazy");
   await enqueue(tx, "send_wallet_file", { userId, requestId });
-  if (deployment === "eager") await enqueue(tx, "deploy_wallet", { walletId: wallet.id, requestId });
+  // where gas costs money a wallet is deployed by its first send: a sign-up must cost nothing
+  const isEager = NETWORKS[network].isTestnet && config.walletDeployment !== "lazy";
+  if (isEager) await enqueue(tx, "deploy_wallet", { walletId: wallet.id, requestId });
   return wallet;
 }
 

@@ -157,8 +157,9 @@ async function check(
 async function writeQueued(tx: Tx, { user, history, event }: Confirmation, operation: OperationView) {
   const { id, network, items } = operation;
   await openHistory(tx, operation, { ids: items.map(() => newTransactionId()), ...history });
-  const total = items.reduce((sum, { units }) => sum + BigInt(units), 0n);
-  const data = { network, amount: formatUnits(total), recipients: items.length, linkId: history.linkId };
+  const payments = items.filter(({ isFee }) => !isFee);
+  const total = payments.reduce((sum, { units }) => sum + BigInt(units), 0n);
+  const data = { network, amount: formatUnits(total), recipients: payments.length, linkId: history.linkId };
   await recordEvents(tx, [{ userId: user.id, type: event, subjectId: id, data }]);
   await enqueue(tx, "relay_operations", { network });
   await notify(tx, [id]);

@@ -1,21 +1,54 @@
-/** Limits what one user's operations may cost the relayers per day; checked before anything is prepared. */
+/** Limits what one user's operations, and all of a network, may cost the relayers per day; asked at preparation, never later. */
 import { ServiceError } from "../../core/domain/errors.ts";
-import { readSendUse } from "../../db/wallet-ops/operations.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
+import { judgeBudget } from "../../core/domain/relay-budget.ts";
+import { SEND_FAILURES_MAX } from "../../core/domain/wallet-operation.ts";
+import { findBudget } from "../../db/relays/budgets.ts";
+import { readSendUse } from "../../db/wallet-ops/send-use.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
-/** Operations whose calls failed on the chain within an hour: the money is moved between simulation and block. */
-const FAILURES_MAX = 3;
+/** While the budget is only reserved by what is on its way. */
+const HELD_RETRY_S = 10;
+const DAY_S = 86_400;
 
-/** Throws RATE_LIMITED. */
-export async function refuseOverGasBudget({ sql, config }: ApiDeps, userId: string): Promise<void> {
+/** A user's own: what they have used today, and the pause after failures. Throws RATE_LIMITED. */
+export async function refuseOverGasBudget(
+  { sql, config }: Pick<ApiDeps, "sql" | "config">,
+  userId: string,
+): Promise<void> {
   const use = await readSendUse(sql, userId);
-  const waitS = use.failures >= FAILURES_MAX ? use.secondsOfPauseLeft : use.secondsOfDayLeft;
-  if (use.failures < FAILURES_MAX && use.gas < config.sendGasPerDay) return;
-  throw new ServiceError(
-    "RATE_LIMITED",
-    use.failures >= FAILURES_MAX
-      ? "Several of your sends failed on the chain within the last hour; try again later"
-      : "Your sends have used up the gas that the service pays in a day",
-    { details: { issue: "gas_budget" }, headers: { "retry-after": String(Math.max(1, waitS)) } },
+  if (use.failures >= SEND_FAILURES_MAX)
+    throw overBudget(
+      "Several of your sends failed on the chain within the last hour; try again later",
+      use.secondsOfPauseLeft,
+    );
+  if (use.gas >= config.sendGasPerDay)
+    throw overBudget("Your sends have used up the gas that the service pays in a day", secondsOfDayLeft());
+}
+
+/** The share of all sends of a network. `gas`: what the operation may cost. Throws RATE_LIMITED. */
+export async function refuseOverNetworkBudget(
+  { sql, config }: Pick<ApiDeps, "sql" | "config">,
+  network: NetworkId,
+  gas: bigint,
+): Promise<void> {
+  const budget = await findBudget(sql, { network, scope: "SENDS", subject: network });
+  const verdict = judgeBudget({ ...budget, maximum: config.sendGasTotalPerDay ?? null }, gas);
+  if (verdict === "fits") return;
+  throw overBudget(
+    `The gas that the service pays for sends on ${network} is used up for now`,
+    verdict === "held" ? HELD_RETRY_S : secondsOfDayLeft(),
   );
+}
+
+/** Budgets are counted by UTC day. */
+function secondsOfDayLeft(): number {
+  return DAY_S - (Math.floor(Date.now() / 1_000) % DAY_S);
+}
+
+function overBudget(message: string, waitS: number) {
+  return new ServiceError("RATE_LIMITED", message, {
+    details: { issue: "gas_budget" },
+    headers: { "retry-after": String(Math.max(1, waitS)) },
+  });
 }

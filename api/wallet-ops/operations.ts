@@ -44,9 +44,9 @@ export async function cancel(deps: ApiDeps, named: Named): Promise<OperationView
   });
 }
 
-/** The history rows of an operation, one a recipient. */
+/** The history rows of an operation, one a recipient; a service fee has one of its own, which is not among them. */
 export async function presentHistory({ sql }: ApiDeps, user: User, { items }: OperationView) {
-  const ids = items.flatMap(({ transactionId }) => transactionId ?? []);
+  const ids = items.flatMap(({ transactionId, isFee }) => (isFee ? [] : (transactionId ?? [])));
   const rows = await Promise.all(ids.map((id) => findTransaction(sql, { id, userId: user.id })));
   return rows.flatMap((row) => (row ? [presentTransaction(row)] : []));
 }

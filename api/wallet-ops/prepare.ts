@@ -9,13 +9,14 @@ import {
   taggedTransfers,
 } from "../../core/chain/account-state.ts";
 import { toOwner } from "../../core/chain/passkey-account.ts";
-import { buildUserOperation, userOperationHash } from "../../core/chain/user-operation.ts";
-import { conflict, ServiceError } from "../../core/domain/errors.ts";
+import { buildUserOperation, operationGas, userOperationHash } from "../../core/chain/user-operation.ts";
+import { conflict, invalid, ServiceError } from "../../core/domain/errors.ts";
 import { newChallengeId } from "../../core/domain/ids.ts";
 import { formatUnits } from "../../core/domain/money.ts";
-import type { Hex } from "../../core/domain/networks.ts";
+import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { type OwnerSlots, withAdded } from "../../core/domain/owner.ts";
 import {
+  DEPLOYMENT_MINIMUM_SENDS,
   OPERATION_LIFE_MS,
   type OperationKind,
   type OperationTerms,
@@ -38,7 +39,7 @@ import {
 } from "../../db/wallet-ops/operations.ts";
 import { listWaitingAdditions } from "../../db/wallet-ops/owner-changes.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { refuseOverGasBudget } from "./gas-budget.ts";
+import { refuseOverGasBudget, refuseOverNetworkBudget } from "./gas-budget.ts";
 import { warningsOf } from "./warnings.ts";
 
 export type Preparation = {
@@ -80,6 +81,7 @@ export async function prepareOperation(
   await refuseOverGasBudget(deps, wallet.userId);
   const state = await readState(chain, wallet, items);
   refuseByChain(state, items);
+  if (!preparation.voidOf) refuseSmallDeployment(deps, wallet, state);
   const passkeys = await listPasskeys(deps.sql, wallet.userId, deps.config.passkey.rpId);
   const slots = await readSlots(deps, wallet, state);
   const owners = ownersOf(slots, passkeys);
@@ -93,6 +95,8 @@ export async function prepareOperation(
     : taggedTransfers(usdc.address, items, tag);
   const nonce = preparation.voidOf?.accountNonce ?? state.nonce;
   const operation = buildUserOperation({ sender: wallet.address, nonce, calls });
+  const gas = operationGas(operation, { deploys: !state.isDeployed });
+  await refuseOverNetworkBudget(deps, wallet.network, gas);
   const userOpHash = userOperationHash(operation, chainId);
   const total = totalOf(items);
   const terms: OperationTerms = {
@@ -193,6 +197,21 @@ function refuseByChain(state: AccountState, items: readonly NewOperationItem[]):
   throw new ServiceError("FORBIDDEN", `The token refuses this transfer to ${to}: ${refusal.text}`, {
     details: { issue: "payment_not_allowed", position, to },
   });
+}
+
+/** A first operation deploys the account: where that costs money, not for a wallet that holds next to nothing. */
+function refuseSmallDeployment(
+  { config }: Pick<ApiDeps, "config">,
+  { network }: Wallet,
+  { isDeployed, balanceUnits }: AccountState,
+): void {
+  const minUnits = DEPLOYMENT_MINIMUM_SENDS * config.sendMinUnits;
+  if (isDeployed || NETWORKS[network].isTestnet || balanceUnits >= minUnits) return;
+  throw invalid(
+    "amount",
+    "below_minimum",
+    `The first send on ${network} deploys the wallet: it must hold ${formatUnits(minUnits)} USDC at least`,
+  );
 }
 
 /** The account's owners by index. One that is not deployed yet has its first owners and those whose addition waits for its first operation. */

@@ -4,9 +4,10 @@ import type { z } from "zod";
 import { invalid, notFound } from "../../core/domain/errors.ts";
 import { newSendId } from "../../core/domain/ids.ts";
 import { DEFAULT_NETWORK } from "../../core/domain/networks.ts";
+import { FEE_NOTE } from "../../core/domain/wallet-operation.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
-import type { User } from "../../db/schema.ts";
-import { listOperations } from "../../db/wallet-ops/operations.ts";
+import type { User, Wallet } from "../../db/schema.ts";
+import { listOperations, type NewOperationItem } from "../../db/wallet-ops/operations.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -48,7 +49,8 @@ export const sendRoutes = (deps: ApiDeps) =>
         if (!wallet) throw notFound(`A wallet of yours on ${network}`);
         const items = readPayments({ body, bodyText, minUnits: deps.config.sendMinUnits }, wallet);
         const { operation, isReplay } = await prepareOperation(deps, chain, {
-          ...{ id: newSendId(new Date()), kind: "SEND", wallet, items, requestId },
+          ...{ id: newSendId(new Date()), kind: "SEND", wallet, requestId },
+          items: [...items, ...feeItems(deps.config, wallet)],
           request: { network, items },
           idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
         });
@@ -132,6 +134,12 @@ export const sendRoutes = (deps: ApiDeps) =>
         detail: { summary: "Cancel a send that is not signed yet", tags },
       },
     );
+
+/** The service's own wallets pay themselves nothing. */
+function feeItems({ sendFee }: ApiDeps["config"], { address }: Wallet): NewOperationItem[] {
+  if (!sendFee || sendFee.address === address) return [];
+  return [{ to: sendFee.address, amountUnits: sendFee.units, note: FEE_NOTE, isFee: true }];
+}
 
 async function answerList(deps: ApiDeps, user: User, query: z.infer<typeof listQuery>) {
   const { limit, status: state, cursor } = query;

@@ -19,7 +19,9 @@ type Given = {
 export async function warningsOf(tx: Tx, given: Given): Promise<OperationTerms["warnings"]> {
   const { items, state, slots } = given;
   const known = await findSentTo(tx, given.userId, KNOWN_MAX);
-  const recipients = new Map(items.map(({ to }, index) => [to, state.areContracts[index] ?? false]));
+  const recipients = new Map(
+    items.flatMap(({ to, isFee }, index) => (isFee ? [] : [[to, state.areContracts[index] ?? false]])),
+  );
   const warnings = [...recipients].flatMap(([to, isContract]) => recipientWarnings(to, isContract, known));
   const ownerCount = slots.filter((owner) => owner !== undefined).length;
   if (ownerCount > 1) return warnings;

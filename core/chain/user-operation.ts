@@ -132,13 +132,17 @@ export function bundleItemCalls(
 
 /** What one operation needs of its transaction's gas limit. A bundle with less succeeds although its last operation did not run. */
 export function bundleItemGas({ operation, deployment, before = [] }: BundleItem): bigint {
-  const gas = [...before, operation].reduce((sum, one) => sum + operationGas(one), 0n);
-  return gas + (deployment ? CREATE_ACCOUNT_GAS : 0n);
+  const earlier = before.reduce((sum, one) => sum + operationGas(one), 0n);
+  return earlier + operationGas(operation, { deploys: deployment !== undefined });
 }
 
-function operationGas({ callGasLimit, verificationGasLimit, callData }: UserOperation): bigint {
+/** `deploys`: the account does not exist yet. */
+export function operationGas(
+  { callGasLimit, verificationGasLimit, callData }: UserOperation,
+  { deploys = false }: { deploys?: boolean } = {},
+): bigint {
   const dataGas = GAS_A_CALL_DATA_BYTE * BigInt((callData.length - 2) / 2);
-  return callGasLimit + verificationGasLimit + BUNDLE_GAS + dataGas;
+  return callGasLimit + verificationGasLimit + BUNDLE_GAS + dataGas + (deploys ? CREATE_ACCOUNT_GAS : 0n);
 }
 
 /** The outcome of an operation in an EntryPoint log; undefined for every other log. */

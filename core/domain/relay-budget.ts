@@ -3,7 +3,7 @@ import { formatUnits } from "./money.ts";
 import type { Hex } from "./networks.ts";
 import type { Refusal } from "./payment.ts";
 
-export const RELAY_BUDGET_SCOPES = ["FEES", "MERCHANT", "REVERTED"] as const;
+export const RELAY_BUDGET_SCOPES = ["FEES", "MERCHANT", "REVERTED", "SENDS", "SENDER"] as const;
 export type RelayBudgetScope = (typeof RELAY_BUDGET_SCOPES)[number];
 
 /** `used` by mined transactions, `reserved` by those in flight; `maximum` null: no limit. Gas, or wei for FEES. */
@@ -36,6 +36,8 @@ const NAMES: Record<RelayBudgetScope, { name: string; unit: string }> = {
   FEES: { name: "the network's fee budget for relaying", unit: "wei" },
   MERCHANT: { name: "the merchant's gas budget for relaying", unit: "gas" },
   REVERTED: { name: "the budget for reverted transactions of this kind of account", unit: "gas" },
+  SENDS: { name: "the network's gas budget for sends", unit: "gas" },
+  SENDER: { name: "the user's gas budget for sends", unit: "gas" },
 };
 
 /** Budgets are counted by UTC day. */

@@ -39,6 +39,13 @@ export const NOTE_MAX_CHARS = 500;
 /** Time to review and sign. */
 export const OPERATION_LIFE_MS = 10 * 60_000;
 
+/** Sends that failed within an hour at the relayers' cost: the money is moved between simulation and block. Then the user pauses. */
+export const SEND_FAILURES_MAX = 3;
+/** An account is deployed at our cost, where gas costs money, only for a wallet that holds so many times the least send. */
+export const DEPLOYMENT_MINIMUM_SENDS = 10n;
+/** Of the item that pays the service, in the sender's history. */
+export const FEE_NOTE = "Service fee";
+
 export const OPERATION_WARNINGS = [
   "new_recipient",
   "resembles_known_recipient",

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { wholeNumber } from "./env.ts";
 
 const PRODUCTION_MERCHANT_GAS_PER_DAY = 500_000_000n;
+const PRODUCTION_SENDS_GAS_PER_DAY = 500_000_000n;
 const UNITS_PER_USDC = 1_000_000n;
 
 /** USDC on the outside, micro-USDC inside. */
@@ -18,6 +19,20 @@ export const relayLimitsShape = {
   RELAY_MIN_AMOUNT: usdcAmount("0.001"),
   RELAY_GAS_PER_MERCHANT_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
 } as const;
+
+export const sendLimitsShape = {
+  SEND_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(5_000_000),
+  SEND_GAS_TOTAL_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
+} as const;
+
+/** Gas that all sends of a network may use in a day; undefined: no limit. */
+export function sendGasTotalPerDay(env: {
+  NODE_ENV: string;
+  SEND_GAS_TOTAL_PER_DAY?: number | undefined;
+}): bigint | undefined {
+  if (env.SEND_GAS_TOTAL_PER_DAY !== undefined) return BigInt(env.SEND_GAS_TOTAL_PER_DAY);
+  return env.NODE_ENV === "production" ? PRODUCTION_SENDS_GAS_PER_DAY : undefined;
+}
 
 /** Gas that relaying for one merchant may use per network and UTC day; undefined: no limit. */
 export function merchantGasPerDay(env: {

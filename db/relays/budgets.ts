@@ -12,6 +12,8 @@ export type Charge = {
   items: number;
   amount: bigint;
   maximum: bigint | null;
+  /** Only counted: what was accepted is relayed although it is above the maximum, which is asked before anything is accepted. */
+  isAdvisory?: boolean;
 };
 
 /** A budget has no room for a relay: roll back, so that nothing of it is stored. */
@@ -35,8 +37,9 @@ export async function reserveCharges(
   { relayId, network, charges }: { relayId: bigint; network: NetworkId; charges: readonly Charge[] },
 ): Promise<void> {
   if (charges.length === 0) return;
-  const rows = charges.map(({ amount, maximum, ...charge }) => ({
+  const rows = charges.map(({ amount, maximum, isAdvisory = false, ...charge }) => ({
     ...charge,
+    is_advisory: isAdvisory,
     amount: amount.toString(),
     maximum: maximum?.toString() ?? null,
   }));
@@ -44,18 +47,23 @@ export async function reserveCharges(
     with given as (
       select *, (now() at time zone 'utc')::date as day
       from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
-        scope text, subject text, items int, amount numeric, maximum numeric
+        scope text, subject text, items int, amount numeric, maximum numeric, is_advisory boolean
       )
     ),
     counted as (
       insert into relay_budgets as budget (network, scope, subject, day, reserved, maximum)
       select ${network}, scope, subject, day, amount, maximum
       from given
-      where maximum is null or amount <= maximum
+      where maximum is null or is_advisory or amount <= maximum
       order by scope, subject
       on conflict (network, scope, subject, day) do update
       set reserved = budget.reserved + excluded.reserved, maximum = excluded.maximum
-      where excluded.maximum is null or budget.used + budget.reserved + excluded.reserved <= excluded.maximum
+      where excluded.maximum is null
+        or exists (
+          select from given
+          where given.is_advisory and (given.scope, given.subject) = (excluded.scope, excluded.subject)
+        )
+        or budget.used + budget.reserved + excluded.reserved <= excluded.maximum
       returning budget.scope, budget.subject
     ),
     charged as (
@@ -145,7 +153,8 @@ export async function settleCharges(
         case
           when relay.state = 'LOST' then 0
           when charge.scope = 'FEES' then relay.fee_wei
-          when charge.scope = 'MERCHANT' then ceil(relay.gas_used::numeric * charge.items / carried.items)
+          when charge.scope in ('MERCHANT', 'SENDER') then ceil(relay.gas_used::numeric * charge.items / carried.items)
+          when charge.scope = 'SENDS' then relay.gas_used
           when relay.succeeded and not ${areUnsettled}::boolean then 0
           else relay.gas_used
         end as amount
@@ -154,7 +163,7 @@ export async function settleCharges(
       cross join lateral (
         select greatest(sum(items), 1) as items
         from relay_charges mate
-        where mate.relay_id = charge.relay_id and mate.scope = 'MERCHANT'
+        where mate.relay_id = charge.relay_id and mate.scope = charge.scope
       ) carried
       where charge.relay_id = any(${ids}::text[]::bigint[])
         and relay.state in ('MINED', 'CONFIRMED', 'LOST')

@@ -329,33 +329,3 @@ export async function findSentTo(tx: Tx, userId: string, limit: number): Promise
     limit ${limit}`;
   return rows.map(({ counterparty }) => counterparty);
 }
-
-export type SendUse = {
-  /** Gas that the user's operations have used since the UTC day began; those on their way count with their limit. */
-  gas: bigint;
-  /** Operations of the last hour whose calls failed on the chain. */
-  failures: number;
-  secondsOfDayLeft: number;
-  /** Until the oldest of these failures is an hour old. */
-  secondsOfPauseLeft: number;
-};
-
-export async function readSendUse(tx: Tx, userId: string): Promise<SendUse> {
-  const [row] = await tx<SendUse[]>`
-    select
-      coalesce(sum(
-        case
-          when relay.gas_used is null then op.call_gas + op.verification_gas
-          else relay.gas_used / greatest((select count(*) from wallet_operations mate where mate.relay_id = relay.id), 1)
-        end
-      ) filter (where op.queued_at >= date_trunc('day', now(), 'utc') and op.relay_id is not null), 0)::bigint as gas,
-      count(*) filter (where not op.succeeded and op.queued_at > now() - interval '1 hour')::int as failures,
-      ceil(extract(epoch from date_trunc('day', now(), 'utc') + interval '1 day' - now()))::int as seconds_of_day_left,
-      coalesce(ceil(extract(epoch from min(op.queued_at) filter (
-        where not op.succeeded and op.queued_at > now() - interval '1 hour'
-      ) + interval '1 hour' - now())), 0)::int as seconds_of_pause_left
-    from wallet_operations op
-    left join relays relay on relay.id = op.relay_id
-    where op.user_id = ${userId} and op.queued_at > now() - interval '1 day'`;
-  return row ?? { gas: 0n, failures: 0, secondsOfDayLeft: 0, secondsOfPauseLeft: 0 };
-}

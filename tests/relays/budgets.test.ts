@@ -17,6 +17,7 @@ import type { RelayerKey } from "../../worker/config.ts";
 import { chargesOf, type PaymentLimits, paymentBudgets } from "../../worker/payments/payment-budgets.ts";
 import { openBudgetMetrics } from "../../worker/sender/budget-metrics.ts";
 import { storeRelay } from "../../worker/sender/send.ts";
+import { sendBudgets } from "../../worker/wallet-ops/send-budgets.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 
@@ -279,7 +280,10 @@ test("metrics tell what is used, reserved and allowed, and how many budgets have
   const registry = new Registry();
   openBudgetMetrics(registry, {
     ...{ sql: lab.sql, networks: [NETWORK], maxFeeWei: 2_000_000_000n, dailyFeeMaxWei: undefined },
-    budgets: paymentBudgets({ ...NO_LIMITS, ...limit }),
+    budgets: {
+      ...paymentBudgets({ ...NO_LIMITS, ...limit }),
+      ...sendBudgets({ sendGasPerDay: 5_000_000n, sendGasTotalPerDay: 9_000_000n }),
+    },
   });
   const text = await registry.metrics();
   const lines = [
@@ -289,6 +293,8 @@ test("metrics tell what is used, reserved and allowed, and how many budgets have
     'relay_budgets_spent{network="base-sepolia",scope="FEES"} 0',
     'relay_budget_limit{network="base-sepolia",scope="MERCHANT"} 300000',
     'relay_budget_limit{network="base-sepolia",scope="REVERTED"} 10000000',
+    'relay_budget_limit{network="base-sepolia",scope="SENDER"} 5000000',
+    'relay_budget_limit{network="base-sepolia",scope="SENDS"} 9000000',
     'relay_max_fee_wei{network="base-sepolia"} 2000000000',
   ];
   for (const line of lines) expect(text).toContain(`${line}\n`);

@@ -1,8 +1,10 @@
 /** Metrics of waiting jobs and payments, read from the database at each scrape; without values while it is unavailable. */
 import type { Registry } from "prom-client";
+import { SEND_FAILURES_MAX } from "../../core/domain/wallet-operation.ts";
 import { countQueue, countWaitingPayments } from "../../db/jobs/queue-depth.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { countWaitingOperations } from "../../db/wallet-ops/queue.ts";
+import { countPausedSenders } from "../../db/wallet-ops/send-use.ts";
 import { openGauge } from "../database-gauge.ts";
 
 export function openWaitingMetrics(registry: Registry, sql: Sql): void {
@@ -22,6 +24,14 @@ export function openWaitingMetrics(registry: Registry, sql: Sql): void {
     async read() {
       const oldestLast = (await countWaitingOperations(sql)).toSorted((a, b) => a.oldestS - b.oldestS);
       return oldestLast.map(({ network, oldestS }) => ({ labels: { network }, value: oldestS }));
+    },
+  });
+  openGauge(registry, {
+    name: "wallet_senders_paused",
+    help: "Users who cannot prepare sends for an hour, because theirs failed on the chain",
+    labelNames: [],
+    async read() {
+      return [{ labels: {}, value: await countPausedSenders(sql, SEND_FAILURES_MAX) }];
     },
   });
   openGauge(registry, {

@@ -20,6 +20,8 @@ export async function deployWallet(
   const wallet = await findWalletById(first.deps.sql, payload.walletId);
   const network = wallet && networks.get(wallet.network);
   if (!wallet || wallet.deployedAt || !network) return;
+  // where gas costs money an account is deployed by its first send only
+  if (!network.chain.network.isTestnet) return;
   const { deps, chain } = network;
   const code = await chain.request("eth_getCode", [wallet.address, "latest"]);
   if (code !== "0x") {

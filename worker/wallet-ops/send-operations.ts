@@ -31,6 +31,7 @@ import {
 import type { RelayerKey } from "../config.ts";
 import type { RelayNetwork } from "../sender/network.ts";
 import { type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";
+import { operationCharges } from "./send-budgets.ts";
 
 const LEASE_MS = 10_000;
 const ROUNDS_MAX = 50;
@@ -144,11 +145,7 @@ async function sendBundle(
   const gas = bundle.reduce((sum, { bundleItem }) => sum + bundleItemGas(bundleItem), 0n);
   const key = await lanes.choose(gas + RESERVED_FOR_PAYMENTS_GAS);
   if (typeof key !== "string") return signAndSend(network, key, bundle, sending);
-  if (key !== "lanes_full" && bundle.length > 1) {
-    const middle = bundle.length >> 1;
-    await sendBundle(network, bundle.slice(0, middle), sending);
-    return sendBundle(network, bundle.slice(middle), sending);
-  }
+  if (key !== "lanes_full" && bundle.length > 1) return sendHalves(network, bundle, sending);
   const operationIds = bundle.map(({ leased }) => leased.id);
   deps.log.warn(
     { network: chain.network.id, why: key, operationIds },
@@ -157,6 +154,16 @@ async function sendBundle(
   await returnOperations(deps.sql, operationIds, {
     delayMs: key === "lanes_full" ? BUSY_RETRY_MS : RETRY_MS,
   });
+}
+
+async function sendHalves(
+  network: RelayNetwork,
+  bundle: readonly Ready[],
+  sending: Promise<void>[],
+): Promise<void> {
+  const middle = bundle.length >> 1;
+  await sendBundle(network, bundle.slice(0, middle), sending);
+  return sendBundle(network, bundle.slice(middle), sending);
 }
 
 async function signAndSend(
@@ -168,7 +175,8 @@ async function signAndSend(
   const { deps, chain } = network;
   const operationIds = bundle.map(({ leased }) => leased.id);
   const relay = await sign(network, key, bundle);
-  if (!relay) return returnOperations(deps.sql, operationIds, { delayMs: RETRY_MS });
+  if (relay === "no_budget" && bundle.length > 1) return sendHalves(network, bundle, sending);
+  if (typeof relay === "string") return returnOperations(deps.sql, operationIds, { delayMs: RETRY_MS });
   deps.log.info(
     { network: chain.network.id, txHash: relay.txHash, relayer: key.address, operationIds },
     "sending operations",
@@ -188,12 +196,12 @@ async function noteBroadcast({ deps }: RelayNetwork, relayId: bigint): Promise<v
 /** Thrown to roll back: no nonce is taken for nothing. */
 class TakenError extends Error {}
 
-/** Nonce, signed bytes and the operations' state in one transaction. Undefined when nothing was stored. */
+/** Nonce, signed bytes and the operations' state in one transaction; or why nothing was stored. */
 async function sign(
   { deps, chain, lanes }: RelayNetwork,
   key: RelayerKey,
   bundle: readonly Ready[],
-): Promise<SignedRelay | undefined> {
+): Promise<SignedRelay | "taken" | "no_budget"> {
   const { fees } = await lanes.readMarket();
   const call = buildBundleCall(
     bundle.map(({ bundleItem }) => bundleItem),
@@ -208,7 +216,11 @@ async function sign(
           const marked = await markOperationsSigned(tx, relayId, ids);
           if (marked.length < ids.length)
             throw new TakenError("another worker has taken some of the operations");
-          return [];
+          return operationCharges(
+            chain.network.id,
+            bundle.map(({ leased, bundleItem }) => ({ userId: leased.userId, bundleItem })),
+            deps.config,
+          );
         },
       });
       await notify(tx, ids);
@@ -217,7 +229,7 @@ async function sign(
   } catch (error) {
     if (!(error instanceof TakenError || error instanceof BudgetExceededError)) throw error;
     deps.log.warn({ network: chain.network.id, operationIds: ids, err: error }, "operations were not signed");
-    return undefined;
+    return error instanceof TakenError ? "taken" : "no_budget";
   }
 }
 
