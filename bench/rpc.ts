@@ -40,6 +40,7 @@ const CASES: readonly Case[] = [
   { name: "idle, websocket", wallets: 1, isPaid: false, hasLink: false, hasWebSocket: true },
   { name: "idle, polling", wallets: 1, isPaid: false, hasLink: false, hasWebSocket: false },
   { name: "open link, websocket", wallets: 1, isPaid: false, hasLink: true, hasWebSocket: true },
+  { name: "open link, polling", wallets: 1, isPaid: false, hasLink: true, hasWebSocket: false },
   {
     name: "busy: a payment in every block, websocket",
     wallets: 1,

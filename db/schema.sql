@@ -231,6 +231,13 @@ create table link_counts (
   constraint link_counts_pkey PRIMARY KEY (user_id, status)
 );
 
+create table link_watches (
+  network text not null,
+  watched_until timestamp with time zone not null,
+  constraint link_watches_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint link_watches_pkey PRIMARY KEY (network)
+);
+
 create table merchant_pages (
   sealed_return_secret bytea,
   updated_at timestamp with time zone default now() not null,
@@ -406,6 +413,7 @@ END) stored not null,
 ) with (fillfactor=85);
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
 CREATE INDEX payment_links_fitting ON public.payment_links USING btree (address_key(recipient), amount_units, expires_at) WHERE is_unpaid;
+CREATE INDEX payment_links_open ON public.payment_links USING btree (network) WHERE (stage = 'OPEN'::text);
 CREATE INDEX payment_links_open_until ON public.payment_links USING btree (open_until) WHERE (open_until IS NOT NULL);
 CREATE INDEX payment_links_pay_amount ON public.payment_links USING btree (address_key(recipient), pay_amount_units, expires_at) WHERE (is_unpaid AND (pay_amount_units IS NOT NULL));
 CREATE INDEX payment_links_reference ON public.payment_links USING btree (user_id, reference, created_at DESC, id DESC) WHERE (reference IS NOT NULL);

@@ -103,7 +103,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
       `${PREFIX}/events`,
       async ({ params: { linkId }, request, set, clientAddress }) => {
         const link = await getPublicLink(deps, linkId);
-        const stream = streamLink(deps, { linkId: link.id, clientAddress }, request.signal);
+        const stream = streamLink(deps, { link, clientAddress }, request.signal);
         if (!stream)
           throw new ServiceError("RATE_LIMITED", "Too many open event streams; poll the resource instead", {
             headers: { "retry-after": "5" },
@@ -120,7 +120,8 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
           responses: documentedResponses({
             200: {
               mediaTypes: ["text/event-stream"],
-              description: "One event per change, until the link has ended",
+              description:
+                "One event per change, until the link has ended. `seen: true` beside the link's data: the block being built holds a transfer that would pay it. A hint: the status does not depend on it",
             },
             404: errorSchema,
             429: errorSchema,

@@ -1,8 +1,13 @@
-/** A link's status as server-sent events: immediately, at every change, and comments that keep the connection open. */
+/**
+ * A link's status as server-sent events: immediately, at every change, and comments that keep the connection open. `seen` says that the
+ * block being built holds a transfer that would pay it.
+ */
 import { isOpenStatus } from "../../core/domain/link.ts";
-import { findPublicLink } from "../../db/links/links.ts";
+import { findPublicLink, type PublicLink } from "../../db/links/links.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import { addressGroup } from "../http/client-address.ts";
 import type { ApiDeps } from "../http/deps.ts";
+import { watchPending } from "./pending-transfers.ts";
 import { presentPublicLink } from "./wire.ts";
 
 /** Concurrent streams of a process, in all and per address; further clients have to poll. */
@@ -12,23 +17,35 @@ const KEEP_ALIVE_MS = 15_000;
 /** Maximum duration of a stream; the browser reconnects by itself. */
 const LIFE_MS = 10 * 60_000;
 const RETRY_MS = 2_000;
+/** A pending transfer that is not seen again by then has not become one of a block. */
+const SEEN_FOR_MS = 10_000;
 
 let openStreams = 0;
 const openByAddress = new Map<string, number>();
 
-/** Undefined when there are too many streams. The link must exist. */
+/** Undefined when there are too many streams. */
 export function streamLink(
-  { sql, outcomes, config }: Pick<ApiDeps, "sql" | "outcomes" | "config">,
-  { linkId, clientAddress }: { linkId: string; clientAddress: string },
+  { sql, outcomes, config, chains }: Pick<ApiDeps, "sql" | "outcomes" | "config" | "chains">,
+  { link: { id: linkId, ...link }, clientAddress }: { link: PublicLink; clientAddress: string },
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> | undefined {
   const giveBack = takePlace(addressGroup(clientAddress));
   if (!giveBack) return undefined;
   const encoder = new TextEncoder();
   let isOver = false;
+  let seenMs = Number.NEGATIVE_INFINITY;
+  const onSeen = () => {
+    const isNew = performance.now() - seenMs >= SEEN_FOR_MS;
+    seenMs = performance.now();
+    // wakes the reader below; should the notification be lost, it reads every second
+    if (isNew) void notify(sql, [linkId]).catch(() => undefined);
+  };
+  const chain = isOpenStatus(link.status) ? chains.get(link.network) : undefined;
+  const ignorePending = chain && watchPending({ chain, sql }, link, onSeen);
   const end = () => {
     if (isOver) return;
     isOver = true;
+    ignorePending?.();
     giveBack();
   };
   signal.addEventListener("abort", end);
@@ -41,7 +58,8 @@ export function streamLink(
       const read = async () => {
         if (isOver) return { state: "", text: "", status: undefined };
         const link = await findPublicLink(sql, linkId);
-        const data = link ? presentPublicLink(link, config) : null;
+        const isSeen = link?.status === "ACTIVE" && performance.now() - seenMs < SEEN_FOR_MS;
+        const data = link ? { ...presentPublicLink(link, config), ...(isSeen ? { seen: true } : {}) } : null;
         // the time alone is no change
         const state = JSON.stringify({ ...data, now: undefined });
         return state === sent ? undefined : { state, text: JSON.stringify(data), status: link?.status };

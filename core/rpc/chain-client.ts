@@ -7,9 +7,11 @@ import { WALLET_FACTORIES } from "../domain/wallet-factories.ts";
 import { parseQuantity } from "./answers.ts";
 import { RpcTransportError } from "./errors.ts";
 import { type Announcement, listenForHeads } from "./new-heads.ts";
+import { listenForLogs, type SubscribedLogs } from "./new-logs.ts";
 import { type ChainNode, openNode, type RpcCall, type RpcOutcome } from "./node.ts";
 import { byHealth, noteFailure } from "./node-health.ts";
 import { exchange, exchangeAll } from "./send-batches.ts";
+import type { SubscriptionSocket } from "./subscription-socket.ts";
 
 export type Chain = {
   readonly network: Network;
@@ -36,6 +38,11 @@ export type Chain = {
   readonly refreshHeads: () => Promise<void>;
   /** Announcements of new blocks over WebSocket: may stay out, may come twice. Returns the way to stop them. */
   readonly onNewHead: (announce: (announcement: Announcement) => void) => () => void;
+  /** Announcements that a log of these filters was written: as unreliable, and no log is taken from them. */
+  readonly onNewLogs: (
+    filters: readonly SubscribedLogs[],
+    announce: (blockNumber: number) => void,
+  ) => SubscriptionSocket;
   readonly close: () => void;
 };
 
@@ -123,6 +130,15 @@ export function openChain({
         closers.delete(stop);
         stop();
       };
+    },
+    onNewLogs(filters, announce) {
+      const socket = listenForLogs(nodes, filters, announce);
+      closers.add(socket.stop);
+      const stop = () => {
+        closers.delete(socket.stop);
+        socket.stop();
+      };
+      return { isLive: socket.isLive, stop };
     },
     close() {
       isClosed = true;

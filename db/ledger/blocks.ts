@@ -43,6 +43,36 @@ export async function findBlocks(
   }));
 }
 
+/** The highest stored blocks up to `to`, highest first: where nothing of ours was read, not every block is stored. */
+export async function findHighestBlocks(
+  tx: Tx,
+  network: NetworkId,
+  { to, limit }: { to: number; limit: number },
+): Promise<Pick<KeptBlock, "number" | "hash">[]> {
+  const rows = await tx<{ number: bigint; hash: Hex }[]>`
+    select number, hash
+    from blocks
+    where network = ${network} and number <= ${to}::bigint
+    order by number desc
+    limit ${limit}`;
+  return rows.map(({ number, hash }) => ({ number: Number(number), hash }));
+}
+
+/** The lowest stored block at or above `number`. */
+export async function findNextBlock(
+  tx: Tx,
+  network: NetworkId,
+  number: number,
+): Promise<Pick<KeptBlock, "number" | "hash"> | undefined> {
+  const [row] = await tx<{ number: bigint; hash: Hex }[]>`
+    select number, hash
+    from blocks
+    where network = ${network} and number >= ${number}::bigint
+    order by number
+    limit 1`;
+  return row && { number: Number(row.number), hash: row.hash };
+}
+
 /** Deletes final blocks far below the cursor. */
 export async function pruneBlocks(tx: Tx, network: NetworkId): Promise<void> {
   await tx`

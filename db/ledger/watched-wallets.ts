@@ -79,6 +79,12 @@ export type Waiting = {
   /** Links that a transfer attributed to them may pay now. */
   released: boolean;
   transfers: boolean;
+  /** Sends of our wallets that wait for the chain. */
+  operations: boolean;
+  /** A link is open. */
+  links: boolean;
+  /** The page of an open link is looked at. */
+  watches: boolean;
   /** The current term in the database. */
   epoch: bigint;
 };
@@ -101,11 +107,17 @@ export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> 
         where network = ${network} and is_released
       ) as released,
       exists (select from transfers where network = ${network} and status = 'DETECTED') as transfers,
+      exists (
+        select from wallet_operations
+        where network = ${network} and state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
+      ) as operations,
+      exists (select from payment_links where network = ${network} and stage = 'OPEN') as links,
+      exists (select from link_watches where network = ${network} and watched_until > now()) as watches,
       coalesce((select epoch from cursors where network = ${network}), 0) as epoch`;
   return (
     row ?? {
       ...{ wallets: false, payments: false, facilitated: false, claims: false, released: false },
-      ...{ transfers: false, epoch: 0n },
+      ...{ transfers: false, operations: false, links: false, watches: false, epoch: 0n },
     }
   );
 }

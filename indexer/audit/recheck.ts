@@ -4,6 +4,7 @@
  */
 import type { Hex } from "../../core/domain/networks.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { findHighestBlocks } from "../../db/ledger/blocks.ts";
 import {
   findBookedLogs,
   findRecheckedNumber,
@@ -48,7 +49,7 @@ type SeenLog = { block: Pick<BlockHeader, "number" | "hash">; logIndex: number; 
 export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolean> {
   const { network, epoch, sql } = term;
   const from = (await findRecheckedNumber(sql, network)) + 1;
-  const to = Math.min(term.cursor.number - BEHIND_BLOCKS, from + pace.blocks - 1);
+  const to = await findEnd(term, from, Math.min(term.cursor.number - BEHIND_BLOCKS, from + pace.blocks - 1));
   if (to - from + 1 < Math.min(BLOCKS_MIN, pace.blocks)) return false;
   // at the head few blocks at a time would cost as many queries as following it does
   const open = term.cursor.number - BEHIND_BLOCKS - from + 1;
@@ -108,6 +109,12 @@ async function findRecorded(
     findRecordedEvents(sql, network, range),
   ]);
   return new Set([...transfers, ...operations].map(placeOf));
+}
+
+/** At a stored block where there is one: its hash shows that the range was read on the cursor's branch. */
+async function findEnd({ sql, network }: Term, from: number, to: number): Promise<number> {
+  const [stored] = await findHighestBlocks(sql, network, { to, limit: 1 });
+  return stored && stored.number >= from ? stored.number : to;
 }
 
 /** Transfers and operations of our wallets in a range and its last block, from the node that is asked least. Undefined when there is none. */

@@ -2,9 +2,15 @@
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import { pruneBlocks } from "../../db/ledger/blocks.ts";
 import { noteError, noteFinalized, noteHead } from "../../db/ledger/cursors.ts";
-import { findUnjoinedWallets, findWaiting, joinWallets } from "../../db/ledger/watched-wallets.ts";
-import { commitBlocks, NEAR_BLOCKS, noteProgress } from "../settle/commit.ts";
+import {
+  findUnjoinedWallets,
+  findWaiting,
+  joinWallets,
+  type Waiting,
+} from "../../db/ledger/watched-wallets.ts";
+import { commitBlocks, commitQuietBlocks, NEAR_BLOCKS, noteProgress } from "../settle/commit.ts";
 import { settleLate } from "../settle/settle-backdated.ts";
+import { type AnnouncedTransfers, openAnnouncedTransfers } from "../source/announced-transfers.ts";
 import {
   assertChained,
   type BlockHeader,
@@ -14,11 +20,13 @@ import {
   readHeader,
 } from "../source/block-header.ts";
 import { readBlocks } from "../source/block-logs.ts";
+import { isQuietRange } from "../source/quiet-range.ts";
 import { FencedError, type Term, watchOf } from "../term.ts";
 import { openWakeUp } from "../wake-up.ts";
 import { catchUp } from "./catch-up.ts";
 import { catchUpSparse, findSparseEnd } from "./catch-up-sparse.ts";
 import { type HeadSource, openHeadSource } from "./head-source.ts";
+import { openPace, type Pace } from "./pace.ts";
 import { TooDeepError, undoLostBlocks, undoReorg } from "./reorg.ts";
 
 const POLL_BUSY_MS = 250;
@@ -35,11 +43,14 @@ const BLOCKS_AT_ONCE = 16;
 /** Wallets that join in one statement. */
 const JOIN_AT_ONCE = 10_000;
 const FINALITY_EVERY_MS = 30_000;
+const FINALITY_ECONOMICAL_MS = 300_000;
 /** Every node behind the cursor for this long: the chain itself lost blocks. */
 const LOST_BLOCKS_AFTER_MS = 10_000;
 
 type Memory = {
   heads: HeadSource;
+  transfers: AnnouncedTransfers;
+  pace: Pace;
   watch: ReturnType<typeof watchOf>;
   notedMs: number;
   finalityMs: number;
@@ -57,8 +68,14 @@ type Memory = {
 export async function followChain(term: Term): Promise<void> {
   const wakeUp = openWakeUp(term.signal);
   const heads = openHeadSource(term.chain, () => wakeUp.wake());
+  heads.listen(true);
+  const pace = openPace();
+  const transfers = openAnnouncedTransfers(term.chain, (blockNumber) => {
+    pace.expect(blockNumber);
+    wakeUp.wake();
+  });
   const memory: Memory = {
-    heads,
+    ...{ heads, transfers, pace },
     watch: watchOf(term.watched),
     notedMs: 0,
     finalityMs: 0,
@@ -82,22 +99,27 @@ export async function followChain(term: Term): Promise<void> {
       }
     }
   } finally {
-    heads.stop();
+    heads.listen(false);
+    transfers.listen(undefined);
   }
 }
 
 /** One poll: returns when the next begins, counted from this one's start, 0 when there may be more to read at once. */
 async function pollOnce(term: Term, memory: Memory): Promise<number> {
+  const { pace } = memory;
+  if (!pace.isDue(term.cursor.number)) {
+    await noteWaiting(term, memory);
+    if (!pace.isDue(term.cursor.number)) return POLL_BUSY_MS;
+  }
+  const isUrgent = pace.begin(term.cursor.number);
   const startedMs = performance.now();
   const head = await memory.heads.read(term.cursor);
-  const waiting = await findWaiting(term.sql, term.network);
-  if (waiting.epoch !== term.epoch) throw new FencedError(term.network);
-  memory.hasUndeep = waiting.transfers;
-  memory.needsEveryBlock = waiting.facilitated;
-  memory.watch.wantsAuthorizations = waiting.payments;
+  if (head) pace.noteHead(head);
   // after the head is known: a wallet that one of the blocks up to it pays has joined before they are read
-  if (waiting.wallets) await joinNewWallets(term);
-  const hasMoved = head !== undefined && (await moveTowards(term, head, memory, startedMs));
+  const waiting = await noteWaiting(term, memory);
+  const isBlockByBlock = isUrgent || !pace.isEconomical();
+  const hasMoved =
+    head !== undefined && (await moveTowards(term, head, memory, { startedMs, isBlockByBlock }));
   if (waiting.payments || waiting.claims || waiting.released) await settleLateAtTimes(term, memory);
   if (head) {
     term.metrics.polled(term.network);
@@ -105,11 +127,27 @@ async function pollOnce(term: Term, memory: Memory): Promise<number> {
   }
   if (hasMoved && term.cursor.hash !== head.hash) {
     memory.heads.readAgain();
+    pace.readNow();
     return 0;
   }
-  const { payments, claims, released, transfers } = waiting;
-  const isBusy = payments || claims || released || transfers;
+  const { payments, claims, released, transfers, watches } = waiting;
+  const isBusy = payments || claims || released || transfers || watches || pace.isEconomical();
   return isBusy ? POLL_BUSY_MS : POLL_IDLE_MS;
+}
+
+/** What waits for the indexer: follows new wallets, and sets the pace. */
+async function noteWaiting(term: Term, memory: Memory): Promise<Waiting> {
+  const waiting = await findWaiting(term.sql, term.network);
+  if (waiting.epoch !== term.epoch) throw new FencedError(term.network);
+  memory.hasUndeep = waiting.transfers;
+  memory.needsEveryBlock = waiting.facilitated;
+  memory.watch.wantsAuthorizations = waiting.payments;
+  if (waiting.wallets) await joinNewWallets(term);
+  const { pace, heads, transfers } = memory;
+  pace.note(waiting, transfers.isLive());
+  heads.listen(!pace.isEconomical());
+  transfers.listen(pace.isEconomical() ? term.watched : undefined);
+  return waiting;
 }
 
 /** Who came after their block can wait a moment; who is in a new block must not wait for them. */
@@ -124,7 +162,7 @@ async function moveTowards(
   term: Term,
   head: BlockHeader,
   memory: Memory,
-  startedMs: number,
+  { startedMs, isBlockByBlock }: { startedMs: number; isBlockByBlock: boolean },
 ): Promise<boolean> {
   const { cursor } = term;
   if (head.number === cursor.number && head.hash === cursor.hash) {
@@ -135,6 +173,10 @@ async function moveTowards(
   if (head.number <= cursor.number) return lookBack(term, memory);
   memory.behindSinceMs = undefined;
   if (head.number - cursor.number > NEAR_BLOCKS) return catchUpFar(term, head, memory);
+  if (!isBlockByBlock && (await isQuietRange(term.chain, { cursor, head }, memory.watch))) {
+    await commitQuietBlocks(term, head, startedMs);
+    return true;
+  }
   const headers = await readHeadersAfter(term, head);
   if (headers[0]?.parentHash !== cursor.hash) return undoReorg(term);
   const count = Math.max(1, BLOCKS_AT_ONCE >> memory.failures);
@@ -200,7 +242,8 @@ async function heartbeat(term: Term, head: BlockHeader, memory: Memory): Promise
 }
 
 async function pollFinality(term: Term, memory: Memory): Promise<void> {
-  if (Date.now() - memory.finalityMs < FINALITY_EVERY_MS) return;
+  const everyMs = memory.pace.isEconomical() ? FINALITY_ECONOMICAL_MS : FINALITY_EVERY_MS;
+  if (Date.now() - memory.finalityMs < everyMs) return;
   memory.finalityMs = Date.now();
   const finalized = await readHeader(term.chain, "finalized").catch(() => undefined);
   if (finalized) await noteFinalized(term.sql, { ...term, number: finalized.number });
@@ -211,6 +254,7 @@ async function pollFinality(term: Term, memory: Memory): Promise<void> {
 async function reportFailure(term: Term, memory: Memory, error: unknown): Promise<number> {
   const failures = memory.failures++;
   memory.heads.readAgain();
+  memory.pace.readNow();
   term.metrics.pollFailed(term.network);
   if (error instanceof RpcTransportError) term.metrics.rejectedAnswer(term.network, error.kind);
   const isHopeless = error instanceof TooDeepError;

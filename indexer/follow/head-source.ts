@@ -1,6 +1,7 @@
 /**
  * Where the newest header comes from: the announcement itself where it follows the cursor, else a node, asked every time while no
- * announcements come. While they do, a request every few seconds is left as a check on them.
+ * announcements come. While they do, a request every few seconds is left as a check on them. A provider charges for each announcement, so
+ * they are subscribed to only while every block is read.
  */
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
@@ -16,7 +17,8 @@ export type HeadSource = {
   read: (cursor: BlockPoint) => Promise<BlockHeader | undefined>;
   /** The next `read` asks a node: there may be more than was announced. */
   readAgain: () => void;
-  stop: () => void;
+  /** Subscribes to announcements, or ends the subscription. */
+  listen: (isWanted: boolean) => void;
 };
 
 /** `onAnnouncement` is called for each announced block. */
@@ -24,11 +26,15 @@ export function openHeadSource(chain: Chain, onAnnouncement: () => void): HeadSo
   let announced: { blockNumber: number; header: BlockHeader | undefined } | undefined;
   let announcedMs = Number.NEGATIVE_INFINITY;
   let readMs = Number.NEGATIVE_INFINITY;
-  const stop = chain.onNewHead(({ blockNumber, header }) => {
-    announced = { blockNumber, header: parseOrUndefined(header) };
-    announcedMs = performance.now();
-    onAnnouncement();
-  });
+  let stop: (() => void) | undefined;
+
+  function subscribe(): () => void {
+    return chain.onNewHead(({ blockNumber, header }) => {
+      announced = { blockNumber, header: parseOrUndefined(header) };
+      announcedMs = performance.now();
+      onAnnouncement();
+    });
+  }
 
   async function readNode(): Promise<BlockHeader> {
     const asked = announced;
@@ -55,7 +61,15 @@ export function openHeadSource(chain: Chain, onAnnouncement: () => void): HeadSo
     readAgain() {
       readMs = Number.NEGATIVE_INFINITY;
     },
-    stop,
+    listen(isWanted) {
+      if (isWanted) stop ??= subscribe();
+      else {
+        stop?.();
+        stop = undefined;
+        announced = undefined;
+        announcedMs = Number.NEGATIVE_INFINITY;
+      }
+    },
   };
 }
 

@@ -2,7 +2,7 @@
 import { fieldOf } from "../../core/rpc/answers.ts";
 import type { ChainNode } from "../../core/rpc/node.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
-import { deleteBlocksAbove, findBlocks, KEPT_BLOCKS, type KeptBlock } from "../../db/ledger/blocks.ts";
+import { deleteBlocksAbove, findHighestBlocks, KEPT_BLOCKS } from "../../db/ledger/blocks.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { orphanAbove } from "../../db/ledger/reorgs.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
@@ -62,8 +62,10 @@ async function askNode(term: Term, node: ChainNode): Promise<Opinion | undefined
     if (!head) return undefined;
     if (same) return { node, head, holdsCursor: same.hash === term.cursor.hash };
     if (head.number >= term.cursor.number) return undefined;
-    const [kept] = await findBlocks(term.sql, term.network, { from: head.number, to: head.number });
-    return kept && kept.hash !== head.hash ? { node, head, holdsCursor: false } : undefined;
+    const [kept] = await findHighestBlocks(term.sql, term.network, { to: head.number, limit: 1 });
+    if (!kept) return undefined;
+    const there = kept.number === head.number ? head : await readHeaderOn(term.chain, node, kept.number);
+    return there && kept.hash !== there.hash ? { node, head, holdsCursor: false } : undefined;
   } catch (error) {
     term.log.debug({ node: node.label, err: error }, "a node gave no opinion on the cursor's block");
     return undefined;
@@ -78,12 +80,13 @@ function longest(opinions: readonly Opinion[]): Opinion | undefined {
 async function findAncestor(term: Term, node: ChainNode, head: BlockHeader): Promise<BlockPoint> {
   let to = Math.min(term.cursor.number, head.number);
   for (let step = 0; to >= 0; step++) {
-    const size = WALK_BATCHES[Math.min(step, WALK_BATCHES.length - 1)] ?? 1;
-    const kept = await findBlocks(term.sql, term.network, { from: to - size + 1, to });
-    if (kept.length === 0) break;
+    const limit = WALK_BATCHES[Math.min(step, WALK_BATCHES.length - 1)] ?? 1;
+    const kept = await findHighestBlocks(term.sql, term.network, { to, limit });
+    const lowest = kept.at(-1);
+    if (!lowest) break;
     const ancestor = await firstShared(term, node, kept);
     if (ancestor) return ancestor;
-    to -= size;
+    to = lowest.number - 1;
   }
   throw new TooDeepError(term.network, term.cursor);
 }
@@ -91,7 +94,7 @@ async function findAncestor(term: Term, node: ChainNode, head: BlockHeader): Pro
 async function firstShared(
   term: Term,
   node: ChainNode,
-  kept: readonly KeptBlock[],
+  kept: readonly BlockPoint[],
 ): Promise<BlockPoint | undefined> {
   const outcomes = await term.chain.batchOn(
     node,

@@ -1,6 +1,6 @@
 /** Commits transfers of blocks below the cursor that were not read for their wallets, or not answered by a node, at the time. */
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { findBlocks } from "../../db/ledger/blocks.ts";
+import { findBlocks, findNextBlock } from "../../db/ledger/blocks.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { findBookedLogs, forgetComparison } from "../../db/ledger/reconciliation.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
@@ -8,12 +8,22 @@ import { notify } from "../../db/postgres/notifications.ts";
 import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
 import { concludeOperations } from "../../db/wallet-ops/settlement.ts";
-import { readHeader } from "../source/block-header.ts";
+import {
+  assertChained,
+  type BlockHeader,
+  headerCall,
+  need,
+  parseHeader,
+  readHeader,
+} from "../source/block-header.ts";
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
 import { withTags } from "../source/read-tags.ts";
 import { FencedError, type Term } from "../term.ts";
 import { accountChangesOf, reportChanges } from "./report-changes.ts";
 import { settleTransfers } from "./settle.ts";
+
+/** Near the head, blocks without anything of ours are passed over by at most this many at a time, and not stored. */
+const PASSED_OVER_MAX = 32;
 
 /** A block below the cursor is not the one that was read: wait for the reorganisation to be undone. */
 export class OtherBranchError extends Error {}
@@ -25,6 +35,7 @@ export async function applyPast(
   isWatched: Term["watched"]["has"],
 ): Promise<number> {
   const times = await readConfirmationTimes(term, read);
+  const anchors = await findAnchors(term, read);
   const blocks = await withTags(term, read, isWatched);
   return term.sql.begin(async (tx) => {
     const { network, epoch, confirmations } = term;
@@ -33,10 +44,14 @@ export async function applyPast(
     if (!cursor) throw new FencedError(network);
     const [from, to] = [blocks[0]?.block.number ?? 0, blocks.at(-1)?.block.number ?? 0];
     const depthNumber = cursor.number - confirmations + 1;
-    const kept = await findBlocks(tx, network, { from, to });
+    const kept = await findBlocks(tx, network, {
+      from,
+      to: Math.max(to, ...anchors.map(({ number }) => number)),
+    });
     const booked = new Set((await findBookedLogs(tx, network, { from, to })).map(placeOf));
     const recorded = new Set((await findRecordedEvents(tx, network, { from, to })).map(placeOf));
-    assertSameBranch(blocks, new Map(kept.map((block) => [block.number, block.hash])));
+    const hashes = new Map(kept.map((block) => [block.number, block.hash]));
+    assertSameBranch(blocks.map(({ block }) => block).concat(anchors), hashes);
     const own = blocks.filter(({ block }) => block.number <= cursor.number);
     const transfers = own.flatMap((content) => content.transfers);
     const operations = own.flatMap((content) => content.operations);
@@ -89,8 +104,31 @@ async function readConfirmationTimes(
   return times;
 }
 
-function assertSameBranch(blocks: readonly BlockContent[], kept: ReadonlyMap<number, string>): void {
-  for (const { block } of blocks) {
+/** For blocks that are not stored: the next stored one, which is proven to stand on them. */
+async function findAnchors(
+  { sql, network, chain }: Term,
+  read: readonly BlockContent[],
+): Promise<BlockHeader[]> {
+  const anchors: BlockHeader[] = [];
+  for (const { block } of read) {
+    const next = await findNextBlock(sql, network, block.number);
+    const distance = (next?.number ?? Number.POSITIVE_INFINITY) - block.number;
+    // larger distances are those of final blocks
+    if (distance === 0 || distance > PASSED_OVER_MAX) continue;
+    const numbers = Array.from({ length: distance }, (_, index) => block.number + 1 + index);
+    const headers = (await chain.batch(numbers.map(headerCall))).map((outcome) => parseHeader(need(outcome)));
+    const known = headers.flatMap((header) => header ?? []);
+    const last = known.at(-1);
+    if (known.length < distance || !last)
+      throw new RpcTransportError("not-ready", `no node knows block ${block.number + distance}`);
+    assertChained([block, ...known]);
+    anchors.push(last);
+  }
+  return anchors;
+}
+
+function assertSameBranch(blocks: readonly BlockHeader[], kept: ReadonlyMap<number, string>): void {
+  for (const block of blocks) {
     const hash = kept.get(block.number);
     if (hash !== undefined && hash !== block.hash)
       throw new OtherBranchError(`block ${block.number} is ${block.hash} now, but ${hash} was read`);

@@ -25,6 +25,14 @@ export async function commitBlocks(
   if (span) await commitSpan(term, span, startedMs);
 }
 
+/** Moves the cursor over blocks that hold nothing of ours (indexer/source/quiet-range.ts). */
+export async function commitQuietBlocks(term: Term, head: BlockHeader, startedMs: number): Promise<void> {
+  const to = { number: head.number, hash: head.hash };
+  const depthNumber = head.number - term.confirmations + 1;
+  const confirmedAtS = () => undefined;
+  await commitSpan(term, { blocks: [], to, head, kept: [head], depthNumber, confirmedAtS }, startedMs);
+}
+
 export async function commitSpan(term: Term, span: Span, startedMs: number): Promise<void> {
   const first = term.cursor.number;
   await applySpan(term, span);

@@ -5,6 +5,8 @@ export type CountingProxy = {
   /** Calls by method since the last `reset`; polls of the head apart, as `head`. */
   readonly calls: () => Readonly<Record<string, number>>;
   readonly socketBytes: () => number;
+  /** What the newest websocket has subscribed to, in order: `newHeads`, `logs`. */
+  readonly subscriptions: () => string;
   readonly reset: () => void;
   readonly stop: () => Promise<void>;
 };
@@ -23,17 +25,21 @@ export function startCountingProxy(
 ): CountingProxy {
   let calls: Record<string, number> = {};
   let socketBytes = 0;
+  let subscribed: string[] = [];
   const upstreams = new Map<unknown, WebSocket>();
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
     websocket: {
       open(socket) {
+        subscribed = [];
         const upstream = new WebSocket(nodeUrl.replace(/^http/, "ws"));
         upstreams.set(socket, upstream);
         upstream.onmessage = ({ data }) => {
           const message = JSON.parse(String(data)) as { params?: { result: unknown } };
-          const result = message.params && edit({ method: "newHeads", params: [] }, message.params.result);
+          const isHead = JSON.stringify(message.params?.result ?? null).includes("parentHash");
+          const method = isHead ? "newHeads" : "logs";
+          const result = message.params && edit({ method, params: [] }, message.params.result);
           const text = JSON.stringify(
             result ? { ...message, params: { ...message.params, result } } : message,
           );
@@ -43,6 +49,8 @@ export function startCountingProxy(
         upstream.onclose = () => socket.close();
       },
       message(socket, text) {
+        const { method, params } = JSON.parse(String(text)) as Call;
+        if (method === "eth_subscribe") subscribed.push(String(params[0]));
         const upstream = upstreams.get(socket);
         if (upstream?.readyState === WebSocket.OPEN) upstream.send(text);
         else upstream?.addEventListener("open", () => upstream.send(text), { once: true });
@@ -79,6 +87,7 @@ export function startCountingProxy(
     url: `http://127.0.0.1:${server.port}`,
     calls: () => ({ ...calls }),
     socketBytes: () => socketBytes,
+    subscriptions: () => subscribed.join(),
     reset() {
       calls = {};
       socketBytes = 0;

@@ -1,0 +1,107 @@
+/**
+ * Transfers in the block that is being built, from a node's `pending` logs (Flashblocks), to recipients of links whose pages are open. A
+ * hint for the page: they are unproven and may never get into a block, so nothing is stored and no state depends on them.
+ */
+import { topicOfAddress } from "../../core/chain/bloom.ts";
+import { decodeTransferLog, TRANSFER_TOPIC } from "../../core/chain/usdc.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { fieldOf } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { noteLinkWatch } from "../../db/links/link-watches.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+
+/** While the node is known to have pending logs. */
+const POLL_MS = 250;
+/** Until it has shown one of anybody's: most nodes answer an empty list for a block they do not know. */
+const PROBE_MS = 2_000;
+const RETRY_MAX_MS = 60_000;
+/** How long an answer with logs shows that the node has pending logs. */
+const SHOWN_FOR_MS = 600_000;
+/** The indexer polls faster for so long after the last note. */
+const WATCH_S = 10;
+const NOTE_EVERY_MS = 4_000;
+/** Values in a topic position that every node takes. */
+const RECIPIENTS_MAX = 1_000;
+
+export type WatchedLink = {
+  readonly recipient: Hex;
+  readonly amountUnits: bigint;
+  readonly payAmountUnits: bigint | null;
+};
+
+type Watcher = { readonly link: WatchedLink; readonly onSeen: () => void };
+type NetworkWatch = { readonly watchers: Set<Watcher>; shownMs: number; failures: number };
+
+/** One poll a network, whoever watches. */
+const watches = new WeakMap<Chain, NetworkWatch>();
+
+/** Calls `onSeen` whenever a pending transfer fits the link. Returns the way to stop. */
+export function watchPending(
+  { chain, sql }: { chain: Chain; sql: Sql },
+  link: WatchedLink,
+  onSeen: () => void,
+): () => void {
+  const watch = watches.get(chain) ?? { watchers: new Set(), shownMs: Number.NEGATIVE_INFINITY, failures: 0 };
+  watches.set(chain, watch);
+  const watcher = { link, onSeen };
+  const isFirst = watch.watchers.size === 0;
+  watch.watchers.add(watcher);
+  if (isFirst) void pollWhileWatched(chain, sql, watch);
+  return () => void watch.watchers.delete(watcher);
+}
+
+async function pollWhileWatched(chain: Chain, sql: Sql, watch: NetworkWatch): Promise<void> {
+  const { watchers } = watch;
+  let polledMs = Number.NEGATIVE_INFINITY;
+  let notedMs = Number.NEGATIVE_INFINITY;
+  while (watchers.size > 0) {
+    const startedMs = performance.now();
+    if (startedMs - notedMs >= NOTE_EVERY_MS) {
+      notedMs = startedMs;
+      // a note that is lost is made again
+      void noteLinkWatch(sql, chain.network.id, WATCH_S).catch(() => undefined);
+    }
+    const isShown = startedMs - watch.shownMs < SHOWN_FOR_MS;
+    const everyMs = isShown ? POLL_MS : PROBE_MS;
+    if (startedMs - polledMs >= Math.min(everyMs * 2 ** watch.failures, RETRY_MAX_MS)) {
+      polledMs = startedMs;
+      await poll(chain, watch, isShown).then(
+        () => {
+          watch.failures = 0;
+        },
+        () => {
+          watch.failures = Math.min(watch.failures + 1, 10);
+        },
+      );
+    }
+    await Bun.sleep(Math.max(0, POLL_MS - (performance.now() - startedMs)));
+  }
+}
+
+/** `isShown`: only what concerns the watchers. */
+async function poll(chain: Chain, watch: NetworkWatch, isShown: boolean): Promise<void> {
+  const recipients = [...new Set([...watch.watchers].map(({ link }) => link.recipient))];
+  const isFiltered = isShown && recipients.length <= RECIPIENTS_MAX;
+  const topics = isFiltered ? [TRANSFER_TOPIC, null, recipients.map(topicOfAddress)] : [TRANSFER_TOPIC];
+  const { address } = chain.network.usdc;
+  const filter = { fromBlock: "pending", toBlock: "pending", address, topics };
+  const answer = await chain.request("eth_getLogs", [filter]);
+  const logs = Array.isArray(answer) ? answer : [];
+  if (logs.length > 0) watch.shownMs = performance.now();
+  const seen = new Set(logs.flatMap((log) => keyOfLog(log) ?? []));
+  for (const { link, onSeen } of watch.watchers) {
+    const amounts = [link.amountUnits, link.payAmountUnits];
+    if (amounts.some((units) => units !== null && seen.has(keyOf(link.recipient, units)))) onSeen();
+  }
+}
+
+function keyOfLog(log: unknown): string | undefined {
+  const [topics, data] = [fieldOf(log, "topics"), fieldOf(log, "data")];
+  if (!Array.isArray(topics) || typeof data !== "string") return undefined;
+  const transfer = decodeTransferLog({ topics: topics.map(String), data });
+  return transfer && keyOf(transfer.to, transfer.amountUnits);
+}
+
+function keyOf(recipient: string, units: bigint): string {
+  return `${recipient}:${units}`;
+}

@@ -1,0 +1,83 @@
+/**
+ * Whether the blocks behind the cursor, up to a head, hold nothing of ours, by one log answer for all of them. Only where blooms are so
+ * full that they rule nothing out: every block has followed logs then, and the answer shows by their block hashes that it comes from a
+ * node which has the cursor's block, the head's, and all between. Whatever it can't show is read block by block instead.
+ */
+import { toQuantity } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { isRefusal } from "../../core/rpc/errors.ts";
+import { noteAccepted, noteRefused } from "../../core/rpc/learnt-limit.ts";
+import type { ChainNode } from "../../core/rpc/node.ts";
+import type { BlockPoint } from "../../db/ledger/cursors.ts";
+import type { BlockHeader } from "./block-header.ts";
+import type { Watch } from "./block-logs.ts";
+import {
+  decodeBlock,
+  followedLogs,
+  hasLoneAuthorization,
+  isOurs,
+  type PlacedLog,
+  parseLogs,
+  selectFollowedLogs,
+} from "./decode-logs.ts";
+
+/** The cursor's block included: what is further behind is read as a catch-up. */
+const BLOCKS_MAX = 32;
+
+export async function isQuietRange(
+  chain: Chain,
+  { cursor, head }: { cursor: BlockPoint; head: BlockHeader },
+  watch: Watch,
+): Promise<boolean> {
+  const range = { from: cursor.number, to: head.number };
+  if (range.to - range.from + 1 > BLOCKS_MAX) return false;
+  const answer = await chain.withNode((node) => readLogs(chain, node, range));
+  if (answer === undefined) return false;
+  const byNumber = new Map<number, PlacedLog[]>();
+  for (const log of selectFollowedLogs(parseLogs(answer), chain.network.usdc.address)) {
+    const ofBlock = byNumber.get(log.blockNumber);
+    if (ofBlock) ofBlock.push(log);
+    else byNumber.set(log.blockNumber, [log]);
+  }
+  const hashes = new Map<number, string>([
+    [cursor.number, cursor.hash],
+    [head.number, head.hash],
+  ]);
+  for (let number = range.from; number <= range.to; number++) {
+    const logs = byNumber.get(number);
+    const [first] = logs ?? [];
+    if (!logs || !first) return false;
+    const hash = hashes.get(number) ?? first.blockHash;
+    if (logs.some(({ blockHash }) => blockHash !== hash)) return false;
+    // the cursor's own block is read already
+    if (number > cursor.number && concernsUs(logs, head, watch)) return false;
+  }
+  return true;
+}
+
+/** Undefined when the node takes no range of this size. */
+async function readLogs(
+  chain: Chain,
+  node: ChainNode,
+  { from, to }: { from: number; to: number },
+): Promise<unknown> {
+  const limit = node.health.logBlocks;
+  const blocks = to - from + 1;
+  if (blocks > limit.size) return undefined;
+  const filter = { fromBlock: toQuantity(from), toBlock: toQuantity(to) };
+  const { address } = chain.network.usdc;
+  try {
+    const answer = await chain.requestOn(node, "eth_getLogs", [{ ...filter, ...followedLogs(address) }]);
+    noteAccepted(limit, blocks, Date.now());
+    return answer;
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    noteRefused(limit, blocks, Date.now());
+    return undefined;
+  }
+}
+
+/** `header` only stands in: nothing that is decoded here is kept. */
+function concernsUs(logs: readonly PlacedLog[], header: BlockHeader, watch: Watch): boolean {
+  return hasLoneAuthorization(logs) || isOurs(decodeBlock(header, logs, watch.isWatched));
+}

@@ -1,0 +1,248 @@
+/** On a chain whose blooms rule nothing out, blocks without anything of ours are read several at a time, and payments as soon as ever. */
+import { afterAll, afterEach, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import type { Hex } from "../../core/domain/networks.ts";
+import { openChain } from "../../core/rpc/chain-client.ts";
+import { findHighestBlocks } from "../../db/ledger/blocks.ts";
+import { noteLinkWatch } from "../../db/links/link-watches.ts";
+import { applyPast } from "../../indexer/settle/apply-past.ts";
+import { readHeader } from "../../indexer/source/block-header.ts";
+import { decodeBlock, selectFollowedLogs } from "../../indexer/source/decode-logs.ts";
+import { isQuietRange } from "../../indexer/source/quiet-range.ts";
+import { readProvenLogs } from "../../indexer/source/verified-block.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
+import { type FaultProxy, startFaultProxy } from "../rpc/fault-proxy.ts";
+import { type CountingProxy, startCountingProxy } from "../support/counting-proxy.ts";
+import {
+  amounts,
+  headOf,
+  type Lab,
+  linkOf,
+  type Merchant,
+  makeLink,
+  makeMerchant,
+  makePayer,
+  mine,
+  NETWORK,
+  openLab,
+  openTerm,
+  pay,
+  type RunningIndexer,
+  randomAddress,
+  startIndexer,
+  USDC,
+  until,
+} from "../support/indexer-lab.ts";
+import { assertInvariants } from "../support/invariants.ts";
+import { waitForReceipt } from "../support/wait-for-receipt.ts";
+
+setDefaultTimeout(60_000);
+const FULL_BLOOM = `0x${"ff".repeat(256)}`;
+/** Sooner than the next read that no announcement brings forward. */
+const ANNOUNCED_WITHIN_MS = 3_500;
+
+const BLOCKS = 12;
+
+const freshUnits = amounts();
+const stranger = randomAddress();
+let lab: Lab;
+let merchant: Merchant;
+let payer: Hex;
+let indexer: RunningIndexer | undefined;
+let proxy: CountingProxy | undefined;
+beforeAll(async () => {
+  lab = await openLab();
+  merchant = await makeMerchant(lab);
+  payer = await makePayer(lab);
+});
+afterEach(async () => {
+  await indexer?.stop();
+  await proxy?.stop();
+  [indexer, proxy] = [undefined, undefined];
+});
+afterAll(() => lab.stop());
+
+function fillBloom(_: unknown, answer: unknown): unknown {
+  const isBlock = typeof answer === "object" && answer !== null && "logsBloom" in answer;
+  return isBlock ? { ...answer, logsBloom: FULL_BLOOM } : answer;
+}
+
+/** Resolves when a block holds it. */
+async function payInBlock(to: Hex, units: bigint): Promise<void> {
+  await waitForReceipt(lab.chain.rpcUrl, await pay(lab, payer, to, units));
+}
+
+async function payStrangers(blocks: number): Promise<void> {
+  for (let block = 0; block < blocks; block++) await payInBlock(stranger, 5n);
+}
+
+async function cursorNumber(): Promise<number> {
+  const [row] = await lab.sql<{ number: bigint }[]>`select number from cursors where network = ${NETWORK}`;
+  return Number(row?.number ?? -1);
+}
+
+/** Follows through a proxy with full blooms until it reads several blocks at a time. */
+async function follow(hasWebSocket: boolean): Promise<CountingProxy> {
+  // an open link: every four seconds
+  await makeLink(lab, merchant, { units: freshUnits() });
+  proxy = startCountingProxy(lab.chain.rpcUrl, { hasWebSocket, edit: fillBloom });
+  indexer = startIndexer(lab, { urls: [proxy.url] });
+  const counting = proxy;
+  await payStrangers(1);
+  await until("the newest block is read", async () => (await cursorNumber()) === (await headOf(lab)).number);
+  if (hasWebSocket)
+    await until("transfers are subscribed to", async () => counting.subscriptions() === "logs");
+  return counting;
+}
+
+test("many blocks of others cost few log queries, and none is left out", async () => {
+  const counting = await follow(true);
+  counting.reset();
+  const before = await cursorNumber();
+  await payStrangers(BLOCKS);
+  await until("the head is read", async () => (await cursorNumber()) === (await headOf(lab)).number);
+  expect((await cursorNumber()) - before).toBe(BLOCKS);
+  const { eth_getLogs: logs = 0, eth_getBlockReceipts: receipts = 0, head = 0 } = counting.calls();
+  // a second reading is among them
+  expect(logs).toBeLessThanOrEqual(BLOCKS / 2);
+  expect(receipts).toBe(0);
+  expect(head).toBeLessThanOrEqual(BLOCKS / 2);
+});
+
+test("a payment behind unread blocks is announced, and its link PAID before the next read was due", async () => {
+  await follow(true);
+  const units = freshUnits();
+  const linkId = await makeLink(lab, merchant, { units });
+  await payStrangers(1);
+  await until("it has just been read", async () => (await cursorNumber()) === (await headOf(lab)).number);
+  await payStrangers(2);
+  const startedMs = performance.now();
+  await pay(lab, payer, merchant.address, units);
+  await until("it is paid", async () => (await linkOf(lab, linkId)).status === "PAID");
+  expect(performance.now() - startedMs).toBeLessThan(ANNOUNCED_WITHIN_MS);
+  await assertInvariants(lab.sql, lab.chain);
+});
+
+test("without a websocket a payment among blocks of others is found all the same", async () => {
+  await follow(false);
+  const units = freshUnits();
+  const linkId = await makeLink(lab, merchant, { units });
+  await payStrangers(2);
+  await pay(lab, payer, merchant.address, units);
+  await payStrangers(2);
+  await until("it is paid", async () => (await linkOf(lab, linkId)).status === "PAID");
+  await assertInvariants(lab.sql, lab.chain);
+});
+
+test("without a websocket the head is asked for every quarter second while a link is looked at", async () => {
+  const counting = await follow(false);
+  counting.reset();
+  await noteLinkWatch(lab.sql, NETWORK, 10);
+  await until("eight polls", async () => (counting.calls().head ?? 0) >= 8, 8_000);
+  await lab.sql`delete from link_watches`;
+});
+
+test("a reorganisation of passed-over blocks takes none back that stands, and finds what is new on the other branch", async () => {
+  await follow(true);
+  const units = freshUnits();
+  const linkId = await makeLink(lab, merchant, { units });
+  await payInBlock(merchant.address, units);
+  await until("it is paid", async () => (await linkOf(lab, linkId)).status === "PAID");
+  const { number: paidAt } = await headOf(lab);
+  await payStrangers(30);
+  await until("the head is read", async () => (await cursorNumber()) === (await headOf(lab)).number);
+  const stored = await findHighestBlocks(lab.sql, NETWORK, { to: (await headOf(lab)).number, limit: 100 });
+  expect(stored.filter(({ number }) => number > paidAt).length).toBeLessThan(30);
+
+  await callRpc(lab.chain.rpcUrl, "anvil_reorg", [20, []]);
+  const second = freshUnits();
+  const other = await makeLink(lab, merchant, { units: second });
+  await lab.sql`update payment_links set created_block = null where id = ${other}`;
+  await pay(lab, payer, merchant.address, second);
+  await until("the other is paid", async () => (await linkOf(lab, other)).status === "PAID");
+  expect((await linkOf(lab, linkId)).status).toBe("PAID");
+  const undone = await lab.sql`
+    select 1 from transfers where status = 'ORPHANED' and block_number <= ${paidAt}`;
+  expect(undone.length).toBe(0);
+  await assertInvariants(lab.sql, lab.chain);
+});
+
+test("a block that was passed over is not booked later from another branch", async () => {
+  await follow(true);
+  await payStrangers(BLOCKS);
+  await until("the head is read", async () => (await cursorNumber()) === (await headOf(lab)).number);
+  await indexer?.stop();
+  const term = await openTerm(lab);
+  const { number: head } = term.cursor;
+  const stored = await findHighestBlocks(lab.sql, NETWORK, { to: head, limit: BLOCKS });
+  const passedOver = head - 2;
+  expect(stored.map(({ number }) => number)).not.toContain(passedOver);
+  const block = await readHeader(term.chain, passedOver);
+  if (!block) throw new Error("the chain is too short");
+  const logs = selectFollowedLogs(await readProvenLogs(term.chain, block), USDC);
+  const isStranger = (address: Hex) => address === stranger;
+  const content = decodeBlock(block, logs, isStranger);
+  expect(content.transfers.length).toBe(1);
+  await callRpc(lab.chain.rpcUrl, "anvil_reorg", [BLOCKS / 2, []]);
+  await expect(applyPast(term, [content], isStranger)).rejects.toThrow("does not follow");
+  term.close();
+});
+
+/** Whether the last `blocks` blocks are quiet, as a node says whose log answers are edited. */
+async function asksQuiet(
+  blocks: number,
+  edit: (logs: Record<string, unknown>[]) => unknown,
+): Promise<boolean> {
+  const node: FaultProxy = startFaultProxy(lab.chain.rpcUrl);
+  node.fault = ([call]) =>
+    call?.method === "eth_getLogs"
+      ? {
+          kind: "edit",
+          edit: (answer) => ({
+            ...(answer as object),
+            result: edit((answer as { result: Record<string, unknown>[] }).result),
+          }),
+        }
+      : undefined;
+  const chain = openChain({ network: NETWORK, urls: [node.url], timeoutMs: 2_000 });
+  try {
+    const head = await readHeader(chain, "latest");
+    const cursor = head && (await readHeader(chain, head.number - blocks));
+    if (!head || !cursor) throw new Error("the chain is too short");
+    return await isQuietRange(
+      chain,
+      { cursor, head },
+      {
+        ...{ size: 1, bits: () => [], wantsAuthorizations: false },
+        isWatched: (address) => address === merchant.address,
+      },
+    );
+  } finally {
+    chain.close();
+    await node.stop();
+  }
+}
+
+test("blocks are quiet only when one answer shows each of them, between the cursor's and the head's", async () => {
+  await payStrangers(6);
+  const { number: head } = await headOf(lab);
+  const at = (log: Record<string, unknown>) => Number(log.blockNumber);
+  const otherHash = `0x${"ab".repeat(32)}`;
+  const moved = (number: number) => (logs: Record<string, unknown>[]) =>
+    logs.map((log) => (at(log) === number ? { ...log, blockHash: otherHash } : log));
+  expect(await asksQuiet(4, (logs) => logs)).toBe(true);
+  expect(await asksQuiet(4, moved(head))).toBe(false);
+  expect(await asksQuiet(4, moved(head - 4))).toBe(false);
+  expect(await asksQuiet(4, (logs) => logs.filter((log) => at(log) < head))).toBe(false);
+  expect(await asksQuiet(4, (logs) => logs.filter((log) => at(log) !== head - 2))).toBe(false);
+  expect(await asksQuiet(4, () => [])).toBe(false);
+});
+
+test("blocks are not quiet when they hold a transfer of a wallet, or when logs are left out; the cursor's own block is read", async () => {
+  await payInBlock(merchant.address, 7n);
+  await payStrangers(3);
+  expect(await asksQuiet(3, (logs) => logs)).toBe(true);
+  expect(await asksQuiet(4, (logs) => logs)).toBe(false);
+  await mine(lab);
+  await payStrangers(1);
+  expect(await asksQuiet(2, (logs) => logs)).toBe(false);
+});
