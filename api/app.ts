@@ -26,6 +26,7 @@ import { networkRoutes } from "./networks/routes.ts";
 import { ownerRoutes } from "./owners/routes.ts";
 import { leaveRoutes } from "./pages/leave-routes.ts";
 import { pageRoutes } from "./pages/routes.ts";
+import { useFormRoutes } from "./pages/use-form.ts";
 import { receiptRoutes } from "./receipts/routes.ts";
 import { sessionRoutes } from "./sessions/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
@@ -59,6 +60,7 @@ export function createApp(deps: ApiDeps) {
       .onRequest(({ request }) => refuseLargeHeaders(request))
       // before the body parser: x402 has its own answer to a malformed body
       .use(x402Routes(deps))
+      .use(useFormRoutes(deps))
       .use(jsonBody)
       .use(plainQuery)
       .use(openApi(deps, () => app))

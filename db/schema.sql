@@ -362,9 +362,14 @@ create table payment_links (
   exception text default 'NONE'::text not null,
   expires_at timestamp with time zone not null,
   id text not null,
+  is_addressed boolean generated always as ((is_reusable OR (parent_id IS NOT NULL))) stored not null,
   is_released boolean generated always as (((status = 'PENDING'::text) AND (exception = 'DUPLICATE'::text))) stored not null,
+  is_reusable boolean default false not null,
   is_unpaid boolean generated always as ((status <> 'PAID'::text)) stored not null,
+  max_payments integer default 1,
+  max_units bigint,
   metadata jsonb default '{}'::jsonb not null,
+  min_units bigint,
   network text not null,
   open_until timestamp with time zone generated always as (
 CASE
@@ -373,6 +378,7 @@ CASE
 END) stored,
   paid_at timestamp with time zone,
   paid_units bigint,
+  parent_id text,
   pay_amount_units bigint,
   recipient text not null,
   reference text,
@@ -395,24 +401,33 @@ END) stored not null,
   constraint payment_links_description_check CHECK (((length(description) >= 1) AND (length(description) <= 500))),
   constraint payment_links_exception_check CHECK ((exception = ANY (ARRAY['NONE'::text, 'PAID_LATE'::text, 'UNDERPAID'::text, 'OVERPAID'::text, 'DUPLICATE'::text]))),
   constraint payment_links_id_check CHECK (starts_with(id, 'link_'::text)),
+  constraint payment_links_max_payments_check CHECK ((max_payments >= 1)),
+  constraint payment_links_max_units_check CHECK (((max_units >= 1) AND (max_units <= '1000000000000'::bigint))),
   constraint payment_links_metadata_check CHECK ((jsonb_typeof(metadata) = 'object'::text)),
+  constraint payment_links_min_units_check CHECK (((min_units >= 1) AND (min_units <= '1000000000000'::bigint))),
   constraint payment_links_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint payment_links_open_amount_check CHECK ((((min_units IS NULL) = (max_units IS NULL)) AND ((min_units IS NULL) OR (is_reusable AND (min_units <= max_units))))),
   constraint payment_links_paid_at_check CHECK (((status = 'PAID'::text) = (paid_at IS NOT NULL))),
   constraint payment_links_paid_units_check CHECK ((paid_units > 0)),
+  constraint payment_links_parent_id_fkey FOREIGN KEY (parent_id) REFERENCES payment_links(id) ON DELETE CASCADE,
   constraint payment_links_pay_amount_check CHECK ((pay_amount_units > amount_units)),
   constraint payment_links_pkey PRIMARY KEY (id),
   constraint payment_links_recipient_check CHECK (((recipient ~ '^0x[0-9a-f]*$'::text) AND (length(recipient) = 42))),
   constraint payment_links_reference_check CHECK (((length(reference) >= 1) AND (length(reference) <= 100))),
   constraint payment_links_refunded_units_check CHECK ((refunded_units >= 0)),
+  constraint payment_links_reusable_check CHECK ((is_reusable OR (max_payments = 1))),
   constraint payment_links_settled_by_check CHECK ((settled_by = ANY (ARRAY['authorization'::text, 'tag'::text, 'proof'::text, 'early_claim'::text, 'pay_amount'::text, 'amount'::text, 'merchant'::text]))),
   constraint payment_links_status_check CHECK ((status = ANY (ARRAY['ACTIVE'::text, 'PENDING'::text, 'PAID'::text, 'EXPIRED'::text, 'CANCELLED'::text]))),
   constraint payment_links_success_url_check CHECK ((length(success_url) <= 2000)),
   constraint payment_links_tag_check CHECK (((tag ~ '^0x[0-9a-f]*$'::text) AND (length(tag) = 34))),
+  constraint payment_links_template_check CHECK (((NOT is_reusable) OR ((tag IS NULL) AND (pay_amount_units IS NULL) AND (status = ANY (ARRAY['ACTIVE'::text, 'EXPIRED'::text, 'CANCELLED'::text]))))),
   constraint payment_links_unique_reference_check CHECK (((NOT unique_reference) OR (reference IS NOT NULL))),
+  constraint payment_links_use_check CHECK (((parent_id IS NULL) OR (NOT is_reusable))),
   constraint payment_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 ) with (fillfactor=85);
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
 CREATE INDEX payment_links_fitting ON public.payment_links USING btree (address_key(recipient), amount_units, expires_at) WHERE is_unpaid;
+CREATE INDEX payment_links_listed ON public.payment_links USING btree (owner_key(user_id), stage, created_at DESC, id DESC) WHERE (parent_id IS NULL);
 CREATE INDEX payment_links_open ON public.payment_links USING btree (network) WHERE (stage = 'OPEN'::text);
 CREATE INDEX payment_links_open_until ON public.payment_links USING btree (open_until) WHERE (open_until IS NOT NULL);
 CREATE INDEX payment_links_pay_amount ON public.payment_links USING btree (address_key(recipient), pay_amount_units, expires_at) WHERE (is_unpaid AND (pay_amount_units IS NOT NULL));
@@ -420,7 +435,7 @@ CREATE INDEX payment_links_reference ON public.payment_links USING btree (user_i
 CREATE INDEX payment_links_released ON public.payment_links USING btree (network) WHERE is_released;
 CREATE INDEX payment_links_tag ON public.payment_links USING hash (tag);
 CREATE UNIQUE INDEX payment_links_unique_reference_key ON public.payment_links USING btree (user_id, reference) WHERE unique_reference;
-CREATE INDEX payment_links_user_stage_created ON public.payment_links USING btree (owner_key(user_id), stage, created_at DESC, id DESC);
+CREATE INDEX payment_links_uses ON public.payment_links USING btree (parent_id, created_at DESC, id DESC) WHERE (parent_id IS NOT NULL);
 CREATE TRIGGER payment_links_count_added AFTER INSERT ON public.payment_links REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added_links();
 CREATE TRIGGER payment_links_count_changed AFTER UPDATE ON public.payment_links REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_changed_links();
 CREATE TRIGGER payment_links_count_removed AFTER DELETE ON public.payment_links REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed_links();
@@ -1050,7 +1065,8 @@ declare
   order_data jsonb;
 begin
   select jsonb_strip_nulls(jsonb_build_object(
-      'reference', link.reference, 'customerEmail', link.customer_email, 'metadata', nullif(link.metadata, '{}')
+      'reference', link.reference, 'customerEmail', link.customer_email, 'metadata', nullif(link.metadata, '{}'),
+      'parentLinkId', link.parent_id
     ))
   into order_data
   from payment_links link
@@ -1083,7 +1099,8 @@ CREATE OR REPLACE FUNCTION public.count_added_links()
 AS $function$
 begin
   insert into link_count_deltas (user_id, status, count, amount_units, refunded_units)
-  select user_id, status, count(*), sum(coalesce(paid_units, amount_units)), sum(refunded_units)
+  select
+    user_id, status, count(*) filter (where parent_id is null), sum(coalesce(paid_units, amount_units)), sum(refunded_units)
   from added
   group by 1, 2;
   return null;
@@ -1110,16 +1127,21 @@ begin
   insert into link_count_deltas (
     user_id, status, prior_status, count, amount_units, refunded_units, prior_amount_units, prior_refunded_units
   )
-  select user_id, status, prior_status, count(*), sum(units), sum(refunded), sum(prior_units), sum(prior_refunded)
+  select
+    user_id, status, prior_status, count(*) filter (where is_listed), sum(units), sum(refunded), sum(prior_units),
+    sum(prior_refunded)
   from (
     select
-      user_id, max(status) filter (where is_new) as status, max(status) filter (where not is_new) as prior_status,
+      user_id, bool_and(parent_id is null) as is_listed,
+      max(status) filter (where is_new) as status, max(status) filter (where not is_new) as prior_status,
       sum(units) filter (where is_new) as units, sum(units) filter (where not is_new) as prior_units,
       sum(refunded_units) filter (where is_new) as refunded, sum(refunded_units) filter (where not is_new) as prior_refunded
     from (
-      select id, user_id, status, coalesce(paid_units, amount_units) as units, refunded_units, true as is_new from added
+      select id, user_id, parent_id, status, coalesce(paid_units, amount_units) as units, refunded_units, true as is_new
+      from added
       union all
-      select id, user_id, status, coalesce(paid_units, amount_units), refunded_units, false from removed
+      select id, user_id, parent_id, status, coalesce(paid_units, amount_units), refunded_units, false
+      from removed
     ) both_versions
     group by id, user_id
   ) moved
@@ -1151,7 +1173,8 @@ CREATE OR REPLACE FUNCTION public.count_removed_links()
 AS $function$
 begin
   insert into link_count_deltas (user_id, prior_status, count, prior_amount_units, prior_refunded_units)
-  select user_id, status, count(*), sum(coalesce(paid_units, amount_units)), sum(refunded_units)
+  select
+    user_id, status, count(*) filter (where parent_id is null), sum(coalesce(paid_units, amount_units)), sum(refunded_units)
   from removed
   group by 1, 2;
   return null;

@@ -165,6 +165,11 @@ export const paymentLinks = pgTable("payment_links", {
   customerEmail: text("customer_email"),
   successUrl: text("success_url"),
   cancelUrl: text("cancel_url"),
+  isReusable: boolean("is_reusable").notNull(),
+  maxPayments: integer("max_payments"),
+  minUnits: int8("min_units"),
+  maxUnits: int8("max_units"),
+  parentId: text("parent_id"),
 });
 
 export const merchantPages = pgTable("merchant_pages", {

@@ -41,6 +41,11 @@ export async function claimLink(
 ): Promise<ClaimAnswer> {
   const link = await findPublicLink(deps.sql, claimed.linkId);
   if (!link) throw notFound("Payment link");
+  if (link.isReusable)
+    throw conflict("This payment link is paid by uses of it; claim the use", {
+      field: "linkId",
+      issue: "reusable_link",
+    });
   const terms = termsOf(deps, link, claimed.txHash);
   const known = await findClaim(deps.sql, claimed);
   const isOpen = known?.state === "OPEN" || known?.state === "MATCHED";

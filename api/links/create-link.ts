@@ -5,6 +5,7 @@ import { linkTag } from "../../core/domain/link-tag.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { OrderData } from "../../core/domain/order-data.ts";
+import type { ReuseTerms } from "../../core/domain/reuse.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { runIdempotent } from "../../db/http/idempotency.ts";
@@ -21,6 +22,7 @@ export type LinkTerms = {
   description: string;
   expiresInHours: number;
   order: OrderData;
+  reuse: ReuseTerms;
 };
 
 /**
@@ -45,7 +47,8 @@ export async function createLink(
       const { link } = inserted;
       if (terms.order.successUrl !== null || terms.order.cancelUrl !== null)
         await ensureReturnSecret(tx, config, terms.userId);
-      const data = { amount: formatUnits(link.amountUnits), network: link.network };
+      const amount = link.minUnits === null ? formatUnits(link.amountUnits) : null;
+      const data = { amount, network: link.network };
       await recordEvents(tx, [
         { userId: link.userId, type: "payment_link.created", subjectId: link.id, data },
       ]);

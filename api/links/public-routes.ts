@@ -3,16 +3,20 @@ import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
 import { LINK_STATUSES } from "../../core/domain/link.ts";
+import { toAmountNumber } from "../../core/domain/money.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { findPublicLink, type PublicLink } from "../../db/links/links.ts";
 import { access } from "../http/access.ts";
 import { addressGroup } from "../http/client-address.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
-import { errorResponses, errorSchema } from "../http/envelope.ts";
+import { errorResponses, errorSchema, isoTime } from "../http/envelope.ts";
+import { jsonBody } from "../http/json-body.ts";
 import { takeFromLimit } from "../http/rate-limit.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
+import { readAmountUnits } from "./amount.ts";
 import { claimLink } from "./claim-link.ts";
+import { openUseFor } from "./open-use.ts";
 import { streamLink } from "./stream-link-status.ts";
 import { presentPublicLink, publicLinkSchema } from "./wire.ts";
 
@@ -64,11 +68,26 @@ const claimAnswer = z.object({
     .describe("Present when the transfer could pay other links too: send the claim again with a signature"),
   typedData: z.looseObject({}).optional().describe("What to sign (eth_signTypedData_v4)"),
 });
+const useBody = z
+  .strictObject({ amount: z.number().optional().describe("USDC; needed where the payer chooses it") })
+  .optional();
+const useSchema = z.object({
+  linkId: z
+    .string()
+    .describe("A link of its own: its data, events, page and x402 resource are those of any link"),
+  parentId: z.string(),
+  amount: z.number(),
+  currency: z.literal("USDC"),
+  url: z.string(),
+  aiUrl: z.string(),
+  expiresAt: isoTime,
+});
 const params = z.object({ linkId: z.string().max(100) });
 
 export const publicLinkRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "public-link-routes" })
     .use(access(deps))
+    .use(jsonBody)
     .onTransform(({ set }) => void Object.assign(set.headers, CORS))
     .get(
       `${PREFIX}/data`,
@@ -97,6 +116,32 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
         body: claimBody,
         response: { 200: claimAnswer, ...errorResponses(400, 404, 409, 413, 429) },
         detail: { summary: "Claim that a transaction paid a link", tags },
+      },
+    )
+    .post(
+      `${PREFIX}/uses`,
+      async ({ params: { linkId }, body, bodyText, status }) => {
+        if (!LINK_ID.test(linkId)) throw notFound("Reusable payment link");
+        const amountUnits =
+          body?.amount === undefined ? undefined : readAmountUnits(bodyText, "amount", body.amount);
+        const use = await openUseFor(deps.sql, { linkId, amountUnits });
+        const { baseUrl } = deps.config;
+        return status(201, {
+          linkId: use.id,
+          parentId: linkId,
+          amount: toAmountNumber(use.amountUnits),
+          currency: "USDC" as const,
+          url: `${baseUrl}/pay/${use.id}`,
+          aiUrl: `${baseUrl}/v1/x402/${use.id}`,
+          expiresAt: use.expiresAt.toISOString(),
+        });
+      },
+      {
+        limit: "claims",
+        params,
+        body: useBody,
+        response: { 201: useSchema, ...errorResponses(400, 404, 409, 413, 429) },
+        detail: { summary: "Open one payment of a reusable link", tags },
       },
     )
     .get(
@@ -131,6 +176,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
     )
     .options(`${PREFIX}/data`, preflight, { detail: { hide: true } })
     .options(`${PREFIX}/complete`, preflight, { detail: { hide: true } })
+    .options(`${PREFIX}/uses`, preflight, { detail: { hide: true } })
     .options(`${PREFIX}/events`, preflight, { detail: { hide: true } });
 
 function preflight({ set }: { set: ResponseSet }) {

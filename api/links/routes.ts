@@ -7,23 +7,27 @@ import { recordEvents } from "../../db/events/events.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import { endClaimsOfLink } from "../../db/links/claims.ts";
 import { cancelLink, countByReference, countLinks, findLink, listLinks } from "../../db/links/links.ts";
+import { cancelUses, listLinkPayments } from "../../db/links/uses.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
-import { readAmountUnits } from "./amount.ts";
 import { createLink } from "./create-link.ts";
 import { readCursor, writeCursor } from "./cursor.ts";
 import { readOrder } from "./order-fields.ts";
+import { readReuse } from "./reuse-fields.ts";
 import {
   createBody,
+  linkPaymentsSchema,
   linkSchema,
   listQuery,
   listSchema,
   ownQuery,
+  paymentsQuery,
   presentLink,
+  presentLinkPayment,
   presentSingleLink,
   singleLinkSchema,
   statsSchema,
@@ -43,9 +47,9 @@ export const linkRoutes = (deps: ApiDeps) =>
       async ({ body, bodyText, user, headers, set, status }) => {
         refuseOtherUser(user.id, body.userId);
         const { network, description, expiresInHours } = body;
-        const amountUnits = readAmountUnits(bodyText, "amount", body.amount);
+        const { amountUnits, reuse } = readReuse(bodyText, body);
         const order = readOrder(body);
-        const terms = { userId: user.id, network, amountUnits, description, expiresInHours, order };
+        const terms = { userId: user.id, network, amountUnits, description, expiresInHours, order, reuse };
         const made = await createLink(deps, terms, parseIdempotencyKey(headers["idempotency-key"]));
         if (made.isReplay) set.headers["idempotent-replayed"] = "true";
         return status(201, made.body as z.infer<typeof linkSchema>);
@@ -81,6 +85,17 @@ export const linkRoutes = (deps: ApiDeps) =>
         query: ownQuery,
         response: { 200: singleLinkSchema, ...errorResponses(400, 401, 403, 404, 429) },
         detail: { summary: "One payment link", tags },
+      },
+    )
+    .get(
+      "/v1/payment-links/:id/payments",
+      ({ params, query, user }) => answerPayments(deps, { id: params.id, userId: user.id }, query),
+      {
+        auth: mayRead,
+        params: linkParams,
+        query: paymentsQuery,
+        response: { 200: linkPaymentsSchema, ...errorResponses(400, 401, 403, 404, 429) },
+        detail: { summary: "Payments of a link, newest first: of a reusable one its uses", tags },
       },
     )
     .post(
@@ -126,6 +141,25 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
   };
 }
 
+async function answerPayments(
+  deps: ApiDeps,
+  { id, userId }: { id: string; userId: string },
+  { limit, cursor }: z.infer<typeof paymentsQuery>,
+) {
+  const link = await getLink(deps, id, userId);
+  const after = cursor === undefined ? undefined : readCursor(userId, cursor);
+  const place = { linkId: link.id, userId };
+  const found = await listLinkPayments(deps.sql, place, { after, limit: limit + 1 });
+  const payments = found.slice(0, limit);
+  const last = payments.at(-1);
+  const hasNextPage = found.length > limit;
+  return {
+    payments: payments.map((payment) => presentLinkPayment(payment, deps.config)),
+    nextCursor: hasNextPage && last ? writeCursor(userId, last) : null,
+    pagination: { hasNextPage, limit },
+  };
+}
+
 async function answerStats(deps: ApiDeps, userId: string, query: z.infer<typeof ownQuery>) {
   refuseOtherUser(userId, query.userId);
   const counts = await countLinks(deps.sql, userId);
@@ -156,8 +190,13 @@ async function cancel(deps: ApiDeps, id: string, userId: string): Promise<Paymen
     const row = await cancelLink(tx, { id, userId });
     if (!row) return undefined;
     await endClaimsOfLink(tx, id);
-    await recordEvents(tx, [{ userId, type: "payment_link.cancelled", subjectId: id }]);
-    await notify(tx, [id]);
+    const uses = row.isReusable ? await cancelUses(tx, id) : [];
+    const ended = [id, ...uses.map((use) => use.id)];
+    await recordEvents(
+      tx,
+      ended.map((subjectId) => ({ userId, type: "payment_link.cancelled" as const, subjectId })),
+    );
+    await notify(tx, ended);
     return row;
   });
   if (cancelled) return cancelled;

@@ -15,12 +15,14 @@ import { REFERENCE_MAX, signReturnUrl } from "../../core/domain/order-data.ts";
 import type { KeyList } from "../../core/domain/seal.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { PublicLink } from "../../db/links/links.ts";
+import type { LinkPayment } from "../../db/links/uses.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 import { isoTime } from "../http/envelope.ts";
 import { queryNumber } from "../http/query.ts";
 import { settledBy } from "../http/settled-by.ts";
 import { orderFields, orderSchema, presentOrder } from "./order-fields.ts";
 import { openReturnSecret } from "./return-secret.ts";
+import { presentReuse, reuseFields, reuseSchema } from "./reuse-fields.ts";
 
 export const LIST_LIMIT_DEFAULT = 20;
 export const LIST_LIMIT_MAX = 100;
@@ -40,7 +42,7 @@ const description = z
 
 export const createBody = z.strictObject({
   userId: userId.optional().describe("Your own id, if any"),
-  amount: z.number().describe("USDC, greater than 0 and at most 1,000,000, at most 6 decimals"),
+  ...reuseFields,
   description,
   currency: z.literal("USDC").optional(),
   expiresInHours: z.int().min(1).max(LINK_EXPIRY_MAX_HOURS).default(LINK_EXPIRY_DEFAULT_HOURS),
@@ -57,9 +59,11 @@ export const listQuery = ownQuery.extend({
   reference: z.string().min(1).max(REFERENCE_MAX).optional().describe("Links with exactly this reference"),
 });
 
+export const paymentsQuery = listQuery.pick({ limit: true, cursor: true });
+
 const linkFields = {
   id: z.string(),
-  amount: z.number(),
+  ...reuseSchema,
   currency: z.literal("USDC"),
   description: z.string(),
   url: z.string().describe("Where a person pays"),
@@ -97,7 +101,10 @@ export const statsSchema = z.object({
 export const publicLinkSchema = z.object({
   linkId: z.string(),
   merchantName: z.string(),
-  amount: z.number(),
+  ...reuseSchema,
+  reusable: z
+    .boolean()
+    .describe("Paid by uses of it: POST …/uses opens one, a link of its own; x402 pays it directly"),
   currency: z.literal("USDC"),
   network: z.enum(NETWORK_IDS),
   recipientAddress: z.string(),
@@ -148,7 +155,46 @@ export const publicLinkSchema = z.object({
       "Where the payer returns to now: successUrl once PAID, cancelUrl while nothing pays it, with `linkId, reference, status, at, sig` in the query",
     ),
 });
+export const linkPaymentsSchema = z.object({
+  payments: z.array(
+    z.object({
+      linkId: z.string().describe("The use that was paid; refunds and receipts take it"),
+      paymentId: z.string().nullable(),
+      transactionId: z.string().nullable(),
+      status: z.enum(LINK_STATUSES),
+      amount: z.number(),
+      refundedAmount: z.number(),
+      payer: z.string().nullable(),
+      transactionHash: z.string().nullable(),
+      paidAt: isoTime.nullable(),
+      receiptUrl: z.string().nullable(),
+      createdAt: isoTime,
+    }),
+  ),
+  nextCursor: z.string().nullable(),
+  pagination: z.object({ hasNextPage: z.boolean(), limit: z.int() }),
+});
+
+export function presentLinkPayment(row: LinkPayment, { baseUrl }: Addresses) {
+  return {
+    linkId: row.linkId,
+    paymentId: row.paymentId,
+    transactionId: row.transactionId,
+    status: row.status,
+    amount: toAmountNumber(row.amountUnits),
+    refundedAmount: toAmountNumber(row.refundedUnits),
+    payer: row.payer,
+    transactionHash: row.txHash,
+    paidAt: row.paidAt?.toISOString() ?? null,
+    receiptUrl: row.status === "PAID" ? `${baseUrl}/pay/${row.linkId}/receipt` : null,
+    createdAt: row.createdAt.toISOString(),
+  };
+}
+
 export type PublicLinkData = z.infer<typeof publicLinkSchema>;
+
+/** Of a link that is paid once: its amount is known. */
+export type FixedLinkData = Omit<PublicLinkData, "amount"> & { amount: number };
 
 type Addresses = { baseUrl: string };
 type PublicSettings = Addresses & {
@@ -159,7 +205,7 @@ type PublicSettings = Addresses & {
 export function presentLink(link: PaymentLink, { baseUrl }: Addresses): z.infer<typeof linkSchema> {
   return {
     id: link.id,
-    amount: toAmountNumber(link.amountUnits),
+    ...presentReuse(link),
     currency: "USDC",
     description: link.description,
     url: `${baseUrl}/pay/${link.id}`,
@@ -188,7 +234,8 @@ export function presentPublicLink(link: PublicLink, settings: PublicSettings): P
   return {
     linkId: link.id,
     merchantName: link.displayName ?? defaultMerchantName(link.email),
-    amount: toAmountNumber(link.amountUnits),
+    ...presentReuse(link),
+    reusable: link.isReusable,
     currency: "USDC",
     network: link.network,
     recipientAddress: link.recipient,
@@ -240,6 +287,7 @@ function statusSince({ status, paidAt, expiresAt, updatedAt }: PublicLink): Date
 }
 
 /** PENDING that rests on claims alone does not prevent a payment. */
-function isPayable({ status, isFree }: PublicLink): boolean {
+function isPayable({ status, isFree, uses, maxPayments }: PublicLink): boolean {
+  if (uses !== null && maxPayments !== null && uses >= maxPayments) return false;
   return isFree && isOpenStatus(status);
 }

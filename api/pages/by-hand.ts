@@ -1,12 +1,12 @@
 /** What a payer needs who types: amount, address, network, and the page's own address as a QR code. */
 import { NETWORKS } from "../../core/domain/networks.ts";
-import type { PublicLinkData } from "../links/wire.ts";
+import type { FixedLinkData } from "../links/wire.ts";
 import { type Html, html } from "./html.ts";
 import { qrCode } from "./qr-code.ts";
 import type { Words } from "./words.ts";
 
 /** The script closes both parts at once; without one they stay open. */
-export function byHandPart(link: PublicLinkData, words: Words): Html {
+export function byHandPart(link: FixedLinkData, words: Words): Html {
   const { say } = words;
   const network = NETWORKS[link.network].displayName;
   // plain digits with a point, as a wallet's field takes them

@@ -51,11 +51,20 @@ export type PageContent = {
 };
 
 /** Compressed when the request takes gzip. */
-export function sendPage(page: Html, request: Request, status = 200): Response {
+export function sendPage(
+  page: Html,
+  request: Request,
+  status = 200,
+  { hasForm = false }: { hasForm?: boolean } = {},
+): Response {
+  const policy = hasForm
+    ? CONTENT_SECURITY_POLICY.replace("form-action 'none'", "form-action 'self'")
+    : CONTENT_SECURITY_POLICY;
+  const headers = { ...PAGE_HEADERS, "content-security-policy": policy };
   if (!/\bgzip\b/.test(request.headers.get("accept-encoding") ?? ""))
-    return new Response(page.html, { status, headers: PAGE_HEADERS });
+    return new Response(page.html, { status, headers });
   const body = Bun.gzipSync(page.html);
-  return new Response(body, { status, headers: { ...PAGE_HEADERS, "content-encoding": "gzip" } });
+  return new Response(body, { status, headers: { ...headers, "content-encoding": "gzip" } });
 }
 
 export function renderDocument(words: Words, files: PageFiles, content: PageContent): Html {

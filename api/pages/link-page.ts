@@ -1,6 +1,6 @@
 /** The page of a payment link: everything that can be read and done without a script, and what the script starts from. */
 import { NETWORKS } from "../../core/domain/networks.ts";
-import type { PublicLinkData } from "../links/wire.ts";
+import type { FixedLinkData } from "../links/wire.ts";
 import { byHandPart, phonePart } from "./by-hand.ts";
 import { type PageFiles, renderDocument } from "./document.ts";
 import { type Html, html, jsonBlock } from "./html.ts";
@@ -10,7 +10,7 @@ import type { Messages, Words } from "./words.ts";
 /** A page without script shows a payment's progress this often. */
 const REFRESH_S = 10;
 
-export function linkPage(link: PublicLinkData, words: Words, files: PageFiles, url: string): Html {
+export function linkPage(link: FixedLinkData, words: Words, files: PageFiles, url: string): Html {
   const { merchantName: merchant, status } = link;
   const amount = words.formatAmount(link.amount);
   const isOpen = link.payable;
@@ -33,7 +33,7 @@ ${returnPart(link, words)}
 }
 
 /** What the script needs beside the page: the link, the words of one language, and how the network is added to a wallet. */
-function pageData(link: PublicLinkData, { language, messages }: Words) {
+function pageData(link: FixedLinkData, { language, messages }: Words) {
   const { displayName, explorerUrl, publicRpcUrl } = NETWORKS[link.network];
   const network = {
     name: displayName,
@@ -44,7 +44,7 @@ function pageData(link: PublicLinkData, { language, messages }: Words) {
   return { link, language, messages, network };
 }
 
-function heading(link: PublicLinkData, { say }: Words, amount: string): Html {
+function heading(link: FixedLinkData, { say }: Words, amount: string): Html {
   const { merchantName: merchant, description } = link;
   const [letter = ""] = merchant.toUpperCase();
   return html`<header>
@@ -56,13 +56,13 @@ ${NETWORKS[link.network].isTestnet && html`<p class="test">${say("testNetwork")}
 }
 
 /** Back to the shop, once the payment is settled or while there is none; the script keeps it up to date. */
-function returnPart(link: PublicLinkData, { say }: Words): Html | false {
+function returnPart(link: FixedLinkData, { say }: Words): Html | false {
   const { returnUrl, successUrl, cancelUrl, merchantName } = link;
   if (successUrl === null && cancelUrl === null) return false;
   return html`<p id="return"${returnUrl === null && { html: " hidden" }}><a class="plain"${returnUrl !== null && html` href="${returnUrl}"`}>${say("returnTo", { merchant: merchantName })}</a></p>`;
 }
 
-function waysToPay(link: PublicLinkData, { say, formatTime }: Words): Html {
+function waysToPay(link: FixedLinkData, { say, formatTime }: Words): Html {
   return html`${link.paymentUncertain && html`<p class="note warn">${say("uncertain")}</p>`}
 ${isMisfit(link) && html`<p class="note warn">${say("otherAmount", { merchant: link.merchantName })}</p>`}
 <div class="placeholder" aria-hidden="true"></div>
@@ -76,11 +76,11 @@ ${isMisfit(link) && html`<p class="note warn">${say("otherAmount", { merchant: l
 }
 
 /** A transfer of another value is booked on the link, which nothing has paid yet. */
-function isMisfit({ exception }: PublicLinkData): boolean {
+function isMisfit({ exception }: FixedLinkData): boolean {
   return exception === "UNDERPAID" || exception === "OVERPAID";
 }
 
-function stateOf(link: PublicLinkData, words: Words): Html {
+function stateOf(link: FixedLinkData, words: Words): Html {
   const { say } = words;
   const values = { merchant: link.merchantName };
   switch (link.status) {
@@ -96,11 +96,11 @@ function stateOf(link: PublicLinkData, words: Words): Html {
   }
 }
 
-function paid(link: PublicLinkData, words: Words): Html {
+function paid(link: FixedLinkData, words: Words): Html {
   return html`${state("ok", words.say("paid"), words.say("paidByOther"))}${receiptOf(link, words)}`;
 }
 
-function refunded(link: PublicLinkData, words: Words): Html {
+function refunded(link: FixedLinkData, words: Words): Html {
   const title: keyof Messages = link.refundedAmount < link.amount ? "partlyRefunded" : "refunded";
   const amount = words.formatAmount(link.refundedAmount);
   const text = words.say("refundedText", { merchant: link.merchantName, amount });
@@ -108,7 +108,7 @@ function refunded(link: PublicLinkData, words: Words): Html {
 }
 
 function receiptOf(
-  { linkId, status, paidAt, transactionHash, explorerUrl }: PublicLinkData,
+  { linkId, status, paidAt, transactionHash, explorerUrl }: FixedLinkData,
   { say, formatTime }: Words,
 ): Html {
   return html`<dl class="facts">

@@ -10,6 +10,7 @@ import { presentPublicLink } from "../links/wire.ts";
 import { type PageFiles, sendPage } from "./document.ts";
 import { linkPage, messagePage } from "./link-page.ts";
 import { filesOf } from "./page-files.ts";
+import { reusablePage } from "./reusable-page.ts";
 import { chooseLanguage, wordsOf } from "./words.ts";
 
 const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
@@ -55,7 +56,10 @@ async function respond(deps: ApiDeps, files: PageFiles, page: PageRequest): Prom
     await countRequest();
     const link = LINK_ID.test(linkId) ? await findPublicLink(deps.sql, linkId) : undefined;
     if (!link) return sendPage(messagePage("unknown", words, files, url), request, 404);
-    return sendPage(linkPage(presentPublicLink(link, deps.config), words, files, url), request);
+    const data = presentPublicLink(link, deps.config);
+    if (data.reusable)
+      return sendPage(reusablePage(data, words, files, { url }), request, 200, { hasForm: true });
+    return sendPage(linkPage({ ...data, amount: data.amount ?? 0 }, words, files, url), request);
   } catch (error) {
     const isRefusal = error instanceof ServiceError && error.status < 500;
     if (!isRefusal) fail(error);

@@ -1,8 +1,10 @@
 /** One x402 exchange: what a request on one of the four wires brings is paid or asked for, and presented. Knows nothing of the web framework. */
-import { findObstacle } from "../../core/domain/decide-payment.ts";
+import { findObstacle, type PayableLink } from "../../core/domain/decide-payment.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
+import { parseUnits } from "../../core/domain/money.ts";
 import { PAYMENT_REFUSALS, type Refusal, refusalOf } from "../../core/domain/payment.ts";
 import { isRelayObstacle } from "../../core/domain/relay-budget.ts";
+import { choiceOf, isTooFine } from "../../core/domain/reuse.ts";
 import { findPayableLink } from "../../db/links/payable-links.ts";
 import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import type { PayMetrics } from "./metrics.ts";
@@ -21,6 +23,8 @@ export type ExchangeTools = LinkPayTools & { payMetrics: PayMetrics };
 /** One request, whatever its method and path. */
 export type Ask = Omit<PayOrder, "attempt"> & {
   shape: Shape;
+  /** `?amount=`: what a payer chooses to pay where the link leaves it open. */
+  amountText: string | undefined;
   headers: Record<string, string | undefined>;
   /** JSON text of the body on the JSON way; undefined on the others. */
   bodyText: string | undefined;
@@ -83,16 +87,29 @@ function isAnsweredWithTerms({ way, result }: Paid): boolean {
 
 async function readTerms(
   tools: ExchangeTools,
-  { linkId, shape }: Ask,
+  { linkId, shape, amountText }: Ask,
   paid: Paid | undefined,
 ): Promise<Terms | undefined> {
   const reading = findPayableLink(tools.sql, linkId);
-  const link = await (paid ? withTimeout(TERMS_TIMEOUT_MS, reading) : reading);
-  if (!link) return undefined;
+  const found = await (paid ? withTimeout(TERMS_TIMEOUT_MS, reading) : reading);
+  if (!found) return undefined;
   const now = new Date();
-  const obstacle = findObstacle(link, tools.config, now);
+  const chosen = choose(found, amountText);
+  const link = "reason" in chosen ? found : chosen;
+  const obstacle = findObstacle(link, tools.config, now) ?? ("reason" in chosen ? chosen : undefined);
   if (!paid && obstacle && isRelayObstacle(obstacle)) tools.payMetrics.countUnrelayed(obstacle.reason);
   return { link, obstacle, shape, now };
+}
+
+/** The link with the amount that its payer chose; what is wrong with the choice otherwise. */
+function choose(link: PayableLink, amountText: string | undefined): PayableLink | Refusal {
+  const choice = choiceOf(link);
+  if (!choice) return link;
+  const amountUnits = amountText === undefined ? undefined : parseUnits(amountText);
+  if (amountUnits === undefined || isTooFine(amountUnits)) return refusalOf("AMOUNT_REQUIRED");
+  if (amountUnits < choice.minUnits) return refusalOf("AMOUNT_BELOW_REQUIRED");
+  if (amountUnits > choice.maxUnits) return refusalOf("AMOUNT_EXCEEDS_MAXIMUM");
+  return { ...link, amountUnits };
 }
 
 /** Answered as JSON whatever way the request came. */

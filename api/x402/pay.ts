@@ -4,12 +4,14 @@
  */
 import { type Decision, decide, type PayableLink } from "../../core/domain/decide-payment.ts";
 import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
-import { tagOfNonce } from "../../core/domain/link-tag.ts";
+import { linkTag, tagOfNonce } from "../../core/domain/link-tag.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { isSettled, type PaymentRefusal, refusalOf } from "../../core/domain/payment.ts";
+import { choiceOf, useIdOf } from "../../core/domain/reuse.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import { isFullOfDoubts } from "../../db/links/doubts.ts";
 import { findPayableLink } from "../../db/links/payable-links.ts";
+import { openUse } from "../../db/links/uses.ts";
 import { findPaymentByAuthorization, type NewPayment, type PaymentView } from "../../db/payments/payments.ts";
 import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import { OverloadedError, requeueLinkPayment } from "./accept.ts";
@@ -51,7 +53,33 @@ export async function payLink(tools: LinkPayTools, order: PayOrder): Promise<Pay
   const nonceTag = tagOfNonce(order.attempt.authorization.nonce);
   const link = await findPayableLink(tools.sql, order.linkId, nonceTag);
   if (!link) return { kind: "refused", ...refusalOf("NOT_FOUND") };
+  if (link.isReusable) return payUse(tools, link, order);
   return act(tools, link, order, decide(link, order.attempt, { now: new Date(), limits: tools.config }));
+}
+
+/**
+ * Pays a use of a reusable link. Its id derives from the authorization, so the same bytes lead to the same use; it is opened only for a
+ * payer whose signature is valid and whose value the link asks for.
+ */
+async function payUse(tools: LinkPayTools, parent: PayableLink, order: PayOrder): Promise<PayResult> {
+  const { authorization } = order.attempt;
+  const id = useIdOf(parent.id, authorization);
+  const use = { ...order, linkId: id };
+  if (await findPayableLink(tools.sql, id)) return payLink(tools, use);
+  const amountUnits = choiceOf(parent) ? authorization.value : parent.amountUnits;
+  const decision = decide({ ...parent, amountUnits }, order.attempt, {
+    now: new Date(),
+    limits: tools.config,
+  });
+  if (decision.kind !== "accept") return act(tools, parent, order, decision);
+  const payer = await verifyPayer(tools.chains.get(parent.network), parent.network, order.attempt);
+  if (!payer.ok) return refuse(parent, payer.reason, payer.message, { retryable: payer.retryable });
+  const opened = await tools.sql.begin((tx) =>
+    openUse(tx, { parentId: parent.id, id, tag: linkTag(id), amountUnits }),
+  );
+  return opened.ok
+    ? payLink(tools, use)
+    : { kind: "refused", ...refusalOf(opened.reason), network: parent.network };
 }
 
 async function act(

@@ -53,6 +53,7 @@ function resource(deps: ApiDeps, tools: ExchangeTools, prefix: string, defaultSh
       return exchange(tools, {
         linkId: context.params.linkId,
         shape: chooseShape(context.query.shape, defaultShape),
+        amountText: context.query.amount,
         headers,
         bodyText,
         requestId: context.requestId,

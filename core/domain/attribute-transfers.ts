@@ -12,7 +12,7 @@
  * A transfer that several links fit, with no evidence to decide between them, is received with `candidates`. What fits is
  * evaluated at the transfer's block: evidence 0 to 3 may settle it later; other links closing later has no effect. Evidence 0 to 3
  * attributes a transfer to its link whatever the link's status and the value; 4 and 5 apply only when the transfer pays the link, and
- * never to a relay of ours that names no link of this database.
+ * never to a relay of ours that names no link of this database. A use of a reusable link is no candidate by its plain amount.
  */
 import { authorizationKey } from "./authorization.ts";
 import type {
@@ -305,7 +305,7 @@ function indexSnapshot({ links, payments, claims, assignments }: LedgerSnapshot)
   const fitting = new Map<string, LinkFacts[]>();
   const claimsByHash = new Map<string, ClaimFacts[]>();
   for (const link of links) {
-    append(fitting, fitKey(link.recipient, link.amountUnits), link);
+    if (!link.isAddressed) append(fitting, fitKey(link.recipient, link.amountUnits), link);
     if (link.payAmountUnits !== undefined) append(fitting, fitKey(link.recipient, link.payAmountUnits), link);
   }
   for (const claim of claims) append(claimsByHash, claim.txHash, claim);

@@ -25,6 +25,12 @@ export type PayableLink = {
   readonly description: string;
   readonly status: LinkStatus;
   readonly expiresAt: Date;
+  /** Many payers pay it, each by a use of it; `amountUnits` is then the least when the payer chooses between two. */
+  readonly isReusable?: boolean;
+  readonly minUnits?: bigint | null;
+  readonly maxUnits?: bigint | null;
+  /** As many uses as it may have are paid or being paid. */
+  readonly isUsedUp?: boolean | null;
   /** The live payment that holds the link, if any, and the authorization it was accepted with. */
   readonly paymentId: string | null;
   readonly payer: Hex | null;
@@ -100,7 +106,7 @@ export function findObstacle(link: PayableLink, limits: RelayLimits, now: Date):
 
 function whyUnpayable(link: PayableLink, now: Date): Refusal | undefined {
   const status = effectiveStatus(link, now);
-  if (status === "PAID") return refusalOf("LINK_ALREADY_PAID");
+  if (status === "PAID" || (status === "ACTIVE" && link.isUsedUp)) return refusalOf("LINK_ALREADY_PAID");
   if (link.paymentId !== null || link.paidTxHash !== null) return refusalOf("PAYMENT_IN_PROGRESS");
   if (link.expiresAt <= now) return refusalOf("LINK_NOT_PAYABLE", EXPIRED);
   switch (status) {

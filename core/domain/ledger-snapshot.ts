@@ -38,6 +38,8 @@ export type LinkFacts = {
   /** The merchant's settings. */
   matchByAmount: boolean;
   trustsEarlyClaims: boolean;
+  /** A use of a reusable link: its plain amount names nothing, since anybody may open uses of any amount. */
+  isAddressed?: boolean;
 };
 
 export type PaymentFacts = {

@@ -50,6 +50,7 @@ export const PAYMENT_REFUSALS = {
   IDEMPOTENCY_KEY_REUSED: 409,
   AMOUNT_EXCEEDS_MAXIMUM: 422,
   AMOUNT_BELOW_REQUIRED: 422,
+  AMOUNT_REQUIRED: 422,
   RECIPIENT_MISMATCH: 422,
   NETWORK_MISMATCH: 422,
   LINK_NOT_PAYABLE: 422,
@@ -86,6 +87,8 @@ const REFUSAL_MESSAGES: Partial<Record<PaymentRefusal, string>> = {
     "this idempotency key was used for another payment of this link; nothing was done with this one",
   AMOUNT_EXCEEDS_MAXIMUM: "the authorization is for more than this link asks",
   AMOUNT_BELOW_REQUIRED: "the authorization is for less than this link asks",
+  AMOUNT_REQUIRED:
+    "this link leaves the amount to the payer: ask again with ?amount= in USDC, at most 5 decimals",
   RECIPIENT_MISMATCH: "the authorization pays another address than this link's",
   INSUFFICIENT_FUNDS: "the payer's balance is too low",
   RELAY_BUDGET_SPENT: "the daily relay budget has no room for this payment",

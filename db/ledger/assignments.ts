@@ -94,7 +94,7 @@ export async function findAssignableLink(
         where payments.link_id = link.id and payments.is_live and payments.state in ('QUEUED', 'SIGNED', 'BROADCAST')
       ) as has_live_payment
     from payment_links link
-    where id = ${linkId} and user_id = ${userId}`;
+    where id = ${linkId} and user_id = ${userId} and not is_reusable`;
   return row;
 }
 

@@ -272,6 +272,7 @@ function fits(
       and address_key(link.recipient) = address_key(moments.recipient)
       and link.${tx(column)} = moments.amount_units
       and link.is_unpaid
+      ${column === "amount_units" ? tx`and not link.is_addressed` : tx``}
       and link.id <> all(${[...takenLinkIds]}::text[])
       and not exists (
         select from transfers
@@ -325,7 +326,7 @@ async function lockLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkFa
 
 type LinkRow = Pick<
   LinkFacts,
-  "id" | "recipient" | "amountUnits" | "isTaken" | "matchByAmount" | "trustsEarlyClaims"
+  "id" | "recipient" | "amountUnits" | "isTaken" | "matchByAmount" | "trustsEarlyClaims" | "isAddressed"
 > & {
   tag: Hex | null;
   payAmountUnits: bigint | null;
@@ -344,7 +345,7 @@ function readLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkRow[]> {
       link.id, link.recipient, link.tag, link.amount_units, link.pay_amount_units, link.created_at, link.created_block,
       link.expires_at, link.cancelled_at, paying.id is not null as is_taken,
       paying.block_number as paid_block, paying.log_index as paid_log, payment.id as live_payment_id,
-      merchant.match_by_amount, merchant.claim_policy = 'early' as trusts_early_claims
+      merchant.match_by_amount, merchant.claim_policy = 'early' as trusts_early_claims, link.is_addressed
     from payment_links link
     join users merchant on merchant.id = link.user_id
     left join lateral (

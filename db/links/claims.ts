@@ -114,16 +114,19 @@ export async function openClaim(tx: Tx, given: NewClaim): Promise<StoredClaim | 
   const isSettled = known?.state === "MATCHED" || known?.state === "DISPUTED";
   if (known && (isSettled || (known.state === "OPEN" && (!isProven || known.proof !== null))))
     return { claim: known, isNew: false, proofRequired: false };
-  if (!link || !(link.isOpen || isProven)) return undefined;
+  if (!link || link.isReusable || !(link.isOpen || isProven)) return undefined;
   const ledger = await readLedger(tx, link, given);
   const isEarly = !given.mayHaveBlock && !ledger.isBooked && known?.isEarly !== false;
   if (ledger.isCounted) {
     const claim = await upsertClaim(tx, { ...given, state: "MATCHED", isEarly });
     return { claim, isNew: false, proofRequired: false };
   }
+  // the plain amount of a use names nothing, so neither does a claim without proof
   const decides =
     isProven ||
-    (!ledger.isAmbiguous && (ledger.isAlone || (isEarly && rivals.length === 0 && ledger.trustsEarlyClaims)));
+    (link.parentId === null &&
+      !ledger.isAmbiguous &&
+      (ledger.isAlone || (isEarly && rivals.length === 0 && ledger.trustsEarlyClaims)));
   const claim = await upsertClaim(tx, { ...given, state: decides ? "OPEN" : "HINT", isEarly });
   for (const rival of rivals)
     if (rival.state === "OPEN" && rival.proof === null) await demoteToHint(tx, rival);
@@ -188,6 +191,7 @@ async function readLedger(
           and address_key(other.recipient) = address_key(${link.recipient})
           and other.amount_units in (${link.amountUnits}::bigint, ${link.payAmountUnits}::bigint)
           and other.id <> ${link.id}
+          and not other.is_addressed
           and other.is_unpaid
           and (other.status = 'PENDING' or other.status = 'ACTIVE' and other.expires_at > now())
       ) as is_alone,

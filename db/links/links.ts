@@ -2,17 +2,21 @@
 import type { LinkStatus } from "../../core/domain/link.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { NO_ORDER, type OrderData } from "../../core/domain/order-data.ts";
+import { PAID_ONCE, type ReuseTerms } from "../../core/domain/reuse.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { MerchantPage, PaymentLink, User } from "../schema.ts";
 import { countOpenDoubts } from "./doubts.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
 import { hasUnappliedTransfer } from "./unheld-links.ts";
+import { countUses } from "./use-count.ts";
 
 export type NewLink = Pick<PaymentLink, "id" | "userId" | "network" | "amountUnits" | "description"> & {
   expiresInHours: number;
+  /** A reusable link is never paid itself, so it has neither a tag nor a unique amount. */
   tag: Hex;
   order?: OrderData;
+  reuse?: ReuseTerms;
 };
 
 export type Inserted =
@@ -34,20 +38,22 @@ export async function insertLink(tx: Tx, link: NewLink): Promise<Inserted> {
     for no key update`;
   if (!wallet) return { ok: false, reason: "NO_WALLET" };
   const recipient = wallet.address;
-  const payAmountUnits = await takePayAmount(tx, { ...link, recipient });
-  const { order = NO_ORDER } = link;
+  const { order = NO_ORDER, reuse = PAID_ONCE } = link;
+  const payAmountUnits = reuse.isReusable ? undefined : await takePayAmount(tx, { ...link, recipient });
   // two wallets of a user are locked apart: then the index decides
   const [row] = await tx<PaymentLink[]>`
     insert into payment_links (
       id, user_id, network, recipient, amount_units, description, expires_at, tag, pay_amount_units, created_block,
-      reference, unique_reference, metadata, customer_email, success_url, cancel_url
+      reference, unique_reference, metadata, customer_email, success_url, cancel_url,
+      is_reusable, max_payments, min_units, max_units
     )
     select
       ${link.id}, ${link.userId}, ${link.network}, ${recipient}, ${link.amountUnits}::bigint, ${link.description},
-      now() + make_interval(hours => ${link.expiresInHours}::int), ${link.tag}, ${payAmountUnits ?? null}::bigint,
+      now() + make_interval(hours => ${link.expiresInHours}::int), ${reuse.isReusable ? null : link.tag}::text, ${payAmountUnits ?? null}::bigint,
       (select number from cursors where network = ${link.network}),
       ${order.reference}::text, ${order.uniqueReference}::boolean, ${JSON.stringify(order.metadata)}::text::jsonb,
-      ${order.customerEmail}::text, ${order.successUrl}::text, ${order.cancelUrl}::text
+      ${order.customerEmail}::text, ${order.successUrl}::text, ${order.cancelUrl}::text,
+      ${reuse.isReusable}::boolean, ${reuse.maxPayments}::int, ${reuse.minUnits}::bigint, ${reuse.maxUnits}::bigint
     where not exists (
       select from payment_links other
       where other.user_id = ${link.userId}
@@ -124,9 +130,16 @@ export type PublicLink = Pick<
     | "reference"
     | "successUrl"
     | "cancelUrl"
+    | "isReusable"
+    | "maxPayments"
+    | "minUnits"
+    | "maxUnits"
+    | "parentId"
   > &
   Pick<User, "displayName" | "email" | "claimPolicy" | "matchByAmount"> &
   Pick<MerchantPage, "sealedReturnSecret"> & {
+    /** Of a reusable link: uses that are paid or may still be. */
+    uses: number | null;
     /** Only claims keep it from being paid. */
     isFree: boolean;
     /** One of its payments ended while no node answered. */
@@ -145,7 +158,7 @@ export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | u
   const [row] = await tx<PublicLink[]>`
     select
       ${columns(tx)}, users.display_name, users.email, users.claim_policy, users.match_by_amount,
-      merchant_page.sealed_return_secret,
+      merchant_page.sealed_return_secret, case when link.is_reusable then ${countUses(tx, tx`link.id`)} end as uses,
       ${restsOnClaims(tx)} as is_free,
       ${countOpenDoubts(tx, "link.id")} > 0 as is_uncertain,
       paying.tx_hash as paying_tx_hash, paying.from_address as paying_from, paying.depth as paying_depth, now() as now
@@ -181,7 +194,7 @@ export async function listLinks(
   const scan = (condition: ReturnType<typeof tx>) => tx`
     select ${columns(tx)}, timestamp_micros(created_at) as created_at_micros
     from payment_links link
-    where owner_key(user_id) = owner_key(${filter.userId}) ${condition} ${after}
+    where owner_key(user_id) = owner_key(${filter.userId}) and parent_id is null ${condition} ${after}
     order by created_at desc, id desc
     limit ${page.limit}`;
   const { status } = filter;
@@ -210,7 +223,7 @@ export async function listLinks(
         with lapsed as materialized (
           select ${columns(tx)}, timestamp_micros(created_at) as created_at_micros
           from payment_links link
-          where open_until <= now() and user_id = ${filter.userId} and status = 'ACTIVE' ${after}
+          where open_until <= now() and user_id = ${filter.userId} and status = 'ACTIVE' and parent_id is null ${after}
         )
         select *
         from ((${scan(tx`and stage = 'EXPIRED'`)}) union all (select * from lapsed)) both_kinds
@@ -238,6 +251,7 @@ async function listByReference(
       from payment_links link
       where user_id = ${userId}
         and reference = ${reference}
+        and parent_id is null
         ${after ? tx`and (created_at, id) < (to_timestamp_micros(${after.createdAtMicros}::bigint), ${after.id}::text)` : tx``}
     ) of_reference
     ${status === undefined ? tx`` : tx`where status = ${status}`}
@@ -255,7 +269,7 @@ export async function countByReference(
     from (
       select ${columns(tx)}
       from payment_links link
-      where user_id = ${userId} and reference = ${reference}
+      where user_id = ${userId} and reference = ${reference} and parent_id is null
     ) of_reference
     ${status === undefined ? tx`` : tx`where status = ${status}`}`;
   return row?.count ?? 0;
@@ -280,7 +294,7 @@ export async function countLinks(tx: Tx, userId: string): Promise<LinkCounts> {
       from (
         select count(*) as count
         from payment_links
-        where open_until <= now() and user_id = ${userId} and status = 'ACTIVE'
+        where open_until <= now() and user_id = ${userId} and status = 'ACTIVE' and parent_id is null
       ) lapsed
       cross join (values ('ACTIVE', -1), ('EXPIRED', 1)) as moved (status, sign)
     ) parts
@@ -359,5 +373,6 @@ function columns(tx: Tx) {
     case when link.status = 'ACTIVE' and link.expires_at <= now() then 'EXPIRED' else link.status end as status,
     link.exception, link.refunded_units, link.expires_at, link.paid_at, link.created_at, link.updated_at, link.tag,
     link.pay_amount_units, link.created_block, link.settled_by, link.reference, link.unique_reference, link.metadata,
-    link.customer_email, link.success_url, link.cancel_url`;
+    link.customer_email, link.success_url, link.cancel_url, link.is_reusable, link.max_payments, link.min_units, link.max_units,
+    link.parent_id`;
 }

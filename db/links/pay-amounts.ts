@@ -43,6 +43,8 @@ export async function takePayAmount(
           and address_key(recipient) = address_key(${recipient})
           and amount_units between ${amountUnits}::bigint + 1 and ${amountUnits}::bigint + ${ADDED_MAX}
           and is_unpaid
+          -- strangers choose the amounts of uses; those end in 0, as no unique amount does
+          and not (is_addressed and amount_units % 10 = 0)
           and (status = 'PENDING' or status = 'ACTIVE' and expires_at > now())
       ))
     order by used.used_at nulls first, candidate.units desc

@@ -2,6 +2,7 @@
 import type { PayableLink } from "../../core/domain/decide-payment.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
+import { countUses } from "./use-count.ts";
 
 /** `nonceTag`: the half of the presented authorization's nonce that may name a link (core/domain/link-tag.ts). */
 export async function findPayableLink(
@@ -18,7 +19,9 @@ export async function findPayableLink(
       paying.from_address as paid_from, paying.authorization_nonce as paid_nonce,
       (select id from payment_links where tag = ${nonceTag ?? null}) as tagged_link_id,
       coalesce(budget.used, 0)::numeric(78, 0) as relay_gas_used, merchant.relay_gas_per_day as relay_gas_own_maximum,
-      (select head_time from cursors where network = link.network) as chain_time
+      (select head_time from cursors where network = link.network) as chain_time,
+      link.is_reusable, link.min_units, link.max_units,
+      link.is_reusable and link.max_payments <= ${countUses(sql, sql`link.id`)} as is_used_up
     from payment_links link
     join users merchant on merchant.id = link.user_id
     left join relay_budgets budget

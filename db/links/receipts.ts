@@ -38,7 +38,10 @@ export async function findReceipt(tx: Tx, place: ReceiptPlace): Promise<ReceiptR
     join transfers transfer on transfer.link_id = link.id and transfer.pays and transfer.status = 'CONFIRMED'
     left join transactions history
       on history.transfer_id = transfer.id and history.user_id = link.user_id and history.type = 'PAYMENT_LINK'
-    where link.id = ${place.linkId}
+    where (
+        link.id = ${place.linkId}
+        or link.parent_id = ${place.paymentId === undefined && place.transactionId === undefined ? null : place.linkId}
+      )
       and link.status = 'PAID'
       ${given("link.user_id", place.userId)}
       ${given("transfer.payment_id", place.paymentId)}

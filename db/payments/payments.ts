@@ -46,7 +46,7 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
       cross join lateral (
         select id, amount_units, pay_amount_units
         from payment_links
-        where id = given.link_id and status in ('ACTIVE', 'PENDING') and expires_at > now()
+        where id = given.link_id and status in ('ACTIVE', 'PENDING') and expires_at > now() and not is_reusable
         limit 1
       ) link
       left join lateral (

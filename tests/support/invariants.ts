@@ -164,7 +164,7 @@ async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
   const counters = await sql<{ userId: string; status: string }[]>`
     select user_id, status
     from (
-      select user_id, status, count(*) as n, sum(coalesce(paid_units, amount_units)) as units from payment_links group by 1, 2
+      select user_id, status, count(*) filter (where parent_id is null) as n, sum(coalesce(paid_units, amount_units)) as units from payment_links group by 1, 2
       union all
       select user_id, status, -count, -amount_units from link_counts
       union all

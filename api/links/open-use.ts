@@ -1,0 +1,36 @@
+/** Opens a use of a reusable link for a payer who comes by the page or the public API. */
+import { notFound, ServiceError } from "../../core/domain/errors.ts";
+import { newLinkId } from "../../core/domain/ids.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
+import { refusalOf } from "../../core/domain/payment.ts";
+import { openUse } from "../../db/links/uses.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import type { PaymentLink } from "../../db/schema.ts";
+
+/** Throws NOT_FOUND, CONFLICT when it cannot be paid any more, and VALIDATION_ERROR for an amount that it does not take. */
+export async function openUseFor(
+  sql: Sql,
+  { linkId, amountUnits }: { linkId: string; amountUnits: bigint | undefined },
+): Promise<PaymentLink> {
+  const id = newLinkId();
+  const opened = await sql.begin((tx) =>
+    openUse(tx, { parentId: linkId, id, tag: linkTag(id), amountUnits }),
+  );
+  if (opened.ok) return opened.link;
+  const { message } = refusalOf(opened.reason);
+  switch (opened.reason) {
+    case "NOT_FOUND":
+      throw notFound("Reusable payment link");
+    case "LINK_NOT_PAYABLE":
+    case "LINK_ALREADY_PAID":
+      throw new ServiceError("CONFLICT", "This payment link takes no further payment", {
+        details: { field: "linkId", issue: opened.reason },
+      });
+    case "AMOUNT_REQUIRED":
+    case "AMOUNT_BELOW_REQUIRED":
+    case "AMOUNT_EXCEEDS_MAXIMUM":
+      throw new ServiceError("VALIDATION_ERROR", message, {
+        details: { field: "amount", issue: opened.reason },
+      });
+  }
+}

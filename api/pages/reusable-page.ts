@@ -1,0 +1,64 @@
+/** The page of a reusable link: who is paid for what, and a form that opens this payer's own payment. It needs no script. */
+import { NETWORKS } from "../../core/domain/networks.ts";
+import type { PublicLinkData } from "../links/wire.ts";
+import { type PageFiles, renderDocument } from "./document.ts";
+import { type Html, html } from "./html.ts";
+import { ICONS } from "./icons.ts";
+import type { Words } from "./words.ts";
+
+/** `problem`: what was wrong with the amount that was sent. */
+export type ReusableView = { url: string; problem?: "amountRange" | undefined };
+
+export function reusablePage(link: PublicLinkData, words: Words, files: PageFiles, view: ReusableView): Html {
+  const { say, formatAmount } = words;
+  const { merchantName: merchant, description, amount } = link;
+  const { displayName, isTestnet } = NETWORKS[link.network];
+  const [letter = ""] = merchant.toUpperCase();
+  const shown = amount === null ? null : formatAmount(amount);
+  const body = html`<main class="card">
+<header>
+${isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
+<p class="merchant"><span class="avatar" aria-hidden="true">${letter}</span><bdi>${merchant}</bdi></p>
+${
+  shown === null
+    ? html`<h1 class="open"><bdi>${description}</bdi></h1>`
+    : html`<h1 aria-label="${say("summary", { amount: shown, merchant })}"><bdi>${shown}</bdi> <span class="unit">USDC</span></h1>
+<p class="what"><bdi>${description}</bdi></p>`
+}
+</header>
+<section id="pay">${link.payable ? form(link, words, view) : ended(link, words)}</section>
+</main>
+<footer><p>USDC · ${displayName}</p><p>${say("reference")} <bdi>${link.reference ?? link.linkId}</bdi></p></footer>`;
+  const title = shown === null ? merchant : `${shown} USDC · ${merchant}`;
+  return renderDocument(words, files, { title, description, url: view.url, body });
+}
+
+function form(link: PublicLinkData, { say, formatAmount, language }: Words, { problem }: ReusableView): Html {
+  const { minAmount, maxAmount } = link;
+  const isOpen = minAmount !== null && maxAmount !== null;
+  const range = isOpen
+    ? say("amountRange", { min: formatAmount(minAmount), max: formatAmount(maxAmount) })
+    : "";
+  // a text field: a number field takes a comma or a point by the browser's language, and drops what it does not understand
+  const field =
+    isOpen &&
+    html`<label>${say("yourAmount")}
+<input name="amount" inputmode="decimal" autocomplete="off" required pattern="[0-9]{1,7}([.,][0-9]{1,5})?" aria-describedby="range"></label>
+<p class="hint" id="range">${range}</p>`;
+  return html`<form class="claim" method="post" action="/pay/${link.linkId}?lang=${language}">
+${problem && html`<p class="note bad" role="alert">${range}</p>`}
+${field}
+<button class="button" type="submit"><span>${say("continueToPay")}</span></button>
+</form>`;
+}
+
+function ended(link: PublicLinkData, { say }: Words): Html {
+  const merchant = link.merchantName;
+  const [title, text] =
+    link.status === "EXPIRED"
+      ? [say("expired"), say("expiredText", { merchant })]
+      : link.status === "CANCELLED"
+        ? [say("cancelled"), say("cancelledText", { merchant })]
+        : [say("usedUp"), say("expiredText", { merchant })];
+  return html`<div class="state">${ICONS.off}<h2>${title}</h2><p>${text}</p></div>`;
+}

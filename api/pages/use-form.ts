@@ -1,0 +1,63 @@
+/** The form of a reusable link's page: opens this payer's own payment and leads to its page. Forms are not JSON, so it reads its body itself. */
+import { Elysia } from "elysia";
+import { ServiceError } from "../../core/domain/errors.ts";
+import { parseUnits } from "../../core/domain/money.ts";
+import { findPublicLink } from "../../db/links/links.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { readBodyText } from "../http/json-body.ts";
+import { takeFromCallersLimit } from "../http/rate-limit.ts";
+import { requestContext } from "../http/request-context.ts";
+import { openUseFor } from "../links/open-use.ts";
+import { presentPublicLink } from "../links/wire.ts";
+import { sendPage } from "./document.ts";
+import { messagePage } from "./link-page.ts";
+import { filesOf } from "./page-files.ts";
+import { reusablePage } from "./reusable-page.ts";
+import { chooseLanguage, wordsOf } from "./words.ts";
+
+const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
+const BODY_MAX_CHARS = 1_000;
+
+export const useFormRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "use-form-routes" }).use(requestContext(deps)).post(
+    "/pay/:linkId",
+    async ({ params: { linkId }, body, request, set, clientAddress, log, route }) => {
+      const asked = new URL(request.url).searchParams.get("lang");
+      const words = wordsOf(chooseLanguage(asked, request.headers.get("accept-language")));
+      const files = filesOf(deps);
+      const url = `${deps.config.baseUrl}/pay/${encodeURIComponent(linkId)}`;
+      try {
+        await takeFromCallersLimit(deps, set, "claims", { clientAddress, route });
+        const link = LINK_ID.test(linkId) ? await findPublicLink(deps.sql, linkId) : undefined;
+        if (!link?.isReusable) return sendPage(messagePage("unknown", words, files, url), request, 404);
+        const use = await openUseFor(deps.sql, { linkId, amountUnits: readAmount(body) }).catch(
+          (error: unknown) => {
+            if (error instanceof ServiceError && error.status < 500) return error;
+            throw error;
+          },
+        );
+        if (!(use instanceof ServiceError))
+          return new Response(null, {
+            status: 303,
+            headers: { location: `/pay/${use.id}?lang=${words.language}`, "cache-control": "no-store" },
+          });
+        const current = (await findPublicLink(deps.sql, linkId)) ?? link;
+        const view = { url, problem: use.status === 400 ? ("amountRange" as const) : undefined };
+        const page = reusablePage(presentPublicLink(current, deps.config), words, files, view);
+        return sendPage(page, request, use.status, { hasForm: true });
+      } catch (error) {
+        const isRefusal = error instanceof ServiceError && error.status < 500;
+        if (!isRefusal) log.error({ err: error }, "opening a payment of a reusable link failed");
+        const page = messagePage("unavailable", words, files, url);
+        return sendPage(page, request, isRefusal ? error.status : 503);
+      }
+    },
+    { parse: ({ request }: { request: Request }) => readBodyText(request), detail: { hide: true } },
+  );
+
+/** "12.50" or "12,50"; undefined for anything else. */
+function readAmount(body: unknown): bigint | undefined {
+  const text = typeof body === "string" ? body.slice(0, BODY_MAX_CHARS) : "";
+  const given = new URLSearchParams(text).get("amount")?.trim().replace(",", ".");
+  return given === undefined ? undefined : parseUnits(given);
+}
