@@ -45,7 +45,14 @@ export async function visit(
   options: BrowserContextOptions & { prepare?: (page: Page) => Promise<void>; allowedErrors?: RegExp } = {},
 ): Promise<Visit> {
   const { prepare, allowedErrors, ...contextOptions } = options;
-  const context = await browser.newContext({ locale: "en-US", timezoneId: "UTC", ...contextOptions });
+  // an animation keeps a core busy that draws without a graphics card
+  const still = { reducedMotion: "reduce" } as const;
+  const context = await browser.newContext({
+    locale: "en-US",
+    timezoneId: "UTC",
+    ...still,
+    ...contextOptions,
+  });
   const page = await context.newPage();
   page.setDefaultTimeout(PAGE_TIMEOUT_MS);
   const problems: string[] = [];

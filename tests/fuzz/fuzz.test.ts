@@ -3,8 +3,8 @@ import { expect, test } from "bun:test";
 import { seededRandom } from "../support/seeded-random.ts";
 import { fuzzFreshApi } from "./fuzz-fresh-api.ts";
 
-test("2,000 malformed requests: no 5xx, always the envelope, and the API lives on", async () => {
-  const report = await fuzzFreshApi({ count: 2_000, random: seededRandom("fuzz") });
+test("700 malformed requests: no 5xx, always the envelope, and the API lives on", async () => {
+  const report = await fuzzFreshApi({ count: 700, random: seededRandom("fuzz") });
   expect(report.faults).toEqual([]);
-  expect(report).toMatchObject({ requests: 2_000, isAlive: true, isSignedIn: true });
+  expect(report).toMatchObject({ requests: 700, isAlive: true, isSignedIn: true });
 }, 120_000);

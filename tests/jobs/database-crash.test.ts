@@ -17,7 +17,7 @@ import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts"
 import { type Service, startService } from "../support/world.ts";
 
 const NAMES = ["api", "worker", "indexer"] as const;
-const CRASHES = 4;
+const CRASHES = 2;
 const CHANNELS = ["outcome", "block", "jobs:insert"];
 const JOBS_WAITING = 16;
 const AWAY_MS = 6_000;
@@ -54,7 +54,7 @@ async function keepJobsRunning(isOver: () => boolean): Promise<void> {
       from generate_series(1, ${JOBS_WAITING} - (select count(*)::int from graphile_worker._private_jobs))`.catch(
       () => undefined,
     );
-    await Bun.sleep(5);
+    await Bun.sleep(50);
   }
 }
 

@@ -120,7 +120,7 @@ test("a chain that does not answer delays a claim by seconds and refuses nothing
     const { status, body } = await claim(link, "203.0.113.20");
     // between links of one price it decides nothing: the transaction may already be mined
     expect([status, body.status, body.proofRequired]).toEqual([200, "ACTIVE", true]);
-    expect(Date.now() - startedMs).toBeLessThan(4_500);
+    expect(Date.now() - startedMs).toBeLessThan(12_000);
   } finally {
     process.kill(world.chain.pid, "SIGCONT");
   }

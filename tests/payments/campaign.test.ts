@@ -1,22 +1,15 @@
 import { expect, test } from "bun:test";
 import { runAllFaultsCampaign } from "./all-faults-campaign.ts";
-import { runCampaign } from "./campaign.ts";
 import { runLyingNodeCampaign } from "./lying-node-campaign.ts";
 
-test("behavior: processes of every kind are killed at random; each accepted payment is paid once, and the ledger equals the chain", async () => {
-  const report = await runCampaign(15);
-  expect(report.payments).toBeGreaterThan(30);
-  expect(report).toMatchObject({ paid: report.payments, unanswered: 0, wrong: [], reverted: 0 });
-}, 120_000);
-
 test("behavior: a node lies about sent transactions; no payment is lost or wrongly FAILED", async () => {
-  const report = await runLyingNodeCampaign(100);
-  expect(report).toMatchObject({ payments: 100, paid: 100, failed: 0, unanswered: 0, wrong: [] });
+  const report = await runLyingNodeCampaign(40);
+  expect(report).toMatchObject({ payments: 40, paid: 40, failed: 0, unanswered: 0, wrong: [] });
   expect(Object.keys(report.statuses).filter((status) => status !== "200" && status !== "202")).toEqual([]);
 }, 120_000);
 
 test("behavior: kills, a faulty node and a crashing Postgres together; each accepted payment is paid once", async () => {
-  const report = await runAllFaultsCampaign(12);
+  const report = await runAllFaultsCampaign(8);
   expect(report.payments).toBeGreaterThan(0);
   expect(report).toMatchObject({ paid: report.payments, unanswered: 0, wrong: [], deaths: [] });
 }, 240_000);

@@ -9,7 +9,7 @@ import { type ProcessName, startWorld, type World } from "../support/world.ts";
 const PAYMENTS = 200;
 const CONCURRENCY = 20;
 const AMOUNT = 10_000n;
-const SETTLE_TIMEOUT_MS = 40_000;
+const SETTLE_TIMEOUT_MS = 60_000;
 
 let world: World;
 let sql: Sql;
@@ -134,7 +134,7 @@ describe("kill -9 while payments run", () => {
     await Promise.all([world.start("worker"), world.start("worker-2")]);
     await paying;
     expect(await waitUntilAllPaid(orders)).toEqual({ PAID: 40 });
-    expect(Date.now() - restartedMs).toBeLessThan(30_000);
+    expect(Date.now() - restartedMs).toBeLessThan(90_000);
     await expectEachPaidOnce(merchant, orders);
     const stuck = await sql`
       select id from graphile_worker._private_jobs where locked_at < now() - interval '10 seconds'`;
