@@ -38,7 +38,7 @@ describe.each([0, MANY_WALLETS])("with %d other wallets", (others) => {
   });
   afterAll(() => lab.stop());
 
-  test("what happened in thousands of blocks while no indexer ran is settled, and what waited for its depth too", async () => {
+  test("what happened in hundreds of blocks while no indexer ran is settled, and what waited for its depth too", async () => {
     const links: string[] = [];
     const payOne = async () => {
       const units = freshUnits();
@@ -50,7 +50,7 @@ describe.each([0, MANY_WALLETS])("with %d other wallets", (others) => {
     await settled(lab);
     await indexer.stop();
     expect(await linkOf(lab, links[0] ?? "")).toMatchObject({ status: "PENDING" });
-    for (let round = 0; round < 25; round++) {
+    for (let round = 0; round < 10; round++) {
       await payOne();
       await mine(lab, Math.floor(random() * 200));
     }

@@ -6,8 +6,8 @@ import { makePayer, shapeA, signPayment } from "../support/payer.ts";
 import { type SeededMerchant, seedLinks, seedMerchant } from "../support/seed.ts";
 import { type ProcessName, startWorld, type World } from "../support/world.ts";
 
-const PAYMENTS = 200;
-const CONCURRENCY = 20;
+const PAYMENTS = 80;
+const CONCURRENCY = 10;
 const AMOUNT = 10_000n;
 const SETTLE_TIMEOUT_MS = 60_000;
 

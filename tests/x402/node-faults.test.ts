@@ -13,7 +13,7 @@ import { type SeededMerchant, seedLinks, seedMerchant } from "../support/seed.ts
 import { seededRandom } from "../support/seeded-random.ts";
 import { type Service, startService } from "../support/world.ts";
 
-const PAYMENTS = 250;
+const PAYMENTS = 100;
 const CONCURRENCY = 25;
 const AMOUNT = 10_000n;
 const SETTLE_TIMEOUT_MS = 60_000;
