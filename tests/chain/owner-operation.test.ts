@@ -42,7 +42,7 @@ let sepolia: WalletWorld;
 let base: WalletWorld;
 beforeAll(async () => {
   [sepolia, base] = await Promise.all([startWalletWorld(), startWalletWorld("base")]);
-}, 60_000);
+}, 120_000);
 afterAll(() => Promise.all([sepolia?.stop(), base?.stop()]));
 
 /** The same passkey's account on both chains. */

@@ -17,7 +17,7 @@ import { HOST, type LeaveVisit, type LeaveWorld, startLeaveWorld } from "./leave
 let world: LeaveWorld;
 beforeAll(async () => {
   if (isBrowserThere) world = await startLeaveWorld();
-}, 90_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 const chooseFile = (page: Page, text = world.walletFile) =>

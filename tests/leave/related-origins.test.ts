@@ -21,7 +21,7 @@ let world: ApiWorld;
 beforeAll(async () => {
   const RP_RELATED_ORIGINS = "https://pay.new.example/,https://shop.example.net:8443";
   world = await startApiWorld({ env: { RP_RELATED_ORIGINS } });
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 test("GET /.well-known/webauthn lists the related origins as JSON", async () => {

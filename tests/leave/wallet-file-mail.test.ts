@@ -28,7 +28,7 @@ beforeAll(async () => {
     env: { RATE_LIMITS: "0", WALLET_DEPLOYMENT: "lazy" },
   });
   merchant = await signUp(service.baseUrl);
-}, 90_000);
+}, 120_000);
 afterAll(async () => {
   await service?.stop();
   await sql?.end({ timeout: 1 });
@@ -66,7 +66,7 @@ describe("send_wallet_file", () => {
   test("mails the same file as the download, to the address of the account, soon after the setup", async () => {
     const wanted = (mails = mailbox.messages(merchant.email)) =>
       mails.find(({ subject }) => subject.startsWith("Your wallet file"));
-    const deadline = Date.now() + 15_000;
+    const deadline = Date.now() + 45_000;
     while (!wanted() && Date.now() < deadline) await Bun.sleep(20);
     const mail = wanted();
     expect(mail?.text).toContain(merchant.walletAddress);

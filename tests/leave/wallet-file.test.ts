@@ -30,7 +30,7 @@ let merchant: Merchant;
 beforeAll(async () => {
   world = await startApiWorld({ networks: ["base", "base-sepolia"], env: { NETWORKS: "base,base-sepolia" } });
   merchant = await signUp(world.baseUrl);
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 async function addNetwork({ client, passkey }: Merchant, network: string): Promise<void> {

@@ -25,7 +25,7 @@ beforeAll(async () => {
   side = await startPayerSide();
   ann = side.ann;
   bob = await signUp(side.world.baseUrl);
-}, 90_000);
+}, 120_000);
 afterAll(() => side?.world.stop());
 
 const create = (fields: Record<string, unknown>, merchant = ann) =>
@@ -248,7 +248,7 @@ describe("a paid order", () => {
     expect(JSON.parse(json.text)[0].accounting).toMatchObject(order);
     const standard = await exportAs(ann.client, { format: "csv", search: "ORD-PAID" });
     expect(parseCsv(standard.text)[0]).toHaveLength(8);
-  }, 40_000);
+  }, 120_000);
 
   test("a payer leaves as cancelled from a cancelled link, and nowhere while a payment is in progress", async () => {
     const { body } = await create({ cancelUrl: "https://shop.example/cart" });

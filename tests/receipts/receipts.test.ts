@@ -134,7 +134,7 @@ describe("the receipt of a paid link", () => {
     });
     expect([big.status, pdfPageCount(big.bytes)]).toEqual([200, 1]);
     expect(pdfTexts(big.bytes).join("")).toContain(long.hash);
-  }, 30_000);
+  }, 120_000);
 });
 
 describe("the mail with the receipt", () => {
@@ -159,7 +159,7 @@ describe("the mail with the receipt", () => {
       return jobs.length === 0;
     });
     expect(mailsTo(order.customerEmail)).toHaveLength(1);
-  }, 30_000);
+  }, 120_000);
 
   test("is noted once a link and transaction, for PAID links with a customer, within the merchant's daily maximum", async () => {
     const { sql } = side.world;
@@ -181,7 +181,7 @@ describe("the mail with the receipt", () => {
     await sql`delete from receipt_mails where link_id = ${over.id}`;
     await sql`update payment_links set status = 'PENDING', paid_at = null where id = ${over.id}`;
     expect(await note(over.id)).toEqual([]);
-  }, 30_000);
+  }, 120_000);
 });
 
 test.each([

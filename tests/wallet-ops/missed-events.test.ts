@@ -17,7 +17,7 @@ import { confirmSend, prepareSend, waitForSend } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { startWorld, type World } from "../support/world.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 /** More than the second reading leaves to settle at the head. */
 const BLOCKS = 20;
 

@@ -32,7 +32,7 @@ beforeAll(async () => {
   await fundUsdc(world.chain.rpcUrl, merchant.walletAddress as Hex, 10_000_000n);
   const { add } = await addressOwner(merchant.client, ACCOUNT);
   await changeOwner(merchant, { add });
-}, 90_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 /** A transaction of the address owner's own, straight to the wallet. */
@@ -86,7 +86,7 @@ describe("a change that came through the service", () => {
     const [event] = await world.sql<{ data: Record<string, unknown> }[]>`
       select data from events where user_id = ${merchant.userId} and type = 'wallet.owner_added'`;
     expect(event?.data).toMatchObject({ network: "base-sepolia", isOurs: true, address });
-  }, 60_000);
+  }, 120_000);
 
   test("a send is mailed as money that left through the service", async () => {
     const send = await prepareSend(merchant, { to: randomAddress(), amount: "1" });
@@ -96,7 +96,7 @@ describe("a change that came through the service", () => {
     expect(text).toContain("1.000000 USDC");
     expect(text).not.toContain("did not come through");
     expect(await trailOf("money_sent_elsewhere")).toHaveLength(0);
-  }, 60_000);
+  }, 120_000);
 });
 
 describe("a change that came without the service", () => {
@@ -113,7 +113,7 @@ describe("a change that came without the service", () => {
     const removed = await sendFromAddressOwner(encodeRemoveOwner(2, toOwner(passkey.publicKey)));
     expect(await mailAbout("An owner was removed", removed)).toContain("did not come through");
     expect(await trailOf("owner_removed")).toMatchObject([{ details: { txHash: removed, isOurs: false } }]);
-  }, 60_000);
+  }, 120_000);
 
   test("money that the address owner sends itself is mailed and in the trail", async () => {
     const data = encodeAccountCalls([{ to: USDC, data: encodeTransfer(randomAddress(), 2_000_000n) }]);
@@ -122,7 +122,7 @@ describe("a change that came without the service", () => {
     expect(await trailOf("money_sent_elsewhere")).toMatchObject([
       { details: { txHash, amount: "2.000000" } },
     ]);
-  }, 60_000);
+  }, 120_000);
 
   test("an upgrade of the account is mailed", async () => {
     const ABI = parseAbi(["function upgradeToAndCall(address implementation, bytes data)"]);
@@ -134,5 +134,5 @@ describe("a change that came without the service", () => {
     const txHash = await sendFromAddressOwner(data);
     expect(await mailAbout("The code of your wallet was changed", txHash)).toContain("did not come through");
     expect(await trailOf("wallet_upgraded")).toHaveLength(1);
-  }, 60_000);
+  }, 120_000);
 });

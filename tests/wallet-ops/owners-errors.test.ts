@@ -27,7 +27,7 @@ beforeAll(async () => {
   merchant = await signUp(world.baseUrl);
   stranger = await signUp(world.baseUrl);
   await setUpOn(merchant, "base");
-}, 90_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 async function statesOf(changeId: string): Promise<string[]> {

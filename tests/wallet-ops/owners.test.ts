@@ -23,7 +23,7 @@ let baseRpcUrl: string;
 beforeAll(async () => {
   world = await startWorld({ bothNetworks: true });
   baseRpcUrl = world.otherChain?.rpcUrl ?? "";
-}, 60_000);
+}, 120_000);
 afterAll(() => world?.stop());
 
 /** Wallets on both networks; deployed on base-sepolia alone. */
@@ -105,7 +105,7 @@ describe("a second passkey", () => {
     ]);
     const both = (await own.get(`/v1/wallets/owners/changes/${prepared.ownerChangeId}`)).body;
     expect(both.networks).toMatchObject([{ status: "CONFIRMED" }, { status: "CONFIRMED" }]);
-  }, 60_000);
+  }, 120_000);
 
   test("removes the first one, which then neither sends nor signs in", async () => {
     const merchant = await merchantOnBoth();
@@ -138,7 +138,7 @@ describe("a second passkey", () => {
       passkeyResponse: await merchant.passkey.authenticate({ challenge }),
     });
     expectRefusal(refused, 400, { field: "passkeyResponse", issue: "not_verified" });
-  }, 60_000);
+  }, 120_000);
 });
 
 describe("an address", () => {
@@ -152,5 +152,5 @@ describe("an address", () => {
       { index: 1, type: "address", address, credentialId: null, name: "Ledger" },
     ]);
     expect(warnings).toEqual([]);
-  }, 60_000);
+  }, 120_000);
 });
