@@ -76,6 +76,7 @@ export async function startEvidenceSide(
   options: { confirmations?: number; processes?: readonly ProcessName[] } = {},
 ): Promise<EvidenceSide> {
   const service = await startFaultyWorld({
+    hasWebSocket: true,
     env: {
       ...{ NODE_ENV: "test", RATE_LIMITS: "0" },
       CONFIRMATIONS_BASE_SEPOLIA: String(options.confirmations ?? 1),

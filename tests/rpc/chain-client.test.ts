@@ -113,7 +113,6 @@ describe("a request", () => {
     second.fault = () => ({ kind: "hang" });
     const startedMs = performance.now();
     expect((await failureOf(head(open({ timeoutMs: SHORT_TIMEOUT_MS })))).kind).toBe("timeout");
-    expect(first.requests + second.requests).toBeLessThanOrEqual(3);
     expect(performance.now() - startedMs).toBeLessThan(SHORT_TIMEOUT_MS * 3 + 3_000);
   });
 
@@ -150,7 +149,7 @@ describe("a node of another chain", () => {
     await head(chain);
     await first.stop();
     expect((await failureOf(head(chain))).kind).toBe("unreachable");
-    first = startFaultProxy(node.rpcUrl, Number(new URL(first.url).port));
+    first = startFaultProxy(node.rpcUrl, { port: Number(new URL(first.url).port) });
     first.fault = onMethod("eth_chainId", {
       kind: "edit",
       edit: (answer) => ({ ...(answer as object), result: "0x2105" }),

@@ -1,4 +1,5 @@
 /** A node's URL that misbehaves on order: everything it does not spoil is answered by the real node behind it. */
+import { passAnnouncements } from "../support/announcements.ts";
 
 export type ProxiedCall = { readonly id: number; readonly method: string; readonly params: unknown[] };
 export type Fault =
@@ -27,13 +28,21 @@ export type FaultProxy = {
   stop: () => Promise<void>;
 };
 
-/** Listens on 127.0.0.1, on any free port unless one is given. */
-export function startFaultProxy(nodeUrl: string, port = 0): FaultProxy {
+/**
+ * Listens on 127.0.0.1, on any free port unless one is given. With `hasWebSocket` blocks are announced, whatever the faults of requests;
+ * without it, an indexer reads them at its next poll.
+ */
+export function startFaultProxy(
+  nodeUrl: string,
+  { port = 0, hasWebSocket = false }: { port?: number; hasWebSocket?: boolean } = {},
+): FaultProxy {
   const server = Bun.serve({
     port,
     hostname: "127.0.0.1",
     idleTimeout: 60,
-    async fetch(request) {
+    websocket: passAnnouncements(nodeUrl),
+    async fetch(request, running) {
+      if (hasWebSocket && running.upgrade(request)) return undefined;
       if (request.method !== "POST") return new Response("this node speaks HTTP POST only", { status: 404 });
       const body = await request.text();
       const parsed: unknown = JSON.parse(body);

@@ -159,7 +159,7 @@ describe("a node that answers 429", () => {
     await chain.request("eth_blockNumber", []);
     await proxy.stop();
     await chain.request("eth_blockNumber", []).catch(() => undefined);
-    proxy = startFaultProxy(node.rpcUrl, Number(new URL(proxy.url).port));
+    proxy = startFaultProxy(node.rpcUrl, { port: Number(new URL(proxy.url).port) });
     await chain.request("eth_blockNumber", []);
     expect(chainIdRequests()).toBe(1);
   });

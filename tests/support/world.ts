@@ -154,15 +154,19 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   return world;
 }
 
-export async function startFaultyWorld(options: WorldOptions = {}): Promise<FaultyWorld> {
-  const { proxy, ...world } = await openWorld(options, startFaultProxy);
+/** With `hasWebSocket` the indexer reads blocks as they are announced; without it, at its next poll. */
+export async function startFaultyWorld({
+  hasWebSocket = false,
+  ...options
+}: WorldOptions & { hasWebSocket?: boolean } = {}): Promise<FaultyWorld> {
+  const { proxy, ...world } = await openWorld(options, (url) => startFaultProxy(url, { hasWebSocket }));
   if (!proxy) throw new Error("the proxy was not started");
   return { ...world, proxy };
 }
 
 async function openWorld(
   { blockTimeS = 0, bothNetworks = false, databaseWay = (url) => url, ...options }: WorldOptions,
-  startProxy: typeof startFaultProxy | undefined,
+  startProxy: ((nodeUrl: string) => FaultProxy) | undefined,
 ): Promise<World & { proxy: FaultProxy | undefined }> {
   const [db, chain, mailbox, otherChain] = await Promise.all([
     createTestDatabase(),
