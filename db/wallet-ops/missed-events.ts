@@ -55,6 +55,8 @@ export async function bindBookedTransfers(
       join transfers on transfers.network = ${network}
         and transfers.block_hash = given.block_hash
         and transfers.log_index = given.log_index
+        and log_digest(transfers.network, transfers.block_hash, transfers.log_index)
+          = log_digest(${network}, given.block_hash, given.log_index)
       join transactions history on history.transfer_id = transfers.id
         and history.user_id = op.user_id
         and history.type = 'SEND'

@@ -1,5 +1,5 @@
 /** User operations as the API makes, shows and ends them. What a worker and the indexer do to them is in queue.ts and settlement.ts. */
-import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { type Hex, NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import type { OperationKind, OperationState, OperationTerms } from "../../core/domain/wallet-operation.ts";
 import { hashOf } from "../http/idempotency.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -325,7 +325,12 @@ export async function findSentTo(tx: Tx, userId: string, limit: number): Promise
   const rows = await tx<{ counterparty: Hex }[]>`
     select distinct counterparty
     from transactions
-    where user_id = ${userId} and type = 'SEND' and status = 'CONFIRMED'
+    where owner = owner_key(${userId})
+      and cell = any(array(
+        select transaction_cell('SEND', 'CONFIRMED', network)
+        from unnest(${[...NETWORK_IDS]}::text[]) as network
+      ))
+      and is_settled
     limit ${limit}`;
   return rows.map(({ counterparty }) => counterparty);
 }

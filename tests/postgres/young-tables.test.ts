@@ -25,6 +25,7 @@ import { refreshLinks } from "../../db/payments/settlement.ts";
 import { type Fence, judgeForSigning } from "../../db/payments/signing-fence.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { ensureLane, insertRelay, markMined, recordSend, takeNonce } from "../../db/relays/relays.ts";
+import { findSentTo } from "../../db/wallet-ops/operations.ts";
 import { settleTransfers } from "../../indexer/settle/settle.ts";
 import { makeTransfer, randomHash } from "../support/ledger-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
@@ -111,6 +112,7 @@ async function lookAround(): Promise<void> {
   await requeueUnsettled(sql, NETWORK);
   await findExpiredRelays(sql, [0n], { nowS: 0n });
   await findPaymentViews(sql, ["pay_"]);
+  await findSentTo(sql, merchant.userId, 10);
   await areLogsTaken(sql, claim, [{ logIndex: 1, authorizationNonce: randomHash() }]);
   await sql.begin((tx) => refreshLinks(tx, { linkIds: ["link_"], isReorg: false }));
 }
@@ -155,6 +157,7 @@ async function runOnce(): Promise<Record<string, Reads>> {
       settleTransfers(tx, { ...settling, transfers: [own], spent, operations: [] }),
     );
     await step("refreshLinks", () => refreshLinks(tx, { linkIds: [paid], isReorg: false }));
+    await step("findSentTo", () => findSentTo(tx, merchant.userId, 10));
     const other = makeTransfer({ merchant }, 91, { amountUnits: UNITS - 1n });
     await settleTransfers(tx, { ...settling, transfers: [other], spent: [], operations: [] });
     const claim = {
