@@ -16,7 +16,6 @@ import type { ApiKeyScope } from "../core/domain/api-key.ts";
 import type { ClaimPolicy, ClaimState } from "../core/domain/claim.ts";
 import type { LinkException, LinkStatus } from "../core/domain/link.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
-import type { NoticeDetails, NoticeKind } from "../core/domain/notice.ts";
 import type { PaymentState, TransactionStatus, TransactionType } from "../core/domain/payment.ts";
 import type { SecurityEventDetails, SecurityEventType } from "../core/domain/security-event.ts";
 import type { SettledBy } from "../core/domain/settled-by.ts";
@@ -270,16 +269,6 @@ export const relayAttempts = pgTable("relay_attempts", {
   createdAt: time("created_at").notNull(),
 });
 
-export const notices = pgTable("notices", {
-  id: int8("id").primaryKey(),
-  userId: text("user_id").notNull(),
-  kind: text("kind").$type<NoticeKind>().notNull(),
-  key: text("key").notNull(),
-  details: jsonb("details").$type<NoticeDetails>().notNull(),
-  sentAt: time("sent_at"),
-  createdAt: time("created_at").notNull(),
-});
-
 export const cursors = pgTable("cursors", {
   network: text("network").$type<NetworkId>().primaryKey(),
   number: int8("number").notNull(),
@@ -395,6 +384,5 @@ export type MerchantPage = typeof merchantPages.$inferSelect;
 export type Claim = typeof claims.$inferSelect;
 export type Payment = typeof payments.$inferSelect;
 export type Relay = typeof relays.$inferSelect;
-export type Notice = typeof notices.$inferSelect;
 export type Cursor = typeof cursors.$inferSelect;
 export type ExportFile = typeof exportFiles.$inferSelect;

@@ -2,7 +2,7 @@
 import type { NoticeKind } from "../../core/domain/notice.ts";
 import { enqueue } from "../jobs/queue.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { Notice } from "../schema.ts";
+import type { Notice } from "./schema.ts";
 
 export type NewNotice = {
   userId: string;

@@ -1,0 +1,17 @@
+/** The table of notices as drizzle sees it; see db/schema.ts. */
+import { bigint, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import type { NoticeDetails, NoticeKind } from "../../core/domain/notice.ts";
+
+const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
+
+export const notices = pgTable("notices", {
+  id: bigint("id", { mode: "bigint" }).primaryKey(),
+  userId: text("user_id").notNull(),
+  kind: text("kind").$type<NoticeKind>().notNull(),
+  key: text("key").notNull(),
+  details: jsonb("details").$type<NoticeDetails>().notNull(),
+  sentAt: time("sent_at"),
+  createdAt: time("created_at").notNull(),
+});
+
+export type Notice = typeof notices.$inferSelect;
