@@ -28,6 +28,7 @@ import { leaveRoutes } from "./pages/leave-routes.ts";
 import { pageRoutes } from "./pages/routes.ts";
 import { useFormRoutes } from "./pages/use-form.ts";
 import { receiptRoutes } from "./receipts/routes.ts";
+import { recoverRoutes } from "./recover/routes.ts";
 import { sessionRoutes } from "./sessions/routes.ts";
 import { testModeRoutes } from "./test-mode/routes.ts";
 import { testWalletRoutes } from "./test-mode/wallet-routes.ts";
@@ -77,6 +78,7 @@ export function createApp(deps: ApiDeps) {
       .use(refundRoutes(deps))
       .use(refundRequestRoutes(deps))
       .use(ownerRoutes(deps))
+      .use(recoverRoutes(deps))
       .use(apiKeyRoutes(deps))
       .use(securityRoutes(deps))
       .use(settingsRoutes(deps))

@@ -67,7 +67,7 @@ create table challenges (
   user_id text not null,
   constraint challenges_id_check CHECK (starts_with(id, 'ch_'::text)),
   constraint challenges_pkey PRIMARY KEY (id),
-  constraint challenges_purpose_check CHECK ((purpose = ANY (ARRAY['register'::text, 'login'::text, 'send'::text, 'owner'::text]))),
+  constraint challenges_purpose_check CHECK ((purpose = ANY (ARRAY['register'::text, 'login'::text, 'send'::text, 'owner'::text, 'recover'::text, 'recover_proven'::text]))),
   constraint challenges_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
 CREATE INDEX challenges_expires ON public.challenges USING btree (expires_at);
@@ -695,14 +695,17 @@ create table sessions (
   last_seen_at timestamp with time zone default now() not null,
   method text not null,
   passkey_at timestamp with time zone,
+  passkey_id text,
   user_agent text,
   user_id text not null,
-  constraint sessions_method_check CHECK ((method = ANY (ARRAY['otp'::text, 'passkey'::text, 'wallet_setup'::text, 'google'::text, 'test'::text]))),
+  constraint sessions_method_check CHECK ((method = ANY (ARRAY['otp'::text, 'passkey'::text, 'wallet_setup'::text, 'google'::text, 'test'::text, 'recovery'::text]))),
+  constraint sessions_passkey_id_fkey FOREIGN KEY (passkey_id) REFERENCES passkeys(id) ON DELETE SET NULL,
   constraint sessions_pkey PRIMARY KEY (id),
   constraint sessions_user_agent_check CHECK ((length(user_agent) <= 300)),
   constraint sessions_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
 CREATE INDEX sessions_expires ON public.sessions USING btree (expires_at);
+CREATE INDEX sessions_passkey ON public.sessions USING btree (passkey_id) WHERE (passkey_id IS NOT NULL);
 CREATE INDEX sessions_user ON public.sessions USING btree (user_id);
 
 create table transaction_amount_counts (

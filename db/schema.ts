@@ -76,7 +76,9 @@ export const passkeys = pgTable("passkeys", {
 export const challenges = pgTable("challenges", {
   id: text("id").primaryKey(),
   userId: text("user_id").notNull(),
-  purpose: text("purpose").$type<"register" | "login" | "send" | "owner">().notNull(),
+  purpose: text("purpose")
+    .$type<"register" | "login" | "send" | "owner" | "recover" | "recover_proven">()
+    .notNull(),
   network: text("network").$type<NetworkId>(),
   challenge: bytea("challenge").notNull(),
   expiresAt: time("expires_at").notNull(),
@@ -86,7 +88,9 @@ export const challenges = pgTable("challenges", {
 export const sessions = pgTable("sessions", {
   id: text("id").primaryKey(),
   userId: text("user_id").notNull(),
-  method: text("method").$type<"otp" | "passkey" | "wallet_setup" | "google" | "test">().notNull(),
+  method: text("method")
+    .$type<"otp" | "passkey" | "wallet_setup" | "google" | "test" | "recovery">()
+    .notNull(),
   createdAt: time("created_at").notNull(),
   expiresAt: time("expires_at").notNull(),
   absoluteEndAt: time("absolute_end_at").notNull(),
@@ -94,6 +98,7 @@ export const sessions = pgTable("sessions", {
   lastSeenAt: time("last_seen_at").notNull(),
   userAgent: text("user_agent"),
   clientAddress: text("client_address"),
+  passkeyId: text("passkey_id"),
 });
 
 export const apiKeys = pgTable("api_keys", {

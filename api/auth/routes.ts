@@ -57,7 +57,7 @@ const me = userSchema.extend({
   permissions: z.array(z.enum(PERMISSIONS)),
 });
 
-const anyStatus = { allow: ["session"], requireActive: false } as const;
+const anyStatus = { allow: ["session"], requireActive: false, session: "any" } as const;
 const tags = ["Sessions"];
 
 export const authRoutes = (deps: ApiDeps) =>
@@ -146,7 +146,7 @@ export const authRoutes = (deps: ApiDeps) =>
         return presentMe(deps, renamed);
       },
       {
-        auth: anyStatus,
+        auth: { allow: ["session"], requireActive: false },
         body: z.object({
           displayName: z
             .string()

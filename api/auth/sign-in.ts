@@ -45,7 +45,12 @@ export async function signIn(deps: ApiDeps, request: SignInRequest): Promise<Sig
       user.status === "ACTIVE"
         ? user
         : await activate(tx, deps, { user, passkey, requestId: request.trace.requestId });
-    const session = await startSession(tx, { ...request, user: active, method: "passkey" });
+    const session = await startSession(tx, {
+      ...request,
+      user: active,
+      method: "passkey",
+      passkeyId: passkey.id,
+    });
     return { ok: true, user: active, session };
   });
 }

@@ -5,6 +5,7 @@
  *   { auth: { allow: ["session", "apiKey"], scope: "links:read", limit: "paymentOperations" } }
  *   { auth: { allow: ["session"], requireActive: false } }        any signed-in user
  *   { auth: { allow: ["session"], freshPasskey: true } }          signed in with the passkey in the last 15 minutes
+ *   { auth: { allow: ["session"], session: "recovery" } }         in a recovery, whose session is refused everywhere else
  *   { limit: "publicLinkData" }                                   public, counted by client address
  *
  * `auth` gives the handler `user` (the row), `authKind` and `caller`. It runs before the body is validated, so that
@@ -32,6 +33,8 @@ export type AuthRule = {
   missingScope?: 401;
   /** Default true: users who have not finished their wallet setup get 403. */
   requireActive?: boolean;
+  /** "recovery": only the session of a recovery. "any": also such a session. Default: every other session. */
+  session?: "recovery" | "any";
   /** A session must have proven its passkey within the last 15 minutes; see fresh-passkey.ts. */
   freshPasskey?: boolean;
   /** Default "general". */
@@ -75,12 +78,27 @@ async function admit(deps: ApiDeps, door: Door, rule: AuthRule): Promise<Caller>
     throw rule.missingScope && rule.scope
       ? scopeNeeded(rule.scope, "This API key lacks a scope")
       : forbidden(`This API key lacks the scope ${rule.scope ?? "for this route"}`, "scope");
+  refuseRecovery(caller, rule);
   if (rule.requireActive !== false && caller.user.status !== "ACTIVE")
     throw forbidden("Finish your wallet setup first", "status");
   if (rule.freshPasskey) requireFreshPasskey(caller, new Date());
   if (caller.kind !== "apiKey") await noteSeen(deps, door, caller.session);
   if (caller.kind === "session") await renew(deps, door.set, caller);
   return caller;
+}
+
+/** The session of a recovery may register a passkey, and nothing else. */
+function refuseRecovery(caller: Caller, { session }: AuthRule): void {
+  if (caller.kind === "apiKey" || session === "any") return;
+  const isRecovery = caller.session.method === "recovery";
+  if (isRecovery === (session === "recovery")) return;
+  throw new ServiceError(
+    "FORBIDDEN",
+    isRecovery
+      ? "This session may only register a passkey; sign in with it once it is an owner of your wallet"
+      : "Only the session of a recovery may do this; a signed-in user adds an owner instead",
+    { details: { field: "session", issue: isRecovery ? "recovery_session" : "not_recovering" } },
+  );
 }
 
 /** Records where the session is used from, at most once a minute. */

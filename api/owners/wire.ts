@@ -24,7 +24,7 @@ const NAME_MAX_CHARS = 100;
 const PROOF_MAX_CHARS = 20_000;
 
 const networkId = z.enum(NETWORK_IDS);
-const name = z
+export const ownerName = z
   .string()
   .trim()
   .min(1)
@@ -55,7 +55,7 @@ export const ownersSchema = z.object({
 
 export const addressStartBody = z.object({ address: z.string().max(100), network: networkId.optional() });
 
-const typedData = z.object({
+export const typedDataSchema = z.object({
   types: z.record(z.string(), z.array(z.object({ name: z.string(), type: z.string() })).readonly()),
   primaryType: z.string(),
   domain: z.object({ name: z.string(), version: z.string() }),
@@ -64,7 +64,7 @@ const typedData = z.object({
 
 export const addressStartedSchema = z.object({
   challengeId: z.string(),
-  typedData: typedData.describe("For eth_signTypedData_v4: what the address signs"),
+  typedData: typedDataSchema.describe("For eth_signTypedData_v4: what the address signs"),
   timeout: z.int(),
 });
 
@@ -96,7 +96,7 @@ const addition = z.discriminatedUnion("type", [
     type: z.literal("passkey"),
     challengeId: challengeIdSchema,
     passkeyResponse: attestationSchema,
-    name: name.optional(),
+    name: ownerName.optional(),
   }),
   z.object({
     type: z.literal("address"),
@@ -107,7 +107,7 @@ const addition = z.discriminatedUnion("type", [
       .max(PROOF_MAX_CHARS)
       .regex(/^0x(?:[0-9a-fA-F]{2})+$/, "must be hex bytes")
       .describe("The address's signature of the typed data (EIP-712)"),
-    name: name.optional(),
+    name: ownerName.optional(),
   }),
 ]);
 

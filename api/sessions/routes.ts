@@ -16,7 +16,9 @@ const LISTED_MAX = 100;
 
 const sessionSchema = z.object({
   id: z.string(),
-  method: z.enum(["otp", "passkey", "wallet_setup", "google", "test"]).describe("How it was signed in"),
+  method: z
+    .enum(["otp", "passkey", "wallet_setup", "google", "test", "recovery"])
+    .describe("How it was signed in"),
   createdAt: isoTime,
   lastSeenAt: isoTime.describe("Accurate to a minute"),
   expiresAt: isoTime,

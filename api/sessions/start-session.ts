@@ -16,6 +16,8 @@ export async function startSession(
   given: {
     user: User;
     method: SessionMethod;
+    /** That proved who signs in. */
+    passkeyId?: string;
     browser: Browser;
     trace: Trace;
   },
@@ -28,6 +30,7 @@ export async function startSession(
     method: given.method,
     userAgent,
     clientAddress: given.trace.clientAddress,
+    passkeyId: given.passkeyId ?? null,
   });
   await recordSecurityEvent(tx, {
     userId: given.user.id,

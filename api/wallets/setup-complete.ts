@@ -64,7 +64,12 @@ export async function completeSetup(deps: ApiDeps, request: SetupRequest): Promi
     if (!wallet)
       throw conflict(`You already have a wallet on ${network}`, { field: "network", issue: "wallet_exists" });
     const active = await moveToActive(tx, locked);
-    const session = await startSession(tx, { ...request, user: active, method: "wallet_setup" });
+    const session = await startSession(tx, {
+      ...request,
+      user: active,
+      method: "wallet_setup",
+      passkeyId: passkey.id,
+    });
     return { user: active, wallet, session };
   });
 }

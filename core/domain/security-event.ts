@@ -13,6 +13,8 @@ export const SECURITY_EVENT_TYPES = [
   "passkey_added",
   "passkey_refused",
   "passkey_counter_regression",
+  "recovery_refused",
+  "recovery_started",
   "owner_change_signed",
   "owner_added",
   "owner_removed",

@@ -49,6 +49,22 @@ export async function takeChallenge(
   return challenge;
 }
 
+/** The same by its bytes, for what is recognised by them. */
+export async function takeChallengeOf(
+  tx: Tx,
+  challenge: Uint8Array,
+  meant: { userId: string; purpose: ChallengePurpose },
+): Promise<Challenge | undefined> {
+  const [row] = await tx<Challenge[]>`
+    delete from challenges
+    where user_id = ${meant.userId}
+      and purpose = ${meant.purpose}
+      and challenge = ${challenge}
+      and expires_at > now()
+    returning *`;
+  return row;
+}
+
 /** A challenge that is still good, without using it up. */
 export async function findChallenge(
   tx: Tx,

@@ -29,7 +29,7 @@ export async function findSignInPasskey(tx: Tx, id: string, userId: string): Pro
 }
 
 /** Needs `passkey`. */
-function maySignIn(tx: Tx) {
+export function maySignIn(tx: Tx) {
   const owner = tx`'0x' || encode(passkey.public_key_x || passkey.public_key_y, 'hex')`;
   return tx`(
     not exists (select from wallets where wallets.user_id = passkey.user_id)

@@ -1,4 +1,5 @@
 /** Sessions: the row is the session; deleting it ends the session at once on every instance. */
+import { maySignIn } from "../auth/passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Session, User } from "../schema.ts";
 
@@ -11,12 +12,12 @@ export const SESSION_ABSOLUTE_LIFE_S = 86_400;
 /** Sign-ins that verified a passkey's registration or assertion. */
 const PROVEN_BY_PASSKEY: ReadonlySet<SessionMethod> = new Set(["passkey", "wallet_setup"]);
 
-type NewSession = Pick<Session, "id" | "userId" | "method" | "userAgent" | "clientAddress">;
+type NewSession = Pick<Session, "id" | "userId" | "method" | "userAgent" | "clientAddress" | "passkeyId">;
 
 export async function insertSession(tx: Tx, session: NewSession): Promise<Session> {
   const [row] = await tx<Session[]>`
     insert into sessions (
-      id, user_id, method, expires_at, absolute_end_at, passkey_at, user_agent, client_address
+      id, user_id, method, expires_at, absolute_end_at, passkey_at, user_agent, client_address, passkey_id
     )
     values (
       ${session.id},
@@ -26,7 +27,8 @@ export async function insertSession(tx: Tx, session: NewSession): Promise<Sessio
       now() + make_interval(secs => ${SESSION_ABSOLUTE_LIFE_S}),
       case when ${PROVEN_BY_PASSKEY.has(session.method)} then now() end,
       ${session.userAgent},
-      ${session.clientAddress}
+      ${session.clientAddress},
+      ${session.passkeyId}
     )
     returning *`;
   if (!row) throw new Error("insert into sessions returned no row");
@@ -111,6 +113,14 @@ export async function deleteOtherSessions(tx: Tx, userId: string, keptId: string
     where user_id = ${userId} and id <> ${keptId}
     returning expires_at > now() and absolute_end_at > now() as is_live`;
   return rows.filter(({ isLive }) => isLive).length;
+}
+
+/** Ends the sessions that a user's passkeys opened which may not sign in any more. */
+export async function deleteSessionsOfRemovedPasskeys(tx: Tx, userId: string): Promise<void> {
+  await tx`
+    delete from sessions
+    using passkeys passkey
+    where sessions.user_id = ${userId} and passkey.id = sessions.passkey_id and not ${maySignIn(tx)}`;
 }
 
 export async function deleteSession(tx: Tx, id: string): Promise<boolean> {

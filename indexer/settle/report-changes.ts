@@ -13,6 +13,7 @@ import { type EventType, recordEvents } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { addNotice } from "../../db/notices/notices.ts";
 import type { Tx } from "../../db/postgres/client.ts";
+import { deleteSessionsOfRemovedPasskeys } from "../../db/sessions/sessions.ts";
 import {
   type AccountChangeType,
   type ConfirmedChange,
@@ -66,6 +67,7 @@ async function reportChange(tx: Tx, network: NetworkId, change: ConfirmedChange)
     ...{ userId, kind: notice, key: `account:${network}:${txHash}:${logIndex}` },
     details: { network, txHash, isOurs, owner: type === "UPGRADED" ? subject : nameOfOwner(address) },
   });
+  if (type === "OWNER_REMOVED") await deleteSessionsOfRemovedPasskeys(tx, userId);
   // it names the owners
   await enqueue(tx, "send_wallet_file", { userId });
 }

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Answer, type Client, openClient } from "../support/http-client.ts";
 import { moveMoney } from "../support/money-session.ts";
-import { haveOwners } from "../support/owners.ts";
+import { haveOwners, haveRecovery } from "../support/owners.ts";
 import {
   ageCodes,
   newEmail,
@@ -132,6 +132,7 @@ async function haveASession(): Promise<void> {
   await client.post("/v1/auth/logout");
   for (const path of ["/v1/auth/me", "/v1/auth/status", "/v1/api-keys", "/v1/wallets/balance"])
     await client.get(path);
+  await haveRecovery({ client, passkey, email, sql: world.sql, rpcUrl });
 }
 
 /** Links, their payers' views, x402, history, exports and events, as far as they go without worker and indexer. */

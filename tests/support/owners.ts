@@ -1,9 +1,18 @@
 /** A merchant's owner changes as their browser makes them. */
+import {
+  accountAddress,
+  accountOriginOf,
+  encodeAddOwner,
+  encodeCreateAccount,
+} from "../../core/chain/passkey-account.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
 import type { PasskeyQuirks, SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import type { Answer, Client } from "./http-client.ts";
-import { newPasskey } from "./sign-up.ts";
+import { ageCodes, newPasskey, readCode } from "./sign-up.ts";
+import { waitForReceipt } from "./wait-for-receipt.ts";
 
 const POLL_MS = 50;
 const WAIT_MS = 20_000;
@@ -112,4 +121,47 @@ export async function haveOwners(signer: Signer): Promise<void> {
 
 async function newAddition(client: Client): Promise<object> {
   return { add: (await newPasskeyOwner(client)).add };
+}
+
+const OWNER_ACCOUNT = 6;
+
+/** Deploys a passkey's account and makes a local account its owner, on a chain without worker. */
+async function placeAddressOwner(rpcUrl: string, passkey: SoftwarePasskey): Promise<Hex> {
+  const origin = accountOriginOf(passkey.publicKey);
+  const wallet = accountAddress(origin);
+  const from = localAccount(OWNER_ACCOUNT).address;
+  const send = async (transaction: object) =>
+    waitForReceipt(rpcUrl, await callRpc(rpcUrl, "eth_sendTransaction", [transaction]));
+  await send({ from, to: origin.factory, data: encodeCreateAccount(origin.owners, origin.saltNonce) });
+  await callRpc(rpcUrl, "anvil_setBalance", [wallet, "0xde0b6b3a7640000"]);
+  await callRpc(rpcUrl, "anvil_impersonateAccount", [wallet]);
+  await send({ from: wallet, to: wallet, data: encodeAddOwner(from.toLowerCase() as Hex), gas: "0x7a120" });
+  return from;
+}
+
+/** A recovery as far as it goes without worker and indexer, for the same session. */
+export async function haveRecovery(
+  given: Signer & { email: string; sql: Sql; rpcUrl: string },
+): Promise<void> {
+  const { client, email, passkey, sql, rpcUrl } = given;
+  const address = await placeAddressOwner(rpcUrl, passkey);
+  await ageCodes(sql, email, 61);
+  const { body: started } = await client.post("/v1/auth/recover/start", { email, address });
+  await client.post("/v1/auth/recover/start", { email, address: "nonsense" });
+  const signature = await localAccount(OWNER_ACCOUNT).signTypedData(started.typedData);
+  const proof = { email, address, challengeId: started.challengeId, signature };
+  await client.post("/v1/auth/recover/code", proof);
+  await client.post("/v1/auth/recover/code", proof);
+  await client.post("/v1/auth/recover", { email, otp: "000000", address, signature });
+  const otp = await readCode(client, email);
+  await client.post("/v1/auth/recover", { email, otp, address, signature });
+  await client.get("/v1/wallets/owners");
+  const { body: creation } = await client.post("/v1/auth/recover/passkey/start");
+  const added = await newPasskey(client.baseUrl);
+  const answer = {
+    challengeId: creation.challengeId,
+    passkeyResponse: await added.register(creation.passkeyChallenge),
+  };
+  await client.post("/v1/auth/recover/passkey/complete", answer);
+  await client.post("/v1/auth/recover/passkey/complete", answer);
 }

@@ -1,0 +1,153 @@
+/** Sign-in after a lost phone: an address owner's signature and the mailbox open a session that may only register a passkey. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { invalid } from "../../core/domain/errors.ts";
+import { type Hex, NETWORK_IDS } from "../../core/domain/networks.ts";
+import { renamePasskey } from "../../db/auth/passkeys.ts";
+import { emailSchema } from "../accounts/email-address.ts";
+import { attestationSchema, challengeIdSchema } from "../auth/passkey-wire.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses, isoTime } from "../http/envelope.ts";
+import { setSessionCookie } from "../http/session-cookie.ts";
+import { startPasskey } from "../owners/new-owner.ts";
+import { ownerName, passkeyStartedSchema, typedDataSchema } from "../owners/wire.ts";
+import { browserOf } from "../sessions/start-session.ts";
+import { proveOwner, RECOVERY_PROOF_LIFE_MS, startRecovery } from "./prove.ts";
+import { recover, registerPasskey } from "./recover.ts";
+
+const PROOF_MAX_CHARS = 20_000;
+
+const address = z
+  .string()
+  .regex(/^0x[0-9a-fA-F]{40}$/, "must be an address: 0x and 40 hex digits")
+  .transform((text) => text.toLowerCase() as Hex);
+const signature = z
+  .string()
+  .max(PROOF_MAX_CHARS)
+  .regex(/^0x(?:[0-9a-fA-F]{2})+$/, "must be hex bytes")
+  .transform((text) => text as Hex);
+
+const tags = ["Recovery"];
+const recovery = { allow: ["session"], session: "recovery" } as const;
+
+export const recoverRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "recover-routes" })
+    .use(access(deps))
+    .post("/v1/auth/recover/start", ({ body }) => startRecovery(deps, body), {
+      limit: "authentication",
+      body: z.object({ email: emailSchema, address }),
+      response: {
+        200: z.object({
+          challengeId: z.string(),
+          typedData: typedDataSchema.describe("For eth_signTypedData_v4: what the address owner signs"),
+          timeout: z.literal(RECOVERY_PROOF_LIFE_MS),
+        }),
+        ...errorResponses(400, 413, 429),
+      },
+      detail: { summary: "Begin a recovery: what an address owner of the wallet has to sign", tags },
+    })
+    .post(
+      "/v1/auth/recover/code",
+      async ({ body, requestId, clientAddress }) => {
+        await proveOwner(deps, body, { requestId, clientAddress });
+        return { success: true as const, emailVerificationSent: true as const };
+      },
+      {
+        limit: "authentication",
+        body: z.object({ email: emailSchema, address, challengeId: challengeIdSchema, signature }),
+        response: {
+          200: z.object({ success: z.literal(true), emailVerificationSent: z.literal(true) }),
+          ...errorResponses(400, 413, 429),
+        },
+        detail: { summary: "Prove the address owner by its signature; a code is mailed", tags },
+      },
+    )
+    .post(
+      "/v1/auth/recover",
+      async ({ body, request, requestId, clientAddress, set }) => {
+        const code = body.otp ?? body.code;
+        if (code === undefined) throw invalid("otp", "is required");
+        const done = await recover(deps, {
+          ...{ email: body.email, code, address: body.address, signature: body.signature },
+          browser: await browserOf(request, deps.config),
+          trace: { requestId, clientAddress },
+        });
+        await setSessionCookie(set, deps.config, done.session);
+        return {
+          success: true as const,
+          userId: done.user.id,
+          nextStep: "register-passkey" as const,
+          expiresAt: done.session.expiresAt.toISOString(),
+        };
+      },
+      {
+        limit: "authentication",
+        body: z.object({
+          email: emailSchema,
+          otp: z.string().max(20).optional(),
+          code: z.string().max(20).optional(),
+          address,
+          signature,
+        }),
+        response: {
+          200: z.object({
+            success: z.literal(true),
+            userId: z.string(),
+            nextStep: z.literal("register-passkey"),
+            expiresAt: isoTime,
+          }),
+          ...errorResponses(400, 413, 429),
+        },
+        detail: {
+          summary:
+            "Finish with the mailed code and the same signature: a session that may only register a passkey",
+          tags,
+        },
+      },
+    )
+    .post("/v1/auth/recover/passkey/start", ({ user }) => startPasskey(deps, user), {
+      auth: recovery,
+      response: { 200: passkeyStartedSchema, ...errorResponses(400, 401, 403, 413, 429) },
+      detail: { summary: "Creation options for the new passkey, on any device", tags },
+    })
+    .post(
+      "/v1/auth/recover/passkey/complete",
+      async ({ body, user, requestId, clientAddress }) => {
+        const { passkeyId, transactions } = await registerPasskey(deps, {
+          user,
+          answer: { challengeId: body.challengeId, response: body.passkeyResponse },
+          trace: { requestId, clientAddress },
+        });
+        const { rpId } = deps.config.passkey;
+        if (body.name) await renamePasskey(deps.sql, { id: passkeyId, userId: user.id, rpId }, body.name);
+        return { success: true as const, passkeyId, nextStep: "send-transactions" as const, transactions };
+      },
+      {
+        auth: recovery,
+        body: z.object({
+          challengeId: challengeIdSchema,
+          passkeyResponse: attestationSchema,
+          name: ownerName.optional(),
+        }),
+        response: {
+          200: z.object({
+            success: z.literal(true),
+            passkeyId: z.string(),
+            nextStep: z.literal("send-transactions"),
+            transactions: z
+              .array(
+                z.object({
+                  network: z.enum(NETWORK_IDS),
+                  chainId: z.int(),
+                  to: z.string(),
+                  data: z.string(),
+                }),
+              )
+              .describe("The address owner's own wallet sends these; then the new passkey signs in"),
+          }),
+          ...errorResponses(400, 401, 403, 404, 413, 429),
+        },
+        detail: { summary: "Register the new passkey, and what the address owner has to send", tags },
+      },
+    );
