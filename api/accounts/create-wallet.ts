@@ -8,6 +8,7 @@ import type { Tx } from "../../db/postgres/client.ts";
 import type { Passkey, Wallet } from "../../db/schema.ts";
 import { insertWallet, listWallets } from "../../db/wallets/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
+import { copyOwnerChanges } from "./copy-owner-changes.ts";
 
 /** Undefined when the user already has a wallet on this network. The address can receive before it is deployed. */
 export async function createWallet(
@@ -19,6 +20,7 @@ export async function createWallet(
   const [first] = await listWallets(tx, userId);
   const wallet = await insertWallet(tx, { id: newWalletId(), userId, network, ...originOf(passkey, first) });
   if (!wallet) return undefined;
+  if (first) await copyOwnerChanges(tx, first, wallet);
   const data = { network, address: wallet.address };
   await recordEvents(tx, [{ userId, type: "wallet.created", subjectId: wallet.id, data }]);
   await enqueue(tx, "send_wallet_file", { userId, requestId });

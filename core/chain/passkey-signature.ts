@@ -1,5 +1,5 @@
 /** Encodes a passkey's assertion as the smart account reads it (`WebAuthnAuth` inside `SignatureWrapper`). */
-import { encodeAbiParameters } from "viem";
+import { decodeAbiParameters, encodeAbiParameters } from "viem";
 import type { Hex } from "../domain/networks.ts";
 
 /** `response` of an authentication response, base64url. Its challenge is the hash that was signed. */
@@ -35,6 +35,12 @@ const WRAPPER_FIELDS = [
 const CURVE_ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
 const TYPE_MEMBER = '"type":"webauthn.get"';
 const CHALLENGE_MEMBER = '"challenge":"';
+
+/** The same signature under the index that its owner has on another network: the index is not signed. */
+export function withOwnerIndex(signature: Hex, ownerIndex: number): Hex {
+  const [{ signatureData }] = decodeAbiParameters(WRAPPER_FIELDS, signature);
+  return encodeAbiParameters(WRAPPER_FIELDS, [{ ownerIndex: BigInt(ownerIndex), signatureData }]);
+}
 
 /**
  * The account's signature bytes. s is normalised to low s, which half of all assertions need; the members of clientDataJSON

@@ -25,6 +25,10 @@ export function newOwnerChangeIds(now: Date, count: number): string[] {
     return `own_${timedToken(new Date(now.getTime() + index), random)}`;
   });
 }
+/** For the same change on a further network: the same random bytes, another time. */
+export function anotherOwnerChangeId(id: string, now: Date): string {
+  return `own_${timedToken(now, Buffer.from(id.slice(-RANDOM_DIGITS), "hex"))}`;
+}
 export const newRequestId = () => `req_${token()}`;
 
 /** 128 random bits as 22 URL-safe characters. */
@@ -33,6 +37,7 @@ function token(): string {
 }
 
 const TIME_BYTES = 6;
+const RANDOM_DIGITS = 32;
 
 /** The time in milliseconds, then 128 random bits, as 44 hex digits: ids sort by when they were made. */
 function timedToken(now: Date, random = randomBytes(16)): string {

@@ -1,5 +1,5 @@
 /** Owner changes: what one signature adds to or removes from a user's wallets. Its operations, one a network, are in operations.ts. */
-import type { Hex } from "../../core/domain/networks.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OwnerAction } from "../../core/domain/owner.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { OwnerChange } from "./schema.ts";
@@ -58,4 +58,58 @@ export async function listAddedOwners(tx: Tx, walletId: string): Promise<AddedOw
     join owner_changes change on change.id = op.owner_change_id
     where op.wallet_id = ${walletId} and change.action = 'ADD'
     order by op.id`;
+}
+
+export type SignedAddition = {
+  id: string;
+  nonce: bigint;
+  callData: Hex;
+  callGas: bigint;
+  verificationGas: bigint;
+  signature: Hex;
+  owner: Hex;
+  /** The owner that signed. */
+  signer: Hex;
+};
+
+/** Signed additions for every network that a wallet has run or will run, in the order of their nonces. */
+export async function listSignedAdditions(tx: Tx, walletId: string): Promise<SignedAddition[]> {
+  return tx<SignedAddition[]>`
+    select
+      op.id, op.account_nonce as nonce, op.call_data, op.call_gas, op.verification_gas, op.signature, change.owner,
+      '0x' || encode(passkey.public_key_x || passkey.public_key_y, 'hex') as signer
+    from wallet_operations op
+    join owner_changes change on change.id = op.owner_change_id
+    join passkeys passkey on passkey.id = op.passkey_id
+    where op.wallet_id = ${walletId}
+      and op.is_any_chain
+      and op.signature is not null
+      and (op.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED', 'CONFIRMED') or op.tx_hash is not null)
+    order by op.account_nonce`;
+}
+
+export type CopiedAddition = {
+  id: string;
+  copyId: string;
+  walletId: string;
+  network: NetworkId;
+  ownerIndex: number;
+  userOpHash: Hex;
+  signature: Hex;
+};
+
+/** The signed operation of another network, QUEUED on this one. */
+export async function copySignedAddition(tx: Tx, copy: CopiedAddition): Promise<void> {
+  await tx`
+    insert into wallet_operations (
+      id, user_id, wallet_id, network, kind, state, user_op_hash, account_nonce, call_data, call_gas, verification_gas, terms,
+      challenge_id, owner_change_id, is_any_chain, request_hash, request_id, passkey_id, owner_index, signature,
+      assertion_hash, expires_at, queued_at
+    )
+    select
+      ${copy.copyId}, user_id, ${copy.walletId}, ${copy.network}, kind, 'QUEUED', ${copy.userOpHash}, account_nonce,
+      call_data, call_gas, verification_gas, terms, challenge_id, owner_change_id, true, request_hash, request_id,
+      passkey_id, ${copy.ownerIndex}::int, ${copy.signature}, assertion_hash, expires_at, now()
+    from wallet_operations
+    where id = ${copy.id}`;
 }

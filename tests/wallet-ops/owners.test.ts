@@ -141,6 +141,28 @@ describe("a second passkey", () => {
   }, 120_000);
 });
 
+test("a network that is set up later has the same address and the owners that were added before", async () => {
+  const merchant = await signUp(world.baseUrl);
+  const { passkey, add } = await newPasskeyOwner(merchant.client);
+  await changeOwner(merchant, { add });
+  const second = { ...merchant, passkey, client: await signIn({ ...merchant, passkey }) };
+  const set = await setUpOn(second, "base");
+  expect(set.body.wallet?.address).toBe(merchant.walletAddress);
+  expect(await ownersOn(second.client, "base")).toMatchObject({
+    deployed: false,
+    owners: [{ index: 0, credentialId: merchant.passkey.credentialId }],
+    waiting: [{ credentialId: passkey.credentialId }],
+  });
+  await fundUsdc(baseRpcUrl, merchant.walletAddress as Hex, 1_000_000n);
+  const send = await prepareSend(second, { network: "base", to: randomAddress(), amount: "1" });
+  expect((await confirmSend(second, send)).status).toBe(202);
+  await waitForSend(second, send.sendId);
+  expect((await ownersOn(second.client, "base")).owners).toMatchObject([
+    { index: 0, credentialId: merchant.passkey.credentialId },
+    { index: 1, credentialId: passkey.credentialId },
+  ]);
+}, 60_000);
+
 describe("an address", () => {
   test("that signed for it becomes an owner beside the passkey, and is named", async () => {
     const merchant = await signUp(world.baseUrl);
