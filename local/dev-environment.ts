@@ -70,12 +70,13 @@ async function startLocalChain(
   report: (sentence: string) => void,
 ): Promise<string> {
   await requireFreePort(port, "CHAIN_PORT");
-  const { dataDir, blockTimeS } = settings;
+  const { dataDir, blockTimeS, walletCodeUrl } = settings;
   const start = async () => {
     const chain = await startChain({
       dataDir: join(dataDir, "chain"),
       port,
       blockTimeS,
+      walletCodeUrl,
       chainId: NETWORKS[id].chainId,
     });
     recordProcess(dataDir, `chain-${id}`, chain.pid);

@@ -14,6 +14,8 @@ export type LocalSettings = {
   databaseUrl: string | undefined;
   rpcUrls: Partial<Record<NetworkId, string>>;
   smtpUrl: string | undefined;
+  /** A node of a public network whose audited wallet contracts local chains get, instead of the stand-in. */
+  walletCodeUrl: string | undefined;
 };
 
 const RPC_VARIABLE = { base: "RPC_URL_BASE", "base-sepolia": "RPC_URL_BASE_SEPOLIA" } as const;
@@ -49,6 +51,7 @@ export function readLocalSettings(env: Record<string, string | undefined>): Loca
     databaseUrl: read("DATABASE_URL"),
     rpcUrls,
     smtpUrl: read("SMTP_URL"),
+    walletCodeUrl: read("WALLET_CODE_RPC_URL"),
   };
 }
 

@@ -1,7 +1,8 @@
 /** One function per component: returns its public details, throws or returns `unhealthy` when it does not work. */
 
+import { AUDITED_CONTRACTS, isAuditedCode } from "../../core/chain/contract-code.ts";
 import { CONTRACTS, type NetworkId } from "../../core/domain/networks.ts";
-import { parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
+import { parseData, parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { parseHeader } from "../../core/rpc/head.ts";
 import {
@@ -34,12 +35,16 @@ export async function checkNetwork(chain: Chain): Promise<Finding> {
   return { status: "healthy", details: { blockNumber: await readHead(chain) } };
 }
 
-/** The token, the entry point and the wallet factory are deployed where we call them. */
-export async function checkContracts(chain: Chain): Promise<Finding> {
+/**
+ * The token, the entry point and the wallet contracts are deployed where we call them; on a public network with the audited code.
+ * A chain of this machine may have its stand-in, which is reported.
+ */
+export async function checkContracts(chain: Chain, { isPublic }: { isPublic: boolean }): Promise<Finding> {
   const contracts = {
     usdc: chain.network.usdc.address,
     entryPoint: CONTRACTS.entryPointV06,
     walletFactory: CONTRACTS.smartWalletFactory,
+    walletImplementation: CONTRACTS.smartWalletImplementation,
   };
   const outcomes = await chain.batch(Object.values(contracts).map((address) => codeCall(address)));
   const missing = Object.keys(contracts).filter((_, index) => {
@@ -47,8 +52,14 @@ export async function checkContracts(chain: Chain): Promise<Finding> {
     if (outcome && !outcome.ok) throw outcome.error;
     return outcome?.result === "0x";
   });
-  if (missing.length === 0) return { status: "healthy" };
-  return { status: "unhealthy", error: `no contract code at ${missing.join(", ")}` };
+  if (missing.length > 0) return { status: "unhealthy", error: `no contract code at ${missing.join(", ")}` };
+  const codes = outcomes.map((outcome) => (outcome.ok ? parseData(outcome.result, "eth_getCode") : "0x"));
+  const others = AUDITED_CONTRACTS.filter(
+    (name) => !isAuditedCode(name, codes[Object.keys(contracts).indexOf(name)] ?? "0x"),
+  );
+  if (isPublic && others.length > 0)
+    return { status: "unhealthy", error: `not the audited code at ${others.join(", ")}` };
+  return { status: "healthy", details: { walletCode: others.length === 0 ? "audited" : "local stand-in" } };
 }
 
 /** Healthy while a worker is alive and at least one key per network can pay for gas. Without any key: `isMissing`. */

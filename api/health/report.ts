@@ -1,5 +1,7 @@
 /** Checks all components concurrently, each for at most two seconds, and caches the result for one. */
+import type { Chain } from "../../core/rpc/chain-client.ts";
 import type { Log } from "../../core/runtime/log.ts";
+import { isOnThisMachine } from "../../core/runtime/public-url.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import type { ApiDeps } from "../http/deps.ts";
 import {
@@ -50,12 +52,21 @@ async function examine(deps: ApiDeps): Promise<HealthReport> {
 /** Critical: the database, the chain of each enabled network, a relayer key. Other components are reported but do not affect the status. */
 function componentsOf({ sql, chains, config, log }: ApiDeps): Promise<Judged>[] {
   const all = [...chains.values()];
+  // a chain of this machine may have a stand-in for the wallets' contracts
+  const isPublic = ({ network }: Chain) =>
+    config.nodeEnv === "production" &&
+    config.chains.some(({ id, rpcUrls }) => id === network.id && !rpcUrls.every(isOnThisMachine));
   const relayer = bounded("x402-relayer", () => checkRelayer(sql, all, config.relayerBalanceFloorWei), log);
   return [
     judge("database", true, () => checkDatabase(sql), log),
     ...all.flatMap((chain) => [
       judge(`network-${chain.network.id}`, true, () => checkNetwork(chain), log),
-      judge(`smart-contract-${chain.network.id}`, true, () => checkContracts(chain), log),
+      judge(
+        `smart-contract-${chain.network.id}`,
+        true,
+        () => checkContracts(chain, { isPublic: isPublic(chain) }),
+        log,
+      ),
     ]),
     relayer.then(
       ({ isMissing = false, ...finding }): Judged => ({

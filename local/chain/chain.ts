@@ -27,6 +27,8 @@ export type LocalChainOptions = {
   blockTimeS: number;
   /** 84532 (default) or 8453. */
   chainId?: number;
+  /** A node of a public network: its audited wallet contracts are placed instead of the stand-in. */
+  walletCodeUrl?: string | undefined;
 };
 
 const BASE_SEPOLIA = 84_532;
@@ -46,7 +48,10 @@ export async function startChain(options: LocalChainOptions): Promise<LocalChain
     });
     const rpcUrl = `http://127.0.0.1:${anvil.port}`;
     const wsUrl = `ws://127.0.0.1:${anvil.port}`;
-    await placeContracts(rpcUrl);
+    await placeContracts(rpcUrl, { walletCodeUrl: options.walletCodeUrl }).catch(async (error) => {
+      await anvil.process.stop(STOP_TIMEOUT_MS);
+      throw error;
+    });
     await setClock(rpcUrl);
     if (options.blockTimeS > 0) await callRpc(rpcUrl, "evm_setIntervalMining", [options.blockTimeS]);
     const keeper = folder === undefined ? undefined : keepChainState({ rpcUrl, wsUrl }, folder);

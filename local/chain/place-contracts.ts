@@ -4,6 +4,7 @@ import { concatHex, encodeAbiParameters, keccak256, toBytes, toHex, zeroHash } f
 import { CONTRACTS, type Hex, type Network } from "../../core/domain/networks.ts";
 import { multicall3Bytecode } from "../../node_modules/viem/constants/contracts.ts";
 import { localAccount } from "./accounts.ts";
+import { auditedAccount } from "./audited-account.ts";
 import { callRpc, callRpcBatch, callRpcText, type RpcCall } from "./rpc.ts";
 import { localNetworkOf, placeUsdc, setCode } from "./usdc.ts";
 
@@ -14,8 +15,14 @@ const SETUP_GAS = toHex(8_000_000);
 
 type PasskeyAccountCode = { factory: { runtimeCode: Hex }; implementation: { runtimeCode: Hex } };
 
-/** Needs a node that mines on request (`evm_mine`) or immediately. Throws when the token's domain is not the public one. */
-export async function placeContracts(rpcUrl: string): Promise<void> {
+/**
+ * Needs a node that mines on request (`evm_mine`) or immediately. `walletCodeUrl`: a node of a public
+ * network whose audited wallet contracts are placed instead of the stand-in. Throws when the token's domain is not the public one.
+ */
+export async function placeContracts(
+  rpcUrl: string,
+  options: { walletCodeUrl?: string | undefined } = {},
+): Promise<void> {
   const network = await localNetworkOf(rpcUrl);
   const usdc = await placeUsdc(rpcUrl, network);
   const entryPointCode = await callRpcText(rpcUrl, "eth_getCode", [CONTRACTS.entryPointV06, "latest"]);
@@ -24,7 +31,7 @@ export async function placeContracts(rpcUrl: string): Promise<void> {
   await callRpcBatch(rpcUrl, [
     ...usdc.code,
     setCode(CONTRACTS.multicall3, multicall3),
-    ...(await passkeyAccount()),
+    ...(await (options.walletCodeUrl ? auditedAccount(options.walletCodeUrl) : passkeyAccount())),
   ]);
 
   const owner = localAccount(9).address;
