@@ -29,7 +29,7 @@ const AUTHENTICATOR = {
   defaultBackupEligibility: true,
   defaultBackupState: true,
 } as const;
-const PAGE_TIMEOUT_MS = 20_000;
+const PAGE_TIMEOUT_MS = 45_000;
 
 export type LeaveWorld = {
   rpcUrl: string;
@@ -40,7 +40,8 @@ export type LeaveWorld = {
   browser: Browser;
   /** Where this machine serves the page under the service's name, and under another. */
   urls: { home: string; elsewhere: string };
-  /** Requests that failed because the service is gone. */
+  /** Whether the passkey signed on the other name while the service listed that as a related origin. */
+  signsAsRelated: boolean;
   isServiceGone: () => Promise<boolean>;
   open: (url: string, options?: OpenOptions) => Promise<LeaveVisit>;
   stop: () => Promise<void>;
@@ -69,31 +70,47 @@ type Credential = {
 };
 
 export async function startLeaveWorld(): Promise<LeaveWorld> {
-  const [home, elsewhere, frontPort] = await Promise.all([
+  const [home, elsewhere, frontPort, elsewherePort] = await Promise.all([
     makeHostCertificate(HOST, new Date()),
     makeHostCertificate(ELSEWHERE, new Date()),
     findFreePort(),
+    findFreePort(),
   ]);
+  const elsewhereOrigin = `https://${ELSEWHERE}:${elsewherePort}`;
   const service = await startApiWorld({
-    env: { BASE_URL: `https://${HOST}:${frontPort}`, RP_ID: HOST, WALLET_DEPLOYMENT: "lazy" },
+    env: {
+      BASE_URL: `https://${HOST}:${frontPort}`,
+      RP_ID: HOST,
+      RP_RELATED_ORIGINS: elsewhereOrigin,
+      WALLET_DEPLOYMENT: "lazy",
+    },
   });
   const front = startFront(service.baseUrl, { port: frontPort, cert: home.chain, key: home.key });
   const browser = await launchBrowser([
-    `--host-resolver-rules=MAP ${HOST} 127.0.0.1, MAP ${ELSEWHERE} 127.0.0.1`,
+    // browsers read /.well-known/webauthn at the default port
+    `--host-resolver-rules=MAP ${HOST}:443 127.0.0.1:${frontPort}, MAP ${HOST} 127.0.0.1, MAP ${ELSEWHERE} 127.0.0.1`,
     `--ignore-certificate-errors-spki-list=${home.authorityKeyHash},${elsewhere.authorityKeyHash}`,
   ]);
+  const chain: TestChain = service.chainOf("base-sepolia");
   const saved = await setUpAndSave(browser, `https://${HOST}:${frontPort}`, service.baseUrl);
+  const page = saved.leavePage;
+  const servers: LeaveServer[] = [
+    serveLeavePage({ host: HOST, port: 0, page, certificate: home }),
+    serveLeavePage({ host: ELSEWHERE, port: elsewherePort, page, certificate: elsewhere }),
+  ];
+  const { credential } = saved;
+  const open: LeaveWorld["open"] = (url, options) =>
+    openPage(browser, url, { rpcUrl: chain.rpcUrl, credential, ...options });
+  const visit = await open(elsewhereOrigin);
+  const signsAsRelated = await canSign(visit.page);
+  await visit.close();
   await Promise.all(service.processes.map((child) => child.stop()));
   await front.stop(true);
 
-  const servers: LeaveServer[] = [
-    serveLeavePage({ host: HOST, port: 0, page: saved.leavePage, certificate: home }),
-    serveLeavePage({ host: ELSEWHERE, port: 0, page: saved.leavePage, certificate: elsewhere }),
-  ];
   const [homeUrl = "", elsewhereUrl = ""] = servers.map(({ url }) => url);
-  const chain: TestChain = service.chainOf("base-sepolia");
   return {
     ...saved,
+    signsAsRelated,
     rpcUrl: chain.rpcUrl,
     browser,
     urls: { home: homeUrl, elsewhere: elsewhereUrl },
@@ -102,7 +119,7 @@ export async function startLeaveWorld(): Promise<LeaveWorld> {
         () => false,
         () => true,
       ),
-    open: (url, options) => openPage(browser, url, chain.rpcUrl, saved.credential, options),
+    open,
     async stop() {
       await browser.close();
       await Promise.all(servers.map((server) => server.stop()));
@@ -178,14 +195,24 @@ async function addAuthenticator(page: Page): Promise<{ cdp: CDPSession; authenti
   return { cdp, authenticatorId };
 }
 
+/** Whether the browser lets this page use the merchant's passkey. */
+async function canSign(page: Page): Promise<boolean> {
+  const name = await page.evaluate(`(async (rpId) => {
+    const challenge = crypto.getRandomValues(new Uint8Array(48));
+    const publicKey = { challenge, rpId, userVerification: "required" };
+    return navigator.credentials.get({ publicKey }).then(({ type }) => type, ({ name }) => name);
+  })(${JSON.stringify(HOST)})`);
+  if (name !== "public-key" && name !== "SecurityError") throw new Error(`the passkey answered ${name}`);
+  return name === "public-key";
+}
+
 /** A context of its own, whose authenticator holds the merchant's passkey, as a synced one would. */
 async function openPage(
   browser: Browser,
   url: string,
-  rpcUrl: string,
-  credential: Credential,
-  { prepare, hasPasskey = true, ...options }: OpenOptions = {},
+  given: OpenOptions & { rpcUrl: string; credential: Credential },
 ): Promise<LeaveVisit> {
+  const { rpcUrl, credential, prepare, hasPasskey = true, ...options } = given;
   const context = await browser.newContext({ locale: "en-US", ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(PAGE_TIMEOUT_MS);

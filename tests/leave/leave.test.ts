@@ -1,9 +1,9 @@
 /** Leaving in a real browser: the service is stopped, the page comes from this machine, the passkey is bound to the service's domain. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
-import { encodeAddOwner, encodeRemoveOwner } from "../../core/chain/passkey-account.ts";
+import { encodeAddOwner, encodeCreateAccount, encodeRemoveOwner } from "../../core/chain/passkey-account.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
@@ -13,6 +13,8 @@ import { findBarriers, isBrowserThere } from "../checkout/browser.ts";
 import { makeTestWallet } from "../checkout/test-wallet.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { HOST, type LeaveVisit, type LeaveWorld, startLeaveWorld } from "./leave-world.ts";
+
+setDefaultTimeout(120_000);
 
 let world: LeaveWorld;
 beforeAll(async () => {
@@ -56,6 +58,13 @@ async function expectClean({ page, problems }: LeaveVisit): Promise<void> {
   expect(await findBarriers(page)).toEqual([]);
 }
 
+/** Does nothing to an account that exists. */
+async function deploy(): Promise<void> {
+  const { owners } = JSON.parse(world.walletFile);
+  const call = { to: CONTRACTS.smartWalletFactory, data: encodeCreateAccount(owners, 0n), gas: "0x60000" };
+  await callRpc(world.rpcUrl, "eth_sendTransaction", [{ from: localAccount(3).address, ...call }]);
+}
+
 /** The account calls itself, as it does for an operation of its owner. */
 async function callItself(data: Hex, to = world.wallet): Promise<void> {
   await callRpc(world.rpcUrl, "anvil_impersonateAccount", [world.wallet]);
@@ -68,7 +77,8 @@ async function callItself(data: Hex, to = world.wallet): Promise<void> {
 async function sendByHand(page: Page): Promise<void> {
   await page.getByText("Send it in another way").click();
   const data = await page.getByLabel("Data of the transaction").inputValue();
-  const transaction = { from: localAccount(3).address, to: CONTRACTS.entryPointV06, data, gas: "0x90000" };
+  const to = await page.locator("details[open] dd bdi").first().textContent();
+  const transaction = { from: localAccount(3).address, to, data, gas: "0xd0000" };
   await callRpc(world.rpcUrl, "eth_sendTransaction", [transaction]);
 }
 
@@ -76,6 +86,8 @@ const balanceOf = (address: Hex) => readUsdcBalance(world.rpcUrl, address);
 const codeOf = (address: Hex) => callRpcText(world.rpcUrl, "eth_getCode", [address, "latest"]);
 
 describe.if(isBrowserThere)("leaving", () => {
+  beforeEach(() => fundUsdc(world.rpcUrl, world.wallet, 10_000_000n));
+
   test("the service is gone, and the page that was saved is the one that is built", async () => {
     expect(await world.isServiceGone()).toBe(true);
     expect(world.leavePage).toBe(readFileSync(join(import.meta.dir, "../../web/dist/leave.html"), "utf8"));
@@ -110,7 +122,6 @@ describe.if(isBrowserThere)("leaving", () => {
   });
 
   test("a part leaves by a transaction that somebody else sends, and the page notices", async () => {
-    await fundUsdc(world.rpcUrl, world.wallet, 10_000_000n);
     const to = randomAddress();
     const visit = await world.open(world.urls.home);
     const { page } = visit;
@@ -123,6 +134,10 @@ describe.if(isBrowserThere)("leaving", () => {
     expect(await balanceOf(to)).toBe(4_000_001n);
     await expectClean(visit);
     await visit.close();
+  });
+
+  test("a related origin could use the passkey while the service listed it", () => {
+    expect(world.signsAsRelated).toBe(true);
   });
 
   test("under another domain the browser refuses the passkey, and the page says why and what to do", async () => {
@@ -239,6 +254,7 @@ describe.if(isBrowserThere)("leaving", () => {
       ),
     );
     if (!owner || !stranger) throw new Error("two wallets were made");
+    await deploy();
     await callItself(encodeAddOwner(owner.address));
     const to = randomAddress();
     const visit = await world.open(world.urls.elsewhere, {
@@ -265,6 +281,8 @@ describe.if(isBrowserThere)("leaving", () => {
 
   test("a passkey that was removed as an owner is refused before anything is sent", async () => {
     const { owners } = JSON.parse(world.walletFile);
+    await deploy();
+    await callItself(encodeAddOwner(randomAddress()));
     await callItself(encodeRemoveOwner(0, owners[0]));
     const visit = await world.open(world.urls.home);
     await readWallet(visit.page);
