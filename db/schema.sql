@@ -543,7 +543,7 @@ create table reconciliations (
   network text not null,
   repaired integer default 0 not null,
   to_block bigint not null,
-  constraint reconciliations_kind_check CHECK ((kind = ANY (ARRAY['LOGS'::text, 'BALANCES'::text]))),
+  constraint reconciliations_kind_check CHECK ((kind = ANY (ARRAY['LOGS'::text, 'BALANCES'::text, 'NONCES'::text]))),
   constraint reconciliations_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint reconciliations_pkey PRIMARY KEY (id)
 );

@@ -7,6 +7,7 @@ import type { RpcCall } from "../rpc/node.ts";
 import { hexWord, uintWord } from "./abi-words.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import type { InnerCall } from "./multicall.ts";
+import type { BlockRef } from "./usdc.ts";
 
 /** A point on P-256, each coordinate 32 bytes. */
 export type PublicKey = { readonly x: Hex; readonly y: Hex };
@@ -131,10 +132,23 @@ export async function readAccountNonce(chain: Chain, account: Hex): Promise<bigi
   return parseQuantity(await chain.request(method, params), "getNonce");
 }
 
+/** The same of many accounts at one block, in order. Throws RpcTransportError when one is not answered. */
+export async function readAccountNonces(
+  chain: Chain,
+  accounts: readonly Hex[],
+  block: BlockRef,
+): Promise<bigint[]> {
+  const outcomes = await chain.batch(accounts.map((account) => nonceCall(account, 0n, block)));
+  return outcomes.map((outcome) => {
+    if (!outcome.ok) throw outcome.error;
+    return parseQuantity(outcome.result, "getNonce");
+  });
+}
+
 /** The `eth_call` behind `readAccountNonce`, for callers that put many into one batch. */
-export function nonceCall(account: Hex, key = 0n): RpcCall {
+export function nonceCall(account: Hex, key = 0n, block: BlockRef = "latest"): RpcCall {
   const data = `${GET_NONCE_SELECTOR}${hexWord(account)}${uintWord(key)}`;
-  return { method: "eth_call", params: [{ to: CONTRACTS.entryPointV06, data }, "latest"] };
+  return { method: "eth_call", params: [{ to: CONTRACTS.entryPointV06, data }, block] };
 }
 
 export function ownerAtIndexCall(account: Hex, index: number): RpcCall {

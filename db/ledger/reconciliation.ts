@@ -214,7 +214,7 @@ export async function forgetComparison(tx: Tx, network: NetworkId, addresses: re
 
 export type ReconciliationResult = {
   network: NetworkId;
-  kind: "LOGS" | "BALANCES";
+  kind: "LOGS" | "BALANCES" | "NONCES";
   fromBlock: number;
   toBlock: number;
   checked: number;
@@ -238,7 +238,7 @@ export async function recordReconciliation(tx: Tx, result: ReconciliationResult)
     )`;
 }
 
-/** Wallets that differ now, and recorded transfers of the last day that are in no block. Undefined before the first comparison. */
+/** Wallets that differ now, and what the last day found and could not repair: transfers in no block, nonces without an operation. Undefined before the first comparison. */
 export async function countDifferences(tx: Tx, network: NetworkId): Promise<number | undefined> {
   const [row] = await tx<{ differences: number; isKnown: boolean }[]>`
     select
@@ -247,7 +247,7 @@ export async function countDifferences(tx: Tx, network: NetworkId): Promise<numb
         + (
           select coalesce(sum(differences - repaired), 0)
           from reconciliations
-          where network = ${network} and kind = 'LOGS' and created_at > now() - interval '1 day'
+          where network = ${network} and kind in ('LOGS', 'NONCES') and created_at > now() - interval '1 day'
         )
       )::int as differences,
       exists (select from reconciliations where network = ${network}) as is_known`;

@@ -16,6 +16,40 @@ export async function findRecordedEvents(
     where network = ${network} and block_number between ${from}::bigint and ${to}::bigint`;
 }
 
+export type UnspentNonce = { address: Hex; accountNonce: bigint; preparedAt: Date };
+
+/** Of the nonce sequence with key 0: nonces of other keys begin at 2^64. */
+const NONCES_OF_KEY_0 = 2n ** 64n;
+
+/**
+ * Accounts with an operation that waits, or that ended within a day and may still be executed, while no recorded operation spent its
+ * nonce; with the lowest such nonce and the time of the oldest preparation. Only accounts that are followed up to `number`.
+ */
+export async function findUnspentNonces(
+  tx: Tx,
+  network: NetworkId,
+  { number, limit }: { number: number; limit: number },
+): Promise<UnspentNonce[]> {
+  return tx<UnspentNonce[]>`
+    select wallet.address, min(op.account_nonce)::numeric(78, 0) as account_nonce, min(op.created_at) as prepared_at
+    from wallet_operations op
+    join wallets wallet on wallet.id = op.wallet_id
+    where op.network = ${network}
+      and wallet.indexed_from <= ${number}::bigint
+      and op.account_nonce < ${NONCES_OF_KEY_0.toString()}::numeric
+      and (
+        op.state in ('QUEUED', 'SIGNED', 'BROADCAST')
+        or op.state in ('EXPIRED', 'CANCELLED', 'FAILED') and op.updated_at > now() - interval '1 day'
+      )
+      and not exists (
+        select from wallet_operation_events spent
+        where spent.network = op.network and spent.sender = wallet.address and spent.nonce = op.account_nonce
+      )
+    group by wallet.address
+    order by min(op.created_at)
+    limit ${limit}`;
+}
+
 export type BookedTransfer = { itemId: bigint; blockHash: Hex; logIndex: number };
 
 type Bound = {

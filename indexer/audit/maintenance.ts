@@ -8,6 +8,7 @@ import { searchAccountLogs } from "./account-logs.ts";
 import { backfillWallets } from "./backfill.ts";
 import { recheckLogs } from "./recheck.ts";
 import { reconcileBalances } from "./reconcile.ts";
+import { reconcileNonces } from "./reconcile-nonces.ts";
 
 const LOOK_EVERY_MS = 500;
 const RECHECK_EVERY_MS = 2_000;
@@ -25,6 +26,7 @@ export async function keepUp(term: Term): Promise<void> {
     repeat(term, "account logs", ACCOUNT_LOGS_EVERY_MS, () => searchAccountLogs(term)),
     repeat(term, "reconcile", RECONCILE_EVERY_MS, async () => {
       await reconcileBalances(term);
+      await reconcileNonces(term);
       term.metrics.reconciled(term.network, (await countDifferences(term.sql, term.network)) ?? 0);
     }),
   ]);

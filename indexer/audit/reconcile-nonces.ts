@@ -1,0 +1,61 @@
+/**
+ * Accounts' nonces against the recorded operations. The second reading of blocks asks for logs once more; this asks the accounts
+ * themselves: a nonce that the chain counts as spent while no recorded operation spent it belongs to an operation that was not read.
+ */
+import { readAccountNonces } from "../../core/chain/passkey-account.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { recordReconciliation } from "../../db/ledger/reconciliation.ts";
+import { findUnspentNonces, type UnspentNonce } from "../../db/wallet-ops/missed-events.ts";
+import { applyPast } from "../settle/apply-past.ts";
+import { readHeader } from "../source/block-header.ts";
+import { readPast } from "../source/past-logs.ts";
+import type { Term } from "../term.ts";
+import { CLOCK_SKEW_S, findFirstBlockSince } from "./backfill.ts";
+
+/** Left to settle at the head before they are compared. */
+const BEHIND_BLOCKS = 8;
+const WALLETS_MAX = 500;
+const DETAILS_MAX = 50;
+
+/** Compares the wallets whose operations have not been executed as far as is known. Returns the nonces that no read operation explains. */
+export async function reconcileNonces(term: Term): Promise<number> {
+  const { network, sql, chain } = term;
+  const number = term.cursor.number - BEHIND_BLOCKS;
+  if (number < 0) return 0;
+  const waiting = await findUnspentNonces(sql, network, { number, limit: WALLETS_MAX });
+  if (waiting.length === 0) return 0;
+  const header = await readHeader(chain, number);
+  if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
+  const accounts = waiting.map(({ address }) => address);
+  const nonces = await readAccountNonces(chain, accounts, {
+    blockHash: header.hash,
+    requireCanonical: true,
+  });
+  const missed = waiting.filter(({ accountNonce }, index) => (nonces[index] ?? 0n) > accountNonce);
+  const repaired = missed.length === 0 ? 0 : await readMissed(term, missed, number);
+  const differences = missed.length;
+  await recordReconciliation(sql, {
+    ...{ network, kind: "NONCES", fromBlock: number, toBlock: number, checked: waiting.length },
+    ...{ differences, repaired: Math.min(repaired, differences) },
+    details: missed.slice(0, DETAILS_MAX).map(({ address, accountNonce }) => ({
+      ...{ address, nonce: accountNonce.toString() },
+    })),
+  });
+  if (differences > 0)
+    term.log.error({ network, block: number, differences, repaired }, "spent nonces without an operation");
+  return differences;
+}
+
+/** Reads what these wallets did since the oldest of their operations was prepared. Returns how many transfers and operations were new. */
+async function readMissed(term: Term, missed: readonly UnspentNonce[], to: number): Promise<number> {
+  const oldestMs = Math.min(...missed.map(({ preparedAt }) => preparedAt.getTime()));
+  const from = await findFirstBlockSince(term, oldestMs / 1000 - CLOCK_SKEW_S, to);
+  const addresses = missed.map(({ address }) => address);
+  const wanted = new Set(addresses);
+  let found = 0;
+  for await (const { blocks } of readPast(term.chain, { from, to, addresses })) {
+    if (term.signal.aborted) return found;
+    if (blocks.length > 0) found += await applyPast(term, blocks, (address) => wanted.has(address));
+  }
+  return found;
+}
