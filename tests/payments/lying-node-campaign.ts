@@ -50,7 +50,7 @@ export async function runLyingNodeCampaign(payments: number): Promise<LyingNodeR
 }
 
 /** One draw a request decides how it suffers. */
-function openLies(random: () => number) {
+export function openLies(random: () => number) {
   const counts: Record<string, number> = {};
   const counted = (name: string, fault: Fault): Fault => {
     counts[name] = (counts[name] ?? 0) + 1;

@@ -65,13 +65,16 @@ export function startFaultProxy(
         return Response.json(Array.isArray(parsed) ? answers : answers[0]);
       }
       await proxy.delay(calls);
-      const response = await fetch(nodeUrl, {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body,
-      });
-      const answer: unknown = await response.json();
-      return Response.json(fault ? fault.edit(answer) : answer);
+      try {
+        const headers = { "content-type": "application/json" };
+        const response = await fetch(nodeUrl, { method: "POST", headers, body });
+        if (!response.ok) return response;
+        const answer: unknown = await response.json();
+        return Response.json(fault ? fault.edit(answer) : answer);
+      } catch {
+        // the node behind it fails on order, too
+        return new Response("", { status: 502 });
+      }
     },
   });
   const proxy: FaultProxy = {

@@ -1,175 +1,288 @@
 /**
- * Kills processes at random while wallets send, and compares what arrived, what is left and what the books say at the end.
- * By hand: `bun tests/wallet-ops/campaign.ts 1000` (sends), the seed from TEST_SEED when that is set.
+ * Sends and refunds while processes are killed, Postgres crashes, and the node lags, lies, fails and loses what it is sent. At the end
+ * what arrived, what is left, the books and a rebuild agree to the micro-USDC. By hand: `bun tests/wallet-ops/campaign.ts 1000 7`
+ * (operations, seed).
  */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { Hex } from "../../core/domain/networks.ts";
-import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
-import { type Answer, type Client, openClient } from "../support/http-client.ts";
-import { randomAddress } from "../support/indexer-lab.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { migrate } from "../../db/postgres/migrate.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
+import { readUsdcBalance } from "../../local/chain/usdc.ts";
+import { startPostgres } from "../../local/postgres/postgres.ts";
+import { openLies } from "../payments/lying-node-campaign.ts";
+import { startFaultProxy as startSendProxy } from "../rpc/fault-proxy.ts";
+import { startTestChain } from "../support/chain.ts";
+import { type Faults, startFaultProxy } from "../support/fault-proxy.ts";
+import { openTerm } from "../support/indexer-lab.ts";
 import { assertInvariants } from "../support/invariants.ts";
+import { startTestMailbox } from "../support/mailbox.ts";
+import { waitFor } from "../support/relay-lab.ts";
 import { seededRandom } from "../support/seeded-random.ts";
-import { type Merchant, signUp } from "../support/sign-up.ts";
-import { type ProcessName, startWorld, type World } from "../support/world.ts";
+import { crashDatabase, superviseService } from "../support/service-faults.ts";
+import { type ProcessName, startService } from "../support/world.ts";
+import {
+  FUNDS,
+  LINK_UNITS,
+  type Load,
+  makeOwner,
+  moveMoney,
+  type Order,
+  type Owner,
+} from "./campaign-load.ts";
 
-const VICTIMS: readonly ProcessName[] = ["api", "api-2", "worker", "worker-2", "indexer", "indexer-2"];
-const WALLETS = 8;
-const FUNDS = 1_000_000_000n;
-const PAUSE_MS = 400;
-const RETRY_MS = 100;
-const ANSWER_TIMEOUT_MS = 90_000;
-const SETTLE_TIMEOUT_MS = 90_000;
-const ENDED = ["CONFIRMED", "FAILED"];
+const PROCESSES: readonly ProcessName[] = ["api", "api-2", "worker", "worker-2", "indexer", "indexer-2"];
+/** Shares of blows; the rest are kills. */
+const NODE_SHARE = 0.3;
+const DATABASE_SHARE = 0.1;
+const FIRST_BLOWS = ["node", "kill", "database", "kill", "node", "kill"] as const;
+const PAUSE_MS = 150;
+const OWNERS_MAX = 24;
+const OPERATIONS_AN_OWNER = 5;
+const QUIET_TIMEOUT_MS = 120_000;
+const BALANCES_AT_ONCE = 50;
+/** Spent by nobody here: the budgets are another subject. */
+const ENV = { SEND_GAS_PER_DAY: "100000000000", RATE_LIMITS: "0" };
 
 export type CampaignReport = {
-  sends: number;
-  confirmed: number;
-  kills: Record<string, number>;
-  sentUnits: string;
+  operations: number;
+  outcomes: Record<string, number>;
+  voids: number;
+  wrong: readonly string[];
+  movedUnits: string;
   relays: number;
   reverted: number;
+  blows: Record<string, number>;
+  nodeFaults: Record<string, number>;
+  /** Processes that ended by themselves: each would need its supervisor. */
+  deaths: readonly string[];
+  settleMs: number;
   seconds: number;
 };
 
-type Sender = { merchant: Merchant; sentUnits: bigint };
-
-/** Throws what does not hold. */
-export async function runCampaign(sends: number): Promise<CampaignReport> {
-  const random = seededRandom(`campaign of ${sends} sends`);
+/** Throws what does not hold. The load lasts for `operations` and at least one blow of each kind. */
+export async function runCampaign(
+  operations: number,
+  processes: readonly ProcessName[] = PROCESSES,
+): Promise<CampaignReport> {
+  const random = seededRandom(`campaign of ${operations} sends and refunds`);
   const startedMs = performance.now();
-  const world = await startWorld({ processes: VICTIMS });
+  const dataDir = mkdtempSync(join(tmpdir(), "campaign-postgres-"));
+  // durable: what is committed must outlive the crashes
+  const postgres = await startPostgres({ dataDir, database: "campaign" });
+  await migrate(postgres.url);
+  const [chain, smtp] = await Promise.all([startTestChain(), startTestMailbox()]);
+  const lies = openLies(random);
+  const node = await startFaultProxy(chain.rpcUrl, { random });
+  const sending = startSendProxy(node.url);
+  const sql = openDatabase(postgres.url, { name: "campaign", maxConnections: 4 });
+  const service = await startService({
+    ...{ db: postgres, chain: { ...chain, rpcUrl: sending.url }, smtp, env: ENV, processes },
+  });
   try {
-    const to = randomAddress();
-    const senders = await Promise.all(Array.from({ length: WALLETS }, () => makeSender(world)));
-    let left = sends;
-    const running = senders.map(async (sender) => {
-      while (left > 0) {
-        left -= 1;
-        await sendOne(world, sender, {
-          to,
-          units: 10_000n + BigInt(Math.floor(random() * 1_000_000)),
-          random,
-        });
-      }
-    });
-    const load = Promise.all(running);
-    let isOver = false;
-    load.finally(() => {
-      isOver = true;
-    });
-    const kills: Record<string, number> = {};
+    const baseUrl = () => service.baseUrlOf(random() < 0.5 ? "api" : "api-2");
+    const stage = { sql, chain, baseUrl, random };
+    const count = Math.min(OWNERS_MAX, Math.ceil(operations / OPERATIONS_AN_OWNER));
+    const quiet = { ...stage, baseUrl: () => service.baseUrl };
+    const owners = await Promise.all(Array.from({ length: count }, () => makeOwner(quiet)));
+    sending.fault = lies.fault;
+    const load: Load = { orders: [], voids: 0, wrong: [] };
+    const blows: Record<string, number> = {};
+    let [left, struck, isOver] = [operations, 0, false];
+    const mayGoOn = () => left-- > 0 || struck < FIRST_BLOWS.length;
+    const moving = Promise.all(owners.map((owner) => moveMoney(stage, owner, load, mayGoOn)));
+    moving
+      .catch(() => undefined)
+      .finally(() => {
+        isOver = true;
+      });
+    const supervisor = superviseService(service, processes);
     while (!isOver) {
-      await Bun.sleep(PAUSE_MS * (0.5 + random()));
-      const name = VICTIMS[Math.floor(random() * VICTIMS.length)] ?? "worker";
-      await world.kill(name, "SIGKILL");
-      kills[name] = (kills[name] ?? 0) + 1;
-      await Bun.sleep(random() * PAUSE_MS);
-      await world.start(name);
+      await Bun.sleep(PAUSE_MS + random() * 2 * PAUSE_MS);
+      const blow = FIRST_BLOWS[struck] ?? drawBlow(random);
+      let name: string = blow;
+      if (blow === "node") node.set(drawFaults(random));
+      else if (blow === "database") await crashDatabase(sql);
+      else name = await supervisor.killOne(random);
+      struck += 1;
+      blows[name] = (blows[name] ?? 0) + 1;
+      await supervisor.restartDead();
     }
-    await load;
-    await judge(world, senders, to);
-    const [counts] = await world.sql<{ confirmed: number; relays: number; reverted: number }[]>`
-      select
-        (select count(*)::int from wallet_operations where state = 'CONFIRMED') as confirmed,
-        (select count(*)::int from relays where kind = 'OPERATIONS') as relays,
-        (select count(*)::int from relays where kind = 'OPERATIONS' and not succeeded) as reverted`;
-    const sentUnits = senders.reduce((sum, one) => sum + one.sentUnits, 0n);
+    await moving;
+    node.heal();
+    sending.fault = () => undefined;
+    await supervisor.restartDead();
+    const healedMs = performance.now();
+    await waitUntilQuiet(sql);
+    const settleMs = Math.round(performance.now() - healedMs);
+    for (const name of processes) if (name.startsWith("indexer")) await service.kill(name, "SIGTERM");
+    await judge(sql, chain, owners, load.orders);
+    const [relays] = await sql<{ relays: number; reverted: number }[]>`
+      select count(*)::int as relays, (count(*) filter (where not succeeded))::int as reverted
+      from relays
+      where kind = 'OPERATIONS'`;
+    const outcomes = Object.entries(Object.groupBy(load.orders, ({ outcome }) => outcome));
     return {
-      ...{ sends, confirmed: counts?.confirmed ?? 0, kills, sentUnits: sentUnits.toString() },
-      ...{ relays: counts?.relays ?? 0, reverted: counts?.reverted ?? 0 },
+      operations: load.orders.length,
+      outcomes: Object.fromEntries(outcomes.map(([outcome, orders = []]) => [outcome, orders.length])),
+      ...{ voids: load.voids, wrong: load.wrong, movedUnits: sumOf(confirmedOf(load.orders)).toString() },
+      ...{ relays: relays?.relays ?? 0, reverted: relays?.reverted ?? 0, blows },
+      nodeFaults: { ...node.counts(), ...lies.counts },
+      ...{ deaths: supervisor.deaths, settleMs },
       seconds: Math.round((performance.now() - startedMs) / 1000),
     };
   } finally {
-    await world.stop();
+    await sql.end({ timeout: 1 });
+    await service.stop();
+    await sending.stop();
+    await node.stop();
+    await Promise.all([postgres.stop(), chain.stop(), smtp.stop()]);
+    rmSync(dataDir, { recursive: true, force: true });
   }
 }
 
-async function makeSender(world: World): Promise<Sender> {
-  const merchant = await signUp(world.baseUrl);
-  await fundUsdc(world.chain.rpcUrl, merchant.walletAddress as Hex, FUNDS);
-  return { merchant, sentUnits: 0n };
+function drawBlow(random: () => number): (typeof FIRST_BLOWS)[number] {
+  const chance = random();
+  if (chance < NODE_SHARE) return "node";
+  return chance < NODE_SHARE + DATABASE_SHARE ? "database" : "kill";
 }
 
-/** One send through whichever API lives; every request is made again as it was until it is answered. */
-async function sendOne(
-  world: World,
-  sender: Sender,
-  { to, units, random }: { to: Hex; units: bigint; random: () => number },
-): Promise<void> {
-  const { merchant } = sender;
-  const client = () => clientOf(world, merchant, random() < 0.5 ? "api" : "api-2");
-  const headers = { "idempotency-key": `campaign-${random()}` };
-  const body = { to, amount: (Number(units) / 1_000_000).toFixed(6) };
-  const prepared = await insist(() => client().post("/v1/wallets/send/prepare", body, headers), 201);
-  const confirmation = {
-    ...{ sendId: prepared.body.sendId, challengeId: prepared.body.challengeId },
-    passkeyResponse: await merchant.passkey.authenticate(prepared.body.passkeyChallenge),
+/** A few of the ways in which nodes fail, each mildly: a node that always fails is merely unavailable. */
+function drawFaults(random: () => number): Faults {
+  const some = (share: number) => (random() < 0.4 ? share : 0);
+  return {
+    lagBlocks: Math.floor(random() * 4),
+    lagging: 0.5,
+    laggingIsSilent: random() < 0.5,
+    emptiedLogs: some(0.2),
+    truncatedLogs: some(0.2),
+    duplicatedLogs: some(0.2),
+    rateLimited: some(0.05),
+    failing: some(0.1),
+    hanging: some(0.01),
+    reset: some(0.1),
+    brokenJson: some(0.05),
   };
-  await insist(() => client().post("/v1/wallets/send/confirm", confirmation), 202);
-  const path = `/v1/wallets/sends/${prepared.body.sendId}`;
-  const done = await insist(
-    () => client().get(path),
-    200,
-    (answer) => ENDED.includes(answer.body.status),
+}
+
+async function waitUntilQuiet(sql: Sql): Promise<void> {
+  await waitFor(
+    "everything to be quiet",
+    async () => {
+      const [row] = await sql<{ open: number }[]>`
+        select
+          (
+            (select count(*) from wallet_operations where state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED'))
+            + (select count(*) from relays where state in ('SIGNED', 'BROADCAST', 'MINED'))
+          )::int as open`;
+      return row?.open === 0;
+    },
+    QUIET_TIMEOUT_MS,
   );
-  if (done.body.status !== "CONFIRMED") throw new Error(`${path}: ${done.text}`);
-  sender.sentUnits += units;
 }
 
-function clientOf(world: World, { client }: Merchant, name: ProcessName): Client {
-  const other = openClient(world.baseUrlOf(name));
-  for (const [key, value] of client.cookies) other.cookies.set(key, value);
-  return other;
+function confirmedOf(orders: readonly Order[]): Order[] {
+  return orders.filter(({ outcome }) => outcome === "CONFIRMED");
 }
 
-/** Connections break while processes die, and a killed indexer leaves an operation in flight for a moment. */
-async function insist(
-  ask: () => Promise<Answer>,
-  status: number,
-  isDone: (answer: Answer) => boolean = () => true,
-): Promise<Answer> {
-  const deadline = Date.now() + ANSWER_TIMEOUT_MS;
-  for (let last = "no answer"; ; ) {
-    try {
-      const answer = await ask();
-      if (answer.status === status && isDone(answer)) return answer;
-      last = `${answer.status} ${answer.text}`;
-      if (answer.status >= 400 && answer.status < 500) throw new Error(`refused: ${last}`);
-    } catch (error) {
-      if (error instanceof Error && error.message.startsWith("refused")) throw error;
-      last = String(error);
+function sumOf(orders: readonly Order[]): bigint {
+  return orders.reduce((sum, { units }) => sum + units, 0n);
+}
+
+/** What arrived where, what is left, and each book, to the micro-USDC. */
+async function judge(
+  sql: Sql,
+  chain: { rpcUrl: string; chainId: number },
+  owners: readonly Owner[],
+  orders: readonly Order[],
+): Promise<void> {
+  const faults = [
+    ...(await checkRecipients(chain.rpcUrl, orders)),
+    ...(await checkRows(sql, orders)),
+    ...(await Promise.all(owners.map((owner) => checkOwner(sql, chain.rpcUrl, owner, orders)))).flat(),
+  ];
+  if (faults.length > 0) throw new Error(`${faults.length} fault(s):\n${faults.slice(0, 30).join("\n")}`);
+  await assertInvariants(sql, chain);
+  const term = await openTerm({ sql, chain } as Parameters<typeof openTerm>[0]);
+  try {
+    const { differences } = await rebuildNetwork(term);
+    if (differences.length > 0) throw new Error(`a rebuild differs: ${JSON.stringify(differences)}`);
+  } finally {
+    term.close();
+  }
+}
+
+/** Each recipient belongs to one order: it holds the amount of a CONFIRMED one, and nothing of any other. */
+async function checkRecipients(rpcUrl: string, orders: readonly Order[]): Promise<string[]> {
+  const faults: string[] = [];
+  for (let start = 0; start < orders.length; start += BALANCES_AT_ONCE) {
+    const page = orders.slice(start, start + BALANCES_AT_ONCE);
+    const balances = await Promise.all(page.map(({ to }) => readUsdcBalance(rpcUrl, to)));
+    for (const [index, { id, outcome, units }] of page.entries()) {
+      const expected = outcome === "CONFIRMED" ? units : 0n;
+      if (balances[index] !== expected)
+        faults.push(`${id} ${outcome}: its recipient holds ${balances[index]} instead of ${expected}`);
     }
-    if (Date.now() > deadline) throw new Error(`not answered with ${status}: ${last}`);
-    await Bun.sleep(RETRY_MS);
   }
+  return faults;
 }
 
-/** What arrived, what is left and the books agree to the micro-USDC. */
-async function judge(world: World, senders: readonly Sender[], to: Hex): Promise<void> {
-  const deadline = Date.now() + SETTLE_TIMEOUT_MS;
-  for (;;) {
-    const [open] = await world.sql<{ count: number }[]>`
-      select count(*)::int as count from relays where state in ('SIGNED', 'BROADCAST', 'MINED')`;
-    if (open?.count === 0) break;
-    if (Date.now() > deadline) throw new Error(`${open?.count} relays are not settled`);
-    await Bun.sleep(RETRY_MS);
-  }
-  const { rpcUrl } = world.chain;
-  const arrived = await readUsdcBalance(rpcUrl, to);
-  const sent = senders.reduce((sum, { sentUnits }) => sum + sentUnits, 0n);
-  if (arrived !== sent) throw new Error(`${arrived} arrived of ${sent} that were sent`);
-  for (const { merchant, sentUnits } of senders) {
-    const balance = await readUsdcBalance(rpcUrl, merchant.walletAddress as Hex);
-    if (balance !== FUNDS - sentUnits) throw new Error(`${merchant.walletAddress} holds ${balance}`);
-    const [row] = await world.sql<{ units: bigint }[]>`
-      select coalesce(sum(amount_units), 0)::bigint as units
-      from transactions
-      where user_id = ${merchant.userId} and type = 'SEND' and status = 'CONFIRMED'`;
-    if (row?.units !== sentUnits) throw new Error(`the history of ${merchant.userId} says ${row?.units}`);
-  }
-  await assertInvariants(world.sql, world.chain);
+/** What the owner was told last is what the row says, and one event said so. */
+async function checkRows(sql: Sql, orders: readonly Order[]): Promise<string[]> {
+  const rows = await sql<{ id: string; state: string; events: string[] }[]>`
+    select
+      id, state,
+      (
+        select coalesce(array_agg(type order by type), '{}')
+        from events
+        where subject_id = op.id and type ~ '(confirmed|failed)$'
+      ) as events
+    from wallet_operations op`;
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  return orders.flatMap(({ id, kind, outcome }) => {
+    const row = byId.get(id);
+    if (!row) return [`${id} is forgotten`];
+    if (outcome === "REJECTED") return [];
+    const prefix = kind === "SEND" ? "wallet.send" : "refund";
+    const expected = outcome === "CANCELLED" ? [] : [`${prefix}_${outcome.toLowerCase()}`];
+    const events = row.events.map((type) => type.replace("refund.", "refund_"));
+    return row.state === outcome && JSON.stringify(events) === JSON.stringify(expected)
+      ? []
+      : [`${id}: ${outcome} was answered, the row says ${row.state}, the events ${events.join()}`];
+  });
+}
+
+async function checkOwner(
+  sql: Sql,
+  rpcUrl: string,
+  owner: Owner,
+  orders: readonly Order[],
+): Promise<string[]> {
+  const { merchant, linkId } = owner;
+  const own = confirmedOf(orders).filter((order) => order.owner === owner);
+  const refunded = sumOf(own.filter(({ kind }) => kind === "REFUND"));
+  const balance = await readUsdcBalance(rpcUrl, merchant.walletAddress as Hex);
+  const left = FUNDS + LINK_UNITS - sumOf(own);
+  const [books] = await sql<{ sent: bigint; refunded: bigint }[]>`
+    select
+      (
+        select coalesce(sum(amount_units), 0)::bigint
+        from transactions
+        where user_id = ${merchant.userId} and type = 'SEND' and status = 'CONFIRMED'
+      ) as sent,
+      (select refunded_units::bigint from payment_links where id = ${linkId}) as refunded`;
+  return [
+    ...(balance === left ? [] : [`${merchant.userId}: the wallet holds ${balance} instead of ${left}`]),
+    ...(books?.sent === sumOf(own) ? [] : [`${merchant.userId}: ${books?.sent} sent in the history`]),
+    ...(books?.refunded === refunded ? [] : [`${linkId}: ${books?.refunded} refunded, not ${refunded}`]),
+  ];
 }
 
 if (import.meta.main) {
-  console.log(JSON.stringify(await runCampaign(Number(process.argv[2] ?? 1_000))));
+  const [, , operations = "1000", seed] = process.argv;
+  if (seed !== undefined) process.env.TEST_SEED = seed;
+  console.log(JSON.stringify(await runCampaign(Number(operations))));
   process.exit(0);
 }
