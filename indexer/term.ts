@@ -23,6 +23,8 @@ export type Term = {
   readonly watched: WatchedSet;
   /** Aborted when the lock is lost or the process ends. */
   readonly signal: AbortSignal;
+  /** Reads the past in ranges: what can wait does. */
+  isCatchingUp?: boolean;
   /** The last block whose effects are committed. Moves only after a commit. */
   cursor: BlockPoint;
 };

@@ -48,6 +48,8 @@ type SeenLog = { block: Pick<BlockHeader, "number" | "hash">; logIndex: number; 
 /** Reads the next range again. False when there is none yet. */
 export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolean> {
   const { network, epoch, sql } = term;
+  // both would write the cursor's row and read the same blocks; what is caught up is read a second time afterwards
+  if (term.isCatchingUp) return false;
   const from = (await findRecheckedNumber(sql, network)) + 1;
   const to = await findEnd(term, from, Math.min(term.cursor.number - BEHIND_BLOCKS, from + pace.blocks - 1));
   if (to - from + 1 < Math.min(BLOCKS_MIN, pace.blocks)) return false;
@@ -111,10 +113,10 @@ async function findRecorded(
   return new Set([...transfers, ...operations].map(placeOf));
 }
 
-/** At a stored block where there is one: its hash shows that the range was read on the cursor's branch. */
+/** At a stored block where one is far enough: its hash shows that the range was read on the cursor's branch. */
 async function findEnd({ sql, network }: Term, from: number, to: number): Promise<number> {
   const [stored] = await findHighestBlocks(sql, network, { to, limit: 1 });
-  return stored && stored.number >= from ? stored.number : to;
+  return stored && stored.number - from + 1 >= BLOCKS_MIN ? stored.number : to;
 }
 
 /** Transfers and operations of our wallets in a range and its last block, from the node that is asked least. Undefined when there is none. */

@@ -172,7 +172,12 @@ async function moveTowards(
   }
   if (head.number <= cursor.number) return lookBack(term, memory);
   memory.behindSinceMs = undefined;
-  if (head.number - cursor.number > NEAR_BLOCKS) return catchUpFar(term, head, memory);
+  if (head.number - cursor.number > NEAR_BLOCKS) {
+    term.isCatchingUp = true;
+    return catchUpFar(term, head, memory).finally(() => {
+      term.isCatchingUp = false;
+    });
+  }
   if (!isBlockByBlock && (await isQuietRange(term.chain, { cursor, head }, memory.watch))) {
     await commitQuietBlocks(term, head, startedMs);
     return true;

@@ -2,8 +2,9 @@
 import { afterAll, afterEach, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openChain } from "../../core/rpc/chain-client.ts";
-import { findHighestBlocks } from "../../db/ledger/blocks.ts";
+import { findHighestBlocks, insertBlocks } from "../../db/ledger/blocks.ts";
 import { noteLinkWatch } from "../../db/links/link-watches.ts";
+import { recheckLogs } from "../../indexer/audit/recheck.ts";
 import { applyPast } from "../../indexer/settle/apply-past.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
 import { decodeBlock, selectFollowedLogs } from "../../indexer/source/decode-logs.ts";
@@ -41,6 +42,8 @@ const FULL_BLOOM = `0x${"ff".repeat(256)}`;
 const ANNOUNCED_WITHIN_MS = 3_500;
 
 const BLOCKS = 12;
+/** The fewest at a time. */
+const RECHECKED_BLOCKS = 8;
 
 const freshUnits = amounts();
 const stranger = randomAddress();
@@ -164,6 +167,28 @@ test("a reorganisation of passed-over blocks takes none back that stands, and fi
     select 1 from transfers where status = 'ORPHANED' and block_number <= ${paidAt}`;
   expect(undone.length).toBe(0);
   await assertInvariants(lab.sql, lab.chain);
+});
+
+test("the second reading goes on where few blocks are stored", async () => {
+  await follow(true);
+  await payStrangers(BLOCKS * 2);
+  await until("the head is read", async () => (await cursorNumber()) === (await headOf(lab)).number);
+  await indexer?.stop();
+  const term = await openTerm(lab);
+  const from = term.cursor.number - 2 * RECHECKED_BLOCKS;
+  const header = await readHeader(term.chain, from + 2);
+  if (!header) throw new Error("the chain is too short");
+  await insertBlocks(lab.sql, NETWORK, [header]);
+  await lab.sql`
+    delete from blocks where number > ${header.number} and number < ${from + RECHECKED_BLOCKS + 2}`;
+  await lab.sql`update cursors set rechecked_number = ${from - 1} where network = ${NETWORK}`;
+  term.isCatchingUp = true;
+  expect(await recheckLogs(term, { blocks: RECHECKED_BLOCKS })).toBe(false);
+  term.isCatchingUp = false;
+  expect(await recheckLogs(term, { blocks: RECHECKED_BLOCKS })).toBe(true);
+  const [row] = await lab.sql`select rechecked_number from cursors where network = ${NETWORK}`;
+  expect(row).toEqual({ recheckedNumber: BigInt(from + RECHECKED_BLOCKS - 1) });
+  term.close();
 });
 
 test("a block that was passed over is not booked later from another branch", async () => {
