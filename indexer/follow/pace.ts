@@ -15,6 +15,9 @@ const EXPECTED_FOR_MS = 10_000;
 const FULL_FOR_MS = 60_000;
 /** Below it a bloom rules out most blocks, and following every one costs little. */
 const FULL_BLOOM = 0.3;
+/** Blooms differ from block to block, and a change of pace changes subscriptions: their average has to fall this far to change it back. */
+const SPARSE_BLOOM = 0.2;
+const BLOOM_WEIGHT = 0.1;
 
 export type Pace = {
   /** What waits now. `isAnnounced`: transfers to our wallets are announced. */
@@ -33,6 +36,7 @@ export type Pace = {
 
 export function openPace(): Pace {
   let isCrowded = false;
+  let density: number | undefined;
   let mode: keyof typeof READ_EVERY_MS = "FULL";
   let fullUntilMs = Number.NEGATIVE_INFINITY;
   let readMs = Number.NEGATIVE_INFINITY;
@@ -52,7 +56,9 @@ export function openPace(): Pace {
       else mode = isAnnounced ? "ANNOUNCED" : "OPEN";
     },
     noteHead({ bloom }) {
-      isCrowded = densityOf(bloom) >= FULL_BLOOM;
+      const newest = densityOf(bloom);
+      density = density === undefined ? newest : density + BLOOM_WEIGHT * (newest - density);
+      isCrowded = density >= (isCrowded ? SPARSE_BLOOM : FULL_BLOOM);
     },
     readNow() {
       isUrgent = true;

@@ -1,0 +1,75 @@
+/** At what pace the chain is read, by what waits and by how full its blooms are. */
+import { expect, test } from "bun:test";
+import type { Waiting } from "../../db/ledger/watched-wallets.ts";
+import { openPace, type Pace } from "../../indexer/follow/pace.ts";
+import type { BlockHeader } from "../../indexer/source/block-header.ts";
+
+const NOTHING: Waiting = {
+  ...{ wallets: false, payments: false, facilitated: false, claims: false, released: false },
+  ...{ transfers: false, operations: false, links: false, watches: false, epoch: 1n },
+};
+const REASONS = ["payments", "facilitated", "claims", "released", "transfers", "operations"] as const;
+
+/** A header whose bloom has this share of its bits set. */
+function headOf(density: number): BlockHeader {
+  const full = Math.round(512 * density);
+  return { bloom: `0x${"f".repeat(full)}${"0".repeat(512 - full)}` } as BlockHeader;
+}
+
+function paceOn(density: number, waiting: Partial<Waiting> = {}, isAnnounced = false): Pace {
+  const pace = openPace();
+  pace.noteHead(headOf(density));
+  pace.note({ ...NOTHING, ...waiting }, isAnnounced);
+  return pace;
+}
+
+test("several blocks are read at once only where blooms are full", () => {
+  expect(paceOn(0.31).isEconomical()).toBe(true);
+  expect(paceOn(0.29).isEconomical()).toBe(false);
+  expect(openPace().isEconomical()).toBe(false);
+});
+
+test.each(REASONS)("every block is read while there are waiting %s, and for a while after", (reason) => {
+  const pace = paceOn(1, { [reason]: true });
+  expect(pace.isEconomical()).toBe(false);
+  pace.note(NOTHING, true);
+  expect(pace.isEconomical()).toBe(false);
+});
+
+test("an open link alone changes the interval only; looked at, every block is read unless transfers are announced", () => {
+  expect(paceOn(1, { links: true }).isEconomical()).toBe(true);
+  expect(paceOn(1, { links: true, watches: true }, true).isEconomical()).toBe(true);
+  expect(paceOn(1, { links: true, watches: true }, false).isEconomical()).toBe(false);
+});
+
+test("an announced block is read at once, until the cursor has reached it", () => {
+  const pace = paceOn(1);
+  pace.begin(100);
+  expect(pace.isDue(100)).toBe(false);
+  pace.expect(102);
+  expect(pace.isDue(101)).toBe(true);
+  expect(pace.begin(101)).toBe(true);
+  expect(pace.isDue(101)).toBe(true);
+  expect(pace.isDue(102)).toBe(false);
+});
+
+test("a poll that failed is repeated at once", () => {
+  const pace = paceOn(1);
+  pace.begin(100);
+  pace.readNow();
+  expect(pace.isDue(100)).toBe(true);
+  pace.begin(100);
+  expect(pace.isDue(100)).toBe(false);
+});
+
+test("blooms that differ from block to block do not change the pace with each", () => {
+  const pace = paceOn(0.5);
+  for (let block = 0; block < 50; block++) {
+    pace.noteHead(headOf(block % 2 === 0 ? 0.05 : 0.5));
+    pace.note(NOTHING, false);
+    expect(pace.isEconomical()).toBe(true);
+  }
+  for (let block = 0; block < 50; block++) pace.noteHead(headOf(0.05));
+  pace.note(NOTHING, false);
+  expect(pace.isEconomical()).toBe(false);
+});
