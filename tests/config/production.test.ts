@@ -5,10 +5,12 @@ import { join } from "node:path";
 import { newUserId } from "../../core/domain/ids.ts";
 import { hmacOtp } from "../../core/domain/otp.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
+import { serviceProgram } from "../support/compiled-services.ts";
 import { type Client, openClient } from "../support/http-client.ts";
 
 let world: ApiWorld;
 let client: Client;
+const ROOT = join(import.meta.dir, "../..");
 const strong = () => randomBytes(32).toString("hex");
 const PEPPER = "99aa88bb77cc66dd55ee44ff33002211fedcba98765432100123456789zyxwvu";
 
@@ -85,19 +87,18 @@ describe("at start", () => {
     const userId = newUserId();
     const [secrets, { PATH, HOME }] = [[strong(), strong()] as const, process.env];
     const start = async (rpId: string, more: Record<string, string> = {}) => {
-      const child = Bun.spawn(
-        [process.execPath, "--no-env-file", join(import.meta.dir, "../../api/main.ts")],
-        {
-          env: {
-            ...{ PATH, HOME, NODE_ENV: "production", DATABASE_URL: world.databaseUrl, PORT: "0" },
-            ...{ NETWORKS: "base-sepolia", RPC_URL_BASE_SEPOLIA: world.chainOf("base-sepolia").rpcUrl },
-            ...{ JWT_SECRET: secrets[0], OTP_PEPPER: secrets[1] },
-            ...{ BASE_URL: "https://pay.example.com", RP_ID: rpId, ...more },
-          },
-          stdout: "pipe",
-          stderr: "pipe",
+      const { command, args } = serviceProgram("api");
+      const child = Bun.spawn([command, ...args], {
+        env: {
+          ...{ PATH, HOME, NODE_ENV: "production", DATABASE_URL: world.databaseUrl, PORT: "0" },
+          ...{ NETWORKS: "base-sepolia", RPC_URL_BASE_SEPOLIA: world.chainOf("base-sepolia").rpcUrl },
+          ...{ JWT_SECRET: secrets[0], OTP_PEPPER: secrets[1] },
+          ...{ BASE_URL: "https://pay.example.com", RP_ID: rpId, ...more },
         },
-      );
+        cwd: ROOT,
+        stdout: "pipe",
+        stderr: "pipe",
+      });
       const reader = child.stdout.getReader();
       let log = "";
       // either it logs that it listens, or it ends

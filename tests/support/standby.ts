@@ -16,8 +16,11 @@ export type ReplicatedPostgres = {
   waitForStandby: () => Promise<void>;
   /** Replication stops: what is committed from now on, or is still on its way, never reaches the standby. */
   cutReplication: () => void;
-  /** The primary is lost with all its connections; the standby is promoted with what it has received, and gets the address. */
-  failOver: () => Promise<void>;
+  /**
+   * The primary is lost with all its connections; the standby is promoted with what it has received, and gets the address. `onPromoted`
+   * is called with its own URL before that.
+   */
+  failOver: (onPromoted?: (url: string) => Promise<void>) => Promise<void>;
   stop: () => Promise<void>;
 };
 
@@ -56,11 +59,12 @@ export async function startReplicatedPostgres(options: {
     url: address.href,
     waitForStandby: () => waitForReplay(primary, standby),
     cutReplication: replication.cut,
-    async failOver() {
+    async failOver(onPromoted) {
       replication.cut();
       front.cut();
       await stopPrimary();
       await promote(standby);
+      await onPromoted?.(standby.url);
       front.open(standby.port);
     },
     async stop() {
