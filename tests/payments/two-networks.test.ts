@@ -107,7 +107,7 @@ test("error: NETWORK_MISMATCH for an authorization signed for the other network;
   if (!onBase || !onSepolia) throw new Error("no orders");
   const crossed = await pay({ linkId: onSepolia.linkId, body: onBase.body });
   expect(crossed).toMatchObject({ status: 422, body: { error: "NETWORK_MISMATCH" } });
-  for (const order of [onBase, onSepolia]) expect(await pay(order)).toMatchObject({ status: 200 });
+  for (const order of [onBase, onSepolia]) expect([200, 202]).toContain((await pay(order)).status);
 }, 120_000);
 
 test("behavior: a node unavailable in the middle does not affect the other network; then all is paid", async () => {

@@ -26,7 +26,7 @@ import { startProviderProxy } from "../support/provider-proxy.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 import type { ProviderRow, ProviderRun } from "./provider-rows.ts";
 
-const CAUGHT_UP_WITHIN_MS = 40_000;
+const CAUGHT_UP_WITHIN_MS = 90_000;
 
 export type ProviderLab = {
   /** Catches up from the first block, and reads one block more. Throws when a transfer is missing or there twice. */

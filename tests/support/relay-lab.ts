@@ -13,6 +13,8 @@ import { type ProcessName, type Service, startFaultyWorld } from "./world.ts";
 
 const NETWORK = "base-sepolia";
 const POLL_MS = 25;
+/** A busy machine settles later than production's payers would wait. */
+const PAY_WAIT_MS = 30_000;
 
 export type PayBody = {
   success: boolean;
@@ -50,7 +52,11 @@ export async function startLab(
   const keys = localRelayerKeys().slice(0, options.keys ?? 1);
   const [key] = keys;
   if (!key) throw new Error("there is no relayer key");
-  const env: Record<string, string> = { RELAYER_PRIVATE_KEYS: keys.join(","), ...options.env };
+  const env: Record<string, string> = {
+    RELAYER_PRIVATE_KEYS: keys.join(","),
+    PAY_WAIT_MS: PAY_WAIT_MS.toString(),
+    ...options.env,
+  };
   const service = await startFaultyWorld({
     env,
     ...(options.processes ? { processes: options.processes } : {}),
