@@ -917,6 +917,7 @@ create table wallet_operations (
   relayed_at timestamp with time zone,
   request_hash bytea,
   request_id text,
+  restored_at timestamp with time zone,
   signature text,
   state text default 'AWAITING_SIGNATURE'::text not null,
   succeeded boolean,
@@ -959,6 +960,7 @@ CREATE INDEX wallet_operations_open ON public.wallet_operations USING btree (net
 CREATE INDEX wallet_operations_owner_change ON public.wallet_operations USING btree (owner_change_id) WHERE (owner_change_id IS NOT NULL);
 CREATE INDEX wallet_operations_queued ON public.wallet_operations USING btree (network, next_try_at) WHERE (state = 'QUEUED'::text);
 CREATE INDEX wallet_operations_relay ON public.wallet_operations USING btree (relay_id) WHERE (relay_id IS NOT NULL);
+CREATE INDEX wallet_operations_restored ON public.wallet_operations USING btree ("right"(id, 32)) WHERE (restored_at IS NOT NULL);
 CREATE INDEX wallet_operations_unsigned ON public.wallet_operations USING btree (expires_at) WHERE (state = 'AWAITING_SIGNATURE'::text);
 CREATE INDEX wallet_operations_user ON public.wallet_operations USING btree (user_id, kind, id DESC);
 

@@ -1,6 +1,7 @@
 /** Prepares a refund: its part of the link's money is reserved under the link's lock before anybody signs. */
 import { conflict } from "../../core/domain/errors.ts";
 import { newRefundId } from "../../core/domain/ids.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
 import { refundableUnits } from "../../core/domain/refund.ts";
 import type { PaymentLink, User } from "../../db/schema.ts";
 import { lockRefund } from "../../db/wallet-ops/refund-requests.ts";
@@ -39,6 +40,7 @@ export async function prepareRefund(deps: ApiDeps, asked: AskedRefund): Promise<
   return prepareOperation(deps, chain, {
     ...{ ...same, id, wallet, requestId },
     items: [{ to, amountUnits, note: "", isFee: false }],
+    refundedLink: { tag: linkTag(linkId) },
     extraWarnings: ({ areContracts }) =>
       toSource === "transfer_sender" ? senderWarnings(to, areContracts[0] ?? false) : [],
     reserve: async (tx) => {
@@ -65,6 +67,7 @@ export async function prepareRequested(
     ...{ id, kind: "REFUND", wallet, requestId, renews: true, request: { refundId: id } },
     idempotencyKey: undefined,
     items: [{ to, amountUnits, note: "", isFee: false }],
+    refundedLink: { tag: linkTag(linkId) },
     extraWarnings: ({ areContracts }) =>
       toSource === "transfer_sender" ? senderWarnings(to, areContracts[0] ?? false) : [],
     reserve: async (tx) => {

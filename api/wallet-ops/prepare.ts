@@ -51,6 +51,8 @@ export type Preparation = {
   request: unknown;
   idempotencyKey: string | undefined;
   requestId: string;
+  /** Whose money goes back: its tag follows the operation's in the calls, so that a restored older backup finds the refund's link. */
+  refundedLink?: { tag: Hex };
   /** Prepares an empty operation of this one's nonce instead of transfers. */
   voidOf?: { id: string; accountNonce: bigint };
   /** An operation with this id that nobody has signed is prepared again. */
@@ -89,7 +91,7 @@ export async function prepareOperation(
     await warningsOf(deps.sql, { userId: wallet.userId, items, state, slots }),
     chain.network,
   ];
-  const tag = operationTag(preparation.id);
+  const tag: Hex = `${operationTag(preparation.id)}${preparation.refundedLink?.tag.slice(2) ?? ""}`;
   const calls = preparation.voidOf
     ? [emptyCall(usdc.address, wallet.address, tag)]
     : taggedTransfers(usdc.address, items, tag);

@@ -1,5 +1,5 @@
 /** The smart account a passkey controls (Coinbase Smart Wallet v1.1): its address, owners and calls. */
-import { encodeAbiParameters, encodeFunctionData, parseAbi } from "viem";
+import { decodeFunctionData, encodeAbiParameters, encodeFunctionData, parseAbi } from "viem";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { parseData, parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
@@ -89,6 +89,20 @@ export function encodeAccountCalls(calls: readonly InnerCall[]): Hex {
   }
   const args = calls.map(({ to, data }) => ({ target: to, value: 0n, data }));
   return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "executeBatch", args: [args] });
+}
+
+/** The calls in such calldata; undefined when it is none, or sends ETH. Lower case. */
+export function decodeAccountCalls(callData: Hex): InnerCall[] | undefined {
+  try {
+    const { functionName, args } = decodeFunctionData({ abi: ACCOUNT_ABI, data: callData });
+    if (functionName !== "execute" && functionName !== "executeBatch") return undefined;
+    const calls = functionName === "execute" ? [{ target: args[0], value: args[1], data: args[2] }] : args[0];
+    if (calls.some(({ value }) => value !== 0n)) return undefined;
+    return calls.map(({ target, data }) => ({ to: target.toLowerCase() as Hex, data }));
+  } catch {
+    // viem throws many decoding errors; all of them mean that this is no call of the account's
+    return undefined;
+  }
 }
 
 /** Calls of an account to itself that change its owners. */

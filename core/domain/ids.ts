@@ -29,6 +29,9 @@ export function newOwnerChangeIds(now: Date, count: number): string[] {
 export function anotherOwnerChangeId(id: string, now: Date): string {
   return `own_${timedToken(now, Buffer.from(id.slice(-RANDOM_DIGITS), "hex"))}`;
 }
+/** Of an operation whose row was lost: the time of its block, and the 16 random bytes that its calls carry. */
+export const restoredOperationId = (kind: "SEND" | "REFUND", time: Date, tag: `0x${string}`) =>
+  `${kind === "SEND" ? "snd" : "rfd"}_${timeDigits(time)}${tag.slice(2)}`;
 export const newRequestId = () => `req_${token()}`;
 
 /** 128 random bits as 22 URL-safe characters. */
@@ -41,9 +44,13 @@ const RANDOM_DIGITS = 32;
 
 /** The time in milliseconds, then 128 random bits, as 44 hex digits: ids sort by when they were made. */
 function timedToken(now: Date, random = randomBytes(16)): string {
+  return timeDigits(now) + random.toString("hex");
+}
+
+function timeDigits(now: Date): string {
   const time = Buffer.alloc(TIME_BYTES);
   time.writeUIntBE(now.getTime(), 0, TIME_BYTES);
-  return Buffer.concat([time, random]).toString("hex");
+  return time.toString("hex");
 }
 
 /** The URL-safe characters of base64 in the order in which Postgres sorts them. */

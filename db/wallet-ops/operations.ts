@@ -108,6 +108,7 @@ export type OperationView = WalletOperation & {
 
 type Chosen = { userId: string; kind: OperationKind };
 
+/** Also by the id that an operation had before a restored backup lost its row: its random part is on the chain, its time is not. */
 export async function findOperation(
   tx: Tx,
   { id, userId, kind }: Chosen & { id: string },
@@ -115,7 +116,14 @@ export async function findOperation(
   const [row] = await tx<OperationView[]>`
     ${selectViews(tx)}
     where op.id = ${id} and op.user_id = ${userId} and op.kind = ${kind}`;
-  return row;
+  if (row) return row;
+  const [restored] = await tx<OperationView[]>`
+    ${selectViews(tx)}
+    where op.restored_at is not null
+      and right(op.id, 32) = right(${id}, 32)
+      and op.user_id = ${userId}
+      and op.kind = ${kind}`;
+  return restored;
 }
 
 export async function findOperations(

@@ -98,7 +98,16 @@ export async function findRefund(
   const [row] = await tx<RefundView[]>`
     ${selectRefunds(tx)}
     where refund.id = ${id} and refund.user_id = ${userId}`;
-  return row;
+  if (row) return row;
+  const [restored] = await tx<RefundView[]>`
+    ${selectRefunds(tx)}
+    where refund.user_id = ${userId}
+      and refund.id = (
+        select id
+        from wallet_operations
+        where restored_at is not null and right(id, 32) = right(${id}, 32)
+      )`;
+  return restored;
 }
 
 export type RefundFilter = { userId: string; linkId?: string; status?: RefundState | undefined };

@@ -65,6 +65,7 @@ export const walletOperations = pgTable("wallet_operations", {
   queuedAt: time("queued_at"),
   relayedAt: time("relayed_at"),
   confirmedAt: time("confirmed_at"),
+  restoredAt: time("restored_at"),
   createdAt: time("created_at").notNull(),
   updatedAt: time("updated_at").notNull(),
 });

@@ -27,6 +27,7 @@ import { readHeader } from "../source/block-header.ts";
 import { readRange } from "../source/block-logs.ts";
 import { type BlockContent, isOurs } from "../source/decode-logs.ts";
 import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";
+import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { FencedError, type Term, watchOf } from "../term.ts";
 import { CLOCK_SKEW_S, findFirstBlockSince } from "./backfill.ts";
@@ -87,7 +88,10 @@ async function replay(tx: Tx, term: Term, from: number): Promise<{ touched: stri
   const touched = new Set<string>();
   let transfers = 0;
   for await (const read of readAll(term, from)) {
-    const blocks = await withTags(term, read, (address) => watched.has(address));
+    const blocks = await withLostOperations(
+      term,
+      await withTags(term, read, (address) => watched.has(address)),
+    );
     const times = await readTimes(term, blocks);
     const { linkIds } = await settleTransfers(tx, {
       network,

@@ -17,6 +17,7 @@ import {
   readHeader,
 } from "../source/block-header.ts";
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
+import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { FencedError, type Term } from "../term.ts";
 import { accountChangesOf, reportChanges } from "./report-changes.ts";
@@ -36,7 +37,7 @@ export async function applyPast(
 ): Promise<number> {
   const times = await readConfirmationTimes(term, read);
   const anchors = await findAnchors(term, read);
-  const blocks = await withTags(term, read, isWatched);
+  const blocks = await withLostOperations(term, await withTags(term, read, isWatched));
   return term.sql.begin(async (tx) => {
     const { network, epoch, confirmations } = term;
     // while these blocks were read, or the row was waited for, a reorganisation may have set the cursor back below them

@@ -11,6 +11,7 @@ import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
 import { concludeOperations } from "../../db/wallet-ops/settlement.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
+import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { FencedError, type Term } from "../term.ts";
 import { accountChangesOf, reportChanges } from "./report-changes.ts";
@@ -32,7 +33,10 @@ export type Span = {
 
 /** Applies what follows the cursor. Throws FencedError when another leader was faster. */
 export async function applySpan(term: Term, span: Span): Promise<void> {
-  const blocks = await withTags(term, span.blocks, (address) => term.watched.has(address));
+  const blocks = await withLostOperations(
+    term,
+    await withTags(term, span.blocks, (address) => term.watched.has(address)),
+  );
   await term.sql.begin((tx) => writeSpan(tx, term, { ...span, blocks }));
   term.cursor = span.to;
 }

@@ -4,6 +4,7 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { type OperationFailure, pairTransfers } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { bindBookedTransfers } from "../../db/wallet-ops/missed-events.ts";
+import { type AttributedTransfer, restoreOperation } from "../../db/wallet-ops/restored-operations.ts";
 import {
   loadOperations,
   type OperationEvent,
@@ -23,18 +24,25 @@ type Seen = {
   transfers: readonly SeenTransfer[];
   /** Stored already; these are bound to their operations here. */
   booked: readonly SeenTransfer[];
+  /** Those of `transfers` that links get, which are not stored yet. */
+  attributed: readonly AttributedTransfer[];
 };
 
 /** Before `transfers` are stored, whose history rows may be open already. */
 export async function settleSeenOperations(
   tx: Tx,
   network: NetworkId,
-  { operations, transfers, booked }: Seen,
+  { operations, transfers, booked, attributed }: Seen,
 ): Promise<SettledOperations> {
   const items = new Map<SeenTransfer, bigint>();
   if (operations.length === 0) return { items, operationIds: [] };
   const events = operations.map(toEvent);
   await recordOperationEvents(tx, network, events);
+  for (const { executed, sender, userOpHash, nonce, block } of operations)
+    if (executed)
+      await restoreOperation(tx, network, attributed, {
+        ...{ ...executed, sender, userOpHash, nonce, blockTimeS: block.timeS },
+      });
   const known = await loadOperations(
     tx,
     network,

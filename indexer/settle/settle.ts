@@ -52,7 +52,10 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   const verdicts = await attribute(tx, network, { transfers: incoming, payments, standing });
   // after payments and links, which are locked first everywhere
   const booked = settling.bookedTransfers ?? [];
-  const sent = await settleSeenOperations(tx, network, { operations, transfers, booked });
+  const attributed = [...verdicts].flatMap(([{ txHash, logIndex, from, amountUnits }, { attribution }]) =>
+    attribution ? [{ linkId: attribution.linkId, txHash, logIndex, from, amountUnits }] : [],
+  );
+  const sent = await settleSeenOperations(tx, network, { operations, transfers, booked, attributed });
   const rows = transfers.map((transfer) => ({
     ...toRow(transfer, verdicts.get(transfer), confirmedAtS),
     operationItemId: sent.items.get(transfer),

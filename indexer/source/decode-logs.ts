@@ -1,6 +1,7 @@
 /** From a node's log answer to what concerns us. Checked against the block's header, decoded by slicing: this is the hot path. */
 
 import { ACCOUNT_TOPICS, type AccountChange, decodeAccountLog } from "../../core/chain/account-logs.ts";
+import type { ExecutedOperation } from "../../core/chain/executed-operations.ts";
 import {
   AUTHORIZATION_CANCELED_TOPIC,
   AUTHORIZATION_USED_TOPIC,
@@ -68,6 +69,8 @@ export type SeenOperation = {
   gasUsed: bigint;
   /** What its calls reverted with. */
   revertData: Hex | undefined;
+  /** What it was, where no row of ours has it (read-lost-operations.ts). */
+  executed?: ExecutedOperation | undefined;
 };
 
 /** An owner change or an upgrade that a wallet of ours wrote itself, whoever sent it. */

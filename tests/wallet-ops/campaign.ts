@@ -229,17 +229,17 @@ async function checkRecipients(rpcUrl: string, orders: readonly Order[]): Promis
   return faults;
 }
 
-/** What the owner was told last is what the row says, and one event said so. */
+/** What the owner was last answered is what the row says, and one event said so. */
 async function checkRows(sql: Sql, orders: readonly Order[]): Promise<string[]> {
   const rows = await sql<{ id: string; state: string; events: string[] }[]>`
-    select
-      id, state,
-      (
-        select coalesce(array_agg(type order by type), '{}')
-        from events
-        where subject_id = op.id and type ~ '(confirmed|failed)$'
-      ) as events
-    from wallet_operations op`;
+    select op.id, op.state, coalesce(ended.types, '{}') as events
+    from wallet_operations op
+    left join (
+      select subject_id, array_agg(type order by type) as types
+      from events
+      where type ~ '(confirmed|failed)$'
+      group by subject_id
+    ) ended on ended.subject_id = op.id`;
   const byId = new Map(rows.map((row) => [row.id, row]));
   return orders.flatMap(({ id, kind, outcome }) => {
     const row = byId.get(id);

@@ -1,0 +1,95 @@
+/**
+ * A user operation of ours, read back from the transaction that ran it: for a database that has lost the row. Trusted only when its
+ * fields make the hash that the EntryPoint's event names, and its calls are tagged transfers as we build them.
+ */
+import { decodeFunctionData, multicall3Abi } from "viem";
+import { entryPoint06Abi, getUserOperationHash } from "viem/account-abstraction";
+import { TAG_BYTES } from "../domain/link-tag.ts";
+import { CONTRACTS, type Hex, type Network } from "../domain/networks.ts";
+import type { OperationItem } from "../domain/wallet-operation.ts";
+import type { InnerCall } from "./multicall.ts";
+import { decodeAccountCalls } from "./passkey-account.ts";
+import { encodeTransfer } from "./usdc.ts";
+import type { VerifiedTransaction } from "./verify-transaction.ts";
+
+export type ExecutedOperation = {
+  callData: Hex;
+  callGas: bigint;
+  verificationGas: bigint;
+  /** The 16 random bytes of the operation's id. */
+  tag: Hex;
+  /** Of the link whose money a refund sends back. */
+  linkTag: Hex | undefined;
+  items: OperationItem[];
+};
+
+const TAG_DIGITS = 2 * TAG_BYTES;
+const ADDRESS_AT = 10 + 24;
+const AMOUNT_AT = 10 + 64;
+const TRANSFER_DIGITS = 10 + 128;
+
+/** Undefined for operations that were not prepared here, and for those that carry no transfers. */
+export function findExecutedOperation(
+  transaction: VerifiedTransaction,
+  { userOpHash, network }: { userOpHash: Hex; network: Network },
+): ExecutedOperation | undefined {
+  for (const operation of bundlesOf(transaction).flatMap(operationsOf)) {
+    const hash = getUserOperationHash({
+      ...{ chainId: network.chainId, entryPointAddress: CONTRACTS.entryPointV06, entryPointVersion: "0.6" },
+      userOperation: operation,
+    });
+    if (hash !== userOpHash) continue;
+    const { callData, callGasLimit: callGas, verificationGasLimit: verificationGas } = operation;
+    const calls = decodeAccountCalls(callData) ?? [];
+    const transfers = calls.map((call) => readTaggedTransfer(call, network.usdc.address));
+    const [first] = transfers;
+    const items = transfers.flatMap((transfer) =>
+      transfer && transfer.tail === first?.tail ? [transfer] : [],
+    );
+    if (!first || items.length < transfers.length) return undefined;
+    const [tag, linkTag] = [first.tail.slice(0, TAG_DIGITS), first.tail.slice(TAG_DIGITS)];
+    return {
+      ...{ callData, callGas, verificationGas, tag: `0x${tag}` },
+      linkTag: linkTag === "" ? undefined : `0x${linkTag}`,
+      items: items.map(({ to, amountUnits }) => ({ to, amountUnits })),
+    };
+  }
+  return undefined;
+}
+
+/** The `handleOps` calls of a relay: the call itself, or those that Multicall3 makes. */
+function bundlesOf({ to, input }: VerifiedTransaction): Hex[] {
+  if (to === CONTRACTS.entryPointV06) return [input];
+  if (to !== CONTRACTS.multicall3) return [];
+  try {
+    const { functionName, args } = decodeFunctionData({ abi: multicall3Abi, data: input });
+    if (functionName !== "aggregate3") return [];
+    return args[0].flatMap(({ target, callData }) =>
+      target.toLowerCase() === CONTRACTS.entryPointV06 ? [callData] : [],
+    );
+  } catch {
+    // not aggregate3, so not one of our relays
+    return [];
+  }
+}
+
+function operationsOf(bundle: Hex) {
+  try {
+    const { functionName, args } = decodeFunctionData({ abi: entryPoint06Abi, data: bundle });
+    return functionName === "handleOps" ? args[0] : [];
+  } catch {
+    // no call of the EntryPoint
+    return [];
+  }
+}
+
+function readTaggedTransfer(
+  { to: target, data }: InnerCall,
+  usdc: Hex,
+): (OperationItem & { tail: string }) | undefined {
+  const tail = data.slice(TRANSFER_DIGITS);
+  if (target !== usdc || (tail.length !== TAG_DIGITS && tail.length !== 2 * TAG_DIGITS)) return undefined;
+  const to: Hex = `0x${data.slice(ADDRESS_AT, AMOUNT_AT)}`;
+  const amountUnits = BigInt(`0x${data.slice(AMOUNT_AT, TRANSFER_DIGITS)}`);
+  return data.startsWith(encodeTransfer(to, amountUnits)) ? { to, amountUnits, tail } : undefined;
+}

@@ -1,0 +1,129 @@
+/** Operations whose rows a restored backup has lost, made again from what the chain holds of them. */
+import { newTransactionId, restoredOperationId } from "../../core/domain/ids.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { OperationItem, OperationTerms } from "../../core/domain/wallet-operation.ts";
+import type { Tx } from "../postgres/client.ts";
+import { openHistory } from "./operations.ts";
+import { insertRefund } from "./refunds.ts";
+
+export async function findKnownHashes(tx: Tx, network: NetworkId, hashes: readonly Hex[]): Promise<Hex[]> {
+  const rows = await tx<{ userOpHash: Hex }[]>`
+    select user_op_hash
+    from wallet_operations
+    where network = ${network} and user_op_hash = any(${[...hashes]}::text[])`;
+  return rows.map(({ userOpHash }) => userOpHash);
+}
+
+export type LostOperation = {
+  sender: Hex;
+  userOpHash: Hex;
+  nonce: bigint;
+  callData: Hex;
+  callGas: bigint;
+  verificationGas: bigint;
+  tag: Hex;
+  linkTag: Hex | undefined;
+  items: readonly OperationItem[];
+  blockTimeS: number;
+};
+
+const NO_TERMS: OperationTerms = { owners: [], warnings: [], balanceAfter: "", deploysWallet: false };
+
+/** A transfer that a link gets in the caller's transaction, perhaps not stored yet. */
+export type AttributedTransfer = {
+  linkId: string;
+  txHash: Hex;
+  logIndex: number;
+  from: Hex;
+  amountUnits: bigint;
+};
+
+/**
+ * Inserts the operation with its recipients, its refund and the history rows that its transfers will take. It is EXPIRED, as what
+ * nobody confirmed: its event makes it MINED, and after a reorganisation it says that it is still possible.
+ */
+export async function restoreOperation(
+  tx: Tx,
+  network: NetworkId,
+  attributed: readonly AttributedTransfer[],
+  lost: LostOperation,
+): Promise<void> {
+  const [wallet] = await tx<{ id: string; userId: string }[]>`
+    select id, user_id
+    from wallets
+    where network = ${network} and address = ${lost.sender}`;
+  if (!wallet) return;
+  const refunded = await findRefunded(tx, wallet.userId, attributed, lost);
+  const preparedAt = new Date(lost.blockTimeS * 1000);
+  const kind = refunded ? "REFUND" : "SEND";
+  const id = restoredOperationId(kind, preparedAt, lost.tag);
+  const inserted = await tx`
+    insert into wallet_operations (
+      id, user_id, wallet_id, network, kind, state, user_op_hash, account_nonce, call_data, call_gas, verification_gas,
+      terms, challenge_id, expires_at, created_at, restored_at
+    )
+    values (
+      ${id}, ${wallet.userId}, ${wallet.id}, ${network}, ${kind}, 'EXPIRED', ${lost.userOpHash},
+      ${lost.nonce.toString()}::numeric, ${lost.callData}, ${lost.callGas}, ${lost.verificationGas},
+      ${JSON.stringify(NO_TERMS)}::text::jsonb, '', ${preparedAt}, ${preparedAt}, now()
+    )
+    on conflict do nothing
+    returning id`;
+  if (inserted.length === 0) return;
+  const items = lost.items.map(({ to, amountUnits }, position) => ({
+    ...{ position, to_address: to, amount_units: amountUnits.toString() },
+  }));
+  await tx`
+    insert into wallet_operation_items (operation_id, position, to_address, amount_units)
+    select ${id}, position, to_address, amount_units
+    from json_to_recordset(${JSON.stringify(items)}::text::json)
+      as given (position int, to_address text, amount_units bigint)`;
+  if (refunded) {
+    await insertRefund(tx, {
+      ...{ ...refunded, id, userId: wallet.userId, network, toSource: "given", reason: null },
+    });
+  }
+  await openHistory(
+    tx,
+    { id },
+    {
+      ids: items.map(newTransactionId),
+      ...{ linkId: refunded?.linkId ?? null, description: refunded?.description ?? null, note: null },
+    },
+  );
+}
+
+/** The link that a refund's tag names, and of its transfers the recipient's own, else the largest. */
+async function findRefunded(
+  tx: Tx,
+  userId: string,
+  attributed: readonly AttributedTransfer[],
+  { linkTag, items }: LostOperation,
+) {
+  const [item] = items;
+  if (linkTag === undefined || !item) return undefined;
+  const given = attributed.map(({ linkId, txHash, logIndex, from, amountUnits }) => ({
+    ...{ link_id: linkId, tx_hash: txHash, log_index: logIndex, from_address: from },
+    amount_units: amountUnits.toString(),
+  }));
+  const [row] = await tx<{ linkId: string; description: string; paidTxHash: Hex; paidLogIndex: number }[]>`
+    select link.id as link_id, link.description, paid.tx_hash as paid_tx_hash, paid.log_index as paid_log_index
+    from payment_links link
+    cross join lateral (
+      select tx_hash, log_index
+      from (
+        select tx_hash, log_index, from_address, amount_units
+        from transfers
+        where link_id = link.id and status <> 'ORPHANED'
+        union all
+        select tx_hash, log_index, from_address, amount_units
+        from json_to_recordset(${JSON.stringify(given)}::text::json)
+          as given (link_id text, tx_hash text, log_index int, from_address text, amount_units numeric)
+        where link_id = link.id
+      ) received
+      order by from_address = ${item.to} desc, amount_units desc
+      limit 1
+    ) paid
+    where link.tag = ${linkTag} and link.user_id = ${userId}`;
+  return row && { ...row, toAddress: item.to, amountUnits: item.amountUnits };
+}

@@ -1,0 +1,38 @@
+/**
+ * Operations of our wallets that no row of ours has: after an older backup was restored, or a standby took over that had not received
+ * the last commits. What they were is read from the transactions that ran them.
+ */
+import { findExecutedOperation } from "../../core/chain/executed-operations.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import { findKnownHashes } from "../../db/wallet-ops/restored-operations.ts";
+import type { BlockContent } from "./decode-logs.ts";
+import { readTransactions, type TransactionReader } from "./read-transactions.ts";
+
+/** The same blocks, with `executed` on operations whose row is lost. */
+export async function withLostOperations(
+  term: TransactionReader & { readonly sql: Sql },
+  blocks: readonly BlockContent[],
+): Promise<BlockContent[]> {
+  const seen = blocks.flatMap(({ operations }) => operations);
+  if (seen.length === 0) return [...blocks];
+  const { sql, network, chain, log } = term;
+  const hashes = seen.map(({ userOpHash }) => userOpHash);
+  const known = new Set(await findKnownHashes(sql, network, hashes));
+  const unknown = seen.filter(({ userOpHash }) => !known.has(userOpHash));
+  if (unknown.length === 0) return [...blocks];
+  const blockHashes = new Map(unknown.map(({ txHash, block }) => [txHash, block.hash]));
+  const places = Array.from(blockHashes, ([hash, blockHash]) => ({ hash, blockHash }));
+  const transactions = await readTransactions(term, places);
+  return blocks.map((content) => ({
+    ...content,
+    operations: content.operations.map((operation) => {
+      const { userOpHash, txHash } = operation;
+      const transaction = known.has(userOpHash) ? undefined : transactions.get(txHash);
+      const executed =
+        transaction && findExecutedOperation(transaction, { userOpHash, network: chain.network });
+      if (!executed) return operation;
+      log.warn({ network, txHash, userOpHash }, "an operation without a row was read from its transaction");
+      return { ...operation, executed };
+    }),
+  }));
+}
