@@ -19,6 +19,7 @@ import { jsonBody } from "./http/json-body.ts";
 import { openApi } from "./http/openapi.ts";
 import { plainQuery } from "./http/query.ts";
 import { requestContext } from "./http/request-context.ts";
+import { pageSettingsRoutes } from "./links/page-settings-routes.ts";
 import { publicLinkRoutes } from "./links/public-routes.ts";
 import { returnRoutes } from "./links/return-routes.ts";
 import { linkRoutes } from "./links/routes.ts";
@@ -83,6 +84,7 @@ export function createApp(deps: ApiDeps) {
       .use(securityRoutes(deps))
       .use(settingsRoutes(deps))
       .use(returnRoutes(deps))
+      .use(pageSettingsRoutes(deps))
       .use(linkRoutes(deps))
       .use(publicLinkRoutes(deps))
       .use(receiptRoutes(deps))

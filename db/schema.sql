@@ -239,9 +239,11 @@ create table link_watches (
 );
 
 create table merchant_pages (
+  frame_origins text[] default '{}'::text[] not null,
   sealed_return_secret bytea,
   updated_at timestamp with time zone default now() not null,
   user_id text not null,
+  constraint merchant_pages_frame_origins_check CHECK ((cardinality(frame_origins) <= 20)),
   constraint merchant_pages_pkey PRIMARY KEY (user_id),
   constraint merchant_pages_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );

@@ -176,12 +176,6 @@ export const paymentLinks = pgTable("payment_links", {
   parentId: text("parent_id"),
 });
 
-export const merchantPages = pgTable("merchant_pages", {
-  userId: text("user_id").primaryKey(),
-  sealedReturnSecret: bytea("sealed_return_secret"),
-  updatedAt: time("updated_at").notNull(),
-});
-
 export const claims = pgTable("claims", {
   id: text("id").primaryKey(),
   linkId: text("link_id").notNull(),
@@ -385,7 +379,6 @@ export type ApiKey = typeof apiKeys.$inferSelect;
 export type SecurityEvent = typeof securityEvents.$inferSelect;
 export type Wallet = typeof wallets.$inferSelect;
 export type PaymentLink = typeof paymentLinks.$inferSelect;
-export type MerchantPage = typeof merchantPages.$inferSelect;
 export type Claim = typeof claims.$inferSelect;
 export type Payment = typeof payments.$inferSelect;
 export type Relay = typeof relays.$inferSelect;

@@ -16,6 +16,7 @@ const HASH_CHARS = 10;
 const ENTRIES: Readonly<Record<string, string>> = {
   "checkout.js": "checkout/main.tsx",
   "test-wallet.js": "test-wallet/main.ts",
+  "embed.js": "embed/main.ts",
   "checkout.css": "checkout/style.css",
 };
 /** The page that needs nothing else: its script and style are inside, and its policy names their hashes. */

@@ -50,17 +50,29 @@ export type PageContent = {
   refreshS?: number | undefined;
 };
 
+export type PageOptions = {
+  hasForm?: boolean;
+  /** The one origin whose pages may show it in a frame or a popup; checked against the merchant's list. */
+  shopOrigin?: string | undefined;
+};
+
+function headersOf({ hasForm = false, shopOrigin }: PageOptions): Record<string, string> {
+  let policy = CONTENT_SECURITY_POLICY;
+  if (hasForm) policy = policy.replace("form-action 'none'", "form-action 'self'");
+  if (shopOrigin === undefined) return { ...PAGE_HEADERS, "content-security-policy": policy };
+  return {
+    // browsers that know frame-ancestors ignore x-frame-options beside it (CSP level 2, 7.7.1.2)
+    ...PAGE_HEADERS,
+    "content-security-policy": policy.replace("frame-ancestors 'none'", `frame-ancestors ${shopOrigin}`),
+    // the shop that opened a popup hears from it
+    "cross-origin-opener-policy": "unsafe-none",
+    "cross-origin-resource-policy": "cross-origin",
+  };
+}
+
 /** Compressed when the request takes gzip. */
-export function sendPage(
-  page: Html,
-  request: Request,
-  status = 200,
-  { hasForm = false }: { hasForm?: boolean } = {},
-): Response {
-  const policy = hasForm
-    ? CONTENT_SECURITY_POLICY.replace("form-action 'none'", "form-action 'self'")
-    : CONTENT_SECURITY_POLICY;
-  const headers = { ...PAGE_HEADERS, "content-security-policy": policy };
+export function sendPage(page: Html, request: Request, status = 200, options: PageOptions = {}): Response {
+  const headers = headersOf(options);
   if (!/\bgzip\b/.test(request.headers.get("accept-encoding") ?? ""))
     return new Response(page.html, { status, headers });
   const body = Bun.gzipSync(page.html);

@@ -10,7 +10,12 @@ import type { Messages, Words } from "./words.ts";
 /** A page without script shows a payment's progress this often. */
 const REFRESH_S = 10;
 
-export function linkPage(link: FixedLinkData, words: Words, files: PageFiles, url: string): Html {
+export function linkPage(
+  link: FixedLinkData,
+  words: Words,
+  files: PageFiles,
+  { url, shopOrigin }: { url: string; shopOrigin?: string | undefined },
+): Html {
   const { merchantName: merchant, status } = link;
   const amount = words.formatAmount(link.amount);
   const isOpen = link.payable;
@@ -27,7 +32,7 @@ ${returnPart(link, words)}
     description: words.say("summary", { amount, merchant }),
     url,
     body,
-    data: jsonBlock("page", pageData(link, words)),
+    data: jsonBlock("page", { ...pageData(link, words), shopOrigin: shopOrigin ?? null }),
     refreshS: isOpen || status === "PENDING" ? REFRESH_S * (isOpen ? 6 : 1) : undefined,
   });
 }
@@ -59,7 +64,7 @@ ${NETWORKS[link.network].isTestnet && html`<p class="test">${say("testNetwork")}
 function returnPart(link: FixedLinkData, { say }: Words): Html | false {
   const { returnUrl, successUrl, cancelUrl, merchantName } = link;
   if (successUrl === null && cancelUrl === null) return false;
-  return html`<p id="return"${returnUrl === null && { html: " hidden" }}><a class="plain"${returnUrl !== null && html` href="${returnUrl}"`}>${say("returnTo", { merchant: merchantName })}</a></p>`;
+  return html`<p id="return"${returnUrl === null && { html: " hidden" }}><a class="plain"${returnUrl !== null && html` href="${returnUrl}"`} target="_top">${say("returnTo", { merchant: merchantName })}</a></p>`;
 }
 
 function waysToPay(link: FixedLinkData, { say, formatTime }: Words): Html {

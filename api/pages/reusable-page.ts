@@ -4,10 +4,15 @@ import type { PublicLinkData } from "../links/wire.ts";
 import { type PageFiles, renderDocument } from "./document.ts";
 import { type Html, html } from "./html.ts";
 import { ICONS } from "./icons.ts";
+import { embedQuery } from "./shop-origin.ts";
 import type { Words } from "./words.ts";
 
 /** `problem`: what was wrong with the amount that was sent. */
-export type ReusableView = { url: string; problem?: "amountRange" | undefined };
+export type ReusableView = {
+  url: string;
+  problem?: "amountRange" | undefined;
+  shopOrigin?: string | undefined;
+};
 
 export function reusablePage(link: PublicLinkData, words: Words, files: PageFiles, view: ReusableView): Html {
   const { say, formatAmount } = words;
@@ -33,7 +38,11 @@ ${
   return renderDocument(words, files, { title, description, url: view.url, body });
 }
 
-function form(link: PublicLinkData, { say, formatAmount, language }: Words, { problem }: ReusableView): Html {
+function form(
+  link: PublicLinkData,
+  { say, formatAmount, language }: Words,
+  { problem, shopOrigin }: ReusableView,
+): Html {
   const { minAmount, maxAmount } = link;
   const isOpen = minAmount !== null && maxAmount !== null;
   const range = isOpen
@@ -45,7 +54,7 @@ function form(link: PublicLinkData, { say, formatAmount, language }: Words, { pr
     html`<label>${say("yourAmount")}
 <input name="amount" inputmode="decimal" autocomplete="off" required pattern="[0-9]{1,7}([.,][0-9]{1,5})?" aria-describedby="range"></label>
 <p class="hint" id="range">${range}</p>`;
-  return html`<form class="claim" method="post" action="/pay/${link.linkId}?lang=${language}">
+  return html`<form class="claim" method="post" action="/pay/${link.linkId}?lang=${language}${embedQuery(shopOrigin)}">
 ${problem && html`<p class="note bad" role="alert">${range}</p>`}
 ${field}
 <button class="button" type="submit"><span>${say("continueToPay")}</span></button>

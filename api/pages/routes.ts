@@ -11,8 +11,10 @@ import { type PageFiles, sendPage } from "./document.ts";
 import { linkPage, messagePage } from "./link-page.ts";
 import { filesOf } from "./page-files.ts";
 import { reusablePage } from "./reusable-page.ts";
+import { findShop } from "./shop-origin.ts";
 import { chooseLanguage, wordsOf } from "./words.ts";
 
+const EMBED_KEPT_S = 300;
 const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 
 export const pageRoutes = (deps: ApiDeps) => {
@@ -26,6 +28,17 @@ export const pageRoutes = (deps: ApiDeps) => {
           takeFromCallersLimit(deps, set, "publicLinkData", { clientAddress, route });
         const fail = (error: unknown) => log.error({ err: error }, "rendering a payment page failed");
         return respond(deps, files, { linkId: params.linkId, request, set, countRequest, fail });
+      },
+      { detail: { hide: true } },
+    )
+    .get(
+      "/embed.js",
+      ({ request }) => {
+        const file = deps.assets.pathOf("embed.js").replace("/assets/", "");
+        const script = deps.assets.respond(file, request.headers.get("accept-encoding") ?? "");
+        // its name never changes, so it is not kept for long
+        script?.headers.set("cache-control", `public, max-age=${EMBED_KEPT_S}`);
+        return script ?? new Response(null, { status: 404 });
       },
       { detail: { hide: true } },
     )
@@ -57,9 +70,20 @@ async function respond(deps: ApiDeps, files: PageFiles, page: PageRequest): Prom
     const link = LINK_ID.test(linkId) ? await findPublicLink(deps.sql, linkId) : undefined;
     if (!link) return sendPage(messagePage("unknown", words, files, url), request, 404);
     const data = presentPublicLink(link, deps.config);
+    const shopOrigin = findShop(request, link.frameOrigins);
     if (data.reusable)
-      return sendPage(reusablePage(data, words, files, { url }), request, 200, { hasForm: true });
-    return sendPage(linkPage({ ...data, amount: data.amount ?? 0 }, words, files, url), request);
+      return sendPage(reusablePage(data, words, files, { url, shopOrigin }), request, 200, {
+        hasForm: true,
+        shopOrigin,
+      });
+    return sendPage(
+      linkPage({ ...data, amount: data.amount ?? 0 }, words, files, { url, shopOrigin }),
+      request,
+      200,
+      {
+        shopOrigin,
+      },
+    );
   } catch (error) {
     const isRefusal = error instanceof ServiceError && error.status < 500;
     if (!isRefusal) fail(error);

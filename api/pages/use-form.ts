@@ -13,6 +13,7 @@ import { sendPage } from "./document.ts";
 import { messagePage } from "./link-page.ts";
 import { filesOf } from "./page-files.ts";
 import { reusablePage } from "./reusable-page.ts";
+import { embedQuery, findShop } from "./shop-origin.ts";
 import { chooseLanguage, wordsOf } from "./words.ts";
 
 const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
@@ -30,6 +31,7 @@ export const useFormRoutes = (deps: ApiDeps) =>
         await takeFromCallersLimit(deps, set, "claims", { clientAddress, route });
         const link = LINK_ID.test(linkId) ? await findPublicLink(deps.sql, linkId) : undefined;
         if (!link?.isReusable) return sendPage(messagePage("unknown", words, files, url), request, 404);
+        const shopOrigin = findShop(request, link.frameOrigins);
         const use = await openUseFor(deps.sql, { linkId, amountUnits: readAmount(body) }).catch(
           (error: unknown) => {
             if (error instanceof ServiceError && error.status < 500) return error;
@@ -39,12 +41,15 @@ export const useFormRoutes = (deps: ApiDeps) =>
         if (!(use instanceof ServiceError))
           return new Response(null, {
             status: 303,
-            headers: { location: `/pay/${use.id}?lang=${words.language}`, "cache-control": "no-store" },
+            headers: {
+              location: `/pay/${use.id}?lang=${words.language}${embedQuery(shopOrigin)}`,
+              "cache-control": "no-store",
+            },
           });
         const current = (await findPublicLink(deps.sql, linkId)) ?? link;
-        const view = { url, problem: use.status === 400 ? ("amountRange" as const) : undefined };
+        const view = { url, shopOrigin, problem: use.status === 400 ? ("amountRange" as const) : undefined };
         const page = reusablePage(presentPublicLink(current, deps.config), words, files, view);
-        return sendPage(page, request, use.status, { hasForm: true });
+        return sendPage(page, request, use.status, { hasForm: true, shopOrigin });
       } catch (error) {
         const isRefusal = error instanceof ServiceError && error.status < 500;
         if (!isRefusal) log.error({ err: error }, "opening a payment of a reusable link failed");

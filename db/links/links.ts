@@ -5,9 +5,10 @@ import { NO_ORDER, type OrderData } from "../../core/domain/order-data.ts";
 import { PAID_ONCE, type ReuseTerms } from "../../core/domain/reuse.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { MerchantPage, PaymentLink, User } from "../schema.ts";
+import type { PaymentLink, User } from "../schema.ts";
 import { countOpenDoubts } from "./doubts.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
+import type { MerchantPage } from "./schema.ts";
 import { hasUnappliedTransfer } from "./unheld-links.ts";
 import { countUses } from "./use-count.ts";
 
@@ -138,6 +139,8 @@ export type PublicLink = Pick<
   > &
   Pick<User, "displayName" | "email" | "claimPolicy" | "matchByAmount"> &
   Pick<MerchantPage, "sealedReturnSecret"> & {
+    /** Of shops that may show its page. */
+    frameOrigins: readonly string[];
     /** Of a reusable link: uses that are paid or may still be. */
     uses: number | null;
     /** Only claims keep it from being paid. */
@@ -158,7 +161,7 @@ export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | u
   const [row] = await tx<PublicLink[]>`
     select
       ${columns(tx)}, users.display_name, users.email, users.claim_policy, users.match_by_amount,
-      merchant_page.sealed_return_secret, case when link.is_reusable then ${countUses(tx, tx`link.id`)} end as uses,
+      merchant_page.sealed_return_secret, coalesce(merchant_page.frame_origins, '{}') as frame_origins, case when link.is_reusable then ${countUses(tx, tx`link.id`)} end as uses,
       ${restsOnClaims(tx)} as is_free,
       ${countOpenDoubts(tx, "link.id")} > 0 as is_uncertain,
       paying.tx_hash as paying_tx_hash, paying.from_address as paying_from, paying.depth as paying_depth, now() as now

@@ -1,6 +1,6 @@
 /** How a merchant's pages look and work: one row a merchant, made when it is first needed. */
 import type { Tx } from "../postgres/client.ts";
-import type { MerchantPage } from "../schema.ts";
+import type { MerchantPage } from "./schema.ts";
 
 export async function findMerchantPage(tx: Tx, userId: string): Promise<MerchantPage | undefined> {
   const [row] = await tx<MerchantPage[]>`
@@ -56,4 +56,22 @@ export async function resealReturnSecret(
     where user_id = ${userId} and sealed_return_secret = ${Buffer.from(sealed)}::bytea
     returning user_id`;
   return rows.length > 0;
+}
+
+/** Settings that are not given keep their value. */
+export async function updatePageSettings(
+  tx: Tx,
+  userId: string,
+  { frameOrigins }: { frameOrigins?: readonly string[] | undefined },
+): Promise<MerchantPage> {
+  const [row] = await tx<MerchantPage[]>`
+    insert into merchant_pages (user_id, frame_origins)
+    values (${userId}, coalesce(${frameOrigins ? [...frameOrigins] : null}::text[], '{}'))
+    on conflict (user_id) do update
+    set
+      frame_origins = coalesce(${frameOrigins ? [...frameOrigins] : null}::text[], merchant_pages.frame_origins),
+      updated_at = now()
+    returning *`;
+  if (!row) throw new Error(`the page settings of ${userId} were not stored`);
+  return row;
 }

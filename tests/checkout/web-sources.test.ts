@@ -12,6 +12,7 @@ describe("what a payer loads", () => {
   for (const [name, limitBytes] of [
     ["checkout.js", 12_288],
     ["checkout.css", 3_072],
+    ["embed.js", 4_096],
   ] as const)
     test(`${name} has at most ${limitBytes} bytes`, async () => {
       await buildPages();

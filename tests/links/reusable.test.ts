@@ -1,10 +1,15 @@
 /** Links that many payers pay, and links whose payer chooses the amount: each payment is a use, a link of its own. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { newLinkId } from "../../core/domain/ids.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { openUse } from "../../db/links/uses.ts";
+import type { Tx } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { openClient } from "../support/http-client.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { makePayer, shapeA, signPayment, standardV1 } from "../support/payer.ts";
+import { untilBlocked } from "../support/until-blocked.ts";
 import { type PayerSide, startPayerSide, waitFor } from "./payer-side.ts";
 import { newProvingPayer, sendUsdc } from "./payers.ts";
 
@@ -190,6 +195,29 @@ describe("the maximum of payments", () => {
     expect((await pay(id, await sign(1.1))).status).toBe(200);
     expect((await open(id)).status).toBe(409);
   }, 60_000);
+
+  test("holds between two transactions: the second waits for the first, and finds the place taken", async () => {
+    const { sql } = side.world;
+    const parentId = await reusable({ amount: 1.2, maxPayments: 1 });
+    const insert = (tx: Tx) => {
+      const id = newLinkId();
+      return openUse(tx, { parentId, id, tag: linkTag(id), amountUnits: undefined });
+    };
+    const held = Promise.withResolvers<void>();
+    const isOpened = Promise.withResolvers<void>();
+    const first = sql.begin(async (tx) => {
+      const opened = await insert(tx);
+      isOpened.resolve();
+      await held.promise;
+      return opened;
+    });
+    await isOpened.promise;
+    const second = sql.begin(insert);
+    await untilBlocked(sql, second);
+    held.resolve();
+    expect((await first).ok).toBe(true);
+    expect(await second).toEqual({ ok: false, reason: "LINK_ALREADY_PAID" });
+  });
 
   test("a cancelled link takes no payment, nor do its uses that nothing has paid", async () => {
     const id = await reusable({ amount: 1.3 });

@@ -2,6 +2,7 @@
 import { render } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { ClaimForm } from "./claim-form.tsx";
+import { reportHeight, reportStatus } from "./embed.ts";
 import { isFinal, watchLink } from "./live.ts";
 import { page, say, setClock } from "./page-data.ts";
 import { Panel } from "./panel.tsx";
@@ -40,6 +41,7 @@ function Page() {
     )
       phone.open = true;
   }, [wallets]);
+  useEffect(() => reportStatus(link), [link.status, link.transactionHash]);
   // an address beside "Paid" would invite to pay again
   const isOver = isFinal(link);
   useEffect(() => {
@@ -91,6 +93,7 @@ document.body.append(spoken);
 for (const part of [phone, byHand]) if (part) part.open = false;
 ways?.classList.add("ready");
 offerCopying();
+reportHeight();
 const place = document.getElementById("pay");
 if (place) {
   place.replaceChildren();

@@ -33,7 +33,14 @@ export type Link = {
 export type Messages = typeof en;
 export type Network = { name: string; rpcUrl: string; explorer: string };
 
-type Page = { link: Link; language: string; messages: Messages; network: Network };
+type Page = {
+  link: Link;
+  language: string;
+  messages: Messages;
+  network: Network;
+  /** The shop that shows this page, as the server knows it. */
+  shopOrigin: string | null;
+};
 
 export const page: Page = JSON.parse(document.getElementById("page")?.textContent ?? "{}");
 

@@ -1,0 +1,19 @@
+/** Reports to the shop whose page shows this one, in a frame or as the opener of this window. The server has checked that origin. */
+import { type Link, page } from "./page-data.ts";
+
+const isFramed = window.parent !== window;
+const shop: Window | null = isFramed ? window.parent : window.opener;
+
+function send(message: Record<string, unknown>): void {
+  if (page.shopOrigin) shop?.postMessage({ type: "usdc-payment", ...message }, page.shopOrigin);
+}
+
+export function reportStatus({ linkId, status, transactionHash }: Link): void {
+  send({ linkId, status, transactionHash });
+}
+
+/** A frame is as high as its content, so that it needs no bars to scroll. */
+export function reportHeight(): void {
+  if (!page.shopOrigin || !isFramed) return;
+  new ResizeObserver(() => send({ height: document.documentElement.scrollHeight })).observe(document.body);
+}
