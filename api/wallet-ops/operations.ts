@@ -1,7 +1,7 @@
 /** What sends and refunds share once they are prepared: finding, cancelling, and what a confirmation answers. */
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { presentTransaction } from "../../core/domain/transaction.ts";
-import type { OperationKind } from "../../core/domain/wallet-operation.ts";
+import type { OperationKind, OperationState } from "../../core/domain/wallet-operation.ts";
 import { listPasskeys } from "../../db/auth/passkeys.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { User } from "../../db/schema.ts";
@@ -24,6 +24,30 @@ export async function getOperation(
   const operation = isId ? await findOperation(sql, { id, userId: user.id, kind }) : undefined;
   if (operation) return operation;
   throw notFound(NAMES[kind]);
+}
+
+/** Requests of a process that wait at a time; further ones are answered at once. */
+const WAITS_MAX = 500;
+let waits = 0;
+
+/** The operation as soon as its status is another than `known`, or as it is after `wait` seconds. Throws NOT_FOUND as above. */
+export async function awaitOperation(
+  deps: Pick<ApiDeps, "sql" | "outcomes">,
+  named: Named,
+  { known, wait }: { known?: OperationState | undefined; wait: number },
+): Promise<OperationView> {
+  if (known === undefined || wait === 0 || waits >= WAITS_MAX) return getOperation(deps, named);
+  const readChange = async () => {
+    const operation = await getOperation(deps, named);
+    return statusOf(operation) === known ? undefined : operation;
+  };
+  waits += 1;
+  try {
+    const changed = await deps.outcomes.watch(named.id).settle(readChange, wait * 1_000);
+    return changed ?? (await getOperation(deps, named));
+  } finally {
+    waits -= 1;
+  }
 }
 
 /** Throws CONFLICT once it was signed. */

@@ -10,7 +10,7 @@ import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { cancelRefund } from "./cancel-refund.ts";
 import { confirmOperation } from "./confirm.ts";
-import { presentHistory, transportsOf } from "./operations.ts";
+import { awaitOperation, presentHistory, transportsOf } from "./operations.ts";
 import { prepareRefund, readRefundable } from "./prepare-refund.ts";
 import { prepareVoid } from "./prepare-void.ts";
 import { answerRefund, answerRefunds, answerRefundsOfLink, getRefund } from "./refund-answers.ts";
@@ -30,6 +30,7 @@ import {
   presentPrepared,
   presentSigning,
   signedBody,
+  waitQuery,
 } from "./wire.ts";
 
 const tags = ["Refunds"];
@@ -76,12 +77,21 @@ export const refundRoutes = (deps: ApiDeps) =>
       response: { 200: refundListSchema, ...errorResponses(400, 401, 403, 429) },
       detail: { summary: "Your refunds and requests for them, newest first", tags },
     })
-    .get("/v1/refunds/:id", ({ params, user }) => answerRefund(deps, user, params.id), {
-      auth: mayRead,
-      params: operationParams,
-      response: { 200: refundSchema, ...errorResponses(400, 401, 403, 404, 429) },
-      detail: { summary: "One refund", tags },
-    })
+    .get(
+      "/v1/refunds/:id",
+      async ({ params, query, user }) => {
+        const { id, userOpHash } = await getRefund(deps, user, params.id);
+        if (userOpHash !== null) await awaitOperation(deps, { user, id, kind: "REFUND" }, query);
+        return answerRefund(deps, user, id);
+      },
+      {
+        auth: mayRead,
+        params: operationParams,
+        query: waitQuery,
+        response: { 200: refundSchema, ...errorResponses(400, 401, 403, 404, 429) },
+        detail: { summary: "One refund, at once or when its status changes", tags },
+      },
+    )
     .post(
       "/v1/refunds/:id/confirm",
       async ({ params, body, user, requestId, clientAddress, status: answer }) => {

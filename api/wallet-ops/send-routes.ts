@@ -15,7 +15,7 @@ import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
 import { confirmOperation } from "./confirm.ts";
-import { cancel, getOperation, presentHistory, transportsOf } from "./operations.ts";
+import { awaitOperation, cancel, getOperation, presentHistory, transportsOf } from "./operations.ts";
 import { prepareOperation } from "./prepare.ts";
 import { prepareVoid } from "./prepare-void.ts";
 import { readPayments } from "./read-payments.ts";
@@ -30,6 +30,7 @@ import {
   presentSend,
   sendListSchema,
   sendSchema,
+  waitQuery,
 } from "./wire.ts";
 
 const tags = ["Sends"];
@@ -99,13 +100,14 @@ export const sendRoutes = (deps: ApiDeps) =>
     })
     .get(
       "/v1/wallets/sends/:id",
-      async ({ params, user }) =>
-        presentSend(await getOperation(deps, { user, id: params.id, kind: "SEND" })),
+      async ({ params, query, user }) =>
+        presentSend(await awaitOperation(deps, { user, id: params.id, kind: "SEND" }, query)),
       {
         auth: session,
         params: operationParams,
+        query: waitQuery,
         response: { 200: sendSchema, ...errorResponses(400, 401, 403, 404, 429) },
-        detail: { summary: "One send", tags },
+        detail: { summary: "One send, at once or when its status changes", tags },
       },
     )
     .post(

@@ -54,6 +54,17 @@ export const signedBody = z.object({ challengeId: challengeIdSchema, passkeyResp
 export const confirmBody = signedBody.extend({ sendId: z.string().max(100) });
 export const operationParams = z.object({ id: z.string().max(100) });
 
+const WAIT_MAX_S = 20;
+
+/** To follow an operation live: each answer names the status that the next request knows. */
+export const waitQuery = z.object({
+  known: z
+    .enum(OPERATION_STATES)
+    .optional()
+    .describe("The status you know: with wait, the answer comes as soon as it is another one"),
+  wait: queryNumber({ min: 0, max: WAIT_MAX_S, fallback: 0 }).describe("Seconds to wait for a change"),
+});
+
 export const listQuery = z.object({
   limit: queryNumber({ min: 1, max: LIST_LIMIT_MAX, fallback: LIST_LIMIT_DEFAULT }),
   cursor: z.string().min(1).max(200).optional(),

@@ -1,9 +1,7 @@
 /** The conditions of the statements that move operations, one by one: what closes a race is not seen by tests that come alone. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { newSendId } from "../../core/domain/ids.ts";
-import type { Hex } from "../../core/domain/networks.ts";
-import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { cancelOperation, insertOperation, queueOperation } from "../../db/wallet-ops/operations.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import { cancelOperation } from "../../db/wallet-ops/operations.ts";
 import {
   failQueuedOperations,
   failUnsentOperations,
@@ -13,117 +11,30 @@ import {
 } from "../../db/wallet-ops/queue.ts";
 import {
   concludeOperations,
-  type OperationEvent,
   recordOperationEvents,
   reopenOperations,
   settleOperations,
 } from "../../db/wallet-ops/settlement.ts";
-import { randomAddress } from "../support/indexer-lab.ts";
-import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
-import { seedMerchant } from "../support/seed.ts";
+import { NETWORK } from "../support/indexer-lab.ts";
+import {
+  eventOf,
+  type Made,
+  type OperationLab,
+  openOperationLab,
+  randomHash,
+} from "../support/operation-lab.ts";
 
-setDefaultTimeout(120_000);
-const NETWORK = "base-sepolia";
-const RELAYER = randomAddress();
+setDefaultTimeout(60_000);
 
-let db: TestDatabase;
+let lab: OperationLab;
 let sql: Sql;
+let { insert, makeOperation, queue, queued, makeRelay, relayed, rowOf } = {} as OperationLab;
 
 beforeAll(async () => {
-  db = await createTestDatabase();
-  sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
-  await sql`insert into relayers (network, address, next_nonce) values (${NETWORK}, ${RELAYER}, 0)`;
-  await sql`
-    insert into cursors (network, number, hash, head_number) values (${NETWORK}, 100, ${hash()}, 100)`;
+  lab = await openOperationLab();
+  ({ sql, insert, makeOperation, queue, queued, makeRelay, relayed, rowOf } = lab);
 });
-afterAll(async () => {
-  await sql?.end();
-  await db?.drop();
-});
-
-function hash(): Hex {
-  return `0x${Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString("hex")}`;
-}
-
-type Made = { id: string; userId: string; walletId: string; address: Hex; userOpHash: Hex };
-
-async function makeOperation(owner?: Made, nonce = 0n): Promise<Made> {
-  const { made } = await insert(owner, nonce);
-  return made;
-}
-
-/** `renewed`: the operation that is prepared again. */
-async function insert(owner: Made | undefined, nonce: bigint, renewed?: Made) {
-  const { userId, address } = owner ?? (await seedMerchant(sql));
-  const [wallet] = await sql<{ id: string }[]>`select id from wallets where user_id = ${userId}`;
-  const id = renewed?.id ?? newSendId(new Date());
-  const userOpHash = hash();
-  const row = await insertOperation(sql, {
-    ...{
-      id,
-      userId,
-      walletId: wallet?.id ?? "",
-      network: NETWORK,
-      kind: "SEND",
-      userOpHash,
-      accountNonce: nonce,
-    },
-    ...{ callData: "0x", callGas: 1n, verificationGas: 1n, challengeId: "ch_1", idempotencyKey: undefined },
-    ...{ request: id, requestId: "req_1", lifeMs: 600_000, items: [] },
-    terms: { owners: [], warnings: [], balanceAfter: "0", deploysWallet: false },
-    renews: renewed !== undefined,
-  });
-  return { row, made: { id, userId, walletId: wallet?.id ?? "", address, userOpHash } };
-}
-
-async function queue({ id, userId, userOpHash }: Made) {
-  const [passkey] = await sql<{ id: string }[]>`select id from passkeys where user_id = ${userId}`;
-  const signed = { passkeyId: passkey?.id ?? "", ownerIndex: 0, signature: "0x01" as Hex };
-  return queueOperation(sql, { id, userId, userOpHash, ...signed, assertionHash: Buffer.from([1]) });
-}
-
-async function queued(owner?: Made, nonce = 0n): Promise<Made> {
-  const made = await makeOperation(owner, nonce);
-  if (!(await queue(made))) throw new Error("not queued");
-  return made;
-}
-
-let relayNonce = 0;
-
-async function makeRelay(state: string, blockNumber: number | null = null): Promise<bigint> {
-  relayNonce += 1;
-  const [row] = await sql<{ id: bigint }[]>`
-    insert into relays (
-      network, relayer, nonce, kind, state, call_to, call_data_start, call_data_bytes, gas_limit, block_number, block_hash,
-      succeeded
-    )
-    values (
-      ${NETWORK}, ${RELAYER}, ${relayNonce}, 'OPERATIONS', ${state}, '0x', 0, 0, 1, ${blockNumber},
-      ${blockNumber === null ? null : hash()}, ${blockNumber === null ? null : true}
-    )
-    returning id`;
-  return row?.id ?? 0n;
-}
-
-async function relayed(state: string, blockNumber: number | null = null): Promise<Made> {
-  const made = await queued();
-  await markOperationsSigned(sql, await makeRelay(state, blockNumber), [made.id]);
-  return made;
-}
-
-async function rowOf({ id }: Made) {
-  const [row] = await sql<{ state: string; reason: string | null; missedRelays: number; isExtra: boolean }[]>`
-    select state, reason, missed_relays, is_extra from wallet_operations where id = ${id}`;
-  return row;
-}
-
-function eventOf(made: Made, given: Partial<OperationEvent> = {}): OperationEvent {
-  return {
-    ...{ blockNumber: 100, blockHash: hash(), txHash: hash(), logIndex: 1, userOpHash: made.userOpHash },
-    ...{ sender: made.address, nonce: 0n, succeeded: true, gasUsed: 1n, failure: undefined },
-    ...given,
-  };
-}
+afterAll(() => lab?.stop());
 
 describe("queueOperation", () => {
   test("takes what waits for its signature, once, of its own user", async () => {
@@ -143,8 +54,8 @@ describe("queueOperation", () => {
   test("takes nothing whose nonce another operation has spent; an earlier nonce and another key do not count", async () => {
     const made = await makeOperation(undefined, 5n);
     await recordOperationEvents(sql, NETWORK, [
-      eventOf(made, { userOpHash: hash(), nonce: 4n }),
-      eventOf(made, { userOpHash: hash(), nonce: (1n << 64n) + 5n }),
+      eventOf(made, { userOpHash: randomHash(), nonce: 4n }),
+      eventOf(made, { userOpHash: randomHash(), nonce: (1n << 64n) + 5n }),
     ]);
     const other = await makeOperation(made, 5n);
     expect(await queue(made)).toBeDefined();
@@ -178,7 +89,7 @@ test("insertOperation renews what nobody has signed, and nothing that was signed
 
 test("queueOperation takes no signature of what the operation was before it was prepared again", async () => {
   const made = await makeOperation();
-  expect(await queue({ ...made, userOpHash: hash() })).toBeUndefined();
+  expect(await queue({ ...made, userOpHash: randomHash() })).toBeUndefined();
   expect(await queue(made)).toMatchObject({ state: "QUEUED" });
 });
 
@@ -274,7 +185,7 @@ describe("an operation's event", () => {
 
   test("of the same nonce but another operation ends a waiting one at depth, not before", async () => {
     const made = await relayed("BROADCAST");
-    await recordOperationEvents(sql, NETWORK, [eventOf(made, { userOpHash: hash(), blockNumber: 95 })]);
+    await recordOperationEvents(sql, NETWORK, [eventOf(made, { userOpHash: randomHash(), blockNumber: 95 })]);
     await concludeOperations(sql, { network: NETWORK, depthNumber: 94 });
     expect(await rowOf(made)).toMatchObject({ state: "SIGNED" });
     await concludeOperations(sql, { network: NETWORK, depthNumber: 95 });
