@@ -85,7 +85,7 @@ export async function findFirstLinks(
       cross join lateral (
         select created_at
         from payment_links
-        where owner_key(user_id) = owner_key(wallets.user_id) and stage = every.stage
+        where owner_key(user_id) = owner_key(wallets.user_id) and stage = every.stage and parent_id is null
         order by created_at
         limit 1
       ) first_of_stage

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { areLogsTaken, endClaim, openClaim } from "../../db/links/claims.ts";
+import { findFirstLinks } from "../../db/links/links.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import { findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
 import {
@@ -113,6 +114,7 @@ async function lookAround(): Promise<void> {
   await findExpiredRelays(sql, [0n], { nowS: 0n });
   await findPaymentViews(sql, ["pay_"]);
   await findSentTo(sql, merchant.userId, 10);
+  await findFirstLinks(sql, NETWORK, [merchant.address]);
   await areLogsTaken(sql, claim, [{ logIndex: 1, authorizationNonce: randomHash() }]);
   await sql.begin((tx) => refreshLinks(tx, { linkIds: ["link_"], isReorg: false }));
 }
@@ -158,6 +160,7 @@ async function runOnce(): Promise<Record<string, Reads>> {
     );
     await step("refreshLinks", () => refreshLinks(tx, { linkIds: [paid], isReorg: false }));
     await step("findSentTo", () => findSentTo(tx, merchant.userId, 10));
+    await step("findFirstLinks", () => findFirstLinks(tx, NETWORK, [merchant.address]));
     const other = makeTransfer({ merchant }, 91, { amountUnits: UNITS - 1n });
     await settleTransfers(tx, { ...settling, transfers: [other], spent: [], operations: [] });
     const claim = {
