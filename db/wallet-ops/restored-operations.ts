@@ -112,9 +112,14 @@ async function findRefunded(
     cross join lateral (
       select tx_hash, log_index
       from (
+        -- each half has its index
         select tx_hash, log_index, from_address, amount_units
         from transfers
-        where link_id = link.id and status <> 'ORPHANED'
+        where link_id = link.id and pays and status <> 'ORPHANED'
+        union all
+        select tx_hash, log_index, from_address, amount_units
+        from transfers
+        where link_id = link.id and not pays and status <> 'ORPHANED'
         union all
         select tx_hash, log_index, from_address, amount_units
         from json_to_recordset(${JSON.stringify(given)}::text::json)
