@@ -14,7 +14,7 @@ import { callRpc } from "../../local/chain/rpc.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { openClient } from "../support/http-client.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
-import { addressOwner, changeOwner, newPasskeyOwner, ownersOn } from "../support/owners.ts";
+import { addressOwner, changeOwner, newPasskeyOwner, ownersOn, prepareChange } from "../support/owners.ts";
 import { confirmSend, prepareSend, waitForSend } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
@@ -122,6 +122,29 @@ describe("a change that came without the service", () => {
     expect(await trailOf("money_sent_elsewhere")).toMatchObject([
       { details: { txHash, amount: "2.000000" } },
     ]);
+  }, 120_000);
+
+  test("an owner whose block leaves the chain is forgotten, and a passkey that it made one signs in no more", async () => {
+    const { passkey, add } = await newPasskeyOwner(merchant.client);
+    await prepareChange(merchant.client, { add });
+    const offered = async () => {
+      const { body } = await openClient(world.baseUrl).post("/v1/auth/options", { email: merchant.email });
+      return body.allowCredentials.map(({ id }: { id: string }) => id);
+    };
+    const { rpcUrl } = world.chain;
+    const snapshot = await callRpc(rpcUrl, "evm_snapshot");
+    const txHash = await sendFromAddressOwner(encodeAddOwner(passkey.publicKey));
+    await mailAbout("An owner was added", txHash);
+    expect(await offered()).toContain(passkey.credentialId);
+    await callRpc(rpcUrl, "evm_revert", [snapshot]);
+    await callRpc(rpcUrl, "anvil_mine", ["0x3"]);
+    const deadline = Date.now() + WAIT_MS;
+    while ((await offered()).includes(passkey.credentialId)) {
+      if (Date.now() > deadline)
+        throw new Error("the passkey is still offered after its block left the chain");
+      await Bun.sleep(50);
+    }
+    expect(await world.sql`select 1 from account_changes where tx_hash = ${txHash}`).toHaveLength(0);
   }, 120_000);
 
   test("an upgrade of the account is mailed", async () => {
