@@ -242,7 +242,7 @@ export async function reopenOperations(
         user_id, case kind when 'REFUND' then 'refund.reorged' else 'wallet.send_reorged' end, id,
         jsonb_build_object('network', network, 'status', state)
       from reopened
-      where was_reported
+      where was_reported and kind <> 'OWNERS'
       order by id
     )
     select id
