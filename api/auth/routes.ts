@@ -136,7 +136,7 @@ export const authRoutes = (deps: ApiDeps) =>
     )
     .get("/v1/auth/me", ({ user }) => presentMe(deps, user), {
       auth: anyStatus,
-      response: { 200: me, ...errorResponses(401, 429) },
+      response: { 200: me, ...errorResponses(401, 403, 429) },
       detail: { summary: "The signed-in user", tags },
     })
     .patch(
@@ -168,7 +168,7 @@ export const authRoutes = (deps: ApiDeps) =>
         auth: anyStatus,
         response: {
           200: z.object({ status: z.enum(USER_STATUSES), completedSteps: z.array(z.string()) }),
-          ...errorResponses(401, 429),
+          ...errorResponses(401, 403, 429),
         },
         detail: { summary: "Progress of the user's setup", tags },
       },

@@ -14,7 +14,8 @@ const API_KEY = /^sk_[A-Za-z0-9_-]{20,100}$/;
 
 /**
  * The caller of a request, by the first credential that is there: a bearer token, then the cookie. A test bearer counts as
- * a session where TEST_MODE allows it. Throws UNAUTHORIZED when there is none, or it is not valid, or its kind is not allowed.
+ * a session where TEST_MODE allows it. Throws UNAUTHORIZED when there is none, or it is not valid, and FORBIDDEN for a valid API key where keys are not
+ * allowed.
  */
 export async function authenticate(
   deps: ApiDeps,
@@ -22,12 +23,14 @@ export async function authenticate(
   allow: readonly CredentialKind[],
 ): Promise<Caller> {
   const bearer = bearerOf(request);
-  if (bearer && API_KEY.test(bearer) && allow.includes("apiKey")) return callerOfKey(deps, bearer);
+  const isKey = bearer !== undefined && API_KEY.test(bearer);
+  if (isKey && allow.includes("apiKey")) return callerOfKey(deps, bearer);
   if (!allow.includes("session")) throw unauthorized();
   if (bearer && deps.config.testMode && isTestRequest(request)) {
     return { kind: "test", ...(await sessionOf(deps, bearer)) };
   }
   const cookie = readCookie(request.headers.get("cookie"), SESSION_COOKIE);
+  if (!cookie && isKey) throw await refusalOfKey(deps, bearer);
   if (!cookie) throw unauthorized();
   const found = await sessionOf(deps, cookie);
   refuseForgery(request, deps.config);
@@ -54,6 +57,14 @@ async function sessionOf(deps: ApiDeps, token: string) {
   const found = await findLiveSession(deps.sql, claims.sid, claims.sub);
   if (!found) throw unauthorized();
   return found;
+}
+
+/** On a route that takes a session: a valid key is told so, another one is no credential at all. */
+async function refusalOfKey(deps: ApiDeps, key: string): Promise<ServiceError> {
+  await callerOfKey(deps, key);
+  return new ServiceError("FORBIDDEN", "This route takes a session; an API key may not use it", {
+    details: { field: "authorization", issue: "session_required" },
+  });
 }
 
 async function callerOfKey(deps: ApiDeps, key: string): Promise<Caller> {

@@ -57,17 +57,23 @@ describe("POST /v1/api-keys", () => {
     expect(answer.body.error.details.field).toBe(field);
   });
 
-  test("error: 403 before the wallet exists, 401 without a session and for API keys", async () => {
+  test("error: 403 before the wallet exists and for an API key, 401 without a session and for a revoked key", async () => {
     const pending = await verifiedUser(world.baseUrl);
     expect((await make(pending.client, { name: "x", scopes: ["exports"] })).status).toBe(403);
     expect((await make(openClient(world.baseUrl), { name: "x", scopes: ["exports"] })).status).toBe(401);
     const { body } = await make(merchant.client, { name: "x", scopes: ALL_SCOPES });
     const byKey = openClient(world.baseUrl);
-    expect(
-      (await byKey.post("/v1/api-keys", { name: "y", scopes: ["exports"] }, bearer(body.data.key))).status,
-    ).toBe(401);
-    expect((await byKey.get("/v1/auth/me", bearer(body.data.key))).status).toBe(401);
-    expect((await byKey.get("/v1/wallets/balance", bearer(body.data.key))).status).toBe(401);
+    const ask = async () => [
+      await byKey.post("/v1/api-keys", { name: "y", scopes: ["exports"] }, bearer(body.data.key)),
+      await byKey.get("/v1/auth/me", bearer(body.data.key)),
+      await byKey.get("/v1/wallets/balance", bearer(body.data.key)),
+    ];
+    for (const answer of await ask()) {
+      expect(answer.status).toBe(403);
+      expect(answer.body.error.details).toEqual({ field: "authorization", issue: "session_required" });
+    }
+    await merchant.client.delete(`/v1/api-keys/${body.data.id}`);
+    expect((await ask()).map(({ status }) => status)).toEqual([401, 401, 401]);
   });
 
   test("error: 409 for the fifty-first live key, also with concurrent requests", async () => {

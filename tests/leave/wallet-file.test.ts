@@ -88,12 +88,12 @@ describe("GET /v1/wallets/recovery", () => {
     expect((await merchant.client.get(`${FILE}?network=ethereum`)).status).toBe(400);
   });
 
-  test("error: 401 without a session and for an API key, 403 before the wallet is set up", async () => {
+  test("error: 401 without a session, 403 for an API key and before the wallet is set up", async () => {
     const stranger = openClient(world.baseUrl);
     expect((await stranger.get(FILE)).status).toBe(401);
     const key = await keyOf(merchant.client);
     expect((await stranger.get("/v1/payment-links", key)).status).toBe(200);
-    expect((await stranger.get(FILE, key)).status).toBe(401);
+    expect((await stranger.get(FILE, key)).status).toBe(403);
     const { client } = await verifiedUser(world.baseUrl);
     expect((await client.get(FILE)).status).toBe(403);
   });

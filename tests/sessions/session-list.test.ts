@@ -92,13 +92,13 @@ describe("GET /v1/auth/sessions", () => {
     expect(new Date(noted?.lastSeenAt ?? 0).getTime()).toBeGreaterThan(before - 2_000);
   });
 
-  test("error: 403 before the wallet exists, 401 for an API key", async () => {
+  test("error: 403 before the wallet exists and for an API key", async () => {
     const pending = await verifiedUser(world.baseUrl);
     expect((await pending.client.get("/v1/auth/sessions")).status).toBe(403);
     const { client } = await signUp(world.baseUrl);
     const { body } = await client.post("/v1/api-keys", { name: "k", scopes: ["links:read"] });
     const headers = { authorization: `Bearer ${body.data.key}` };
-    expect((await openClient(world.baseUrl).get("/v1/auth/sessions", headers)).status).toBe(401);
+    expect((await openClient(world.baseUrl).get("/v1/auth/sessions", headers)).status).toBe(403);
   });
 });
 

@@ -306,7 +306,7 @@ describe("who may", () => {
     const signing = ["prepare", "confirm", "cancel", "void"].map((name) => `/v1/refunds/${refundId}/${name}`);
     for (const path of [...signing, `/v1/payment-links/${linkId}/refunds`]) {
       const answer = await program().post(path, {}, key.headers);
-      expect([401, 403]).toContain(answer.status);
+      expectRefusal(answer, 403, { issue: "session_required" });
     }
     expect((await program().post(`/v1/payment-links/${linkId}/refund-requests`, {})).status).toBe(401);
     expect((await program().get("/v1/refunds")).status).toBe(401);

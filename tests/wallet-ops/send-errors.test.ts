@@ -176,7 +176,7 @@ describe("who may send", () => {
       await stranger.get(`/v1/wallets/sends/${sendId}`, headers),
       await stranger.post(`/v1/wallets/sends/${sendId}/cancel`, {}, headers),
     ];
-    for (const answer of answers) expect([401, 403]).toContain(answer.status);
+    for (const answer of answers) expectRefusal(answer, 403, { issue: "session_required" });
   });
 
   test("error: another user's send is unknown on every route, and stays as it is", async () => {
