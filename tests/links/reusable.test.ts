@@ -198,7 +198,8 @@ describe("the maximum of payments", () => {
 
   test("holds between two transactions: the second waits for the first, and finds the place taken", async () => {
     const { sql } = side.world;
-    const parentId = await reusable({ amount: 1.2, maxPayments: 1 });
+    const parentId = await reusable({ amount: 1.2, maxPayments: 2 });
+    expect((await open(parentId)).status).toBe(201);
     const insert = (tx: Tx) => {
       const id = newLinkId();
       return openUse(tx, { parentId, id, tag: linkTag(id), amountUnits: undefined });
