@@ -296,3 +296,25 @@ describe("the reconciliation of nonces compares", () => {
     expect(await compared(later)).toBeDefined();
   });
 });
+
+test("a reorganisation of one network leaves the other's events", async () => {
+  const made = await makeOperation();
+  await recordOperationEvents(sql, OTHER_NETWORK, [eventOf(made, { blockNumber: 900 })]);
+  await reopenOperations(sql, { network: NETWORK, ancestor: 800 });
+  const rows = await sql`select from wallet_operation_events where user_op_hash = ${made.userOpHash}`;
+  expect(rows).toHaveLength(1);
+});
+
+test("what is on its way is not leased again", async () => {
+  const made = await relayed("BROADCAST");
+  await sql`update wallet_operations set next_try_at = now() - interval '2 hours' where id = ${made.id}`;
+  const leased = await leaseQueuedOperations(sql, NETWORK, { limit: 100, leaseMs: 0 });
+  expect(leased.map(({ id }) => id)).not.toContain(made.id);
+});
+
+test("a lost relay never makes NOT_RUN, however many mined ones missed the operation before", async () => {
+  const made = await relayed("LOST");
+  await sql`update wallet_operations set missed_relays = 2 where id = ${made.id}`;
+  expect((await requeueUnrunOperations(sql, NETWORK, 1)).requeued).toContain(made.id);
+  expect(await rowOf(made)).toMatchObject({ state: "QUEUED", missedRelays: 2 });
+});
