@@ -1,13 +1,12 @@
 /** The event log after an asynchronous failover: the promoted standby lacks its primary's last commits and reuses their ids for other events. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
 import { recordEvents } from "../../db/events/events.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import type { Client } from "../support/http-client.ts";
+import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type ReplicatedPostgres, startReplicatedPostgres } from "../support/standby.ts";
 import { type Service, startService } from "../support/world.ts";
@@ -44,7 +43,7 @@ let erin: Merchant;
 let erinEnd: Reading;
 
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), "test-promotion-"));
+  folder = makeDatabaseFolder("test-promotion-");
   pair = await startReplicatedPostgres({ folder, database: "promotion" });
   chain = await startTestChain();
   sql = openDatabase(pair.url, { name: "test", maxConnections: 4 });

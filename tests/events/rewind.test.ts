@@ -1,14 +1,14 @@
 /** The event log after its cluster was reset to an earlier copy of its files (a volume's snapshot), which changes neither name nor timeline. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { type EventPosition, listEvents } from "../../db/events/event-log.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
 import { startPostgres } from "../../local/postgres/postgres.ts";
+import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { seedMerchant } from "../support/seed.ts";
 
 /** More transactions after the snapshot than after its restore. */
@@ -16,7 +16,7 @@ const TRANSACTIONS_LOST = 500;
 let folder: string;
 
 beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), "test-rewind-"));
+  folder = makeDatabaseFolder("test-rewind-");
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 

@@ -1,8 +1,6 @@
 /** Postgres crashes and comes back: no process ends, and payments and jobs go on as before. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
@@ -12,6 +10,7 @@ import { startTestChain, type TestChain } from "../support/chain.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { startTestMailbox, type TestMailbox } from "../support/mailbox.ts";
 import { makePayer, shapeA, signPayment } from "../support/payer.ts";
+import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { waitFor } from "../support/relay-lab.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 import { type Service, startService } from "../support/world.ts";
@@ -30,7 +29,7 @@ let sql: Sql;
 let merchant: SeededMerchant;
 
 beforeAll(async () => {
-  dataDir = mkdtempSync(join(tmpdir(), "test-crash-"));
+  dataDir = makeDatabaseFolder("test-crash-");
   postgres = await startPostgres({ dataDir, database: "crash" });
   await migrate(postgres.url);
   [chain, mailbox] = await Promise.all([startTestChain(), startTestMailbox()]);

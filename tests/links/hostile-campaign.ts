@@ -4,9 +4,7 @@
  * `bun tests/links/hostile-campaign.ts 2000 7` (links, seed). `unopposed` as a third argument lets attackers claim early what its sender
  * never claims, which is counted separately: the two cannot be distinguished.
  */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
 import { openDatabase } from "../../db/postgres/client.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
@@ -16,6 +14,7 @@ import { startTestChain } from "../support/chain.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { startTestMailbox } from "../support/mailbox.ts";
+import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { waitFor } from "../support/relay-lab.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { superviseService } from "../support/service-faults.ts";
@@ -56,7 +55,7 @@ export async function runHostileCampaign(
   const random = seededRandom(`hostile campaign of ${count} links`);
   const groups = drawGroups(count, random);
   const startedMs = performance.now();
-  const dataDir = mkdtempSync(join(tmpdir(), "campaign-postgres-"));
+  const dataDir = makeDatabaseFolder("campaign-postgres-");
   // durable: committed data must survive the crashes
   const postgres = await startPostgres({ dataDir, database: "campaign" });
   await migrate(postgres.url);

@@ -3,15 +3,14 @@
  * and the ledger is compared with the chain. By hand: `bun tests/payments/all-faults-campaign.ts 60` (blows), the seed from TEST_SEED
  * when that is set.
  */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
 import { openDatabase } from "../../db/postgres/client.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
 import { startPostgres } from "../../local/postgres/postgres.ts";
 import { startTestChain } from "../support/chain.ts";
 import { type Faults, startFaultProxy } from "../support/fault-proxy.ts";
 import { startTestMailbox } from "../support/mailbox.ts";
+import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { seedMerchant } from "../support/seed.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { crashDatabase, superviseService } from "../support/service-faults.ts";
@@ -38,7 +37,7 @@ export type AllFaultsReport = Verdict &
 export async function runAllFaultsCampaign(count: number): Promise<AllFaultsReport> {
   const random = seededRandom(`all faults, ${count} blows`);
   const startedMs = performance.now();
-  const dataDir = mkdtempSync(join(tmpdir(), "campaign-postgres-"));
+  const dataDir = makeDatabaseFolder("campaign-postgres-");
   // durable: what is committed must outlive the crashes
   const postgres = await startPostgres({ dataDir, database: "campaign" });
   await migrate(postgres.url);

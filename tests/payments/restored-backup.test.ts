@@ -1,7 +1,6 @@
 /** A copy of the Postgres folder, put back after payments went on: what the chain knows of x402 payments comes back, also among links of one price. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
@@ -12,6 +11,7 @@ import { startTestChain, type TestChain } from "../support/chain.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { startTestMailbox, type TestMailbox } from "../support/mailbox.ts";
 import { makePayer, type SignedPayment, shapeA, signPayment } from "../support/payer.ts";
+import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { type PayBody, waitFor } from "../support/relay-lab.ts";
 import { type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 import { copyCluster } from "../support/standby.ts";
@@ -42,7 +42,7 @@ let newer: Paid;
 let rival: { status: number; body: PayBody; balance: bigint };
 
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), "test-restored-"));
+  folder = makeDatabaseFolder("test-restored-");
   [chain, smtp] = await Promise.all([startTestChain(), startTestMailbox()]);
   await startOn("live");
   merchant = await seedMerchant(sql);

@@ -3,9 +3,7 @@
  * All links have one merchant and one price, so that nothing but what the chain says of a relay tells which link it paid.
  * By hand: `bun tests/payments/standby-campaign.ts 200` (payers), the seed from TEST_SEED when that is set.
  */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
@@ -14,6 +12,7 @@ import { startTestChain, type TestChain } from "../support/chain.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { startTestMailbox } from "../support/mailbox.ts";
 import { makePayer, type SignedPayment, shapeA, signPayment } from "../support/payer.ts";
+import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { waitFor } from "../support/relay-lab.ts";
 import { type SeededMerchant, seedLinks, seedMerchant } from "../support/seed.ts";
 import { seededRandom } from "../support/seeded-random.ts";
@@ -59,7 +58,7 @@ type Stage = { sql: Sql; chain: TestChain; service: Service; random: () => numbe
 export async function runStandbyCampaign(payers: number): Promise<StandbyReport> {
   const random = seededRandom(`standby promoted under ${payers} payers`);
   const startedMs = performance.now();
-  const folder = mkdtempSync(join(tmpdir(), "campaign-standby-"));
+  const folder = makeDatabaseFolder("campaign-standby-");
   const [postgres, chain, smtp] = await Promise.all([
     startReplicatedPostgres({ folder, database: "campaign", lagMs: LAG_MS }),
     startTestChain({ blockTimeS: BLOCK_TIME_S }),

@@ -33,8 +33,7 @@ export async function startTestServer(): Promise<TestServer> {
  */
 export async function startEmbeddedServer(): Promise<TestServer> {
   const durable = process.env.TEST_POSTGRES_DURABLE === "1";
-  const folder = !durable && hasMemoryFolder() ? MEMORY_FOLDER : tmpdir();
-  const dataDir = mkdtempSync(join(folder, "test-postgres-"));
+  const dataDir = mkdtempSync(join(durable ? tmpdir() : fastestFolder(), "test-postgres-"));
   const janitor = startJanitor(dataDir);
   const server = await startPostgres({ dataDir, durable, maxConnections: MAX_CONNECTIONS });
   const stop = async () => {
@@ -45,12 +44,19 @@ export async function startEmbeddedServer(): Promise<TestServer> {
   return { adminUrl: server.url, description: "embedded Postgres", stop };
 }
 
-function hasMemoryFolder(): boolean {
+/** For a test's own server that is crashed, cut off or copied: in memory where there is room, and gone with this process at the latest. */
+export function makeDatabaseFolder(prefix: string): string {
+  const folder = mkdtempSync(join(fastestFolder(), prefix));
+  startJanitor(folder);
+  return folder;
+}
+
+function fastestFolder(): string {
   try {
     const { bavail, bsize } = statfsSync(MEMORY_FOLDER);
-    return bavail * bsize >= MEMORY_FREE_MIN_BYTES;
+    return bavail * bsize >= MEMORY_FREE_MIN_BYTES ? MEMORY_FOLDER : tmpdir();
   } catch {
-    return false;
+    return tmpdir();
   }
 }
 

@@ -1,7 +1,6 @@
 /** A database that is connected and does not answer, as after an unnoticed failover: payers are answered in time with what is known. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
@@ -10,6 +9,7 @@ import { type LocalPostgres, startPostgres } from "../../local/postgres/postgres
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import { startTestMailbox, type TestMailbox } from "../support/mailbox.ts";
 import { makePayer, shapeA, signPayment } from "../support/payer.ts";
+import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { waitFor } from "../support/relay-lab.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 import { type Service, startService } from "../support/world.ts";
@@ -26,7 +26,7 @@ let sql: Sql;
 let merchant: SeededMerchant;
 
 beforeAll(async () => {
-  dataDir = mkdtempSync(join(tmpdir(), "test-silence-"));
+  dataDir = makeDatabaseFolder("test-silence-");
   postgres = await startPostgres({ dataDir, database: "silent", durable: false });
   await migrate(postgres.url);
   [chain, mailbox] = await Promise.all([startTestChain(), startTestMailbox()]);
