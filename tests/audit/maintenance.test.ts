@@ -163,12 +163,12 @@ describe("reconciliation", () => {
     const txHash = await pay(lab, payer, merchant.address, units);
     await mine(lab, FINAL_BLOCKS);
     await settled(lab);
-    // as if the log had never been told
-    await lab.sql`delete from transactions where tx_hash = ${txHash}`;
-    await lab.sql`delete from transfers where tx_hash = ${txHash}`;
-    await lab.sql`update payment_links set status = 'ACTIVE', paid_at = null where id = ${linkId}`;
-    await lab.sql`update cursors set rechecked_number = 0`;
     await withTerm(async (term) => {
+      // as if the log had never been reported; a running indexer would find it at its next recheck
+      await lab.sql`delete from transactions where tx_hash = ${txHash}`;
+      await lab.sql`delete from transfers where tx_hash = ${txHash}`;
+      await lab.sql`update payment_links set status = 'ACTIVE', paid_at = null where id = ${linkId}`;
+      await lab.sql`update cursors set rechecked_number = 0`;
       await lab.sql`update wallets set reconciled_at = now() where address <> ${merchant.address}`;
       await lab.sql`update wallets set reconciled_at = null where address = ${merchant.address}`;
       expect(await reconcileBalances(term)).toBe(1);
