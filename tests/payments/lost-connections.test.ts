@@ -12,7 +12,7 @@ import {
 } from "../support/relay-lab.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 
-const PAYMENTS = 150;
+const PAYMENTS = 60;
 const CONCURRENCY = 10;
 const CUT_EVERY_MS = 80;
 /** A payer repeats the same body while it gets a retryable error. */
@@ -21,7 +21,7 @@ const NAMES = ["api", "worker", "indexer"] as const;
 let lab: Lab;
 
 beforeAll(async () => {
-  lab = await startLab({ keys: 4 });
+  lab = await startLab({ keys: 4, env: { PAY_WAIT_MS: "5000" } });
 }, 120_000);
 afterAll(() => lab?.stop());
 
