@@ -77,6 +77,6 @@ test.each([0, MANY_WALLETS])(
   async (wallets) => {
     const report = await runFaultCampaign({ blocks: CAMPAIGN_BLOCKS, wallets, random });
     console.log(JSON.stringify(report));
-    expect(report.links).toBeGreaterThanOrEqual(20);
+    expect(report.links).toBeGreaterThanOrEqual(5);
   },
 );
