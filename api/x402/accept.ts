@@ -5,7 +5,8 @@
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { insertPayments, lockPayments, type NewPayment, requeuePayment } from "../../db/payments/payments.ts";
+import { insertPayments, type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
+import { lockPayments } from "../../db/payments/payments.ts";
 import { isWorthRetrying, type Sql, type Tx } from "../../db/postgres/client.ts";
 
 const GROUP_MAX = 100;

@@ -10,8 +10,8 @@ import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import type { PayMetrics } from "./metrics.ts";
 import { type LinkPayTools, type PayOrder, type PayResult, payLink } from "./pay.ts";
 import { readShown } from "./payload.ts";
+import type { Shape } from "./payment-required.ts";
 import { type Answer, type Paid, present, type Terms } from "./present.ts";
-import type { Shape } from "./requirements.ts";
 
 const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 const IDEMPOTENCY_KEY_MAX = 255;

@@ -9,7 +9,7 @@ import type { PaymentRef } from "./await-payment.ts";
 import type { Outcome } from "./documents.ts";
 import type { PayResult } from "./pay.ts";
 import type { Way } from "./payload.ts";
-import { encodeHeader, requirementsOf, type Shape, unpayable } from "./requirements.ts";
+import { encodeHeader, requirementsOf, type Shape, unpayable } from "./payment-required.ts";
 
 /** A payment that a request brought, and what became of it. `payer` when it could be read. */
 export type Paid = { way: Way; payer: Hex | undefined; result: PayResult };

@@ -16,8 +16,8 @@ import { type ExchangeTools, exchange } from "./exchange.ts";
 import { openPayMetrics, openRelayLimitMetrics } from "./metrics.ts";
 import { openPayTools } from "./pay-tools.ts";
 import { bringsPayment } from "./payload.ts";
+import type { Shape } from "./payment-required.ts";
 import { presentPayment, presentUnavailable } from "./present.ts";
-import type { Shape } from "./requirements.ts";
 
 const PAYMENT_ID = /^pay_[A-Za-z0-9_-]{22}$/;
 const BODY_MAX_CHARS = 65_536;

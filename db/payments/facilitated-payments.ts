@@ -3,7 +3,7 @@
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { AuthorizedPayment } from "./payments.ts";
+import type { AuthorizedPayment } from "./accept-payments.ts";
 
 /** The API key that submitted the payment, and its user: the payment's success belongs to the key. */
 export type NewFacilitatedPayment = AuthorizedPayment & {

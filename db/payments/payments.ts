@@ -1,93 +1,8 @@
-/** Payments: accepting them (with their links), reading them, and failing them. Only the indexer marks them settled. */
+/** Payments: locking, reading and failing them. Only the indexer marks them settled. */
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { countOpenDoubts, OPEN_DOUBTS_MAX } from "../links/doubts.ts";
 import { hasUnappliedTransfer } from "../links/unheld-links.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Payment } from "../schema.ts";
-
-export type AuthorizedPayment = Pick<
-  Payment,
-  "id" | "network" | "token" | "payer" | "payerKind" | "recipient" | "amountUnits"
-> &
-  Pick<Payment, "validAfter" | "validBefore" | "nonce" | "signature" | "idempotencyKey" | "requestId">;
-
-export type NewPayment = AuthorizedPayment & {
-  linkId: string;
-  /** Id of the history row the merchant sees from now on. */
-  transactionId: string;
-};
-
-/**
- * Accepts payments whose links are payable: inserts them QUEUED, moves their links to PENDING and opens their history rows.
- * Returns the accepted ids; the others lost to another payment, to an earlier use of their authorization, or to the link's state.
- * Call inside a transaction after `lockLinks`.
- */
-export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): Promise<Set<string>> {
-  const rows = payments.map(toRow);
-  const accepted = await tx<{ id: string }[]>`
-    with given as (
-      select *
-      from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
-        id text, link_id text, network text, token text, payer text, payer_kind text, recipient text,
-        amount_units bigint, valid_after numeric, valid_before numeric, nonce text, signature text,
-        idempotency_key text, request_id text, transaction_id text
-      )
-    ),
-    inserted as (
-      insert into payments (
-        id, link_id, network, token, payer, payer_kind, recipient, amount_units,
-        valid_after, valid_before, nonce, signature, idempotency_key, request_id, accepted_block
-      )
-      select
-        given.id, given.link_id, given.network, given.token, given.payer, given.payer_kind, given.recipient,
-        given.amount_units, given.valid_after, given.valid_before, given.nonce, given.signature,
-        given.idempotency_key, given.request_id, (select number from cursors where network = given.network)
-      from given
-      cross join lateral (
-        select id, amount_units, pay_amount_units
-        from payment_links
-        where id = given.link_id and status in ('ACTIVE', 'PENDING') and expires_at > now() and not is_reusable
-        limit 1
-      ) link
-      left join lateral (
-        select id
-        from transfers
-        where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
-        limit 1
-      ) paying on true
-      where paying.id is null
-        and not ${hasUnappliedTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
-        and ${countOpenDoubts(tx, "link.id")} < ${OPEN_DOUBTS_MAX}
-      on conflict do nothing
-      returning id, link_id, payer, amount_units, network
-    ),
-    moved as (
-      update payment_links
-      set status = 'PENDING', updated_at = now()
-      where id = any(array(select link_id from inserted)) and status in ('ACTIVE', 'PENDING')
-      returning id, user_id, description, amount_units
-    ),
-    history as (
-      insert into transactions (
-        id, user_id, network, type, status, amount_units, counterparty, description,
-        link_id, payment_id, detected_at
-      )
-      select
-        given.transaction_id, moved.user_id, inserted.network, 'PAYMENT_LINK', 'PENDING', inserted.amount_units,
-        inserted.payer, moved.description, inserted.link_id, inserted.id, now()
-      from inserted
-      join given on given.id = inserted.id
-      join moved on moved.id = inserted.link_id
-    ),
-    event as (
-      insert into events (user_id, type, subject_id, data)
-      select user_id, 'payment_link.pending', moved.id, jsonb_build_object('paymentId', inserted.id)
-      from inserted
-      join moved on moved.id = inserted.link_id
-    )
-    select id from inserted`;
-  return new Set(accepted.map((row) => row.id));
-}
 
 /** Locks these payments in a fixed order. Payments are locked before links everywhere. */
 export async function lockPayments(tx: Tx, ids: readonly string[]): Promise<void> {
@@ -97,70 +12,6 @@ export async function lockPayments(tx: Tx, ids: readonly string[]): Promise<void
     where id = any(${[...new Set(ids)]}::text[])
     order by id
     for update`;
-}
-
-/**
- * Queues a payment again whose transaction does not exist or is over, so that none of our bytes can still execute it. The retry's
- * signature, window and key replace the old ones. Undefined when its link is held or ended.
- */
-export async function requeuePayment(
-  tx: Tx,
-  id: string,
-  retry: Pick<
-    NewPayment,
-    "signature" | "payerKind" | "validAfter" | "validBefore" | "idempotencyKey" | "requestId"
-  >,
-): Promise<{ id: string } | undefined> {
-  const [row] = await tx<{ id: string }[]>`
-    with requeued as (
-      update payments
-      set
-        state = 'QUEUED', reason = null, reason_text = null, refusals = 0, unavailable_since = null,
-        next_try_at = now(), doubt_since = null, doubt_until = null,
-        signature = ${retry.signature}, payer_kind = ${retry.payerKind},
-        valid_after = ${retry.validAfter}, valid_before = ${retry.validBefore},
-        idempotency_key = coalesce(${retry.idempotencyKey}, idempotency_key), request_id = ${retry.requestId},
-        updated_at = now()
-      where id = ${id}
-        and state = 'FAILED'
-        and relay_id is null
-        and exists (
-          select from payment_links link
-          where link.id = payments.link_id
-            and link.status in ('ACTIVE', 'PENDING')
-            and link.expires_at > now()
-            and not ${hasUnappliedTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
-        )
-        and not exists (
-          select from payments other
-          where other.link_id = payments.link_id and other.is_live
-        )
-        and not exists (
-          select from transfers
-          where transfers.link_id = payments.link_id and transfers.pays and transfers.status <> 'ORPHANED'
-        )
-      returning id, link_id
-    ),
-    moved as (
-      update payment_links
-      set status = 'PENDING', updated_at = now()
-      from requeued
-      where payment_links.id = requeued.link_id and payment_links.status in ('ACTIVE', 'PENDING')
-      returning payment_links.id, payment_links.user_id, requeued.id as payment_id
-    ),
-    history as (
-      update transactions
-      set status = 'PENDING', failure_reason = null, updated_at = now()
-      from requeued
-      where transactions.payment_id = requeued.id
-    ),
-    event as (
-      insert into events (user_id, type, subject_id, data)
-      select user_id, 'payment_link.pending', id, jsonb_build_object('paymentId', payment_id)
-      from moved
-    )
-    select id from requeued`;
-  return row;
 }
 
 /** Maximum time a doubt delays a link's next payment. */
@@ -336,24 +187,4 @@ export async function findPaymentByAuthorization(
       and authorization_digest(network, token, payer, nonce)
         = authorization_digest(${key.network}, ${key.token}, ${key.payer}, ${key.nonce})`;
   return row;
-}
-
-function toRow(payment: NewPayment) {
-  return {
-    id: payment.id,
-    link_id: payment.linkId,
-    network: payment.network,
-    token: payment.token,
-    payer: payment.payer,
-    payer_kind: payment.payerKind,
-    recipient: payment.recipient,
-    amount_units: payment.amountUnits.toString(),
-    valid_after: payment.validAfter.toString(),
-    valid_before: payment.validBefore.toString(),
-    nonce: payment.nonce,
-    signature: payment.signature,
-    idempotency_key: payment.idempotencyKey,
-    request_id: payment.requestId,
-    transaction_id: payment.transactionId,
-  };
 }

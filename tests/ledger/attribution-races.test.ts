@@ -7,7 +7,7 @@ import { disputeTransfers, findPendingLinks } from "../../db/links/claim-proofs.
 import { endClaim, openClaim, type StoredClaim } from "../../db/links/claims.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { insertPayments } from "../../db/payments/payments.ts";
+import { insertPayments } from "../../db/payments/accept-payments.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { failPayments, insertPayments } from "../../db/payments/payments.ts";
+import { insertPayments } from "../../db/payments/accept-payments.ts";
+import { failPayments } from "../../db/payments/payments.ts";
 import { type Client, openClient } from "../support/http-client.ts";
 import { randomAddress } from "../support/seed.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";

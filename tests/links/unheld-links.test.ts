@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { endClaim } from "../../db/links/claims.ts";
 import { findPayableLink } from "../../db/links/payable-links.ts";
-import { type NewPayment, requeuePayment } from "../../db/payments/payments.ts";
+import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { leaseQueuedPayments } from "../../db/payments/queue.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import {

@@ -2,7 +2,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { endDoubts, endUnusedDoubts, isFullOfDoubts, OPEN_DOUBTS_MAX } from "../../db/links/doubts.ts";
 import { findPublicLink } from "../../db/links/links.ts";
-import { failPayments, type NewPayment, requeuePayment } from "../../db/payments/payments.ts";
+import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
+import { failPayments } from "../../db/payments/payments.ts";
 import { leaseQueuedPayments, markSigned, requeueUnsettled } from "../../db/payments/queue.ts";
 import { ensureLane, insertRelay, markMined } from "../../db/relays/relays.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";

@@ -1,6 +1,6 @@
 /** Conditions of the statements that accept and end payments. Each closes a race: the row is put where the loser of it finds it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { type NewPayment, requeuePayment } from "../../db/payments/payments.ts";
+import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import {
   accept,
   type BooksLab,

@@ -1,7 +1,7 @@
 /** What payments answer the sender about their relays: which are obsolete, and what is queued again when one is lost or settles nothing. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openLog } from "../../core/runtime/log.ts";
-import type { NewPayment } from "../../db/payments/payments.ts";
+import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { findExpiredRelays } from "../../db/payments/queue.ts";
 import { markMined } from "../../db/relays/relays.ts";
 import { openPaymentRelays } from "../../worker/payments/payment-relays.ts";

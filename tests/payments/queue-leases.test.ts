@@ -1,6 +1,7 @@
 /** The queue of payments: what a lease takes and reports, and what handing it back leaves alone. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { failPayments, type NewPayment } from "../../db/payments/payments.ts";
+import type { NewPayment } from "../../db/payments/accept-payments.ts";
+import { failPayments } from "../../db/payments/payments.ts";
 import {
   leaseQueuedPayments,
   nextQueuedInMs,

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { startCursor } from "../../db/ledger/cursors.ts";
-import type { NewPayment } from "../../db/payments/payments.ts";
+import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { requeueExpired } from "../../db/payments/queue.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {

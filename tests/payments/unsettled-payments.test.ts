@@ -1,6 +1,6 @@
 /** Payments whose transaction is mined without a transfer in the ledger: queued again only when the ledger can't settle them any more. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { NewPayment } from "../../db/payments/payments.ts";
+import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { requeueUnsettled } from "../../db/payments/queue.ts";
 import { markMined } from "../../db/relays/relays.ts";
 import {

@@ -1,6 +1,6 @@
 /** What the ledger says about an authorization that the chain calls used: each condition just inside and just outside. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import type { NewPayment } from "../../db/payments/payments.ts";
+import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { consultLedger } from "../../db/payments/used-authorizations.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";

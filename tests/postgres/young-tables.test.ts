@@ -9,12 +9,8 @@ import { areLogsTaken, endClaim, openClaim } from "../../db/links/claims.ts";
 import { findFirstLinks } from "../../db/links/links.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import { findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
-import {
-  failPayments,
-  findPaymentViews,
-  insertPayments,
-  type NewPayment,
-} from "../../db/payments/payments.ts";
+import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
+import { failPayments, findPaymentViews } from "../../db/payments/payments.ts";
 import {
   findExpiredRelays,
   leaseQueuedPayments,

@@ -6,7 +6,7 @@ import type { Authorization } from "../../core/domain/authorization.ts";
 import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { insertPayments } from "../../db/payments/payments.ts";
+import { insertPayments } from "../../db/payments/accept-payments.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { type Lab, linkOf, send, USDC } from "./indexer-lab.ts";
 import { signAuthorization } from "./payer.ts";
