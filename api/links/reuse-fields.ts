@@ -10,7 +10,9 @@ const amount = z.number();
 export const reuseFields = {
   amount: amount
     .nullable()
-    .describe("USDC, greater than 0 and at most 1,000,000, at most 6 decimals; null: the payer chooses"),
+    .describe(
+      "USDC, greater than 0 and at most 1,000,000, at most 6 decimals; null with minAmount or maxAmount: the payer chooses",
+    ),
   maxPayments: z
     .int()
     .min(1)
@@ -54,6 +56,9 @@ export function readReuse(
     if (maxPayments === 1) return { amountUnits, reuse: PAID_ONCE };
     return { amountUnits, reuse: { isReusable: true, maxPayments, minUnits: null, maxUnits: null } };
   }
+  // a shop whose amount got lost must not get a link that takes any
+  if (minAmount === undefined && maxAmount === undefined)
+    throw invalid("amount", "may be null only with minAmount or maxAmount");
   if (body.customerEmail !== undefined)
     throw invalid("customerEmail", "belongs to a link with a fixed amount");
   const minUnits = readBound(bodyText, "minAmount", minAmount) ?? LEAST_CHOICE_UNITS;

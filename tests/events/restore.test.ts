@@ -54,7 +54,8 @@ afterAll(async () => {
 /** Copies the rows of all our tables like a dump: without triggers, and with the transaction numbers of the old cluster. */
 async function copyRows(from: Sql, to: Sql): Promise<void> {
   const tables = await from<{ name: string }[]>`
-    select table_name as name from information_schema.tables where table_schema = 'public' and table_name <> 'migrations'`;
+    select table_name as name from information_schema.tables 
+    where table_schema = 'public' and table_type = 'BASE TABLE' and table_name <> 'migrations'`;
   await to.begin(async (tx) => {
     await tx`set local session_replication_role = replica`;
     for (const { name } of tables) {

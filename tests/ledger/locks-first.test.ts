@@ -42,7 +42,7 @@ test("behavior: a link is computed from what the holder of its lock committed", 
       await isWaiting();
       await tx`update payments set state = 'FAILED', reason = 'EXPIRED_TRANSFER' where id = ${payment?.id ?? ""}`;
     });
-    expect(await refreshed).toEqual([{ id: linkId, before: "PENDING", after: "ACTIVE" }] as never);
+    expect(await refreshed).toMatchObject([{ id: linkId, before: "PENDING", after: "ACTIVE" }]);
   }
 });
 

@@ -62,7 +62,11 @@ describe("creating", () => {
       { amount: null, maxAmount: 1_000_000 },
       { amount: null, maxAmount: 1_000_000.1 },
     ],
-    [{ amount: null }, { amount: 2, minAmount: 1 }],
+    [{ amount: null, minAmount: 1 }, { amount: null }],
+    [
+      { amount: null, maxAmount: 2 },
+      { amount: 2, minAmount: 1 },
+    ],
     [
       { maxPayments: 1, customerEmail: "a@b.example" },
       { maxPayments: 2, customerEmail: "a@b.example" },
