@@ -17,7 +17,11 @@ import {
   requeueFacilitatedPayment,
 } from "../../db/payments/facilitated-payments.ts";
 import { findMerchantBudget } from "../../db/payments/merchant-budgets.ts";
-import { type AuthorizedView, findPaymentByAuthorization, type PaymentView } from "../../db/payments/payments.ts";
+import {
+  type AuthorizedView,
+  findPaymentByAuthorization,
+  type PaymentView,
+} from "../../db/payments/payments.ts";
 import type { Asker } from "../../db/payments/settlement-answers.ts";
 import {
   awaitPayment,

@@ -8,8 +8,8 @@ import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { areLogsTaken, endClaim, openClaim } from "../../db/links/claims.ts";
 import { findFirstLinks } from "../../db/links/links.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
-import { findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
+import { findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
 import { failPayments, findPaymentViews } from "../../db/payments/payments.ts";
 import {
   findExpiredRelays,

@@ -1,7 +1,7 @@
 /** Conditions of the statements that settle payments, links and history: each with the row that it must leave alone. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { assignTransfers, findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
+import { assignTransfers, findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
 import { failSpentPayments, refreshLinks } from "../../db/payments/settlement.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
