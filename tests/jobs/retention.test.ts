@@ -36,10 +36,24 @@ afterAll(async () => {
 
 const randomHash = () => `0x${randomBytes(32).toString("hex")}` as const;
 
-/** Each in a transaction of its own, in this order. */
+/** Each in a transaction of its own, in this order, begun when no older transaction of the server runs, also another database's. */
 async function newEvents(ages: readonly string[]): Promise<string[]> {
-  for (const age of ages) await newEvent(sql, age);
+  for (const age of ages) {
+    await newEvent(sql, age);
+    await untilOlderHaveEnded();
+  }
   return readAges();
+}
+
+async function untilOlderHaveEnded(): Promise<void> {
+  const deadline = Date.now() + 45_000;
+  for (;;) {
+    const [row] = await sql<{ isOver: boolean }[]>`
+      select pg_snapshot_xmin(pg_current_snapshot()) > max(written_by) as is_over from events where user_id = ${merchant.userId}`;
+    if (row?.isOver) return;
+    if (Date.now() > deadline) throw new Error("an older transaction of the server did not end within 45 s");
+    await Bun.sleep(20);
+  }
 }
 
 async function newEvent(tx: Tx, age: string): Promise<void> {
