@@ -59,7 +59,7 @@ async function sessionOf(deps: ApiDeps, token: string) {
   return found;
 }
 
-/** On a route that takes a session: a valid key is told so, another one is no credential at all. */
+/** On a route that takes a session: a valid key gets 403 with the reason, an unknown one is no credential at all. */
 async function refusalOfKey(deps: ApiDeps, key: string): Promise<ServiceError> {
   await callerOfKey(deps, key);
   return new ServiceError("FORBIDDEN", "This route takes a session; an API key may not use it", {

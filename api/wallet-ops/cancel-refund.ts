@@ -1,4 +1,4 @@
-/** Cancels a refund that nobody has signed: its operation, or the request for it. */
+/** Cancels an unsigned refund: its operation, or the request for it. */
 import { conflict } from "../../core/domain/errors.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import type { Tx } from "../../db/postgres/client.ts";

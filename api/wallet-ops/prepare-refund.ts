@@ -52,7 +52,7 @@ export async function prepareRefund(deps: ApiDeps, asked: AskedRefund): Promise<
 }
 
 /**
- * Prepares a refund that somebody asked for; again, under the same id, while nobody has signed it. Throws CONFLICT when it was prepared
+ * Prepares a requested refund; again, under the same id, while it is unsigned. Throws CONFLICT when it was prepared
  * without a request, signed, or cancelled, and when less is left now than was asked for.
  */
 export async function prepareRequested(

@@ -55,7 +55,7 @@ export type Preparation = {
   refundedLink?: { tag: Hex };
   /** Prepares an empty operation of this one's nonce instead of transfers. */
   voidOf?: { id: string; accountNonce: bigint };
-  /** An operation with this id that nobody has signed is prepared again. */
+  /** An unsigned operation with this id is prepared again. */
   renews?: boolean;
   extraWarnings?: (state: AccountState) => OperationTerms["warnings"];
   /** In the transaction that stores the operation; a throw stores nothing. */

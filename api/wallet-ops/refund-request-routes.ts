@@ -62,7 +62,7 @@ export const refundRequestRoutes = (deps: ApiDeps) =>
         params: operationParams,
         response: { 201: preparedRefundSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
-          summary: "Prepare a requested refund for the passkey to sign; again while nobody has signed it",
+          summary: "Prepare a requested refund for the passkey to sign; again while it is unsigned",
           tags,
         },
       },

@@ -100,7 +100,7 @@ export function presentShown(refund: RefundView) {
   };
 }
 
-/** `operation`: undefined for a request that nobody has prepared. */
+/** `operation`: undefined for a request that is not prepared yet. */
 export function presentRefund(
   refund: RefundView,
   operation: OperationView | undefined,

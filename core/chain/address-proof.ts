@@ -5,7 +5,7 @@ import type { Chain } from "../rpc/chain-client.ts";
 import { findContracts, isValidContractSignature } from "./contract-signature.ts";
 
 /**
- * A contract has to be there and to agree on each of these chains: elsewhere somebody else may deploy at its address. Throws
+ * A contract has to be there and to agree on each of these chains: elsewhere a third party may deploy at its address. Throws
  * RpcTransportError when one of them could not be asked.
  */
 export async function isSignedByAddress(

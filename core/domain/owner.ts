@@ -31,7 +31,7 @@ export function withAdded(slots: OwnerSlots, added: readonly Hex[]): (Hex | unde
 
 /**
  * Whether a wallet could still be used after this owner is gone: by an address, or by a passkey that this service knows.
- * Keys of nobody's knowledge do not count.
+ * Owners whose keys no one can hold do not count.
  */
 export function canRemove(
   slots: OwnerSlots,

@@ -8,7 +8,7 @@ export const REFUND_SOURCES = ["x402_payer", "transfer_sender", "given"] as cons
 export type RefundSource = (typeof REFUND_SOURCES)[number];
 export const REFUND_REASON_MAX_CHARS = 500;
 
-/** REQUESTED: somebody asked for it, and no owner of the wallet has signed it. The others are its operation's. */
+/** REQUESTED: asked for, and not yet signed by an owner of the wallet. The others are its operation's. */
 export const REFUND_STATES = ["REQUESTED", ...OPERATION_STATES] as const;
 export type RefundState = (typeof REFUND_STATES)[number];
 

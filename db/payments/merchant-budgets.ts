@@ -1,4 +1,4 @@
-/** The gas budget of somebody for whom payments are relayed. */
+/** The gas budget of a user for whom payments are relayed. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { RelayBudget } from "../../core/domain/relay-budget.ts";
 import type { Tx } from "../postgres/client.ts";

@@ -30,7 +30,7 @@ export type NewOperation = {
   requestId: string;
   lifeMs: number;
   items: readonly NewOperationItem[];
-  /** Prepares one again that nobody has signed: with the same transfers, under the same id. */
+  /** Prepares an unsigned one again: with the same transfers, under the same id. */
   renews?: boolean;
 };
 

@@ -41,7 +41,7 @@ export async function findRequestByKey(
   return row && { id: row.id, isSameRequest: Buffer.from(row.requestHash).equals(hashOf(request)) };
 }
 
-/** Requests of a link that nobody has prepared or cancelled. */
+/** Requests of a link that are neither prepared nor cancelled. */
 export async function countOpenRequests(tx: Tx, linkId: string): Promise<number> {
   const [row] = await tx<{ count: number }[]>`
     select count(*)::int as count

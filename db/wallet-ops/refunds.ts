@@ -85,7 +85,7 @@ export async function insertRefund(tx: Tx, refund: NewRefund): Promise<void> {
 
 export type RefundView = Refund & {
   status: RefundState;
-  /** Null for a request that nobody has prepared. */
+  /** Null for a request that is not prepared yet. */
   userOpHash: Hex | null;
   /** Of the API key or user that asked for it. */
   requesterName: string | null;
