@@ -244,6 +244,11 @@ describe("error: a claim of a transaction that is mined and does not pay the lin
   test("older than the link", async () => {
     const units = 2_718_281n;
     const hash = await sendUsdc(rpcUrl, payer, wallet, units);
+    // heights decide: a link made before the indexer has read the block does not know that it is younger
+    await waitFor("the transfer in the ledger", async () => {
+      const rows = await world.sql`select 1 from transfers where tx_hash = ${hash}`;
+      return rows.length === 1;
+    });
     const block = (await callRpc(rpcUrl, "eth_getBlockByNumber", ["latest", false])) as { timestamp: Hex };
     await waitFor("the second after its block", async () => Date.now() / 1000 >= Number(block.timestamp) + 1);
     await expectRefusal(await makeLink(units), hash);

@@ -52,7 +52,11 @@ function watchLink(linkId: string, { client, reads = true }: { client: string; r
   socket.write(
     `GET /api/v1/public/payment-links/${linkId}/events HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: ${client}\r\n\r\n`,
   );
-  const statuses = () => [...text.matchAll(/"status":"([A-Z]+)"/g)].map(([, status]) => status ?? "");
+  // a message may repeat the status: of a payment that was seen but is in no block yet
+  const statuses = () =>
+    [...text.matchAll(/"status":"([A-Z]+)"/g)]
+      .map(([, status]) => status ?? "")
+      .filter((status, n, all) => status !== all[n - 1]);
   const stream = { socket, text: () => text, statuses, isOver: () => isOver || text.endsWith("0\r\n\r\n") };
   open.push(stream);
   return stream;

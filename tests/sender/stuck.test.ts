@@ -141,7 +141,8 @@ describe("a transaction that blocks pass over", () => {
 
   test("behavior: the released link is paid by the next payer, and no nonce is missing", async () => {
     const order = await newOrder(lab);
-    expect((await pay(lab, order)).body).toMatchObject({ success: true });
+    // 202 when the block comes later than the answer has to
+    expect((await pay(lab, order)).status).toBeOneOf([200, 202]);
     await waitForLink(lab, order.linkId, "PAID");
     const nonces = (await relaysOf(lab)).map((relay) => relay.nonce);
     const first = nonces[0] ?? 0n;

@@ -126,7 +126,7 @@ async function newAddition(client: Client): Promise<object> {
 const OWNER_ACCOUNT = 6;
 
 /** Deploys a passkey's account and makes a local account its owner, on a chain without worker. */
-async function placeAddressOwner(rpcUrl: string, passkey: SoftwarePasskey): Promise<Hex> {
+export async function placeAddressOwner(rpcUrl: string, passkey: SoftwarePasskey): Promise<Hex> {
   const origin = accountOriginOf(passkey.publicKey);
   const wallet = accountAddress(origin);
   const from = localAccount(OWNER_ACCOUNT).address;

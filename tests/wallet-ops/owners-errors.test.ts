@@ -1,8 +1,12 @@
 /** Whom the owner routes refuse, and with what: proofs, signatures, repeats, foreign users. API and chains only: nothing is relayed. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { anyChainHash } from "../../core/chain/owner-operation.ts";
-import type { Hex } from "../../core/domain/networks.ts";
+import { encodeFunctionData, parseAbi } from "viem";
+import { ANY_CHAIN_NONCE_KEY, anyChainHash } from "../../core/chain/owner-operation.ts";
+import { encodeRemoveOwner, toOwner } from "../../core/chain/passkey-account.ts";
+import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
+import { YES_SAYER } from "../payments/contract-orders.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { openClient } from "../support/http-client.ts";
 import {
@@ -10,11 +14,13 @@ import {
   confirmChange,
   newPasskeyOwner,
   ownersOn,
+  placeAddressOwner,
   prepareChange,
   setUpOn,
 } from "../support/owners.ts";
 import { expectRefusal } from "../support/sends.ts";
 import { type Merchant, newPasskey, signUp } from "../support/sign-up.ts";
+import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
 const PREPARE = "/v1/wallets/owners/prepare";
 const CONFIRM = "/v1/wallets/owners/confirm";
@@ -118,6 +124,82 @@ describe("a new address", () => {
       address: merchant.walletAddress,
     });
     expectRefusal(answer, 400, { field: "add.address", issue: "own_wallet" });
+  });
+});
+
+describe("a new address with code (ERC-1271)", () => {
+  const CONTRACT = `0x${"c0de".repeat(10)}` as const;
+  const place = (network: "base" | "base-sepolia", code: Hex) =>
+    callRpc(world.chainOf(network).rpcUrl, "anvil_setCode", [CONTRACT, code]);
+
+  async function prove(): Promise<object> {
+    const started = await merchant.client.post("/v1/wallets/owners/address/start", { address: CONTRACT });
+    expect(started.status).toBe(200);
+    const proof = `0x${"5a".repeat(97)}`;
+    return { type: "address", challengeId: started.body.challengeId, address: CONTRACT, proof };
+  }
+
+  test("is added when the contract agrees on every network", async () => {
+    await place("base-sepolia", YES_SAYER);
+    await place("base", YES_SAYER);
+    const { ownerChangeId } = await prepareChange(merchant.client, { add: await prove() });
+    await merchant.client.post(`/v1/wallets/owners/changes/${ownerChangeId}/cancel`);
+  });
+
+  test("error: a contract on one network only, and one that accepts nothing, are not_verified", async () => {
+    await place("base-sepolia", YES_SAYER);
+    for (const code of ["0x", "0x60006000fd"] as const) {
+      await place("base", code);
+      const answer = await merchant.client.post(PREPARE, { add: await prove() });
+      expectRefusal(answer, 400, { field: "add.proof", issue: "not_verified" });
+    }
+  });
+});
+
+describe("networks that differ", () => {
+  /** A transaction of the wallet's own, as if its owners had signed it elsewhere. */
+  async function actAsWallet(person: Merchant, { to, data }: { to: string; data: Hex }): Promise<void> {
+    const { rpcUrl } = world.chainOf("base");
+    const from = person.walletAddress;
+    await callRpc(rpcUrl, "anvil_setBalance", [from, "0xde0b6b3a7640000"]);
+    await callRpc(rpcUrl, "anvil_impersonateAccount", [from]);
+    const hash = await callRpc(rpcUrl, "eth_sendTransaction", [{ from, to, data, gas: "0x7a120" }]);
+    expect((await waitForReceipt(rpcUrl, hash)).status).toBe("0x1");
+  }
+
+  test("error: an owner is not added to one network where the wallet is not deployed", async () => {
+    const { add } = await newPasskeyOwner(merchant.client);
+    const answer = await merchant.client.post(PREPARE, { network: "base", add });
+    expectRefusal(answer, 409, { field: "network", issue: "not_deployed" });
+  });
+
+  test("error: one signature needs the same nonce everywhere: networks_out_of_step", async () => {
+    const person = await signUp(world.baseUrl);
+    await setUpOn(person, "base");
+    const abi = parseAbi(["function incrementNonce(uint192 key)"]);
+    const data = encodeFunctionData({ abi, args: [ANY_CHAIN_NONCE_KEY] });
+    await placeAddressOwner(world.chainOf("base").rpcUrl, person.passkey);
+    await actAsWallet(person, { to: CONTRACTS.entryPointV06, data });
+    const { add } = await newPasskeyOwner(person.client);
+    expectRefusal(await person.client.post(PREPARE, { add }), 409, {
+      field: "network",
+      issue: "networks_out_of_step",
+    });
+    const { add: named } = await newPasskeyOwner(person.client);
+    expect((await person.client.post(PREPARE, { network: "base", add: named })).status).toBe(201);
+  });
+
+  test("error: one signature needs a passkey that is an owner everywhere: no_common_owner", async () => {
+    const person = await signUp(world.baseUrl);
+    await setUpOn(person, "base");
+    await placeAddressOwner(world.chainOf("base").rpcUrl, person.passkey);
+    const data = encodeRemoveOwner(0, toOwner(person.passkey.publicKey));
+    await actAsWallet(person, { to: person.walletAddress, data });
+    const { add } = await newPasskeyOwner(person.client);
+    expectRefusal(await person.client.post(PREPARE, { add }), 409, {
+      field: "network",
+      issue: "no_common_owner",
+    });
   });
 });
 

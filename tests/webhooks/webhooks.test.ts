@@ -152,24 +152,30 @@ describe("a receiver that fails", () => {
     const endpoint = await addEndpoint();
     receiver.answer(() => new Response(null, { status: 503 }));
     await makeEvent();
-    const waits: number[] = [];
-    for (let attempt = 1; attempt <= 10; attempt++) {
-      await waitFor(
-        `try ${attempt}`,
-        async () => (await deliveriesOf(endpoint))[0]?.attempts === attempt && receiver.inFlight().now === 0,
-      );
-      const [row] = await waitFor("its note", async () => {
-        const rows = await world.sql<{ waitS: number; state: string }[]>`
-          select extract(epoch from next_try_at - now())::float8 as wait_s, state
-          from webhook_deliveries
-          where endpoint_id = ${endpoint.id} and lease_until is null`;
-        return rows.length > 0 ? rows : undefined;
-      });
-      if (row?.state === "PENDING") waits.push(Math.ceil((row.waitS ?? 0) / 5) * 5);
-      else expect([attempt, row?.state]).toEqual([10, "FAILED"]);
-      if (attempt < 10) await makeDue(endpoint, attempt);
-    }
-    expect(waits).toEqual([5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400]);
+    const waits = new Map<number, number>();
+    await waitFor("the last attempt", async () => {
+      const [row] = await world.sql<{ attempts: number; waitS: number; state: string }[]>`
+        select attempts, extract(epoch from next_try_at - now())::float8 as wait_s, state
+        from webhook_deliveries
+        where endpoint_id = ${endpoint.id} and lease_until is null and attempts > 0`;
+      if (!row || row.state === "FAILED") return row?.state;
+      // a busy machine may read the first wait after it is over: then its retry came by itself
+      if (row.waitS > 0) waits.set(row.attempts, Math.ceil(row.waitS / 5) * 5);
+      await makeDue(endpoint, row.attempts);
+      return false;
+    });
+    const [ended] = await deliveriesOf(endpoint);
+    expect(ended).toMatchObject({ state: "FAILED", attempts: 10 });
+    expect([...waits].filter(([attempts]) => attempts > 1)).toEqual([
+      [2, 300],
+      [3, 1_800],
+      [4, 7_200],
+      [5, 18_000],
+      [6, 36_000],
+      [7, 50_400],
+      [8, 72_000],
+      [9, 86_400],
+    ]);
     // sent again manually it starts over, with the same id
     receiver.answer(() => new Response("ok"));
     const [delivery] = await deliveriesOf(endpoint);
