@@ -225,8 +225,8 @@ describe("POST /v1/email-verification/resend", () => {
       known.push(await time(email));
       unknown.push(await time(newEmail()));
     }
-    const median = (times: number[]) => times.toSorted((a, b) => a - b)[7] ?? 0;
-    expect(Math.abs(median(known) - median(unknown))).toBeLessThan(8);
+    // the quickest of each: other work on the machine only adds to a time
+    expect(Math.abs(Math.min(...known) - Math.min(...unknown))).toBeLessThan(8);
   });
 
   test("error: 400 without an address", async () => {

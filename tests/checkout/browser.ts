@@ -21,7 +21,7 @@ const ARGS = [
   "--disable-component-update",
   "--disable-sync",
 ];
-const PAGE_TIMEOUT_MS = 45_000;
+const PAGE_TIMEOUT_MS = 90_000;
 
 export const isBrowserThere = existsSync(CHROMIUM);
 if (!isBrowserThere)

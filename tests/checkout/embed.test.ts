@@ -99,7 +99,7 @@ describe.if(isBrowserThere)("embedding", () => {
     const heights = `[...document.querySelectorAll("iframe")].map((frame) => frame.style.height)`;
     expect(await page.evaluate<string[]>(heights)).not.toEqual(["640px"]);
     await close();
-  }, 90_000);
+  }, 120_000);
 
   test("a payment in the popup is reported to the shop that opened it", async () => {
     const { id, amountUnits } = await world.makeLink();
@@ -113,7 +113,7 @@ describe.if(isBrowserThere)("embedding", () => {
     await sendUsdc(world.rpcUrl, payer, world.merchantWallet, amountUnits);
     await page.waitForFunction(`heard.includes("payment-paid PAID ${id}")`, undefined, { timeout: PAID_MS });
     await close();
-  }, 90_000);
+  }, 120_000);
 
   test("the element believes no other window, and a shop that is not listed sees nothing", async () => {
     const { id } = await world.makeLink();
@@ -150,5 +150,5 @@ describe.if(isBrowserThere)("embedding", () => {
     expect(await refused.page.evaluate<string[]>("heard")).toEqual([]);
     await refused.close();
     await list([origin]);
-  }, 60_000);
+  }, 120_000);
 });

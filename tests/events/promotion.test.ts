@@ -15,7 +15,7 @@ import { type Service, startService } from "../support/world.ts";
 const LINKS_LOST = 40;
 const LINKS_AFTER = 20;
 const FIRST_EVENTS = ["user.registered", "user.verified", "wallet.created", "user.activated"];
-const TIMEOUT_MS = 45_000;
+const TIMEOUT_MS = 90_000;
 
 type Reading = { subjects: string[]; cursor: string };
 

@@ -36,7 +36,7 @@ import {
 import { assertInvariants } from "../support/invariants.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const FULL_BLOOM = `0x${"ff".repeat(256)}`;
 /** Sooner than the next read that no announcement brings forward. */
 const ANNOUNCED_WITHIN_MS = 3_500;

@@ -12,7 +12,7 @@ let chain: Chain;
 beforeAll(async () => {
   node = await startTestChain();
   chain = openChain({ network: "base-sepolia", urls: [node.rpcUrl], timeoutMs: 5_000 });
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   chain?.close();
   await node?.stop();

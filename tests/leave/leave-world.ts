@@ -29,7 +29,7 @@ const AUTHENTICATOR = {
   defaultBackupEligibility: true,
   defaultBackupState: true,
 } as const;
-const PAGE_TIMEOUT_MS = 45_000;
+const PAGE_TIMEOUT_MS = 90_000;
 
 export type LeaveWorld = {
   rpcUrl: string;

@@ -21,7 +21,7 @@ const ONE_ETH = 10n ** 18n;
 const PERSON_UNITS = 10_000_000_000n;
 const GAS_LIMIT = 500_000n;
 const MAX_FEE = 20n * 10n ** 9n;
-const TIMEOUT_MS = 45_000;
+const TIMEOUT_MS = 90_000;
 
 /** EIP-712 typed data as the service returns it. */
 export type TypedData = {

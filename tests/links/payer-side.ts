@@ -9,7 +9,7 @@ import { newPayer, type ProvingPayer } from "./payers.ts";
 
 export const PAYER_PAGE = "/api/v1/public/payment-links";
 const PAYER_UNITS = 10_000_000_000n;
-const TIMEOUT_MS = 45_000;
+const TIMEOUT_MS = 90_000;
 /** Micro-USDC; more than a link's unique amount adds. */
 const AMOUNT_STEP = 1_000;
 

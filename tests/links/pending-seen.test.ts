@@ -13,7 +13,7 @@ import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../s
 import { type Service, startService } from "../support/world.ts";
 import { waitFor } from "./payer-side.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 /** A poll, its answer, the database's notification and the event, on a loaded machine; without pending logs it is two seconds. */
 const SEEN_WITHIN_MS = 1_000;
 

@@ -19,7 +19,7 @@ const PUBLIC = "/api/v1/public/payment-links";
 let side: PayerSide;
 beforeAll(async () => {
   side = await startPayerSide();
-}, 90_000);
+}, 120_000);
 afterAll(() => side?.world.stop());
 
 const stranger = () => openClient(side.world.baseUrl);
@@ -135,7 +135,7 @@ describe("a reusable link of a fixed amount", () => {
     expect([wrong.status, wrong.body.error]).toEqual([422, "AMOUNT_BELOW_REQUIRED"]);
     expect(await paymentsOf(id)).toHaveLength(3);
     expect((await side.ann.client.get(`${LINKS}?reference=SHARED`)).body.totalCount).toBe(1);
-  }, 60_000);
+  }, 120_000);
 
   test("opens no use for a signature that is not the payer's", async () => {
     const id = await reusable();
@@ -163,7 +163,7 @@ describe("a reusable link of a fixed amount", () => {
     const rows = await side.world.sql`
       select 1 from transfers where amount_units = 3750000 and link_id is not null and link_id <> ${other}`;
     expect(rows).toHaveLength(0);
-  }, 60_000);
+  }, 120_000);
 
   test("two payers of two uses at once never meet; each use takes one payment", async () => {
     const id = await reusable({ amount: 4.2 });
@@ -173,7 +173,7 @@ describe("a reusable link of a fixed amount", () => {
     expect([first?.status, second?.status]).toEqual([200, 200]);
     const third = await pay(a, await sign(4.2));
     expect([third.status, third.body.error]).toEqual([409, "LINK_ALREADY_PAID"]);
-  }, 60_000);
+  }, 120_000);
 });
 
 describe("the maximum of payments", () => {
@@ -198,7 +198,7 @@ describe("the maximum of payments", () => {
       where id = ${place}`;
     expect((await pay(id, await sign(1.1))).status).toBe(200);
     expect((await open(id)).status).toBe(409);
-  }, 60_000);
+  }, 120_000);
 
   test("holds between two transactions: the second waits for the first, and finds the place taken", async () => {
     const { sql } = side.world;
@@ -269,7 +269,7 @@ describe("an open amount", () => {
       );
     });
     expect(payments.map(({ amount }: { amount: number }) => amount)).toEqual([1, 7.5]);
-  }, 60_000);
+  }, 120_000);
 
   test("is matched by proof, never by the amount alone", async () => {
     const id = await reusable({ amount: null, minAmount: 1, maxAmount: 10 });
@@ -289,7 +289,7 @@ describe("an open amount", () => {
     expect(await paymentsOf(id)).toMatchObject([{ amount: 6.4, transactionHash: hash }]);
     // a claim on the reusable link itself is refused: nothing pays it
     expect((await side.claim(id, hash, payer.lower)).status).toBe(409);
-  }, 60_000);
+  }, 120_000);
 
   test.each([
     [{ amount: 1 }, 201],

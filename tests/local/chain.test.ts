@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { bytesToHex, concatHex, createPublicClient, createWalletClient, http, parseAbi } from "viem";
@@ -181,7 +181,10 @@ test("a kill -9 loses only the last moment", async () => {
   const first = await owner.stdout.getReader().read();
   const chain = JSON.parse(new TextDecoder().decode(first.value)) as LocalChain;
   await payOneUsdc(chain);
-  await Bun.sleep(250);
+  const paidMs = Date.now();
+  const file = join(dataDir, "84532/state.json");
+  const isWritten = () => existsSync(file) && statSync(file).mtimeMs > paidMs;
+  for (const deadline = Date.now() + 60_000; !isWritten() && Date.now() < deadline; ) await Bun.sleep(20);
   owner.kill("SIGKILL");
   await owner.exited;
   const again = await startChain({ dataDir, blockTimeS: 0 });

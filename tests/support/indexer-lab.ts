@@ -22,7 +22,7 @@ export const NETWORK = "base-sepolia";
 /** RELAY_MIN_AMOUNT as it is by default. */
 const MISFIT_MIN_UNITS = 1_000n;
 export const USDC = NETWORKS[NETWORK].usdc.address;
-const WAIT_MS = 45_000;
+const WAIT_MS = 90_000;
 
 export type Merchant = { userId: string; address: Hex };
 export type RunningIndexer = {

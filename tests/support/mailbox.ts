@@ -7,7 +7,7 @@ export type TestMailbox = Mailbox & {
   waitForMail: (to: string, options?: { count?: number; timeoutMs?: number }) => Promise<StoredMail>;
 };
 
-const TIMEOUT_MS = 45_000;
+const TIMEOUT_MS = 90_000;
 
 export async function startTestMailbox(ports?: { smtpPort?: number }): Promise<TestMailbox> {
   const mailbox = await startMailbox(ports);

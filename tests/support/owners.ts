@@ -15,7 +15,7 @@ import { ageCodes, newPasskey, readCode } from "./sign-up.ts";
 import { waitForReceipt } from "./wait-for-receipt.ts";
 
 const POLL_MS = 50;
-const WAIT_MS = 20_000;
+const WAIT_MS = 90_000;
 
 type Signer = { client: Client; passkey: SoftwarePasskey };
 

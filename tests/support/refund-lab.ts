@@ -9,7 +9,7 @@ import { makePayer, shapeA, signPayment } from "./payer.ts";
 import type { Merchant } from "./sign-up.ts";
 import type { World } from "./world.ts";
 
-const WAIT_MS = 45_000;
+const WAIT_MS = 90_000;
 const POLL_MS = 30;
 
 /** `given` is read at each call: a file's `beforeAll` sets what it returns. */

@@ -111,7 +111,7 @@ export async function pay(
 export async function waitFor<T>(
   what: string,
   read: () => Promise<T | undefined | false>,
-  timeoutMs = 45_000,
+  timeoutMs = 90_000,
 ): Promise<T> {
   const deadline = Date.now() + timeoutMs;
   for (;;) {

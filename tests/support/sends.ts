@@ -4,7 +4,7 @@ import type { PasskeyQuirks, SoftwarePasskey } from "../../local/passkey/softwar
 import type { Answer, Client } from "./http-client.ts";
 
 const POLL_MS = 50;
-const WAIT_MS = 45_000;
+const WAIT_MS = 90_000;
 
 type Signer = { client: Client; passkey: SoftwarePasskey };
 

@@ -1,7 +1,7 @@
 /** For races between two transactions: the moment at which the second one waits for the first. */
 import type { Sql } from "../../db/postgres/client.ts";
 
-const TIMEOUT_MS = 45_000;
+const TIMEOUT_MS = 90_000;
 
 /** Resolves when a transaction of this database waits for another one's row, or when `work` is over without that. */
 export async function untilBlocked(sql: Sql, work: Promise<unknown>): Promise<void> {

@@ -7,7 +7,7 @@ import { randomAddress } from "../support/indexer-lab.ts";
 import { expectRefusal } from "../support/sends.ts";
 import { newPasskey, verifiedUser } from "../support/sign-up.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const SEND = "/v1/wallets/send/prepare";
 
 let world: ApiWorld;

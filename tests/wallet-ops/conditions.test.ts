@@ -24,7 +24,7 @@ import {
   randomHash,
 } from "../support/operation-lab.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
 let lab: OperationLab;
 let sql: Sql;

@@ -26,7 +26,7 @@ import {
   randomHash,
 } from "../support/operation-lab.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const OTHER_NETWORK = "base";
 const LATE = "901 seconds";
 

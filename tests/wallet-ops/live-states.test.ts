@@ -8,7 +8,7 @@ import { confirmSend, expectRefusal, prepareSend } from "../support/sends.ts";
 import { startWorld, type World } from "../support/world.ts";
 import { makeOwner, type Owner } from "./campaign-load.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const ENDED = ["CONFIRMED", "FAILED"];
 
 let world: World;

@@ -26,7 +26,7 @@ import { startWorld, type World } from "../support/world.ts";
 setDefaultTimeout(120_000);
 const NETWORK = NETWORKS["base-sepolia"];
 const STRANGER = localAccount(5).address.toLowerCase() as Hex;
-const WAIT_MS = 45_000;
+const WAIT_MS = 90_000;
 
 let world: World;
 let sql: Sql;

@@ -20,7 +20,7 @@ import { type Merchant, signUp } from "../support/sign-up.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 import { startWorld, type World } from "../support/world.ts";
 
-const WAIT_MS = 20_000;
+const WAIT_MS = 90_000;
 const ACCOUNT = 6;
 const USDC = NETWORKS["base-sepolia"].usdc.address;
 

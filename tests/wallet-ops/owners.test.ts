@@ -161,7 +161,7 @@ test("a network that is set up later has the same address and the owners that we
     { index: 0, credentialId: merchant.passkey.credentialId },
     { index: 1, credentialId: passkey.credentialId },
   ]);
-}, 60_000);
+}, 120_000);
 
 describe("an address", () => {
   test("that signed for it becomes an owner beside the passkey, and is named", async () => {

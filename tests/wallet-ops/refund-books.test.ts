@@ -14,7 +14,7 @@ import { type Merchant, signUp } from "../support/sign-up.ts";
 import { startWorld, type World } from "../support/world.ts";
 import { isSigned, type Receiver, startReceiver } from "../webhooks/receiver.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
 let world: World;
 let sql: Sql;

@@ -13,7 +13,7 @@ import { confirmSend, expectRefusal, prepareSend, waitForSend } from "../support
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { startWorld, type World } from "../support/world.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const FEE_ADDRESS = randomAddress();
 const TOTAL = 10_000_000;
 const ROOM = 640_000n;

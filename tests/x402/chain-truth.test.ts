@@ -7,7 +7,7 @@ import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts"
 import { broadcastAsStranger, cancelAuthorization } from "../support/stranger.ts";
 import { startWorld, type World } from "../support/world.ts";
 
-const WAIT_MS = 45_000;
+const WAIT_MS = 90_000;
 let world: World;
 let sql: Sql;
 let merchant: SeededMerchant;
