@@ -18,7 +18,7 @@ import { runMutants, type Verdict } from "./run-mutants.ts";
 import { makeScratchCopy, type ScratchCopy } from "./scratch-copy.ts";
 import { readTestMap } from "./test-map.ts";
 
-const SOURCES = ["core/domain", "db/payments", "db/ledger", "indexer"];
+const SOURCES = ["core/domain", "db/payments", "db/ledger", "db/wallet-ops", "indexer"];
 
 const { values } = parseArgs({
   options: {
