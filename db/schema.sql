@@ -273,6 +273,12 @@ create table oauth_flows (
 );
 CREATE INDEX oauth_flows_expires ON public.oauth_flows USING btree (expires_at);
 
+create table open_payments (
+  network text not null,
+  payment_id text not null,
+  constraint open_payments_pkey PRIMARY KEY (network, payment_id)
+);
+
 create table otps (
   attempts integer default 0 not null,
   code_hmac bytea not null,
@@ -507,9 +513,10 @@ CREATE INDEX payments_doubtful ON public.payments USING btree (link_id) WHERE (d
 CREATE INDEX payments_facilitated_mined ON public.payments USING btree (network, facilitated_mined_block) WHERE (facilitated_mined_block IS NOT NULL);
 CREATE UNIQUE INDEX payments_idempotency_key ON public.payments USING btree (link_id, idempotency_key) WHERE ((idempotency_key IS NOT NULL) AND is_live);
 CREATE UNIQUE INDEX payments_live_link_key ON public.payments USING btree (link_id) WHERE is_live;
-CREATE INDEX payments_open ON public.payments USING btree (network, created_at) WHERE is_open;
-CREATE INDEX payments_relay ON public.payments USING btree (relay_id) WHERE (relay_id IS NOT NULL);
 CREATE INDEX payments_reverted ON public.payments USING btree (network, payer) WHERE (reverts > 0);
+CREATE TRIGGER payments_note_added AFTER INSERT ON public.payments REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION note_added_payments();
+CREATE TRIGGER payments_note_changed AFTER UPDATE ON public.payments REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION note_changed_payments();
+CREATE TRIGGER payments_note_removed AFTER DELETE ON public.payments REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION note_removed_payments();
 
 create unlogged table rate_counters (
   count integer not null,
@@ -630,6 +637,12 @@ create table relay_charges (
   constraint relay_charges_pkey PRIMARY KEY (relay_id, scope, subject)
 );
 CREATE INDEX relay_charges_day ON public.relay_charges USING brin (day);
+
+create table relay_payments (
+  payment_ids text[] not null,
+  relay_id bigint not null,
+  constraint relay_payments_pkey PRIMARY KEY (relay_id)
+);
 
 create table relayers (
   address text not null,
@@ -1240,6 +1253,25 @@ CREATE OR REPLACE FUNCTION public.log_digest(network text, block_hash text, log_
  IMMUTABLE PARALLEL SAFE
 RETURN (encode(substr(sha256((((network || block_hash) || (log_index)::text))::bytea), 1, 16), 'hex'::text))::uuid;
 
+CREATE OR REPLACE FUNCTION public.note_added_payments()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into open_payments (network, payment_id)
+  select network, id
+  from added
+  where is_open;
+  insert into relay_payments (relay_id, payment_ids)
+  select relay_id, array_agg(id order by id)
+  from added
+  where relay_id is not null
+  group by relay_id
+  on conflict (relay_id) do update
+  set payment_ids = relay_payments.payment_ids || excluded.payment_ids;
+  return null;
+end $function$;
+
 CREATE OR REPLACE FUNCTION public.note_cancellation()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1249,6 +1281,36 @@ begin
   return new;
 end $function$;
 
+CREATE OR REPLACE FUNCTION public.note_changed_payments()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into open_payments (network, payment_id)
+  select network, id from added where is_open
+  except all
+  select network, id from removed where is_open
+  on conflict do nothing;
+  delete from open_payments
+  using (
+    select network, id from removed where is_open
+    except all
+    select network, id from added where is_open
+  ) ended
+  where open_payments.network = ended.network and open_payments.payment_id = ended.id;
+  insert into relay_payments (relay_id, payment_ids)
+  select relay_id, array_agg(id order by id)
+  from (
+    select relay_id, id from added where relay_id is not null
+    except all
+    select relay_id, id from removed where relay_id is not null
+  ) bound
+  group by relay_id
+  on conflict (relay_id) do update
+  set payment_ids = relay_payments.payment_ids || excluded.payment_ids;
+  return null;
+end $function$;
+
 CREATE OR REPLACE FUNCTION public.note_reference()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1256,6 +1318,17 @@ AS $function$
 begin
   new.reference := (select reference from payment_links where id = new.link_id);
   return new;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.note_removed_payments()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  delete from open_payments
+  using removed
+  where open_payments.network = removed.network and open_payments.payment_id = removed.id;
+  return null;
 end $function$;
 
 CREATE OR REPLACE FUNCTION public.owner_key(user_id text)

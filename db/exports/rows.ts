@@ -62,7 +62,12 @@ export async function openExportCursor(tx: Tx, selection: Selection, withAccount
     ? {
         walletAddress: sql`(select address from wallets where wallets.user_id = transactions.user_id and wallets.network = transactions.network)`,
         feeWei: sql`(
-          select trunc(relays.fee_wei / (select count(*) from payments sharing where sharing.relay_id = relays.id))
+          select trunc(relays.fee_wei / (
+            select count(*)
+            from relay_payments carried
+            join payments sharing on sharing.id = any(carried.payment_ids) and sharing.relay_id = carried.relay_id
+            where carried.relay_id = relays.id
+          ))
           from payments
           join relays on relays.id = payments.relay_id
           where payments.id = transactions.payment_id and relays.tx_hash = transactions.tx_hash

@@ -27,8 +27,8 @@ export type WaitingPayments = { network: NetworkId; state: PaymentState; count: 
 /** Accepted payments that are not mined, and the age of the oldest in seconds. */
 export async function countWaitingPayments(tx: Tx): Promise<WaitingPayments[]> {
   return tx<WaitingPayments[]>`
-    select network, state, count(*)::int as count, extract(epoch from now() - min(created_at))::float8 as oldest_s
-    from payments
-    where is_open
-    group by network, state`;
+    select payments.network, state, count(*)::int as count, extract(epoch from now() - min(created_at))::float8 as oldest_s
+    from open_payments
+    join payments on payments.id = open_payments.payment_id
+    group by payments.network, state`;
 }

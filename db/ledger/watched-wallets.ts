@@ -95,11 +95,12 @@ export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> 
     select
       exists (select from wallets where network = ${network} and indexed_from is null) as wallets,
       exists (
-        select from payments where network = ${network} and is_open
+        select from open_payments where network = ${network}
       ) as payments,
       exists (
-        select from payments
-        where network = ${network} and is_open and link_id is null
+        select from open_payments
+        join payments on payments.id = open_payments.payment_id
+        where open_payments.network = ${network} and payments.link_id is null
       ) as facilitated,
       exists (select from claims where network = ${network} and state = 'OPEN') as claims,
       exists (

@@ -52,15 +52,15 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
         and not exists (${facilitated(tx, network)})
       union
       select transfer.*
-      from payments payment
+      from open_payments
+      join payments payment on payment.id = open_payments.payment_id
       cross join lateral (
         select *
         from transfers
         where network = payment.network and from_address = payment.payer and authorization_nonce = payment.nonce
         offset 0
       ) transfer
-      where payment.network = ${network}
-        and payment.is_open
+      where open_payments.network = ${network}
         and payment.link_id is not null
         and transfer.status <> 'ORPHANED'
         and transfer.payment_id is null

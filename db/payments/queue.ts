@@ -37,16 +37,17 @@ export async function leaseQueuedPayments(
 ): Promise<LeasedPayment[]> {
   return tx<LeasedPayment[]>`
     with due as (
-      select id
-      from payments
-      where network = ${network} and is_open and state = 'QUEUED' and next_try_at <= now()
+      select payments.id
+      from open_payments
+      join payments on payments.id = open_payments.payment_id
+      where open_payments.network = ${network} and payments.state = 'QUEUED' and payments.next_try_at <= now()
         and not exists (
           select from payment_leases lease
           where lease.payment_id = payments.id and lease.until > now()
         )
-      order by next_try_at, created_at
+      order by payments.next_try_at, payments.created_at
       limit ${limit}
-      for update skip locked
+      for update of payments skip locked
     ),
     -- a lease that another worker took since this statement began is not in its snapshot, but conflicts
     taken as (
@@ -194,8 +195,9 @@ export async function findExpiredRelays(
     where coalesce(
         (
           select max(valid_before)
-          from payments
-          where payments.relay_id = relay.id and payments.state in ('SIGNED', 'BROADCAST')
+          from relay_payments carried
+          join payments on payments.id = any(carried.payment_ids) and payments.relay_id = carried.relay_id
+          where carried.relay_id = relay.id and payments.state in ('SIGNED', 'BROADCAST')
         ),
         0
       ) <= ${nowS}::bigint`;
@@ -207,16 +209,19 @@ export async function requeueRelay(tx: Tx, relayId: bigint): Promise<void> {
   await tx`
     update payments
     set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
-    where relay_id = ${relayId} and state in ('SIGNED', 'BROADCAST')`;
+    where id = any((select payment_ids from relay_payments where relay_id = ${relayId})::text[])
+      and relay_id = ${relayId}
+      and state in ('SIGNED', 'BROADCAST')`;
 }
 
 /** Milliseconds until the first unleased payment is due; undefined when there is none. */
 export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number | undefined> {
   const [row] = await tx<{ waitMs: number }[]>`
     select greatest(0, extract(epoch from min(greatest(next_try_at, lease.until)) - now()) * 1000)::float8 as wait_ms
-    from payments
+    from open_payments
+    join payments on payments.id = open_payments.payment_id
     left join payment_leases lease on lease.payment_id = payments.id
-    where network = ${network} and is_open and state = 'QUEUED'
+    where open_payments.network = ${network} and payments.state = 'QUEUED'
     having count(*) > 0`;
   return row?.waitMs;
 }
@@ -244,7 +249,12 @@ export async function requeueUnsettled(tx: Tx, network: NetworkId): Promise<Unse
     over as materialized (
       select
         mined.id,
-        mined.succeeded or (select count(*) from payments mate where mate.relay_id = mined.id) = 1 as is_own_fault,
+        mined.succeeded
+          or (
+            select count(*)
+            from payments mate
+            where mate.id = any(carried.payment_ids) and mate.relay_id = mined.id
+          ) = 1 as is_own_fault,
         coalesce(payment.valid_before <= extract(epoch from mined.block_time), true) as was_late,
         not exists (
           select from relay_attempts attempt
@@ -252,7 +262,11 @@ export async function requeueUnsettled(tx: Tx, network: NetworkId): Promise<Unse
         ) as was_tried,
         payment.id as payment_id, payment.network, payment.recipient, payment.payer, payment.nonce, payment.link_id
       from mined
-      join payments payment on payment.relay_id = mined.id and payment.state in ('SIGNED', 'BROADCAST')
+      join relay_payments carried on carried.relay_id = mined.id
+      join payments payment
+        on payment.id = any(carried.payment_ids)
+        and payment.relay_id = mined.id
+        and payment.state in ('SIGNED', 'BROADCAST')
     ),
     lost as materialized (select * from over where not ${isForBooksToEnd(tx, "over")})
     update payments
@@ -281,9 +295,9 @@ export async function requeueExpired(
   return tx<{ id: string }[]>`
     with expired as materialized (
       select payment.id, payment.relay_id, payment.network, payment.recipient, payment.payer, payment.nonce, payment.link_id
-      from payments payment, relays, cursors, blocks deep
-      where payment.network = ${network}
-        and payment.is_open
+      from open_payments, payments payment, relays, cursors, blocks deep
+      where open_payments.network = ${network}
+        and payment.id = open_payments.payment_id
         and payment.state in ('SIGNED', 'BROADCAST')
         and relays.id = payment.relay_id
         and relays.state in ('SIGNED', 'BROADCAST')

@@ -116,7 +116,8 @@ function strangeTransfers(tx: Tx, transfers: NonNullable<Fence["unread"]>["trans
       ) as seen (tx_hash, from_address, to_address, amount_units)
       where not exists (
         select from relay_attempts attempt
-        join payments own on own.relay_id = attempt.relay_id
+        join relay_payments carried on carried.relay_id = attempt.relay_id
+        join payments own on own.id = any(carried.payment_ids) and own.relay_id = carried.relay_id
         where attempt.tx_hash = seen.tx_hash
           and own.payer = seen.from_address
           and own.recipient = seen.to_address
@@ -136,6 +137,8 @@ export async function findSignedPayments(
   return tx<(Payment & { linkTag: Hex | null })[]>`
     select payments.*, (select tag from payment_links where id = payments.link_id) as link_tag
     from payments
-    where relay_id = ${relayId} and state = 'SIGNED'
+    where id = any((select payment_ids from relay_payments where relay_id = ${relayId})::text[])
+      and relay_id = ${relayId}
+      and state = 'SIGNED'
     order by id`;
 }

@@ -279,8 +279,10 @@ export async function confirmRelays(
       and relays.state = 'MINED'
       and relays.block_number <= cursors.number - ${depthBlocks}::bigint + 1
       and not exists (
-        select from payments
-        where payments.relay_id = relays.id and payments.state in ('SIGNED', 'BROADCAST')
+        select from relay_payments carried
+        join payments on payments.id = any(carried.payment_ids) and payments.relay_id = carried.relay_id
+        where carried.relay_id = relays.id and payments.state in ('SIGNED', 'BROADCAST')
+        offset 0
       )
       and coalesce(
         (

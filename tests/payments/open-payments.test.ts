@@ -1,0 +1,120 @@
+/** What indexes of payments once found: which payments are open, and which ones a relay was signed for. Their updates stay in their page. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import type { NewPayment } from "../../db/payments/accept-payments.ts";
+import { findExpiredRelays, leaseQueuedPayments, markSigned, requeueRelay } from "../../db/payments/queue.ts";
+import { settlePayments } from "../../db/payments/settlement.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import {
+  accept,
+  type BooksLab,
+  fail,
+  makeTransfer,
+  NETWORK,
+  openBooks,
+  paymentOf,
+  randomHash,
+  read,
+  signRelay,
+  undoAbove,
+} from "../support/ledger-lab.ts";
+import { seedLink } from "../support/seed.ts";
+
+let lab: BooksLab;
+beforeAll(async () => {
+  lab = await openBooks();
+});
+afterAll(() => lab.stop());
+
+async function acceptOne(): Promise<NewPayment> {
+  const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
+  if (!payment) throw new Error("the link did not take the payment");
+  return payment;
+}
+
+async function isOpen({ id }: NewPayment): Promise<boolean> {
+  const rows = await lab.sql`select from open_payments where network = ${NETWORK} and payment_id = ${id}`;
+  return rows.length === 1;
+}
+
+async function carriedBy(relayId: bigint): Promise<string[] | undefined> {
+  const [row] = await lab.sql<{ paymentIds: string[] }[]>`
+    select payment_ids from relay_payments where relay_id = ${relayId}`;
+  return row?.paymentIds;
+}
+
+test("a payment is open until a block holds it, and again when that block is reorganised away", async () => {
+  const payment = await acceptOne();
+  expect(await isOpen(payment)).toBe(true);
+  await signRelay(lab, payment);
+  expect(await isOpen(payment)).toBe(true);
+  await read(lab, [makeTransfer(lab, 101, { payment })]);
+  expect((await paymentOf(lab, payment))?.state).toBe("CONFIRMED");
+  expect(await isOpen(payment)).toBe(false);
+  await undoAbove(lab, 100);
+  expect((await paymentOf(lab, payment))?.state).toBe("SIGNED");
+  expect(await isOpen(payment)).toBe(true);
+});
+
+test("a refused payment is not open, one that a block holds after all neither, and a deleted one leaves nothing", async () => {
+  const [refused, deleted] = [await acceptOne(), await acceptOne()];
+  await fail(lab, refused);
+  expect(await isOpen(refused)).toBe(false);
+  await read(lab, [makeTransfer(lab, 102, { payment: refused })]);
+  expect((await paymentOf(lab, refused))?.state).toBe("CONFIRMED");
+  expect(await isOpen(refused)).toBe(false);
+  await lab.sql`delete from payments where id = ${deleted.id}`;
+  expect(await isOpen(deleted)).toBe(false);
+});
+
+test("only open payments are leased, each by one worker", async () => {
+  const [queued, ended] = [await acceptOne(), await acceptOne()];
+  await fail(lab, ended);
+  const lease = async () => (await leaseQueuedPayments(lab.sql, NETWORK, 100, 60_000)).map(({ id }) => id);
+  const leased = await lease();
+  expect(leased).toContain(queued.id);
+  expect(leased).not.toContain(ended.id);
+  expect(await lease()).not.toContain(queued.id);
+});
+
+test("a relay names its payments; one that was queued again is not its own any more", async () => {
+  const [lost, kept] = [await acceptOne(), await acceptOne()];
+  const { relayId } = await signRelay(lab, lost);
+  expect(await carriedBy(relayId)).toEqual([lost.id]);
+  await lab.sql.begin((tx) => markSigned(tx, relayId, [kept.id]));
+  expect(await carriedBy(relayId)).toEqual([lost.id, kept.id]);
+  const nowS = BigInt(Math.floor(Date.now() / 1000));
+  expect(await findExpiredRelays(lab.sql, [relayId], { nowS })).toEqual(new Set());
+  await lab.sql.begin((tx) => requeueRelay(tx, relayId));
+  expect((await paymentOf(lab, lost))?.state).toBe("QUEUED");
+
+  const second = await signRelay(lab, lost);
+  expect(await carriedBy(second.relayId)).toEqual([lost.id]);
+  // still named by the first relay, but carried by the second
+  await lab.sql.begin((tx) => requeueRelay(tx, relayId));
+  expect((await paymentOf(lab, lost))?.state).toBe("SIGNED");
+  expect(await findExpiredRelays(lab.sql, [relayId], { nowS })).toEqual(new Set([relayId]));
+});
+
+test("signing and settling a payment touch none of its indexes", async () => {
+  // a row's next versions find room in its page
+  await lab.sql`alter table payments set (fillfactor = 10)`;
+  const payment = await acceptOne();
+  const moved = await lab.sql.begin(async (tx) => {
+    const before = await countUpdates(tx);
+    await markSigned(tx, 9_999n, [payment.id]);
+    const place = { txHash: randomHash(), logIndex: 1, blockNumber: 103 };
+    await settlePayments(tx, [{ id: payment.id, ...place, isConfirmed: true }]);
+    const after = await countUpdates(tx);
+    return { updated: after.updated - before.updated, hot: after.hot - before.hot };
+  });
+  expect(moved).toEqual({ updated: 2, hot: 2 });
+});
+
+/** Updates of payments by this connection that the server has not added up yet, and those that stayed in their page. */
+async function countUpdates(tx: Tx): Promise<{ updated: number; hot: number }> {
+  const [row] = await tx<{ updated: number; hot: number }[]>`
+    select n_tup_upd::int as updated, n_tup_hot_upd::int as hot
+    from pg_stat_xact_user_tables
+    where relname = 'payments'`;
+  return row ?? { updated: 0, hot: 0 };
+}
