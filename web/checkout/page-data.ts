@@ -28,6 +28,8 @@ export type Link = {
   now: string;
   network: string;
   returnUrl: string | null;
+  /** The block being built holds a transfer that would pay the link. A hint: no state depends on it. */
+  seen?: boolean;
 };
 
 export type Messages = typeof en;

@@ -19,7 +19,7 @@ export function Panel({ link, wallets, isLost, onChoice }: PanelProps) {
   const [step, setStep] = useState<Step>({ kind: "choose" });
   const flow = useMemo(() => startFlow(setStep), []);
   useEffect(() => flow.resume(), [flow]);
-  const isChoosing = link.payable && step.kind === "choose";
+  const isChoosing = link.payable && step.kind === "choose" && !link.seen;
   useEffect(() => onChoice(isChoosing), [isChoosing, onChoice]);
   return (
     <>
@@ -61,6 +61,7 @@ function Content({ link, step, flow, wallets }: { link: Link; step: Step; flow: 
     case "busy":
       return <Busy link={link} step={step} onStartOver={flow.startOver} />;
     case "unclear":
+      if (link.seen) return <Seen />;
       return (
         <>
           <State icon="ask" title="yourPayment" texts={[say("maybeSent")]} />
@@ -72,8 +73,8 @@ function Content({ link, step, flow, wallets }: { link: Link; step: Step; flow: 
     case "otherTab":
       return <State icon="wait" title="inProgress" texts={[say("otherTab")]} />;
     case "choose":
-      if (!link.payable)
-        return <State icon="wait" title="inProgress" texts={[step.problem ?? say("inProgressText")]} />;
+      if (!link.payable) return <InProgress link={link} problem={step.problem} />;
+      if (link.seen) return <Seen />;
       return <Choice link={link} step={step} flow={flow} wallets={wallets} />;
   }
 }
@@ -197,8 +198,6 @@ function Busy({
 }
 
 function Progress({ link }: { link: Link }) {
-  const done = link.confirmations;
-  const needed = link.confirmationsNeeded;
   return (
     <>
       <div class="state">
@@ -206,21 +205,42 @@ function Progress({ link }: { link: Link }) {
         <h2>{say("sending")}</h2>
         <p>{say("doNotPayAgain")}</p>
       </div>
-      <ol class="steps">
-        <li class="done">{say("stepSent")}</li>
-        <li class={done === null ? "" : "done"}>
-          {say("stepBlock")}
-          {done !== null && needed > 1 && (
-            <>
-              <br />
-              {say("confirmations", { done: String(done), needed: String(needed) })}
-            </>
-          )}
-        </li>
-        <li>{say("stepPaid")}</li>
-      </ol>
+      <Steps link={link} />
     </>
   );
+}
+
+function Steps({ link: { confirmations: done, confirmationsNeeded: needed } }: { link: Link }) {
+  return (
+    <ol class="steps">
+      <li class="done">{say("stepSent")}</li>
+      <li class={done === null ? "" : "done"}>
+        {say("stepBlock")}
+        {done !== null && needed > 1 && (
+          <>
+            <br />
+            {say("confirmations", { done: String(done), needed: String(needed) })}
+          </>
+        )}
+      </li>
+      <li>{say("stepPaid")}</li>
+    </ol>
+  );
+}
+
+/** Somebody's payment holds the link; its steps are shown once a block holds it. */
+function InProgress({ link, problem }: { link: Link; problem: string | undefined }) {
+  return (
+    <>
+      <State icon="wait" title="inProgress" texts={[problem ?? say("inProgressText")]} />
+      {link.confirmations !== null && <Steps link={link} />}
+    </>
+  );
+}
+
+/** Not in a block yet: it may still disappear, and then the ways to pay return. */
+function Seen() {
+  return <State icon="wait" title="seen" texts={[say("seenText"), say("doNotPayAgain")]} />;
 }
 
 function Paid({ link, isMine }: { link: Link; isMine: boolean }) {
