@@ -60,9 +60,10 @@ function headersOf({ hasForm = false, shopOrigin }: PageOptions): Record<string,
   let policy = CONTENT_SECURITY_POLICY;
   if (hasForm) policy = policy.replace("form-action 'none'", "form-action 'self'");
   if (shopOrigin === undefined) return { ...PAGE_HEADERS, "content-security-policy": policy };
+  // x-frame-options can only forbid or name no other origin: where a shop may frame the page, frame-ancestors alone says so
+  const { "x-frame-options": _, ...headers } = PAGE_HEADERS;
   return {
-    // browsers that know frame-ancestors ignore x-frame-options beside it (CSP level 2, 7.7.1.2)
-    ...PAGE_HEADERS,
+    ...headers,
     "content-security-policy": policy.replace("frame-ancestors 'none'", `frame-ancestors ${shopOrigin}`),
     // the shop that opened a popup hears from it
     "cross-origin-opener-policy": "unsafe-none",

@@ -61,7 +61,7 @@ type PageRequest = {
 
 /** Whatever happens, a person gets a page that says what to do. */
 async function respond(deps: ApiDeps, files: PageFiles, page: PageRequest): Promise<Response> {
-  const { linkId, request, countRequest, fail } = page;
+  const { linkId, request, set, countRequest, fail } = page;
   const asked = new URL(request.url).searchParams.get("lang");
   const words = wordsOf(chooseLanguage(asked, request.headers.get("accept-language")));
   const url = `${deps.config.baseUrl}/pay/${encodeURIComponent(linkId)}`;
@@ -70,7 +70,7 @@ async function respond(deps: ApiDeps, files: PageFiles, page: PageRequest): Prom
     const link = LINK_ID.test(linkId) ? await findPublicLink(deps.sql, linkId) : undefined;
     if (!link) return sendPage(messagePage("unknown", words, files, url), request, 404);
     const data = presentPublicLink(link, deps.config);
-    const shopOrigin = findShop(request, link.frameOrigins);
+    const shopOrigin = findShop({ request, set }, link.frameOrigins);
     if (data.reusable)
       return sendPage(reusablePage(data, words, files, { url, shopOrigin }), request, 200, {
         hasForm: true,

@@ -1,8 +1,15 @@
 /** Which shop shows a payment page: `?embed=` names its origin, which counts only when the merchant lists it. */
+import type { ResponseSet } from "../http/session-cookie.ts";
 
-export function findShop(request: Request, listed: readonly string[]): string | undefined {
+/** Also takes the API's `x-frame-options` back for a shop: it cannot name an origin, and not every browser lets frame-ancestors win. */
+export function findShop(
+  { request, set }: { request: Request; set: ResponseSet },
+  listed: readonly string[],
+): string | undefined {
   const asked = new URL(request.url).searchParams.get("embed");
-  return asked !== null && listed.includes(asked) ? asked : undefined;
+  if (asked === null || !listed.includes(asked)) return undefined;
+  delete set.headers["x-frame-options"];
+  return asked;
 }
 
 /** What keeps the shop known on the way from one page to the next. */

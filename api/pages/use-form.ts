@@ -31,7 +31,7 @@ export const useFormRoutes = (deps: ApiDeps) =>
         await takeFromCallersLimit(deps, set, "claims", { clientAddress, route });
         const link = LINK_ID.test(linkId) ? await findPublicLink(deps.sql, linkId) : undefined;
         if (!link?.isReusable) return sendPage(messagePage("unknown", words, files, url), request, 404);
-        const shopOrigin = findShop(request, link.frameOrigins);
+        const shopOrigin = findShop({ request, set }, link.frameOrigins);
         const use = await openUseFor(deps.sql, { linkId, amountUnits: readAmount(body) }).catch(
           (error: unknown) => {
             if (error instanceof ServiceError && error.status < 500) return error;

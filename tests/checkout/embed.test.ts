@@ -50,6 +50,7 @@ describe.if(isBrowserThere)("embedding", () => {
     const framed = await headersOf(id, origin);
     expect(framed.get("content-security-policy")).toContain(`frame-ancestors ${origin};`);
     expect(framed.get("cross-origin-opener-policy")).toBe("unsafe-none");
+    expect(framed.get("x-frame-options")).toBeNull();
     for (const other of [
       undefined,
       "https://evil.example",
