@@ -26,6 +26,7 @@ import { linkRoutes } from "./links/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
 import { ownerRoutes } from "./owners/routes.ts";
 import { leaveRoutes } from "./pages/leave-routes.ts";
+import { looksRoutes } from "./pages/looks-routes.ts";
 import { pageRoutes } from "./pages/routes.ts";
 import { useFormRoutes } from "./pages/use-form.ts";
 import { receiptRoutes } from "./receipts/routes.ts";
@@ -89,6 +90,7 @@ export function createApp(deps: ApiDeps) {
       .use(publicLinkRoutes(deps))
       .use(receiptRoutes(deps))
       .use(pageRoutes(deps))
+      .use(looksRoutes(deps))
       .use(leaveRoutes(deps))
       .use(exportRoutes(deps))
       .use(transactionRoutes(deps))

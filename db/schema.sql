@@ -239,14 +239,22 @@ create table link_watches (
 );
 
 create table merchant_pages (
+  accent text,
   frame_origins text[] default '{}'::text[] not null,
+  logo bytea,
+  logo_digest text,
   sealed_return_secret bytea,
   updated_at timestamp with time zone default now() not null,
   user_id text not null,
+  constraint merchant_pages_accent_check CHECK ((accent ~ '^#[0-9a-f]{6}$'::text)),
   constraint merchant_pages_frame_origins_check CHECK ((cardinality(frame_origins) <= 20)),
+  constraint merchant_pages_logo_check CHECK (((octet_length(logo) >= 1) AND (octet_length(logo) <= 65536))),
+  constraint merchant_pages_logo_digest_check CHECK ((logo_digest ~ '^[0-9a-f]{32}$'::text)),
+  constraint merchant_pages_logo_named_check CHECK (((logo IS NULL) = (logo_digest IS NULL))),
   constraint merchant_pages_pkey PRIMARY KEY (user_id),
   constraint merchant_pages_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
+CREATE INDEX merchant_pages_logo_digest ON public.merchant_pages USING btree (logo_digest) WHERE (logo_digest IS NOT NULL);
 
 create table notices (
   created_at timestamp with time zone default now() not null,

@@ -1,15 +1,23 @@
-/** How a merchant's payment pages work: which shops may show them. */
+/** How a merchant's payment pages look and work: colour, logo, and which shops may show them. */
+import { createHash } from "node:crypto";
 import { Elysia } from "elysia";
 import { z } from "zod";
+import { COLOR } from "../../core/domain/page-colors.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
-import { findMerchantPage, updatePageSettings } from "../../db/links/merchant-pages.ts";
+import { findMerchantPage, replaceLogo, updatePageSettings } from "../../db/links/merchant-pages.ts";
+import type { MerchantPage } from "../../db/links/schema.ts";
+import type { Tx } from "../../db/postgres/client.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
+import type { Trace } from "../http/trace.ts";
+import { encodeLogo, UPLOAD_MAX_BYTES } from "./encode-logo.ts";
 
 const ORIGINS_MAX = 20;
 const ORIGIN_MAX = 255;
+/** 128 bits of SHA-256. */
+const DIGEST_DIGITS = 32;
 
 /** An origin as browsers write it: scheme, host and port, nothing behind. */
 const origin = z
@@ -23,11 +31,30 @@ const origin = z
   // it becomes a part of a header
   .refine((text) => !/[\s;,*]/.test(text), "must be one origin");
 
-const settingsSchema = z.object({
+const changesSchema = z.object({
   frameOrigins: z
     .array(origin)
     .max(ORIGINS_MAX)
     .describe("Origins whose pages may show your payment pages through embed.js; no others may"),
+  accentColor: z
+    .string()
+    .toLowerCase()
+    .regex(COLOR, "must be a colour such as #0b50e6")
+    .nullable()
+    .describe("Of buttons and links; pages darken or lighten it until it is readable. null: the default"),
+});
+const settingsSchema = changesSchema.extend({
+  logoUrl: z
+    .string()
+    .nullable()
+    .describe("Your logo on pages, receipts and receipt mails, on white; null: the name's first letter"),
+});
+const logoSchema = z.strictObject({
+  image: z
+    .string()
+    .min(1)
+    .max(Math.ceil(UPLOAD_MAX_BYTES / 3) * 4 + 100)
+    .describe("PNG, JPEG or WebP of at most 512 kB and 4 megapixels, as base64 or a data URL"),
 });
 const tags = ["Settings"];
 
@@ -35,7 +62,7 @@ export const pageSettingsRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "page-settings-routes" })
     .use(access(deps))
     .use(jsonBody)
-    .get("/v1/settings/pages", async ({ user }) => present(await findMerchantPage(deps.sql, user.id)), {
+    .get("/v1/settings/pages", async ({ user }) => present(await findMerchantPage(deps.sql, user.id), deps), {
       auth: { allow: ["session"] },
       response: { 200: settingsSchema, ...errorResponses(401, 403, 429) },
       detail: { summary: "Settings of your payment pages", tags },
@@ -44,20 +71,67 @@ export const pageSettingsRoutes = (deps: ApiDeps) =>
       "/v1/settings/pages",
       async ({ body, user, requestId, clientAddress }) =>
         deps.sql.begin(async (tx) => {
-          const updated = await updatePageSettings(tx, user.id, body);
-          const trace = { requestId, clientAddress };
-          const details = { frameOrigins: updated.frameOrigins.join(" ") };
-          await recordSecurityEvent(tx, { userId: user.id, type: "settings_changed", ...trace, details });
-          return present(updated);
+          const { accentColor: accent, frameOrigins } = body;
+          const updated = await updatePageSettings(tx, user.id, { frameOrigins, accent });
+          await recordChange(tx, updated, { requestId, clientAddress });
+          return present(updated, deps);
         }),
       {
         auth: { allow: ["session"], freshPasskey: true },
-        body: settingsSchema.partial().strict(),
+        body: changesSchema.partial().strict(),
         response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
         detail: { summary: "Change them; omitted ones are unchanged", tags },
       },
+    )
+    .post(
+      "/v1/settings/pages/logo",
+      async ({ body, user, requestId, clientAddress }) => {
+        const png = await encodeLogo(body.image);
+        const digest = createHash("sha256").update(png).digest("hex").slice(0, DIGEST_DIGITS);
+        return deps.sql.begin(async (tx) => {
+          const updated = await replaceLogo(tx, user.id, { png, digest });
+          await recordChange(tx, updated, { requestId, clientAddress });
+          return present(updated, deps);
+        });
+      },
+      {
+        auth: { allow: ["session"], freshPasskey: true },
+        body: logoSchema,
+        response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
+        detail: { summary: "Set the logo; it is encoded again as a PNG of at most 64 kB", tags },
+      },
+    )
+    .delete(
+      "/v1/settings/pages/logo",
+      async ({ user, requestId, clientAddress }) =>
+        deps.sql.begin(async (tx) => {
+          const updated = await replaceLogo(tx, user.id, null);
+          await recordChange(tx, updated, { requestId, clientAddress });
+          return present(updated, deps);
+        }),
+      {
+        auth: { allow: ["session"], freshPasskey: true },
+        response: { 200: settingsSchema, ...errorResponses(401, 403, 429) },
+        detail: { summary: "Remove the logo", tags },
+      },
     );
 
-function present(page: { frameOrigins: string[] } | undefined): z.infer<typeof settingsSchema> {
-  return { frameOrigins: page?.frameOrigins ?? [] };
+async function recordChange(tx: Tx, page: MerchantPage, trace: Trace): Promise<void> {
+  const details = {
+    frameOrigins: page.frameOrigins.join(" "),
+    accentColor: page.accent,
+    logo: page.logoDigest,
+  };
+  await recordSecurityEvent(tx, { userId: page.userId, type: "settings_changed", ...trace, details });
+}
+
+function present(
+  page: MerchantPage | undefined,
+  { config }: Pick<ApiDeps, "config">,
+): z.infer<typeof settingsSchema> {
+  return {
+    frameOrigins: page?.frameOrigins ?? [],
+    accentColor: page?.accent ?? null,
+    logoUrl: page?.logoDigest ? `${config.baseUrl}/looks/${page.logoDigest}.png` : null,
+  };
 }

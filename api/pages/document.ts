@@ -46,9 +46,13 @@ export type PageContent = {
   body: Html;
   /** Without it the page is text alone. */
   data?: Html | undefined;
+  looks?: Looks | undefined;
   /** Reloads a page without script after so many seconds. */
   refreshS?: number | undefined;
 };
+
+/** Of the merchant whose page it is. */
+export type Looks = { accent: string | null; logoDigest: string | null };
 
 export type PageOptions = {
   hasForm?: boolean;
@@ -81,7 +85,7 @@ export function sendPage(page: Html, request: Request, status = 200, options: Pa
 }
 
 export function renderDocument(words: Words, files: PageFiles, content: PageContent): Html {
-  const { title, description, url, body, data, refreshS } = content;
+  const { title, description, url, body, data, looks, refreshS } = content;
   return html`<!doctype html>
 <html lang="${words.language}" dir="${words.direction}">
 <head>
@@ -104,6 +108,7 @@ export function renderDocument(words: Words, files: PageFiles, content: PageCont
 ${refreshS === undefined ? "" : html`<noscript><meta http-equiv="refresh" content="${refreshS}"></noscript>`}
 <link rel="icon" href="${files.icon}" type="image/svg+xml">
 <link rel="stylesheet" href="${files.style}">
+${looks?.accent && html`<link rel="stylesheet" href="/looks/${looks.accent.slice(1)}.css">`}
 ${data && html`<script type="module" src="${files.script}"></script>`}
 ${data && files.testWallet && html`<script type="module" src="${files.testWallet}"></script>`}
 </head>
@@ -113,6 +118,14 @@ ${languageMenu(words, url)}
 ${data}
 </body>
 </html>`;
+}
+
+/** The logo, or the name's first letter; the name itself stands beside it. */
+export function merchantMark({ logoDigest }: Looks, name: string): Html {
+  const [letter = ""] = name.toUpperCase();
+  return logoDigest === null
+    ? html`<span class="avatar" aria-hidden="true">${letter}</span>`
+    : html`<img class="avatar logo" src="/looks/${logoDigest}.png" alt="" width="40" height="40">`;
 }
 
 function languageMenu(words: Words, url: string): Html {

@@ -2,7 +2,7 @@
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { FixedLinkData } from "../links/wire.ts";
 import { byHandPart, phonePart } from "./by-hand.ts";
-import { type PageFiles, renderDocument } from "./document.ts";
+import { type Looks, merchantMark, type PageFiles, renderDocument } from "./document.ts";
 import { type Html, html, jsonBlock } from "./html.ts";
 import { ICONS } from "./icons.ts";
 import type { Messages, Words } from "./words.ts";
@@ -14,14 +14,14 @@ export function linkPage(
   link: FixedLinkData,
   words: Words,
   files: PageFiles,
-  { url, shopOrigin }: { url: string; shopOrigin?: string | undefined },
+  { url, shopOrigin, looks }: { url: string; shopOrigin?: string | undefined; looks: Looks },
 ): Html {
   const { merchantName: merchant, status } = link;
   const amount = words.formatAmount(link.amount);
   const isOpen = link.payable;
   const { displayName } = NETWORKS[link.network];
   const body = html`<main class="card">
-${heading(link, words, amount)}
+${heading(link, words, { amount, looks })}
 <section id="pay" aria-live="polite">${isOpen ? waysToPay(link, words) : stateOf(link, words)}</section>
 ${isOpen && html`<div id="ways">${phonePart(url, words)}${byHandPart(link, words)}</div>`}
 ${returnPart(link, words)}
@@ -32,6 +32,7 @@ ${returnPart(link, words)}
     description: words.say("summary", { amount, merchant }),
     url,
     body,
+    looks,
     data: jsonBlock("page", { ...pageData(link, words), shopOrigin: shopOrigin ?? null }),
     refreshS: isOpen || status === "PENDING" ? REFRESH_S * (isOpen ? 6 : 1) : undefined,
   });
@@ -49,12 +50,15 @@ function pageData(link: FixedLinkData, { language, messages }: Words) {
   return { link, language, messages, network };
 }
 
-function heading(link: FixedLinkData, { say }: Words, amount: string): Html {
+function heading(
+  link: FixedLinkData,
+  { say }: Words,
+  { amount, looks }: { amount: string; looks: Looks },
+): Html {
   const { merchantName: merchant, description } = link;
-  const [letter = ""] = merchant.toUpperCase();
   return html`<header>
 ${NETWORKS[link.network].isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
-<p class="merchant"><span class="avatar" aria-hidden="true">${letter}</span><bdi>${merchant}</bdi></p>
+<p class="merchant">${merchantMark(looks, merchant)}<bdi>${merchant}</bdi></p>
 <h1 aria-label="${say("summary", { amount, merchant })}"><bdi>${amount}</bdi> <span class="unit">USDC</span></h1>
 <p class="what"><bdi>${description}</bdi></p>
 </header>`;

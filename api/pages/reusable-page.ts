@@ -1,7 +1,7 @@
 /** The page of a reusable link: who is paid for what, and a form that opens this payer's own payment. It needs no script. */
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { PublicLinkData } from "../links/wire.ts";
-import { type PageFiles, renderDocument } from "./document.ts";
+import { type Looks, merchantMark, type PageFiles, renderDocument } from "./document.ts";
 import { type Html, html } from "./html.ts";
 import { ICONS } from "./icons.ts";
 import { embedQuery } from "./shop-origin.ts";
@@ -12,18 +12,18 @@ export type ReusableView = {
   url: string;
   problem?: "amountRange" | undefined;
   shopOrigin?: string | undefined;
+  looks: Looks;
 };
 
 export function reusablePage(link: PublicLinkData, words: Words, files: PageFiles, view: ReusableView): Html {
   const { say, formatAmount } = words;
   const { merchantName: merchant, description, amount } = link;
   const { displayName, isTestnet } = NETWORKS[link.network];
-  const [letter = ""] = merchant.toUpperCase();
   const shown = amount === null ? null : formatAmount(amount);
   const body = html`<main class="card">
 <header>
 ${isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
-<p class="merchant"><span class="avatar" aria-hidden="true">${letter}</span><bdi>${merchant}</bdi></p>
+<p class="merchant">${merchantMark(view.looks, merchant)}<bdi>${merchant}</bdi></p>
 ${
   shown === null
     ? html`<h1 class="open"><bdi>${description}</bdi></h1>`
@@ -35,7 +35,7 @@ ${
 </main>
 <footer><p>USDC · ${displayName}</p><p>${say("reference")} <bdi>${link.reference ?? link.linkId}</bdi></p></footer>`;
   const title = shown === null ? merchant : `${shown} USDC · ${merchant}`;
-  return renderDocument(words, files, { title, description, url: view.url, body });
+  return renderDocument(words, files, { title, description, url: view.url, body, looks: view.looks });
 }
 
 function form(

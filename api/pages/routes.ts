@@ -72,12 +72,12 @@ async function respond(deps: ApiDeps, files: PageFiles, page: PageRequest): Prom
     const data = presentPublicLink(link, deps.config);
     const shopOrigin = findShop({ request, set }, link.frameOrigins);
     if (data.reusable)
-      return sendPage(reusablePage(data, words, files, { url, shopOrigin }), request, 200, {
+      return sendPage(reusablePage(data, words, files, { url, shopOrigin, looks: link }), request, 200, {
         hasForm: true,
         shopOrigin,
       });
     return sendPage(
-      linkPage({ ...data, amount: data.amount ?? 0 }, words, files, { url, shopOrigin }),
+      linkPage({ ...data, amount: data.amount ?? 0 }, words, files, { url, shopOrigin, looks: link }),
       request,
       200,
       {

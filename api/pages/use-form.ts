@@ -47,7 +47,12 @@ export const useFormRoutes = (deps: ApiDeps) =>
             },
           });
         const current = (await findPublicLink(deps.sql, linkId)) ?? link;
-        const view = { url, shopOrigin, problem: use.status === 400 ? ("amountRange" as const) : undefined };
+        const view = {
+          url,
+          shopOrigin,
+          looks: current,
+          problem: use.status === 400 ? ("amountRange" as const) : undefined,
+        };
         const page = reusablePage(presentPublicLink(current, deps.config), words, files, view);
         return sendPage(page, request, use.status, { hasForm: true, shopOrigin });
       } catch (error) {

@@ -5,19 +5,22 @@ import { conflict, notFound, ServiceError } from "../../core/domain/errors.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import { findLink, findPublicLink } from "../../db/links/links.ts";
+import { findLogo } from "../../db/links/merchant-pages.ts";
 import { findReceipt, type ReceiptPlace } from "../../db/links/receipts.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorSchema } from "../http/envelope.ts";
 import { takeFromCallersLimit } from "../http/rate-limit.ts";
-import { sendPage } from "../pages/document.ts";
+import { type Looks, sendPage } from "../pages/document.ts";
 import { messagePage } from "../pages/link-page.ts";
 import { filesOf } from "../pages/page-files.ts";
 import { chooseLanguage, wordsOf } from "../pages/words.ts";
 import { chooseFormat, RECEIPT_FORMATS } from "./receipt-format.ts";
 import { receiptPage } from "./receipt-page.ts";
 import { presentPublicReceipt, presentReceipt, publicReceiptSchema, receiptSchema } from "./wire.ts";
+
+type ShownReceipt = Receipt & Looks;
 
 const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 const params = z.object({ id: z.string().max(100) });
@@ -109,7 +112,7 @@ function placeOf({ paymentId, transactionId }: Query) {
 }
 
 /** Throws NOT_FOUND for an unknown link or payment, CONFLICT for a link that is not PAID. */
-async function getReceipt({ sql }: Pick<ApiDeps, "sql">, place: ReceiptPlace): Promise<Receipt> {
+async function getReceipt({ sql }: Pick<ApiDeps, "sql">, place: ReceiptPlace): Promise<ShownReceipt> {
   const { linkId, userId } = place;
   if (!LINK_ID.test(linkId)) throw notFound("Payment link");
   const row = await findReceipt(sql, place);
@@ -124,7 +127,7 @@ async function getReceipt({ sql }: Pick<ApiDeps, "sql">, place: ReceiptPlace): P
   });
 }
 
-type Answer = { receipt: Receipt; request: Request; query: Query; isMerchant: boolean };
+type Answer = { receipt: ShownReceipt; request: Request; query: Query; isMerchant: boolean };
 
 async function answer(deps: ApiDeps, { receipt, request, query, isMerchant }: Answer): Promise<Response> {
   const format = chooseFormat(query.format, request.headers.get("accept"));
@@ -136,7 +139,9 @@ async function answer(deps: ApiDeps, { receipt, request, query, isMerchant }: An
     case "pdf": {
       // loaded when the first one is wanted: the fonts' code is large
       const { renderReceiptPdf } = await import("../../core/pdf/receipt-pdf.ts");
-      const bytes = Buffer.from(await renderReceiptPdf(receipt));
+      const { accent, logoDigest } = receipt;
+      const logo = logoDigest === null ? undefined : await findLogo(deps.sql, logoDigest);
+      const bytes = Buffer.from(await renderReceiptPdf(receipt, { accent, logo }));
       return new Response(bytes, { headers: PDF_HEADERS });
     }
     case "html": {
@@ -144,7 +149,8 @@ async function answer(deps: ApiDeps, { receipt, request, query, isMerchant }: An
       const url = pageUrl(deps, receipt.linkId);
       const which = receipt.transactionId === null ? "" : `&transactionId=${receipt.transactionId}`;
       const pdfUrl = `/api/v1/public/payment-links/${receipt.linkId}/receipt?format=pdf${which}`;
-      return sendPage(receiptPage({ receipt, url, pdfUrl, isMerchant }, words, filesOf(deps)), request);
+      const view = { receipt, url, pdfUrl, isMerchant, looks: receipt };
+      return sendPage(receiptPage(view, words, filesOf(deps)), request);
     }
   }
 }

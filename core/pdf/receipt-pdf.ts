@@ -1,5 +1,6 @@
 /** A receipt on one page: the merchant, the amount, and every fact of the payment with the hash in full. */
 import PDFDocument from "pdfkit";
+import { pageColors } from "../domain/page-colors.ts";
 import { linesOfReceipt, plainAmount, type Receipt } from "../domain/receipt.ts";
 import { MISSING, openPdfText, type TextStyle } from "./text.ts";
 
@@ -8,6 +9,9 @@ const PAGE = { width: 595.28, height: 841.89 };
 const WIDTH = PAGE.width - 2 * MARGIN;
 const NAME_WIDTH = 96;
 const ROW_PADDING = 6;
+const BAND_HEIGHT = 6;
+const LOGO_SIDE = 56;
+const LOGO_GAP = 16;
 const FOOT_Y = PAGE.height - MARGIN - 10;
 /** Of a description of 500 wide letters at this width; all rows together fit one page. */
 const LINES_MAX = 14;
@@ -21,7 +25,13 @@ const STYLES = {
   foot: { font: "regular", size: 7.5, leading: 10, gray: 0.4 },
 } as const satisfies Record<string, TextStyle>;
 
-export async function renderReceiptPdf(receipt: Receipt): Promise<Uint8Array> {
+/** `logo`: a PNG. */
+export type ReceiptLooks = { accent: string | null; logo: Uint8Array | undefined };
+
+export async function renderReceiptPdf(
+  receipt: Receipt,
+  { accent, logo }: ReceiptLooks,
+): Promise<Uint8Array> {
   const doc = new PDFDocument({
     size: "A4",
     margin: MARGIN,
@@ -35,14 +45,20 @@ export async function renderReceiptPdf(receipt: Receipt): Promise<Uint8Array> {
   await text.prepare([MISSING, ...lines.map(([, value]) => value)]);
   let y = MARGIN;
 
-  function write(words: string, style: TextStyle, linesMax: number): void {
-    for (const line of text.wrap(words, style, WIDTH, linesMax)) {
-      text.line(line, style, { x: MARGIN, y, width: WIDTH });
+  function write(words: string, style: TextStyle, linesMax: number, width = WIDTH): void {
+    for (const line of text.wrap(words, style, width, linesMax)) {
+      text.line(line, style, { x: MARGIN, y, width });
       y += style.leading;
     }
   }
 
-  write(receipt.merchantName, STYLES.merchant, 2);
+  if (accent !== null)
+    doc.save().rect(0, 0, PAGE.width, BAND_HEIGHT).fill(pageColors(accent, "light").accent).restore();
+  if (logo) {
+    const box: [number, number] = [LOGO_SIDE, LOGO_SIDE];
+    doc.image(Buffer.from(logo), PAGE.width - MARGIN - LOGO_SIDE, MARGIN, { fit: box, align: "right" });
+  }
+  write(receipt.merchantName, STYLES.merchant, 2, logo ? WIDTH - LOGO_SIDE - LOGO_GAP : WIDTH);
   write("Receipt", STYLES.title, 1);
   y += 16;
   write(`${plainAmount(receipt.amountUnits)} USDC`, STYLES.amount, 1);

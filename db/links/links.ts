@@ -138,7 +138,7 @@ export type PublicLink = Pick<
     | "parentId"
   > &
   Pick<User, "displayName" | "email" | "claimPolicy" | "matchByAmount"> &
-  Pick<MerchantPage, "sealedReturnSecret"> & {
+  Pick<MerchantPage, "sealedReturnSecret" | "accent" | "logoDigest"> & {
     /** Of shops that may show its page. */
     frameOrigins: readonly string[];
     /** Of a reusable link: uses that are paid or may still be. */
@@ -161,7 +161,8 @@ export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | u
   const [row] = await tx<PublicLink[]>`
     select
       ${columns(tx)}, users.display_name, users.email, users.claim_policy, users.match_by_amount,
-      merchant_page.sealed_return_secret, coalesce(merchant_page.frame_origins, '{}') as frame_origins, case when link.is_reusable then ${countUses(tx, tx`link.id`)} end as uses,
+      merchant_page.sealed_return_secret, merchant_page.accent, merchant_page.logo_digest,
+      coalesce(merchant_page.frame_origins, '{}') as frame_origins, case when link.is_reusable then ${countUses(tx, tx`link.id`)} end as uses,
       ${restsOnClaims(tx)} as is_free,
       ${countOpenDoubts(tx, "link.id")} > 0 as is_uncertain,
       paying.tx_hash as paying_tx_hash, paying.from_address as paying_from, paying.depth as paying_depth, now() as now

@@ -4,11 +4,14 @@ import type { MerchantPage } from "./schema.ts";
 
 export async function findMerchantPage(tx: Tx, userId: string): Promise<MerchantPage | undefined> {
   const [row] = await tx<MerchantPage[]>`
-    select *
+    select ${columns(tx)}
     from merchant_pages
     where user_id = ${userId}`;
   return row;
 }
+
+/** All but the logo itself, which is read by those alone who draw it. */
+const columns = (tx: Tx) => tx`user_id, sealed_return_secret, frame_origins, accent, logo_digest, updated_at`;
 
 /** Stores the secret unless the merchant has one, and returns the one that counts. */
 export async function keepFirstReturnSecret(tx: Tx, userId: string, sealed: Uint8Array): Promise<Uint8Array> {
@@ -58,20 +61,52 @@ export async function resealReturnSecret(
   return rows.length > 0;
 }
 
-/** Settings that are not given keep their value. */
+/** Settings that are not given keep their value; an accent of null is removed. */
 export async function updatePageSettings(
   tx: Tx,
   userId: string,
-  { frameOrigins }: { frameOrigins?: readonly string[] | undefined },
+  {
+    frameOrigins,
+    accent,
+  }: { frameOrigins?: readonly string[] | undefined; accent?: string | null | undefined },
 ): Promise<MerchantPage> {
+  const origins = frameOrigins ? [...frameOrigins] : null;
   const [row] = await tx<MerchantPage[]>`
-    insert into merchant_pages (user_id, frame_origins)
-    values (${userId}, coalesce(${frameOrigins ? [...frameOrigins] : null}::text[], '{}'))
+    insert into merchant_pages (user_id, frame_origins, accent)
+    values (${userId}, coalesce(${origins}::text[], '{}'), ${accent ?? null})
     on conflict (user_id) do update
     set
-      frame_origins = coalesce(${frameOrigins ? [...frameOrigins] : null}::text[], merchant_pages.frame_origins),
+      frame_origins = coalesce(${origins}::text[], merchant_pages.frame_origins),
+      accent = ${accent === undefined ? tx`merchant_pages.accent` : accent},
       updated_at = now()
-    returning *`;
+    returning ${columns(tx)}`;
   if (!row) throw new Error(`the page settings of ${userId} were not stored`);
   return row;
+}
+
+/** `logo`: a PNG with the digest that names it; null removes it. */
+export async function replaceLogo(
+  tx: Tx,
+  userId: string,
+  logo: { png: Uint8Array; digest: string } | null,
+): Promise<MerchantPage> {
+  const png = logo && Buffer.from(logo.png);
+  const [row] = await tx<MerchantPage[]>`
+    insert into merchant_pages (user_id, logo, logo_digest)
+    values (${userId}, ${png}::bytea, ${logo?.digest ?? null})
+    on conflict (user_id) do update
+    set logo = excluded.logo, logo_digest = excluded.logo_digest, updated_at = now()
+    returning ${columns(tx)}`;
+  if (!row) throw new Error(`the logo of ${userId} was not stored`);
+  return row;
+}
+
+/** By the digest in its address. Merchants with the same picture share it. */
+export async function findLogo(tx: Tx, digest: string): Promise<Uint8Array | undefined> {
+  const [row] = await tx<{ logo: Uint8Array }[]>`
+    select logo
+    from merchant_pages
+    where logo_digest = ${digest}
+    limit 1`;
+  return row?.logo;
 }

@@ -2,8 +2,11 @@
 import { RECEIPT_MAILS_PER_DAY, type Receipt } from "../../core/domain/receipt.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { User } from "../schema.ts";
+import type { MerchantPage } from "./schema.ts";
 
-export type ReceiptRow = Omit<Receipt, "merchantName"> & Pick<User, "displayName" | "email">;
+export type ReceiptRow = Omit<Receipt, "merchantName"> &
+  Pick<User, "displayName" | "email"> &
+  Pick<MerchantPage, "accent" | "logoDigest">;
 
 /** `userId`: the merchant's own alone. */
 export type ReceiptPlace = {
@@ -21,6 +24,7 @@ export async function findReceipt(tx: Tx, place: ReceiptPlace): Promise<ReceiptR
   const [row] = await tx<ReceiptRow[]>`
     select
       link.id as link_id, transfer.payment_id, history.id as transaction_id, link.network, merchant.display_name, merchant.email,
+      merchant_page.accent, merchant_page.logo_digest,
       link.description, link.reference, link.metadata, link.customer_email, transfer.from_address as payer,
       transfer.to_address as recipient, transfer.amount_units, transfer.tx_hash, transfer.log_index, transfer.block_number,
       transfer.block_time as paid_at, transfer.settled_by,
@@ -35,6 +39,7 @@ export async function findReceipt(tx: Tx, place: ReceiptPlace): Promise<ReceiptR
       ) as refunded_units
     from payment_links link
     join users merchant on merchant.id = link.user_id
+    left join merchant_pages merchant_page on merchant_page.user_id = link.user_id
     join transfers transfer on transfer.link_id = link.id and transfer.pays and transfer.status = 'CONFIRMED'
     left join transactions history
       on history.transfer_id = transfer.id and history.user_id = link.user_id and history.type = 'PAYMENT_LINK'

@@ -7,6 +7,8 @@ export const merchantPages = pgTable("merchant_pages", {
   userId: text("user_id").primaryKey(),
   sealedReturnSecret: bytea("sealed_return_secret"),
   frameOrigins: text("frame_origins").array().notNull(),
+  accent: text("accent"),
+  logoDigest: text("logo_digest"),
   updatedAt: timestamp("updated_at", { withTimezone: true, mode: "date" }).notNull(),
 });
 

@@ -2,6 +2,7 @@
 import type { Browser } from "playwright-core";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type PayerSide, startPayerSide } from "../links/payer-side.ts";
+import type { WorldOptions } from "../support/world.ts";
 import { launchBrowser, type Visit, visit } from "./browser.ts";
 import { makeTestWallet, type TestWallet, type WalletOptions } from "./test-wallet.ts";
 
@@ -19,8 +20,8 @@ export type CheckoutWorld = Omit<PayerSide, "wallet"> & {
   stop: () => Promise<void>;
 };
 
-export async function startCheckoutWorld(): Promise<CheckoutWorld> {
-  const side = await startPayerSide();
+export async function startCheckoutWorld(options: WorldOptions = {}): Promise<CheckoutWorld> {
+  const side = await startPayerSide(options);
   const browser = await launchBrowser();
   const urlOf = (linkId: string, query = "") => `${side.world.baseUrl}/pay/${linkId}${query}`;
   return {

@@ -36,7 +36,7 @@ for (const type of ["payment-status", "payment-paid"])
 
 const list = async (frameOrigins: string[]) => {
   const { status, body } = await world.ann.client.patch("/v1/settings/pages", { frameOrigins });
-  expect([status, body]).toEqual([200, { frameOrigins }]);
+  expect([status, body.frameOrigins]).toEqual([200, frameOrigins]);
 };
 const openShop = (link: string, mode: "frame" | "popup", options = {}) =>
   visit(world.browser, `${origin}/?link=${link}&mode=${mode}`, options);
@@ -78,7 +78,7 @@ describe.if(isBrowserThere)("embedding", () => {
   ])("the list takes %s and refuses %s", async (good, bad) => {
     await list([good]);
     expect((await world.ann.client.patch("/v1/settings/pages", { frameOrigins: [bad] })).status).toBe(400);
-    expect((await world.ann.client.get("/v1/settings/pages")).body).toEqual({ frameOrigins: [good] });
+    expect((await world.ann.client.get("/v1/settings/pages")).body.frameOrigins).toEqual([good]);
     const twenty = Array.from({ length: 20 }, (_, n) => `https://s${n}.example`);
     await list(twenty);
     const more = { frameOrigins: [...twenty, "https://more.example"] };

@@ -7,7 +7,13 @@ import MailComposer from "nodemailer/lib/mail-composer";
 import { parseConnectionUrl } from "nodemailer/lib/shared";
 import SMTPConnection from "nodemailer/lib/smtp-connection";
 
-export type MailAttachment = { filename: string; content: Buffer | string; contentType: string };
+export type MailAttachment = {
+  filename: string;
+  content: Buffer | string;
+  contentType: string;
+  /** Of a picture in the HTML, which names it as `cid:`. */
+  cid?: string;
+};
 export type Mail = {
   to: string;
   subject: string;

@@ -5,8 +5,10 @@
 import type { Receipt } from "../../core/domain/receipt.ts";
 import { renderReceiptMail } from "../../core/domain/receipt-mail.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
+import type { ReceiptLooks } from "../../core/pdf/receipt-pdf.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import type { JobPayload } from "../../db/jobs/queue.ts";
+import { findLogo } from "../../db/links/merchant-pages.ts";
 import {
   findReceipt,
   findUnsentReceipt,
@@ -27,11 +29,14 @@ export async function sendReceiptEmail(
   const row = unsent && (await findReceipt(sql, unsent));
   if (!row?.customerEmail) return;
   const receipt = { ...row, merchantName: row.displayName ?? defaultMerchantName(row.email) };
+  const logo = row.logoDigest === null ? undefined : await findLogo(sql, row.logoDigest);
+  const looks = { accent: row.accent, logo };
+  const logoId = logo && `logo.${id}@${new URL(config.baseUrl).hostname}`;
   const mail = {
-    ...renderReceiptMail(receipt, config),
+    ...renderReceiptMail(receipt, { ...config, logoId, accent: row.accent }),
     to: row.customerEmail,
     messageId: `<${id}@${new URL(config.baseUrl).hostname}>`,
-    attachments: await attach(receipt, log),
+    attachments: [...attachLogo(logo, logoId), ...(await attach(receipt, looks, log))],
   };
   const connection = await mailer.connect();
   try {
@@ -51,13 +56,19 @@ export async function sendReceiptEmail(
 }
 
 /** The mail says everything by itself: a receipt that cannot be typeset is sent without. */
-async function attach(receipt: Receipt, log: Log): Promise<MailAttachment[]> {
+async function attach(receipt: Receipt, looks: ReceiptLooks, log: Log): Promise<MailAttachment[]> {
   try {
     const { renderReceiptPdf } = await import("../../core/pdf/receipt-pdf.ts");
-    const content = Buffer.from(await renderReceiptPdf(receipt));
+    const content = Buffer.from(await renderReceiptPdf(receipt, looks));
     return [{ filename: "receipt.pdf", content, contentType: "application/pdf" }];
   } catch (error) {
     log.error({ err: error, linkId: receipt.linkId }, "typesetting a receipt failed");
     return [];
   }
+}
+
+/** Inside the mail: a picture that is loaded would tell when and where the mail is read. */
+function attachLogo(logo: Uint8Array | undefined, cid: string | undefined): MailAttachment[] {
+  if (!logo || !cid) return [];
+  return [{ filename: "logo.png", content: Buffer.from(logo), contentType: "image/png", cid }];
 }

@@ -1,0 +1,44 @@
+/** A merchant's picture as a logo: decoded and encoded again, so that what pages, receipts and mails carry is our own bytes. */
+import { invalid } from "../../core/domain/errors.ts";
+
+/** Of the file that is sent; four thirds of it as base64, below the limit of a body. */
+export const UPLOAD_MAX_BYTES = 512 * 1024;
+/** Larger pictures are refused by their header: a few bytes may claim gigabytes of pixels. */
+const PIXELS_MAX = 2_048 * 2_048;
+export const LOGO_MAX_BYTES = 64 * 1024;
+/** As a browser's FileReader writes it. */
+const DATA_URL = /^data:image\/[a-z]{1,10};base64,/;
+const FORMATS: readonly string[] = ["png", "jpeg", "webp"];
+/** Longest side, best first. The last one always fits: a byte a pixel and a palette. */
+const ATTEMPTS = [
+  { side: 256, palette: false },
+  { side: 256, palette: true },
+  { side: 128, palette: true },
+] as const;
+
+/** PNG of at most 64 kB, of base64 or a data URL. Throws VALIDATION_ERROR for everything that is no PNG, JPEG or WebP, or is too large. */
+export async function encodeLogo(base64: string): Promise<Uint8Array> {
+  const bytes = Buffer.from(base64.replace(DATA_URL, ""), "base64");
+  if (bytes.length === 0) throw invalid("image", "must be a PNG, JPEG or WebP picture as base64");
+  if (bytes.length > UPLOAD_MAX_BYTES)
+    throw invalid("image", `must have at most ${UPLOAD_MAX_BYTES} bytes, got ${bytes.length}`);
+  const open = () => new Bun.Image(bytes, { maxPixels: PIXELS_MAX });
+  const { format } = await open().metadata().catch(refuse);
+  if (!FORMATS.includes(format)) throw invalid("image", `must be a PNG, JPEG or WebP picture, got ${format}`);
+  for (const { side, palette } of ATTEMPTS) {
+    const encoded = await open()
+      .resize(side, side, { fit: "inside", withoutEnlargement: true })
+      .png({ compressionLevel: 9, palette })
+      .bytes()
+      .catch(refuse);
+    if (encoded.length <= LOGO_MAX_BYTES) return encoded;
+  }
+  throw invalid("image", "does not compress to 64 kB");
+}
+
+function refuse(cause: unknown): never {
+  const code = (cause as { code?: unknown } | null)?.code;
+  if (code === "ERR_IMAGE_TOO_MANY_PIXELS")
+    throw invalid("image", `must have at most ${PIXELS_MAX} pixels in all`);
+  throw invalid("image", "must be a PNG, JPEG or WebP picture as base64");
+}
