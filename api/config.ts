@@ -76,6 +76,7 @@ const shape = {
     .optional(),
   PAY_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(10_000),
   EXPORT_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(15_000),
+  DRAIN_S: wholeNumber(0, 300).default(5),
   RATE_LIMITS: flag.optional(),
   FACILITATOR: flag.default(false),
   /** `none`: payers with an undeployed wallet are refused. */
@@ -137,6 +138,8 @@ export type ApiConfig = {
   sendFee: { units: bigint; address: Hex } | undefined;
   payWaitMs: number;
   exportWaitMs: number;
+  /** After SIGTERM: seconds for which the process says that it is not ready and goes on answering. */
+  drainS: number;
   /** Idle connections are closed after this time. */
   idleTimeoutS: number;
   rateLimits: boolean;
@@ -199,6 +202,7 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
         : undefined,
     payWaitMs: env.PAY_WAIT_MS,
     exportWaitMs: env.EXPORT_WAIT_MS,
+    drainS: env.DRAIN_S,
     idleTimeoutS: idleTimeoutS(Math.max(env.PAY_WAIT_MS, env.EXPORT_WAIT_MS)),
     rateLimits: env.RATE_LIMITS ?? env.NODE_ENV !== "development",
     facilitator: env.FACILITATOR,

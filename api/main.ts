@@ -13,9 +13,12 @@ import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts
 import { createApp } from "./app.ts";
 import { readApiConfig } from "./config.ts";
 import { type Assets, readAssets } from "./http/assets.ts";
+import { drainServer, openDrain } from "./http/drain.ts";
 import { raiseServerHeaderLimit } from "./http/header-limit.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
+/** What a request takes at most beside its wait for an outcome. */
+const ANSWER_MARGIN_MS = 5_000;
 
 const config = readEnvOrExit(() => readApiConfig());
 const assets = readAssetsOrExit();
@@ -49,10 +52,18 @@ for (const { id, rpcUrls } of config.chains) {
   stop.onStop(`chain ${id}`, () => chain.close());
 }
 
-const app = createApp({ sql, outcomes, config, log, chains, metrics, assets });
+const drain = openDrain();
+const app = createApp({ sql, outcomes, config, log, chains, metrics, assets, drain });
 raiseServerHeaderLimit();
 app.listen({ hostname: config.host, port: config.port, reusePort: false });
-stop.onStop("http", () => app.server?.stop());
+const { drainS, payWaitMs, exportWaitMs } = config;
+stop.onStop(
+  "http",
+  // only an orchestrator's signal leaves time for a balancer; a failed process answers nothing new
+  () =>
+    drainServer(drain, { server: app.server, drainS: stop.signal.reason === "SIGTERM" ? drainS : 0, log }),
+  drainS * 1000 + Math.max(payWaitMs, exportWaitMs) + ANSWER_MARGIN_MS,
+);
 log.info({ host: config.host, port: app.server?.port, baseUrl: config.baseUrl }, "listening");
 
 /** Their owners could neither sign in nor send under another RP id, and new passkeys would be bound to the wrong one for ever. */

@@ -41,6 +41,8 @@ export function serviceEnv(kind: ServiceKind, settings: ServiceSettings, given: 
     NETWORKS: networks,
     CONFIRMATIONS_BASE: "1",
     CONFIRMATIONS_BASE_SEPOLIA: "1",
+    // no balancer in front
+    DRAIN_S: "0",
     MAIL_FROM: "USDC Payments <no-reply@localhost>",
     PASSKEY_ATTACHMENT: "any",
     JWT_SECRET: settings.jwtSecret,

@@ -36,6 +36,11 @@ export const healthRoutes = (deps: ApiDeps) => {
     .get(
       "/health/ready",
       async ({ requestId, status: answer }) => {
+        if (deps.drain.isDraining)
+          return answer(
+            500,
+            errorBody(requestId, "INTERNAL_ERROR", "Not ready: stopping", { unhealthy: [] }),
+          );
         const { status: state, timestamp, checks } = await examine();
         if (state === "healthy") return { status: "ready" as const, timestamp };
         const unhealthy = Object.keys(checks).filter((name) => checks[name]?.status === "unhealthy");
@@ -44,7 +49,10 @@ export const healthRoutes = (deps: ApiDeps) => {
       },
       {
         response: { 200: z.object({ status: z.literal("ready"), timestamp: isoTime }), ...errorResponses() },
-        detail: { summary: "Readiness: 500 when a critical component is unavailable", tags },
+        detail: {
+          summary: "Readiness: 500 when a critical component is unavailable or the process is stopping",
+          tags,
+        },
       },
     )
     .get(

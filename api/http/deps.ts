@@ -8,6 +8,7 @@ import type { Sql } from "../../db/postgres/client.ts";
 import type { Outcomes } from "../../db/postgres/notifications.ts";
 import type { ApiConfig } from "../config.ts";
 import type { Assets } from "./assets.ts";
+import type { Drain } from "./drain.ts";
 
 export type ApiDeps = {
   sql: Sql;
@@ -19,4 +20,5 @@ export type ApiDeps = {
   metrics: Metrics;
   /** The built files of the web pages. */
   assets: Assets;
+  drain: Drain;
 };

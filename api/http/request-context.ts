@@ -19,7 +19,7 @@ export type Admission = { caller?: Caller };
 
 const SANE_REQUEST_ID = /^[A-Za-z0-9._:-]{8,100}$/;
 
-export const requestContext = oncePer(({ config, log, metrics }: ApiDeps) => {
+export const requestContext = oncePer(({ config, log, metrics, drain }: ApiDeps) => {
   const headers = Object.entries(apiHeaders(config.nodeEnv === "production"));
   const observe = openRequestMetrics(metrics.registry);
   // The request line has fixed fields without secrets; redaction costs ten times the line.
@@ -48,6 +48,7 @@ export const requestContext = oncePer(({ config, log, metrics }: ApiDeps) => {
       );
       set.headers["x-request-id"] = requestId;
       for (const [name, value] of headers) set.headers[name] = value;
+      if (drain.isDraining) set.headers.connection = "close";
     })
     .onAfterResponse(
       { as: "global" },

@@ -25,7 +25,7 @@ const openByAddress = new Map<string, number>();
 
 /** Undefined when there are too many streams. */
 export function streamLink(
-  { sql, outcomes, config, chains }: Pick<ApiDeps, "sql" | "outcomes" | "config" | "chains">,
+  { sql, outcomes, config, chains, drain }: Pick<ApiDeps, "sql" | "outcomes" | "config" | "chains" | "drain">,
   { link: { id: linkId, ...link }, clientAddress }: { link: PublicLink; clientAddress: string },
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> | undefined {
@@ -47,8 +47,15 @@ export function streamLink(
     isOver = true;
     ignorePending?.();
     giveBack();
+    drain.closing.removeEventListener("abort", close);
+  };
+  let controllerOf: ReadableStreamDefaultController<Uint8Array> | undefined;
+  const close = () => {
+    end();
+    controllerOf?.close();
   };
   signal.addEventListener("abort", end);
+  drain.closing.addEventListener("abort", close);
 
   async function* changes(): AsyncGenerator<string> {
     const untilMs = Date.now() + LIFE_MS;
@@ -78,8 +85,12 @@ export function streamLink(
 
   const source = changes();
   return new ReadableStream({
+    start(controller) {
+      controllerOf = controller;
+    },
     async pull(controller) {
       const { value, done } = await source.next().catch(() => ({ value: undefined, done: true }));
+      if (drain.closing.aborted) return;
       if (value !== undefined && !isOver) return controller.enqueue(encoder.encode(value));
       end();
       if (done) controller.close();

@@ -4,7 +4,7 @@ import type { Log } from "./log.ts";
 const STEP_TIMEOUT_MS = 10_000;
 
 export type Stop = {
-  /** Aborted when the process is asked to stop. */
+  /** Aborted when the process is asked to stop, with the signal's name or the failure as its reason. */
   readonly signal: AbortSignal;
   /** Registers a clean-up step; the last registered runs first. `timeoutMs` bounds it. */
   onStop(name: string, close: () => unknown, timeoutMs?: number): void;
@@ -20,7 +20,7 @@ export function handleStop(log: Log): Stop {
     if (stopping) return;
     stopping = true;
     log.info({ reason }, "stopping");
-    controller.abort();
+    controller.abort(reason);
     for (const step of steps.reverse()) await closeStep(log, step);
     process.exit(exitCode);
   };

@@ -31,6 +31,7 @@ describe("defaults", () => {
       rateLimits: false,
       payWaitMs: 10_000,
       exportWaitMs: 15_000,
+      drainS: 5,
     });
     expect(config.chains.map(({ id }) => id)).toEqual(["base-sepolia"]);
   });
