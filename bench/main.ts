@@ -30,6 +30,11 @@ const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
     about: "the transactions list through HTTP, at growing sizes",
     run: async () => (await import("./list.ts")).run(),
   },
+  reconcile: {
+    about:
+      "comparing one wallet of many transfers with the chain (10,000 and 1,000,000, or as named: 10000000)",
+    run: async () => (await import("./reconcile.ts")).run(),
+  },
   export: {
     about: "exports of 10,000 rows in every format",
     run: async () => (await import("./export.ts")).run(),

@@ -109,9 +109,12 @@ create table cursors (
   head_time timestamp with time zone,
   last_error text,
   last_error_at timestamp with time zone,
+  ledger_version bigint default 0 not null,
   network text not null,
   number bigint not null,
   rechecked_number bigint default 0 not null,
+  reconciled_number bigint default '-1'::integer not null,
+  recounted_wallet text default ''::text not null,
   updated_at timestamp with time zone default now() not null,
   constraint cursors_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint cursors_pkey PRIMARY KEY (network)
@@ -992,17 +995,21 @@ create table wallets (
   backfilled_at timestamp with time zone,
   booked_number bigint default '-1'::integer not null,
   booked_units numeric(78,0) default 0 not null,
+  booked_version bigint default 0 not null,
   created_at timestamp with time zone default now() not null,
   deployed_at timestamp with time zone,
   difference_units numeric(78,0) default 0 not null,
   factory text not null,
   id text not null,
   indexed_from bigint,
+  is_counting boolean default false not null,
   network text not null,
   opening_units numeric(78,0),
   owners text[] not null,
   passkey_id text not null,
   reconciled_at timestamp with time zone,
+  recount_number bigint,
+  recount_units numeric(78,0),
   salt_nonce bigint default 0 not null,
   user_id text not null,
   constraint wallets_address_check CHECK (((address ~ '^0x[0-9a-f]*$'::text) AND (length(address) = 42))),
@@ -1012,6 +1019,7 @@ create table wallets (
   constraint wallets_pkey PRIMARY KEY (id),
   constraint wallets_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
+CREATE INDEX wallets_counting ON public.wallets USING btree (network) WHERE is_counting;
 CREATE INDEX wallets_differing ON public.wallets USING btree (network) WHERE (difference_units <> (0)::numeric);
 CREATE UNIQUE INDEX wallets_network_address_key ON public.wallets USING btree (network, address);
 CREATE INDEX wallets_reconciled ON public.wallets USING btree (network, reconciled_at NULLS FIRST) WHERE (backfilled_at IS NOT NULL);

@@ -141,6 +141,10 @@ export const wallets = pgTable("wallets", {
   differenceUnits: numeric("difference_units", { precision: 78, scale: 0, mode: "bigint" }).notNull(),
   bookedUnits: numeric("booked_units", { precision: 78, scale: 0, mode: "bigint" }).notNull(),
   bookedNumber: int8("booked_number").notNull(),
+  bookedVersion: int8("booked_version").notNull(),
+  isCounting: boolean("is_counting").notNull(),
+  recountUnits: numeric("recount_units", { precision: 78, scale: 0, mode: "bigint" }),
+  recountNumber: int8("recount_number"),
 });
 
 export const paymentLinks = pgTable("payment_links", {
@@ -281,6 +285,9 @@ export const cursors = pgTable("cursors", {
   updatedAt: time("updated_at").notNull(),
   recheckedNumber: int8("rechecked_number").notNull(),
   accountLogsNumber: int8("account_logs_number"),
+  ledgerVersion: int8("ledger_version").notNull(),
+  reconciledNumber: int8("reconciled_number").notNull(),
+  recountedWallet: text("recounted_wallet").notNull(),
 });
 
 export const transfers = pgTable("transfers", {

@@ -86,8 +86,10 @@ export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[
   await reopenOperationHistory(tx, await reopenOperations(tx, { network, ancestor: -1 }));
   await tx`
     update wallets
-    set booked_units = 0, booked_number = -1
-    where network = ${network} and booked_number >= 0`;
+    set
+      booked_units = 0, booked_number = -1, booked_version = booked_version + 1, recount_units = null,
+      recount_number = null
+    where network = ${network}`;
   await tx`
     update payments
     set

@@ -50,8 +50,6 @@ export async function noteRechecked(
 export type WalletToCompare = {
   id: string;
   address: Hex;
-  /** What its ledger holds, beside its opening balance. */
-  bookUnits: bigint;
   openingUnits: bigint | null;
   /** When last compared. */
   differenceUnits: bigint;
@@ -70,8 +68,8 @@ export async function findComparedNumber(tx: Tx, network: NetworkId): Promise<nu
 }
 
 /**
- * Up to `limit` each of the wallets that differed when last compared, that never were, whose transfers stand in the blocks after `since`,
- * and that were not compared for a day. Their transfers are summed from where the last comparison ended.
+ * Up to `limit` each of the wallets that differed when last compared, that never were, whose sum is being made, whose transfers are in the
+ * blocks after `since`, and that were not compared for a day.
  */
 export async function findWalletsToReconcile(
   tx: Tx,
@@ -86,8 +84,7 @@ export async function findWalletsToReconcile(
   return tx<WalletToCompare[]>`
     select
       wallet.id, wallet.address, wallet.opening_units, wallet.difference_units,
-      coalesce(wallet.reconciled_at < now() - interval '1 hour', true) as is_long_ago,
-      wallet.booked_units + received.units - sent.units as book_units
+      coalesce(wallet.reconciled_at < now() - interval '1 hour', true) as is_long_ago
     from (
       (
         select *
@@ -101,6 +98,13 @@ export async function findWalletsToReconcile(
         select *
         from wallets
         where ${isFollowed} and reconciled_at is null
+        limit ${limit}
+      )
+      union
+      (
+        select *
+        from wallets
+        where ${isFollowed} and is_counting
         limit ${limit}
       )
       union
@@ -127,68 +131,23 @@ export async function findWalletsToReconcile(
           )
         limit ${limit}
       )
-    ) wallet
-    cross join lateral (
-      select coalesce(sum(amount_units), 0) as units
-      from transfers
-      where network = ${network}
-        and to_address = wallet.address
-        and address_key(to_address) = address_key(wallet.address)
-        and block_number > wallet.booked_number
-        and block_number <= ${number}
-        and status <> 'ORPHANED'
-    ) received
-    cross join lateral (
-      select coalesce(sum(amount_units), 0) as units
-      from transfers
-      where network = ${network}
-        and from_address = wallet.address
-        and address_key(from_address) = address_key(wallet.address)
-        and block_number > wallet.booked_number
-        and block_number <= ${number}
-        and status <> 'ORPHANED'
-    ) sent`;
+    ) wallet`;
 }
 
-/** Their whole ledger up to block `number`: transfers below the last comparison may have been added or orphaned since. */
-export async function sumLedger(
-  tx: Tx,
-  network: NetworkId,
-  { addresses, number }: { addresses: readonly Hex[]; number: number },
-): Promise<Map<Hex, bigint>> {
-  const rows = await tx<{ address: Hex; units: bigint }[]>`
-    select given.address, received.units - sent.units as units
-    from unnest(${[...addresses]}::text[]) as given (address)
-    cross join lateral (
-      select coalesce(sum(amount_units), 0) as units
-      from transfers
-      where network = ${network}
-        and to_address = given.address
-        and address_key(to_address) = address_key(given.address)
-        and block_number <= ${number}
-        and status <> 'ORPHANED'
-    ) received
-    cross join lateral (
-      select coalesce(sum(amount_units), 0) as units
-      from transfers
-      where network = ${network}
-        and from_address = given.address
-        and address_key(from_address) = address_key(given.address)
-        and block_number <= ${number}
-        and status <> 'ORPHANED'
-    ) sent`;
-  return new Map(rows.map(({ address, units }) => [address, units]));
+export async function findWalletsToCompare(tx: Tx, ids: readonly string[]): Promise<WalletToCompare[]> {
+  return tx<WalletToCompare[]>`
+    select id, address, opening_units, difference_units, true as is_long_ago
+    from wallets
+    where id = any(${[...ids]}::text[])`;
 }
 
-/** They were compared at block `number`. A wallet without an opening balance gets the one that makes its ledger agree now. */
+/** They were compared. A wallet without an opening balance gets the one that makes its ledger agree now. */
 export async function noteReconciled(
   tx: Tx,
-  number: number,
-  wallets: readonly { id: string; bookUnits: bigint; openingUnits: bigint; differenceUnits: bigint }[],
+  wallets: readonly { id: string; openingUnits: bigint; differenceUnits: bigint }[],
 ): Promise<void> {
-  const rows = wallets.map(({ id, bookUnits, openingUnits, differenceUnits }) => ({
+  const rows = wallets.map(({ id, openingUnits, differenceUnits }) => ({
     id,
-    booked_units: bookUnits.toString(),
     opening_units: openingUnits.toString(),
     difference_units: differenceUnits.toString(),
   }));
@@ -196,20 +155,11 @@ export async function noteReconciled(
     update wallets
     set
       reconciled_at = now(), opening_units = coalesce(wallets.opening_units, given.opening_units),
-      difference_units = given.difference_units, booked_units = given.booked_units, booked_number = ${number}
+      difference_units = given.difference_units, is_counting = false, recount_units = null, recount_number = null
     from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
-      id text, booked_units numeric, opening_units numeric, difference_units numeric
+      id text, opening_units numeric, difference_units numeric
     )
     where wallets.id = given.id`;
-}
-
-/** Transfers were booked below where these wallets were compared: the next comparison sums their whole ledger. */
-export async function forgetComparison(tx: Tx, network: NetworkId, addresses: readonly Hex[]): Promise<void> {
-  if (addresses.length === 0) return;
-  await tx`
-    update wallets
-    set booked_units = 0, booked_number = -1
-    where network = ${network} and address = any(${[...new Set(addresses)]}::text[]) and booked_number >= 0`;
 }
 
 export type ReconciliationResult = {

@@ -4,6 +4,7 @@ import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
 import { forgetAccountChanges } from "../wallet-ops/account-changes.ts";
 import { reopenOperationHistory, reopenOperations } from "../wallet-ops/settlement.ts";
+import { discardSumsAbove } from "./running-sums.ts";
 
 export type Undone = {
   transfers: number;
@@ -27,6 +28,7 @@ export async function orphanAbove(
     set status = 'ORPHANED', confirmed_at = null
     where network = ${network} and block_number > ${ancestor} and status <> 'ORPHANED'
     returning id, link_id`;
+  await discardSumsAbove(tx, network, ancestor);
   await reopenRelays(tx, network, ancestor);
   await lowerCreationBlocks(tx, network, ancestor);
   await forgetAccountChanges(tx, { network, ancestor });

@@ -7,13 +7,15 @@ import { FencedError, type Term } from "../term.ts";
 import { searchAccountLogs } from "./account-logs.ts";
 import { backfillWallets } from "./backfill.ts";
 import { recheckLogs } from "./recheck.ts";
-import { reconcileBalances } from "./reconcile.ts";
+import { reconcileBalances, recountSums } from "./reconcile.ts";
 import { reconcileNonces } from "./reconcile-nonces.ts";
 
 const LOOK_EVERY_MS = 500;
 const RECHECK_EVERY_MS = 2_000;
 const ACCOUNT_LOGS_EVERY_MS = 2_000;
 const RECONCILE_EVERY_MS = 60_000;
+/** Balances show a wrong sum too, unless a missing transfer makes up for it. */
+const RECOUNT_EVERY_MS = 600_000;
 const RETRY_MS = 5_000;
 const RECHECK_FIRST_BLOCKS = 16;
 
@@ -29,6 +31,7 @@ export async function keepUp(term: Term): Promise<void> {
       await reconcileNonces(term);
       term.metrics.reconciled(term.network, (await countDifferences(term.sql, term.network)) ?? 0);
     }),
+    repeat(term, "recount", RECOUNT_EVERY_MS, () => recountSums(term)),
   ]);
 }
 

@@ -2,7 +2,8 @@
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { findBlocks, findNextBlock } from "../../db/ledger/blocks.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
-import { findBookedLogs, forgetComparison } from "../../db/ledger/reconciliation.ts";
+import { findBookedLogs } from "../../db/ledger/reconciliation.ts";
+import { discardSums } from "../../db/ledger/running-sums.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
@@ -66,7 +67,7 @@ export async function applyPast(
       isWatched,
       confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
     });
-    await forgetComparison(
+    await discardSums(
       tx,
       network,
       missing.flatMap(({ from, to }) => [from, to]),
