@@ -23,3 +23,19 @@ function runtimeOf(pid: number, thread: string): number {
     return 0;
   }
 }
+
+/** Postgres' processes that serve this database. */
+export function pidsOfDatabase(name: string): number[] {
+  return readdirSync("/proc")
+    .filter((entry) => /^\d+$/.test(entry) && commandOf(entry).startsWith("postgres:"))
+    .filter((entry) => commandOf(entry).includes(` ${name} `))
+    .map(Number);
+}
+
+function commandOf(pid: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8");
+  } catch {
+    return "";
+  }
+}

@@ -3,7 +3,8 @@ import { describeMachine } from "./report.ts";
 
 const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
   pay: {
-    about: "x402 payments per second through HTTP, at concurrency 1, 16, 64, with instant and 1 s blocks",
+    about:
+      "x402 payments through HTTP beside the tuned reference facilitator: CPU a payment, rate, latency (rounds: 3)",
     run: async () => (await import("./pay.ts")).run(),
   },
   send: {

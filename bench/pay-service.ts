@@ -1,0 +1,97 @@
+/** The whole service on a chain and a database of its own: HTTP, Postgres, relayer, chain, indexer, and back. */
+import type { Sql } from "../db/postgres/client.ts";
+import { fundUsdc } from "../local/chain/usdc.ts";
+import { makePayer, shapeA, signPayment } from "../tests/support/payer.ts";
+import { seedLinks, seedMerchant } from "../tests/support/seed.ts";
+import { type ProcessName, startWorld, type World } from "../tests/support/world.ts";
+import { cpuMilliseconds, pidsOfDatabase } from "./cpu-time.ts";
+import { AMOUNT, type PayCase, payAll, type Request, rowOf, VALID_FOR_S, WARM_UP } from "./pay-load.ts";
+import { type Row, round } from "./report.ts";
+
+const PROCESSES: readonly ProcessName[] = ["api", "worker", "indexer"];
+const RECEIPT_POLL_MS = 200;
+const RECEIPT_POLLS_MAX = 50;
+
+type Order = Request & { linkId: string };
+
+export async function measureService(load: PayCase): Promise<Row> {
+  const world = await startWorld({
+    blockTimeS: load.blockTimeS,
+    env: { LOG_LEVEL: "warn", RATE_LIMITS: "0" },
+  });
+  try {
+    await payAll(await makeOrders(world, WARM_UP), { concurrency: 8, readHash });
+    const orders = await makeOrders(world, load.payments);
+    // as autovacuum does within the first minute of a database's life
+    await world.sql`analyze`;
+    const before = cpuOf(world);
+    const run = await payAll(orders, { concurrency: load.concurrency, readHash });
+    const after = cpuOf(world);
+    const each = (total: number) => round(total / load.payments);
+    const cpuMs = each(after.processes + after.postgres - before.processes - before.postgres);
+    const { perPayment, perTransaction } = await gasOf(world.sql, orders);
+    return rowOf(load, {
+      ...{ who: "the service", cpuMs, postgresMs: each(after.postgres - before.postgres) },
+      ...{ run, gas: perPayment, perTransaction },
+    });
+  } finally {
+    await world.stop();
+  }
+}
+
+function readHash(answer: { success?: boolean; settled?: boolean; txHash?: string }): string | undefined {
+  return answer.success && answer.settled ? answer.txHash : undefined;
+}
+
+function cpuOf(world: World): { processes: number; postgres: number } {
+  return {
+    processes: cpuMilliseconds(PROCESSES.map((name) => world.pidOf(name))),
+    postgres: cpuMilliseconds(pidsOfDatabase(world.db.name)),
+  };
+}
+
+/** Distinct links of one merchant, each with a funded payer of its own and a signed body. */
+async function makeOrders({ sql, chain, baseUrl }: World, count: number): Promise<Order[]> {
+  const merchant = await seedMerchant(sql);
+  await fundUsdc(chain.rpcUrl, merchant.address, 1n);
+  const linkIds = await seedLinks(sql, merchant, { count, amountUnits: AMOUNT });
+  const payers = linkIds.map(() => makePayer());
+  const addresses = payers.map((payer) => payer.address);
+  await fundUsdc(chain.rpcUrl, addresses, AMOUNT * 2n);
+  const validBefore = Math.floor(Date.now() / 1000) + VALID_FOR_S;
+  return Promise.all(
+    payers.map(async (payer, index) => {
+      const payment = await signPayment(payer, { to: merchant.address, amountUnits: AMOUNT, validBefore });
+      const linkId = linkIds[index] ?? "";
+      return { linkId, url: `${baseUrl}/v1/x402/${linkId}/pay`, body: JSON.stringify(shapeA(payment)) };
+    }),
+  );
+}
+
+/** From the receipts recorded by the worker; waits until the last one is there. */
+async function gasOf(sql: Sql, orders: readonly Order[]) {
+  const ids = orders.map((order) => order.linkId);
+  for (let poll = 0; poll < RECEIPT_POLLS_MAX; poll++) {
+    const [row] = await sql<{ gas: bigint | null; relays: number; open: number; payments: number }[]>`
+      with used as (
+        select distinct relay.id, relay.gas_used
+        from payments
+        join relays relay on relay.id = payments.relay_id
+        where payments.link_id = any(${ids}::text[])
+      )
+      select
+        sum(gas_used) as gas,
+        count(*)::int as relays,
+        count(*) filter (where gas_used is null)::int as open,
+        (select count(*)::int from payments where link_id = any(${ids}::text[])) as payments
+      from used`;
+    if (row && row.open === 0 && row.relays > 0) {
+      return {
+        perPayment: Math.round(Number(row.gas ?? 0n) / row.payments),
+        perTransaction: Math.round((row.payments / row.relays) * 10) / 10,
+      };
+    }
+    await Bun.sleep(RECEIPT_POLL_MS);
+  }
+  return { perPayment: 0, perTransaction: 0 };
+}
