@@ -11,6 +11,7 @@ import { type SeededMerchant, seedLinks } from "../support/seed.ts";
 export type Stage = { sql: Sql; chain: TestChain; merchant: SeededMerchant; baseUrl: () => string };
 
 export type Answers = {
+  /** One a payment: a reusable link as often as it was paid. */
   linkIds: string[];
   statuses: Record<string, number>;
   /** Answers that no payment may get: refusals, and errors that do not say "try again". */
@@ -25,6 +26,8 @@ type Order = { linkId: string; body: string };
 const AMOUNT = 10_000n;
 const PAYERS = 12;
 const CHUNK = 60;
+/** Of a chunk's payments: those of its reusable link. */
+const SHARERS = 20;
 /** Tries of one payer before a payment counts as unanswered. */
 const TRIES_MAX = 200;
 const PAUSE_MS = 50;
@@ -69,12 +72,19 @@ async function payOnce({ baseUrl }: Stage, order: Order, answers: Answers): Prom
   return false;
 }
 
-/** Distinct links, each with a payer of its own; made some at a time. */
+/** Links, made some at a time, and for each payment a payer of its own; some of them share a reusable link. */
 function openOrders({ sql, chain, merchant }: Stage): () => Promise<Order> {
   let ready: Order[] = [];
   let making: Promise<void> | undefined;
   const make = async () => {
-    const ids = await insist(() => seedLinks(sql, merchant, { count: CHUNK, amountUnits: AMOUNT }));
+    const [shared = ""] = await insist(() =>
+      seedLinks(sql, merchant, { amountUnits: AMOUNT, isReusable: true }),
+    );
+    const own = await insist(() => seedLinks(sql, merchant, { count: CHUNK - SHARERS, amountUnits: AMOUNT }));
+    // spread, so that a short run has some of each
+    const ids = Array.from({ length: CHUNK }, (_, index) =>
+      index % (CHUNK / SHARERS) === 0 ? shared : (own.pop() ?? shared),
+    );
     const payers = ids.map(() => makePayer());
     const addresses = payers.map(({ address }) => address);
     await fundUsdc(chain.rpcUrl, addresses, AMOUNT);
@@ -106,7 +116,10 @@ export async function insist<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Everything that was ever shown to us ends paid, once, and the chain agrees. Throws what does not hold. */
+/**
+ * Everything that was ever shown to us ends paid, once, and the chain agrees: of a reusable link as many uses as it had payers, each by another
+ * one. Throws what does not hold.
+ */
 export async function judge({ sql, chain, merchant }: Stage, linkIds: readonly string[]): Promise<Verdict> {
   await waitFor(
     "everything to be quiet",
@@ -122,7 +135,11 @@ export async function judge({ sql, chain, merchant }: Stage, linkIds: readonly s
   await assertInvariants(sql, chain);
   const [row] = await sql<(Verdict & { stuck: number })[]>`
     select
-      (select count(*)::int from payment_links where id = any(${[...linkIds]}::text[]) and status = 'PAID') as paid,
+      (
+        select count(*)::int
+        from payment_links
+        where (id = any(${[...linkIds]}::text[]) or parent_id = any(${[...linkIds]}::text[])) and status = 'PAID'
+      ) as paid,
       (select count(*)::int from payments where state = 'FAILED') as failed,
       (select count(*)::int from relays) as relays,
       (select count(*)::int from relays where not succeeded) as reverted,
@@ -132,6 +149,27 @@ export async function judge({ sql, chain, merchant }: Stage, linkIds: readonly s
   const balance = await readUsdcBalance(chain.rpcUrl, merchant.address);
   if (balance !== AMOUNT * BigInt(verdict.paid))
     throw new Error(`the wallet holds ${balance} for ${verdict.paid} paid links`);
+  await checkReusable(sql, linkIds);
   if (stuck > 0) throw new Error(`${stuck} jobs are locked by dead workers`);
   return verdict;
+}
+
+async function checkReusable(sql: Sql, linkIds: readonly string[]): Promise<void> {
+  const wrong = await sql<{ id: string; status: string; wanted: number; uses: number; payers: number }[]>`
+    select parent.id, parent.status, shown.wanted, found.uses, found.payers
+    from (
+      select id, count(*)::int as wanted
+      from unnest(${[...linkIds]}::text[]) id
+      group by id
+    ) shown
+    join payment_links parent on parent.id = shown.id and parent.is_reusable
+    cross join lateral (
+      select count(distinct link.id)::int as uses, count(distinct transfer.from_address)::int as payers
+      from payment_links link
+      join transfers transfer on transfer.link_id = link.id and transfer.pays and transfer.status = 'CONFIRMED'
+      where link.parent_id = parent.id and link.status = 'PAID'
+    ) found
+    where parent.status <> 'ACTIVE' or found.uses <> shown.wanted or found.payers <> shown.wanted`;
+  if (wrong.length > 0)
+    throw new Error(`reusable links were not paid once by each payer: ${JSON.stringify(wrong)}`);
 }

@@ -40,13 +40,23 @@ export async function seedMerchant(
 export async function seedLinks(
   sql: Sql,
   merchant: SeededMerchant,
-  options: { count?: number; amountUnits?: bigint; expiresInS?: number; description?: string } = {},
+  options: {
+    count?: number;
+    amountUnits?: bigint;
+    expiresInS?: number;
+    description?: string;
+    /** Paid by any number of payers. */
+    isReusable?: boolean;
+  } = {},
 ): Promise<string[]> {
   const ids = Array.from({ length: options.count ?? 1 }, newLinkId);
+  const isReusable = options.isReusable ?? false;
   await sql`
-    insert into payment_links (id, tag, user_id, network, recipient, amount_units, description, expires_at)
+    insert into payment_links (
+      id, tag, is_reusable, max_payments, user_id, network, recipient, amount_units, description, expires_at
+    )
     select
-      id, tag, ${merchant.userId}, ${merchant.network}, ${merchant.address}, ${options.amountUnits ?? 1_000_000n},
+      id, case when ${isReusable} then null else tag end, ${isReusable}, ${isReusable ? null : 1}::int, ${merchant.userId}, ${merchant.network}, ${merchant.address}, ${options.amountUnits ?? 1_000_000n},
       ${options.description ?? "a test link"}, now() + make_interval(secs => ${options.expiresInS ?? 3_600}::float8)
     from unnest(${ids}::text[], ${ids.map(linkTag)}::text[]) as made (id, tag)`;
   return ids;
