@@ -6,7 +6,14 @@ import { toAmountNumber } from "../../core/domain/money.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import { endClaimsOfLink } from "../../db/links/claims.ts";
-import { cancelLink, countByReference, countLinks, findLink, listLinks } from "../../db/links/links.ts";
+import {
+  cancelLink,
+  countByReference,
+  countLinks,
+  findLink,
+  type LinkPosition,
+  listLinks,
+} from "../../db/links/links.ts";
 import { cancelUses, listLinkPayments } from "../../db/links/uses.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { PaymentLink } from "../../db/schema.ts";
@@ -14,8 +21,8 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
+import { readCursor, writeCursor } from "../http/list-cursor.ts";
 import { createLink } from "./create-link.ts";
-import { readCursor, writeCursor } from "./cursor.ts";
 import { readOrder } from "./order-fields.ts";
 import { readReuse } from "./reuse-fields.ts";
 import {
@@ -118,7 +125,7 @@ function refuseOtherUser(ownId: string, givenId: string | undefined): void {
 async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof listQuery>) {
   refuseOtherUser(userId, query.userId);
   const { limit, status, reference } = query;
-  const after = query.cursor === undefined ? undefined : readCursor(userId, query.cursor);
+  const after = query.cursor === undefined ? undefined : readPosition(userId, query.cursor);
   const filter = { userId, status, reference };
   const [found, counts, ofReference] = await deps.sql.begin(
     "isolation level repeatable read read only",
@@ -134,7 +141,7 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
   const hasNextPage = found.length > limit;
   return {
     links: links.map((link) => presentLink(link, deps.config)),
-    nextCursor: hasNextPage && last ? writeCursor(userId, last) : null,
+    nextCursor: hasNextPage && last ? writePosition(userId, last) : null,
     totalCount: ofReference ?? (status ? counts[status] : counts.all),
     activeCount: counts.ACTIVE,
     pagination: { hasNextPage, limit },
@@ -147,7 +154,7 @@ async function answerPayments(
   { limit, cursor }: z.infer<typeof paymentsQuery>,
 ) {
   const link = await getLink(deps, id, userId);
-  const after = cursor === undefined ? undefined : readCursor(userId, cursor);
+  const after = cursor === undefined ? undefined : readPosition(userId, cursor);
   const place = { linkId: link.id, userId };
   const found = await listLinkPayments(deps.sql, place, { after, limit: limit + 1 });
   const payments = found.slice(0, limit);
@@ -155,9 +162,18 @@ async function answerPayments(
   const hasNextPage = found.length > limit;
   return {
     payments: payments.map((payment) => presentLinkPayment(payment, deps.config)),
-    nextCursor: hasNextPage && last ? writeCursor(userId, last) : null,
+    nextCursor: hasNextPage && last ? writePosition(userId, last) : null,
     pagination: { hasNextPage, limit },
   };
+}
+
+function readPosition(userId: string, cursor: string): LinkPosition {
+  const { micros, id } = readCursor({ list: "link", userId }, cursor);
+  return { createdAtMicros: micros, id };
+}
+
+function writePosition(userId: string, { createdAtMicros, id }: LinkPosition): string {
+  return writeCursor({ list: "link", userId }, { micros: createdAtMicros, id });
 }
 
 async function answerStats(deps: ApiDeps, userId: string, query: z.infer<typeof ownQuery>) {

@@ -12,6 +12,7 @@ import { queryNumber } from "../http/query.ts";
 export const LIMIT_DEFAULT = 50;
 export const LIMIT_MAX = 100;
 const OFFSET_MAX = 1_000_000_000;
+const CURSOR_MAX_CHARS = 200;
 const SEARCH_MAX_CHARS = 200;
 const VALUES_MAX = 100;
 const DAY_MS = 86_400_000;
@@ -58,6 +59,11 @@ export const listQuery = z
   .looseObject({
     limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
     offset: queryNumber({ min: 0, max: OFFSET_MAX, fallback: 0 }),
+    cursor: z
+      .string()
+      .max(CURSOR_MAX_CHARS)
+      .optional()
+      .describe("`nextCursor` of the page before: costs the same at any depth. Not together with offset"),
     ...arrays,
     "types[]": arrays.types,
     "statuses[]": arrays.statuses,

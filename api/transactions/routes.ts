@@ -1,11 +1,13 @@
 /** The history of the signed-in user, and exports of it. */
 import { Elysia } from "elysia";
 import { z } from "zod";
+import { invalid } from "../../core/domain/errors.ts";
 import { presentTransaction } from "../../core/domain/transaction.ts";
-import { listTransactions } from "../../db/transactions/transactions.ts";
+import { findPosition, listTransactions } from "../../db/transactions/transactions.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
+import { readCursor, writeCursor } from "../http/list-cursor.ts";
 import { assignRoutes } from "./assign-routes.ts";
 import { listQuery, toFilter } from "./filter.ts";
 import { transactionSchema } from "./wire.ts";
@@ -24,6 +26,7 @@ const listSchema = z.object({
         .optional()
         .describe("Present and true when a search in a very large history matched more rows than it counted"),
     }),
+    nextCursor: z.string().nullable().describe("For `cursor` of the next page; null on the last one"),
   }),
   message: z.string(),
 });
@@ -32,31 +35,49 @@ export const transactionRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "transaction-routes" })
     .use(access(deps))
     .use(assignRoutes(deps))
-    .get(
-      "/v1/transactions",
-      async ({ query, user }) => {
-        const filter = toFilter(query);
-        const { limit, offset } = query;
-        const page = await deps.sql.begin("isolation level repeatable read read only", (tx) =>
-          listTransactions(tx, user.id, filter, { limit, offset }),
-        );
-        const pagination = {
-          total: page.total,
-          limit,
-          offset,
-          hasMore: offset + page.rows.length < page.total,
-          ...(page.isLowerBound ? { totalIsLowerBound: true } : {}),
-        };
-        return {
-          success: true as const,
-          data: { transactions: page.rows.map(presentTransaction), pagination },
-          message: "Transactions retrieved",
-        };
-      },
-      {
-        auth: { allow: ["session", "apiKey"], scope: "transactions:read", limit: "transactions" },
-        query: listQuery,
-        response: { 200: listSchema, ...errorResponses(400, 401, 403, 429) },
-        detail: { summary: "Your transactions, newest first", tags: ["Transactions"] },
-      },
-    );
+    .get("/v1/transactions", ({ query, user }) => answerList(deps, user.id, query), {
+      auth: { allow: ["session", "apiKey"], scope: "transactions:read", limit: "transactions" },
+      query: listQuery,
+      response: { 200: listSchema, ...errorResponses(400, 401, 403, 429) },
+      detail: { summary: "Your transactions, newest first", tags: ["Transactions"] },
+    });
+
+async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof listQuery>) {
+  const filter = toFilter(query);
+  const { limit, offset } = query;
+  const owner = { list: "transaction", userId } as const;
+  const after = query.cursor === undefined ? undefined : readCursor(owner, query.cursor);
+  if (after && offset > 0) throw invalid("offset", "must be left out where cursor is given");
+  const { page, last, hasMore } = await deps.sql.begin(
+    "isolation level repeatable read read only",
+    async (tx) => {
+      // behind a cursor, one row more tells whether there is a next page
+      const found = await listTransactions(tx, userId, filter, {
+        limit: after ? limit + 1 : limit,
+        offset,
+        after,
+      });
+      const rows = found.rows.slice(0, limit);
+      const isMore = after ? found.rows.length > limit : offset + rows.length < found.total;
+      const id = isMore ? rows.at(-1)?.id : undefined;
+      return {
+        page: { ...found, rows },
+        hasMore: isMore,
+        last: id && (await findPosition(tx, { id, userId })),
+      };
+    },
+  );
+  const pagination = {
+    ...{ total: page.total, limit, offset, hasMore },
+    ...(page.isLowerBound ? { totalIsLowerBound: true } : {}),
+  };
+  return {
+    success: true as const,
+    data: {
+      transactions: page.rows.map(presentTransaction),
+      pagination,
+      nextCursor: last ? writeCursor(owner, last) : null,
+    },
+    message: "Transactions retrieved",
+  };
+}

@@ -12,6 +12,8 @@ import { transactions } from "../schema.ts";
 
 /** Prefixes of a transaction hash: "0", "0x", "0xab…". */
 const HASH_PREFIX = /^0(x[0-9a-f]{0,64})?$/i;
+/** What the trigram index can look up: three letters or digits in a row. */
+const HAS_TRIGRAM = /[\p{L}\p{N}]{3}/u;
 /** Of a hash, in transactions_user_hash: "0x" and 12 digits. */
 const INDEXED_HASH_CHARACTERS = 14;
 
@@ -92,6 +94,14 @@ export function timeConditions({
   );
 }
 
+/** Rows older than this one, in the list's order. `micros` of `detected_at` since 1970. */
+export type HistoryPosition = { micros: bigint; id: string };
+
+export function isAfter(position: HistoryPosition | undefined): SQL | undefined {
+  if (!position) return undefined;
+  return sql`(${transactions.detectedAt}, ${transactions.id}) < (to_timestamp_micros(${position.micros}::bigint), ${position.id}::text)`;
+}
+
 /** `amount_units` in [minUnits, maxUnits]. */
 export function amountConditions({
   minUnits,
@@ -106,7 +116,10 @@ export function amountConditions({
 /** Case-insensitive substring of the description or the reference, or a prefix of the hash. `%`, `_` and `\` are literal. */
 export function searchCondition(term: string): SQL | undefined {
   const part = `%${escapeLike(term)}%`;
-  const inText = or(ilike(transactions.description, part), ilike(transactions.reference, part));
+  const inText = HAS_TRIGRAM.test(term)
+    ? or(ilike(transactions.description, part), ilike(transactions.reference, part))
+    : // not by the trigram index: without a trigram to look up it is read whole, with the rows of every user
+      sql`((${transactions.description} || '') ilike ${part} or (${transactions.reference} || '') ilike ${part})`;
   if (!HASH_PREFIX.test(term)) return inText;
   const prefix = term.toLowerCase();
   const hash = and(

@@ -10,14 +10,23 @@ import { runBuilt, type Tx } from "../postgres/client.ts";
 import { readInTime } from "../postgres/statement-timeout.ts";
 import { transactions } from "../schema.ts";
 import { countRows } from "./counts.ts";
-import { branchesOf, conditionsOf, isOwnedBy, mergeNewest, NEWEST_FIRST, timeConditions } from "./filter.ts";
+import {
+  branchesOf,
+  conditionsOf,
+  type HistoryPosition,
+  isAfter,
+  isOwnedBy,
+  mergeNewest,
+  NEWEST_FIRST,
+  timeConditions,
+} from "./filter.ts";
 
 const dialect = new PgDialect();
 
 /** Newest rows scanned: more when the first ones show that it will suffice. */
 const RECENT_ROWS = [500, 5_000, 20_000, 200_000];
 
-type Page = { limit: number; offset: number };
+type Page = { limit: number; offset: number; after?: HistoryPosition | undefined };
 type Found = { rows: HistoryRow[]; total: number; isLowerBound: boolean };
 
 export async function listLargeHistory(
@@ -39,7 +48,7 @@ export async function listLargeHistory(
   return findByIndex(tx, conditionsOf(userId, filter), page);
 }
 
-/** The page within the newest `span` rows, and how many of them match: a lower bound of the total. */
+/** The page within the newest `span` rows that follow the position, and how many of them match: a lower bound of the total. */
 async function findRecent(
   tx: Tx,
   userId: string,
@@ -48,7 +57,7 @@ async function findRecent(
   span: number,
 ): Promise<Found> {
   const newest = mergeNewest(
-    branchesOf(and(isOwnedBy(userId), timeConditions(filter))).map((branch) =>
+    branchesOf(and(isOwnedBy(userId), timeConditions(filter), isAfter(page.after))).map((branch) =>
       new QueryBuilder()
         .select()
         .from(transactions)
@@ -82,6 +91,7 @@ async function findByIndex(tx: Tx, conditions: SQL | undefined, page: Page): Pro
     page as (
       select id
       from found
+      where ${isBelow(page.after)}
       order by detected_at desc, id desc
       limit ${page.limit}
       offset ${page.offset}
@@ -94,7 +104,7 @@ async function findByIndex(tx: Tx, conditions: SQL | undefined, page: Page): Pro
     const rows = await runBuilt<HistoryRow & { total: bigint }>(tx, {
       toSQL: () => dialect.sqlToQuery(query),
     });
-    const total = rows[0]?.total ?? (page.offset === 0 ? 0n : await countRows(tx, conditions));
+    const total = rows[0]?.total ?? (page.offset === 0 && !page.after ? 0n : await countRows(tx, conditions));
     return { rows, total: Number(total), isLowerBound: false };
   };
   return readInTime(tx, read, () =>
@@ -104,4 +114,9 @@ async function findByIndex(tx: Tx, conditions: SQL | undefined, page: Page): Pro
       "This search would read the whole history: search for a longer text, or between dates",
     ),
   );
+}
+
+function isBelow(after: HistoryPosition | undefined): SQL {
+  if (!after) return sql`true`;
+  return sql`(detected_at, id) < (to_timestamp_micros(${after.micros}::bigint), ${after.id}::text)`;
 }

@@ -1,5 +1,5 @@
 /** A user's history: pages in a fixed order, and the number of rows a filter selects. docs/QUERIES.md describes how each is served. */
-import { type SQL, sql } from "drizzle-orm";
+import { and, type SQL, sql } from "drizzle-orm";
 import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
 import { invalid } from "../../core/domain/errors.ts";
 import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
@@ -16,12 +16,20 @@ import {
   locateOffset,
   readCells,
 } from "./counts.ts";
-import { branchesOf, conditionsOf, mergeNewest, NEWEST_FIRST } from "./filter.ts";
+import {
+  branchesOf,
+  conditionsOf,
+  type HistoryPosition,
+  isAfter,
+  mergeNewest,
+  NEWEST_FIRST,
+} from "./filter.ts";
 import { listLargeHistory } from "./search.ts";
 
 const dialect = new PgDialect();
 
-export type Page = { limit: number; offset: number };
+/** `after`: the page follows this row; with an offset of 0 only. */
+export type Page = { limit: number; offset: number; after?: HistoryPosition | undefined };
 export type TransactionPage = {
   rows: HistoryRow[];
   total: number;
@@ -73,11 +81,24 @@ export async function listTransactions(
   if (filter.search === undefined && !hasAmounts) return listByCells(tx, userId, filter, page);
   const hasDates = filter.from !== undefined || filter.before !== undefined;
   const conditions = conditionsOf(userId, filter);
+  const following = and(conditions, isAfter(page.after));
   if (filter.search === undefined && !hasDates)
-    return exactPage(await countByAmount(tx, userId, filter), page, () => scanAmounts(tx, conditions, page));
+    return exactPage(await countByAmount(tx, userId, filter), page, () => scanAmounts(tx, following, page));
   const size = sumCounts(await readCells(tx, userId, NO_FILTER));
   if (size > LARGE_HISTORY_ROWS) return listLargeHistory(tx, userId, filter, page);
-  return exactPage(await countRows(tx, conditions), page, () => scan(tx, conditions, page));
+  return exactPage(await countRows(tx, conditions), page, () => scan(tx, following, page));
+}
+
+/** Where a row of the user's stands in the list. */
+export async function findPosition(
+  tx: Tx,
+  { id, userId }: { id: string; userId: string },
+): Promise<HistoryPosition | undefined> {
+  const [row] = await tx<HistoryPosition[]>`
+    select id, (extract(epoch from detected_at) * 1000000)::bigint as micros
+    from transactions
+    where id = ${id} and user_id = ${userId}`;
+  return row;
 }
 
 /** A user's own row. */
@@ -111,7 +132,7 @@ async function listByCells(tx: Tx, userId: string, filter: TransactionFilter, pa
     const start =
       page.offset < DEEP_OFFSET ? undefined : await locateOffset(tx, userId, filter, cells, page.offset);
     const near = start ? { ...filter, before: start.before } : filter;
-    return scanCells(tx, userId, near, cells, { limit: page.limit, offset: start?.skip ?? page.offset });
+    return scanCells(tx, userId, near, cells, { ...page, offset: start?.skip ?? page.offset });
   });
 }
 
@@ -148,18 +169,11 @@ function scanCells(
   page: Page,
 ): Promise<HistoryRow[]> {
   if (cells.length === 0) return Promise.resolve([]);
-  if (page.offset > PLAIN_OFFSET) {
-    const conditions = isEveryCell(filter)
-      ? branchesOf(conditionsOf(userId, filter))
-      : cells.map((cell) => cellCondition(userId, cell, filter));
-    return scanKeys(tx, conditions, page);
-  }
-  if (isEveryCell(filter)) return scan(tx, conditionsOf(userId, filter), page);
-  return scanMerged(
-    tx,
-    cells.map((cell) => cellCondition(userId, cell, filter)),
-    page,
-  );
+  const following = isAfter(page.after);
+  const every = and(conditionsOf(userId, filter), following);
+  const byCell = cells.map((cell) => and(cellCondition(userId, cell, filter), following));
+  if (page.offset > PLAIN_OFFSET) return scanKeys(tx, isEveryCell(filter) ? branchesOf(every) : byCell, page);
+  return isEveryCell(filter) ? scan(tx, every, page) : scanMerged(tx, byCell, page);
 }
 
 /** One ordered index scan a condition, merged. */

@@ -1,0 +1,99 @@
+/** The pages of `GET /v1/transactions` behind a cursor. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
+import { insertHistory } from "./history.ts";
+
+const PATH = "/v1/transactions";
+let world: MerchantWorld;
+let ann: Merchant;
+let bob: Merchant;
+
+/** Ids, newest first. */
+const order: string[] = [];
+
+beforeAll(async () => {
+  world = await startMerchantWorld();
+  [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
+  const types = ["RECEIVE", "SEND", "PAYMENT_LINK"] as const;
+  const statuses = ["CONFIRMED", "PENDING", "DETECTED"] as const;
+  const ids = await insertHistory(
+    world.sql,
+    ann.userId,
+    Array.from({ length: 11 }, (_, n) => ({
+      ...{ type: types[n % 3], status: statuses[n % 4] ?? "FAILED", description: `Wood ${n}` },
+      ...{ amountUnits: BigInt(n + 1) * 1_000_000n, detectedAt: `2026-01-01T00:00:00.00000${n % 9}Z` },
+    })),
+  );
+  const rows = ids.map((id, n) => ({ id, micros: n % 9 }));
+  rows.sort((a, b) => b.micros - a.micros || (a.id < b.id ? 1 : -1));
+  order.push(...rows.map(({ id }) => id));
+}, 120_000);
+afterAll(() => world?.stop());
+
+describe("cursor", () => {
+  /** Pages of `limit` rows until there is no cursor. */
+  async function follow(query: string, limit: number) {
+    const ids: string[] = [];
+    let cursor: string | null = "";
+    for (let page = 0; cursor !== null && page < 20; page++) {
+      const at: string = cursor ? `&cursor=${cursor}` : "";
+      const { status, body, text } = await ann.client.get(`${PATH}?limit=${limit}&${query}${at}`);
+      if (status !== 200) throw new Error(text);
+      ids.push(...body.data.transactions.map(({ id }: { id: string }) => id));
+      cursor = body.data.nextCursor;
+      expect(body.data.pagination.hasMore).toBe(cursor !== null);
+    }
+    return ids;
+  }
+
+  test.each([
+    "",
+    "types=RECEIVE,SEND",
+    "dateFrom=2026-01-01",
+    "amountMin=1",
+    "search=o",
+    "search=w&amountMin=1",
+  ])("pages of any size are the list, without a gap or a repetition: %s", async (query) => {
+    const all = await follow(query, 100);
+    expect(all.length).toBeGreaterThan(1);
+    for (const limit of [1, 2, all.length - 1, all.length, 100])
+      if (limit > 0) expect(await follow(query, limit)).toEqual(all);
+  });
+
+  test("rows of one instant are told apart by their ids", async () => {
+    const merchant = await signUp(world.baseUrl);
+    const at = "2026-02-01T00:00:00.000001Z";
+    const ids = await insertHistory(
+      world.sql,
+      merchant.userId,
+      Array.from({ length: 5 }, () => ({ detectedAt: at })),
+    );
+    const found: string[] = [];
+    let path: string | undefined = `${PATH}?limit=2`;
+    while (path) {
+      const { body } = await merchant.client.get(path);
+      found.push(...body.data.transactions.map(({ id }: { id: string }) => id));
+      path = body.data.nextCursor ? `${PATH}?limit=2&cursor=${body.data.nextCursor}` : undefined;
+    }
+    expect(found).toEqual(ids.toSorted().reverse());
+  });
+
+  test("error: a cursor of another user, another list or edited, and one with an offset", async () => {
+    const { body } = await ann.client.get(`${PATH}?limit=1`);
+    const cursor: string = body.data.nextCursor;
+    expect((await ann.client.get(`${PATH}?cursor=${cursor}`)).status).toBe(200);
+    const edited = `${cursor.slice(0, -2)}${cursor.endsWith("AA") ? "BB" : "AA"}`;
+    for (const [client, query, field] of [
+      [bob.client, `cursor=${cursor}`, "cursor"],
+      [ann.client, `cursor=${edited}`, "cursor"],
+      [ann.client, "cursor=x", "cursor"],
+      [ann.client, `cursor=${cursor}&offset=1`, "offset"],
+    ] as const) {
+      const refused = await client.get(`${PATH}?${query}`);
+      expect([refused.status, refused.body.error.details.field]).toEqual([400, field]);
+    }
+    const ofLinks = await ann.client.get(`/v1/payment-links?cursor=${cursor}`);
+    expect([ofLinks.status, ofLinks.body.error.details.field]).toEqual([400, "cursor"]);
+  });
+});
