@@ -2,12 +2,13 @@
 
 import type { NetworkId } from "../core/domain/networks.ts";
 import { type Chain, openChain } from "../core/rpc/chain-client.ts";
-import { readEnvOrExit } from "../core/runtime/env.ts";
+import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
 import { listForeignRpIds } from "../db/auth/passkeys.ts";
 import { openDatabase } from "../db/postgres/client.ts";
+import { inspectDatabase } from "../db/postgres/inspect-database.ts";
 import { openOutcomes } from "../db/postgres/notifications.ts";
 import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
 import { createApp } from "./app.ts";
@@ -33,6 +34,9 @@ const sql = openDatabase(config.databaseUrl, { name: "api", maxConnections: conf
 stop.onStop("database", () => sql.end({ timeout: 5 }));
 
 const logUnavailable = (error: unknown) => log.warn({ err: error }, "the database is unavailable; retrying");
+const database = await retryWhileUnavailable(() => inspectDatabase(sql, config.databaseUrl), logUnavailable);
+if (database.refusal) exitMisconfigured(database.refusal);
+for (const risk of database.risks) log.warn({ risk }, "insecure setting");
 if (config.nodeEnv === "production") {
   const foreign = await retryWhileUnavailable(
     () => listForeignRpIds(sql, config.passkey.rpId),
@@ -69,17 +73,15 @@ log.info({ host: config.host, port: app.server?.port, baseUrl: config.baseUrl },
 /** Their owners could neither sign in nor send under another RP id, and new passkeys would be bound to the wrong one for ever. */
 function refuseForeignRpIds(rpId: string, foreign: readonly { rpId: string; count: number }[]): never {
   const found = foreign.map((one) => `${one.count} of "${one.rpId}"`).join(", ");
-  console.error(
+  exitMisconfigured(
     `RP_ID is "${rpId}", but the database holds passkeys of other relying parties: ${found}. Set RP_ID to theirs; a passkey never moves.`,
   );
-  process.exit(78); // EX_CONFIG of sysexits.h
 }
 
 function readAssetsOrExit(): Assets {
   try {
     return readAssets();
   } catch (error) {
-    console.error(error instanceof Error ? error.message : error);
-    process.exit(78); // EX_CONFIG of sysexits.h
+    return exitMisconfigured(error instanceof Error ? error.message : String(error));
   }
 }

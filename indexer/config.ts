@@ -1,19 +1,32 @@
 /** The indexer's environment, read once at the door. */
-import { type ChainSettings, chainFaults, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
-import { processShape, readEnv } from "../core/runtime/env.ts";
+import type { z } from "zod";
+import {
+  type ChainSettings,
+  chainFaults,
+  chainShape,
+  enabledChains,
+  enabledNetworks,
+} from "../core/runtime/chain-env.ts";
+import { processShape, readEnv, wholeNumber } from "../core/runtime/env.ts";
 import type { MetricsPlace } from "../core/runtime/metrics.ts";
 import { relayLimitsShape } from "../core/runtime/relay-limits-env.ts";
+
+/** Three of the pool, and one that holds the leader's lock. */
+const CONNECTIONS_A_NETWORK = 4;
 
 const shape = {
   ...processShape,
   ...chainShape,
   RELAY_MIN_AMOUNT: relayLimitsShape.RELAY_MIN_AMOUNT,
+  INDEXER_DATABASE_MAX_CONNECTIONS: wholeNumber(CONNECTIONS_A_NETWORK, 100).optional(),
 } as const;
 
 export type IndexerConfig = {
   logLevel: string;
   databaseUrl: string;
   metrics: MetricsPlace;
+  /** Of the pool; each network holds one more for its leader's lock. */
+  poolConnections: number;
   chains: ChainSettings[];
   /** Micro-USDC: what is not worth relaying is not worth an exception. */
   misfitMinUnits: bigint;
@@ -21,12 +34,25 @@ export type IndexerConfig = {
 
 /** Throws EnvError with every fault. */
 export function readIndexerConfig(source?: Record<string, string | undefined>): IndexerConfig {
-  const env = readEnv(shape, source, chainFaults);
+  const env = readEnv(shape, source, findFaults);
+  const networks = enabledNetworks(env).length;
+  const maxConnections = env.INDEXER_DATABASE_MAX_CONNECTIONS ?? networks * CONNECTIONS_A_NETWORK;
   return {
     logLevel: env.LOG_LEVEL,
     databaseUrl: env.DATABASE_URL,
     metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
+    poolConnections: maxConnections - networks,
     chains: enabledChains(env),
     misfitMinUnits: env.RELAY_MIN_AMOUNT,
   };
+}
+
+type IndexerEnv = z.infer<z.ZodObject<typeof shape>>;
+
+function findFaults(env: Partial<IndexerEnv>, broken: ReadonlySet<string>): string[] {
+  const networks = enabledNetworks(env).length;
+  const [min, max] = [networks * CONNECTIONS_A_NETWORK, env.INDEXER_DATABASE_MAX_CONNECTIONS];
+  const faults = chainFaults(env, broken);
+  if (max === undefined || max >= min) return faults;
+  return [...faults, `INDEXER_DATABASE_MAX_CONNECTIONS: must be at least ${min} with ${networks} network(s)`];
 }

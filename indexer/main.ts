@@ -1,17 +1,18 @@
 /** The indexer process: one loop a network, of which one process at a time leads each. */
 import { type Chain, openChain } from "../core/rpc/chain-client.ts";
 import type { ChainSettings } from "../core/runtime/chain-env.ts";
-import { readEnvOrExit } from "../core/runtime/env.ts";
+import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
 import { openDatabase } from "../db/postgres/client.ts";
+import { inspectDatabase } from "../db/postgres/inspect-database.ts";
+import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
 import { readIndexerConfig } from "./config.ts";
 import { openIndexerMetrics } from "./metrics.ts";
 import { runNetwork } from "./run-network.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
-const CONNECTIONS_A_NETWORK = 3;
 /** Sooner than a frozen leader is replaced: the next one needs the rows that it held. No transaction here waits for a node. */
 const FROZEN_TRANSACTION_MS = 10_000;
 
@@ -23,13 +24,19 @@ const log = openLog("indexer", config.logLevel);
 const stop = handleStop(log);
 const metricsServer = openMetrics("indexer", config.metrics);
 const metrics = openIndexerMetrics(metricsServer.registry);
-const networks = config.chains.length;
 const sql = openDatabase(config.databaseUrl, {
   name: "indexer",
-  maxConnections: networks * CONNECTIONS_A_NETWORK,
+  maxConnections: config.poolConnections,
   genericPlans: true,
   idleInTransactionTimeoutMs: FROZEN_TRANSACTION_MS,
 });
+
+const database = await retryWhileUnavailable(
+  () => inspectDatabase(sql, config.databaseUrl),
+  (error) => log.warn({ err: error }, "the database is unavailable; retrying"),
+);
+if (database.refusal) exitMisconfigured(database.refusal);
+for (const risk of database.risks) log.warn({ risk }, "insecure setting");
 
 const runs = config.chains.map((settings) => run(settings, open(settings)));
 stop.onStop("metrics", () => metricsServer.close());

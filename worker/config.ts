@@ -30,6 +30,13 @@ const privateKeys = commaList
   .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{64}$/, "must be 0x and 64 hex digits")).min(1))
   .optional();
 
+const DEFAULT_CONCURRENCY = 8;
+/** Connections beside the tasks': the monitor's lock, liveness and work locks each hold one. */
+const EXTRA_CONNECTIONS = 6;
+const ASYNC_COMMIT_CONNECTIONS = 2;
+/** Of the job queue: LISTEN, and the statements that take and complete jobs. */
+const QUEUE_CONNECTIONS_MIN = 4;
+
 const shape = {
   ...processShape,
   ...chainShape,
@@ -45,7 +52,8 @@ const shape = {
     .regex(/^\d{1,30}$/, "must be whole wei")
     .optional(),
   RELAY_REVERTED_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(10_000_000),
-  WORKER_CONCURRENCY: wholeNumber(1, 50).default(8),
+  WORKER_CONCURRENCY: wholeNumber(1, 50).default(DEFAULT_CONCURRENCY),
+  WORKER_DATABASE_MAX_CONNECTIONS: wholeNumber(13, 400).optional(),
   EVENTS_KEPT_DAYS: wholeNumber(7, 36_500).default(90),
   OTP_PEPPER: secretList("it hashes and seals e-mail codes, the same as the API's"),
   WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
@@ -77,6 +85,8 @@ export type WorkerConfig = {
   /** Gas that all sends of a network may use in a UTC day; undefined: no limit. */
   sendGasTotalPerDay: bigint | undefined;
   concurrency: number;
+  /** The process's database connections, by pool; LISTEN takes one more. */
+  connections: { pool: number; asyncCommit: number; queue: number };
   /** Events older than this go; 7 days at least, for webhooks are repeated for days. */
   eventsKeptDays: number;
   otpPeppers: KeyList;
@@ -110,6 +120,7 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
     sendGasPerDay: BigInt(env.SEND_GAS_PER_DAY),
     sendGasTotalPerDay: sendGasTotalPerDay(env),
     concurrency: env.WORKER_CONCURRENCY,
+    connections: shareConnections(env.WORKER_CONCURRENCY, env.WORKER_DATABASE_MAX_CONNECTIONS),
     eventsKeptDays: env.EVENTS_KEPT_DAYS,
     otpPeppers: env.OTP_PEPPER,
     webhookSealKeys: sealKeysOf(env.WEBHOOK_SEAL_KEYS, env.OTP_PEPPER),
@@ -119,6 +130,22 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
     smtpUrl: env.SMTP_URL,
     mailFrom: env.MAIL_FROM,
   };
+}
+
+/** A task may hold one connection while it needs another: the pool is never smaller than tasks and locks together. */
+function shareConnections(concurrency: number, max: number | undefined): WorkerConfig["connections"] {
+  const needed = concurrency + EXTRA_CONNECTIONS;
+  const asyncCommit = ASYNC_COMMIT_CONNECTIONS;
+  const total = max ?? needed + asyncCommit + concurrency + 2;
+  const queue = Math.min(concurrency + 2, total - asyncCommit - needed);
+  return { pool: total - asyncCommit - queue, asyncCommit, queue };
+}
+
+function connectionFaults(env: Partial<WorkerEnv>): string[] {
+  const { WORKER_DATABASE_MAX_CONNECTIONS: max, WORKER_CONCURRENCY: concurrency = DEFAULT_CONCURRENCY } = env;
+  const min = concurrency + EXTRA_CONNECTIONS + ASYNC_COMMIT_CONNECTIONS + QUEUE_CONNECTIONS_MIN;
+  if (max === undefined || max >= min) return [];
+  return [`WORKER_DATABASE_MAX_CONNECTIONS: must be at least ${min} with WORKER_CONCURRENCY ${concurrency}`];
 }
 
 const sealShape = {
@@ -141,7 +168,7 @@ export function readSealConfig(
 type WorkerEnv = z.infer<z.ZodObject<typeof shape>>;
 
 function findFaults(env: Partial<WorkerEnv>, broken: ReadonlySet<string>): string[] {
-  const faults = chainFaults(env, broken);
+  const faults = [...chainFaults(env, broken), ...connectionFaults(env)];
   for (const id of enabledNetworks(env)) {
     if (keysOf(env, id) || [...broken].some((name) => name.startsWith("RELAYER_PRIVATE_KEYS"))) continue;
     faults.push(`RELAYER_PRIVATE_KEYS is not set; its keys pay the gas on ${id}`);

@@ -1,10 +1,11 @@
 /** The worker process: runs the job queue and relays transactions. Any number of them may run on one database. */
 import { openChain } from "../core/rpc/chain-client.ts";
-import { readEnvOrExit } from "../core/runtime/env.ts";
+import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
 import { openDatabase } from "../db/postgres/client.ts";
+import { inspectDatabase } from "../db/postgres/inspect-database.ts";
 import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
 import { readWorkerConfig } from "./config.ts";
 import { runQueue } from "./jobs/job-queue.ts";
@@ -31,9 +32,6 @@ const RPC_TIMEOUT_MS = 5_000;
 const QUEUE_TIMEOUT_MS = 12_000;
 /** For what only releases locks: a dead database must not delay the stop, and its locks are gone with it. */
 const CLOSE_TIMEOUT_MS = 1_500;
-/** Connections beside the tasks': the monitor's lock, liveness and LISTEN each hold one. */
-const EXTRA_CONNECTIONS = 6;
-const ASYNC_COMMIT_CONNECTIONS = 2;
 
 const config = readEnvOrExit(() => readWorkerConfig());
 const log = openLog("worker", config.logLevel);
@@ -44,16 +42,20 @@ const metrics = openMetrics("worker", config.metrics);
 stop.onStop("metrics", () => metrics.close());
 const sql = openDatabase(config.databaseUrl, {
   name: "worker",
-  maxConnections: config.concurrency + EXTRA_CONNECTIONS,
+  maxConnections: config.connections.pool,
 });
 stop.onStop("database", () => sql.end({ timeout: 2 }));
 const asyncCommitSql = openDatabase(config.databaseUrl, {
   name: "worker async",
-  maxConnections: ASYNC_COMMIT_CONNECTIONS,
+  maxConnections: config.connections.asyncCommit,
   asynchronousCommit: true,
   genericPlans: true,
 });
 stop.onStop("async commits", () => asyncCommitSql.end({ timeout: 2 }));
+
+const database = await retryWhileUnavailable(() => inspectDatabase(sql, config.databaseUrl), logUnavailable);
+if (database.refusal) exitMisconfigured(database.refusal);
+for (const risk of database.risks) log.warn({ risk }, "insecure setting");
 
 const chains = new Map(
   config.chains.map(({ id, rpcUrls }) => [
@@ -114,9 +116,9 @@ for (const [id, network] of networks) {
 const mailer = openMailer(config);
 stop.onStop("mailer", () => mailer.close());
 const taskList = openTasks({ ...deps, mailer }, networks, drains, operationDrains);
-const { databaseUrl, concurrency } = config;
+const { databaseUrl, concurrency, connections } = config;
 const stopQueue = await retryWhileUnavailable(
-  () => runQueue({ sql, log, databaseUrl, concurrency, taskList }),
+  () => runQueue({ sql, log, databaseUrl, concurrency, maxConnections: connections.queue, taskList }),
   logUnavailable,
 );
 stop.onStop("queue", stopQueue, QUEUE_TIMEOUT_MS);

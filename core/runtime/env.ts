@@ -102,7 +102,12 @@ export function readEnvOrExit<Config>(read: () => Config): Config {
     return read();
   } catch (error) {
     if (!(error instanceof EnvError)) throw error;
-    console.error(error.message);
-    process.exit(78); // EX_CONFIG of sysexits.h
+    return exitMisconfigured(error.message);
   }
+}
+
+/** Ends the process for a fault that only the operator can correct. */
+export function exitMisconfigured(message: string): never {
+  console.error(message);
+  process.exit(78); // EX_CONFIG of sysexits.h
 }

@@ -65,3 +65,45 @@ describe("limits of relaying", () => {
     },
   );
 });
+
+describe("database connections", () => {
+  const worker = (set: Record<string, string>) => () => readWorkerConfig({ ...ENV, ...set }).connections;
+
+  test("a worker shares its connections among tasks, advisory updates and queue, and grows with its concurrency", () => {
+    expect(worker({})()).toEqual({ pool: 14, asyncCommit: 2, queue: 10 });
+    expect(worker({ WORKER_CONCURRENCY: "1" })()).toEqual({ pool: 7, asyncCommit: 2, queue: 3 });
+    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "40" })()).toEqual({
+      pool: 28,
+      asyncCommit: 2,
+      queue: 10,
+    });
+  });
+
+  test("a worker takes 20 connections for 8 concurrent jobs, 19 are refused", () => {
+    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "20" })()).toEqual({
+      pool: 14,
+      asyncCommit: 2,
+      queue: 4,
+    });
+    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "19" })).toThrow(
+      "WORKER_DATABASE_MAX_CONNECTIONS: must be at least 20 with WORKER_CONCURRENCY 8",
+    );
+    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "13", WORKER_CONCURRENCY: "1" })().queue).toBe(3);
+    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "12", WORKER_CONCURRENCY: "1" })).toThrow(
+      "WORKER_DATABASE_MAX_CONNECTIONS: must be between 13 and 400",
+    );
+  });
+
+  test("an indexer takes four connections a network at least, one of which holds the leader's lock", () => {
+    const indexer = (set: Record<string, string>) => () =>
+      readIndexerConfig({ ...ENV, ...set }).poolConnections;
+    const both = { NETWORKS: "base,base-sepolia" };
+    expect(indexer({})()).toBe(3);
+    expect(indexer(both)()).toBe(6);
+    expect(indexer({ ...both, INDEXER_DATABASE_MAX_CONNECTIONS: "8" })()).toBe(6);
+    expect(indexer({ ...both, INDEXER_DATABASE_MAX_CONNECTIONS: "20" })()).toBe(18);
+    expect(indexer({ ...both, INDEXER_DATABASE_MAX_CONNECTIONS: "7" })).toThrow(
+      "INDEXER_DATABASE_MAX_CONNECTIONS: must be at least 8 with 2 network(s)",
+    );
+  });
+});

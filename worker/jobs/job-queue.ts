@@ -28,6 +28,7 @@ export type QueueSettings = {
   log: Log;
   databaseUrl: string;
   concurrency: number;
+  maxConnections: number;
   taskList: TaskList;
 };
 
@@ -85,7 +86,8 @@ type Runner = {
   close(): Promise<void>;
 };
 
-async function openRunner({ sql, log, databaseUrl, concurrency, taskList }: QueueSettings): Promise<Runner> {
+async function openRunner(settings: QueueSettings): Promise<Runner> {
+  const { sql, log, databaseUrl, concurrency, maxConnections, taskList } = settings;
   const ended = Promise.withResolvers<unknown>();
   const events: WorkerEvents = new EventEmitter();
   let releaseLiveness = async () => {};
@@ -97,7 +99,7 @@ async function openRunner({ sql, log, databaseUrl, concurrency, taskList }: Queu
   events.on("pool:fatalError", ({ error }) => ended.resolve(error));
   events.on("pool:gracefulShutdown", ({ message }) => ended.resolve(new Error(message)));
   const idle = watchIdleness(events);
-  const pool = new Pool({ connectionString: databaseUrl, max: concurrency + 2 });
+  const pool = new Pool({ connectionString: databaseUrl, max: maxConnections });
   pool.on("error", (error) => log.warn({ err: error }, "queue connection lost"));
   pool.on("connect", (client) => client.on("error", () => undefined));
   const release = async () => {
