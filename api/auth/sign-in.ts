@@ -62,7 +62,7 @@ export async function notePasskeyUse(
 ): Promise<boolean> {
   if (!(await noteUse(tx, passkey.id, use))) return false;
   if (use.isRegression) {
-    const details = { stored: Number(passkey.counter), told: Number(use.counter) };
+    const details = { stored: Number(passkey.counter), reported: Number(use.counter) };
     await recordSecurityEvent(tx, {
       userId: passkey.userId,
       type: "passkey_counter_regression",

@@ -51,5 +51,5 @@ async function readStart(chain: Chain) {
     const start = await readHeader(chain, head.number < YOUNG_BLOCKS ? 0 : below);
     if (start) return start;
   }
-  throw new RpcTransportError("not-ready", `${chain.network.id}: no node told its head`);
+  throw new RpcTransportError("not-ready", `${chain.network.id}: no node reported its head`);
 }

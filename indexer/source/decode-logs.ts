@@ -87,7 +87,7 @@ export type BlockContent = {
   logCount: number;
 };
 
-/** Reads a log answer; logs told twice count once. Throws when it is no list of logs, or a log is told in two ways. */
+/** Reads a log answer; logs that appear twice count once. Throws when it is no list of logs, or one log has two contents. */
 export function parseLogs(answer: unknown): PlacedLog[] {
   if (!Array.isArray(answer)) throw malformed("an eth_getLogs answer is not a list");
   const byPlace = new Map<string, PlacedLog>();

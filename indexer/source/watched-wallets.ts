@@ -6,7 +6,7 @@ import type { Hex } from "../../core/domain/networks.ts";
 
 const WORDS = 5;
 const HEX_DIGITS_A_WORD = 8;
-/** Told apart by the first eight bits of what an address scatters to. */
+/** Partitioned by the first eight bits of what an address scatters to. */
 const TABLES = 256;
 const SLOTS_MIN = 8;
 /** How full a table is made. Addresses fall on tables by chance, so each keeps room for more than its share. */

@@ -28,7 +28,7 @@ export type HostCertificate = {
   /** PEM of the leaf, then of the authority. */
   chain: string;
   key: string;
-  /** PEM, what a browser is told to trust. */
+  /** PEM, the authority that a browser is to trust. */
   authority: string;
   /** base64 SHA-256 of the authority's public key, as Chromium's --ignore-certificate-errors-spki-list takes it. */
   authorityKeyHash: string;

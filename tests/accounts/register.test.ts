@@ -199,13 +199,14 @@ describe("POST /v1/email-verification/resend", () => {
       await world.sql`
         update rate_counters set ends_at = ends_at - interval '61 seconds' where key like ${`${key}%`}`;
     };
-    const told = async (email: string) => {
+    const answerTo = async (email: string) => {
       const { status, headers } = await client.post(RESEND, { email });
       const waitS = Number(headers.get("retry-after"));
       return { status, minutes: Math.ceil(waitS / 60) };
     };
     for (let sent = 1; sent <= 6; sent++) {
-      for (let asked = 0; asked < 3; asked++) expect(await told(unknown)).toEqual(await told(waiting));
+      for (let asked = 0; asked < 3; asked++)
+        expect(await answerTo(unknown)).toEqual(await answerTo(waiting));
       await letTimePass();
     }
   });

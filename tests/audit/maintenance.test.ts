@@ -97,7 +97,7 @@ describe("a wallet that is added later", () => {
     expect(await findHistory(lab, hashes[1] ?? "0x", other.userId)).toMatchObject([{ type: "SEND" }]);
   });
 
-  test("is read once: nothing is told twice when it is read again", async () => {
+  test("is read once: nothing is reported twice when it is read again", async () => {
     const merchant = await makeMerchant(lab);
     await pay(lab, payer, merchant.address, 5n);
     await until("it is read", isRead(merchant.address));

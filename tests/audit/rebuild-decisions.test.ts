@@ -258,7 +258,7 @@ test("what was decided before the ways of deciding were recorded stands, and is 
     expect(await linkOf(lab, id)).toMatchObject({ status: "PAID", exception: "NONE", settledBy });
 });
 
-/** As the second reading of a block does that a node had not told whole. */
+/** As the second reading of a block does of which a node had left out a part. */
 async function readAgain(number: number): Promise<number> {
   const term = await openTerm(lab);
   try {

@@ -92,9 +92,9 @@ describe("the address", () => {
     await fc.assert(
       fc.asyncProperty(owners, nonces, async (first, saltNonce) => {
         const data = encodeFunctionData({ abi: ABI, functionName: "getAddress", args: [first, saltNonce] });
-        const told = await world.callContract(factory, data);
+        const returned = await world.callContract(factory, data);
         expect(accountAddress({ factory, implementation, owners: first, saltNonce })).toBe(
-          `0x${told.slice(26)}`,
+          `0x${returned.slice(26)}`,
         );
       }),
       { numRuns: 25 },

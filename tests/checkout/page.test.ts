@@ -213,7 +213,7 @@ describe("the link's public data", () => {
     expect(Math.abs(Date.parse(body.now) - Date.now())).toBeLessThan(10_000);
   });
 
-  test("tells nobody who pays before the link is paid", async () => {
+  test("does not show who pays before the link is paid", async () => {
     const { id, amountUnits } = await side.makeLink();
     await side.world.sql`update payment_links set status = 'PENDING' where id = ${id}`;
     await side.world.sql`
@@ -232,7 +232,7 @@ describe("the link's public data", () => {
 });
 
 describe("assets", () => {
-  test("are named by their content, cached for good, and compressed in the best way the reader takes", async () => {
+  test("are named by their content, cached permanently, and compressed as the reader prefers", async () => {
     const { text } = await read(await makeLink());
     const script = /<script type="module" src="([^"]+)">/.exec(text)?.[1] ?? "";
     const ask = (encodings: string) =>

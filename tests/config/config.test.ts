@@ -353,7 +353,7 @@ test("the process ends with code 78 and one readable message", async () => {
     stderr: "pipe",
   });
   expect(await child.exited).toBe(78);
-  const told = await new Response(child.stderr).text();
-  expect(told).toContain("TEST_MODE: must be off in production");
-  expect(told).not.toContain("    at ");
+  const output = await new Response(child.stderr).text();
+  expect(output).toContain("TEST_MODE: must be off in production");
+  expect(output).not.toContain("    at ");
 });

@@ -109,8 +109,8 @@ describe("at start", () => {
       }
       const isListening = log.includes('"listening"');
       if (isListening) child.kill("SIGTERM");
-      const [code, told] = [await child.exited, await new Response(child.stderr).text()];
-      return { isListening, code, told };
+      const [code, output] = [await child.exited, await new Response(child.stderr).text()];
+      return { isListening, code, output };
     };
     expect((await start("example.com")).isListening).toBe(true);
     await world.sql`insert into users (id, email) values (${userId}, 'rp@example.com')`;
@@ -125,8 +125,8 @@ describe("at start", () => {
     ] as const) {
       const refused = await start(rpId);
       expect(refused).toMatchObject({ isListening: false, code: 78 });
-      expect(refused.told).toContain(`RP_ID is "${rpId}"`);
-      expect(refused.told).toContain(found);
+      expect(refused.output).toContain(`RP_ID is "${rpId}"`);
+      expect(refused.output).toContain(found);
     }
     expect((await start("pay.example.com", { NODE_ENV: "test" })).isListening).toBe(true);
     await world.sql`delete from passkeys where id = 'rp-1'`;

@@ -107,8 +107,8 @@ describe("the event log", () => {
     release();
     await late;
     await settle();
-    const told = (await readAll(ann, cursor)).events.map(({ subjectId }) => subjectId);
-    expect(told).toEqual(["late", "early"]);
+    const listed = (await readAll(ann, cursor)).events.map(({ subjectId }) => subjectId);
+    expect(listed).toEqual(["late", "early"]);
   });
 
   test("a reader following 20 concurrent writers gets each event exactly once", async () => {

@@ -17,7 +17,7 @@ let ann: Merchant;
 let annAfter: Client;
 /** Ann's cursor and the events she had read. */
 let cursor: string;
-let told: string[];
+let listed: string[];
 
 const EVENTS = "/v1/events";
 /** More than a new cluster has used after its migration. */
@@ -29,7 +29,7 @@ beforeAll(async () => {
     `do $$ begin for n in 1..${TRANSACTIONS_BEFORE} loop perform pg_current_xact_id(); commit; end loop; end $$`,
   );
   ann = await signUp(before.baseUrl);
-  ({ told, cursor } = await readUntil(ann.client, undefined, 4));
+  ({ listed, cursor } = await readUntil(ann.client, undefined, 4));
   server = await startEmbeddedServer();
   await migrate(server.adminUrl);
   restored = openDatabase(server.adminUrl, { name: "test", maxConnections: 2 });
@@ -75,14 +75,14 @@ async function readUntil(client: Client, from: string | undefined, count: number
   let next = from;
   const deadline = Date.now() + 45_000;
   while (subjects.length < count) {
-    if (Date.now() > deadline) throw new Error(`told ${subjects.length} of ${count} events`);
+    if (Date.now() > deadline) throw new Error(`listed ${subjects.length} of ${count} events`);
     const { status, body } = await client.get(`${EVENTS}?limit=1${next ? `&cursor=${next}` : ""}`);
     expect(status).toBe(200);
     for (const { type, subjectId } of body.data) subjects.push(`${type} ${subjectId}`);
     next = body.pagination.nextCursor ?? next;
     if (body.data.length === 0) await Bun.sleep(20);
   }
-  return { told: subjects, cursor: next ?? "" };
+  return { listed: subjects, cursor: next ?? "" };
 }
 
 const newLink = async (client: Client) =>
@@ -91,20 +91,20 @@ const newLink = async (client: Client) =>
 test("the new cluster's transaction numbers are lower (precondition of this file)", async () => {
   const [row] = await restored`
     select bool_and(written_by > pg_current_xact_id()) as are_ahead, count(*)::int as count from events`;
-  expect(row).toEqual({ areAhead: true, count: told.length });
+  expect(row).toEqual({ areAhead: true, count: listed.length });
 });
 
 test("an old cursor continues with new events, in order and without repetition", async () => {
   const links = [await newLink(annAfter), await newLink(annAfter)];
   const next = await readUntil(annAfter, cursor, 2);
-  expect(next.told).toEqual(links.map((id) => `payment_link.created ${id}`));
+  expect(next.listed).toEqual(links.map((id) => `payment_link.created ${id}`));
   const last = await newLink(annAfter);
-  expect((await readUntil(annAfter, next.cursor, 1)).told).toEqual([`payment_link.created ${last}`]);
+  expect((await readUntil(annAfter, next.cursor, 1)).listed).toEqual([`payment_link.created ${last}`]);
 });
 
 test("the whole log is returned, old events before new ones", async () => {
-  const all = await readUntil(annAfter, undefined, told.length + 3);
-  expect(all.told.slice(0, told.length)).toEqual(told);
+  const all = await readUntil(annAfter, undefined, listed.length + 3);
+  expect(all.listed.slice(0, listed.length)).toEqual(listed);
   const { body } = await annAfter.get(`${EVENTS}?cursor=${all.cursor}`);
   expect(body.data).toEqual([]);
 });

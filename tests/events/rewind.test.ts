@@ -41,7 +41,7 @@ async function write(sql: Sql, userId: string, subjectIds: readonly string[]): P
 /** Events after a position, and the last position; undefined for a position unknown to this log. */
 async function readAfter(sql: Sql, userId: string, after?: EventPosition) {
   const page = await listEvents(sql, userId, { after, limit: 100 });
-  return page && { told: page.events.map(({ subjectId }) => subjectId), last: page.end };
+  return page && { listed: page.events.map(({ subjectId }) => subjectId), last: page.end };
 }
 
 test("behavior: no cursor skips events after a restored snapshot: it continues or is unknown", async () => {
@@ -58,13 +58,13 @@ test("behavior: no cursor skips events after a restored snapshot: it continues o
     );
     await write(sql, userId, ["lost"]);
     const after = await readAfter(sql, userId, before?.last);
-    expect(after?.told).toEqual(["lost"]);
+    expect(after?.listed).toEqual(["lost"]);
     return [before?.last, after?.last];
   });
   await withServer("restored", async (sql) => {
     await write(sql, userId, ["b", "c"]);
-    expect((await readAfter(sql, userId))?.told).toEqual(["a", "b", "c"]);
-    expect((await readAfter(sql, userId, early))?.told).toEqual(["b", "c"]);
+    expect((await readAfter(sql, userId))?.listed).toEqual(["a", "b", "c"]);
+    expect((await readAfter(sql, userId, early))?.listed).toEqual(["b", "c"]);
     expect(await readAfter(sql, userId, late)).toBeUndefined();
   });
 }, 120_000);
@@ -77,12 +77,12 @@ test("behavior: a restart while reading neither repeats nor skips events", async
   });
   const place = await withServer("plain", async (sql) => {
     const found = await readAfter(sql, userId);
-    expect(found?.told).toEqual(["a", "b"]);
+    expect(found?.listed).toEqual(["a", "b"]);
     await write(sql, userId, ["c"]);
     return found?.last;
   });
   await withServer("plain", async (sql) => {
     await write(sql, userId, ["d"]);
-    expect((await readAfter(sql, userId, place))?.told).toEqual(["c", "d"]);
+    expect((await readAfter(sql, userId, place))?.listed).toEqual(["c", "d"]);
   });
 }, 120_000);

@@ -102,7 +102,7 @@ test.each([
   const shape = await openScript(script);
   for (const word of text.split(" ")) {
     const glyphs = shape(word, false);
-    expect(glyphs.map(({ text: told }) => told).join("")).toBe(word);
+    expect(glyphs.map(({ text: drawn }) => drawn).join("")).toBe(word);
     expect(glyphs.every(({ id }) => id > 0)).toBe(true);
   }
 });

@@ -60,7 +60,7 @@ describe.each(Object.keys(KINDS))("%s", (name) => {
       links.push(...(await makeTraffic(traffic)));
       await Bun.sleep(random() * 20);
     }
-    // a lagging node tells of the last blocks only when further ones come
+    // a lagging node reports the last blocks only when further ones come
     await mine(lab, 4);
     await Bun.sleep(200);
     proxy.heal();

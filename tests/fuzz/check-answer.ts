@@ -15,7 +15,7 @@ export function checkAnswer(path: string, { status, text, headers, ms }: Seen): 
   const faults: string[] = [];
   if (status >= 500) faults.push(`answered ${status}`);
   if (ms > ANSWER_MAX_MS) faults.push(`took ${Math.round(ms)} ms`);
-  if (LEAK.test(text)) faults.push("tells of our insides");
+  if (LEAK.test(text)) faults.push("leaks internals");
   if (BEFORE_US.has(status) && text === "" && headers.get("x-request-id") === null) return faults;
   if (headers.get("x-api-version") !== "v1") faults.push("has no X-API-Version");
   if (headers.get("x-request-id") === null) faults.push("has no request id");

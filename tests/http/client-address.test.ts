@@ -18,7 +18,7 @@ describe("the client's address", () => {
     expect(clientAddressOf("2001:db8::9", "1.2.3.4", proxies)).toBe("1.2.3.4");
   });
 
-  test("falls back to the last believed hop when the list has something else in it", () => {
+  test("falls back to the last trusted hop when the list has something else in it", () => {
     expect(clientAddressOf("10.1.1.1", "nonsense", proxies)).toBe("10.1.1.1");
     expect(clientAddressOf("10.1.1.1", "6.6.6.6, <script>, 10.2.2.2", proxies)).toBe("10.2.2.2");
     expect(clientAddressOf("10.1.1.1", "", proxies)).toBe("10.1.1.1");

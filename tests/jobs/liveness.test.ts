@@ -34,7 +34,7 @@ async function holders(): Promise<number[]> {
 async function breakALook(): Promise<void> {
   await killer.begin(async (tx) => {
     await tx`lock table graphile_worker._private_jobs in access exclusive mode`;
-    const looking = await waitFor("a look", async () => {
+    const looking = await waitFor("a poll", async () => {
       const [row] = await killer<{ pid: number }[]>`
         select pid
         from pg_stat_activity
@@ -61,7 +61,7 @@ test("behavior: looks that fail leave the sign where it is, a lost sign is put u
   });
   expect(next).not.toBe(holder);
   await breakALook();
-  await waitFor("a look that succeeds", () => isAlive(sql, POOL_ID));
+  await waitFor("a poll that succeeds", () => isAlive(sql, POOL_ID));
   expect(await holders()).toEqual([next ?? 0]);
   const others = await Promise.all(Array.from({ length: POOL - 1 }, () => sql.reserve()));
   for (const connection of others) connection.release();

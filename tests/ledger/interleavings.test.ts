@@ -158,10 +158,10 @@ describe("several transfers in one transaction", () => {
     const linkId = await seedLink(sql, merchant, { amountUnits: 6_000_000n });
     const [block, txHash, from] = [makeBlock(99), randomHash(), randomAddress()];
     await claim(linkId, txHash, from, "EOA");
-    const [told, leftOut] = [7_000_000n, 8_000_000n].map((amountUnits, logIndex) =>
+    const [reported, leftOut] = [7_000_000n, 8_000_000n].map((amountUnits, logIndex) =>
       makeTransfer({ block, txHash, from, amountUnits, logIndex }),
     );
-    if (told) await read([told]);
+    if (reported) await read([reported]);
     if (leftOut) await read([leftOut]);
     expect((await historyOf(txHash)).map((row) => row.amountUnits)).toEqual([7_000_000n, 8_000_000n]);
   });

@@ -139,8 +139,8 @@ describe("watching a link", () => {
       let text = "";
       for await (const piece of response.body ?? []) {
         text += new TextDecoder().decode(piece);
-        const told = [...text.matchAll(/^data: (.*)$/gm)].map((match) => JSON.parse(match[1] ?? "null"));
-        seen.splice(0, seen.length, ...told.map(({ status }) => status));
+        const messages = [...text.matchAll(/^data: (.*)$/gm)].map((match) => JSON.parse(match[1] ?? "null"));
+        seen.splice(0, seen.length, ...messages.map(({ status }) => status));
       }
     })();
     await waitFor("ACTIVE", async () => seen.includes("ACTIVE"));

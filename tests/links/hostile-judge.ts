@@ -168,7 +168,9 @@ function judgeAnswers({ deeds, thefts }: Stage, { booked, paid, rows }: Case, in
     const transfer = paid.find(({ nonce }) => nonce !== undefined && nonce === paidWithNonce);
     const row = transfer && booked.get(placeOf(transfer));
     const isTrue = row?.linkId === linkId && row.pays;
-    return paidWithNonce && !isTrue ? [`a thief was told ${linkId} is paid by ${paidWithNonce}`] : [];
+    return paidWithNonce && !isTrue
+      ? [`a thief was answered that ${linkId} is paid by ${paidWithNonce}`]
+      : [];
   });
   let duplicates = 0;
   for (const deed of deeds) {
@@ -182,7 +184,7 @@ function judgeAnswers({ deeds, thefts }: Stage, { booked, paid, rows }: Case, in
     if (isItsOwn && status === "PAID" && exception === "DUPLICATE" && isOthersDoing) duplicates += 1;
     else
       broken.push(
-        `${deed.payer} was told ${deed.linkId} (${status} ${exception}) is paid by ${deed.toldSettled}: ${JSON.stringify(row)}`,
+        `${deed.payer} was answered that ${deed.linkId} (${status} ${exception}) is paid by ${deed.toldSettled}: ${JSON.stringify(row)}`,
       );
   }
   return { broken, duplicates };

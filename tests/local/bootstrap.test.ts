@@ -48,23 +48,23 @@ function bootstrap(...args: string[]) {
     stderr: "pipe",
   });
   const said = new Response(child.stdout).text();
-  const told = new Response(child.stderr).text();
-  return { child, said, told };
+  const progress = new Response(child.stderr).text();
+  return { child, said, progress };
 }
 
 test("installs what the lock file names, runs the script, and exits with its code", async () => {
-  const { child, said, told } = bootstrap("local/say.ts", "one", "two words");
+  const { child, said, progress } = bootstrap("local/say.ts", "one", "two words");
   expect(await child.exited).toBe(7);
   expect(await said).toBe(`hello ${Bun.version} one two words\n`);
-  expect(await told).toContain("installing packages");
+  expect(await progress).toContain("installing packages");
 });
 
 test("a second run installs nothing; a changed lock file does", async () => {
   await bootstrap("local/say.ts").child.exited;
-  expect(await bootstrap("local/say.ts").told).toBe("");
+  expect(await bootstrap("local/say.ts").progress).toBe("");
   const lock = join(root, "bun.lock");
   writeFileSync(lock, `${readFileSync(lock, "utf8")}\n`);
-  expect(await bootstrap("local/say.ts").told).toContain("installing packages");
+  expect(await bootstrap("local/say.ts").progress).toContain("installing packages");
 });
 
 test("a changed patch of a package installs again", async () => {
@@ -72,17 +72,17 @@ test("a changed patch of a package installs again", async () => {
   mkdirSync(dirname(patch));
   writeFileSync(patch, "one");
   await bootstrap("local/say.ts").child.exited;
-  expect(await bootstrap("local/say.ts").told).toBe("");
+  expect(await bootstrap("local/say.ts").progress).toBe("");
   writeFileSync(patch, "another");
-  expect(await bootstrap("local/say.ts").told).toContain("installing packages");
+  expect(await bootstrap("local/say.ts").progress).toContain("installing packages");
 });
 
 test("an installation with the tests' packages also serves a run without them, not the other way round", async () => {
   await bootstrap("--dev", "local/say.ts").child.exited;
-  expect(await bootstrap("local/say.ts").told).toBe("");
+  expect(await bootstrap("local/say.ts").progress).toBe("");
   rmSync(join(root, "node_modules"), { recursive: true });
   await bootstrap("local/say.ts").child.exited;
-  expect(await bootstrap("--dev", "local/say.ts").told).toContain("with those for tests");
+  expect(await bootstrap("--dev", "local/say.ts").progress).toContain("with those for tests");
 });
 
 test("repeats an installation that was killed half-way", async () => {
@@ -119,7 +119,7 @@ test("forwards a signal and waits for the script's exit", async () => {
 });
 
 test("error: no script named", async () => {
-  const { child, told } = bootstrap();
+  const { child, progress } = bootstrap();
   expect(await child.exited).toBe(1);
-  expect(await told).toContain("Usage: node bootstrap.mjs");
+  expect(await progress).toContain("Usage: node bootstrap.mjs");
 });

@@ -85,7 +85,7 @@ test("a bound process that does not stop is killed with its children", async () 
   expect(await waitUntilGone(grandchild, 5_000)).toBe(true);
 });
 
-test("a folder has one owner, whom a second one is told", () => {
+test("a folder has one owner, which the refusal of a second one names", () => {
   const place = join(folder, "locked");
   const lock = lockFolder(place);
   expect(() => lockFolder(place)).toThrow(`${place} is in use by process ${process.pid}`);

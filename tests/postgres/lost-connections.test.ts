@@ -48,9 +48,9 @@ async function expectHealthyPool(): Promise<void> {
 }
 
 test("behavior: a statement in a transaction is cut; the transaction fails, and only it", async () => {
-  const { promise: told, resolve: tell } = Promise.withResolvers<number>();
+  const { promise: started, resolve: start } = Promise.withResolvers<number>();
   const work = sql.begin(async (tx) => {
-    tell(await pidOf(tx));
+    start(await pidOf(tx));
     await tx`insert into notes values ('inside')`;
     await tx`select pg_sleep(30)`;
   });
@@ -58,7 +58,7 @@ test("behavior: a statement in a transaction is cut; the transaction fails, and 
     () => "committed",
     (error: { code?: string }) => error.code,
   );
-  const pid = await told;
+  const pid = await started;
   await isAsleep(pid);
   await cut(pid);
   expect(["CONNECTION_CLOSED", "57P01"]).toContain((await ended) ?? "");
@@ -68,11 +68,11 @@ test("behavior: a statement in a transaction is cut; the transaction fails, and 
 
 test("behavior: statements after the cut run nowhere, least of all outside of the transaction", async () => {
   const one = openDatabase(pool.url, { name: "one", maxConnections: 1 });
-  const { promise: told, resolve: tell } = Promise.withResolvers<number>();
+  const { promise: started, resolve: start } = Promise.withResolvers<number>();
   const { promise: isCut, resolve: goOn } = Promise.withResolvers<void>();
   const { promise: after, resolve: tellAfter } = Promise.withResolvers<string | undefined>();
   const work = one.begin(async (tx) => {
-    tell(await pidOf(tx));
+    start(await pidOf(tx));
     await isCut;
     await tx`insert into notes values ('outside')`.then(
       () => tellAfter("stored"),
@@ -83,7 +83,7 @@ test("behavior: statements after the cut run nowhere, least of all outside of th
     () => "committed",
     (error: { code?: string }) => error.code,
   );
-  await cut(await told);
+  await cut(await started);
   // the pool's only connection is opened again for somebody else
   expect(await one`select 1 as n`.then(([row]) => row?.n)).toBe(1);
   goOn();
@@ -94,10 +94,10 @@ test("behavior: statements after the cut run nowhere, least of all outside of th
 }, 120_000);
 
 test("behavior: statements that waited for their turn in the transaction end with it", async () => {
-  const { promise: told, resolve: tell } = Promise.withResolvers<number>();
+  const { promise: started, resolve: start } = Promise.withResolvers<number>();
   const waiting: Promise<string>[] = [];
   const work = sql.begin(async (tx) => {
-    tell(await pidOf(tx));
+    start(await pidOf(tx));
     for (let index = 0; index < 150; index++) {
       waiting.push(
         tx`select pg_sleep(30)`.then(
@@ -109,7 +109,7 @@ test("behavior: statements that waited for their turn in the transaction end wit
     await Promise.all(waiting);
   });
   const ended = work.catch(() => "failed");
-  const pid = await told;
+  const pid = await started;
   await isAsleep(pid);
   await cut(pid);
   expect(await ended).toBe("failed");

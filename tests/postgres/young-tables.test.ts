@@ -255,10 +255,10 @@ test("behavior: what was planned on empty tables reads by key when they have gro
   await runOnce();
   await grow();
   const reads = await runOnce();
-  const dear = Object.entries(reads).flatMap(([name, tables]) =>
+  const expensive = Object.entries(reads).flatMap(([name, tables]) =>
     Object.entries(tables).flatMap(([table, read]) =>
       read > ROWS_MAX ? [`${name} read ${read} rows of ${table}`] : [],
     ),
   );
-  expect(dear).toEqual([]);
+  expect(expensive).toEqual([]);
 }, 120_000);

@@ -62,8 +62,8 @@ async function until(isTrue: () => boolean | Promise<boolean>, deadlineMs = 30_0
 describe("a request", () => {
   test("is answered by the first node, which proves its chain id once", async () => {
     const chain = open();
-    const told = await head(chain);
-    expect(told).toBe(await callRpc(node.rpcUrl, "eth_blockNumber"));
+    const answer = await head(chain);
+    expect(answer).toBe(await callRpc(node.rpcUrl, "eth_blockNumber"));
     await Promise.all(Array.from({ length: 20 }, () => head(chain)));
     expect(first.methods.filter((method) => method === "eth_chainId")).toHaveLength(1);
     expect(first.methods.filter((method) => method === "eth_blockNumber")).toHaveLength(21);
@@ -241,7 +241,7 @@ describe("rate limits", () => {
     expect(performance.now() - startedMs).toBeGreaterThan(900);
   });
 
-  test("error: a long wait is told at once, with its length", async () => {
+  test("error: a long wait is reported at once, with its length", async () => {
     const chain = open({ urls: [first.url] });
     await head(chain);
     first.fault = () => ({ ...limited, headers: { "retry-after": "30" } });

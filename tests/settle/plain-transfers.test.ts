@@ -202,16 +202,16 @@ describe("one transaction", () => {
 test("waiting requests are notified, and each change writes its event", async () => {
   const units = freshUnits();
   const linkId = await makeLink(lab, merchant, { units });
-  const told: string[] = [];
+  const notified: string[] = [];
   const blocks: string[] = [];
-  const outcome = await lab.sql.listen("outcome", (payload) => void told.push(...payload.split(",")));
+  const outcome = await lab.sql.listen("outcome", (payload) => void notified.push(...payload.split(",")));
   const block = await lab.sql.listen("block", (payload) => void blocks.push(payload));
   const txHash = await pay(lab, payer, merchant.address, units);
   await settled(lab);
   const { number } = await headOf(lab);
   await until(
     "both notifications",
-    async () => told.includes(linkId) && blocks.includes(`base-sepolia:${number}`),
+    async () => notified.includes(linkId) && blocks.includes(`base-sepolia:${number}`),
   );
   await outcome.unlisten();
   await block.unlisten();

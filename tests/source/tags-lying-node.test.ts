@@ -114,7 +114,7 @@ async function expectAmbiguous(links: readonly string[], txHash: Hex): Promise<v
   for (const linkId of links) expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
 }
 
-test("a false input that names the twin: the only node is not believed, and nothing is paid", async () => {
+test("a false input that names the twin: the only node is not trusted, and nothing is paid", async () => {
   const [meant, twin] = await makeTwins();
   const lies = lieAbout((one) => ({
     ...one,

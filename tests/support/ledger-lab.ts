@@ -166,7 +166,7 @@ export function signRelay({ sql }: Pick<BooksLab, "sql">, payment: Pick<NewPayme
   });
 }
 
-/** The worker ends a payment for good. */
+/** The worker ends a payment permanently. */
 export async function fail({ sql }: BooksLab, { id, linkId }: NewPayment, reason = "EXPIRED_TRANSFER") {
   await sql.begin(async (tx) => {
     await lockPayments(tx, [id]);

@@ -1,4 +1,4 @@
-/** A whole service with one relayer key whose chain does as it is told: for relays that get stuck, lost or reorganised away. */
+/** A whole service with one relayer key whose chain is driven by the test: for relays that get stuck, lost or reorganised away. */
 import { privateKeyToAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";

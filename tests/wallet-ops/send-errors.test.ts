@@ -241,7 +241,7 @@ describe("the list of sends", () => {
 });
 
 describe("warnings", () => {
-  test("tell of a recipient that was never paid, one that resembles a known one, and a contract", async () => {
+  test("name a recipient that was never paid, one that resembles a known one, and a contract", async () => {
     const user = await funded(2_000_000n);
     const known: Hex = `0xabcd${"1".repeat(32)}1234`;
     await world.sql`

@@ -151,11 +151,11 @@ describe("POST /v1/wallets/setup/complete", () => {
     // getAddress(bytes[] owners, uint256 nonce)
     const data = `0x250b1b41${word(64)}${word(0)}${word(1)}${word(32)}${word(64)}${owner}`;
     const { rpcUrl } = world.chainOf("base-sepolia");
-    const told = await callRpcText(rpcUrl, "eth_call", [
+    const answer = await callRpcText(rpcUrl, "eth_call", [
       { to: CONTRACTS.smartWalletFactory, data },
       "latest",
     ]);
-    expect(`0x${told.slice(26)}`).toBe(walletAddress);
+    expect(`0x${answer.slice(26)}`).toBe(walletAddress);
   });
 
   test("queues the deployment on a testnet, and not on base", async () => {
