@@ -5,7 +5,7 @@
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import { reopenOperationHistory, reopenOperations } from "../wallet-ops/settlement.ts";
+import { reopenOperationHistory, reopenOperations } from "../wallet-ops/reorganised-operations.ts";
 
 /**
  * Columns that a rebuild must reproduce, and timestamps of writing and reporting, which are restored when nothing else changed: the

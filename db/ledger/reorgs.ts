@@ -3,7 +3,7 @@ import type { NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
 import { forgetAccountChanges } from "../wallet-ops/account-changes.ts";
-import { reopenOperationHistory, reopenOperations } from "../wallet-ops/settlement.ts";
+import { reopenOperationHistory, reopenOperations } from "../wallet-ops/reorganised-operations.ts";
 import { discardSumsAbove } from "./running-sums.ts";
 
 export type Undone = {

@@ -19,7 +19,7 @@ import {
 import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
 import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import { concludeOperations } from "../../db/wallet-ops/settlement.ts";
+import { concludeOperations } from "../../db/wallet-ops/conclude-at-depth.ts";
 import { findStanding } from "../settle/prior-attributions.ts";
 import { settleTransfers } from "../settle/settle.ts";
 import { settleReleased } from "../settle/settle-unheld-links.ts";

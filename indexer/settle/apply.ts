@@ -8,7 +8,7 @@ import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
-import { concludeOperations } from "../../db/wallet-ops/settlement.ts";
+import { concludeOperations } from "../../db/wallet-ops/conclude-at-depth.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";

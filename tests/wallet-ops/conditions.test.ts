@@ -1,6 +1,7 @@
 /** The conditions of the statements that move operations, one by one: what closes a race is not seen by tests that come alone. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Sql } from "../../db/postgres/client.ts";
+import { concludeOperations } from "../../db/wallet-ops/conclude-at-depth.ts";
 import { cancelOperation } from "../../db/wallet-ops/operations.ts";
 import {
   failQueuedOperations,
@@ -9,12 +10,8 @@ import {
   markOperationsSigned,
   requeueUnrunOperations,
 } from "../../db/wallet-ops/queue.ts";
-import {
-  concludeOperations,
-  recordOperationEvents,
-  reopenOperations,
-  settleOperations,
-} from "../../db/wallet-ops/settlement.ts";
+import { reopenOperations } from "../../db/wallet-ops/reorganised-operations.ts";
+import { recordOperationEvents, settleOperations } from "../../db/wallet-ops/settlement.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
 import {
   eventOf,

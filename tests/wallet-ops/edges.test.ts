@@ -1,6 +1,7 @@
 /** When an operation may be called ended, and when it may still happen: each edge just inside and just outside. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Sql } from "../../db/postgres/client.ts";
+import { concludeOperations } from "../../db/wallet-ops/conclude-at-depth.ts";
 import { findUnspentNonces } from "../../db/wallet-ops/missed-events.ts";
 import { findLiveOperation, findOperation } from "../../db/wallet-ops/operations.ts";
 import {
@@ -11,12 +12,8 @@ import {
   requeueUnrunOperations,
   returnOperations,
 } from "../../db/wallet-ops/queue.ts";
-import {
-  concludeOperations,
-  recordOperationEvents,
-  reopenOperations,
-  settleOperations,
-} from "../../db/wallet-ops/settlement.ts";
+import { reopenOperations } from "../../db/wallet-ops/reorganised-operations.ts";
+import { recordOperationEvents, settleOperations } from "../../db/wallet-ops/settlement.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
 import {
   eventOf,
