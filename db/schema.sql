@@ -115,6 +115,7 @@ create table cursors (
   rechecked_number bigint default 0 not null,
   reconciled_number bigint default '-1'::integer not null,
   recounted_wallet text default ''::text not null,
+  started_at timestamp with time zone,
   updated_at timestamp with time zone default now() not null,
   constraint cursors_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint cursors_pkey PRIMARY KEY (network)

@@ -288,6 +288,7 @@ export const cursors = pgTable("cursors", {
   ledgerVersion: int8("ledger_version").notNull(),
   reconciledNumber: int8("reconciled_number").notNull(),
   recountedWallet: text("recounted_wallet").notNull(),
+  startedAt: time("started_at"),
 });
 
 export const transfers = pgTable("transfers", {

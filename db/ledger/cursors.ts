@@ -26,8 +26,8 @@ export async function beginEpoch(tx: Tx, network: NetworkId): Promise<Cursor | u
 /** Creates the cursor of a network that was never read: `point` counts as read. */
 export async function startCursor(tx: Tx, network: NetworkId, point: BlockPoint): Promise<void> {
   await tx`
-    insert into cursors (network, number, hash, head_number, rechecked_number)
-    values (${network}, ${point.number}, ${point.hash}, ${point.number}, ${point.number})
+    insert into cursors (network, number, hash, head_number, rechecked_number, started_at)
+    values (${network}, ${point.number}, ${point.hash}, ${point.number}, ${point.number}, now())
     on conflict do nothing`;
 }
 

@@ -100,6 +100,8 @@ async function replay(tx: Tx, term: Term, from: number): Promise<{ touched: stri
       operations: blocks.flatMap((block) => block.operations),
       isWatched: (address) => watched.has(address),
       findStanding: (incoming) => findStanding(tx, network, incoming),
+      // those of the rebuild are deleted: they were written when the transfers were first read
+      bulk: { eventsFromS: Number.POSITIVE_INFINITY },
       confirmedAtS: (number) =>
         number + confirmations - 1 <= cursor.number ? times.get(number + confirmations - 1) : undefined,
     });

@@ -18,7 +18,9 @@ const YOUNG_BLOCKS = 10_000;
 const CHARACTERS_A_COLLECTION = 2_000_000;
 
 /** Raises the epoch and loads what the last leader left. Makes the cursor on the very first start. */
-export async function beginTerm(parts: Omit<Term, "epoch" | "watched" | "cursor">): Promise<Term> {
+export async function beginTerm(
+  parts: Omit<Term, "epoch" | "startedAt" | "watched" | "cursor">,
+): Promise<Term> {
   const row = (await beginEpoch(parts.sql, parts.network)) ?? (await makeCursor(parts));
   const watched = new WatchedSet(await countJoinedWallets(parts.sql, parts.network));
   const collect = collectEvery(CHARACTERS_A_COLLECTION);
@@ -28,7 +30,8 @@ export async function beginTerm(parts: Omit<Term, "epoch" | "watched" | "cursor"
       collect(lines.length);
     }
   });
-  return { ...parts, epoch: row.epoch, watched, cursor: { number: Number(row.number), hash: row.hash } };
+  const cursor = { number: Number(row.number), hash: row.hash };
+  return { ...parts, epoch: row.epoch, startedAt: row.startedAt ?? undefined, watched, cursor };
 }
 
 /** Wallets made from now on join ahead of their first transfer; older ones are back-filled, so little history is read at once. */

@@ -20,7 +20,7 @@ import {
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
-import { FencedError, type Term } from "../term.ts";
+import { bulkOf, FencedError, type Term } from "../term.ts";
 import { accountChangesOf, reportChanges } from "./report-changes.ts";
 import { settleTransfers } from "./settle.ts";
 
@@ -66,6 +66,7 @@ export async function applyPast(
       bookedTransfers: transfers.filter((transfer) => booked.has(placeOfSeen(transfer))),
       isWatched,
       confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
+      bulk: bulkOf(term),
     });
     await discardSums(
       tx,

@@ -13,7 +13,7 @@ import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
-import { FencedError, type Term } from "../term.ts";
+import { bulkOf, FencedError, type Term } from "../term.ts";
 import { accountChangesOf, reportChanges } from "./report-changes.ts";
 import { settleTransfers } from "./settle.ts";
 
@@ -75,6 +75,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
     operations: blocks.flatMap((block) => block.operations),
     isWatched: (address) => watched.has(address),
     confirmedAtS: span.confirmedAtS,
+    bulk: term.isCatchingUp ? bulkOf(term) : undefined,
   });
   await recordAccountChanges(tx, network, accountChangesOf(blocks));
   const [confirmed, facilitatedIds, concludedIds] = await Promise.all([

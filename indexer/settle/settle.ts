@@ -5,6 +5,7 @@ import { authorizationKey } from "../../core/domain/authorization.ts";
 import type { PaymentFacts } from "../../core/domain/ledger-snapshot.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
+import { type Bulk, isPlain, storePlainTransfers } from "../../db/ledger/bulk-transfers.ts";
 import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { SeenOperation, SeenTransfer, SpentAuthorization } from "../source/decode-logs.ts";
@@ -24,6 +25,8 @@ export type Settling = {
   isWatched: (address: Hex) => boolean;
   /** Time of the block that makes this height deep enough; undefined while there is none. */
   confirmedAtS: (blockNumber: number) => number | undefined;
+  /** The past, read in bulk: plain transfers are stored by a statement of their own, before the others. */
+  bulk?: Bulk | undefined;
   /** Asked what stands of earlier decisions about these transfers. */
   findStanding?: (transfers: readonly SeenTransfer[]) => Promise<Standing>;
 };
@@ -64,8 +67,11 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
     const isConfirmed = confirmedAtS(block.number) !== undefined;
     return attribution ? [{ ...attribution, txHash, logIndex, blockNumber: block.number, isConfirmed }] : [];
   });
-  const [, settled] = await Promise.all([
-    storeTransfers(tx, network, rows),
+  const { bulk } = settling;
+  const plain = bulk ? rows.filter(isPlain) : [];
+  const [, , settled] = await Promise.all([
+    bulk && storePlainTransfers(tx, network, plain, bulk),
+    storeTransfers(tx, network, bulk ? rows.filter((row) => !isPlain(row)) : rows),
     settlePaymentsAndClaims(tx, network, {
       // a payment to a wallet that has not joined yet is judged when its blocks are read again
       payments: payments.filter((payment) => isWatched(payment.recipient)),

@@ -21,7 +21,7 @@ beforeAll(async () => {
     world.sql,
     ann.userId,
     Array.from({ length: 11 }, (_, n) => ({
-      ...{ type: types[n % 3], status: statuses[n % 4] ?? "FAILED", description: `Wood ${n}` },
+      ...{ type: types[n % 3] ?? "SEND", status: statuses[n % 4] ?? "FAILED", description: `Wood ${n}` },
       ...{ amountUnits: BigInt(n + 1) * 1_000_000n, detectedAt: `2026-01-01T00:00:00.00000${n % 9}Z` },
     })),
   );
