@@ -5,7 +5,15 @@ import type { KeyList } from "../core/domain/seal.ts";
 import { WALLET_FACTORIES } from "../core/domain/wallet-factories.ts";
 import { parseRecipient } from "../core/domain/wallet-operation.ts";
 import { type ChainSettings, chainFaults, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
-import { commaList, flag, processShape, readEnv, secretList, wholeNumber } from "../core/runtime/env.ts";
+import {
+  commaList,
+  flag,
+  postgresUrl,
+  processShape,
+  readEnv,
+  secretList,
+  wholeNumber,
+} from "../core/runtime/env.ts";
 import type { MetricsPlace } from "../core/runtime/metrics.ts";
 import {
   baseUrlFaults,
@@ -46,6 +54,7 @@ const shape = {
   PORT: wholeNumber(0, 65_535).default(3000),
   BASE_URL: httpUrl.optional(),
   DASHBOARD_URL: httpUrl.optional(),
+  DATABASE_READ_URL: postgresUrl.optional(),
   DATABASE_MAX_CONNECTIONS: wholeNumber(2, 200).default(10),
   JWT_SECRET: secretList("it signs session tokens"),
   OTP_PEPPER: secretList("it hashes and seals e-mail codes, shared with the worker"),
@@ -96,6 +105,8 @@ export type ApiConfig = {
   nodeEnv: "development" | "test" | "production";
   logLevel: string;
   databaseUrl: string;
+  /** A replica, for lists. */
+  databaseReadUrl: string | undefined;
   databaseMaxConnections: number;
   metrics: MetricsPlace;
   host: string;
@@ -162,6 +173,7 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
     nodeEnv: env.NODE_ENV,
     logLevel: env.LOG_LEVEL,
     databaseUrl: env.DATABASE_URL,
+    databaseReadUrl: env.DATABASE_READ_URL,
     databaseMaxConnections: env.DATABASE_MAX_CONNECTIONS,
     metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
     host: env.HOST,

@@ -4,12 +4,13 @@ import type { NetworkId } from "../core/domain/networks.ts";
 import { type Chain, openChain } from "../core/rpc/chain-client.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
-import { openMetrics } from "../core/runtime/metrics.ts";
+import { openMetrics, openReadMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
 import { listForeignRpIds } from "../db/auth/passkeys.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { inspectDatabase } from "../db/postgres/inspect-database.ts";
 import { openOutcomes } from "../db/postgres/notifications.ts";
+import { openReader } from "../db/postgres/replica.ts";
 import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
 import { createApp } from "./app.ts";
 import { readApiConfig } from "./config.ts";
@@ -18,6 +19,10 @@ import { drainServer, openDrain } from "./http/drain.ts";
 import { raiseServerHeaderLimit } from "./http/header-limit.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
+/** A list waits this long for a replica that is behind, then it is read from the primary. */
+const REPLICA_WAIT_MS = 50;
+/** No list takes longer. */
+const REPLICA_SILENCE_S = 5;
 /** What a request takes at most beside its wait for an outcome. */
 const ANSWER_MARGIN_MS = 5_000;
 
@@ -32,6 +37,17 @@ stop.onStop("metrics", () => metrics.close());
 
 const sql = openDatabase(config.databaseUrl, { name: "api", maxConnections: config.databaseMaxConnections });
 stop.onStop("database", () => sql.end({ timeout: 5 }));
+
+const replica = config.databaseReadUrl
+  ? openDatabase(config.databaseReadUrl, {
+      name: "api reads",
+      maxConnections: config.databaseMaxConnections,
+      silenceTimeoutS: REPLICA_SILENCE_S,
+    })
+  : undefined;
+stop.onStop("replica", () => replica?.end({ timeout: 5 }));
+const onRead = openReadMetrics(metrics.registry);
+const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead });
 
 const logUnavailable = (error: unknown) => log.warn({ err: error }, "the database is unavailable; retrying");
 const database = await retryWhileUnavailable(() => inspectDatabase(sql, config.databaseUrl), logUnavailable);
@@ -57,7 +73,7 @@ for (const { id, rpcUrls } of config.chains) {
 }
 
 const drain = openDrain();
-const app = createApp({ sql, outcomes, config, log, chains, metrics, assets, drain });
+const app = createApp({ sql, reader, outcomes, config, log, chains, metrics, assets, drain });
 raiseServerHeaderLimit();
 app.listen({ hostname: config.host, port: config.port, reusePort: false });
 const { drainS, payWaitMs, exportWaitMs } = config;

@@ -10,7 +10,15 @@ import {
   enabledChains,
   enabledNetworks,
 } from "../core/runtime/chain-env.ts";
-import { commaList, flag, processShape, readEnv, secretList, wholeNumber } from "../core/runtime/env.ts";
+import {
+  commaList,
+  flag,
+  postgresUrl,
+  processShape,
+  readEnv,
+  secretList,
+  wholeNumber,
+} from "../core/runtime/env.ts";
 import type { MetricsPlace } from "../core/runtime/metrics.ts";
 import {
   baseUrlFaults,
@@ -52,6 +60,7 @@ const shape = {
     .regex(/^\d{1,30}$/, "must be whole wei")
     .optional(),
   RELAY_REVERTED_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(10_000_000),
+  DATABASE_READ_URL: postgresUrl.optional(),
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(DEFAULT_CONCURRENCY),
   WORKER_DATABASE_MAX_CONNECTIONS: wholeNumber(13, 400).optional(),
   EVENTS_KEPT_DAYS: wholeNumber(7, 36_500).default(90),
@@ -69,6 +78,8 @@ export type WorkerConfig = {
   nodeEnv: "development" | "test" | "production";
   logLevel: string;
   databaseUrl: string;
+  /** A replica, for exports. */
+  databaseReadUrl: string | undefined;
   metrics: MetricsPlace;
   chains: ChainSettings[];
   relayerKeys: ReadonlyMap<NetworkId, readonly RelayerKey[]>;
@@ -109,6 +120,7 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
     nodeEnv: env.NODE_ENV,
     logLevel: env.LOG_LEVEL,
     databaseUrl: env.DATABASE_URL,
+    databaseReadUrl: env.DATABASE_READ_URL,
     metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
     chains,
     relayerKeys,

@@ -3,11 +3,14 @@ import type { Chain } from "../core/rpc/chain-client.ts";
 import type { Log } from "../core/runtime/log.ts";
 import type { Metrics } from "../core/runtime/metrics.ts";
 import type { Sql } from "../db/postgres/client.ts";
+import type { Reader } from "../db/postgres/replica.ts";
 import type { WorkerConfig } from "./config.ts";
 
 /** What every task of the worker receives. */
 export type WorkerDeps = {
   readonly sql: Sql;
+  /** For exports, which a replica may answer. */
+  readonly reader: Reader;
   /** For leases and advisory updates, whose loss costs a retry: commits here don't wait for the disk. */
   readonly asyncCommitSql: Sql;
   readonly log: Log;

@@ -2,10 +2,11 @@
 import { openChain } from "../core/rpc/chain-client.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
-import { openMetrics } from "../core/runtime/metrics.ts";
+import { openMetrics, openReadMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { inspectDatabase } from "../db/postgres/inspect-database.ts";
+import { openReader } from "../db/postgres/replica.ts";
 import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
 import { readWorkerConfig } from "./config.ts";
 import { runQueue } from "./jobs/job-queue.ts";
@@ -32,6 +33,11 @@ const RPC_TIMEOUT_MS = 5_000;
 const QUEUE_TIMEOUT_MS = 12_000;
 /** For what only releases locks: a dead database must not delay the stop, and its locks are gone with it. */
 const CLOSE_TIMEOUT_MS = 1_500;
+
+/** One export is rendered at a time. */
+const READ_CONNECTIONS = 2;
+/** An export can wait for a replica that is behind. */
+const REPLICA_WAIT_MS = 5_000;
 
 const config = readEnvOrExit(() => readWorkerConfig());
 const log = openLog("worker", config.logLevel);
@@ -66,7 +72,14 @@ const chains = new Map(
 stop.onStop("chains", () => chains.forEach((chain) => void chain.close()));
 await checkTokens([...chains.values()], log);
 
-const deps = { sql, asyncCommitSql, log, chains, config, metrics };
+const replica = config.databaseReadUrl
+  ? openDatabase(config.databaseReadUrl, { name: "worker reads", maxConnections: READ_CONNECTIONS })
+  : undefined;
+stop.onStop("replica", () => replica?.end({ timeout: 2 }));
+const onRead = openReadMetrics(metrics.registry);
+const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead });
+
+const deps = { sql, reader, asyncCommitSql, log, chains, config, metrics };
 const relayMetrics = { ...openRelayMetrics(metrics.registry), ...openPaymentMetrics(metrics.registry) };
 openWaitingMetrics(metrics.registry, sql);
 openBudgetMetrics(metrics.registry, {

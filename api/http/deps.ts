@@ -6,12 +6,15 @@ import type { Log } from "../../core/runtime/log.ts";
 import type { Metrics } from "../../core/runtime/metrics.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import type { Outcomes } from "../../db/postgres/notifications.ts";
+import type { Reader } from "../../db/postgres/replica.ts";
 import type { ApiConfig } from "../config.ts";
 import type { Assets } from "./assets.ts";
 import type { Drain } from "./drain.ts";
 
 export type ApiDeps = {
   sql: Sql;
+  /** For lists, which a replica may answer. */
+  reader: Reader;
   outcomes: Outcomes;
   config: ApiConfig;
   log: Log;

@@ -127,14 +127,12 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
   const { limit, status, reference } = query;
   const after = query.cursor === undefined ? undefined : readPosition(userId, query.cursor);
   const filter = { userId, status, reference };
-  const [found, counts, ofReference] = await deps.sql.begin(
-    "isolation level repeatable read read only",
-    (tx) =>
-      Promise.all([
-        listLinks(tx, filter, { after, limit: limit + 1 }),
-        countLinks(tx, userId),
-        reference === undefined ? undefined : countByReference(tx, filter),
-      ]),
+  const [found, counts, ofReference] = await deps.reader.read((tx) =>
+    Promise.all([
+      listLinks(tx, filter, { after, limit: limit + 1 }),
+      countLinks(tx, userId),
+      reference === undefined ? undefined : countByReference(tx, filter),
+    ]),
   );
   const links = found.slice(0, limit);
   const last = links.at(-1);
@@ -156,7 +154,7 @@ async function answerPayments(
   const link = await getLink(deps, id, userId);
   const after = cursor === undefined ? undefined : readPosition(userId, cursor);
   const place = { linkId: link.id, userId };
-  const found = await listLinkPayments(deps.sql, place, { after, limit: limit + 1 });
+  const found = await deps.reader.read((tx) => listLinkPayments(tx, place, { after, limit: limit + 1 }));
   const payments = found.slice(0, limit);
   const last = payments.at(-1);
   const hasNextPage = found.length > limit;
@@ -178,7 +176,7 @@ function writePosition(userId: string, { createdAtMicros, id }: LinkPosition): s
 
 async function answerStats(deps: ApiDeps, userId: string, query: z.infer<typeof ownQuery>) {
   refuseOtherUser(userId, query.userId);
-  const counts = await countLinks(deps.sql, userId);
+  const counts = await deps.reader.read((tx) => countLinks(tx, userId));
   return {
     totalLinks: counts.all,
     activeLinks: counts.ACTIVE,

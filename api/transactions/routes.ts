@@ -48,25 +48,22 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
   const owner = { list: "transaction", userId } as const;
   const after = query.cursor === undefined ? undefined : readCursor(owner, query.cursor);
   if (after && offset > 0) throw invalid("offset", "must be left out where cursor is given");
-  const { page, last, hasMore } = await deps.sql.begin(
-    "isolation level repeatable read read only",
-    async (tx) => {
-      // behind a cursor, one row more tells whether there is a next page
-      const found = await listTransactions(tx, userId, filter, {
-        limit: after ? limit + 1 : limit,
-        offset,
-        after,
-      });
-      const rows = found.rows.slice(0, limit);
-      const isMore = after ? found.rows.length > limit : offset + rows.length < found.total;
-      const id = isMore ? rows.at(-1)?.id : undefined;
-      return {
-        page: { ...found, rows },
-        hasMore: isMore,
-        last: id && (await findPosition(tx, { id, userId })),
-      };
-    },
-  );
+  const { page, last, hasMore } = await deps.reader.read(async (tx) => {
+    // behind a cursor, one row more tells whether there is a next page
+    const found = await listTransactions(tx, userId, filter, {
+      limit: after ? limit + 1 : limit,
+      offset,
+      after,
+    });
+    const rows = found.rows.slice(0, limit);
+    const isMore = after ? found.rows.length > limit : offset + rows.length < found.total;
+    const id = isMore ? rows.at(-1)?.id : undefined;
+    return {
+      page: { ...found, rows },
+      hasMore: isMore,
+      last: id && (await findPosition(tx, { id, userId })),
+    };
+  });
   const pagination = {
     ...{ total: page.total, limit, offset, hasMore },
     ...(page.isLowerBound ? { totalIsLowerBound: true } : {}),

@@ -1,5 +1,5 @@
 /** Prometheus metrics of one process, served as text on a port of their own. */
-import { collectDefaultMetrics, Registry } from "prom-client";
+import { Counter, collectDefaultMetrics, Registry } from "prom-client";
 
 export type Metrics = { registry: Registry; close(): void };
 
@@ -22,4 +22,15 @@ export function openMetrics(processName: string, { port, host }: MetricsPlace): 
     fetch: () => new Response("Not found", { status: 404 }),
   });
   return { registry, close: () => void server.stop(true) };
+}
+
+/** Counts reads of lists and exports by who answered: `replica`, or why the primary did. */
+export function openReadMetrics(registry: Registry): (source: string) => void {
+  const reads = new Counter({
+    name: "database_reads_total",
+    help: "Reads of lists and exports that a replica may answer: by the replica, or why by the primary",
+    labelNames: ["source"],
+    registers: [registry],
+  });
+  return (source) => reads.inc({ source });
 }

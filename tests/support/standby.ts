@@ -12,6 +12,8 @@ import { startTcpRelay } from "./tcp-relay.ts";
 export type ReplicatedPostgres = {
   /** The address of whichever server takes writes, as a managed service gives one. */
   url: string;
+  /** The standby's own address. */
+  standbyUrl: string;
   /** Resolves when the standby has replayed all that the primary has committed until now. */
   waitForStandby: () => Promise<void>;
   /** Replication stops: what is committed from now on, or is still on its way, never reaches the standby. */
@@ -57,6 +59,7 @@ export async function startReplicatedPostgres(options: {
   };
   return {
     url: address.href,
+    standbyUrl: standby.url,
     waitForStandby: () => waitForReplay(primary, standby),
     cutReplication: replication.cut,
     async failOver(onPromoted) {

@@ -30,11 +30,12 @@ import { fetchExportRows, openExportCursor, summarizeExport } from "../../db/exp
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
+import type { Reader } from "../../db/postgres/replica.ts";
 import type { ExportFile } from "../../db/schema.ts";
 import { countChosen } from "../../db/transactions/transactions.ts";
 import { RENDERERS } from "./render.ts";
 
-export type ExportDeps = { sql: Sql; log: Log };
+export type ExportDeps = { sql: Sql; reader: Reader; log: Log };
 
 /** Rendering holds the event loop for a batch: some 15 ms of a PDF. */
 const BATCH_ROWS = 250;
@@ -103,9 +104,9 @@ async function buildOne(deps: ExportDeps, payload: JobPayload<"build_export">): 
   else if (outcome !== "done") await pollAgain(deps, payload);
 }
 
-async function makeFile({ sql, log }: ExportDeps, holder: Tx, file: ExportFile): Promise<void> {
+async function makeFile({ sql, reader, log }: ExportDeps, holder: Tx, file: ExportFile): Promise<void> {
   const startedMs = performance.now();
-  const { rows, bytes } = await renderFile(sql, file);
+  const { rows, bytes } = await renderFile({ sql, reader }, file);
   await finishExport(holder, file, { byteSize: bytes, rowsDone: rows });
   await wakeNext(holder, file);
   const ms = Math.round(performance.now() - startedMs);
@@ -133,11 +134,14 @@ async function wakeNext(tx: Tx, file: ExportFile): Promise<void> {
   if (next) await enqueue(tx, "build_export", { exportId: next.id });
 }
 
-async function renderFile(sql: Sql, file: ExportFile): Promise<{ rows: number; bytes: number }> {
+async function renderFile(
+  { sql, reader }: Pick<ExportDeps, "sql" | "reader">,
+  file: ExportFile,
+): Promise<{ rows: number; bytes: number }> {
   const request = parseExportRequest(file.request);
   const selection = { userId: file.userId, filter: request.filter, limit: EXPORT_ROWS_MAX };
-  await deleteChunks(sql, file);
-  return sql.begin("isolation level repeatable read read only", async (tx) => {
+  return reader.read(async (tx) => {
+    await deleteChunks(sql, file);
     const summary = await summarize(tx, file, request);
     await setExportSize(sql, file.id, summary);
     await openExportCursor(tx, selection, request.profile === "accounting");
