@@ -122,3 +122,22 @@ function endOf(last: LoggedEvent | undefined): EventPosition | undefined {
 export async function openEventEpoch(sql: Tx): Promise<void> {
   await sql`select write_event_epoch()`;
 }
+
+/** Where a reader who wants only what is new begins: after the newest event that any reader may have been given. Undefined: there is none. */
+export async function findNewestPosition(tx: Tx, userId: string): Promise<EventPosition | undefined> {
+  const [row] = await tx<Row[]>`
+    with newest as (
+      select *
+      from events
+      where owner_key(user_id) = owner_key(${userId})
+        and (epoch, written_by) < ((select running_event_epoch()), pg_snapshot_xmin(pg_current_snapshot()))
+      order by epoch desc, written_by desc, id desc
+      limit 1
+    )
+    select
+      newest.id, newest.written_by::text as written_by,
+      (select name from event_epochs where number = newest.epoch) as epoch,
+      ${selectSeal(tx, tx`newest`)} as seal
+    from newest`;
+  return endOf(row);
+}

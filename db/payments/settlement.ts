@@ -99,7 +99,7 @@ export type LinkRefresh = {
   misfitMinUnits?: bigint | undefined;
 };
 
-export type LinkMove = { id: string; before: string; after: string; wantsReceipt: boolean };
+export type LinkMove = { id: string; userId: string; before: string; after: string; wantsReceipt: boolean };
 
 /**
  * Computes these links from the ledger: PAID when their transfer is CONFIRMED; PENDING with one that is not, a live payment, an open
@@ -237,6 +237,6 @@ function computeLinks(
       where step.event is not null
       order by id, step.place
     )
-    select id, old_status as before, status as after, wants_receipt
+    select id, user_id, old_status as before, status as after, wants_receipt
     from moved`;
 }

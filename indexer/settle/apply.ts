@@ -94,7 +94,8 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
       ...facilitatedIds,
       ...settled.operationIds,
       ...concludedIds,
-      ...moves.map((move) => move.id),
+      // the merchants too: their event streams wait for it
+      ...moves.flatMap(({ id, userId }) => [id, userId]),
     ]),
     announceBlock(tx, term, to.number),
   ]);

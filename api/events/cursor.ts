@@ -1,0 +1,20 @@
+/** A position of the event log as text. */
+import { invalid } from "../../core/domain/errors.ts";
+import type { EventPosition } from "../../db/events/event-log.ts";
+
+/** Epoch, transaction, event, digest. Cursors of version 0.1 have neither epoch nor digest; later ones of that version no digest. */
+const CURSOR = /^(?:([0-9a-f]{32})\.)?(\d{1,20})\.(\d{1,19})(?:\.([0-9a-f]{16}))?$/;
+export const CURSOR_LENGTH_MAX = 200;
+
+export function writeCursor({ epoch, writtenBy, id, seal }: EventPosition): string {
+  return Buffer.from(`${epoch}.${writtenBy}.${id}.${seal}`).toString("base64url");
+}
+
+export function readCursor(cursor: string): EventPosition {
+  const bytes = Buffer.from(cursor, "base64url");
+  const match = bytes.toString("base64url") === cursor ? CURSOR.exec(bytes.toString()) : null;
+  const [, epoch, writtenBy = "", id = "", seal] = match ?? [];
+  const isInRange = match && BigInt(writtenBy) < 2n ** 64n && BigInt(id) < 2n ** 63n;
+  if (!isInRange) throw invalid("cursor", "is not a cursor of this list");
+  return { epoch, writtenBy: BigInt(writtenBy), id: BigInt(id), seal };
+}

@@ -1,0 +1,113 @@
+/** A user's events as they happen: from now on, from a cursor on, and only their own. */
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
+import { openClient } from "../support/http-client.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
+
+setDefaultTimeout(60_000);
+
+const STREAM = "/v1/events/stream";
+const DEADLINE_MS = 30_000;
+const LINK = { amount: 1, description: "Tea" };
+
+type Message = {
+  id: string | undefined;
+  event: string | undefined;
+  data: { type?: string; subjectId?: string };
+};
+type Reader = { next: () => Promise<Message>; stop: () => Promise<void> };
+
+let world: ApiWorld;
+let merchant: Merchant;
+let other: Merchant;
+beforeAll(async () => {
+  world = await startApiWorld();
+  merchant = await signUp(world.baseUrl);
+  other = await signUp(world.baseUrl);
+}, 120_000);
+afterAll(() => world?.stop());
+
+async function open({ client }: Merchant, lastEventId?: string): Promise<Reader> {
+  const cookie = [...client.cookies].map(([name, value]) => `${name}=${value}`).join("; ");
+  const headers = { cookie, ...(lastEventId ? { "last-event-id": lastEventId } : {}) };
+  const signal = AbortSignal.timeout(DEADLINE_MS);
+  const response = await fetch(`${world.baseUrl}${STREAM}`, { headers, signal });
+  expect(response.status).toBe(200);
+  expect(response.headers.get("content-type")).toStartWith("text/event-stream");
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  if (!reader) throw new Error("the stream has no body");
+  let buffered = "";
+  const next = async (): Promise<Message> => {
+    for (;;) {
+      const end = buffered.indexOf("\n\n");
+      if (end < 0) {
+        const { value, done } = await reader.read();
+        if (done) throw new Error("the stream ended");
+        buffered += value;
+        continue;
+      }
+      const lines = buffered.slice(0, end).split("\n");
+      buffered = buffered.slice(end + 2);
+      const field = (name: string) =>
+        lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
+      const data = field("data");
+      if (data !== undefined) return { id: field("id"), event: field("event"), data: JSON.parse(data) };
+    }
+  };
+  return { next, stop: () => reader.cancel() };
+}
+
+const newLink = async ({ client }: Merchant) =>
+  (await client.post("/v1/payment-links", LINK)).body.id as string;
+
+test("a stream without a cursor begins with what is new, and does not show another user's events", async () => {
+  await newLink(merchant);
+  const stream = await open(merchant);
+  expect((await stream.next()).event).toBe("open");
+  await newLink(other);
+  const id = await newLink(merchant);
+  const first = await stream.next();
+  expect(first.data).toMatchObject({ type: "payment_link.created", subjectId: id });
+  expect(first.event).toBeUndefined();
+  await stream.stop();
+});
+
+test("Last-Event-ID continues after that event, and the id is a cursor of the list", async () => {
+  const stream = await open(merchant);
+  await stream.next();
+  await newLink(merchant);
+  const { id: cursor } = await stream.next();
+  await stream.stop();
+  const missed = [await newLink(merchant), await newLink(merchant)];
+  const again = await open(merchant, cursor);
+  expect((await again.next()).event).toBe("open");
+  for (const id of missed) expect((await again.next()).data.subjectId).toBe(id);
+  await again.stop();
+  const listed = await merchant.client.get(`/v1/events?cursor=${cursor}`);
+  expect(listed.body.data.map((event: { subjectId: string }) => event.subjectId)).toEqual(missed);
+});
+
+test("a stream takes a session, and refuses what is no cursor", async () => {
+  expect((await openClient(world.baseUrl).get(STREAM)).status).toBe(401);
+  const refused = await merchant.client.get(STREAM, { "last-event-id": "nonsense" });
+  expect([refused.status, refused.body.error.code]).toEqual([400, "VALIDATION_ERROR"]);
+});
+
+test("the eleventh stream of a user is refused with 429, and one that ends frees its place", async () => {
+  const streams = await Promise.all(Array.from({ length: 10 }, () => open(other)));
+  const refused = await other.client.get(STREAM);
+  expect([refused.status, refused.body.error.code]).toEqual([429, "RATE_LIMITED"]);
+  for (const stream of streams) await stream.stop();
+  const deadline = Date.now() + DEADLINE_MS;
+  for (;;) {
+    const status = await fetch(`${world.baseUrl}${STREAM}`, {
+      headers: { cookie: [...other.client.cookies].map((pair) => pair.join("=")).join("; ") },
+    }).then(async (response) => {
+      await response.body?.cancel();
+      return response.status;
+    });
+    if (status === 200) break;
+    if (Date.now() > deadline) throw new Error(`still ${status}`);
+    await Bun.sleep(50);
+  }
+});
