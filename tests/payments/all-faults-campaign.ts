@@ -8,7 +8,7 @@ import { openDatabase } from "../../db/postgres/client.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
 import { startPostgres } from "../../local/postgres/postgres.ts";
 import { startTestChain } from "../support/chain.ts";
-import { type Faults, startFaultProxy } from "../support/fault-proxy.ts";
+import { drawFaults, startFaultProxy } from "../support/fault-proxy.ts";
 import { startTestMailbox } from "../support/mailbox.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { seedMerchant } from "../support/seed.ts";
@@ -93,24 +93,6 @@ export async function runAllFaultsCampaign(count: number): Promise<AllFaultsRepo
     await Promise.all([postgres.stop(), chain.stop(), smtp.stop()]);
     rmSync(dataDir, { recursive: true, force: true });
   }
-}
-
-/** A few of the ways in which nodes fail, each mildly: a node that always fails is merely unavailable. */
-function drawFaults(random: () => number): Faults {
-  const some = (share: number) => (random() < 0.4 ? share : 0);
-  return {
-    lagBlocks: Math.floor(random() * 4),
-    lagging: 0.5,
-    laggingIsSilent: random() < 0.5,
-    emptiedLogs: some(0.2),
-    truncatedLogs: some(0.2),
-    duplicatedLogs: some(0.2),
-    rateLimited: some(0.05),
-    failing: some(0.1),
-    hanging: some(0.01),
-    reset: some(0.1),
-    brokenJson: some(0.05),
-  };
 }
 
 if (import.meta.main) {

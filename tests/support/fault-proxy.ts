@@ -37,6 +37,24 @@ export type Faults = {
   noTransactionReceipts?: boolean;
 };
 
+/** A few of the ways in which nodes fail, each mildly: a node that always fails is merely unavailable. */
+export function drawFaults(random: () => number): Faults {
+  const some = (share: number) => (random() < 0.4 ? share : 0);
+  return {
+    lagBlocks: Math.floor(random() * 4),
+    lagging: 0.5,
+    laggingIsSilent: random() < 0.5,
+    emptiedLogs: some(0.2),
+    truncatedLogs: some(0.2),
+    duplicatedLogs: some(0.2),
+    rateLimited: some(0.05),
+    failing: some(0.1),
+    hanging: some(0.01),
+    reset: some(0.1),
+    brokenJson: some(0.05),
+  };
+}
+
 export type FaultProxy = {
   url: string;
   set: (faults: Faults) => void;

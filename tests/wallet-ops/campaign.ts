@@ -15,7 +15,7 @@ import { startPostgres } from "../../local/postgres/postgres.ts";
 import { openLies } from "../payments/lying-node-campaign.ts";
 import { startFaultProxy as startSendProxy } from "../rpc/fault-proxy.ts";
 import { startTestChain } from "../support/chain.ts";
-import { type Faults, startFaultProxy } from "../support/fault-proxy.ts";
+import { drawFaults, startFaultProxy } from "../support/fault-proxy.ts";
 import { openTerm } from "../support/indexer-lab.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { startTestMailbox } from "../support/mailbox.ts";
@@ -147,24 +147,6 @@ function drawBlow(random: () => number): (typeof FIRST_BLOWS)[number] {
   const chance = random();
   if (chance < NODE_SHARE) return "node";
   return chance < NODE_SHARE + DATABASE_SHARE ? "database" : "kill";
-}
-
-/** A few of the ways in which nodes fail, each mildly: a node that always fails is merely unavailable. */
-function drawFaults(random: () => number): Faults {
-  const some = (share: number) => (random() < 0.4 ? share : 0);
-  return {
-    lagBlocks: Math.floor(random() * 4),
-    lagging: 0.5,
-    laggingIsSilent: random() < 0.5,
-    emptiedLogs: some(0.2),
-    truncatedLogs: some(0.2),
-    duplicatedLogs: some(0.2),
-    rateLimited: some(0.05),
-    failing: some(0.1),
-    hanging: some(0.01),
-    reset: some(0.1),
-    brokenJson: some(0.05),
-  };
 }
 
 async function waitUntilQuiet(sql: Sql): Promise<void> {
