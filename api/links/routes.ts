@@ -1,11 +1,12 @@
 /** A merchant's payment links, limited to the signed-in user's own. */
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { conflict, notFound, ServiceError } from "../../core/domain/errors.ts";
-import { toAmountNumber } from "../../core/domain/money.ts";
+import { conflict, invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
+import { formatUnits, toAmountNumber } from "../../core/domain/money.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import { endClaimsOfLink } from "../../db/links/claims.ts";
+import { countExceptions, listExceptions } from "../../db/links/link-exceptions.ts";
 import {
   cancelLink,
   countByReference,
@@ -17,6 +18,7 @@ import {
 import { cancelUses, listLinkPayments } from "../../db/links/uses.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { PaymentLink } from "../../db/schema.ts";
+import { type ReceivedDay, sumReceivedByDay } from "../../db/transactions/received-by-day.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
@@ -37,6 +39,7 @@ import {
   presentLinkPayment,
   presentSingleLink,
   singleLinkSchema,
+  statsQuery,
   statsSchema,
 } from "./wire.ts";
 
@@ -76,7 +79,7 @@ export const linkRoutes = (deps: ApiDeps) =>
     })
     .get("/v1/payment-links/stats", ({ query, user }) => answerStats(deps, user.id, query), {
       auth: mayRead,
-      query: ownQuery,
+      query: statsQuery,
       response: { 200: statsSchema, ...errorResponses(400, 401, 403, 429) },
       detail: { summary: "Counts and earnings of your payment links", tags },
     })
@@ -125,13 +128,20 @@ function refuseOtherUser(ownId: string, givenId: string | undefined): void {
 async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof listQuery>) {
   refuseOtherUser(userId, query.userId);
   const { limit, status, reference } = query;
+  const hasException = query.exception === "any";
+  if (hasException && reference !== undefined)
+    throw invalid("exception", "cannot be combined with reference");
   const after = query.cursor === undefined ? undefined : readPosition(userId, query.cursor);
   const filter = { userId, status, reference };
-  const [found, counts, ofReference] = await deps.reader.read((tx) =>
+  const [found, counts, ofFilter] = await deps.reader.read((tx) =>
     Promise.all([
-      listLinks(tx, filter, { after, limit: limit + 1 }),
+      (hasException ? listExceptions : listLinks)(tx, filter, { after, limit: limit + 1 }),
       countLinks(tx, userId),
-      reference === undefined ? undefined : countByReference(tx, filter),
+      reference === undefined
+        ? hasException
+          ? countExceptions(tx, filter)
+          : undefined
+        : countByReference(tx, filter),
     ]),
   );
   const links = found.slice(0, limit);
@@ -140,7 +150,7 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
   return {
     links: links.map((link) => presentLink(link, deps.config)),
     nextCursor: hasNextPage && last ? writePosition(userId, last) : null,
-    totalCount: ofReference ?? (status ? counts[status] : counts.all),
+    totalCount: ofFilter ?? (status ? counts[status] : counts.all),
     activeCount: counts.ACTIVE,
     pagination: { hasNextPage, limit },
   };
@@ -174,10 +184,17 @@ function writePosition(userId: string, { createdAtMicros, id }: LinkPosition): s
   return writeCursor({ list: "link", userId }, { micros: createdAtMicros, id });
 }
 
-async function answerStats(deps: ApiDeps, userId: string, query: z.infer<typeof ownQuery>) {
+async function answerStats(deps: ApiDeps, userId: string, query: z.infer<typeof statsQuery>) {
   refuseOtherUser(userId, query.userId);
-  const counts = await deps.reader.read((tx) => countLinks(tx, userId));
+  const { days, timeZone } = query;
+  const [counts, received] = await deps.reader.read((tx) =>
+    Promise.all([
+      countLinks(tx, userId),
+      query.by === "day" ? sumReceivedByDay(tx, userId, { days, timeZone }) : undefined,
+    ]),
+  );
   return {
+    ...(received ? { days: received.map(presentDay) } : {}),
     totalLinks: counts.all,
     activeLinks: counts.ACTIVE,
     paidLinks: counts.PAID,
@@ -188,6 +205,10 @@ async function answerStats(deps: ApiDeps, userId: string, query: z.infer<typeof 
     totalRefunded: toAmountNumber(counts.refundedUnits),
     currency: "USDC" as const,
   };
+}
+
+function presentDay({ date, units, count }: ReceivedDay) {
+  return { date, received: formatUnits(units), count };
 }
 
 const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;

@@ -1,6 +1,7 @@
 /** Payment links on the wire: request and response schemas, and how rows map to them. */
 import { getAddress } from "viem";
 import { z } from "zod";
+import { isTimeZone } from "../../core/domain/export.ts";
 import {
   isOpenStatus,
   LINK_DESCRIPTION_MAX,
@@ -57,6 +58,23 @@ export const listQuery = ownQuery.extend({
   cursor: z.string().min(1).max(200).optional(),
   status: z.enum(LINK_STATUSES).optional(),
   reference: z.string().min(1).max(REFERENCE_MAX).optional().describe("Links with exactly this reference"),
+  exception: z
+    .literal("any")
+    .optional()
+    .describe("Links that were paid late, twice, too much or too little; not together with reference"),
+});
+
+export const STATS_DAYS_MAX = 90;
+const STATS_DAYS_DEFAULT = 30;
+
+export const statsQuery = ownQuery.extend({
+  by: z.literal("day").optional().describe("Adds `days`: what was received on each"),
+  days: queryNumber({ min: 1, max: STATS_DAYS_MAX, fallback: STATS_DAYS_DEFAULT }),
+  timeZone: z
+    .string()
+    .max(64)
+    .refine(isTimeZone, "must be an IANA time zone, for example Europe/Berlin")
+    .default("UTC"),
 });
 
 export const paymentsQuery = listQuery.pick({ limit: true, cursor: true });
@@ -97,6 +115,10 @@ export const statsSchema = z.object({
   totalEarnings: z.number(),
   totalRefunded: z.number(),
   currency: z.literal("USDC"),
+  days: z
+    .array(z.object({ date: z.string(), received: z.string().describe("USDC"), count: z.int() }))
+    .optional()
+    .describe("Oldest first, today last; all confirmed USDC received, by links or without"),
 });
 export const publicLinkSchema = z.object({
   linkId: z.string(),

@@ -371,7 +371,7 @@ export async function expireLinks(tx: Tx, limit: number): Promise<{ id: string; 
 }
 
 /** All columns, with the effective status (effectiveStatus of core/domain/link.ts) by the database's clock. */
-function columns(tx: Tx) {
+export function columns(tx: Tx) {
   return tx`
     link.id, link.user_id, link.network, link.recipient, link.amount_units, link.description,
     case when link.status = 'ACTIVE' and link.expires_at <= now() then 'EXPIRED' else link.status end as status,
