@@ -11,9 +11,9 @@ import {
 import * as core from "../../core/domain/networks.ts";
 import { buildWalletFiles, formatWalletFile } from "../../core/domain/wallet-file.ts";
 import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";
+import { CONTRACTS, type Hex, NETWORKS } from "../../web/chain/networks.ts";
 import type { Account } from "../../web/leave/account.ts";
 import { formatAmount, readAmount, readRecipient } from "../../web/leave/amounts.ts";
-import { CONTRACTS, type Hex, NETWORKS } from "../../web/leave/networks.ts";
 import { buildOperation, buildTransaction, operationHash, revertReason } from "../../web/leave/operation.ts";
 import { openRpc } from "../../web/leave/rpc.ts";
 import { encodeSignature, readDer } from "../../web/leave/signature.ts";

@@ -1,7 +1,7 @@
 /** The account as the chain has it now: balance, nonce and owners. */
 import { decodeAbiParameters, encodeFunctionData, parseAbi } from "viem";
+import { CONTRACTS, type Hex, type Network } from "../chain/networks.ts";
 import { Fault } from "./fault.ts";
-import { CONTRACTS, type Hex, type Network } from "./networks.ts";
 import { type Rpc, RpcRefusal } from "./rpc.ts";
 import type { WalletFile } from "./wallet-file.ts";
 

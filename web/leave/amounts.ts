@@ -1,8 +1,8 @@
 /** Amounts and addresses as people type and read them. */
 import { getAddress, isAddress } from "viem";
+import { CONTRACTS, type Hex } from "../chain/networks.ts";
 import type { Account } from "./account.ts";
 import { Fault } from "./fault.ts";
-import { CONTRACTS, type Hex } from "./networks.ts";
 
 const AMOUNT = /^(\d{1,12})(?:\.(\d{1,6}))?$/;
 

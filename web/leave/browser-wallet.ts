@@ -1,8 +1,9 @@
 /** A browser wallet (EIP-1193) sends the transaction and pays its gas; of an address owner it is the owner itself. */
+
+import type { Hex } from "../chain/networks.ts";
 import type { Wallet } from "../checkout/wallets.ts";
 import type { Account } from "./account.ts";
 import { Fault } from "./fault.ts";
-import type { Hex } from "./networks.ts";
 import type { Transaction } from "./operation.ts";
 
 /** Codes of EIP-1193 and EIP-3085. */

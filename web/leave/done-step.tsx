@@ -1,10 +1,10 @@
 /** The end: what the chain shows. */
 import { useEffect, useState } from "preact/hooks";
+import type { Hex } from "../chain/networks.ts";
 import { type Account, readBalance } from "./account.ts";
 import { checksummed, formatAmount } from "./amounts.ts";
 import { explain } from "./fault.ts";
 import type { Outcome } from "./follow.ts";
-import type { Hex } from "./networks.ts";
 import type { Transfer } from "./operation.ts";
 import { Card, Fact, Facts, Hash } from "./parts.tsx";
 

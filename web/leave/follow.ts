@@ -1,7 +1,8 @@
 /** Follows what was sent until the chain shows how it ended. The node may fail in between: only the chain's word ends it. */
+
+import { CONTRACTS, type Hex } from "../chain/networks.ts";
 import { type Account, readNonce } from "./account.ts";
 import { explain } from "./fault.ts";
-import { CONTRACTS, type Hex } from "./networks.ts";
 import { operationRevertReason } from "./operation.ts";
 
 export type Outcome =

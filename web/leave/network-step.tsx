@@ -1,9 +1,9 @@
 /** Step 2: the network and any node of it. What the chain holds is read from there. */
 import { useState } from "preact/hooks";
+import { type Hex, NETWORKS, type Network, networkOf } from "../chain/networks.ts";
 import { type Account, readAccount } from "./account.ts";
 import { checksummed, formatAmount } from "./amounts.ts";
 import { explain } from "./fault.ts";
-import { type Hex, NETWORKS, type Network, networkOf } from "./networks.ts";
 import { Busy, Card, Fact, Facts, Hash, Problem } from "./parts.tsx";
 import { openRpc } from "./rpc.ts";
 import type { WalletFile } from "./wallet-file.ts";

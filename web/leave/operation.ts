@@ -7,9 +7,9 @@ import {
   keccak256,
   parseAbi,
 } from "viem";
+import { CONTRACTS, type Hex } from "../chain/networks.ts";
 import type { Account } from "./account.ts";
 import { Fault } from "./fault.ts";
-import { CONTRACTS, type Hex } from "./networks.ts";
 import { RpcRefusal } from "./rpc.ts";
 
 export type Transfer = { readonly to: Hex; readonly amountUnits: bigint };

@@ -1,8 +1,9 @@
 /** Lets a passkey sign an operation's hash, finds out which owner it is, and encodes the signature as the account reads it. */
+
+import { bytesOfBase64Url, bytesOfHex, joinBytes } from "../chain/bytes.ts";
+import type { Hex } from "../chain/networks.ts";
 import type { Owner } from "./account.ts";
-import { bytesOfBase64Url, bytesOfHex, joinBytes } from "./bytes.ts";
 import { Fault } from "./fault.ts";
-import type { Hex } from "./networks.ts";
 import { encodeSignature, readDer } from "./signature.ts";
 import type { Credential } from "./wallet-file.ts";
 

@@ -1,10 +1,10 @@
 /** Step 4: everything that will be signed, in full, after the chain has been asked whether it would work. */
 import { useEffect, useState } from "preact/hooks";
+import type { Hex } from "../chain/networks.ts";
 import { type Account, readNonce } from "./account.ts";
 import { checksummed, formatAmount } from "./amounts.ts";
 import { explain, Fault } from "./fault.ts";
 import { readHead } from "./follow.ts";
-import type { Hex } from "./networks.ts";
 import {
   buildOperation,
   buildOwnersTransaction,

@@ -1,11 +1,11 @@
 /** Step 5: anybody may send what was signed. The page follows it from the signature on, whoever sends it. */
 import { useEffect, useState } from "preact/hooks";
+import type { Hex } from "../chain/networks.ts";
 import { openInLinks, type Wallet, type Wallets, watchWallets } from "../checkout/wallets.ts";
 import type { Account } from "./account.ts";
 import { connect, send } from "./browser-wallet.ts";
 import { explain, Fault } from "./fault.ts";
 import { follow, type Outcome } from "./follow.ts";
-import type { Hex } from "./networks.ts";
 import { simulateTransaction } from "./operation.ts";
 import { Busy, Card, CopyButton, Fact, Facts, Hash, Problem } from "./parts.tsx";
 import type { Ready } from "./review-step.tsx";

@@ -1,8 +1,8 @@
 /** A passkey's assertion as the account reads it: `WebAuthnAuth` inside `SignatureWrapper`. */
 import { encodeAbiParameters } from "viem";
-import { hexOfBytes } from "./bytes.ts";
+import { hexOfBytes } from "../chain/bytes.ts";
+import type { Hex } from "../chain/networks.ts";
 import { Fault } from "./fault.ts";
-import type { Hex } from "./networks.ts";
 
 const CURVE_ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
 const AUTH_FIELDS = [

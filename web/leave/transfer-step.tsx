@@ -1,10 +1,10 @@
 /** Step 3: how much goes where, and which owner signs. */
 import { useState } from "preact/hooks";
+import type { Hex } from "../chain/networks.ts";
 import type { Account } from "./account.ts";
 import { checksummed, formatAmount, readAmount, readRecipient } from "./amounts.ts";
 import { explain } from "./fault.ts";
 import { ownerAddress } from "./network-step.tsx";
-import type { Hex } from "./networks.ts";
 import type { Transfer } from "./operation.ts";
 import { Card, Fact, Facts, Hash, Problem } from "./parts.tsx";
 

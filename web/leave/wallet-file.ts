@@ -1,8 +1,8 @@
 /** Reads a wallet file, and trusts none of it that can be computed: the address comes from the owners, the contracts from this page. */
 import { encodeAbiParameters, keccak256 } from "viem";
-import { bytesOfBase64Url } from "./bytes.ts";
+import { bytesOfBase64Url } from "../chain/bytes.ts";
+import { CONTRACTS, type Hex, networkOf } from "../chain/networks.ts";
 import { Fault } from "./fault.ts";
-import { CONTRACTS, type Hex, networkOf } from "./networks.ts";
 
 export type Credential = { readonly id: string; readonly transports: readonly string[] };
 
