@@ -25,6 +25,7 @@ import { returnRoutes } from "./links/return-routes.ts";
 import { linkRoutes } from "./links/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
 import { ownerRoutes } from "./owners/routes.ts";
+import { dashboardRoutes } from "./pages/dashboard-routes.ts";
 import { leaveRoutes } from "./pages/leave-routes.ts";
 import { looksRoutes } from "./pages/looks-routes.ts";
 import { pageRoutes } from "./pages/routes.ts";
@@ -92,6 +93,7 @@ export function createApp(deps: ApiDeps) {
       .use(pageRoutes(deps))
       .use(looksRoutes(deps))
       .use(leaveRoutes(deps))
+      .use(dashboardRoutes(deps))
       .use(exportRoutes(deps))
       .use(transactionRoutes(deps))
       .use(eventRoutes(deps))

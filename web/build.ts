@@ -18,7 +18,10 @@ const ENTRIES: Readonly<Record<string, string>> = {
   "test-wallet.js": "test-wallet/main.ts",
   "embed.js": "embed/main.ts",
   "checkout.css": "checkout/style.css",
+  "dashboard.css": "dashboard/style.css",
 };
+/** In parts: a screen is loaded when it is first opened. */
+const DASHBOARD = { name: "dashboard.js", entry: "dashboard/main.tsx" };
 /** The page that needs nothing else: its script and style are inside, and its policy names their hashes. */
 const LEAVE = {
   name: "leave.html",
@@ -39,6 +42,10 @@ async function build(): Promise<void> {
   mkdirSync(DIST, { recursive: true });
   const assets: Record<string, string> = {};
   for (const [name, entry] of Object.entries(ENTRIES)) assets[name] = emit(name, await bundle(entry));
+  for (const { name, content, isEntry } of await bundleDashboard()) {
+    assets[isEntry ? DASHBOARD.name : name] = name;
+    write(name, content);
+  }
   for (const name of readdirSync(STATIC_FOLDER))
     assets[name] = emit(name, readFileSync(join(STATIC_FOLDER, name)));
   const leave = await bundleLeavePage();
@@ -61,6 +68,25 @@ async function bundle(entry: string): Promise<Buffer> {
   const [output] = result.outputs;
   if (!output || result.outputs.length > 1) throw new Error(`${entry} became ${result.outputs.length} files`);
   return Buffer.from(await output.arrayBuffer());
+}
+
+/** The parts name each other, so Bun gives the names, from their content. */
+async function bundleDashboard() {
+  const result = await Bun.build({
+    entrypoints: [join(ROOT, DASHBOARD.entry)],
+    minify: true,
+    splitting: true,
+    target: "browser",
+    naming: { entry: "dashboard-[hash].[ext]", chunk: "dashboard-part-[hash].[ext]" },
+    define: { "process.env.NODE_ENV": '"production"' },
+  });
+  return Promise.all(
+    result.outputs.map(async (output) => ({
+      name: basename(output.path),
+      content: Buffer.from(await output.arrayBuffer()),
+      isEntry: output.kind === "entry-point",
+    })),
+  );
 }
 
 async function bundleLeavePage(): Promise<Buffer> {
@@ -105,12 +131,16 @@ function emit(name: string, content: Buffer): string {
   const extension = extname(name);
   const hash = createHash("sha256").update(content).digest("hex").slice(0, HASH_CHARS);
   const hashed = `${basename(name, extension)}-${hash}${extension}`;
+  write(hashed, content);
+  return hashed;
+}
+
+function write(hashed: string, content: Buffer): void {
   writeFileSync(join(DIST, hashed), content);
-  if (!COMPRESSED.has(extension)) return hashed;
+  if (!COMPRESSED.has(extname(hashed))) return;
   const params = { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY };
   writeFileSync(join(DIST, `${hashed}.br`), brotliCompressSync(content, { params }));
   writeFileSync(join(DIST, `${hashed}.gz`), gzipSync(content, { level: 9 }));
-  return hashed;
 }
 
 function listSources(): string[] {

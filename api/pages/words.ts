@@ -1,5 +1,7 @@
 /** The pages' texts: which language a request wants, and how numbers and times are written in it. */
+
 import ar from "../../web/messages/ar.json" with { type: "json" };
+import dashboardDe from "../../web/messages/dashboard/de.json" with { type: "json" };
 import de from "../../web/messages/de.json" with { type: "json" };
 import en from "../../web/messages/en.json" with { type: "json" };
 import es from "../../web/messages/es.json" with { type: "json" };
@@ -38,6 +40,14 @@ export type Words = {
   formatAmount: (amount: number) => string;
   formatTime: (time: Date | string) => string;
 };
+
+/** The dashboard's texts by their English ones, which show where a translation is missing. */
+const DASHBOARD: Partial<Record<Language, Readonly<Record<string, string>>>> = { en: {}, de: dashboardDe };
+
+/** Undefined: the dashboard does not speak this language yet. */
+export function dashboardMessagesOf(language: Language): Readonly<Record<string, string>> | undefined {
+  return DASHBOARD[language];
+}
 
 const FALLBACK: Language = "en";
 const ACCEPTED_MAX = 20;

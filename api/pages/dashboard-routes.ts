@@ -1,0 +1,100 @@
+/**
+ * The dashboard: one shell for all of its screens, whose script calls the API. The shell is the same for everybody, since a navigation from
+ * a mail or a chat carries no cookie (SameSite=Strict). `/` answers programs with JSON.
+ */
+import { Elysia } from "elysia";
+import { NETWORKS } from "../../core/domain/networks.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { requestContext } from "../http/request-context.ts";
+import { sendPage } from "./document.ts";
+import { type Html, html, jsonBlock } from "./html.ts";
+import { chooseLanguage, dashboardMessagesOf } from "./words.ts";
+
+/** Screens by their paths; the script routes within them. */
+const SCREENS = [
+  "/dashboard",
+  "/sign-in",
+  "/email-verification",
+  "/wallet-setup",
+  "/links",
+  "/links/:id",
+  "/transactions",
+  "/exports",
+  "/wallet",
+  "/send",
+  "/payout",
+  "/developers/keys",
+  "/developers/webhooks",
+  "/security",
+  "/settings",
+] as const;
+
+const DIRECTORY = {
+  name: "USDC payment service",
+  version: "v1",
+  documentation: "/docs",
+  openapi: "/openapi.json",
+  health: "/health",
+};
+
+export const dashboardRoutes = (deps: ApiDeps) => {
+  const routes = new Elysia({ name: "dashboard-routes" }).use(requestContext(deps)).get(
+    "/",
+    ({ request, set }) => {
+      set.headers.vary = "accept, accept-language, accept-encoding";
+      return wantsHtml(request) ? respond(deps, request) : DIRECTORY;
+    },
+    { detail: { hide: true } },
+  );
+  for (const path of SCREENS)
+    routes.get(path, ({ request }) => respond(deps, request), { detail: { hide: true } });
+  return routes;
+};
+
+/** Browsers name HTML; clients of an API name JSON, anything, or nothing. */
+function wantsHtml(request: Request): boolean {
+  return /\btext\/html\b/i.test(request.headers.get("accept") ?? "");
+}
+
+function respond(deps: ApiDeps, request: Request): Response {
+  return sendPage(shell(deps, request), request);
+}
+
+function shell({ assets, config }: ApiDeps, request: Request): Html {
+  const asked = new URL(request.url).searchParams.get("lang");
+  const language = chooseLanguage(asked, request.headers.get("accept-language"));
+  const messages = dashboardMessagesOf(language);
+  const page = {
+    // texts that are not translated yet are English
+    language: messages ? language : "en",
+    messages: messages ?? {},
+    networks: config.chains.map(({ id, confirmations }) => {
+      const { displayName, chainId, explorerUrl, isTestnet } = NETWORKS[id];
+      return { id, name: displayName, chainId, explorerUrl, isTestnet, confirmations };
+    }),
+    serviceName: config.passkey.rpName,
+    hasGoogle: config.google !== undefined,
+    hasMailbox: config.testMode,
+    hasTestWallet: config.testWallet !== undefined,
+  };
+  return html`<!doctype html>
+<html lang="${page.language}" dir="${page.language === "ar" ? "rtl" : "ltr"}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${config.passkey.rpName}</title>
+<meta name="robots" content="noindex">
+<meta name="color-scheme" content="light dark">
+<meta name="theme-color" media="(prefers-color-scheme: light)" content="#f5f6f8">
+<meta name="theme-color" media="(prefers-color-scheme: dark)" content="#0b0d12">
+<link rel="icon" href="${assets.pathOf("favicon.svg")}" type="image/svg+xml">
+<link rel="stylesheet" href="${assets.pathOf("dashboard.css")}">
+<script type="module" src="${assets.pathOf("dashboard.js")}"></script>
+</head>
+<body>
+<div id="app"></div>
+<noscript><p class="without-script">The dashboard needs JavaScript: passkeys sign in the browser. Everything it does is also in the <a href="/docs">API</a>.</p></noscript>
+${jsonBlock("page", page)}
+</body>
+</html>`;
+}

@@ -1,0 +1,78 @@
+/** The whole service and one Chromium with a passkey authenticator: what the journeys of the dashboard stand on. */
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { testWalletAddress } from "../../local/chain/accounts.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
+import { launchBrowser, type Visit, visit } from "../checkout/browser.ts";
+import { startWorld, type World } from "../support/world.ts";
+
+const AUTHENTICATOR = {
+  protocol: "ctap2",
+  ctap2Version: "ctap2_1",
+  transport: "internal",
+  hasResidentKey: true,
+  hasUserVerification: true,
+  isUserVerified: true,
+  automaticPresenceSimulation: true,
+  defaultBackupEligibility: true,
+  defaultBackupState: true,
+} as const;
+const TEST_WALLET_UNITS = 10_000_000_000n;
+/** Whoever is not signed in is answered 401, which Chromium logs as an error; nothing else may be. */
+const SIGNED_OUT = /status of 401/;
+
+export type DashboardWorld = {
+  world: World;
+  browser: Browser;
+  /** A person with an authenticator of their own. */
+  open: (path: string, options?: BrowserContextOptions & { allowedErrors?: RegExp }) => Promise<Visit>;
+  stop: () => Promise<void>;
+};
+
+export async function startDashboardWorld(): Promise<DashboardWorld> {
+  const testWallet = testWalletAddress();
+  const [world, browser] = await Promise.all([
+    startWorld({ env: { TEST_WALLET: testWallet } }),
+    launchBrowser(),
+  ]);
+  await fundUsdc(world.chain.rpcUrl, testWallet, TEST_WALLET_UNITS);
+  return {
+    world,
+    browser,
+    open: (path, { allowedErrors = SIGNED_OUT, ...options } = {}) =>
+      visit(browser, `${world.baseUrl}${path}`, { ...options, allowedErrors, prepare: addAuthenticator }),
+    stop: async () => {
+      await browser.close();
+      await world.stop();
+    },
+  };
+}
+
+async function addAuthenticator(page: Page): Promise<void> {
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send("WebAuthn.enable");
+  await cdp.send("WebAuthn.addVirtualAuthenticator", { options: AUTHENTICATOR });
+}
+
+const button = (page: Page, name: string | RegExp) =>
+  page.getByRole("button", { name, exact: typeof name === "string" });
+
+/** From nothing to the overview: address, code of the local mailbox, passkey. */
+export async function signUpInBrowser(page: Page, email: string): Promise<void> {
+  await page.getByLabel("E-mail address").fill(email);
+  await button(page, "Continue").click();
+  await button(page, "Read the code from the local mailbox").click();
+  await button(page, "Create passkey").click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+}
+
+/** Leads to the new link's own screen. */
+export async function createLinkInBrowser(page: Page, amount: string, description: string): Promise<string> {
+  await page.getByRole("link", { name: "New payment link" }).first().click();
+  await page.getByLabel("Amount", { exact: true }).fill(amount);
+  await page.getByLabel("What for").fill(description);
+  await button(page, "Create link").click();
+  await page.getByRole("heading", { name: description }).waitFor();
+  const id = /link_[\w-]+/.exec(page.url())?.[0];
+  if (!id) throw new Error(`${page.url()} is not a link's screen`);
+  return id;
+}

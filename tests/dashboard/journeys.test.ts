@@ -1,0 +1,229 @@
+/** The dashboard in a real browser, with a passkey of its own: the first run from end to end, and what must not go wrong on the way. */
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { readUsdcBalance } from "../../local/chain/usdc.ts";
+import { findBarriers, isBrowserThere, type Visit } from "../checkout/browser.ts";
+import { randomAddress } from "../support/indexer-lab.ts";
+import { newEmail } from "../support/sign-up.ts";
+import {
+  createLinkInBrowser,
+  type DashboardWorld,
+  signUpInBrowser,
+  startDashboardWorld,
+} from "./dashboard-world.ts";
+
+setDefaultTimeout(120_000);
+
+const SCREENS = [
+  ["/links", "Links"],
+  ["/transactions", "Transactions"],
+  ["/exports", "Exports"],
+  ["/wallet", "Wallet"],
+  ["/send", "Send"],
+  ["/payout", "Payout"],
+  ["/developers/keys", "API keys"],
+  ["/developers/webhooks", "Webhooks"],
+  ["/security", "Security"],
+  ["/settings", "Settings"],
+] as const;
+
+describe.if(isBrowserThere)("the dashboard", () => {
+  let dashboard: DashboardWorld;
+  let visit: Visit;
+  let page: Page;
+  let paidLink: string;
+  const email = newEmail();
+
+  beforeAll(async () => {
+    dashboard = await startDashboardWorld();
+    // who is not known yet is answered 404 before the account is made
+    visit = await dashboard.open("/", { allowedErrors: /status of 40[14]/ });
+    page = visit.page;
+  }, 120_000);
+  afterAll(async () => {
+    await visit?.close();
+    await dashboard?.stop();
+  });
+
+  const button = (name: string) => page.getByRole("button", { name, exact: true });
+  const dialog = () => page.getByRole("dialog");
+  const go = (name: string) =>
+    page.getByRole("navigation", { name: "Screens" }).getByRole("link", { name, exact: true }).click();
+  const heading = (name: string) => page.getByRole("heading", { level: 1, name, exact: true }).waitFor();
+
+  test("browsers get the page at /, programs get JSON, and the page may load and run nothing else", async () => {
+    const { baseUrl } = dashboard.world;
+    const forBrowser = await fetch(`${baseUrl}/`, { headers: { accept: "text/html,*/*" } });
+    expect(forBrowser.headers.get("content-type")).toStartWith("text/html");
+    expect(forBrowser.headers.get("vary")).toContain("accept");
+    const policy = forBrowser.headers.get("content-security-policy") ?? "";
+    for (const rule of [
+      "default-src 'none'",
+      "script-src 'self'",
+      "frame-ancestors 'none'",
+      "require-trusted-types-for 'script'",
+    ])
+      expect(policy).toContain(rule);
+    expect(await forBrowser.text()).not.toMatch(/<script(?![^>]*(src=|application\/json))/);
+    for (const accept of ["application/json", "*/*"]) {
+      const forProgram = await fetch(`${baseUrl}/`, { headers: { accept } });
+      expect(await forProgram.json()).toMatchObject({ openapi: "/openapi.json", version: "v1" });
+    }
+  });
+
+  test("first run: address, code of the local mailbox, passkey, and the checklist says what is next", async () => {
+    await page.getByLabel("E-mail address").waitFor();
+    expect(await findBarriers(page)).toEqual([]);
+    await signUpInBrowser(page, email);
+    await page.getByRole("heading", { name: "First steps" }).waitFor();
+    expect(await findBarriers(page)).toEqual([]);
+  });
+
+  test("a link is created, paid with the test wallet in another tab, and its screen says so by itself", async () => {
+    paidLink = await createLinkInBrowser(page, "12.5", "Two coffees and a book");
+    await page.getByText("Waiting for a payment").waitFor();
+    const [checkout] = await Promise.all([
+      page.context().waitForEvent("page"),
+      page.getByRole("link", { name: "Open and pay" }).click(),
+    ]);
+    await checkout.getByRole("button", { name: /Test wallet/ }).click();
+    await page.locator(".big").getByText("Paid").waitFor();
+    await checkout.close();
+    expect(await findBarriers(page)).toEqual([]);
+  });
+
+  test("it is refunded: what is signed is shown, Enter does not sign, the passkey does, the chain confirms", async () => {
+    await button("Refund").click();
+    await dialog().getByLabel("Amount", { exact: true }).fill("2.5");
+    await dialog().getByRole("button", { name: "Review" }).click();
+    const sign = dialog().getByRole("button", { name: "Sign with passkey" });
+    await sign.waitFor();
+    expect(await findBarriers(page)).toEqual([]);
+    await sign.focus();
+    await page.keyboard.press("Enter");
+    const [before] = await dashboard.world
+      .sql`select count(*)::int as signed from wallet_operations where signature is not null`;
+    expect(before?.signed).toBe(0);
+    await sign.click();
+    await dialog().getByText("Confirmed").waitFor();
+    await dialog().getByRole("button", { name: "Close" }).last().click();
+    await page.getByText("Refunded").first().waitFor();
+  });
+
+  test("a send to a new address is warned about, and moves exactly what was typed", async () => {
+    const to = randomAddress();
+    await go("Send");
+    await page.getByLabel("Recipient's address").fill(to);
+    await page.getByLabel("Amount", { exact: true }).fill("1.25");
+    await button("Review").click();
+    await dialog().getByText(`You have never sent to ${to}`).waitFor();
+    await dialog().getByRole("button", { name: "Sign with passkey" }).click();
+    await dialog().getByText("Confirmed").waitFor();
+    expect(await readUsdcBalance(dashboard.world.chain.rpcUrl, to)).toBe(1_250_000n);
+    await dialog().getByRole("button", { name: "Close" }).last().click();
+  });
+
+  test("an operation other than the one shown is not signed: the page rebuilds it", async () => {
+    const to = randomAddress();
+    await page.route("**/v1/wallets/send/prepare", async (route) => {
+      const posted = JSON.parse(route.request().postData() ?? "{}");
+      const body = JSON.stringify({ ...posted, to: randomAddress() });
+      const response = await route.fetch({ postData: body });
+      await route.fulfill({ response });
+    });
+    await page.getByLabel("Recipient's address").fill(to);
+    await page.getByLabel("Amount", { exact: true }).fill("1");
+    await button("Review").click();
+    await dialog().getByRole("button", { name: "Sign with passkey" }).click();
+    await dialog().getByText("something else to sign").waitFor();
+    await page.unroute("**/v1/wallets/send/prepare");
+    const [row] = await dashboard.world
+      .sql`select count(*)::int as open from wallet_operations where state not in ('CONFIRMED', 'AWAITING_SIGNATURE')`;
+    expect(row?.open).toBe(0);
+    await dialog().getByRole("button", { name: "Do not sign" }).click();
+  });
+
+  test("every screen stands at 320 pixels without scrolling sideways, by night, and axe finds no barrier", async () => {
+    await page.emulateMedia({ colorScheme: "dark" });
+    await page.setViewportSize({ width: 320, height: 720 });
+    for (const [path, name] of SCREENS) {
+      await page.goto(`${dashboard.world.baseUrl}${path}`);
+      await heading(name);
+      await page.locator(".skeleton").first().waitFor({ state: "hidden" });
+      expect(`${path} ${await page.evaluate("document.documentElement.scrollWidth - innerWidth")}`).toBe(
+        `${path} 0`,
+      );
+      expect(await findBarriers(page)).toEqual([]);
+    }
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.setViewportSize({ width: 1280, height: 800 });
+  });
+
+  test("filters of the history live in the address: reload and Back keep them", async () => {
+    await go("Transactions");
+    await page.getByLabel("What", { exact: true }).selectOption("SEND");
+    await page.waitForURL(/types=SEND/);
+    await page.reload();
+    await page.getByText(/^1 to \d+ of \d+$/).waitFor();
+    expect(await page.locator("tbody .number.plus").count()).toBe(0);
+    expect(await page.locator("tbody .number.minus").count()).toBe(2);
+    await page.goBack();
+    await page.locator("tbody .number.plus").first().waitFor();
+    await page.locator("td.main button").first().click();
+    await dialog().getByText("First seen").waitFor();
+    expect(await findBarriers(page)).toEqual([]);
+    await page.keyboard.press("Escape");
+    await dialog().waitFor({ state: "hidden" });
+  });
+
+  test("an export is made in the background and can be downloaded", async () => {
+    await page.getByRole("link", { name: "Export this view" }).click();
+    await button("Make the file").click();
+    const [file] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("link", { name: "Download" }).first().click(),
+    ]);
+    expect(file.suggestedFilename()).toEndWith(".csv");
+  });
+
+  test("when the session is over, the passkey is asked for over the page, and what was typed goes through", async () => {
+    await go("API keys");
+    await button("New API key").first().click();
+    await dialog().getByLabel("Name").fill("Shop server");
+    await dashboard.world.sql`delete from sessions`;
+    await dialog().getByRole("button", { name: "Create key" }).click();
+    await page.getByText("Your session is over.").waitFor();
+    await button("Use passkey").click();
+    await page.getByText(/^sk_/).waitFor();
+    await dialog().getByLabel("I have kept it").check();
+    await dialog().getByRole("button", { name: "Done" }).click();
+    await page.getByText("Shop server").waitFor();
+  });
+
+  test("signing out shows the way in, and the passkey alone leads back to the same link", async () => {
+    await button("Sign out").click();
+    await page.getByLabel("E-mail address").waitFor();
+    await page.goto(`${dashboard.world.baseUrl}/links/${paidLink}`);
+    await page.getByLabel("E-mail address").fill(email);
+    await button("Continue").click();
+    await heading("Two coffees and a book");
+  });
+
+  test("by keyboard alone: n opens a new link, typing does not trigger shortcuts, Escape closes, g t goes", async () => {
+    await page.keyboard.press("n");
+    await dialog().getByLabel("Amount", { exact: true }).waitFor();
+    await page.keyboard.type("7");
+    await page.keyboard.press("Tab");
+    await page.keyboard.type("nights and tea");
+    expect(await dialog().getByLabel("What for").inputValue()).toBe("nights and tea");
+    await page.keyboard.press("Escape");
+    await dialog().waitFor({ state: "hidden" });
+    await page.keyboard.press("g");
+    await page.keyboard.press("t");
+    await heading("Transactions");
+  });
+
+  test("no error was logged, and nothing was asked of another origin", () => {
+    visit.expectClean();
+  });
+});

@@ -1,0 +1,210 @@
+/** The dashboard's built files and types, and the rules that need no browser: what may be signed, and what a payout's table says. */
+import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { taggedTransfers } from "../../core/chain/account-state.ts";
+import { buildUserOperation, userOperationHash } from "../../core/chain/user-operation.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
+import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { operationTag } from "../../core/domain/wallet-operation.ts";
+import { buildPages } from "../../local/processes/service-process.ts";
+import {
+  checkOperation,
+  ForeignOperation,
+  lastRecipient,
+  type Offered,
+  type Payment,
+  readUnits,
+  tagOf,
+  writeUnits,
+} from "../../web/dashboard/send/operation.ts";
+import { readPayout } from "../../web/dashboard/send/read-payout.ts";
+import { randomAddress } from "../support/indexer-lab.ts";
+import { seededRandom } from "../support/seeded-random.ts";
+import { renderWireTypes, WIRE_TYPES } from "./wire-types.ts";
+
+const ROOT = join(import.meta.dir, "../..");
+const FIRST_SCREEN_MAX = 35_840;
+const ALL_MAX = 61_440;
+const STYLE_MAX = 6_144;
+
+test("the types of requests and answers are those of the OpenAPI document", async () => {
+  expect(readFileSync(join(ROOT, WIRE_TYPES), "utf8")).toBe(await renderWireTypes());
+});
+
+describe("what a merchant's browser loads", () => {
+  const sizeOf = (name: string) => readFileSync(join(ROOT, "web/dist", `${name}.br`)).length;
+
+  test("the first screen has at most 35 kB of script, all screens 60 kB, the style 6 kB", async () => {
+    await buildPages();
+    const { assets } = JSON.parse(readFileSync(join(ROOT, "web/dist/manifest.json"), "utf8"));
+    const scripts = Object.keys(assets).filter((name) => /^dashboard.*\.js$/.test(name));
+    expect(scripts.length).toBeGreaterThan(5);
+    expect(sizeOf(assets["dashboard.js"])).toBeLessThanOrEqual(FIRST_SCREEN_MAX);
+    const sum = scripts.reduce((total, name) => total + sizeOf(assets[name]), 0);
+    expect(sum).toBeLessThanOrEqual(ALL_MAX);
+    expect(sizeOf(assets["dashboard.css"])).toBeLessThanOrEqual(STYLE_MAX);
+  });
+});
+
+test("a translation names texts that the dashboard says, with the same values in them", () => {
+  const sources = [...new Bun.Glob("**/*.{ts,tsx}").scanSync(join(ROOT, "web/dashboard"))]
+    .map((file) => readFileSync(join(ROOT, "web/dashboard", file), "utf8"))
+    .join("\n");
+  const valuesOf = (text: string) => [...text.matchAll(/\{\w+\}/g)].map(([name]) => name).sort();
+  for (const file of new Bun.Glob("*.json").scanSync(join(ROOT, "web/messages/dashboard"))) {
+    const messages = JSON.parse(readFileSync(join(ROOT, "web/messages/dashboard", file), "utf8"));
+    for (const [english, text] of Object.entries(messages) as [string, string][]) {
+      expect(`${file}: ${english} ${sources.includes(JSON.stringify(english))}`).toBe(
+        `${file}: ${english} true`,
+      );
+      expect(valuesOf(text)).toEqual(valuesOf(english));
+    }
+  }
+});
+
+describe("an operation is signed only when it does what is shown", () => {
+  const random = seededRandom("operations");
+  const LINK = "link_P72OKQub5BzTCjbZTmgPD0";
+  const network = NETWORKS["base-sepolia"];
+  const from = randomAddress();
+  const newId = () =>
+    `snd_${Array.from({ length: 32 }, () => Math.floor(random() * 16).toString(16)).join("")}`;
+  const newPayments = (count: number): Payment[] =>
+    Array.from({ length: count }, () => ({
+      to: randomAddress(),
+      units: BigInt(Math.floor(random() * 1e12) + 1),
+    }));
+
+  /** As the service prepares it. */
+  function offer(payments: readonly Payment[], { id, linkId }: { id: string; linkId?: string }): Offered {
+    const tag: Hex = `${operationTag(id)}${linkId ? linkTag(linkId).slice(2) : ""}`;
+    const items = payments.map(({ to, units }) => ({ to: to as Hex, amountUnits: units }));
+    const calls = taggedTransfers(network.usdc.address, items, tag);
+    const operation = buildUserOperation({ sender: from, nonce: 7n, calls });
+    const userOpHash = userOperationHash(operation, network.chainId);
+    const texts = Object.fromEntries(Object.entries(operation).map(([name, value]) => [name, String(value)]));
+    return {
+      userOpHash,
+      chainId: network.chainId,
+      entryPoint: CONTRACTS.entryPointV06,
+      passkeyChallenge: { challenge: Buffer.from(userOpHash.slice(2), "hex").toString("base64url") },
+      userOperation: texts as Offered["userOperation"],
+    };
+  }
+
+  for (const count of [1, 2, 3, 100])
+    test(`the service's own operation of ${count} transfers is taken, with and without a link's tag`, () => {
+      for (const linkId of [undefined, LINK]) {
+        const [payments, id] = [newPayments(count), newId()];
+        const offered = offer(payments, linkId ? { id, linkId } : { id });
+        const tag = tagOf(id, linkId);
+        checkOperation(offered, { chainId: network.chainId, from, payments, tag });
+        expect(lastRecipient(offered.userOperation.callData, tag)).toBe(payments.at(-1)?.to ?? "");
+      }
+    });
+
+  const id = newId();
+  const payments = newPayments(2);
+  const offered = offer(payments, { id });
+  const shown = { chainId: network.chainId, from, payments, tag: tagOf(id) };
+  const fieldOf = (given: Offered, seen = shown) => {
+    try {
+      checkOperation(given, seen);
+      return "taken";
+    } catch (error) {
+      if (error instanceof ForeignOperation) return error.field;
+      throw error;
+    }
+  };
+  const [first, second] = payments as [Payment, Payment];
+  const withFields = (fields: Partial<Offered["userOperation"]>): Offered => ({
+    ...offered,
+    userOperation: { ...offered.userOperation, ...fields },
+  });
+
+  test("what is shown is taken", () => {
+    expect(fieldOf(offered)).toBe("taken");
+  });
+
+  test("another recipient, amount, order, number of transfers or tag is refused", () => {
+    for (const others of [
+      [{ ...first, to: randomAddress() }, second],
+      [{ ...first, units: first.units + 1n }, second],
+      [second, first],
+      [first],
+      [first, second, second],
+    ])
+      expect(fieldOf(offer(others, { id }))).toBe("callData");
+    expect(fieldOf(offer(payments, { id: newId() }))).toBe("callData");
+  });
+
+  test("a hash or challenge of anything else is refused", () => {
+    const other = offer(payments, { id: newId() });
+    expect(fieldOf({ ...offered, userOpHash: other.userOpHash })).toBe("userOpHash");
+    expect(fieldOf({ ...offered, passkeyChallenge: other.passkeyChallenge })).toBe("challenge");
+    expect(fieldOf(withFields({ nonce: "8" }))).toBe("userOpHash");
+    expect(fieldOf(withFields({ callGasLimit: "1" }))).toBe("userOpHash");
+  });
+
+  test("another wallet, network, EntryPoint, code, paymaster or fee is refused", () => {
+    expect(fieldOf(offered, { ...shown, from: randomAddress() })).toBe("sender");
+    expect(fieldOf(offered, { ...shown, chainId: NETWORKS.base.chainId })).toBe("chainId");
+    expect(fieldOf({ ...offered, chainId: NETWORKS.base.chainId })).toBe("chainId");
+    expect(fieldOf({ ...offered, entryPoint: randomAddress() })).toBe("entryPoint");
+    expect(fieldOf(withFields({ initCode: "0x01" }))).toBe("initCode");
+    expect(fieldOf(withFields({ paymasterAndData: "0x01" }))).toBe("initCode");
+    expect(fieldOf(withFields({ maxFeePerGas: "1" }))).toBe("maxFeePerGas");
+    expect(fieldOf(withFields({ preVerificationGas: "1" }))).toBe("maxFeePerGas");
+  });
+});
+
+test("amounts are read exactly, and what is no amount is not", () => {
+  expect(readUnits("12.5")).toBe(12_500_000n);
+  expect(readUnits("0,000001")).toBe(1n);
+  expect(readUnits("999999999999.999999")).toBe(999_999_999_999_999_999n);
+  for (const text of ["", "1.0000001", "1e3", "-1", "1.", ".5", "1 000", "0x1"])
+    expect(`${text}: ${readUnits(text)}`).toBe(`${text}: undefined`);
+  expect(writeUnits(12_500_001n)).toBe("12.500001");
+});
+
+describe("a payout's table", () => {
+  const own = randomAddress();
+  const to = randomAddress();
+  const faultOf = (line: string) => readPayout(line, own)[0]?.fault;
+
+  test("is read with commas, semicolons or tabs, quotes, a heading and empty lines", () => {
+    const text = `address;amount;note\r\n${to};12,5;"Rent; May"\r\n\r\n${randomAddress()};1;\n`;
+    const lines = readPayout(text, own);
+    expect(
+      lines.map(({ number, amount, note, units, fault }) => [number, amount, note, units, fault]),
+    ).toEqual([
+      [2, "12.5", "Rent; May", 12_500_000n, undefined],
+      [4, "1", "", 1_000_000n, undefined],
+    ]);
+    expect(readPayout(`${to},3.25,"a ""b"", c"`, own)[0]).toMatchObject({
+      note: 'a "b", c',
+      units: 3_250_000n,
+    });
+    expect(readPayout(`${to}\t7\tx`, own)[0]).toMatchObject({ note: "x", units: 7_000_000n });
+  });
+
+  test("a line that would lose money says why", () => {
+    expect(faultOf(`${to.slice(0, -1)},1`)).toStartWith("No address");
+    expect(faultOf(`0x${"0".repeat(40)},1`)).toStartWith("The zero address");
+    expect(faultOf(`${own.toUpperCase().replace("0X", "0x")},1`)).toStartWith("This is your own wallet");
+    expect(faultOf(`${to},1.0000001`)).toStartWith("No amount");
+    expect(faultOf(`${to},0`)).toStartWith("The amount is 0");
+    expect(faultOf(`${to},0.000001,${"x".repeat(500)}`)).toBeUndefined();
+    expect(faultOf(`${to},0.000001,${"x".repeat(501)}`)).toStartWith("The note is longer");
+  });
+
+  test("the same address and amount twice is a fault of the second line, another amount is none", () => {
+    const lines = readPayout(`${to},1\n${to},2\n${to.toLowerCase()},1.0`, own);
+    expect(lines.map(({ fault, twin }) => [fault?.slice(0, 8), twin])).toEqual([
+      [undefined, undefined],
+      [undefined, undefined],
+      ["The same", 1],
+    ]);
+  });
+});

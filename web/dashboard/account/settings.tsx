@@ -1,0 +1,137 @@
+/** What payers see, how transfers are matched, and how this page behaves. */
+import { useState } from "preact/hooks";
+import { areShortcutsOn, setShortcuts } from "../frame/keys.tsx";
+import { invalidate, useLoad } from "../frame/load.ts";
+import type { ScreenProps } from "../frame/screen-props.ts";
+import { call, type Given, messageOf } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Button, Check, Field, Notice } from "../parts/controls.tsx";
+import { Broken, Screen, Skeleton } from "../parts/page-parts.tsx";
+
+export function Settings({ me, onChange }: ScreenProps) {
+  const [areOn, setOn] = useState(areShortcutsOn);
+  return (
+    <Screen title={say("Settings")}>
+      <MerchantName initial={me.displayName} onChange={onChange} />
+      <Matching />
+      <section class="panel padded" aria-labelledby="this-page">
+        <h2 id="this-page">{say("This page")}</h2>
+        <Check
+          label={say("Keyboard shortcuts")}
+          isOn={areOn}
+          onInput={(isOn) => {
+            setShortcuts(isOn);
+            setOn(isOn);
+          }}
+          hint={say("Press ? for a list of them.")}
+        />
+        <p class="hint">
+          {say("Times are in {zone}, the zone of this device.", {
+            zone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+          })}
+        </p>
+      </section>
+    </Screen>
+  );
+}
+
+function MerchantName({ initial, onChange }: { initial: string | null; onChange: () => void }) {
+  const [name, setName] = useState(initial ?? "");
+  const [saved, setSaved] = useState(initial ?? "");
+  const [fault, setFault] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const save = async () => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      await call("PATCH /v1/auth/me", { body: { displayName: name.trim() || null } });
+      setSaved(name);
+      onChange();
+    } catch (error) {
+      setFault(messageOf(error));
+    }
+    setBusy(false);
+  };
+  return (
+    <section class="panel padded" aria-labelledby="name">
+      <h2 id="name">{say("Your name, as payers see it")}</h2>
+      <div class="pair">
+        <form
+          class="form"
+          onSubmit={(event) => {
+            event.preventDefault();
+            void save();
+          }}
+        >
+          <Field
+            label={say("Merchant name")}
+            value={name}
+            onInput={setName}
+            maxLength={100}
+            error={fault}
+            hint={say("On payment pages and receipts.")}
+          />
+          <div class="actions">
+            <Button kind="main" type="submit" isBusy={isBusy} isOff={name === saved}>
+              {say("Save")}
+            </Button>
+          </div>
+          {name === saved && saved !== (initial ?? "") && <Notice kind="ok">{say("Saved")}</Notice>}
+        </form>
+        <div class="preview" aria-hidden="true">
+          <p class="name">
+            <span class="mark">{(name || "?").charAt(0).toUpperCase()}</span>
+            <bdi>{name || say("Your name")}</bdi>
+          </p>
+          <p class="figure">
+            12.50 <span class="unit">USDC</span>
+          </p>
+          <p class="muted">{say("Two coffees")}</p>
+        </div>
+      </div>
+    </section>
+  );
+}
+
+type Change = NonNullable<Given<"PATCH /v1/settings">["body"]>;
+
+function Matching() {
+  const loaded = useLoad("GET /v1/settings");
+  const [fault, setFault] = useState<string>();
+  const settings = loaded.value;
+  const change = async (body: Change) => {
+    setFault(undefined);
+    try {
+      await call("PATCH /v1/settings", { body });
+    } catch (error) {
+      setFault(messageOf(error));
+    }
+    invalidate("/v1/settings");
+  };
+  return (
+    <section class="panel padded" aria-labelledby="matching">
+      <h2 id="matching">{say("Matching of transfers")}</h2>
+      {loaded.error && !settings ? (
+        <Broken loaded={loaded} />
+      ) : !settings ? (
+        <Skeleton rows={2} />
+      ) : (
+        <>
+          <Check
+            label={say("Match by the plain amount")}
+            isOn={settings.matchByAmount}
+            onInput={(matchByAmount) => void change({ matchByAmount })}
+            hint={say("A transfer of exactly the amount of one open link pays it, without further evidence.")}
+          />
+          <Check
+            label={say("Trust signed claims only")}
+            isOn={settings.claimPolicy === "proven"}
+            onInput={(isOn) => void change({ claimPolicy: isOn ? "proven" : "early" })}
+            hint={say("Between links of one price, only a payer's signature decides.")}
+          />
+        </>
+      )}
+      {fault && <Notice kind="bad">{fault}</Notice>}
+    </section>
+  );
+}

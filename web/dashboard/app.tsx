@@ -1,0 +1,180 @@
+/** The frame around every screen: where one can go, who is signed in, and the screen of the address. */
+import type { ComponentType } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { Shortcuts } from "./frame/keys.tsx";
+import { useLiveEvents } from "./frame/live.ts";
+import { page } from "./frame/page-data.ts";
+import { Link, usePlace } from "./frame/router.tsx";
+import type { ScreenProps } from "./frame/screen-props.ts";
+import { messageOf } from "./frame/service.ts";
+import { type Me, PasskeyDialog } from "./frame/session.tsx";
+import { say } from "./frame/words.ts";
+import { LinkDetail } from "./links/link-detail.tsx";
+import { LinkList } from "./links/link-list.tsx";
+import { Overview } from "./overview/overview.tsx";
+import { Button, Notice } from "./parts/controls.tsx";
+import { Empty, Screen, Skeleton } from "./parts/page-parts.tsx";
+
+type ScreenComponent = ComponentType<ScreenProps>;
+
+/** The first screens come with the page; the others when they are opened. */
+const AT_ONCE: Readonly<Record<string, ScreenComponent>> = {
+  "/": Overview,
+  "/links": LinkList,
+  "/links/:id": LinkDetail,
+};
+const LATER: Readonly<Record<string, () => Promise<ScreenComponent>>> = {
+  "/transactions": () => import("./transactions/transaction-list.tsx").then((part) => part.TransactionList),
+  "/exports": () => import("./exports/export-list.tsx").then((part) => part.ExportList),
+  "/wallet": () => import("./wallet/wallet.tsx").then((part) => part.Wallet),
+  "/send": () => import("./send/send.tsx").then((part) => part.Send),
+  "/payout": () => import("./send/payout.tsx").then((part) => part.Payout),
+  "/developers/keys": () => import("./developers/api-keys.tsx").then((part) => part.ApiKeys),
+  "/developers/webhooks": () => import("./developers/webhooks.tsx").then((part) => part.Webhooks),
+  "/security": () => import("./account/security.tsx").then((part) => part.Security),
+  "/settings": () => import("./account/settings.tsx").then((part) => part.Settings),
+};
+
+type Entry = readonly [path: string, text: string];
+
+const menu = (): { title: string; entries: Entry[] }[] => [
+  {
+    title: say("Receive"),
+    entries: [
+      ["/", say("Overview")],
+      ["/links", say("Links")],
+      ["/transactions", say("Transactions")],
+      ["/exports", say("Exports")],
+    ],
+  },
+  {
+    title: say("Money"),
+    entries: [
+      ["/wallet", say("Wallet")],
+      ["/send", say("Send")],
+      ["/payout", say("Payout")],
+    ],
+  },
+  {
+    title: say("Developers"),
+    entries: [
+      ["/developers/keys", say("API keys")],
+      ["/developers/webhooks", say("Webhooks")],
+    ],
+  },
+  {
+    title: say("Account"),
+    entries: [
+      ["/security", say("Security")],
+      ["/settings", say("Settings")],
+    ],
+  },
+];
+
+export function App({ me, onChange, onSignOut }: { me: Me; onChange: () => void; onSignOut: () => void }) {
+  const { path, query } = usePlace();
+  const [isMenuOpen, setMenuOpen] = useState(false);
+  useLiveEvents(me.id);
+  useEffect(() => setMenuOpen(false), [path]);
+  return (
+    <>
+      <a class="skip" href="#main">
+        {say("To the content")}
+      </a>
+      <div class="frame">
+        <aside class={isMenuOpen ? "open" : undefined}>
+          <div class="brand">
+            <span class="mark" aria-hidden="true">
+              $
+            </span>
+            <bdi>{me.displayName ?? page.serviceName}</bdi>
+            <button
+              type="button"
+              class="menu"
+              aria-expanded={isMenuOpen}
+              aria-controls="menu"
+              onClick={() => setMenuOpen(!isMenuOpen)}
+            >
+              {isMenuOpen ? say("Close") : say("Menu")}
+            </button>
+          </div>
+          <nav id="menu" aria-label={say("Screens")}>
+            {menu().map(({ title, entries }) => (
+              <div key={title}>
+                <p>{title}</p>
+                {entries.map(([to, text]) => (
+                  <Link key={to} to={to} current={isCurrent(to, path)}>
+                    {text}
+                  </Link>
+                ))}
+              </div>
+            ))}
+            <div class="foot">
+              <bdi class="who" title={me.email}>
+                {me.email}
+              </bdi>
+              <Button kind="quiet" onClick={onSignOut}>
+                {say("Sign out")}
+              </Button>
+            </div>
+          </nav>
+        </aside>
+        <main id="main" tabIndex={-1}>
+          <Place path={path} query={query} me={me} onChange={onChange} />
+        </main>
+      </div>
+      <Shortcuts />
+      <PasskeyDialog email={me.email} />
+    </>
+  );
+}
+
+function isCurrent(to: string, path: string): boolean {
+  return to === path || (to !== "/" && path.startsWith(`${to}/`));
+}
+
+function Place({ path, query, me, onChange }: Omit<ScreenProps, "id"> & { path: string }) {
+  const [, linkId] = /^\/links\/([\w-]+)$/.exec(path) ?? [];
+  const key = linkId ? "/links/:id" : path.replace(/(.)\/$/, "$1");
+  const Now = AT_ONCE[key];
+  const props = { me, query, id: linkId ?? "", onChange };
+  if (Now) return <Now key={path} {...props} />;
+  const load = LATER[key];
+  if (load) return <Later key={key} load={load} {...props} />;
+  return (
+    <Screen title={say("Not found")}>
+      <Empty title={say("There is no such screen")} action={<Link to="/">{say("Overview")}</Link>}>
+        {say("The address may be mistyped.")}
+      </Empty>
+    </Screen>
+  );
+}
+
+const loaded = new Map<() => Promise<ScreenComponent>, ScreenComponent>();
+
+function Later({ load, ...props }: ScreenProps & { load: () => Promise<ScreenComponent> }) {
+  const [, setTurn] = useState(0);
+  const [fault, setFault] = useState<string>();
+  const fetchPart = () => {
+    setFault(undefined);
+    load().then(
+      (part) => {
+        loaded.set(load, part);
+        setTurn((turn) => turn + 1);
+      },
+      (error: unknown) => setFault(messageOf(error)),
+    );
+  };
+  useEffect(() => {
+    if (!loaded.has(load)) fetchPart();
+  }, [load]);
+  const Part = loaded.get(load);
+  if (Part) return <Part {...props} />;
+  if (!fault) return <Skeleton />;
+  return (
+    <Notice kind="bad">
+      <p>{say("This screen could not be loaded. A new version may have been published: reload the page.")}</p>
+      <Button onClick={() => location.reload()}>{say("Reload")}</Button>
+    </Notice>
+  );
+}

@@ -1,0 +1,123 @@
+/** What was sent to an endpoint: each message with its attempts and answers, to be sent again. */
+import { useState } from "preact/hooks";
+import { invalidate, useLoad } from "../frame/load.ts";
+import { setQuery } from "../frame/router.tsx";
+import { type Answer, call, messageOf } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Button, Dialog, Notice } from "../parts/controls.tsx";
+import { Broken, Skeleton, Status, Time } from "../parts/page-parts.tsx";
+
+export type Endpoint = Answer<"GET /v1/webhook-endpoints">["data"][number];
+
+const PAGE = 50;
+
+export function DeliveryLog({
+  endpoint: { id, url },
+  query,
+}: {
+  endpoint: Endpoint;
+  query: URLSearchParams;
+}) {
+  const cursor = query.get("page") ?? undefined;
+  const loaded = useLoad("GET /v1/webhook-endpoints/{id}/deliveries", { id, query: { limit: PAGE, cursor } });
+  const { value } = loaded;
+  const opened = query.get("open");
+  return (
+    <section class="panel" aria-labelledby="log">
+      <header>
+        <h2 id="log">
+          {say("Deliveries to")} <bdi class="mono">{new URL(url).host}</bdi>
+        </h2>
+        <Button kind="quiet" onClick={loaded.retry}>
+          {say("Refresh")}
+        </Button>
+      </header>
+      {loaded.error && !value ? (
+        <Broken loaded={loaded} />
+      ) : !value ? (
+        <Skeleton rows={5} />
+      ) : value.data.length === 0 ? (
+        <p class="muted pad">{say("Nothing was sent yet. Create a link, and its event appears here.")}</p>
+      ) : (
+        <ul class="rows">
+          {value.data.map((delivery) => (
+            <li key={delivery.id}>
+              <Status of={delivery.state} />
+              <span class="what">
+                <code>{delivery.eventType}</code>
+                {delivery.lastError && <span class="muted small">{delivery.lastError}</span>}
+              </span>
+              <span class="muted">
+                {say("{count} attempts", { count: delivery.attempts })}
+                {delivery.lastStatus !== null && ` · ${delivery.lastStatus}`}
+              </span>
+              <Time of={delivery.createdAt} />
+              <Button onClick={() => setQuery({ open: delivery.id })}>{say("Details")}</Button>
+            </li>
+          ))}
+        </ul>
+      )}
+      {value?.pagination.nextCursor && (
+        <nav class="pager padded" aria-label={say("Pages")}>
+          <Button onClick={() => setQuery({ page: value.pagination.nextCursor ?? undefined })}>
+            {say("Older")}
+          </Button>
+        </nav>
+      )}
+      {opened && <Delivery id={opened} onClose={() => setQuery({ open: undefined }, { replace: true })} />}
+    </section>
+  );
+}
+
+function Delivery({ id, onClose }: { id: string; onClose: () => void }) {
+  const loaded = useLoad("GET /v1/webhook-deliveries/{id}", { id });
+  const [fault, setFault] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const delivery = loaded.value?.data;
+  const again = async () => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      await call("POST /v1/webhook-deliveries/{id}/redeliver", { id });
+      invalidate("/v1/webhook-");
+    } catch (error) {
+      setFault(messageOf(error));
+    }
+    setBusy(false);
+  };
+  return (
+    <Dialog title={delivery?.eventType ?? say("Delivery")} onClose={onClose} side>
+      {loaded.error && <Broken loaded={loaded} />}
+      {delivery && (
+        <>
+          <p>
+            <Status of={delivery.state} /> <Time of={delivery.createdAt} />
+          </p>
+          <h3>{say("Attempts")}</h3>
+          {delivery.attemptLog.length === 0 && <p class="muted">{say("None yet.")}</p>}
+          <ol class="rows to-sign">
+            {delivery.attemptLog.map((attempt) => (
+              <li key={attempt.number}>
+                <strong>{attempt.status ?? say("no answer")}</strong>
+                <span class="what muted">{attempt.error ?? say("{ms} ms", { ms: attempt.durationMs })}</span>
+                <Time of={attempt.createdAt} />
+                {attempt.response && <pre>{attempt.response}</pre>}
+              </li>
+            ))}
+          </ol>
+          {delivery.nextTryAt && (
+            <p class="muted">
+              {say("Next attempt:")} <Time of={delivery.nextTryAt} />
+            </p>
+          )}
+          {fault && <Notice kind="bad">{fault}</Notice>}
+          <div class="actions">
+            <Button isBusy={isBusy} onClick={again}>
+              {say("Send it again")}
+            </Button>
+          </div>
+        </>
+      )}
+    </Dialog>
+  );
+}

@@ -1,0 +1,123 @@
+/** Where events are sent, and the log of every delivery. */
+import { useState } from "preact/hooks";
+import { invalidate, useLoad } from "../frame/load.ts";
+import { setQuery } from "../frame/router.tsx";
+import type { ScreenProps } from "../frame/screen-props.ts";
+import { call, messageOf } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Button, Notice } from "../parts/controls.tsx";
+import { Broken, Empty, Screen, Skeleton } from "../parts/page-parts.tsx";
+import { DeliveryLog, type Endpoint } from "./delivery-log.tsx";
+import { EndpointForm, Secret } from "./endpoint-form.tsx";
+
+export function Webhooks({ query }: ScreenProps) {
+  const [isAdding, setAdding] = useState(false);
+  const [secret, setSecret] = useState<string>();
+  const loaded = useLoad("GET /v1/webhook-endpoints");
+  const endpoints = loaded.value?.data;
+  const shown = endpoints?.find(({ id }) => id === query.get("endpoint"));
+  const add = (
+    <Button kind="main" onClick={() => setAdding(true)}>
+      {say("Add endpoint")}
+    </Button>
+  );
+  return (
+    <Screen
+      title={say("Webhooks")}
+      lead={say("Signed messages to your server (Standard Webhooks), repeated until they arrive.")}
+      actions={add}
+    >
+      <section class="panel" aria-label={say("Endpoints")}>
+        {loaded.error && !endpoints ? (
+          <Broken loaded={loaded} />
+        ) : !endpoints ? (
+          <Skeleton rows={3} />
+        ) : endpoints.length === 0 ? (
+          <Empty title={say("No endpoints yet")} action={add}>
+            {say(
+              "Your server hears of a payment as soon as it is confirmed: payment_link.paid, with the whole link.",
+            )}
+          </Empty>
+        ) : (
+          <ul class="rows">
+            {endpoints.map((endpoint) => (
+              <EndpointRow
+                key={endpoint.id}
+                endpoint={endpoint}
+                isShown={endpoint.id === shown?.id}
+                onSecret={setSecret}
+              />
+            ))}
+          </ul>
+        )}
+      </section>
+      {shown && <DeliveryLog endpoint={shown} query={query} />}
+      {isAdding && <EndpointForm onClose={() => setAdding(false)} onMade={setSecret} />}
+      {secret && <Secret secret={secret} onClose={() => setSecret(undefined)} />}
+    </Screen>
+  );
+}
+
+type RowProps = { endpoint: Endpoint; isShown: boolean; onSecret: (secret: string) => void };
+
+function EndpointRow({
+  endpoint: { id, url, description, eventTypes, enabled, disabledReason, failingSince },
+  isShown,
+  onSecret,
+}: RowProps) {
+  const [fault, setFault] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const change = async (work: () => Promise<unknown>) => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      await work();
+      invalidate("/v1/webhook-endpoints");
+    } catch (error) {
+      setFault(messageOf(error));
+    }
+    setBusy(false);
+  };
+  const rotate = () =>
+    change(async () =>
+      onSecret((await call("POST /v1/webhook-endpoints/{id}/rotate-secret", { id })).data.secret),
+    );
+  return (
+    <li>
+      <span class={`status ${!enabled ? "off" : failingSince ? "bad" : "ok"}`}>
+        {!enabled ? say("Switched off") : failingSince ? say("Failing") : say("On")}
+      </span>
+      <span class="what">
+        <bdi class="mono">{url}</bdi>
+        <span class="muted small">
+          {eventTypes.length === 0 ? say("Every event") : eventTypes.join(", ")}
+          {description && ` · ${description}`}
+        </span>
+        {disabledReason && <span class="error">{disabledReason}</span>}
+        {fault && <Notice kind="bad">{fault}</Notice>}
+      </span>
+      <Button onClick={() => setQuery({ endpoint: isShown ? undefined : id, open: undefined })}>
+        {isShown ? say("Hide the log") : say("Log")}
+      </Button>
+      <Button
+        isBusy={isBusy}
+        onClick={() =>
+          change(() => call("PATCH /v1/webhook-endpoints/{id}", { id, body: { enabled: !enabled } }))
+        }
+      >
+        {enabled ? say("Switch off") : say("Switch on")}
+      </Button>
+      <Button isBusy={isBusy} onClick={rotate}>
+        {say("New secret")}
+      </Button>
+      <Button
+        kind="danger"
+        isBusy={isBusy}
+        label={say("Delete {url}", { url })}
+        onClick={() => change(() => call("DELETE /v1/webhook-endpoints/{id}", { id }))}
+      >
+        {say("Delete")}
+      </Button>
+    </li>
+  );
+}

@@ -1,0 +1,70 @@
+/**
+ * The account's event stream. One tab of the browser holds it and passes events on, because HTTP/1.1 allows six connections per origin;
+ * when that tab is closed another one takes over. Nothing is polled while it is open.
+ */
+import { useEffect } from "preact/hooks";
+import { invalidate } from "./load.ts";
+
+export type LiveEvent = { id: string; type: string; subjectId: string; createdAt: string };
+
+const LOCK = "dashboard-events";
+const RETRY_MS = 5_000;
+/** What an event makes old, by the beginning of its type. */
+const CONCERNS: Readonly<Record<string, readonly string[]>> = {
+  payment_link: ["/v1/payment-links", "/api/v1/public/", "/v1/transactions", "/v1/wallets/balance"],
+  transaction: ["/v1/transactions", "/v1/payment-links", "/api/v1/public/", "/v1/wallets/balance"],
+  wallet: ["/v1/wallets", "/v1/transactions", "/v1/auth/me"],
+  refund: ["/v1/payment-links", "/v1/refunds", "/v1/transactions", "/v1/wallets"],
+};
+
+/** Every tab hears the events of its own account: a channel an account. */
+export function useLiveEvents(userId: string): void {
+  useEffect(() => {
+    const channel = new BroadcastChannel(`${LOCK}-${userId}`);
+    const ended = new AbortController();
+    const take = (event: LiveEvent | "open") => {
+      // what happened while no stream was open is not known, so everything is read again
+      if (event === "open") invalidate("/v1/", "/api/");
+      else invalidate(...(CONCERNS[event.type.split(".")[0] ?? ""] ?? []));
+    };
+    channel.onmessage = (message) => take(message.data as LiveEvent);
+    const pass = (event: LiveEvent | "open") => {
+      take(event);
+      channel.postMessage(event);
+    };
+    void navigator.locks
+      .request(`${LOCK}-${userId}`, { signal: ended.signal }, () => hold(pass, ended.signal))
+      // the page is closing, or another account has signed in
+      .catch(() => undefined);
+    return () => {
+      ended.abort();
+      channel.close();
+    };
+  }, [userId]);
+}
+
+/** Holds the stream until the tab ends. The browser reconnects by itself after a lost connection, but not after a refusal. */
+function hold(pass: (event: LiveEvent | "open") => void, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    let source: EventSource | undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let isFirst = true;
+    const open = () => {
+      source = new EventSource("/v1/events/stream");
+      source.addEventListener("open", () => {
+        if (!isFirst) pass("open");
+        isFirst = false;
+      });
+      source.onmessage = ({ data }) => pass(JSON.parse(data) as LiveEvent);
+      source.onerror = () => {
+        if (source?.readyState === EventSource.CLOSED) timer = setTimeout(open, RETRY_MS);
+      };
+    };
+    open();
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      source?.close();
+      resolve();
+    });
+  });
+}

@@ -1,0 +1,30 @@
+/** What the server put into the page. */
+export type NetworkId = "base" | "base-sepolia";
+
+export type PageNetwork = {
+  readonly id: NetworkId;
+  readonly name: string;
+  readonly chainId: number;
+  /** A transaction hash is appended. */
+  readonly explorerUrl: string;
+  readonly isTestnet: boolean;
+  readonly confirmations: number;
+};
+
+type PageData = {
+  readonly language: string;
+  /** Translations by their English text. */
+  readonly messages: Readonly<Record<string, string>>;
+  readonly networks: readonly PageNetwork[];
+  readonly serviceName: string;
+  readonly hasGoogle: boolean;
+  /** The local mailbox can be read: only in test mode. */
+  readonly hasMailbox: boolean;
+  readonly hasTestWallet: boolean;
+};
+
+export const page: PageData = JSON.parse(document.getElementById("page")?.textContent ?? "{}");
+
+export function networkOf(id: string): PageNetwork | undefined {
+  return page.networks.find((network) => network.id === id);
+}

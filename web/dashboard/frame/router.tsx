@@ -1,0 +1,72 @@
+/** The address bar as state: screens, ids and filters live in it, so Back, reload and sharing work. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+
+const CHANGE = "navigate-within";
+
+export type Place = { readonly path: string; readonly query: URLSearchParams };
+
+const read = (): Place => ({ path: location.pathname, query: new URLSearchParams(location.search) });
+
+export function navigate(to: string, { replace = false }: { replace?: boolean } = {}): void {
+  if (to === location.pathname + location.search) return;
+  if (replace) history.replaceState(null, "", to);
+  else history.pushState(null, "", to);
+  dispatchEvent(new Event(CHANGE));
+}
+
+export function usePlace(): Place {
+  const [place, setPlace] = useState(read);
+  useEffect(() => {
+    const update = () => setPlace(read());
+    addEventListener("popstate", update);
+    addEventListener(CHANGE, update);
+    return () => {
+      removeEventListener("popstate", update);
+      removeEventListener(CHANGE, update);
+    };
+  }, []);
+  return place;
+}
+
+/** Changes these filters and leaves the others; an empty one goes. What leads to other rows also leads to the first page. */
+export function setQuery(
+  changes: Readonly<Record<string, string | undefined>>,
+  options?: { replace?: boolean },
+) {
+  const query = new URLSearchParams(location.search);
+  if (!("page" in changes) && !("open" in changes)) query.delete("page");
+  for (const [name, value] of Object.entries(changes)) {
+    if (value) query.set(name, value);
+    else query.delete(name);
+  }
+  const text = query.toString();
+  navigate(`${location.pathname}${text ? `?${text}` : ""}`, options);
+}
+
+type LinkProps = {
+  to: string;
+  class?: string;
+  current?: boolean;
+  label?: string;
+  children: ComponentChildren;
+};
+
+/** Opened here on a plain click; any other click is the browser's. */
+export function Link({ to, class: className, current, label, children }: LinkProps) {
+  return (
+    <a
+      href={to}
+      class={className}
+      aria-current={current ? "page" : undefined}
+      aria-label={label}
+      onClick={(event) => {
+        if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+        event.preventDefault();
+        navigate(to);
+      }}
+    >
+      {children}
+    </a>
+  );
+}

@@ -1,0 +1,103 @@
+/** Calls of the API, typed by its own document. A call that needs the passkey waits for it and is made again, so nothing typed is lost. */
+import type { Wire } from "../wire.ts";
+import { say } from "./words.ts";
+
+type Name = keyof Wire;
+export type Answer<Of extends Name> = Wire[Of]["answer"];
+type Loose<Fields> = { [Key in keyof Fields]?: Fields[Key] | undefined };
+
+export type Given<Of extends Name> = {
+  /** For `{id}` or `{linkId}` in the path. */
+  id?: string;
+  query?: Loose<Wire[Of]["query"]>;
+  body?: Wire[Of]["body"];
+  headers?: Record<string, string>;
+  /** A refusal is returned to the caller at once, without asking for the passkey. */
+  isQuiet?: boolean;
+};
+
+export class Refusal extends Error {
+  readonly status: number;
+  readonly code: string;
+  /** The field that is at fault, if the API names one. */
+  readonly field: string | undefined;
+  readonly issue: string | undefined;
+  constructor(status: number, code: string, message: string, details?: { field?: string; issue?: string }) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.field = details?.field;
+    this.issue = details?.issue;
+  }
+}
+
+/** Why the passkey is asked for: the session is over, or what is wanted takes a passkey used a moment ago. */
+export type PasskeyReason = "session" | "fresh";
+type PasskeyPrompt = (reason: PasskeyReason) => Promise<boolean>;
+let askForPasskey: PasskeyPrompt | undefined;
+
+export function onPasskeyNeeded(prompt: PasskeyPrompt | undefined): void {
+  askForPasskey = prompt;
+}
+
+export async function call<Of extends Name>(name: Of, given: Given<Of> = {}): Promise<Answer<Of>> {
+  const answer = await send(name, given);
+  const reason = given.isQuiet ? undefined : passkeyReason(answer);
+  if (!reason || !askForPasskey) return take(answer);
+  return (await askForPasskey(reason)) ? take(await send(name, given)) : take(answer);
+}
+
+type Reply = { status: number; body: unknown; retryAfterS: number };
+
+async function send<Of extends Name>(name: Of, { id, query, body, headers }: Given<Of>): Promise<Reply> {
+  const [method = "GET", path = ""] = name.split(" ");
+  const search = new URLSearchParams();
+  for (const [key, value] of Object.entries(query ?? {}))
+    if (value !== undefined && value !== "") search.set(key, String(value));
+  const url = `${path.replace(/\{\w+\}/, encodeURIComponent(id ?? ""))}${search.size > 0 ? `?${search}` : ""}`;
+  try {
+    const response = await fetch(url, {
+      method,
+      headers: {
+        accept: "application/json",
+        ...(body ? { "content-type": "application/json" } : {}),
+        ...headers,
+      },
+      ...(body ? { body: JSON.stringify(body) } : {}),
+    });
+    const isJson = /json/.test(response.headers.get("content-type") ?? "");
+    return {
+      status: response.status,
+      body: isJson ? await response.json() : await response.text(),
+      retryAfterS: Number(response.headers.get("retry-after")),
+    };
+  } catch {
+    throw new Refusal(0, "OFFLINE", say("The service did not answer. Check your connection and try again."));
+  }
+}
+
+type Failed = {
+  error?: { code: string; message: string; details?: { field?: string; issue?: string } };
+  message?: string;
+};
+
+function passkeyReason({ status, body }: Reply): PasskeyReason | undefined {
+  const { error } = body as Failed;
+  if (status === 401 && error) return "session";
+  return status === 403 && error?.details?.issue === "passkey_required" ? "fresh" : undefined;
+}
+
+function take<Body>({ status, body }: Reply): Body {
+  if (status >= 200 && status < 300) return body as Body;
+  const { error, message } = body as Failed;
+  throw new Refusal(
+    status,
+    error?.code ?? "UNKNOWN",
+    error?.message ?? message ?? say("The service answered {status}.", { status }),
+    error?.details,
+  );
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,280 @@
+/** A new link, with everything one can ask for; what few need is folded away. */
+import { useRef, useState } from "preact/hooks";
+import { invalidate } from "../frame/load.ts";
+import { networkOf } from "../frame/page-data.ts";
+import { navigate } from "../frame/router.tsx";
+import { call, type Given, messageOf, Refusal } from "../frame/service.ts";
+import type { Me } from "../frame/session.tsx";
+import { say } from "../frame/words.ts";
+import { Button, Check, Choice, Dialog, Field, Notice } from "../parts/controls.tsx";
+
+type Body = NonNullable<Given<"POST /v1/payment-links">["body"]>;
+
+const EXPIRIES = [
+  [1, "1 hour"],
+  [24, "1 day"],
+  [72, "3 days"],
+  [168, "7 days"],
+  [720, "30 days"],
+  [2_160, "90 days"],
+] as const;
+const AMOUNT = "[0-9]{1,7}([.][0-9]{1,6})?";
+
+const EMPTY = {
+  amount: "",
+  isOpenAmount: false,
+  minAmount: "",
+  maxAmount: "",
+  description: "",
+  hours: "24",
+  isReusable: false,
+  maxPayments: "",
+  reference: "",
+  isUnique: false,
+  customerEmail: "",
+  successUrl: "",
+  cancelUrl: "",
+  metadata: "",
+};
+
+export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
+  const [network, setNetwork] = useState(me.wallets[0]?.network ?? "base");
+  const [fields, setFields] = useState(EMPTY);
+  const [fault, setFault] = useState<{ field: string | undefined; message: string }>();
+  const [isBusy, setBusy] = useState(false);
+  // the same form is the same link, however often its answer is lost
+  const key = useRef(crypto.randomUUID());
+  const set =
+    <Name extends keyof typeof EMPTY>(name: Name) =>
+    (value: (typeof EMPTY)[Name]) => {
+      key.current = crypto.randomUUID();
+      setFields({ ...fields, [name]: value });
+    };
+  const errorOf = (...names: string[]) =>
+    fault && names.includes(fault.field ?? "") ? fault.message : undefined;
+  const create = async () => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      const body = toBody(fields, network);
+      const made = await call("POST /v1/payment-links", {
+        body,
+        headers: { "idempotency-key": key.current },
+      });
+      invalidate("/v1/payment-links");
+      navigate(`/links/${made.id}?new=1`, { replace: true });
+    } catch (error) {
+      setFault({ field: error instanceof Refusal ? error.field : undefined, message: messageOf(error) });
+      setBusy(false);
+    }
+  };
+  const isShown = errorOf(
+    "amount",
+    "minAmount",
+    "description",
+    "reference",
+    "metadata",
+    "successUrl",
+    "cancelUrl",
+    "customerEmail",
+    "maxPayments",
+  );
+  return (
+    <Dialog title={say("New payment link")} onClose={onClose}>
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void create();
+        }}
+      >
+        {fields.isOpenAmount ? (
+          <div class="pair">
+            <Field
+              label={say("At least")}
+              unit="USDC"
+              value={fields.minAmount}
+              onInput={set("minAmount")}
+              inputMode="decimal"
+              pattern={AMOUNT}
+              error={errorOf("minAmount")}
+              autofocus
+            />
+            <Field
+              label={say("At most")}
+              unit="USDC"
+              value={fields.maxAmount}
+              onInput={set("maxAmount")}
+              inputMode="decimal"
+              pattern={AMOUNT}
+              error={errorOf("maxAmount")}
+            />
+          </div>
+        ) : (
+          <Field
+            label={say("Amount")}
+            unit="USDC"
+            value={fields.amount}
+            onInput={set("amount")}
+            inputMode="decimal"
+            pattern={AMOUNT}
+            placeholder="0.00"
+            required
+            error={errorOf("amount")}
+            autofocus
+          />
+        )}
+        <Field
+          label={say("What for")}
+          value={fields.description}
+          onInput={set("description")}
+          required
+          maxLength={500}
+          placeholder={say("Shown to the payer")}
+          error={errorOf("description")}
+        />
+        <div class="pair">
+          <Choice
+            label={say("Open for")}
+            value={fields.hours}
+            onInput={set("hours")}
+            options={EXPIRIES.map(([hours, text]) => [String(hours), say(text)])}
+          />
+          {me.wallets.length > 1 && (
+            <Choice
+              label={say("Network")}
+              value={network}
+              onInput={(id) => setNetwork(id as typeof network)}
+              options={me.wallets.map((wallet) => [
+                wallet.network,
+                networkOf(wallet.network)?.name ?? wallet.network,
+              ])}
+            />
+          )}
+        </div>
+        <details>
+          <summary>{say("Reusable, or the payer chooses the amount")}</summary>
+          <Check
+            label={say("The payer chooses the amount")}
+            isOn={fields.isOpenAmount}
+            onInput={set("isOpenAmount")}
+            hint={say("For donations and top-ups.")}
+          />
+          <Check
+            label={say("Can be paid more than once")}
+            isOn={fields.isReusable}
+            onInput={set("isReusable")}
+            hint={say("Each payment has its own status, receipt and refund.")}
+          />
+          {fields.isReusable && (
+            <Field
+              label={say("Payments at most")}
+              value={fields.maxPayments}
+              onInput={set("maxPayments")}
+              inputMode="numeric"
+              pattern="[0-9]{1,6}"
+              placeholder={say("No limit")}
+              error={errorOf("maxPayments")}
+            />
+          )}
+        </details>
+        <details
+          open={isShown && fault?.field !== "amount" && fault?.field !== "description" ? true : undefined}
+        >
+          <summary>{say("Order data")}</summary>
+          <Field
+            label={say("Your reference")}
+            value={fields.reference}
+            onInput={set("reference")}
+            maxLength={100}
+            placeholder="INV-1001"
+            error={errorOf("reference")}
+          />
+          {fields.reference && (
+            <Check
+              label={say("Refuse a second link with this reference")}
+              isOn={fields.isUnique}
+              onInput={set("isUnique")}
+            />
+          )}
+          <Field
+            label={say("Customer's e-mail")}
+            type="email"
+            value={fields.customerEmail}
+            onInput={set("customerEmail")}
+            hint={say("Gets the receipt. Never public.")}
+            error={errorOf("customerEmail")}
+          />
+          <Field
+            label={say("Return address after payment")}
+            type="url"
+            value={fields.successUrl}
+            onInput={set("successUrl")}
+            placeholder="https://"
+            error={errorOf("successUrl")}
+          />
+          <Field
+            label={say("Return address without payment")}
+            type="url"
+            value={fields.cancelUrl}
+            onInput={set("cancelUrl")}
+            placeholder="https://"
+            error={errorOf("cancelUrl")}
+          />
+          <Field
+            label={say("Metadata")}
+            isLong
+            value={fields.metadata}
+            onInput={set("metadata")}
+            hint={say("One pair a line: name = value. In webhooks and exports, never public.")}
+            error={errorOf("metadata")}
+          />
+        </details>
+        {fault && !isShown && <Notice kind="bad">{fault.message}</Notice>}
+        <div class="actions">
+          <Button kind="main" type="submit" isBusy={isBusy}>
+            {say("Create link")}
+          </Button>
+          <Button onClick={onClose}>{say("Cancel")}</Button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+function toBody(fields: typeof EMPTY, network: Body["network"] & string): Body {
+  const number = (text: string) => Number(text.trim().replace(",", "."));
+  const text = <Name extends string>(name: Name, value: string) =>
+    (value.trim() ? { [name]: value.trim() } : {}) as { [Key in Name]?: string };
+  return {
+    amount: fields.isOpenAmount ? null : number(fields.amount),
+    ...(fields.isOpenAmount && fields.minAmount ? { minAmount: number(fields.minAmount) } : {}),
+    ...(fields.isOpenAmount && fields.maxAmount ? { maxAmount: number(fields.maxAmount) } : {}),
+    ...(fields.isReusable || fields.isOpenAmount
+      ? { maxPayments: fields.isReusable ? (fields.maxPayments ? Number(fields.maxPayments) : null) : 1 }
+      : {}),
+    description: fields.description.trim(),
+    expiresInHours: Number(fields.hours),
+    network,
+    ...text("reference", fields.reference),
+    ...(fields.reference && fields.isUnique ? { uniqueReference: true } : {}),
+    ...text("customerEmail", fields.customerEmail),
+    ...text("successUrl", fields.successUrl),
+    ...text("cancelUrl", fields.cancelUrl),
+    ...(fields.metadata.trim() ? { metadata: readPairs(fields.metadata) } : {}),
+  };
+}
+
+function readPairs(text: string): Record<string, string> {
+  const lines = text.split("\n").filter((line) => line.trim() !== "");
+  return Object.fromEntries(
+    lines.map((line) => {
+      const at = line.indexOf("=");
+      if (at < 1)
+        throw new Refusal(400, "VALIDATION_ERROR", say("Write each line as: name = value"), {
+          field: "metadata",
+        });
+      return [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+    }),
+  );
+}

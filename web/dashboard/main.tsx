@@ -1,0 +1,53 @@
+/** The dashboard begins: who is signed in decides between the way in and the screens. */
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { App } from "./app.tsx";
+import { forgetAll } from "./frame/load.ts";
+import { navigate } from "./frame/router.tsx";
+import { call, messageOf, Refusal } from "./frame/service.ts";
+import type { Me } from "./frame/session.tsx";
+import { say } from "./frame/words.ts";
+import { Button, Notice } from "./parts/controls.tsx";
+import { SignIn } from "./sign-in/sign-in.tsx";
+
+const ENTRY_PATHS = new Set(["/sign-in", "/email-verification", "/wallet-setup", "/dashboard"]);
+
+function Root() {
+  const [me, setMe] = useState<Me | null>();
+  const [fault, setFault] = useState<string>();
+  const read = async () => {
+    setFault(undefined);
+    try {
+      setMe(await call("GET /v1/auth/me", { isQuiet: true }));
+    } catch (error) {
+      if (error instanceof Refusal && error.status === 401) setMe(null);
+      else setFault(messageOf(error));
+    }
+  };
+  useEffect(() => void read(), []);
+  const begin = () => {
+    forgetAll();
+    void read();
+  };
+  const signOut = async () => {
+    await call("POST /v1/auth/logout", { isQuiet: true }).catch(() => undefined);
+    forgetAll();
+    navigate("/sign-in", { replace: true });
+    setMe(null);
+  };
+  if (fault)
+    return (
+      <main class="entry">
+        <Notice kind="bad">{fault}</Notice>
+        <Button onClick={() => void read()}>{say("Try again")}</Button>
+      </main>
+    );
+  if (me === undefined) return <p class="hidden">{say("Loading")}</p>;
+  if (me === null) return <SignIn begin={{ step: "email", email: "" }} onDone={begin} />;
+  if (me.status !== "ACTIVE") return <SignIn begin={{ step: "wallet", email: me.email }} onDone={begin} />;
+  if (ENTRY_PATHS.has(location.pathname)) navigate("/", { replace: true });
+  return <App key={me.id} me={me} onChange={() => void read()} onSignOut={() => void signOut()} />;
+}
+
+const place = document.getElementById("app");
+if (place) render(<Root />, place);

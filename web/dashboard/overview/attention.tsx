@@ -1,0 +1,47 @@
+/** Links on which something else than their payment happened, each with the one thing to do about it. */
+import { useLoad } from "../frame/load.ts";
+import { Link } from "../frame/router.tsx";
+import type { Answer } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Amount, Status } from "../parts/page-parts.tsx";
+
+type ListedLink = Answer<"GET /v1/payment-links">["links"][number];
+
+const SHOWN = 5;
+
+export const ADVICE: Readonly<Record<ListedLink["exception"], string>> = {
+  NONE: "",
+  UNDERPAID: "Less than the amount arrived. Refund it, or accept it on the transaction.",
+  OVERPAID: "More than the amount arrived. Refund the surplus.",
+  DUPLICATE: "Two payments arrived. Refund the one too many.",
+  PAID_LATE: "Paid after it expired. Deliver, or refund.",
+};
+
+export function Attention() {
+  const { value } = useLoad("GET /v1/payment-links", { query: { exception: "any", limit: SHOWN } });
+  const open = value?.links.filter(({ refundedAmount }) => refundedAmount === 0) ?? [];
+  if (open.length === 0) return null;
+  return (
+    <section class="panel attention" aria-labelledby="attention">
+      <header>
+        <h2 id="attention">{say("Needs attention")}</h2>
+        <Link to="/links?exception=any">{say("All of them")}</Link>
+      </header>
+      <ul class="rows">
+        {open.map((link) => (
+          <li key={link.id}>
+            <Status of={link.exception} />
+            <span class="what">
+              <bdi>{link.description}</bdi>
+              <span class="muted">{say(ADVICE[link.exception])}</span>
+            </span>
+            {link.amount !== null && <Amount of={link.amount} />}
+            <Link to={`/links/${link.id}`} class="button plain">
+              {say("Review")}
+            </Link>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

@@ -1,0 +1,110 @@
+/** What happened and what needs attention; before the first payment, what to do next. */
+
+import { useLoad } from "../frame/load.ts";
+import { networkOf } from "../frame/page-data.ts";
+import { Link } from "../frame/router.tsx";
+import type { ScreenProps } from "../frame/screen-props.ts";
+import { formatCount, say } from "../frame/words.ts";
+import { LinkRows } from "../links/link-rows.tsx";
+import { Amount, Broken, Screen, Skeleton } from "../parts/page-parts.tsx";
+import { Attention } from "./attention.tsx";
+import { Checklist } from "./checklist.tsx";
+import { DayBars } from "./day-bars.tsx";
+
+const LATEST = 8;
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+export function Overview({ me }: ScreenProps) {
+  const stats = useLoad("GET /v1/payment-links/stats", { query: { by: "day", days: 30, timeZone: zone } });
+  const links = useLoad("GET /v1/payment-links", { query: { limit: LATEST } });
+  const isNew = stats.value !== undefined && stats.value.paidLinks === 0;
+  return (
+    <Screen
+      title={say("Overview")}
+      actions={
+        <Link to="/links?new=1" class="button main">
+          {say("New payment link")}
+        </Link>
+      }
+    >
+      {isNew && <Checklist links={links.value?.links ?? []} />}
+      <Attention />
+      <section class="tiles" aria-label={say("Balances")}>
+        {me.wallets.map(({ network }) => (
+          <Balance key={network} network={network} />
+        ))}
+        <Tile
+          title={say("Open links")}
+          value={stats.value && formatCount(stats.value.activeLinks + stats.value.pendingLinks)}
+        >
+          <Link to="/links?status=ACTIVE">{say("Show them")}</Link>
+        </Tile>
+        <Tile
+          title={say("Earned by links")}
+          value={stats.value && <Amount of={stats.value.totalEarnings} />}
+          unit
+        >
+          {stats.value && say("{count} paid", { count: formatCount(stats.value.paidLinks) })}
+        </Tile>
+      </section>
+      <section class="panel" aria-labelledby="received">
+        <h2 id="received">{say("Received in 30 days")}</h2>
+        {stats.error && !stats.value ? (
+          <Broken loaded={stats} />
+        ) : (
+          <DayBars days={stats.value?.days ?? []} isLoading={!stats.value} />
+        )}
+      </section>
+      <section class="panel" aria-labelledby="latest">
+        <header>
+          <h2 id="latest">{say("Latest links")}</h2>
+          <Link to="/links">{say("All links")}</Link>
+        </header>
+        {links.error && !links.value ? (
+          <Broken loaded={links} />
+        ) : links.value ? (
+          links.value.links.length > 0 ? (
+            <LinkRows links={links.value.links} />
+          ) : (
+            <p class="muted pad">{say("Links that you create appear here.")}</p>
+          )
+        ) : (
+          <Skeleton rows={4} />
+        )}
+      </section>
+    </Screen>
+  );
+}
+
+function Balance({ network }: { network: "base" | "base-sepolia" }) {
+  const loaded = useLoad("GET /v1/wallets/balance", { query: { network } });
+  const { value, error } = loaded;
+  return (
+    <Tile
+      title={say("Balance on {network}", { network: networkOf(network)?.name ?? network })}
+      value={error && !value ? "—" : value && <Amount of={value.balance.amount} />}
+      unit
+    >
+      {error && !value ? say("The chain did not answer.") : <Link to="/send">{say("Send")}</Link>}
+    </Tile>
+  );
+}
+
+type TileProps = {
+  title: string;
+  value: preact.ComponentChildren;
+  unit?: boolean;
+  children?: preact.ComponentChildren;
+};
+
+function Tile({ title, value, unit, children }: TileProps) {
+  return (
+    <div class="tile">
+      <h2>{title}</h2>
+      <p class="figure">
+        {value ?? <span class="dim">…</span>} {unit && <span class="unit">USDC</span>}
+      </p>
+      <p class="below">{children}</p>
+    </div>
+  );
+}

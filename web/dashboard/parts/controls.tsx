@@ -1,0 +1,274 @@
+/** The controls of every screen. */
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { say } from "../frame/words.ts";
+
+type ButtonProps = {
+  kind?: "main" | "plain" | "danger" | "quiet";
+  type?: "button" | "submit";
+  isBusy?: boolean;
+  isOff?: boolean;
+  label?: string;
+  /** Money must not move by Enter: whoever sent a form with it may still hold the key. */
+  ignoresEnter?: boolean;
+  onClick?: () => void;
+  children: ComponentChildren;
+};
+
+export function Button({
+  kind = "plain",
+  type = "button",
+  isBusy,
+  isOff,
+  label,
+  ignoresEnter,
+  onClick,
+  children,
+}: ButtonProps) {
+  return (
+    <button
+      type={type}
+      class={`button ${kind}`}
+      disabled={isBusy || isOff}
+      aria-busy={isBusy}
+      aria-label={label}
+      onClick={onClick && (() => onClick())}
+      onKeyDown={(event) => {
+        if (ignoresEnter && event.key === "Enter") event.preventDefault();
+      }}
+    >
+      {children}
+    </button>
+  );
+}
+
+type FieldProps = {
+  label: string;
+  hint?: ComponentChildren;
+  error?: string | undefined;
+  value: string;
+  onInput: (value: string) => void;
+  /** Shown behind what is typed, as "USDC". */
+  unit?: string;
+  isLong?: boolean;
+  rows?: number;
+} & Pick<
+  JSX.IntrinsicElements["input"],
+  | "type"
+  | "required"
+  | "placeholder"
+  | "autocomplete"
+  | "inputMode"
+  | "maxLength"
+  | "minLength"
+  | "pattern"
+  | "min"
+  | "max"
+  | "autofocus"
+  | "spellcheck"
+  | "name"
+>;
+
+export function Field({
+  label,
+  hint,
+  error,
+  value,
+  onInput,
+  unit,
+  isLong,
+  rows,
+  autofocus,
+  ...input
+}: FieldProps) {
+  const id = useId();
+  const box = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (!autofocus) return;
+    // a dialog that is about to open gives the focus to what has the attribute
+    box.current?.setAttribute("autofocus", "");
+    box.current?.focus();
+  }, []);
+  const described = [hint ? `${id}-hint` : "", error ? `${id}-error` : ""].filter(Boolean).join(" ");
+  const common = {
+    id,
+    ref: box,
+    value,
+    "aria-invalid": error ? true : undefined,
+    "aria-describedby": described || undefined,
+    onInput: (event: Event) => onInput((event.currentTarget as HTMLInputElement).value),
+  } as const;
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <span class={unit ? "with-unit" : undefined}>
+        {isLong ? (
+          <textarea
+            {...common}
+            rows={rows ?? 3}
+            required={input.required}
+            maxLength={input.maxLength}
+            spellcheck={input.spellcheck}
+          />
+        ) : (
+          <input {...common} {...(input as object)} />
+        )}
+        {unit && <span class="unit">{unit}</span>}
+      </span>
+      {hint && (
+        <p class="hint" id={`${id}-hint`}>
+          {hint}
+        </p>
+      )}
+      {error && (
+        <p class="error" id={`${id}-error`} role="alert">
+          {error}
+        </p>
+      )}
+    </div>
+  );
+}
+
+type ChoiceProps = {
+  label: string;
+  value: string;
+  onInput: (value: string) => void;
+  options: readonly (readonly [value: string, text: string])[];
+  isHidden?: boolean;
+};
+
+export function Choice({ label, value, onInput, options, isHidden }: ChoiceProps) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id} class={isHidden ? "hidden" : undefined}>
+        {label}
+      </label>
+      <select id={id} value={value} onChange={(event) => onInput(event.currentTarget.value)}>
+        {options.map(([option, text]) => (
+          <option key={option} value={option}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+type CheckProps = {
+  label: ComponentChildren;
+  isOn: boolean;
+  onInput: (isOn: boolean) => void;
+  hint?: string;
+};
+
+export function Check({ label, isOn, onInput, hint }: CheckProps) {
+  return (
+    <label class="check">
+      <input type="checkbox" checked={isOn} onChange={(event) => onInput(event.currentTarget.checked)} />
+      <span>
+        {label}
+        {hint && <span class="hint">{hint}</span>}
+      </span>
+    </label>
+  );
+}
+
+export function Notice({
+  kind,
+  children,
+}: {
+  kind: "bad" | "warn" | "ok" | "info";
+  children: ComponentChildren;
+}) {
+  return (
+    <div class={`notice ${kind}`} role={kind === "bad" ? "alert" : "status"}>
+      {children}
+    </div>
+  );
+}
+
+type DialogProps = {
+  title: string;
+  onClose: () => void;
+  narrow?: boolean;
+  side?: boolean;
+  children: ComponentChildren;
+};
+
+/** Above the page: the browser keeps the focus inside, and Escape closes it. */
+export function Dialog({ title, onClose, narrow, side, children }: DialogProps) {
+  const box = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    box.current?.showModal();
+  }, []);
+  return (
+    <dialog
+      ref={box}
+      class={side ? "side" : narrow ? "narrow" : undefined}
+      aria-labelledby={id}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+    >
+      <header>
+        <h2 id={id} tabIndex={-1}>
+          {title}
+        </h2>
+        <button type="button" class="close" aria-label={say("Close")} onClick={onClose}>
+          <svg viewBox="0 0 16 16" aria-hidden="true">
+            <path d="M3 3l10 10M13 3L3 13" />
+          </svg>
+        </button>
+      </header>
+      <div class="content">{children}</div>
+    </dialog>
+  );
+}
+
+const COPIED_MS = 1_600;
+
+export function Copy({
+  text,
+  label,
+  children,
+}: {
+  text: string;
+  label: string;
+  children?: ComponentChildren;
+}) {
+  const [isCopied, setCopied] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard.writeText(text);
+    setCopied(true);
+    setTimeout(() => setCopied(false), COPIED_MS);
+  };
+  return (
+    <>
+      <button
+        type="button"
+        class={children ? "button plain" : "copy"}
+        aria-label={children ? undefined : label}
+        title={label}
+        onClick={copy}
+      >
+        {children ? (
+          isCopied ? (
+            say("Copied")
+          ) : (
+            children
+          )
+        ) : (
+          <svg viewBox="0 0 16 16" aria-hidden="true">
+            {isCopied ? <path d="M3 8.5l3.5 3.5L13 4.5" /> : <path d="M5.5 5.5v-3h8v8h-3M2.5 5.5h8v8h-8z" />}
+          </svg>
+        )}
+      </button>
+      <span class="hidden" role="status">
+        {isCopied ? say("Copied") : ""}
+      </span>
+    </>
+  );
+}

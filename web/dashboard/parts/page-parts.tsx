@@ -1,0 +1,209 @@
+/** What screens are put together from: headings, empty and broken states, statuses, times, amounts. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import type { Loaded } from "../frame/load.ts";
+import { networkOf, page } from "../frame/page-data.ts";
+import { formatAmount, formatFull, formatShort, say, shorten, toUtc } from "../frame/words.ts";
+import { Button, Notice } from "./controls.tsx";
+
+type ScreenProps = {
+  title: string;
+  lead?: ComponentChildren;
+  actions?: ComponentChildren;
+  children: ComponentChildren;
+};
+
+/** A screen's heading takes the focus, so that a reader of the screen hears where they are. */
+export function Screen({ title, lead, actions, children }: ScreenProps) {
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => {
+    document.title = `${title} · ${page.serviceName}`;
+    heading.current?.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }, [title]);
+  return (
+    <>
+      <header class="screen">
+        <div>
+          <h1 ref={heading} tabIndex={-1}>
+            {title}
+          </h1>
+          {lead && <p class="lead">{lead}</p>}
+        </div>
+        {actions && <div class="actions">{actions}</div>}
+      </header>
+      {children}
+    </>
+  );
+}
+
+export function Empty({
+  title,
+  children,
+  action,
+}: {
+  title: string;
+  children: ComponentChildren;
+  action?: ComponentChildren;
+}) {
+  return (
+    <div class="empty">
+      <h2>{title}</h2>
+      <p>{children}</p>
+      {action}
+    </div>
+  );
+}
+
+/** A part that could not be read says so alone; the rest of the screen stays. */
+export function Broken({ loaded }: { loaded: Pick<Loaded<unknown>, "error" | "retry"> }) {
+  return (
+    <Notice kind="bad">
+      <p>{loaded.error?.message}</p>
+      <Button kind="quiet" onClick={loaded.retry}>
+        {say("Try again")}
+      </Button>
+    </Notice>
+  );
+}
+
+export function Skeleton({ rows = 6 }: { rows?: number }) {
+  return (
+    <div class="skeleton" aria-hidden="true">
+      {Array.from({ length: rows }, (_, index) => (
+        <span key={index} />
+      ))}
+    </div>
+  );
+}
+
+const TONES: Readonly<Record<string, "ok" | "warn" | "bad" | "off" | "open">> = {
+  PAID: "ok",
+  CONFIRMED: "ok",
+  READY: "ok",
+  DELIVERED: "ok",
+  ACTIVE: "open",
+  PENDING: "warn",
+  DETECTED: "warn",
+  QUEUED: "warn",
+  RUNNING: "warn",
+  SIGNED: "warn",
+  BROADCAST: "warn",
+  MINED: "warn",
+  REQUESTED: "warn",
+  AWAITING_SIGNATURE: "warn",
+  UNDERPAID: "warn",
+  OVERPAID: "warn",
+  DUPLICATE: "warn",
+  PAID_LATE: "warn",
+  FAILED: "bad",
+  ORPHANED: "bad",
+};
+
+const NAMES: Readonly<Record<string, string>> = {
+  ACTIVE: "Open",
+  PENDING: "Pending",
+  PAID: "Paid",
+  EXPIRED: "Expired",
+  CANCELLED: "Cancelled",
+  DETECTED: "In a block",
+  CONFIRMED: "Confirmed",
+  FAILED: "Failed",
+  ORPHANED: "Undone by the chain",
+  QUEUED: "Queued",
+  RUNNING: "Running",
+  READY: "Ready",
+  SIGNED: "Signed",
+  BROADCAST: "Sent",
+  MINED: "In a block",
+  REQUESTED: "Requested",
+  AWAITING_SIGNATURE: "Not signed",
+  UNDERPAID: "Underpaid",
+  OVERPAID: "Overpaid",
+  DUPLICATE: "Paid twice",
+  PAID_LATE: "Paid late",
+  DELIVERED: "Delivered",
+};
+
+export const nameOfStatus = (status: string) => say(NAMES[status] ?? status);
+
+export function Status({ of }: { of: string }) {
+  return <span class={`status ${TONES[of] ?? "off"}`}>{nameOfStatus(of)}</span>;
+}
+
+export function Time({ of }: { of: string }) {
+  return (
+    <time dateTime={of} title={`${formatFull(of)} · ${toUtc(of)}`}>
+      {formatShort(of)}
+    </time>
+  );
+}
+
+export function Amount({ of, sign = "" }: { of: string | number; sign?: "" | "+" | "−" }) {
+  return (
+    <bdi class="amount">
+      {sign}
+      {formatAmount(of)}
+    </bdi>
+  );
+}
+
+/** An address in groups of four, which people can compare. */
+export function Address({ of }: { of: string }) {
+  const groups = of.slice(2).match(/.{1,4}/g) ?? [];
+  return (
+    <bdi class="address" title={of}>
+      <span>0x</span>
+      {groups.map((group, index) => (
+        <span key={index}>{group}</span>
+      ))}
+    </bdi>
+  );
+}
+
+export function Hash({ of, network }: { of: string; network: string }) {
+  const url = networkOf(network)?.explorerUrl;
+  return (
+    <a class="mono" href={`${url}${of}`} target="_blank" rel="noopener noreferrer" title={of}>
+      <bdi>{shorten(of)}</bdi>
+    </a>
+  );
+}
+
+/** What is wider than the screen scrolls in itself, also by the keyboard. */
+export function Scroll({
+  label,
+  class: more,
+  children,
+}: {
+  label: string;
+  class?: string;
+  children: ComponentChildren;
+}) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: without the focus nobody can scroll it by keys (WCAG 2.1.1)
+    <section class={more ? `scroll ${more}` : "scroll"} aria-label={label} tabIndex={0}>
+      {children}
+    </section>
+  );
+}
+
+export function Facts({
+  rows,
+}: {
+  rows: readonly (readonly [string, ComponentChildren] | false | "" | null | undefined)[];
+}) {
+  return (
+    <dl class="facts">
+      {rows.map(
+        (row) =>
+          row && (
+            <div key={row[0]}>
+              <dt>{row[0]}</dt>
+              <dd>{row[1]}</dd>
+            </div>
+          ),
+      )}
+    </dl>
+  );
+}

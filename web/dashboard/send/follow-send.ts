@@ -1,0 +1,40 @@
+/** Confirms and follows a prepared send or payout. */
+import type { Assertion } from "../frame/passkey.ts";
+import { type Answer, call } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { tagOf } from "./operation.ts";
+import type { Progress, ToSign } from "./sign-sheet.tsx";
+
+type Prepared = Answer<"POST /v1/wallets/send/prepare">;
+type State = Answer<"GET /v1/wallets/sends/{id}">["status"];
+
+const WAIT_S = 20;
+
+/** Recipients and amounts are those that were typed here, and the wallet is the account's: never what the service sends back. */
+export function toSign(prepared: Prepared, { from, payments }: Pick<ToSign, "from" | "payments">): ToSign {
+  const { summary, warnings } = prepared;
+  const { network, fee, balanceAfter } = summary;
+  return {
+    title:
+      payments.length === 1
+        ? say("Sign this transfer")
+        : say("Sign these {count} transfers", { count: payments.length }),
+    offered: prepared,
+    ...{ network, from, payments, fee, balanceAfter, warnings, tag: tagOf(prepared.sendId) },
+  };
+}
+
+export function actionsOf({ sendId, challengeId }: Prepared) {
+  return {
+    confirm: async (passkeyResponse: Assertion) =>
+      void (await call("POST /v1/wallets/send/confirm", { body: { sendId, challengeId, passkeyResponse } })),
+    follow: async (known: string | undefined): Promise<Progress> =>
+      call("GET /v1/wallets/sends/{id}", {
+        id: sendId,
+        query: known ? { known: known as State, wait: WAIT_S } : {},
+      }),
+    // it expires by itself when this does not arrive
+    onAbandon: () =>
+      void call("POST /v1/wallets/sends/{id}/cancel", { id: sendId, isQuiet: true }).catch(() => undefined),
+  };
+}

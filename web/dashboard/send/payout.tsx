@@ -1,0 +1,179 @@
+/** Many recipients with one signature, from a table. */
+import { useMemo, useState } from "preact/hooks";
+import { useLoad } from "../frame/load.ts";
+import { networkOf } from "../frame/page-data.ts";
+import { Link } from "../frame/router.tsx";
+import type { ScreenProps } from "../frame/screen-props.ts";
+import { type Answer, call, messageOf, Refusal } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Button, Choice, Field, Notice } from "../parts/controls.tsx";
+import { Amount, Screen, Scroll } from "../parts/page-parts.tsx";
+import { actionsOf, toSign } from "./follow-send.ts";
+import { readUnits, writeUnits } from "./operation.ts";
+import { LINES_MAX, type PayoutLine, readPayout } from "./read-payout.ts";
+import { RecentSends } from "./recent-sends.tsx";
+import { SignSheet } from "./sign-sheet.tsx";
+
+export function Payout({ me }: ScreenProps) {
+  const [network, setNetwork] = useState(me.wallets[0]?.network ?? "base");
+  const [text, setText] = useState("");
+  const [prepared, setPrepared] = useState<Answer<"POST /v1/wallets/send/prepare">>();
+  const [fault, setFault] = useState<{ line: number | undefined; message: string }>();
+  const [isBusy, setBusy] = useState(false);
+  const balance = useLoad("GET /v1/wallets/balance", { query: { network } });
+  const own = me.wallets.find((wallet) => wallet.network === network)?.address ?? "";
+  const lines = useMemo(() => readPayout(text, own), [text, own]);
+  const total = lines.reduce((sum, { units }) => sum + units, 0n);
+  const held = balance.value?.balance.amount;
+  const isTooMuch = held !== undefined && total > (readUnits(held) ?? 0n);
+  const faults = lines.filter((line) => line.fault !== undefined);
+  const isReady = lines.length > 0 && lines.length <= LINES_MAX && faults.length === 0 && !isTooMuch;
+  const review = async () => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      const payments = lines.map(({ to, amount, note }) => ({ to, amount, ...(note ? { note } : {}) }));
+      setPrepared(await call("POST /v1/wallets/send/prepare", { body: { network, payments } }));
+    } catch (error) {
+      const index = error instanceof Refusal ? /^payments\.(\d+)/.exec(error.field ?? "")?.[1] : undefined;
+      setFault({
+        line: index === undefined ? undefined : lines[Number(index)]?.number,
+        message: messageOf(error),
+      });
+    }
+    setBusy(false);
+  };
+  return (
+    <Screen
+      title={say("Payout")}
+      lead={say("Up to {count} recipients with one signature: all of them are paid, or none.", {
+        count: LINES_MAX,
+      })}
+      actions={
+        <Link to="/send" class="button plain">
+          {say("Send to one")}
+        </Link>
+      }
+    >
+      <section class="panel padded">
+        <form
+          class="form"
+          onSubmit={(event) => {
+            event.preventDefault();
+            void review();
+          }}
+        >
+          {me.wallets.length > 1 && (
+            <Choice
+              label={say("Network")}
+              value={network}
+              onInput={(id) => setNetwork(id as typeof network)}
+              options={me.wallets.map((wallet) => [
+                wallet.network,
+                networkOf(wallet.network)?.name ?? wallet.network,
+              ])}
+            />
+          )}
+          <Field
+            label={say("Recipients")}
+            isLong
+            rows={8}
+            value={text}
+            onInput={setText}
+            spellcheck={false}
+            placeholder={"0x… , 12.50, note"}
+            hint={say("A line each: address, amount, note. Paste it from a table, or choose a file.")}
+          />
+          <div class="file">
+            <label for="payout-file">{say("CSV file")}</label>
+            <input
+              id="payout-file"
+              type="file"
+              accept=".csv,.tsv,.txt,text/csv,text/plain"
+              onChange={(event) => void event.currentTarget.files?.[0]?.text().then(setText)}
+            />
+          </div>
+          {lines.length > 0 && <Lines lines={lines} />}
+          {lines.length > LINES_MAX && (
+            <Notice kind="bad">
+              {say("{count} lines: at most {max} fit into one signature.", {
+                count: lines.length,
+                max: LINES_MAX,
+              })}
+            </Notice>
+          )}
+          {isTooMuch && <Notice kind="bad">{say("The wallet holds less than the total.")}</Notice>}
+          {fault && (
+            <Notice kind="bad">
+              {fault.line === undefined
+                ? fault.message
+                : `${say("Line {number}", { number: fault.line })}: ${fault.message}`}
+            </Notice>
+          )}
+          <div class="actions">
+            <Button kind="main" type="submit" isBusy={isBusy} isOff={!isReady}>
+              {say("Review")}
+            </Button>
+            <p class="sum">
+              {say("{count} recipients", { count: lines.length })} ·{" "}
+              <strong>
+                <Amount of={writeUnits(total)} /> USDC
+              </strong>
+              {held !== undefined && (
+                <span class="muted">
+                  {" "}
+                  · {say("The wallet holds")} <Amount of={held} />
+                </span>
+              )}
+            </p>
+          </div>
+        </form>
+      </section>
+      <RecentSends />
+      {prepared && (
+        <SignSheet
+          {...toSign(prepared, { from: own, payments: lines })}
+          {...actionsOf(prepared)}
+          onClose={() => {
+            setPrepared(undefined);
+            setText("");
+          }}
+        />
+      )}
+    </Screen>
+  );
+}
+
+function Lines({ lines }: { lines: readonly PayoutLine[] }) {
+  return (
+    <Scroll label={say("Lines")} class="lines">
+      <table class="list">
+        <thead>
+          <tr>
+            <th scope="col">{say("Line")}</th>
+            <th scope="col">{say("Recipient")}</th>
+            <th scope="col" class="number">
+              USDC
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {lines.map(({ number, to, amount, note, fault, twin }) => (
+            <tr key={number}>
+              <td class="when">{number}</td>
+              <td class="main">
+                <bdi class="mono">{to || "—"}</bdi>
+                {fault ? (
+                  <span class="error">{say(fault, { number: twin ?? 0 })}</span>
+                ) : (
+                  note && <bdi class="muted">{note}</bdi>
+                )}
+              </td>
+              <td class="number">{amount || "—"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+}

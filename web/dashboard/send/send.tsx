@@ -1,0 +1,138 @@
+/** One transfer out of the wallet. */
+import { useState } from "preact/hooks";
+import { useLoad } from "../frame/load.ts";
+import { networkOf } from "../frame/page-data.ts";
+import { Link } from "../frame/router.tsx";
+import type { ScreenProps } from "../frame/screen-props.ts";
+import { type Answer, call, messageOf, Refusal } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Button, Choice, Field, Notice } from "../parts/controls.tsx";
+import { Amount, Screen } from "../parts/page-parts.tsx";
+import { actionsOf, toSign } from "./follow-send.ts";
+import { readUnits } from "./operation.ts";
+import { RecentSends } from "./recent-sends.tsx";
+import { SignSheet } from "./sign-sheet.tsx";
+
+const EMPTY = { to: "", amount: "", note: "" };
+
+export function Send({ me }: ScreenProps) {
+  const [network, setNetwork] = useState(me.wallets[0]?.network ?? "base");
+  const [fields, setFields] = useState(EMPTY);
+  const [prepared, setPrepared] = useState<Answer<"POST /v1/wallets/send/prepare">>();
+  const [fault, setFault] = useState<{ field: string | undefined; message: string }>();
+  const [isBusy, setBusy] = useState(false);
+  const balance = useLoad("GET /v1/wallets/balance", { query: { network } });
+  const own = me.wallets.find((wallet) => wallet.network === network)?.address ?? "";
+  const held = balance.value?.balance.amount;
+  const units = readUnits(fields.amount);
+  const isTooMuch = held !== undefined && units !== undefined && units > (readUnits(held) ?? 0n);
+  const set = (name: keyof typeof EMPTY) => (value: string) => setFields({ ...fields, [name]: value });
+  const errorOf = (name: string) => (fault?.field?.endsWith(name) ? fault.message : undefined);
+  const review = async () => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      const { to, amount, note } = fields;
+      const body = {
+        network,
+        to: to.trim(),
+        amount: amount.trim().replace(",", "."),
+        ...(note.trim() ? { note: note.trim() } : {}),
+      };
+      setPrepared(await call("POST /v1/wallets/send/prepare", { body }));
+    } catch (error) {
+      setFault({ field: error instanceof Refusal ? error.field : undefined, message: messageOf(error) });
+    }
+    setBusy(false);
+  };
+  const isPlaced = errorOf("to") ?? errorOf("amount") ?? errorOf("note");
+  return (
+    <Screen
+      title={say("Send")}
+      lead={say("USDC leaves only by your passkey. A transfer on the chain cannot be taken back.")}
+      actions={
+        <Link to="/payout" class="button plain">
+          {say("Pay many at once")}
+        </Link>
+      }
+    >
+      <section class="panel padded">
+        <form
+          class="form slim"
+          onSubmit={(event) => {
+            event.preventDefault();
+            void review();
+          }}
+        >
+          {me.wallets.length > 1 && (
+            <Choice
+              label={say("Network")}
+              value={network}
+              onInput={(id) => setNetwork(id as typeof network)}
+              options={me.wallets.map((wallet) => [
+                wallet.network,
+                networkOf(wallet.network)?.name ?? wallet.network,
+              ])}
+            />
+          )}
+          <Field
+            label={say("Recipient's address")}
+            value={fields.to}
+            onInput={set("to")}
+            required
+            placeholder="0x"
+            autocomplete="off"
+            spellcheck={false}
+            error={errorOf("to")}
+            hint={say("An address on {network}. Paste it; never copy it from a list of past transfers.", {
+              network: networkOf(network)?.name ?? network,
+            })}
+          />
+          <Field
+            label={say("Amount")}
+            unit="USDC"
+            value={fields.amount}
+            onInput={set("amount")}
+            required
+            inputMode="decimal"
+            placeholder="0.00"
+            autocomplete="off"
+            error={errorOf("amount") ?? (isTooMuch ? say("The wallet holds less.") : undefined)}
+            hint={
+              held !== undefined && (
+                <>
+                  {say("The wallet holds")} <Amount of={held} />
+                </>
+              )
+            }
+          />
+          <Field
+            label={say("Note")}
+            value={fields.note}
+            onInput={set("note")}
+            maxLength={500}
+            hint={say("For your own history. Not on the chain.")}
+            error={errorOf("note")}
+          />
+          {fault && !isPlaced && <Notice kind="bad">{fault.message}</Notice>}
+          <div class="actions">
+            <Button kind="main" type="submit" isBusy={isBusy} isOff={isTooMuch}>
+              {say("Review")}
+            </Button>
+          </div>
+        </form>
+      </section>
+      <RecentSends />
+      {prepared && (
+        <SignSheet
+          {...toSign(prepared, { from: own, payments: [{ ...fields, to: fields.to.trim() }] })}
+          {...actionsOf(prepared)}
+          onClose={() => {
+            setPrepared(undefined);
+            setFields(EMPTY);
+          }}
+        />
+      )}
+    </Screen>
+  );
+}

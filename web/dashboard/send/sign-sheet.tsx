@@ -1,0 +1,179 @@
+/** Shows in full what the passkey will sign, checks that it is that, and follows it until the chain has decided. */
+import { useState } from "preact/hooks";
+import { invalidate } from "../frame/load.ts";
+import { networkOf } from "../frame/page-data.ts";
+import { type Assertion, usePasskeyOf } from "../frame/passkey.ts";
+import { type Answer, messageOf } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Button, Check, Dialog, Notice } from "../parts/controls.tsx";
+import { Address, Amount, Facts, Hash, Status } from "../parts/page-parts.tsx";
+import {
+  checkOperation,
+  ForeignOperation,
+  lastRecipient,
+  type Offered,
+  readUnits,
+  writeUnits,
+} from "./operation.ts";
+
+type Warning = Answer<"POST /v1/wallets/send/prepare">["warnings"][number];
+
+export type ToSign = {
+  title: string;
+  offered: Offered & { passkeyChallenge: object };
+  from: string;
+  network: "base" | "base-sepolia";
+  payments: readonly { to: string; amount: string; note?: string }[];
+  /** What the calls carry behind their arguments. */
+  tag: string;
+  /** Decimal text; "0.000000" without one. */
+  fee: string;
+  balanceAfter?: string;
+  warnings: readonly Warning[];
+};
+
+export type Progress = { status: string; transactionHash: string | null; reason: string | null };
+
+type Props = ToSign & {
+  confirm: (assertion: Assertion) => Promise<void>;
+  /** Answers when the status is another than `known`. */
+  follow: (known: string | undefined) => Promise<Progress>;
+  /** Nothing was signed: what is reserved is free again. */
+  onAbandon: () => void;
+  onClose: () => void;
+};
+
+const ENDED = new Set(["CONFIRMED", "FAILED", "EXPIRED", "CANCELLED"]);
+const REASONS: Readonly<Record<string, string>> = {
+  INSUFFICIENT_FUNDS: "The wallet does not hold enough.",
+  PAYMENT_NOT_ALLOWED: "USDC does not allow this transfer.",
+  SIGNATURE_REFUSED: "The account refused the signature.",
+  ACCOUNT_CHANGED: "The account's owners have changed. Start again.",
+  NONCE_TAKEN: "Another operation of the wallet came first. Start again.",
+  NOT_SENT: "It could not be sent in time. Nothing moved.",
+  NOT_RUN: "It was not executed. Nothing moved.",
+  REVERTED: "The chain undid it. Nothing moved.",
+};
+
+function explain(error: unknown): string {
+  if (!(error instanceof ForeignOperation)) return messageOf(error);
+  return say(
+    "The service offers something else to sign than what is shown here ({field}). Nothing was signed. Tell the operator.",
+    { field: error.field },
+  );
+}
+
+export function SignSheet(props: Props) {
+  const { title, offered, from, network, payments, tag, fee, balanceAfter, warnings } = props;
+  const [progress, setProgress] = useState<Progress>();
+  const [fault, setFault] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const [isCompared, setCompared] = useState(false);
+  const hasFee = (readUnits(fee) ?? 0n) > 0n;
+  const feeTo = hasFee ? lastRecipient(offered.userOperation.callData, tag) : undefined;
+  const isLookAlike = warnings.some(({ code }) => code === "resembles_known_recipient");
+  const units = payments.map(({ to, amount }) => ({ to, units: readUnits(amount) ?? -1n }));
+  const total = units.reduce((sum, item) => sum + item.units, hasFee ? (readUnits(fee) ?? 0n) : 0n);
+
+  const sign = async () => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      const chainId = networkOf(network)?.chainId ?? 0;
+      const whole = feeTo ? [...units, { to: feeTo, units: readUnits(fee) ?? 0n }] : units;
+      checkOperation(offered, { chainId, from, payments: whole, tag });
+      await props.confirm(await usePasskeyOf(offered.passkeyChallenge));
+      await followToEnd();
+    } catch (error) {
+      setFault(explain(error));
+    }
+    setBusy(false);
+  };
+  const followToEnd = async () => {
+    let known: string | undefined;
+    for (;;) {
+      const next = await props.follow(known);
+      setProgress(next);
+      known = next.status;
+      if (!ENDED.has(next.status)) continue;
+      invalidate("/v1/wallets", "/v1/transactions", "/v1/payment-links", "/api/v1/public/");
+      return;
+    }
+  };
+  const close = () => {
+    if (!progress && !isBusy) props.onAbandon();
+    props.onClose();
+  };
+  return (
+    <Dialog title={title} onClose={close}>
+      {warnings.map(({ code, message }) => (
+        <Notice key={message} kind={code === "resembles_known_recipient" ? "bad" : "warn"}>
+          {message}
+        </Notice>
+      ))}
+      <ul class="rows to-sign">
+        {payments.map(({ to, amount, note }, index) => (
+          <li key={index}>
+            <span class="what">
+              <Address of={to} />
+              {note && <bdi class="muted">{note}</bdi>}
+            </span>
+            <Amount of={amount} />
+          </li>
+        ))}
+        {feeTo && (
+          <li>
+            <span class="what">
+              <Address of={feeTo} />
+              <span class="muted">{say("Service fee")}</span>
+            </span>
+            <Amount of={fee} />
+          </li>
+        )}
+      </ul>
+      <Facts
+        rows={[
+          [
+            say("Total"),
+            <strong>
+              <Amount of={writeUnits(total)} /> USDC
+            </strong>,
+          ],
+          [say("Network fee"), say("none: the service pays it")],
+          [say("Network"), networkOf(network)?.name ?? network],
+          [say("From"), <Address of={from} />],
+          balanceAfter !== undefined && [
+            say("Balance after"),
+            <>
+              <Amount of={balanceAfter} /> USDC
+            </>,
+          ],
+        ]}
+      />
+      {progress ? (
+        <div class="outcome" role="status">
+          <Status of={progress.status} />
+          {progress.transactionHash && <Hash of={progress.transactionHash} network={network} />}
+          {progress.reason && <p>{say(REASONS[progress.reason] ?? progress.reason)}</p>}
+        </div>
+      ) : (
+        isLookAlike && (
+          <Check
+            label={say("I have compared every character with the recipient's own address")}
+            isOn={isCompared}
+            onInput={setCompared}
+          />
+        )
+      )}
+      {fault && <Notice kind="bad">{fault}</Notice>}
+      <div class="actions">
+        {!progress && (
+          <Button kind="main" isBusy={isBusy} isOff={isLookAlike && !isCompared} ignoresEnter onClick={sign}>
+            {say("Sign with passkey")}
+          </Button>
+        )}
+        <Button onClick={close}>{progress ? say("Close") : say("Do not sign")}</Button>
+      </div>
+    </Dialog>
+  );
+}

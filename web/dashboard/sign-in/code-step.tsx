@@ -1,0 +1,95 @@
+/** The six digits from the mail. */
+import { useEffect, useState } from "preact/hooks";
+import { page } from "../frame/page-data.ts";
+import { call, messageOf } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Button, Field, Notice } from "../parts/controls.tsx";
+
+const COOL_DOWN_S = 60;
+const DIGITS = 6;
+
+type Props = { email: string; onVerified: () => void; onBack: () => void };
+
+export function CodeStep({ email, onVerified, onBack }: Props) {
+  const [code, setCode] = useState("");
+  const [fault, setFault] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const [waitS, setWaitS] = useState(COOL_DOWN_S);
+  useEffect(() => {
+    const timer = setInterval(() => setWaitS((left) => Math.max(0, left - 1)), 1_000);
+    return () => clearInterval(timer);
+  }, []);
+
+  const attempt = async (work: () => Promise<void>) => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      await work();
+    } catch (error) {
+      setFault(messageOf(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  const verify = (otp: string) =>
+    attempt(async () => {
+      await call("POST /v1/email-verification/verify", { body: { email, otp }, isQuiet: true });
+      onVerified();
+    });
+  const type = (text: string) => {
+    const digits = text.replace(/\D/g, "").slice(0, DIGITS);
+    setCode(digits);
+    if (digits.length === DIGITS && digits !== code) void verify(digits);
+  };
+  const resend = () =>
+    attempt(async () => {
+      await call("POST /v1/email-verification/resend", { body: { email }, isQuiet: true });
+      setWaitS(COOL_DOWN_S);
+    });
+  const readMailbox = () =>
+    attempt(async () => {
+      const { text } = await call("POST /v1/test/outbox", { body: { email }, isQuiet: true });
+      const found = /\b\d{6}\b/.exec(text)?.[0];
+      if (found) type(found);
+    });
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        void verify(code);
+      }}
+    >
+      <h1>{say("Check your mail")}</h1>
+      <p class="muted">
+        {say("We sent a code to")} <bdi class="strong">{email}</bdi>
+      </p>
+      <Field
+        label={say("Code of 6 digits")}
+        value={code}
+        onInput={type}
+        inputMode="numeric"
+        autocomplete="one-time-code"
+        pattern="[0-9]{6}"
+        required
+        autofocus
+      />
+      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Button kind="main" type="submit" isBusy={isBusy}>
+        {say("Verify")}
+      </Button>
+      {page.hasMailbox && (
+        <Button onClick={readMailbox} isBusy={isBusy}>
+          {say("Read the code from the local mailbox")}
+        </Button>
+      )}
+      <div class="actions between">
+        <Button kind="quiet" onClick={onBack}>
+          {say("Another address")}
+        </Button>
+        <Button kind="quiet" isOff={waitS > 0} onClick={resend}>
+          {waitS > 0 ? say("New code in {seconds} s", { seconds: waitS }) : say("Send a new code")}
+        </Button>
+      </div>
+    </form>
+  );
+}

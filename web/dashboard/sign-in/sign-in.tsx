@@ -1,0 +1,144 @@
+/** The way in: an e-mail address, a code when it is new, then the passkey. Sign-up and sign-in are one road. */
+import { useState } from "preact/hooks";
+import { page } from "../frame/page-data.ts";
+import { signInWithPasskey } from "../frame/passkey.ts";
+import { usePlace } from "../frame/router.tsx";
+import { call, messageOf, Refusal } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Button, Field, Notice } from "../parts/controls.tsx";
+import { CodeStep } from "./code-step.tsx";
+import { WalletStep } from "./wallet-step.tsx";
+
+type Step = "email" | "code" | "wallet";
+
+const GOOGLE_FAULTS: Readonly<Record<string, string>> = {
+  link_required: "This Google account is not linked here. Sign in with your passkey.",
+};
+
+/** `begin`: "wallet" for somebody who is signed in and has no wallet yet. */
+export function SignIn({ begin, onDone }: { begin: { step: Step; email: string }; onDone: () => void }) {
+  const [{ step, email }, setState] = useState(begin);
+  return (
+    <main class="entry">
+      <div class="card">
+        <p class="brand">
+          <span class="mark" aria-hidden="true">
+            $
+          </span>
+          {page.serviceName}
+        </p>
+        {step === "email" && (
+          <EmailStep
+            initial={email}
+            onCode={(address) => setState({ step: "code", email: address })}
+            onDone={onDone}
+          />
+        )}
+        {step === "code" && (
+          <CodeStep
+            email={email}
+            onVerified={() => setState({ step: "wallet", email })}
+            onBack={() => setState({ step: "email", email })}
+          />
+        )}
+        {step === "wallet" && <WalletStep onDone={onDone} />}
+      </div>
+      {page.networks.some(({ isTestnet }) => isTestnet) && (
+        <p class="muted">{say("Test network: USDC here has no value.")}</p>
+      )}
+    </main>
+  );
+}
+
+function EmailStep({
+  initial,
+  onCode,
+  onDone,
+}: {
+  initial: string;
+  onCode: (email: string) => void;
+  onDone: () => void;
+}) {
+  const { query } = usePlace();
+  const given = query.get("error");
+  const [email, setEmail] = useState(initial);
+  const [fault, setFault] = useState(
+    given ? say(GOOGLE_FAULTS[given] ?? "The sign-in with Google did not work. Try again.") : undefined,
+  );
+  const [isBusy, setBusy] = useState(false);
+
+  const go = async () => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      const address = email.trim();
+      const next = await begin(address);
+      if (next === "code") onCode(address);
+      else {
+        await signInWithPasskey(address, next);
+        onDone();
+      }
+    } catch (error) {
+      setFault(messageOf(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        void go();
+      }}
+    >
+      <h1>{say("Sign in or sign up")}</h1>
+      <Field
+        label={say("E-mail address")}
+        type="email"
+        name="email"
+        value={email}
+        onInput={setEmail}
+        autocomplete="username webauthn"
+        required
+        maxLength={254}
+        autofocus
+      />
+      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Button kind="main" type="submit" isBusy={isBusy}>
+        {say("Continue")}
+      </Button>
+      {page.hasGoogle && (
+        <a class="button plain" href="/v1/auth/google">
+          {say("Continue with Google")}
+        </a>
+      )}
+      <p class="muted small">
+        {say("No password: your passkey is the only key to your wallet. We cannot move your money.")}
+      </p>
+    </form>
+  );
+}
+
+/** "code": a mail is on its way. Else the passkey's challenge. */
+async function begin(email: string) {
+  try {
+    const options = await call("POST /v1/auth/options", { body: { email }, isQuiet: true });
+    if (options.success) return options;
+    // an unfinished account comes back by a new code
+    if (options.reason === "WALLET_SETUP_REQUIRED") await resend(email);
+    return "code" as const;
+  } catch (error) {
+    if (!(error instanceof Refusal && error.status === 404)) throw error;
+    await call("POST /v1/identity/register", { body: { email }, isQuiet: true });
+    return "code" as const;
+  }
+}
+
+/** A code that was sent a moment ago is still good. */
+async function resend(email: string): Promise<void> {
+  try {
+    await call("POST /v1/email-verification/resend", { body: { email }, isQuiet: true });
+  } catch (error) {
+    if (!(error instanceof Refusal && error.status === 429)) throw error;
+  }
+}

@@ -1,0 +1,92 @@
+/** The wallet's history. Every filter is in the address, so that it can be kept, shared and exported. */
+
+import { useLoad } from "../frame/load.ts";
+import { Link, navigate, setQuery } from "../frame/router.tsx";
+import type { ScreenProps } from "../frame/screen-props.ts";
+import { formatCount, say } from "../frame/words.ts";
+import { Button } from "../parts/controls.tsx";
+import { Broken, Empty, Screen, Skeleton } from "../parts/page-parts.tsx";
+import { Filters, readFilters } from "./filters.tsx";
+import { TransactionRows } from "./transaction-rows.tsx";
+import { TransactionSheet } from "./transaction-sheet.tsx";
+
+const PAGE = 50;
+
+export function TransactionList({ query }: ScreenProps) {
+  const filters = readFilters(query);
+  const pageNumber = Math.max(1, Number(query.get("page")) || 1);
+  const offset = (pageNumber - 1) * PAGE;
+  const loaded = useLoad("GET /v1/transactions", { query: { ...filters, limit: PAGE, offset } });
+  const data = loaded.value?.data;
+  const isFiltered = Object.values(filters).some((value) => value !== undefined);
+  const opened = data?.transactions.find(({ id }) => id === query.get("open"));
+  const { total = 0, hasMore = false } = data?.pagination ?? {};
+  const exportQuery = new URLSearchParams(query);
+  for (const name of ["page", "open"]) exportQuery.delete(name);
+  return (
+    <Screen
+      title={say("Transactions")}
+      actions={
+        <Link to={`/exports?${exportQuery}`} class="button plain">
+          {say("Export this view")}
+        </Link>
+      }
+    >
+      <Filters query={query} />
+      <div class="panel">
+        {loaded.error && !data ? (
+          <Broken loaded={loaded} />
+        ) : !data ? (
+          <Skeleton rows={10} />
+        ) : data.transactions.length > 0 ? (
+          <TransactionRows transactions={data.transactions} isOld={loaded.isOld} />
+        ) : isFiltered ? (
+          <Empty
+            title={say("Nothing fits")}
+            action={<Button onClick={() => navigate("/transactions")}>{say("Clear the filters")}</Button>}
+          >
+            {loaded.error?.message ?? say("No transaction has these properties.")}
+          </Empty>
+        ) : (
+          <Empty
+            title={say("No transactions yet")}
+            action={
+              <Link to="/links?new=1" class="button main">
+                {say("New payment link")}
+              </Link>
+            }
+          >
+            {say("What arrives in your wallet and what leaves it appears here, with or without a link.")}
+          </Empty>
+        )}
+      </div>
+      {loaded.error && data && <Broken loaded={loaded} />}
+      {data && total > 0 && (
+        <nav class="pager" aria-label={say("Pages")}>
+          <p>
+            {say("{from} to {to} of {total}", {
+              from: formatCount(offset + 1),
+              to: formatCount(offset + data.transactions.length),
+              total: `${formatCount(total)}${data.pagination.totalIsLowerBound ? "+" : ""}`,
+            })}
+          </p>
+          <Button
+            isOff={pageNumber === 1}
+            onClick={() => setQuery({ page: pageNumber > 2 ? String(pageNumber - 1) : undefined })}
+          >
+            {say("Newer")}
+          </Button>
+          <Button isOff={!hasMore} onClick={() => setQuery({ page: String(pageNumber + 1) })}>
+            {say("Older")}
+          </Button>
+        </nav>
+      )}
+      {opened && (
+        <TransactionSheet
+          transaction={opened}
+          onClose={() => setQuery({ open: undefined }, { replace: true })}
+        />
+      )}
+    </Screen>
+  );
+}

@@ -1,0 +1,101 @@
+/** Every field of a transaction, and the link that it may be assigned to. */
+import { useState } from "preact/hooks";
+import { invalidate } from "../frame/load.ts";
+import { networkOf } from "../frame/page-data.ts";
+import { Link } from "../frame/router.tsx";
+import { call, messageOf } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Button, Copy, Dialog, Notice } from "../parts/controls.tsx";
+import { Address, Amount, Facts, Hash, Status, Time } from "../parts/page-parts.tsx";
+import { type Transaction, unsigned } from "./transaction-rows.tsx";
+
+export function TransactionSheet({
+  transaction,
+  onClose,
+}: {
+  transaction: Transaction;
+  onClose: () => void;
+}) {
+  const { id, type, metadata, network, transactionHash, candidates } = transaction;
+  const isOut = type === "SEND";
+  return (
+    <Dialog title={transaction.title} onClose={onClose} side>
+      <p class="big plain">
+        <Amount of={unsigned(transaction)} sign={isOut ? "−" : "+"} /> <span class="unit">USDC</span>
+        <Status of={transaction.status} />
+      </p>
+      <Facts
+        rows={[
+          transaction.description && [say("Description"), <bdi>{transaction.description}</bdi>],
+          [isOut ? say("Recipient") : say("Payer"), <Address of={transaction.clientWalletAddress} />],
+          [say("Network"), networkOf(network)?.name ?? network],
+          [say("First seen"), <Time of={transaction.detectedAt} />],
+          transaction.confirmedAt && [say("Confirmed"), <Time of={transaction.confirmedAt} />],
+          transactionHash && [
+            say("Hash"),
+            <>
+              <Hash of={transactionHash} network={network} />{" "}
+              <Copy text={transactionHash} label={say("Copy the hash")} />
+            </>,
+          ],
+          transaction.blockNumber !== null && [say("Block"), String(transaction.blockNumber)],
+          metadata.reference && [say("Reference"), <bdi>{metadata.reference}</bdi>],
+          metadata.linkId && [
+            say("Link"),
+            <Link to={`/links/${metadata.linkId}`}>{say("Show the link")}</Link>,
+          ],
+          transaction.settledBy && [say("Known by"), say(transaction.settledBy)],
+          metadata.failureReason && [say("Why it failed"), metadata.failureReason],
+          ["Id", <bdi class="mono">{id}</bdi>],
+        ]}
+      />
+      {candidates.length > 0 && <Assign id={id} candidates={candidates} onDone={onClose} />}
+    </Dialog>
+  );
+}
+
+/** Several links fit, and nothing decides between them: the merchant does. */
+function Assign({
+  id,
+  candidates,
+  onDone,
+}: {
+  id: string;
+  candidates: readonly string[];
+  onDone: () => void;
+}) {
+  const [fault, setFault] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const assign = async (linkId: string) => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      await call("POST /v1/transactions/{id}/assign", { id, body: { linkId } });
+      invalidate("/v1/transactions", "/v1/payment-links", "/api/v1/public/");
+      onDone();
+    } catch (error) {
+      setFault(messageOf(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <section aria-labelledby="assign">
+      <h2 id="assign">{say("Which link does it pay?")}</h2>
+      <ul class="rows">
+        {candidates.map((linkId) => (
+          <li key={linkId}>
+            <span class="what">
+              <Link to={`/links/${linkId}`}>
+                <bdi class="mono">{linkId}</bdi>
+              </Link>
+            </span>
+            <Button isBusy={isBusy} onClick={() => assign(linkId)}>
+              {say("This one")}
+            </Button>
+          </li>
+        ))}
+      </ul>
+      {fault && <Notice kind="bad">{fault}</Notice>}
+    </section>
+  );
+}

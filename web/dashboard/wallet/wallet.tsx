@@ -1,0 +1,156 @@
+/** The wallets: their addresses, what they hold, who owns them, and what one needs to leave. */
+import { useState } from "preact/hooks";
+import { invalidate, useLoad } from "../frame/load.ts";
+import { networkOf, page } from "../frame/page-data.ts";
+import { Link } from "../frame/router.tsx";
+import type { ScreenProps } from "../frame/screen-props.ts";
+import { messageOf } from "../frame/service.ts";
+import type { Me } from "../frame/session.tsx";
+import { say } from "../frame/words.ts";
+import { QrCode } from "../links/qr-code.tsx";
+import { Button, Copy, Notice } from "../parts/controls.tsx";
+import { Address, Amount, Broken, Screen, Skeleton, Time } from "../parts/page-parts.tsx";
+import { setUpWallet } from "../sign-in/wallet-step.tsx";
+
+type WalletOf = Me["wallets"][number];
+
+export function Wallet({ me, onChange }: ScreenProps) {
+  const missing = page.networks.filter(({ id }) => !me.wallets.some(({ network }) => network === id));
+  return (
+    <Screen
+      title={say("Wallet")}
+      lead={say("Owned by your passkey alone. The service cannot move what it holds.")}
+      actions={
+        <Link to="/send" class="button main">
+          {say("Send")}
+        </Link>
+      }
+    >
+      {me.wallets.map((wallet) => (
+        <OneWallet key={wallet.network} wallet={wallet} />
+      ))}
+      {missing.map(({ id, name }) => (
+        <SecondNetwork key={id} network={id} name={name} onDone={onChange} />
+      ))}
+      <section class="panel padded" aria-labelledby="leave">
+        <h2 id="leave">{say("Leave at any time")}</h2>
+        <p class="muted">
+          {say(
+            "The wallet file and the page for leaving are all that you need to move your money without this service. Keep both with your passkey.",
+          )}
+        </p>
+        <div class="actions">
+          <a class="button plain" href="/v1/wallets/recovery" download>
+            {say("Download the wallet file")}
+          </a>
+          <a class="button plain" href="/leave?download">
+            {say("Download the page")}
+          </a>
+        </div>
+      </section>
+    </Screen>
+  );
+}
+
+function OneWallet({ wallet: { network, address, deployed } }: { wallet: WalletOf }) {
+  const balance = useLoad("GET /v1/wallets/balance", { query: { network } });
+  const owners = useLoad("GET /v1/wallets/owners", { query: { network } });
+  const name = networkOf(network)?.name ?? network;
+  return (
+    <section class="panel" aria-labelledby={`wallet-${network}`}>
+      <header>
+        <h2 id={`wallet-${network}`}>{name}</h2>
+        <span class={`status ${deployed ? "ok" : "off"}`}>
+          {deployed ? say("Deployed") : say("Deployed with the first send")}
+        </span>
+      </header>
+      <div class="columns padded top-less">
+        <div>
+          <p class="figure">
+            {balance.value ? (
+              <Amount of={balance.value.balance.amount} />
+            ) : (
+              <span class="dim">{balance.error ? "—" : "…"}</span>
+            )}{" "}
+            <span class="unit">USDC</span>
+          </p>
+          {balance.error && !balance.value && <Broken loaded={balance} />}
+          <div class="address-line">
+            <Address of={address} />
+            <Copy text={address} label={say("Copy the address")} />
+          </div>
+          <p class="hint">
+            {say("Receives USDC on {network}. Other tokens and networks are lost to this page.", {
+              network: name,
+            })}
+          </p>
+          <h3>{say("Owners")}</h3>
+          {owners.value ? (
+            <ul class="rows flush">
+              {owners.value.owners.map((owner) => (
+                <li key={owner.ownerId}>
+                  <span class="what">
+                    <strong>
+                      {owner.name ?? (owner.type === "passkey" ? say("Passkey") : say("Address"))}
+                    </strong>
+                    {owner.address && <Address of={owner.address} />}
+                  </span>
+                  {owner.addedAt && <Time of={owner.addedAt} />}
+                </li>
+              ))}
+            </ul>
+          ) : owners.error ? (
+            <Broken loaded={owners} />
+          ) : (
+            <Skeleton rows={1} />
+          )}
+          {owners.value?.warnings.map(({ code, message }) => (
+            <Notice key={code} kind="warn">
+              {message}
+            </Notice>
+          ))}
+        </div>
+        <QrCode text={address} label={say("Code of the wallet's address on {network}", { network: name })} />
+      </div>
+    </section>
+  );
+}
+
+function SecondNetwork({
+  network,
+  name,
+  onDone,
+}: {
+  network: WalletOf["network"];
+  name: string;
+  onDone: () => void;
+}) {
+  const [fault, setFault] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const setUp = async () => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      await setUpWallet(network);
+      invalidate("/v1/wallets", "/v1/auth/me");
+      onDone();
+    } catch (error) {
+      setFault(messageOf(error));
+    }
+    setBusy(false);
+  };
+  return (
+    <section class="panel padded" aria-labelledby={`wallet-${network}`}>
+      <h2 id={`wallet-${network}`}>{name}</h2>
+      <p class="muted">
+        {say("The same passkey owns the same address on this network. Set it up to receive there.")}
+      </p>
+      {fault && <Notice kind="bad">{fault}</Notice>}
+      <div class="actions">
+        <Button isBusy={isBusy} onClick={setUp}>
+          {say("Set up {network}", { network: name })}
+        </Button>
+      </div>
+    </section>
+  );
+}
