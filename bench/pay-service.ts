@@ -1,6 +1,7 @@
 /** The whole service on a chain and a database of its own: HTTP, Postgres, relayer, chain, indexer, and back. */
 import type { Sql } from "../db/postgres/client.ts";
 import { fundUsdc } from "../local/chain/usdc.ts";
+import { SERVICE_KINDS } from "../local/service-env.ts";
 import { makePayer, shapeA, signPayment } from "../tests/support/payer.ts";
 import { seedLinks, seedMerchant } from "../tests/support/seed.ts";
 import { type ProcessName, startWorld, type World } from "../tests/support/world.ts";
@@ -8,30 +9,38 @@ import { cpuMilliseconds, pidsOfDatabase } from "./cpu-time.ts";
 import { AMOUNT, type PayCase, payAll, type Request, rowOf, VALID_FOR_S, WARM_UP } from "./pay-load.ts";
 import { type Row, round } from "./report.ts";
 
-const PROCESSES: readonly ProcessName[] = ["api", "worker", "indexer"];
 const RECEIPT_POLL_MS = 200;
 const RECEIPT_POLLS_MAX = 50;
 
+/** How many of each: "4.4.2" is four api, four workers, two indexers. */
+export type Shape = `${number}.${number}.${number}`;
+
 type Order = Request & { linkId: string };
 
-export async function measureService(load: PayCase): Promise<Row> {
+export async function measureService(load: PayCase, shape: Shape = "1.1.1"): Promise<Row> {
+  const processes = namesOf(shape);
   const world = await startWorld({
+    processes,
     blockTimeS: load.blockTimeS,
     env: { LOG_LEVEL: "warn", RATE_LIMITS: "0" },
   });
   try {
-    await payAll(await makeOrders(world, WARM_UP), { concurrency: 8, readHash });
-    const orders = await makeOrders(world, load.payments);
+    await payAll(await makeOrders(world, processes, WARM_UP), { concurrency: 8, readHash });
+    const orders = await makeOrders(world, processes, load.payments);
     // as autovacuum does within the first minute of a database's life
     await world.sql`analyze`;
-    const before = cpuOf(world);
+    const before = cpuOf(world, processes);
     const run = await payAll(orders, { concurrency: load.concurrency, readHash });
-    const after = cpuOf(world);
+    const after = cpuOf(world, processes);
     const each = (total: number) => round(total / load.payments);
     const cpuMs = each(after.processes + after.postgres - before.processes - before.postgres);
     const { perPayment, perTransaction } = await gasOf(world.sql, orders);
     return rowOf(load, {
-      ...{ who: "the service", cpuMs, postgresMs: each(after.postgres - before.postgres) },
+      ...{
+        who: shape === "1.1.1" ? "the service" : `the service, ${shape}`,
+        cpuMs,
+        postgresMs: each(after.postgres - before.postgres),
+      },
       ...{ run, gas: perPayment, perTransaction },
     });
   } finally {
@@ -39,19 +48,31 @@ export async function measureService(load: PayCase): Promise<Row> {
   }
 }
 
+function namesOf(shape: Shape): ProcessName[] {
+  const counts = shape.split(".").map(Number);
+  return SERVICE_KINDS.flatMap((kind, place) =>
+    Array.from({ length: counts[place] ?? 0 }, (_, n): ProcessName => (n === 0 ? kind : `${kind}-${n + 1}`)),
+  );
+}
+
 function readHash(answer: { success?: boolean; settled?: boolean; txHash?: string }): string | undefined {
   return answer.success && answer.settled ? answer.txHash : undefined;
 }
 
-function cpuOf(world: World): { processes: number; postgres: number } {
+function cpuOf(world: World, names: readonly ProcessName[]): { processes: number; postgres: number } {
   return {
-    processes: cpuMilliseconds(PROCESSES.map((name) => world.pidOf(name))),
+    processes: cpuMilliseconds(names.map((name) => world.pidOf(name))),
     postgres: cpuMilliseconds(pidsOfDatabase(world.db.name)),
   };
 }
 
 /** Distinct links of one merchant, each with a funded payer of its own and a signed body. */
-async function makeOrders({ sql, chain, baseUrl }: World, count: number): Promise<Order[]> {
+async function makeOrders(
+  { sql, chain, baseUrlOf }: World,
+  names: readonly ProcessName[],
+  count: number,
+): Promise<Order[]> {
+  const urls = names.filter((name) => name.startsWith("api")).map(baseUrlOf);
   const merchant = await seedMerchant(sql);
   await fundUsdc(chain.rpcUrl, merchant.address, 1n);
   const linkIds = await seedLinks(sql, merchant, { count, amountUnits: AMOUNT });
@@ -63,7 +84,11 @@ async function makeOrders({ sql, chain, baseUrl }: World, count: number): Promis
     payers.map(async (payer, index) => {
       const payment = await signPayment(payer, { to: merchant.address, amountUnits: AMOUNT, validBefore });
       const linkId = linkIds[index] ?? "";
-      return { linkId, url: `${baseUrl}/v1/x402/${linkId}/pay`, body: JSON.stringify(shapeA(payment)) };
+      return {
+        linkId,
+        url: `${urls[index % urls.length]}/v1/x402/${linkId}/pay`,
+        body: JSON.stringify(shapeA(payment)),
+      };
     }),
   );
 }

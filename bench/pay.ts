@@ -1,10 +1,11 @@
 /**
  * x402 payments through the service, and through the reference facilitator as its users would tune it, on the same machine: in turns, for
- * some rounds, each run on a fresh chain. `bun run bench pay 1` runs one round instead of three.
+ * some rounds, each run on a fresh chain. `bun run bench pay 1` runs one round instead of three. `bun run bench pay --processes 1.1.1,4.4.2 3 1500`
+ * compares numbers of api, worker and indexer processes instead: three rounds of 1,500 payments each.
  */
 import type { PayCase } from "./pay-load.ts";
 import { measureReference } from "./pay-reference.ts";
-import { measureService } from "./pay-service.ts";
+import { measureService, type Shape } from "./pay-service.ts";
 import { describeMachine, printTable, type Row } from "./report.ts";
 
 const ROUNDS = 3;
@@ -15,13 +16,14 @@ const CASES: readonly PayCase[] = [
   { blockTimeS: 1, concurrency: 64, payments: 512 },
 ];
 const CONTENDERS = [
-  measureService,
+  (load: PayCase) => measureService(load),
   (load: PayCase) => measureReference("Bun", load),
   (load: PayCase) => measureReference("Node", load),
 ];
 
 export async function run(): Promise<void> {
   console.log(JSON.stringify({ bench: "pay", machine: describeMachine() }));
+  if (process.argv[3] === "--processes") return runShapes(process.argv.slice(4));
   const rounds = Number(process.argv[3] ?? ROUNDS);
   const rows: Row[] = [];
   for (let round = 1; round <= rounds; round++) {
@@ -37,6 +39,25 @@ export async function run(): Promise<void> {
     Object.groupBy(rows, (row) => `${row["block s"]} ${row.concurrency} ${row.who}`),
   );
   printTable(cases.map((same = []) => summarise(same)));
+}
+
+async function runShapes([list = "", rounds = ROUNDS, payments = 1_500]: (string | number)[]): Promise<void> {
+  const shapes = String(list).split(",");
+  const isShape = (text: string): text is Shape => /^[1-9]\d*\.[1-9]\d*\.[1-9]\d*$/.test(text);
+  if (!shapes.every(isShape))
+    throw new Error("--processes takes api.worker.indexer, for example 1.1.1,4.4.2");
+  const load = { blockTimeS: 0, concurrency: 64, payments: Number(payments) };
+  const rows: Row[] = [];
+  for (let round = 1; round <= Number(rounds); round++) {
+    for (const shape of shapes) {
+      const row = await measureService(load, shape);
+      console.log(JSON.stringify({ round, ...row }));
+      rows.push(row);
+    }
+  }
+  printTable(
+    Object.values(Object.groupBy(rows, (row) => String(row.who))).map((same = []) => summarise(same)),
+  );
 }
 
 /** The median of the rounds; of CPU and rate also the least and the most. */

@@ -121,6 +121,14 @@ create table cursors (
   constraint cursors_pkey PRIMARY KEY (network)
 );
 
+create unlogged table drain_leases (
+  holder text not null,
+  network text not null,
+  until timestamp with time zone not null,
+  constraint drain_leases_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint drain_leases_pkey PRIMARY KEY (network)
+) with (fillfactor=50);
+
 create table event_epochs (
   cluster text,
   created_at timestamp with time zone default now() not null,

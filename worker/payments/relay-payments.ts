@@ -7,6 +7,7 @@ import { contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
 import { parseData } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { type Drain, releaseDrainLease, takeDrainLease } from "../../db/payments/drain-lease.ts";
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payments/queue.ts";
 import type { RelayerKey } from "../config.ts";
 import type { Lanes, NoLane } from "../sender/lanes.ts";
@@ -20,6 +21,9 @@ import { type Simulated, simulateLeased } from "./simulate.ts";
 
 /** A lease covers simulation, signing and storing; when it runs out, a crashed worker's payments are free again. */
 const LEASE_MS = 5_000;
+/** Renewed for each batch. A worker that died or hangs makes others wait for no longer. */
+const DRAIN_LEASE_MS = 1_000;
+const HOLDER = crypto.randomUUID();
 const ROUNDS_MAX = 200;
 const BUSY_RETRY_MS = 100;
 
@@ -27,23 +31,42 @@ const BUSY_RETRY_MS = 100;
 export async function drainPayments(network: PaymentNetwork): Promise<void> {
   const { deps, chain } = network;
   const sending: Promise<void>[] = [];
-  for (let round = 0; round < ROUNDS_MAX; round++) {
-    const leased = await leaseQueuedPayments(
-      deps.asyncCommitSql,
-      chain.network.id,
-      deps.config.relayBatchMax,
-      LEASE_MS,
-    );
-    if (leased.length === 0) break;
-    const startedMs = Date.now();
-    try {
-      if (!(await relayLeased(network, leased, sending))) break;
-    } catch (error) {
-      if (!(error instanceof RpcTransportError)) throw error;
-      await handleUnavailable(network, leased, { why: error.message, triedMs: Date.now() - startedMs });
-    }
-  }
+  const drain: Drain = {
+    ...{ network: chain.network.id, holder: HOLDER, leaseMs: DRAIN_LEASE_MS },
+    batchMax: deps.config.relayBatchMax,
+  };
+  await relayQueued(network, drain, sending);
   await Promise.all(sending);
+}
+
+/** Until nothing is due, or another worker drains. */
+async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promise<void>[]): Promise<void> {
+  const { deps, chain } = network;
+  let isOver = false;
+  try {
+    for (let round = 0; round < ROUNDS_MAX; round++) {
+      const turn = await takeDrainLease(deps.asyncCommitSql, drain);
+      isOver = turn === "idle" || turn === "busy";
+      if (isOver) break;
+      if (turn === "released") continue;
+      const leased = await leaseQueuedPayments(
+        deps.asyncCommitSql,
+        chain.network.id,
+        deps.config.relayBatchMax,
+        LEASE_MS,
+      );
+      if (leased.length === 0) break;
+      const startedMs = Date.now();
+      try {
+        if (!(await relayLeased(network, leased, sending))) break;
+      } catch (error) {
+        if (!(error instanceof RpcTransportError)) throw error;
+        await handleUnavailable(network, leased, { why: error.message, triedMs: Date.now() - startedMs });
+      }
+    }
+  } finally {
+    if (!isOver) await releaseDrainLease(deps.asyncCommitSql, drain);
+  }
 }
 
 /** False when there was no room to send. */

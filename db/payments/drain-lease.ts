@@ -1,0 +1,68 @@
+/**
+ * The drain lease of a network: while a worker holds it, others leave what is queued to it, for N workers that lease side by side make N
+ * small transactions of what would be one. It is about cost alone: what a payment may do is decided by its own lease and the signing
+ * fence, so an expired lease only makes batches smaller. Full batches need none.
+ */
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+
+export type Drain = {
+  network: NetworkId;
+  /** The process; a new one for each start. */
+  holder: string;
+  /** Payments of a full batch. */
+  batchMax: number;
+  leaseMs: number;
+};
+
+/**
+ * Takes or extends the lease when payments are due, and releases it when none is. "busy": another worker holds it. "released": ask once
+ * more, for payments of which a worker heard "busy" before this; that they were committed by then makes the second answer final.
+ */
+export async function takeDrainLease(
+  tx: Tx,
+  { network, holder, batchMax, leaseMs }: Drain,
+): Promise<"taken" | "idle" | "busy" | "released"> {
+  const [row] = await tx<{ due: number; isTaken: boolean; isReleased: boolean }[]>`
+    with due as materialized (
+      select count(*)::int as count
+      from (
+        select
+        from open_payments
+        join payments on payments.id = open_payments.payment_id
+        where open_payments.network = ${network} and payments.state = 'QUEUED' and payments.next_try_at <= now()
+          and not exists (
+            select from payment_leases lease
+            where lease.payment_id = payments.id and lease.until > now()
+          )
+        limit ${batchMax}
+      ) first_due
+    ),
+    taken as (
+      insert into drain_leases (network, holder, until)
+      select ${network}, ${holder}, now() + make_interval(secs => ${leaseMs / 1000}::float8)
+      from due
+      where count > 0
+      on conflict (network) do update
+      set holder = excluded.holder, until = excluded.until
+      where drain_leases.until <= now() or drain_leases.holder = excluded.holder
+      returning 1
+    ),
+    released as (
+      delete from drain_leases
+      using due
+      where count = 0 and network = ${network} and holder = ${holder}
+      returning 1
+    )
+    select count as due, exists (select from taken) as is_taken, exists (select from released) as is_released
+    from due`;
+  if (!row || row.due === 0) return row?.isReleased ? "released" : "idle";
+  return row.isTaken || row.due >= batchMax ? "taken" : "busy";
+}
+
+/** Of a drain that ends before the queue is empty. */
+export async function releaseDrainLease(tx: Tx, { network, holder }: Drain): Promise<void> {
+  await tx`
+    delete from drain_leases
+    where network = ${network} and holder = ${holder}`;
+}

@@ -1,0 +1,96 @@
+/** The drain lease: one worker at a time takes what is queued on a network, and no payment waits for one that is done. */
+import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
+import type { NetworkId } from "../../core/domain/networks.ts";
+import { releaseDrainLease, takeDrainLease } from "../../db/payments/drain-lease.ts";
+import { leaseQueuedPayments } from "../../db/payments/queue.ts";
+import { accept, type BooksLab, NETWORK, openBooks } from "../support/ledger-lab.ts";
+import { seedLinks, seedMerchant } from "../support/seed.ts";
+
+const BATCH = 5;
+let lab: BooksLab;
+
+beforeAll(async () => {
+  lab = await openBooks({ readTo: 100 });
+});
+afterAll(() => lab?.stop());
+beforeEach(async () => {
+  await lab.sql`update payments set next_try_at = now() + interval '1 hour'`;
+  await lab.sql`delete from payment_leases`;
+  await lab.sql`delete from drain_leases`;
+  lab.merchant = await seedMerchant(lab.sql);
+});
+
+async function queue(count: number): Promise<void> {
+  const links = await seedLinks(lab.sql, lab.merchant, { count, amountUnits: 10_000n });
+  for (const link of links) await accept(lab, link);
+}
+const take = (holder: string, network: NetworkId = NETWORK) =>
+  takeDrainLease(lab.sql, { network, holder, batchMax: BATCH, leaseMs: 30_000 });
+const leaseAll = () => leaseQueuedPayments(lab.sql, NETWORK, 100, 30_000);
+
+test("a second worker leaves what is queued to the first, which extends its lease", async () => {
+  await queue(1);
+  expect([await take("one"), await take("two"), await take("one")]).toEqual(["taken", "busy", "taken"]);
+});
+
+test("a lease whose time is over is taken by another worker, not one that still has a minute", async () => {
+  await queue(1);
+  await take("one");
+  await lab.sql`update drain_leases set until = now() + interval '1 minute'`;
+  expect(await take("two")).toBe("busy");
+  await lab.sql`update drain_leases set until = now()`;
+  expect([await take("two"), await take("one")]).toEqual(["taken", "busy"]);
+});
+
+test("a full batch is taken beside the lease, one payment less is not", async () => {
+  await queue(BATCH - 1);
+  expect([await take("one"), await take("two")]).toEqual(["taken", "busy"]);
+  await queue(1);
+  expect(await take("two")).toBe("taken");
+});
+
+test("payments that are leased or not due yet are nothing to take a drain lease for", async () => {
+  await queue(1);
+  await leaseAll();
+  expect(await take("one")).toBe("idle");
+  await lab.sql`delete from payment_leases`;
+  await lab.sql`update payments set next_try_at = now() + interval '1 minute' where next_try_at <= now()`;
+  expect(await take("one")).toBe("idle");
+  expect(await lab.sql`select 1 from drain_leases`).toHaveLength(0);
+});
+
+test("an empty queue releases the lease, and what was queued meanwhile is found by the call after it", async () => {
+  await queue(1);
+  await take("one");
+  await leaseAll();
+  expect(await take("one")).toBe("released");
+  expect(await take("one")).toBe("idle");
+  await queue(1);
+  expect(await take("two")).toBe("taken");
+});
+
+test("an empty queue does not release another worker's lease", async () => {
+  await queue(1);
+  await take("one");
+  await leaseAll();
+  expect(await take("two")).toBe("idle");
+  await queue(1);
+  expect(await take("two")).toBe("busy");
+  await releaseDrainLease(lab.sql, { network: NETWORK, holder: "two", batchMax: BATCH, leaseMs: 1 });
+  expect(await take("two")).toBe("busy");
+  await releaseDrainLease(lab.sql, { network: NETWORK, holder: "one", batchMax: BATCH, leaseMs: 1 });
+  expect(await take("two")).toBe("taken");
+});
+
+test("of ten workers that ask at once one takes the lease", async () => {
+  await queue(1);
+  const turns = await Promise.all(Array.from({ length: 10 }, (_, n) => take(`worker ${n}`)));
+  expect(turns.filter((turn) => turn === "taken")).toHaveLength(1);
+  expect(turns.filter((turn) => turn === "busy")).toHaveLength(9);
+});
+
+test("a network's lease does not hold up another network", async () => {
+  await queue(1);
+  await take("one");
+  expect(await take("two", "base")).toBe("idle");
+});
