@@ -29,7 +29,9 @@ export type WatchedLink = {
   readonly payAmountUnits: bigint | null;
 };
 
-type Watcher = { readonly link: WatchedLink; readonly onSeen: () => void };
+/** `block`: the one being built, as the node numbers it. */
+type OnSeen = (block: number) => void;
+type Watcher = { readonly link: WatchedLink; readonly onSeen: OnSeen };
 type NetworkWatch = { readonly watchers: Set<Watcher>; shownMs: number; failures: number };
 
 /** One poll a network, whoever watches. */
@@ -39,7 +41,7 @@ const watches = new WeakMap<Chain, NetworkWatch>();
 export function watchPending(
   { chain, sql }: { chain: Chain; sql: Sql },
   link: WatchedLink,
-  onSeen: () => void,
+  onSeen: OnSeen,
 ): () => void {
   const watch = watches.get(chain) ?? { watchers: new Set(), shownMs: Number.NEGATIVE_INFINITY, failures: 0 };
   watches.set(chain, watch);
@@ -88,18 +90,24 @@ async function poll(chain: Chain, watch: NetworkWatch, isShown: boolean): Promis
   const answer = await chain.request("eth_getLogs", [filter]);
   const logs = Array.isArray(answer) ? answer : [];
   if (logs.length > 0) watch.shownMs = performance.now();
-  const seen = new Set(logs.flatMap((log) => keyOfLog(log) ?? []));
+  const seen = new Map(logs.flatMap((log) => entryOfLog(log) ?? []));
   for (const { link, onSeen } of watch.watchers) {
     const amounts = [link.amountUnits, link.payAmountUnits];
-    if (amounts.some((units) => units !== null && seen.has(keyOf(link.recipient, units)))) onSeen();
+    const blocks = amounts.flatMap((units) =>
+      units === null ? [] : (seen.get(keyOf(link.recipient, units)) ?? []),
+    );
+    if (blocks.length > 0) onSeen(Math.max(...blocks));
   }
 }
 
-function keyOfLog(log: unknown): string | undefined {
+function entryOfLog(log: unknown): [[key: string, block: number]] | undefined {
   const [topics, data] = [fieldOf(log, "topics"), fieldOf(log, "data")];
   if (!Array.isArray(topics) || typeof data !== "string") return undefined;
   const transfer = decodeTransferLog({ topics: topics.map(String), data });
-  return transfer && keyOf(transfer.to, transfer.amountUnits);
+  // a block that has no number yet is after every other one
+  const number = Number(fieldOf(log, "blockNumber") ?? Number.NaN);
+  const block = Number.isNaN(number) ? Number.POSITIVE_INFINITY : number;
+  return transfer && [[keyOf(transfer.to, transfer.amountUnits), block]];
 }
 
 function keyOf(recipient: string, units: bigint): string {

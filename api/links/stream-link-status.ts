@@ -34,7 +34,9 @@ export function streamLink(
   const encoder = new TextEncoder();
   let isOver = false;
   let seenMs = Number.NEGATIVE_INFINITY;
-  const onSeen = () => {
+  let seenBlock = 0;
+  const onSeen = (block: number) => {
+    seenBlock = block;
     const isNew = performance.now() - seenMs >= SEEN_FOR_MS;
     seenMs = performance.now();
     // wakes the reader below; should the notification be lost, it reads every second
@@ -65,7 +67,9 @@ export function streamLink(
       const read = async () => {
         if (isOver) return { state: "", text: "", status: undefined };
         const link = await findPublicLink(sql, linkId);
-        const isSeen = link?.status === "ACTIVE" && performance.now() - seenMs < SEEN_FOR_MS;
+        const isRecent = performance.now() - seenMs < SEEN_FOR_MS;
+        // what the ledger has read is pending no longer; some nodes answer the newest block for the one being built
+        const isSeen = link?.status === "ACTIVE" && isRecent && seenBlock > link.ledgerBlock;
         const data = link ? { ...presentPublicLink(link, config), ...(isSeen ? { seen: true } : {}) } : null;
         // the time alone is no change
         const state = JSON.stringify({ ...data, now: undefined });

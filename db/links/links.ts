@@ -152,6 +152,8 @@ export type PublicLink = Pick<
     payingFrom: Hex | null;
     /** Blocks from the transfer's own to the last one that was read, both included. */
     payingDepth: number | null;
+    /** The newest block that the ledger has read; 0 before the first. */
+    ledgerBlock: number;
     /** The database's clock, which expires links. */
     now: Date;
   };
@@ -164,6 +166,7 @@ export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | u
       merchant_page.sealed_return_secret, merchant_page.accent, merchant_page.logo_digest,
       coalesce(merchant_page.frame_origins, '{}') as frame_origins, case when link.is_reusable then ${countUses(tx, tx`link.id`)} end as uses,
       ${restsOnClaims(tx)} as is_free,
+      coalesce((select number from cursors where cursors.network = link.network), 0)::float8 as ledger_block,
       ${countOpenDoubts(tx, "link.id")} > 0 as is_uncertain,
       paying.tx_hash as paying_tx_hash, paying.from_address as paying_from, paying.depth as paying_depth, now() as now
     from payment_links link

@@ -50,12 +50,12 @@ afterAll(async () => {
   await Promise.all([db?.drop(), chain?.stop(), smtp?.stop()]);
 });
 
-function transferTo(to: Hex, amountUnits: bigint): object {
+function transferTo(to: Hex, amountUnits: bigint, block = "0x7fffffff"): object {
   return {
     address: NETWORKS["base-sepolia"].usdc.address,
     topics: [TRANSFER_TOPIC, topicOfAddress(randomAddress()), topicOfAddress(to)],
     data: `0x${amountUnits.toString(16).padStart(64, "0")}`,
-    ...{ blockNumber: "0x7fffffff", blockHash: `0x${"0".repeat(64)}`, logIndex: "0x0" },
+    ...{ blockNumber: block, blockHash: `0x${"0".repeat(64)}`, logIndex: "0x0" },
     ...{ transactionHash: `0x${"ab".repeat(32)}`, transactionIndex: "0x0", removed: false },
   };
 }
@@ -118,6 +118,25 @@ test("another amount, and another recipient, are not seen", async () => {
   const before = asked;
   await waitFor("several polls", async () => asked > before + 4);
   expect(page.events().filter(({ seen }) => seen !== undefined)).toEqual([]);
+  page.close();
+});
+
+test("a transfer of a block that the ledger has read is not seen; one of the next block is", async () => {
+  const link = await makeLink();
+  const read = await waitFor("the ledger", async () => {
+    const [cursor] = await sql<{ number: bigint }[]>`select number from cursors`;
+    return cursor?.number;
+  });
+  const numbered = (number: bigint) =>
+    transferTo(merchant.address, link.amountUnits, `0x${number.toString(16)}`);
+  pending = [numbered(read)];
+  const page = await openPage(link.id);
+  const before = asked;
+  await waitFor("several polls", async () => asked > before + 4);
+  expect(page.events().filter(({ seen }) => seen !== undefined)).toEqual([]);
+  pending = [numbered(read + 1n)];
+  await waitFor("the payment being seen", async () => page.events().at(-1)?.seen === true);
+  pending = [];
   page.close();
 });
 
