@@ -7,6 +7,11 @@ const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
       "x402 payments through HTTP beside the tuned reference facilitator: CPU a payment, rate, latency (rounds: 3)",
     run: async () => (await import("./pay.ts")).run(),
   },
+  page: {
+    about:
+      "the payment page: server CPU, bytes, time to the button that works on a slow phone, signature to paid",
+    run: async () => (await import("./page.ts")).run(),
+  },
   send: {
     about: "sends out of passkey wallets: gas, CPU and time, alone, together and as a payout",
     run: async () => (await import("./send.ts")).run(),

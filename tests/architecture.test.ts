@@ -22,7 +22,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   "web/messages": [],
   web: [],
   local: ["db", ...CORE],
-  bench: ["db", ...CORE, "local", "tests/support"],
+  bench: ["db", ...CORE, "local", "tests/support", "tests/checkout"],
   tests: ["db", ...CORE, ...PROCESSES, "local", "bench", "web"],
 };
 

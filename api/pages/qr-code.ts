@@ -4,10 +4,25 @@ import { type Html, html } from "./html.ts";
 
 /** Modules of light around the code (ISO/IEC 18004 asks for four). */
 const QUIET_ZONE = 4;
+/** About 5 kB each. Drawing one costs three times the rest of its page, and a page is read again by previews and reloads. */
+const KEPT_MAX = 1_000;
+
+type Drawing = { size: number; path: string };
+
+const drawings = new Map<string, Drawing>();
 
 export function qrCode(text: string, label: string): Html {
+  const { size, path } = drawings.get(text) ?? draw(text);
+  return html`<svg class="qr" viewBox="0 0 ${size} ${size}" role="img" aria-label="${label}" shape-rendering="crispEdges"><rect width="${size}" height="${size}" fill="#fff"/><path fill="#000" d="${path}"/></svg>`;
+}
+
+function draw(text: string): Drawing {
   const { size, data } = encode(text, { ecc: "M", border: QUIET_ZONE });
-  return html`<svg class="qr" viewBox="0 0 ${size} ${size}" role="img" aria-label="${label}" shape-rendering="crispEdges"><rect width="${size}" height="${size}" fill="#fff"/><path fill="#000" d="${pathOf(data)}"/></svg>`;
+  const drawing = { size, path: pathOf(data) };
+  const [oldest] = drawings.keys();
+  if (drawings.size >= KEPT_MAX && oldest !== undefined) drawings.delete(oldest);
+  drawings.set(text, drawing);
+  return drawing;
 }
 
 /** One rectangle for each run of dark modules in a row. */
