@@ -120,6 +120,15 @@ ${data}
 </html>`;
 }
 
+/** Amounts of more characters are set smaller. */
+const AMOUNT_CHARS = 10;
+
+/** A link's amount as its page's heading. */
+export function amountHeading(amount: string, summary: string): Html {
+  const size = amount.length > AMOUNT_CHARS && html` class="long"`;
+  return html`<h1${size} aria-label="${summary}"><bdi>${amount}</bdi> <span class="unit">USDC</span></h1>`;
+}
+
 /** The logo, or the name's first letter; the name itself stands beside it. */
 export function merchantMark({ logoDigest }: Looks, name: string): Html {
   const [letter = ""] = name.toUpperCase();

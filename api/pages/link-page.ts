@@ -2,7 +2,7 @@
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { FixedLinkData } from "../links/wire.ts";
 import { byHandPart, phonePart } from "./by-hand.ts";
-import { type Looks, merchantMark, type PageFiles, renderDocument } from "./document.ts";
+import { amountHeading, type Looks, merchantMark, type PageFiles, renderDocument } from "./document.ts";
 import { type Html, html, jsonBlock } from "./html.ts";
 import { ICONS } from "./icons.ts";
 import type { Messages, Words } from "./words.ts";
@@ -59,7 +59,7 @@ function heading(
   return html`<header>
 ${NETWORKS[link.network].isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
 <p class="merchant">${merchantMark(looks, merchant)}<bdi>${merchant}</bdi></p>
-<h1 aria-label="${say("summary", { amount, merchant })}"><bdi>${amount}</bdi> <span class="unit">USDC</span></h1>
+${amountHeading(amount, say("summary", { amount, merchant }))}
 <p class="what"><bdi>${description}</bdi></p>
 </header>`;
 }

@@ -1,7 +1,7 @@
 /** The page of a reusable link: who is paid for what, and a form that opens this payer's own payment. It needs no script. */
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { PublicLinkData } from "../links/wire.ts";
-import { type Looks, merchantMark, type PageFiles, renderDocument } from "./document.ts";
+import { amountHeading, type Looks, merchantMark, type PageFiles, renderDocument } from "./document.ts";
 import { type Html, html } from "./html.ts";
 import { ICONS } from "./icons.ts";
 import { embedQuery } from "./shop-origin.ts";
@@ -11,6 +11,8 @@ import type { Words } from "./words.ts";
 export type ReusableView = {
   url: string;
   problem?: "amountRange" | undefined;
+  /** What was typed. */
+  given?: string | undefined;
   shopOrigin?: string | undefined;
   looks: Looks;
 };
@@ -27,7 +29,7 @@ ${isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
 ${
   shown === null
     ? html`<h1 class="open"><bdi>${description}</bdi></h1>`
-    : html`<h1 aria-label="${say("summary", { amount: shown, merchant })}"><bdi>${shown}</bdi> <span class="unit">USDC</span></h1>
+    : html`${amountHeading(shown, say("summary", { amount: shown, merchant }))}
 <p class="what"><bdi>${description}</bdi></p>`
 }
 </header>
@@ -41,7 +43,7 @@ ${
 function form(
   link: PublicLinkData,
   { say, formatAmount, language }: Words,
-  { problem, shopOrigin }: ReusableView,
+  { problem, given, shopOrigin }: ReusableView,
 ): Html {
   const { minAmount, maxAmount } = link;
   const isOpen = minAmount !== null && maxAmount !== null;
@@ -52,10 +54,9 @@ function form(
   const field =
     isOpen &&
     html`<label>${say("yourAmount")}
-<input name="amount" inputmode="decimal" autocomplete="off" required pattern="[0-9]{1,7}([.,][0-9]{1,5})?" aria-describedby="range"></label>
-<p class="hint" id="range">${range}</p>`;
+<input name="amount" inputmode="decimal" autocomplete="off" required pattern="[0-9]{1,7}([.,][0-9]{1,5})?" aria-describedby="range"${given !== undefined && html` value="${given}"`}${problem && html` aria-invalid="true"`}></label>
+<p class="hint" id="range"${problem && html` role="alert"`}>${range}</p>`;
   return html`<form class="claim" method="post" action="/pay/${link.linkId}?lang=${language}${embedQuery(shopOrigin)}">
-${problem && html`<p class="note bad" role="alert">${range}</p>`}
 ${field}
 <button class="button" type="submit"><span>${say("continueToPay")}</span></button>
 </form>`;

@@ -18,6 +18,7 @@ import { chooseLanguage, wordsOf } from "./words.ts";
 
 const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 const BODY_MAX_CHARS = 1_000;
+const AMOUNT_MAX_CHARS = 40;
 
 export const useFormRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "use-form-routes" }).use(requestContext(deps)).post(
@@ -32,12 +33,14 @@ export const useFormRoutes = (deps: ApiDeps) =>
         const link = LINK_ID.test(linkId) ? await findPublicLink(deps.sql, linkId) : undefined;
         if (!link?.isReusable) return sendPage(messagePage("unknown", words, files, url), request, 404);
         const shopOrigin = findShop({ request, set }, link.frameOrigins);
-        const use = await openUseFor(deps.sql, { linkId, amountUnits: readAmount(body) }).catch(
-          (error: unknown) => {
-            if (error instanceof ServiceError && error.status < 500) return error;
-            throw error;
-          },
-        );
+        const given = readAmount(body);
+        const use = await openUseFor(deps.sql, {
+          linkId,
+          amountUnits: given === undefined ? undefined : parseUnits(given.replace(",", ".")),
+        }).catch((error: unknown) => {
+          if (error instanceof ServiceError && error.status < 500) return error;
+          throw error;
+        });
         if (!(use instanceof ServiceError))
           return new Response(null, {
             status: 303,
@@ -51,6 +54,7 @@ export const useFormRoutes = (deps: ApiDeps) =>
           url,
           shopOrigin,
           looks: current,
+          given,
           problem: use.status === 400 ? ("amountRange" as const) : undefined,
         };
         const page = reusablePage(presentPublicLink(current, deps.config), words, files, view);
@@ -65,9 +69,8 @@ export const useFormRoutes = (deps: ApiDeps) =>
     { parse: ({ request }: { request: Request }) => readBodyText(request), detail: { hide: true } },
   );
 
-/** "12.50" or "12,50"; undefined for anything else. */
-function readAmount(body: unknown): bigint | undefined {
+/** As it was typed: "12.50" or "12,50". */
+function readAmount(body: unknown): string | undefined {
   const text = typeof body === "string" ? body.slice(0, BODY_MAX_CHARS) : "";
-  const given = new URLSearchParams(text).get("amount")?.trim().replace(",", ".");
-  return given === undefined ? undefined : parseUnits(given);
+  return new URLSearchParams(text).get("amount")?.trim().slice(0, AMOUNT_MAX_CHARS);
 }

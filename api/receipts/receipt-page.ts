@@ -33,7 +33,7 @@ export function receiptPage(view: ReceiptView, words: Words, files: PageFiles): 
 ${isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
 <p class="merchant">${merchantMark(looks, merchant)}<bdi>${merchant}</bdi></p>
 </header>
-<div class="state">${ICONS.ok}<h1>${say("receipt")}</h1><p><bdi>${amount}</bdi> USDC</p></div>
+<div class="state">${ICONS.ok}<h1>${say("receipt")}</h1><p class="sum"><bdi>${amount} USDC</bdi></p></div>
 <dl class="facts">
 ${fact(say("paidTo"), bdi(merchant))}
 ${fact(say("paidFor"), bdi(receipt.description))}

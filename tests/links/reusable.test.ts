@@ -328,7 +328,10 @@ describe("an open amount", () => {
     expect(use).toContain("<bdi>2,50</bdi>");
     for (const wrong of ["", "abc", "0,99", "10,01"]) {
       const refused = await send(wrong);
-      expect([refused.status, (await refused.text()).includes('role="alert"')]).toEqual([400, true]);
+      const text = await refused.text();
+      expect([refused.status, text.includes('role="alert"'), text.includes(`value="${wrong}"`)]).toEqual([
+        ...[400, true, true],
+      ]);
     }
     const other = (await create({})).body.id;
     expect((await fetch(`${side.world.baseUrl}/pay/${other}`, { method: "POST" })).status).toBe(404);
