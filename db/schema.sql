@@ -454,6 +454,7 @@ END) stored not null,
   constraint payment_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 ) with (fillfactor=85);
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
+CREATE INDEX payment_links_customer ON public.payment_links USING btree (user_id, customer_email, created_at DESC, id DESC) WHERE (customer_email IS NOT NULL);
 CREATE INDEX payment_links_exceptions ON public.payment_links USING btree (owner_key(user_id), created_at DESC, id DESC) WHERE ((exception <> 'NONE'::text) AND (parent_id IS NULL));
 CREATE INDEX payment_links_fitting ON public.payment_links USING btree (address_key(recipient), amount_units, expires_at) WHERE is_unpaid;
 CREATE INDEX payment_links_listed ON public.payment_links USING btree (owner_key(user_id), stage, created_at DESC, id DESC) WHERE (parent_id IS NULL);

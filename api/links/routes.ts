@@ -9,9 +9,10 @@ import { endClaimsOfLink } from "../../db/links/claims.ts";
 import { countExceptions, listExceptions } from "../../db/links/link-exceptions.ts";
 import {
   cancelLink,
-  countByReference,
+  countByOrder,
   countLinks,
   findLink,
+  isByOrder,
   type LinkPosition,
   listLinks,
 } from "../../db/links/links.ts";
@@ -127,21 +128,17 @@ function refuseOtherUser(ownId: string, givenId: string | undefined): void {
 
 async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof listQuery>) {
   refuseOtherUser(userId, query.userId);
-  const { limit, status, reference } = query;
+  const { limit, status, reference, customerEmail } = query;
   const hasException = query.exception === "any";
-  if (hasException && reference !== undefined)
-    throw invalid("exception", "cannot be combined with reference");
   const after = query.cursor === undefined ? undefined : readPosition(userId, query.cursor);
-  const filter = { userId, status, reference };
+  const filter = { userId, status, reference, customerEmail };
+  if (hasException && isByOrder(filter))
+    throw invalid("exception", "cannot be combined with reference or customerEmail");
   const [found, counts, ofFilter] = await deps.reader.read((tx) =>
     Promise.all([
       (hasException ? listExceptions : listLinks)(tx, filter, { after, limit: limit + 1 }),
       countLinks(tx, userId),
-      reference === undefined
-        ? hasException
-          ? countExceptions(tx, filter)
-          : undefined
-        : countByReference(tx, filter),
+      isByOrder(filter) ? countByOrder(tx, filter) : hasException ? countExceptions(tx, filter) : undefined,
     ]),
   );
   const links = found.slice(0, limit);

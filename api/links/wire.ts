@@ -18,6 +18,7 @@ import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { PublicLink } from "../../db/links/links.ts";
 import type { LinkPayment } from "../../db/links/uses.ts";
 import type { PaymentLink } from "../../db/schema.ts";
+import { emailSchema } from "../accounts/email-address.ts";
 import { isoTime } from "../http/envelope.ts";
 import { queryNumber } from "../http/query.ts";
 import { settledBy } from "../http/settled-by.ts";
@@ -58,6 +59,7 @@ export const listQuery = ownQuery.extend({
   cursor: z.string().min(1).max(200).optional(),
   status: z.enum(LINK_STATUSES).optional(),
   reference: z.string().min(1).max(REFERENCE_MAX).optional().describe("Links with exactly this reference"),
+  customerEmail: emailSchema.optional().describe("Links for this customer; upper and lower case are one"),
   exception: z
     .literal("any")
     .optional()

@@ -186,7 +186,17 @@ export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | u
 
 export type LinkPage = (PaymentLink & { createdAtMicros: bigint })[];
 
-export type LinkFilter = { userId: string; status?: LinkStatus | undefined; reference?: string | undefined };
+export type LinkFilter = {
+  userId: string;
+  status?: LinkStatus | undefined;
+  reference?: string | undefined;
+  /** As it is stored: in lower case. */
+  customerEmail?: string | undefined;
+};
+
+export function isByOrder({ reference, customerEmail }: LinkFilter): boolean {
+  return reference !== undefined || customerEmail !== undefined;
+}
 
 /** At most `limit` links of a user after a position, newest first. */
 export async function listLinks(
@@ -194,7 +204,7 @@ export async function listLinks(
   filter: LinkFilter,
   page: { after?: LinkPosition | undefined; limit: number },
 ): Promise<LinkPage> {
-  if (filter.reference !== undefined) return listByReference(tx, filter, page);
+  if (isByOrder(filter)) return listByOrder(tx, filter, page);
   const after = page.after
     ? tx`and (created_at, id) < (to_timestamp_micros(${page.after.createdAtMicros}::bigint), ${page.after.id}::text)`
     : tx``;
@@ -244,40 +254,45 @@ export async function listLinks(
   }
 }
 
-/** An index on the reference finds its links, which are few; their status is read from them. */
-async function listByReference(
+function orderCondition(tx: Tx, { reference, customerEmail }: LinkFilter) {
+  const ofReference = reference === undefined ? tx`` : tx`and reference = ${reference}`;
+  const ofCustomer = customerEmail === undefined ? tx`` : tx`and customer_email = ${customerEmail}`;
+  return tx`${ofReference} ${ofCustomer}`;
+}
+
+/** An index on the reference or the customer finds the links, which are few; their status is read from them. */
+async function listByOrder(
   tx: Tx,
-  { userId, reference = "", status }: LinkFilter,
+  filter: LinkFilter,
   page: { after?: LinkPosition | undefined; limit: number },
 ): Promise<LinkPage> {
   const { after } = page;
+  const { userId, status } = filter;
   return tx<LinkPage>`
     select *
     from (
       select ${columns(tx)}, timestamp_micros(created_at) as created_at_micros
       from payment_links link
       where user_id = ${userId}
-        and reference = ${reference}
+        ${orderCondition(tx, filter)}
         and parent_id is null
         ${after ? tx`and (created_at, id) < (to_timestamp_micros(${after.createdAtMicros}::bigint), ${after.id}::text)` : tx``}
-    ) of_reference
+    ) of_order
     ${status === undefined ? tx`` : tx`where status = ${status}`}
     order by created_at desc, id desc
     limit ${page.limit}`;
 }
 
-/** Links of a reference by effective status. */
-export async function countByReference(
-  tx: Tx,
-  { userId, reference = "", status }: LinkFilter,
-): Promise<number> {
+/** Links of a reference or a customer by effective status. */
+export async function countByOrder(tx: Tx, filter: LinkFilter): Promise<number> {
+  const { userId, status } = filter;
   const [row] = await tx<{ count: number }[]>`
     select count(*)::int as count
     from (
       select ${columns(tx)}
       from payment_links link
-      where user_id = ${userId} and reference = ${reference} and parent_id is null
-    ) of_reference
+      where user_id = ${userId} ${orderCondition(tx, filter)} and parent_id is null
+    ) of_order
     ${status === undefined ? tx`` : tx`where status = ${status}`}`;
   return row?.count ?? 0;
 }

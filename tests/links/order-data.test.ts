@@ -186,6 +186,27 @@ describe("a reference", () => {
     expect((await ann.client.get(`${LINKS}?reference=list`)).body.totalCount).toBe(0);
     expect((await ann.client.get(`${LINKS}?reference=${"x".repeat(101)}`)).status).toBe(400);
   });
+
+  test("filters the list by customer, upper and lower case as one, alone and with a reference", async () => {
+    const email = "Dora.List@customer.example";
+    const mine = [
+      (await create({ customerEmail: email, reference: "D-1" })).body.id,
+      (await create({ customerEmail: email.toLowerCase(), reference: "D-2" })).body.id,
+    ].reverse();
+    await create({ customerEmail: `x${email}` });
+    await create({ customerEmail: email }, bob);
+    const read = async (query: string) => {
+      const { body } = await ann.client.get(`${LINKS}?${query}`);
+      return [body.links.map(({ id }: { id: string }) => id), body.totalCount];
+    };
+    expect(await read("customerEmail=dora.list@CUSTOMER.example")).toEqual([mine, 2]);
+    expect(await read(`customerEmail=${email}&reference=D-1`)).toEqual([mine.slice(1), 1]);
+    expect(await read(`customerEmail=${email}&reference=D-3`)).toEqual([[], 0]);
+    await ann.client.post(`${LINKS}/${mine[0]}/cancel`);
+    expect(await read(`customerEmail=${email}&status=ACTIVE`)).toEqual([mine.slice(1), 1]);
+    for (const bad of ["", "nobody", `${email}&exception=any`])
+      expect((await ann.client.get(`${LINKS}?customerEmail=${bad}`)).status).toBe(400);
+  });
 });
 
 describe("a paid order", () => {
