@@ -122,9 +122,10 @@ async function countEverything(sql: Sql): Promise<void> {
   await unlimited(
     sql,
     (tx) => tx`
-      insert into transaction_counts (user_id, day, network, type, status, count)
+      insert into transaction_counts (user_id, day, network, type, status, count, units)
       select
-        user_id, coalesce(day, 'infinity'), coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), count(*)
+        user_id, coalesce(day, 'infinity'), coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), count(*),
+        sum(amount_units)
       from (select *, transaction_day(detected_at) as day from transactions where is_settled) rows
       group by grouping sets (
         (user_id, day, network, type, status), (user_id, network, type, status), (user_id, day), (user_id)

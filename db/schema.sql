@@ -762,6 +762,7 @@ create table transaction_count_deltas (
   network text not null,
   status text not null,
   type text not null,
+  units numeric(78,0) default 0 not null,
   user_id text not null
 );
 CREATE INDEX transaction_count_deltas_user ON public.transaction_count_deltas USING btree (user_id);
@@ -772,6 +773,7 @@ create table transaction_counts (
   network text not null,
   status text not null,
   type text not null,
+  units numeric(78,0) default 0 not null,
   user_id text not null,
   constraint transaction_counts_pkey PRIMARY KEY (user_id, network, type, status, day)
 );
@@ -1102,7 +1104,7 @@ CREATE INDEX webhook_endpoints_user ON public.webhook_endpoints USING btree (use
 
 create view link_count_changes (amount_units numeric, count bigint, refunded_units numeric, status text, user_id text)
 
-create view transactions_to_count (amount_bucket integer, count bigint, day date, network text, owner uuid, status text, type text, user_id text)
+create view transactions_to_count (amount_bucket integer, count bigint, day date, network text, owner uuid, status text, type text, units numeric(78,0), user_id text)
 
 CREATE OR REPLACE FUNCTION public.add_order_data()
  RETURNS trigger
@@ -1158,8 +1160,10 @@ CREATE OR REPLACE FUNCTION public.count_added_transactions()
  LANGUAGE plpgsql
 AS $function$
 begin
-  insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count)
-  select user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), count(*)
+  insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count, units)
+  select
+    user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), count(*),
+    sum(amount_units)
   from added
   where status <> 'PENDING'
   group by 1, 2, 3, 4, 5, 6;
@@ -1202,15 +1206,17 @@ CREATE OR REPLACE FUNCTION public.count_changed_transactions()
  LANGUAGE plpgsql
 AS $function$
 begin
-  insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count)
-  select user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), sum(n)
+  insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count, units)
+  select
+    user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), sum(n),
+    sum(n * amount_units)
   from (
     select user_id, detected_at, network, type, status, amount_units, 1 as n from added where status <> 'PENDING'
     union all
     select user_id, detected_at, network, type, status, amount_units, -1 from removed where status <> 'PENDING'
   ) changed
   group by 1, 2, 3, 4, 5, 6
-  having sum(n) <> 0;
+  having sum(n) <> 0 or sum(n * amount_units) <> 0;
   return null;
 end $function$;
 
@@ -1232,8 +1238,10 @@ CREATE OR REPLACE FUNCTION public.count_removed_transactions()
  LANGUAGE plpgsql
 AS $function$
 begin
-  insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count)
-  select user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), -count(*)
+  insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count, units)
+  select
+    user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), -count(*),
+    -sum(amount_units)
   from removed
   where status <> 'PENDING'
   group by 1, 2, 3, 4, 5, 6;

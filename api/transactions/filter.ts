@@ -55,6 +55,20 @@ const AMOUNT_ISSUE = "must be a decimal number of USDC with at most 6 decimals";
 const amount = z.string().max(40);
 const queryAmount = documentedAs(amount.optional(), { type: "number", minimum: 0 });
 
+const filters = {
+  ...arrays,
+  "types[]": arrays.types,
+  "statuses[]": arrays.statuses,
+  "networks[]": arrays.networks,
+  "currencies[]": arrays.currencies,
+  dateFrom: time.optional().describe("ISO 8601; a bare date is the whole UTC day"),
+  dateTo: time.optional().describe("ISO 8601, included; a bare date is the whole UTC day"),
+  search: search.optional().describe("Part of the description, or the beginning of the hash"),
+  amountMin: queryAmount,
+  amountMax: queryAmount,
+};
+
+export const summaryQuery = z.looseObject(filters).superRefine(refuseUnheard);
 export const listQuery = z
   .looseObject({
     limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
@@ -64,25 +78,18 @@ export const listQuery = z
       .max(CURSOR_MAX_CHARS)
       .optional()
       .describe("`nextCursor` of the page before: costs the same at any depth. Not together with offset"),
-    ...arrays,
-    "types[]": arrays.types,
-    "statuses[]": arrays.statuses,
-    "networks[]": arrays.networks,
-    "currencies[]": arrays.currencies,
-    dateFrom: time.optional().describe("ISO 8601; a bare date is the whole UTC day"),
-    dateTo: time.optional().describe("ISO 8601, included; a bare date is the whole UTC day"),
-    search: search.optional().describe("Part of the description, or the beginning of the hash"),
-    amountMin: queryAmount,
-    amountMax: queryAmount,
+    ...filters,
   })
-  .superRefine((given, context) => {
-    for (const key of Object.keys(given))
-      if (UNHEARD.test(key)) {
-        const name = key.slice(0, key.indexOf("["));
-        const message = `is not a form of ${name}: repeat ${name}, or separate values by commas`;
-        context.addIssue({ code: "custom", path: [key], message });
-      }
-  });
+  .superRefine(refuseUnheard);
+
+function refuseUnheard(given: Record<string, unknown>, context: z.RefinementCtx): void {
+  for (const key of Object.keys(given))
+    if (UNHEARD.test(key)) {
+      const name = key.slice(0, key.indexOf("["));
+      const message = `is not a form of ${name}: repeat ${name}, or separate values by commas`;
+      context.addIssue({ code: "custom", path: [key], message });
+    }
+}
 
 /** The same filters in an export's JSON body, where amounts may be numbers. */
 const bodyAmount = z.union([amount, z.number().nonnegative().transform(String)], AMOUNT_ISSUE);
@@ -95,7 +102,7 @@ export const bodyFilters = {
   amountMax: bodyAmount.optional(),
 };
 
-type Given = Partial<z.infer<typeof listQuery>>;
+type Given = Partial<z.infer<typeof summaryQuery>>;
 
 /** Throws VALIDATION_ERROR naming the first invalid filter. */
 export function toFilter(given: Given): TransactionFilter {

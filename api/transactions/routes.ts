@@ -2,14 +2,17 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
+import { formatUnits } from "../../core/domain/money.ts";
+import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import { presentTransaction } from "../../core/domain/transaction.ts";
+import { sumTransactions } from "../../db/transactions/summary.ts";
 import { findPosition, listTransactions } from "../../db/transactions/transactions.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { readCursor, writeCursor } from "../http/list-cursor.ts";
 import { assignRoutes } from "./assign-routes.ts";
-import { listQuery, toFilter } from "./filter.ts";
+import { listQuery, summaryQuery, toFilter } from "./filter.ts";
 import { transactionSchema } from "./wire.ts";
 
 const listSchema = z.object({
@@ -31,6 +34,24 @@ const listSchema = z.object({
   message: z.string(),
 });
 
+const summarySchema = z.object({
+  success: z.literal(true),
+  data: z.object({
+    summary: z
+      .array(
+        z.object({
+          type: z.enum(TRANSACTION_TYPES),
+          status: z.enum(TRANSACTION_STATUSES),
+          count: z.int(),
+          amount: z.string().describe("USDC with 6 decimals"),
+        }),
+      )
+      .describe("Of the list's rows, by type and status; those without rows are left out"),
+    currency: z.literal("USDC"),
+  }),
+  message: z.string(),
+});
+
 export const transactionRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "transaction-routes" })
     .use(access(deps))
@@ -40,7 +61,31 @@ export const transactionRoutes = (deps: ApiDeps) =>
       query: listQuery,
       response: { 200: listSchema, ...errorResponses(400, 401, 403, 429) },
       detail: { summary: "Your transactions, newest first", tags: ["Transactions"] },
+    })
+    .get("/v1/transactions/summary", ({ query, user }) => answerSummary(deps, user.id, query), {
+      auth: { allow: ["session", "apiKey"], scope: "transactions:read", limit: "transactions" },
+      query: summaryQuery,
+      response: { 200: summarySchema, ...errorResponses(400, 401, 403, 429) },
+      detail: { summary: "Counts and sums of your transactions by type and status", tags: ["Transactions"] },
     });
+
+async function answerSummary(deps: ApiDeps, userId: string, query: z.infer<typeof summaryQuery>) {
+  const filter = toFilter(query);
+  const sums = await deps.sql.begin("isolation level repeatable read read only", (tx) =>
+    sumTransactions(tx, userId, filter),
+  );
+  const summary = TRANSACTION_TYPES.flatMap((type) =>
+    TRANSACTION_STATUSES.flatMap((status) => {
+      const sum = sums.find((one) => one.type === type && one.status === status);
+      return sum ? [{ type, status, count: Number(sum.count), amount: formatUnits(sum.units) }] : [];
+    }),
+  );
+  return {
+    success: true as const,
+    data: { summary, currency: "USDC" as const },
+    message: "Transactions summed up",
+  };
+}
 
 async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof listQuery>) {
   const filter = toFilter(query);

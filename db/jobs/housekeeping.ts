@@ -11,19 +11,20 @@ export async function foldTransactionCounts(tx: Tx, limit: number): Promise<numb
     with taken as (
       delete from transaction_count_deltas
       where ctid = any(array(select ctid from transaction_count_deltas limit ${limit}))
-      returning user_id, day, network, type, status, amount_bucket, count
+      returning user_id, day, network, type, status, amount_bucket, count, units
     ),
     by_day as (
-      insert into transaction_counts (user_id, day, network, type, status, count)
+      insert into transaction_counts (user_id, day, network, type, status, count, units)
       select
-        user_id, coalesce(day, 'infinity'), coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), sum(count)
+        user_id, coalesce(day, 'infinity'), coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), sum(count),
+        sum(units)
       from taken
       group by grouping sets (
         (user_id, day, network, type, status), (user_id, network, type, status), (user_id, day), (user_id)
       )
-      having sum(count) <> 0
+      having sum(count) <> 0 or sum(units) <> 0
       on conflict (user_id, network, type, status, day) do update
-      set count = transaction_counts.count + excluded.count
+      set count = transaction_counts.count + excluded.count, units = transaction_counts.units + excluded.units
     ),
     by_amount as (
       insert into transaction_amount_counts (user_id, network, type, status, bucket, count)

@@ -166,7 +166,10 @@ export function cellConditions(tx: Tx, { types, statuses, networks }: Transactio
 }
 
 /** Days in [from, before), both at midnight UTC. */
-function dayConditions(tx: Tx, { from, before }: { from?: Date | undefined; before?: Date | undefined }) {
+export function dayConditions(
+  tx: Tx,
+  { from, before }: { from?: Date | undefined; before?: Date | undefined },
+) {
   return tx`
     ${from ? tx`and day >= ${dayText(from)}::date` : tx``}
     ${before ? tx`and day < ${dayText(before)}::date` : tx``}`;
@@ -176,7 +179,7 @@ function dayText(day: Date): string {
   return day.toISOString().slice(0, 10);
 }
 
-function nearestDay(instant: Date): Date {
+export function nearestDay(instant: Date): Date {
   return new Date(Math.round(instant.getTime() / DAY_MS) * DAY_MS);
 }
 

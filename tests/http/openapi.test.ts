@@ -153,6 +153,7 @@ async function tradeAndLook(client: Client): Promise<void> {
   await client.post(`/v1/payment-links/${link.id}/cancel`);
   await client.get(`/v1/x402/${link.id}`);
   for (const query of ["", "?limit=101", "?types=NOPE"]) await client.get(`/v1/transactions${query}`);
+  for (const query of ["", "?types=NOPE"]) await client.get(`/v1/transactions/summary${query}`);
   const later = { prefer: "respond-async" };
   const exported = await client.post("/v1/transactions/export", { format: "csv" }, later);
   await client.post("/v1/transactions/export", { format: "docx" });
@@ -209,6 +210,7 @@ test.each([
   "GET /v1/networks",
   "GET /v1/networks/currencies",
   "GET /v1/transactions",
+  "GET /v1/transactions/summary",
   "POST /v1/transactions/export",
   "GET /health",
   "GET /health/ready",

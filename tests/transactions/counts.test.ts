@@ -9,6 +9,7 @@ import { foldLinkCounts, foldTransactionCounts } from "../../db/jobs/housekeepin
 import { countLinks } from "../../db/links/links.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { bucketOf } from "../../db/transactions/amount-counts.ts";
+import { type Sum, sumTransactions } from "../../db/transactions/summary.ts";
 import { countChosen, listTransactions } from "../../db/transactions/transactions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { type GivenRow, insertHistory } from "./history.ts";
@@ -85,10 +86,15 @@ function randomFilter(random: () => number): TransactionFilter {
   };
 }
 
-/** The same filter in plain SQL. */
 async function countByHand(userId: string, filter: TransactionFilter): Promise<number> {
-  const rows = await sql<{ n: bigint }[]>`
-    select count(*) as n
+  const sums = await sumByHand(userId, filter);
+  return sums.reduce((total, { count }) => total + Number(count), 0);
+}
+
+/** The same filter in plain SQL. */
+async function sumByHand(userId: string, filter: TransactionFilter): Promise<Sum[]> {
+  return sql<Sum[]>`
+    select type, status, count(*) as count, sum(amount_units) as units
     from transactions
     where user_id = ${userId}
       and (${filter.types.length === 0} or type = any(${filter.types as string[]}::text[]))
@@ -97,8 +103,9 @@ async function countByHand(userId: string, filter: TransactionFilter): Promise<n
       and (${filter.from ?? null}::timestamptz is null or detected_at >= ${filter.from ?? null}::timestamptz)
       and (${filter.before ?? null}::timestamptz is null or detected_at < ${filter.before ?? null}::timestamptz)
       and (${filter.minUnits ?? null}::numeric is null or amount_units >= ${filter.minUnits ?? null}::numeric)
-      and (${filter.maxUnits ?? null}::numeric is null or amount_units <= ${filter.maxUnits ?? null}::numeric)`;
-  return Number(rows[0]?.n ?? -1n);
+      and (${filter.maxUnits ?? null}::numeric is null or amount_units <= ${filter.maxUnits ?? null}::numeric)
+    group by type, status
+    order by type, status`;
 }
 
 async function newUser(): Promise<string> {
@@ -139,10 +146,15 @@ describe("counters of the history", () => {
           rows: Math.min(100, expected),
         });
         expect(await snapshot((tx) => countChosen(tx, userId, filter))).toBe(expected);
+        const sums = await snapshot((tx) => sumTransactions(tx, userId, filter));
+        sums.sort((a, b) => (`${a.type} ${a.status}` < `${b.type} ${b.status}` ? -1 : 1));
+        expect({ filter, sums }).toEqual({ filter, sums: [...(await sumByHand(userId, filter))] });
       }
       // change counted rows, then fold some of the differences
       await sql`update transactions set status = 'CONFIRMED' where user_id = ${userId} and status = 'DETECTED' and amount_units > 500000`;
       await sql`update transactions set type = 'PAYMENT_LINK', amount_units = amount_units + 1 where user_id = ${userId} and type = 'SEND' and log_index = 0 and amount_units < 1000`;
+      // another amount of the same bucket changes a sum and no count
+      await sql`update transactions set amount_units = amount_units + 1 where user_id = ${userId} and amount_units = 123456789`;
       await sql`delete from transactions where user_id = ${userId} and amount_units = 9990000`;
       await sql.begin((tx) => foldTransactionCounts(tx, round === 0 ? 300 : 1_000_000));
     }

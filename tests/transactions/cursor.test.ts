@@ -1,6 +1,7 @@
-/** The pages of `GET /v1/transactions` behind a cursor. */
+/** The pages of `GET /v1/transactions` behind a cursor, and `GET /v1/transactions/summary`. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { openClient } from "../support/http-client.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { insertHistory } from "./history.ts";
 
@@ -95,5 +96,44 @@ describe("cursor", () => {
     }
     const ofLinks = await ann.client.get(`/v1/payment-links?cursor=${cursor}`);
     expect([ofLinks.status, ofLinks.body.error.details.field]).toEqual([400, "cursor"]);
+  });
+});
+
+describe("summary", () => {
+  const PATH_OF_SUMS = `${PATH}/summary`;
+
+  test("sums the list's rows by type and status, and leaves out what has none", async () => {
+    const merchant = await signUp(world.baseUrl);
+    expect((await merchant.client.get(PATH_OF_SUMS)).body.data).toEqual({ summary: [], currency: "USDC" });
+    await insertHistory(world.sql, merchant.userId, [
+      { type: "RECEIVE", amountUnits: 1_500_000n, detectedAt: "2026-03-01T23:59:59.999999Z" },
+      { type: "RECEIVE", amountUnits: 1n, detectedAt: "2026-03-02T00:00:00Z", description: "Wood" },
+      { type: "RECEIVE", status: "PENDING", amountUnits: 7n, detectedAt: "2026-03-02T12:00:00Z" },
+      { type: "SEND", network: "base", amountUnits: 2_000_000n, detectedAt: "2026-03-03T00:00:00Z" },
+    ]);
+    const summaryOf = async (query: string) =>
+      (await merchant.client.get(`${PATH_OF_SUMS}?${query}`)).body.data.summary;
+    const [received, sent] = [
+      { type: "RECEIVE", status: "CONFIRMED" },
+      { type: "SEND", status: "CONFIRMED", count: 1, amount: "2.000000" },
+    ];
+    const pending = { type: "RECEIVE", status: "PENDING", count: 1, amount: "0.000007" };
+    const all = await summaryOf("");
+    expect(all).toHaveLength(3);
+    expect(all).toContainEqual({ ...received, count: 2, amount: "1.500001" });
+    expect(all).toContainEqual(pending);
+    expect(all).toContainEqual(sent);
+    expect(await summaryOf("dateFrom=2026-03-02&dateTo=2026-03-02&statuses=CONFIRMED")).toEqual([
+      { ...received, count: 1, amount: "0.000001" },
+    ]);
+    expect(await summaryOf("networks=base")).toEqual([sent]);
+    expect(await summaryOf("search=wood")).toEqual([{ ...received, count: 1, amount: "0.000001" }]);
+    expect(await summaryOf("amountMin=1.500001")).toEqual([sent]);
+  });
+
+  test("error: 400 for a bad filter, 401 without credentials", async () => {
+    const refused = await ann.client.get(`${PATH_OF_SUMS}?types=NOPE`);
+    expect([refused.status, refused.body.error.details.field]).toEqual([400, "types"]);
+    expect((await openClient(world.baseUrl).get(PATH_OF_SUMS)).status).toBe(401);
   });
 });
