@@ -1,4 +1,5 @@
 /**
+ * `bun run bench list`, and `bun run bench list pairs` for every two filters together.
  * Lists of one large merchant among 1,000, through HTTP, at growing sizes (filled-database.ts). Every request differs; one request at a
  * time, so times are latencies. The cases take turns, so that other load on the machine affects all of them alike.
  * Next to the times is the CPU time of the API and its Postgres connections per request (Linux): nearly its duration on an idle
@@ -13,7 +14,7 @@ import { openFilled, SIZES, signIn } from "./filled-database.ts";
 import { describeMachine, percentile, printTable } from "./report.ts";
 
 const REQUESTS = Number(process.env.BENCH_REQUESTS ?? 300);
-const WARM_UP = 20;
+const WARM_UP = Number(process.env.BENCH_WARM_UP ?? 20);
 const LARGE_MERCHANT = 1;
 
 type Row = Record<string, string | number>;
@@ -64,15 +65,52 @@ const CASES: Record<string, Path> = {
   "search: nothing there": (random) => list(`search=qzx${hex(random, 6)}`),
   "deep offset": (random, size) => list(`offset=${Math.floor(random() * size)}`),
   "deep offset, one type": (random, size) => list(`types=SEND&offset=${Math.floor(random() * size * 0.1)}`),
+  summary: () => "/v1/transactions/summary",
+  "summary: dates": (random) => {
+    const from = between(random, 30, 1_000);
+    return `/v1/transactions/summary?dateFrom=${daysAgo(from)}&dateTo=${daysAgo(from - between(random, 1, 29))}`;
+  },
   "links: first page": () => "/v1/payment-links?limit=20",
   "links: one status": (random) =>
     `/v1/payment-links?status=${pick(random, ["ACTIVE", "PENDING", "PAID", "EXPIRED", "CANCELLED"])}`,
   "links: statistics": () => "/v1/payment-links/stats",
 };
 
+/** One value of each filter, for requests with two of them: `bun run bench list pairs`. */
+const FILTERS: Record<string, (random: () => number, size: number) => string> = {
+  type: (random) => `types=${pick(random, ["SEND", "RECEIVE", "PAYMENT_LINK"])}`,
+  status: (random) => `statuses=${pick(random, ["CONFIRMED", "FAILED", "PENDING"])}`,
+  network: (random) => `networks=${pick(random, ["base", "base-sepolia"])}`,
+  date: (random) => `dateTo=${daysAgo(between(random, 1, 1_000))}`,
+  amount: (random) => `amountMin=${dollars(10 ** between(random, -2, 3))}`,
+  "common word": (random) => `search=${pick(random, ["coffee", "invoice", "order", "plan"])}`,
+  number: (random) => `search=${Math.floor(between(random, 100_000, 999_999))}`,
+  "two letters": (random) => `search=${pick(random, ["co", "zq", "e1"])}`,
+  offset: (random, size) => `offset=${Math.floor(random() * size)}`,
+};
+
+/** Every two filters that can be together in one request. */
+function pairCases(): Record<string, Path> {
+  const names = Object.keys(FILTERS);
+  const pairs = names.flatMap((one, index) => names.slice(index + 1).map((other) => [one, other] as const));
+  const isSearch = (name: string) => ["common word", "number", "two letters"].includes(name);
+  return Object.fromEntries(
+    pairs
+      .filter(([one, other]) => !(isSearch(one) && isSearch(other)))
+      .map(([one, other]) => [
+        `${one} + ${other}`,
+        (random: () => number, size: number) =>
+          list(`${FILTERS[one]?.(random, size)}&${FILTERS[other]?.(random, size)}`),
+      ]),
+  );
+}
+
+/** Chosen by the command's argument. */
+const CHOSEN = process.argv[3] === "pairs" ? pairCases() : CASES;
+
 export async function run(): Promise<void> {
   console.log(JSON.stringify({ bench: "list", machine: describeMachine(), requests: REQUESTS }));
-  const rows: Row[] = Object.keys(CASES).map((name) => ({ case: name }));
+  const rows: Row[] = Object.keys(CHOSEN).map((name) => ({ case: name }));
   for (const size of SIZES) await measureSize(size, rows);
   const [first, last] = [SIZES[0], SIZES.at(-1)];
   if (first !== undefined && last !== first)
@@ -92,12 +130,13 @@ async function measureSize(size: number, rows: Row[]): Promise<void> {
     const headers = await signIn(service.baseUrl, LARGE_MERCHANT);
     const findPids = async () => [service.pidOf("api"), ...(await connectionsOf(db.url))];
     const times = await measureInTurns({ baseUrl: service.baseUrl, headers, findPids, size });
-    for (const [index, [name, { wall, cpu }]] of Object.entries(times).entries()) {
+    for (const [index, [name, { wall, cpu, refused }]] of Object.entries(times).entries()) {
       const row = {
         "p50 ms": percentile(wall, 0.5),
         "p99 ms": percentile(wall, 0.99),
         "CPU p50 ms": percentile(cpu, 0.5),
         "CPU p99 ms": percentile(cpu, 0.99),
+        ...(refused > 0 ? { refused } : {}),
       };
       console.log(JSON.stringify({ bench: "list", rows: size, case: name, ...row }));
       for (const [column, value] of Object.entries(row))
@@ -124,23 +163,28 @@ type Asked = {
   findPids: () => Promise<number[]>;
   size: number;
 };
-type Times = { wall: number[]; cpu: number[] };
+/** `refused`: requests answered with the reason why they would read too much. */
+type Times = { wall: number[]; cpu: number[]; refused: number };
 
-/** Sorted milliseconds by case, in the order of CASES. */
+/** Sorted milliseconds by case, in the order of the cases. */
 async function measureInTurns({ baseUrl, headers, findPids, size }: Asked): Promise<Record<string, Times>> {
-  const names = Object.keys(CASES);
-  const times: Record<string, Times> = Object.fromEntries(names.map((name) => [name, { wall: [], cpu: [] }]));
+  const names = Object.keys(CHOSEN);
+  const times: Record<string, Times> = Object.fromEntries(
+    names.map((name) => [name, { wall: [], cpu: [], refused: 0 }]),
+  );
   let pids: number[] = [];
   for (let n = 0; n < WARM_UP + REQUESTS; n++) {
     if (n === WARM_UP) pids = await findPids();
-    for (const [name, path] of Object.entries(CASES)) {
+    for (const [name, path] of Object.entries(CHOSEN)) {
       const url = `${baseUrl}${path(Math.random, size)}`;
       const cpuBefore = cpuMilliseconds(pids);
-      const ms = await measureRequest(url, headers);
+      const { ms, isRefused } = await measureRequest(url, headers);
       const cpuMs = cpuMilliseconds(pids) - cpuBefore;
-      if (n < WARM_UP) continue;
-      times[name]?.wall.push(ms);
-      times[name]?.cpu.push(cpuMs);
+      const time = times[name];
+      if (n < WARM_UP || !time) continue;
+      time.wall.push(ms);
+      time.cpu.push(cpuMs);
+      if (isRefused) time.refused++;
     }
   }
   for (const { wall, cpu } of Object.values(times))
@@ -148,10 +192,14 @@ async function measureInTurns({ baseUrl, headers, findPids, size }: Asked): Prom
   return times;
 }
 
-async function measureRequest(url: string, headers: Record<string, string>): Promise<number> {
+async function measureRequest(
+  url: string,
+  headers: Record<string, string>,
+): Promise<{ ms: number; isRefused: boolean }> {
   const startedMs = performance.now();
   const response = await fetch(url, { headers });
   const text = await response.text();
-  if (response.status !== 200) throw new Error(`${url}: ${response.status} ${text}`);
-  return performance.now() - startedMs;
+  const isRefused = response.status === 400 && /too_broad|too_deep/.test(text);
+  if (response.status !== 200 && !isRefused) throw new Error(`${url}: ${response.status} ${text}`);
+  return { ms: performance.now() - startedMs, isRefused };
 }

@@ -129,6 +129,11 @@ export function searchCondition(term: string): SQL | undefined {
   return or(inText, hash);
 }
 
+/** Whether an index can find the rows: a trigram, or the beginning of a hash. Otherwise every row of the user's is compared. */
+export function isIndexed(term: string): boolean {
+  return HAS_TRIGRAM.test(term) || HASH_PREFIX.test(term);
+}
+
 export function escapeLike(text: string): string {
   return text.replace(/[\\%_]/g, (character) => `\\${character}`);
 }

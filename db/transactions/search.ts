@@ -15,6 +15,7 @@ import {
   conditionsOf,
   type HistoryPosition,
   isAfter,
+  isIndexed,
   isOwnedBy,
   mergeNewest,
   NEWEST_FIRST,
@@ -45,6 +46,9 @@ export async function listLargeHistory(
     found = recent.total;
     looked = span;
   }
+  const hasOtherBounds = [filter.minUnits, filter.maxUnits, filter.from].some((bound) => bound !== undefined);
+  // only dates or amounts keep it from comparing every row
+  if (filter.search !== undefined && !isIndexed(filter.search) && !hasOtherBounds) throw tooBroad();
   return findByIndex(tx, conditionsOf(userId, filter), page);
 }
 
@@ -107,12 +111,14 @@ async function findByIndex(tx: Tx, conditions: SQL | undefined, page: Page): Pro
     const total = rows[0]?.total ?? (page.offset === 0 && !page.after ? 0n : await countRows(tx, conditions));
     return { rows, total: Number(total), isLowerBound: false };
   };
-  return readInTime(tx, read, () =>
-    invalid(
-      "search",
-      "too_broad",
-      "This search would read the whole history: search for a longer text, or between dates",
-    ),
+  return readInTime(tx, read, tooBroad);
+}
+
+function tooBroad() {
+  return invalid(
+    "search",
+    "too_broad",
+    "This search would read the whole history: search for a longer text, or between dates",
   );
 }
 

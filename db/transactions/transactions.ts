@@ -41,6 +41,8 @@ export type TransactionPage = {
 const DEEP_OFFSET = 500;
 /** From this offset on, rows are skipped by key only. */
 const PLAIN_OFFSET = 100;
+/** Rows skipped one by one in a list by amount. */
+const AMOUNTS_OFFSET_MAX = 100_000;
 /** Histories up to this size are searched and counted row by row. */
 const LARGE_HISTORY_ROWS = 100_000;
 
@@ -137,18 +139,18 @@ async function listByCells(tx: Tx, userId: string, filter: TransactionFilter, pa
 }
 
 /** Amounts have no daily counters, so rows are skipped one by one, within limits. */
-function scanAmounts(tx: Tx, conditions: SQL | undefined, page: Page): Promise<HistoryRow[]> {
+async function scanAmounts(tx: Tx, conditions: SQL | undefined, page: Page): Promise<HistoryRow[]> {
   const branches = branchesOf(conditions);
   if (page.offset < DEEP_OFFSET) return scanKeys(tx, branches, page);
-  return readInTime(
-    tx,
-    () => scanKeys(tx, branches, page),
-    () =>
-      invalid(
-        "offset",
-        "too_deep",
-        "This page lies too far down a list by amount: choose narrower amounts, or dates",
-      ),
+  if (page.offset > AMOUNTS_OFFSET_MAX) throw tooDeep();
+  return readInTime(tx, () => scanKeys(tx, branches, page), tooDeep);
+}
+
+function tooDeep() {
+  return invalid(
+    "offset",
+    "too_deep",
+    "This page lies too far down a list by amount: use cursor, or choose narrower amounts, or dates",
   );
 }
 

@@ -135,3 +135,20 @@ test("a search with other filters, and amounts between dates, give correct pages
     isLowerBound: false,
   });
 });
+
+test("error: a short search is refused at once where neither the newest rows nor dates or amounts answer it", async () => {
+  const refusal = { details: { field: "search", issue: "too_broad" } };
+  for (const search of ["qx", "%", "q x"]) await expect(list({ search })).rejects.toMatchObject(refusal);
+  // frequent among the newest rows, long enough to be looked up, or bounded
+  expect((await list({ search: "co" })).ns[0]).toBe(10);
+  expect(await list({ search: "qxz" })).toMatchObject({ total: 0 });
+  expect(await list({ search: "qx", from: new Date(Date.UTC(2026, 4, 31)) })).toMatchObject({ total: 0 });
+  expect(await list({ search: "qx", minUnits: 1n, maxUnits: 500n })).toMatchObject({ total: 0 });
+});
+
+test("a list by amount skips 100,000 rows, and refuses one more", async () => {
+  expect((await list({ minUnits: 1n }, 100_000, 2)).ns).toEqual([100_001, 100_002]);
+  await expect(list({ minUnits: 1n }, 100_001, 2)).rejects.toMatchObject({
+    details: { field: "offset", issue: "too_deep" },
+  });
+});
