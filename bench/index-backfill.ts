@@ -112,7 +112,9 @@ async function storeRaw(sql: Sql, rpcUrl: string, from: number, to: number): Pro
     insert into raw_transfers (
       network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units
     )
-    select ${NETWORK}, block_number, block_hash, now(), tx_hash, log_index, from_address, to_address, amount_units
+    select
+      ${NETWORK}, block_number, bytes_of(block_hash), now(), bytes_of(tx_hash), log_index, bytes_of(from_address),
+      bytes_of(to_address), amount_units
     from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
       block_number bigint, block_hash text, tx_hash text, log_index int, from_address text, to_address text, amount_units numeric
     )`;

@@ -104,8 +104,8 @@ async function addTransfers(sql: Sql, from: number, to: number): Promise<void> {
         network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units, status
       )
       select
-        ${NETWORK}, n, '0x' || lpad(to_hex(n), 64, '0'), now(), '0x' || lpad(to_hex(n), 64, '0'), 0,
-        '0x' || lpad(to_hex(n), 40, '0'), ${ADDRESS}, 1000000, 'CONFIRMED'
+        ${NETWORK}, n, decode(lpad(to_hex(n), 64, '0'), 'hex'), now(), decode(lpad(to_hex(n), 64, '0'), 'hex'), 0,
+        decode(lpad(to_hex(n), 40, '0'), 'hex'), ${ADDRESS}, 1000000, 'CONFIRMED'
       from generate_series(${from}::int, ${to}::int) n`;
   });
 }

@@ -228,9 +228,9 @@ function historyColumns(tx: Tx) {
       when n % 1000 < 999 then 'ORPHANED' else 'PENDING'
     end,
     ${amount(tx)},
-    '0x' || left(md5('payer' || (n % 50000)) || md5('tail' || (n % 50000)), 40),
+    decode(left(md5('payer' || (n % 50000)) || md5('tail' || (n % 50000)), 40), 'hex'),
     case when n % 10 < 7 then ${description(tx)} else '' end,
-    '0x' || md5('hash' || n) || md5('tail' || n), n % 300, 1000000 + n,
+    decode(md5('hash' || n) || md5('tail' || n), 'hex'), n % 300, 1000000 + n,
     created, created + interval '6 seconds', created, created + interval '6 seconds'`;
 }
 

@@ -498,21 +498,21 @@ END) stored,
   log_index integer,
   network text not null,
   next_try_at timestamp with time zone default now() not null,
-  nonce text not null,
-  payer text not null,
+  nonce bytea not null,
+  payer bytea not null,
   payer_kind text not null,
   reason text,
   reason_text text,
-  recipient text not null,
+  recipient bytea not null,
   refusals integer default 0 not null,
   relay_id bigint,
   request_id text,
   reverts integer default 0 not null,
-  signature text not null,
+  signature bytea not null,
   state text default 'QUEUED'::text not null,
-  token text not null,
+  token bytea not null,
   told_to text,
-  tx_hash text,
+  tx_hash bytea,
   unavailable_since timestamp with time zone,
   updated_at timestamp with time zone default now() not null,
   valid_after numeric(78,0) not null,
@@ -520,14 +520,12 @@ END) stored,
   constraint payments_amount_units_check CHECK ((amount_units > 0)),
   constraint payments_answer_state CHECK ((answer_state = ANY (ARRAY['SENDING'::text, 'SENT'::text, 'CUT'::text]))),
   constraint payments_doubt_check CHECK (((doubt_since IS NULL) = (doubt_until IS NULL))),
+  constraint payments_lengths_check CHECK (((octet_length(token) = 20) AND (octet_length(payer) = 20) AND (octet_length(recipient) = 20) AND (octet_length(nonce) = 32) AND (octet_length(tx_hash) = 32))),
   constraint payments_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
-  constraint payments_nonce_check CHECK (((nonce ~ '^0x[0-9a-f]*$'::text) AND (length(nonce) = 66))),
   constraint payments_one_purpose CHECK ((num_nonnulls(link_id, facilitator_user_id) = 1)),
-  constraint payments_payer_check CHECK (((payer ~ '^0x[0-9a-f]*$'::text) AND (length(payer) = 42))),
   constraint payments_payer_kind_check CHECK ((payer_kind = ANY (ARRAY['EOA'::text, 'CONTRACT'::text]))),
   constraint payments_pkey PRIMARY KEY (id),
   constraint payments_reason_check CHECK (((state = 'FAILED'::text) = (reason IS NOT NULL))),
-  constraint payments_recipient_check CHECK (((recipient ~ '^0x[0-9a-f]*$'::text) AND (length(recipient) = 42))),
   constraint payments_state_check CHECK ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'FAILED'::text])))
 ) with (fillfactor=80);
 CREATE UNIQUE INDEX payments_authorization_key ON public.payments USING btree (authorization_digest(network, token, payer, nonce));
@@ -786,7 +784,7 @@ create table transactions (
   cell smallint generated always as (transaction_cell(type, status, network)) stored not null,
   claim_id text,
   confirmed_at timestamp with time zone,
-  counterparty text not null,
+  counterparty bytea not null,
   created_at timestamp with time zone default now() not null,
   description text default ''::text not null,
   detected_at timestamp with time zone not null,
@@ -805,12 +803,13 @@ create table transactions (
   settled_by text,
   status text not null,
   transfer_id bigint,
-  tx_hash text,
+  tx_hash bytea,
   type text not null,
   updated_at timestamp with time zone default now() not null,
   user_id text not null,
   constraint transactions_claim_id_fkey FOREIGN KEY (claim_id) REFERENCES claims(id) ON DELETE SET NULL,
   constraint transactions_id_check CHECK (starts_with(id, 'txn_'::text)),
+  constraint transactions_lengths_check CHECK (((octet_length(counterparty) = 20) AND (octet_length(tx_hash) = 32))),
   constraint transactions_operation_item_id_fkey FOREIGN KEY (operation_item_id) REFERENCES wallet_operation_items(id) ON DELETE SET NULL,
   constraint transactions_pkey PRIMARY KEY (id),
   constraint transactions_status_check CHECK ((status = ANY (ARRAY['PENDING'::text, 'DETECTED'::text, 'CONFIRMED'::text, 'FAILED'::text, 'ORPHANED'::text]))),
@@ -827,7 +826,7 @@ CREATE INDEX transactions_reference ON public.transactions USING gin (reference 
 CREATE UNIQUE INDEX transactions_transfer_key ON public.transactions USING btree (transfer_id, ((type = 'SEND'::text))) WHERE (transfer_id IS NOT NULL);
 CREATE INDEX transactions_user_amount ON public.transactions USING btree (owner, amount_units, detected_at DESC, id DESC) WHERE is_settled;
 CREATE INDEX transactions_user_detected ON public.transactions USING btree (owner, detected_at DESC, id DESC) WHERE is_settled;
-CREATE INDEX transactions_user_hash ON public.transactions USING btree (owner, "left"(tx_hash, 14) text_pattern_ops) WHERE (is_settled AND (tx_hash IS NOT NULL));
+CREATE INDEX transactions_user_hash ON public.transactions USING btree (owner, substr(tx_hash, 1, 6)) WHERE (is_settled AND (tx_hash IS NOT NULL));
 CREATE TRIGGER transactions_count_added AFTER INSERT ON public.transactions REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added_transactions();
 CREATE TRIGGER transactions_count_changed AFTER UPDATE ON public.transactions REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_changed_transactions();
 CREATE TRIGGER transactions_count_removed AFTER DELETE ON public.transactions REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed_transactions();
@@ -836,14 +835,14 @@ CREATE TRIGGER transactions_note_changed_reference BEFORE UPDATE OF link_id ON p
 
 create table transfers (
   amount_units numeric(78,0) not null,
-  authorization_nonce text,
-  block_hash text not null,
+  authorization_nonce bytea,
+  block_hash bytea not null,
   block_number bigint not null,
   block_time timestamp with time zone not null,
   candidates text[],
   confirmed_at timestamp with time zone,
   detected_at timestamp with time zone default now() not null,
-  from_address text not null,
+  from_address bytea not null,
   id bigint generated always as identity not null,
   link_id text,
   log_index integer not null,
@@ -852,9 +851,10 @@ create table transfers (
   pays boolean default false not null,
   settled_by text,
   status text default 'DETECTED'::text not null,
-  to_address text not null,
-  tx_hash text not null,
+  to_address bytea not null,
+  tx_hash bytea not null,
   constraint transfers_candidates_check CHECK (((candidates IS NULL) OR ((cardinality(candidates) > 0) AND (link_id IS NULL)))),
+  constraint transfers_lengths_check CHECK (((octet_length(block_hash) = 32) AND (octet_length(tx_hash) = 32) AND (octet_length(from_address) = 20) AND (octet_length(to_address) = 20) AND (octet_length(authorization_nonce) = 32))),
   constraint transfers_pays_check CHECK (((NOT pays) OR (link_id IS NOT NULL))),
   constraint transfers_pkey PRIMARY KEY (id),
   constraint transfers_settled_by_check CHECK ((settled_by = ANY (ARRAY['authorization'::text, 'tag'::text, 'proof'::text, 'early_claim'::text, 'pay_amount'::text, 'amount'::text, 'merchant'::text]))),
@@ -1130,17 +1130,29 @@ begin
   return new;
 end $function$;
 
+CREATE OR REPLACE FUNCTION public.address_key(address bytea)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ((('x'::text || encode(substr(address, 13), 'hex'::text)))::bit(64))::bigint;
+
 CREATE OR REPLACE FUNCTION public.address_key(address text)
  RETURNS bigint
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN ((('x'::text || "right"(address, 16)))::bit(64))::bigint;
 
-CREATE OR REPLACE FUNCTION public.authorization_digest(network text, token text, payer text, nonce text)
+CREATE OR REPLACE FUNCTION public.authorization_digest(network text, token bytea, payer bytea, nonce bytea)
  RETURNS uuid
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
-RETURN (encode(substr(sha256(((((network || token) || payer) || nonce))::bytea), 1, 16), 'hex'::text))::uuid;
+RETURN (encode(substr(sha256(((((network)::bytea || token) || payer) || nonce)), 1, 16), 'hex'::text))::uuid;
+
+CREATE OR REPLACE FUNCTION public.bytes_of(hex text)
+ RETURNS bytea
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE STRICT
+RETURN decode(substr(hex, 3), 'hex'::text);
 
 CREATE OR REPLACE FUNCTION public.count_added_links()
  RETURNS trigger
@@ -1282,11 +1294,17 @@ CREATE OR REPLACE FUNCTION public.event_name(public_id uuid)
  IMMUTABLE PARALLEL SAFE
 RETURN ('evt_'::text || replace((public_id)::text, '-'::text, ''::text));
 
-CREATE OR REPLACE FUNCTION public.log_digest(network text, block_hash text, log_index integer)
+CREATE OR REPLACE FUNCTION public.hex_of(bytes bytea)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE STRICT
+RETURN ('0x'::text || encode(bytes, 'hex'::text));
+
+CREATE OR REPLACE FUNCTION public.log_digest(network text, block_hash bytea, log_index integer)
  RETURNS uuid
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
-RETURN (encode(substr(sha256((((network || block_hash) || (log_index)::text))::bytea), 1, 16), 'hex'::text))::uuid;
+RETURN (encode(substr(sha256((((network)::bytea || block_hash) || ((log_index)::text)::bytea)), 1, 16), 'hex'::text))::uuid;
 
 CREATE OR REPLACE FUNCTION public.note_added_payments()
  RETURNS trigger

@@ -40,7 +40,7 @@ const OPERATION_FIELDS = {
     from refunds refund
     join transfers paid
       on paid.network = refund.network
-      and paid.tx_hash = refund.paid_tx_hash
+      and paid.tx_hash = bytes_of(refund.paid_tx_hash)
       and paid.log_index = refund.paid_log_index
       and paid.status <> 'ORPHANED'
     join transactions history on history.transfer_id = paid.id and history.type <> 'SEND'
@@ -70,7 +70,7 @@ export async function openExportCursor(tx: Tx, selection: Selection, withAccount
           ))
           from payments
           join relays on relays.id = payments.relay_id
-          where payments.id = transactions.payment_id and relays.tx_hash = transactions.tx_hash
+          where payments.id = transactions.payment_id and relays.tx_hash = hex_of(transactions.tx_hash)
         )`,
         isFinalized: sql`coalesce(
           transactions.block_number <= (select finalized_number from cursors where cursors.network = transactions.network),

@@ -47,12 +47,12 @@ export async function findAssignableTransfer(
       exists (
         select from payments elsewhere
         where elsewhere.network = transfer.network
-          and elsewhere.token = any(${USDC_ADDRESSES}::text[])
+          and elsewhere.token = any(${USDC_ADDRESSES}::bytea[])
           and elsewhere.payer = transfer.from_address
           and elsewhere.nonce = transfer.authorization_nonce
           and authorization_digest(elsewhere.network, elsewhere.token, elsewhere.payer, elsewhere.nonce) = any(array(
             select authorization_digest(transfer.network, token, transfer.from_address, transfer.authorization_nonce)
-            from unnest(${USDC_ADDRESSES}::text[]) as token
+            from unnest(${USDC_ADDRESSES}::bytea[]) as token
           ))
           and elsewhere.link_id is null
       ) as is_facilitated

@@ -55,8 +55,8 @@ async function readPayments(
     where id = any(array(
         select payment.id
         from unnest(
-          ${authorizations.map((one) => one.payer)}::text[],
-          ${authorizations.map((one) => one.nonce)}::text[]
+          ${authorizations.map((one) => one.payer)}::bytea[],
+          ${authorizations.map((one) => one.nonce)}::bytea[]
         ) as given (payer, nonce)
         cross join lateral (
           select id
@@ -287,7 +287,7 @@ function fitsPaidLater(tx: Tx, network: NetworkId) {
     from transfers paying
     join payment_links link on link.id = paying.link_id
     where paying.network = ${network}
-      and paying.to_address = moments.recipient
+      and paying.to_address = bytes_of(moments.recipient)
       and address_key(paying.to_address) = address_key(moments.recipient)
       and paying.block_number >= moments.block_number
       and paying.pays

@@ -38,11 +38,11 @@ export async function storePlainTransfers(
     with given as (
       select *
       from unnest(
-        ${column((one) => one.blockNumber)}::bigint[], ${column((one) => one.blockHash)}::text[],
-        ${column((one) => one.blockTimeS)}::float8[], ${column((one) => one.txHash)}::text[],
-        ${column((one) => one.logIndex)}::int[], ${column((one) => one.from)}::text[],
-        ${column((one) => one.to)}::text[], ${column((one) => one.amountUnits.toString())}::numeric[],
-        ${column((one) => one.authorizationNonce ?? null)}::text[],
+        ${column((one) => one.blockNumber)}::bigint[], ${column((one) => one.blockHash)}::bytea[],
+        ${column((one) => one.blockTimeS)}::float8[], ${column((one) => one.txHash)}::bytea[],
+        ${column((one) => one.logIndex)}::int[], ${column((one) => one.from)}::bytea[],
+        ${column((one) => one.to)}::bytea[], ${column((one) => one.amountUnits.toString())}::numeric[],
+        ${column((one) => one.authorizationNonce ?? null)}::bytea[],
         ${column((one) => one.confirmedAtS ?? null)}::float8[]
       ) as row (
         block_number, block_hash, block_s, tx_hash, log_index, from_address, to_address, amount_units,
@@ -72,7 +72,7 @@ export async function storePlainTransfers(
       cross join lateral (
         select user_id
         from wallets
-        where network = ${network} and address = stored.to_address
+        where network = ${network} and address = hex_of(stored.to_address)
         limit 1
       ) wallet
       union all
@@ -81,7 +81,7 @@ export async function storePlainTransfers(
       cross join lateral (
         select user_id
         from wallets
-        where network = ${network} and address = stored.from_address
+        where network = ${network} and address = hex_of(stored.from_address)
         limit 1
       ) wallet
     )
@@ -95,7 +95,7 @@ function insertHistory(tx: Tx, network: NetworkId) {
       detected_at, confirmed_at, created_at
     )
     select
-      'txn_' || md5(concat_ws(':', user_id, ${network}::text, tx_hash, log_index, side)), user_id, ${network}, type,
+      'txn_' || md5(concat_ws(':', user_id, ${network}::text, hex_of(tx_hash), log_index, side)), user_id, ${network}, type,
       'CONFIRMED', amount_units, counterparty, tx_hash, log_index, block_number, id, block_time, confirmed_at,
       block_time
     from sides
@@ -119,7 +119,7 @@ function insertEvents(
     select
       history.user_id, 'transaction.confirmed', history.id,
       jsonb_build_object(
-        'type', history.type, 'amount', amount.text, 'network', ${network}::text, 'txHash', stored.tx_hash,
+        'type', history.type, 'amount', amount.text, 'network', ${network}::text, 'txHash', hex_of(stored.tx_hash),
         'logIndex', stored.log_index, 'blockNumber', stored.block_number, 'linkId', null, 'settledBy', null
       )
     from history

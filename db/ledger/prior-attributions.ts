@@ -73,7 +73,7 @@ export async function keepDecisions(tx: Tx, network: NetworkId): Promise<void> {
       and (history.type = 'PAYMENT_LINK') = transfer.pays
       and (
         link.id is null
-        or (link.network, link.recipient) = (transfer.network, transfer.to_address)
+        or (link.network, link.recipient) = (transfer.network, hex_of(transfer.to_address))
         and (
           transfer.amount_units in (link.amount_units, link.pay_amount_units)
           or transfer.settled_by = 'merchant'
@@ -123,9 +123,9 @@ export async function matchPastClaims(tx: Tx): Promise<void> {
     where claims.id = past_claims.id
       and claims.state = 'OPEN'
       and exists (
-        select from (select * from transfers where tx_hash = claims.tx_hash offset 0) booked
+        select from (select * from transfers where tx_hash = bytes_of(claims.tx_hash) offset 0) booked
         where booked.network = claims.network
-          and booked.from_address = claims.client_address
+          and booked.from_address = bytes_of(claims.client_address)
           and booked.link_id = claims.link_id
           and booked.status <> 'ORPHANED'
       )`;
@@ -155,7 +155,7 @@ export async function findDecidedLinks(
       select *
       from unnest(
         ${transfers.map(({ txHash }) => txHash)}::text[],
-        ${transfers.map(({ to }) => to)}::text[],
+        ${transfers.map(({ to }) => to)}::bytea[],
         ${transfers.map(({ amountUnits }) => amountUnits.toString())}::numeric[]
       ) as given (tx_hash, recipient, units)
     )

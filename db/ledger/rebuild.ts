@@ -30,7 +30,7 @@ const TABLES = {
   },
   claims: { key: "id", same: "state, reason", written: ["updated_at"] },
   transfers: {
-    key: "block_hash || ':' || log_index",
+    key: "hex_of(block_hash) || ':' || log_index",
     same: "block_number, block_time, tx_hash, from_address, to_address, amount_units, authorization_nonce, status, link_id, pays, payment_id, settled_by, candidates",
     written: ["confirmed_at", "detected_at"],
   },
@@ -71,7 +71,7 @@ export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[
           then coalesce((select amount_units from payment_links link where link.id = link_id), amount_units)
         else amount_units
       end,
-      tx_hash = (select claim.tx_hash from claims claim where claim.id = claim_id), settled_by = null,
+      tx_hash = (select bytes_of(claim.tx_hash) from claims claim where claim.id = claim_id), settled_by = null,
       candidates = null, detected_at = created_at, confirmed_at = null
     where network = ${network} and status in ('DETECTED', 'CONFIRMED') and transfer_id is not null`;
   await tx`

@@ -94,8 +94,8 @@ async function reopenClaims(tx: Tx, transferIds: readonly string[], leaseS: numb
     from transfers
     where transfers.id = any(${[...transferIds]}::text[]::bigint[])
       and claims.link_id = transfers.link_id
-      and claims.tx_hash = transfers.tx_hash
-      and claims.client_address = transfers.from_address
+      and claims.tx_hash = hex_of(transfers.tx_hash)
+      and claims.client_address = hex_of(transfers.from_address)
       and claims.state = 'MATCHED'
     returning claims.id`;
   return rows.map((row) => row.id);
@@ -117,7 +117,7 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
             then coalesce((select amount_units from payment_links link where link.id = link_id), amount_units)
           else amount_units
         end,
-        tx_hash = (select claim.tx_hash from claims claim where claim.id = claim_id), settled_by = null,
+        tx_hash = (select bytes_of(claim.tx_hash) from claims claim where claim.id = claim_id), settled_by = null,
         candidates = null, detected_at = created_at, confirmed_at = null, updated_at = now()
       where transfer_id = any(${[...transferIds]}::text[]::bigint[])
         and id !~ '^txn_[0-9a-f]{32}$'

@@ -42,7 +42,7 @@ export async function continueSums(
 ): Promise<RunningSum[]> {
   const direction = (side: "to_address" | "from_address") => tx`
     network = ${network}
-    and ${tx(side)} = wallet.address
+    and ${tx(side)} = bytes_of(wallet.address)
     and address_key(${tx(side)}) = address_key(wallet.address)
     and block_number > wallet.booked_number
     and status <> 'ORPHANED'`;

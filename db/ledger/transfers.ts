@@ -4,6 +4,7 @@ import { formatUnits } from "../../core/domain/money.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { SettledBy } from "../../core/domain/settled-by.ts";
 import type { Tx } from "../postgres/client.ts";
+import { toByteaText } from "../postgres/hex-bytes.ts";
 
 export type NewTransfer = {
   blockNumber: number;
@@ -45,8 +46,8 @@ export async function storeTransfers(
     with given as (
       select *
       from json_to_recordset(${JSON.stringify(transfers.map(toRow))}::text::json) as row (
-        block_number bigint, block_hash text, block_time timestamptz, tx_hash text, log_index int, from_address text,
-        to_address text, amount_units numeric, authorization_nonce text, confirmed_at timestamptz, link_id text,
+        block_number bigint, block_hash bytea, block_time timestamptz, tx_hash bytea, log_index int, from_address bytea,
+        to_address bytea, amount_units numeric, authorization_nonce bytea, confirmed_at timestamptz, link_id text,
         pays boolean, settled_by text, candidates text[], payment_id text, history_payment_id text,
         history_claim_id text, operation_item_id bigint, amount text
       )
@@ -84,7 +85,7 @@ export async function storeTransfers(
       cross join lateral (
         select user_id
         from wallets
-        where network = ${network} and address = fresh.to_address
+        where network = ${network} and address = hex_of(fresh.to_address)
         limit 1
       ) wallet
       left join lateral (
@@ -101,7 +102,7 @@ export async function storeTransfers(
       cross join lateral (
         select user_id
         from wallets
-        where network = ${network} and address = fresh.from_address
+        where network = ${network} and address = hex_of(fresh.from_address)
         limit 1
       ) wallet
     ),
@@ -171,7 +172,7 @@ export async function storeTransfers(
         confirmed_at, created_at
       )
       select
-        'txn_' || md5(concat_ws(':', user_id, ${network}::text, tx_hash, log_index, side)),
+        'txn_' || md5(concat_ws(':', user_id, ${network}::text, hex_of(tx_hash), log_index, side)),
         user_id, ${network}, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
         link_id, settled_by, candidates, payment_id, claim_id, operation_item_id, operation_id, transfer_id, block_time,
         confirmed_at, block_time
@@ -200,7 +201,7 @@ export async function storeTransfers(
       written.user_id, case written.status when 'CONFIRMED' then 'transaction.confirmed' else 'transaction.detected' end, written.id,
       jsonb_build_object(
         'type', written.type, 'amount', fresh.amount, 'network', ${network}::text,
-        'txHash', fresh.tx_hash, 'logIndex', fresh.log_index, 'blockNumber', fresh.block_number, 'linkId', fresh.link_id,
+        'txHash', hex_of(fresh.tx_hash), 'logIndex', fresh.log_index, 'blockNumber', fresh.block_number, 'linkId', fresh.link_id,
         'settledBy', fresh.settled_by
       )
     from written
@@ -244,7 +245,7 @@ export async function confirmTransfers(
       insert into events (user_id, type, subject_id, data)
       select
         user_id, 'transaction.confirmed', id,
-        jsonb_build_object('type', type, 'txHash', tx_hash, 'blockNumber', block_number, 'network', ${network}::text)
+        jsonb_build_object('type', type, 'txHash', hex_of(tx_hash), 'blockNumber', block_number, 'network', ${network}::text)
       from history
     )
     select link_id, payment_id
@@ -258,14 +259,14 @@ export async function confirmTransfers(
 function toRow(transfer: NewTransfer) {
   return {
     block_number: transfer.blockNumber,
-    block_hash: transfer.blockHash,
+    block_hash: toByteaText(transfer.blockHash),
     block_time: toTime(transfer.blockTimeS),
-    tx_hash: transfer.txHash,
+    tx_hash: toByteaText(transfer.txHash),
     log_index: transfer.logIndex,
-    from_address: transfer.from,
-    to_address: transfer.to,
+    from_address: toByteaText(transfer.from),
+    to_address: toByteaText(transfer.to),
     amount_units: transfer.amountUnits.toString(),
-    authorization_nonce: transfer.authorizationNonce,
+    authorization_nonce: transfer.authorizationNonce && toByteaText(transfer.authorizationNonce),
     confirmed_at: transfer.confirmedAtS === undefined ? undefined : toTime(transfer.confirmedAtS),
     link_id: transfer.linkId,
     pays: transfer.pays,

@@ -41,22 +41,22 @@ export async function addMissingHistory(
         wallet.user_id, transfer.*, 'IN' as side, case when pays then 'PAYMENT_LINK' else 'RECEIVE' end as type,
         from_address as counterparty
       from transfers transfer
-      join wallets wallet on wallet.network = transfer.network and wallet.address = transfer.to_address
+      join wallets wallet on wallet.network = transfer.network and wallet.address = hex_of(transfer.to_address)
       where transfer.network = ${network}
-        and transfer.to_address = any(${[...addresses]}::text[])
+        and transfer.to_address = any(${[...addresses]}::bytea[])
         and address_key(transfer.to_address) = any(array(
-          select address_key(address) from unnest(${[...addresses]}::text[]) as given (address)
+          select address_key(address) from unnest(${[...addresses]}::bytea[]) as given (address)
         ))
         and transfer.block_number between ${from}::bigint and ${to}::bigint
         and transfer.status <> 'ORPHANED'
       union all
       select wallet.user_id, transfer.*, 'OUT', 'SEND', to_address
       from transfers transfer
-      join wallets wallet on wallet.network = transfer.network and wallet.address = transfer.from_address
+      join wallets wallet on wallet.network = transfer.network and wallet.address = hex_of(transfer.from_address)
       where transfer.network = ${network}
-        and transfer.from_address = any(${[...addresses]}::text[])
+        and transfer.from_address = any(${[...addresses]}::bytea[])
         and address_key(transfer.from_address) = any(array(
-          select address_key(address) from unnest(${[...addresses]}::text[]) as given (address)
+          select address_key(address) from unnest(${[...addresses]}::bytea[]) as given (address)
         ))
         and transfer.block_number between ${from}::bigint and ${to}::bigint
         and transfer.status <> 'ORPHANED'
@@ -67,7 +67,7 @@ export async function addMissingHistory(
         link_id, transfer_id, detected_at, confirmed_at, created_at
       )
       select
-        'txn_' || md5(concat_ws(':', user_id, network, tx_hash, log_index, side)),
+        'txn_' || md5(concat_ws(':', user_id, network, hex_of(tx_hash), log_index, side)),
         user_id, network, type, status, amount_units, counterparty, '', tx_hash, log_index, block_number,
         case when side = 'IN' then link_id end, id, block_time, confirmed_at, block_time
       from sides
@@ -83,6 +83,6 @@ export async function addMissingHistory(
     insert into events (user_id, type, subject_id, data)
     select
       user_id, case when status = 'CONFIRMED' then 'transaction.confirmed' else 'transaction.detected' end, id,
-      jsonb_build_object('type', type, 'txHash', tx_hash, 'blockNumber', block_number, 'network', ${network}::text)
+      jsonb_build_object('type', type, 'txHash', hex_of(tx_hash), 'blockNumber', block_number, 'network', ${network}::text)
     from added`;
 }

@@ -64,7 +64,7 @@ export async function areLogsTaken(
     select count(*) as free
     from unnest(
       ${logs.map((log) => log.logIndex)}::int[],
-      ${logs.map((log) => log.authorizationNonce ?? null)}::text[]
+      ${logs.map((log) => log.authorizationNonce ?? null)}::bytea[]
     ) as log (log_index, nonce)
     where not exists (
         select from (select * from transfers where tx_hash = ${txHash} offset 0) booked

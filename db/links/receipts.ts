@@ -33,7 +33,7 @@ export async function findReceipt(tx: Tx, place: ReceiptPlace): Promise<ReceiptR
         from refunds refund
         join wallet_operations op on op.id = refund.id
         where refund.link_id = link.id
-          and refund.paid_tx_hash = transfer.tx_hash
+          and refund.paid_tx_hash = hex_of(transfer.tx_hash)
           and refund.paid_log_index = transfer.log_index
           and op.state = 'CONFIRMED'
       ) as refunded_units
@@ -65,7 +65,7 @@ export async function noteReceiptMails(tx: Tx, linkIds: readonly string[]): Prom
   if (linkIds.length === 0) return [];
   return tx<{ id: string }[]>`
     insert into receipt_mails (link_id, user_id, tx_hash, log_index)
-    select link.id, link.user_id, transfer.tx_hash, transfer.log_index
+    select link.id, link.user_id, hex_of(transfer.tx_hash), transfer.log_index
     from payment_links link
     join transfers transfer on transfer.link_id = link.id and transfer.pays and transfer.status = 'CONFIRMED'
     where link.id = any(${[...linkIds]}::text[])

@@ -2,6 +2,7 @@
 import { countOpenDoubts, OPEN_DOUBTS_MAX } from "../links/doubts.ts";
 import { hasUnappliedTransfer } from "../links/unheld-links.ts";
 import type { Tx } from "../postgres/client.ts";
+import { toByteaText } from "../postgres/hex-bytes.ts";
 import type { Payment } from "../schema.ts";
 
 export type AuthorizedPayment = Pick<
@@ -27,8 +28,8 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
     with given as (
       select *
       from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
-        id text, link_id text, network text, token text, payer text, payer_kind text, recipient text,
-        amount_units bigint, valid_after numeric, valid_before numeric, nonce text, signature text,
+        id text, link_id text, network text, token bytea, payer bytea, payer_kind text, recipient bytea,
+        amount_units bigint, valid_after numeric, valid_before numeric, nonce bytea, signature bytea,
         idempotency_key text, request_id text, transaction_id text
       )
     ),
@@ -157,15 +158,15 @@ function toRow(payment: NewPayment) {
     id: payment.id,
     link_id: payment.linkId,
     network: payment.network,
-    token: payment.token,
-    payer: payment.payer,
+    token: toByteaText(payment.token),
+    payer: toByteaText(payment.payer),
     payer_kind: payment.payerKind,
-    recipient: payment.recipient,
+    recipient: toByteaText(payment.recipient),
     amount_units: payment.amountUnits.toString(),
     valid_after: payment.validAfter.toString(),
     valid_before: payment.validBefore.toString(),
-    nonce: payment.nonce,
-    signature: payment.signature,
+    nonce: toByteaText(payment.nonce),
+    signature: toByteaText(payment.signature),
     idempotency_key: payment.idempotencyKey,
     request_id: payment.requestId,
     transaction_id: payment.transactionId,

@@ -34,14 +34,14 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
       cross join lateral (
         select *
         from transfers
-        where tx_hash = claim.tx_hash
+        where tx_hash = bytes_of(claim.tx_hash)
         offset 0
       ) transfer
       where claim.network = ${network}
         and transfer.network = claim.network
         and transfer.status <> 'ORPHANED'
-        and transfer.to_address = link.recipient
-        and transfer.from_address = claim.client_address
+        and hex_of(transfer.to_address) = link.recipient
+        and hex_of(transfer.from_address) = claim.client_address
         and (
           claim.state = 'OPEN' and transfer.link_id is null
           or claim.state = 'OPEN'

@@ -3,6 +3,7 @@
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
+import { toByteaText } from "../postgres/hex-bytes.ts";
 import type { AuthorizedPayment } from "./accept-payments.ts";
 
 /** The API key that submitted the payment, and its user: the payment's success belongs to the key. */
@@ -21,15 +22,15 @@ export async function insertFacilitatedPayments(
     facilitator_user_id: payment.facilitatorUserId,
     facilitator_key_id: payment.facilitatorKeyId,
     network: payment.network,
-    token: payment.token,
-    payer: payment.payer,
+    token: toByteaText(payment.token),
+    payer: toByteaText(payment.payer),
     payer_kind: payment.payerKind,
-    recipient: payment.recipient,
+    recipient: toByteaText(payment.recipient),
     amount_units: payment.amountUnits.toString(),
     valid_after: payment.validAfter.toString(),
     valid_before: payment.validBefore.toString(),
-    nonce: payment.nonce,
-    signature: payment.signature,
+    nonce: toByteaText(payment.nonce),
+    signature: toByteaText(payment.signature),
     request_id: payment.requestId,
   }));
   const inserted = await tx<{ id: string }[]>`
@@ -39,8 +40,8 @@ export async function insertFacilitatedPayments(
     )
     select *
     from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
-      id text, facilitator_user_id text, facilitator_key_id text, network text, token text, payer text, payer_kind text, recipient text,
-      amount_units bigint, valid_after numeric, valid_before numeric, nonce text, signature text, request_id text
+      id text, facilitator_user_id text, facilitator_key_id text, network text, token bytea, payer bytea, payer_kind text, recipient bytea,
+      amount_units bigint, valid_after numeric, valid_before numeric, nonce bytea, signature bytea, request_id text
     )
     on conflict do nothing
     returning id`;
@@ -82,8 +83,8 @@ export async function loadFacilitatedPayments(
     where id = any(array(
         select payment.id
         from unnest(
-          ${authorizations.map((one) => one.payer)}::text[],
-          ${authorizations.map((one) => one.nonce)}::text[]
+          ${authorizations.map((one) => one.payer)}::bytea[],
+          ${authorizations.map((one) => one.nonce)}::bytea[]
         ) as given (payer, nonce)
         cross join lateral (
           select id

@@ -96,7 +96,7 @@ export async function leaseQueuedPayments(
       ) as payer_reverts,
       (select number from cursors where cursors.network = ${network}) as read_number,
       (
-        select jsonb_agg(jsonb_build_object('id', doubtful.id, 'payer', doubtful.payer, 'nonce', doubtful.nonce))
+        select jsonb_agg(jsonb_build_object('id', doubtful.id, 'payer', hex_of(doubtful.payer), 'nonce', hex_of(doubtful.nonce)))
         from payments doubtful
         where doubtful.link_id = leased.link_id and doubtful.doubt_until > now()
       ) as doubts
@@ -327,7 +327,7 @@ function isForBooksToEnd(tx: Tx, payment: "over" | "expired") {
       exists (
         select from wallets
         where wallets.network = ${tx(payment)}.network
-          and wallets.address = ${tx(payment)}.recipient
+          and wallets.address = hex_of(${tx(payment)}.recipient)
           and wallets.backfilled_at is null
       )
       or ${tx(payment)}.link_id is not null

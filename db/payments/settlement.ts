@@ -4,15 +4,16 @@
  */
 
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
-import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { enqueue } from "../jobs/queue.ts";
 import { lockLinks } from "../links/lock-links.ts";
 import { noteReceiptMails } from "../links/receipts.ts";
 import type { Tx } from "../postgres/client.ts";
+import { toByteaText } from "../postgres/hex-bytes.ts";
 
 export type SettledPayment = {
   id: string;
-  txHash: string;
+  txHash: Hex;
   logIndex: number;
   blockNumber: number;
   isConfirmed: boolean;
@@ -23,7 +24,7 @@ export async function settlePayments(tx: Tx, payments: readonly SettledPayment[]
   if (payments.length === 0) return;
   const rows = payments.map((payment) => ({
     id: payment.id,
-    tx_hash: payment.txHash,
+    tx_hash: toByteaText(payment.txHash),
     log_index: payment.logIndex,
     block_number: payment.blockNumber,
     state: payment.isConfirmed ? "CONFIRMED" : "MINED",
@@ -34,7 +35,7 @@ export async function settlePayments(tx: Tx, payments: readonly SettledPayment[]
       state = given.state, reason = null, tx_hash = given.tx_hash, log_index = given.log_index,
       block_number = given.block_number, updated_at = now()
     from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
-      id text, tx_hash text, log_index int, block_number bigint, state text
+      id text, tx_hash bytea, log_index int, block_number bigint, state text
     )
     where payments.id = given.id
       and payments.id = any(${payments.map(({ id }) => id)}::text[])`;
@@ -63,13 +64,13 @@ export async function failSpentPayments(
       where authorization_digest(network, token, payer, nonce) = any(array(
           select authorization_digest(${network}, ${NETWORKS[network].usdc.address}, given.payer, given.nonce)
           from unnest(
-            ${spent.map((one) => one.payer)}::text[],
-            ${spent.map((one) => one.nonce)}::text[]
+            ${spent.map((one) => one.payer)}::bytea[],
+            ${spent.map((one) => one.nonce)}::bytea[]
           ) as given (payer, nonce)
         ))
         and (payer, nonce) in (
           select *
-          from unnest(${spent.map((one) => one.payer)}::text[], ${spent.map((one) => one.nonce)}::text[])
+          from unnest(${spent.map((one) => one.payer)}::bytea[], ${spent.map((one) => one.nonce)}::bytea[])
         )
         and network = ${network}
         and token = ${NETWORKS[network].usdc.address}
@@ -220,7 +221,7 @@ function computeLinks(
       insert into events (user_id, type, subject_id, data)
       select
         user_id, step.event, id,
-        jsonb_build_object('status', status, 'exception', exception, 'network', network, 'txHash', tx_hash, 'settledBy', settled_by)
+        jsonb_build_object('status', status, 'exception', exception, 'network', network, 'txHash', hex_of(tx_hash), 'settledBy', settled_by)
       from moved
       cross join lateral (
         values

@@ -56,7 +56,7 @@ export async function judgeForSigning(
 ): Promise<Map<string, SigningVerdict>> {
   const reach = unread
     ? tx`case
-        when payment.recipient = any(${[...unread.payees]}::text[])
+        when payment.recipient = any(${[...unread.payees]}::bytea[])
           and not exists (select from strange where strange.to_address = payment.recipient)
         then ${unread.afterNumber}::bigint
         else ${headNumber}::bigint
@@ -92,7 +92,7 @@ export async function judgeForSigning(
         when not exists (
           select from wallets
           where wallets.network = payment.network
-            and wallets.address = payment.recipient
+            and wallets.address = hex_of(payment.recipient)
             and wallets.backfilled_at is not null
         ) then 'early'
         else 'free'
@@ -110,8 +110,8 @@ function strangeTransfers(tx: Tx, transfers: NonNullable<Fence["unread"]>["trans
       select distinct seen.to_address
       from unnest(
         ${transfers.map(({ txHash }) => txHash)}::text[],
-        ${transfers.map(({ from }) => from)}::text[],
-        ${transfers.map(({ to }) => to)}::text[],
+        ${transfers.map(({ from }) => from)}::bytea[],
+        ${transfers.map(({ to }) => to)}::bytea[],
         ${transfers.map(({ amountUnits }) => amountUnits.toString())}::numeric[]
       ) as seen (tx_hash, from_address, to_address, amount_units)
       where not exists (

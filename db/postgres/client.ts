@@ -1,5 +1,6 @@
 /**
- * Access to Postgres: typed parsers (int8 and numeric(78,0) as bigint, timestamptz as Date) and camelCase columns.
+ * Access to Postgres: typed parsers (int8 and numeric(78,0) as bigint, timestamptz as Date, bytes of the chain as `0x…`) and camelCase
+ * columns.
  *
  * postgres.js 3.4.9 is patched (patches/, porsager/postgres#1208, #1155, #1186, #1192). Unpatched:
  * - A connection that breaks inside a transaction ends the process, because ROLLBACK is written to no socket; or later statements of
@@ -13,6 +14,7 @@
  * The tests lost-connections, ended-transactions, reservations and silent-server in tests/postgres fail without the patch.
  */
 import postgres from "postgres";
+import { BYTEA_TYPE, presentColumn } from "./hex-bytes.ts";
 
 type Types = { bigint: bigint; numeric: bigint };
 
@@ -71,8 +73,9 @@ export function openDatabase(url: string, options: DatabaseOptions): Sql {
     backoff: reconnectPauseS,
     ...silenceTimeout(options.silenceTimeoutS ?? SILENCE_TIMEOUT_S),
     onnotice: () => {},
-    transform: { column: { from: postgres.toCamel } },
+    transform: { column: { from: postgres.toCamel }, value: { from: presentColumn } },
     types: {
+      bytea: BYTEA_TYPE,
       bigint: postgres.BigInt,
       numeric: {
         to: 1700,

@@ -30,9 +30,12 @@ type SchemaFile = { name: string; text: string; sha256: string };
 
 /**
  * Brings the database to the newest schema and returns the names applied now. Throws when an applied file was changed since, and when
- * the database was made before there was a baseline.
+ * the database was made before there was a baseline. `before`: only the migrations whose names sort before it.
  */
-export async function migrate(databaseUrl: string): Promise<string[]> {
+export async function migrate(
+  databaseUrl: string,
+  { before }: { before?: string | undefined } = {},
+): Promise<string[]> {
   const sql = postgres(databaseUrl, {
     max: 1,
     onnotice: () => {},
@@ -42,7 +45,7 @@ export async function migrate(databaseUrl: string): Promise<string[]> {
     await sql`select pg_advisory_lock(${MIGRATION_LOCK})`;
     const known = await readApplied(sql);
     await runMigrations({ connectionString: databaseUrl, logger: await silentLogger() });
-    const applied = await applyFiles(sql, known);
+    const applied = await applyFiles(sql, known, before);
     // after a restore into another cluster; no other transaction waits for this one here
     await sql`select write_event_epoch()`;
     return applied;
@@ -67,7 +70,11 @@ async function readApplied(sql: postgres.Sql): Promise<Map<string, string>> {
   return known;
 }
 
-async function applyFiles(sql: postgres.Sql, known: ReadonlyMap<string, string>): Promise<string[]> {
+async function applyFiles(
+  sql: postgres.Sql,
+  known: ReadonlyMap<string, string>,
+  limit?: string,
+): Promise<string[]> {
   await sql`
     create table if not exists migrations (
       name text primary key,
@@ -75,7 +82,8 @@ async function applyFiles(sql: postgres.Sql, known: ReadonlyMap<string, string>)
       applied_at timestamptz not null default now()
     )`;
   const applied: string[] = [];
-  for (const file of [await readBaseline(), ...(await readMigrationFiles())]) {
+  const migrations = (await readMigrationFiles()).filter(({ name }) => limit === undefined || name < limit);
+  for (const file of [await readBaseline(), ...migrations]) {
     const before = known.get(file.name);
     if (before === file.sha256) continue;
     if (before)

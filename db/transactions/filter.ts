@@ -14,8 +14,8 @@ import { transactions } from "../schema.ts";
 const HASH_PREFIX = /^0(x[0-9a-f]{0,64})?$/i;
 /** What the trigram index can look up: three letters or digits in a row. */
 const HAS_TRIGRAM = /[\p{L}\p{N}]{3}/u;
-/** Of a hash, in transactions_user_hash: "0x" and 12 digits. */
-const INDEXED_HASH_CHARACTERS = 14;
+/** Of a hash, in transactions_user_hash. */
+const INDEXED_HASH_BYTES = 6;
 
 /** All conditions of the filter for one user. */
 export function conditionsOf(userId: string, filter: TransactionFilter): SQL | undefined {
@@ -121,10 +121,13 @@ export function searchCondition(term: string): SQL | undefined {
     : // not by the trigram index: without a trigram to look up it is read whole, with the rows of every user
       sql`((${transactions.description} || '') ilike ${part} or (${transactions.reference} || '') ilike ${part})`;
   if (!HASH_PREFIX.test(term)) return inText;
-  const prefix = term.toLowerCase();
+  const digits = term.toLowerCase().slice(2);
+  const beginning = (filler: string) =>
+    `0x${digits.slice(0, 2 * INDEXED_HASH_BYTES).padEnd(2 * INDEXED_HASH_BYTES, filler)}`;
   const hash = and(
-    sql`left(${transactions.txHash}, ${sql.raw(String(INDEXED_HASH_CHARACTERS))}) like ${`${prefix.slice(0, INDEXED_HASH_CHARACTERS)}%`}`,
-    like(transactions.txHash, `${prefix}%`),
+    sql`substr(${transactions.txHash}, 1, ${sql.raw(String(INDEXED_HASH_BYTES))})
+      between ${beginning("0")}::bytea and ${beginning("f")}::bytea`,
+    like(sql`hex_of(${transactions.txHash})`, `0x${digits}%`),
   );
   return or(inText, hash);
 }

@@ -144,11 +144,11 @@ export async function listOutgoing(
         transfer.payment_id is not null
         or exists (
           select from wallet_operations op
-          where op.wallet_id = wallet.id and op.tx_hash = transfer.tx_hash and op.succeeded
+          where op.wallet_id = wallet.id and op.tx_hash = hex_of(transfer.tx_hash) and op.succeeded
         )
       ) as is_ours
     from transfers transfer
-    join wallets wallet on wallet.network = transfer.network and wallet.address = transfer.from_address
+    join wallets wallet on wallet.network = transfer.network and wallet.address = hex_of(transfer.from_address)
     where transfer.network = ${network}
       and transfer.block_number > ${after}
       and transfer.block_number <= ${to}

@@ -3,6 +3,7 @@ import { formatUnits } from "../../core/domain/money.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { recordEvents } from "../events/events.ts";
 import type { Tx } from "../postgres/client.ts";
+import { toByteaText } from "../postgres/hex-bytes.ts";
 
 /** Positions of the EntryPoint events of our wallets that are recorded in a range. */
 export async function findRecordedEvents(
@@ -76,14 +77,14 @@ export async function bindBookedTransfers(
   if (transfers.length === 0) return;
   const rows = transfers.map(({ itemId, blockHash, logIndex }) => ({
     item_id: itemId.toString(),
-    block_hash: blockHash,
+    block_hash: toByteaText(blockHash),
     log_index: logIndex,
   }));
   const bound = await tx<Bound[]>`
     with booked as (
       select history.id, item.id as item_id, item.operation_id, opened.id as opened_id
       from json_to_recordset(${JSON.stringify(rows)}::text::json)
-        as given (item_id bigint, block_hash text, log_index int)
+        as given (item_id bigint, block_hash bytea, log_index int)
       join wallet_operation_items item on item.id = given.item_id
       join wallet_operations op on op.id = item.operation_id
       join transfers on transfers.network = ${network}

@@ -279,7 +279,7 @@ export async function openHistory(
     )
     select
       (${[...ids]}::text[])[item.position + 1], op.user_id, op.network, 'SEND', 'PENDING', item.amount_units,
-      item.to_address, coalesce(${description}::text, item.note), ${linkId}, item.id, op.id, ${note}, now()
+      bytes_of(item.to_address), coalesce(${description}::text, item.note), ${linkId}, item.id, op.id, ${note}, now()
     from wallet_operations op
     join wallet_operation_items item on item.operation_id = op.id
     where op.id = ${operation.id}`;

@@ -35,7 +35,7 @@ export async function listRefundable(
           (
             select sum(taken.amount_units)
             from taken
-            where taken.paid_tx_hash = transfer.tx_hash and taken.paid_log_index = transfer.log_index
+            where taken.paid_tx_hash = hex_of(transfer.tx_hash) and taken.paid_log_index = transfer.log_index
           ),
           0
         ),

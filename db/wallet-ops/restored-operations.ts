@@ -3,6 +3,7 @@ import { newTransactionId, restoredOperationId } from "../../core/domain/ids.ts"
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OperationItem, OperationTerms } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../postgres/client.ts";
+import { toByteaText } from "../postgres/hex-bytes.ts";
 import { openHistory } from "./operations.ts";
 import { insertRefund } from "./refunds.ts";
 
@@ -103,7 +104,12 @@ async function findRefunded(
   const [item] = items;
   if (linkTag === undefined || !item) return undefined;
   const given = attributed.map(({ linkId, txHash, logIndex, from, amountUnits }) => ({
-    ...{ link_id: linkId, tx_hash: txHash, log_index: logIndex, from_address: from },
+    ...{
+      link_id: linkId,
+      tx_hash: toByteaText(txHash),
+      log_index: logIndex,
+      from_address: toByteaText(from),
+    },
     amount_units: amountUnits.toString(),
   }));
   const [row] = await tx<{ linkId: string; description: string; paidTxHash: Hex; paidLogIndex: number }[]>`
@@ -123,7 +129,7 @@ async function findRefunded(
         union all
         select tx_hash, log_index, from_address, amount_units
         from json_to_recordset(${JSON.stringify(given)}::text::json)
-          as given (link_id text, tx_hash text, log_index int, from_address text, amount_units numeric)
+          as given (link_id text, tx_hash bytea, log_index int, from_address bytea, amount_units numeric)
         where link_id = link.id
       ) received
       order by from_address = ${item.to} desc, amount_units desc

@@ -250,9 +250,9 @@ test("a long life is summed in steps that read a bounded number of transfers", a
       network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units, status
     )
     select
-      ${NETWORK}, 1000 + n / 2, 'old', now(), 'old', n * 2 + way,
-      case way when 0 then ${merchant.address} else ${other.address} end,
-      case way when 0 then ${other.address} else ${merchant.address} end, 10 - way, 'CONFIRMED'
+      ${NETWORK}, 1000 + n / 2, sha256('old'), now(), sha256('old'), n * 2 + way,
+      case way when 0 then ${merchant.address}::bytea else ${other.address}::bytea end,
+      case way when 0 then ${other.address}::bytea else ${merchant.address}::bytea end, 10 - way, 'CONFIRMED'
     from generate_series(0, 199) n
     cross join generate_series(0, 1) way`;
   await discardSums(lab.sql, NETWORK, [other.address]);

@@ -173,8 +173,8 @@ test("a link with an uncertain payment says so and can be paid", async () => {
       state, reason, doubt_since, doubt_until
     )
     select
-      'pay_AAAAAAAAAAAAAAAAAAAAAA', id, network, ${NETWORKS["base-sepolia"].usdc.address}, ${side.payer}, 'EOA', recipient,
-      amount_units, 0, 4102444800, ${`0x${"12".repeat(32)}`}, '0x', 'FAILED', 'INTERNAL_ERROR', now(), now() + interval '1 hour'
+      'pay_AAAAAAAAAAAAAAAAAAAAAA', id, network, ${NETWORKS["base-sepolia"].usdc.address}, ${side.payer}, 'EOA', bytes_of(recipient),
+      amount_units, 0, 4102444800, ${`0x${"12".repeat(32)}`}, '', 'FAILED', 'INTERNAL_ERROR', now(), now() + interval '1 hour'
     from payment_links
     where id = ${id}`;
   const { text } = await read(id);
@@ -220,7 +220,7 @@ describe("the link's public data", () => {
       insert into transfers (
         network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units, link_id, pays
       )
-      select network, number, hash, now(), ${`0x${"ab".repeat(32)}`}, 999, ${side.payer}, ${side.wallet}, ${amountUnits}::bigint, ${id}, true
+      select network, number, bytes_of(hash), now(), ${`0x${"ab".repeat(32)}`}, 999, ${side.payer}, ${side.wallet}, ${amountUnits}::bigint, ${id}, true
       from cursors`;
     const body = await waitFor("a confirmation", async () => {
       const read = await data(id);

@@ -100,8 +100,8 @@ describe("a link with as many doubts as it may have", () => {
         state, reason, doubt_since, doubt_until
       )
       select
-        'pay_' || md5(random()::text), ${linkId}, 'base-sepolia', ${USDC}, '0x' || substr(md5(random()::text) || md5(random()::text), 1, 40),
-        'EOA', ${payment.to}, ${payment.value}::bigint, 0, ${payment.validBefore}, '0x' || md5(random()::text) || md5(random()::text), '0x',
+        'pay_' || md5(random()::text), ${linkId}, 'base-sepolia', ${USDC}, substr(sha256(random()::text::bytea), 1, 20),
+        'EOA', ${payment.to}, ${payment.value}::bigint, 0, ${payment.validBefore}, sha256(random()::text::bytea), '',
         'FAILED', 'RELAYER_UNAVAILABLE', now(), now() + interval '5 minutes'
       from generate_series(1, ${count}::int)`;
   }

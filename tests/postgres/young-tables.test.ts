@@ -207,8 +207,8 @@ async function undone(work: (tx: Tx) => Promise<void>): Promise<void> {
 async function grow(): Promise<void> {
   const strangers = await Promise.all(Array.from({ length: 3 }, () => seedMerchant(sql)));
   for (const [index, { userId, address }] of strangers.entries()) {
-    const hash = sql`'0x' || encode(sha256((${index} || ':' || n)::bytea), 'hex')`;
-    const payer = sql`'0x' || left(encode(sha256((${index} || 'p' || n)::bytea), 'hex'), 40)`;
+    const hash = sql`sha256((${index} || ':' || n)::bytea)`;
+    const payer = sql`substr(sha256((${index} || 'p' || n)::bytea), 1, 20)`;
     await sql.begin(async (tx) => {
       await tx`set local session_replication_role = replica`;
       await tx`
@@ -217,7 +217,7 @@ async function grow(): Promise<void> {
         from generate_series(1, ${ROWS}::int) n`;
       await tx`
         insert into relays (network, relayer, nonce, kind, state, call_to, call_data_start, call_data_bytes, gas_limit, tx_hash)
-        select ${NETWORK}, ${relayer}, 1000000 * (1 + ${index}::int) + n, 'PAYMENTS', 'CONFIRMED', ${relayer}, 1, 0, 1, ${hash}
+        select ${NETWORK}, ${relayer}, 1000000 * (1 + ${index}::int) + n, 'PAYMENTS', 'CONFIRMED', ${relayer}, 1, 0, 1, hex_of(${hash})
         from generate_series(1, ${ROWS}::int) n`;
       await tx`
         insert into payments (
@@ -225,7 +225,7 @@ async function grow(): Promise<void> {
         )
         select
           'pay_' || ${index}::int || '_' || n, 'link_' || ${index}::int || '_' || n, ${NETWORK},
-          ${NETWORKS[NETWORK].usdc.address}, ${payer}, 'EOA', ${address}, 5, 0, 9, ${hash}, '0x', 'CONFIRMED'
+          ${NETWORKS[NETWORK].usdc.address}, ${payer}, 'EOA', ${address}, 5, 0, 9, ${hash}, '', 'CONFIRMED'
         from generate_series(1, ${ROWS}::int) n`;
       await tx`
         insert into transfers (
@@ -243,7 +243,7 @@ async function grow(): Promise<void> {
         where to_address = ${address}`;
       await tx`
         insert into claims (id, link_id, network, tx_hash, client_address, state, lease_until)
-        select 'clm_' || id, link_id, network, tx_hash, from_address, 'MATCHED', now()
+        select 'clm_' || id, link_id, network, hex_of(tx_hash), hex_of(from_address), 'MATCHED', now()
         from transfers
         where to_address = ${address}`;
     });

@@ -111,8 +111,8 @@ async function checkHistory(
   });
   const rows = await sql<{ place: string }[]>`
     select concat_ws(
-      ':', tx_hash, log_index, block_number, amount_units, user_id, case when type = 'SEND' then 'out' else 'in' end,
-      counterparty, extract(epoch from detected_at)::bigint
+      ':', hex_of(tx_hash), log_index, block_number, amount_units, user_id, case when type = 'SEND' then 'out' else 'in' end,
+      hex_of(counterparty), extract(epoch from detected_at)::bigint
     ) as place
     from transactions
     where network = ${network} and status in ('DETECTED', 'CONFIRMED')`;
@@ -127,7 +127,7 @@ async function checkHistory(
 async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
   const broken = await sql<{ id: string; status: string; payers: number; fault: string }[]>`
     with paying as (
-      select link_id, count(*)::int as payers, min(block_time) as block_time, sum(amount_units) as units, bool_and(status = 'CONFIRMED') as deep, min(to_address) as to_address, min(settled_by) as settled_by
+      select link_id, count(*)::int as payers, min(block_time) as block_time, sum(amount_units) as units, bool_and(status = 'CONFIRMED') as deep, min(hex_of(to_address)) as to_address, min(settled_by) as settled_by
       from transfers
       where network = ${network} and pays and status <> 'ORPHANED'
       group by link_id
@@ -252,10 +252,10 @@ async function checkReorgTraces(sql: Sql, network: NetworkId): Promise<string[]>
     where network = ${network} and status = 'ORPHANED'
       and not exists (select from events where subject_id = transactions.id and type = 'transaction.orphaned')
     union all
-    select 'transfer ' || transfers.id || ' stands on block ' || transfers.block_hash || ', which is not kept'
+    select 'transfer ' || transfers.id || ' stands on block ' || hex_of(transfers.block_hash) || ', which is not kept'
     from transfers
     join blocks on blocks.network = transfers.network and blocks.number = transfers.block_number
-    where transfers.network = ${network} and transfers.status <> 'ORPHANED' and blocks.hash <> transfers.block_hash
+    where transfers.network = ${network} and transfers.status <> 'ORPHANED' and blocks.hash <> hex_of(transfers.block_hash)
     union all
     select 'the kept blocks have a hole below ' || block.number
     from blocks block

@@ -12,7 +12,7 @@ export async function checkOperations(sql: Sql, network: NetworkId): Promise<str
       on history.operation_item_id = item.id
       and history.status = 'CONFIRMED'
       and history.amount_units = item.amount_units
-      and history.counterparty = item.to_address
+      and history.counterparty = bytes_of(item.to_address)
       and history.transfer_id is not null
     where op.network = ${network} and op.state in ('CONFIRMED', 'FAILED', 'EXPIRED', 'CANCELLED')
     group by op.id, op.state, item.id

@@ -188,8 +188,8 @@ describe("error: an invalid assignment", () => {
         signature, state, next_try_at
       )
       values (
-        ${`pay_${one.id}`}, ${one.id}, 'base-sepolia', '0x036cbd53842c5426634e7929541ec2318f3dcf7e',
-        ${side.payer}, 'EOA', ${side.wallet}, ${one.amountUnits}, 0, 9999999999, ${`0x${"ab".repeat(32)}`}, '0x',
+        ${`pay_${one.id}`}, ${one.id}, 'base-sepolia', ${"0x036cbd53842c5426634e7929541ec2318f3dcf7e"},
+        ${side.payer}, 'EOA', ${side.wallet}, ${one.amountUnits}, 0, 9999999999, ${`0x${"ab".repeat(32)}`}, '',
         'QUEUED', now() + interval '1 hour'
       )`;
     expect(issueOf(await assign(row.id, { linkId: one.id }))).toEqual([409, "payment_in_progress"]);

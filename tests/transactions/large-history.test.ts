@@ -32,7 +32,7 @@ beforeAll(async () => {
         when n % 10 = 0 then 'Coffee ' || n
         else ''
       end,
-      '0x' || lpad(to_hex(n), 64, '0'), timestamptz '2026-06-01' - n * interval '1 minute'
+      bytes_of('0x' || lpad(to_hex(n), 64, '0')), timestamptz '2026-06-01' - n * interval '1 minute'
     from generate_series(1, ${ROWS}::int) n`;
   await sql`analyze transactions`;
 }, 120_000);

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Hex } from "../../core/domain/networks.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { openClient } from "../support/http-client.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
@@ -7,7 +8,7 @@ import { type GivenRow, insertHistory } from "./history.ts";
 let world: MerchantWorld;
 let ann: Merchant;
 let bob: Merchant;
-const HASH = `0xabcdef${"12".repeat(29)}`;
+const HASH: Hex = `0xabcdef${"12".repeat(29)}`;
 
 /** Oldest first. Every row differs in one filtered field. */
 const ROWS: (GivenRow & { name: string })[] = [

@@ -34,7 +34,7 @@ async function insertMerchant(name: string, rows: number): Promise<string> {
     )
     select
       ${`txn_${name}`} || n, ${id}, 'base', 'RECEIVE', 'CONFIRMED', n, ${`0x${"ab".repeat(20)}`}, 'Coffee ' || n,
-      'order ' || n, '0x' || lpad(to_hex(n), 64, '0'), timestamptz '2026-06-01' - n * interval '1 minute'
+      'order ' || n, bytes_of('0x' || lpad(to_hex(n), 64, '0')), timestamptz '2026-06-01' - n * interval '1 minute'
     from generate_series(1, ${rows}::int) n`;
   return id;
 }

@@ -1,0 +1,125 @@
+/** Hashes, addresses and signatures: `0x…` in TypeScript, bytes in the tables that grow, and the way of older rows into them. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import postgres from "postgres";
+import type { Hex } from "../../core/domain/networks.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { presentColumn, toByteaText } from "../../db/postgres/hex-bytes.ts";
+import { migrate } from "../../db/postgres/migrate.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+
+const BYTEA_OID = 17;
+const HASH: Hex = `0x${"a1".repeat(32)}`;
+const BLOCK: Hex = `0x${"b2".repeat(32)}`;
+const NONCE: Hex = `0x${"c3".repeat(32)}`;
+const TOKEN: Hex = `0x${"0d".repeat(20)}`;
+const PAYER: Hex = `0x${"e5".repeat(20)}`;
+const WALLET: Hex = `0x${"f6".repeat(20)}`;
+const SIGNATURE: Hex = `0x${"07".repeat(65)}`;
+/** Columns that arrive as `0x…`; every other bytea column as a Buffer. */
+const HEX_COLUMNS = {
+  payments: ["token", "payer", "recipient", "nonce", "signature", "tx_hash"],
+  transfers: ["block_hash", "tx_hash", "from_address", "to_address", "authorization_nonce"],
+  transactions: ["counterparty", "tx_hash"],
+};
+
+let db: TestDatabase;
+let sql: Sql;
+beforeAll(async () => {
+  db = await createTestDatabase();
+  sql = openDatabase(db.url, { name: "test", maxConnections: 2 });
+}, 120_000);
+afterAll(async () => {
+  await sql?.end({ timeout: 1 });
+  await db?.drop();
+});
+
+test("hashes of the chain arrive as 0x, every other column of bytes as bytes", async () => {
+  const columns = await sql<{ place: string; column: string }[]>`
+    select table_name || '.' || column_name as place, column_name as column
+    from information_schema.columns
+    where table_schema = 'public' and udt_name = 'bytea'`;
+  const asHex = Object.entries(HEX_COLUMNS).flatMap(([table, names]) =>
+    names.map((name) => `${table}.${name}`),
+  );
+  const found = columns.filter(({ column }) => {
+    const shown = presentColumn(Buffer.from([0xab]), { type: BYTEA_OID, name: postgres.toCamel(column) });
+    return shown === "0xab";
+  });
+  expect(found.map(({ place }) => place).sort()).toEqual(asHex.sort());
+});
+
+test("0x goes in and comes back in lower case, alone, in lists and as nothing", async () => {
+  const upper: Hex = `0x${"AB".repeat(20)}`;
+  const [row] = await sql<{ one: Hex; both: boolean; none: Hex | null; length: number }[]>`
+    select
+      ${upper}::bytea as one, ${PAYER}::bytea = any(${[upper, PAYER]}::bytea[]) as both, ${null}::bytea as none,
+      octet_length(${upper}::bytea) as length`;
+  expect(row).toEqual({ one: upper.toLowerCase() as Hex, both: true, none: null, length: 20 });
+  const [raw] = await sql<{ raw: Buffer }[]>`select ${Buffer.from([1, 2])}::bytea as raw`;
+  expect(raw?.raw).toEqual(Buffer.from([1, 2]));
+});
+
+test("error: text that is not 0x is refused where bytes are expected, and so are characters stored as bytes", async () => {
+  expect(() => toByteaText("a1" as Hex)).toThrow("0x");
+  expect(toByteaText("0xa1")).toBe("\\xa1");
+  const insert = (hash: string) => sql`
+    insert into transfers (
+      network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units
+    )
+    values ('base', 1, ${BLOCK}, now(), ${hash}::text::bytea, 1, ${PAYER}, ${WALLET}, 1)`;
+  await expect(insert(HASH)).rejects.toThrow("transfers_lengths_check");
+  await insert(`\\x${HASH.slice(2)}`);
+});
+
+test("rows of the version before keep their values, their keys and their order", async () => {
+  const name = `${db.name}_old`;
+  await sql.unsafe(`create database ${name} template template0`);
+  const url = new URL(db.url);
+  url.pathname = `/${name}`;
+  await migrate(url.href, { before: "0084" });
+  const old = openDatabase(url.href, { name: "test", maxConnections: 1 });
+  try {
+    await old`
+      insert into payments (
+        id, facilitator_user_id, network, token, payer, payer_kind, recipient, amount_units, valid_after, valid_before, nonce,
+        signature, state, tx_hash
+      )
+      values
+        ('pay_1', 'user_1', 'base', ${TOKEN}, ${PAYER}, 'EOA', ${WALLET}, 5, 0, 9, ${NONCE}, ${SIGNATURE}, 'CONFIRMED', ${HASH}),
+        ('pay_2', 'user_1', 'base', ${TOKEN}, ${WALLET}, 'EOA', ${PAYER}, 5, 0, 9, ${NONCE}, '0x', 'QUEUED', null)`;
+    await old`
+      insert into transfers (
+        network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
+        authorization_nonce
+      )
+      values
+        ('base', 1, ${BLOCK}, now(), ${HASH}, 1, ${PAYER}, ${WALLET}, 5, ${NONCE}),
+        ('base', 1, ${BLOCK}, now(), ${HASH}, 2, ${WALLET}, ${PAYER}, 6, null)`;
+    await old`
+      insert into transactions (id, user_id, network, type, status, amount_units, counterparty, tx_hash, detected_at)
+      values
+        ('txn_1', 'user_00000000-0000-4000-8000-000000000001', 'base', 'RECEIVE', 'CONFIRMED', 5, ${PAYER}, ${HASH}, now()),
+        ('txn_2', 'user_00000000-0000-4000-8000-000000000001', 'base', 'SEND', 'PENDING', 5, ${PAYER}, null, now())`;
+    const before = await readAll(old);
+    expect((await migrate(url.href))[0]).toBe("0084_bytes.sql");
+    expect(await readAll(old)).toEqual(before);
+    const again = old`
+      insert into payments (
+        id, facilitator_user_id, network, token, payer, payer_kind, recipient, amount_units, valid_after, valid_before, nonce, signature
+      )
+      values ('pay_3', 'user_1', 'base', ${TOKEN}, ${PAYER}, 'EOA', ${WALLET}, 5, 0, 9, ${NONCE}, ${SIGNATURE})`;
+    await expect(again).rejects.toThrow("payments_authorization_key");
+  } finally {
+    await old.end({ timeout: 5 });
+  }
+  await sql.unsafe(`drop database ${name}`);
+});
+
+async function readAll(old: Sql) {
+  const columns = (table: keyof typeof HEX_COLUMNS) => HEX_COLUMNS[table].join(", ");
+  return [
+    await old.unsafe(`select id, ${columns("payments")} from payments order by id`),
+    await old.unsafe(`select id, ${columns("transfers")} from transfers order by id`),
+    await old.unsafe(`select id, ${columns("transactions")} from transactions order by id`),
+  ].map((rows) => rows.map((row) => ({ ...row })));
+}
