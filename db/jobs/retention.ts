@@ -1,8 +1,8 @@
 /** How long rows are kept that nothing ends: events, signed bytes, ended claims, the trail of security events. Each step is bounded. */
 import type { Tx } from "../postgres/client.ts";
 
-/** After the relay's end. A replacement or a dispute about a transaction needs its bytes; later its hash and receipt are enough. */
-const SIGNED_BYTES_KEPT_DAYS = 7;
+/** After the relay's end. Until its block is final a reorganisation may call for its bytes again; from then on the chain has them. */
+const SIGNED_BYTES_KEPT_HOURS = 1;
 /** Claims that decided nothing. */
 const ENDED_CLAIMS_KEPT_DAYS = 90;
 /** What auditors ask for. */
@@ -56,9 +56,9 @@ export async function dropSignedBytes(tx: Tx, limit: number): Promise<number> {
         join relays relay on relay.id = attempt.relay_id
         join cursors on cursors.network = relay.network
         where attempt.raw is not null
-          and attempt.created_at < now() - make_interval(days => ${SIGNED_BYTES_KEPT_DAYS}::int)
+          and attempt.created_at < now() - make_interval(hours => ${SIGNED_BYTES_KEPT_HOURS}::int)
           and relay.state = 'CONFIRMED'
-          and relay.mined_at < now() - make_interval(days => ${SIGNED_BYTES_KEPT_DAYS}::int)
+          and relay.mined_at < now() - make_interval(hours => ${SIGNED_BYTES_KEPT_HOURS}::int)
           and relay.block_number <= cursors.finalized_number
         order by attempt.created_at
         limit ${limit}

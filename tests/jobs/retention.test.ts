@@ -144,12 +144,12 @@ async function newRelay(state: string, age: string, blockNumber: bigint): Promis
   return { txHash };
 }
 
-test("signed bytes go seven days after a relay is confirmed and final, the attempt stays", async () => {
+test("signed bytes go an hour after a relay is confirmed and once it is final, the attempt stays", async () => {
   await sql`
     insert into cursors (network, number, hash, head_number, finalized_number) values (${NETWORK}, 200, '0x', 200, 100)`;
-  const over = await newRelay("CONFIRMED", "7 days 1 minute", 100n);
+  const over = await newRelay("CONFIRMED", "1 hour 1 minute", 100n);
   const kept = [
-    await newRelay("CONFIRMED", "6 days 23 hours", 100n),
+    await newRelay("CONFIRMED", "59 minutes", 100n),
     await newRelay("CONFIRMED", "8 days", 101n),
     await newRelay("MINED", "8 days", 100n),
     await newRelay("BROADCAST", "8 days", 100n),
