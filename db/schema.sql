@@ -527,7 +527,7 @@ END) stored,
   constraint payments_pkey PRIMARY KEY (id),
   constraint payments_reason_check CHECK (((state = 'FAILED'::text) = (reason IS NOT NULL))),
   constraint payments_state_check CHECK ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'FAILED'::text])))
-) with (fillfactor=80);
+) with (fillfactor=55);
 CREATE UNIQUE INDEX payments_authorization_key ON public.payments USING btree (authorization_digest(network, token, payer, nonce));
 CREATE INDEX payments_doubtful ON public.payments USING btree (link_id) WHERE (doubt_until IS NOT NULL);
 CREATE INDEX payments_facilitated_mined ON public.payments USING btree (network, facilitated_mined_block) WHERE (facilitated_mined_block IS NOT NULL);
@@ -701,7 +701,7 @@ create table relays (
   constraint relays_pkey PRIMARY KEY (id),
   constraint relays_state_check CHECK ((state = ANY (ARRAY['SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'LOST'::text]))),
   constraint relays_wallet_id_fkey FOREIGN KEY (wallet_id) REFERENCES wallets(id) ON DELETE SET NULL
-);
+) with (fillfactor=70);
 CREATE INDEX relays_in_flight ON public.relays USING btree (network, relayer, nonce) WHERE (state = ANY (ARRAY['SIGNED'::text, 'BROADCAST'::text, 'MINED'::text]));
 CREATE UNIQUE INDEX relays_nonce_key ON public.relays USING btree (network, relayer, nonce) WHERE (state <> 'LOST'::text);
 CREATE INDEX relays_wallet ON public.relays USING btree (wallet_id) WHERE (wallet_id IS NOT NULL);
