@@ -22,7 +22,7 @@ const openByUser = new Map<string, number>();
 
 /** Undefined when there are too many streams. `after`: undefined for a reader without a position. */
 export function streamEvents(
-  { sql, outcomes }: Pick<ApiDeps, "sql" | "outcomes">,
+  { sql, outcomes, drain }: Pick<ApiDeps, "sql" | "outcomes" | "drain">,
   { userId, after }: { userId: string; after: EventPosition | undefined },
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> | undefined {
@@ -34,8 +34,15 @@ export function streamEvents(
     if (isOver) return;
     isOver = true;
     giveBack();
+    drain.closing.removeEventListener("abort", close);
+  };
+  let controllerOf: ReadableStreamDefaultController<Uint8Array> | undefined;
+  const close = () => {
+    end();
+    controllerOf?.close();
   };
   signal.addEventListener("abort", end);
+  drain.closing.addEventListener("abort", close);
 
   async function* changes(): AsyncGenerator<string> {
     const untilMs = Date.now() + LIFE_MS;
@@ -67,8 +74,12 @@ export function streamEvents(
 
   const source = changes();
   return new ReadableStream({
+    start(controller) {
+      controllerOf = controller;
+    },
     async pull(controller) {
       const { value, done } = await source.next().catch(() => ({ value: undefined, done: true }));
+      if (drain.closing.aborted) return;
       if (value !== undefined && !isOver) return controller.enqueue(encoder.encode(value));
       end();
       if (done) controller.close();

@@ -5,6 +5,7 @@ import { judge, payWhile, type Stage } from "../payments/campaign-load.ts";
 import { type Balancer, startBalancer } from "../support/balancer.ts";
 import { waitFor } from "../support/relay-lab.ts";
 import { seedLinks, seedMerchant } from "../support/seed.ts";
+import { signUp } from "../support/sign-up.ts";
 import { startWorld, type World } from "../support/world.ts";
 
 const READERS = 6;
@@ -59,6 +60,11 @@ test("after SIGTERM a process says not ready, answers with connection: close, en
   const [linkId] = await seedLinks(world.sql, stage.merchant, { count: 1, amountUnits: 10_000n });
   const stream = await fetch(`${url}/api/v1/public/payment-links/${linkId}/events`);
   const reading = stream.text();
+  const { client } = await signUp(world.baseUrl);
+  const cookie = [...client.cookies].map((pair) => pair.join("=")).join("; ");
+  const events = await fetch(`${url}/v1/events/stream`, { headers: { cookie } });
+  expect(events.status).toBe(200);
+  const readingEvents = events.text();
   const idle = connect(Number(new URL(url).port), "localhost");
   const idleClosed = new Promise((resolve) => idle.once("close", resolve));
   idle.write("GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n");
@@ -79,6 +85,7 @@ test("after SIGTERM a process says not ready, answers with connection: close, en
   expect([served.status, served.headers.get("connection")]).toEqual([200, "close"]);
   await ended;
   expect(await reading).toContain("event: status");
+  expect(await readingEvents).toContain("event: open");
   await idleClosed;
   expect(world.logOf("api-2")).toContain("api-2 ended: 0");
   expect(world.logOf("api-2")).not.toContain("stop step timed out");
