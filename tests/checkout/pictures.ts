@@ -14,6 +14,8 @@ const SCHEMES = ["light", "dark"] as const;
 /** Of the pictures on the sheet that shows all of them. */
 const SHEET_WIDTHS = { phone: 270, desk: 640 };
 
+const TWO_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))";
+
 const [folder = ".data/pictures", only = ""] = process.argv.slice(2);
 mkdirSync(folder, { recursive: true });
 const world = await startCheckoutWorld({
@@ -56,6 +58,8 @@ async function take({ browser, world: { baseUrl } }: CheckoutWorld, state: Pictu
       for (const colorScheme of SCHEMES) {
         await page.setViewportSize(viewport);
         await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+        // a picture of a busy machine's half-painted page would show what no reader sees; without scripts nothing can be asked
+        if (!state.isScriptless) await page.evaluate(TWO_FRAMES);
         const file = `${looks}-${state.name.replaceAll(/\W+/g, "-")}-${size}-${colorScheme}.png`;
         await page.screenshot({ path: join(folder, file), fullPage: true });
         taken.push({ name: `${state.name} (${looks})`, file, size, scheme: colorScheme });
