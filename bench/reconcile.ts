@@ -7,6 +7,7 @@ import { findWalletsToReconcile, noteReconciled } from "../db/ledger/reconciliat
 import { continueSums, discardSums, storeSums } from "../db/ledger/running-sums.ts";
 import { openDatabase, type Sql } from "../db/postgres/client.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";
+import { cpuMilliseconds } from "./cpu-time.ts";
 import { describeMachine, percentile, printTable } from "./report.ts";
 
 const NETWORK = "base";
@@ -38,15 +39,22 @@ async function measure(size: number) {
       while (number < size) number = await compare(sql, { since: size, number: size });
     });
     const times: number[] = [];
+    const pids = (
+      await sql<{ pid: number }[]>`select pid from pg_stat_activity where datname = current_database()`
+    ).map(({ pid }) => pid);
+    let cpuMs = 0;
     for (let round = 0; round < ROUNDS; round++) {
       const since = size + round * NEW_TRANSFERS;
       await addTransfers(sql, since + 1, since + NEW_TRANSFERS);
+      const cpuBefore = cpuMilliseconds(pids);
       times.push(await timed(() => compare(sql, { since, number: since + NEW_TRANSFERS })));
+      cpuMs += cpuMilliseconds(pids) - cpuBefore;
     }
     times.sort((a, b) => a - b);
     return {
       "p50 ms": percentile(times, 0.5),
       "p99 ms": percentile(times, 0.99),
+      "Postgres CPU ms": (cpuMs / ROUNDS).toFixed(1),
       "whole life once, s": (wholeMs / 1000).toFixed(1),
     };
   } finally {
