@@ -29,6 +29,7 @@ export function printStep({ who, what, ms }: DemoStep): void {
 export function printAddresses(settings: LocalSettings, environment: DevEnvironment, apiUrl: string): void {
   const chains = Object.entries(environment.rpcUrls).map(([id, url]) => [`Chain ${id}`, url]);
   const rows = [
+    ["Dashboard", `${settings.baseUrl}/`],
     ["API", settings.baseUrl],
     ["Documentation", `${settings.baseUrl}/docs`],
     ["Health", `${apiUrl}/health`],
@@ -38,6 +39,9 @@ export function printAddresses(settings: LocalSettings, environment: DevEnvironm
     ["Logs", join(settings.dataDir, "logs")],
   ];
   console.log(`\n${rows.map(([name = "", value]) => `  ${name.padEnd(20)} ${value}`).join("\n")}`);
+  console.log(
+    `\n  Begin at ${settings.baseUrl}/ in a browser: sign up there, and it shows each step to your first paid link.`,
+  );
   console.log("\n  Ctrl-C stops everything and keeps the data.\n");
 }
 

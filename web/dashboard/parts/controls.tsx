@@ -107,6 +107,7 @@ export function Field({
             {...common}
             rows={rows ?? 3}
             required={input.required}
+            placeholder={input.placeholder}
             maxLength={input.maxLength}
             spellcheck={input.spellcheck}
           />
