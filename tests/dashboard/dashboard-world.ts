@@ -31,7 +31,7 @@ export type DashboardWorld = {
 export async function startDashboardWorld(): Promise<DashboardWorld> {
   const testWallet = testWalletAddress();
   const [world, browser] = await Promise.all([
-    startWorld({ env: { TEST_WALLET: testWallet } }),
+    startWorld({ env: { TEST_WALLET: testWallet, WEBHOOK_PRIVATE_TARGETS: "1" } }),
     launchBrowser(),
   ]);
   await fundUsdc(world.chain.rpcUrl, testWallet, TEST_WALLET_UNITS);

@@ -62,6 +62,10 @@ const OPERATIONS = [
   "GET /v1/security-events",
   "GET /v1/settings",
   "PATCH /v1/settings",
+  "GET /v1/settings/pages",
+  "PATCH /v1/settings/pages",
+  "POST /v1/settings/pages/logo",
+  "DELETE /v1/settings/pages/logo",
   "POST /v1/test/outbox",
 ] as const;
 

@@ -7,12 +7,14 @@ import { call, type Given, messageOf } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button, Check, Field, Notice } from "../parts/controls.tsx";
 import { Broken, Screen, Skeleton } from "../parts/page-parts.tsx";
+import { PageLooks } from "./page-looks.tsx";
 
 export function Settings({ me, onChange }: ScreenProps) {
   const [areOn, setOn] = useState(areShortcutsOn);
   return (
     <Screen title={say("Settings")}>
       <MerchantName initial={me.displayName} onChange={onChange} />
+      <PageLooks />
       <Matching />
       <section class="panel padded" aria-labelledby="this-page">
         <h2 id="this-page">{say("This page")}</h2>

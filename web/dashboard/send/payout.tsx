@@ -134,9 +134,9 @@ export function Payout({ me }: ScreenProps) {
         <SignSheet
           {...toSign(prepared, { from: own, payments: lines })}
           {...actionsOf(prepared)}
-          onClose={() => {
+          onClose={(isSigned) => {
             setPrepared(undefined);
-            setText("");
+            if (isSigned) setText("");
           }}
         />
       )}

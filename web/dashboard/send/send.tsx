@@ -127,9 +127,9 @@ export function Send({ me }: ScreenProps) {
         <SignSheet
           {...toSign(prepared, { from: own, payments: [{ ...fields, to: fields.to.trim() }] })}
           {...actionsOf(prepared)}
-          onClose={() => {
+          onClose={(isSigned) => {
             setPrepared(undefined);
-            setFields(EMPTY);
+            if (isSigned) setFields(EMPTY);
           }}
         />
       )}

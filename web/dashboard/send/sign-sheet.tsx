@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { invalidate } from "../frame/load.ts";
 import { networkOf } from "../frame/page-data.ts";
 import { type Assertion, usePasskeyOf } from "../frame/passkey.ts";
-import { type Answer, messageOf } from "../frame/service.ts";
+import { type Answer, messageOf, Refusal } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button, Check, Dialog, Notice } from "../parts/controls.tsx";
 import { Address, Amount, Facts, Hash, Status } from "../parts/page-parts.tsx";
@@ -40,9 +40,11 @@ type Props = ToSign & {
   follow: (known: string | undefined) => Promise<Progress>;
   /** Nothing was signed: what is reserved is free again. */
   onAbandon: () => void;
-  onClose: () => void;
+  /** `isSigned`: it is, or may be, on its way. */
+  onClose: (isSigned: boolean) => void;
 };
 
+const RETRY_MS = 2_000;
 const ENDED = new Set(["CONFIRMED", "FAILED", "EXPIRED", "CANCELLED"]);
 const REASONS: Readonly<Record<string, string>> = {
   INSUFFICIENT_FUNDS: "The wallet does not hold enough.",
@@ -82,27 +84,53 @@ export function SignSheet(props: Props) {
       const chainId = networkOf(network)?.chainId ?? 0;
       const whole = feeTo ? [...units, { to: feeTo, units: readUnits(fee) ?? 0n }] : units;
       checkOperation(offered, { chainId, from, payments: whole, tag });
-      await props.confirm(await usePasskeyOf(offered.passkeyChallenge));
+      await submit(await usePasskeyOf(offered.passkeyChallenge));
       await followToEnd();
     } catch (error) {
       setFault(explain(error));
     }
     setBusy(false);
   };
+  /** From here on it may be on its way, whatever the answer: only a refusal, or the service itself, says that it is not. */
+  const submit = async (assertion: Assertion) => {
+    try {
+      await props.confirm(assertion);
+    } catch (error) {
+      if (error instanceof Refusal && error.status >= 400 && error.status < 500) throw error;
+      setProgress({ status: "QUEUED", transactionHash: null, reason: null });
+      const found = await followOnce(undefined);
+      if (found.status !== "AWAITING_SIGNATURE") return;
+      setProgress(undefined);
+      throw error;
+    }
+    setProgress({ status: "QUEUED", transactionHash: null, reason: null });
+  };
+  /** Waits for as long as the service does not answer: giving up would look like a failure. */
+  const followOnce = async (known: string | undefined): Promise<Progress> => {
+    for (;;) {
+      try {
+        const next = await props.follow(known);
+        setFault(undefined);
+        return next;
+      } catch (error) {
+        setFault(`${messageOf(error)} ${say("It is signed and may be on its way: do not send it again.")}`);
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      }
+    }
+  };
   const followToEnd = async () => {
     let known: string | undefined;
-    for (;;) {
-      const next = await props.follow(known);
+    while (known === undefined || !ENDED.has(known)) {
+      const next = await followOnce(known);
       setProgress(next);
       known = next.status;
-      if (!ENDED.has(next.status)) continue;
-      invalidate("/v1/wallets", "/v1/transactions", "/v1/payment-links", "/api/v1/public/");
-      return;
     }
+    invalidate("/v1/wallets", "/v1/transactions", "/v1/payment-links", "/api/v1/public/");
   };
   const close = () => {
     if (!progress && !isBusy) props.onAbandon();
-    props.onClose();
+    invalidate("/v1/wallets/sends", "/v1/payment-links");
+    props.onClose(progress !== undefined || isBusy);
   };
   return (
     <Dialog title={title} onClose={close}>
