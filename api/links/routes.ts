@@ -19,7 +19,7 @@ import {
 import { cancelUses, listLinkPayments } from "../../db/links/uses.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { PaymentLink } from "../../db/schema.ts";
-import { type ReceivedDay, sumReceivedByDay } from "../../db/transactions/received-by-day.ts";
+import { isUnknownZone, type ReceivedDay, sumReceivedByDay } from "../../db/transactions/received-by-day.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
@@ -42,6 +42,7 @@ import {
   singleLinkSchema,
   statsQuery,
   statsSchema,
+  TIME_ZONE_RULE,
 } from "./wire.ts";
 
 const tags = ["Payment links"];
@@ -184,12 +185,17 @@ function writePosition(userId: string, { createdAtMicros, id }: LinkPosition): s
 async function answerStats(deps: ApiDeps, userId: string, query: z.infer<typeof statsQuery>) {
   refuseOtherUser(userId, query.userId);
   const { days, timeZone } = query;
-  const [counts, received] = await deps.reader.read((tx) =>
-    Promise.all([
-      countLinks(tx, userId),
-      query.by === "day" ? sumReceivedByDay(tx, userId, { days, timeZone }) : undefined,
-    ]),
-  );
+  const [counts, received] = await deps.reader
+    .read((tx) =>
+      Promise.all([
+        countLinks(tx, userId),
+        query.by === "day" ? sumReceivedByDay(tx, userId, { days, timeZone }) : undefined,
+      ]),
+    )
+    .catch((error: unknown) => {
+      // the runtime's list of zones is newer than the database's
+      throw isUnknownZone(error) ? invalid("timeZone", TIME_ZONE_RULE) : error;
+    });
   return {
     ...(received ? { days: received.map(presentDay) } : {}),
     totalLinks: counts.all,

@@ -69,13 +69,16 @@ export const listQuery = ownQuery.extend({
 export const STATS_DAYS_MAX = 90;
 const STATS_DAYS_DEFAULT = 30;
 
+export const TIME_ZONE_RULE = "must be an IANA time zone, for example Europe/Berlin";
+
 export const statsQuery = ownQuery.extend({
   by: z.literal("day").optional().describe("Adds `days`: what was received on each"),
   days: queryNumber({ min: 1, max: STATS_DAYS_MAX, fallback: STATS_DAYS_DEFAULT }),
   timeZone: z
     .string()
     .max(64)
-    .refine(isTimeZone, "must be an IANA time zone, for example Europe/Berlin")
+    // Postgres reads the sign of an offset the other way round
+    .refine((zone) => /^[a-z]/i.test(zone) && isTimeZone(zone), TIME_ZONE_RULE)
     .default("UTC"),
 });
 

@@ -1,4 +1,5 @@
 /** What a user received on each of the last days. */
+import postgres from "postgres";
 import type { Tx } from "../postgres/client.ts";
 
 export type ReceivedDay = {
@@ -35,4 +36,14 @@ export async function sumReceivedByDay(
     cross join generate_series(${days}::int - 1, 0, -1) as back
     left join received on received.date = today.date - back
     order by back desc`;
+}
+
+const INVALID_PARAMETER_VALUE = "22023";
+
+export function isUnknownZone(error: unknown): boolean {
+  return (
+    error instanceof postgres.PostgresError &&
+    error.code === INVALID_PARAMETER_VALUE &&
+    error.message.startsWith("time zone")
+  );
 }

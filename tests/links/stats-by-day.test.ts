@@ -86,6 +86,17 @@ test("without by=day the answer has no days; 1 and 90 days are given, 0, 91 and 
     expect((await get(query)).status).toBe(400);
 });
 
+test("an offset and a zone that only one of runtime and database knows are refused, not counted the other way round", async () => {
+  for (const zone of ["+05:30", "-08", "+0530", "US/Pacific-New"]) {
+    const { status, body } = await merchant.client.get(
+      `/v1/payment-links/stats?by=day&timeZone=${encodeURIComponent(zone)}`,
+    );
+    expect([zone, status, body.error?.code]).toEqual([zone, 400, "VALIDATION_ERROR"]);
+  }
+  for (const zone of ["Etc/GMT-14", "EST5EDT", "europe/berlin"])
+    expect(await readDays(`days=1&timeZone=${zone}`)).toHaveLength(1);
+});
+
 test("exception=any lists the links on which something else happened, a page at a time, and counts them", async () => {
   const { client, userId } = await signUp(world.baseUrl);
   const ids: string[] = [];
