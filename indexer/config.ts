@@ -29,7 +29,7 @@ export type IndexerConfig = {
   poolConnections: number;
   chains: ChainSettings[];
   /** Micro-USDC: what is not worth relaying is not worth an exception. */
-  misfitMinUnits: bigint;
+  mismatchMinUnits: bigint;
 };
 
 /** Throws EnvError with every fault. */
@@ -43,7 +43,7 @@ export function readIndexerConfig(source?: Record<string, string | undefined>): 
     metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
     poolConnections: maxConnections - networks,
     chains: enabledChains(env),
-    misfitMinUnits: env.RELAY_MIN_AMOUNT,
+    mismatchMinUnits: env.RELAY_MIN_AMOUNT,
   };
 }
 

@@ -51,9 +51,9 @@ function open({ id, rpcUrls }: ChainSettings): Chain {
 }
 
 function run({ id, confirmations }: ChainSettings, chain: Chain): Promise<void> {
-  const { databaseUrl, misfitMinUnits } = config;
+  const { databaseUrl, mismatchMinUnits } = config;
   return runNetwork({
-    ...{ network: id, confirmations, misfitMinUnits, chain, sql, databaseUrl, log, metrics },
+    ...{ network: id, confirmations, mismatchMinUnits, chain, sql, databaseUrl, log, metrics },
     stop: stop.signal,
   });
 }

@@ -37,7 +37,7 @@ async function rebuild({ id, rpcUrls, confirmations }: ChainSettings): Promise<n
   try {
     const term = await beginTerm({
       ...{ network: id, chain, sql, log, metrics, confirmations, signal },
-      misfitMinUnits: config.misfitMinUnits,
+      mismatchMinUnits: config.mismatchMinUnits,
     });
     const report = await rebuildNetwork(term);
     console.log(

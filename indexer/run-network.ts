@@ -17,7 +17,7 @@ export type NetworkParts = {
   network: NetworkId;
   confirmations: number;
   /** Micro-USDC below which a transfer of another amount marks no link. */
-  misfitMinUnits: bigint;
+  mismatchMinUnits: bigint;
   chain: Chain;
   sql: Sql;
   /** For the connection that holds the leader's lock. */

@@ -19,7 +19,7 @@ export type Term = {
   readonly metrics: IndexerMetrics;
   readonly confirmations: number;
   /** Micro-USDC; see `refreshLinks`. */
-  readonly misfitMinUnits: bigint;
+  readonly mismatchMinUnits: bigint;
   readonly epoch: bigint;
   readonly watched: WatchedSet;
   /** When the network was read for the first time; undefined where that is not recorded. */

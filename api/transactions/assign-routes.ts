@@ -32,7 +32,7 @@ export const assignRoutes = (deps: ApiDeps) =>
           transactionId: readId(params.id),
           userId: user.id,
           trace: { requestId, clientAddress },
-          misfitMinUnits: deps.config.relayMinUnits,
+          mismatchMinUnits: deps.config.relayMinUnits,
         };
         const row = await assignTransaction(deps.sql, { ...asked, ...body });
         const transaction = presentTransaction(row);
@@ -60,7 +60,7 @@ export const assignRoutes = (deps: ApiDeps) =>
           transactionId: readId(params.id),
           userId: user.id,
           trace,
-          misfitMinUnits: deps.config.relayMinUnits,
+          mismatchMinUnits: deps.config.relayMinUnits,
         });
         const transaction = presentTransaction(row);
         return { success: true as const, data: { transaction }, message: "Transaction unassigned" };

@@ -17,17 +17,17 @@ import {
   matchClaimsOf,
   saveAssignment,
 } from "../../db/ledger/assignments.ts";
+import { refreshLinks } from "../../db/links/link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
-import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { findTransaction } from "../../db/transactions/transactions.ts";
 import { hasLiveRefunds } from "../../db/wallet-ops/refunds.ts";
 
-/** `misfitMinUnits`: a smaller transfer of a wrong amount sets no exception on a link. */
+/** `mismatchMinUnits`: a smaller transfer of a wrong amount sets no exception on a link. */
 export type Asked = {
-  misfitMinUnits: bigint;
+  mismatchMinUnits: bigint;
   transactionId: string;
   userId: string;
   trace: { requestId: string; clientAddress: string };
@@ -134,8 +134,8 @@ async function finish(
     data: Record<string, string | boolean>;
   },
 ): Promise<HistoryRow> {
-  const { userId, transactionId, trace, misfitMinUnits } = asked;
-  const moves = await refreshLinks(tx, { linkIds: [done.linkId], isReorg: false, misfitMinUnits });
+  const { userId, transactionId, trace, mismatchMinUnits } = asked;
+  const moves = await refreshLinks(tx, { linkIds: [done.linkId], isReorg: false, mismatchMinUnits });
   const row = await getTransaction(tx, asked);
   const data = { ...done.data, txHash: row.txHash };
   await recordEvents(tx, [{ userId, type: done.type, subjectId: transactionId, data }]);

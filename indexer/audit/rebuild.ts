@@ -17,7 +17,7 @@ import {
   takeSnapshot,
 } from "../../db/ledger/rebuild.ts";
 import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
-import { refreshLinks } from "../../db/payments/settlement.ts";
+import { refreshLinks } from "../../db/links/link-status.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { concludeOperations } from "../../db/wallet-ops/conclude-at-depth.ts";
 import { findStanding } from "../settle/prior-attributions.ts";
@@ -60,11 +60,11 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
     await refreshLinks(tx, {
       linkIds: await dropChainRows(tx, network),
       isReorg: false,
-      misfitMinUnits: term.misfitMinUnits,
+      mismatchMinUnits: term.mismatchMinUnits,
     });
     const { touched, transfers } = await replay(tx, term, fromBlock);
     await matchPastClaims(tx);
-    await refreshLinks(tx, { linkIds: touched, isReorg: false, misfitMinUnits: term.misfitMinUnits });
+    await refreshLinks(tx, { linkIds: touched, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
     await settleReleased(tx, term);
     await concludeOperations(tx, { network, depthNumber: cursor.number - term.confirmations + 1 });
     await dropOwnEvents(tx);

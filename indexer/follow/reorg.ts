@@ -5,7 +5,7 @@ import { enqueue } from "../../db/jobs/queue.ts";
 import { deleteBlocksAbove, findHighestBlocks, KEPT_BLOCKS } from "../../db/ledger/blocks.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { orphanAbove } from "../../db/ledger/reorgs.ts";
-import { refreshLinks } from "../../db/payments/settlement.ts";
+import { refreshLinks } from "../../db/links/link-status.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { announceBlock } from "../settle/apply.ts";
 import { type BlockHeader, headerCall, need, parseHeader, readHeaderOn } from "../source/block-header.ts";
@@ -117,7 +117,7 @@ async function undoAbove(term: Term, ancestor: BlockPoint, head: BlockHeader): P
     const moves = await refreshLinks(tx, {
       linkIds: taken.linkIds,
       isReorg: true,
-      misfitMinUnits: term.misfitMinUnits,
+      mismatchMinUnits: term.mismatchMinUnits,
     });
     if (taken.paymentIds.length > 0) await enqueue(tx, "relay_payments", { network });
     for (const claimId of taken.claimIds) await enqueue(tx, "check_claim", { claimId });

@@ -4,7 +4,7 @@ import { findBlocks, findNextBlock } from "../../db/ledger/blocks.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { findBookedLogs } from "../../db/ledger/reconciliation.ts";
 import { discardSums } from "../../db/ledger/running-sums.ts";
-import { refreshLinks } from "../../db/payments/settlement.ts";
+import { refreshLinks } from "../../db/links/link-status.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
 import { concludeOperations } from "../../db/wallet-ops/conclude-at-depth.ts";
@@ -76,7 +76,7 @@ export async function applyPast(
     const moves = await refreshLinks(tx, {
       linkIds: touched.linkIds,
       isReorg: false,
-      misfitMinUnits: term.misfitMinUnits,
+      mismatchMinUnits: term.mismatchMinUnits,
     });
     const concludedIds = await concludeOperations(tx, { network, depthNumber });
     await recordAccountChanges(tx, network, accountChangesOf(own));

@@ -3,8 +3,8 @@
 import { insertBlocks, KEPT_BLOCKS } from "../../db/ledger/blocks.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { confirmTransfers } from "../../db/ledger/transfers.ts";
+import { refreshLinks } from "../../db/links/link-status.ts";
 import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
-import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
@@ -86,7 +86,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
   // after the operations and transfers that it names are concluded
   await reportChanges(tx, { network, after: term.cursor.number - confirmations + 1, depthNumber });
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
-  const moves = await refreshLinks(tx, { linkIds, isReorg: false, misfitMinUnits: term.misfitMinUnits });
+  const moves = await refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
   await Promise.all([
     notify(tx, [
       ...settled.paymentIds,

@@ -9,6 +9,7 @@ import { isInferred } from "../../core/domain/settled-by.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { disputeTransfers, findPendingLinks, releaseMatchedClaims } from "../../db/links/claim-proofs.ts";
+import { refreshLinks } from "../../db/links/link-status.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import {
   assignTransfers,
@@ -16,7 +17,6 @@ import {
   findNamedTransfers,
   type LateAttribution,
 } from "../../db/payments/backdated-settlement.ts";
-import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { FencedError, type Term } from "../term.ts";
@@ -84,7 +84,7 @@ async function settleNamed(tx: Tx, term: Term, booked: readonly BookedTransfer[]
     ...left.map(({ linkId }) => linkId),
     ...disputes.map(({ claimedLinkId }) => claimedLinkId),
   ];
-  const moves = await refreshLinks(tx, { linkIds, isReorg: false, misfitMinUnits: term.misfitMinUnits });
+  const moves = await refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
   await notify(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
 }
 

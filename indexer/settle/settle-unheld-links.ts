@@ -1,17 +1,20 @@
 /** Links that nothing else holds any more, paid by the transfer that had been one too many. */
 
+import { refreshLinks } from "../../db/links/link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
 import { lockPayments } from "../../db/payments/payments.ts";
-import { refreshLinks } from "../../db/payments/settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { Term } from "../term.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";
 
 /** Inside a transaction that holds the cursor: nobody else writes transfers. */
-export async function settleReleased(tx: Tx, term: Pick<Term, "network" | "misfitMinUnits">): Promise<void> {
+export async function settleReleased(
+  tx: Tx,
+  term: Pick<Term, "network" | "mismatchMinUnits">,
+): Promise<void> {
   const { network } = term;
   const seen = await findUnappliedTransfers(tx, network);
   if (seen.length === 0) return;
@@ -33,7 +36,7 @@ export async function settleReleased(tx: Tx, term: Pick<Term, "network" | "misfi
   const moves = await refreshLinks(tx, {
     linkIds: settled.linkIds,
     isReorg: false,
-    misfitMinUnits: term.misfitMinUnits,
+    mismatchMinUnits: term.mismatchMinUnits,
   });
   await notify(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
 }

@@ -23,7 +23,7 @@ describe("limits of relaying", () => {
       ...{ relayDailyFeeMaxWei: undefined, relayGasPerMerchantPerDay: undefined },
     });
     expect(readApiConfig(ENV)).toMatchObject({ relayMinUnits: 1_000n, relayGasPerMerchantPerDay: undefined });
-    expect(readIndexerConfig(ENV)).toMatchObject({ misfitMinUnits: 1_000n });
+    expect(readIndexerConfig(ENV)).toMatchObject({ mismatchMinUnits: 1_000n });
   });
 
   test("in production: 0.02 ETH a day and network, 500,000,000 gas a merchant", () => {
@@ -53,7 +53,7 @@ describe("limits of relaying", () => {
   });
 
   test.each(["0", "0.000001", "1000000"])("RELAY_MIN_AMOUNT accepts %s", (RELAY_MIN_AMOUNT) => {
-    expect(readIndexerConfig({ ...ENV, RELAY_MIN_AMOUNT }).misfitMinUnits).toBe(
+    expect(readIndexerConfig({ ...ENV, RELAY_MIN_AMOUNT }).mismatchMinUnits).toBe(
       BigInt(Math.round(Number(RELAY_MIN_AMOUNT) * 1e6)),
     );
   });

@@ -121,7 +121,7 @@ test("error: a facilitated payment into the merchant's own wallet cannot be assi
     from transactions
     where tx_hash = ${txHash} and user_id = ${merchant.userId} and counterparty = ${from}`;
   const asked = {
-    ...{ transactionId: row?.id ?? "", userId: merchant.userId, misfitMinUnits: 0n },
+    ...{ transactionId: row?.id ?? "", userId: merchant.userId, mismatchMinUnits: 0n },
     ...{ linkId, accept: true, trace: { requestId: "req_test", clientAddress: "127.0.0.1" } },
   };
   const refusal = await assignTransaction(lab.sql, asked).then(

@@ -4,12 +4,12 @@ import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/id
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { startCursor } from "../../db/ledger/cursors.ts";
 import { endClaim, openClaim } from "../../db/links/claims.ts";
+import { refreshLinks } from "../../db/links/link-status.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { failPayments } from "../../db/payments/payments.ts";
 import { markSigned, requeueUnsettled } from "../../db/payments/queue.ts";
-import { refreshLinks } from "../../db/payments/settlement.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { confirmRelays, ensureLane, insertRelay, markMined } from "../../db/relays/relays.ts";
 import { applyPast } from "../../indexer/settle/apply-past.ts";

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { areLogsTaken, endClaim, openClaim } from "../../db/links/claims.ts";
+import { refreshLinks } from "../../db/links/link-status.ts";
 import { findFirstLinks } from "../../db/links/links.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
@@ -18,7 +19,6 @@ import {
   requeueExpired,
   requeueUnsettled,
 } from "../../db/payments/queue.ts";
-import { refreshLinks } from "../../db/payments/settlement.ts";
 import { type Fence, judgeForSigning } from "../../db/payments/signing-fence.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { ensureLane, insertRelay, markMined, recordSend, takeNonce } from "../../db/relays/relays.ts";

@@ -1,8 +1,9 @@
 /** Conditions of the statements that settle payments, links and history: each with the row that it must leave alone. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { refreshLinks } from "../../db/links/link-status.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { assignTransfers, findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
-import { failSpentPayments, refreshLinks } from "../../db/payments/settlement.ts";
+import { failSpentPayments } from "../../db/payments/settlement.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,

@@ -20,7 +20,7 @@ import { createTestDatabase, type TestDatabase } from "./postgres.ts";
 
 export const NETWORK = "base-sepolia";
 /** RELAY_MIN_AMOUNT as it is by default. */
-const MISFIT_MIN_UNITS = 1_000n;
+const MISMATCH_MIN_UNITS = 1_000n;
 export const USDC = NETWORKS[NETWORK].usdc.address;
 const WAIT_MS = 90_000;
 
@@ -71,7 +71,7 @@ export function startIndexer(
   const chain = openChain({ network: NETWORK, urls: options.urls ?? [lab.chain.rpcUrl], timeoutMs: 1_000 });
   const run = runNetwork({
     ...{ network: NETWORK, confirmations: options.confirmations ?? 1, chain, sql, databaseUrl },
-    misfitMinUnits: MISFIT_MIN_UNITS,
+    mismatchMinUnits: MISMATCH_MIN_UNITS,
     log: openLog("indexer", options.logLevel ?? process.env.TEST_LOG_LEVEL ?? "silent"),
     metrics: openIndexerMetrics(registry),
     stop: stop.signal,
@@ -101,7 +101,7 @@ export async function openTerm(
   const end = new AbortController();
   const term = await beginTerm({
     ...{ network: NETWORK, chain, sql: lab.sql, confirmations: 1, signal: end.signal },
-    misfitMinUnits: MISFIT_MIN_UNITS,
+    mismatchMinUnits: MISMATCH_MIN_UNITS,
     ...{
       log: openLog("indexer", process.env.TEST_LOG_LEVEL ?? "silent"),
       metrics: openIndexerMetrics(new Registry()),
