@@ -1,9 +1,17 @@
 /** What indexes of payments once found: which payments are open, and which ones a relay was signed for. Their updates stay in their page. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
-import { findExpiredRelays, leaseQueuedPayments, markSigned, requeueRelay } from "../../db/payments/queue.ts";
+import {
+  findExpiredRelays,
+  leaseQueuedPayments,
+  markSigned,
+  requeueRelay,
+  requeueUnsettled,
+} from "../../db/payments/queue.ts";
 import { settlePayments } from "../../db/payments/settlement.ts";
+import { findSignedPayments } from "../../db/payments/signing-fence.ts";
 import type { Tx } from "../../db/postgres/client.ts";
+import { confirmRelays } from "../../db/relays/relays.ts";
 import {
   accept,
   type BooksLab,
@@ -93,6 +101,23 @@ test("a relay names its payments; one that was queued again is not its own any m
   await lab.sql.begin((tx) => requeueRelay(tx, relayId));
   expect((await paymentOf(lab, lost))?.state).toBe("SIGNED");
   expect(await findExpiredRelays(lab.sql, [relayId], { nowS })).toEqual(new Set([relayId]));
+});
+
+test("a relay whose payment another one carries now has none: nothing is replaced or queued again, and it is confirmed", async () => {
+  const payment = await acceptOne();
+  const former = await signRelay(lab, payment);
+  await lab.sql.begin((tx) => requeueRelay(tx, former.relayId));
+  const present = await signRelay(lab, payment);
+  expect((await findSignedPayments(lab.sql, present.relayId)).map(({ id }) => id)).toEqual([payment.id]);
+  expect(await findSignedPayments(lab.sql, former.relayId)).toEqual([]);
+  await lab.sql`
+    update relays set state = 'MINED', block_number = 100, block_hash = '0x', succeeded = true where id = ${former.relayId}`;
+  expect(await requeueUnsettled(lab.sql, NETWORK)).toEqual([]);
+  expect((await paymentOf(lab, payment))?.state).toBe("SIGNED");
+  await confirmRelays(lab.sql, NETWORK, { depthBlocks: 1, provenIds: [former.relayId] });
+  expect(await lab.sql`select state from relays where id = ${former.relayId}`).toMatchObject([
+    { state: "CONFIRMED" },
+  ]);
 });
 
 test("signing and settling a payment touch none of its indexes", async () => {
