@@ -4,6 +4,7 @@ import { z } from "zod";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { listEvents } from "../../db/events/event-log.ts";
 import { access } from "../http/access.ts";
+import { authenticate } from "../http/authenticate.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses, errorSchema, metaOf, metaSchema } from "../http/envelope.ts";
@@ -52,7 +53,8 @@ export const eventRoutes = (deps: ApiDeps) =>
       ({ user, request, headers, set }) => {
         const known = headers["last-event-id"];
         const after = known ? readCursor(known) : undefined;
-        const stream = streamEvents(deps, { userId: user.id, after }, request.signal);
+        const isAllowed = () => isCaller(deps, request, user.id);
+        const stream = streamEvents(deps, { userId: user.id, after, isAllowed }, request.signal);
         if (!stream)
           throw new ServiceError("RATE_LIMITED", "Too many open event streams; poll /v1/events instead", {
             headers: { "retry-after": "10" },
@@ -101,3 +103,13 @@ export const eventRoutes = (deps: ApiDeps) =>
         detail: { summary: "Your events, oldest first, from a cursor on", tags },
       },
     );
+
+/** Whether the request's session or key still counts as this user's. A database that cannot be asked is an error, and ends the stream. */
+async function isCaller(deps: ApiDeps, request: Request, userId: string): Promise<boolean> {
+  try {
+    return (await authenticate(deps, request, mayRead.allow)).user.id === userId;
+  } catch (error) {
+    if (error instanceof ServiceError && error.errorCode === "UNAUTHORIZED") return false;
+    throw error;
+  }
+}

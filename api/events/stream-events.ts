@@ -20,10 +20,18 @@ const PAGE = 50;
 let openStreams = 0;
 const openByUser = new Map<string, number>();
 
-/** Undefined when there are too many streams. `after`: undefined for a reader without a position. */
+type Reader = {
+  userId: string;
+  /** Undefined for a reader without a position. */
+  after: EventPosition | undefined;
+  /** Whether session or key still exist; asked before anything is delivered. */
+  isAllowed: () => Promise<boolean>;
+};
+
+/** Undefined when there are too many streams. */
 export function streamEvents(
   { sql, outcomes, drain }: Pick<ApiDeps, "sql" | "outcomes" | "drain">,
-  { userId, after }: { userId: string; after: EventPosition | undefined },
+  { userId, after, isAllowed }: Reader,
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> | undefined {
   const giveBack = takePlace(userId);
@@ -58,7 +66,7 @@ export function streamEvents(
         return page.events.length > 0 ? page : undefined;
       };
       const page = await outcomes.watch(userId).settle(read, KEEP_ALIVE_MS);
-      if (isOver) return;
+      if (isOver || !(await isAllowed())) return;
       if (!page) {
         yield ": still here\n\n";
         continue;

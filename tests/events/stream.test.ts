@@ -1,5 +1,6 @@
 /** A user's events as they happen: from now on, from a cursor on, and only their own. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { recordEvents } from "../../db/events/events.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { openClient } from "../support/http-client.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
@@ -91,6 +92,24 @@ test("a stream takes a session, and refuses what is no cursor", async () => {
   expect((await openClient(world.baseUrl).get(STREAM)).status).toBe(401);
   const refused = await merchant.client.get(STREAM, { "last-event-id": "nonsense" });
   expect([refused.status, refused.body.error.code]).toEqual([400, "VALIDATION_ERROR"]);
+});
+
+test("a stream whose session was ended delivers nothing more, and ends", async () => {
+  const leaving = await signUp(world.baseUrl);
+  const streams = [await open(leaving), await open(merchant)];
+  for (const stream of streams) expect((await stream.next()).event).toBe("open");
+  expect((await leaving.client.post("/v1/auth/logout", {})).status).toBe(200);
+  await recordEvents(
+    world.sql,
+    [leaving, merchant].map(({ userId }) => ({
+      userId,
+      type: "payment_link.created" as const,
+      subjectId: "link_after",
+    })),
+  );
+  expect((await streams[1]?.next())?.data.subjectId).toBe("link_after");
+  await expect(streams[0]?.next()).rejects.toThrow("the stream ended");
+  await streams[1]?.stop();
 });
 
 test("the eleventh stream of a user is refused with 429, and one that ends frees its place", async () => {
