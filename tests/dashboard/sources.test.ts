@@ -21,7 +21,7 @@ import {
 import { readPayout } from "../../web/dashboard/send/read-payout.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { seededRandom } from "../support/seeded-random.ts";
-import { renderWireTypes, WIRE_TYPES } from "./wire-types.ts";
+import { readPaths, renderWireTypes, WIRE_TYPES } from "./wire-types.ts";
 
 const ROOT = join(import.meta.dir, "../..");
 const FIRST_SCREEN_MAX = 35_840;
@@ -30,6 +30,16 @@ const STYLE_MAX = 6_144;
 
 test("the types of requests and answers are those of the OpenAPI document", async () => {
   expect(readFileSync(join(ROOT, WIRE_TYPES), "utf8")).toBe(await renderWireTypes());
+});
+
+test("links of the dashboard to the API lead to routes that exist", async () => {
+  const paths = await readPaths();
+  const sources = [...new Bun.Glob("**/*.tsx").scanSync(join(ROOT, "web/dashboard"))]
+    .map((file) => readFileSync(join(ROOT, "web/dashboard", file), "utf8"))
+    .join("\n");
+  const links = [...sources.matchAll(/href="(\/v1\/[^"?]*)/g)].map(([, path = ""]) => path);
+  expect(links.length).toBeGreaterThan(1);
+  for (const path of links) expect([path, Object.keys(paths[path] ?? {})]).toEqual([path, ["get"]]);
 });
 
 describe("what a merchant's browser loads", () => {

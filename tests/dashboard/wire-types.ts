@@ -100,7 +100,7 @@ export async function renderWireTypes(): Promise<string> {
   return `/** Written by \`bun run wire-types\` from the OpenAPI document; a test compares both. */\nexport type Wire = {\n${lines.join("\n")}\n};\n`;
 }
 
-async function readPaths(): Promise<Record<string, Record<string, Operation>>> {
+export async function readPaths(): Promise<Record<string, Record<string, Operation>>> {
   const config = readApiConfig({
     NODE_ENV: "test",
     TEST_MODE: "1",

@@ -108,7 +108,7 @@ function EmailStep({
         {say("Continue")}
       </Button>
       {page.hasGoogle && (
-        <a class="button plain" href="/v1/auth/google">
+        <a class="button plain" href="/v1/auth/google/authorize">
           {say("Continue with Google")}
         </a>
       )}
