@@ -148,9 +148,9 @@ function Trail({ cursor }: { cursor: string | undefined }) {
   );
 }
 
-/** `sign_in_refused` reads "Sign in refused". */
+/** `sign_in_refused` reads "Sign in refused", `otp_sent` "Code sent". */
 function nameOf(type: string): string {
-  const text = type.replaceAll("_", " ");
+  const text = type.replaceAll("_", " ").replace(/^otp\b/, "code");
   return say(text.charAt(0).toUpperCase() + text.slice(1));
 }
 
