@@ -35,22 +35,31 @@ const PAYER_TIMEOUT_MS = 20_000;
 const QUIET_TIMEOUT_MS = 90_000;
 const FINAL = [200, 202, 409];
 
-/** A closed loop of payers that repeat the very same body until they are answered, as clients should. */
-export async function payWhile(stage: Stage, mayGoOn: () => boolean): Promise<Answers> {
+/** A closed loop of payers that repeat the very same body until they are answered, as clients should. `onSettled` hears each 200. */
+export async function payWhile(
+  stage: Stage,
+  mayGoOn: () => boolean,
+  onSettled: (linkId: string) => void = () => {},
+): Promise<Answers> {
   const answers: Answers = { linkIds: [], statuses: {}, wrong: [], unanswered: 0 };
   const nextOrder = openOrders(stage);
   const payer = async () => {
     while (mayGoOn()) {
       const order = await nextOrder();
       answers.linkIds.push(order.linkId);
-      if (!(await payOnce(stage, order, answers))) answers.unanswered += 1;
+      if (!(await payOnce(stage, order, answers, onSettled))) answers.unanswered += 1;
     }
   };
   await Promise.all(Array.from({ length: PAYERS }, payer));
   return answers;
 }
 
-async function payOnce({ baseUrl }: Stage, order: Order, answers: Answers): Promise<boolean> {
+async function payOnce(
+  { baseUrl }: Stage,
+  order: Order,
+  answers: Answers,
+  onSettled: (linkId: string) => void,
+): Promise<boolean> {
   for (let attempt = 0; attempt < TRIES_MAX; attempt++) {
     try {
       const response = await fetch(`${baseUrl()}/v1/x402/${order.linkId}/pay`, {
@@ -61,6 +70,7 @@ async function payOnce({ baseUrl }: Stage, order: Order, answers: Answers): Prom
       });
       const text = await response.text();
       answers.statuses[response.status] = (answers.statuses[response.status] ?? 0) + 1;
+      if (response.status === 200) onSettled(paidLinkOf(text) ?? order.linkId);
       if (FINAL.includes(response.status)) return true;
       if (response.status !== 500 || !text.includes('"retryable":true'))
         answers.wrong.push(`${response.status} ${text.slice(0, 200)}`);
@@ -70,6 +80,12 @@ async function payOnce({ baseUrl }: Stage, order: Order, answers: Answers): Prom
     await Bun.sleep(PAUSE_MS);
   }
   return false;
+}
+
+/** A payment of a reusable link is a link of its own, which its status URL names. */
+function paidLinkOf(text: string): string | undefined {
+  const { statusUrl = "" } = JSON.parse(text) as { statusUrl?: string };
+  return statusUrl.match(/link_[\w-]{22}/)?.[0];
 }
 
 /** Links, made some at a time, and for each payment a payer of its own; some of them share a reusable link. */

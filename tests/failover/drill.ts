@@ -1,0 +1,170 @@
+/**
+ * Twelve payers pay by x402 while the primary of a Patroni cluster is lost again and again, each time in another way. At the end every
+ * payment that was answered must be there, once.
+ */
+
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { migrate } from "../../db/postgres/migrate.ts";
+import { type Answers, insist, judge, payWhile, type Stage } from "../payments/campaign-load.ts";
+import { startTestChain } from "../support/chain.ts";
+import { startTestMailbox } from "../support/mailbox.ts";
+import { waitFor } from "../support/relay-lab.ts";
+import { seedMerchant } from "../support/seed.ts";
+import { type ProcessName, startService } from "../support/world.ts";
+import { type Cluster, startCluster } from "./cluster.ts";
+import { FAULTS, type Fault, KILL } from "./faults.ts";
+
+const PROCESSES: readonly ProcessName[] = ["api", "api-2", "worker", "worker-2", "indexer", "indexer-2"];
+const BLOCK_TIME_S = 1;
+/** Settled before each fault, and after it. */
+const PAYMENTS_BETWEEN = 12;
+const RECOVERY_TIMEOUT_MS = 90_000;
+const ASYNCHRONOUS_LAG_MS = 2_500;
+
+export type FaultReport = {
+  fault: string;
+  /** The longest time without a settled payment, from the fault on. */
+  secondsWithout?: number;
+  /** Links whose payer had been answered "settled", and that are open again on the new primary. */
+  forgotten?: number;
+  skipped?: string;
+};
+
+export type DrillReport = {
+  cluster: "synchronous" | "asynchronous";
+  faults: FaultReport[];
+  payments: number;
+  statuses: Record<string, number>;
+  wrong: string[];
+  unanswered: number;
+  /** At the end: answered "settled" and not PAID; paid more than once. */
+  lost: number;
+  double: number;
+  /** At the failovers, in all. */
+  forgotten: number;
+  /** What else does not hold. */
+  broken: string[];
+};
+
+type Settled = { linkId: string; atMs: number };
+type Scene = { cluster: Cluster; stage: Stage; settled: Settled[] };
+
+/** An asynchronous cluster's standbys are 2.5 s behind, and its primary is only killed. */
+export async function runDrill(options: {
+  isSynchronous: boolean;
+  /** Names of the only faults to suffer. */
+  only?: readonly string[];
+}): Promise<DrillReport> {
+  const { isSynchronous, only } = options;
+  const lagMs = isSynchronous ? 0 : ASYNCHRONOUS_LAG_MS;
+  const [cluster, chain, smtp] = await Promise.all([
+    startCluster({ isSynchronous, lagMs }),
+    startTestChain({ blockTimeS: BLOCK_TIME_S }),
+    startTestMailbox(),
+  ]);
+  const ends: (() => Promise<unknown>)[] = [cluster.stop, chain.stop, smtp.stop];
+  try {
+    await migrate(cluster.url);
+    const sql = openDatabase(cluster.url, { name: "drill", maxConnections: 4 });
+    ends.unshift(() => sql.end({ timeout: 1 }));
+    const service = await startService({ db: cluster, chain, smtp, processes: PROCESSES });
+    ends.unshift(service.stop);
+    const apis = PROCESSES.filter((name) => name.startsWith("api")).map(service.baseUrlOf);
+    let turn = 0;
+    const baseUrl = () => apis[turn++ % apis.length] ?? "";
+    const stage: Stage = { sql, chain, merchant: await seedMerchant(sql), baseUrl };
+    const settled: Settled[] = [];
+    let isOver = false;
+    const paying = payWhile(
+      stage,
+      () => !isOver,
+      (linkId) => settled.push({ linkId, atMs: performance.now() }),
+    );
+    const faults: FaultReport[] = [];
+    try {
+      for (const fault of isSynchronous ? FAULTS : [KILL]) {
+        if (only && !only.includes(fault.name)) continue;
+        faults.push(await suffer({ cluster, stage, settled }, fault));
+        console.log(JSON.stringify(faults.at(-1)));
+      }
+    } finally {
+      isOver = true;
+    }
+    return await conclude({ stage, settled }, await paying, { isSynchronous, faults });
+  } finally {
+    for (const end of ends) await end().catch((error: unknown) => console.error(String(error)));
+  }
+}
+
+async function suffer({ cluster, stage, settled }: Scene, fault: Fault): Promise<FaultReport> {
+  await cluster.waitUntilWhole();
+  await waitForMore(settled, PAYMENTS_BETWEEN);
+  const primary = await cluster.findPrimary();
+  const skipped = fault.missing?.(primary);
+  if (skipped) return { fault: fault.name, skipped };
+  const known = settled.map(({ linkId }) => linkId);
+  const struckMs = performance.now();
+  const heal = await fault.strike(primary, cluster, stage.sql);
+  try {
+    await waitFor(
+      "another primary",
+      async () => (await cluster.findPrimary().catch(() => primary)).name !== primary.name,
+      RECOVERY_TIMEOUT_MS,
+    );
+    const forgotten = await countLinks(stage.sql, known, ["ACTIVE", "EXPIRED"]);
+    await waitForMore(settled, PAYMENTS_BETWEEN);
+    const times = [struckMs, ...settled.map(({ atMs }) => atMs).filter((atMs) => atMs > struckMs)];
+    const gaps = times.slice(1).map((atMs, index) => atMs - (times[index] ?? atMs));
+    return { fault: fault.name, secondsWithout: Math.round(Math.max(...gaps) / 100) / 10, forgotten };
+  } finally {
+    heal();
+  }
+}
+
+function waitForMore(settled: readonly Settled[], count: number): Promise<unknown> {
+  const target = settled.length + count;
+  return waitFor(`${target} settled payments`, async () => settled.length >= target, RECOVERY_TIMEOUT_MS);
+}
+
+type Status = "ACTIVE" | "PENDING" | "EXPIRED" | "CANCELLED";
+
+async function countLinks(
+  sql: Sql,
+  linkIds: readonly string[],
+  statuses: readonly Status[],
+): Promise<number> {
+  const [row] = await insist(
+    () => sql<{ count: number }[]>`
+      select count(*)::int as count
+      from payment_links
+      where id = any(${[...linkIds]}::text[]) and status = any(${[...statuses]}::text[])`,
+  );
+  return row?.count ?? 0;
+}
+
+async function conclude(
+  { stage, settled }: Pick<Scene, "stage" | "settled">,
+  { statuses, wrong, unanswered, linkIds }: Answers,
+  { isSynchronous, faults }: { isSynchronous: boolean; faults: FaultReport[] },
+): Promise<DrillReport> {
+  const broken: string[] = [];
+  const paid = settled.map(({ linkId }) => linkId);
+  await judge(stage, linkIds).catch((error: unknown) => broken.push(String(error)));
+  const [row] = await stage.sql<{ count: number }[]>`
+    select count(*)::int as count
+    from (
+      select
+      from transfers
+      where link_id = any(${paid}::text[]) and pays and status <> 'ORPHANED'
+      group by link_id
+      having count(*) > 1
+    ) twice`;
+  return {
+    ...{ cluster: isSynchronous ? "synchronous" : "asynchronous", faults, payments: linkIds.length },
+    ...{ statuses, wrong, unanswered },
+    lost: await countLinks(stage.sql, paid, ["ACTIVE", "PENDING", "EXPIRED", "CANCELLED"]),
+    double: row?.count ?? 0,
+    forgotten: faults.reduce((sum, { forgotten = 0 }) => sum + forgotten, 0),
+    broken,
+  };
+}
