@@ -37,6 +37,7 @@ export async function assertInvariants(
     ...(await checkHistory(sql, network, transfers)),
     ...(await checkLinks(sql, network)),
     ...(await checkPayments(sql, network, options.mayBeInFlight ?? false)),
+    ...(await checkPaymentTables(sql, network)),
     ...(options.hasLostRows ? [] : await checkRelays(sql, network)),
     ...(await checkOperations(sql, network)),
     ...(await checkBudgets(sql, network)),
@@ -241,6 +242,24 @@ async function checkBudgets(sql: Sql, network: NetworkId): Promise<string[]> {
     from relay_charges
     join relays on relays.id = relay_charges.relay_id
     where relays.network = ${network} and relays.state in ('MINED', 'CONFIRMED', 'LOST') and not settled`;
+  return rows.map((row) => row.fault);
+}
+
+/** The tables that triggers keep name exactly the open payments, and each payment under its relay. */
+async function checkPaymentTables(sql: Sql, network: NetworkId): Promise<string[]> {
+  const rows = await sql<{ fault: string }[]>`
+    select 'payment ' || coalesce(payment.id, open.payment_id)
+      || case when open.payment_id is null then ' is open, but no worker finds it' else ' is listed as open, but is not' end as fault
+    from (select id from payments where network = ${network} and is_open) payment
+    full join (select payment_id from open_payments where network = ${network}) open on open.payment_id = payment.id
+    where payment.id is null or open.payment_id is null
+    union all
+    select 'payment ' || payment.id || ' is not named by its relay ' || payment.relay_id
+    from payments payment
+    left join relay_payments carried on carried.relay_id = payment.relay_id
+    where payment.network = ${network}
+      and payment.relay_id is not null
+      and payment.id <> all(coalesce(carried.payment_ids, '{}'))`;
   return rows.map((row) => row.fault);
 }
 
