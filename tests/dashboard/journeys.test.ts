@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "
 import type { Page } from "playwright-core";
 import { readUsdcBalance } from "../../local/chain/usdc.ts";
 import { findBarriers, isBrowserThere, type Visit } from "../checkout/browser.ts";
-import { randomAddress } from "../support/indexer-lab.ts";
+import { randomAddress, until } from "../support/indexer-lab.ts";
 import { newEmail } from "../support/sign-up.ts";
 import {
   createLinkInBrowser,
@@ -169,6 +169,39 @@ describe.if(isBrowserThere)("the dashboard", () => {
     await page.unroute("**/v1/wallets/send/confirm");
     await dialog().getByRole("button", { name: "Close" }).last().click();
     sentTo = to;
+  });
+
+  test("closing the sheet takes the passkey's prompt away: a passkey used afterwards signs nothing", async () => {
+    await go("Send");
+    await page.getByLabel("Recipient's address").fill(randomAddress());
+    await page.getByLabel("Amount", { exact: true }).fill("0.75");
+    await button("Review").click();
+    const sign = dialog().getByRole("button", { name: "Sign with passkey" });
+    await sign.waitFor();
+    // a person who has the prompt open and thinks about it
+    await page.evaluate(`{
+      const get = navigator.credentials.get.bind(navigator.credentials);
+      navigator.credentials.get = (options) =>
+        new Promise((resolve, reject) => {
+          navigator.credentials.get = get;
+          globalThis.useThePasskey = () => get(options).then(resolve, reject);
+        });
+    }`);
+    await sign.click();
+    await page.waitForFunction("globalThis.useThePasskey !== undefined");
+    await dialog().getByRole("button", { name: "Do not sign" }).click();
+    await dialog().waitFor({ state: "detached" });
+    await page.evaluate("useThePasskey().catch(() => undefined)");
+    const stateOf = async () => {
+      const [row] = await dashboard.world.sql<{ state: string }[]>`
+        select op.state
+        from wallet_operations op
+        join wallet_operation_items item on item.operation_id = op.id
+        where item.amount_units = 750000`;
+      return row?.state;
+    };
+    await until("it is cancelled", async () => (await stateOf()) !== "AWAITING_SIGNATURE");
+    expect(await stateOf()).toBe("CANCELLED");
   });
 
   test("an address that looks like a known one is signed only after a second confirmation", async () => {

@@ -25,12 +25,13 @@ export async function makePasskey(options: unknown): Promise<Attestation> {
   });
 }
 
-export async function usePasskeyOf(options: unknown): Promise<Assertion> {
+/** `signal` takes the browser's prompt away. */
+export async function usePasskeyOf(options: unknown, signal?: AbortSignal): Promise<Assertion> {
   return ask(async () => {
     const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(
       options as PublicKeyCredentialRequestOptionsJSON,
     );
-    return navigator.credentials.get({ publicKey });
+    return navigator.credentials.get(signal ? { publicKey, signal } : { publicKey });
   });
 }
 

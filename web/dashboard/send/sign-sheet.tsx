@@ -1,5 +1,5 @@
 /** Shows in full what the passkey will sign, checks that it is that, and follows it until the chain has decided. */
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { invalidate } from "../frame/load.ts";
 import { networkOf } from "../frame/page-data.ts";
 import { type Assertion, usePasskeyOf } from "../frame/passkey.ts";
@@ -45,6 +45,7 @@ type Props = ToSign & {
 };
 
 const RETRY_MS = 2_000;
+const GONE = new Set([401, 403, 404]);
 const ENDED = new Set(["CONFIRMED", "FAILED", "EXPIRED", "CANCELLED"]);
 const REASONS: Readonly<Record<string, string>> = {
   INSUFFICIENT_FUNDS: "The wallet does not hold enough.",
@@ -71,6 +72,8 @@ export function SignSheet(props: Props) {
   const [fault, setFault] = useState<string>();
   const [isBusy, setBusy] = useState(false);
   const [isCompared, setCompared] = useState(false);
+  /** The browser asks for the passkey: until it is used, nothing is signed. */
+  const prompt = useRef<AbortController>();
   const hasFee = (readUnits(fee) ?? 0n) > 0n;
   const feeTo = hasFee ? lastRecipient(offered.userOperation.callData, tag) : undefined;
   const isLookAlike = warnings.some(({ code }) => code === "resembles_known_recipient");
@@ -84,11 +87,18 @@ export function SignSheet(props: Props) {
       const chainId = networkOf(network)?.chainId ?? 0;
       const whole = feeTo ? [...units, { to: feeTo, units: readUnits(fee) ?? 0n }] : units;
       checkOperation(offered, { chainId, from, payments: whole, tag });
-      await submit(await usePasskeyOf(offered.passkeyChallenge));
+      const asking = new AbortController();
+      prompt.current = asking;
+      const assertion = await usePasskeyOf(offered.passkeyChallenge, asking.signal);
+      prompt.current = undefined;
+      // closed between the passkey's use and this line: it is never sent
+      if (asking.signal.aborted) return;
+      await submit(assertion);
       await followToEnd();
     } catch (error) {
       setFault(explain(error));
     }
+    prompt.current = undefined;
     setBusy(false);
   };
   /** From here on it may be on its way, whatever the answer: only a refusal, or the service itself, says that it is not. */
@@ -96,7 +106,9 @@ export function SignSheet(props: Props) {
     try {
       await props.confirm(assertion);
     } catch (error) {
-      if (error instanceof Refusal && error.status >= 400 && error.status < 500) throw error;
+      const isRefused = error instanceof Refusal && error.status >= 400 && error.status < 500;
+      // an earlier confirmation arrived after all
+      if (isRefused && error.issue !== "already_confirmed") throw error;
       setProgress({ status: "QUEUED", transactionHash: null, reason: null });
       const found = await followOnce(undefined);
       if (found.status !== "AWAITING_SIGNATURE") return;
@@ -113,7 +125,10 @@ export function SignSheet(props: Props) {
         setFault(undefined);
         return next;
       } catch (error) {
-        setFault(`${messageOf(error)} ${say("It is signed and may be on its way: do not send it again.")}`);
+        const message = `${messageOf(error)} ${say("It is signed and may be on its way: do not send it again.")}`;
+        // signed out: asking again would ask for the passkey each time
+        if (error instanceof Refusal && GONE.has(error.status)) throw new Error(message, { cause: error });
+        setFault(message);
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
       }
     }
@@ -128,9 +143,12 @@ export function SignSheet(props: Props) {
     invalidate("/v1/wallets", "/v1/transactions", "/v1/payment-links", "/api/v1/public/");
   };
   const close = () => {
-    if (!progress && !isBusy) props.onAbandon();
+    const isAsking = prompt.current !== undefined;
+    prompt.current?.abort();
+    const isSigned = progress !== undefined || (isBusy && !isAsking);
+    if (!isSigned) props.onAbandon();
     invalidate("/v1/wallets/sends", "/v1/payment-links");
-    props.onClose(progress !== undefined || isBusy);
+    props.onClose(isSigned);
   };
   return (
     <Dialog title={title} onClose={close}>
