@@ -10,7 +10,7 @@ import {
   markOperationsSigned,
   requeueUnrunOperations,
 } from "../../db/wallet-ops/queue.ts";
-import { reopenOperations } from "../../db/wallet-ops/reorganised-operations.ts";
+import { reopenOperationHistory, reopenOperations } from "../../db/wallet-ops/reorganised-operations.ts";
 import { recordOperationEvents, settleOperations } from "../../db/wallet-ops/settlement.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
 import {
@@ -20,6 +20,7 @@ import {
   openOperationLab,
   randomHash,
 } from "../support/operation-lab.ts";
+import { insertHistory } from "../transactions/history.ts";
 
 setDefaultTimeout(120_000);
 
@@ -203,4 +204,24 @@ describe("an operation's event", () => {
     expect(await rowOf(first)).toMatchObject({ state: "BROADCAST", isExtra: true });
     expect(await rowOf(second)).toMatchObject({ state: "QUEUED", isExtra: false });
   });
+});
+
+test("reopenOperationHistory puts back the rows of its own operations alone", async () => {
+  const [reopened, other] = [await relayed("BROADCAST"), await relayed("BROADCAST")];
+  const rows = new Map<Made, string>();
+  for (const made of [reopened, other]) {
+    const [id = ""] = await insertHistory(sql, made.userId, [
+      { type: "SEND", status: "FAILED", txHash: null },
+    ]);
+    await sql`update transactions set operation_id = ${made.id}, failure_reason = 'REVERTED' where id = ${id}`;
+    rows.set(made, id);
+  }
+  await reopenOperationHistory(sql, [reopened.id]);
+  const statusOf = async (made: Made) => {
+    const [row] = await sql<{ status: string; failureReason: string | null }[]>`
+      select status, failure_reason from transactions where id = ${rows.get(made) ?? ""}`;
+    return row;
+  };
+  expect(await statusOf(reopened)).toEqual({ status: "PENDING", failureReason: null });
+  expect(await statusOf(other)).toEqual({ status: "FAILED", failureReason: "REVERTED" });
 });
