@@ -58,7 +58,7 @@ async function playRound(world: CheckoutWorld, round: number, apartMs: number): 
     const transfers = await world.world.sql`
       select from_address, amount_units, pays
       from transfers
-      where from_address = any(${wallets.map(({ address }) => address)}::text[])`;
+      where from_address = any(${wallets.map(({ address }) => address)}::bytea[])`;
     const isRight =
       thanked.filter(Boolean).length === 1 &&
       spent[winner] === amountUnits &&
