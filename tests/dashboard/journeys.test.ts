@@ -344,7 +344,9 @@ describe.if(isBrowserThere)("the dashboard", () => {
     await dialog().getByRole("button", { name: "Create key" }).click();
     await page.getByText("Your session is over.").waitFor();
     await button("Use passkey").click();
-    await page.getByText(/^sk_/).waitFor();
+    await dialog()
+      .getByText(/^sk_[\w-]{30,}$/)
+      .waitFor();
     await dialog().getByLabel("I have kept it").check();
     await dialog().getByRole("button", { name: "Done" }).click();
     await page.getByText("Shop server").waitFor();

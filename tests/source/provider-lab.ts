@@ -138,7 +138,7 @@ async function readLedger({ sql }: Lab): Promise<{ number: number; places: strin
   const [row] = await sql<{ number: bigint; places: string[]; rows: number }[]>`
     select
       (select number from cursors where network = ${NETWORK}),
-      array(select block_hash || ':' || log_index from transfers where status <> 'ORPHANED') as places,
+      array(select hex_of(block_hash) || ':' || log_index from transfers where status <> 'ORPHANED') as places,
       (select count(*)::int from transactions) as rows`;
   if (!row) throw new Error("there is no ledger");
   return { number: Number(row.number), places: row.places.sort(), rows: row.rows };
