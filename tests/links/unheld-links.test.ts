@@ -15,6 +15,7 @@ import {
   historyOf,
   linkOf,
   lookBack,
+  makeBlock,
   makeTransfer,
   NETWORK,
   openBooks,
@@ -230,7 +231,8 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
   test("is settled when its block is later than the acceptance, though it was read at the same time", async () => {
     const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
     const [payer, nonce] = [randomAddress(), randomHash()];
-    const transfer = makeTransfer(lab, 99, { from: payer, authorizationNonce: nonce });
+    const later = { ...makeBlock(99), timeS: Math.floor(Date.now() / 1000) + 60 };
+    const transfer = makeTransfer(lab, 99, { block: later, from: payer, authorizationNonce: nonce });
     await read(lab, [transfer]);
     const payment = await accept(lab, linkId, { payer, nonce });
     if (!payment) throw new Error("the link took no payment");

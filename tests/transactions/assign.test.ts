@@ -57,9 +57,14 @@ describe("a received transfer that two links fit", () => {
     });
     expect(await linkOf(two.id)).toMatchObject({ status: "PAID", exception: "NONE", settledBy: "merchant" });
     expect(await side.statusOf(one.id)).toBe("ACTIVE");
-    const { body: events } = await side.ann.client.get("/v1/events?limit=100");
-    const listed = events.data.filter((event: { subjectId: string }) => event.subjectId === row.id);
-    expect(listed.map((event: { type: string }) => event.type)).toContain("transaction.assigned");
+    // the log shows an event once no older transaction is running
+    await waitFor("the event in the log", async () => {
+      const { body } = await side.ann.client.get("/v1/events?limit=100");
+      return body.data.some(
+        (event: { subjectId: string; type: string }) =>
+          event.subjectId === row.id && event.type === "transaction.assigned",
+      );
+    });
     const { body: trail } = await side.ann.client.get("/v1/security-events");
     expect(trail.data[0]).toMatchObject({ type: "transfer_assigned", details: { linkId: two.id } });
   });

@@ -73,7 +73,7 @@ export function SignSheet(props: Props) {
   const [isBusy, setBusy] = useState(false);
   const [isCompared, setCompared] = useState(false);
   /** The browser asks for the passkey: until it is used, nothing is signed. */
-  const prompt = useRef<AbortController>();
+  const prompt = useRef<AbortController | undefined>(undefined);
   const hasFee = (readUnits(fee) ?? 0n) > 0n;
   const feeTo = hasFee ? lastRecipient(offered.userOperation.callData, tag) : undefined;
   const isLookAlike = warnings.some(({ code }) => code === "resembles_known_recipient");
