@@ -74,6 +74,11 @@ const shape = {
     .regex(ADDRESS, "must be an address (0x and 40 hex digits)")
     .transform((text) => text.toLowerCase() as Hex)
     .optional(),
+  WALLETCONNECT_PROJECT_ID: z
+    .string()
+    .regex(/^[0-9a-f]{32}$/, "must be the project's id (32 hex digits)")
+    .optional(),
+  BASE_ACCOUNT: flag.default(false),
   TRUSTED_PROXIES: commaList.optional(),
   WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
   SEND_MIN: usdcAmount("0.01"),
@@ -136,6 +141,8 @@ export type ApiConfig = {
   testMode: boolean;
   /** An account that the local chain signs for: payment pages show it as a wallet. */
   testWallet: Hex | undefined;
+  /** Wallets outside the browser that payment pages offer; each needs foreign origins in the pages' policy. */
+  furtherWallets: { walletConnectProjectId: string | undefined; baseAccount: boolean };
   trustedProxies: TrustedProxies;
   /** Undefined: eager on testnets, lazy on base. */
   walletDeployment: "eager" | "lazy" | undefined;
@@ -203,6 +210,10 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
         : undefined,
     testMode: env.TEST_MODE,
     testWallet: env.TEST_WALLET,
+    furtherWallets: {
+      walletConnectProjectId: env.WALLETCONNECT_PROJECT_ID,
+      baseAccount: env.BASE_ACCOUNT,
+    },
     trustedProxies: readProxies(env.TRUSTED_PROXIES ?? []),
     walletDeployment: env.WALLET_DEPLOYMENT,
     sendMinUnits: env.SEND_MIN,

@@ -17,6 +17,7 @@ import { readApiConfig } from "./config.ts";
 import { type Assets, readAssets } from "./http/assets.ts";
 import { drainServer, openDrain } from "./http/drain.ts";
 import { raiseServerHeaderLimit } from "./http/header-limit.ts";
+import { requireWalletFiles } from "./pages/further-wallets.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
 /** A list waits this long for a replica that is behind, then it is read from the primary. */
@@ -96,7 +97,9 @@ function refuseForeignRpIds(rpId: string, foreign: readonly { rpId: string; coun
 
 function readAssetsOrExit(): Assets {
   try {
-    return readAssets();
+    const assets = readAssets();
+    requireWalletFiles(assets, config);
+    return assets;
   } catch (error) {
     return exitMisconfigured(error instanceof Error ? error.message : String(error));
   }

@@ -4,17 +4,17 @@
  */
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { basename, extname, join } from "node:path";
-import { brotliCompressSync, constants, gzipSync } from "node:zlib";
+import { basename, join } from "node:path";
+import { emit, write } from "./emit.ts";
 
 const ROOT = import.meta.dir;
 const DIST = join(ROOT, "dist");
 const MANIFEST = join(DIST, "manifest.json");
-const HASH_CHARS = 10;
 
 /** Each is bundled alone: a module that two share would become a further file to load. */
 const ENTRIES: Readonly<Record<string, string>> = {
   "checkout.js": "checkout/main.tsx",
+  "further-wallets.js": "further-wallets/main.ts",
   "test-wallet.js": "test-wallet/main.ts",
   "embed.js": "embed/main.ts",
   "checkout.css": "checkout/style.css",
@@ -30,27 +30,28 @@ const LEAVE = {
   style: "leave/style.css",
 };
 const STATIC_FOLDER = join(ROOT, "static");
-const COMPRESSED = new Set([".js", ".css", ".svg", ".html"]);
 
 type Manifest = { stamp: string; assets: Record<string, string> };
 
 const stamp = stampOf(["../bun.lock", ...listSources()]);
 if (readStamp() !== stamp) await build();
+const { WALLETCONNECT_PROJECT_ID, BASE_ACCOUNT = "0" } = process.env;
+if (WALLETCONNECT_PROJECT_ID || ["1", "true"].includes(BASE_ACCOUNT)) await import("./wallets/build.ts");
 
 async function build(): Promise<void> {
   const startedAt = performance.now();
   mkdirSync(DIST, { recursive: true });
   const assets: Record<string, string> = {};
-  for (const [name, entry] of Object.entries(ENTRIES)) assets[name] = emit(name, await bundle(entry));
+  for (const [name, entry] of Object.entries(ENTRIES)) assets[name] = emit(DIST, name, await bundle(entry));
   for (const { name, content, isEntry } of await bundleDashboard()) {
     assets[isEntry ? DASHBOARD.name : name] = name;
-    write(name, content);
+    write(DIST, name, content);
   }
   for (const name of readdirSync(STATIC_FOLDER))
-    assets[name] = emit(name, readFileSync(join(STATIC_FOLDER, name)));
+    assets[name] = emit(DIST, name, readFileSync(join(STATIC_FOLDER, name)));
   const leave = await bundleLeavePage();
   writeFileSync(join(DIST, LEAVE.name), leave);
-  assets[LEAVE.name] = emit(LEAVE.name, leave);
+  assets[LEAVE.name] = emit(DIST, LEAVE.name, leave);
   // Last, and in one step: whoever reads the manifest finds every file it names, also while another build runs.
   const draft = `${MANIFEST}.${process.pid}`;
   writeFileSync(draft, JSON.stringify({ stamp, assets } satisfies Manifest, null, 2));
@@ -126,26 +127,16 @@ function leavePolicy(script: string, style: string): string {
   ].join("; ");
 }
 
-/** Writes the file and its twins, and returns its hashed name. */
-function emit(name: string, content: Buffer): string {
-  const extension = extname(name);
-  const hash = createHash("sha256").update(content).digest("hex").slice(0, HASH_CHARS);
-  const hashed = `${basename(name, extension)}-${hash}${extension}`;
-  write(hashed, content);
-  return hashed;
-}
-
-function write(hashed: string, content: Buffer): void {
-  writeFileSync(join(DIST, hashed), content);
-  if (!COMPRESSED.has(extname(hashed))) return;
-  const params = { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY };
-  writeFileSync(join(DIST, `${hashed}.br`), brotliCompressSync(content, { params }));
-  writeFileSync(join(DIST, `${hashed}.gz`), gzipSync(content, { level: 9 }));
-}
-
+/** Without web/wallets, which is built by itself and holds what it installs. */
 function listSources(): string[] {
-  const files = [...new Bun.Glob("**/*").scanSync({ cwd: ROOT, onlyFiles: true })];
-  return files.filter((file) => !file.startsWith("dist/")).sort();
+  return readdirSync(ROOT, { withFileTypes: true })
+    .filter(({ name }) => name !== "dist" && name !== "wallets")
+    .flatMap((entry) =>
+      entry.isFile()
+        ? entry.name
+        : [...new Bun.Glob(`${entry.name}/**/*`).scanSync({ cwd: ROOT, onlyFiles: true })],
+    )
+    .sort();
 }
 
 function stampOf(files: readonly string[]): string {

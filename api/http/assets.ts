@@ -29,6 +29,7 @@ type Asset = {
 };
 
 export type Assets = {
+  has: (name: string) => boolean;
   /** The path a page names, with the content's hash in it. */
   pathOf: (name: string) => string;
   /** `encodings` is the request's Accept-Encoding. Undefined for an unknown file. */
@@ -41,8 +42,10 @@ export function readAssets(): Assets {
   if (!folder) throw new Error("The web pages are not built: run `bun run build:web` first.");
   const manifest = JSON.parse(readFileSync(join(folder, "manifest.json"), "utf8"));
   const { assets: names } = manifestSchema.parse(manifest);
+  Object.assign(names, readWalletNames(folder));
   const assets = new Map(Object.values(names).map((name) => [name, readAsset(folder, name)]));
   return {
+    has: (name) => name in names,
     pathOf: (name) => {
       const hashed = names[name];
       if (hashed === undefined) throw new Error(`${name} is not among the built files`);
@@ -53,6 +56,12 @@ export function readAssets(): Assets {
       return asset && respond(asset, encodings);
     },
   };
+}
+
+/** Built only where they are configured. */
+function readWalletNames(folder: string): Record<string, string> {
+  const file = join(folder, "wallets.json");
+  return existsSync(file) ? manifestSchema.parse(JSON.parse(readFileSync(file, "utf8"))).assets : {};
 }
 
 function readAsset(folder: string, name: string): Asset {

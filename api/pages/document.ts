@@ -1,4 +1,5 @@
 /** What every page for people shares: the document around it, and the headers it is sent with. */
+import type { ForeignOrigins, FurtherWallets } from "./further-wallets.ts";
 import { type Html, html } from "./html.ts";
 import { LANGUAGES, type Language, type Words } from "./words.ts";
 
@@ -36,6 +37,7 @@ export type PageFiles = {
   script: string;
   icon: string;
   preview: string;
+  furtherWallets: FurtherWallets | undefined;
   testWallet: string | undefined;
 };
 
@@ -47,6 +49,8 @@ export type PageContent = {
   /** Without it the page is text alone. */
   data?: Html | undefined;
   looks?: Looks | undefined;
+  /** Wallets outside the browser may pay here. */
+  hasFurtherWallets?: boolean;
   /** Reloads a page without script after so many seconds. */
   refreshS?: number | undefined;
 };
@@ -58,11 +62,17 @@ export type PageOptions = {
   hasForm?: boolean;
   /** The one origin whose pages may show it in a frame or a popup; checked against the merchant's list. */
   shopOrigin?: string | undefined;
+  foreignOrigins?: ForeignOrigins | undefined;
 };
 
-function headersOf({ hasForm = false, shopOrigin }: PageOptions): Record<string, string> {
+function headersOf({ hasForm = false, shopOrigin, foreignOrigins }: PageOptions): Record<string, string> {
   let policy = CONTENT_SECURITY_POLICY;
   if (hasForm) policy = policy.replace("form-action 'none'", "form-action 'self'");
+  if (foreignOrigins) {
+    const { connect, frame } = foreignOrigins;
+    policy = policy.replace("connect-src 'self'", ["connect-src 'self'", ...connect].join(" "));
+    if (frame.length > 0) policy += `; frame-src ${frame.join(" ")}`;
+  }
   if (shopOrigin === undefined) return { ...PAGE_HEADERS, "content-security-policy": policy };
   // x-frame-options can only forbid or name no other origin: where a shop may frame the page, frame-ancestors alone says so
   const { "x-frame-options": _, ...headers } = PAGE_HEADERS;
@@ -110,6 +120,7 @@ ${refreshS === undefined ? "" : html`<noscript><meta http-equiv="refresh" conten
 <link rel="stylesheet" href="${files.style}">
 ${looks?.accent && html`<link rel="stylesheet" href="/looks/${looks.accent.slice(1)}.css">`}
 ${data && html`<script type="module" src="${files.script}"></script>`}
+${content.hasFurtherWallets && html`<script type="module" src="${files.furtherWallets?.script}"></script>`}
 ${data && files.testWallet && html`<script type="module" src="${files.testWallet}"></script>`}
 </head>
 <body>

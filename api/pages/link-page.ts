@@ -3,6 +3,7 @@ import { NETWORKS } from "../../core/domain/networks.ts";
 import type { FixedLinkData } from "../links/wire.ts";
 import { byHandPart, phonePart } from "./by-hand.ts";
 import { amountHeading, type Looks, merchantMark, type PageFiles, renderDocument } from "./document.ts";
+import { type ForeignOrigins, type FurtherWallets, originsOf } from "./further-wallets.ts";
 import { type Html, html, jsonBlock } from "./html.ts";
 import { ICONS } from "./icons.ts";
 import type { Messages, Words } from "./words.ts";
@@ -20,6 +21,7 @@ export function linkPage(
   const amount = words.formatAmount(link.amount);
   const isOpen = link.payable;
   const { displayName } = NETWORKS[link.network];
+  const furtherWallets = offeredWallets(link, files);
   const body = html`<main class="card">
 ${heading(link, words, { amount, looks })}
 <section id="pay" aria-live="polite">${isOpen ? waysToPay(link, words) : stateOf(link, words)}</section>
@@ -33,9 +35,24 @@ ${returnPart(link, words)}
     url,
     body,
     looks,
-    data: jsonBlock("page", { ...pageData(link, words), shopOrigin: shopOrigin ?? null }),
+    data: jsonBlock("page", { ...pageData(link, words), shopOrigin: shopOrigin ?? null, furtherWallets }),
+    hasFurtherWallets: furtherWallets !== undefined,
     refreshS: isOpen || status === "PENDING" ? REFRESH_S * (isOpen ? 6 : 1) : undefined,
   });
+}
+
+/** The further wallets that may pay this link, also when a payment in progress fails. */
+function offeredWallets(
+  { status }: FixedLinkData,
+  { furtherWallets }: PageFiles,
+): FurtherWallets | undefined {
+  return status === "ACTIVE" || status === "PENDING" ? furtherWallets : undefined;
+}
+
+/** What the policy of the link's page must name for them. */
+export function foreignOriginsOf(link: FixedLinkData, files: PageFiles): ForeignOrigins | undefined {
+  const offered = offeredWallets(link, files);
+  return offered && originsOf(offered, NETWORKS[link.network].publicRpcUrl);
 }
 
 /** What the script needs beside the page: the link, the words of one language, and how the network is added to a wallet. */

@@ -1,6 +1,7 @@
 /** The built files that pages name. */
 import type { ApiDeps } from "../http/deps.ts";
 import type { PageFiles } from "./document.ts";
+import { furtherWalletsOf } from "./further-wallets.ts";
 
 export function filesOf({ assets, config }: Pick<ApiDeps, "assets" | "config">): PageFiles {
   return {
@@ -8,6 +9,7 @@ export function filesOf({ assets, config }: Pick<ApiDeps, "assets" | "config">):
     script: assets.pathOf("checkout.js"),
     icon: assets.pathOf("favicon.svg"),
     preview: config.baseUrl + assets.pathOf("preview.png"),
+    furtherWallets: furtherWalletsOf({ assets, config }),
     testWallet: config.testWallet && assets.pathOf("test-wallet.js"),
   };
 }

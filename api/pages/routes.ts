@@ -8,7 +8,7 @@ import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { presentPublicLink } from "../links/wire.ts";
 import { type PageFiles, sendPage } from "./document.ts";
-import { linkPage, messagePage } from "./link-page.ts";
+import { foreignOriginsOf, linkPage, messagePage } from "./link-page.ts";
 import { filesOf } from "./page-files.ts";
 import { reusablePage } from "./reusable-page.ts";
 import { findShop } from "./shop-origin.ts";
@@ -76,14 +76,12 @@ async function respond(deps: ApiDeps, files: PageFiles, page: PageRequest): Prom
         hasForm: true,
         shopOrigin,
       });
-    return sendPage(
-      linkPage({ ...data, amount: data.amount ?? 0 }, words, files, { url, shopOrigin, looks: link }),
-      request,
-      200,
-      {
-        shopOrigin,
-      },
-    );
+    const fixed = { ...data, amount: data.amount ?? 0 };
+    const foreignOrigins = foreignOriginsOf(fixed, files);
+    return sendPage(linkPage(fixed, words, files, { url, shopOrigin, looks: link }), request, 200, {
+      shopOrigin,
+      foreignOrigins,
+    });
   } catch (error) {
     const isRefusal = error instanceof ServiceError && error.status < 500;
     if (!isRefusal) fail(error);

@@ -21,7 +21,7 @@ export async function startServiceProcess(
   onOutput: (line: string) => void,
   program: ServiceProgram = sourceProgram(kind),
 ): Promise<ServiceProcess> {
-  if (kind === "api") await buildPages();
+  if (kind === "api") await buildPages(env);
   const bound = await spawnBound({
     ...program,
     cwd: ROOT,
@@ -34,12 +34,21 @@ export async function startServiceProcess(
   return { ...bound, kind };
 }
 
-/** Builds the web pages when their sources have changed, once in the life of this process. Throws the builder's output when it fails. */
-export function buildPages(): Promise<void> {
-  pages ??= runToEnd("The web pages could not be built", join("web", "build.ts"));
-  return pages;
+/**
+ * Builds the web pages when their sources have changed, once in the life of this process; with what an API of this environment offers
+ * beside them. Throws the builder's output when it fails.
+ */
+export function buildPages(env: Record<string, string | undefined> = {}): Promise<void> {
+  const { WALLETCONNECT_PROJECT_ID = "", BASE_ACCOUNT = "" } = env;
+  const key = `${WALLETCONNECT_PROJECT_ID} ${BASE_ACCOUNT}`;
+  const known = pages.get(key);
+  if (known) return known;
+  const settings = { WALLETCONNECT_PROJECT_ID, BASE_ACCOUNT };
+  const built = runToEnd("The web pages could not be built", join("web", "build.ts"), settings);
+  pages.set(key, built);
+  return built;
 }
-let pages: Promise<void> | undefined;
+const pages = new Map<string, Promise<void>>();
 
 /** Applies missing migrations with the same command as a deployment. Throws its output when it fails. */
 export function runMigrations(databaseUrl: string): Promise<void> {

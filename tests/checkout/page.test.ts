@@ -61,7 +61,7 @@ describe("an open link", () => {
   });
 
   test("is sent with a policy that lets nothing inline or foreign run", async () => {
-    const { headers, text } = await read(await makeLink());
+    const { headers, text, block } = await read(await makeLink());
     const policy = headers.get("content-security-policy") ?? "";
     for (const rule of [
       "default-src 'none'",
@@ -73,6 +73,10 @@ describe("an open link", () => {
     ])
       expect(policy.split("; ")).toContain(rule);
     expect(policy).not.toContain("unsafe");
+    // no wallet outside the browser is offered unless one is configured
+    expect(policy.split("; ")).toContain("connect-src 'self'");
+    expect(policy).not.toMatch(/frame-src|https?:|wss?:/);
+    expect(text + block).not.toMatch(/further-?wallets/i);
     expect(headers.get("cross-origin-opener-policy")).toBe("same-origin-allow-popups");
     expect(headers.get("cache-control")).toBe("no-store");
     expect(text).not.toMatch(/\sstyle=|\son[a-z]+=/);

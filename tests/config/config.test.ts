@@ -43,6 +43,17 @@ describe("defaults", () => {
     expect(config.chains.map(({ id }) => id)).toEqual(["base", "base-sepolia"]);
   });
 
+  test("wallets outside the browser are off until they are configured", () => {
+    const walletsOf = (given: Record<string, string>) =>
+      readApiConfig({ ...base(), ...given }).furtherWallets;
+    const projectId = "0123456789abcdef0123456789abcdef";
+    expect(walletsOf({})).toEqual({ walletConnectProjectId: undefined, baseAccount: false });
+    expect(walletsOf({ WALLETCONNECT_PROJECT_ID: projectId, BASE_ACCOUNT: "1" })).toEqual({
+      walletConnectProjectId: projectId,
+      baseAccount: true,
+    });
+  });
+
   test("connections stay open for twice the longest wait, up to the server's limit", () => {
     const idleTimeoutOf = (waits: Record<string, string>) =>
       readApiConfig({ ...base(), ...waits }).idleTimeoutS;
@@ -168,6 +179,11 @@ describe("error: refuses", () => {
     ["malformed proxies", { ...base(), TRUSTED_PROXIES: "10.0.0.0/8, hello" }, /TRUSTED_PROXIES: "hello"/],
     ["an unknown network", { ...base(), NETWORKS: "ethereum" }, /NETWORKS/],
     ["an endless wait", { ...base(), PAY_WAIT_MS: "120001" }, /PAY_WAIT_MS: must be between/],
+    [
+      "a WalletConnect project id that is none",
+      { ...base(), WALLETCONNECT_PROJECT_ID: "0123456789abcdef0123456789abcde" },
+      /WALLETCONNECT_PROJECT_ID: must be the project's id \(32 hex digits\)/,
+    ],
     [
       "TEST_WALLET in production",
       { ...production(), TEST_WALLET: `0x${"ab".repeat(20)}` },

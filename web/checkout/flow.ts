@@ -8,7 +8,8 @@ import type { Wallet } from "./wallets.ts";
 export type BusyKey = "connecting" | "switching" | "checkingBalance" | "confirm";
 
 export type Step =
-  | { kind: "choose"; problem?: string; offersTransfer?: boolean }
+  /** `wallet`: the one that the problem came from. */
+  | { kind: "choose"; problem?: string; offersTransfer?: boolean; wallet?: Wallet | undefined }
   | { kind: "busy"; key: BusyKey; wallet: string; isTransfer: boolean }
   /** Perhaps on its way: no button to pay is shown. */
   | { kind: "sent" }
@@ -55,7 +56,7 @@ export function startFlow(show: (step: Step) => void): Flow {
         if (mine !== turn) return;
         await submit({ kind: "signature", payer, key: crypto.randomUUID(), ...signed }, showIfCurrent);
       } catch (error) {
-        fail(error, showIfCurrent);
+        fail(error, showIfCurrent, wallet);
       }
     });
     if (!isAlone) showIfCurrent({ kind: "otherTab" });
@@ -128,12 +129,13 @@ async function claimTransfer(transactionHash: Hex, clientWalletAddress: Hex): Pr
   await claim(linkId, { transactionHash, clientWalletAddress });
 }
 
-function fail(error: unknown, show: (step: Step) => void): void {
+function fail(error: unknown, show: (step: Step) => void, wallet?: Wallet): void {
   if (!(error instanceof Stop)) throw error;
   const isUnclear = error.key === "maybeSent";
   if (!isUnclear) forgetQuietly();
   const { offersTransfer } = error;
-  show(isUnclear ? { kind: "unclear" } : { kind: "choose", problem: describeStop(error), offersTransfer });
+  const problem = describeStop(error);
+  show(isUnclear ? { kind: "unclear" } : { kind: "choose", problem, offersTransfer, wallet });
 }
 
 function forgetQuietly(): void {

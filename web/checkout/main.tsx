@@ -18,7 +18,7 @@ const claimPlace = document.getElementById("claim");
 function Page() {
   const [link, setLink] = useState(page.link);
   const [isLost, setLost] = useState(false);
-  const [wallets, setWallets] = useState<Wallets>({ found: [], isSearching: true });
+  const [wallets, setWallets] = useState<Wallets>({ found: [], outside: [], isSearching: true });
   useEffect(() => {
     watchWallets(setWallets);
     if (isFinal(page.link)) return;
@@ -32,7 +32,7 @@ function Page() {
     );
   }, []);
   useEffect(() => {
-    if (claimPlace) render(<ClaimForm wallets={wallets.found} />, claimPlace);
+    if (claimPlace) render(<ClaimForm wallets={[...wallets.found, ...wallets.outside]} />, claimPlace);
     if (
       phone &&
       !wallets.isSearching &&

@@ -42,6 +42,11 @@ type Page = {
   network: Network;
   /** The shop that shows this page, as the server knows it. */
   shopOrigin: string | null;
+  /** Ways to pay with wallets outside this browser, each with its script; only those that the service offers. */
+  furtherWallets?: {
+    walletConnect?: { projectId: string; script: string };
+    baseAccount?: { script: string };
+  };
 };
 
 export const page: Page = JSON.parse(document.getElementById("page")?.textContent ?? "{}");

@@ -80,14 +80,10 @@ function Content({ link, step, flow, wallets }: { link: Link; step: Step; flow: 
 }
 
 function Choice({ link, step, flow, wallets }: { link: Link; step: Step; flow: Flow; wallets: Wallets }) {
-  const { problem, offersTransfer } = step.kind === "choose" ? step : {};
-  const [last, setLast] = useState<Wallet>();
+  const { problem, offersTransfer, wallet: last } = step.kind === "choose" ? step : {};
   const merchant = link.merchantName;
   const isMisfit = link.exception === "UNDERPAID" || link.exception === "OVERPAID";
-  const pay = (wallet: Wallet, isTransfer = false) => {
-    setLast(wallet);
-    flow.pay(wallet, link, isTransfer);
-  };
+  const pay = (wallet: Wallet, isTransfer = false) => flow.pay(wallet, link, isTransfer);
   const transferWallet = last ?? wallets.found[0];
   return (
     <>
@@ -114,6 +110,11 @@ function Choice({ link, step, flow, wallets }: { link: Link; step: Step; flow: F
         </>
       )}
       {wallets.found.length === 0 && (wallets.isSearching ? <Searching /> : <NoWallet />)}
+      {wallets.outside.map((wallet) => (
+        <Button key={wallet.id} onClick={() => pay(wallet)} isSecond>
+          {say("payWith", { wallet: wallet.name })}
+        </Button>
+      ))}
       <Until link={link} />
     </>
   );

@@ -19,6 +19,7 @@ export class Stop extends Error {
 /** Codes of EIP-1193 and EIP-1474. */
 const DECLINED = 4001;
 const UNKNOWN_CHAIN = 4902;
+const DISCONNECTED = 4900;
 const NOT_SUPPORTED: readonly unknown[] = [4200, -32601, -32004];
 /** The wallet refused before it could have sent anything. */
 const SURELY_NOT_SENT: readonly unknown[] = [DECLINED, 4100, 4200, 4900, 4901, -32601, -32602, -32004];
@@ -148,6 +149,7 @@ async function ask({ provider, name }: Wallet, method: string, params: unknown[]
     return await provider.request({ method, params });
   } catch (error) {
     if (codeOf(error) === DECLINED) throw new Stop("declined", { wallet: name });
+    if (codeOf(error) === DISCONNECTED) throw new Stop("unreachable", { wallet: name });
     throw new Stop("walletProblem", { reason: reasonOf(error) });
   }
 }

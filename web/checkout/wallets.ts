@@ -2,23 +2,30 @@
 
 export type Provider = { request: (call: { method: string; params?: unknown[] }) => Promise<unknown> };
 export type Wallet = { id: string; name: string; icon: string | undefined; provider: Provider };
-export type Wallets = { found: readonly Wallet[]; isSearching: boolean };
+/** `outside`: on another device or site, reached by a library that is loaded on click. */
+export type Wallets = { found: readonly Wallet[]; outside: readonly Wallet[]; isSearching: boolean };
 
 /** Wallets answer at once; an older one that only sits in `window.ethereum` is taken when none did after this. */
 const SEARCH_MS = 400;
 
-type Announcement = { info: { rdns: string; name: string; icon: string }; provider: Provider };
+type Announcement = {
+  info: { rdns: string; name: string; icon: string };
+  provider: Provider;
+  isOutside?: boolean;
+};
 
 export function watchWallets(onChange: (wallets: Wallets) => void): void {
   const found = new Map<string, Wallet>();
+  const outside = new Map<string, Wallet>();
   let isSearching = true;
-  const report = () => onChange({ found: [...found.values()], isSearching });
+  const report = () => onChange({ found: [...found.values()], outside: [...outside.values()], isSearching });
   addEventListener("eip6963:announceProvider", (event) => {
-    const { info, provider } = (event as CustomEvent<Announcement>).detail;
-    if (found.has(info.rdns)) return;
+    const { info, provider, isOutside } = (event as CustomEvent<Announcement>).detail;
+    const list = isOutside ? outside : found;
+    if (list.has(info.rdns)) return;
     const icon = info.icon?.startsWith("data:image/") ? info.icon : undefined;
-    found.set(info.rdns, { id: info.rdns, name: info.name, icon, provider });
-    isSearching = false;
+    list.set(info.rdns, { id: info.rdns, name: info.name, icon, provider });
+    isSearching &&= list !== found;
     report();
   });
   dispatchEvent(new Event("eip6963:requestProvider"));

@@ -26,7 +26,7 @@ type Progress =
 
 export function SendStep({ account, ready, signer, onOutcome, onAgain }: SendStepProps) {
   const { transaction, userOpHash, fromBlock } = ready;
-  const [wallets, setWallets] = useState<Wallets>({ found: [], isSearching: true });
+  const [wallets, setWallets] = useState<Wallets>({ found: [], outside: [], isSearching: true });
   const [progress, setProgress] = useState<Progress>({ kind: "choosing" });
   const [problem, setProblem] = useState<string>();
   const [nodeProblem, setNodeProblem] = useState<string>();

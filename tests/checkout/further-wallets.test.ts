@@ -1,0 +1,143 @@
+/** WalletConnect and Base Account on the payment page: offered where configured, loaded on click, and never in the way of other wallets. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Page, WebSocketRoute } from "playwright-core";
+import { buildPages } from "../../local/processes/service-process.ts";
+import { findBarriers, isBrowserThere } from "./browser.ts";
+import { type CheckoutWorld, startCheckoutWorld } from "./checkout-world.ts";
+
+const env = { WALLETCONNECT_PROJECT_ID: "0123456789abcdef0123456789abcdef", BASE_ACCOUNT: "1" };
+const PAID_MS = 60_000;
+const RELAY = "wss://relay.walletconnect.org/**";
+
+/** The libraries come from the registry once; a machine without one cannot run this. */
+const areLibrariesThere = await buildPages(env).then(
+  () => true,
+  (error) => {
+    console.log(`further wallets skipped: ${error.message}`);
+    return false;
+  },
+);
+
+let world: CheckoutWorld;
+const canRun = isBrowserThere && areLibrariesThere;
+beforeAll(async () => {
+  if (canRun) world = await startCheckoutWorld({ env });
+}, 120_000);
+afterAll(() => world?.stop());
+
+const button = (page: Page, name: string) => page.getByRole("button", { name });
+
+/** Nothing leaves the machine: the relay is `relay`, every other foreign address fails. `asked` lists what the page wanted. */
+async function closeOff(page: Page, asked: string[], relay: (socket: WebSocketRoute) => void): Promise<void> {
+  await page.route(
+    (url) => url.hostname !== "localhost",
+    async (route) => {
+      asked.push(route.request().url());
+      await route.abort();
+    },
+  );
+  await page.routeWebSocket(RELAY, (socket) => {
+    asked.push(socket.url());
+    relay(socket);
+  });
+}
+
+describe.if(canRun)("further wallets", () => {
+  test("are offered without their libraries; the policy names the origins they need, and no others", async () => {
+    const { id } = await world.makeLink();
+    const asked: string[] = [];
+    const { page, expectClean, close } = await world.open(id, [], {
+      prepare: (page) => closeOff(page, asked, (socket) => socket.close()),
+    });
+    await button(page, "Pay with WalletConnect").waitFor();
+    await button(page, "Pay with Base Account").waitFor();
+    expect(await page.getByText("No wallet found in this browser").isVisible()).toBe(true);
+    const loaded = await page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name)");
+    expect((loaded as string[]).filter((url) => /walletconnect|base-account/.test(url))).toEqual([]);
+    expect(asked).toEqual([]);
+    expect(await findBarriers(page)).toEqual([]);
+    const policy = (await fetch(world.urlOf(id))).headers.get("content-security-policy") ?? "";
+    expect(policy).toContain(
+      "; connect-src 'self' https://sepolia.base.org wss://relay.walletconnect.org; form-action",
+    );
+    expect(policy).toContain("; frame-src https://verify.walletconnect.org");
+    expect(policy).toContain("require-trusted-types-for 'script'; trusted-types 'none'");
+    expectClean();
+    await close();
+  });
+
+  test("a link that cannot be paid any more offers none, and its policy names no foreign origin", async () => {
+    const { id } = await world.makeLink();
+    expect((await world.ann.client.post(`/v1/payment-links/${id}/cancel`)).status).toBe(200);
+    const answer = await fetch(world.urlOf(id));
+    expect(answer.headers.get("content-security-policy")).toContain("connect-src 'self';");
+    expect(await answer.text()).not.toContain("further-wallets");
+  });
+
+  test("an unreachable relay: says so, and the wallet in the browser still pays", async () => {
+    const { id } = await world.makeLink();
+    const asked: string[] = [];
+    const { page, close } = await world.open(id, [await world.wallet()], {
+      prepare: (page) => closeOff(page, asked, (socket) => socket.close()),
+    });
+    const library = page.waitForRequest(/\/assets\/walletconnect-/);
+    await button(page, "Pay with WalletConnect").click();
+    await library;
+    await page.getByText("WalletConnect could not be reached. Nothing was sent.").waitFor();
+    expect(asked.some((url) => url.startsWith("wss://relay.walletconnect.org/"))).toBe(true);
+    expect(await page.locator("dialog").count()).toBe(0);
+    expect(await findBarriers(page)).toEqual([]);
+    await button(page, "Pay with Test Wallet").click();
+    await page.getByText(/^Thank you\./).waitFor({ timeout: PAID_MS });
+    await close();
+  });
+
+  test("a library that does not load: says so, leaves the other ways, and is loaded by a second click", async () => {
+    const { id } = await world.makeLink();
+    const { page, context, close } = await world.open(id, [], {
+      prepare: async (page) => {
+        await closeOff(page, [], (socket) => socket.close());
+        await page.route(/\/assets\/base-account-/, (route) => route.abort(), { times: 1 });
+      },
+    });
+    await context.route("https://keys.coinbase.com/**", (route) => route.abort());
+    await button(page, "Pay with Base Account").click();
+    await page.getByText("Base Account could not be reached. Nothing was sent.").waitFor();
+    expect(await button(page, "Pay with WalletConnect").isVisible()).toBe(true);
+    const popup = context.waitForEvent("page");
+    await button(page, "Pay with Base Account").click();
+    expect((await popup).url()).toStartWith("https://keys.coinbase.com/connect");
+    await close();
+  });
+
+  test("Base Account opens its own site in a window, and asks nothing else of another origin", async () => {
+    const { id } = await world.makeLink();
+    const asked: string[] = [];
+    const { page, context, close } = await world.open(id, [], {
+      prepare: (page) => closeOff(page, asked, (socket) => socket.close()),
+    });
+    await context.route("https://keys.coinbase.com/**", (route) =>
+      route.fulfill({ contentType: "text/html", body: "<title>keys</title>" }),
+    );
+    const popup = context.waitForEvent("page");
+    await button(page, "Pay with Base Account").click();
+    await page.getByText("Connect in Base Account").waitFor();
+    expect((await popup).url()).toStartWith("https://keys.coinbase.com/connect");
+    await button(page, "Start over").click();
+    await button(page, "Pay with Base Account").waitFor();
+    expect(asked).toEqual([]);
+    await close();
+  });
+
+  test("the dialog closed before a wallet is paired is a refusal", async () => {
+    const { id } = await world.makeLink();
+    // a relay that takes everything and answers nothing
+    const { page, close } = await world.open(id, [], {
+      prepare: (page) => closeOff(page, [], (socket) => socket.onMessage(() => {})),
+    });
+    await button(page, "Pay with WalletConnect").click();
+    await button(page, "Cancel").click();
+    await page.getByText("You declined in WalletConnect. Nothing was sent.").waitFor();
+    await close();
+  });
+});

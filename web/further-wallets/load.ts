@@ -1,0 +1,34 @@
+/** What both providers share: loading a library, the errors the page knows, and reading the chain. */
+import { page } from "../checkout/page-data.ts";
+
+export type Call = { method: string; params?: unknown[] };
+
+/** Codes of EIP-1193. */
+const DECLINED = 4001;
+const DISCONNECTED = 4900;
+
+export const declined = () => codedError(DECLINED);
+
+export async function load<Library>(script: string): Promise<Library> {
+  try {
+    return (await import(script)) as Library;
+  } catch {
+    throw codedError(DISCONNECTED);
+  }
+}
+
+/** Balances are read from the network's public node: a wallet outside this browser has none for the page. */
+export async function readChain({ method, params = [] }: Call): Promise<unknown> {
+  const response = await fetch(page.network.rpcUrl, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
+  });
+  const { result } = (await response.json()) as { result?: unknown };
+  if (result === undefined) throw codedError(DISCONNECTED);
+  return result;
+}
+
+function codedError(code: number): Error {
+  return Object.assign(new Error(`code ${code}`), { code });
+}
