@@ -1,9 +1,13 @@
 /** WalletConnect and Base Account on the payment page: offered where configured, loaded on click, and never in the way of other wallets. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Page, WebSocketRoute } from "playwright-core";
+import type { BrowserContext, Page, WebSocketRoute } from "playwright-core";
+import { requireWalletFiles } from "../../api/pages/further-wallets.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
+import { fundUsdc } from "../../local/chain/usdc.ts";
 import { buildPages } from "../../local/processes/service-process.ts";
 import { findBarriers, isBrowserThere } from "./browser.ts";
 import { type CheckoutWorld, startCheckoutWorld } from "./checkout-world.ts";
+import { serveAttestation, startRelay, startRemoteWallet } from "./further-wallets-relay.ts";
 
 const env = { WALLETCONNECT_PROJECT_ID: "0123456789abcdef0123456789abcdef", BASE_ACCOUNT: "1" };
 const PAID_MS = 60_000;
@@ -42,6 +46,27 @@ async function closeOff(page: Page, asked: string[], relay: (socket: WebSocketRo
   });
 }
 
+const serveKeys = (context: BrowserContext) =>
+  context.route("https://keys.coinbase.com/**", (route) =>
+    route.fulfill({ contentType: "text/html", body: "<title>keys</title>" }),
+  );
+
+test("an API whose configured library is not built says which, and what to run", () => {
+  const built = {
+    has: (name: string) => name === "walletconnect.js",
+    pathOf: String,
+    respond: () => undefined,
+  };
+  const check = (baseAccount: boolean) =>
+    requireWalletFiles(built, {
+      furtherWallets: { walletConnectProjectId: env.WALLETCONNECT_PROJECT_ID, baseAccount },
+    });
+  expect(() => check(false)).not.toThrow();
+  expect(() => check(true)).toThrow(
+    "BASE_ACCOUNT is set, but base-account.js is not built: run `bun run build:web` with this setting.",
+  );
+});
+
 describe.if(canRun)("further wallets", () => {
   test("are offered without their libraries; the policy names the origins they need, and no others", async () => {
     const { id } = await world.makeLink();
@@ -51,7 +76,7 @@ describe.if(canRun)("further wallets", () => {
     });
     await button(page, "Pay with WalletConnect").waitFor();
     await button(page, "Pay with Base Account").waitFor();
-    expect(await page.getByText("No wallet found in this browser").isVisible()).toBe(true);
+    await page.getByText("No wallet found in this browser").waitFor();
     const loaded = await page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name)");
     expect((loaded as string[]).filter((url) => /walletconnect|base-account/.test(url))).toEqual([]);
     expect(asked).toEqual([]);
@@ -100,7 +125,7 @@ describe.if(canRun)("further wallets", () => {
         await page.route(/\/assets\/base-account-/, (route) => route.abort(), { times: 1 });
       },
     });
-    await context.route("https://keys.coinbase.com/**", (route) => route.abort());
+    await serveKeys(context);
     await button(page, "Pay with Base Account").click();
     await page.getByText("Base Account could not be reached. Nothing was sent.").waitFor();
     expect(await button(page, "Pay with WalletConnect").isVisible()).toBe(true);
@@ -116,9 +141,7 @@ describe.if(canRun)("further wallets", () => {
     const { page, context, close } = await world.open(id, [], {
       prepare: (page) => closeOff(page, asked, (socket) => socket.close()),
     });
-    await context.route("https://keys.coinbase.com/**", (route) =>
-      route.fulfill({ contentType: "text/html", body: "<title>keys</title>" }),
-    );
+    await serveKeys(context);
     const popup = context.waitForEvent("page");
     await button(page, "Pay with Base Account").click();
     await page.getByText("Connect in Base Account").waitFor();
@@ -139,5 +162,53 @@ describe.if(canRun)("further wallets", () => {
     await button(page, "Cancel").click();
     await page.getByText("You declined in WalletConnect. Nothing was sent.").waitFor();
     await close();
+  });
+
+  test("a wallet paired by the code declines, signs at the second attempt, and its payment is thanked for", async () => {
+    const { id, amountUnits } = await world.makeLink();
+    const asked: string[] = [];
+    const refused: string[] = [];
+    const chainReads: string[] = [];
+    const relay = startRelay();
+    const wallet = await startRemoteWallet(relay.url, { declines: 1 });
+    await fundUsdc(world.rpcUrl, wallet.address, amountUnits);
+    const { page, close } = await world.open(id, [], {
+      hasTouch: true,
+      isMobile: true,
+      prepare: async (page) => {
+        await closeOff(page, asked, () => {});
+        page.on("console", (message) => message.type() === "error" && refused.push(message.text()));
+        await relay.serve(page);
+        await serveAttestation(page);
+        // the public node that balances are read from
+        await page.route("https://sepolia.base.org/**", async (route) => {
+          const { method, params } = route.request().postDataJSON();
+          chainReads.push(method);
+          await route.fulfill({ json: { result: await callRpc(world.rpcUrl, method, params) } });
+        });
+      },
+    });
+    await button(page, "Pay with WalletConnect").click();
+    const app = page.getByRole("link", { name: "Open your wallet app" });
+    await app.waitFor();
+    expect(await page.getByRole("img", { name: /^QR code that connects a wallet/ }).isVisible()).toBe(true);
+    expect(await findBarriers(page)).toEqual([]);
+    await wallet.pair((await app.getAttribute("href")) ?? "");
+    await page.getByText("You declined in WalletConnect. Nothing was sent.").waitFor();
+    await button(page, "Send a transfer instead").waitFor();
+    expect(await world.statusOf(id)).toBe("ACTIVE");
+    // the session is still open: no second code
+    await button(page, "Pay with WalletConnect").click();
+    await page.getByText(/^Thank you\./).waitFor({ timeout: PAID_MS });
+    expect(wallet.calls).toEqual(["eth_signTypedData_v4", "eth_signTypedData_v4"]);
+    const paying = await world.world
+      .sql`select from_address, amount_units from transfers where link_id = ${id}`;
+    expect([...paying]).toEqual([{ fromAddress: wallet.address, amountUnits }]);
+    expect(chainReads).toEqual(["eth_call", "eth_call"]);
+    // its telemetry included
+    expect(asked).toEqual([]);
+    expect(refused).toEqual([]);
+    await close();
+    relay.stop();
   });
 });

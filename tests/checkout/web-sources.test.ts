@@ -13,6 +13,7 @@ describe("what a payer loads", () => {
     ["checkout.js", 12_288],
     ["checkout.css", 3_072],
     ["embed.js", 4_096],
+    ["further-wallets.js", 2_048],
   ] as const)
     test(`${name} has at most ${limitBytes} bytes`, async () => {
       await buildPages();

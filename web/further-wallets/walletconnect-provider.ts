@@ -42,7 +42,8 @@ export function walletConnect({ projectId, script }: { projectId: string; script
   return {
     request: async (call: Call) => {
       if (call.method === "eth_call") return readChain(call);
-      const wallet = call.method === "eth_requestAccounts" ? await pair() : await opened;
+      const isPairing = call.method === "eth_requestAccounts" || !opened;
+      const wallet = await (isPairing ? pair() : opened);
       return wallet?.request(call);
     },
   };
