@@ -9,6 +9,7 @@ import {
   type RpcError,
   RpcResponseError,
   RpcTransportError,
+  type TransportKind,
 } from "./errors.ts";
 import { noteAccepted, noteRefused } from "./learnt-limit.ts";
 import type { ChainNode, RpcCall, RpcOutcome } from "./node.ts";
@@ -16,7 +17,10 @@ import { noteFailure, noteHead, noteSuccess } from "./node-health.ts";
 
 /** Batches sent side by side, of a size that was accepted before. */
 const BATCHES_AT_ONCE = 4;
+/** Of many requests one fails now and then: it is sent again alone, since starting over would meet the next failure. */
+const PIECE_ATTEMPTS_MAX = 3;
 const METHOD_NOT_FOUND = -32601;
+const PASSING: ReadonlySet<TransportKind> = new Set(["unreachable", "node-error", "malformed"]);
 
 /** The outcomes by HTTP request, in the order of the calls. Throws RpcTransportError when a batch, or a single call, had no verdict. */
 export async function exchangeAll(
@@ -33,7 +37,11 @@ export async function exchangeAll(
     ).filter((batch) => batch.length > 0);
     const isAlone = calls.length === 1;
     const replies = await Promise.all(
-      batches.map((batch) => exchangeBatch(node, batch, { timeoutMs, isAlone })),
+      batches.map((batch) =>
+        batch.length === calls.length
+          ? exchangeBatch(node, batch, { timeoutMs, isAlone })
+          : exchangePiece(node, batch, { timeoutMs, isAlone }),
+      ),
     );
     const firstRefused = replies.indexOf("refused");
     const usable = firstRefused < 0 ? replies : replies.slice(0, firstRefused);
@@ -48,13 +56,34 @@ export async function exchangeAll(
   return answered;
 }
 
+/** A batch of several. After an error that says nothing about when to come back it is sent again. */
+async function exchangePiece(
+  node: ChainNode,
+  calls: readonly RpcCall[],
+  given: { timeoutMs: number; isAlone: boolean },
+): Promise<RpcOutcome[] | "refused"> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await exchangeBatch(node, calls, given);
+    } catch (error) {
+      const isPassing = error instanceof RpcTransportError && PASSING.has(error.kind);
+      if (!isPassing || attempt === PIECE_ATTEMPTS_MAX) throw error;
+    }
+  }
+}
+
 async function exchangeBatch(
   node: ChainNode,
   calls: readonly RpcCall[],
   { timeoutMs, isAlone }: { timeoutMs: number; isAlone: boolean },
 ): Promise<RpcOutcome[] | "refused"> {
   const limit = node.health.batchCalls;
-  if (calls.length === 1) return exchangeOne(node, calls, { timeoutMs, isAlone });
+  if (calls.length === 1) {
+    const outcomes = await exchangeOne(node, calls, { timeoutMs, isAlone });
+    // a limit of one rises again like any other; a call that was never part of a batch says nothing
+    if (!isAlone && outcomes[0]?.ok) noteAccepted(limit, 1, Date.now());
+    return outcomes;
+  }
   try {
     const outcomes = await exchange(node, calls, timeoutMs);
     if (isRefusedAlike(calls, outcomes)) {

@@ -87,6 +87,30 @@ describe("a batch that a node refuses for its size", () => {
     expect(proxy.requests - before).toBe(5);
   });
 
+  test("down to single calls is sent in larger ones again, once that is forgotten", async () => {
+    capped(1);
+    await chain.batch(calls(8));
+    const { batchCalls } = firstNode().health;
+    expect(batchCalls.size).toBe(1);
+    proxy.fault = () => undefined;
+    await chain.batch(calls(2));
+    expect(batchCalls.size).toBe(1);
+    if (batchCalls.refused) batchCalls.refused = { ...batchCalls.refused, atMs: Date.now() - 11 * MINUTE_MS };
+    await chain.batch(calls(8));
+    expect(batchCalls.size).toBeGreaterThan(1);
+  });
+
+  test("is sent in pieces, of which one that fails is sent again alone", async () => {
+    capped(3);
+    await chain.batch(calls(9));
+    const before = proxy.methods.length;
+    let asked = 0;
+    proxy.fault = () => (++asked === 2 ? { kind: "status", status: 500 } : undefined);
+    const outcomes = await chain.batch(calls(9));
+    expect(outcomes.every(({ ok }) => ok)).toBe(true);
+    expect(proxy.methods.length - before).toBe(12);
+  });
+
   test("does not count as a failure of the node", async () => {
     capped(1);
     await chain.batch(calls(8));
