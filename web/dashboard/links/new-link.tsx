@@ -1,12 +1,12 @@
 /** A new link, with everything one can ask for; what few need is folded away. */
 import { useRef, useState } from "preact/hooks";
 import { invalidate } from "../frame/load.ts";
-import { networkOf } from "../frame/page-data.ts";
 import { navigate } from "../frame/router.tsx";
 import { call, type Given, messageOf, Refusal } from "../frame/service.ts";
 import type { Me } from "../frame/session.tsx";
 import { say } from "../frame/words.ts";
 import { Button, Check, Choice, Dialog, Field, Notice } from "../parts/controls.tsx";
+import { NetworkChoice } from "../parts/network-choice.tsx";
 
 type Body = NonNullable<Given<"POST /v1/payment-links">["body"]>;
 
@@ -140,17 +140,7 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
             onInput={set("hours")}
             options={EXPIRIES.map(([hours, text]) => [String(hours), say(text)])}
           />
-          {me.wallets.length > 1 && (
-            <Choice
-              label={say("Network")}
-              value={network}
-              onInput={(id) => setNetwork(id as typeof network)}
-              options={me.wallets.map((wallet) => [
-                wallet.network,
-                networkOf(wallet.network)?.name ?? wallet.network,
-              ])}
-            />
-          )}
+          <NetworkChoice wallets={me.wallets} value={network} onInput={setNetwork} />
         </div>
         <details>
           <summary>{say("Reusable, or the payer chooses the amount")}</summary>

@@ -1,12 +1,12 @@
 /** Many recipients with one signature, from a table. */
 import { useMemo, useState } from "preact/hooks";
 import { useLoad } from "../frame/load.ts";
-import { networkOf } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call, messageOf, Refusal } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Choice, Field, Notice } from "../parts/controls.tsx";
+import { Button, Field, Notice } from "../parts/controls.tsx";
+import { NetworkChoice } from "../parts/network-choice.tsx";
 import { Amount, Screen, Scroll } from "../parts/page-parts.tsx";
 import { actionsOf, toSign } from "./follow-send.ts";
 import { readUnits, writeUnits } from "./operation.ts";
@@ -63,17 +63,7 @@ export function Payout({ me }: ScreenProps) {
             void review();
           }}
         >
-          {me.wallets.length > 1 && (
-            <Choice
-              label={say("Network")}
-              value={network}
-              onInput={(id) => setNetwork(id as typeof network)}
-              options={me.wallets.map((wallet) => [
-                wallet.network,
-                networkOf(wallet.network)?.name ?? wallet.network,
-              ])}
-            />
-          )}
+          <NetworkChoice wallets={me.wallets} value={network} onInput={setNetwork} />
           <Field
             label={say("Recipients")}
             isLong

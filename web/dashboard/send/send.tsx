@@ -6,7 +6,8 @@ import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call, messageOf, Refusal } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Choice, Field, Notice } from "../parts/controls.tsx";
+import { Button, Field, Notice } from "../parts/controls.tsx";
+import { NetworkChoice } from "../parts/network-choice.tsx";
 import { Amount, Screen } from "../parts/page-parts.tsx";
 import { actionsOf, toSign } from "./follow-send.ts";
 import { readUnits } from "./operation.ts";
@@ -64,17 +65,7 @@ export function Send({ me }: ScreenProps) {
             void review();
           }}
         >
-          {me.wallets.length > 1 && (
-            <Choice
-              label={say("Network")}
-              value={network}
-              onInput={(id) => setNetwork(id as typeof network)}
-              options={me.wallets.map((wallet) => [
-                wallet.network,
-                networkOf(wallet.network)?.name ?? wallet.network,
-              ])}
-            />
-          )}
+          <NetworkChoice wallets={me.wallets} value={network} onInput={setNetwork} />
           <Field
             label={say("Recipient's address")}
             value={fields.to}
