@@ -5,6 +5,7 @@ import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
+import { INDEXER_POOL_NAME } from "../db/ledger/leader-lock.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { inspectDatabase } from "../db/postgres/inspect-database.ts";
 import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
@@ -25,7 +26,7 @@ const stop = handleStop(log);
 const metricsServer = openMetrics("indexer", config.metrics);
 const metrics = openIndexerMetrics(metricsServer.registry);
 const sql = openDatabase(config.databaseUrl, {
-  name: "indexer",
+  name: INDEXER_POOL_NAME,
   maxConnections: config.poolConnections,
   genericPlans: true,
   idleInTransactionTimeoutMs: FROZEN_TRANSACTION_MS,

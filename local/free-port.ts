@@ -1,7 +1,15 @@
 /** Finds free loopback TCP ports. */
 import { createServer } from "node:net";
 
+/** Below the ports that Linux and macOS give to outgoing connections: one of those may be taken between two starts of a server. */
+const [FIRST_PORT, PORT_COUNT] = [10_240, 22_528];
+const ATTEMPTS = 50;
+
 export async function findFreePort(): Promise<number> {
+  for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
+    const port = FIRST_PORT + Math.floor(Math.random() * PORT_COUNT);
+    if (await isPortFree(port)) return port;
+  }
   const port = await bindOnce(0);
   if (port === undefined) throw new Error("no loopback TCP port is free");
   return port;

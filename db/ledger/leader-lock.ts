@@ -5,8 +5,10 @@
  */
 import postgres from "postgres";
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { reconnectPauseS, silenceTimeout } from "../postgres/client.ts";
+import { reconnectPauseS, silenceTimeout, type Tx } from "../postgres/client.ts";
 
+/** application_name of an indexer's pool. */
+export const INDEXER_POOL_NAME = "indexer";
 /** First key of the two-key advisory locks that elect a leader. */
 const LEADER_CLASS = 7_044;
 const CONNECT_TIMEOUT_S = 5;
@@ -102,4 +104,24 @@ function isLeaderLock(sql: postgres.Sql, network: NetworkId) {
     and classid = ${LEADER_CLASS}
     and objid = (hashtext(${network})::bigint & 4294967295)::oid
     and granted`;
+}
+
+export async function findBackendPid(tx: Tx): Promise<number> {
+  const [row] = await tx<{ pid: number }[]>`select pg_backend_pid() as pid`;
+  if (!row) throw new Error("the server did not name its backend");
+  return row.pid;
+}
+
+/**
+ * Terminates the indexers' backends that this one waits for, and returns how many there were. Only for a backend whose leader holds the
+ * lock: what it waits for is of a former leader, whose writes are fenced. The server's own limit for idle transactions does not end a
+ * client that stopped between the messages of one statement (its session counts as active), nor one whose host vanished.
+ */
+export async function endFormerLeadersTransactions(tx: Tx, waitingPid: number): Promise<number> {
+  const rows = await tx<{ ended: boolean }[]>`
+    select pg_terminate_backend(pid) as ended
+    from pg_stat_activity
+    where pid = any(pg_blocking_pids(${waitingPid}::int))
+      and application_name = ${INDEXER_POOL_NAME}`;
+  return rows.filter(({ ended }) => ended).length;
 }

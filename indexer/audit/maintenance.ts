@@ -1,6 +1,7 @@
 /** What the leader does beside following the head, at its own pace: backfills, second readings, balances. A failure waits and is tried again. */
 
 import { countDifferences } from "../../db/ledger/reconciliation.ts";
+import { endAbandonedTransactions } from "../../db/postgres/abandoned-transactions.ts";
 import { sleep } from "../leadership.ts";
 import { OtherBranchError } from "../settle/apply-past.ts";
 import { FencedError, type Term } from "../term.ts";
@@ -16,6 +17,8 @@ const ACCOUNT_LOGS_EVERY_MS = 2_000;
 const RECONCILE_EVERY_MS = 60_000;
 /** Balances show a wrong sum too, unless a missing transfer makes up for it. */
 const RECOUNT_EVERY_MS = 600_000;
+/** Rows that a stopped process locked would hold up the indexer, and everything else that changes them. */
+const ABANDONED_EVERY_MS = 10_000;
 const RETRY_MS = 5_000;
 const RECHECK_FIRST_BLOCKS = 16;
 
@@ -31,8 +34,14 @@ export async function keepUp(term: Term): Promise<void> {
       await reconcileNonces(term);
       term.metrics.reconciled(term.network, (await countDifferences(term.sql, term.network)) ?? 0);
     }),
+    repeat(term, "abandoned transactions", ABANDONED_EVERY_MS, () => endAbandoned(term)),
     repeat(term, "recount", RECOUNT_EVERY_MS, () => recountSums(term)),
   ]);
+}
+
+async function endAbandoned({ sql, network, log }: Term): Promise<void> {
+  const ended = await endAbandonedTransactions(sql);
+  if (ended > 0) log.warn({ network, ended }, "ended transactions whose client had stopped");
 }
 
 async function repeat(

@@ -4,12 +4,16 @@ import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { collectEvery } from "../../core/runtime/collect-garbage.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { beginEpoch, startCursor } from "../../db/ledger/cursors.ts";
+import { endFormerLeadersTransactions, findBackendPid } from "../../db/ledger/leader-lock.ts";
 import { countJoinedWallets, readJoinedWallets } from "../../db/ledger/watched-wallets.ts";
 import type { Cursor } from "../../db/schema.ts";
 import { NEAR_BLOCKS } from "../settle/commit.ts";
 import { readHeader } from "../source/block-header.ts";
 import { WatchedSet } from "../source/watched-wallets.ts";
 import type { Term } from "../term.ts";
+
+/** How long a former leader's transaction may hold the cursor before it is ended. A commit takes milliseconds. */
+const FORMER_LEADER_MS = 1_000;
 
 /** A chain this short is read from its first block. */
 const YOUNG_BLOCKS = 10_000;
@@ -21,7 +25,7 @@ const CHARACTERS_A_COLLECTION = 2_000_000;
 export async function beginTerm(
   parts: Omit<Term, "epoch" | "startedAt" | "watched" | "cursor">,
 ): Promise<Term> {
-  const row = (await beginEpoch(parts.sql, parts.network)) ?? (await makeCursor(parts));
+  const row = (await takeCursor(parts)) ?? (await makeCursor(parts));
   const watched = new WatchedSet(await countJoinedWallets(parts.sql, parts.network));
   const collect = collectEvery(CHARACTERS_A_COLLECTION);
   await parts.sql.begin("isolation level repeatable read read only", async (tx) => {
@@ -32,6 +36,22 @@ export async function beginTerm(
   });
   const cursor = { number: Number(row.number), hash: row.hash };
   return { ...parts, epoch: row.epoch, startedAt: row.startedAt ?? undefined, watched, cursor };
+}
+
+/** Raises the epoch, and does not wait for a former leader that stopped while it held the cursor. Undefined before the first start. */
+async function takeCursor({ sql, network, log }: Pick<Term, "sql" | "network" | "log">) {
+  return sql.begin(async (tx) => {
+    const pid = await findBackendPid(tx);
+    const timer = setInterval(async () => {
+      const ended = await endFormerLeadersTransactions(sql, pid).catch(() => 0);
+      if (ended > 0) log.warn({ network, ended }, "ended transactions of a former leader");
+    }, FORMER_LEADER_MS);
+    try {
+      return await beginEpoch(tx, network);
+    } finally {
+      clearInterval(timer);
+    }
+  });
 }
 
 /** Wallets made from now on join ahead of their first transfer; older ones are back-filled, so little history is read at once. */

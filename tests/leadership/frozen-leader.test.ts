@@ -1,8 +1,10 @@
 /** A leader that is stopped keeps its connections and its lock. It is replaced, and writes nothing when it wakes. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { type LeaderSeat, openLeaderSeat } from "../../db/ledger/leader-lock.ts";
+import { openDatabase } from "../../db/postgres/client.ts";
 import { type ServiceProcess, startServiceProcess } from "../../local/processes/service-process.ts";
 import { serviceProgram } from "../support/compiled-services.ts";
+import { startDatabaseWay } from "../support/database-way.ts";
 import {
   amounts,
   type Lab,
@@ -130,6 +132,48 @@ test("a leader that is stopped within a transaction does not keep its rows from 
   signal(leader, "SIGCONT");
   await settled(lab);
   await assertInvariants(lab.sql, lab.chain);
+});
+
+test("a leader that stopped between two messages of one statement keeps no rows from the next one", async () => {
+  const stuck = await openLab();
+  const indexer = startIndexer(stuck);
+  const owner = await makeMerchant(stuck);
+  await settled(stuck);
+  await indexer.stop();
+  // its next statement is parsed and never bound, as no answer reaches it: not a client that is idle in its transaction
+  const way = startDatabaseWay(stuck.db.url);
+  const former = openDatabase(way.url, {
+    ...{ name: "indexer", maxConnections: 1, silenceTimeoutS: 0, idleInTransactionTimeoutMs: 1_000 },
+  });
+  const ended = former
+    .begin(async (tx) => {
+      await tx`select from cursors for update`;
+      way.cutWhen(() => new Promise(() => undefined));
+      await tx`select count(*) from cursors where network = ${NETWORK}`;
+    })
+    .then(
+      () => "committed",
+      () => "ended",
+    );
+  await until("it holds the row and waits for its client", async () => {
+    const rows = await stuck.sql`
+      select from pg_stat_activity
+      where datname = current_database() and application_name = 'indexer' and backend_xid is not null
+        and (state, wait_event) = ('active', 'ClientRead')`;
+    return rows.length > 0;
+  });
+  const units = freshUnits();
+  const linkId = await makeLink(stuck, owner, { units });
+  const person = await makePayer(stuck);
+  await pay(stuck, person, owner.address, units);
+  const next = startIndexer(stuck);
+  await until("the link is paid", async () => (await linkOf(stuck, linkId)).status === "PAID");
+  await next.stop();
+  await assertInvariants(stuck.sql, stuck.chain);
+  way.stop();
+  await former.end({ timeout: 1 });
+  expect(await ended).toBe("ended");
+  await stuck.stop();
 });
 
 describe("a leader's lock", () => {

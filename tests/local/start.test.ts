@@ -182,7 +182,7 @@ test(
     // the sentence about an earlier database belongs to the first start
     expect(run.said()).not.toContain("can't be upgraded");
     expect(run.said()).toMatch(OPEN_LINK);
-    expect(await readLinkStatuses(run)).toEqual(["PAID", "ACTIVE"]);
+    await waitUntilPaid(run);
     const children = Object.values(readProcesses());
     run.child.kill("SIGKILL");
     await run.child.exited;
@@ -196,21 +196,25 @@ test(
   async () => {
     const run = start();
     await run.waitToSay(RUNNING);
-    expect(await readLinkStatuses(run)).toEqual(["PAID", "ACTIVE"]);
+    await waitUntilPaid(run);
     const children = Object.values(readProcesses());
     const pids = [run.child.pid, ...children.map(({ pid }) => pid), readPostmasterPid()];
     for (const pid of pids) process.kill(pid, "SIGKILL");
     await run.child.exited;
     const again = start();
     await again.waitToSay(RUNNING);
-    expect(await readLinkStatuses(again)).toEqual(["PAID", "ACTIVE"]);
+    await waitUntilPaid(again);
     await stop(again, "SIGTERM");
   },
   TIMEOUT_MS,
 );
 
+/** After a crash of the chain its last block may have been another one, and the indexer is not waited for by a start without demo. */
+const waitUntilPaid = (run: Run) =>
+  waitFor(async () => (await readLinkStatuses(run)).join() === "PAID,ACTIVE");
+
 async function waitFor(isDone: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 45_000;
+  const deadline = Date.now() + 90_000;
   while (!(await isDone().catch(() => false))) {
     if (Date.now() > deadline) throw new Error("the condition did not become true in time");
     await Bun.sleep(50);
