@@ -33,6 +33,7 @@ const DATABASE = "payments";
 const START_TIMEOUT_MS = 60_000;
 const WHOLE_TIMEOUT_MS = 90_000;
 const ASK_TIMEOUT_MS = 2_000;
+const LOG_TAIL_CHARS = 6_000;
 
 /** Why the cluster cannot run on this machine. */
 export function missingPackages(): string | undefined {
@@ -64,29 +65,29 @@ export async function startCluster(options: { isSynchronous: boolean; lagMs?: nu
     await Promise.all(nodes.map((node) => node.remove()));
   };
   const members = () => readMembers(nodes);
-  const waitUntilWhole = async () => {
-    await waitFor(
-      "the cluster to be whole",
-      async () => {
-        const all = await members().catch(() => []);
-        const standbys = all.filter(
-          ({ role, state }) =>
-            (role !== "leader" && state === "streaming") || (role !== "leader" && state === "running"),
-        );
-        const isSafe = !options.isSynchronous || all.some(({ role }) => role === "sync_standby");
-        return standbys.length === 2 && all.some(({ role }) => role === "leader") && isSafe;
-      },
-      WHOLE_TIMEOUT_MS,
+  const isWhole = async () => {
+    const all = await members().catch(() => []);
+    const standbys = all.filter(
+      ({ role, state }) => role !== "leader" && (state === "streaming" || state === "running"),
     );
+    const isSafe = !options.isSynchronous || all.some(({ role }) => role === "sync_standby");
+    return standbys.length === 2 && all.some(({ role }) => role === "leader") && isSafe;
+  };
+  const waitUntilWhole = async () => {
+    try {
+      await waitFor("the cluster to be whole", isWhole, WHOLE_TIMEOUT_MS);
+    } catch (error) {
+      const logs = nodes.map((node) => `${node.name}:\n${node.log().slice(-LOG_TAIL_CHARS)}`).join("\n");
+      throw new Error(`${JSON.stringify(await members().catch(String))}\n${logs}`, { cause: error });
+    }
   };
   try {
     await Promise.all(nodes.map((node) => node.start()));
     await waitUntilWhole();
     await createDatabase(url);
   } catch (error) {
-    const logs = nodes.map((node) => `${node.name}:\n${node.log().slice(-3_000)}`).join("\n");
     await stop();
-    throw new Error(`the cluster did not start: ${error}\n${logs}`, { cause: error });
+    throw new Error("the cluster did not start", { cause: error });
   }
   return {
     ...{ url, nodes, members, waitUntilWhole, stop },
