@@ -1,21 +1,11 @@
 /** A real browser with a virtual authenticator, from registration to wallet, on http://localhost. Skipped with a message where there is none. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync } from "node:fs";
-import { type Browser, type CDPSession, chromium, type Page } from "playwright-core";
+import type { Browser, CDPSession, Page } from "playwright-core";
+import { isBrowserThere, launchBrowser } from "../checkout/browser.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { openClient } from "../support/http-client.ts";
 import { newEmail, readCode } from "../support/sign-up.ts";
 
-const CHROMIUM = "/usr/bin/chromium";
-const ARGS = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
 const AUTHENTICATOR = {
   protocol: "ctap2",
   ctap2Version: "ctap2_1",
@@ -28,9 +18,6 @@ const AUTHENTICATOR = {
   defaultBackupState: true,
 } as const;
 
-const isThere = existsSync(CHROMIUM);
-if (!isThere) console.log(`browser test skipped: there is no ${CHROMIUM} (Debian: apt-get install chromium)`);
-
 let world: ApiWorld;
 let browser: Browser;
 let page: Page;
@@ -38,12 +25,12 @@ let cdp: CDPSession;
 let authenticatorId: string;
 
 beforeAll(async () => {
-  if (!isThere) return;
+  if (!isBrowserThere) return;
   world = await startApiWorld({
     networks: ["base", "base-sepolia"],
     env: { NETWORKS: "base,base-sepolia", PASSKEY_ATTACHMENT: "platform" },
   });
-  browser = await chromium.launch({ executablePath: CHROMIUM, args: ARGS });
+  browser = await launchBrowser();
   page = await browser.newPage();
   await page.goto(`${world.baseUrl}/docs`);
   cdp = await page.context().newCDPSession(page);
@@ -84,7 +71,7 @@ const credentials = async () =>
     ({ credentialId }) => credentialId,
   );
 
-describe.if(isThere)("Chromium", () => {
+describe.if(isBrowserThere)("Chromium", () => {
   const email = newEmail();
   let address: unknown;
 
