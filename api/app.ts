@@ -23,6 +23,8 @@ import { pageSettingsRoutes } from "./links/page-settings-routes.ts";
 import { publicLinkRoutes } from "./links/public-routes.ts";
 import { returnRoutes } from "./links/return-routes.ts";
 import { linkRoutes } from "./links/routes.ts";
+import { invitationRoutes } from "./members/invitation-routes.ts";
+import { memberRoutes } from "./members/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
 import { ownerRoutes } from "./owners/routes.ts";
 import { dashboardRoutes } from "./pages/dashboard-routes.ts";
@@ -87,6 +89,8 @@ export function createApp(deps: ApiDeps) {
       .use(settingsRoutes(deps))
       .use(returnRoutes(deps))
       .use(pageSettingsRoutes(deps))
+      .use(memberRoutes(deps))
+      .use(invitationRoutes(deps))
       .use(linkRoutes(deps))
       .use(publicLinkRoutes(deps))
       .use(receiptRoutes(deps))

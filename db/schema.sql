@@ -18,6 +18,7 @@ CREATE INDEX account_changes_unconfirmed ON public.account_changes USING btree (
 
 create table api_keys (
   created_at timestamp with time zone default now() not null,
+  created_by text,
   id text not null,
   key_hash bytea not null,
   last_used_at timestamp with time zone,
@@ -26,6 +27,7 @@ create table api_keys (
   revoked_at timestamp with time zone,
   scopes text[] not null,
   user_id text not null,
+  constraint api_keys_created_by_fkey FOREIGN KEY (created_by) REFERENCES users(id) ON DELETE SET NULL,
   constraint api_keys_key_hash_check CHECK ((octet_length(key_hash) = 32)),
   constraint api_keys_key_hash_key UNIQUE (key_hash),
   constraint api_keys_name_check CHECK (((length(name) >= 1) AND (length(name) <= 100))),
@@ -250,6 +252,43 @@ create table link_watches (
   constraint link_watches_pkey PRIMARY KEY (network)
 );
 
+create table member_invitations (
+  created_at timestamp with time zone default now() not null,
+  email text not null,
+  ended_at timestamp with time zone,
+  expires_at timestamp with time zone not null,
+  id text not null,
+  invited_by text not null,
+  merchant_id text not null,
+  outcome text,
+  role text not null,
+  sent_at timestamp with time zone,
+  constraint member_invitations_email_check CHECK (((email = lower(email)) AND ((length(email) >= 3) AND (length(email) <= 254)))),
+  constraint member_invitations_end_check CHECK (((outcome IS NULL) = (ended_at IS NULL))),
+  constraint member_invitations_id_check CHECK (starts_with(id, 'inv_'::text)),
+  constraint member_invitations_merchant_id_fkey FOREIGN KEY (merchant_id) REFERENCES users(id) ON DELETE CASCADE,
+  constraint member_invitations_outcome_check CHECK ((outcome = ANY (ARRAY['ACCEPTED'::text, 'DECLINED'::text, 'REVOKED'::text]))),
+  constraint member_invitations_pkey PRIMARY KEY (id),
+  constraint member_invitations_role_check CHECK ((role = ANY (ARRAY['owner'::text, 'operator'::text, 'accountant'::text, 'viewer'::text])))
+);
+CREATE INDEX member_invitations_email ON public.member_invitations USING btree (email) WHERE (outcome IS NULL);
+CREATE UNIQUE INDEX member_invitations_open_key ON public.member_invitations USING btree (merchant_id, email) WHERE (outcome IS NULL);
+
+create table members (
+  created_at timestamp with time zone default now() not null,
+  invited_by text not null,
+  merchant_id text not null,
+  role text not null,
+  updated_at timestamp with time zone default now() not null,
+  user_id text not null,
+  constraint members_merchant_id_fkey FOREIGN KEY (merchant_id) REFERENCES users(id) ON DELETE CASCADE,
+  constraint members_other_check CHECK ((merchant_id <> user_id)),
+  constraint members_pkey PRIMARY KEY (merchant_id, user_id),
+  constraint members_role_check CHECK ((role = ANY (ARRAY['owner'::text, 'operator'::text, 'accountant'::text, 'viewer'::text]))),
+  constraint members_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX members_user ON public.members USING btree (user_id);
+
 create table merchant_pages (
   accent text,
   frame_origins text[] default '{}'::text[] not null,
@@ -324,12 +363,14 @@ create table owner_changes (
   action text not null,
   created_at timestamp with time zone default now() not null,
   id text not null,
+  member_id text,
   name text,
   owner text not null,
   passkey_id text,
   user_id text not null,
   constraint owner_changes_action_check CHECK ((action = ANY (ARRAY['ADD'::text, 'REMOVE'::text]))),
   constraint owner_changes_id_check CHECK ((id ~ '^own_[0-9a-f]{44}$'::text)),
+  constraint owner_changes_member_id_fkey FOREIGN KEY (member_id) REFERENCES users(id) ON DELETE SET NULL,
   constraint owner_changes_name_check CHECK (((length(name) >= 1) AND (length(name) <= 100))),
   constraint owner_changes_owner_check CHECK ((owner ~ '^0x([0-9a-f]{64}){1,2}$'::text)),
   constraint owner_changes_passkey_id_fkey FOREIGN KEY (passkey_id) REFERENCES passkeys(id),
@@ -707,6 +748,7 @@ CREATE UNIQUE INDEX relays_nonce_key ON public.relays USING btree (network, rela
 CREATE INDEX relays_wallet ON public.relays USING btree (wallet_id) WHERE (wallet_id IS NOT NULL);
 
 create table security_events (
+  actor_id text,
   client_address text,
   created_at timestamp with time zone default now() not null,
   details jsonb default '{}'::jsonb not null,
@@ -723,6 +765,7 @@ CREATE TRIGGER security_events_append_only BEFORE DELETE OR UPDATE ON public.sec
 
 create table sessions (
   absolute_end_at timestamp with time zone not null,
+  acted_for text[] default '{}'::text[] not null,
   client_address text,
   created_at timestamp with time zone default now() not null,
   expires_at timestamp with time zone not null,

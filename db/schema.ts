@@ -101,6 +101,7 @@ export const sessions = pgTable("sessions", {
   userAgent: text("user_agent"),
   clientAddress: text("client_address"),
   passkeyId: text("passkey_id"),
+  actedFor: text("acted_for").array().notNull(),
 });
 
 export const apiKeys = pgTable("api_keys", {
@@ -113,6 +114,7 @@ export const apiKeys = pgTable("api_keys", {
   createdAt: time("created_at").notNull(),
   lastUsedAt: time("last_used_at"),
   revokedAt: time("revoked_at"),
+  createdBy: text("created_by"),
 });
 
 export const securityEvents = pgTable("security_events", {
@@ -123,6 +125,7 @@ export const securityEvents = pgTable("security_events", {
   requestId: text("request_id"),
   details: jsonb("details").$type<SecurityEventDetails>().notNull(),
   createdAt: time("created_at").notNull(),
+  actorId: text("actor_id"),
 });
 
 export const wallets = pgTable("wallets", {

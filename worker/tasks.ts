@@ -7,6 +7,7 @@ import { buildExport } from "./exports/build-export.ts";
 import { housekeeping } from "./jobs/housekeeping.ts";
 import { checkClaim } from "./links/check-claims.ts";
 import type { Mailer } from "./mail/mailer.ts";
+import { sendInvitation } from "./mail/send-invitation.ts";
 import { sendNotice } from "./mail/send-notice.ts";
 import { sendOtpEmail } from "./mail/send-otp-email.ts";
 import { sendReceiptEmail } from "./mail/send-receipt-email.ts";
@@ -30,6 +31,7 @@ export function openTasks(
     send_otp_email: (payload) => sendOtpEmail(deps, payload),
     send_wallet_file: (payload) => sendWalletFile(deps, payload),
     send_receipt_email: (payload) => sendReceiptEmail(deps, payload),
+    send_invitation: (payload) => sendInvitation(deps, payload),
     send_notice: (payload) => sendNotice(deps, payload),
     deploy_wallet: (payload) => deployWallet(networks, payload),
     build_export: (payload) => buildExport(deps, payload),

@@ -3,8 +3,7 @@ import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
 import { SECURITY_EVENT_TYPES } from "../../core/domain/security-event.ts";
-import { listSecurityEvents } from "../../db/accounts/security-events.ts";
-import type { SecurityEvent } from "../../db/schema.ts";
+import { type ListedSecurityEvent, listSecurityEvents } from "../../db/accounts/security-events.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
@@ -18,6 +17,12 @@ const eventSchema = z.object({
   type: z.enum(SECURITY_EVENT_TYPES),
   clientAddress: z.string().nullable(),
   requestId: z.string().nullable(),
+  actor: z
+    .object({ id: z.string(), email: z.string().nullable() })
+    .nullable()
+    .describe(
+      "The person, or the API key, that did it; null for what happened on the chain or before anybody was signed in",
+    ),
   details: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
   createdAt: isoTime,
 });
@@ -39,7 +44,7 @@ export const securityRoutes = (deps: ApiDeps) =>
       };
     },
     {
-      auth: { allow: ["session"] },
+      auth: { allow: ["session"], needs: "trail:read" },
       query: z.object({
         limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
         cursor: z.string().max(64).optional(),
@@ -71,12 +76,13 @@ function readCursor(cursor: string): bigint {
   return BigInt(digits);
 }
 
-function presentEvent(event: SecurityEvent): z.infer<typeof eventSchema> {
+function presentEvent(event: ListedSecurityEvent): z.infer<typeof eventSchema> {
   return {
     id: String(event.id),
     type: event.type,
     clientAddress: event.clientAddress,
     requestId: event.requestId,
+    actor: event.actorId === null ? null : { id: event.actorId, email: event.actorEmail },
     details: event.details,
     createdAt: event.createdAt.toISOString(),
   };

@@ -29,16 +29,15 @@ export const settingsRoutes = (deps: ApiDeps) =>
     .use(access(deps))
     .use(jsonBody)
     .get("/v1/settings", ({ user }) => presentSettings(user), {
-      auth: { allow: ["session"] },
+      auth: { allow: ["session"], needs: "settings:read" },
       response: { 200: settingsSchema, ...errorResponses(401, 403, 429) },
       detail: { summary: "Your settings", tags },
     })
     .patch(
       "/v1/settings",
-      async ({ body, user, requestId, clientAddress }) =>
+      async ({ body, user, trace }) =>
         deps.sql.begin(async (tx) => {
           const updated = await updateSettings(tx, user.id, body);
-          const trace = { requestId, clientAddress };
           await recordSecurityEvent(tx, {
             ...{ userId: user.id, type: "settings_changed", ...trace },
             details: presentSettings(updated),
@@ -46,7 +45,7 @@ export const settingsRoutes = (deps: ApiDeps) =>
           return presentSettings(updated);
         }),
       {
-        auth: { allow: ["session"] },
+        auth: { allow: ["session"], needs: "settings:write" },
         body: settingsSchema.partial().strict(),
         response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
         detail: { summary: "Change settings; omitted ones are unchanged", tags },

@@ -17,7 +17,7 @@ export const LIVE_KEYS_MAX = 50;
 /** Throws CONFLICT at the limit of live keys. */
 export async function createApiKey(
   { sql }: Pick<ApiDeps, "sql">,
-  given: { userId: string; name: string; scopes: readonly ApiKeyScope[]; trace: Trace },
+  given: { userId: string; name: string; scopes: readonly ApiKeyScope[]; createdBy: string; trace: Trace },
 ): Promise<{ apiKey: ApiKey; key: string }> {
   const key = `sk_${randomBytes(KEY_BYTES).toString("base64url")}`;
   return sql.begin(async (tx) => {
@@ -31,6 +31,7 @@ export async function createApiKey(
       prefix: key.slice(0, PREFIX_CHARS),
       keyHash: createHash("sha256").update(key).digest(),
       scopes: [...new Set(given.scopes)],
+      createdBy: given.createdBy,
     });
     const details = { keyId: apiKey.id, name: apiKey.name, scopes: apiKey.scopes.join(" ") };
     await recordSecurityEvent(tx, {

@@ -36,13 +36,13 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
     .use(access(deps))
     .post(
       "/v1/api-keys",
-      async ({ body, user, requestId, clientAddress, status }) => {
-        const trace = { requestId, clientAddress };
-        const { apiKey, key } = await createApiKey(deps, { userId: user.id, ...body, trace });
+      async ({ body, user, caller, trace, requestId, status }) => {
+        const createdBy = caller.actorId;
+        const { apiKey, key } = await createApiKey(deps, { userId: user.id, ...body, createdBy, trace });
         return status(201, { data: { ...presentApiKey(apiKey), key }, meta: metaOf(requestId) });
       },
       {
-        auth: { allow: ["session"], freshPasskey: true },
+        auth: { allow: ["session"], needs: "keys:manage", freshPasskey: true },
         body: createBody,
         response: {
           201: z.object({
@@ -64,7 +64,7 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
         meta: metaOf(requestId),
       }),
       {
-        auth: { allow: ["session"] },
+        auth: { allow: ["session"], needs: "keys:manage" },
         response: {
           200: z.object({ data: z.array(apiKeySchema), meta: metaSchema }),
           ...errorResponses(401, 403, 429),
@@ -74,13 +74,12 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
     )
     .delete(
       "/v1/api-keys/:id",
-      async ({ params, user, requestId, clientAddress }) => {
-        const trace = { requestId, clientAddress };
+      async ({ params, user, trace, requestId }) => {
         const apiKey = await takeBackApiKey(deps, { id: params.id, userId: user.id, trace });
         return { data: presentApiKey(apiKey), meta: metaOf(requestId) };
       },
       {
-        auth: { allow: ["session"] },
+        auth: { allow: ["session"], needs: "keys:manage" },
         params: z.object({ id: z.string().regex(/^key_[\w-]{1,64}$/, "must be an API key's id") }),
         response: {
           200: z.object({ data: apiKeySchema, meta: metaSchema }),

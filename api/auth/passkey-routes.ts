@@ -22,7 +22,7 @@ const passkeySchema = z.object({
 });
 
 const tags = ["Sessions"];
-const auth = { allow: ["session"] } as const;
+const auth = { allow: ["session"], needs: "self" } as const;
 
 export const passkeyRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "passkey-routes" })
@@ -44,12 +44,11 @@ export const passkeyRoutes = (deps: ApiDeps) =>
     )
     .patch(
       "/v1/auth/passkeys/:id",
-      async ({ params: { id }, body: { name }, user, requestId, clientAddress }) => {
+      async ({ params: { id }, body: { name }, user, trace, requestId }) => {
         const own = { id, userId: user.id, rpId: deps.config.passkey.rpId };
         const passkey = await deps.sql.begin(async (tx) => {
           const row = await renamePasskey(tx, own, name);
           if (!row) throw notFound("Passkey");
-          const trace = { requestId, clientAddress };
           await recordSecurityEvent(tx, { userId: user.id, type: "passkey_renamed", ...trace });
           return row;
         });

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { completedStepsOf, PERMISSIONS, permissionsOf, USER_STATUSES } from "../../core/domain/user.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
+import { listMemberships } from "../../db/members/members.ts";
 import type { User } from "../../db/schema.ts";
 import { deleteSession } from "../../db/sessions/sessions.ts";
 import { listWallets } from "../../db/wallets/wallets.ts";
@@ -13,6 +14,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { clearSessionCookie, setSessionCookie } from "../http/session-cookie.ts";
+import { merchantSchema, presentMerchant, presentWallets, walletsSchema } from "../members/wire.ts";
 import { browserOf } from "../sessions/start-session.ts";
 import { changeDisplayName } from "./change-display-name.ts";
 import { assertionSchema, challengeIdSchema } from "./passkey-wire.ts";
@@ -53,11 +55,12 @@ const walletNeeded = z.object({
 const me = userSchema.extend({
   displayName: z.string().nullable(),
   wallet: z.object({ address: z.string(), network: z.enum(NETWORK_IDS) }).optional(),
-  wallets: z.array(z.object({ address: z.string(), network: z.enum(NETWORK_IDS), deployed: z.boolean() })),
+  wallets: walletsSchema,
   permissions: z.array(z.enum(PERMISSIONS)),
+  merchants: z.array(merchantSchema).describe("Merchants that you may act for as a member"),
 });
 
-const anyStatus = { allow: ["session"], requireActive: false, session: "any" } as const;
+const anyStatus = { allow: ["session"], needs: "self", requireActive: false, session: "any" } as const;
 const tags = ["Sessions"];
 
 export const authRoutes = (deps: ApiDeps) =>
@@ -141,12 +144,12 @@ export const authRoutes = (deps: ApiDeps) =>
     })
     .patch(
       "/v1/auth/me",
-      async ({ body, user, requestId, clientAddress }) => {
-        const renamed = await changeDisplayName(deps, { user, ...body, trace: { requestId, clientAddress } });
+      async ({ body, user, trace }) => {
+        const renamed = await changeDisplayName(deps, { user, ...body, trace });
         return presentMe(deps, renamed);
       },
       {
-        auth: { allow: ["session"], requireActive: false },
+        auth: { allow: ["session"], needs: "self", requireActive: false },
         body: z.object({
           displayName: z
             .string()
@@ -175,11 +178,11 @@ export const authRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/auth/logout",
-      async ({ caller, user, requestId, clientAddress, set }) => {
+      async ({ caller, user, trace, set }) => {
         if (caller.kind !== "apiKey") {
           await deps.sql.begin(async (tx) => {
             await deleteSession(tx, caller.session.id);
-            await recordSecurityEvent(tx, { userId: user.id, type: "sign_out", requestId, clientAddress });
+            await recordSecurityEvent(tx, { userId: user.id, type: "sign_out", ...trace });
           });
         }
         clearSessionCookie(set, deps.config);
@@ -197,16 +200,16 @@ export const authRoutes = (deps: ApiDeps) =>
 
 async function presentMe(deps: ApiDeps, user: User): Promise<z.infer<typeof me>> {
   const wallets = await listWallets(deps.sql, user.id);
+  const memberships = await listMemberships(deps.sql, user.id);
   const [first] = wallets;
   return {
     ...presentUser(user, wallets),
     displayName: user.displayName,
     ...(first ? { wallet: { address: first.address, network: first.network } } : {}),
-    wallets: wallets.map(({ address, network, deployedAt }) => ({
-      address,
-      network,
-      deployed: deployedAt !== null,
-    })),
+    wallets: presentWallets(wallets),
     permissions: [...permissionsOf(user.status)],
+    merchants: await Promise.all(
+      memberships.map(async (one) => presentMerchant(one, await listWallets(deps.sql, one.merchant.id))),
+    ),
   };
 }

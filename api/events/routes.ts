@@ -3,8 +3,7 @@ import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { listEvents } from "../../db/events/event-log.ts";
-import { access } from "../http/access.ts";
-import { authenticate } from "../http/authenticate.ts";
+import { access, isStillAdmitted } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses, errorSchema, metaOf, metaSchema } from "../http/envelope.ts";
@@ -20,7 +19,7 @@ const UNKNOWN_HISTORY =
 
 /** Prevents a reverse proxy (nginx) from buffering events. */
 const EVENT_STREAM = { "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no" };
-const mayRead = { allow: ["session", "apiKey"], scope: "webhooks" } as const;
+const mayRead = { allow: ["session", "apiKey"], scope: "webhooks", needs: "events:read" } as const;
 const tags = ["Events"];
 
 const listQuery = z.object({
@@ -50,11 +49,15 @@ export const eventRoutes = (deps: ApiDeps) =>
     .use(access(deps))
     .get(
       "/v1/events/stream",
-      ({ user, request, headers, set }) => {
+      ({ user, caller, request, headers, set }) => {
         const known = headers["last-event-id"];
         const after = known ? readCursor(known) : undefined;
-        const isAllowed = () => isCaller(deps, request, user.id);
-        const stream = streamEvents(deps, { userId: user.id, after, isAllowed }, request.signal);
+        const isAllowed = () => isStillAdmitted(deps, request, { rule: mayRead, userId: user.id });
+        const stream = streamEvents(
+          deps,
+          { userId: user.id, slot: caller.actorId, after, isAllowed },
+          request.signal,
+        );
         if (!stream)
           throw new ServiceError("RATE_LIMITED", "Too many open event streams; poll /v1/events instead", {
             headers: { "retry-after": "10" },
@@ -103,13 +106,3 @@ export const eventRoutes = (deps: ApiDeps) =>
         detail: { summary: "Your events, oldest first, from a cursor on", tags },
       },
     );
-
-/** Whether the request's session or key still counts as this user's. A database that cannot be asked is an error, and ends the stream. */
-async function isCaller(deps: ApiDeps, request: Request, userId: string): Promise<boolean> {
-  try {
-    return (await authenticate(deps, request, mayRead.allow)).user.id === userId;
-  } catch (error) {
-    if (error instanceof ServiceError && error.errorCode === "UNAUTHORIZED") return false;
-    throw error;
-  }
-}

@@ -20,6 +20,8 @@ const PAGE = 50;
 
 type Reader = {
   userId: string;
+  /** Counts open streams: one of several members must not take those of the others. */
+  slot: string;
   /** Undefined for a reader without a position. */
   after: EventPosition | undefined;
   /** Whether session or key still exist; asked before anything is delivered. */
@@ -29,10 +31,10 @@ type Reader = {
 /** Undefined when there are too many streams. */
 export function streamEvents(
   { sql, outcomes, drain }: Pick<ApiDeps, "sql" | "outcomes" | "drain">,
-  { userId, after, isAllowed }: Reader,
+  { userId, slot, after, isAllowed }: Reader,
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> | undefined {
-  const release = slots.reserve(userId);
+  const release = slots.reserve(slot);
   if (!release) return undefined;
 
   async function* messages(isOpen: () => boolean): AsyncGenerator<string> {

@@ -16,7 +16,7 @@ import { requestExport } from "./request-export.ts";
 const LIST_MAX = 100;
 const EXPORT_ID = /^exp_[A-Za-z0-9_-]{22}$/;
 const tags = ["Exports"];
-const mayExport = { allow: ["session", "apiKey"], scope: "exports" } as const;
+const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "exports" } as const;
 
 const exportBody = z.object({
   format: z.enum(["csv", "json", "pdf"]),

@@ -1,34 +1,39 @@
 /**
  * Who may call a route, and how often. `.use(access(deps))`, then on a route one of
  *
- *   { auth: { allow: ["session"] } }                              signed in and ACTIVE; 1000 requests an hour
- *   { auth: { allow: ["session", "apiKey"], scope: "links:read", limit: "paymentOperations" } }
- *   { auth: { allow: ["session"], requireActive: false } }        any signed-in user
- *   { auth: { allow: ["session"], freshPasskey: true } }          signed in with the passkey in the last 15 minutes
- *   { auth: { allow: ["session"], session: "recovery" } }         in a recovery, whose session is refused everywhere else
+ *   { auth: { allow: ["session"], needs: "money:send" } }        signed in and ACTIVE, as the merchant or a member whose role may; 1000 requests an hour
+ *   { auth: { allow: ["session", "apiKey"], needs: "links:read", scope: "links:read", limit: "paymentOperations" } }
+ *   { auth: { allow: ["session"], needs: "self", requireActive: false } }    any signed-in user, about their own account
+ *   { auth: { allow: ["session"], needs: "keys:manage", freshPasskey: true } } signed in with the passkey in the last 15 minutes
+ *   { auth: { allow: ["session"], needs: "self", session: "recovery" } }     in a recovery, whose session is refused everywhere else
  *   { limit: "publicLinkData" }                                   public, counted by client address
  *
- * `auth` gives the handler `user` (the row), `authKind` and `caller`. It runs before the body is validated, so that
+ * `auth` gives the handler `user` (the row of the account acted for), `person` (who acts, and whose passkey signs), `caller` and `trace`. It runs before the body is validated, so that
  * validation reveals nothing to callers without access. 401 without a valid credential, 403 when the user or key may not, 429 beyond a limit.
  */
 import { Elysia } from "elysia";
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
+import type { Need } from "../../core/domain/member.ts";
 import { type LiveSession, noteSessionSeen, renewSession } from "../../db/sessions/sessions.ts";
+import { actForMerchant } from "./act-for-merchant.ts";
 import { authenticate, type CredentialKind } from "./authenticate.ts";
-import type { Caller } from "./caller.ts";
+import type { Caller, PersonCaller } from "./caller.ts";
 import type { ApiDeps } from "./deps.ts";
 import { requireFreshPasskey } from "./fresh-passkey.ts";
 import { oncePer } from "./memoize-per-key.ts";
 import { type LimitName, takeFromCallersLimit } from "./rate-limit.ts";
 import { requestContext } from "./request-context.ts";
 import { type ResponseSet, setSessionCookie } from "./session-cookie.ts";
+import type { Trace } from "./trace.ts";
 import { userAgentOf } from "./user-agent.ts";
 
 export type AuthRule = {
   allow: readonly [CredentialKind, ...CredentialKind[]];
   /** What an API key must be allowed to do; required when keys are allowed. */
   scope?: ApiKeyScope;
+  /** What the role of a member who acts for a merchant must include; see core/domain/member.ts. API keys have scopes instead. */
+  needs: Need;
   /** Status for a key without the scope; default 403. With 401 a request without any key reads the scope, too. */
   missingScope?: 401;
   /** Default true: users who have not finished their wallet setup get 403. */
@@ -50,11 +55,13 @@ export const access = oncePer((deps: ApiDeps) =>
       async transform({ request, set, clientAddress, route, admission }) {
         admission.caller = await admit(deps, { request, set, clientAddress, route }, rule);
       },
-      resolve({ admission: { caller } }) {
+      resolve({ admission: { caller }, requestId, clientAddress }) {
         if (!caller) throw new Error("a route with `auth` was reached without a caller");
-        return { caller, user: caller.user, authKind: caller.kind };
+        const person = caller.kind === "apiKey" ? caller.user : caller.person;
+        const trace: Trace = { requestId, clientAddress, actorId: caller.actorId };
+        return { caller, user: caller.user, person, authKind: caller.kind, trace };
       },
-      detail: { security: rule.allow.map((kind) => ({ [kind]: [] })) },
+      detail: { security: rule.allow.map((kind) => ({ [kind]: [] })), "x-needs": rule.needs },
     }),
     limit: (limitName: LimitName) => ({
       async transform({ set, clientAddress, route }) {
@@ -73,7 +80,8 @@ async function admit(deps: ApiDeps, door: Door, rule: AuthRule): Promise<Caller>
     await takeFromCallersLimit(deps, door.set, "general", door);
     throw rule.missingScope && rule.scope ? scopeNeeded(rule.scope, "Authentication is required") : error;
   });
-  await takeFromCallersLimit(deps, door.set, limitName, { ...door, userId: caller.user.id });
+  const { id: userId } = caller.kind === "apiKey" ? caller.user : caller.person;
+  await takeFromCallersLimit(deps, door.set, limitName, { ...door, userId });
   if (caller.kind === "apiKey" && (!rule.scope || !caller.apiKey.scopes.includes(rule.scope)))
     throw rule.missingScope && rule.scope
       ? scopeNeeded(rule.scope, "This API key lacks a scope")
@@ -81,10 +89,28 @@ async function admit(deps: ApiDeps, door: Door, rule: AuthRule): Promise<Caller>
   refuseRecovery(caller, rule);
   if (rule.requireActive !== false && caller.user.status !== "ACTIVE")
     throw forbidden("Finish your wallet setup first", "status");
+  const acting = await actForMerchant(deps, door.request, { caller, need: rule.needs });
   if (rule.freshPasskey) requireFreshPasskey(caller, new Date());
   if (caller.kind !== "apiKey") await noteSeen(deps, door, caller.session);
   if (caller.kind === "session") await renew(deps, door.set, caller);
-  return caller;
+  return acting;
+}
+
+/** Whether a request that was admitted would still be, for the same account: for event streams, which outlast it. */
+export async function isStillAdmitted(
+  deps: ApiDeps,
+  request: Request,
+  { rule, userId }: { rule: AuthRule; userId: string },
+): Promise<boolean> {
+  try {
+    const caller = await authenticate(deps, request, rule.allow);
+    if (caller.kind === "apiKey" && (!rule.scope || !caller.apiKey.scopes.includes(rule.scope))) return false;
+    return (await actForMerchant(deps, request, { caller, need: rule.needs })).user.id === userId;
+  } catch (error) {
+    if (error instanceof ServiceError && ["UNAUTHORIZED", "FORBIDDEN"].includes(error.errorCode))
+      return false;
+    throw error;
+  }
 }
 
 /** The session of a recovery may register a passkey, and nothing else. */
@@ -110,11 +136,7 @@ async function noteSeen(deps: ApiDeps, door: Door, { id, lastSeenAt }: LiveSessi
 }
 
 /** Sliding end: a session with less than 30 minutes left gets a fresh hour and a fresh cookie, up to its absolute end. */
-async function renew(
-  deps: ApiDeps,
-  set: ResponseSet,
-  { session }: Extract<Caller, { kind: "session" }>,
-): Promise<void> {
+async function renew(deps: ApiDeps, set: ResponseSet, { session }: PersonCaller): Promise<void> {
   if (session.expiresAt.getTime() - Date.now() >= RENEW_BELOW_MS) return;
   if (session.expiresAt >= session.absoluteEndAt) return;
   const renewed = await renewSession(deps.sql, session.id);

@@ -27,14 +27,14 @@ export async function authenticate(
   if (isKey && allow.includes("apiKey")) return callerOfKey(deps, bearer);
   if (!allow.includes("session")) throw unauthorized();
   if (bearer && deps.config.testMode && isTestRequest(request)) {
-    return { kind: "test", ...(await sessionOf(deps, bearer)) };
+    return { kind: "test", ...(await sessionOf(deps, bearer)), role: "owner" };
   }
   const cookie = readCookie(request.headers.get("cookie"), SESSION_COOKIE);
   if (!cookie && isKey) throw await refusalOfKey(deps, bearer);
   if (!cookie) throw unauthorized();
   const found = await sessionOf(deps, cookie);
   refuseForgery(request, deps.config);
-  return { kind: "session", ...found };
+  return { kind: "session", ...found, role: "owner" };
 }
 
 export function unauthorized(): ServiceError {
@@ -56,7 +56,7 @@ async function sessionOf(deps: ApiDeps, token: string) {
   if (!claims) throw unauthorized();
   const found = await findLiveSession(deps.sql, claims.sid, claims.sub);
   if (!found) throw unauthorized();
-  return found;
+  return { ...found, person: found.user, actorId: found.user.id };
 }
 
 /** On a route that takes a session: a valid key gets 403 with the reason, an unknown one is no credential at all. */
@@ -70,5 +70,5 @@ async function refusalOfKey(deps: ApiDeps, key: string): Promise<ServiceError> {
 async function callerOfKey(deps: ApiDeps, key: string): Promise<Caller> {
   const found = await findLiveApiKey(deps.sql, createHash("sha256").update(key).digest());
   if (!found) throw unauthorized();
-  return { kind: "apiKey", ...found };
+  return { kind: "apiKey", ...found, actorId: found.apiKey.id };
 }

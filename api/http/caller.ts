@@ -1,9 +1,25 @@
-/** Who a request acts for, once its credential was verified. */
+/** Who makes a request, and for which account, once its credential was verified. */
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
+import type { MemberRole } from "../../core/domain/member.ts";
 import type { User } from "../../db/schema.ts";
 import type { LiveSession } from "../../db/sessions/sessions.ts";
 
-export type Caller =
-  | { kind: "session"; user: User; session: LiveSession }
-  | { kind: "test"; user: User; session: LiveSession }
-  | { kind: "apiKey"; user: User; apiKey: { id: string; scopes: readonly ApiKeyScope[] } };
+type Acting = {
+  /** The account whose data the request reads and changes. */
+  user: User;
+  /** Who is named by security trail and requests: the person's or the API key's id. */
+  actorId: string;
+};
+export type PersonCaller = Acting & {
+  kind: "session" | "test";
+  /** Who is signed in: `user` itself, or a member of it. */
+  person: User;
+  /** "owner" in an account of one's own. */
+  role: MemberRole;
+  session: LiveSession;
+};
+export type KeyCaller = Acting & {
+  kind: "apiKey";
+  apiKey: { id: string; scopes: readonly ApiKeyScope[] };
+};
+export type Caller = PersonCaller | KeyCaller;

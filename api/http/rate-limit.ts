@@ -29,6 +29,7 @@ const LIMITS = {
   balance: { limit: 100, windowS: HOUR },
   /** Create link, refund, send. */
   paymentOperations: { limit: 50, windowS: HOUR },
+  invitations: { limit: 20, windowS: HOUR },
   transactions: { limit: 1_000, windowS: HOUR },
   exports: { limit: 20, windowS: HOUR },
   publicLinkData: { limit: 240, windowS: MINUTE, byAddress: true },

@@ -63,21 +63,21 @@ export const pageSettingsRoutes = (deps: ApiDeps) =>
     .use(access(deps))
     .use(jsonBody)
     .get("/v1/settings/pages", async ({ user }) => present(await findMerchantPage(deps.sql, user.id), deps), {
-      auth: { allow: ["session"] },
+      auth: { allow: ["session"], needs: "settings:read" },
       response: { 200: settingsSchema, ...errorResponses(401, 403, 429) },
       detail: { summary: "Settings of your payment pages", tags },
     })
     .patch(
       "/v1/settings/pages",
-      async ({ body, user, requestId, clientAddress }) =>
+      async ({ body, user, trace }) =>
         deps.sql.begin(async (tx) => {
           const { accentColor: accent, frameOrigins } = body;
           const updated = await updatePageSettings(tx, user.id, { frameOrigins, accent });
-          await recordChange(tx, updated, { requestId, clientAddress });
+          await recordChange(tx, updated, trace);
           return present(updated, deps);
         }),
       {
-        auth: { allow: ["session"], freshPasskey: true },
+        auth: { allow: ["session"], needs: "settings:write", freshPasskey: true },
         body: changesSchema.partial().strict(),
         response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
         detail: { summary: "Change them; omitted ones are unchanged", tags },
@@ -85,17 +85,17 @@ export const pageSettingsRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/settings/pages/logo",
-      async ({ body, user, requestId, clientAddress }) => {
+      async ({ body, user, trace }) => {
         const png = await encodeLogo(body.image);
         const digest = createHash("sha256").update(png).digest("hex").slice(0, DIGEST_DIGITS);
         return deps.sql.begin(async (tx) => {
           const updated = await replaceLogo(tx, user.id, { png, digest });
-          await recordChange(tx, updated, { requestId, clientAddress });
+          await recordChange(tx, updated, trace);
           return present(updated, deps);
         });
       },
       {
-        auth: { allow: ["session"], freshPasskey: true },
+        auth: { allow: ["session"], needs: "settings:write", freshPasskey: true },
         body: logoSchema,
         response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
         detail: { summary: "Set the logo; it is encoded again as a PNG of at most 64 kB", tags },
@@ -103,14 +103,14 @@ export const pageSettingsRoutes = (deps: ApiDeps) =>
     )
     .delete(
       "/v1/settings/pages/logo",
-      async ({ user, requestId, clientAddress }) =>
+      async ({ user, trace }) =>
         deps.sql.begin(async (tx) => {
           const updated = await replaceLogo(tx, user.id, null);
-          await recordChange(tx, updated, { requestId, clientAddress });
+          await recordChange(tx, updated, trace);
           return present(updated, deps);
         }),
       {
-        auth: { allow: ["session"], freshPasskey: true },
+        auth: { allow: ["session"], needs: "settings:write", freshPasskey: true },
         response: { 200: settingsSchema, ...errorResponses(401, 403, 429) },
         detail: { summary: "Remove the logo", tags },
       },

@@ -14,7 +14,7 @@ const secretSchema = z.object({
       "Keys `sig` of a return query: hex HMAC-SHA256 of linkId, reference, status and at, joined by newlines",
     ),
 });
-const auth = { allow: ["session"], freshPasskey: true } as const;
+const auth = { allow: ["session"], needs: "settings:write", freshPasskey: true } as const;
 const tags = ["Settings"];
 
 export const returnRoutes = (deps: ApiDeps) =>
@@ -31,10 +31,9 @@ export const returnRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/settings/return-secret/rotate",
-      async ({ user, requestId, clientAddress }) =>
+      async ({ user, trace }) =>
         deps.sql.begin(async (tx) => {
           const returnSecret = await rotateReturnSecret(tx, deps.config, user.id);
-          const trace = { requestId, clientAddress };
           await recordSecurityEvent(tx, {
             ...{ userId: user.id, type: "return_secret_rotated", ...trace },
             details: {},

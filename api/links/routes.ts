@@ -46,8 +46,8 @@ import {
 } from "./wire.ts";
 
 const tags = ["Payment links"];
-const mayRead = { allow: ["session", "apiKey"], scope: "links:read" } as const;
-const mayWrite = { allow: ["session", "apiKey"], scope: "links:write" } as const;
+const mayRead = { allow: ["session", "apiKey"], scope: "links:read", needs: "links:read" } as const;
+const mayWrite = { allow: ["session", "apiKey"], scope: "links:write", needs: "links:write" } as const;
 const linkParams = z.object({ id: z.string().max(100) });
 
 export const linkRoutes = (deps: ApiDeps) =>

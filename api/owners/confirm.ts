@@ -2,6 +2,7 @@
 import { anyChainHash } from "../../core/chain/owner-operation.ts";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
 import { userOperationHash } from "../../core/chain/user-operation.ts";
+import { conflict } from "../../core/domain/errors.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { ownerIdOf } from "../../core/domain/owner.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
@@ -9,6 +10,7 @@ import { findChallenge, takeChallenge } from "../../db/auth/challenges.ts";
 import { findPasskey } from "../../db/auth/passkeys.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
+import { lockMember } from "../../db/members/members.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { Passkey, User } from "../../db/schema.ts";
@@ -30,6 +32,8 @@ import { type ChangeView, getChange, signedHashOf, statusOfChange } from "./chan
 
 export type ChangeConfirmation = {
   user: User;
+  /** Who prepared it and signs. */
+  signer: User;
   id: string;
   challengeId: string;
   response: Assertion;
@@ -43,7 +47,7 @@ export async function confirmOwnerChange(deps: ApiDeps, given: ChangeConfirmatio
   const earlier = answerEarlier(change, assertionHash);
   if (earlier) return earlier;
   if (change.first.challengeId !== given.challengeId) throw challengeInvalid();
-  const meant = { userId: given.user.id, purpose: "send" as const };
+  const meant = { userId: given.signer.id, purpose: "send" as const };
   if (!(await findChallenge(deps.sql, given.challengeId, meant)))
     return answerLate(deps, given, assertionHash);
   const { passkey, use, signed } = await verify(deps, given, change, assertionHash);
@@ -52,6 +56,7 @@ export async function confirmOwnerChange(deps: ApiDeps, given: ChangeConfirmatio
       // a confirmation that runs at the same time waits here, and then finds the challenge used
       if (!(await takeChallenge(tx, given.challengeId, meant))) return false;
       if (!(await notePasskeyUse(tx, { passkey, use, trace: given.trace }))) throw notVerified();
+      await refuseFormerMember(tx, change);
       for (const one of signed) if (!(await queueOperation(tx, one))) throw conflictOf("nonce_taken");
       await writeQueued(tx, given, change);
       return true;
@@ -95,14 +100,14 @@ async function verify(
   change: ChangeView,
   assertionHash: Uint8Array,
 ): Promise<Verified> {
-  const { user, response, trace } = given;
+  const { user, signer, response, trace } = given;
   const checked = await check(deps, given, change);
   if (checked.ok) {
     const { passkey, use, signatures } = checked;
     const common = { userId: user.id, passkeyId: passkey.id, assertionHash };
     return { passkey, use, signed: signatures.map((one) => ({ ...common, ...one })) };
   }
-  await takeChallenge(deps.sql, given.challengeId, { userId: user.id, purpose: "send" });
+  await takeChallenge(deps.sql, given.challengeId, { userId: signer.id, purpose: "send" });
   deps.log.info(
     { ...trace, userId: user.id, ownerChangeId: change.id, passkey: response.id, reason: checked.reason },
     "owner change signature refused",
@@ -121,7 +126,7 @@ type Checked =
 
 async function check(
   deps: ApiDeps,
-  { user, response }: ChangeConfirmation,
+  { signer, response }: ChangeConfirmation,
   change: ChangeView,
 ): Promise<Checked> {
   const signedHash = signedHashOf(change);
@@ -129,7 +134,7 @@ async function check(
   const indexes = change.operations.map(
     ({ terms }) => terms.owners.find(({ passkeyId }) => passkeyId === response.id)?.index,
   );
-  const passkey = await findPasskey(deps.sql, response.id, user.id);
+  const passkey = await findPasskey(deps.sql, response.id, signer.id);
   if (!passkey || indexes.includes(undefined))
     return { ok: false, reason: "the passkey does not control the wallet" };
   const challenge = Buffer.from(signedHash.slice(2), "hex");
@@ -157,6 +162,14 @@ function assertHashes(stored: OperationView, signedHash: Hex): void {
   const signed = stored.isAnyChain ? anyChainHash(operation) : hash;
   if (hash !== stored.userOpHash || signed !== signedHash)
     throw new Error(`operation ${stored.id} does not make its stored hash: ${hash}`);
+}
+
+/** A removal of the member waits for this transaction, and then finds the addition on its way. */
+async function refuseFormerMember(tx: Tx, { action, userId, memberId }: ChangeView): Promise<void> {
+  if (action !== "ADD" || memberId === null) return;
+  const member = await lockMember(tx, { merchantId: userId, userId: memberId });
+  if (member?.role === "owner") return;
+  throw conflict("This person is no longer a member with the role owner", { issue: "member_removed" });
 }
 
 async function writeQueued(

@@ -2,14 +2,21 @@
 import { hashTypedData } from "viem";
 import { isSignedByAddress } from "../../core/chain/address-proof.ts";
 import { toAddressOwner } from "../../core/chain/passkey-account.ts";
-import { invalid, ServiceError } from "../../core/domain/errors.ts";
+import { invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { ownerProofTypedData } from "../../core/domain/owner-proof.ts";
 import { parseRecipient } from "../../core/domain/wallet-operation.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { CHALLENGE_LIFE_MS, takeChallenge } from "../../db/auth/challenges.ts";
-import { findPasskey, insertPasskey, listPasskeys, type NewPasskey } from "../../db/auth/passkeys.ts";
+import {
+  findPasskey,
+  insertPasskey,
+  listPasskeys,
+  listSignInPasskeys,
+  type NewPasskey,
+} from "../../db/auth/passkeys.ts";
+import { findMembership } from "../../db/members/members.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Challenge, User, Wallet } from "../../db/schema.ts";
 import { newChallenge } from "../auth/challenge.ts";
@@ -23,7 +30,13 @@ import { ownerOf } from "./wallet-owners.ts";
 /** A hardware wallet has to be found and plugged in. */
 export const PROOF_LIFE_MS = 10 * 60_000;
 
-export type NewOwner = { owner: Hex; passkey: NewPasskey | undefined };
+export type NewOwner = {
+  owner: Hex;
+  /** To be stored: a new one. */
+  passkey: NewPasskey | undefined;
+  /** Whose passkey it is already. */
+  memberId?: string;
+};
 
 /** Creation options for a passkey on any device: this one, another by QR code, a security key. */
 export async function startPasskey(deps: ApiDeps, user: User) {
@@ -113,6 +126,17 @@ export async function verifyAddressOwner(
   );
   if (isProven) return { owner: toAddressOwner(address), passkey: undefined };
   throw invalid("add.proof", "not_verified", "The proof is not a signature of this address; start again");
+}
+
+/** A passkey that the member signs in with; it was verified when it was registered. Throws NOT_FOUND for whoever is no member with the role owner. */
+export async function findMemberOwner(
+  { sql, config }: Pick<ApiDeps, "sql" | "config">,
+  { user, memberId }: { user: User; memberId: string },
+): Promise<NewOwner> {
+  const membership = await findMembership(sql, { merchantId: user.id, userId: memberId });
+  const [passkey] = await listSignInPasskeys(sql, memberId, config.passkey.rpId);
+  if (membership?.role !== "owner" || !passkey) throw notFound("A member with the role owner and a passkey");
+  return { owner: ownerOf(passkey), passkey: undefined, memberId };
 }
 
 /** The row of a passkey that is prepared as an owner: it signs in once it is one. */

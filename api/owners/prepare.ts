@@ -16,7 +16,7 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { addressOfOwner, canRemove, type OwnerAction, ownerIdOf } from "../../core/domain/owner.ts";
 import { OPERATION_LIFE_MS, type OperationTerms, operationTag } from "../../core/domain/wallet-operation.ts";
 import { insertChallenge } from "../../db/auth/challenges.ts";
-import { listPasskeys, renamePasskey } from "../../db/auth/passkeys.ts";
+import { listPasskeys, listPasskeysOfAccount, renamePasskey } from "../../db/auth/passkeys.ts";
 import type { Passkey, User } from "../../db/schema.ts";
 import { expireOperations, findLiveOperation, insertOperation } from "../../db/wallet-ops/operations.ts";
 import { insertOwnerChange } from "../../db/wallet-ops/owner-changes.ts";
@@ -29,6 +29,8 @@ import { ownerOf, readWalletOwners, type WalletOwners } from "./wallet-owners.ts
 
 export type ChangePreparation = {
   user: User;
+  /** Whose passkeys may sign it: the challenge is bound to this person. */
+  signer: User;
   /** Undefined: every enabled network on which the user has a wallet. */
   network: NetworkId | undefined;
   /** The owner to remove, or how to verify the one to add; verified once nothing else can refuse. */
@@ -47,7 +49,7 @@ export type ChangePreparation = {
 /** Operations of this user that are expired at once: their Idempotency-Key is free again. */
 const EXPIRED_AT_ONCE = 100;
 
-type Planned = { action: OwnerAction; owner: Hex; passkey: NewOwner["passkey"]; name: string | undefined };
+type Planned = NewOwner & { action: OwnerAction; name: string | undefined };
 
 /**
  * Throws NOT_FOUND without a wallet or owner, CONFLICT for the last owner, an owner that is there already, or an operation on its way,
@@ -62,8 +64,10 @@ export async function prepareOwnerChange(
   if (replay) return { change: replay, isReplay: true };
   await refuseOverGasBudget(deps, user.id);
   const wallets = await readWalletOwners(deps, { userId: user.id, network });
-  const passkeys = await listPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
-  const planned = await plan(preparation, wallets, passkeys);
+  const { rpId } = deps.config.passkey;
+  const known = await listPasskeysOfAccount(deps.sql, user.id, rpId);
+  const planned = await plan(preparation, wallets, known);
+  const passkeys = await listPasskeys(deps.sql, preparation.signer.id, rpId);
   const isAnyChain = network === undefined;
   if (!isAnyChain) for (const { wallet } of wallets) await refuseWhileLive(deps, wallet.id);
   const signers = signersOf(wallets, passkeys);
@@ -189,10 +193,10 @@ type Storing = {
 
 async function store(
   deps: ApiDeps,
-  { user, idempotencyKey, request, trace }: ChangePreparation,
+  { user, signer, idempotencyKey, request, trace }: ChangePreparation,
   { planned, built, signers, isAnyChain }: Storing,
 ): Promise<string> {
-  const { action, owner, passkey, name } = planned;
+  const { action, owner, passkey, name, memberId } = planned;
   const [{ id: changeId } = { id: "" }] = built;
   const warnings = warningsOf(planned, built);
   await deps.sql.begin(async (tx) => {
@@ -207,6 +211,7 @@ async function store(
         action,
         owner,
         passkeyId: passkey?.id,
+        memberId,
         name: passkey ? undefined : name,
       },
     });
@@ -246,7 +251,7 @@ async function store(
     await insertChallenge(tx, {
       ...{
         id: challengeId,
-        userId: user.id,
+        userId: signer.id,
         purpose: "send",
         network: isAnyChain ? null : first.wallet.network,
       },

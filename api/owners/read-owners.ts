@@ -2,7 +2,7 @@
 import type { z } from "zod";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OperationTerms } from "../../core/domain/wallet-operation.ts";
-import { listPasskeys } from "../../db/auth/passkeys.ts";
+import { listPasskeysOfAccount } from "../../db/auth/passkeys.ts";
 import type { User } from "../../db/schema.ts";
 import { listAddedOwners } from "../../db/wallet-ops/owner-changes.ts";
 import { listWallets } from "../../db/wallets/wallets.ts";
@@ -43,7 +43,7 @@ export async function readOwners(
 
 export async function readNames({ sql, config }: ApiDeps, user: User): Promise<OwnerNames> {
   const [passkeys, wallets] = await Promise.all([
-    listPasskeys(sql, user.id, config.passkey.rpId),
+    listPasskeysOfAccount(sql, user.id, config.passkey.rpId),
     listWallets(sql, user.id),
   ]);
   const added = await Promise.all(wallets.map(({ id }) => listAddedOwners(sql, id)));

@@ -1,7 +1,7 @@
 /** Owners of the signed-in user's wallets. Never by an API key, and never by a session alone: an owner's passkey signs each change. */
 import { Elysia } from "elysia";
 import type { z } from "zod";
-import { invalid, notFound } from "../../core/domain/errors.ts";
+import { invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
 import { DEFAULT_NETWORK, type Hex } from "../../core/domain/networks.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import type { User } from "../../db/schema.ts";
@@ -15,7 +15,13 @@ import type { Trace } from "../http/trace.ts";
 import { transportsOf } from "../wallet-ops/operations.ts";
 import { cancelChange, getChange } from "./changes.ts";
 import { confirmOwnerChange } from "./confirm.ts";
-import { startAddress, startPasskey, verifyAddressOwner, verifyPasskeyOwner } from "./new-owner.ts";
+import {
+  findMemberOwner,
+  startAddress,
+  startPasskey,
+  verifyAddressOwner,
+  verifyPasskeyOwner,
+} from "./new-owner.ts";
 import { type ChangePreparation, prepareOwnerChange } from "./prepare.ts";
 import { readNames, readOwners } from "./read-owners.ts";
 import {
@@ -35,8 +41,10 @@ import {
 } from "./wire.ts";
 
 const tags = ["Owners"];
-const session = { allow: ["session"] } as const;
-const fresh = { allow: ["session"], freshPasskey: true } as const;
+const reading = { allow: ["session"], needs: "wallet:read" } as const;
+const changing = { allow: ["session"], needs: "owners:manage" } as const;
+/** Whoever is added by it signs in as the account: its members add each other instead. */
+const own = { allow: ["session"], needs: "account", freshPasskey: true } as const;
 
 export const ownerRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "owner-routes" })
@@ -46,14 +54,14 @@ export const ownerRoutes = (deps: ApiDeps) =>
       "/v1/wallets/owners",
       ({ query, user }) => readOwners(deps, { user, network: query.network ?? DEFAULT_NETWORK }),
       {
-        auth: session,
+        auth: reading,
         query: ownersQuery,
         response: { 200: ownersSchema, ...errorResponses(400, 401, 403, 404, 429) },
         detail: { summary: "The owners of a wallet, read from the chain", tags },
       },
     )
     .post("/v1/wallets/owners/passkey/start", ({ user }) => startPasskey(deps, user), {
-      auth: fresh,
+      auth: own,
       response: { 200: passkeyStartedSchema, ...errorResponses(400, 401, 403, 413, 429) },
       detail: { summary: "Begin adding a passkey: creation options for any device or security key", tags },
     })
@@ -67,7 +75,7 @@ export const ownerRoutes = (deps: ApiDeps) =>
         return startAddress(deps, { user, address: body.address, wallet });
       },
       {
-        auth: fresh,
+        auth: own,
         body: addressStartBody,
         response: { 200: addressStartedSchema, ...errorResponses(400, 401, 403, 404, 413, 429) },
         detail: { summary: "Begin adding an address: what it has to sign first", tags },
@@ -75,19 +83,20 @@ export const ownerRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/wallets/owners/prepare",
-      async ({ body, user, caller, headers, requestId, clientAddress, set, status }) => {
+      async ({ body, user, person, caller, headers, trace, set, status }) => {
         if (body.add) requireFreshPasskey(caller, new Date());
+        if (body.add && body.add.type !== "member" && person.id !== user.id) throw membersOnly();
         const { change, isReplay } = await prepareOwnerChange(deps, {
-          ...{ user, network: body.network, request: body, trace: { requestId, clientAddress } },
-          change: toChange(deps, body, { user, trace: { requestId, clientAddress } }),
+          ...{ user, signer: person, network: body.network, request: body, trace },
+          change: toChange(deps, body, { user, trace }),
           idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
         });
         if (isReplay) set.headers["idempotent-replayed"] = "true";
-        const [transports, names] = await Promise.all([transportsOf(deps, user), readNames(deps, user)]);
+        const [transports, names] = await Promise.all([transportsOf(deps, person), readNames(deps, user)]);
         return status(201, presentPrepared(change, deps.config, { transports, names }));
       },
       {
-        auth: { ...session, limit: "paymentOperations" },
+        auth: { ...changing, limit: "paymentOperations" },
         body: prepareBody,
         response: { 201: preparedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
         detail: { summary: "Prepare adding or removing an owner for a passkey to sign", tags },
@@ -95,10 +104,10 @@ export const ownerRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/wallets/owners/confirm",
-      async ({ body, user, requestId, clientAddress, status }) => {
+      async ({ body, user, person, trace, status }) => {
         const change = await confirmOwnerChange(deps, {
-          ...{ user, id: body.ownerChangeId, challengeId: body.challengeId },
-          ...{ response: body.passkeyResponse, trace: { requestId, clientAddress } },
+          ...{ user, signer: person, id: body.ownerChangeId, challengeId: body.challengeId },
+          ...{ response: body.passkeyResponse, trace },
         });
         return status(202, {
           success: true as const,
@@ -107,7 +116,7 @@ export const ownerRoutes = (deps: ApiDeps) =>
         });
       },
       {
-        auth: session,
+        auth: changing,
         body: confirmBody,
         response: { 202: confirmedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
         detail: { summary: "Confirm a prepared owner change with the passkey's answer", tags },
@@ -118,7 +127,7 @@ export const ownerRoutes = (deps: ApiDeps) =>
       async ({ params, user }) =>
         presentChange(await getChange(deps, { id: params.id, user }), await readNames(deps, user)),
       {
-        auth: session,
+        auth: reading,
         params: changeParams,
         response: { 200: changeSchema, ...errorResponses(400, 401, 403, 404, 429) },
         detail: { summary: "One owner change, with its state on each network", tags },
@@ -129,7 +138,7 @@ export const ownerRoutes = (deps: ApiDeps) =>
       async ({ params, user }) =>
         presentChange(await cancelChange(deps, { id: params.id, user }), await readNames(deps, user)),
       {
-        auth: session,
+        auth: changing,
         params: changeParams,
         response: { 200: changeSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: { summary: "Cancel an owner change that is not signed yet", tags },
@@ -148,7 +157,12 @@ function toChange(
     return { action: "REMOVE", ownerId: remove.ownerId };
   }
   if (!add) throw invalid("add", "is required, or remove");
-  const { name, challengeId } = add;
+  const { name } = add;
+  if (add.type === "member") {
+    const { userId: memberId } = add;
+    return { action: "ADD", name, verify: () => findMemberOwner(deps, { user: by.user, memberId }) };
+  }
+  const { challengeId } = add;
   if (add.type === "passkey") {
     const answer = { challengeId, response: add.passkeyResponse };
     return { action: "ADD", name, verify: () => verifyPasskeyOwner(deps, by, answer) };
@@ -164,4 +178,14 @@ function toChange(
       return verifyAddressOwner(deps, { user: by.user, wallet: first.wallet, chains }, answer);
     },
   };
+}
+
+function membersOnly(): ServiceError {
+  return new ServiceError(
+    "FORBIDDEN",
+    "A member adds other members as owners; the account itself adds its own passkeys",
+    {
+      details: { field: "add.type", issue: "role_not_allowed" },
+    },
+  );
 }

@@ -109,6 +109,13 @@ const addition = z.discriminatedUnion("type", [
       .describe("The address's signature of the typed data (EIP-712)"),
     name: ownerName.optional(),
   }),
+  z.object({
+    type: z
+      .literal("member")
+      .describe("The passkey of a member with the role owner, who is one from then on; see /v1/members"),
+    userId: z.string().max(100),
+    name: ownerName.optional(),
+  }),
 ]);
 
 export const prepareBody = z.object({

@@ -52,7 +52,7 @@ export const receiptRoutes = (deps: ApiDeps) =>
         return answer(deps, { receipt, request, query, isMerchant: true });
       },
       {
-        auth: { allow: ["session", "apiKey"], scope: "links:read" },
+        auth: { allow: ["session", "apiKey"], scope: "links:read", needs: "links:read" },
         params,
         query,
         detail: {

@@ -29,7 +29,7 @@ const signature = z
   .transform((text) => text as Hex);
 
 const tags = ["Recovery"];
-const recovery = { allow: ["session"], session: "recovery" } as const;
+const recovery = { allow: ["session"], needs: "self", session: "recovery" } as const;
 
 export const recoverRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "recover-routes" })

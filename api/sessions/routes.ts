@@ -28,7 +28,7 @@ const sessionSchema = z.object({
 });
 
 const tags = ["Sessions"];
-const auth = { allow: ["session"] } as const;
+const auth = { allow: ["session"], needs: "self" } as const;
 
 export const sessionRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "session-routes" })
@@ -51,10 +51,9 @@ export const sessionRoutes = (deps: ApiDeps) =>
     )
     .delete(
       "/v1/auth/sessions/:id",
-      async ({ params: { id }, caller, user, requestId, clientAddress, set }) => {
+      async ({ params: { id }, caller, user, trace, requestId, set }) => {
         await deps.sql.begin(async (tx) => {
           if (!(await deleteSessionOf(tx, user.id, id))) throw notFound("Session");
-          const trace = { requestId, clientAddress };
           await recordSecurityEvent(tx, { userId: user.id, type: "session_ended", ...trace });
         });
         if (caller.kind === "session" && caller.session.id === id) clearSessionCookie(set, deps.config);
@@ -72,10 +71,9 @@ export const sessionRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/auth/sessions/revoke-others",
-      async ({ caller, user, requestId, clientAddress }) => {
+      async ({ caller, user, trace, requestId }) => {
         const ended = await deps.sql.begin(async (tx) => {
           const count = await deleteOtherSessions(tx, user.id, sessionIdOf(caller));
-          const trace = { requestId, clientAddress };
           const details = { count };
           await recordSecurityEvent(tx, { userId: user.id, type: "other_sessions_ended", ...trace, details });
           return count;

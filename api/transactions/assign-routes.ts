@@ -17,7 +17,7 @@ const answer = z.object({
   data: z.object({ transaction: transactionSchema }),
   message: z.string(),
 });
-const auth = { allow: ["session"], freshPasskey: true } as const;
+const auth = { allow: ["session"], needs: "transfers:assign", freshPasskey: true } as const;
 const responses = { 200: answer, ...errorResponses(400, 401, 403, 404, 409, 413, 429) };
 const tags = ["Transactions"];
 
@@ -27,11 +27,11 @@ export const assignRoutes = (deps: ApiDeps) =>
     .use(jsonBody)
     .post(
       "/v1/transactions/:id/assign",
-      async ({ params, body, user, requestId, clientAddress }) => {
+      async ({ params, body, user, trace }) => {
         const asked = {
           transactionId: readId(params.id),
           userId: user.id,
-          trace: { requestId, clientAddress },
+          trace,
           mismatchMinUnits: deps.config.relayMinUnits,
         };
         const row = await assignTransaction(deps.sql, { ...asked, ...body });
@@ -54,8 +54,7 @@ export const assignRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/transactions/:id/unassign",
-      async ({ params, user, requestId, clientAddress }) => {
-        const trace = { requestId, clientAddress };
+      async ({ params, user, trace }) => {
         const row = await unassignTransaction(deps.sql, {
           transactionId: readId(params.id),
           userId: user.id,

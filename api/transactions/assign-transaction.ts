@@ -24,13 +24,14 @@ import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { findTransaction } from "../../db/transactions/transactions.ts";
 import { hasLiveRefunds } from "../../db/wallet-ops/refunds.ts";
+import type { Trace } from "../http/trace.ts";
 
 /** `mismatchMinUnits`: a smaller transfer of a wrong amount sets no exception on a link. */
 export type Asked = {
   mismatchMinUnits: bigint;
   transactionId: string;
   userId: string;
-  trace: { requestId: string; clientAddress: string };
+  trace: Trace;
 };
 
 /**

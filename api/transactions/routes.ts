@@ -57,13 +57,23 @@ export const transactionRoutes = (deps: ApiDeps) =>
     .use(access(deps))
     .use(assignRoutes(deps))
     .get("/v1/transactions", ({ query, user }) => answerList(deps, user.id, query), {
-      auth: { allow: ["session", "apiKey"], scope: "transactions:read", limit: "transactions" },
+      auth: {
+        allow: ["session", "apiKey"],
+        scope: "transactions:read",
+        needs: "transactions:read",
+        limit: "transactions",
+      },
       query: listQuery,
       response: { 200: listSchema, ...errorResponses(400, 401, 403, 429) },
       detail: { summary: "Your transactions, newest first", tags: ["Transactions"] },
     })
     .get("/v1/transactions/summary", ({ query, user }) => answerSummary(deps, user.id, query), {
-      auth: { allow: ["session", "apiKey"], scope: "transactions:read", limit: "transactions" },
+      auth: {
+        allow: ["session", "apiKey"],
+        scope: "transactions:read",
+        needs: "transactions:read",
+        limit: "transactions",
+      },
       query: summaryQuery,
       response: { 200: summarySchema, ...errorResponses(400, 401, 403, 429) },
       detail: { summary: "Counts and sums of your transactions by type and status", tags: ["Transactions"] },

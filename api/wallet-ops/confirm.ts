@@ -34,6 +34,8 @@ import { toUserOperation } from "./user-operation.ts";
 
 export type Confirmation = {
   user: User;
+  /** Who prepared it and signs: nobody else's passkey is accepted. */
+  signer: User;
   kind: OperationKind;
   id: string;
   challengeId: string;
@@ -51,7 +53,7 @@ export async function confirmOperation(deps: ApiDeps, given: Confirmation): Prom
   const earlier = answerEarlier(operation, assertionHash);
   if (earlier) return earlier;
   if (operation.challengeId !== given.challengeId) throw challengeInvalid();
-  const meant = { userId: given.user.id, purpose: "send" as const };
+  const meant = { userId: given.signer.id, purpose: "send" as const };
   const challenge = await findChallenge(deps.sql, given.challengeId, meant);
   if (!challenge) return answerLate(deps, given, assertionHash);
   const { passkey, use, signed } = await verify(deps, given, operation, assertionHash);
@@ -108,7 +110,7 @@ async function verify(
   operation: OperationView,
   assertionHash: Uint8Array,
 ): Promise<Verified> {
-  const { user, response, trace } = given;
+  const { user, signer, response, trace } = given;
   const verified = await check(deps, given, operation);
   if (verified.ok) {
     const { passkey, use, ownerIndex, signature } = verified;
@@ -116,7 +118,7 @@ async function verify(
     const signed = { id, userId: user.id, userOpHash, passkeyId: passkey.id, ownerIndex, signature };
     return { passkey, use, signed: { ...signed, assertionHash } };
   }
-  await takeChallenge(deps.sql, given.challengeId, { userId: user.id, purpose: "send" });
+  await takeChallenge(deps.sql, given.challengeId, { userId: signer.id, purpose: "send" });
   deps.log.info(
     { ...trace, userId: user.id, operationId: operation.id, passkey: response.id, reason: verified.reason },
     "operation signature refused",
@@ -130,14 +132,14 @@ type Checked =
 
 async function check(
   deps: ApiDeps,
-  { user, response }: Confirmation,
+  { signer, response }: Confirmation,
   operation: OperationView,
 ): Promise<Checked> {
   const hash = userOperationHash(toUserOperation(operation), NETWORKS[operation.network].chainId);
   if (hash !== operation.userOpHash)
     throw new Error(`operation ${operation.id} does not make its stored hash: ${hash}`);
   const owner = operation.terms.owners.find(({ passkeyId }) => passkeyId === response.id);
-  const passkey = owner && (await findPasskey(deps.sql, response.id, user.id));
+  const passkey = owner && (await findPasskey(deps.sql, response.id, signer.id));
   if (!owner || !passkey) return { ok: false, reason: "the passkey does not control the wallet" };
   const challenge = Buffer.from(hash.slice(2), "hex");
   const verified = await verifyAssertion(deps.config, {

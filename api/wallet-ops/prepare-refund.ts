@@ -23,8 +23,8 @@ import {
 import { findReplay, type Prepared, prepareOperation } from "./prepare.ts";
 
 /** Throws NOT_FOUND for another user's link, CONFLICT when nothing or too little is left, VALIDATION_ERROR when it is not clear to whom. */
-export async function prepareRefund(deps: ApiDeps, asked: AskedRefund): Promise<Prepared> {
-  const { user, linkId, body, idempotencyKey, requestId } = asked;
+export async function prepareRefund(deps: ApiDeps, asked: AskedRefund & { signer: User }): Promise<Prepared> {
+  const { user, signer, linkId, body, idempotencyKey, requestId } = asked;
   const { link, wallet } = await getRefundedLink(deps, asked);
   const chain = getEnabledChain(deps, link.network);
   const same = { kind: "REFUND" as const, request: { linkId, ...body }, idempotencyKey };
@@ -38,7 +38,7 @@ export async function prepareRefund(deps: ApiDeps, asked: AskedRefund): Promise<
     ...{ paidTxHash: transfer.txHash, paidLogIndex: transfer.logIndex, reason: body.reason ?? null },
   };
   return prepareOperation(deps, chain, {
-    ...{ ...same, id, wallet, requestId },
+    ...{ ...same, id, wallet, signer, requestId },
     items: [{ to, amountUnits, note: "", isFee: false }],
     refundedLink: { tag: linkTag(linkId) },
     extraWarnings: ({ areContracts }) =>
@@ -57,14 +57,14 @@ export async function prepareRefund(deps: ApiDeps, asked: AskedRefund): Promise<
  */
 export async function prepareRequested(
   deps: ApiDeps,
-  { user, refund, requestId }: { user: User; refund: RefundView; requestId: string },
+  { user, signer, refund, requestId }: { user: User; signer: User; refund: RefundView; requestId: string },
 ): Promise<Prepared> {
   const { id, linkId, toAddress: to, toSource, amountUnits, status } = refund;
   const isOpen = status === "REQUESTED" || status === "AWAITING_SIGNATURE";
   if (refund.requestedBy === null || !isOpen) throw notPreparable(status);
   const { link, wallet } = await getRefundedLink(deps, { user, linkId });
   return prepareOperation(deps, getEnabledChain(deps, link.network), {
-    ...{ id, kind: "REFUND", wallet, requestId, renews: true, request: { refundId: id } },
+    ...{ id, kind: "REFUND", wallet, signer, requestId, renews: true, request: { refundId: id } },
     idempotencyKey: undefined,
     items: [{ to, amountUnits, note: "", isFee: false }],
     refundedLink: { tag: linkTag(linkId) },

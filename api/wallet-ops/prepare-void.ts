@@ -11,7 +11,13 @@ import { getOperation } from "./operations.ts";
 import { prepareOperation } from "./prepare.ts";
 import { statusOf } from "./wire.ts";
 
-type Asked = { user: User; id: string; kind: Exclude<OperationKind, "OWNERS">; requestId: string };
+type Asked = {
+  user: User;
+  signer: User;
+  id: string;
+  kind: Exclude<OperationKind, "OWNERS">;
+  requestId: string;
+};
 
 /** Throws CONFLICT for an operation that has not ended, and for one that is impossible already. */
 export async function prepareVoid(deps: ApiDeps, asked: Asked): Promise<OperationView> {
@@ -25,7 +31,14 @@ export async function prepareVoid(deps: ApiDeps, asked: Asked): Promise<Operatio
   const wallet = await findWallet(deps.sql, asked.user.id, ended.network);
   if (!wallet) throw notFound(`A wallet of yours on ${ended.network}`);
   const { operation } = await prepareOperation(deps, getEnabledChain(deps, ended.network), {
-    ...{ id: newSendId(new Date()), kind: "SEND", wallet, items: [], requestId: asked.requestId },
+    ...{
+      id: newSendId(new Date()),
+      kind: "SEND",
+      wallet,
+      signer: asked.signer,
+      items: [],
+      requestId: asked.requestId,
+    },
     ...{ request: { voidOf: ended.id }, idempotencyKey: undefined },
     voidOf: { id: ended.id, accountNonce: ended.accountNonce },
   });

@@ -27,7 +27,7 @@ import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { insertChallenge } from "../../db/auth/challenges.ts";
 import { listPasskeys } from "../../db/auth/passkeys.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import type { Passkey, Wallet } from "../../db/schema.ts";
+import type { Passkey, User, Wallet } from "../../db/schema.ts";
 import {
   expireOperations,
   findByIdempotencyKey,
@@ -46,6 +46,8 @@ export type Preparation = {
   id: string;
   kind: OperationKind;
   wallet: Wallet;
+  /** Whose passkeys may sign it: the challenge is bound to this person. */
+  signer: User;
   items: readonly NewOperationItem[];
   /** What makes two preparations of one Idempotency-Key the same. */
   request: unknown;
@@ -84,7 +86,7 @@ export async function prepareOperation(
   const state = await readState(chain, wallet, items);
   refuseByChain(state, items);
   if (!preparation.voidOf) refuseSmallDeployment(deps, wallet, state);
-  const passkeys = await listPasskeys(deps.sql, wallet.userId, deps.config.passkey.rpId);
+  const passkeys = await listPasskeys(deps.sql, preparation.signer.id, deps.config.passkey.rpId);
   const slots = await readSlots(deps, wallet, state);
   const owners = ownersOf(slots, passkeys);
   const [warnings, { usdc, chainId }] = [
@@ -121,7 +123,7 @@ export async function prepareOperation(
     if (!row) return undefined;
     await preparation.reserve?.(tx);
     await insertChallenge(tx, {
-      ...{ id: challengeId, userId: wallet.userId, purpose: "send", network: wallet.network },
+      ...{ id: challengeId, userId: preparation.signer.id, purpose: "send", network: wallet.network },
       ...{ challenge: Buffer.from(userOpHash.slice(2), "hex"), lifeMs: OPERATION_LIFE_MS },
     });
     return findOperation(tx, { id: row.id, userId: wallet.userId, kind });
@@ -230,7 +232,7 @@ async function readSlots(
   );
 }
 
-/** Passkeys of this user that control the account on this network, each with the index it signs under there. */
+/** The signer's passkeys that control the account on this network, each with the index it signs under there. */
 function ownersOf(slots: OwnerSlots, passkeys: readonly Passkey[]): OperationTerms["owners"] {
   return passkeys.flatMap(({ id, publicKeyX, publicKeyY }) => {
     const index = slots.indexOf(toOwner({ x: hexOf(publicKeyX), y: hexOf(publicKeyY) }));

@@ -3,7 +3,6 @@ import { Elysia } from "elysia";
 import { formatUnits } from "../../core/domain/money.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import { access } from "../http/access.ts";
-import type { Caller } from "../http/caller.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
@@ -26,7 +25,7 @@ export const refundRequestRoutes = (deps: ApiDeps) =>
         const { id, isReplay } = await requestRefund(deps, {
           ...{ user, linkId: params.id, body: body ?? {}, bodyText, requestId },
           ...{
-            requestedBy: requesterOf(caller),
+            requestedBy: caller.actorId,
             idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
           },
         });
@@ -38,7 +37,12 @@ export const refundRequestRoutes = (deps: ApiDeps) =>
         });
       },
       {
-        auth: { allow: ["session", "apiKey"], scope: "refunds:request", limit: "paymentOperations" },
+        auth: {
+          allow: ["session", "apiKey"],
+          scope: "refunds:request",
+          needs: "refunds:request",
+          limit: "paymentOperations",
+        },
         params: operationParams,
         body: refundBody,
         response: { 201: requestedRefundSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
@@ -47,18 +51,23 @@ export const refundRequestRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/refunds/:id/prepare",
-      async ({ params, user, requestId, status: answer }) => {
+      async ({ params, user, person, requestId, status: answer }) => {
         const requested = await getRefund(deps, user, params.id);
-        const { operation } = await prepareRequested(deps, { user, refund: requested, requestId });
+        const { operation } = await prepareRequested(deps, {
+          user,
+          signer: person,
+          refund: requested,
+          requestId,
+        });
         const refund = await getRefund(deps, user, params.id);
         return answer(201, {
           ...presentShown(refund),
           refundable: formatUnits(await readRefundable(deps, { id: refund.linkId })),
-          ...presentSigning(operation, deps.config, await transportsOf(deps, user)),
+          ...presentSigning(operation, deps.config, await transportsOf(deps, person)),
         });
       },
       {
-        auth: { allow: ["session"], limit: "paymentOperations" },
+        auth: { allow: ["session"], needs: "money:send", limit: "paymentOperations" },
         params: operationParams,
         response: { 201: preparedRefundSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
@@ -67,7 +76,3 @@ export const refundRequestRoutes = (deps: ApiDeps) =>
         },
       },
     );
-
-function requesterOf(caller: Caller): string {
-  return caller.kind === "apiKey" ? caller.apiKey.id : caller.user.id;
-}

@@ -34,9 +34,13 @@ import {
 } from "./wire.ts";
 
 const tags = ["Refunds"];
-const session = { allow: ["session"] } as const;
+const sending = { allow: ["session"], needs: "money:send" } as const;
 /** Who may ask for refunds sees what became of them. */
-const mayRead = { allow: ["session", "apiKey"], scope: "refunds:request" } as const;
+const mayRead = {
+  allow: ["session", "apiKey"],
+  scope: "refunds:request",
+  needs: "transactions:read",
+} as const;
 
 export const refundRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "refund-routes" })
@@ -44,9 +48,9 @@ export const refundRoutes = (deps: ApiDeps) =>
     .use(jsonBody)
     .post(
       "/v1/payment-links/:id/refunds",
-      async ({ params, body, bodyText, user, headers, requestId, set, status: answer }) => {
+      async ({ params, body, bodyText, user, person, headers, requestId, set, status: answer }) => {
         const { operation, isReplay } = await prepareRefund(deps, {
-          ...{ user, linkId: params.id, body: body ?? {}, bodyText, requestId },
+          ...{ user, signer: person, linkId: params.id, body: body ?? {}, bodyText, requestId },
           idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
         });
         if (isReplay) set.headers["idempotent-replayed"] = "true";
@@ -54,11 +58,11 @@ export const refundRoutes = (deps: ApiDeps) =>
         return answer(201, {
           ...presentShown(refund),
           refundable: formatUnits(await readRefundable(deps, { id: refund.linkId })),
-          ...presentSigning(operation, deps.config, await transportsOf(deps, user)),
+          ...presentSigning(operation, deps.config, await transportsOf(deps, person)),
         });
       },
       {
-        auth: { ...session, limit: "paymentOperations" },
+        auth: { ...sending, limit: "paymentOperations" },
         params: operationParams,
         body: refundBody,
         response: { 201: preparedRefundSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
@@ -94,14 +98,14 @@ export const refundRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/refunds/:id/confirm",
-      async ({ params, body, user, requestId, clientAddress, status: answer }) => {
+      async ({ params, body, user, person, trace, status: answer }) => {
         const refund = await getRefund(deps, user, params.id);
         if (refund.userOpHash === null) throw notPrepared();
         const link = await findLink(deps.sql, { id: refund.linkId, userId: user.id });
         if (!link) throw notFound("Payment link");
         const operation = await confirmOperation(deps, {
-          ...{ user, kind: "REFUND", id: refund.id, challengeId: body.challengeId },
-          ...{ response: body.passkeyResponse, trace: { requestId, clientAddress }, event: "refund.created" },
+          ...{ user, signer: person, kind: "REFUND", id: refund.id, challengeId: body.challengeId },
+          ...{ response: body.passkeyResponse, trace, event: "refund.created" },
           history: { linkId: link.id, description: link.description, note: refund.reason },
         });
         const [transaction] = await presentHistory(deps, user, operation);
@@ -115,7 +119,7 @@ export const refundRoutes = (deps: ApiDeps) =>
         });
       },
       {
-        auth: session,
+        auth: sending,
         params: operationParams,
         body: signedBody,
         response: { 202: confirmedRefundSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
@@ -124,12 +128,18 @@ export const refundRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/refunds/:id/void",
-      async ({ params, user, requestId, status: answer }) => {
-        const operation = await prepareVoid(deps, { user, id: params.id, kind: "REFUND", requestId });
-        return answer(201, presentPrepared(operation, deps.config, await transportsOf(deps, user)));
+      async ({ params, user, person, requestId, status: answer }) => {
+        const operation = await prepareVoid(deps, {
+          user,
+          signer: person,
+          id: params.id,
+          kind: "REFUND",
+          requestId,
+        });
+        return answer(201, presentPrepared(operation, deps.config, await transportsOf(deps, person)));
       },
       {
-        auth: { ...session, limit: "paymentOperations" },
+        auth: { ...sending, limit: "paymentOperations" },
         params: operationParams,
         response: { 201: preparedSendSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
@@ -145,7 +155,7 @@ export const refundRoutes = (deps: ApiDeps) =>
         return answerRefund(deps, user, params.id);
       },
       {
-        auth: session,
+        auth: sending,
         params: operationParams,
         response: { 200: refundSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {

@@ -34,7 +34,8 @@ import {
 } from "./wire.ts";
 
 const tags = ["Sends"];
-const session = { allow: ["session"] } as const;
+const sending = { allow: ["session"], needs: "money:send" } as const;
+const reading = { allow: ["session"], needs: "transactions:read" } as const;
 const SEND_ID = /^snd_[0-9a-f]{44}$/;
 
 export const sendRoutes = (deps: ApiDeps) =>
@@ -43,23 +44,23 @@ export const sendRoutes = (deps: ApiDeps) =>
     .use(jsonBody)
     .post(
       "/v1/wallets/send/prepare",
-      async ({ body, bodyText, user, headers, requestId, set, status }) => {
+      async ({ body, bodyText, user, person, headers, requestId, set, status }) => {
         const network = body.network ?? DEFAULT_NETWORK;
         const chain = getEnabledChain(deps, network);
         const wallet = await findWallet(deps.sql, user.id, network);
         if (!wallet) throw notFound(`A wallet of yours on ${network}`);
         const items = readPayments({ body, bodyText, minUnits: deps.config.sendMinUnits }, wallet);
         const { operation, isReplay } = await prepareOperation(deps, chain, {
-          ...{ id: newSendId(new Date()), kind: "SEND", wallet, requestId },
+          ...{ id: newSendId(new Date()), kind: "SEND", wallet, signer: person, requestId },
           items: [...items, ...feeItems(deps.config, wallet)],
           request: { network, items },
           idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
         });
         if (isReplay) set.headers["idempotent-replayed"] = "true";
-        return status(201, presentPrepared(operation, deps.config, await transportsOf(deps, user)));
+        return status(201, presentPrepared(operation, deps.config, await transportsOf(deps, person)));
       },
       {
-        auth: { ...session, limit: "paymentOperations" },
+        auth: { ...sending, limit: "paymentOperations" },
         body: prepareBody,
         response: { 201: preparedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
         detail: { summary: "Prepare a send or payout for the passkey to sign", tags },
@@ -67,11 +68,11 @@ export const sendRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/wallets/send/confirm",
-      async ({ body, user, requestId, clientAddress, status }) => {
+      async ({ body, user, person, trace, status }) => {
         await getOperation(deps, { user, id: body.sendId, kind: "SEND" });
         const operation = await confirmOperation(deps, {
-          ...{ user, kind: "SEND", id: body.sendId, challengeId: body.challengeId },
-          ...{ response: body.passkeyResponse, trace: { requestId, clientAddress } },
+          ...{ user, signer: person, kind: "SEND", id: body.sendId, challengeId: body.challengeId },
+          ...{ response: body.passkeyResponse, trace },
           ...{ history: { linkId: null, description: null, note: null }, event: "wallet.send_queued" },
         });
         const transactions = await presentHistory(deps, user, operation);
@@ -86,14 +87,14 @@ export const sendRoutes = (deps: ApiDeps) =>
         });
       },
       {
-        auth: session,
+        auth: sending,
         body: confirmBody,
         response: { 202: confirmedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
         detail: { summary: "Confirm a prepared send with the passkey's answer", tags },
       },
     )
     .get("/v1/wallets/sends", ({ query, user }) => answerList(deps, user, query), {
-      auth: session,
+      auth: reading,
       query: listQuery,
       response: { 200: sendListSchema, ...errorResponses(400, 401, 403, 429) },
       detail: { summary: "Your sends, newest first", tags },
@@ -103,7 +104,7 @@ export const sendRoutes = (deps: ApiDeps) =>
       async ({ params, query, user }) =>
         presentSend(await awaitOperation(deps, { user, id: params.id, kind: "SEND" }, query)),
       {
-        auth: session,
+        auth: reading,
         params: operationParams,
         query: waitQuery,
         response: { 200: sendSchema, ...errorResponses(400, 401, 403, 404, 429) },
@@ -112,12 +113,18 @@ export const sendRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/wallets/sends/:id/void",
-      async ({ params, user, requestId, status }) => {
-        const operation = await prepareVoid(deps, { user, id: params.id, kind: "SEND", requestId });
-        return status(201, presentPrepared(operation, deps.config, await transportsOf(deps, user)));
+      async ({ params, user, person, requestId, status }) => {
+        const operation = await prepareVoid(deps, {
+          user,
+          signer: person,
+          id: params.id,
+          kind: "SEND",
+          requestId,
+        });
+        return status(201, presentPrepared(operation, deps.config, await transportsOf(deps, person)));
       },
       {
-        auth: { ...session, limit: "paymentOperations" },
+        auth: { ...sending, limit: "paymentOperations" },
         params: operationParams,
         response: { 201: preparedSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
@@ -130,7 +137,7 @@ export const sendRoutes = (deps: ApiDeps) =>
       "/v1/wallets/sends/:id/cancel",
       async ({ params, user }) => presentSend(await cancel(deps, { user, id: params.id, kind: "SEND" })),
       {
-        auth: session,
+        auth: sending,
         params: operationParams,
         response: { 200: sendSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: { summary: "Cancel a send that is not signed yet", tags },

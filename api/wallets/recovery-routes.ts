@@ -55,7 +55,7 @@ export const recoveryRoutes = (deps: ApiDeps) =>
       });
     },
     {
-      auth: { allow: ["session"] },
+      auth: { allow: ["session"], needs: "owners:manage" },
       query: z.object({ network: networkSchema.optional() }),
       response: { 200: walletFile, ...errorResponses(400, 401, 403, 404, 429) },
       detail: {

@@ -80,7 +80,7 @@ const balance = z.object({
   }),
 });
 
-const setup = { allow: ["session"], requireActive: false, limit: "walletSetup" } as const;
+const setup = { allow: ["session"], needs: "account", requireActive: false, limit: "walletSetup" } as const;
 const tags = ["Wallets"];
 
 export const walletRoutes = (deps: ApiDeps) =>
@@ -148,7 +148,7 @@ export const walletRoutes = (deps: ApiDeps) =>
         };
       },
       {
-        auth: { allow: ["session"], limit: "balance" },
+        auth: { allow: ["session"], needs: "wallet:read", limit: "balance" },
         query: z.object({ network: networkSchema.optional() }),
         response: { 200: balance, ...errorResponses(400, 401, 403, 404, 429) },
         detail: { summary: "A wallet's USDC, read from the chain", tags },

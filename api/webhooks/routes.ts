@@ -45,7 +45,7 @@ const DELIVERIES = "/v1/webhook-deliveries";
 const LIMIT_DEFAULT = 50;
 const LIMIT_MAX = 100;
 const tags = ["Webhooks"];
-const auth = { allow: ["session", "apiKey"], scope: "webhooks" } as const;
+const auth = { allow: ["session", "apiKey"], scope: "webhooks", needs: "webhooks:manage" } as const;
 /** Changes to where messages go and who can sign them. */
 const guarded = { ...auth, freshPasskey: true } as const;
 const params = z.object({ id: z.string().max(100) });

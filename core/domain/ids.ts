@@ -15,6 +15,7 @@ export const newTransactionId = () => `txn_${orderedToken()}`;
 export const newExportId = () => `exp_${token()}`;
 export const newWebhookEndpointId = () => `whe_${token()}`;
 export const newApiKeyId = () => `key_${token()}`;
+export const newInvitationId = () => `inv_${token()}`;
 export const newOtpId = () => `otp_${token()}`;
 export const newSendId = (now: Date) => `snd_${timedToken(now)}`;
 export const newRefundId = (now: Date) => `rfd_${timedToken(now)}`;

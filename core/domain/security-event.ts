@@ -29,6 +29,11 @@ export const SECURITY_EVENT_TYPES = [
   "return_secret_rotated",
   "transfer_assigned",
   "transfer_unassigned",
+  "member_invited",
+  "member_invitation_ended",
+  "member_joined",
+  "member_role_changed",
+  "member_removed",
 ] as const;
 export type SecurityEventType = (typeof SECURITY_EVENT_TYPES)[number];
 export type SecurityEventDetails = Record<string, string | number | boolean | null>;

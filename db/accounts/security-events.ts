@@ -9,31 +9,37 @@ export type NewSecurityEvent = {
   /** Null for what happened on the chain. */
   clientAddress: string | null;
   requestId: string | null;
+  /** The person or API key that did it; none for what happened on the chain or without a session. */
+  actorId?: string | null;
   details?: SecurityEventDetails;
 };
 
 export async function recordSecurityEvent(tx: Tx, event: NewSecurityEvent): Promise<void> {
   await tx`
-    insert into security_events (user_id, type, client_address, request_id, details)
+    insert into security_events (user_id, type, client_address, request_id, actor_id, details)
     values (
       ${event.userId},
       ${event.type},
       ${event.clientAddress},
       ${event.requestId},
+      ${event.actorId ?? null},
       ${JSON.stringify(event.details ?? {})}::text::jsonb
     )`;
 }
+
+export type ListedSecurityEvent = SecurityEvent & { actorEmail: string | null };
 
 /** A user's trail, newest first, below `beforeId`. */
 export async function listSecurityEvents(
   tx: Tx,
   userId: string,
   page: { beforeId: bigint | undefined; limit: number },
-): Promise<SecurityEvent[]> {
-  return tx<SecurityEvent[]>`
-    select *
+): Promise<ListedSecurityEvent[]> {
+  return tx<ListedSecurityEvent[]>`
+    select security_events.*, actor.email as actor_email
     from security_events
-    where user_id = ${userId} and (${page.beforeId ?? null}::bigint is null or id < ${page.beforeId ?? null}::bigint)
-    order by id desc
+    left join users actor on actor.id = security_events.actor_id
+    where security_events.user_id = ${userId} and (${page.beforeId ?? null}::bigint is null or security_events.id < ${page.beforeId ?? null}::bigint)
+    order by security_events.id desc
     limit ${page.limit}`;
 }

@@ -25,11 +25,11 @@ export async function findLiveApiKey(tx: Tx, keyHash: Uint8Array): Promise<ApiKe
 
 export async function insertApiKey(
   tx: Tx,
-  key: Pick<ApiKey, "id" | "userId" | "name" | "prefix" | "keyHash" | "scopes">,
+  key: Pick<ApiKey, "id" | "userId" | "name" | "prefix" | "keyHash" | "scopes"> & { createdBy?: string },
 ): Promise<ApiKey> {
   const [row] = await tx<ApiKey[]>`
-    insert into api_keys (id, user_id, name, prefix, key_hash, scopes)
-    values (${key.id}, ${key.userId}, ${key.name}, ${key.prefix}, ${key.keyHash}, ${key.scopes})
+    insert into api_keys (id, user_id, name, prefix, key_hash, scopes, created_by)
+    values (${key.id}, ${key.userId}, ${key.name}, ${key.prefix}, ${key.keyHash}, ${key.scopes}, ${key.createdBy ?? null})
     returning *`;
   if (!row) throw new Error("insert into api_keys returned no row");
   return row;
@@ -55,4 +55,16 @@ export async function revokeApiKey(tx: Tx, id: string, userId: string): Promise<
     where id = ${id} and user_id = ${userId} and revoked_at is null
     returning *`;
   return row;
+}
+
+/** Revokes what one member made for a merchant. */
+export async function revokeApiKeysOf(
+  tx: Tx,
+  { userId, createdBy }: { userId: string; createdBy: string },
+): Promise<ApiKey[]> {
+  return tx<ApiKey[]>`
+    update api_keys
+    set revoked_at = now()
+    where user_id = ${userId} and created_by = ${createdBy} and revoked_at is null
+    returning *`;
 }

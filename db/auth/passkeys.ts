@@ -2,10 +2,25 @@
 import type { Tx } from "../postgres/client.ts";
 import type { Passkey } from "../schema.ts";
 
+type SqlPart = ReturnType<Tx>;
+
 /** Oldest first; only those of this relying party. */
 export async function listPasskeys(tx: Tx, userId: string, rpId: string): Promise<Passkey[]> {
   return tx<Passkey[]>`
     select * from passkeys where user_id = ${userId} and rp_id = ${rpId} order by created_at, id`;
+}
+
+/** Those of the user and of its members with the role owner, oldest first: what may be an owner of the user's wallets. */
+export async function listPasskeysOfAccount(tx: Tx, userId: string, rpId: string): Promise<Passkey[]> {
+  return tx<Passkey[]>`
+    select *
+    from passkeys
+    where rp_id = ${rpId}
+      and (
+        user_id = ${userId}
+        or user_id in (select members.user_id from members where merchant_id = ${userId} and role = 'owner')
+      )
+    order by created_at, id`;
 }
 
 /**
@@ -30,26 +45,44 @@ export async function findSignInPasskey(tx: Tx, id: string, userId: string): Pro
 
 /** Needs `passkey`. */
 export function maySignIn(tx: Tx) {
-  const owner = tx`'0x' || encode(passkey.public_key_x || passkey.public_key_y, 'hex')`;
   return tx`(
     not exists (select from wallets where wallets.user_id = passkey.user_id)
-    or exists (
-      select from wallets
-      where wallets.user_id = passkey.user_id
-        and coalesce(
-          (
-            select change.type = 'OWNER_ADDED'
-            from account_changes change
-            where change.network = wallets.network
-              and change.wallet_address = wallets.address
-              and change.subject = ${owner}
-              and (change.type = 'OWNER_REMOVED' or change.type = 'OWNER_ADDED' and change.confirmed_at is not null)
-            order by change.block_number desc, change.log_index desc
-            limit 1
-          ),
-          ${owner} = any(wallets.owners)
-        )
-    )
+    or ${ownsWalletOf(tx, tx`passkey.user_id`)}
+  )`;
+}
+
+/** Whether `passkey` is an owner of one of this user's wallets. An addition counts at depth, a removal at once. */
+export function ownsWalletOf(tx: Tx, userId: SqlPart) {
+  return isOwner(tx, {
+    userId,
+    counts: tx`change.type = 'OWNER_REMOVED' or change.confirmed_at is not null`,
+  });
+}
+
+/** Whether `passkey` may be an owner of one of this user's wallets: an addition counts at once, a removal at depth. */
+export function mayOwnWalletOf(tx: Tx, userId: SqlPart) {
+  return isOwner(tx, { userId, counts: tx`change.type = 'OWNER_ADDED' or change.confirmed_at is not null` });
+}
+
+function isOwner(tx: Tx, { userId, counts }: { userId: SqlPart; counts: SqlPart }) {
+  const owner = tx`'0x' || encode(passkey.public_key_x || passkey.public_key_y, 'hex')`;
+  return tx`exists (
+    select from wallets
+    where wallets.user_id = ${userId}
+      and coalesce(
+        (
+          select change.type = 'OWNER_ADDED'
+          from account_changes change
+          where change.network = wallets.network
+            and change.wallet_address = wallets.address
+            and change.subject = ${owner}
+            and change.type in ('OWNER_ADDED', 'OWNER_REMOVED')
+            and (${counts})
+          order by change.block_number desc, change.log_index desc
+          limit 1
+        ),
+        ${owner} = any(wallets.owners)
+      )
   )`;
 }
 

@@ -37,6 +37,11 @@ export const EVENT_TYPES = [
   "transaction.disputed",
   "transaction.assigned",
   "transaction.unassigned",
+  "member.invited",
+  "member.invitation_ended",
+  "member.joined",
+  "member.role_changed",
+  "member.removed",
 ] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 

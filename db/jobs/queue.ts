@@ -59,6 +59,12 @@ export const JOBS = {
     key: (payload: { noticeId: string }) => `send_notice:${payload.noticeId}`,
     priority: 3,
   },
+  send_invitation: {
+    payload: z.object({ invitationId: z.string(), requestId }),
+    maxAttempts: 25,
+    key: (payload: { invitationId: string }) => `send_invitation:${payload.invitationId}`,
+    priority: 3,
+  },
   deploy_wallet: {
     payload: z.object({ walletId: z.string(), requestId }),
     maxAttempts: 12,

@@ -42,7 +42,7 @@ export async function findLiveSession(
   userId: string,
 ): Promise<{ session: LiveSession; user: User } | undefined> {
   const [row] = await tx<LiveRow[]>`
-    select s.id as session_id, s.method, s.expires_at, s.absolute_end_at, s.passkey_at, s.last_seen_at,
+    select s.id as session_id, s.method, s.expires_at, s.absolute_end_at, s.passkey_at, s.last_seen_at, s.acted_for,
       u.id, u.email, u.display_name, u.status, u.created_at, u.updated_at, u.claim_policy, u.match_by_amount
     from sessions s
     join users u on u.id = s.user_id
@@ -51,13 +51,14 @@ export async function findLiveSession(
       and s.expires_at > now()
       and s.absolute_end_at > now()`;
   if (!row) return undefined;
-  const { sessionId, method, expiresAt, absoluteEndAt, passkeyAt, lastSeenAt, ...user } = row;
-  return { session: { id: sessionId, method, expiresAt, absoluteEndAt, passkeyAt, lastSeenAt }, user };
+  const { sessionId, method, expiresAt, absoluteEndAt, passkeyAt, lastSeenAt, actedFor, ...user } = row;
+  const session = { id: sessionId, method, expiresAt, absoluteEndAt, passkeyAt, lastSeenAt, actedFor };
+  return { session, user };
 }
 
 export type LiveSession = Pick<
   Session,
-  "id" | "method" | "expiresAt" | "absoluteEndAt" | "passkeyAt" | "lastSeenAt"
+  "id" | "method" | "expiresAt" | "absoluteEndAt" | "passkeyAt" | "lastSeenAt" | "actedFor"
 >;
 type LiveRow = User & Omit<LiveSession, "id"> & { sessionId: string };
 
@@ -95,6 +96,22 @@ export async function noteSessionSeen(
     update sessions
     set last_seen_at = now(), user_agent = ${seen.userAgent}, client_address = ${seen.clientAddress}
     where id = ${id} and last_seen_at < now() - make_interval(secs => ${seen.everyS})`;
+}
+
+/** Records that a session acts for a merchant: it ends with the membership. */
+export async function noteActedFor(tx: Tx, id: string, merchantId: string): Promise<void> {
+  await tx`
+    update sessions
+    set acted_for = array_append(acted_for, ${merchantId}::text)
+    where id = ${id} and not ${merchantId}::text = any(acted_for)`;
+}
+
+/** Ends the sessions of a member that have acted for this merchant. */
+export async function deleteSessionsActingFor(
+  tx: Tx,
+  { userId, merchantId }: { userId: string; merchantId: string },
+): Promise<void> {
+  await tx`delete from sessions where user_id = ${userId} and ${merchantId}::text = any(acted_for)`;
 }
 
 /** Ends one live session of this user. False when there is none with this id. */

@@ -10,15 +10,17 @@ export type NewOwnerChange = {
   action: OwnerAction;
   owner: Hex;
   passkeyId: string | undefined;
+  /** Whose passkey is added, if a member's. */
+  memberId: string | undefined;
   name: string | undefined;
 };
 
 export async function insertOwnerChange(tx: Tx, change: NewOwnerChange): Promise<void> {
   await tx`
-    insert into owner_changes (id, user_id, action, owner, passkey_id, name)
+    insert into owner_changes (id, user_id, action, owner, passkey_id, name, member_id)
     values (
       ${change.id}, ${change.userId}, ${change.action}, ${change.owner}, ${change.passkeyId ?? null},
-      ${change.name ?? null}
+      ${change.name ?? null}, ${change.memberId ?? null}
     )`;
 }
 

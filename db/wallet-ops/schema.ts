@@ -88,6 +88,7 @@ export const ownerChanges = pgTable("owner_changes", {
   passkeyId: text("passkey_id"),
   name: text("name"),
   createdAt: time("created_at").notNull(),
+  memberId: text("member_id"),
 });
 
 export type OwnerChange = typeof ownerChanges.$inferSelect;

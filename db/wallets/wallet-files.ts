@@ -1,4 +1,4 @@
-/** What a user's wallet file is made of: wallets with the RP id of their passkey, and every passkey of the user. */
+/** What a user's wallet file is made of: wallets with the RP id of their passkey, and every passkey of the user and of its members with the role owner. */
 import type { PasskeyOfFile, WalletOfFile } from "../../core/domain/wallet-file.ts";
 import type { Tx } from "../postgres/client.ts";
 
@@ -17,5 +17,6 @@ export async function listPasskeysOfFile(tx: Tx, userId: string): Promise<Passke
     select id, public_key_x, public_key_y, transports, rp_id
     from passkeys
     where user_id = ${userId}
+      or user_id in (select members.user_id from members where merchant_id = ${userId} and role = 'owner')
     order by created_at, id`;
 }

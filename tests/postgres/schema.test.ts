@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { getTableColumns, getTableName } from "drizzle-orm";
 import type { PgTable } from "drizzle-orm/pg-core";
 import * as linksSchema from "../../db/links/schema.ts";
+import * as membersSchema from "../../db/members/schema.ts";
 import * as noticesSchema from "../../db/notices/schema.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
@@ -12,8 +13,8 @@ import * as walletOpsSchema from "../../db/wallet-ops/schema.ts";
 import { dumpSchema, SCHEMA_DUMP } from "../support/dump-schema.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
-const tables: PgTable[] = [schema, walletOpsSchema, noticesSchema, linksSchema].flatMap((one) =>
-  Object.values(one),
+const tables: PgTable[] = [schema, walletOpsSchema, noticesSchema, linksSchema, membersSchema].flatMap(
+  (one) => Object.values(one),
 );
 let db: TestDatabase;
 let sql: Sql;

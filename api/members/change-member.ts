@@ -1,0 +1,80 @@
+/**
+ * Changes and ends memberships. Both count at once on every process, because each request reads its role. A member whose passkey owns
+ * the wallet is removed from the chain first: the books must not hide somebody who could still sign.
+ */
+import { conflict, notFound } from "../../core/domain/errors.ts";
+import type { MemberRole } from "../../core/domain/member.ts";
+import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
+import { revokeApiKeysOf } from "../../db/api-keys/api-keys.ts";
+import { recordEvents } from "../../db/events/events.ts";
+import { deleteMember, lockMember, mayOwnOnChain, updateRole } from "../../db/members/members.ts";
+import type { Member } from "../../db/members/schema.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import { notify } from "../../db/postgres/notifications.ts";
+import { deleteSessionsActingFor } from "../../db/sessions/sessions.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import type { Trace } from "../http/trace.ts";
+
+type Named = { merchantId: string; userId: string; trace: Trace };
+
+/** Throws NOT_FOUND, and CONFLICT when an owner of the wallet would get a lesser role. */
+export async function changeRole(
+  { sql }: Pick<ApiDeps, "sql">,
+  { role, trace, ...key }: Named & { role: MemberRole },
+): Promise<void> {
+  await sql.begin(async (tx) => {
+    const member = await getLocked(tx, key);
+    if (member.role === role) return;
+    if (role !== "owner") await refuseOwnerOnChain(tx, key);
+    await updateRole(tx, { ...key, role });
+    const details = { memberId: key.userId, from: member.role, to: role };
+    await record(tx, key, { type: "member_role_changed", trace, details });
+    await recordEvents(tx, [
+      {
+        ...{ userId: key.merchantId, type: "member.role_changed", subjectId: key.userId },
+        data: { from: member.role, to: role },
+      },
+    ]);
+  });
+}
+
+/** With the membership end the sessions that acted for the merchant and the API keys that the member made. Throws NOT_FOUND, and CONFLICT for an owner of the wallet. */
+export async function endMembership({ sql }: Pick<ApiDeps, "sql">, { trace, ...key }: Named): Promise<void> {
+  await sql.begin(async (tx) => {
+    const member = await getLocked(tx, key);
+    await refuseOwnerOnChain(tx, key);
+    await deleteMember(tx, key);
+    await deleteSessionsActingFor(tx, key);
+    const revoked = await revokeApiKeysOf(tx, { userId: key.merchantId, createdBy: key.userId });
+    for (const { id, name } of revoked)
+      await record(tx, key, { type: "api_key_revoked", trace, details: { keyId: id, name } });
+    const isOwnWish = trace.actorId === key.userId;
+    const details = { memberId: key.userId, role: member.role, isOwnWish };
+    await record(tx, key, { type: "member_removed", trace, details });
+    await recordEvents(tx, [
+      { ...{ userId: key.merchantId, type: "member.removed", subjectId: key.userId }, data: { isOwnWish } },
+    ]);
+  });
+}
+
+async function getLocked(tx: Tx, key: Omit<Named, "trace">): Promise<Member> {
+  const member = await lockMember(tx, key);
+  if (member) return member;
+  throw notFound("Member");
+}
+
+async function refuseOwnerOnChain(tx: Tx, key: Omit<Named, "trace">): Promise<void> {
+  if (!(await mayOwnOnChain(tx, key))) return;
+  throw conflict(
+    "A passkey of this member is an owner of the wallet, or is being added: remove it on every network first (/v1/wallets/owners)",
+    { field: "userId", issue: "owner_on_chain" },
+  );
+}
+
+type Recorded = Pick<Parameters<typeof recordSecurityEvent>[1], "type" | "details"> & { trace: Trace };
+
+/** In the merchant's trail; a notification ends or refreshes its open streams. */
+async function record(tx: Tx, { merchantId }: Omit<Named, "trace">, { trace, ...event }: Recorded) {
+  await recordSecurityEvent(tx, { userId: merchantId, ...event, ...trace });
+  await notify(tx, [merchantId]);
+}

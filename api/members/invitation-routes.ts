@@ -1,0 +1,76 @@
+/** Invitations as the invited person sees and answers them. The verified address of the account is what entitles to one. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { listInvitationsTo } from "../../db/members/invitations.ts";
+import { findMembership } from "../../db/members/members.ts";
+import { listWallets } from "../../db/wallets/wallets.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";
+import { jsonBody } from "../http/json-body.ts";
+import { acceptInvitation, declineInvitation } from "./invite.ts";
+import { merchantSchema, presentMerchant, presentReceived, receivedInvitationSchema } from "./wire.ts";
+
+const tags = ["Members"];
+const auth = { allow: ["session"], needs: "self" } as const;
+const params = z.object({ id: z.string().regex(/^inv_[\w-]{1,64}$/, "must be an invitation's id") });
+
+export const invitationRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "invitation-routes" })
+    .use(access(deps))
+    .use(jsonBody)
+    .get(
+      "/v1/auth/invitations",
+      async ({ user, requestId }) => ({
+        data: (await listInvitationsTo(deps.sql, user.email)).map(presentReceived),
+        meta: metaOf(requestId),
+      }),
+      {
+        auth,
+        response: {
+          200: z.object({ data: z.array(receivedInvitationSchema), meta: metaSchema }),
+          ...errorResponses(401, 403, 429),
+        },
+        detail: { summary: "Open invitations to your address, newest first", tags },
+      },
+    )
+    .post(
+      "/v1/auth/invitations/:id/accept",
+      async ({ params: { id }, user, trace, requestId }) => {
+        const { merchantId } = await acceptInvitation(deps, { person: user, id, trace });
+        const membership = await findMembership(deps.sql, { merchantId, userId: user.id });
+        const wallets = await listWallets(deps.sql, merchantId);
+        return {
+          data: membership ? presentMerchant(membership, wallets) : null,
+          meta: metaOf(requestId),
+        };
+      },
+      {
+        auth: { ...auth, freshPasskey: true },
+        params,
+        response: {
+          200: z.object({
+            data: merchantSchema.nullable().describe("null: removed again in the meantime"),
+            meta: metaSchema,
+          }),
+          ...errorResponses(400, 401, 403, 404, 409, 413, 429),
+        },
+        detail: { summary: "Accept an invitation, once; your own account stays as it is", tags },
+      },
+    )
+    .post(
+      "/v1/auth/invitations/:id/decline",
+      async ({ params: { id }, user, trace, requestId }) => {
+        await declineInvitation(deps, { person: user, id, trace });
+        return { data: { id, declined: true as const }, meta: metaOf(requestId) };
+      },
+      {
+        auth,
+        params,
+        response: {
+          200: z.object({ data: z.object({ id: z.string(), declined: z.literal(true) }), meta: metaSchema }),
+          ...errorResponses(400, 401, 403, 404, 413, 429),
+        },
+        detail: { summary: "Decline an invitation", tags },
+      },
+    );

@@ -1,0 +1,129 @@
+/** Invites a person by e-mail address, whether or not they have an account yet: the answer does not tell. */
+import { conflict, notFound } from "../../core/domain/errors.ts";
+import { newInvitationId } from "../../core/domain/ids.ts";
+import {
+  type InvitationOutcome,
+  MEMBERS_MAX,
+  type MemberRole,
+  OPEN_INVITATIONS_MAX,
+} from "../../core/domain/member.ts";
+import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
+import { lockUser } from "../../db/accounts/users.ts";
+import { recordEvents } from "../../db/events/events.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
+import {
+  answerInvitation,
+  insertInvitation,
+  listOpenInvitations,
+  revokeInvitation,
+} from "../../db/members/invitations.ts";
+import { countMembers, insertMember, listMembers } from "../../db/members/members.ts";
+import type { Invitation } from "../../db/members/schema.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import { notify } from "../../db/postgres/notifications.ts";
+import type { User } from "../../db/schema.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import type { Trace } from "../http/trace.ts";
+
+type Deps = Pick<ApiDeps, "sql">;
+type By = { trace: Trace; actorId: string };
+
+/** An open invitation to the same address is replaced. Throws CONFLICT for the merchant's own address, a member's, or too many open ones. */
+export async function inviteMember(
+  { sql }: Deps,
+  { merchant, email, role, trace, actorId }: { merchant: User; email: string; role: MemberRole } & By,
+): Promise<Invitation> {
+  return sql.begin(async (tx) => {
+    await lockUser(tx, merchant.id);
+    if (email === merchant.email)
+      throw conflict("This is the address of the account itself", { field: "email", issue: "own_address" });
+    if ((await listMembers(tx, merchant.id)).some((member) => member.email === email))
+      throw conflict("This person is a member already: change the role instead", {
+        field: "email",
+        issue: "already_member",
+      });
+    const others = (await listOpenInvitations(tx, merchant.id)).filter((open) => open.email !== email);
+    if (others.length >= OPEN_INVITATIONS_MAX)
+      throw conflict(`At most ${OPEN_INVITATIONS_MAX} invitations can be open; revoke one first`, {
+        issue: "too_many_invitations",
+      });
+    const id = newInvitationId();
+    const invitation = await insertInvitation(tx, {
+      id,
+      merchantId: merchant.id,
+      email,
+      role,
+      invitedBy: actorId,
+    });
+    await recordSecurityEvent(tx, {
+      userId: merchant.id,
+      type: "member_invited",
+      ...trace,
+      details: { invitationId: id, email, role },
+    });
+    await recordEvents(tx, [{ userId: merchant.id, type: "member.invited", subjectId: id, data: { role } }]);
+    await enqueue(tx, "send_invitation", { invitationId: id, requestId: trace.requestId });
+    return invitation;
+  });
+}
+
+/** Throws NOT_FOUND when the merchant has no such open invitation. */
+export async function endInvitation(
+  { sql }: Deps,
+  { merchant, id, trace }: { merchant: User; id: string; trace: Trace },
+): Promise<Invitation> {
+  return sql.begin(async (tx) => {
+    const ended = await revokeInvitation(tx, { id, merchantId: merchant.id });
+    if (!ended) throw notFound("Invitation");
+    await recordEnd(tx, ended, { outcome: "REVOKED", trace });
+    return ended;
+  });
+}
+
+/** The person with the invited address becomes a member. Throws NOT_FOUND for an unknown, expired or ended invitation, and another address's. */
+export async function acceptInvitation(
+  { sql }: Deps,
+  { person, id, trace }: { person: User; id: string; trace: Trace },
+): Promise<Invitation> {
+  return sql.begin(async (tx) => {
+    const accepted = await answerInvitation(tx, { id, email: person.email, outcome: "ACCEPTED" });
+    if (!accepted) throw notFound("An open invitation to your address");
+    const { merchantId, role, invitedBy } = accepted;
+    await lockUser(tx, merchantId);
+    if ((await countMembers(tx, merchantId)) >= MEMBERS_MAX)
+      throw conflict(`This merchant has ${MEMBERS_MAX} members already`, { issue: "too_many_members" });
+    await insertMember(tx, { merchantId, userId: person.id, role, invitedBy });
+    const details = { memberId: person.id, email: person.email, role };
+    await recordSecurityEvent(tx, { userId: merchantId, type: "member_joined", ...trace, details });
+    await recordEvents(tx, [
+      { userId: merchantId, type: "member.joined", subjectId: person.id, data: { role } },
+    ]);
+    await notify(tx, [merchantId]);
+    return accepted;
+  });
+}
+
+/** Throws NOT_FOUND like accepting. */
+export async function declineInvitation(
+  { sql }: Deps,
+  { person, id, trace }: { person: User; id: string; trace: Trace },
+): Promise<Invitation> {
+  return sql.begin(async (tx) => {
+    const declined = await answerInvitation(tx, { id, email: person.email, outcome: "DECLINED" });
+    if (!declined) throw notFound("An open invitation to your address");
+    await recordEnd(tx, declined, { outcome: "DECLINED", trace });
+    return declined;
+  });
+}
+
+async function recordEnd(
+  tx: Tx,
+  { id, merchantId, email }: Invitation,
+  { outcome, trace }: { outcome: InvitationOutcome; trace: Trace },
+): Promise<void> {
+  const details = { invitationId: id, email, outcome };
+  await recordSecurityEvent(tx, { userId: merchantId, type: "member_invitation_ended", ...trace, details });
+  await recordEvents(tx, [
+    { userId: merchantId, type: "member.invitation_ended", subjectId: id, data: { outcome } },
+  ]);
+}

@@ -1,0 +1,163 @@
+/** Members of a merchant: who they are, their roles, and the invitations that make them. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { conflict } from "../../core/domain/errors.ts";
+import { listOpenInvitations } from "../../db/members/invitations.ts";
+import { listMembers } from "../../db/members/members.ts";
+import { emailSchema } from "../accounts/email-address.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";
+import { jsonBody } from "../http/json-body.ts";
+import { changeRole, endMembership } from "./change-member.ts";
+import { endInvitation, inviteMember } from "./invite.ts";
+import {
+  invitationSchema,
+  memberSchema,
+  presentAccount,
+  presentInvitation,
+  presentMember,
+  roleSchema,
+} from "./wire.ts";
+
+const tags = ["Members"];
+const managing = { allow: ["session"], needs: "members:manage" } as const;
+const fresh = { ...managing, freshPasskey: true } as const;
+const invitationParams = z.object({
+  id: z.string().regex(/^inv_[\w-]{1,64}$/, "must be an invitation's id"),
+});
+const memberParams = z.object({ userId: z.string().regex(/^user_[\w-]{1,64}$/, "must be a user's id") });
+const removed = z.object({
+  data: z.object({ userId: z.string(), removed: z.literal(true) }),
+  meta: metaSchema,
+});
+
+export const memberRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "member-routes" })
+    .use(access(deps))
+    .use(jsonBody)
+    .get(
+      "/v1/members",
+      async ({ user, requestId }) => ({
+        data: [presentAccount(user), ...(await listMembers(deps.sql, user.id)).map(presentMember)],
+        meta: metaOf(requestId),
+      }),
+      {
+        auth: { allow: ["session"], needs: "members:read" },
+        response: {
+          200: z.object({ data: z.array(memberSchema), meta: metaSchema }),
+          ...errorResponses(400, 401, 403, 429),
+        },
+        detail: { summary: "The account and its members, oldest first", tags },
+      },
+    )
+    .get(
+      "/v1/members/invitations",
+      async ({ user, requestId }) => ({
+        data: (await listOpenInvitations(deps.sql, user.id)).map(presentInvitation),
+        meta: metaOf(requestId),
+      }),
+      {
+        auth: managing,
+        response: {
+          200: z.object({ data: z.array(invitationSchema), meta: metaSchema }),
+          ...errorResponses(400, 401, 403, 429),
+        },
+        detail: { summary: "Open invitations, newest first", tags },
+      },
+    )
+    .post(
+      "/v1/members/invitations",
+      async ({ body, user, caller, trace, requestId, status }) => {
+        const { actorId } = caller;
+        const invitation = await inviteMember(deps, { merchant: user, ...body, trace, actorId });
+        return status(201, { data: presentInvitation(invitation), meta: metaOf(requestId) });
+      },
+      {
+        auth: { ...fresh, limit: "invitations" },
+        body: z.strictObject({ email: emailSchema, role: roleSchema }),
+        response: {
+          201: z.object({ data: invitationSchema, meta: metaSchema }),
+          ...errorResponses(400, 401, 403, 409, 413, 429),
+        },
+        detail: {
+          summary: "Invite a person by mail; replaces an open invitation to the same address",
+          description: "The answer is the same whether or not the address has an account.",
+          tags,
+        },
+      },
+    )
+    .delete(
+      "/v1/members/invitations/:id",
+      async ({ params, user, trace, requestId }) => ({
+        data: presentInvitation(await endInvitation(deps, { merchant: user, id: params.id, trace })),
+        meta: metaOf(requestId),
+      }),
+      {
+        auth: managing,
+        params: invitationParams,
+        response: {
+          200: z.object({ data: invitationSchema, meta: metaSchema }),
+          ...errorResponses(400, 401, 403, 404, 429),
+        },
+        detail: { summary: "Revoke an open invitation", tags },
+      },
+    )
+    .patch(
+      "/v1/members/:userId",
+      async ({ params, body, user, trace, requestId }) => {
+        await changeRole(deps, { merchantId: user.id, userId: params.userId, role: body.role, trace });
+        return {
+          data: (await listMembers(deps.sql, user.id)).map(presentMember),
+          meta: metaOf(requestId),
+        };
+      },
+      {
+        auth: fresh,
+        params: memberParams,
+        body: z.strictObject({ role: roleSchema }),
+        response: {
+          200: z.object({ data: z.array(memberSchema), meta: metaSchema }),
+          ...errorResponses(400, 401, 403, 404, 409, 413, 429),
+        },
+        detail: {
+          summary: "Change a member's role, at once on every instance",
+          description: "An owner of the wallet is removed there first (/v1/wallets/owners): 409 until then.",
+          tags,
+        },
+      },
+    )
+    .delete(
+      "/v1/members/:userId",
+      async ({ params: { userId }, user, trace, requestId }) => {
+        await endMembership(deps, { merchantId: user.id, userId, trace });
+        return { data: { userId, removed: true as const }, meta: metaOf(requestId) };
+      },
+      {
+        auth: fresh,
+        params: memberParams,
+        response: { 200: removed, ...errorResponses(400, 401, 403, 404, 409, 429) },
+        detail: {
+          summary: "Remove a member, with the sessions and API keys they used for this merchant, at once",
+          description: "An owner of the wallet is removed there first (/v1/wallets/owners): 409 until then.",
+          tags,
+        },
+      },
+    )
+    .post(
+      "/v1/members/leave",
+      async ({ user, caller, trace, requestId }) => {
+        if (caller.actorId === user.id)
+          throw conflict("An account cannot leave itself; name the merchant in X-Merchant", {
+            field: "X-Merchant",
+            issue: "own_account",
+          });
+        await endMembership(deps, { merchantId: user.id, userId: caller.actorId, trace });
+        return { data: { userId: caller.actorId, removed: true as const }, meta: metaOf(requestId) };
+      },
+      {
+        auth: { allow: ["session"], needs: "members:read" },
+        response: { 200: removed, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
+        detail: { summary: "Leave the merchant named in X-Merchant", tags },
+      },
+    );

@@ -1,0 +1,65 @@
+/**
+ * Members of a merchant: other users who act for it in a role. A role is a list of capabilities, and each route names the one it needs;
+ * money leaves by an owner's passkey alone.
+ */
+export const MEMBER_ROLES = ["owner", "operator", "accountant", "viewer"] as const;
+export type MemberRole = (typeof MEMBER_ROLES)[number];
+
+const READING = [
+  "links:read",
+  "transactions:read",
+  "wallet:read",
+  "settings:read",
+  "events:read",
+  "members:read",
+] as const;
+
+export const CAPABILITIES = [
+  ...READING,
+  "links:write",
+  "refunds:request",
+  "exports",
+  "transfers:assign",
+  "money:send",
+  "owners:manage",
+  "settings:write",
+  "keys:manage",
+  "webhooks:manage",
+  "members:manage",
+  "trail:read",
+] as const;
+export type Capability = (typeof CAPABILITIES)[number];
+
+const ROLES: Readonly<Record<MemberRole, readonly Capability[]>> = {
+  owner: CAPABILITIES,
+  operator: [...READING, "links:write", "refunds:request"],
+  accountant: [...READING, "exports"],
+  viewer: READING,
+};
+
+/** In the order in which CAPABILITIES names them. */
+export function capabilitiesOf(role: MemberRole): readonly Capability[] {
+  return ROLES[role];
+}
+
+/**
+ * What a route needs of its caller. `self`: nothing, it concerns the signed-in person, for whichever merchant a request acts. `account`: the
+ * account itself, which no member is.
+ */
+export type Need = Capability | "self" | "account";
+
+export function mayRole(role: MemberRole, need: Need): boolean {
+  return need === "self" || (need !== "account" && ROLES[role].includes(need));
+}
+
+/** A membership as owner counts once a passkey of the member is an owner of the merchant's wallet on the chain; until then it is this. */
+export const ROLE_BEFORE_CHAIN: MemberRole = "operator";
+
+export function effectiveRole(role: MemberRole, { isOwnerOnChain }: { isOwnerOnChain: boolean }): MemberRole {
+  return role === "owner" && !isOwnerOnChain ? ROLE_BEFORE_CHAIN : role;
+}
+
+export type InvitationOutcome = "ACCEPTED" | "DECLINED" | "REVOKED";
+export const INVITATION_LIFE_DAYS = 7;
+export const MEMBERS_MAX = 100;
+export const OPEN_INVITATIONS_MAX = 50;

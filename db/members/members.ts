@@ -1,0 +1,129 @@
+/** Members of a merchant, and what tells whether a member's passkey owns the merchant's wallet. */
+import type { MemberRole } from "../../core/domain/member.ts";
+import { mayOwnWalletOf, ownsWalletOf } from "../auth/passkeys.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { User } from "../schema.ts";
+import type { Member } from "./schema.ts";
+
+type Key = { merchantId: string; userId: string };
+
+export type Membership = { role: MemberRole; isOwnerOnChain: boolean; merchant: User };
+type MembershipRow = User & Pick<Membership, "role" | "isOwnerOnChain">;
+
+export async function findMembership(tx: Tx, { merchantId, userId }: Key): Promise<Membership | undefined> {
+  const [row] = await tx<MembershipRow[]>`
+    select ${membershipColumns(tx)}
+    from members
+    join users merchant on merchant.id = members.merchant_id
+    where members.merchant_id = ${merchantId} and members.user_id = ${userId}`;
+  return row && toMembership(row);
+}
+
+/** The merchants that a user may act for, oldest membership first. */
+export async function listMemberships(tx: Tx, userId: string): Promise<Membership[]> {
+  const rows = await tx<MembershipRow[]>`
+    select ${membershipColumns(tx)}
+    from members
+    join users merchant on merchant.id = members.merchant_id
+    where members.user_id = ${userId}
+    order by members.created_at, members.merchant_id`;
+  return rows.map(toMembership);
+}
+
+function membershipColumns(tx: Tx) {
+  return tx`
+    members.role, ${isOwnerOnChain(tx)} as is_owner_on_chain,
+    merchant.id, merchant.email, merchant.display_name, merchant.status, merchant.created_at, merchant.updated_at,
+    merchant.claim_policy, merchant.match_by_amount, merchant.relay_gas_per_day`;
+}
+
+function toMembership({ role, isOwnerOnChain, ...merchant }: MembershipRow): Membership {
+  return { role, isOwnerOnChain, merchant };
+}
+
+/** Only a membership as owner is looked up on the chain's records. */
+function isOwnerOnChain(tx: Tx) {
+  return tx`(
+    members.role = 'owner'
+    and exists (
+      select from passkeys passkey
+      where passkey.user_id = members.user_id and ${ownsWalletOf(tx, tx`members.merchant_id`)}
+    )
+  )`;
+}
+
+export type MemberView = Member & { email: string; displayName: string | null; isOwnerOnChain: boolean };
+
+/** Oldest first. */
+export async function listMembers(tx: Tx, merchantId: string): Promise<MemberView[]> {
+  return tx<MemberView[]>`
+    select members.*, person.email, person.display_name, ${isOwnerOnChain(tx)} as is_owner_on_chain
+    from members
+    join users person on person.id = members.user_id
+    where members.merchant_id = ${merchantId}
+    order by members.created_at, members.user_id`;
+}
+
+export async function countMembers(tx: Tx, merchantId: string): Promise<number> {
+  const [row] = await tx<{ count: number }[]>`
+    select count(*)::int as count from members where merchant_id = ${merchantId}`;
+  return row?.count ?? 0;
+}
+
+/** Undefined when this user is a member already. */
+export async function insertMember(
+  tx: Tx,
+  member: Key & { role: MemberRole; invitedBy: string },
+): Promise<Member | undefined> {
+  const [row] = await tx<Member[]>`
+    insert into members (merchant_id, user_id, role, invited_by)
+    values (${member.merchantId}, ${member.userId}, ${member.role}, ${member.invitedBy})
+    on conflict do nothing
+    returning *`;
+  return row;
+}
+
+/** Locks the row until the transaction ends: an owner change that adds this member's passkey waits for it, and it for the change. */
+export async function lockMember(tx: Tx, { merchantId, userId }: Key): Promise<Member | undefined> {
+  const [row] = await tx<Member[]>`
+    select *
+    from members
+    where merchant_id = ${merchantId} and user_id = ${userId}
+    for update`;
+  return row;
+}
+
+/** Whether a passkey of this user is an owner of the merchant's wallet on a network, or may become one by an addition that is signed. */
+export async function mayOwnOnChain(tx: Tx, { merchantId, userId }: Key): Promise<boolean> {
+  const [row] = await tx<{ mayOwn: boolean }[]>`
+    select exists (
+      select from passkeys passkey
+      where passkey.user_id = ${userId}
+        and (
+          ${mayOwnWalletOf(tx, tx`${merchantId}`)}
+          or exists (
+            select from owner_changes change
+            join wallet_operations op on op.owner_change_id = change.id
+            where change.user_id = ${merchantId}
+              and change.action = 'ADD'
+              and change.owner = '0x' || encode(passkey.public_key_x || passkey.public_key_y, 'hex')
+              and op.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
+          )
+        )
+    ) as may_own`;
+  return row?.mayOwn ?? false;
+}
+
+export async function updateRole(
+  tx: Tx,
+  { merchantId, userId, role }: Key & { role: MemberRole },
+): Promise<void> {
+  await tx`
+    update members
+    set role = ${role}, updated_at = now()
+    where merchant_id = ${merchantId} and user_id = ${userId}`;
+}
+
+export async function deleteMember(tx: Tx, { merchantId, userId }: Key): Promise<void> {
+  await tx`delete from members where merchant_id = ${merchantId} and user_id = ${userId}`;
+}

@@ -1,0 +1,30 @@
+/** The tables of members as drizzle sees them; see db/schema.ts. */
+import { pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import type { InvitationOutcome, MemberRole } from "../../core/domain/member.ts";
+
+const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
+
+export const members = pgTable("members", {
+  merchantId: text("merchant_id").notNull(),
+  userId: text("user_id").notNull(),
+  role: text("role").$type<MemberRole>().notNull(),
+  invitedBy: text("invited_by").notNull(),
+  createdAt: time("created_at").notNull(),
+  updatedAt: time("updated_at").notNull(),
+});
+
+export const memberInvitations = pgTable("member_invitations", {
+  id: text("id").primaryKey(),
+  merchantId: text("merchant_id").notNull(),
+  email: text("email").notNull(),
+  role: text("role").$type<MemberRole>().notNull(),
+  invitedBy: text("invited_by").notNull(),
+  sentAt: time("sent_at"),
+  createdAt: time("created_at").notNull(),
+  expiresAt: time("expires_at").notNull(),
+  outcome: text("outcome").$type<InvitationOutcome>(),
+  endedAt: time("ended_at"),
+});
+
+export type Member = typeof members.$inferSelect;
+export type Invitation = typeof memberInvitations.$inferSelect;

@@ -1,0 +1,44 @@
+/** People who act for a merchant, as their browsers make them members. */
+import type { MemberRole } from "../../core/domain/member.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import { type Merchant, signUp } from "./sign-up.ts";
+
+export const actingFor = ({ userId }: Pick<Merchant, "userId">) => ({ "x-merchant": userId });
+
+/** Invites a user, who accepts; throws unless both succeed. */
+export async function addMember(merchant: Merchant, person: Merchant, role: MemberRole): Promise<void> {
+  const invited = await merchant.client.post("/v1/members/invitations", { email: person.email, role });
+  if (invited.status !== 201) throw new Error(`invite: ${invited.status} ${invited.text}`);
+  const accepted = await person.client.post(`/v1/auth/invitations/${invited.body.data.id}/accept`);
+  if (accepted.status !== 200) throw new Error(`accept: ${accepted.status} ${accepted.text}`);
+}
+
+/** A new user who is a member. */
+export async function newMember(merchant: Merchant, role: MemberRole): Promise<Merchant> {
+  const person = await signUp(merchant.client.baseUrl);
+  await addMember(merchant, person, role);
+  return person;
+}
+
+const ownerOf = ({ passkey }: Merchant): Hex =>
+  `0x${passkey.publicKey.x.slice(2)}${passkey.publicKey.y.slice(2)}`;
+
+let logIndex = 0;
+
+/** What the indexer writes when a passkey becomes or stops being an owner of a merchant's wallet. `isDeep`: at the depth of a confirmation. */
+export async function bookOwnerChange(
+  sql: Sql,
+  { merchant, person }: { merchant: Merchant; person: Merchant },
+  { type, isDeep }: { type: "OWNER_ADDED" | "OWNER_REMOVED"; isDeep: boolean },
+): Promise<void> {
+  logIndex += 1;
+  await sql`
+    insert into account_changes (
+      network, block_number, block_hash, tx_hash, log_index, wallet_address, type, owner_index, subject, confirmed_at
+    )
+    values (
+      'base-sepolia', ${logIndex}, ${`0x${"a".repeat(64)}`}, ${`0x${"b".repeat(64)}`}, ${logIndex},
+      ${merchant.walletAddress.toLowerCase()}, ${type}, 1, ${ownerOf(person)}, ${isDeep ? new Date() : null}
+    )`;
+}
