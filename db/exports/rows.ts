@@ -56,8 +56,15 @@ const OPERATION_FIELDS = {
   )`,
 };
 
+/** `confirmedFirst`: as a report lists them, where everything else stands apart. */
+type Reading = { withAccounting: boolean; confirmedFirst: boolean };
+
 /** Opens a cursor over the rows of an export, newest first. It is closed when the transaction ends. */
-export async function openExportCursor(tx: Tx, selection: Selection, withAccounting: boolean): Promise<void> {
+export async function openExportCursor(
+  tx: Tx,
+  selection: Selection,
+  { withAccounting, confirmedFirst }: Reading,
+): Promise<void> {
   const extra = withAccounting
     ? {
         walletAddress: sql`(select address from wallets where wallets.user_id = transactions.user_id and wallets.network = transactions.network)`,
@@ -92,7 +99,7 @@ export async function openExportCursor(tx: Tx, selection: Selection, withAccount
     declare ${sql.identifier(CURSOR)} no scroll cursor for
     select transactions.*, ${sql.join(columns, sql`, `)}
     from (${chosen(selection)}) transactions
-    order by detected_at desc, id desc`;
+    order by ${confirmedFirst ? sql`status <> 'CONFIRMED', ` : sql``} detected_at desc, id desc`;
   await runBuilt(tx, { toSQL: () => dialect.sqlToQuery(query) });
 }
 

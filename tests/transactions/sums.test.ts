@@ -8,7 +8,7 @@ import {
   type TransactionType,
 } from "../../core/domain/payment.ts";
 import { directionOf, isMoneyMoved } from "../../core/domain/transaction.ts";
-import { sumConfirmed, sumTotals } from "../../worker/exports/report-summary.ts";
+import { presentTotal, sumConfirmed } from "../../worker/exports/report-summary.ts";
 
 const DIRECTIONS: Record<TransactionType, "in" | "out"> = { RECEIVE: "in", PAYMENT_LINK: "in", SEND: "out" };
 const MOVED: Record<TransactionStatus, boolean> = {
@@ -19,7 +19,7 @@ describe("sums of transactions", () => {
   for (const type of TRANSACTION_TYPES) {
     test(`${type} is money ${DIRECTIONS[type]}`, () => {
       expect(directionOf(type)).toBe(DIRECTIONS[type]);
-      const sums = sumTotals([{ type, status: "CONFIRMED", count: 2, units: 5n }]);
+      const sums = sumConfirmed([{ type, status: "CONFIRMED", count: 2, units: 5n }]);
       const isIn = DIRECTIONS[type] === "in";
       expect(sums).toEqual({ count: 2, inUnits: isIn ? 5n : 0n, outUnits: isIn ? 0n : 5n });
     });
@@ -31,7 +31,7 @@ describe("sums of transactions", () => {
     });
   }
 
-  test("the confirmed sum takes CONFIRMED rows alone, each on its side", () => {
+  test("the total takes CONFIRMED rows alone, each on its side; others have a count without a sum", () => {
     const totals: ExportTotal[] = [
       { type: "RECEIVE", status: "CONFIRMED", count: 1, units: 1n },
       { type: "PAYMENT_LINK", status: "CONFIRMED", count: 2, units: 10n },
@@ -40,6 +40,12 @@ describe("sums of transactions", () => {
       { type: "SEND", status: "FAILED", count: 5, units: 10_000n },
     ];
     expect(sumConfirmed(totals)).toEqual({ count: 6, inUnits: 11n, outUnits: 100n });
-    expect(sumTotals(totals)).toEqual({ count: 15, inUnits: 1_011n, outUnits: 10_100n });
+    expect(totals.map(presentTotal).map((cells) => cells.slice(2))).toEqual([
+      ["1", "0.000001", "0.000000", "0.000001"],
+      ["2", "0.000010", "0.000000", "0.000010"],
+      ["3", "0.000000", "0.000100", "-0.000100"],
+      ["4", "", "", ""],
+      ["5", "", "", ""],
+    ]);
   });
 });

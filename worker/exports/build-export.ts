@@ -144,7 +144,11 @@ async function renderFile(
     await deleteChunks(sql, file);
     const summary = await summarize(tx, file, request);
     await setExportSize(sql, file.id, summary);
-    await openExportCursor(tx, selection, request.profile === "accounting");
+    const isReport = file.format === "pdf" || file.format === "text";
+    await openExportCursor(tx, selection, {
+      withAccounting: request.profile === "accounting",
+      confirmedFirst: isReport,
+    });
     const done = { rows: 0, reportedAtMs: performance.now() };
     const collectAfter = file.format === "pdf" ? COLLECT_PAGES_AFTER_BYTES : COLLECT_AFTER_BYTES;
     const batches = readBatches(tx, async (rows) => {

@@ -33,24 +33,42 @@ function countOf({ rows, matched }: ExportSummary): string {
 /** Rows and their money by direction, in micro-USDC. */
 export type Sums = { count: number; inUnits: bigint; outUnits: bigint };
 
-/** What came in and what went out of these totals, by the direction of each type. */
-export function sumTotals(totals: readonly ExportTotal[]): Sums {
+/** What came in and what went out, by the direction of each type. Confirmed rows alone are money: others have a count, and no sum. */
+export function sumConfirmed(totals: readonly ExportTotal[]): Sums {
   const sums = { count: 0, inUnits: 0n, outUnits: 0n };
-  for (const { type, count, units } of totals) {
+  for (const { type, count, units } of totals.filter(({ status }) => isMoneyMoved(status))) {
     sums.count += count;
     sums[`${directionOf(type)}Units`] += units;
   }
   return sums;
 }
 
-export function sumConfirmed(totals: readonly ExportTotal[]): Sums {
-  return sumTotals(totals.filter(({ status }) => isMoneyMoved(status)));
+/** A confirmed type has its sums, every other one only how many rows there are. */
+export function presentTotal(total: ExportTotal): [string, string, string, string, string, string] {
+  const { type, status, count } = total;
+  if (!isMoneyMoved(status)) return [type, status, String(count), "", "", ""];
+  return [type, status, ...presentSums(sumConfirmed([total]))];
+}
+
+/** Confirmed types first: the total stands below them, and what is not in it below the total. */
+export function splitTotals(totals: readonly ExportTotal[]): {
+  confirmed: ExportTotal[];
+  others: ExportTotal[];
+} {
+  return {
+    confirmed: totals.filter(({ status }) => isMoneyMoved(status)),
+    others: totals.filter(({ status }) => !isMoneyMoved(status)),
+  };
 }
 
 /** Count, in, out and net as text. */
 export function presentSums({ count, inUnits, outUnits }: Sums): [string, string, string, string] {
   return [String(count), formatUnits(inUnits), formatUnits(outUnits), formatUnits(inUnits - outUnits)];
 }
+
+/** A heading of a report's rows: confirmed rows come first, and everything else stands apart. */
+export const CONFIRMED_HEADING = "Confirmed transactions";
+export const OTHERS_HEADING = "Not in the total: pending, failed and reorganised transactions";
 
 /** "2026-03-29 03:30:00 +02:00" */
 export function readableTime(instant: Date, timeZone: string): string {
@@ -60,4 +78,4 @@ export function readableTime(instant: Date, timeZone: string): string {
 }
 
 export const STATUS_NOTE =
-  "Only CONFIRMED transactions are final. PENDING and DETECTED ones may still change; FAILED and ORPHANED ones moved nothing.";
+  "The total is confirmed money. PENDING and DETECTED transactions may still change; FAILED and ORPHANED ones moved nothing.";

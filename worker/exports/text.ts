@@ -1,8 +1,17 @@
-/** The simple text report: what was asked for, totals, then a line a row in columns. */
-import { cellsOf, columnsOf, type ExportSummary } from "../../core/domain/export.ts";
-import { formatUnits } from "../../core/domain/money.ts";
+/** The simple text report: what was asked for, totals, then a line a row in columns; what is not confirmed stands apart. */
+import { cellsOf, columnsOf, type ExportRow, type ExportSummary } from "../../core/domain/export.ts";
+import { isMoneyMoved } from "../../core/domain/transaction.ts";
 import { type Batches, utf8 } from "./renderer.ts";
-import { factsOf, presentSums, STATUS_NOTE, sumConfirmed, sumTotals } from "./report-summary.ts";
+import {
+  CONFIRMED_HEADING,
+  factsOf,
+  OTHERS_HEADING,
+  presentSums,
+  presentTotal,
+  STATUS_NOTE,
+  splitTotals,
+  sumConfirmed,
+} from "./report-summary.ts";
 
 /** Widths of the standard columns; what is longer pushes its own line. Amounts are right-aligned. */
 const WIDTHS = [24, 12, 20, 8, 9, 12, 40, 66];
@@ -11,11 +20,28 @@ const RULE = "-".repeat(100);
 const TOTAL_WIDTH = 24;
 
 export async function* renderText(summary: ExportSummary, batches: Batches): AsyncGenerator<Uint8Array> {
-  yield utf8(`${[...headLines(summary), "", ...totalLines(summary), "", "TRANSACTIONS"].join("\n")}\n`);
-  yield utf8(`${toLine(columnsOf(summary.profile))}\n${RULE}\n`);
-  for await (const rows of batches)
-    if (rows.length > 0) yield utf8(`${rows.map((row) => toLine(cellsOf(row, summary))).join("\n")}\n`);
-  yield utf8(`${[RULE, ...sumLines(summary)].join("\n")}\n`);
+  yield utf8(`${[...headLines(summary), "", ...totalLines(summary), ""].join("\n")}\n`);
+  yield utf8(tableHead(CONFIRMED_HEADING, summary));
+  let isApart = false;
+  for await (const rows of batches) {
+    const apart = rows.findIndex(({ status }) => !isMoneyMoved(status));
+    const confirmed = isApart || apart === 0 ? [] : rows.slice(0, apart < 0 ? rows.length : apart);
+    const others = rows.slice(confirmed.length);
+    if (confirmed.length > 0) yield utf8(toLines(confirmed, summary));
+    if (others.length === 0) continue;
+    if (!isApart) yield utf8(`${sumLine(summary)}\n\n${tableHead(OTHERS_HEADING, summary)}`);
+    isApart = true;
+    yield utf8(toLines(others, summary));
+  }
+  yield utf8(isApart ? `${RULE}\n` : `${sumLine(summary)}\n`);
+}
+
+function tableHead(heading: string, summary: ExportSummary): string {
+  return `${heading.toUpperCase()}\n${toLine(columnsOf(summary.profile))}\n${RULE}\n`;
+}
+
+function toLines(rows: readonly ExportRow[], summary: ExportSummary): string {
+  return `${rows.map((row) => toLine(cellsOf(row, summary))).join("\n")}\n`;
 }
 
 function headLines(summary: ExportSummary): string[] {
@@ -25,26 +51,25 @@ function headLines(summary: ExportSummary): string[] {
 
 function totalLines({ totals }: ExportSummary): string[] {
   const line = (type: string, status: string, count: string, ...amounts: string[]) =>
-    `${type.padEnd(14)}${status.padEnd(12)}${count.padStart(8)}${amounts.map((amount) => amount.padStart(TOTAL_WIDTH)).join("")}`;
+    `${type.padEnd(14)}${status.padEnd(12)}${count.padStart(8)}${amounts.map((amount) => amount.padStart(TOTAL_WIDTH)).join("")}`.trimEnd();
+  const { confirmed, others } = splitTotals(totals);
   return [
     "TOTALS (USDC)",
     line("Type", "Status", "Count", "In", "Out", "Net"),
-    ...totals.map((total) => line(total.type, total.status, ...presentSums(sumTotals([total])))),
-    line("All", "", ...presentSums(sumTotals(totals))),
-    line("All", "CONFIRMED", ...presentSums(sumConfirmed(totals))),
+    ...confirmed.map((total) => line(...presentTotal(total))),
+    line("Total", "CONFIRMED", ...presentSums(sumConfirmed(totals))),
+    ...(others.length > 0
+      ? ["", "NOT IN THE TOTAL", ...others.map((total) => line(...presentTotal(total)))]
+      : []),
     "",
     STATUS_NOTE,
   ];
 }
 
-/** Below the rows: their sum, and the sum of what is final. */
-function sumLines({ totals }: ExportSummary): string[] {
-  const { count, inUnits, outUnits } = sumTotals(totals);
-  const [confirmed, moneyIn, moneyOut, net] = presentSums(sumConfirmed(totals));
-  return [
-    `Total of ${count} transactions: ${formatUnits(inUnits + outUnits)} USDC`,
-    `Confirmed, ${confirmed} of them: in ${moneyIn}, out ${moneyOut}, net ${net} USDC`,
-  ];
+/** Below the confirmed rows: their sum. */
+function sumLine({ totals }: ExportSummary): string {
+  const [count, moneyIn, moneyOut, net] = presentSums(sumConfirmed(totals));
+  return `${RULE}\nTotal of ${count} confirmed transactions: in ${moneyIn}, out ${moneyOut}, net ${net} USDC`;
 }
 
 function toLine(cells: readonly string[]): string {

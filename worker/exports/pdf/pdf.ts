@@ -1,8 +1,18 @@
 /** The report an accountant files: A4 landscape, header and totals first, then every row, page numbers on every page. */
 import { cellsOf, type ExportRow, type ExportSummary, localTime } from "../../../core/domain/export.ts";
 import { formatUnits } from "../../../core/domain/money.ts";
+import { isMoneyMoved } from "../../../core/domain/transaction.ts";
 import type { Batches } from "../renderer.ts";
-import { factsOf, presentSums, STATUS_NOTE, sumConfirmed, sumTotals } from "../report-summary.ts";
+import {
+  CONFIRMED_HEADING,
+  factsOf,
+  OTHERS_HEADING,
+  presentSums,
+  presentTotal,
+  STATUS_NOTE,
+  splitTotals,
+  sumConfirmed,
+} from "../report-summary.ts";
 import { type Column, openPage, type PdfPage } from "./page.ts";
 
 const TOTAL_COLUMNS: readonly Column[] = [
@@ -34,26 +44,34 @@ export async function* renderPdf(summary: ExportSummary, batches: Batches): Asyn
   await page.prepare(factsOf(summary).map(([, value]) => value));
   writeHead(page, summary);
   writeTotals(page, summary);
-  page.heading("Transactions");
+  page.heading(CONFIRMED_HEADING);
   page.beginTable(rowColumns(summary.timeZone));
-  let sumUnits = 0n;
-  let count = 0;
+  let isApart = false;
   for await (const rows of batches) {
     await page.prepare(rows.map((row) => row.description));
     for (const row of rows) {
+      if (!isApart && !isMoneyMoved(row.status)) {
+        isApart = true;
+        writeSum(page, summary);
+        page.heading(OTHERS_HEADING);
+        page.beginTable(rowColumns(summary.timeZone));
+      }
       page.row(toCells(row, summary), notesOf(row, summary));
-      sumUnits += row.amountUnits;
-      count += 1;
     }
     yield* page.take();
   }
-  const [confirmed, moneyIn, moneyOut, net] = presentSums(sumConfirmed(summary.totals));
+  if (isApart) page.endTable();
+  else writeSum(page, summary);
+  yield* page.end();
+}
+
+/** Ends the table of the confirmed rows. */
+function writeSum(page: PdfPage, { totals }: ExportSummary): void {
+  const [count, moneyIn, moneyOut, net] = presentSums(sumConfirmed(totals));
   page.sumRows([
-    ["Total", "", "", "", `${count} transactions`, "", formatUnits(sumUnits)],
-    ["Confirmed", "", "", "", `${confirmed} transactions`, `in ${moneyIn}, out ${moneyOut}, net`, net],
+    ["Total", "", "CONFIRMED", "", `${count} transactions`, `in ${moneyIn}, out ${moneyOut}, net`, net],
   ]);
   page.endTable();
-  yield* page.end();
 }
 
 function writeHead(page: PdfPage, summary: ExportSummary): void {
@@ -62,13 +80,12 @@ function writeHead(page: PdfPage, summary: ExportSummary): void {
 }
 
 function writeTotals(page: PdfPage, { totals }: ExportSummary): void {
-  page.heading("Totals by type and status");
+  const { confirmed, others } = splitTotals(totals);
+  page.heading("Totals");
   page.beginTable(TOTAL_COLUMNS);
-  for (const total of totals) page.row([total.type, total.status, ...presentSums(sumTotals([total]))]);
-  page.sumRows([
-    ["All", "", ...presentSums(sumTotals(totals))],
-    ["All", "CONFIRMED", ...presentSums(sumConfirmed(totals))],
-  ]);
+  for (const total of confirmed) page.row(presentTotal(total));
+  page.sumRows([["Total", "CONFIRMED", ...presentSums(sumConfirmed(totals))]]);
+  for (const total of others) page.row(presentTotal(total));
   page.endTable();
   page.note(STATUS_NOTE);
 }
