@@ -4,6 +4,7 @@ import type { NetworkId } from "../core/domain/networks.ts";
 import { type Chain, openChain } from "../core/rpc/chain-client.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
+import { inspectMachine } from "../core/runtime/machine.ts";
 import { openMetrics, openReadMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
 import { listForeignRpIds } from "../db/auth/passkeys.ts";
@@ -31,6 +32,7 @@ const config = readEnvOrExit(() => readApiConfig());
 const assets = readAssetsOrExit();
 const log = openLog("api", config.logLevel);
 for (const risk of config.risks) log.warn({ risk }, "insecure setting");
+for (const risk of inspectMachine()) log.warn({ risk }, "machine at its limit");
 const stop = handleStop(log);
 
 const metrics = openMetrics("api", config.metrics);
@@ -53,7 +55,7 @@ const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead });
 const logUnavailable = (error: unknown) => log.warn({ err: error }, "the database is unavailable; retrying");
 const database = await retryWhileUnavailable(() => inspectDatabase(sql, config.databaseUrl), logUnavailable);
 if (database.refusal) exitMisconfigured(database.refusal);
-for (const risk of database.risks) log.warn({ risk }, "insecure setting");
+for (const risk of database.risks) log.warn({ risk }, "database at risk");
 if (config.nodeEnv === "production") {
   const foreign = await retryWhileUnavailable(
     () => listForeignRpIds(sql, config.passkey.rpId),

@@ -3,6 +3,7 @@ import { type Chain, openChain } from "../core/rpc/chain-client.ts";
 import type { ChainSettings } from "../core/runtime/chain-env.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
+import { inspectMachine } from "../core/runtime/machine.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
 import { INDEXER_POOL_NAME } from "../db/ledger/leader-lock.ts";
@@ -22,6 +23,7 @@ const CLOSE_TIMEOUT_MS = 3_000;
 
 const config = readEnvOrExit(() => readIndexerConfig());
 const log = openLog("indexer", config.logLevel);
+for (const risk of inspectMachine()) log.warn({ risk }, "machine at its limit");
 const stop = handleStop(log);
 const metricsServer = openMetrics("indexer", config.metrics);
 const metrics = openIndexerMetrics(metricsServer.registry);
@@ -37,7 +39,7 @@ const database = await retryWhileUnavailable(
   (error) => log.warn({ err: error }, "the database is unavailable; retrying"),
 );
 if (database.refusal) exitMisconfigured(database.refusal);
-for (const risk of database.risks) log.warn({ risk }, "insecure setting");
+for (const risk of database.risks) log.warn({ risk }, "database at risk");
 
 const runs = config.chains.map((settings) => run(settings, open(settings)));
 stop.onStop("metrics", () => metricsServer.close());

@@ -22,8 +22,9 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   "web/messages": [],
   web: [],
   local: ["db", ...CORE],
+  ops: ["db", ...CORE, ...PROCESSES],
   bench: ["db", ...CORE, "local", "tests/support", "tests/checkout"],
-  tests: ["db", ...CORE, ...PROCESSES, "local", "bench", "web"],
+  tests: ["db", ...CORE, ...PROCESSES, "local", "ops", "bench", "web"],
 };
 
 /** Packages the pure rules may use: none that reads a clock, a file or a socket. */
@@ -34,7 +35,7 @@ const IMPORT =
   /(?:^|[\s;])(?:import|export)\s(?:[^"';]*?\sfrom\s)?["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\s*\)/g;
 
 const files = [
-  ...new Bun.Glob("{core,db,api,worker,indexer,local,bench,tests,web}/**/*.{ts,tsx}").scanSync(ROOT),
+  ...new Bun.Glob("{core,db,api,worker,indexer,local,ops,bench,tests,web}/**/*.{ts,tsx}").scanSync(ROOT),
 ]
   // This file holds imports as samples; web/wallets may hold installed packages.
   .filter((file) => file !== "tests/architecture.test.ts" && !file.includes("node_modules/"))
@@ -171,7 +172,7 @@ test("paths and commands the papers name exist", () => {
 function missingPaths(text: string): string[] {
   const spans = [...text.matchAll(/`([^`\s]+)`/g)].map((match) => match[1] ?? "");
   const links = [...text.matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)/g)].map((match) => match[1] ?? "");
-  const ours = /^(core|db|api|worker|indexer|local|bench|tests|docs|\.ci)\/[\w./*{},-]*$/;
+  const ours = /^(core|db|api|worker|indexer|local|ops|deploy|bench|tests|docs|\.ci)\/[\w./*{},-]*$/;
   const paths = [...spans.filter((span) => ours.test(span)), ...links];
   return paths.filter(
     (path) => !existsSync(join(ROOT, path)) && new Bun.Glob(path).scanSync(ROOT).next().done,

@@ -1,4 +1,7 @@
-/** `bun run check`: format, lint, types, dead code and the layers. All of them run, also after a failure. */
+/**
+ * `bun run check`: format, lint, types, dead code and the layers. All of them run, also after a failure. `--write` (`bun run format`)
+ * formats instead.
+ */
 import { join } from "node:path";
 
 type Check = { name: string; command: readonly string[] };
@@ -14,7 +17,10 @@ const CHECKS: readonly Check[] = [
   { name: "architecture", command: [process.execPath, "test", "tests/architecture.test.ts"] },
 ];
 
-const results = await Promise.all(CHECKS.map(runCheck));
+const FORMAT: Check = { name: "format", command: [bin("biome"), "check", "--write", "."] };
+
+const wanted = process.argv.includes("--write") ? [FORMAT] : CHECKS;
+const results = await Promise.all(wanted.map(runCheck));
 process.exitCode = results.every((isGood) => isGood) ? 0 : 1;
 
 async function runCheck({ name, command }: Check): Promise<boolean> {

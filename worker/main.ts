@@ -2,6 +2,7 @@
 import { openChain } from "../core/rpc/chain-client.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
+import { inspectMachine } from "../core/runtime/machine.ts";
 import { openMetrics, openReadMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
 import { openDatabase } from "../db/postgres/client.ts";
@@ -43,6 +44,7 @@ const config = readEnvOrExit(() => readWorkerConfig());
 const log = openLog("worker", config.logLevel);
 const logUnavailable = (error: unknown) => log.warn({ err: error }, "the database is unavailable; retrying");
 for (const risk of config.risks) log.warn({ risk }, "insecure setting");
+for (const risk of inspectMachine()) log.warn({ risk }, "machine at its limit");
 const stop = handleStop(log);
 const metrics = openMetrics("worker", config.metrics);
 stop.onStop("metrics", () => metrics.close());
@@ -61,7 +63,7 @@ stop.onStop("async commits", () => asyncCommitSql.end({ timeout: 2 }));
 
 const database = await retryWhileUnavailable(() => inspectDatabase(sql, config.databaseUrl), logUnavailable);
 if (database.refusal) exitMisconfigured(database.refusal);
-for (const risk of database.risks) log.warn({ risk }, "insecure setting");
+for (const risk of database.risks) log.warn({ risk }, "database at risk");
 
 const chains = new Map(
   config.chains.map(({ id, rpcUrls }) => [

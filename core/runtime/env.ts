@@ -1,12 +1,17 @@
 /** Reads the environment once, at process start. Reports every fault at once and never prints a secret. */
 import { z } from "zod";
+import { readFileVariables } from "./file-variables.ts";
 
 export class EnvError extends Error {
+  /** One sentence each, beginning with the variable's name. */
+  readonly faults: readonly string[];
+
   constructor(faults: readonly string[]) {
     super(
       `the environment has ${faults.length} fault(s):\n${faults.map((fault) => `  - ${fault}`).join("\n")}`,
     );
     this.name = "EnvError";
+    this.faults = faults;
   }
 }
 
@@ -14,21 +19,23 @@ type Environment = Record<string, string | undefined>;
 type Parsed<Shape extends z.ZodRawShape> = z.infer<z.ZodObject<Shape>>;
 
 /**
- * Parses `source` (by default the process's environment) by a flat zod schema; an empty variable counts as absent. `findFaults` checks
- * variables together; those that failed to parse are absent there, and named in `broken`. Throws EnvError naming all faults.
+ * Parses `source` (by default the process's environment) by a flat zod schema; an empty variable counts as absent, and `NAME_FILE` names
+ * a file with the value of `NAME`. `findFaults` checks variables together; those that failed to parse are absent there, and named in
+ * `broken`. Throws EnvError naming all faults.
  */
 export function readEnv<Shape extends z.ZodRawShape>(
   shape: Shape,
   source: Environment = process.env,
   findFaults: (env: Partial<Parsed<Shape>>, broken: ReadonlySet<string>) => readonly string[] = () => [],
 ): Parsed<Shape> {
-  const given = Object.fromEntries(
-    Object.keys(shape).map((key) => [key, source[key]?.trim() === "" ? undefined : source[key]]),
-  );
+  const { values: given, ...files } = readFileVariables(Object.keys(shape), source);
   const parsed = z.object(shape).safeParse(given);
-  const issues = parsed.success ? [] : parsed.error.issues;
-  const faults = issues.map((issue) => describeIssue(issue, given));
-  const broken = new Set(issues.map(({ path }) => String(path[0])));
+  // a variable whose file could not be read has been reported already
+  const issues = (parsed.success ? [] : parsed.error.issues).filter(
+    ({ path }) => !files.broken.has(String(path[0])),
+  );
+  const faults = [...files.faults, ...issues.map((issue) => describeIssue(issue, given))];
+  const broken = new Set([...files.broken, ...issues.map(({ path }) => String(path[0]))]);
   faults.push(...findFaults(parsed.success ? parsed.data : parseEach(shape, given), broken));
   if (faults.length > 0 || !parsed.success) throw new EnvError(faults);
   return parsed.data;

@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { runMigrations } from "graphile-worker";
 import postgres from "postgres";
+import type { Tx } from "./client.ts";
 
 const SCHEMA_DIR = new URL("../schema/", import.meta.url);
 const MIGRATIONS_DIR = new URL("../migrations/", import.meta.url);
@@ -70,6 +71,22 @@ async function readApplied(sql: postgres.Sql): Promise<Map<string, string>> {
   return known;
 }
 
+/**
+ * What separates the database from this version: `pending` are migrations that it lacks, `unknown` those of a newer version. Throws when
+ * the database is unavailable.
+ */
+export async function compareSchema(sql: Tx): Promise<{ pending: string[]; unknown: string[] }> {
+  const [found] = await sql<{ exists: boolean }[]>`
+    select to_regclass('public.migrations') is not null as exists`;
+  const rows = found?.exists ? await sql<{ name: string }[]>`select name from migrations order by name` : [];
+  const applied = new Set(rows.map(({ name }) => name));
+  const own = [BASELINE, ...(await listMigrationNames())];
+  return {
+    pending: own.filter((name) => !applied.has(name)),
+    unknown: [...applied].filter((name) => !own.includes(name)),
+  };
+}
+
 async function applyFiles(
   sql: postgres.Sql,
   known: ReadonlyMap<string, string>,
@@ -105,10 +122,15 @@ async function readBaseline(): Promise<SchemaFile> {
 }
 
 async function readMigrationFiles(): Promise<SchemaFile[]> {
-  const names = (await readdir(MIGRATIONS_DIR)).filter((name) => FILE_NAME.test(name)).sort();
   return Promise.all(
-    names.map(async (name) => toFile(name, await readFile(new URL(name, MIGRATIONS_DIR), "utf8"))),
+    (await listMigrationNames()).map(async (name) =>
+      toFile(name, await readFile(new URL(name, MIGRATIONS_DIR), "utf8")),
+    ),
   );
+}
+
+async function listMigrationNames(): Promise<string[]> {
+  return (await readdir(MIGRATIONS_DIR)).filter((name) => FILE_NAME.test(name)).sort();
 }
 
 function toFile(name: string, text: string): SchemaFile {
