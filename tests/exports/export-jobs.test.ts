@@ -238,9 +238,9 @@ describe("more than 10,000 rows", () => {
       .slice(texts.indexOf("Amount (USDC)"))
       .filter((text) => /^\d+\.\d{6}$/.test(text))
       .map(unitsOf);
-    // the rows, their total, and the confirmed total, which is the same
+    // the rows, and their total: all are confirmed
     const total = sum(Array.from({ length: 10_000 }, (_, n) => BigInt(n + 2)));
-    expect(amounts.length).toBe(10_002);
-    expect([sum(amounts.slice(0, 10_000)), ...amounts.slice(10_000)]).toEqual([total, total, total]);
+    expect(amounts.length).toBe(10_001);
+    expect([sum(amounts.slice(0, 10_000)), ...amounts.slice(10_000)]).toEqual([total, total]);
   }, 120_000);
 });
