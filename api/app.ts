@@ -9,7 +9,9 @@ import { passkeyRoutes } from "./auth/passkey-routes.ts";
 import { authRoutes } from "./auth/routes.ts";
 import { wellKnownRoutes } from "./auth/well-known-routes.ts";
 import { eventRoutes } from "./events/routes.ts";
+import { booksSettingsRoutes } from "./exports/books-settings-routes.ts";
 import { exportRoutes } from "./exports/routes.ts";
+import { statementRoutes } from "./exports/statement-routes.ts";
 import { facilitatorRoutes } from "./facilitator/routes.ts";
 import { healthRoutes } from "./health/routes.ts";
 import type { ApiDeps } from "./http/deps.ts";
@@ -99,6 +101,8 @@ export function createApp(deps: ApiDeps) {
       .use(leaveRoutes(deps))
       .use(dashboardRoutes(deps))
       .use(exportRoutes(deps))
+      .use(statementRoutes(deps))
+      .use(booksSettingsRoutes(deps))
       .use(transactionRoutes(deps))
       .use(eventRoutes(deps))
       .use(webhookRoutes(deps))

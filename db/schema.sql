@@ -102,6 +102,20 @@ CREATE INDEX claims_hash ON public.claims USING btree (network, tx_hash) WHERE (
 CREATE UNIQUE INDEX claims_link_hash_payer_key ON public.claims USING btree (link_id, tx_hash, client_address);
 CREATE INDEX claims_open ON public.claims USING btree (network) WHERE (state = 'OPEN'::text);
 
+create table closing_balances (
+  balance_units numeric(78,0) not null,
+  block_hash text not null,
+  block_number bigint not null,
+  block_time timestamp with time zone not null,
+  ends_at timestamp with time zone not null,
+  recorded_at timestamp with time zone default now() not null,
+  wallet_id text not null,
+  constraint closing_balances_block_hash_check CHECK ((block_hash ~ '^0x[0-9a-f]{64}$'::text)),
+  constraint closing_balances_check CHECK ((block_time < ends_at)),
+  constraint closing_balances_pkey PRIMARY KEY (wallet_id, ends_at),
+  constraint closing_balances_wallet_id_fkey FOREIGN KEY (wallet_id) REFERENCES wallets(id) ON DELETE CASCADE
+);
+
 create table cursors (
   account_logs_number bigint,
   epoch bigint default 0 not null,
@@ -289,6 +303,25 @@ create table members (
 );
 CREATE INDEX members_user ON public.members USING btree (user_id);
 
+create table merchant_books (
+  legal_name text,
+  monthly_since timestamp with time zone,
+  monthly_statements boolean default false not null,
+  postal_address text,
+  tax_id text,
+  time_zone text default 'UTC'::text not null,
+  updated_at timestamp with time zone default now() not null,
+  user_id text not null,
+  constraint merchant_books_check CHECK (((NOT monthly_statements) OR (monthly_since IS NOT NULL))),
+  constraint merchant_books_legal_name_check CHECK (((length(legal_name) >= 1) AND (length(legal_name) <= 200))),
+  constraint merchant_books_pkey PRIMARY KEY (user_id),
+  constraint merchant_books_postal_address_check CHECK (((length(postal_address) >= 1) AND (length(postal_address) <= 500))),
+  constraint merchant_books_tax_id_check CHECK (((length(tax_id) >= 1) AND (length(tax_id) <= 50))),
+  constraint merchant_books_time_zone_check CHECK (((length(time_zone) >= 1) AND (length(time_zone) <= 64))),
+  constraint merchant_books_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX merchant_books_monthly ON public.merchant_books USING btree (user_id) WHERE monthly_statements;
+
 create table merchant_pages (
   accent text,
   frame_origins text[] default '{}'::text[] not null,
@@ -306,6 +339,26 @@ create table merchant_pages (
   constraint merchant_pages_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
 CREATE INDEX merchant_pages_logo_digest ON public.merchant_pages USING btree (logo_digest) WHERE (logo_digest IS NOT NULL);
+
+create table monthly_statements (
+  announced_at timestamp with time zone,
+  created_at timestamp with time zone default now() not null,
+  csv_export_id text,
+  month text not null,
+  pdf_export_id text,
+  user_id text not null,
+  wallet_id text not null,
+  constraint monthly_statements_csv_export_id_fkey FOREIGN KEY (csv_export_id) REFERENCES exports(id) ON DELETE SET NULL,
+  constraint monthly_statements_month_check CHECK ((month ~ '^\d{4}-(0[1-9]|1[0-2])$'::text)),
+  constraint monthly_statements_pdf_export_id_fkey FOREIGN KEY (pdf_export_id) REFERENCES exports(id) ON DELETE SET NULL,
+  constraint monthly_statements_pkey PRIMARY KEY (wallet_id, month),
+  constraint monthly_statements_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE,
+  constraint monthly_statements_wallet_id_fkey FOREIGN KEY (wallet_id) REFERENCES wallets(id) ON DELETE CASCADE
+);
+CREATE INDEX monthly_statements_csv ON public.monthly_statements USING btree (csv_export_id) WHERE (csv_export_id IS NOT NULL);
+CREATE INDEX monthly_statements_pdf ON public.monthly_statements USING btree (pdf_export_id) WHERE (pdf_export_id IS NOT NULL);
+CREATE INDEX monthly_statements_unannounced ON public.monthly_statements USING btree (created_at) WHERE (announced_at IS NULL);
+CREATE INDEX monthly_statements_user ON public.monthly_statements USING btree (user_id, month DESC, wallet_id);
 
 create table notices (
   created_at timestamp with time zone default now() not null,

@@ -4,6 +4,7 @@ import type { NetworkId } from "../core/domain/networks.ts";
 import { type JobName, type JobPayload, parsePayload } from "../db/jobs/queue.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { buildExport } from "./exports/build-export.ts";
+import { closeMonths } from "./exports/statement/close-months.ts";
 import { housekeeping } from "./jobs/housekeeping.ts";
 import { checkClaim } from "./links/check-claims.ts";
 import type { Mailer } from "./mail/mailer.ts";
@@ -36,6 +37,7 @@ export function openTasks(
     deploy_wallet: (payload) => deployWallet(networks, payload),
     build_export: (payload) => buildExport(deps, payload),
     deliver_webhooks: () => deliverWebhooks(deps),
+    close_months: () => closeMonths(deps),
     housekeeping: (payload) => housekeeping(deps, payload),
   };
   const names = Object.keys(handlers) as JobName[];

@@ -2,16 +2,25 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, notFound } from "../../core/domain/errors.ts";
-import { contentTypeOf, EXPORT_FORMATS, EXPORT_PROFILES, isTimeZone } from "../../core/domain/export.ts";
+import { EXPORT_PROFILES, isTimeZone } from "../../core/domain/export.ts";
 import { findExport, listExports } from "../../db/exports/exports.ts";
 import type { ExportFile } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
-import { errorResponses, errorSchema, isoTime } from "../http/envelope.ts";
+import { errorResponses, errorSchema } from "../http/envelope.ts";
 import { bodyFilters, toFilter } from "../transactions/filter.ts";
 import { serveExport } from "./download.ts";
-import { requestExport } from "./request-export.ts";
+import {
+  answerOne,
+  exportedFile,
+  madeFile,
+  makeFile,
+  many,
+  one,
+  prefersAsync,
+  presentExport,
+} from "./wire.ts";
 
 const LIST_MAX = 100;
 const EXPORT_ID = /^exp_[A-Za-z0-9_-]{22}$/;
@@ -29,39 +38,6 @@ const exportBody = z.object({
   ...bodyFilters,
 });
 
-const exportSchema = z.object({
-  id: z.string(),
-  status: z.enum(["QUEUED", "RUNNING", "READY", "FAILED"]),
-  format: z.enum(EXPORT_FORMATS),
-  createdAt: isoTime,
-  downloadUrl: z.string(),
-  readyAt: isoTime.nullable(),
-  expiresAt: isoTime,
-  progress: z.object({ rowsDone: z.int(), rowsTotal: z.int().nullable() }),
-  total: z
-    .int()
-    .nullable()
-    .describe("Transactions that match the filter; more than rowsTotal when truncated"),
-  truncated: z.boolean(),
-  byteSize: z.int().nullable(),
-});
-const one = z.object({
-  success: z.literal(true),
-  data: z.object({ export: exportSchema }),
-  message: z.string(),
-});
-const many = z.object({
-  success: z.literal(true),
-  data: z.object({ exports: z.array(exportSchema) }),
-  message: z.string(),
-});
-const exportedFile = {
-  200: {
-    mediaTypes: EXPORT_FORMATS.map((format) => contentTypeOf(format).replace(/;.*/, "")),
-    description:
-      "The file, in its own type. `X-Export-Total` is the number of transactions that match the filter",
-  },
-};
 const params = z.object({ id: z.string().max(100) });
 
 export const exportRoutes = (deps: ApiDeps) =>
@@ -69,20 +45,15 @@ export const exportRoutes = (deps: ApiDeps) =>
     .use(access(deps))
     .post(
       "/v1/transactions/export",
-      async ({ body, user, headers, requestId, set, status }) => {
+      async ({ body, user, headers, requestId, set }) => {
         const { format, profile, timeZone } = body;
-        const file = await requestExport(deps, {
+        return makeFile(deps, set, {
           userId: user.id,
           requestId,
           format: format === "pdf" ? pdfFormat(headers) : format,
           request: { filter: toFilter(body), profile, timeZone },
-          waitMs: prefersAsync(headers.prefer) ? 0 : deps.config.exportWaitMs,
+          prefer: headers.prefer,
         });
-        if (file.status === "READY") return serveExport(deps, set, file);
-        if (prefersAsync(headers.prefer)) set.headers["preference-applied"] = "respond-async";
-        set.headers.location = `/v1/transactions/exports/${file.id}`;
-        set.headers["retry-after"] = "1";
-        return status(202, answerOne(deps, file, "The export is in progress"));
       },
       {
         auth: { ...mayExport, limit: "exports" },
@@ -92,15 +63,7 @@ export const exportRoutes = (deps: ApiDeps) =>
           description:
             "Returns the file. With `Prefer: respond-async`, or when the export takes longer than the server waits, returns 202 and a download URL. `pdf` is a text report, or a PDF with `Accept: application/pdf`.",
           tags,
-          responses: documentedResponses({
-            ...exportedFile,
-            202: one,
-            400: errorSchema,
-            401: errorSchema,
-            403: errorSchema,
-            413: errorSchema,
-            429: errorSchema,
-          }),
+          responses: documentedResponses(madeFile),
         },
       },
     )
@@ -162,33 +125,8 @@ function pdfFormat(headers: Record<string, string | undefined>): "pdf" | "text" 
   return wantsPdf || prefersAsync(headers.prefer) ? "pdf" : "text";
 }
 
-/** RFC 7240 section 4.1. */
-function prefersAsync(prefer: string | undefined): boolean {
-  return /(^|,)\s*respond-async\s*(,|;|$)/i.test(prefer ?? "");
-}
-
 async function getExport(deps: ApiDeps, id: string, userId: string): Promise<ExportFile> {
   const file = EXPORT_ID.test(id) ? await findExport(deps.sql, { id, userId }) : undefined;
   if (!file) throw notFound("Export");
   return file;
-}
-
-function answerOne(deps: ApiDeps, file: ExportFile, message: string) {
-  return { success: true as const, data: { export: presentExport(deps, file) }, message };
-}
-
-function presentExport({ config }: ApiDeps, file: ExportFile): z.infer<typeof exportSchema> {
-  return {
-    id: file.id,
-    status: file.status,
-    format: file.format,
-    createdAt: file.createdAt.toISOString(),
-    downloadUrl: `${config.baseUrl}/v1/transactions/exports/${file.id}/download`,
-    readyAt: file.readyAt?.toISOString() ?? null,
-    expiresAt: file.expiresAt.toISOString(),
-    progress: { rowsDone: file.rowsDone, rowsTotal: file.rowsTotal },
-    total: file.rowsMatched === null ? null : Number(file.rowsMatched),
-    truncated: file.truncated,
-    byteSize: file.byteSize === null ? null : Number(file.byteSize),
-  };
 }

@@ -1,4 +1,4 @@
-/** Mails about a wallet or a sign-in: short and plain, what happened and what to do if it was not the reader. Pure. */
+/** Mails about a wallet, a sign-in or a statement: short and plain, what happened and what to do if it was not the reader. Pure. */
 import { type MailText, mailDocument, mailParagraph } from "./mail-html.ts";
 import { type Hex, isNetworkId, NETWORKS } from "./networks.ts";
 
@@ -8,6 +8,7 @@ export const NOTICE_KINDS = [
   "wallet_upgraded",
   "money_sent",
   "recovery",
+  "statement_ready",
 ] as const;
 export type NoticeKind = (typeof NOTICE_KINDS)[number];
 
@@ -27,6 +28,7 @@ export function renderNotice(
   const { network, txHash } = details;
   const known = typeof network === "string" && isNetworkId(network) ? NETWORKS[network] : undefined;
   const place = known ? ` on ${known.displayName}` : "";
+  if (kind === "statement_ready") return renderStatementNotice(details, { place, site, baseUrl });
   const lines = [
     whatHappened(kind, details, place),
     details.isOurs === false ? `It did not come through ${site}.` : "",
@@ -39,7 +41,23 @@ export function renderNotice(
   return { subject, text: `${lines.join("\n\n")}\n`, html };
 }
 
-const SUBJECTS: Record<NoticeKind, string> = {
+type SecurityNotice = Exclude<NoticeKind, "statement_ready">;
+
+/** `details`: month. */
+function renderStatementNotice(
+  { month }: NoticeDetails,
+  { place, site, baseUrl }: { place: string; site: string; baseUrl: string },
+): MailText {
+  const subject = `Your statement for ${month}${place} (${site})`;
+  const lines = [
+    `The statement of your wallet${place} for ${month} is ready, as PDF and as CSV.`,
+    `You find both under Exports: ${baseUrl}/exports`,
+  ];
+  const html = mailDocument(subject, lines.map(mailParagraph).join("\n"));
+  return { subject, text: `${lines.join("\n\n")}\n`, html };
+}
+
+const SUBJECTS: Record<SecurityNotice, string> = {
   owner_added: "An owner was added to your wallet",
   owner_removed: "An owner was removed from your wallet",
   wallet_upgraded: "The code of your wallet was changed",
@@ -47,7 +65,7 @@ const SUBJECTS: Record<NoticeKind, string> = {
   recovery: "Recovery of your account was started",
 };
 
-function whatHappened(kind: NoticeKind, details: NoticeDetails, place: string): string {
+function whatHappened(kind: SecurityNotice, details: NoticeDetails, place: string): string {
   switch (kind) {
     case "owner_added":
       return `${capital(String(details.owner))} became an owner of your wallet${place}: it can spend everything in it.`;

@@ -1,7 +1,7 @@
 /** Exports: the request, its progress, and the file in chunks. */
 import { z } from "zod";
 import { EXPORT_KEPT_DAYS, EXPORT_PROFILES, EXPORTS_AT_ONCE_PER_USER } from "../../core/domain/export.ts";
-import { NETWORK_IDS } from "../../core/domain/networks.ts";
+import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -25,11 +25,14 @@ const requestSchema = z.object({
   }),
   profile: z.enum(EXPORT_PROFILES),
   timeZone: z.string(),
+  /** A statement of one wallet and period instead of rows that a filter chooses. */
+  statement: z.object({ network: z.enum(NETWORK_IDS), from: instant, before: instant }).optional(),
 });
 export type ExportRequest = {
   filter: TransactionFilter;
   profile: (typeof EXPORT_PROFILES)[number];
   timeZone: string;
+  statement?: { network: NetworkId; from: Date; before: Date } | undefined;
 };
 
 export function parseExportRequest(stored: unknown): ExportRequest {
@@ -38,7 +41,10 @@ export function parseExportRequest(stored: unknown): ExportRequest {
 
 export async function insertExport(
   tx: Tx,
-  given: Pick<ExportFile, "id" | "userId" | "format" | "requestId"> & { request: ExportRequest },
+  given: Pick<ExportFile, "id" | "userId" | "format" | "requestId"> & {
+    request: ExportRequest;
+    keptDays?: number;
+  },
 ): Promise<ExportFile> {
   const request = JSON.stringify(given.request, (_, value) =>
     typeof value === "bigint" ? value.toString() : value,
@@ -47,7 +53,7 @@ export async function insertExport(
     insert into exports (id, user_id, format, request, request_id, expires_at)
     values (
       ${given.id}, ${given.userId}, ${given.format}, ${request}::text::jsonb, ${given.requestId},
-      now() + make_interval(days => ${EXPORT_KEPT_DAYS}::int)
+      now() + make_interval(days => ${given.keptDays ?? EXPORT_KEPT_DAYS}::int)
     )
     returning *`;
   if (!row) throw new Error("insert into exports returned no row");

@@ -56,14 +56,22 @@ const OPERATION_FIELDS = {
   )`,
 };
 
-/** `confirmedFirst`: as a report lists them, where everything else stands apart. */
-type Reading = { withAccounting: boolean; confirmedFirst: boolean };
+/** Newest first; in a report what is not confirmed stands apart, and a statement begins with the oldest. */
+type Order = "newest" | "confirmed-first" | "oldest";
+type Reading = { withAccounting: boolean; order: Order };
 
-/** Opens a cursor over the rows of an export, newest first. It is closed when the transaction ends. */
+const ORDERS: Record<Order, SQL> = {
+  newest: sql`detected_at desc, id desc`,
+  "confirmed-first": sql`status <> 'CONFIRMED', detected_at desc, id desc`,
+  // a block's transfers have one time
+  oldest: sql`detected_at, block_number, log_index, id`,
+};
+
+/** Opens a cursor over the rows of an export. It is closed when the transaction ends. */
 export async function openExportCursor(
   tx: Tx,
   selection: Selection,
-  { withAccounting, confirmedFirst }: Reading,
+  { withAccounting, order }: Reading,
 ): Promise<void> {
   const extra = withAccounting
     ? {
@@ -99,7 +107,7 @@ export async function openExportCursor(
     declare ${sql.identifier(CURSOR)} no scroll cursor for
     select transactions.*, ${sql.join(columns, sql`, `)}
     from (${chosen(selection)}) transactions
-    order by ${confirmedFirst ? sql`status <> 'CONFIRMED', ` : sql``} detected_at desc, id desc`;
+    order by ${ORDERS[order]}`;
   await runBuilt(tx, { toSQL: () => dialect.sqlToQuery(query) });
 }
 

@@ -84,6 +84,12 @@ export const JOBS = {
     key: (payload: { at?: string | undefined }) => `deliver_webhooks:${payload.at ?? "now"}`,
     priority: 4,
   },
+  close_months: {
+    payload: z.object({}).loose(),
+    maxAttempts: 3,
+    key: () => "close_months",
+    priority: 8,
+  },
   housekeeping: {
     payload: z.object({}).loose(),
     maxAttempts: 3,

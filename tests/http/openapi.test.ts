@@ -209,6 +209,14 @@ async function tradeAndLook(client: Client): Promise<void> {
   await client.get("/v1/transactions/exports");
   await client.get(`/v1/transactions/exports/${exported.body.data.export.id}`);
   await client.get(`/v1/transactions/exports/${exported.body.data.export.id}/download`);
+  const monthly = { format: "csv", network: "base-sepolia", month: "2026-01" };
+  await client.post("/v1/statements", monthly, later);
+  await client.post("/v1/statements", { ...monthly, month: "January" });
+  await client.post("/v1/statements", { ...monthly, network: "base" });
+  await client.get("/v1/statements");
+  await client.get("/v1/settings/books");
+  await client.patch("/v1/settings/books", { legalName: "Ada Ltd", monthlyStatements: true });
+  await client.patch("/v1/settings/books", { taxId: "" });
   await client.get("/v1/events");
 }
 

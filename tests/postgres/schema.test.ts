@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { getTableColumns, getTableName } from "drizzle-orm";
 import type { PgTable } from "drizzle-orm/pg-core";
+import * as exportsSchema from "../../db/exports/schema.ts";
 import * as linksSchema from "../../db/links/schema.ts";
 import * as membersSchema from "../../db/members/schema.ts";
 import * as noticesSchema from "../../db/notices/schema.ts";
@@ -13,9 +14,14 @@ import * as walletOpsSchema from "../../db/wallet-ops/schema.ts";
 import { dumpSchema, SCHEMA_DUMP } from "../support/dump-schema.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
-const tables: PgTable[] = [schema, walletOpsSchema, noticesSchema, linksSchema, membersSchema].flatMap(
-  (one) => Object.values(one),
-);
+const tables: PgTable[] = [
+  schema,
+  walletOpsSchema,
+  noticesSchema,
+  linksSchema,
+  membersSchema,
+  exportsSchema,
+].flatMap((one) => Object.values(one));
 let db: TestDatabase;
 let sql: Sql;
 

@@ -10,6 +10,7 @@ import {
   type ExportRow,
   type ExportSummary,
 } from "../../core/domain/export.ts";
+import type { StatementRequest } from "../../core/domain/statement.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { findUser } from "../../db/accounts/users.ts";
@@ -33,9 +34,14 @@ import { notify } from "../../db/postgres/notifications.ts";
 import type { Reader } from "../../db/postgres/replica.ts";
 import type { ExportFile } from "../../db/schema.ts";
 import { countChosen } from "../../db/transactions/transactions.ts";
+import { findWallet } from "../../db/wallets/wallets.ts";
 import { RENDERERS } from "./render.ts";
+import type { Batches } from "./renderer.ts";
+import { openStatement, withBalances } from "./statement/build-statement.ts";
+import { type ClosingDeps, closePeriod } from "./statement/closing.ts";
+import { STATEMENT_RENDERERS } from "./statement/render-statement.ts";
 
-export type ExportDeps = { sql: Sql; reader: Reader; log: Log };
+export type ExportDeps = ClosingDeps & { reader: Reader; log: Log };
 
 /** Rendering holds the event loop for a batch: some 15 ms of a PDF. */
 const BATCH_ROWS = 250;
@@ -104,9 +110,10 @@ async function buildOne(deps: ExportDeps, payload: JobPayload<"build_export">): 
   else if (outcome !== "done") await pollAgain(deps, payload);
 }
 
-async function makeFile({ sql, reader, log }: ExportDeps, holder: Tx, file: ExportFile): Promise<void> {
+async function makeFile(deps: ExportDeps, holder: Tx, file: ExportFile): Promise<void> {
+  const { log } = deps;
   const startedMs = performance.now();
-  const { rows, bytes } = await renderFile({ sql, reader }, file);
+  const { rows, bytes } = await renderFile(deps, file);
   await finishExport(holder, file, { byteSize: bytes, rowsDone: rows });
   await wakeNext(holder, file);
   const ms = Math.round(performance.now() - startedMs);
@@ -134,11 +141,13 @@ async function wakeNext(tx: Tx, file: ExportFile): Promise<void> {
   if (next) await enqueue(tx, "build_export", { exportId: next.id });
 }
 
-async function renderFile(
-  { sql, reader }: Pick<ExportDeps, "sql" | "reader">,
-  file: ExportFile,
-): Promise<{ rows: number; bytes: number }> {
+type Rendered = { rows: number; bytes: number };
+
+async function renderFile(deps: ExportDeps, file: ExportFile): Promise<Rendered> {
   const request = parseExportRequest(file.request);
+  if (request.statement)
+    return renderStatement(deps, file, { ...request.statement, timeZone: request.timeZone });
+  const { sql, reader } = deps;
   const selection = { userId: file.userId, filter: request.filter, limit: EXPORT_ROWS_MAX };
   return reader.read(async (tx) => {
     await deleteChunks(sql, file);
@@ -147,20 +156,49 @@ async function renderFile(
     const isReport = file.format === "pdf" || file.format === "text";
     await openExportCursor(tx, selection, {
       withAccounting: request.profile === "accounting",
-      confirmedFirst: isReport,
+      order: isReport ? "confirmed-first" : "newest",
     });
-    const done = { rows: 0, reportedAtMs: performance.now() };
-    const collectAfter = file.format === "pdf" ? COLLECT_PAGES_AFTER_BYTES : COLLECT_AFTER_BYTES;
-    const batches = readBatches(tx, async (rows) => {
-      collectWhenGrown(collectAfter);
-      done.rows += rows;
-      if (performance.now() - done.reportedAtMs < PROGRESS_EVERY_MS) return;
-      done.reportedAtMs = performance.now();
-      await setExportProgress(sql, file, done.rows);
-    });
-    const bytes = await writeChunks(sql, file, RENDERERS[file.format](summary, batches));
-    return { rows: done.rows, bytes };
+    return writeFile(sql, file, tx, (batches) => RENDERERS[file.format](summary, batches));
   });
+}
+
+/** The chain is read before the snapshot, which then holds every movement up to that block. */
+async function renderStatement(
+  deps: ExportDeps,
+  file: ExportFile,
+  request: StatementRequest,
+): Promise<Rendered> {
+  const { sql, reader } = deps;
+  const wallet = await findWallet(sql, file.userId, request.network);
+  const render = STATEMENT_RENDERERS[file.format];
+  if (!wallet || !render) throw new Error(`there is no statement of ${request.network} as ${file.format}`);
+  const closing = await closePeriod(deps, wallet, request.before);
+  return reader.read(async (tx) => {
+    await deleteChunks(sql, file);
+    const head = await openStatement(tx, wallet, { request, closing });
+    await setExportSize(sql, file.id, { rows: head.movements, matched: head.movements });
+    return writeFile(sql, file, tx, (batches) => render(head, withBalances(head, batches)));
+  });
+}
+
+/** Renders what the cursor of `tx` holds, and notes the progress. */
+async function writeFile(
+  sql: Sql,
+  file: ExportFile,
+  tx: Tx,
+  render: (batches: Batches) => AsyncIterable<Uint8Array>,
+): Promise<Rendered> {
+  const done = { rows: 0, reportedAtMs: performance.now() };
+  const collectAfter = file.format === "pdf" ? COLLECT_PAGES_AFTER_BYTES : COLLECT_AFTER_BYTES;
+  const batches = readBatches(tx, async (rows) => {
+    collectWhenGrown(collectAfter);
+    done.rows += rows;
+    if (performance.now() - done.reportedAtMs < PROGRESS_EVERY_MS) return;
+    done.reportedAtMs = performance.now();
+    await setExportProgress(sql, file, done.rows);
+  });
+  const bytes = await writeChunks(sql, file, render(batches));
+  return { rows: done.rows, bytes };
 }
 
 async function summarize(tx: Tx, file: ExportFile, request: ExportRequest): Promise<ExportSummary> {

@@ -137,7 +137,9 @@ async function openRunner(settings: QueueSettings): Promise<Runner> {
 const OPTIONS = {
   pollInterval: POLL_INTERVAL_MS,
   noHandleSignals: true,
-  parsedCronItems: parseCronItems([{ task: "housekeeping", match: "* * * * *", identifier: "housekeeping" }]),
+  parsedCronItems: parseCronItems(
+    ["housekeeping", "close_months"].map((task) => ({ task, match: "* * * * *", identifier: task })),
+  ),
   preset: {
     worker: {
       completeJobBatchDelay: 0,

@@ -6,15 +6,15 @@ export type Column = { title: string; width: number; align?: "right"; style?: "h
 export type PdfPage = Awaited<ReturnType<typeof openPage>>;
 
 const MARGIN = 36;
-const PAGE = { width: 841.89, height: 595.28 };
-const INNER_WIDTH = PAGE.width - 2 * MARGIN;
-const BOTTOM = PAGE.height - MARGIN - 16;
-const FOOT_Y = PAGE.height - MARGIN - 6;
+const A4 = { short: 595.28, long: 841.89 };
 const GAP = 6;
 const ROW_PADDING = 2.5;
 /** More than 500 of the widest letters take in the narrowest column, less than a page holds. */
 const CELL_LINES_MAX = 40;
 const NAME_WIDTH = 80;
+/** Of the page's width. */
+const ASIDE_SHARE = 0.42;
+const ASIDE_LINES_MAX = 3;
 /** Room for the number of all pages, which is written last. */
 const PAGE_COUNT_WIDTH = 16;
 const PAGE_COUNT_FORM = "PageCount";
@@ -35,10 +35,22 @@ const STYLES = {
 /** As high as one with a cell that takes two lines. */
 const SUM_ROW_HEIGHT = 2 * STYLES.sum.leading + 3 * ROW_PADDING;
 
-export async function openPage(about: { title: string; author: string; createdAt: Date }) {
+export type PageAbout = {
+  title: string;
+  author: string;
+  createdAt: Date;
+  layout: "landscape" | "portrait";
+};
+
+export async function openPage(about: PageAbout) {
+  const isWide = about.layout === "landscape";
+  const page = { width: isWide ? A4.long : A4.short, height: isWide ? A4.short : A4.long };
+  const pageWidth = page.width - 2 * MARGIN;
+  const bottom = page.height - MARGIN - 16;
+  const footY = page.height - MARGIN - 6;
   const doc = new PDFDocument({
     size: "A4",
-    layout: "landscape",
+    layout: about.layout,
     margin: MARGIN,
     info: { Title: about.title, Author: about.author, CreationDate: about.createdAt },
   });
@@ -50,10 +62,11 @@ export async function openPage(about: { title: string; author: string; createdAt
   await text.prepare([about.author, MISSING]);
   let pages = 1;
   let y = MARGIN;
+  let asideBottom = MARGIN;
   let columns: readonly Column[] = [];
 
   function need(height: number): void {
-    if (y + height <= BOTTOM) return;
+    if (y + height <= bottom) return;
     writeFoot();
     doc.addPage();
     pages += 1;
@@ -62,11 +75,11 @@ export async function openPage(about: { title: string; author: string; createdAt
   }
 
   function writeFoot(): void {
-    const [owner = ""] = text.wrap(`${about.title} · ${about.author}`, STYLES.foot, INNER_WIDTH / 2, 1);
-    text.line(owner, STYLES.foot, { x: MARGIN, y: FOOT_Y, width: INNER_WIDTH / 2 });
-    const width = INNER_WIDTH - PAGE_COUNT_WIDTH;
-    text.line(`Page ${pages} of `, STYLES.foot, { x: MARGIN, y: FOOT_Y, width, align: "right" });
-    text.form(pageCount, PAGE_COUNT_FORM, STYLES.foot, { x: MARGIN + width, y: FOOT_Y });
+    const [owner = ""] = text.wrap(`${about.title} · ${about.author}`, STYLES.foot, pageWidth / 2, 1);
+    text.line(owner, STYLES.foot, { x: MARGIN, y: footY, width: pageWidth / 2 });
+    const width = pageWidth - PAGE_COUNT_WIDTH;
+    text.line(`Page ${pages} of `, STYLES.foot, { x: MARGIN, y: footY, width, align: "right" });
+    text.form(pageCount, PAGE_COUNT_FORM, STYLES.foot, { x: MARGIN + width, y: footY });
     text.flush();
   }
 
@@ -110,17 +123,35 @@ export async function openPage(about: { title: string; author: string; createdAt
     /** Call with every text that may not be Latin before it is written. */
     prepare: text.prepare,
     title(words: string): void {
-      text.line(words, STYLES.title, { x: MARGIN, y, width: INNER_WIDTH });
+      text.line(words, STYLES.title, { x: MARGIN, y, width: pageWidth });
       y += STYLES.title.leading;
     },
     heading(words: string): void {
       need(STYLES.heading.leading + 60);
       y += 10;
-      text.line(words, STYLES.heading, { x: MARGIN, y, width: INNER_WIDTH });
+      text.line(words, STYLES.heading, { x: MARGIN, y, width: pageWidth });
       y += STYLES.heading.leading;
     },
+    /** Lines at the right of the head, such as who issued the document; returns to where it began. */
+    aside(lines: readonly string[]): void {
+      const width = pageWidth * ASIDE_SHARE;
+      const place = { x: MARGIN + pageWidth - width, width, align: "right" } as const;
+      let asideY = MARGIN;
+      for (const [index, words] of lines.entries()) {
+        const style = index === 0 ? STYLES.name : STYLES.fact;
+        for (const part of text.wrap(words, style, width, ASIDE_LINES_MAX)) {
+          text.line(part, style, { ...place, y: asideY });
+          asideY += style.leading;
+        }
+      }
+      asideBottom = asideY;
+    },
+    /** Goes on below what stands at the right. */
+    belowAside(): void {
+      y = Math.max(y, asideBottom);
+    },
     fact(name: string, value: string): void {
-      const width = INNER_WIDTH - NAME_WIDTH;
+      const width = pageWidth - NAME_WIDTH;
       const lines = text.wrap(value, STYLES.fact, width, CELL_LINES_MAX);
       need(lines.length * STYLES.fact.leading);
       text.line(name, STYLES.name, { x: MARGIN, y, width: NAME_WIDTH });
@@ -129,9 +160,9 @@ export async function openPage(about: { title: string; author: string; createdAt
     },
     /** A sentence in small print. */
     note(words: string): void {
-      const lines = text.wrap(words, STYLES.note, INNER_WIDTH, CELL_LINES_MAX);
+      const lines = text.wrap(words, STYLES.note, pageWidth, CELL_LINES_MAX);
       need(lines.length * STYLES.note.leading);
-      writeLines(text, { style: STYLES.note, lines }, { x: MARGIN, y, width: INNER_WIDTH });
+      writeLines(text, { style: STYLES.note, lines }, { x: MARGIN, y, width: pageWidth });
       y += lines.length * STYLES.note.leading;
     },
     beginTable(given: readonly Column[]): void {
@@ -157,7 +188,7 @@ export async function openPage(about: { title: string; author: string; createdAt
       if (remark) {
         need(30);
         y += 8;
-        text.line(remark, STYLES.note, { x: MARGIN, y, width: INNER_WIDTH });
+        text.line(remark, STYLES.note, { x: MARGIN, y, width: pageWidth });
       }
       writeFoot();
       text.fillForm(pageCount, String(pages), STYLES.foot);

@@ -40,6 +40,7 @@ export async function* renderPdf(summary: ExportSummary, batches: Batches): Asyn
     title: "Transaction report",
     author: summary.merchantName,
     createdAt: summary.generatedAt,
+    layout: "landscape",
   });
   await page.prepare(factsOf(summary).map(([, value]) => value));
   writeHead(page, summary);

@@ -1,0 +1,132 @@
+/** Statements of a wallet: made on request for any period, and monthly by a schedule. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { isDay, isMonth, type Period, periodOfDays, periodOfMonth } from "../../core/domain/calendar.ts";
+import { invalid, notFound } from "../../core/domain/errors.ts";
+import { NETWORK_IDS } from "../../core/domain/networks.ts";
+import { STATEMENT_ROWS_MAX } from "../../core/domain/statement.ts";
+import { NO_FILTER } from "../../core/domain/transaction.ts";
+import { findMerchantBooks } from "../../db/exports/merchant-books.ts";
+import { listMonthlyStatements, sumMovements } from "../../db/exports/statements.ts";
+import { findWallet } from "../../db/wallets/wallets.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { documentedResponses } from "../http/documented-responses.ts";
+import { errorResponses, errorSchema, isoTime } from "../http/envelope.ts";
+import { jsonBody } from "../http/json-body.ts";
+import { timeZoneSchema } from "./books-settings-routes.ts";
+import { madeFile, makeFile } from "./wire.ts";
+
+const LIST_MAX = 200;
+const tags = ["Exports"];
+const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "exports" } as const;
+
+const day = z.string().refine(isDay, "must be a day such as 2026-10-31");
+const statementBody = z.strictObject({
+  format: z.enum(["csv", "json", "pdf"]),
+  network: z.enum(NETWORK_IDS),
+  month: z.string().refine(isMonth, "must be a month such as 2026-10").optional(),
+  dateFrom: day.optional().describe("The first day, with dateTo instead of month"),
+  dateTo: day.optional().describe("The last day, included"),
+  timeZone: timeZoneSchema.optional().describe("Where days begin; default is the one of your books"),
+});
+
+const monthlySchema = z.object({
+  month: z.string(),
+  network: z.enum(NETWORK_IDS),
+  status: z.enum(["IN_PROGRESS", "READY"]),
+  createdAt: isoTime,
+  pdfUrl: z.string().nullable(),
+  csvUrl: z.string().nullable(),
+});
+const monthlyAnswer = z.object({
+  success: z.literal(true),
+  data: z.object({ statements: z.array(monthlySchema) }),
+  message: z.string(),
+});
+
+export const statementRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "statement-routes" })
+    .use(access(deps))
+    .use(jsonBody)
+    .post(
+      "/v1/statements",
+      async ({ body, user, headers, requestId, set }) => {
+        const { network, format } = body;
+        const books = await findMerchantBooks(deps.sql, user.id);
+        const timeZone = body.timeZone ?? books?.timeZone ?? "UTC";
+        const { from, before } = readPeriod(body, timeZone);
+        if (!(await findWallet(deps.sql, user.id, network))) throw notFound(`Wallet on ${network}`);
+        await refuseTooMany(deps, { userId: user.id, network, from, before });
+        return makeFile(deps, set, {
+          ...{ userId: user.id, requestId, format, prefer: headers.prefer },
+          request: {
+            ...{ filter: NO_FILTER, profile: "accounting", timeZone },
+            statement: { network, from, before },
+          },
+        });
+      },
+      {
+        auth: { ...mayExport, limit: "exports" },
+        body: statementBody,
+        detail: {
+          summary: "A wallet's statement for a period",
+          description: `Opening balance, every movement with the balance after it, closing balance, and whether the chain says the same in the last block of the period. It holds every movement, ${STATEMENT_ROWS_MAX} at most. A period that is not over is stated up to the last confirmed block.`,
+          tags,
+          responses: documentedResponses({ ...madeFile, 404: errorSchema }),
+        },
+      },
+    )
+    .get(
+      "/v1/statements",
+      async ({ user }) => {
+        const found = await listMonthlyStatements(deps.sql, user.id, LIST_MAX);
+        return {
+          success: true as const,
+          data: {
+            statements: found.map(({ month, network, isReady, createdAt, pdfExportId, csvExportId }) => ({
+              ...{ month, network, status: isReady ? ("READY" as const) : ("IN_PROGRESS" as const) },
+              createdAt: createdAt.toISOString(),
+              pdfUrl: urlOf(deps, pdfExportId),
+              csvUrl: urlOf(deps, csvExportId),
+            })),
+          },
+          message: "Statements retrieved",
+        };
+      },
+      {
+        auth: mayExport,
+        response: { 200: monthlyAnswer, ...errorResponses(401, 403, 429) },
+        detail: { summary: "Your monthly statements, newest first", tags },
+      },
+    );
+
+function urlOf({ config }: Pick<ApiDeps, "config">, exportId: string | null): string | null {
+  return exportId && `${config.baseUrl}/v1/transactions/exports/${exportId}/download`;
+}
+
+/** Throws VALIDATION_ERROR for a period that has no beginning or no end, or has not begun. */
+function readPeriod({ month, dateFrom, dateTo }: z.infer<typeof statementBody>, timeZone: string): Period {
+  if (month === undefined && (dateFrom === undefined || dateTo === undefined))
+    throw invalid(dateFrom === undefined ? "dateFrom" : "dateTo", "is required unless month is given");
+  if (month !== undefined && (dateFrom ?? dateTo) !== undefined)
+    throw invalid("month", "cannot be given together with dateFrom and dateTo");
+  const period =
+    month === undefined
+      ? periodOfDays(dateFrom ?? "", dateTo ?? "", timeZone)
+      : periodOfMonth(month, timeZone);
+  const field = month === undefined ? "dateFrom" : "month";
+  if (period.from >= period.before) throw invalid("dateFrom", "must not be after dateTo");
+  if (period.from.getTime() >= Date.now()) throw invalid(field, "must have begun");
+  return period;
+}
+
+async function refuseTooMany(
+  { sql }: Pick<ApiDeps, "sql">,
+  period: Parameters<typeof sumMovements>[1],
+): Promise<void> {
+  const totals = await sumMovements(sql, period);
+  const count = totals.reduce((sum, total) => sum + total.count, 0);
+  if (count > STATEMENT_ROWS_MAX)
+    throw invalid("month", `has ${count} movements, a statement at most ${STATEMENT_ROWS_MAX}: shorten it`);
+}

@@ -1,0 +1,94 @@
+/** The wire form of exports, and of requests for one: the file at once, or where it will be. */
+import { z } from "zod";
+import { contentTypeOf, EXPORT_FORMATS } from "../../core/domain/export.ts";
+import type { ExportFile } from "../../db/schema.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { errorSchema, isoTime } from "../http/envelope.ts";
+import type { ResponseSet } from "../http/session-cookie.ts";
+import { serveExport } from "./download.ts";
+import { type Asked, requestExport } from "./request-export.ts";
+
+const exportSchema = z.object({
+  id: z.string(),
+  status: z.enum(["QUEUED", "RUNNING", "READY", "FAILED"]),
+  format: z.enum(EXPORT_FORMATS),
+  createdAt: isoTime,
+  downloadUrl: z.string(),
+  readyAt: isoTime.nullable(),
+  expiresAt: isoTime,
+  progress: z.object({ rowsDone: z.int(), rowsTotal: z.int().nullable() }),
+  total: z
+    .int()
+    .nullable()
+    .describe("Transactions that match the filter; more than rowsTotal when truncated"),
+  truncated: z.boolean(),
+  byteSize: z.int().nullable(),
+});
+export const one = z.object({
+  success: z.literal(true),
+  data: z.object({ export: exportSchema }),
+  message: z.string(),
+});
+export const many = z.object({
+  success: z.literal(true),
+  data: z.object({ exports: z.array(exportSchema) }),
+  message: z.string(),
+});
+export const exportedFile = {
+  200: {
+    mediaTypes: EXPORT_FORMATS.map((format) => contentTypeOf(format).replace(/;.*/, "")),
+    description:
+      "The file, in its own type. `X-Export-Total` is the number of transactions that match the filter",
+  },
+};
+/** Answers of a route that makes a file. */
+export const madeFile = {
+  ...exportedFile,
+  202: one,
+  400: errorSchema,
+  401: errorSchema,
+  403: errorSchema,
+  413: errorSchema,
+  429: errorSchema,
+};
+
+/** The file when it is ready in time and waiting is wanted; else undefined, and the headers of a 202 are set. */
+export async function makeFile(
+  deps: ApiDeps,
+  set: ResponseSet,
+  { prefer, ...asked }: Omit<Asked, "waitMs"> & { prefer: string | undefined },
+): Promise<Response | ReturnType<typeof answerOne>> {
+  const isAsync = prefersAsync(prefer);
+  const file = await requestExport(deps, { ...asked, waitMs: isAsync ? 0 : deps.config.exportWaitMs });
+  if (file.status === "READY") return serveExport(deps, set, file);
+  if (isAsync) set.headers["preference-applied"] = "respond-async";
+  set.headers.location = `/v1/transactions/exports/${file.id}`;
+  set.headers["retry-after"] = "1";
+  set.status = 202;
+  return answerOne(deps, file, "The export is in progress");
+}
+
+/** RFC 7240 section 4.1. */
+export function prefersAsync(prefer: string | undefined): boolean {
+  return /(^|,)\s*respond-async\s*(,|;|$)/i.test(prefer ?? "");
+}
+
+export function answerOne(deps: ApiDeps, file: ExportFile, message: string) {
+  return { success: true as const, data: { export: presentExport(deps, file) }, message };
+}
+
+export function presentExport({ config }: ApiDeps, file: ExportFile): z.infer<typeof exportSchema> {
+  return {
+    id: file.id,
+    status: file.status,
+    format: file.format,
+    createdAt: file.createdAt.toISOString(),
+    downloadUrl: `${config.baseUrl}/v1/transactions/exports/${file.id}/download`,
+    readyAt: file.readyAt?.toISOString() ?? null,
+    expiresAt: file.expiresAt.toISOString(),
+    progress: { rowsDone: file.rowsDone, rowsTotal: file.rowsTotal },
+    total: file.rowsMatched === null ? null : Number(file.rowsMatched),
+    truncated: file.truncated,
+    byteSize: file.byteSize === null ? null : Number(file.byteSize),
+  };
+}

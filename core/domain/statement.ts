@@ -1,0 +1,166 @@
+/** A statement of one wallet and period: opening balance, every movement with the balance after it, closing balance. Pure. */
+import { type ExportRow, localTime } from "./export.ts";
+import { formatUnits } from "./money.ts";
+import { type Hex, NETWORKS, type NetworkId } from "./networks.ts";
+import type { Table } from "./table.ts";
+import { directionOf, titleOf } from "./transaction.ts";
+
+/** A statement holds every movement of its period or is not made. */
+export const STATEMENT_ROWS_MAX = 100_000;
+/** Scheduled statements are kept as long as books are. */
+export const MONTHLY_STATEMENT_KEPT_DAYS = 3_653;
+
+export type StatementRequest = { network: NetworkId; from: Date; before: Date; timeZone: string };
+
+/** What a merchant's documents say about him. */
+export type Issuer = { name: string; postalAddress: string | null; taxId: string | null; email: string };
+
+/** The last block of the statement; `isFinal` when the period is over and deep enough. */
+export type ClosingBlock = { number: number; hash: Hex; time: Date };
+export type ChainCheck =
+  | { outcome: "equal" | "different"; balanceUnits: bigint; block: ClosingBlock }
+  | { outcome: "not_checked"; reason: string };
+
+export type StatementHead = {
+  issuer: Issuer;
+  network: NetworkId;
+  walletAddress: string;
+  timeZone: string;
+  from: Date;
+  before: Date;
+  /** False: the period was not over, and the statement ends with a block before its end. */
+  isFinal: boolean;
+  generatedAt: Date;
+  openingUnits: bigint;
+  closingUnits: bigint;
+  movements: number;
+  totals: readonly { kind: ExportRow["kind"]; count: number; units: bigint }[];
+  check: ChainCheck;
+};
+
+/** A movement and the balance after it. */
+export type StatementLine = { row: ExportRow; changeUnits: bigint; balanceUnits: bigint };
+
+export function changeOf(row: Pick<ExportRow, "type" | "amountUnits">): bigint {
+  return directionOf(row.type) === "in" ? row.amountUnits : -row.amountUnits;
+}
+
+/** Whether a kind is money into the wallet. */
+export function isMoneyIn(kind: ExportRow["kind"]): boolean {
+  return kind === "PAYMENT" || kind === "RECEIVE";
+}
+
+/** Compares the book's closing balance with the chain's. */
+export function checkOf(
+  closingUnits: bigint,
+  chain: { balanceUnits: bigint; block: ClosingBlock } | { reason: string },
+): ChainCheck {
+  if ("reason" in chain) return { outcome: "not_checked", reason: chain.reason };
+  return { ...chain, outcome: chain.balanceUnits === closingUnits ? "equal" : "different" };
+}
+
+export function describeCheck(check: ChainCheck, network: NetworkId): string {
+  if (check.outcome === "not_checked") return `not checked: ${check.reason}`;
+  const { block, balanceUnits } = check;
+  const place = `in block ${block.number} (${block.hash}) of ${NETWORKS[network].displayName}`;
+  if (check.outcome === "equal") return `equal to the balance ${place}`;
+  return `different: the chain says ${formatUnits(balanceUnits)} USDC ${place}`;
+}
+
+/** "2026-10-01 to 2026-10-31": calendar days of the zone. */
+export function periodText({
+  from,
+  before,
+  timeZone,
+}: Pick<StatementHead, "from" | "before" | "timeZone">): string {
+  const last = new Date(before.getTime() - 1);
+  return `${localTime(from, timeZone).slice(0, 10)} to ${localTime(last, timeZone).slice(0, 10)}`;
+}
+
+export const KIND_NAMES: Record<ExportRow["kind"], string> = {
+  PAYMENT: "Payment",
+  RECEIVE: "Received",
+  SEND: "Sent",
+  REFUND: "Refund",
+  FEE: "Fee",
+};
+
+/** What a movement is about, in a line. */
+export function detailsOf(row: ExportRow): string {
+  if (row.kind === "FEE") return "Service fee";
+  return row.description === "" ? titleOf(row) : row.description;
+}
+
+export const STATEMENT_COLUMNS = [
+  { title: "Row ID", kind: "text" },
+  { title: "Date", kind: "date" },
+  { title: "Time", kind: "time" },
+  { title: "Kind", kind: "text" },
+  { title: "Description", kind: "text" },
+  { title: "Reference", kind: "text" },
+  { title: "Counterparty", kind: "text" },
+  { title: "In (USDC)", kind: "amount" },
+  { title: "Out (USDC)", kind: "amount" },
+  { title: "Balance (USDC)", kind: "amount" },
+  { title: "Transaction Hash", kind: "text" },
+  { title: "Block", kind: "integer" },
+  { title: "Log Index", kind: "integer" },
+  { title: "Payment Link ID", kind: "text" },
+  { title: "Refund Of", kind: "text" },
+] as const satisfies Table["columns"];
+
+/** The first record: the balance the period began with. */
+export function openingCells({ openingUnits, from, timeZone }: StatementHead): Table["rows"][number] {
+  const time = localTime(from, timeZone);
+  return [
+    "opening",
+    time.slice(0, 10),
+    time.slice(11, 19),
+    "OPENING",
+    "Opening balance",
+    ...["", "", null, null, openingUnits, "", null, null, "", ""],
+  ];
+}
+
+export function lineCells(
+  { row, changeUnits, balanceUnits }: StatementLine,
+  timeZone: string,
+): Table["rows"][number] {
+  const time = localTime(row.detectedAt, timeZone);
+  const [moneyIn, moneyOut] = changeUnits < 0n ? [null, -changeUnits] : [changeUnits, null];
+  return [
+    row.id,
+    time.slice(0, 10),
+    time.slice(11, 19),
+    row.kind,
+    detailsOf(row),
+    row.reference ?? "",
+    row.counterparty,
+    ...[moneyIn, moneyOut, balanceUnits],
+    row.txHash ?? "",
+    row.blockNumber,
+    row.logIndex === null ? null : BigInt(row.logIndex),
+    row.linkId ?? "",
+    row.refundOf ?? "",
+  ];
+}
+
+/** The last records: the balance the period ended with, and the chain's in the named block. */
+export function closingCells(head: StatementHead): Table["rows"][number][] {
+  const { closingUnits, check, before, timeZone, network } = head;
+  const time = localTime(new Date(before.getTime() - 1), timeZone);
+  const at = [time.slice(0, 10), time.slice(11, 19)] as const;
+  const closing = head.isFinal ? "Closing balance" : "Balance so far: the period is not over";
+  const block = check.outcome === "not_checked" ? undefined : check.block;
+  return [
+    ["closing", ...at, "CLOSING", closing, "", "", null, null, closingUnits, "", null, null, "", ""],
+    [
+      ...["chain", ...at, "CHAIN", `Chain: ${describeCheck(check, network)}`, "", "", null, null],
+      check.outcome === "not_checked" ? null : check.balanceUnits,
+      "",
+      block ? BigInt(block.number) : null,
+      null,
+      ...["", ""],
+    ],
+  ];
+}

@@ -1,0 +1,224 @@
+/** Statements: sums before and in a period, balances recorded when a period closed, and the monthly statements that were made. */
+import type { ExportRow } from "../../core/domain/export.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+import type { Wallet } from "../schema.ts";
+import type { ClosingBalance, MerchantBooks, MonthlyStatement } from "./schema.ts";
+
+export type StatementPeriod = { userId: string; network: NetworkId; from: Date; before: Date };
+
+/** The balance of a wallet when a period begins: what it held when the ledger began, and every confirmed movement since. */
+export async function sumOpening(tx: Tx, { userId, network, from }: StatementPeriod): Promise<bigint> {
+  const [row] = await tx<{ units: bigint }[]>`
+    select (
+      coalesce(
+        (select opening_units from wallets where wallets.user_id = ${userId} and wallets.network = ${network}),
+        0
+      )
+      + coalesce(sum(case when type = 'SEND' then -amount_units else amount_units end), 0)
+    )::numeric(78, 0) as units
+    from transactions
+    where owner = owner_key(${userId})
+      and cell in (
+        transaction_cell('SEND', 'CONFIRMED', ${network}),
+        transaction_cell('RECEIVE', 'CONFIRMED', ${network}),
+        transaction_cell('PAYMENT_LINK', 'CONFIRMED', ${network})
+      )
+      and is_settled
+      and detected_at < ${from}`;
+  return row?.units ?? 0n;
+}
+
+export type KindTotal = { kind: ExportRow["kind"]; count: number; units: bigint };
+
+/** Movements of a period by kind. */
+export async function sumMovements(
+  tx: Tx,
+  { userId, network, from, before }: StatementPeriod,
+): Promise<KindTotal[]> {
+  return tx<KindTotal[]>`
+    select kind, count(*)::int as count, sum(amount_units)::numeric(78, 0) as units
+    from (
+      select
+        case
+          when starts_with(operation_id, 'rfd_') then 'REFUND'
+          when exists (
+            select from wallet_operation_items item where item.id = transactions.operation_item_id and item.is_fee
+          ) then 'FEE'
+          when type = 'PAYMENT_LINK' then 'PAYMENT'
+          else type
+        end as kind,
+        amount_units
+      from transactions
+      where owner = owner_key(${userId})
+        and cell in (
+          transaction_cell('SEND', 'CONFIRMED', ${network}),
+          transaction_cell('RECEIVE', 'CONFIRMED', ${network}),
+          transaction_cell('PAYMENT_LINK', 'CONFIRMED', ${network})
+        )
+        and is_settled
+        and detected_at >= ${from}
+        and detected_at < ${before}
+    ) movements
+    group by kind
+    order by kind`;
+}
+
+export async function findClosingBalance(
+  tx: Tx,
+  walletId: string,
+  endsAt: Date,
+): Promise<ClosingBalance | undefined> {
+  const [row] = await tx<ClosingBalance[]>`
+    select *
+    from closing_balances
+    where wallet_id = ${walletId} and ends_at = ${endsAt}`;
+  return row;
+}
+
+/** Keeps the newest reading: an earlier one may be of a block that was reorganised away. */
+export async function recordClosingBalance(
+  tx: Tx,
+  balance: Omit<ClosingBalance, "recordedAt" | "blockHash"> & { blockHash: Hex },
+): Promise<void> {
+  await tx`
+    insert into closing_balances (wallet_id, ends_at, block_number, block_hash, block_time, balance_units)
+    values (
+      ${balance.walletId}, ${balance.endsAt}, ${balance.blockNumber}, ${balance.blockHash}, ${balance.blockTime},
+      ${balance.balanceUnits}
+    )
+    on conflict (wallet_id, ends_at) do update
+    set
+      block_number = excluded.block_number, block_hash = excluded.block_hash, block_time = excluded.block_time,
+      balance_units = excluded.balance_units, recorded_at = now()`;
+}
+
+export type MonthlyWallet = Pick<Wallet, "id" | "userId" | "network" | "address" | "createdAt"> &
+  Pick<MerchantBooks, "timeZone" | "monthlySince">;
+
+/** Wallets whose merchants want monthly statements, in the order of their ids after `afterId`. */
+export async function listMonthlyWallets(tx: Tx, afterId: string, limit: number): Promise<MonthlyWallet[]> {
+  return tx<MonthlyWallet[]>`
+    select wallet.id, wallet.user_id, wallet.network, wallet.address, wallet.created_at, books.time_zone, books.monthly_since
+    from merchant_books books
+    join wallets wallet on wallet.user_id = books.user_id
+    where books.monthly_statements and wallet.id > ${afterId}
+    order by wallet.id
+    limit ${limit}`;
+}
+
+export async function hasMonthlyStatement(tx: Tx, walletId: string, month: string): Promise<boolean> {
+  const rows = await tx`select from monthly_statements where wallet_id = ${walletId} and month = ${month}`;
+  return rows.length > 0;
+}
+
+/** False when the month's statement exists already. */
+export async function insertMonthlyStatement(
+  tx: Tx,
+  made: Pick<MonthlyStatement, "walletId" | "userId" | "month">,
+): Promise<boolean> {
+  const rows = await tx`
+    insert into monthly_statements (wallet_id, user_id, month)
+    values (${made.walletId}, ${made.userId}, ${made.month})
+    on conflict (wallet_id, month) do nothing
+    returning month`;
+  return rows.length > 0;
+}
+
+export async function setStatementFiles(
+  tx: Tx,
+  { walletId, month }: Pick<MonthlyStatement, "walletId" | "month">,
+  files: { pdfExportId: string; csvExportId: string },
+): Promise<void> {
+  await tx`
+    update monthly_statements
+    set pdf_export_id = ${files.pdfExportId}, csv_export_id = ${files.csvExportId}
+    where wallet_id = ${walletId} and month = ${month}`;
+}
+
+export type ListedStatement = Pick<
+  MonthlyStatement,
+  "month" | "createdAt" | "pdfExportId" | "csvExportId"
+> & {
+  network: NetworkId;
+  isReady: boolean;
+};
+
+/** Newest first. */
+export async function listMonthlyStatements(
+  tx: Tx,
+  userId: string,
+  limit: number,
+): Promise<ListedStatement[]> {
+  return tx<ListedStatement[]>`
+    select
+      statement.month, wallet.network, statement.created_at, statement.pdf_export_id, statement.csv_export_id,
+      (
+        select count(*) = 2
+        from exports
+        where exports.id in (statement.pdf_export_id, statement.csv_export_id) and exports.status = 'READY'
+      ) as is_ready
+    from monthly_statements statement
+    join wallets wallet on wallet.id = statement.wallet_id
+    where statement.user_id = ${userId}
+    order by statement.month desc, wallet.network
+    limit ${limit}`;
+}
+
+/** Marks statements whose files are ready as announced, for the caller to write their mails in the same transaction. */
+export async function takeReadyStatements(
+  tx: Tx,
+  limit: number,
+): Promise<(Pick<MonthlyStatement, "userId" | "month"> & { network: NetworkId })[]> {
+  return tx<(Pick<MonthlyStatement, "userId" | "month"> & { network: NetworkId })[]>`
+    update monthly_statements statement
+    set announced_at = now()
+    from wallets wallet
+    where wallet.id = statement.wallet_id
+      and statement.announced_at is null
+      and (statement.wallet_id, statement.month) in (
+        select waiting.wallet_id, waiting.month
+        from monthly_statements waiting
+        join exports pdf on pdf.id = waiting.pdf_export_id and pdf.status = 'READY'
+        join exports csv on csv.id = waiting.csv_export_id and csv.status = 'READY'
+        where waiting.announced_at is null
+        order by waiting.created_at
+        limit ${limit}
+        for update of waiting skip locked
+      )
+    returning statement.user_id, statement.month, wallet.network`;
+}
+
+/** How far the ledger of a wallet is confirmed: `number` is the newest block read. Undefined when the network is not followed. */
+export async function findLedgerEnd(
+  tx: Tx,
+  { userId, network, confirmations }: { userId: string; network: NetworkId; confirmations: number },
+): Promise<{ number: number; confirmedBefore: Date } | undefined> {
+  const [row] = await tx<{ number: bigint; confirmedBefore: Date | null }[]>`
+    select
+      cursors.number,
+      least(
+        (
+          select block_time + interval '1 second'
+          from blocks
+          where blocks.network = cursors.network and blocks.number <= cursors.number - ${confirmations}::int
+          order by blocks.number desc
+          limit 1
+        ),
+        (
+          select min(detected_at)
+          from transactions
+          where owner = owner_key(${userId})
+            and cell in (
+              transaction_cell('SEND', 'DETECTED', ${network}),
+              transaction_cell('RECEIVE', 'DETECTED', ${network}),
+              transaction_cell('PAYMENT_LINK', 'DETECTED', ${network})
+            )
+            and is_settled
+        )
+      ) as confirmed_before
+    from cursors
+    where network = ${network}`;
+  if (!row?.confirmedBefore) return undefined;
+  return { number: Number(row.number), confirmedBefore: row.confirmedBefore };
+}

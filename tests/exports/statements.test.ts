@@ -1,0 +1,281 @@
+/** Statements over real money: every kind of movement, the chain's word at the end, and months that close by themselves. */
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { balanceOfCall } from "../../core/chain/usdc.ts";
+import { formatUnits } from "../../core/domain/money.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+import { openLog } from "../../core/runtime/log.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
+import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
+import { closeMonths } from "../../worker/exports/statement/close-months.ts";
+import { mine, newPayer, sendUsdc } from "../links/payers.ts";
+import { randomAddress } from "../support/indexer-lab.ts";
+import { refundLab } from "../support/refund-lab.ts";
+import { confirmSend, prepareSend, waitForSend } from "../support/sends.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
+import { startWorld, type World } from "../support/world.ts";
+import { insertHistory } from "../transactions/history.ts";
+import { fetchFile } from "./ask.ts";
+import { parseCsv, pdfPageCount, pdfTexts } from "./read-files.ts";
+
+setDefaultTimeout(120_000);
+const DAY_MS = 86_400_000;
+const NETWORK = "base-sepolia" as const;
+
+let world: World;
+let merchant: Merchant;
+let chain: Chain;
+const lab = refundLab(() => ({ world, sql: world.sql, merchant }));
+const { until, makeLink, paidByX402, transferFor, refunded } = lab;
+
+beforeAll(async () => {
+  const env = { SEND_FEE_USDC: "0.05", FEE_ADDRESS: randomAddress(), RATE_LIMITS: "0", NODE_ENV: "test" };
+  world = await startWorld({ env, fromSources: true });
+  await callRpc(world.chain.rpcUrl, "anvil_autoImpersonateAccount", [true]);
+  merchant = await signUp(world.baseUrl);
+  chain = openChain({ network: NETWORK, urls: [world.chain.rpcUrl], timeoutMs: 10_000 });
+});
+afterAll(() => world?.stop());
+
+const dayFromNow = (days: number) => new Date(Date.now() + days * DAY_MS).toISOString().slice(0, 10);
+/** Whatever day it becomes while the test runs. */
+const THESE_DAYS = { network: NETWORK, dateFrom: dayFromNow(-1), dateTo: dayFromNow(1) };
+
+async function statement(body: Record<string, unknown>, who = merchant) {
+  const file = await fetchFile(who.client, "/v1/statements", {
+    method: "POST",
+    body: JSON.stringify(body),
+    headers: { "content-type": "application/json" },
+  });
+  if (file.status !== 200) throw new Error(`${file.status} ${file.text}`);
+  return file;
+}
+const json = async (body: Record<string, unknown>, who = merchant) =>
+  JSON.parse((await statement({ ...body, format: "json" }, who)).text);
+
+type Movement = { kind: string; amount: string; balance: string; transactionHash: string; logIndex: number };
+const units = (text: string) => BigInt(text.replace(".", ""));
+
+describe("a statement", () => {
+  test("has every movement of the wallet and ends with the balance that the chain holds in the named block", async () => {
+    const { rpcUrl } = world.chain;
+    const wallet = merchant.walletAddress as Hex;
+    await merchant.client.patch("/v1/settings/books", {
+      legalName: "Müller & Söhne GmbH",
+      postalAddress: "Hauptstraße 1\n10115 Berlin",
+      taxId: "DE123456789",
+    });
+    const friend = await newPayer(rpcUrl, 12_000_000n);
+    await sendUsdc(rpcUrl, friend, wallet, 3_000_000n);
+    const { linkId } = await paidByX402(2.5);
+    const over = await makeLink(1);
+    await transferFor(over, 1_500_000n);
+    const twice = await makeLink(2);
+    await transferFor(twice, 2_000_000n);
+    await transferFor(twice, 2_000_000n);
+    await refunded(linkId, { amount: 0.75 });
+    await refunded(over);
+    const prepared = await prepareSend(merchant, { network: NETWORK, to: randomAddress(), amount: 1.234567 });
+    await confirmSend(merchant, prepared);
+    await waitForSend(merchant, prepared.sendId);
+    // seen in a block that is reorganised away: no movement
+    const lost = await sendUsdc(rpcUrl, friend, wallet, 9_000_000n);
+    await until(async () => {
+      const [row] = await world.sql`select from transfers where tx_hash = ${lost}`;
+      return row;
+    });
+    await callRpc(rpcUrl, "anvil_reorg", [1, []]);
+    await mine(rpcUrl, 3);
+    const balance = await readUsdcBalance(rpcUrl, wallet);
+    const shown = await until(async () => {
+      const made = await json(THESE_DAYS);
+      return units(made.closingBalance) === balance && made.chain.outcome === "equal" ? made : undefined;
+    });
+
+    const movements: Movement[] = shown.movements;
+    expect(shown.openingBalance).toBe("0.000000");
+    expect(movements.filter(({ transactionHash }) => transactionHash === lost)).toEqual([]);
+    const byKind = Map.groupBy(movements, ({ kind }) => kind);
+    const amounts = (kind: string) => (byKind.get(kind) ?? []).map(({ amount }) => amount).toSorted();
+    expect(amounts("REFUND")).toEqual(["-0.500000", "-0.750000"]);
+    expect(amounts("SEND")).toEqual(["-1.234567"]);
+    expect(amounts("FEE").every((amount) => amount === "-0.050000")).toBe(true);
+    expect(amounts("FEE").length).toBeGreaterThan(0);
+    expect(amounts("PAYMENT")).toEqual(["2.000000", "2.500000"]);
+    expect(amounts("RECEIVE")).toEqual(["1.500000", "2.000000", "3.000000"]);
+    let running = 0n;
+    for (const movement of movements) {
+      running += units(movement.amount);
+      expect(movement.balance).toBe(formatUnits(running));
+    }
+    expect(running).toBe(balance);
+    // asked of the chain by the test itself
+    const { number, hash } = shown.chain.block;
+    const call = balanceOfCall(chain, wallet, `0x${number.toString(16)}`);
+    expect(BigInt((await chain.request(call.method, call.params)) as string)).toBe(balance);
+    expect(
+      ((await chain.request("eth_getBlockByNumber", [`0x${number.toString(16)}`, false])) as { hash: string })
+        .hash,
+    ).toBe(hash);
+    expect(shown.isFinal).toBe(false);
+  });
+
+  test("is the same in CSV and PDF, which names merchant, address and tax id", async () => {
+    const shown = await json(THESE_DAYS);
+    const csv = parseCsv((await statement({ ...THESE_DAYS, format: "csv" })).text);
+    const [header = [], opening = [], ...rest] = csv;
+    const cell = (record: string[], name: string) => record[header.indexOf(name)] ?? "";
+    const chainRecord = rest.at(-1) ?? [];
+    const closing = rest.at(-2) ?? [];
+    const lines = rest.slice(0, -2);
+    expect([cell(opening, "Kind"), cell(opening, "Balance (USDC)")]).toEqual(["OPENING", "0.000000"]);
+    expect([cell(closing, "Kind"), cell(closing, "Balance (USDC)")]).toEqual([
+      "CLOSING",
+      shown.closingBalance,
+    ]);
+    expect([cell(chainRecord, "Kind"), cell(chainRecord, "Balance (USDC)")]).toEqual([
+      "CHAIN",
+      shown.closingBalance,
+    ]);
+    expect(cell(chainRecord, "Description")).toContain(`equal to the balance in block `);
+    expect(new Set(csv.slice(1).map((record) => record[0])).size).toBe(csv.length - 1);
+    expect(
+      lines.map((record) => [
+        cell(record, "Row ID"),
+        cell(record, "In (USDC)") || `-${cell(record, "Out (USDC)")}`,
+        cell(record, "Balance (USDC)"),
+      ]),
+    ).toEqual(
+      shown.movements.map((one: { id: string; amount: string; balance: string }) => [
+        one.id,
+        one.amount,
+        one.balance,
+      ]),
+    );
+    const file = await statement({ ...THESE_DAYS, format: "pdf" });
+    const texts = pdfTexts(file.bytes);
+    expect(pdfPageCount(file.bytes)).toBeGreaterThan(0);
+    for (const text of [
+      "Account statement",
+      "Müller & Söhne GmbH",
+      "Hauptstraße 1",
+      "10115 Berlin",
+      "Tax ID DE123456789",
+    ])
+      expect(texts).toContain(text);
+    for (const { balance } of shown.movements) expect(texts).toContain(balance);
+  });
+
+  test("of a period before the chain began says that it was not checked, and months join without a gap", async () => {
+    const bob = await signUp(world.baseUrl);
+    const rows = [
+      // Berlin: the last second of January, the first of February, the last of the year
+      { detectedAt: "2024-01-31T22:59:59.000Z", amountUnits: 5_000_000n },
+      { detectedAt: "2024-01-31T23:00:00.000Z", amountUnits: 1_000_001n },
+      { detectedAt: "2024-02-10T10:00:00.000Z", amountUnits: 2_000_000n, type: "SEND" as const },
+      { detectedAt: "2024-02-11T10:00:00.000Z", amountUnits: 8_000_000n, status: "FAILED" as const },
+      { detectedAt: "2024-12-31T22:59:59.000Z", amountUnits: 7n },
+      { detectedAt: "2024-12-31T23:00:00.000Z", amountUnits: 9n },
+    ];
+    await insertHistory(world.sql, bob.userId, rows);
+    const month = (text: string) => json({ network: NETWORK, month: text, timeZone: "Europe/Berlin" }, bob);
+    const [january, february] = [await month("2024-01"), await month("2024-02")];
+    expect([january.openingBalance, january.closingBalance]).toEqual(["0.000000", "5.000000"]);
+    expect([february.openingBalance, february.closingBalance]).toEqual(["5.000000", "4.000001"]);
+    expect(february.movements.map(({ balance }: Movement) => balance)).toEqual(["6.000001", "4.000001"]);
+    expect(january.chain).toMatchObject({ outcome: "not_checked", balance: null, block: null });
+    const year = await json(
+      { network: NETWORK, dateFrom: "2024-02-01", dateTo: "2024-12-31", timeZone: "Europe/Berlin" },
+      bob,
+    );
+    expect([year.openingBalance, year.closingBalance, year.movements.length]).toEqual([
+      "5.000000",
+      "4.000008",
+      3,
+    ]);
+  });
+
+  test("names the chain's balance when it is another one", async () => {
+    const carl = await signUp(world.baseUrl);
+    // the local chain's balance, set without a transfer
+    await fundUsdc(world.chain.rpcUrl, carl.walletAddress as Hex, 3_000_000n);
+    const shown = await until(async () => {
+      await mine(world.chain.rpcUrl, 1);
+      const made = await json(THESE_DAYS, carl);
+      return made.chain.outcome === "different" ? made : undefined;
+    });
+    expect([shown.closingBalance, shown.chain.balance]).toEqual(["0.000000", "3.000000"]);
+  });
+
+  test.each([
+    [{ month: "2026-13" }, "month"],
+    [{ month: "2026-01", dateFrom: "2026-01-01" }, "month"],
+    [{}, "dateFrom"],
+    [{ dateFrom: "2026-01-01" }, "dateTo"],
+    [{ dateFrom: "2026-02-30", dateTo: "2026-03-01" }, "dateFrom"],
+    [{ dateFrom: "2026-01-02", dateTo: "2026-01-01" }, "dateFrom"],
+    [{ month: "2999-01" }, "month"],
+    [{ month: "2026-01", timeZone: "+02:00" }, "timeZone"],
+    [{ month: "2026-01", format: "text" }, "format"],
+  ])("error: %j is 400", async (body, field) => {
+    const { status, body: answer } = await merchant.client.post("/v1/statements", {
+      format: "csv",
+      network: NETWORK,
+      ...body,
+    });
+    expect([status, answer.error?.details?.field]).toEqual([400, field]);
+  });
+
+  test("error: 404 for a network without a wallet", async () => {
+    const { status } = await merchant.client.post("/v1/statements", {
+      ...{ format: "csv", network: "base", month: "2026-01" },
+    });
+    expect(status).toBe(404);
+  });
+});
+
+test("a month closes once: the balance is recorded, the statement is made and mailed, and nothing is made twice", async () => {
+  const { rpcUrl } = world.chain;
+  const books = { timeZone: "Europe/Berlin", monthlyStatements: true };
+  expect((await merchant.client.patch("/v1/settings/books", books)).body).toMatchObject(books);
+  const deps = {
+    ...{ sql: world.sql, chains: new Map([[NETWORK, chain] as const]), log: openLog("test", "silent") },
+    config: { chains: [{ id: NETWORK, rpcUrls: [rpcUrl], confirmations: 1 }] },
+  } satisfies Parameters<typeof closeMonths>[0];
+  const statements = async () => (await merchant.client.get("/v1/statements")).body.data.statements;
+  const nextMonth = new Date(Date.now() + 32 * DAY_MS);
+  // the chain has not reached the end of the month
+  await closeMonths(deps, nextMonth);
+  expect(await statements()).toEqual([]);
+  await callRpc(rpcUrl, "evm_increaseTime", [33 * 86_400]);
+  await mine(rpcUrl, 4);
+  await until(async () => {
+    await Promise.all([closeMonths(deps, nextMonth), closeMonths(deps, nextMonth)]);
+    return (await statements())[0];
+  });
+  const [made, ...more] = await until(async () => {
+    const all = await statements();
+    return all[0]?.status === "READY" ? all : undefined;
+  });
+  expect(more).toEqual([]);
+  const balance = formatUnits(await readUsdcBalance(rpcUrl, merchant.walletAddress as Hex));
+  const csv = parseCsv((await fetchFile(merchant.client, made.csvUrl)).text);
+  expect(csv.at(-2)?.slice(3, 5)).toEqual(["CLOSING", "Closing balance"]);
+  expect(csv.at(-1)?.[9]).toBe(balance);
+  expect(csv.at(-1)?.[4]).toStartWith("Chain: equal to the balance in block ");
+  expect((await fetchFile(merchant.client, made.pdfUrl)).headers.get("content-type")).toBe("application/pdf");
+  const recorded = await world.sql<{ balanceUnits: bigint }[]>`select balance_units from closing_balances`;
+  expect(recorded.map(({ balanceUnits }) => formatUnits(balanceUnits))).toEqual([balance]);
+  for (let n = 0; n < 2; n++) await closeMonths(deps, nextMonth);
+  const mail = await world.mailbox.waitForMail(merchant.email);
+  await until(async () => {
+    const mails = world.mailbox.messages(merchant.email);
+    return mails.some(({ subject }) => subject.startsWith(`Your statement for ${made.month}`)) || undefined;
+  });
+  expect(mail).toBeDefined();
+  const announced = await world.sql`select 1 from notices where kind = 'statement_ready'`;
+  expect(announced.length).toBe(1);
+  const files =
+    await world.sql`select 1 from exports where request->'statement' is not null and expires_at > now() + interval '9 years'`;
+  expect(files.length).toBe(2);
+});

@@ -1,0 +1,93 @@
+/** A statement's file: what it says about itself first, then every movement with the balance after it, from one snapshot. */
+
+import type { ExportRow } from "../../../core/domain/export.ts";
+import {
+  changeOf,
+  checkOf,
+  type Issuer,
+  isMoneyIn,
+  STATEMENT_ROWS_MAX,
+  type StatementHead,
+  type StatementLine,
+  type StatementRequest,
+} from "../../../core/domain/statement.ts";
+import { NO_FILTER } from "../../../core/domain/transaction.ts";
+import { defaultMerchantName } from "../../../core/domain/user.ts";
+import { findUser } from "../../../db/accounts/users.ts";
+import { findMerchantBooks } from "../../../db/exports/merchant-books.ts";
+import { openExportCursor } from "../../../db/exports/rows.ts";
+import { sumMovements, sumOpening } from "../../../db/exports/statements.ts";
+import type { Tx } from "../../../db/postgres/client.ts";
+import type { Wallet } from "../../../db/schema.ts";
+import type { Closing } from "./closing.ts";
+
+export type StatementBatches = AsyncIterable<readonly StatementLine[]>;
+
+/** Opens the cursor of the movements, too. Throws when they do not fit a statement. */
+export async function openStatement(
+  tx: Tx,
+  wallet: Wallet,
+  { request, closing }: { request: StatementRequest; closing: Closing },
+): Promise<StatementHead> {
+  const { network, from, timeZone } = request;
+  const period = { userId: wallet.userId, network, from, before: closing.before };
+  const openingUnits = await sumOpening(tx, period);
+  const totals = await sumMovements(tx, period);
+  const movements = totals.reduce((sum, { count }) => sum + count, 0);
+  if (movements > STATEMENT_ROWS_MAX)
+    throw new RangeError(`a statement holds ${STATEMENT_ROWS_MAX} movements, this period has ${movements}`);
+  const closingUnits = totals.reduce(
+    (sum, { kind, units }) => sum + (isMoneyIn(kind) ? units : -units),
+    openingUnits,
+  );
+  const filter = { ...NO_FILTER, statuses: ["CONFIRMED"] as const, networks: [network] };
+  await openExportCursor(
+    tx,
+    {
+      userId: wallet.userId,
+      filter: { ...filter, from, before: closing.before },
+      limit: STATEMENT_ROWS_MAX,
+    },
+    { withAccounting: true, order: "oldest" },
+  );
+  return {
+    ...{
+      issuer: await findIssuer(tx, wallet.userId),
+      network,
+      walletAddress: wallet.address,
+      timeZone,
+      from,
+    },
+    ...{ before: closing.isFinal ? request.before : closing.before, isFinal: closing.isFinal },
+    ...{ generatedAt: new Date(), openingUnits, closingUnits, movements, totals },
+    check: checkOf(closingUnits, closing.chain),
+  };
+}
+
+async function findIssuer(tx: Tx, userId: string): Promise<Issuer> {
+  const user = await findUser(tx, userId);
+  const books = await findMerchantBooks(tx, userId);
+  const email = user?.email ?? "";
+  return {
+    name: books?.legalName ?? user?.displayName ?? defaultMerchantName(email || "@"),
+    postalAddress: books?.postalAddress ?? null,
+    taxId: books?.taxId ?? null,
+    email,
+  };
+}
+
+/** Adds the balance after each movement, oldest first. Throws when the last one is not the closing balance. */
+export async function* withBalances(
+  { openingUnits, closingUnits }: StatementHead,
+  batches: AsyncIterable<readonly ExportRow[]>,
+): StatementBatches {
+  let balanceUnits = openingUnits;
+  for await (const rows of batches)
+    yield rows.map((row) => {
+      const changeUnits = changeOf(row);
+      balanceUnits += changeUnits;
+      return { row, changeUnits, balanceUnits };
+    });
+  if (balanceUnits !== closingUnits)
+    throw new Error(`the movements lead to ${balanceUnits}, the closing balance is ${closingUnits}`);
+}
