@@ -11,6 +11,7 @@ const CONFIGS = [
   "api/config.ts",
   "worker/config.ts",
   "indexer/config.ts",
+  "ops/backup/configuration.ts",
 ];
 
 function variablesOf(path: string): string[] {

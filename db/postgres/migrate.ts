@@ -27,16 +27,15 @@ const BASELINE = "baseline";
 const MIGRATION_LOCK = 7_041_001;
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
 
+export type MigrateOptions = { before?: string | undefined; only?: readonly string[] | undefined };
+
 type SchemaFile = { name: string; text: string; sha256: string };
 
 /**
  * Brings the database to the newest schema and returns the names applied now. Throws when an applied file was changed since, and when
- * the database was made before there was a baseline. `before`: only the migrations whose names sort before it.
+ * the database was made before there was a baseline. `before`: only the migrations whose names sort before it; `only`: these and no others.
  */
-export async function migrate(
-  databaseUrl: string,
-  { before }: { before?: string | undefined } = {},
-): Promise<string[]> {
+export async function migrate(databaseUrl: string, { before, only }: MigrateOptions = {}): Promise<string[]> {
   const sql = postgres(databaseUrl, {
     max: 1,
     onnotice: () => {},
@@ -46,7 +45,11 @@ export async function migrate(
     await sql`select pg_advisory_lock(${MIGRATION_LOCK})`;
     const known = await readApplied(sql);
     await runMigrations({ connectionString: databaseUrl, logger: await silentLogger() });
-    const applied = await applyFiles(sql, known, before);
+    const applied = await applyFiles(
+      sql,
+      known,
+      ({ name }) => (before === undefined || name < before) && (only?.includes(name) ?? true),
+    );
     // after a restore into another cluster; no other transaction waits for this one here
     await sql`select write_event_epoch()`;
     return applied;
@@ -90,7 +93,7 @@ export async function compareSchema(sql: Tx): Promise<{ pending: string[]; unkno
 async function applyFiles(
   sql: postgres.Sql,
   known: ReadonlyMap<string, string>,
-  limit?: string,
+  isWanted: (file: SchemaFile) => boolean,
 ): Promise<string[]> {
   await sql`
     create table if not exists migrations (
@@ -99,7 +102,7 @@ async function applyFiles(
       applied_at timestamptz not null default now()
     )`;
   const applied: string[] = [];
-  const migrations = (await readMigrationFiles()).filter(({ name }) => limit === undefined || name < limit);
+  const migrations = (await readMigrationFiles()).filter(isWanted);
   for (const file of [await readBaseline(), ...migrations]) {
     const before = known.get(file.name);
     if (before === file.sha256) continue;

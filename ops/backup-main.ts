@@ -1,0 +1,48 @@
+/**
+ * `bun run backup [--folder backups] [--keep 28] [--every 6h]`: writes an encrypted backup of the running service's database, reads it
+ * back, keeps the newest ones, and with `--every` goes on. Needs DATABASE_URL and BACKUP_KEY.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { readEnvOrExit } from "../core/runtime/env.ts";
+import { openDatabase } from "../db/postgres/client.ts";
+import { parseInterval, readBackupConfig } from "./backup/configuration.ts";
+import { writeBackup } from "./backup/write-backup.ts";
+
+const KEPT_DEFAULT = "28";
+/** After a failure, with `--every`: the database may be restarting. */
+const RETRY_MS = 60_000;
+
+const { values } = parseArgs({
+  options: { folder: { type: "string" }, keep: { type: "string" }, every: { type: "string" } },
+});
+const keep = Number(values.keep ?? KEPT_DEFAULT);
+const everyMs = values.every === undefined ? undefined : parseInterval(values.every);
+if (!Number.isInteger(keep) || keep < 1 || (values.every !== undefined && everyMs === undefined)) {
+  console.error("bun run backup [--folder FOLDER] [--keep COUNT] [--every 30m|6h|1d]");
+  process.exit(64); // EX_USAGE of sysexits.h
+}
+const { databaseUrl, keys } = readEnvOrExit(() => readBackupConfig());
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(0));
+
+for (;;) {
+  const isWritten = await backUp();
+  if (everyMs === undefined) process.exit(isWritten ? 0 : 1);
+  await sleep(isWritten ? everyMs : RETRY_MS);
+}
+
+async function backUp(): Promise<boolean> {
+  const sql = openDatabase(databaseUrl, { name: "backup", maxConnections: 1, silenceTimeoutS: 0 });
+  try {
+    const { file, bytes, tables } = await writeBackup(sql, {
+      ...{ folder: values.folder ?? "backups", keys, keep, now: new Date() },
+    });
+    console.log(`${file}: ${tables} tables, ${(bytes / 1e6).toFixed(1)} MB, read back and whole`);
+    return true;
+  } catch (error) {
+    console.error(`the backup failed: ${error instanceof Error ? error.message : String(error)}`);
+    return false;
+  } finally {
+    await sql.end({ timeout: 5 });
+  }
+}

@@ -1,0 +1,21 @@
+/** The environment of backups: the database, and the key that only backups have. */
+import { postgresUrl, readEnv, secretList } from "../../core/runtime/env.ts";
+
+const shape = {
+  DATABASE_URL: postgresUrl,
+  BACKUP_KEY: secretList("it encrypts backups; keep a copy elsewhere, without it no backup can be read"),
+} as const;
+
+export function readBackupConfig(source?: Record<string, string | undefined>) {
+  const { DATABASE_URL: databaseUrl, BACKUP_KEY: keys } = readEnv(shape, source);
+  return { databaseUrl, keys };
+}
+
+const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** "6h" in milliseconds; undefined for anything else than whole minutes, hours or days. */
+export function parseInterval(text: string): number | undefined {
+  const [, count = "", unit = ""] = /^([1-9]\d{0,4})([mhd])$/.exec(text) ?? [];
+  const unitMs = UNITS[unit];
+  return unitMs === undefined ? undefined : Number(count) * unitMs;
+}

@@ -1,0 +1,51 @@
+/** Restores a backup into an empty database: its schema as it was, its rows, then the migrations of this version. */
+import { loadRecords, readHeader } from "../../db/backup/load.ts";
+import { openDatabase } from "../../db/postgres/client.ts";
+import { migrate } from "../../db/postgres/migrate.ts";
+import { countTables, type Keys, openBackup } from "./write-backup.ts";
+
+export type Restored = { createdAt: string; tables: number; migrated: string[] };
+
+/** Throws a sentence, with the database unchanged, when it is not empty or the file is not a whole backup. */
+export async function restoreBackup(
+  databaseUrl: string,
+  { file, keys }: { file: string; keys: Keys },
+): Promise<Restored> {
+  await assertEmpty(databaseUrl);
+  // read once to its end before anything is written
+  await countTables(file, keys);
+  const records = openBackup(file, keys);
+  const { createdAt, migrations } = readHeader((await records.next()).value);
+  const known = await migrate(databaseUrl, { only: migrations });
+  const missing = migrations.filter((name) => !known.includes(name));
+  if (missing.length > 0)
+    throw new Error(
+      `the backup is of a newer version (it has ${missing.join(", ")}): restore it with that one`,
+    );
+  const sql = openDatabase(databaseUrl, { name: "restore", maxConnections: 1, silenceTimeoutS: 0 });
+  try {
+    const tables = await sql.begin(async (tx) => {
+      await tx`set local statement_timeout = 0`;
+      await tx`set local idle_in_transaction_session_timeout = 0`;
+      return loadRecords(tx, records);
+    });
+    await sql`analyze`;
+    return { createdAt, tables, migrated: await migrate(databaseUrl) };
+  } finally {
+    await sql.end({ timeout: 5 });
+  }
+}
+
+async function assertEmpty(databaseUrl: string): Promise<void> {
+  const sql = openDatabase(databaseUrl, { name: "restore", maxConnections: 1 });
+  try {
+    const [found] = await sql<{ name: string }[]>`
+      select table_name as name from information_schema.tables where table_schema = 'public' limit 1`;
+    if (found)
+      throw new Error(
+        `the database is not empty (it has the table ${found.name}): create a new one and name it in DATABASE_URL`,
+      );
+  } finally {
+    await sql.end({ timeout: 5 });
+  }
+}

@@ -1,0 +1,84 @@
+/** Writes one encrypted backup, reads it back, and removes the oldest. The service may run. */
+import {
+  createReadStream,
+  createWriteStream,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { createGunzip, createGzip } from "node:zlib";
+import { dumpDatabase, RECORD } from "../../db/backup/dump.ts";
+import { readHeader, readRecords } from "../../db/backup/load.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import { openStream, sealStream } from "./seal-stream.ts";
+
+export type Keys = readonly [string, ...string[]];
+export type Backup = { file: string; bytes: number; tables: number };
+
+const FILE_NAME = /^payments-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z\.backup$/;
+
+/** The file appears under its name when it is whole and can be read with `keys`. */
+export async function writeBackup(
+  sql: Sql,
+  { folder, keys, keep, now }: { folder: string; keys: Keys; keep: number; now: Date },
+): Promise<Backup> {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const file = join(folder, `payments-${now.toISOString().replace(/[:.]/g, "-")}.backup`);
+  const draft = `${file}.new`;
+  try {
+    await sql.begin("isolation level repeatable read read only", async (tx) => {
+      // the snapshot is held for as long as the rows take
+      await tx`set local statement_timeout = 0`;
+      await tx`set local idle_in_transaction_session_timeout = 0`;
+      await pipeline(
+        Readable.from(dumpDatabase(tx, now)),
+        createGzip({ level: 6 }),
+        (plain: AsyncIterable<Uint8Array>) => sealStream(plain, keys[0]),
+        createWriteStream(draft, { mode: 0o600, flush: true }),
+      );
+    });
+    const tables = await countTables(draft, keys);
+    renameSync(draft, file);
+    removeOldest(folder, keep);
+    return { file, bytes: statSync(file).size, tables };
+  } finally {
+    rmSync(draft, { force: true });
+  }
+}
+
+/** The records of a backup's file. */
+export function openBackup(file: string, keys: Keys): AsyncGenerator<{ kind: number; content: Buffer }> {
+  const gunzip = createGunzip();
+  const opened = Readable.from(openStream(createReadStream(file), keys));
+  opened.on("error", (error) => gunzip.destroy(error));
+  return readRecords(opened.pipe(gunzip));
+}
+
+export function listBackups(folder: string): string[] {
+  return readdirSync(folder)
+    .filter((name) => FILE_NAME.test(name))
+    .sort()
+    .map((name) => join(folder, name));
+}
+
+/** Reads a backup to its end. Throws when it is not whole. */
+export async function countTables(file: string, keys: Keys): Promise<number> {
+  let [tables, isWhole] = [0, false];
+  const records = openBackup(file, keys);
+  readHeader((await records.next()).value);
+  for await (const { kind } of records) {
+    if (kind === RECORD.table) tables++;
+    isWhole = kind === RECORD.end;
+  }
+  if (!isWhole) throw new Error(`${file} could not be read back`);
+  return tables;
+}
+
+function removeOldest(folder: string, keep: number): void {
+  for (const file of listBackups(folder).slice(0, -keep)) rmSync(file, { force: true });
+}

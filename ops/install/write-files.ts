@@ -1,0 +1,111 @@
+/** Writes an installation's files: settings anybody may read, and each secret alone. A secret that exists is kept. */
+import { randomBytes } from "node:crypto";
+import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { relayerAddress } from "../../core/chain/sign-relay.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import type { Answers } from "./questions.ts";
+
+export type Layout = {
+  readonly folder: string;
+  /** `compose`: containers read the secrets from /run/secrets; `systemd`: units get them as credentials. */
+  readonly kind: "compose" | "systemd";
+};
+
+export type Written = {
+  /** The environment of a process, with the secrets as files of this machine. */
+  env: Record<string, string>;
+  relayer: Hex;
+  kept: string[];
+};
+
+/** Containers read them as another user through a mount of the file; the folder keeps other accounts of this machine out. */
+const MODES = { compose: 0o444, systemd: 0o400 } as const;
+const PROXY_NETWORK = { compose: "172.30.53.0/24", systemd: "127.0.0.1/32" } as const;
+const DATABASE_HOST = { compose: "postgres", systemd: "127.0.0.1" } as const;
+
+export function writeFiles(answers: Answers, { folder, kind }: Layout): Written {
+  const secretsFolder = join(folder, "secrets");
+  mkdirSync(secretsFolder, { recursive: true, mode: 0o700 });
+  chmodSync(secretsFolder, 0o700);
+  const kept: string[] = [];
+  const place = (name: string, text: string) => {
+    writeWhole(join(secretsFolder, name), text, MODES[kind]);
+    return text;
+  };
+  /** Never made again: what they protect would be lost. */
+  const generate = (name: string, make: () => string) => {
+    const file = join(secretsFolder, name);
+    if (!existsSync(file)) return place(name, make());
+    kept.push(name);
+    return readFileSync(file, "utf8").trim();
+  };
+  const password = generate("postgres_password", randomHex);
+  generate("database_url", () => `postgres://payments:${password}@${DATABASE_HOST[kind]}:5432/payments`);
+  for (const name of ["jwt_secret", "otp_pepper", "webhook_seal_keys", "backup_key"])
+    generate(name, randomHex);
+  const key = generate("relayer_private_keys", () => `0x${randomHex()}`);
+  place("smtp_url", answers.smtpUrl);
+  place("rpc_url_base", answers.rpcUrls.base);
+  place("rpc_url_base_sepolia", answers.rpcUrls["base-sepolia"]);
+  const settings = settingsOf(answers, kind);
+  writeWhole(join(folder, "service.env"), toEnvFile({ ...settings, ...secretFiles(answers, kind) }), 0o644);
+  writeWhole(join(folder, ".env"), toEnvFile({ DOMAIN: answers.domain }), 0o644);
+  const local = Object.entries(secretVariables(answers)).map(([variable, name]) => [
+    `${variable}_FILE`,
+    join(secretsFolder, name),
+  ]);
+  // the first of several; the others were added by hand
+  const [first = key] = key.split(",");
+  return { env: { ...settings, ...Object.fromEntries(local) }, relayer: relayerAddress(first as Hex), kept };
+}
+
+function settingsOf({ domain, networks, mailFrom }: Answers, kind: Layout["kind"]): Record<string, string> {
+  return {
+    NODE_ENV: "production",
+    BASE_URL: `https://${domain}`,
+    RP_ID: domain.replace(/:\d+$/, ""),
+    NETWORKS: networks.join(","),
+    MAIL_FROM: mailFrom,
+    TRUSTED_PROXIES: PROXY_NETWORK[kind],
+  };
+}
+
+function secretVariables({ networks }: Answers): Record<string, string> {
+  return {
+    DATABASE_URL: "database_url",
+    JWT_SECRET: "jwt_secret",
+    OTP_PEPPER: "otp_pepper",
+    WEBHOOK_SEAL_KEYS: "webhook_seal_keys",
+    RELAYER_PRIVATE_KEYS: "relayer_private_keys",
+    SMTP_URL: "smtp_url",
+    BACKUP_KEY: "backup_key",
+    ...(networks.includes("base") ? { RPC_URL_BASE: "rpc_url_base" } : {}),
+    ...(networks.includes("base-sepolia") ? { RPC_URL_BASE_SEPOLIA: "rpc_url_base_sepolia" } : {}),
+  };
+}
+
+/** Of a container's environment; a unit of systemd names its credentials itself. */
+function secretFiles(answers: Answers, kind: Layout["kind"]): Record<string, string> {
+  if (kind === "systemd") return {};
+  const entries = Object.entries(secretVariables(answers));
+  return Object.fromEntries(entries.map(([variable, name]) => [`${variable}_FILE`, `/run/secrets/${name}`]));
+}
+
+/** Unquoted, as Docker, systemd and shells agree on it for values without quotes and line ends. */
+function toEnvFile(values: Readonly<Record<string, string>>): string {
+  return Object.entries(values)
+    .map(([name, value]) => `${name}=${/[\s<>#]/.test(value) ? JSON.stringify(value) : value}\n`)
+    .join("");
+}
+
+function writeWhole(file: string, text: string, mode: number): void {
+  const draft = `${file}.new`;
+  writeFileSync(draft, text, { mode: 0o600 });
+  chmodSync(draft, mode);
+  renameSync(draft, file);
+}
+
+function randomHex(): string {
+  return randomBytes(32).toString("hex");
+}

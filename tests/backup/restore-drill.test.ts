@@ -1,0 +1,121 @@
+/** A backup of the running service, restored beside a chain that has moved on, agrees with the books that were given up. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { randomBytes } from "node:crypto";
+import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { restoreBackup } from "../../ops/backup/restore-backup.ts";
+import { type Backup, listBackups, writeBackup } from "../../ops/backup/write-backup.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { makeDatabaseFolder } from "../support/postgres-server.ts";
+import { seedLinks, seedMerchant } from "../support/seed.ts";
+import { type DrillReport, runRestoreDrill } from "./restore-drill.ts";
+
+describe("restore beside a chain that moved on", () => {
+  let report: DrillReport;
+  beforeAll(async () => {
+    report = await runRestoreDrill();
+  }, 240_000);
+
+  test("the books of every link that is in the backup agree, also of those paid after it", () => {
+    expect(report.differences).toEqual([]);
+    expect(report.links).toBe(2 * report.paid.before + 1);
+    expect(report.transfers).toBe(report.paid.before + report.paid.after + report.paid.newer);
+  });
+
+  test("the restored service takes no second payment of a paid link, and one of an open link", () => {
+    expect(report.refusedOnRestored).toBe(409);
+    expect(report.paidOnRestored).toBe(true);
+  });
+
+  test("the commands say what they did", () => {
+    expect(report.output).toMatch(/\.backup: \d\d tables, \d+\.\d MB, read back and whole/);
+    expect(report.output).toMatch(/restored \d\d tables as of \d{4}-/);
+  });
+});
+
+describe("a backup's file", () => {
+  const keys = [randomBytes(32).toString("hex")] as const;
+  const folder = makeDatabaseFolder("test-backup-");
+  let db: TestDatabase;
+  let sql: Sql;
+  let backup: Backup;
+  const at = (minute: number) => new Date(Date.UTC(2026, 0, 1, 0, minute));
+
+  beforeAll(async () => {
+    db = await createTestDatabase();
+    sql = openDatabase(db.url, { name: "test", maxConnections: 2 });
+    await seedLinks(sql, await seedMerchant(sql), { count: 3 });
+    backup = await writeBackup(sql, { folder, keys, keep: 2, now: at(0) });
+  }, 120_000);
+  afterAll(async () => {
+    await sql?.end({ timeout: 5 });
+    await db?.drop();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  /** A database of its own, restored from `file`; its rows of every table as text. */
+  async function restoreInto(file: string, used: readonly [string, ...string[]] = keys) {
+    const name = `${db.name}_${randomBytes(4).toString("hex")}`;
+    const url = new URL(db.url);
+    url.pathname = `/${name}`;
+    await sql`create database ${sql(name)}`;
+    try {
+      const restored = await restoreBackup(url.href, { file, keys: used });
+      const other = openDatabase(url.href, { name: "test", maxConnections: 1 });
+      const rows = await readAll(other);
+      await other.end({ timeout: 5 });
+      return { restored, rows, again: await restoreBackup(url.href, { file, keys: used }).catch(String) };
+    } finally {
+      await sql`drop database ${sql(name)} with (force)`;
+    }
+  }
+
+  async function readAll(from: Sql): Promise<Record<string, string[]>> {
+    const tables = await from<{ name: string }[]>`
+      select table_name as name from information_schema.tables
+      where table_schema = 'public' and table_type = 'BASE TABLE'
+        and table_name not in ('migrations', 'event_epochs') order by 1`;
+    const found: Record<string, string[]> = {};
+    for (const { name } of tables) {
+      const rows = await from<{ row: string }[]>`select t::text as row from ${from(name)} t order by 1`;
+      found[name] = rows.map(({ row }) => row);
+    }
+    return found;
+  }
+
+  test("every row of every table comes back, and generated columns are the same", async () => {
+    const { restored, rows, again } = await restoreInto(backup.file);
+    const before = await readAll(sql);
+    expect(restored.tables).toBe(backup.tables);
+    expect(rows).toEqual(before);
+    expect(rows.payment_links).toHaveLength(3);
+    expect(again).toContain("the database is not empty");
+    expect(statSync(backup.file).mode & 0o777).toBe(0o600);
+  }, 60_000);
+
+  test("error: a file with a changed byte, a cut one and another key restore nothing", async () => {
+    const bytes = readFileSync(backup.file);
+    const broken = join(folder, "broken");
+    for (const wrong of [
+      Buffer.concat([bytes.subarray(0, -1), Buffer.from([(bytes.at(-1) ?? 0) ^ 1])]),
+      bytes.subarray(0, bytes.length - 20),
+    ]) {
+      writeFileSync(broken, wrong);
+      await expect(restoreInto(broken)).rejects.toThrow(/changed|incomplete/);
+    }
+    await expect(restoreInto(backup.file, [randomBytes(32).toString("hex")])).rejects.toThrow(
+      "no key of BACKUP_KEY",
+    );
+  }, 60_000);
+
+  test("the newest files are kept, others are not touched", async () => {
+    writeFileSync(join(folder, "notes.txt"), "mine");
+    for (const minute of [1, 2]) await writeBackup(sql, { folder, keys, keep: 2, now: at(minute) });
+    expect(listBackups(folder).map((file) => file.slice(-29))).toEqual([
+      expect.stringContaining("00-01-00-000Z"),
+      expect.stringContaining("00-02-00-000Z"),
+    ]);
+    expect(readFileSync(join(folder, "notes.txt"), "utf8")).toBe("mine");
+  }, 60_000);
+});
