@@ -4,15 +4,17 @@ import { USER_STATUSES } from "../../core/domain/user.ts";
 import type { User, Wallet } from "../../db/schema.ts";
 import { isoTime } from "../http/envelope.ts";
 
-export const userSchema = z.object({
-  id: z.string(),
-  email: z.string(),
-  status: z.enum(USER_STATUSES),
-  createdAt: isoTime,
-  updatedAt: isoTime,
-  hasWallet: z.boolean(),
-  walletAddress: z.string().optional(),
-});
+export const userSchema = z
+  .object({
+    id: z.string(),
+    email: z.string(),
+    status: z.enum(USER_STATUSES),
+    createdAt: isoTime,
+    updatedAt: isoTime,
+    hasWallet: z.boolean(),
+    walletAddress: z.string().optional(),
+  })
+  .meta({ id: "User" });
 
 export type PresentedUser = z.infer<typeof userSchema>;
 

@@ -15,16 +15,18 @@ import { register } from "./register.ts";
 import { type ResendTarget, resendCode } from "./resend-code.ts";
 import { verifyEmail } from "./verify-email.ts";
 
-const registered = z.object({
-  success: z.literal(true),
-  userId: z.string(),
-  email: z.string(),
-  status: z.literal("REGISTERED"),
-  user: userSchema,
-  emailVerificationSent: z.boolean(),
-  redirectTo: z.literal("/email-verification"),
-  message: z.string(),
-});
+const registered = z
+  .object({
+    success: z.literal(true),
+    userId: z.string(),
+    email: z.string(),
+    status: z.literal("REGISTERED"),
+    user: userSchema,
+    emailVerificationSent: z.boolean(),
+    redirectTo: z.literal("/email-verification"),
+    message: z.string(),
+  })
+  .meta({ id: "Registered" });
 
 const whoSchema = {
   email: emailSchema.optional(),
@@ -37,13 +39,15 @@ const verifyBody = z.object({
   code: z.string().regex(OTP_PATTERN, "must be 6 digits").optional().describe("Alias of `otp`"),
 });
 
-const verified = z.object({
-  success: z.literal(true),
-  verified: z.literal(true),
-  user: userSchema,
-  redirectTo: z.literal("/wallet-setup"),
-  message: z.string(),
-});
+const verified = z
+  .object({
+    success: z.literal(true),
+    verified: z.literal(true),
+    user: userSchema,
+    redirectTo: z.literal("/wallet-setup"),
+    message: z.string(),
+  })
+  .meta({ id: "EmailVerified" });
 
 const resent = z.object({
   success: z.literal(true),
@@ -80,7 +84,7 @@ export const identityRoutes = (deps: ApiDeps) =>
         limit: "authentication",
         body: z.object({ email: emailSchema }),
         response: { 200: registered, 201: registered, ...errorResponses(400, 409, 413, 429) },
-        detail: { summary: "Register with an e-mail address", tags },
+        detail: { operationId: "registerUser", summary: "Register with an e-mail address", tags },
       },
     )
     .post(
@@ -107,7 +111,11 @@ export const identityRoutes = (deps: ApiDeps) =>
         limit: "authentication",
         body: verifyBody,
         response: { 200: verified, ...errorResponses(400, 409, 413, 429) },
-        detail: { summary: "Verify the address with the code from the mail; signs in", tags },
+        detail: {
+          operationId: "verifyEmail",
+          summary: "Verify the address with the code from the mail; signs in",
+          tags,
+        },
       },
     )
     .post(
@@ -125,7 +133,7 @@ export const identityRoutes = (deps: ApiDeps) =>
         limit: "authentication",
         body: z.object(whoSchema),
         response: { 200: resent, ...errorResponses(400, 413, 429) },
-        detail: { summary: "Send another code", tags },
+        detail: { operationId: "resendEmailCode", summary: "Send another code", tags },
       },
     );
 

@@ -12,20 +12,22 @@ import { queryNumber } from "../http/query.ts";
 const LIMIT_DEFAULT = 20;
 const LIMIT_MAX = 100;
 
-const eventSchema = z.object({
-  id: z.string(),
-  type: z.enum(SECURITY_EVENT_TYPES),
-  clientAddress: z.string().nullable(),
-  requestId: z.string().nullable(),
-  actor: z
-    .object({ id: z.string(), email: z.string().nullable() })
-    .nullable()
-    .describe(
-      "The person, or the API key, that did it; null for what happened on the chain or before anybody was signed in",
-    ),
-  details: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
-  createdAt: isoTime,
-});
+const eventSchema = z
+  .object({
+    id: z.string(),
+    type: z.enum(SECURITY_EVENT_TYPES),
+    clientAddress: z.string().nullable(),
+    requestId: z.string().nullable(),
+    actor: z
+      .object({ id: z.string(), email: z.string().nullable() })
+      .nullable()
+      .describe(
+        "The person, or the API key, that did it; null for what happened on the chain or before anybody was signed in",
+      ),
+    details: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
+    createdAt: isoTime,
+  })
+  .meta({ id: "SecurityEvent" });
 
 export const securityRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "security-routes" }).use(access(deps)).get(
@@ -61,7 +63,11 @@ export const securityRoutes = (deps: ApiDeps) =>
         }),
         ...errorResponses(400, 401, 403, 429),
       },
-      detail: { summary: "The user's security events, newest first", tags: ["Sessions"] },
+      detail: {
+        operationId: "listSecurityEvents",
+        summary: "The user's security events, newest first",
+        tags: ["Sessions"],
+      },
     },
   );
 

@@ -10,18 +10,20 @@ import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 
-const settingsSchema = z.object({
-  claimPolicy: z
-    .enum(CLAIM_POLICIES)
-    .describe(
-      "early: a claim made before the block decides between links of one price; proven: only signed claims do",
-    ),
-  matchByAmount: z
-    .boolean()
-    .describe(
-      "Whether a transfer of the amount that one open link asks for pays it without further evidence",
-    ),
-});
+const settingsSchema = z
+  .object({
+    claimPolicy: z
+      .enum(CLAIM_POLICIES)
+      .describe(
+        "early: a claim made before the block decides between links of one price; proven: only signed claims do",
+      ),
+    matchByAmount: z
+      .boolean()
+      .describe(
+        "Whether a transfer of the amount that one open link asks for pays it without further evidence",
+      ),
+  })
+  .meta({ id: "Settings" });
 const tags = ["Settings"];
 
 export const settingsRoutes = (deps: ApiDeps) =>
@@ -31,7 +33,7 @@ export const settingsRoutes = (deps: ApiDeps) =>
     .get("/v1/settings", ({ user }) => presentSettings(user), {
       auth: { allow: ["session"], needs: "settings:read" },
       response: { 200: settingsSchema, ...errorResponses(401, 403, 429) },
-      detail: { summary: "Your settings", tags },
+      detail: { operationId: "getSettings", summary: "Your settings", tags },
     })
     .patch(
       "/v1/settings",
@@ -48,7 +50,11 @@ export const settingsRoutes = (deps: ApiDeps) =>
         auth: { allow: ["session"], needs: "settings:write" },
         body: settingsSchema.partial().strict(),
         response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
-        detail: { summary: "Change settings; omitted ones are unchanged", tags },
+        detail: {
+          operationId: "updateSettings",
+          summary: "Change settings; omitted ones are unchanged",
+          tags,
+        },
       },
     );
 

@@ -9,15 +9,17 @@ import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
 import { createApiKey, LIVE_KEYS_MAX, takeBackApiKey } from "./keys.ts";
 
-const apiKeySchema = z.object({
-  id: z.string(),
-  name: z.string(),
-  prefix: z.string().describe("The first characters of the key, to tell keys apart"),
-  scopes: z.array(z.enum(API_KEY_SCOPES)),
-  createdAt: isoTime,
-  lastUsedAt: isoTime.nullable(),
-  revokedAt: isoTime.nullable(),
-});
+const apiKeySchema = z
+  .object({
+    id: z.string(),
+    name: z.string(),
+    prefix: z.string().describe("The first characters of the key, to tell keys apart"),
+    scopes: z.array(z.enum(API_KEY_SCOPES)),
+    createdAt: isoTime,
+    lastUsedAt: isoTime.nullable(),
+    revokedAt: isoTime.nullable(),
+  })
+  .meta({ id: "ApiKey" });
 
 const createBody = z.object({
   name: z
@@ -52,6 +54,7 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
           ...errorResponses(400, 401, 403, 409, 413, 429),
         },
         detail: {
+          operationId: "createApiKey",
           summary: `Create an API key; at most ${LIVE_KEYS_MAX} live ones; takes a passkey used in the last 15 minutes`,
           tags,
         },
@@ -69,7 +72,7 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
           200: z.object({ data: z.array(apiKeySchema), meta: metaSchema }),
           ...errorResponses(401, 403, 429),
         },
-        detail: { summary: "The user's API keys, newest first", tags },
+        detail: { operationId: "listApiKeys", summary: "The user's API keys, newest first", tags },
       },
     )
     .delete(
@@ -85,7 +88,7 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
           200: z.object({ data: apiKeySchema, meta: metaSchema }),
           ...errorResponses(400, 401, 403, 404, 429),
         },
-        detail: { summary: "Revoke an API key", tags },
+        detail: { operationId: "revokeApiKey", summary: "Revoke an API key", tags },
       },
     );
 

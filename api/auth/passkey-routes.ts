@@ -12,14 +12,16 @@ import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts
 const ID_MAX_CHARS = 1_400;
 const NAME_MAX_CHARS = 100;
 
-const passkeySchema = z.object({
-  id: z.string(),
-  name: z.string().nullable(),
-  synced: z.boolean().describe("Copied between the user's devices by their passkey provider"),
-  backedUp: z.boolean(),
-  createdAt: isoTime,
-  lastUsedAt: isoTime.nullable(),
-});
+const passkeySchema = z
+  .object({
+    id: z.string(),
+    name: z.string().nullable(),
+    synced: z.boolean().describe("Copied between the user's devices by their passkey provider"),
+    backedUp: z.boolean(),
+    createdAt: isoTime,
+    lastUsedAt: isoTime.nullable(),
+  })
+  .meta({ id: "Passkey" });
 
 const tags = ["Sessions"];
 const auth = { allow: ["session"], needs: "self" } as const;
@@ -39,7 +41,7 @@ export const passkeyRoutes = (deps: ApiDeps) =>
           200: z.object({ data: z.array(passkeySchema), meta: metaSchema }),
           ...errorResponses(401, 403, 429),
         },
-        detail: { summary: "The user's passkeys, oldest first", tags },
+        detail: { operationId: "listPasskeys", summary: "The user's passkeys, oldest first", tags },
       },
     )
     .patch(
@@ -76,7 +78,7 @@ export const passkeyRoutes = (deps: ApiDeps) =>
           200: z.object({ data: passkeySchema, meta: metaSchema }),
           ...errorResponses(400, 401, 403, 404, 413, 429),
         },
-        detail: { summary: "Name a passkey", tags },
+        detail: { operationId: "renamePasskey", summary: "Name a passkey", tags },
       },
     );
 

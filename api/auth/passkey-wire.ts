@@ -16,25 +16,34 @@ const common = {
   type: z.literal("public-key"),
 };
 
-export const assertionSchema = z.object({
-  ...common,
-  response: z.object({
-    clientDataJSON: binary(BINARY_MAX_CHARS),
-    authenticatorData: binary(BINARY_MAX_CHARS),
-    signature: binary(ID_MAX_CHARS),
-    userHandle: z.string().max(200).nullish(),
-  }),
-});
+/** A passkey that may be used, as WebAuthn options name it. */
+export const credentialSchema = z
+  .object({ id: z.string(), type: z.literal("public-key"), transports: z.array(z.string()) })
+  .meta({ id: "Credential" });
+
+export const assertionSchema = z
+  .object({
+    ...common,
+    response: z.object({
+      clientDataJSON: binary(BINARY_MAX_CHARS),
+      authenticatorData: binary(BINARY_MAX_CHARS),
+      signature: binary(ID_MAX_CHARS),
+      userHandle: z.string().max(200).nullish(),
+    }),
+  })
+  .meta({ id: "PasskeyAssertion" });
 export type Assertion = z.infer<typeof assertionSchema>;
 
-export const attestationSchema = z.object({
-  ...common,
-  response: z.object({
-    clientDataJSON: binary(BINARY_MAX_CHARS),
-    attestationObject: binary(BINARY_MAX_CHARS),
-    transports,
-  }),
-});
+export const attestationSchema = z
+  .object({
+    ...common,
+    response: z.object({
+      clientDataJSON: binary(BINARY_MAX_CHARS),
+      attestationObject: binary(BINARY_MAX_CHARS),
+      transports,
+    }),
+  })
+  .meta({ id: "PasskeyAttestation" });
 export type Attestation = z.infer<typeof attestationSchema>;
 
 export function toBase64Url(text: string): string {

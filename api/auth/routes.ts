@@ -17,23 +17,23 @@ import { clearSessionCookie, setSessionCookie } from "../http/session-cookie.ts"
 import { merchantSchema, presentMerchant, presentWallets, walletsSchema } from "../members/wire.ts";
 import { browserOf } from "../sessions/start-session.ts";
 import { changeDisplayName } from "./change-display-name.ts";
-import { assertionSchema, challengeIdSchema } from "./passkey-wire.ts";
+import { assertionSchema, challengeIdSchema, credentialSchema } from "./passkey-wire.ts";
 import { signIn } from "./sign-in.ts";
 import { presentSignInChallenge, signInOptions } from "./sign-in-options.ts";
 
-const ready = z.object({
-  success: z.literal(true),
-  requiresCompletion: z.literal(false),
-  challengeId: z.string(),
-  challenge: z.string(),
-  timeout: z.int(),
-  rp: z.object({ id: z.string(), name: z.string() }),
-  rpId: z.string(),
-  allowCredentials: z.array(
-    z.object({ id: z.string(), type: z.literal("public-key"), transports: z.array(z.string()) }),
-  ),
-  userVerification: z.literal("preferred"),
-});
+const ready = z
+  .object({
+    success: z.literal(true),
+    requiresCompletion: z.literal(false),
+    challengeId: z.string(),
+    challenge: z.string(),
+    timeout: z.int(),
+    rp: z.object({ id: z.string(), name: z.string() }),
+    rpId: z.string(),
+    allowCredentials: z.array(credentialSchema),
+    userVerification: z.literal("preferred"),
+  })
+  .meta({ id: "SignInChallenge" });
 
 const emailNeeded = z.object({
   success: z.literal(false),
@@ -52,13 +52,15 @@ const walletNeeded = z.object({
   redirectTo: z.literal("/wallet-setup"),
 });
 
-const me = userSchema.extend({
-  displayName: z.string().nullable(),
-  wallet: z.object({ address: z.string(), network: z.enum(NETWORK_IDS) }).optional(),
-  wallets: walletsSchema,
-  permissions: z.array(z.enum(PERMISSIONS)),
-  merchants: z.array(merchantSchema).describe("Merchants that you may act for as a member"),
-});
+const me = userSchema
+  .extend({
+    displayName: z.string().nullable(),
+    wallet: z.object({ address: z.string(), network: z.enum(NETWORK_IDS) }).optional(),
+    wallets: walletsSchema,
+    permissions: z.array(z.enum(PERMISSIONS)),
+    merchants: z.array(merchantSchema).describe("Merchants that you may act for as a member"),
+  })
+  .meta({ id: "CurrentUser" });
 
 const anyStatus = { allow: ["session"], needs: "self", requireActive: false, session: "any" } as const;
 const tags = ["Sessions"];
@@ -97,7 +99,11 @@ export const authRoutes = (deps: ApiDeps) =>
           200: z.union([ready, emailNeeded, walletNeeded]),
           ...errorResponses(400, 404, 413, 429),
         },
-        detail: { summary: "Begin a sign-in: a passkey challenge, or the missing setup step", tags },
+        detail: {
+          operationId: "beginSignIn",
+          summary: "Begin a sign-in: a passkey challenge, or the missing setup step",
+          tags,
+        },
       },
     )
     .post(
@@ -134,13 +140,17 @@ export const authRoutes = (deps: ApiDeps) =>
           ...errorResponses(400, 413, 429),
           401: z.object({ verified: z.literal(false), message: z.string() }),
         },
-        detail: { summary: "Finish a sign-in with the passkey's response", tags },
+        detail: {
+          operationId: "finishSignIn",
+          summary: "Finish a sign-in with the passkey's response",
+          tags,
+        },
       },
     )
     .get("/v1/auth/me", ({ user }) => presentMe(deps, user), {
       auth: anyStatus,
       response: { 200: me, ...errorResponses(401, 403, 429) },
-      detail: { summary: "The signed-in user", tags },
+      detail: { operationId: "getCurrentUser", summary: "The signed-in user", tags },
     })
     .patch(
       "/v1/auth/me",
@@ -161,7 +171,7 @@ export const authRoutes = (deps: ApiDeps) =>
             .describe("The merchant name payers see; null removes it"),
         }),
         response: { 200: me, ...errorResponses(400, 401, 403, 413, 429) },
-        detail: { summary: "Change the merchant name", tags },
+        detail: { operationId: "updateCurrentUser", summary: "Change the merchant name", tags },
       },
     )
     .get(
@@ -173,7 +183,7 @@ export const authRoutes = (deps: ApiDeps) =>
           200: z.object({ status: z.enum(USER_STATUSES), completedSteps: z.array(z.string()) }),
           ...errorResponses(401, 403, 429),
         },
-        detail: { summary: "Progress of the user's setup", tags },
+        detail: { operationId: "getSetupStatus", summary: "Progress of the user's setup", tags },
       },
     )
     .post(
@@ -194,7 +204,7 @@ export const authRoutes = (deps: ApiDeps) =>
           200: z.object({ success: z.boolean(), message: z.string() }),
           ...errorResponses(400, 401, 403, 429),
         },
-        detail: { summary: "End the session, on every instance at once", tags },
+        detail: { operationId: "signOut", summary: "End the session, on every instance at once", tags },
       },
     );
 

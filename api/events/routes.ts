@@ -1,4 +1,5 @@
 /** The event log, read from a cursor: changes of the user's links, transactions, wallets and account. */
+
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
@@ -7,6 +8,7 @@ import { access, isStillAdmitted } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses, errorSchema, metaOf, metaSchema } from "../http/envelope.ts";
+import { takesHeaders } from "../http/openapi-headers.ts";
 import { queryNumber } from "../http/query.ts";
 import { CURSOR_LENGTH_MAX, readCursor, writeCursor } from "./cursor.ts";
 import { streamEvents } from "./stream-events.ts";
@@ -31,18 +33,20 @@ const listQuery = z.object({
   limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
 });
 
-const listSchema = z.object({
-  data: z.array(eventSchema),
-  pagination: z.object({
-    hasNextPage: z.boolean(),
-    nextCursor: z
-      .string()
-      .nullable()
-      .describe("Store it: the next events follow this position, also at the end of the log"),
-    limit: z.int(),
-  }),
-  meta: metaSchema,
-});
+const listSchema = z
+  .object({
+    data: z.array(eventSchema),
+    pagination: z.object({
+      hasNextPage: z.boolean(),
+      nextCursor: z
+        .string()
+        .nullable()
+        .describe("Store it: the next events follow this position, also at the end of the log"),
+      limit: z.int(),
+    }),
+    meta: metaSchema,
+  })
+  .meta({ id: "EventList" });
 
 export const eventRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "event-routes" })
@@ -68,6 +72,8 @@ export const eventRoutes = (deps: ApiDeps) =>
       {
         auth: mayRead,
         detail: {
+          operationId: "streamEvents",
+          parameters: takesHeaders("Last-Event-ID"),
           summary: "Your events as they happen (server-sent events)",
           description:
             "Each message is an event as `GET /v1/events` shows it; its id is a cursor. `Last-Event-ID` continues there; without it the stream begins with what is new.",
@@ -103,6 +109,6 @@ export const eventRoutes = (deps: ApiDeps) =>
         auth: mayRead,
         query: listQuery,
         response: { 200: listSchema, ...errorResponses(400, 401, 403, 429) },
-        detail: { summary: "Your events, oldest first, from a cursor on", tags },
+        detail: { operationId: "listEvents", summary: "Your events, oldest first, from a cursor on", tags },
       },
     );

@@ -50,7 +50,7 @@ export const booksSettingsRoutes = (deps: ApiDeps) =>
     .get("/v1/settings/books", async ({ user }) => present(await findMerchantBooks(deps.sql, user.id)), {
       auth: { allow: ["session"], needs: "settings:read" },
       response: { 200: settingsSchema, ...errorResponses(401, 403, 429) },
-      detail: { summary: "Settings of your statements and documents", tags },
+      detail: { operationId: "getBooksSettings", summary: "Settings of your statements and documents", tags },
     })
     .patch(
       "/v1/settings/books",
@@ -68,7 +68,11 @@ export const booksSettingsRoutes = (deps: ApiDeps) =>
         auth: { allow: ["session"], needs: "settings:write" },
         body: settingsSchema.partial().strict(),
         response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
-        detail: { summary: "Change settings of your documents; omitted ones are unchanged", tags },
+        detail: {
+          operationId: "updateBooksSettings",
+          summary: "Change settings of your documents; omitted ones are unchanged",
+          tags,
+        },
       },
     );
 

@@ -1,4 +1,5 @@
 /** Exports: request, wait, list, download. The worker renders them; every instance serves them from the database. */
+
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, notFound } from "../../core/domain/errors.ts";
@@ -9,6 +10,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses, errorSchema } from "../http/envelope.ts";
+import { takesHeaders } from "../http/openapi-headers.ts";
 import { bodyFilters, toFilter } from "../transactions/filter.ts";
 import { serveExport } from "./download.ts";
 import {
@@ -27,16 +29,18 @@ const EXPORT_ID = /^exp_[A-Za-z0-9_-]{22}$/;
 const tags = ["Exports"];
 const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "exports" } as const;
 
-const exportBody = z.object({
-  format: z.enum(["csv", "json", "pdf"]),
-  profile: z.enum(EXPORT_PROFILES).default("standard"),
-  timeZone: z
-    .string()
-    .max(64)
-    .refine(isTimeZone, "must be an IANA time zone, for example Europe/Berlin")
-    .default("UTC"),
-  ...bodyFilters,
-});
+const exportBody = z
+  .object({
+    format: z.enum(["csv", "json", "pdf"]),
+    profile: z.enum(EXPORT_PROFILES).default("standard"),
+    timeZone: z
+      .string()
+      .max(64)
+      .refine(isTimeZone, "must be an IANA time zone, for example Europe/Berlin")
+      .default("UTC"),
+    ...bodyFilters,
+  })
+  .meta({ id: "ExportRequest" });
 
 const params = z.object({ id: z.string().max(100) });
 
@@ -59,6 +63,8 @@ export const exportRoutes = (deps: ApiDeps) =>
         auth: { ...mayExport, limit: "exports" },
         body: exportBody,
         detail: {
+          operationId: "exportTransactions",
+          parameters: takesHeaders("Prefer"),
           summary: "Export transactions as a file",
           description:
             "Returns the file. With `Prefer: respond-async`, or when the export takes longer than the server waits, returns 202 and a download URL. `pdf` is a text report, or a PDF with `Accept: application/pdf`.",
@@ -79,7 +85,11 @@ export const exportRoutes = (deps: ApiDeps) =>
       {
         auth: mayExport,
         response: { 200: many, ...errorResponses(401, 403, 429) },
-        detail: { summary: `Your newest ${LIST_MAX} exports of the last 7 days`, tags },
+        detail: {
+          operationId: "listExports",
+          summary: `Your newest ${LIST_MAX} exports of the last 7 days`,
+          tags,
+        },
       },
     )
     .get(
@@ -90,7 +100,7 @@ export const exportRoutes = (deps: ApiDeps) =>
         auth: mayExport,
         params,
         response: { 200: one, ...errorResponses(401, 403, 404, 429) },
-        detail: { summary: "Progress of an export", tags },
+        detail: { operationId: "getExport", summary: "Progress of an export", tags },
       },
     )
     .get(
@@ -105,6 +115,7 @@ export const exportRoutes = (deps: ApiDeps) =>
         auth: mayExport,
         params,
         detail: {
+          operationId: "downloadExport",
           summary: "Download an export's file",
           tags,
           responses: documentedResponses({

@@ -70,6 +70,7 @@ export const statementRoutes = (deps: ApiDeps) =>
         auth: { ...mayExport, limit: "exports" },
         body: statementBody,
         detail: {
+          operationId: "createStatement",
           summary: "A wallet's statement for a period",
           description: `Opening balance, every movement with the balance after it, closing balance, and whether the chain says the same in the last block of the period. It holds every movement, ${STATEMENT_ROWS_MAX} at most. A period that is not over is stated up to the last confirmed block.`,
           tags,
@@ -97,7 +98,7 @@ export const statementRoutes = (deps: ApiDeps) =>
       {
         auth: mayExport,
         response: { 200: monthlyAnswer, ...errorResponses(401, 403, 429) },
-        detail: { summary: "Your monthly statements, newest first", tags },
+        detail: { operationId: "listStatements", summary: "Your monthly statements, newest first", tags },
       },
     );
 

@@ -8,32 +8,38 @@ import type { ResponseSet } from "../http/session-cookie.ts";
 import { serveExport } from "./download.ts";
 import { type Asked, requestExport } from "./request-export.ts";
 
-const exportSchema = z.object({
-  id: z.string(),
-  status: z.enum(["QUEUED", "RUNNING", "READY", "FAILED"]),
-  format: z.enum(EXPORT_FORMATS),
-  createdAt: isoTime,
-  downloadUrl: z.string(),
-  readyAt: isoTime.nullable(),
-  expiresAt: isoTime,
-  progress: z.object({ rowsDone: z.int(), rowsTotal: z.int().nullable() }),
-  total: z
-    .int()
-    .nullable()
-    .describe("Transactions that match the filter; more than rowsTotal when truncated"),
-  truncated: z.boolean(),
-  byteSize: z.int().nullable(),
-});
-export const one = z.object({
-  success: z.literal(true),
-  data: z.object({ export: exportSchema }),
-  message: z.string(),
-});
-export const many = z.object({
-  success: z.literal(true),
-  data: z.object({ exports: z.array(exportSchema) }),
-  message: z.string(),
-});
+const exportSchema = z
+  .object({
+    id: z.string(),
+    status: z.enum(["QUEUED", "RUNNING", "READY", "FAILED"]),
+    format: z.enum(EXPORT_FORMATS),
+    createdAt: isoTime,
+    downloadUrl: z.string(),
+    readyAt: isoTime.nullable(),
+    expiresAt: isoTime,
+    progress: z.object({ rowsDone: z.int(), rowsTotal: z.int().nullable() }),
+    total: z
+      .int()
+      .nullable()
+      .describe("Transactions that match the filter; more than rowsTotal when truncated"),
+    truncated: z.boolean(),
+    byteSize: z.int().nullable(),
+  })
+  .meta({ id: "Export" });
+export const one = z
+  .object({
+    success: z.literal(true),
+    data: z.object({ export: exportSchema }),
+    message: z.string(),
+  })
+  .meta({ id: "ExportAnswer" });
+export const many = z
+  .object({
+    success: z.literal(true),
+    data: z.object({ exports: z.array(exportSchema) }),
+    message: z.string(),
+  })
+  .meta({ id: "ExportList" });
 export const exportedFile = {
   200: {
     mediaTypes: EXPORT_FORMATS.map((format) => contentTypeOf(format).replace(/;.*/, "")),

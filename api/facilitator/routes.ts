@@ -2,6 +2,7 @@
  * The standard facilitator interface of x402, version 1 and 2, for USDC `exact` on the enabled networks. Verdicts, good
  * and bad, are answered with 200, malformed requests with 400. Settling needs an API key with the scope `facilitator`.
  */
+
 import { Elysia } from "elysia";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
@@ -12,6 +13,7 @@ import { type AuthRule, access } from "../http/access.ts";
 import { authenticate } from "../http/authenticate.ts";
 import type { Caller } from "../http/caller.ts";
 import type { ApiDeps } from "../http/deps.ts";
+import { takesHeaders } from "../http/openapi-headers.ts";
 import { openPayTools } from "../x402/pay-tools.ts";
 import { isAnswerDueTo } from "./answer-once.ts";
 import { type FacilitatorRequest, readRequest } from "./request.ts";
@@ -38,7 +40,10 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
     .use(access(deps))
     .get("/supported", () => describeSupport(deps), {
       limit: "x402Requirements",
-      detail: { summary: "The kinds of payment this facilitator verifies and settles" },
+      detail: {
+        operationId: "getSupportedPayments",
+        summary: "The kinds of payment this facilitator verifies and settles",
+      },
     })
     .post(
       "/verify",
@@ -57,7 +62,7 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
       },
       {
         limit: "facilitatorVerify",
-        detail: { summary: "Would this payment settle now? Nothing is stored" },
+        detail: { operationId: "verifyPayment", summary: "Would this payment settle now? Nothing is stored" },
       },
     )
     .post(
@@ -85,6 +90,8 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
       {
         auth: maySettle,
         detail: {
+          operationId: "settlePayment",
+          parameters: takesHeaders("Idempotency-Key"),
           summary: "Settle a payment",
           description:
             "A payment's success is reported once, to the API key that brought it; again to the same Idempotency-Key or " +

@@ -8,20 +8,22 @@ import { openHealth } from "./report.ts";
 
 const status = z.enum(["healthy", "unhealthy"]);
 
-const report = z.object({
-  status,
-  timestamp: isoTime,
-  service: z.string(),
-  version: z.string(),
-  checks: z.record(
-    z.string(),
-    z.object({
-      status,
-      error: z.string().optional(),
-      details: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).optional(),
-    }),
-  ),
-});
+const report = z
+  .object({
+    status,
+    timestamp: isoTime,
+    service: z.string(),
+    version: z.string(),
+    checks: z.record(
+      z.string(),
+      z.object({
+        status,
+        error: z.string().optional(),
+        details: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).optional(),
+      }),
+    ),
+  })
+  .meta({ id: "HealthReport" });
 
 const tags = ["Health"];
 
@@ -31,7 +33,7 @@ export const healthRoutes = (deps: ApiDeps) => {
     .use(requestContext(deps))
     .get("/health", async () => examine(), {
       response: { 200: report, ...errorResponses() },
-      detail: { summary: "The state of every component", tags },
+      detail: { operationId: "getHealth", summary: "The state of every component", tags },
     })
     .get(
       "/health/ready",
@@ -50,6 +52,7 @@ export const healthRoutes = (deps: ApiDeps) => {
       {
         response: { 200: z.object({ status: z.literal("ready"), timestamp: isoTime }), ...errorResponses() },
         detail: {
+          operationId: "getReadiness",
           summary: "Readiness: 500 when a critical component is unavailable or the process is stopping",
           tags,
         },
@@ -63,7 +66,7 @@ export const healthRoutes = (deps: ApiDeps) => {
           200: z.object({ status: z.literal("alive"), timestamp: isoTime, uptime: z.number() }),
           ...errorResponses(),
         },
-        detail: { summary: "Liveness of the process", tags },
+        detail: { operationId: "getLiveness", summary: "Liveness of the process", tags },
       },
     );
 };

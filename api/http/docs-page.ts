@@ -70,7 +70,15 @@ const draw = (spec) => {
       nav.append(link);
     }
 };
-fetch("/openapi.json").then((answer) => answer.json()).then(draw);
+const expand = (part, whole) => {
+  if (Array.isArray(part)) return part.map((one) => expand(one, whole));
+  if (!part || typeof part !== "object") return part;
+  const { $ref, ...beside } = part;
+  if (!$ref) return Object.fromEntries(Object.entries(part).map(([key, value]) => [key, expand(value, whole)]));
+  const target = $ref.slice(2).split("/").reduce((node, key) => node[key], whole);
+  return { ...expand(target, whole), ...beside };
+};
+fetch("/openapi.json").then((answer) => answer.json()).then((spec) => draw({ ...spec, paths: expand(spec.paths, spec) }));
 `;
 
 const hashOf = (text: string) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;

@@ -12,11 +12,14 @@ type Described = z.ZodType | { mediaTypes: readonly string[]; description: strin
 type Content = Record<string, { schema: object }>;
 type Responses = Record<string, { description: string; content: Content }>;
 
-/** 500 with the error envelope is always among them. */
-export function documentedResponses(responses: Record<number, Described>): Responses {
+/** 500 with the error envelope is always among them. Several routes with the same answers give them a name, and share them as components. */
+export function documentedResponses(responses: Record<number, Described>, name?: string): Responses {
   const all: Record<number, Described> = { 500: errorSchema, ...responses };
   return Object.fromEntries(
-    Object.entries(all).map(([status, described]) => [status, toResponse(described)]),
+    Object.entries(all).map(([status, described]) => {
+      const shared = name && described !== errorSchema ? { "x-component": `${name}${status}` } : {};
+      return [status, { ...toResponse(described), ...shared }];
+    }),
   );
 }
 
@@ -34,10 +37,10 @@ function toResponse(described: Described): Responses[string] {
     const content: Content = Object.fromEntries(
       described.mediaTypes.map((mediaType) => [mediaType, { schema }]),
     );
-    if (described.json) content["application/json"] = { schema: toJsonSchema(described.json, "output") };
+    if (described.json) content["application/json"] = { schema: toJsonSchema(described.json) };
     return { description: described.description, content };
   }
-  const schema = toJsonSchema(described, "output");
+  const schema = toJsonSchema(described);
   return {
     description: described.description ?? "A JSON answer",
     content: { "application/json": { schema } },

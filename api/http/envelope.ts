@@ -33,7 +33,9 @@ export function errorBody(
 
 /** ISO 8601 with milliseconds, as `Date.toISOString` writes it. */
 export const isoTime = z.iso.datetime();
-export const metaSchema = z.object({ requestId: z.string(), timestamp: isoTime });
+export const metaSchema = z
+  .object({ requestId: z.string(), timestamp: isoTime })
+  .meta({ id: "ResponseMeta" });
 
 export const errorSchema = z
   .object({
@@ -44,7 +46,8 @@ export const errorSchema = z
     }),
     meta: metaSchema,
   })
-  .meta({ description: "The error envelope" });
+  .meta({ description: "The error envelope" })
+  .meta({ id: "ApiError" });
 
 type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 409 | 413 | 422 | 429 | 500;
 

@@ -9,9 +9,10 @@ export function documentedAs<Schema extends z.ZodType>(schema: Schema, json: obj
   return schema;
 }
 
-export function toJsonSchema(schema: z.ZodType, io: "input" | "output" = "input") {
+export function toJsonSchema(schema: z.ZodType) {
   return z.toJSONSchema(schema, {
-    io,
+    // answers keep what they are validated with; objects stay open for fields of later versions
+    io: "input",
     unrepresentable: "any",
     target: "draft-2020-12",
     override({ zodSchema, jsonSchema }) {

@@ -8,8 +8,15 @@ import { z } from "zod";
 import type { ApiDeps } from "./deps.ts";
 import { DOCS_CSP, docsPage } from "./docs-page.ts";
 import { toJsonSchema } from "./json-schema.ts";
+import { nameAnswers, nameComponents } from "./openapi-components.ts";
+import { headerParameters, responseHeaders } from "./openapi-headers.ts";
 
 const VERSION = "3.1.0";
+const DESCRIPTION = `Passkey wallets, payment links and gasless x402 payments in USDC on Base.
+
+Amounts of links are numbers, amounts of transactions decimal text, both in USDC with at most 6 decimals. Times are ISO 8601 in UTC.
+Lists take \`limit\` and \`cursor\`; \`nextCursor\` is null on the last page. Errors are \`ApiError\`: branch on \`error.code\`.
+Every answer carries \`X-Request-Id\`; send your own to find it again in the logs.`;
 
 /** `app` is asked when the document is first wanted: by then every feature is mounted. */
 export const openApi = ({ config }: ApiDeps, app: () => AnyElysia) => {
@@ -35,9 +42,12 @@ export const openApi = ({ config }: ApiDeps, app: () => AnyElysia) => {
 };
 
 type Operation = {
+  tags?: string[];
   requestBody?: { required?: boolean; content?: Record<string, unknown> };
-  parameters?: { name: string; in: string }[];
+  parameters?: ({ name: string; in: string } | { $ref: string })[];
+  responses?: Record<string, unknown>;
 };
+type Paths = Record<string, Record<string, Operation>>;
 
 export function buildDocument(app: AnyElysia, baseUrl: string): object {
   const generated = toOpenAPISchema(
@@ -47,41 +57,80 @@ export function buildDocument(app: AnyElysia, baseUrl: string): object {
     { zod: (schema: z.ZodType) => toJsonSchema(schema) },
     VERSION,
   );
-  const paths = generated.paths as Record<string, Record<string, Operation>>;
-  nameJsonBodies(app, paths);
+  const inline = generated.paths as Paths;
+  nameJsonBodies(app, inline);
+  addRequestHeaders(app, inline);
+  const schemas: Record<string, unknown> = {};
+  const responses: Record<string, unknown> = {};
+  const paths = nameComponents(inline, schemas) as Paths;
+  for (const operation of operationsOf(paths))
+    operation.responses = nameAnswers(operation.responses ?? {}, responses);
   return {
     openapi: VERSION,
     info: {
       title: "USDC payment service",
       version: "v1",
-      description: "Passkey wallets, payment links and gasless x402 payments in USDC on Base.",
+      description: DESCRIPTION,
+      license: { name: "MIT", identifier: "MIT" },
     },
     servers: [{ url: baseUrl }],
+    tags: tagsOf(paths),
     paths,
     components: {
-      ...generated.components,
+      schemas: sortByName(schemas),
+      responses: sortByName(responses),
+      parameters: headerParameters,
+      headers: responseHeaders,
       securitySchemes: {
         session: {
           type: "apiKey",
           in: "cookie",
           name: "authToken",
-          description: "The session cookie set by signing in",
+          description:
+            "The session cookie set by signing in. A member of another merchant acts for it with the header `X-Merchant: user_…`.",
         },
         apiKey: {
           type: "http",
           scheme: "bearer",
-          description: "An API key, `sk_…`, made on /v1/api-keys",
+          description:
+            "An API key, `sk_…`, made on /v1/api-keys. In test mode a session token of /v1/test/token is taken too, together with the header `X-Test-Mode: true`.",
         },
       },
     },
   };
 }
 
+const operationsOf = (paths: Paths) => Object.values(paths).flatMap((item) => Object.values(item));
+
+function tagsOf(paths: Paths): { name: string }[] {
+  const names = operationsOf(paths).flatMap(({ tags = [] }) => tags);
+  return [...new Set(names)].map((name) => ({ name }));
+}
+
+function sortByName<Value>(named: Record<string, Value>): Record<string, Value> {
+  return Object.fromEntries(Object.entries(named).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** The plugin drops the header parameters of a route that has others. */
+function addRequestHeaders(app: AnyElysia, paths: Paths): void {
+  for (const route of app.routes) {
+    const operation = operationOf(paths, route);
+    const headers: { $ref: string }[] = route.hooks.detail?.parameters ?? [];
+    if (!operation || headers.length === 0) continue;
+    const others = (operation.parameters ?? []).filter((parameter) => "name" in parameter);
+    operation.parameters = [...others, ...headers];
+  }
+}
+
+function operationOf(paths: Paths, { path, method }: { path: string; method: string }) {
+  return paths[path.replace(/:([^/]+)/g, "{$1}")]?.[method.toLowerCase()];
+}
+
 /** With a body parser of our own the plugin leaves the content of a request body empty; it is JSON, always. */
-function nameJsonBodies(app: AnyElysia, paths: Record<string, Record<string, Operation>>): void {
+function nameJsonBodies(app: AnyElysia, paths: Paths): void {
   for (const route of app.routes) {
     const schema: unknown = route.hooks.body;
-    const operation = paths[route.path.replace(/:([^/]+)/g, "{$1}")]?.[route.method.toLowerCase()];
+    const operation = operationOf(paths, route);
     if (!operation || !(schema instanceof z.ZodType)) continue;
     operation.requestBody = {
       required: !schema.safeParse(undefined).success,

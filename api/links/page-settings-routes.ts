@@ -43,12 +43,14 @@ const changesSchema = z.object({
     .nullable()
     .describe("Of buttons and links; pages darken or lighten it until it is readable. null: the default"),
 });
-const settingsSchema = changesSchema.extend({
-  logoUrl: z
-    .string()
-    .nullable()
-    .describe("Your logo on pages, receipts and receipt mails, on white; null: the name's first letter"),
-});
+const settingsSchema = changesSchema
+  .extend({
+    logoUrl: z
+      .string()
+      .nullable()
+      .describe("Your logo on pages, receipts and receipt mails, on white; null: the name's first letter"),
+  })
+  .meta({ id: "PageSettings" });
 const logoSchema = z.strictObject({
   image: z
     .string()
@@ -65,7 +67,7 @@ export const pageSettingsRoutes = (deps: ApiDeps) =>
     .get("/v1/settings/pages", async ({ user }) => present(await findMerchantPage(deps.sql, user.id), deps), {
       auth: { allow: ["session"], needs: "settings:read" },
       response: { 200: settingsSchema, ...errorResponses(401, 403, 429) },
-      detail: { summary: "Settings of your payment pages", tags },
+      detail: { operationId: "getPageSettings", summary: "Settings of your payment pages", tags },
     })
     .patch(
       "/v1/settings/pages",
@@ -80,7 +82,11 @@ export const pageSettingsRoutes = (deps: ApiDeps) =>
         auth: { allow: ["session"], needs: "settings:write", freshPasskey: true },
         body: changesSchema.partial().strict(),
         response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
-        detail: { summary: "Change them; omitted ones are unchanged", tags },
+        detail: {
+          operationId: "updatePageSettings",
+          summary: "Change them; omitted ones are unchanged",
+          tags,
+        },
       },
     )
     .post(
@@ -98,7 +104,11 @@ export const pageSettingsRoutes = (deps: ApiDeps) =>
         auth: { allow: ["session"], needs: "settings:write", freshPasskey: true },
         body: logoSchema,
         response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
-        detail: { summary: "Set the logo; it is encoded again as a PNG of at most 64 kB", tags },
+        detail: {
+          operationId: "setLogo",
+          summary: "Set the logo; it is encoded again as a PNG of at most 64 kB",
+          tags,
+        },
       },
     )
     .delete(
@@ -112,7 +122,7 @@ export const pageSettingsRoutes = (deps: ApiDeps) =>
       {
         auth: { allow: ["session"], needs: "settings:write", freshPasskey: true },
         response: { 200: settingsSchema, ...errorResponses(401, 403, 429) },
-        detail: { summary: "Remove the logo", tags },
+        detail: { operationId: "removeLogo", summary: "Remove the logo", tags },
       },
     );
 

@@ -96,7 +96,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
         limit: "publicLinkData",
         params,
         response: { 200: publicLinkSchema, ...errorResponses(400, 404, 429) },
-        detail: { summary: "Public data of a link", tags },
+        detail: { operationId: "getPublicPaymentLink", summary: "Public data of a link", tags },
       },
     )
     .post(
@@ -115,7 +115,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
         params,
         body: claimBody,
         response: { 200: claimAnswer, ...errorResponses(400, 404, 409, 413, 429) },
-        detail: { summary: "Claim that a transaction paid a link", tags },
+        detail: { operationId: "claimPayment", summary: "Claim that a transaction paid a link", tags },
       },
     )
     .post(
@@ -141,7 +141,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
         params,
         body: useBody,
         response: { 201: useSchema, ...errorResponses(400, 404, 409, 413, 429) },
-        detail: { summary: "Open one payment of a reusable link", tags },
+        detail: { operationId: "openLinkUse", summary: "Open one payment of a reusable link", tags },
       },
     )
     .get(
@@ -160,6 +160,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
         limit: "publicLinkData",
         params,
         detail: {
+          operationId: "streamLinkStatus",
           summary: "A link's status as server-sent events",
           tags,
           responses: documentedResponses({

@@ -7,13 +7,15 @@ import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { getReturnSecret, rotateReturnSecret } from "./return-secret.ts";
 
-const secretSchema = z.object({
-  returnSecret: z
-    .string()
-    .describe(
-      "Keys `sig` of a return query: hex HMAC-SHA256 of linkId, reference, status and at, joined by newlines",
-    ),
-});
+const secretSchema = z
+  .object({
+    returnSecret: z
+      .string()
+      .describe(
+        "Keys `sig` of a return query: hex HMAC-SHA256 of linkId, reference, status and at, joined by newlines",
+      ),
+  })
+  .meta({ id: "ReturnSecret" });
 const auth = { allow: ["session"], needs: "settings:write", freshPasskey: true } as const;
 const tags = ["Settings"];
 
@@ -26,7 +28,11 @@ export const returnRoutes = (deps: ApiDeps) =>
       {
         auth,
         response: { 200: secretSchema, ...errorResponses(401, 403, 429) },
-        detail: { summary: "The secret that signs the query of successUrl and cancelUrl", tags },
+        detail: {
+          operationId: "getReturnSecret",
+          summary: "The secret that signs the query of successUrl and cancelUrl",
+          tags,
+        },
       },
     )
     .post(
@@ -43,6 +49,6 @@ export const returnRoutes = (deps: ApiDeps) =>
       {
         auth,
         response: { 200: secretSchema, ...errorResponses(400, 401, 403, 429) },
-        detail: { summary: "Replace that secret at once", tags },
+        detail: { operationId: "rotateReturnSecret", summary: "Replace that secret at once", tags },
       },
     );

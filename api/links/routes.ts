@@ -1,4 +1,5 @@
 /** A merchant's payment links, limited to the signed-in user's own. */
+
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
@@ -25,6 +26,7 @@ import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { readCursor, writeCursor } from "../http/list-cursor.ts";
+import { takesHeaders } from "../http/openapi-headers.ts";
 import { createLink } from "./create-link.ts";
 import { readOrder } from "./order-fields.ts";
 import { readReuse } from "./reuse-fields.ts";
@@ -70,20 +72,29 @@ export const linkRoutes = (deps: ApiDeps) =>
         auth: { ...mayWrite, limit: "paymentOperations" },
         body: createBody,
         response: { 201: linkSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
-        detail: { summary: "Create a payment link", tags },
+        detail: {
+          operationId: "createPaymentLink",
+          parameters: takesHeaders("Idempotency-Key"),
+          summary: "Create a payment link",
+          tags,
+        },
       },
     )
     .get("/v1/payment-links", ({ query, user }) => answerList(deps, user.id, query), {
       auth: mayRead,
       query: listQuery,
       response: { 200: listSchema, ...errorResponses(400, 401, 403, 429) },
-      detail: { summary: "Your payment links, newest first", tags },
+      detail: { operationId: "listPaymentLinks", summary: "Your payment links, newest first", tags },
     })
     .get("/v1/payment-links/stats", ({ query, user }) => answerStats(deps, user.id, query), {
       auth: mayRead,
       query: statsQuery,
       response: { 200: statsSchema, ...errorResponses(400, 401, 403, 429) },
-      detail: { summary: "Counts and earnings of your payment links", tags },
+      detail: {
+        operationId: "getPaymentLinkStats",
+        summary: "Counts and earnings of your payment links",
+        tags,
+      },
     })
     .get(
       "/v1/payment-links/:id",
@@ -96,7 +107,7 @@ export const linkRoutes = (deps: ApiDeps) =>
         params: linkParams,
         query: ownQuery,
         response: { 200: singleLinkSchema, ...errorResponses(400, 401, 403, 404, 429) },
-        detail: { summary: "One payment link", tags },
+        detail: { operationId: "getPaymentLink", summary: "One payment link", tags },
       },
     )
     .get(
@@ -107,7 +118,11 @@ export const linkRoutes = (deps: ApiDeps) =>
         params: linkParams,
         query: paymentsQuery,
         response: { 200: linkPaymentsSchema, ...errorResponses(400, 401, 403, 404, 429) },
-        detail: { summary: "Payments of a link, newest first: of a reusable one its uses", tags },
+        detail: {
+          operationId: "listLinkPayments",
+          summary: "Payments of a link, newest first: of a reusable one its uses",
+          tags,
+        },
       },
     )
     .post(
@@ -117,7 +132,7 @@ export const linkRoutes = (deps: ApiDeps) =>
         auth: mayWrite,
         params: linkParams,
         response: { 200: singleLinkSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
-        detail: { summary: "Cancel an active payment link", tags },
+        detail: { operationId: "cancelPaymentLink", summary: "Cancel an active payment link", tags },
       },
     );
 

@@ -42,15 +42,17 @@ const description = z
   .refine((text) => text.isWellFormed() && !text.includes("\0"), "must be text")
   .meta({ minLength: 1, maxLength: LINK_DESCRIPTION_MAX });
 
-export const createBody = z.strictObject({
-  userId: userId.optional().describe("Your own id, if any"),
-  ...reuseFields,
-  description,
-  currency: z.literal("USDC").optional(),
-  expiresInHours: z.int().min(1).max(LINK_EXPIRY_MAX_HOURS).default(LINK_EXPIRY_DEFAULT_HOURS),
-  network: z.enum(NETWORK_IDS).default(DEFAULT_NETWORK),
-  ...orderFields,
-});
+export const createBody = z
+  .strictObject({
+    userId: userId.optional().describe("Your own id, if any"),
+    ...reuseFields,
+    description,
+    currency: z.literal("USDC").optional(),
+    expiresInHours: z.int().min(1).max(LINK_EXPIRY_MAX_HOURS).default(LINK_EXPIRY_DEFAULT_HOURS),
+    network: z.enum(NETWORK_IDS).default(DEFAULT_NETWORK),
+    ...orderFields,
+  })
+  .meta({ id: "CreatePaymentLink" });
 
 export const ownQuery = z.object({ userId: userId.optional() });
 
@@ -101,106 +103,116 @@ const linkFields = {
   createdAt: isoTime,
   ...orderSchema,
 };
-export const linkSchema = z.object(linkFields);
-export const singleLinkSchema = z.object({ ...linkFields, updatedAt: isoTime });
-export const listSchema = z.object({
-  links: z.array(linkSchema),
-  nextCursor: z.string().nullable(),
-  totalCount: z.int(),
-  activeCount: z.int(),
-  pagination: z.object({ hasNextPage: z.boolean(), limit: z.int() }),
-});
-export const statsSchema = z.object({
-  totalLinks: z.int(),
-  activeLinks: z.int(),
-  paidLinks: z.int(),
-  expiredLinks: z.int(),
-  pendingLinks: z.int(),
-  cancelledLinks: z.int(),
-  totalEarnings: z.number(),
-  totalRefunded: z.number(),
-  currency: z.literal("USDC"),
-  days: z
-    .array(z.object({ date: z.string(), received: z.string().describe("USDC"), count: z.int() }))
-    .optional()
-    .describe("Oldest first, today last; all confirmed USDC received, by links or without"),
-});
-export const publicLinkSchema = z.object({
-  linkId: z.string(),
-  merchantName: z.string(),
-  ...reuseSchema,
-  reusable: z
-    .boolean()
-    .describe("Paid by uses of it: POST …/uses opens one, a link of its own; x402 pays it directly"),
-  currency: z.literal("USDC"),
-  network: z.enum(NETWORK_IDS),
-  recipientAddress: z.string(),
-  description: z.string(),
-  status: z.enum(LINK_STATUSES),
-  expiresAt: isoTime,
-  chainId: z.int(),
-  tokenAddress: z.string(),
-  aiUrl: z.string(),
-  exception: z.enum(LINK_EXCEPTIONS),
-  payable: z.boolean().describe("Whether a payment would be accepted now; claims do not matter"),
-  payAmount: z
-    .number()
-    .nullable()
-    .describe("An amount unique among the wallet's open links: pays exactly like `amount`"),
-  tag: z
-    .string()
-    .nullable()
-    .describe(
-      "16 bytes that name the link: the first half of an authorization's nonce, or appended to a plain transfer's calldata",
+export const linkSchema = z.object(linkFields).meta({ id: "PaymentLink" });
+export const singleLinkSchema = z
+  .object({ ...linkFields, updatedAt: isoTime })
+  .meta({ id: "PaymentLinkDetail" });
+export const listSchema = z
+  .object({
+    links: z.array(linkSchema),
+    nextCursor: z.string().nullable(),
+    totalCount: z.int(),
+    activeCount: z.int(),
+    pagination: z.object({ hasNextPage: z.boolean(), limit: z.int() }),
+  })
+  .meta({ id: "PaymentLinkList" });
+export const statsSchema = z
+  .object({
+    totalLinks: z.int(),
+    activeLinks: z.int(),
+    paidLinks: z.int(),
+    expiredLinks: z.int(),
+    pendingLinks: z.int(),
+    cancelledLinks: z.int(),
+    totalEarnings: z.number(),
+    totalRefunded: z.number(),
+    currency: z.literal("USDC"),
+    days: z
+      .array(z.object({ date: z.string(), received: z.string().describe("USDC"), count: z.int() }))
+      .optional()
+      .describe("Oldest first, today last; all confirmed USDC received, by links or without"),
+  })
+  .meta({ id: "PaymentLinkStats" });
+export const publicLinkSchema = z
+  .object({
+    linkId: z.string(),
+    merchantName: z.string(),
+    ...reuseSchema,
+    reusable: z
+      .boolean()
+      .describe("Paid by uses of it: POST …/uses opens one, a link of its own; x402 pays it directly"),
+    currency: z.literal("USDC"),
+    network: z.enum(NETWORK_IDS),
+    recipientAddress: z.string(),
+    description: z.string(),
+    status: z.enum(LINK_STATUSES),
+    expiresAt: isoTime,
+    chainId: z.int(),
+    tokenAddress: z.string(),
+    aiUrl: z.string(),
+    exception: z.enum(LINK_EXCEPTIONS),
+    payable: z.boolean().describe("Whether a payment would be accepted now; claims do not matter"),
+    payAmount: z
+      .number()
+      .nullable()
+      .describe("An amount unique among the wallet's open links: pays exactly like `amount`"),
+    tag: z
+      .string()
+      .nullable()
+      .describe(
+        "16 bytes that name the link: the first half of an authorization's nonce, or appended to a plain transfer's calldata",
+      ),
+    settledBy,
+    paymentUncertain: z
+      .boolean()
+      .describe("An earlier payment may still have been executed; informative, does not prevent a payment"),
+    recipientChecksumAddress: z.string().describe("`recipientAddress` in mixed case (EIP-55)"),
+    token: z
+      .object({ address: z.string(), name: z.string(), version: z.string() })
+      .describe("USDC here, with the name and version of its EIP-712 domain"),
+    explorerUrl: z.string().describe("Leads to a transaction when its hash is appended"),
+    refundedAmount: z.number(),
+    paidAt: isoTime.nullable(),
+    transactionHash: z.string().nullable().describe("The transaction that paid it; null before it is PAID"),
+    payer: z.string().nullable().describe("Who sent that transaction's transfer; null before it is PAID"),
+    confirmations: z
+      .int()
+      .nullable()
+      .describe("Blocks that hold the paying transfer, its own included; null while no block does"),
+    confirmationsNeeded: z.int().describe("Confirmations that make it PAID"),
+    now: isoTime.describe("The server's time; compare `expiresAt` with this"),
+    reference: z.string().nullable().describe("The merchant's own number of the order"),
+    successUrl: z.string().nullable(),
+    cancelUrl: z.string().nullable(),
+    returnUrl: z
+      .string()
+      .nullable()
+      .describe(
+        "Where the payer returns to now: successUrl once PAID, cancelUrl while nothing pays it, with `linkId, reference, status, at, sig` in the query",
+      ),
+  })
+  .meta({ id: "PublicPaymentLink" });
+export const linkPaymentsSchema = z
+  .object({
+    payments: z.array(
+      z.object({
+        linkId: z.string().describe("The use that was paid; refunds and receipts take it"),
+        paymentId: z.string().nullable(),
+        transactionId: z.string().nullable(),
+        status: z.enum(LINK_STATUSES),
+        amount: z.number(),
+        refundedAmount: z.number(),
+        payer: z.string().nullable(),
+        transactionHash: z.string().nullable(),
+        paidAt: isoTime.nullable(),
+        receiptUrl: z.string().nullable(),
+        createdAt: isoTime,
+      }),
     ),
-  settledBy,
-  paymentUncertain: z
-    .boolean()
-    .describe("An earlier payment may still have been executed; informative, does not prevent a payment"),
-  recipientChecksumAddress: z.string().describe("`recipientAddress` in mixed case (EIP-55)"),
-  token: z
-    .object({ address: z.string(), name: z.string(), version: z.string() })
-    .describe("USDC here, with the name and version of its EIP-712 domain"),
-  explorerUrl: z.string().describe("Leads to a transaction when its hash is appended"),
-  refundedAmount: z.number(),
-  paidAt: isoTime.nullable(),
-  transactionHash: z.string().nullable().describe("The transaction that paid it; null before it is PAID"),
-  payer: z.string().nullable().describe("Who sent that transaction's transfer; null before it is PAID"),
-  confirmations: z
-    .int()
-    .nullable()
-    .describe("Blocks that hold the paying transfer, its own included; null while no block does"),
-  confirmationsNeeded: z.int().describe("Confirmations that make it PAID"),
-  now: isoTime.describe("The server's time; compare `expiresAt` with this"),
-  reference: z.string().nullable().describe("The merchant's own number of the order"),
-  successUrl: z.string().nullable(),
-  cancelUrl: z.string().nullable(),
-  returnUrl: z
-    .string()
-    .nullable()
-    .describe(
-      "Where the payer returns to now: successUrl once PAID, cancelUrl while nothing pays it, with `linkId, reference, status, at, sig` in the query",
-    ),
-});
-export const linkPaymentsSchema = z.object({
-  payments: z.array(
-    z.object({
-      linkId: z.string().describe("The use that was paid; refunds and receipts take it"),
-      paymentId: z.string().nullable(),
-      transactionId: z.string().nullable(),
-      status: z.enum(LINK_STATUSES),
-      amount: z.number(),
-      refundedAmount: z.number(),
-      payer: z.string().nullable(),
-      transactionHash: z.string().nullable(),
-      paidAt: isoTime.nullable(),
-      receiptUrl: z.string().nullable(),
-      createdAt: isoTime,
-    }),
-  ),
-  nextCursor: z.string().nullable(),
-  pagination: z.object({ hasNextPage: z.boolean(), limit: z.int() }),
-});
+    nextCursor: z.string().nullable(),
+    pagination: z.object({ hasNextPage: z.boolean(), limit: z.int() }),
+  })
+  .meta({ id: "LinkPaymentList" });
 
 export function presentLinkPayment(row: LinkPayment, { baseUrl }: Addresses) {
   return {

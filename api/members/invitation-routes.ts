@@ -31,7 +31,11 @@ export const invitationRoutes = (deps: ApiDeps) =>
           200: z.object({ data: z.array(receivedInvitationSchema), meta: metaSchema }),
           ...errorResponses(401, 403, 429),
         },
-        detail: { summary: "Open invitations to your address, newest first", tags },
+        detail: {
+          operationId: "listInvitations",
+          summary: "Open invitations to your address, newest first",
+          tags,
+        },
       },
     )
     .post(
@@ -55,7 +59,11 @@ export const invitationRoutes = (deps: ApiDeps) =>
           }),
           ...errorResponses(400, 401, 403, 404, 409, 413, 429),
         },
-        detail: { summary: "Accept an invitation, once; your own account stays as it is", tags },
+        detail: {
+          operationId: "acceptInvitation",
+          summary: "Accept an invitation, once; your own account stays as it is",
+          tags,
+        },
       },
     )
     .post(
@@ -71,6 +79,6 @@ export const invitationRoutes = (deps: ApiDeps) =>
           200: z.object({ data: z.object({ id: z.string(), declined: z.literal(true) }), meta: metaSchema }),
           ...errorResponses(400, 401, 403, 404, 413, 429),
         },
-        detail: { summary: "Decline an invitation", tags },
+        detail: { operationId: "declineInvitation", summary: "Decline an invitation", tags },
       },
     );

@@ -48,7 +48,7 @@ export const memberRoutes = (deps: ApiDeps) =>
           200: z.object({ data: z.array(memberSchema), meta: metaSchema }),
           ...errorResponses(400, 401, 403, 429),
         },
-        detail: { summary: "The account and its members, oldest first", tags },
+        detail: { operationId: "listMembers", summary: "The account and its members, oldest first", tags },
       },
     )
     .get(
@@ -63,7 +63,7 @@ export const memberRoutes = (deps: ApiDeps) =>
           200: z.object({ data: z.array(invitationSchema), meta: metaSchema }),
           ...errorResponses(400, 401, 403, 429),
         },
-        detail: { summary: "Open invitations, newest first", tags },
+        detail: { operationId: "listSentInvitations", summary: "Open invitations, newest first", tags },
       },
     )
     .post(
@@ -81,6 +81,7 @@ export const memberRoutes = (deps: ApiDeps) =>
           ...errorResponses(400, 401, 403, 409, 413, 429),
         },
         detail: {
+          operationId: "inviteMember",
           summary: "Invite a person by mail; replaces an open invitation to the same address",
           description: "The answer is the same whether or not the address has an account.",
           tags,
@@ -100,7 +101,7 @@ export const memberRoutes = (deps: ApiDeps) =>
           200: z.object({ data: invitationSchema, meta: metaSchema }),
           ...errorResponses(400, 401, 403, 404, 429),
         },
-        detail: { summary: "Revoke an open invitation", tags },
+        detail: { operationId: "revokeInvitation", summary: "Revoke an open invitation", tags },
       },
     )
     .patch(
@@ -121,6 +122,7 @@ export const memberRoutes = (deps: ApiDeps) =>
           ...errorResponses(400, 401, 403, 404, 409, 413, 429),
         },
         detail: {
+          operationId: "changeMemberRole",
           summary: "Change a member's role, at once on every instance",
           description: "An owner of the wallet is removed there first (/v1/wallets/owners): 409 until then.",
           tags,
@@ -138,6 +140,7 @@ export const memberRoutes = (deps: ApiDeps) =>
         params: memberParams,
         response: { 200: removed, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
+          operationId: "removeMember",
           summary: "Remove a member, with the sessions and API keys they used for this merchant, at once",
           description: "An owner of the wallet is removed there first (/v1/wallets/owners): 409 until then.",
           tags,
@@ -158,6 +161,6 @@ export const memberRoutes = (deps: ApiDeps) =>
       {
         auth: { allow: ["session"], needs: "members:read" },
         response: { 200: removed, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
-        detail: { summary: "Leave the merchant named in X-Merchant", tags },
+        detail: { operationId: "leaveMerchant", summary: "Leave the merchant named in X-Merchant", tags },
       },
     );

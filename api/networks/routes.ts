@@ -7,26 +7,30 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 
-const networkSchema = z.object({
-  id: z.enum(NETWORK_IDS),
-  name: z.enum(NETWORK_IDS),
-  chainId: z.int(),
-  enabled: z.boolean(),
-  displayName: z.string(),
-  color: z.string(),
-  icon: z.string(),
-  explorerUrl: z.string(),
-  description: z.string(),
-});
+const networkSchema = z
+  .object({
+    id: z.enum(NETWORK_IDS),
+    name: z.enum(NETWORK_IDS),
+    chainId: z.int(),
+    enabled: z.boolean(),
+    displayName: z.string(),
+    color: z.string(),
+    icon: z.string(),
+    explorerUrl: z.string(),
+    description: z.string(),
+  })
+  .meta({ id: "NetworkInfo" });
 
-const currencySchema = z.object({
-  code: z.literal("USDC"),
-  name: z.string(),
-  symbol: z.string(),
-  decimals: z.int(),
-  icon: z.string(),
-  description: z.string(),
-});
+const currencySchema = z
+  .object({
+    code: z.literal("USDC"),
+    name: z.string(),
+    symbol: z.string(),
+    decimals: z.int(),
+    icon: z.string(),
+    description: z.string(),
+  })
+  .meta({ id: "Currency" });
 
 const USDC = {
   code: "USDC" as const,
@@ -53,7 +57,7 @@ export const networkRoutes = (deps: ApiDeps) => {
       {
         limit: "general",
         response: { 200: answer(z.object({ networks: z.array(networkSchema) })), ...errorResponses(429) },
-        detail: { summary: "Enabled networks", tags: ["Networks"] },
+        detail: { operationId: "listNetworks", summary: "Enabled networks", tags: ["Networks"] },
       },
     )
     .get(
@@ -62,7 +66,7 @@ export const networkRoutes = (deps: ApiDeps) => {
       {
         limit: "general",
         response: { 200: answer(z.object({ currencies: z.array(currencySchema) })), ...errorResponses(429) },
-        detail: { summary: "Supported currencies", tags: ["Networks"] },
+        detail: { operationId: "listCurrencies", summary: "Supported currencies", tags: ["Networks"] },
       },
     );
 };

@@ -1,4 +1,5 @@
 /** Owners of the signed-in user's wallets. Never by an API key, and never by a session alone: an owner's passkey signs each change. */
+
 import { Elysia } from "elysia";
 import type { z } from "zod";
 import { invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
@@ -11,6 +12,7 @@ import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { requireFreshPasskey } from "../http/fresh-passkey.ts";
 import { jsonBody } from "../http/json-body.ts";
+import { takesHeaders } from "../http/openapi-headers.ts";
 import type { Trace } from "../http/trace.ts";
 import { transportsOf } from "../wallet-ops/operations.ts";
 import { cancelChange, getChange } from "./changes.ts";
@@ -57,13 +59,17 @@ export const ownerRoutes = (deps: ApiDeps) =>
         auth: reading,
         query: ownersQuery,
         response: { 200: ownersSchema, ...errorResponses(400, 401, 403, 404, 429) },
-        detail: { summary: "The owners of a wallet, read from the chain", tags },
+        detail: { operationId: "listOwners", summary: "The owners of a wallet, read from the chain", tags },
       },
     )
     .post("/v1/wallets/owners/passkey/start", ({ user }) => startPasskey(deps, user), {
       auth: own,
       response: { 200: passkeyStartedSchema, ...errorResponses(400, 401, 403, 413, 429) },
-      detail: { summary: "Begin adding a passkey: creation options for any device or security key", tags },
+      detail: {
+        operationId: "beginPasskeyOwner",
+        summary: "Begin adding a passkey: creation options for any device or security key",
+        tags,
+      },
     })
     .post(
       "/v1/wallets/owners/address/start",
@@ -78,7 +84,11 @@ export const ownerRoutes = (deps: ApiDeps) =>
         auth: own,
         body: addressStartBody,
         response: { 200: addressStartedSchema, ...errorResponses(400, 401, 403, 404, 413, 429) },
-        detail: { summary: "Begin adding an address: what it has to sign first", tags },
+        detail: {
+          operationId: "beginAddressOwner",
+          summary: "Begin adding an address: what it has to sign first",
+          tags,
+        },
       },
     )
     .post(
@@ -99,7 +109,12 @@ export const ownerRoutes = (deps: ApiDeps) =>
         auth: { ...changing, limit: "paymentOperations" },
         body: prepareBody,
         response: { 201: preparedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
-        detail: { summary: "Prepare adding or removing an owner for a passkey to sign", tags },
+        detail: {
+          operationId: "prepareOwnerChange",
+          parameters: takesHeaders("Idempotency-Key"),
+          summary: "Prepare adding or removing an owner for a passkey to sign",
+          tags,
+        },
       },
     )
     .post(
@@ -119,7 +134,11 @@ export const ownerRoutes = (deps: ApiDeps) =>
         auth: changing,
         body: confirmBody,
         response: { 202: confirmedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
-        detail: { summary: "Confirm a prepared owner change with the passkey's answer", tags },
+        detail: {
+          operationId: "confirmOwnerChange",
+          summary: "Confirm a prepared owner change with the passkey's answer",
+          tags,
+        },
       },
     )
     .get(
@@ -130,7 +149,11 @@ export const ownerRoutes = (deps: ApiDeps) =>
         auth: reading,
         params: changeParams,
         response: { 200: changeSchema, ...errorResponses(400, 401, 403, 404, 429) },
-        detail: { summary: "One owner change, with its state on each network", tags },
+        detail: {
+          operationId: "getOwnerChange",
+          summary: "One owner change, with its state on each network",
+          tags,
+        },
       },
     )
     .post(
@@ -141,7 +164,11 @@ export const ownerRoutes = (deps: ApiDeps) =>
         auth: changing,
         params: changeParams,
         response: { 200: changeSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
-        detail: { summary: "Cancel an owner change that is not signed yet", tags },
+        detail: {
+          operationId: "cancelOwnerChange",
+          summary: "Cancel an owner change that is not signed yet",
+          tags,
+        },
       },
     );
 

@@ -3,10 +3,15 @@ import { z } from "zod";
 import type { Hex } from "../../core/domain/networks.ts";
 import { CONTRACTS, NETWORK_IDS, NETWORKS } from "../../core/domain/networks.ts";
 import { addressOfOwner, OWNER_ACTIONS, ownerIdOf } from "../../core/domain/owner.ts";
-import { isStillPossible, OPERATION_STATES, OPERATION_WARNINGS } from "../../core/domain/wallet-operation.ts";
+import { isStillPossible, OPERATION_STATES } from "../../core/domain/wallet-operation.ts";
 import type { Passkey } from "../../db/schema.ts";
 import type { OperationView } from "../../db/wallet-ops/operations.ts";
-import { assertionSchema, attestationSchema, challengeIdSchema } from "../auth/passkey-wire.ts";
+import {
+  assertionSchema,
+  attestationSchema,
+  challengeIdSchema,
+  credentialSchema,
+} from "../auth/passkey-wire.ts";
 import type { ApiConfig } from "../config.ts";
 import { isoTime } from "../http/envelope.ts";
 import { documentedAs } from "../http/json-schema.ts";
@@ -16,6 +21,7 @@ import {
   signingFields,
   statusOf,
   type Transports,
+  warnings,
 } from "../wallet-ops/wire.ts";
 import { type ChangeView, signedHashOf, statusOfChange, waitsForDeployment } from "./changes.ts";
 
@@ -40,27 +46,32 @@ const ownerFields = {
   address: z.string().nullable(),
   name: z.string().nullable(),
 };
-const warnings = z.array(z.object({ code: z.enum(OPERATION_WARNINGS), message: z.string() }));
 
-export const ownersSchema = z.object({
-  network: networkId,
-  wallet: z.string(),
-  deployed: z.boolean(),
-  owners: z.array(z.object({ ...ownerFields, index: z.int(), addedAt: isoTime.nullable() })),
-  waiting: z
-    .array(z.object(ownerFields))
-    .describe("Signed additions that run with the wallet's first operation on this network"),
-  warnings,
-});
+const ownerSchema = z.object(ownerFields).meta({ id: "Owner" });
+
+export const ownersSchema = z
+  .object({
+    network: networkId,
+    wallet: z.string(),
+    deployed: z.boolean(),
+    owners: z.array(z.object({ ...ownerFields, index: z.int(), addedAt: isoTime.nullable() })),
+    waiting: z
+      .array(ownerSchema)
+      .describe("Signed additions that run with the wallet's first operation on this network"),
+    warnings,
+  })
+  .meta({ id: "Owners" });
 
 export const addressStartBody = z.object({ address: z.string().max(100), network: networkId.optional() });
 
-export const typedDataSchema = z.object({
-  types: z.record(z.string(), z.array(z.object({ name: z.string(), type: z.string() })).readonly()),
-  primaryType: z.string(),
-  domain: z.object({ name: z.string(), version: z.string() }),
-  message: z.record(z.string(), z.string()),
-});
+export const typedDataSchema = z
+  .object({
+    types: z.record(z.string(), z.array(z.object({ name: z.string(), type: z.string() })).readonly()),
+    primaryType: z.string(),
+    domain: z.object({ name: z.string(), version: z.string() }),
+    message: z.record(z.string(), z.string()),
+  })
+  .meta({ id: "TypedData" });
 
 export const addressStartedSchema = z.object({
   challengeId: z.string(),
@@ -68,28 +79,28 @@ export const addressStartedSchema = z.object({
   timeout: z.int(),
 });
 
-const credentials = z.array(
-  z.object({ id: z.string(), type: z.literal("public-key"), transports: z.array(z.string()) }),
-);
+const credentials = z.array(credentialSchema);
 
-export const passkeyStartedSchema = z.object({
-  challengeId: z.string(),
-  passkeyChallenge: z.object({
+export const passkeyStartedSchema = z
+  .object({
     challengeId: z.string(),
-    challenge: z.string(),
-    timeout: z.int(),
-    rp: z.object({ name: z.string(), id: z.string() }),
-    user: z.object({ id: z.string(), name: z.string(), displayName: z.string() }),
-    pubKeyCredParams: z.array(z.object({ alg: z.int(), type: z.literal("public-key") })),
-    authenticatorSelection: z.object({
-      userVerification: z.literal("required"),
-      requireResidentKey: z.boolean(),
-      residentKey: z.literal("required"),
+    passkeyChallenge: z.object({
+      challengeId: z.string(),
+      challenge: z.string(),
+      timeout: z.int(),
+      rp: z.object({ name: z.string(), id: z.string() }),
+      user: z.object({ id: z.string(), name: z.string(), displayName: z.string() }),
+      pubKeyCredParams: z.array(z.object({ alg: z.int(), type: z.literal("public-key") })),
+      authenticatorSelection: z.object({
+        userVerification: z.literal("required"),
+        requireResidentKey: z.boolean(),
+        residentKey: z.literal("required"),
+      }),
+      attestation: z.literal("direct"),
+      excludeCredentials: credentials,
     }),
-    attestation: z.literal("direct"),
-    excludeCredentials: credentials,
-  }),
-});
+  })
+  .meta({ id: "PasskeyCreation" });
 
 const addition = z.discriminatedUnion("type", [
   z.object({
@@ -132,47 +143,55 @@ export const confirmBody = z.object({
 export const changeParams = z.object({ id: z.string().max(100) });
 
 const status = z.enum(OPERATION_STATES);
-const ofNetwork = z.object({
-  network: networkId,
-  status,
-  userOpHash: z.string().describe("As the EntryPoint of this network reports it"),
-  waitsForDeployment: z
-    .boolean()
-    .describe("Runs with the wallet's first other operation there, which deploys it"),
-  transactionHash: z.string().nullable(),
-  blockNumber: z.int().nullable(),
-  reason: failureReason,
-  stillPossible: z.boolean(),
-});
+const ofNetwork = z
+  .object({
+    network: networkId,
+    status,
+    userOpHash: z.string().describe("As the EntryPoint of this network reports it"),
+    waitsForDeployment: z
+      .boolean()
+      .describe("Runs with the wallet's first other operation there, which deploys it"),
+    transactionHash: z.string().nullable(),
+    blockNumber: z.int().nullable(),
+    reason: failureReason,
+    stillPossible: z.boolean(),
+  })
+  .meta({ id: "OwnerChangeOnNetwork" });
 
 const summary = z.object({
   action: z.enum(OWNER_ACTIONS),
-  owner: z.object(ownerFields),
+  owner: ownerSchema,
   wallet: z.string(),
 });
 
-export const preparedSchema = z.object({
-  success: z.literal(true),
-  ownerChangeId: z.string(),
-  status,
-  ...signingFields,
-  chainId: documentedAs(z.int().nullable(), {
-    type: ["integer", "null"],
-    description: "Null when the signature is for every network: the hash leaves the chain's id out",
-  }),
-  summary,
-  networks: z.array(ofNetwork),
-});
+export const preparedSchema = z
+  .object({
+    success: z.literal(true),
+    ownerChangeId: z.string(),
+    status,
+    ...signingFields,
+    chainId: documentedAs(z.int().nullable(), {
+      type: ["integer", "null"],
+      description: "Null when the signature is for every network: the hash leaves the chain's id out",
+    }),
+    summary,
+    networks: z.array(ofNetwork),
+  })
+  .meta({ id: "PreparedOwnerChange" });
 
-export const changeSchema = z.object({
-  ownerChangeId: z.string(),
-  status: status.describe("Of the network that is furthest behind, those left out that wait for deployment"),
-  userOpHash: z.string().describe("What the passkey signs"),
-  ...summary.shape,
-  networks: z.array(ofNetwork),
-  createdAt: isoTime,
-  expiresAt: isoTime,
-});
+export const changeSchema = z
+  .object({
+    ownerChangeId: z.string(),
+    status: status.describe(
+      "Of the network that is furthest behind, those left out that wait for deployment",
+    ),
+    userOpHash: z.string().describe("What the passkey signs"),
+    ...summary.shape,
+    networks: z.array(ofNetwork),
+    createdAt: isoTime,
+    expiresAt: isoTime,
+  })
+  .meta({ id: "OwnerChange" });
 
 export const confirmedSchema = changeSchema.extend({
   success: z.literal(true),

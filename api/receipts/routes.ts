@@ -56,7 +56,7 @@ export const receiptRoutes = (deps: ApiDeps) =>
         params,
         query,
         detail: {
-          ...{ summary: "The receipt of a paid link", description, tags },
+          ...{ operationId: "getReceipt", summary: "The receipt of a paid link", description, tags },
           responses: documentedResponses({ ...answers(receiptSchema), 401: errorSchema, 403: errorSchema }),
         },
       },
@@ -72,7 +72,12 @@ export const receiptRoutes = (deps: ApiDeps) =>
         params: publicParams,
         query,
         detail: {
-          ...{ summary: "The receipt of a paid link, as its payer reads it", description, tags },
+          ...{
+            operationId: "getPublicReceipt",
+            summary: "The receipt of a paid link, as its payer reads it",
+            description,
+            tags,
+          },
           responses: documentedResponses(answers(publicReceiptSchema)),
         },
       },

@@ -7,31 +7,35 @@ import type { Receipt } from "../../core/domain/receipt.ts";
 import { isoTime } from "../http/envelope.ts";
 import { settledBy } from "../http/settled-by.ts";
 
-export const publicReceiptSchema = z.object({
-  linkId: z.string(),
-  paymentId: z.string().nullable().describe("Of a payment by x402; null for a plain transfer"),
-  transactionId: z.string().nullable(),
-  status: z.literal("PAID"),
-  merchantName: z.string(),
-  description: z.string(),
-  reference: z.string().nullable(),
-  amount: z.number().describe("What came, in USDC"),
-  currency: z.literal("USDC"),
-  refundedAmount: z.number(),
-  network: z.enum(NETWORK_IDS),
-  payer: z.string(),
-  recipient: z.string(),
-  transactionHash: z.string(),
-  logIndex: z.int(),
-  blockNumber: z.int(),
-  explorerUrl: z.string(),
-  paidAt: isoTime,
-  settledBy,
-});
-export const receiptSchema = publicReceiptSchema.extend({
-  customerEmail: z.string().nullable(),
-  metadata: z.record(z.string(), z.string()),
-});
+export const publicReceiptSchema = z
+  .object({
+    linkId: z.string(),
+    paymentId: z.string().nullable().describe("Of a payment by x402; null for a plain transfer"),
+    transactionId: z.string().nullable(),
+    status: z.literal("PAID"),
+    merchantName: z.string(),
+    description: z.string(),
+    reference: z.string().nullable(),
+    amount: z.number().describe("What came, in USDC"),
+    currency: z.literal("USDC"),
+    refundedAmount: z.number(),
+    network: z.enum(NETWORK_IDS),
+    payer: z.string(),
+    recipient: z.string(),
+    transactionHash: z.string(),
+    logIndex: z.int(),
+    blockNumber: z.int(),
+    explorerUrl: z.string(),
+    paidAt: isoTime,
+    settledBy,
+  })
+  .meta({ id: "PublicReceipt" });
+export const receiptSchema = publicReceiptSchema
+  .extend({
+    customerEmail: z.string().nullable(),
+    metadata: z.record(z.string(), z.string()),
+  })
+  .meta({ id: "Receipt" });
 
 export function presentPublicReceipt(receipt: Receipt): z.infer<typeof publicReceiptSchema> {
   return {

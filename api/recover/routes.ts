@@ -45,7 +45,11 @@ export const recoverRoutes = (deps: ApiDeps) =>
         }),
         ...errorResponses(400, 413, 429),
       },
-      detail: { summary: "Begin a recovery: what an address owner of the wallet has to sign", tags },
+      detail: {
+        operationId: "beginRecovery",
+        summary: "Begin a recovery: what an address owner of the wallet has to sign",
+        tags,
+      },
     })
     .post(
       "/v1/auth/recover/code",
@@ -60,7 +64,11 @@ export const recoverRoutes = (deps: ApiDeps) =>
           200: z.object({ success: z.literal(true), emailVerificationSent: z.literal(true) }),
           ...errorResponses(400, 413, 429),
         },
-        detail: { summary: "Prove the address owner by its signature; a code is mailed", tags },
+        detail: {
+          operationId: "sendRecoveryCode",
+          summary: "Prove the address owner by its signature; a code is mailed",
+          tags,
+        },
       },
     )
     .post(
@@ -100,6 +108,7 @@ export const recoverRoutes = (deps: ApiDeps) =>
           ...errorResponses(400, 413, 429),
         },
         detail: {
+          operationId: "finishRecovery",
           summary:
             "Finish with the mailed code and the same signature: a session that may only register a passkey",
           tags,
@@ -109,7 +118,11 @@ export const recoverRoutes = (deps: ApiDeps) =>
     .post("/v1/auth/recover/passkey/start", ({ user }) => startPasskey(deps, user), {
       auth: recovery,
       response: { 200: passkeyStartedSchema, ...errorResponses(400, 401, 403, 413, 429) },
-      detail: { summary: "Creation options for the new passkey, on any device", tags },
+      detail: {
+        operationId: "beginRecoveryPasskey",
+        summary: "Creation options for the new passkey, on any device",
+        tags,
+      },
     })
     .post(
       "/v1/auth/recover/passkey/complete",
@@ -148,6 +161,10 @@ export const recoverRoutes = (deps: ApiDeps) =>
           }),
           ...errorResponses(400, 401, 403, 404, 413, 429),
         },
-        detail: { summary: "Register the new passkey, and what the address owner has to send", tags },
+        detail: {
+          operationId: "finishRecoveryPasskey",
+          summary: "Register the new passkey, and what the address owner has to send",
+          tags,
+        },
       },
     );

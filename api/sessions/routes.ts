@@ -14,18 +14,20 @@ import { describeUserAgent } from "../http/user-agent.ts";
 
 const LISTED_MAX = 100;
 
-const sessionSchema = z.object({
-  id: z.string(),
-  method: z
-    .enum(["otp", "passkey", "wallet_setup", "google", "test", "recovery"])
-    .describe("How it was signed in"),
-  createdAt: isoTime,
-  lastSeenAt: isoTime.describe("Accurate to a minute"),
-  expiresAt: isoTime,
-  userAgent: z.string().nullable().describe("Short description of the browser it was last used from"),
-  ip: z.string().nullable().describe("The address it was last used from"),
-  current: z.boolean().describe("The session of this request"),
-});
+const sessionSchema = z
+  .object({
+    id: z.string(),
+    method: z
+      .enum(["otp", "passkey", "wallet_setup", "google", "test", "recovery"])
+      .describe("How it was signed in"),
+    createdAt: isoTime,
+    lastSeenAt: isoTime.describe("Accurate to a minute"),
+    expiresAt: isoTime,
+    userAgent: z.string().nullable().describe("Short description of the browser it was last used from"),
+    ip: z.string().nullable().describe("The address it was last used from"),
+    current: z.boolean().describe("The session of this request"),
+  })
+  .meta({ id: "Session" });
 
 const tags = ["Sessions"];
 const auth = { allow: ["session"], needs: "self" } as const;
@@ -46,7 +48,11 @@ export const sessionRoutes = (deps: ApiDeps) =>
           200: z.object({ data: z.array(sessionSchema), meta: metaSchema }),
           ...errorResponses(401, 403, 429),
         },
-        detail: { summary: `The user's live sessions, this one first; at most ${LISTED_MAX}`, tags },
+        detail: {
+          operationId: "listSessions",
+          summary: `The user's live sessions, this one first; at most ${LISTED_MAX}`,
+          tags,
+        },
       },
     )
     .delete(
@@ -66,7 +72,7 @@ export const sessionRoutes = (deps: ApiDeps) =>
           200: z.object({ data: z.object({ id: z.string(), ended: z.literal(true) }), meta: metaSchema }),
           ...errorResponses(400, 401, 403, 404, 429),
         },
-        detail: { summary: "End a session, on every instance at once", tags },
+        detail: { operationId: "endSession", summary: "End a session, on every instance at once", tags },
       },
     )
     .post(
@@ -86,7 +92,11 @@ export const sessionRoutes = (deps: ApiDeps) =>
           200: z.object({ data: z.object({ ended: z.int() }), meta: metaSchema }),
           ...errorResponses(400, 401, 403, 429),
         },
-        detail: { summary: "End all of the user's sessions but this one", tags },
+        detail: {
+          operationId: "endOtherSessions",
+          summary: "End all of the user's sessions but this one",
+          tags,
+        },
       },
     );
 

@@ -51,7 +51,11 @@ export const testModeRoutes = (deps: ApiDeps) =>
           }),
           ...errorResponses(400, 404, 413, 429),
         },
-        detail: { summary: "A session token for `Authorization: Bearer` with `X-Test-Mode: true`", tags },
+        detail: {
+          operationId: "createTestToken",
+          summary: "A session token for `Authorization: Bearer` with `X-Test-Mode: true`",
+          tags,
+        },
       },
     )
     .post(
@@ -81,6 +85,6 @@ export const testModeRoutes = (deps: ApiDeps) =>
           }),
           ...errorResponses(400, 404, 413, 429),
         },
-        detail: { summary: "The newest mail to an address", tags },
+        detail: { operationId: "readTestOutbox", summary: "The newest mail to an address", tags },
       },
     );

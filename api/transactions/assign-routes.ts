@@ -12,11 +12,13 @@ import { transactionSchema } from "./wire.ts";
 
 const TRANSACTION_ID = /^txn_[0-9a-zA-Z_-]{1,64}$/;
 const params = z.object({ id: z.string().max(100) });
-const answer = z.object({
-  success: z.literal(true),
-  data: z.object({ transaction: transactionSchema }),
-  message: z.string(),
-});
+const answer = z
+  .object({
+    success: z.literal(true),
+    data: z.object({ transaction: transactionSchema }),
+    message: z.string(),
+  })
+  .meta({ id: "TransactionAnswer" });
 const auth = { allow: ["session"], needs: "transfers:assign", freshPasskey: true } as const;
 const responses = { 200: answer, ...errorResponses(400, 401, 403, 404, 409, 413, 429) };
 const tags = ["Transactions"];
@@ -49,7 +51,7 @@ export const assignRoutes = (deps: ApiDeps) =>
             .describe("Let the transfer pay the link although its value differs from the link's amount"),
         }),
         response: responses,
-        detail: { summary: "Assign a received transfer to a link", tags },
+        detail: { operationId: "assignTransaction", summary: "Assign a received transfer to a link", tags },
       },
     )
     .post(
@@ -68,7 +70,7 @@ export const assignRoutes = (deps: ApiDeps) =>
         auth,
         params,
         response: responses,
-        detail: { summary: "Unassign a transfer from its link", tags },
+        detail: { operationId: "unassignTransaction", summary: "Unassign a transfer from its link", tags },
       },
     );
 

@@ -15,42 +15,48 @@ import { assignRoutes } from "./assign-routes.ts";
 import { listQuery, summaryQuery, toFilter } from "./filter.ts";
 import { transactionSchema } from "./wire.ts";
 
-const listSchema = z.object({
-  success: z.literal(true),
-  data: z.object({
-    transactions: z.array(transactionSchema),
-    pagination: z.object({
-      total: z.int(),
-      limit: z.int(),
-      offset: z.int(),
-      hasMore: z.boolean(),
-      totalIsLowerBound: z
-        .boolean()
-        .optional()
-        .describe("Present and true when a search in a very large history matched more rows than it counted"),
+const listSchema = z
+  .object({
+    success: z.literal(true),
+    data: z.object({
+      transactions: z.array(transactionSchema),
+      pagination: z.object({
+        total: z.int(),
+        limit: z.int(),
+        offset: z.int(),
+        hasMore: z.boolean(),
+        totalIsLowerBound: z
+          .boolean()
+          .optional()
+          .describe(
+            "Present and true when a search in a very large history matched more rows than it counted",
+          ),
+      }),
+      nextCursor: z.string().nullable().describe("For `cursor` of the next page; null on the last one"),
     }),
-    nextCursor: z.string().nullable().describe("For `cursor` of the next page; null on the last one"),
-  }),
-  message: z.string(),
-});
+    message: z.string(),
+  })
+  .meta({ id: "TransactionList" });
 
-const summarySchema = z.object({
-  success: z.literal(true),
-  data: z.object({
-    summary: z
-      .array(
-        z.object({
-          type: z.enum(TRANSACTION_TYPES),
-          status: z.enum(TRANSACTION_STATUSES),
-          count: z.int(),
-          amount: z.string().describe("USDC with 6 decimals"),
-        }),
-      )
-      .describe("Of the list's rows, by type and status; those without rows are left out"),
-    currency: z.literal("USDC"),
-  }),
-  message: z.string(),
-});
+const summarySchema = z
+  .object({
+    success: z.literal(true),
+    data: z.object({
+      summary: z
+        .array(
+          z.object({
+            type: z.enum(TRANSACTION_TYPES),
+            status: z.enum(TRANSACTION_STATUSES),
+            count: z.int(),
+            amount: z.string().describe("USDC with 6 decimals"),
+          }),
+        )
+        .describe("Of the list's rows, by type and status; those without rows are left out"),
+      currency: z.literal("USDC"),
+    }),
+    message: z.string(),
+  })
+  .meta({ id: "TransactionSummary" });
 
 export const transactionRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "transaction-routes" })
@@ -65,7 +71,11 @@ export const transactionRoutes = (deps: ApiDeps) =>
       },
       query: listQuery,
       response: { 200: listSchema, ...errorResponses(400, 401, 403, 429) },
-      detail: { summary: "Your transactions, newest first", tags: ["Transactions"] },
+      detail: {
+        operationId: "listTransactions",
+        summary: "Your transactions, newest first",
+        tags: ["Transactions"],
+      },
     })
     .get("/v1/transactions/summary", ({ query, user }) => answerSummary(deps, user.id, query), {
       auth: {
@@ -76,7 +86,11 @@ export const transactionRoutes = (deps: ApiDeps) =>
       },
       query: summaryQuery,
       response: { 200: summarySchema, ...errorResponses(400, 401, 403, 429) },
-      detail: { summary: "Counts and sums of your transactions by type and status", tags: ["Transactions"] },
+      detail: {
+        operationId: "summarizeTransactions",
+        summary: "Counts and sums of your transactions by type and status",
+        tags: ["Transactions"],
+      },
     });
 
 async function answerSummary(deps: ApiDeps, userId: string, query: z.infer<typeof summaryQuery>) {

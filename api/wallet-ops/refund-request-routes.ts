@@ -1,4 +1,5 @@
 /** Requests for refunds: asked for by a session or an API key, prepared by an owner of the wallet, who signs them like every send. */
+
 import { Elysia } from "elysia";
 import { formatUnits } from "../../core/domain/money.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
@@ -6,6 +7,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
+import { takesHeaders } from "../http/openapi-headers.ts";
 import { transportsOf } from "./operations.ts";
 import { prepareRequested, readRefundable } from "./prepare-refund.ts";
 import { answerRefund, getRefund } from "./refund-answers.ts";
@@ -46,7 +48,12 @@ export const refundRequestRoutes = (deps: ApiDeps) =>
         params: operationParams,
         body: refundBody,
         response: { 201: requestedRefundSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
-        detail: { summary: "Ask for a refund, which an owner of the wallet then prepares and signs", tags },
+        detail: {
+          operationId: "requestRefund",
+          parameters: takesHeaders("Idempotency-Key"),
+          summary: "Ask for a refund, which an owner of the wallet then prepares and signs",
+          tags,
+        },
       },
     )
     .post(
@@ -71,6 +78,7 @@ export const refundRequestRoutes = (deps: ApiDeps) =>
         params: operationParams,
         response: { 201: preparedRefundSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
+          operationId: "prepareRequestedRefund",
           summary: "Prepare a requested refund for the passkey to sign; again while it is unsigned",
           tags,
         },

@@ -1,4 +1,5 @@
 /** Refunds of the signed-in merchant's links, signed by the passkey like every send. */
+
 import { Elysia } from "elysia";
 import { invalid, notFound } from "../../core/domain/errors.ts";
 import { formatUnits } from "../../core/domain/money.ts";
@@ -8,6 +9,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
+import { takesHeaders } from "../http/openapi-headers.ts";
 import { cancelRefund } from "./cancel-refund.ts";
 import { confirmOperation } from "./confirm.ts";
 import { awaitOperation, presentHistory, transportsOf } from "./operations.ts";
@@ -66,20 +68,33 @@ export const refundRoutes = (deps: ApiDeps) =>
         params: operationParams,
         body: refundBody,
         response: { 201: preparedRefundSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
-        detail: { summary: "Prepare a refund of a link's money for the passkey to sign", tags },
+        detail: {
+          operationId: "prepareRefund",
+          parameters: takesHeaders("Idempotency-Key"),
+          summary: "Prepare a refund of a link's money for the passkey to sign",
+          tags,
+        },
       },
     )
     .get("/v1/payment-links/:id/refunds", ({ params, user }) => answerRefundsOfLink(deps, user, params.id), {
       auth: mayRead,
       params: operationParams,
       response: { 200: linkRefundsSchema, ...errorResponses(400, 401, 403, 404, 429) },
-      detail: { summary: "Refunds of a link and requests for them, newest first", tags },
+      detail: {
+        operationId: "listLinkRefunds",
+        summary: "Refunds of a link and requests for them, newest first",
+        tags,
+      },
     })
     .get("/v1/refunds", ({ query, user }) => answerRefunds(deps, user, query), {
       auth: mayRead,
       query: refundListQuery,
       response: { 200: refundListSchema, ...errorResponses(400, 401, 403, 429) },
-      detail: { summary: "Your refunds and requests for them, newest first", tags },
+      detail: {
+        operationId: "listRefunds",
+        summary: "Your refunds and requests for them, newest first",
+        tags,
+      },
     })
     .get(
       "/v1/refunds/:id",
@@ -93,7 +108,7 @@ export const refundRoutes = (deps: ApiDeps) =>
         params: operationParams,
         query: waitQuery,
         response: { 200: refundSchema, ...errorResponses(400, 401, 403, 404, 429) },
-        detail: { summary: "One refund, at once or when its status changes", tags },
+        detail: { operationId: "getRefund", summary: "One refund, at once or when its status changes", tags },
       },
     )
     .post(
@@ -123,7 +138,11 @@ export const refundRoutes = (deps: ApiDeps) =>
         params: operationParams,
         body: signedBody,
         response: { 202: confirmedRefundSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
-        detail: { summary: "Confirm a prepared refund with the passkey's answer", tags },
+        detail: {
+          operationId: "confirmRefund",
+          summary: "Confirm a prepared refund with the passkey's answer",
+          tags,
+        },
       },
     )
     .post(
@@ -143,6 +162,7 @@ export const refundRoutes = (deps: ApiDeps) =>
         params: operationParams,
         response: { 201: preparedSendSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
+          operationId: "voidRefund",
           summary: "Prepare an empty operation that makes an ended refund impossible; confirm it like a send",
           tags,
         },
@@ -159,6 +179,7 @@ export const refundRoutes = (deps: ApiDeps) =>
         params: operationParams,
         response: { 200: refundSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
+          operationId: "cancelRefund",
           summary:
             "Cancel a refund, or a request for one, that is not signed yet; its reservation is free again",
           tags,

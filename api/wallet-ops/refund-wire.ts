@@ -49,45 +49,57 @@ const requester = z
   .nullable()
   .describe("Who asked for it; null when its owner prepared it at once");
 
-export const preparedRefundSchema = z.object({
-  ...shownRefund,
-  refundable: z.string().describe("What may be refunded beside this"),
-  ...signingFields,
-});
+export const preparedRefundSchema = z
+  .object({
+    ...shownRefund,
+    refundable: z.string().describe("What may be refunded beside this"),
+    ...signingFields,
+  })
+  .meta({ id: "PreparedRefund" });
 
-export const confirmedRefundSchema = z.object({
-  success: z.literal(true),
-  refundId: z.string(),
-  status,
-  userOpHash: z.string(),
-  statusUrl: z.string(),
-  transaction: transactionSchema.optional(),
-});
+export const confirmedRefundSchema = z
+  .object({
+    success: z.literal(true),
+    refundId: z.string(),
+    status,
+    userOpHash: z.string(),
+    statusUrl: z.string(),
+    transaction: transactionSchema.optional(),
+  })
+  .meta({ id: "ConfirmedRefund" });
 
-export const refundSchema = z.object({
-  ...shownRefund,
-  network: z.enum(NETWORK_IDS),
-  note: z.string().nullable().describe("Why: the reason given"),
-  requestedBy: requester,
-  userOpHash: z.string().nullable(),
-  transactionHash: z.string().nullable(),
-  blockNumber: z.int().nullable(),
-  transactionId: z.string().nullable(),
-  reason: failureReason,
-  stillPossible: z.boolean(),
-  createdAt: isoTime,
-  confirmedAt: isoTime.nullable(),
-});
+export const refundSchema = z
+  .object({
+    ...shownRefund,
+    network: z.enum(NETWORK_IDS),
+    note: z.string().nullable().describe("Why: the reason given"),
+    requestedBy: requester,
+    userOpHash: z.string().nullable(),
+    transactionHash: z.string().nullable(),
+    blockNumber: z.int().nullable(),
+    transactionId: z.string().nullable(),
+    reason: failureReason,
+    stillPossible: z.boolean(),
+    createdAt: isoTime,
+    confirmedAt: isoTime.nullable(),
+  })
+  .meta({ id: "Refund" });
 
-export const requestedRefundSchema = refundSchema.extend({
-  refundable: z.string().describe("What may be refunded now; a request reserves nothing"),
-});
-export const linkRefundsSchema = z.object({ refunds: z.array(refundSchema), refundable: z.string() });
-export const refundListSchema = z.object({
-  refunds: z.array(refundSchema),
-  nextCursor: z.string().nullable(),
-  pagination: z.object({ hasNextPage: z.boolean(), limit: z.int() }),
-});
+export const requestedRefundSchema = refundSchema
+  .extend({
+    refundable: z.string().describe("What may be refunded now; a request reserves nothing"),
+  })
+  .meta({ id: "RequestedRefund" });
+export const linkRefundsSchema = z
+  .object({ refunds: z.array(refundSchema), refundable: z.string() })
+  .meta({ id: "LinkRefundList" });
+export const refundListSchema = z
+  .object({
+    refunds: z.array(refundSchema),
+    nextCursor: z.string().nullable(),
+    pagination: z.object({ hasNextPage: z.boolean(), limit: z.int() }),
+  })
+  .meta({ id: "RefundList" });
 
 export function presentShown(refund: RefundView) {
   return {

@@ -1,4 +1,5 @@
 /** Sends and payouts out of the signed-in user's wallets. Never by an API key: money moves with the passkey alone. */
+
 import { Elysia } from "elysia";
 import type { z } from "zod";
 import { invalid, notFound } from "../../core/domain/errors.ts";
@@ -13,6 +14,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
+import { takesHeaders } from "../http/openapi-headers.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
 import { confirmOperation } from "./confirm.ts";
 import { awaitOperation, cancel, getOperation, presentHistory, transportsOf } from "./operations.ts";
@@ -63,7 +65,12 @@ export const sendRoutes = (deps: ApiDeps) =>
         auth: { ...sending, limit: "paymentOperations" },
         body: prepareBody,
         response: { 201: preparedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
-        detail: { summary: "Prepare a send or payout for the passkey to sign", tags },
+        detail: {
+          operationId: "prepareSend",
+          parameters: takesHeaders("Idempotency-Key"),
+          summary: "Prepare a send or payout for the passkey to sign",
+          tags,
+        },
       },
     )
     .post(
@@ -90,14 +97,18 @@ export const sendRoutes = (deps: ApiDeps) =>
         auth: sending,
         body: confirmBody,
         response: { 202: confirmedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
-        detail: { summary: "Confirm a prepared send with the passkey's answer", tags },
+        detail: {
+          operationId: "confirmSend",
+          summary: "Confirm a prepared send with the passkey's answer",
+          tags,
+        },
       },
     )
     .get("/v1/wallets/sends", ({ query, user }) => answerList(deps, user, query), {
       auth: reading,
       query: listQuery,
       response: { 200: sendListSchema, ...errorResponses(400, 401, 403, 429) },
-      detail: { summary: "Your sends, newest first", tags },
+      detail: { operationId: "listSends", summary: "Your sends, newest first", tags },
     })
     .get(
       "/v1/wallets/sends/:id",
@@ -108,7 +119,7 @@ export const sendRoutes = (deps: ApiDeps) =>
         params: operationParams,
         query: waitQuery,
         response: { 200: sendSchema, ...errorResponses(400, 401, 403, 404, 429) },
-        detail: { summary: "One send, at once or when its status changes", tags },
+        detail: { operationId: "getSend", summary: "One send, at once or when its status changes", tags },
       },
     )
     .post(
@@ -128,6 +139,7 @@ export const sendRoutes = (deps: ApiDeps) =>
         params: operationParams,
         response: { 201: preparedSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
+          operationId: "voidSend",
           summary: "Prepare an empty operation that makes an ended send impossible; confirm it like a send",
           tags,
         },
@@ -140,7 +152,7 @@ export const sendRoutes = (deps: ApiDeps) =>
         auth: sending,
         params: operationParams,
         response: { 200: sendSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
-        detail: { summary: "Cancel a send that is not signed yet", tags },
+        detail: { operationId: "cancelSend", summary: "Cancel a send that is not signed yet", tags },
       },
     );
 

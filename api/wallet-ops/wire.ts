@@ -12,7 +12,7 @@ import {
   PAYOUT_RECIPIENTS_MAX,
 } from "../../core/domain/wallet-operation.ts";
 import type { OperationView } from "../../db/wallet-ops/operations.ts";
-import { assertionSchema, challengeIdSchema } from "../auth/passkey-wire.ts";
+import { assertionSchema, challengeIdSchema, credentialSchema } from "../auth/passkey-wire.ts";
 import type { ApiConfig } from "../config.ts";
 import { isoTime } from "../http/envelope.ts";
 import { documentedAs } from "../http/json-schema.ts";
@@ -79,95 +79,108 @@ export const failureReason = documentedAs(z.enum(OPERATION_FAILURES).nullable(),
 });
 
 const status = z.enum(OPERATION_STATES);
-const warnings = z.array(z.object({ code: z.enum(OPERATION_WARNINGS), message: z.string() }));
+const warning = z.object({ code: z.enum(OPERATION_WARNINGS), message: z.string() }).meta({ id: "Warning" });
+export const warnings = z.array(warning);
 const shownPayment = z.object({ to: z.string(), amount: z.string(), note: z.string() });
+
+const passkeyRequest = z
+  .object({
+    challenge: z.string().describe("The 32 bytes of userOpHash, base64url"),
+    timeout: z.int(),
+    rpId: z.string(),
+    userVerification: z.literal("required"),
+    allowCredentials: z.array(credentialSchema),
+  })
+  .meta({ id: "PasskeyRequest" });
+const userOperation = z
+  .object({
+    sender: z.string(),
+    nonce: z.string(),
+    initCode: z.string(),
+    callData: z.string(),
+    callGasLimit: z.string(),
+    verificationGasLimit: z.string(),
+    preVerificationGas: z.string(),
+    maxFeePerGas: z.string(),
+    maxPriorityFeePerGas: z.string(),
+    paymasterAndData: z.string(),
+  })
+  .describe("The unsigned user operation (EntryPoint v0.6): its hash can be recomputed")
+  .meta({ id: "UserOperation" });
 
 /** What a browser needs to sign an operation, and to check what it signs. */
 export const signingFields = {
   userOpHash: z.string(),
   challengeId: z.string(),
-  passkeyChallenge: z.object({
-    challenge: z.string().describe("The 32 bytes of userOpHash, base64url"),
-    timeout: z.int(),
-    rpId: z.string(),
-    userVerification: z.literal("required"),
-    allowCredentials: z.array(
-      z.object({ id: z.string(), type: z.literal("public-key"), transports: z.array(z.string()) }),
-    ),
-  }),
-  userOperation: z
-    .object({
-      sender: z.string(),
-      nonce: z.string(),
-      initCode: z.string(),
-      callData: z.string(),
-      callGasLimit: z.string(),
-      verificationGasLimit: z.string(),
-      preVerificationGas: z.string(),
-      maxFeePerGas: z.string(),
-      maxPriorityFeePerGas: z.string(),
-      paymasterAndData: z.string(),
-    })
-    .describe("The unsigned user operation (EntryPoint v0.6): its hash can be recomputed"),
+  passkeyChallenge: passkeyRequest,
+  userOperation,
   chainId: z.int(),
   entryPoint: z.string(),
   warnings,
   expiresAt: isoTime,
 };
 
-export const preparedSchema = z.object({
-  success: z.literal(true),
-  sendId: z.string(),
-  status,
-  ...signingFields,
-  summary: z.object({
+export const preparedSchema = z
+  .object({
+    success: z.literal(true),
+    sendId: z.string(),
+    status,
+    ...signingFields,
+    summary: z.object({
+      network: z.enum(NETWORK_IDS),
+      from: z.string(),
+      payments: z.array(shownPayment),
+      total: z.string(),
+      fee: z.string(),
+      currency: z.literal("USDC"),
+      deploysWallet: z.boolean(),
+      balanceAfter: z.string(),
+    }),
+  })
+  .meta({ id: "PreparedSend" });
+
+export const confirmedSchema = z
+  .object({
+    success: z.literal(true),
+    sendId: z.string(),
+    status,
+    userOpHash: z.string(),
+    statusUrl: z.string(),
+    transaction: transactionSchema.optional().describe("Its history row, of a send to one recipient"),
+    transactions: z.array(transactionSchema).optional().describe("Its history rows, of a payout"),
+  })
+  .meta({ id: "ConfirmedSend" });
+
+export const sendSchema = z
+  .object({
+    sendId: z.string(),
+    status,
+    userOpHash: z.string(),
     network: z.enum(NETWORK_IDS),
     from: z.string(),
-    payments: z.array(shownPayment),
+    payments: z.array(shownPayment.extend({ transactionId: z.string().nullable() })),
     total: z.string(),
     fee: z.string(),
-    currency: z.literal("USDC"),
-    deploysWallet: z.boolean(),
-    balanceAfter: z.string(),
-  }),
-});
+    transactionHash: z.string().nullable(),
+    blockNumber: z.int().nullable(),
+    reason: failureReason,
+    stillPossible: z
+      .boolean()
+      .describe("It has ended, but what was signed may still be executed until the wallet's next operation"),
+    voidOf: z.string().nullable(),
+    createdAt: isoTime,
+    expiresAt: isoTime,
+    confirmedAt: isoTime.nullable(),
+  })
+  .meta({ id: "Send" });
 
-export const confirmedSchema = z.object({
-  success: z.literal(true),
-  sendId: z.string(),
-  status,
-  userOpHash: z.string(),
-  statusUrl: z.string(),
-  transaction: transactionSchema.optional().describe("Its history row, of a send to one recipient"),
-  transactions: z.array(transactionSchema).optional().describe("Its history rows, of a payout"),
-});
-
-export const sendSchema = z.object({
-  sendId: z.string(),
-  status,
-  userOpHash: z.string(),
-  network: z.enum(NETWORK_IDS),
-  from: z.string(),
-  payments: z.array(shownPayment.extend({ transactionId: z.string().nullable() })),
-  total: z.string(),
-  fee: z.string(),
-  transactionHash: z.string().nullable(),
-  blockNumber: z.int().nullable(),
-  reason: failureReason,
-  stillPossible: z
-    .boolean()
-    .describe("It has ended, but what was signed may still be executed until the wallet's next operation"),
-  voidOf: z.string().nullable(),
-  createdAt: isoTime,
-  expiresAt: isoTime,
-  confirmedAt: isoTime.nullable(),
-});
-
-export const sendListSchema = z.object({
-  sends: z.array(sendSchema),
-  nextCursor: z.string().nullable(),
-  pagination: z.object({ hasNextPage: z.boolean(), limit: z.int() }),
-});
+export const sendListSchema = z
+  .object({
+    sends: z.array(sendSchema),
+    nextCursor: z.string().nullable(),
+    pagination: z.object({ hasNextPage: z.boolean(), limit: z.int() }),
+  })
+  .meta({ id: "SendList" });
 
 /** EXPIRED by the clock, also before that is written down. */
 export function statusOf({ state, isOver }: OperationView): OperationState {

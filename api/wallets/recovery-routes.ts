@@ -17,25 +17,27 @@ import { errorResponses } from "../http/envelope.ts";
 const networkSchema = z.enum(NETWORK_IDS);
 const hex = z.string().regex(/^0x[0-9a-f]+$/);
 
-const walletFile = z.object({
-  version: z.literal(WALLET_FILE_VERSION),
-  rpId: z.string().describe("Where browsers let the passkeys sign: this domain and those below it"),
-  credentials: z.array(z.object({ id: z.string(), x: hex, y: hex, transports: z.array(z.string()) })),
-  factory: hex,
-  implementation: hex,
-  owners: z.array(hex).describe("The first owners, which determine the address"),
-  saltNonce: z.string(),
-  address: hex,
-  networks: z.array(
-    z.object({
-      network: networkSchema,
-      chainId: z.int(),
-      entryPoint: hex,
-      usdc: hex,
-      rpcUrl: z.string().describe("The network's public node"),
-    }),
-  ),
-});
+const walletFile = z
+  .object({
+    version: z.literal(WALLET_FILE_VERSION),
+    rpId: z.string().describe("Where browsers let the passkeys sign: this domain and those below it"),
+    credentials: z.array(z.object({ id: z.string(), x: hex, y: hex, transports: z.array(z.string()) })),
+    factory: hex,
+    implementation: hex,
+    owners: z.array(hex).describe("The first owners, which determine the address"),
+    saltNonce: z.string(),
+    address: hex,
+    networks: z.array(
+      z.object({
+        network: networkSchema,
+        chainId: z.int(),
+        entryPoint: hex,
+        usdc: hex,
+        rpcUrl: z.string().describe("The network's public node"),
+      }),
+    ),
+  })
+  .meta({ id: "WalletFile" });
 
 export const recoveryRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "recovery-routes" }).use(access(deps)).get(
@@ -59,6 +61,7 @@ export const recoveryRoutes = (deps: ApiDeps) =>
       query: z.object({ network: networkSchema.optional() }),
       response: { 200: walletFile, ...errorResponses(400, 401, 403, 404, 429) },
       detail: {
+        operationId: "getWalletFile",
         summary: "The wallet file: what moving the money without this service takes, except the passkey",
         tags: ["Wallets"],
       },

@@ -4,7 +4,12 @@ import { z } from "zod";
 import { formatUnits, USDC_DECIMALS } from "../../core/domain/money.ts";
 import { DEFAULT_NETWORK, NETWORK_IDS } from "../../core/domain/networks.ts";
 import { PERMISSIONS, permissionsOf, USER_STATUSES } from "../../core/domain/user.ts";
-import { assertionSchema, attestationSchema, challengeIdSchema } from "../auth/passkey-wire.ts";
+import {
+  assertionSchema,
+  attestationSchema,
+  challengeIdSchema,
+  credentialSchema,
+} from "../auth/passkey-wire.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
@@ -15,42 +20,42 @@ import { completeSetup } from "./setup-complete.ts";
 import { presentSetupStart, startSetup } from "./setup-start.ts";
 
 const networkSchema = z.enum(NETWORK_IDS);
-const credentialsSchema = z.array(
-  z.object({ id: z.string(), type: z.literal("public-key"), transports: z.array(z.string()) }),
-);
+const credentialsSchema = z.array(credentialSchema);
 
-const started = z.object({
-  userId: z.string(),
-  challengeId: z.string(),
-  passkeyChallenge: z.object({
+const started = z
+  .object({
+    userId: z.string(),
     challengeId: z.string(),
-    challenge: z.string(),
-    timeout: z.int(),
-    rp: z.object({ name: z.string(), id: z.string() }),
-    user: z.object({ id: z.string(), name: z.string(), displayName: z.string() }),
-    pubKeyCredParams: z.array(z.object({ alg: z.int(), type: z.literal("public-key") })),
-    authenticatorSelection: z.object({
-      authenticatorAttachment: z.literal("platform").optional(),
-      userVerification: z.literal("required"),
-      requireResidentKey: z.boolean(),
-      residentKey: z.literal("required"),
-    }),
-    attestation: z.literal("direct"),
-    excludeCredentials: credentialsSchema,
-  }),
-  passkeyRequest: z
-    .object({
+    passkeyChallenge: z.object({
+      challengeId: z.string(),
       challenge: z.string(),
-      rpId: z.string(),
       timeout: z.int(),
-      userVerification: z.literal("required"),
-      allowCredentials: credentialsSchema,
-    })
-    .optional()
-    .describe("For users with a passkey: request options for the same challenge"),
-  nextStep: z.literal("complete-wallet-setup"),
-  instructions: z.string(),
-});
+      rp: z.object({ name: z.string(), id: z.string() }),
+      user: z.object({ id: z.string(), name: z.string(), displayName: z.string() }),
+      pubKeyCredParams: z.array(z.object({ alg: z.int(), type: z.literal("public-key") })),
+      authenticatorSelection: z.object({
+        authenticatorAttachment: z.literal("platform").optional(),
+        userVerification: z.literal("required"),
+        requireResidentKey: z.boolean(),
+        residentKey: z.literal("required"),
+      }),
+      attestation: z.literal("direct"),
+      excludeCredentials: credentialsSchema,
+    }),
+    passkeyRequest: z
+      .object({
+        challenge: z.string(),
+        rpId: z.string(),
+        timeout: z.int(),
+        userVerification: z.literal("required"),
+        allowCredentials: credentialsSchema,
+      })
+      .optional()
+      .describe("For users with a passkey: request options for the same challenge"),
+    nextStep: z.literal("complete-wallet-setup"),
+    instructions: z.string(),
+  })
+  .meta({ id: "WalletSetupChallenge" });
 
 const completed = z.object({
   user: z.object({
@@ -70,15 +75,17 @@ const completed = z.object({
   autoSignedIn: z.boolean(),
 });
 
-const balance = z.object({
-  wallet: z.object({ address: z.string(), network: networkSchema, deployed: z.boolean() }),
-  balance: z.object({
-    token: z.literal("USDC"),
-    amount: z.string(),
-    decimals: z.literal(USDC_DECIMALS),
-    symbol: z.literal("$"),
-  }),
-});
+const balance = z
+  .object({
+    wallet: z.object({ address: z.string(), network: networkSchema, deployed: z.boolean() }),
+    balance: z.object({
+      token: z.literal("USDC"),
+      amount: z.string(),
+      decimals: z.literal(USDC_DECIMALS),
+      symbol: z.literal("$"),
+    }),
+  })
+  .meta({ id: "Balance" });
 
 const setup = { allow: ["session"], needs: "account", requireActive: false, limit: "walletSetup" } as const;
 const tags = ["Wallets"];
@@ -96,7 +103,11 @@ export const walletRoutes = (deps: ApiDeps) =>
         auth: setup,
         body: z.object({ network: networkSchema.optional() }).optional(),
         response: { 200: started, ...errorResponses(400, 401, 403, 409, 413, 429) },
-        detail: { summary: "Begin a wallet setup: a passkey challenge", tags },
+        detail: {
+          operationId: "beginWalletSetup",
+          summary: "Begin a wallet setup: a passkey challenge",
+          tags,
+        },
       },
     )
     .post(
@@ -129,7 +140,11 @@ export const walletRoutes = (deps: ApiDeps) =>
           passkeyResponse: z.union([attestationSchema, assertionSchema]),
         }),
         response: { 200: completed, ...errorResponses(400, 401, 403, 409, 413, 429) },
-        detail: { summary: "Finish a wallet setup with the passkey's response; signs in", tags },
+        detail: {
+          operationId: "finishWalletSetup",
+          summary: "Finish a wallet setup with the passkey's response; signs in",
+          tags,
+        },
       },
     )
     .get(
@@ -151,6 +166,6 @@ export const walletRoutes = (deps: ApiDeps) =>
         auth: { allow: ["session"], needs: "wallet:read", limit: "balance" },
         query: z.object({ network: networkSchema.optional() }),
         response: { 200: balance, ...errorResponses(400, 401, 403, 404, 429) },
-        detail: { summary: "A wallet's USDC, read from the chain", tags },
+        detail: { operationId: "getBalance", summary: "A wallet's USDC, read from the chain", tags },
       },
     );

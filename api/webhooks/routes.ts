@@ -69,7 +69,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         auth: guarded,
         body: createBody,
         response: { 201: endpointWithSecretSchema, ...errorResponses(400, 401, 403, 409, 413, 429) },
-        detail: { summary: "Add a webhook endpoint", tags },
+        detail: { operationId: "createWebhookEndpoint", summary: "Add a webhook endpoint", tags },
       },
     )
     .get(
@@ -81,7 +81,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
       {
         auth,
         response: { 200: endpointListSchema, ...errorResponses(401, 403, 429) },
-        detail: { summary: "Your webhook endpoints", tags },
+        detail: { operationId: "listWebhookEndpoints", summary: "Your webhook endpoints", tags },
       },
     )
     .get(
@@ -95,7 +95,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         auth,
         params,
         response: { 200: endpointSchema, ...errorResponses(401, 403, 404, 429) },
-        detail: { summary: "One webhook endpoint", tags },
+        detail: { operationId: "getWebhookEndpoint", summary: "One webhook endpoint", tags },
       },
     )
     .patch(
@@ -109,7 +109,11 @@ export const webhookRoutes = (deps: ApiDeps) =>
         params,
         body: updateBody,
         response: { 200: endpointSchema, ...errorResponses(400, 401, 403, 404, 413, 429) },
-        detail: { summary: "Change, disable or enable a webhook endpoint", tags },
+        detail: {
+          operationId: "updateWebhookEndpoint",
+          summary: "Change, disable or enable a webhook endpoint",
+          tags,
+        },
       },
     )
     .delete(
@@ -122,7 +126,11 @@ export const webhookRoutes = (deps: ApiDeps) =>
         auth,
         params,
         response: { 200: deletedSchema, ...errorResponses(401, 403, 404, 429) },
-        detail: { summary: "Delete a webhook endpoint and its log", tags },
+        detail: {
+          operationId: "deleteWebhookEndpoint",
+          summary: "Delete a webhook endpoint and its log",
+          tags,
+        },
       },
     )
     .post(
@@ -135,7 +143,11 @@ export const webhookRoutes = (deps: ApiDeps) =>
         auth: guarded,
         params,
         response: { 200: endpointWithSecretSchema, ...errorResponses(401, 403, 404, 429) },
-        detail: { summary: "Replace the secret; for 24 hours messages carry both signatures", tags },
+        detail: {
+          operationId: "rotateWebhookSecret",
+          summary: "Replace the secret; for 24 hours messages carry both signatures",
+          tags,
+        },
       },
     )
     .get(
@@ -159,7 +171,11 @@ export const webhookRoutes = (deps: ApiDeps) =>
         params,
         query: logQuery,
         response: { 200: deliveryListSchema, ...errorResponses(400, 401, 403, 404, 429) },
-        detail: { summary: "Deliveries of an endpoint, newest first", tags },
+        detail: {
+          operationId: "listWebhookDeliveries",
+          summary: "Deliveries of an endpoint, newest first",
+          tags,
+        },
       },
     )
     .get(
@@ -174,7 +190,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         auth,
         params,
         response: { 200: deliveryDetailSchema, ...errorResponses(401, 403, 404, 429) },
-        detail: { summary: "One delivery with all attempts", tags },
+        detail: { operationId: "getWebhookDelivery", summary: "One delivery with all attempts", tags },
       },
     )
     .post(
@@ -187,7 +203,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         auth,
         params,
         response: { 202: deliveryAnswerSchema, ...errorResponses(401, 403, 404, 409, 429) },
-        detail: { summary: "Send a message again, with the same id", tags },
+        detail: { operationId: "redeliverWebhook", summary: "Send a message again, with the same id", tags },
       },
     );
 

@@ -40,28 +40,32 @@ const endpointFields = {
   createdAt: isoTime,
   updatedAt: isoTime,
 };
-const endpoint = z.object(endpointFields);
-const deliverySchema = z.object({
-  id: z.string(),
-  endpointId: z.string(),
-  eventId: z.string().describe("The message id (webhook-id), the same at every attempt"),
-  eventType: z.enum(EVENT_TYPES),
-  state: z.enum(["PENDING", "DELIVERED", "FAILED"]),
-  attempts: z.int(),
-  nextTryAt: isoTime.nullable(),
-  lastStatus: z.int().nullable(),
-  lastError: z.string().nullable(),
-  deliveredAt: isoTime.nullable(),
-  createdAt: isoTime,
-});
-const attemptSchema = z.object({
-  number: z.int(),
-  status: z.int().nullable(),
-  error: z.string().nullable(),
-  response: z.string().nullable().describe("The beginning of the response"),
-  durationMs: z.int(),
-  createdAt: isoTime,
-});
+const endpoint = z.object(endpointFields).meta({ id: "WebhookEndpoint" });
+const deliverySchema = z
+  .object({
+    id: z.string(),
+    endpointId: z.string(),
+    eventId: z.string().describe("The message id (webhook-id), the same at every attempt"),
+    eventType: z.enum(EVENT_TYPES),
+    state: z.enum(["PENDING", "DELIVERED", "FAILED"]),
+    attempts: z.int(),
+    nextTryAt: isoTime.nullable(),
+    lastStatus: z.int().nullable(),
+    lastError: z.string().nullable(),
+    deliveredAt: isoTime.nullable(),
+    createdAt: isoTime,
+  })
+  .meta({ id: "WebhookDelivery" });
+const attemptSchema = z
+  .object({
+    number: z.int(),
+    status: z.int().nullable(),
+    error: z.string().nullable(),
+    response: z.string().nullable().describe("The beginning of the response"),
+    durationMs: z.int(),
+    createdAt: isoTime,
+  })
+  .meta({ id: "WebhookAttempt" });
 
 const answer = <Data extends z.ZodType>(data: Data) => z.object({ data, meta: metaSchema });
 export const endpointSchema = answer(endpoint);

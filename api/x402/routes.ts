@@ -11,7 +11,7 @@ import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { storeLinkPayments } from "./accept.ts";
 import { answerInTime } from "./answer-in-time.ts";
-import { payDetail, paymentDetail, requirementsDetail } from "./documents.ts";
+import { documentX402 } from "./documents.ts";
 import { type ExchangeTools, exchange } from "./exchange.ts";
 import { openPayMetrics, openRelayLimitMetrics } from "./metrics.ts";
 import { openPayTools } from "./pay-tools.ts";
@@ -69,17 +69,18 @@ function resource(deps: ApiDeps, tools: ExchangeTools, prefix: string, defaultSh
     set.status = answer.status;
     return answer.body;
   };
+  const documented = documentX402(defaultShape === "b" ? "ShapeB" : "");
   return new Elysia({ prefix })
     .use(requestContext(deps))
-    .get("/:linkId", (context) => respond(context), { detail: requirementsDetail })
+    .get("/:linkId", (context) => respond(context), { detail: documented.read })
     .post("/:linkId", (context) => respond(context, asText(context.body)), {
       parse: ({ request }: { request: Request }) => readBodyText(request),
-      detail: requirementsDetail,
+      detail: documented.post,
     })
-    .get("/:linkId/pay", (context) => respond(context), { detail: requirementsDetail })
+    .get("/:linkId/pay", (context) => respond(context), { detail: documented.readPay })
     .post("/:linkId/pay", (context) => respond(context, asText(context.body)), {
       parse: ({ request }: { request: Request }) => readBodyText(request),
-      detail: payDetail,
+      detail: documented.pay,
     })
     .options("/:linkId", preflight)
     .options("/:linkId/pay", preflight)
@@ -94,7 +95,7 @@ function resource(deps: ApiDeps, tools: ExchangeTools, prefix: string, defaultSh
         if (!payment || payment.linkId !== params.linkId) throw notFound("payment");
         return presentPayment(payment, tools.config.baseUrl);
       },
-      { detail: paymentDetail },
+      { detail: documented.payment },
     );
 }
 

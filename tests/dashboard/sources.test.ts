@@ -20,8 +20,9 @@ import {
 } from "../../web/dashboard/send/operation.ts";
 import { readPayout } from "../../web/dashboard/send/read-payout.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
+import { readDocument } from "../support/openapi-document.ts";
 import { seededRandom } from "../support/seeded-random.ts";
-import { readPaths, renderWireTypes, WIRE_TYPES } from "./wire-types.ts";
+import { renderWireTypes, WIRE_TYPES } from "./wire-types.ts";
 
 const ROOT = join(import.meta.dir, "../..");
 const FIRST_SCREEN_MAX = 35_840;
@@ -33,7 +34,7 @@ test("the types of requests and answers are those of the OpenAPI document", asyn
 });
 
 test("links of the dashboard to the API lead to routes that exist", async () => {
-  const paths = await readPaths();
+  const { paths } = await readDocument();
   const sources = [...new Bun.Glob("**/*.tsx").scanSync(join(ROOT, "web/dashboard"))]
     .map((file) => readFileSync(join(ROOT, "web/dashboard", file), "utf8"))
     .join("\n");

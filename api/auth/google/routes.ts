@@ -37,7 +37,7 @@ export const googleRoutes = (deps: ApiDeps) => {
       {
         limit: "googleAuthorize",
         response: { 302: redirected, ...errorResponses(404, 429) },
-        detail: { summary: "Begin a sign-in with Google", tags },
+        detail: { operationId: "beginGoogleSignIn", summary: "Begin a sign-in with Google", tags },
       },
     )
     .get(
@@ -72,7 +72,11 @@ export const googleRoutes = (deps: ApiDeps) => {
           error: z.string().max(512).optional(),
         }),
         response: { 302: redirected, ...errorResponses(400, 404, 429) },
-        detail: { summary: "Callback of the sign-in with Google; signs in", tags },
+        detail: {
+          operationId: "finishGoogleSignIn",
+          summary: "Callback of the sign-in with Google; signs in",
+          tags,
+        },
       },
     );
 };

@@ -1,0 +1,53 @@
+/** The request and response headers of the OpenAPI document. A route names the ones it reads: `detail: { parameters: takesHeaders("Idempotency-Key") }`. */
+
+const text = (maxLength: number) => ({ type: "string", maxLength });
+
+const REQUEST_HEADERS = {
+  "Idempotency-Key": {
+    description:
+      "Makes a retry safe: within 24 hours the same key with the same body gets the first answer, with `Idempotent-Replayed: true`; with another body it is refused with 409",
+    schema: text(255),
+    example: "order-1042",
+  },
+  Prefer: {
+    description: "`respond-async`: answer 202 at once, and download the file when it is ready",
+    schema: text(200),
+    example: "respond-async",
+  },
+  "Last-Event-ID": {
+    description: "The id of the last message that was received: the stream continues after it",
+    schema: text(200),
+  },
+  "X-PAYMENT": {
+    description: "A payment of x402 version 1: its JSON, base64-encoded",
+    schema: { type: "string" },
+  },
+  "PAYMENT-SIGNATURE": {
+    description: "A payment of x402 version 2: its JSON, base64-encoded",
+    schema: { type: "string" },
+  },
+} as const;
+export type RequestHeader = keyof typeof REQUEST_HEADERS;
+
+export function takesHeaders(...names: RequestHeader[]) {
+  return names.map((name) => ({ $ref: `#/components/parameters/${name}` }));
+}
+
+export const headerParameters = Object.fromEntries(
+  Object.entries(REQUEST_HEADERS).map(([name, header]) => [
+    name,
+    { name, in: "header", required: false, ...header },
+  ]),
+);
+
+export const responseHeaders = {
+  "Retry-After": { description: "Seconds to wait before the next attempt", schema: { type: "integer" } },
+  "Idempotent-Replayed": {
+    description: "`true` when this is the stored answer to an earlier request with the same Idempotency-Key",
+    schema: { type: "string", enum: ["true"] },
+  },
+  "PAYMENT-REQUIRED": {
+    description: "The requirements for x402 version 2: JSON, base64-encoded",
+    schema: { type: "string" },
+  },
+};
