@@ -12,7 +12,7 @@ import { takesHeaders } from "../http/openapi-headers.ts";
 import { queryNumber } from "../http/query.ts";
 import { CURSOR_LENGTH_MAX, readCursor, writeCursor } from "./cursor.ts";
 import { streamEvents } from "./stream-events.ts";
-import { eventSchema, presentEvent } from "./wire.ts";
+import { eventSchema, presentEvents } from "./wire.ts";
 
 const LIMIT_DEFAULT = 50;
 const LIMIT_MAX = 100;
@@ -96,7 +96,7 @@ export const eventRoutes = (deps: ApiDeps) =>
         const page = await listEvents(deps.sql, user.id, { after, limit });
         if (!page) throw invalid("cursor", "unknown_history", UNKNOWN_HISTORY);
         return {
-          data: page.events.map(presentEvent),
+          data: await presentEvents(deps, user.id, page.events),
           pagination: {
             hasNextPage: page.hasMore,
             nextCursor: page.end ? writeCursor(page.end) : (cursor ?? null),

@@ -13,7 +13,7 @@ import {
   RETRY_MS,
 } from "../http/event-stream.ts";
 import { writeCursor } from "./cursor.ts";
-import { presentEvent } from "./wire.ts";
+import { presentEvents } from "./wire.ts";
 
 const slots = openStreamSlots({ max: 500, maxEach: 10 });
 const PAGE = 50;
@@ -30,7 +30,7 @@ type Reader = {
 
 /** Undefined when there are too many streams. */
 export function streamEvents(
-  { sql, outcomes, drain }: Pick<ApiDeps, "sql" | "outcomes" | "drain">,
+  { sql, config, outcomes, drain }: Pick<ApiDeps, "sql" | "config" | "outcomes" | "drain">,
   { userId, slot, after, isAllowed }: Reader,
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> | undefined {
@@ -59,8 +59,9 @@ export function streamEvents(
       const id = position ? `id: ${writeCursor(position)}\n` : "";
       if ("isLost" in page) yield `${id}event: open\ndata: {}\n\n`;
       // only the last one's id is a position that was read up to
-      for (const [index, event] of page.events.entries())
-        yield `${index === page.events.length - 1 ? id : ""}data: ${JSON.stringify(presentEvent(event))}\n\n`;
+      const events = await presentEvents({ sql, config }, userId, page.events);
+      for (const [index, event] of events.entries())
+        yield `${index === events.length - 1 ? id : ""}data: ${JSON.stringify(event)}\n\n`;
     }
   }
 

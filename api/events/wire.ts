@@ -1,25 +1,46 @@
 /** Events as they travel, in lists and streams. */
 import { z } from "zod";
+import { presentEventData } from "../../core/domain/event-data.ts";
 import type { LoggedEvent } from "../../db/events/event-log.ts";
 import { EVENT_TYPES } from "../../db/events/events.ts";
+import { findSubjects, subjectOf } from "../../db/webhooks/event-subjects.ts";
+import type { ApiDeps } from "../http/deps.ts";
 import { isoTime } from "../http/envelope.ts";
+import { singleLinkSchema } from "../links/wire.ts";
+import { transactionSchema } from "../transactions/wire.ts";
 
 export const eventSchema = z
   .object({
     id: z.string(),
     type: z.enum(EVENT_TYPES),
     subjectId: z.string(),
-    data: z.record(z.string(), z.unknown()),
+    data: z
+      .looseObject({
+        link: singleLinkSchema
+          .optional()
+          .describe("Of events about a link or its refunds: the link as it is now"),
+        transaction: transactionSchema.optional().describe("Of events about a transaction: as it is now"),
+      })
+      .describe("What happened, by the event's type"),
     createdAt: isoTime,
   })
   .meta({ id: "Event" });
 
-export function presentEvent(event: LoggedEvent): z.infer<typeof eventSchema> {
-  return {
+/** Each with the whole link or transaction it is about. */
+export async function presentEvents(
+  { sql, config }: Pick<ApiDeps, "sql" | "config">,
+  userId: string,
+  events: readonly LoggedEvent[],
+): Promise<z.infer<typeof eventSchema>[]> {
+  const subjects = await findSubjects(
+    sql,
+    events.map((event) => ({ ...event, userId })),
+  );
+  return events.map((event) => ({
     id: event.publicId,
     type: event.type,
     subjectId: event.subjectId,
-    data: event.data,
+    data: presentEventData(event.data, subjectOf(subjects, event), config),
     createdAt: event.createdAt.toISOString(),
-  };
+  }));
 }

@@ -10,6 +10,7 @@ import { DOCS_CSP, docsPage } from "./docs-page.ts";
 import { toJsonSchema } from "./json-schema.ts";
 import { nameAnswers, nameComponents } from "./openapi-components.ts";
 import { headerParameters, responseHeaders } from "./openapi-headers.ts";
+import { describeWebhooks, webhookMessage, webhookParameters } from "./openapi-webhooks.ts";
 
 const VERSION = "3.1.0";
 const DESCRIPTION = `Passkey wallets, payment links and gasless x402 payments in USDC on Base.
@@ -76,10 +77,20 @@ export function buildDocument(app: AnyElysia, baseUrl: string): object {
     servers: [{ url: baseUrl }],
     tags: tagsOf(paths),
     paths,
+    webhooks: describeWebhooks(),
     components: {
-      schemas: sortByName(schemas),
-      responses: sortByName(responses),
-      parameters: headerParameters,
+      schemas: sortByName({ ...schemas, WebhookMessage: webhookMessage }),
+      responses: {
+        ...sortByName(responses),
+        WebhookReceived: { description: "Received; anything else is retried, ten times in three days" },
+      },
+      requestBodies: {
+        WebhookMessage: {
+          required: true,
+          content: { "application/json": { schema: { $ref: "#/components/schemas/WebhookMessage" } } },
+        },
+      },
+      parameters: { ...headerParameters, ...webhookParameters },
       headers: responseHeaders,
       securitySchemes: {
         session: {

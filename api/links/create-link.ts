@@ -1,10 +1,12 @@
 /** Creates a link, once per Idempotency-Key. */
+
 import { conflict, notFound, type ServiceError } from "../../core/domain/errors.ts";
 import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { OrderData } from "../../core/domain/order-data.ts";
+import { presentLink } from "../../core/domain/present-link.ts";
 import type { ReuseTerms } from "../../core/domain/reuse.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import { recordEvents } from "../../db/events/events.ts";
@@ -13,7 +15,6 @@ import { insertLink } from "../../db/links/links.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
 import { ensureReturnSecret } from "./return-secret.ts";
-import { presentLink } from "./wire.ts";
 
 export type LinkTerms = {
   userId: string;

@@ -10,7 +10,6 @@ import {
   RETURN_URL_MAX,
   whyNotAReturnUrl,
 } from "../../core/domain/order-data.ts";
-import type { PaymentLink } from "../../db/schema.ts";
 import { emailSchema } from "../accounts/email-address.ts";
 
 /** Text of at most so many characters as Postgres counts them. */
@@ -90,9 +89,4 @@ export function readOrder(body: OrderBody): OrderData {
     successUrl: body.successUrl ?? null,
     cancelUrl: body.cancelUrl ?? null,
   };
-}
-
-export function presentOrder(link: PaymentLink) {
-  const { reference, metadata, customerEmail, successUrl, cancelUrl } = link;
-  return { reference, metadata, customerEmail, successUrl, cancelUrl };
 }

@@ -1,7 +1,7 @@
 /** Reusable links on the wire: how often a link is paid, and whether the payer chooses the amount. */
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
-import { LINK_AMOUNT_MAX_UNITS, toAmountNumber } from "../../core/domain/money.ts";
+import { LINK_AMOUNT_MAX_UNITS } from "../../core/domain/money.ts";
 import { isTooFine, MAX_PAYMENTS_LIMIT, PAID_ONCE, type ReuseTerms } from "../../core/domain/reuse.ts";
 import { readAmountUnits } from "./amount.ts";
 
@@ -72,16 +72,4 @@ function readBound(bodyText: string, field: string, given: number | undefined): 
   const units = readAmountUnits(bodyText, field, given);
   if (isTooFine(units)) throw invalid(field, "must have at most 5 decimals");
   return units;
-}
-
-type Reusable = ReuseTerms & { amountUnits: bigint; parentId: string | null };
-
-export function presentReuse({ amountUnits, minUnits, maxUnits, maxPayments, parentId }: Reusable) {
-  return {
-    amount: minUnits === null ? toAmountNumber(amountUnits) : null,
-    maxPayments,
-    minAmount: minUnits === null ? null : toAmountNumber(minUnits),
-    maxAmount: maxUnits === null ? null : toAmountNumber(maxUnits),
-    parentId,
-  };
 }

@@ -4,6 +4,7 @@ import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
 import { formatUnits, toAmountNumber } from "../../core/domain/money.ts";
+import { presentLink, presentSingleLink } from "../../core/domain/present-link.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import { endClaimsOfLink } from "../../db/links/claims.ts";
@@ -38,9 +39,7 @@ import {
   listSchema,
   ownQuery,
   paymentsQuery,
-  presentLink,
   presentLinkPayment,
-  presentSingleLink,
   singleLinkSchema,
   statsQuery,
   statsSchema,

@@ -13,18 +13,18 @@ import {
 import { toAmountNumber } from "../../core/domain/money.ts";
 import { DEFAULT_NETWORK, NETWORK_IDS, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { REFERENCE_MAX, signReturnUrl } from "../../core/domain/order-data.ts";
+import { presentReuse } from "../../core/domain/present-link.ts";
 import type { KeyList } from "../../core/domain/seal.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { PublicLink } from "../../db/links/links.ts";
 import type { LinkPayment } from "../../db/links/uses.ts";
-import type { PaymentLink } from "../../db/schema.ts";
 import { emailSchema } from "../accounts/email-address.ts";
 import { isoTime } from "../http/envelope.ts";
 import { queryNumber } from "../http/query.ts";
 import { settledBy } from "../http/settled-by.ts";
-import { orderFields, orderSchema, presentOrder } from "./order-fields.ts";
+import { orderFields, orderSchema } from "./order-fields.ts";
 import { openReturnSecret } from "./return-secret.ts";
-import { presentReuse, reuseFields, reuseSchema } from "./reuse-fields.ts";
+import { reuseFields, reuseSchema } from "./reuse-fields.ts";
 
 export const LIST_LIMIT_DEFAULT = 20;
 export const LIST_LIMIT_MAX = 100;
@@ -240,30 +240,6 @@ type PublicSettings = Addresses & {
   chains: readonly { id: NetworkId; confirmations: number }[];
   webhookSealKeys: KeyList;
 };
-
-export function presentLink(link: PaymentLink, { baseUrl }: Addresses): z.infer<typeof linkSchema> {
-  return {
-    id: link.id,
-    ...presentReuse(link),
-    currency: "USDC",
-    description: link.description,
-    url: `${baseUrl}/pay/${link.id}`,
-    aiUrl: `${baseUrl}/v1/x402/${link.id}`,
-    network: link.network,
-    status: link.status,
-    exception: link.exception,
-    settledBy: link.settledBy,
-    refundedAmount: toAmountNumber(link.refundedUnits),
-    paidAt: link.paidAt?.toISOString() ?? null,
-    expiresAt: link.expiresAt.toISOString(),
-    createdAt: link.createdAt.toISOString(),
-    ...presentOrder(link),
-  };
-}
-
-export function presentSingleLink(link: PaymentLink, addresses: Addresses): z.infer<typeof singleLinkSchema> {
-  return { ...presentLink(link, addresses), updatedAt: link.updatedAt.toISOString() };
-}
 
 export function presentPublicLink(link: PublicLink, settings: PublicSettings): PublicLinkData {
   const { baseUrl, chains } = settings;

@@ -29,6 +29,7 @@ export type TakenDelivery = {
   sealedSecret: Uint8Array;
   sealedOldSecret: Uint8Array | null;
   eventPublicId: string;
+  userId: string;
   type: EventType;
   subjectId: string;
   data: Record<string, unknown>;
@@ -121,7 +122,7 @@ export async function takeDeliveries(
     select
       taken.id, taken.endpoint_id, taken.attempts, taken.tries, endpoint.url, endpoint.sealed_secret,
       case when endpoint.old_secret_until > now() then endpoint.sealed_old_secret end as sealed_old_secret,
-      event_name(event.public_id) as event_public_id, event.type, event.subject_id, event.data, event.created_at
+      event_name(event.public_id) as event_public_id, event.user_id, event.type, event.subject_id, event.data, event.created_at
     from taken
     join webhook_endpoints endpoint on endpoint.id = taken.endpoint_id
     join events event on event.id = taken.event_id

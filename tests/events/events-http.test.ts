@@ -1,5 +1,6 @@
 /** The event log over HTTP: every event once, in the order it was written, from any cursor. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { recordEvents } from "../../db/events/events.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import type { Client } from "../support/http-client.ts";
 import { signUp } from "../support/sign-up.ts";
@@ -49,6 +50,53 @@ async function waitForLog({ client, userId }: { client: Client; userId: string }
 }
 
 describe("GET /v1/events", () => {
+  test("carries the whole link and the whole transaction, as they are now", async () => {
+    const merchant = await signUp(world.baseUrl);
+    const { client, userId } = merchant;
+    const order = { reference: "INV-7", metadata: { table: "4" } };
+    const { body: made } = await client.post("/v1/payment-links", { amount: 2, description: "d", ...order });
+    await world.sql`
+      insert into transactions (id, user_id, type, status, amount_units, network, counterparty, description, detected_at)
+      values (${`txn_${made.id}`}, ${userId}, 'RECEIVE', 'PENDING', 5, 'base-sepolia', ${`0x${"11".repeat(20)}`}, '', now())`;
+    await recordEvents(world.sql, [
+      { userId, type: "transaction.detected", subjectId: `txn_${made.id}`, data: { amount: "0.000005" } },
+      { userId, type: "refund.created", subjectId: "rfd_1", data: { linkId: made.id } },
+    ]);
+    await client.post(`/v1/payment-links/${made.id}/cancel`);
+    await waitForLog(merchant);
+    const events: { type: string; data: Record<string, unknown> }[] = (
+      await client.get(`${EVENTS}?limit=100`)
+    ).body.data;
+    const link = (await client.get(`/v1/payment-links/${made.id}`)).body;
+    expect(link).toMatchObject({ status: "CANCELLED", ...order });
+    const [transaction] = (await client.get("/v1/transactions")).body.data.transactions;
+    const dataOf = (type: string) => events.find((event) => event.type === type)?.data;
+    expect(dataOf("payment_link.created")).toEqual({
+      amount: "2.000000",
+      network: "base-sepolia",
+      ...order,
+      link,
+    });
+    expect(dataOf("refund.created")).toEqual({ linkId: made.id, link });
+    expect(dataOf("transaction.detected")).toEqual({ amount: "0.000005", transaction });
+    expect(transaction).toMatchObject({ id: `txn_${made.id}`, amount: "0.000005" });
+  });
+
+  test("never shows a link or transaction of somebody else, whatever an event names", async () => {
+    const [merchant, other] = [await signUp(world.baseUrl), await signUp(world.baseUrl)];
+    const { body: others } = await other.client.post("/v1/payment-links", {
+      amount: 3,
+      description: "private",
+    });
+    const named = { userId: merchant.userId, subjectId: others.id };
+    await recordEvents(world.sql, [{ ...named, type: "payment_link.expired" }]);
+    await waitForLog(merchant);
+    const { body } = await merchant.client.get(`${EVENTS}?limit=100`);
+    const event = body.data.find(({ type }: { type: string }) => type === "payment_link.expired");
+    expect(event).toMatchObject({ subjectId: others.id, data: {} });
+    expect(event.data.link).toBeUndefined();
+  });
+
   test("returns a new merchant's events in order", async () => {
     const merchant = await signUp(world.baseUrl);
     const { client } = merchant;

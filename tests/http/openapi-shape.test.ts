@@ -1,5 +1,6 @@
 /** The OpenAPI document as a client's author reads it: names, headers, parameters and references. Real answers are replayed in openapi.test.ts. */
 import { describe, expect, test } from "bun:test";
+import { EVENT_TYPES } from "../../db/events/events.ts";
 import { expand, type OpenApiDocument, readDocument, type Schema } from "../support/openapi-document.ts";
 
 const served = await readDocument();
@@ -48,6 +49,17 @@ test("every reference leads to a component, and every component is referred to",
     (name) => !references.has(`components/schemas/${name}`),
   );
   expect(unused).toEqual([]);
+});
+
+test("describes the message of each event type as a webhook", () => {
+  expect(Object.keys(document.webhooks ?? {})).toEqual([...EVENT_TYPES]);
+  const paid = document.webhooks?.["payment_link.paid"]?.post;
+  expect(paid?.operationId).toBe("onPaymentLinkPaid");
+  expect(paid?.parameters?.map(({ name }) => name)).toEqual([
+    ...["webhook-id", "webhook-timestamp", "webhook-signature"],
+  ]);
+  const data = paid?.requestBody?.content?.["application/json"]?.schema?.properties?.data;
+  expect(data?.properties?.link).toEqual(document.components.schemas.PaymentLinkDetail as Schema);
 });
 
 test.each([

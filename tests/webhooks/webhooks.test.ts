@@ -1,6 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { z } from "zod";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
+import { expand } from "../support/openapi-document.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { isSigned, type Receiver, startReceiver } from "./receiver.ts";
 
@@ -63,8 +65,16 @@ describe("a message", () => {
     expect(message.json).toEqual({
       type: "payment_link.created",
       timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
-      data: { amount: "1.500000", network: "base-sepolia", subjectId: linkId },
+      data: {
+        ...{ amount: "1.500000", network: "base-sepolia", subjectId: linkId },
+        link: (await ann.client.get(`/v1/payment-links/${linkId}`)).body,
+      },
     });
+    const served = (await ann.client.get("/openapi.json")).body;
+    const documented = expand(served.components.schemas.WebhookMessage, served);
+    expect(
+      z.fromJSONSchema(documented as Parameters<typeof z.fromJSONSchema>[0]).safeParse(message.json).success,
+    ).toBe(true);
     expect(message.headers.get("content-type")).toBe("application/json");
     // the log shows an event once no older transaction is running
     await waitFor("the event in the log", async () => {

@@ -4,6 +4,7 @@
  * messages are sent again.
  */
 
+import { presentEventData } from "../../core/domain/event-data.ts";
 import { type KeyList, unseal } from "../../core/domain/seal.ts";
 import { FAILING_MAX_H, messageBody, messageHeaders, retryAfterS } from "../../core/domain/webhook.ts";
 import type { Log } from "../../core/runtime/log.ts";
@@ -17,13 +18,14 @@ import {
   type TakenDelivery,
   takeDeliveries,
 } from "../../db/webhooks/deliveries.ts";
+import { findSubjects, subjectOf } from "../../db/webhooks/event-subjects.ts";
 import { disableEndpoint } from "../../db/webhooks/webhooks.ts";
 import { postWebhook, WebhookError } from "./request.ts";
 
 export type WebhookDeps = {
   sql: Sql;
   log: Log;
-  config: { webhookSealKeys: KeyList; webhookPrivateTargets: boolean };
+  config: { baseUrl: string; webhookSealKeys: KeyList; webhookPrivateTargets: boolean };
 };
 
 /** Deliveries in flight: of this process, and of all processes to one endpoint and to all endpoints of one user. */
@@ -78,9 +80,10 @@ async function deliverOne(deps: WebhookDeps, delivery: TakenDelivery): Promise<v
   await deliverWebhooks(deps).catch((error: unknown) => log.warn({ err: error }, "webhooks not leased"));
 }
 
-async function send({ config }: WebhookDeps, delivery: TakenDelivery): Promise<AttemptResult> {
+async function send({ sql, config }: WebhookDeps, delivery: TakenDelivery): Promise<AttemptResult> {
+  const subject = subjectOf(await findSubjects(sql, [delivery]), delivery);
   const startedMs = performance.now();
-  const body = messageBody(delivery);
+  const body = messageBody({ ...delivery, data: presentEventData(delivery.data, subject, config) });
   const place = { purpose: "webhook secret", id: delivery.endpointId } as const;
   const sealed = [delivery.sealedSecret, delivery.sealedOldSecret].filter((one) => one !== null);
   const secrets = sealed.map((one) => unseal(config.webhookSealKeys, place, one));

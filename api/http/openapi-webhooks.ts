@@ -1,0 +1,56 @@
+/** The `webhooks` section of the OpenAPI document: the message of each event type, as the endpoint that a merchant added receives it. */
+import { EVENT_TYPES } from "../../db/events/events.ts";
+
+const header = (name: string, description: string) => ({
+  name,
+  in: "header",
+  required: true,
+  description,
+  schema: { type: "string" },
+});
+
+/** Named as the parameters of a webhook refer to them. */
+export const webhookParameters = {
+  "webhook-id": header("webhook-id", "The event's id, the same at every attempt: process each id once"),
+  "webhook-timestamp": header("webhook-timestamp", "Unix seconds of this attempt; refuse one that is old"),
+  "webhook-signature": header(
+    "webhook-signature",
+    "Standard Webhooks 1.0.0: `v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`; several are separated by a space while a secret is replaced",
+  ),
+};
+
+/** Shared by all types but for the value of `type`. */
+export const webhookMessage = {
+  type: "object",
+  properties: {
+    type: { $ref: "#/components/schemas/EventType" },
+    timestamp: { type: "string", format: "date-time", description: "When it happened" },
+    data: {
+      type: "object",
+      description:
+        "`subjectId`, fields by the event's type, and the whole link or transaction as GET shows it at the moment of this attempt",
+      properties: {
+        subjectId: { type: "string" },
+        link: { $ref: "#/components/schemas/PaymentLinkDetail" },
+        transaction: { $ref: "#/components/schemas/Transaction" },
+      },
+      required: ["subjectId"],
+    },
+  },
+  required: ["type", "timestamp", "data"],
+};
+
+export function describeWebhooks(): Record<string, object> {
+  return Object.fromEntries(EVENT_TYPES.map((type) => [type, { post: describeOne(type) }]));
+}
+
+function describeOne(type: string) {
+  return {
+    operationId: `on${type.split(/[._]/).map(capitalize).join("")}`,
+    parameters: Object.keys(webhookParameters).map((name) => ({ $ref: `#/components/parameters/${name}` })),
+    requestBody: { $ref: "#/components/requestBodies/WebhookMessage" },
+    responses: { "2XX": { $ref: "#/components/responses/WebhookReceived" } },
+  };
+}
+
+const capitalize = (word: string) => word.charAt(0).toUpperCase() + word.slice(1);

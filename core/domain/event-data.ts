@@ -1,0 +1,16 @@
+/** The data of an event as it travels: the fields it was recorded with, and the whole link or transaction as it is now. Pure. */
+import { type LinkRow, presentSingleLink } from "./present-link.ts";
+import { type HistoryRow, presentTransaction } from "./transaction.ts";
+
+export function presentEventData(
+  recorded: Record<string, unknown>,
+  subject: { link: LinkRow | undefined; transaction: HistoryRow | undefined },
+  addresses: { baseUrl: string },
+) {
+  const { link, transaction } = subject;
+  return {
+    ...recorded,
+    ...(link ? { link: presentSingleLink(link, addresses) } : {}),
+    ...(transaction ? { transaction: presentTransaction(transaction) } : {}),
+  };
+}
