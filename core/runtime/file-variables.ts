@@ -14,7 +14,7 @@ export type FileVariables = {
   readonly broken: ReadonlySet<string>;
 };
 
-/** Reads `names` and their files from `source`. An empty variable counts as absent. */
+/** Reads `names` and their files from `source`. An empty variable or file counts as absent. */
 export function readFileVariables(names: readonly string[], source: Environment): FileVariables {
   const faults: string[] = [];
   const broken = new Set<string>();
@@ -30,7 +30,7 @@ export function readFileVariables(names: readonly string[], source: Environment)
       return refuse(name, `${name} and ${name}${SUFFIX}: both are set; remove one of them`);
     try {
       const text = readFileSync(path, "utf8").replace(/\r?\n$/, "");
-      return text.trim() === "" ? refuse(name, `${name}${SUFFIX}: ${path} is empty`) : text;
+      return text.trim() === "" ? undefined : text;
     } catch (error) {
       return refuse(name, `${name}${SUFFIX}: ${path} cannot be read (${reasonOf(error)})`);
     }

@@ -242,7 +242,7 @@ describe("variables as files", () => {
     expect(faults).toEqual([
       `configuration: JWT_SECRET_FILE: ${missing} cannot be read (no such file) (api)`,
       "configuration: OTP_PEPPER and OTP_PEPPER_FILE: both are set; remove one of them (api, worker)",
-      `configuration: SMTP_URL_FILE: ${join(folder, "empty")} is empty (worker)`,
+      expect.stringContaining("configuration: SMTP_URL is not set;"),
     ]);
     expect(faults.join()).not.toContain(env.OTP_PEPPER ?? "");
   });

@@ -1,0 +1,182 @@
+/** The units of deploy/systemd and the manifests of deploy/kubernetes: each process starts with the secrets that it is given. */
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { readApiConfig } from "../../api/config.ts";
+import { postgresUrl, readEnv } from "../../core/runtime/env.ts";
+import { readIndexerConfig } from "../../indexer/config.ts";
+import { readBackupConfig } from "../../ops/backup/configuration.ts";
+import { writeFiles } from "../../ops/install/write-files.ts";
+import { readWorkerConfig } from "../../worker/config.ts";
+
+const ROOT = join(import.meta.dir, "../..");
+const UNITS = join(ROOT, "deploy/systemd");
+const folder = mkdtempSync(join(tmpdir(), "test-units-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+type Environment = Record<string, string>;
+const READERS: Record<string, (env: Environment) => unknown> = {
+  "api/main.ts": readApiConfig,
+  "worker/main.ts": readWorkerConfig,
+  "indexer/main.ts": readIndexerConfig,
+  "ops/migrate-main.ts": (env) => readEnv({ DATABASE_URL: postgresUrl }, env),
+  "ops/backup-main.ts": readBackupConfig,
+};
+const answers = {
+  domain: "pay.example.com",
+  networks: ["base", "base-sepolia"],
+  rpcUrls: { base: "https://node.example.com/key", "base-sepolia": "https://node.example.com/other" },
+  smtpUrl: "smtps://user:password@mail.example.com",
+  mailFrom: "Payments <no-reply@pay.example.com>",
+} as const;
+
+/** Throws with every secret, and again for each one that is missing: none is given in vain. */
+function expectExactly(
+  read: (env: Environment) => unknown,
+  env: Environment,
+  secrets: readonly string[],
+): void {
+  expect(() => read(env)).not.toThrow();
+  for (const name of secrets) {
+    const without = { ...env, [`${name}_FILE`]: "/not/there" };
+    expect(() => read(without)).toThrow(name);
+  }
+}
+
+describe("deploy/systemd", () => {
+  const names = readdirSync(UNITS).filter((name) => name.startsWith("usdc-payments"));
+  const services = names.filter((name) => name.endsWith(".service"));
+  const { env } = writeFiles(answers, { folder, kind: "systemd" });
+  const settings = Object.fromEntries(Object.entries(env).filter(([name]) => !name.endsWith("_FILE")));
+
+  const valuesOf = (text: string, key: string) =>
+    [...text.matchAll(new RegExp(`^${key}=(.*)$`, "gm"))].map((match) => match[1] ?? "");
+
+  test("each unit has the credentials its process reads, and no others", () => {
+    expect(services).toHaveLength(5);
+    for (const name of services) {
+      const text = readFileSync(join(UNITS, name), "utf8");
+      const credentials = new Map(
+        valuesOf(text, "LoadCredential").map((one) => one.split(":") as [string, string]),
+      );
+      const files = Object.fromEntries(
+        valuesOf(text, "Environment")
+          .map((one) => one.split("=") as [string, string])
+          .filter(([variable]) => variable.endsWith("_FILE"))
+          .map(([variable, value]) => {
+            const source = credentials.get(value.replace("%d/", "")) ?? "/missing";
+            return [variable, source.replace("/etc/usdc-payment-service", folder)];
+          }),
+      );
+      expect(Object.keys(files)).toHaveLength(credentials.size);
+      const script = /bun --no-env-file (\S+)/.exec(valuesOf(text, "ExecStart")[0] ?? "")?.[1] ?? "";
+      expect(statSync(join(ROOT, script)).isFile()).toBe(true);
+      const read = READERS[script];
+      if (!read) throw new Error(`${name} starts ${script}`);
+      expectExactly(
+        read,
+        { ...settings, ...files },
+        Object.keys(files).map((file) => file.replace("_FILE", "")),
+      );
+    }
+  });
+
+  test("root's secrets are readable by root alone", () => {
+    for (const name of readdirSync(join(folder, "secrets")))
+      expect(statSync(join(folder, "secrets", name)).mode & 0o777).toBe(0o400);
+  });
+
+  test("systemd, where it is installed, accepts every unit", async () => {
+    const program = Bun.which("systemd-analyze");
+    const draft = mkdtempSync(join(folder, "verify-"));
+    for (const name of names) {
+      const text = readFileSync(join(UNITS, name), "utf8")
+        .replaceAll("/opt/usdc-payment-service/bun", process.execPath)
+        .replaceAll("/opt/usdc-payment-service", ROOT);
+      expect(text).toMatch(/^\[Unit\]\nDescription=/);
+      writeFileSync(join(draft, name.replace("@.", "@6.")), text);
+    }
+    if (!program) return;
+    const child = Bun.spawn(
+      [program, "verify", "--man=no", ...readdirSync(draft).map((name) => join(draft, name))],
+      { stdout: "pipe", stderr: "pipe", env: { ...process.env, SYSTEMD_UNIT_PATH: `${draft}:` } },
+    );
+    const output = (await new Response(child.stderr).text()).split("\n");
+    // units of the machine are read too, and may have faults of their own
+    expect(output.filter((line) => line.includes("usdc-payments"))).toEqual([]);
+  });
+});
+
+describe("deploy/kubernetes/service.yaml", () => {
+  type Container = {
+    args: string[];
+    securityContext: { readOnlyRootFilesystem: boolean; allowPrivilegeEscalation: boolean };
+    resources: { limits: { memory: string } };
+  };
+  type Pod = {
+    securityContext: { runAsNonRoot: boolean };
+    containers: Container[];
+    volumes: { name: string; secret?: { secretName: string } }[];
+  };
+  type Manifest = {
+    kind: string;
+    metadata: { name: string; namespace?: string };
+    data?: Environment;
+    stringData?: Environment;
+    spec?: {
+      template?: { spec: Pod };
+      jobTemplate?: { spec: { template: { spec: Pod } } };
+      replicas?: number;
+    };
+  };
+  const manifests = Bun.YAML.parse(
+    readFileSync(join(ROOT, "deploy/kubernetes/service.yaml"), "utf8"),
+  ) as Manifest[];
+  const pods = manifests.flatMap(({ metadata, spec }) => {
+    const pod = spec?.template?.spec ?? spec?.jobTemplate?.spec.template.spec;
+    return pod ? [{ name: metadata.name, pod }] : [];
+  });
+
+  test("each pod starts with the secret it mounts, without root and on a read-only file system", () => {
+    expect(pods.map(({ name }) => name).sort()).toEqual(["api", "backup", "indexer", "migrate", "worker"]);
+    writeFiles(answers, { folder, kind: "compose" });
+    const settings = manifests.find(({ kind }) => kind === "ConfigMap")?.data ?? {};
+    for (const { name, pod } of pods) {
+      const [container] = pod.containers;
+      const mounted = pod.volumes.find((volume) => volume.name === "secrets")?.secret?.secretName;
+      const secret = manifests.find(({ kind, metadata }) => kind === "Secret" && metadata.name === mounted);
+      const keys = Object.keys(secret?.stringData ?? {});
+      const env = Object.fromEntries(
+        Object.entries(settings).map(([variable, value]) => {
+          const [, key = ""] = /^\/run\/secrets\/(\w+)$/.exec(value) ?? [];
+          if (key === "") return [variable, value];
+          return [variable, keys.includes(key) ? join(folder, "secrets", key) : "/not/mounted"];
+        }),
+      );
+      const read = READERS[container?.args[0] ?? ""];
+      if (!read) throw new Error(`${name} starts ${container?.args}`);
+      expectExactly(
+        read,
+        env,
+        keys.map((key) => key.toUpperCase()),
+      );
+      expect(pod.securityContext.runAsNonRoot).toBe(true);
+      expect(container?.securityContext).toMatchObject({
+        ...{ readOnlyRootFilesystem: true, allowPrivilegeEscalation: false },
+      });
+      expect(container?.resources.limits.memory).toMatch(/^\d+[MG]i$/);
+    }
+  });
+
+  test("a second indexer stands by, and every object is in the namespace", () => {
+    const indexer = manifests.find(
+      ({ kind, metadata }) => kind === "Deployment" && metadata.name === "indexer",
+    );
+    expect(indexer?.spec?.replicas).toBe(2);
+    const elsewhere = manifests.filter(
+      ({ kind, metadata }) => kind !== "Namespace" && metadata.namespace !== "usdc-payments",
+    );
+    expect(elsewhere).toEqual([]);
+  });
+});
