@@ -1,7 +1,43 @@
-/** `bun run migrate`: applies missing migrations and lists them. */
+/** `bun run migrate`: applies missing migrations and lists them. `--plan` says what it would do and what waits for it, and changes nothing. */
 import { postgresUrl, readEnv, readEnvOrExit } from "../core/runtime/env.ts";
+import { openDatabase } from "../db/postgres/client.ts";
 import { migrate } from "../db/postgres/migrate.ts";
+import { type PlannedMigration, planMigration } from "../db/postgres/plan-migration.ts";
+
+const EFFECTS = {
+  all: "reads and writes wait",
+  writes: "writes wait, reads do not",
+  rows: "writes of the same rows wait",
+} as const;
 
 const { DATABASE_URL: url } = readEnvOrExit(() => readEnv({ DATABASE_URL: postgresUrl }));
-const applied = await migrate(url);
-console.log(applied.length > 0 ? `applied ${applied.join(", ")}` : "schema is up to date");
+try {
+  if (process.argv.includes("--plan")) await printPlan();
+  else {
+    const applied = await migrate(url);
+    console.log(applied.length > 0 ? `applied ${applied.join(", ")}` : "schema is up to date");
+  }
+} catch (error) {
+  console.error(`not migrated: ${error instanceof Error ? error.message : String(error)}`);
+  process.exit(1);
+}
+
+async function printPlan(): Promise<void> {
+  const sql = openDatabase(url, { name: "migrate plan", maxConnections: 1 });
+  try {
+    const plan = await planMigration(sql);
+    for (const line of plan.flatMap(describe)) console.log(line);
+    console.log(plan.length === 0 ? "schema is up to date" : "Each is one transaction; nothing was changed.");
+  } finally {
+    await sql.end({ timeout: 5 });
+  }
+}
+
+function describe({ name, locks, creates }: PlannedMigration): string[] {
+  const made = creates.length > 0 ? [`  makes ${creates.join(", ")}`] : [];
+  const held = locks.map(
+    ({ table, blocks, rows }) =>
+      `  ${table} (about ${Math.round(rows)} rows): ${EFFECTS[blocks]} until it is applied`,
+  );
+  return [name, ...made, ...held, ...(made.length + held.length === 0 ? ["  nothing waits for it"] : [])];
+}

@@ -44,6 +44,7 @@ export async function migrate(databaseUrl: string, { before, only }: MigrateOpti
   try {
     await sql`select pg_advisory_lock(${MIGRATION_LOCK})`;
     const known = await readApplied(sql);
+    await refuseNewer(known);
     await runMigrations({ connectionString: databaseUrl, logger: await silentLogger() });
     const applied = await applyFiles(
       sql,
@@ -72,6 +73,24 @@ async function readApplied(sql: postgres.Sql): Promise<Map<string, string>> {
         "and can't be upgraded: name an empty database in DATABASE_URL and keep this one",
     );
   return known;
+}
+
+/** Older code runs on a newer schema for the length of an upgrade; it does not know how to change it. */
+async function refuseNewer(known: ReadonlyMap<string, string>): Promise<void> {
+  const own = new Set([BASELINE, ...(await listMigrationNames())]);
+  const newer = [...known.keys()].filter((name) => !own.has(name)).sort();
+  if (newer.length > 0)
+    throw new Error(
+      `the database was migrated by a newer version (it has ${newer.join(", ")}) and a schema does not go back: ` +
+        "use that version, or restore a backup from before it into an empty database",
+    );
+}
+
+/** The migrations that `migrate` would apply to the database, with their text. */
+export async function readPending(sql: Tx): Promise<{ name: string; text: string }[]> {
+  const { pending } = await compareSchema(sql);
+  const files = [await readBaseline(), ...(await readMigrationFiles())];
+  return files.filter(({ name }) => pending.includes(name));
 }
 
 /**
