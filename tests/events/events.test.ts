@@ -57,7 +57,8 @@ describe("the event log", () => {
       "payment_link.cancelled",
     ]);
     expect(about[0].id).toMatch(/^evt_[0-9a-f]{32}$/);
-    expect(about[0].data).toEqual({ amount: "2.000000", network: "base-sepolia" });
+    const { body: shown } = await ann.client.get(`/v1/payment-links/${link.id}`);
+    expect(about[0].data).toEqual({ amount: "2.000000", network: "base-sepolia", link: shown });
     expect(Date.parse(about[0].createdAt)).toBeGreaterThan(Date.now() - 60_000);
   });
 
