@@ -25,6 +25,8 @@ const SCREENS = [
   "/payout",
   "/developers/keys",
   "/developers/webhooks",
+  "/members",
+  "/invitations",
   "/security",
   "/settings",
 ] as const;

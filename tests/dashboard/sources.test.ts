@@ -38,7 +38,7 @@ test("links of the dashboard to the API lead to routes that exist", async () => 
   const sources = [...new Bun.Glob("**/*.tsx").scanSync(join(ROOT, "web/dashboard"))]
     .map((file) => readFileSync(join(ROOT, "web/dashboard", file), "utf8"))
     .join("\n");
-  const links = [...sources.matchAll(/href="(\/v1\/[^"?]*)/g)].map(([, path = ""]) => path);
+  const links = [...sources.matchAll(/(?:href=|forMerchant\()"(\/v1\/[^"?]*)/g)].map(([, path = ""]) => path);
   expect(links.length).toBeGreaterThan(1);
   for (const path of links) expect([path, Object.keys(paths[path] ?? {})]).toEqual([path, ["get"]]);
 });

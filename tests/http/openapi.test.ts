@@ -3,12 +3,12 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Answer, type Client, openClient } from "../support/http-client.ts";
+import { haveMembers } from "../support/members.ts";
 import { moveMoney } from "../support/money-session.ts";
 import { expand } from "../support/openapi-document.ts";
 import { haveOwners, haveRecovery } from "../support/owners.ts";
 import {
   ageCodes,
-  type Merchant,
   newEmail,
   newPasskey,
   readCode,
@@ -122,7 +122,8 @@ async function haveASession(): Promise<void> {
   await client.patch("/v1/auth/passkeys/AAAA", { name: "Laptop" });
   await client.get("/v1/security-events?limit=2");
   await client.get("/v1/security-events?limit=0");
-  await haveMembers({ client, email, boss: await signUp(world.baseUrl) });
+  const boss = await signUp(world.baseUrl);
+  await haveMembers({ client, email, boss: { ...boss, client: recording(boss.client) } });
   await client.get("/v1/auth/google/authorize");
   await client.get("/v1/auth/google/callback");
   await client.post("/v1/test/token", { email });
@@ -137,53 +138,6 @@ async function haveASession(): Promise<void> {
   for (const path of ["/v1/auth/me", "/v1/auth/status", "/v1/api-keys", "/v1/wallets/balance"])
     await client.get(path);
   await haveRecovery({ client, passkey, email, sql: world.sql, rpcUrl });
-}
-
-/** The client answers invitations of a merchant, who lists, changes and removes members. */
-async function haveMembers({
-  client,
-  email,
-  boss,
-}: {
-  client: Client;
-  email: string;
-  boss: Merchant;
-}): Promise<void> {
-  const merchant = recording(boss.client);
-  const invite = async (role: string) =>
-    (await merchant.post("/v1/members/invitations", { email, role })).body.data;
-  const declined = await invite("operator");
-  await client.get("/v1/auth/invitations");
-  await client.post(`/v1/auth/invitations/${declined.id}/decline`);
-  await client.post(`/v1/auth/invitations/${declined.id}/decline`);
-  const revoked = await invite("viewer");
-  await merchant.get("/v1/members/invitations");
-  await merchant.delete(`/v1/members/invitations/${revoked.id}`);
-  await merchant.delete("/v1/members/invitations/nonsense");
-  const accepted = await invite("viewer");
-  await client.post(`/v1/auth/invitations/${accepted.id}/accept`);
-  await client.post(`/v1/auth/invitations/${accepted.id}/accept`);
-  await invite("viewer");
-  await merchant.post("/v1/members/invitations", { email: "nonsense" });
-  const { body: list } = await merchant.get("/v1/members");
-  const { userId } = list.data[1];
-  await merchant.patch(`/v1/members/${userId}`, { role: "accountant" });
-  await merchant.patch("/v1/members/nonsense", { role: "accountant" });
-  await client.get("/v1/auth/me");
-  await merchant.delete(`/v1/members/${userId}`);
-  await merchant.delete(`/v1/members/${userId}`);
-  const again = await invite("viewer");
-  await client.post(`/v1/auth/invitations/${again.id}/accept`);
-  await merchant.post("/v1/members/leave");
-  // another session of the same person, because leaving ends those that acted for the merchant
-  const { body: session } = await client.post("/v1/test/token", { email });
-  const acting = {
-    "x-merchant": boss.userId,
-    "x-test-mode": "true",
-    authorization: `Bearer ${session.token}`,
-  };
-  await client.get("/v1/security-events", acting);
-  await client.post("/v1/members/leave", undefined, acting);
 }
 
 /** Links, their payers' views, x402, history, exports and events, as far as they go without worker and indexer. */

@@ -2,6 +2,7 @@
 import type { MemberRole } from "../../core/domain/member.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
+import type { Client } from "./http-client.ts";
 import { type Merchant, signUp } from "./sign-up.ts";
 
 export const actingFor = ({ userId }: Pick<Merchant, "userId">) => ({ "x-merchant": userId });
@@ -41,4 +42,51 @@ export async function bookOwnerChange(
       'base-sepolia', ${logIndex}, ${`0x${"a".repeat(64)}`}, ${`0x${"b".repeat(64)}`}, ${logIndex},
       ${merchant.walletAddress.toLowerCase()}, ${type}, 1, ${ownerOf(person)}, ${isDeep ? new Date() : null}
     )`;
+}
+
+/** A person answers invitations of a merchant, who lists, changes and removes members: for the recorded session of the OpenAPI tests. */
+export async function haveMembers({
+  client,
+  email,
+  boss,
+}: {
+  client: Client;
+  email: string;
+  boss: Merchant;
+}): Promise<void> {
+  const { client: merchant } = boss;
+  const invite = async (role: string) =>
+    (await merchant.post("/v1/members/invitations", { email, role })).body.data;
+  const declined = await invite("operator");
+  await client.get("/v1/auth/invitations");
+  await client.post(`/v1/auth/invitations/${declined.id}/decline`);
+  await client.post(`/v1/auth/invitations/${declined.id}/decline`);
+  const revoked = await invite("viewer");
+  await merchant.get("/v1/members/invitations");
+  await merchant.delete(`/v1/members/invitations/${revoked.id}`);
+  await merchant.delete("/v1/members/invitations/nonsense");
+  const accepted = await invite("viewer");
+  await client.post(`/v1/auth/invitations/${accepted.id}/accept`);
+  await client.post(`/v1/auth/invitations/${accepted.id}/accept`);
+  await invite("viewer");
+  await merchant.post("/v1/members/invitations", { email: "nonsense" });
+  const { body: list } = await merchant.get("/v1/members");
+  const { userId } = list.data[1];
+  await merchant.patch(`/v1/members/${userId}`, { role: "accountant" });
+  await merchant.patch("/v1/members/nonsense", { role: "accountant" });
+  await client.get("/v1/auth/me");
+  await merchant.delete(`/v1/members/${userId}`);
+  await merchant.delete(`/v1/members/${userId}`);
+  const again = await invite("viewer");
+  await client.post(`/v1/auth/invitations/${again.id}/accept`);
+  await merchant.post("/v1/members/leave");
+  // another session of the same person, because leaving ends those that acted for the merchant
+  const { body: session } = await client.post("/v1/test/token", { email });
+  const acting = {
+    "x-merchant": boss.userId,
+    "x-test-mode": "true",
+    authorization: `Bearer ${session.token}`,
+  };
+  await client.get("/v1/security-events", acting);
+  await client.post("/v1/members/leave", undefined, acting);
 }

@@ -3,6 +3,7 @@ import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Shortcuts } from "./frame/keys.tsx";
 import { useLiveEvents } from "./frame/live.ts";
+import { actingMerchant, type Capability, can, chooseMerchant, forMerchant } from "./frame/merchant.ts";
 import { page } from "./frame/page-data.ts";
 import { Link, usePlace } from "./frame/router.tsx";
 import type { ScreenProps } from "./frame/screen-props.ts";
@@ -12,7 +13,7 @@ import { say } from "./frame/words.ts";
 import { LinkDetail } from "./links/link-detail.tsx";
 import { LinkList } from "./links/link-list.tsx";
 import { Overview } from "./overview/overview.tsx";
-import { Button, Notice } from "./parts/controls.tsx";
+import { Button, Choice, Notice } from "./parts/controls.tsx";
 import { Empty, Screen, Skeleton } from "./parts/page-parts.tsx";
 
 type ScreenComponent = ComponentType<ScreenProps>;
@@ -31,11 +32,27 @@ const LATER: Readonly<Record<string, () => Promise<ScreenComponent>>> = {
   "/payout": () => import("./send/payout.tsx").then((part) => part.Payout),
   "/developers/keys": () => import("./developers/api-keys.tsx").then((part) => part.ApiKeys),
   "/developers/webhooks": () => import("./developers/webhooks.tsx").then((part) => part.Webhooks),
+  "/members": () => import("./account/members.tsx").then((part) => part.Members),
+  "/invitations": () => import("./account/invitations.tsx").then((part) => part.Invitations),
   "/security": () => import("./account/security.tsx").then((part) => part.Security),
   "/settings": () => import("./account/settings.tsx").then((part) => part.Settings),
 };
 
 type Entry = readonly [path: string, text: string];
+
+/** What a member's role must include for a screen; the others are for every member. */
+const NEEDS: Readonly<Record<string, Capability>> = {
+  "/exports": "exports",
+  "/send": "money:send",
+  "/payout": "money:send",
+  "/developers/keys": "keys:manage",
+  "/developers/webhooks": "webhooks:manage",
+  "/settings": "settings:write",
+};
+const isOffered = (path: string) => {
+  const need = NEEDS[path];
+  return need === undefined || can(need);
+};
 
 const menu = (): { title: string; entries: Entry[] }[] => [
   {
@@ -65,6 +82,7 @@ const menu = (): { title: string; entries: Entry[] }[] => [
   {
     title: say("Account"),
     entries: [
+      ["/members", say("Members")],
       ["/security", say("Security")],
       ["/settings", say("Settings")],
     ],
@@ -74,7 +92,8 @@ const menu = (): { title: string; entries: Entry[] }[] => [
 export function App({ me, onChange, onSignOut }: { me: Me; onChange: () => void; onSignOut: () => void }) {
   const { path, query } = usePlace();
   const [isMenuOpen, setMenuOpen] = useState(false);
-  useLiveEvents(me.id);
+  const merchantId = actingMerchant()?.merchantId;
+  useLiveEvents(`${me.id}-${merchantId ?? "own"}`, forMerchant("/v1/events/stream"));
   useEffect(() => setMenuOpen(false), [path]);
   return (
     <>
@@ -99,7 +118,7 @@ export function App({ me, onChange, onSignOut }: { me: Me; onChange: () => void;
             </button>
           </div>
           <nav id="menu" aria-label={say("Screens")}>
-            {menu().map(({ title, entries }) => (
+            {offeredMenu().map(({ title, entries }) => (
               <div key={title}>
                 <p>{title}</p>
                 {entries.map(([to, text]) => (
@@ -113,6 +132,17 @@ export function App({ me, onChange, onSignOut }: { me: Me; onChange: () => void;
               <bdi class="who" title={me.email}>
                 {me.email}
               </bdi>
+              {me.merchants.length > 0 && (
+                <Choice
+                  label={say("Acting for")}
+                  value={merchantId ?? ""}
+                  onInput={(id) => chooseMerchant(me, id || undefined)}
+                  options={[
+                    ["", say("Your own account")] as const,
+                    ...me.merchants.map((one) => [one.merchantId, one.name] as const),
+                  ]}
+                />
+              )}
               <Button kind="quiet" onClick={onSignOut}>
                 {say("Sign out")}
               </Button>
@@ -129,6 +159,12 @@ export function App({ me, onChange, onSignOut }: { me: Me; onChange: () => void;
   );
 }
 
+function offeredMenu() {
+  return menu()
+    .map(({ title, entries }) => ({ title, entries: entries.filter(([path]) => isOffered(path)) }))
+    .filter(({ entries }) => entries.length > 0);
+}
+
 function isCurrent(to: string, path: string): boolean {
   return to === path || (to !== "/" && path.startsWith(`${to}/`));
 }
@@ -136,6 +172,14 @@ function isCurrent(to: string, path: string): boolean {
 function Place({ path, query, me, onChange }: Omit<ScreenProps, "id"> & { path: string }) {
   const [, linkId] = /^\/links\/([\w-]+)$/.exec(path) ?? [];
   const key = linkId ? "/links/:id" : path.replace(/(.)\/$/, "$1");
+  if (!isOffered(key))
+    return (
+      <Screen title={say("Not for your role")}>
+        <Empty title={say("Your role does not include this")} action={<Link to="/">{say("Overview")}</Link>}>
+          {say("An owner of the account can change your role.")}
+        </Empty>
+      </Screen>
+    );
   const Now = AT_ONCE[key];
   const props = { me, query, id: linkId ?? "", onChange };
   if (Now) return <Now key={path} {...props} />;

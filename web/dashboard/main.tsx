@@ -3,6 +3,7 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { App } from "./app.tsx";
 import { forgetAll } from "./frame/load.ts";
+import { actAs } from "./frame/merchant.ts";
 import { navigate } from "./frame/router.tsx";
 import { call, messageOf, Refusal } from "./frame/service.ts";
 import type { Me } from "./frame/session.tsx";
@@ -18,7 +19,7 @@ function Root() {
   const read = async () => {
     setFault(undefined);
     try {
-      setMe(await call("GET /v1/auth/me", { isQuiet: true }));
+      setMe(actAs(await call("GET /v1/auth/me", { isQuiet: true })));
     } catch (error) {
       if (error instanceof Refusal && error.status === 401) setMe(null);
       else setFault(messageOf(error));

@@ -1,6 +1,7 @@
 /** Who is signed in where, which passkeys there are, and what has happened to the account. */
 import { useState } from "preact/hooks";
 import { invalidate, useLoad } from "../frame/load.ts";
+import { can } from "../frame/merchant.ts";
 import { setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call, messageOf } from "../frame/service.ts";
@@ -24,7 +25,7 @@ export function Security({ query }: ScreenProps) {
     <Screen title={say("Security")}>
       <Sessions />
       <Passkeys />
-      <Trail cursor={query.get("page") ?? undefined} />
+      {can("trail:read") && <Trail cursor={query.get("page") ?? undefined} />}
     </Screen>
   );
 }
@@ -117,6 +118,7 @@ function Trail({ cursor }: { cursor: string | undefined }) {
                 <tr key={event.id}>
                   <td class="main">
                     <strong>{nameOf(event.type)}</strong>
+                    {event.actor?.email && <bdi class="muted small">{event.actor.email}</bdi>}
                     {Object.keys(event.details).length > 0 && (
                       <bdi class="muted small">{describe(event.details)}</bdi>
                     )}

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { areShortcutsOn, setShortcuts } from "../frame/keys.tsx";
 import { invalidate, useLoad } from "../frame/load.ts";
+import { actingMerchant } from "../frame/merchant.ts";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call, type Given, messageOf } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
@@ -13,7 +14,8 @@ export function Settings({ me, onChange }: ScreenProps) {
   const [areOn, setOn] = useState(areShortcutsOn);
   return (
     <Screen title={say("Settings")}>
-      <MerchantName initial={me.displayName} onChange={onChange} />
+      {/* the name is the person's own */}
+      {!actingMerchant() && <MerchantName initial={me.displayName} onChange={onChange} />}
       <PageLooks />
       <Matching />
       <section class="panel padded" aria-labelledby="this-page">

@@ -1,6 +1,7 @@
 /** Files of the history: made in the background, kept for seven days. */
 import { useEffect, useState } from "preact/hooks";
 import { invalidate, useLoad } from "../frame/load.ts";
+import { forMerchant } from "../frame/merchant.ts";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call, messageOf } from "../frame/service.ts";
 import { formatBytes, formatCount, say } from "../frame/words.ts";
@@ -127,7 +128,7 @@ function FileRow({ file }: { file: Export }) {
       </span>
       <Time of={file.createdAt} />
       {status === "READY" && (
-        <a class="button plain" href={new URL(file.downloadUrl).pathname} download>
+        <a class="button plain" href={forMerchant(new URL(file.downloadUrl).pathname)} download>
           {say("Download")}
         </a>
       )}

@@ -14,13 +14,14 @@ const CONCERNS: Readonly<Record<string, readonly string[]>> = {
   payment_link: ["/v1/payment-links", "/api/v1/public/", "/v1/transactions", "/v1/wallets/balance"],
   transaction: ["/v1/transactions", "/v1/payment-links", "/api/v1/public/", "/v1/wallets/balance"],
   wallet: ["/v1/wallets", "/v1/transactions", "/v1/auth/me"],
+  member: ["/v1/members", "/v1/auth/me"],
   refund: ["/v1/payment-links", "/v1/refunds", "/v1/transactions", "/v1/wallets"],
 };
 
-/** Every tab hears the events of its own account: a channel an account. */
-export function useLiveEvents(userId: string): void {
+/** Every tab hears the events of its own account: a channel an account and person. `address`: of the stream. */
+export function useLiveEvents(account: string, address: string): void {
   useEffect(() => {
-    const channel = new BroadcastChannel(`${LOCK}-${userId}`);
+    const channel = new BroadcastChannel(`${LOCK}-${account}`);
     const ended = new AbortController();
     const take = (event: LiveEvent | "open") => {
       // what happened while no stream was open is not known, so everything is read again
@@ -33,31 +34,42 @@ export function useLiveEvents(userId: string): void {
       channel.postMessage(event);
     };
     void navigator.locks
-      .request(`${LOCK}-${userId}`, { signal: ended.signal }, () => hold(pass, ended.signal))
+      .request(`${LOCK}-${account}`, { signal: ended.signal }, () =>
+        hold(pass, { address, signal: ended.signal }),
+      )
       // the page is closing, or another account has signed in
       .catch(() => undefined);
     return () => {
       ended.abort();
       channel.close();
     };
-  }, [userId]);
+  }, [account, address]);
 }
 
 /** Holds the stream until the tab ends. The browser reconnects by itself after a lost connection, but not after a refusal. */
-function hold(pass: (event: LiveEvent | "open") => void, signal: AbortSignal): Promise<void> {
+function hold(
+  pass: (event: LiveEvent | "open") => void,
+  { address, signal }: { address: string; signal: AbortSignal },
+): Promise<void> {
   return new Promise((resolve) => {
     let source: EventSource | undefined;
     let timer: ReturnType<typeof setTimeout> | undefined;
     let isFirst = true;
+    let isRefused = false;
     const open = () => {
-      source = new EventSource("/v1/events/stream");
+      source = new EventSource(address);
       source.addEventListener("open", () => {
         if (!isFirst) pass("open");
         isFirst = false;
+        isRefused = false;
       });
       source.onmessage = ({ data }) => pass(JSON.parse(data) as LiveEvent);
       source.onerror = () => {
-        if (source?.readyState === EventSource.CLOSED) timer = setTimeout(open, RETRY_MS);
+        if (source?.readyState !== EventSource.CLOSED) return;
+        // refused: the session or the membership may be over, which any call tells
+        if (!isRefused) pass("open");
+        isRefused = true;
+        timer = setTimeout(open, RETRY_MS);
       };
     };
     open();

@@ -36,6 +36,13 @@ export type PasskeyReason = "session" | "fresh";
 type PasskeyPrompt = (reason: PasskeyReason) => Promise<boolean>;
 let askForPasskey: PasskeyPrompt | undefined;
 
+let merchantId: string | undefined;
+
+/** Whom every call acts for; undefined: the signed-in person's own account. */
+export function setMerchant(id: string | undefined): void {
+  merchantId = id;
+}
+
 export function onPasskeyNeeded(prompt: PasskeyPrompt | undefined): void {
   askForPasskey = prompt;
 }
@@ -61,14 +68,18 @@ async function send<Of extends Name>(name: Of, { id, query, body, headers }: Giv
       headers: {
         accept: "application/json",
         ...(body ? { "content-type": "application/json" } : {}),
+        ...(merchantId ? { "x-merchant": merchantId } : {}),
         ...headers,
       },
       ...(body ? { body: JSON.stringify(body) } : {}),
     });
     const isJson = /json/.test(response.headers.get("content-type") ?? "");
+    const answer = isJson ? await response.json() : await response.text();
+    // the membership has ended: the page begins again in the person's own account
+    if (merchantId && issueOf({ body: answer }) === "not_a_member") location.assign("/");
     return {
       status: response.status,
-      body: isJson ? await response.json() : await response.text(),
+      body: answer,
       retryAfterS: Number(response.headers.get("retry-after")),
     };
   } catch {
@@ -84,8 +95,10 @@ type Failed = {
 function passkeyReason({ status, body }: Reply): PasskeyReason | undefined {
   const { error } = body as Failed;
   if (status === 401 && error) return "session";
-  return status === 403 && error?.details?.issue === "passkey_required" ? "fresh" : undefined;
+  return status === 403 && issueOf({ body }) === "passkey_required" ? "fresh" : undefined;
 }
+
+const issueOf = ({ body }: Pick<Reply, "body">) => (body as Failed).error?.details?.issue;
 
 function take<Body>({ status, body }: Reply): Body {
   if (status >= 200 && status < 300) return body as Body;

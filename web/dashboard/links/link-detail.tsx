@@ -1,6 +1,7 @@
 /** One link: what it asks for, what has happened to it so far, live, and what can be done. */
 import { useEffect, useState } from "preact/hooks";
 import { invalidate, useLoad } from "../frame/load.ts";
+import { can } from "../frame/merchant.ts";
 import { networkOf, page } from "../frame/page-data.ts";
 import { Link, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
@@ -68,7 +69,7 @@ type FoundProps = {
 function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
   const isOpen = link.status === "ACTIVE" || link.status === "PENDING";
   const isReusable = open?.reusable === true;
-  const canRefund = Number(refunds?.refundable ?? 0) > 0;
+  const canRefund = can("money:send") && Number(refunds?.refundable ?? 0) > 0;
   return (
     <Screen
       title={link.description}
@@ -81,8 +82,8 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
       actions={
         <>
           {canRefund && <Button onClick={() => setQuery({ open: "refund" })}>{say("Refund")}</Button>}
-          {link.status === "ACTIVE" && <CancelLink id={link.id} />}
-          {(link.status === "EXPIRED" || link.status === "CANCELLED") && (
+          {link.status === "ACTIVE" && can("links:write") && <CancelLink id={link.id} />}
+          {(link.status === "EXPIRED" || link.status === "CANCELLED") && can("links:write") && (
             <Link to="/links?new=1" class="button plain">
               {say("Make a new one")}
             </Link>
@@ -157,7 +158,9 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
       </div>
       {isReusable && <LinkPayments id={link.id} />}
       {refunds && refunds.refunds.length > 0 && <RefundRows refunds={refunds} />}
-      {isRefunding && refunds && <RefundLater link={link} refunds={refunds} from={from} />}
+      {isRefunding && refunds && can("money:send") && (
+        <RefundLater link={link} refunds={refunds} from={from} />
+      )}
     </Screen>
   );
 }

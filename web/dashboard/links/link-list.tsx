@@ -1,6 +1,7 @@
 /** The merchant's links. Filters and the page are in the address. */
 
 import { useLoad } from "../frame/load.ts";
+import { can } from "../frame/merchant.ts";
 import { navigate, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { formatCount, say } from "../frame/words.ts";
@@ -36,9 +37,11 @@ export function LinkList({ me, query }: ScreenProps) {
     <Screen
       title={say("Links")}
       actions={
-        <Button kind="main" onClick={() => setQuery({ new: "1", open: undefined })}>
-          {say("New payment link")}
-        </Button>
+        can("links:write") && (
+          <Button kind="main" onClick={() => setQuery({ new: "1", open: undefined })}>
+            {say("New payment link")}
+          </Button>
+        )
       }
     >
       <div class="filters">
@@ -89,9 +92,11 @@ export function LinkList({ me, query }: ScreenProps) {
           <Empty
             title={say("No links yet")}
             action={
-              <Button kind="main" onClick={() => setQuery({ new: "1" })}>
-                {say("New payment link")}
-              </Button>
+              can("links:write") && (
+                <Button kind="main" onClick={() => setQuery({ new: "1" })}>
+                  {say("New payment link")}
+                </Button>
+              )
             }
           >
             {say("A link asks for an amount. Whoever opens it can pay; you see it here at once.")}
@@ -108,7 +113,7 @@ export function LinkList({ me, query }: ScreenProps) {
           </Button>
         </nav>
       )}
-      {query.get("new") === "1" && (
+      {query.get("new") === "1" && can("links:write") && (
         <NewLink me={me} onClose={() => setQuery({ new: undefined, open: undefined }, { replace: true })} />
       )}
     </Screen>

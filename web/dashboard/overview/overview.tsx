@@ -1,6 +1,7 @@
 /** What happened and what needs attention; before the first payment, what to do next. */
 
 import { useLoad } from "../frame/load.ts";
+import { can } from "../frame/merchant.ts";
 import { networkOf } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
@@ -22,12 +23,14 @@ export function Overview({ me }: ScreenProps) {
     <Screen
       title={say("Overview")}
       actions={
-        <Link to="/links?new=1" class="button main">
-          {say("New payment link")}
-        </Link>
+        can("links:write") && (
+          <Link to="/links?new=1" class="button main">
+            {say("New payment link")}
+          </Link>
+        )
       }
     >
-      {isNew && <Checklist links={links.value?.links ?? []} />}
+      {isNew && can("money:send") && <Checklist links={links.value?.links ?? []} />}
       <Attention />
       <section class="tiles" aria-label={say("Balances")}>
         {me.wallets.map(({ network }) => (
@@ -85,7 +88,9 @@ function Balance({ network }: { network: "base" | "base-sepolia" }) {
       value={error && !value ? "—" : value && <Amount of={value.balance.amount} />}
       unit
     >
-      {error && !value ? say("The chain did not answer.") : <Link to="/send">{say("Send")}</Link>}
+      {error && !value
+        ? say("The chain did not answer.")
+        : can("money:send") && <Link to="/send">{say("Send")}</Link>}
     </Tile>
   );
 }

@@ -1,6 +1,7 @@
 /** The wallet's history. Every filter is in the address, so that it can be kept, shared and exported. */
 
 import { useLoad } from "../frame/load.ts";
+import { can } from "../frame/merchant.ts";
 import { Link, navigate, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { formatCount, say } from "../frame/words.ts";
@@ -51,9 +52,11 @@ export function TransactionList({ query }: ScreenProps) {
           <Empty
             title={say("No transactions yet")}
             action={
-              <Link to="/links?new=1" class="button main">
-                {say("New payment link")}
-              </Link>
+              can("links:write") && (
+                <Link to="/links?new=1" class="button main">
+                  {say("New payment link")}
+                </Link>
+              )
             }
           >
             {say("What arrives in your wallet and what leaves it appears here, with or without a link.")}

@@ -1,6 +1,7 @@
 /** Every field of a transaction, and the link that it may be assigned to. */
 import { useState } from "preact/hooks";
 import { invalidate } from "../frame/load.ts";
+import { can } from "../frame/merchant.ts";
 import { networkOf } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import { call, messageOf } from "../frame/service.ts";
@@ -49,7 +50,9 @@ export function TransactionSheet({
           ["Id", <bdi class="mono">{id}</bdi>],
         ]}
       />
-      {candidates.length > 0 && <Assign id={id} candidates={candidates} onDone={onClose} />}
+      {candidates.length > 0 && can("transfers:assign") && (
+        <Assign id={id} candidates={candidates} onDone={onClose} />
+      )}
     </Dialog>
   );
 }

@@ -1,6 +1,7 @@
 /** The wallets: their addresses, what they hold, who owns them, and what one needs to leave. */
 import { useState } from "preact/hooks";
 import { invalidate, useLoad } from "../frame/load.ts";
+import { actingMerchant, can, forMerchant } from "../frame/merchant.ts";
 import { networkOf, page } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
@@ -15,15 +16,20 @@ import { setUpWallet } from "../sign-in/wallet-step.tsx";
 type WalletOf = Me["wallets"][number];
 
 export function Wallet({ me, onChange }: ScreenProps) {
-  const missing = page.networks.filter(({ id }) => !me.wallets.some(({ network }) => network === id));
+  // only the account itself sets up a wallet
+  const missing = actingMerchant()
+    ? []
+    : page.networks.filter(({ id }) => !me.wallets.some(({ network }) => network === id));
   return (
     <Screen
       title={say("Wallet")}
       lead={say("Owned by your passkey alone. The service cannot move what it holds.")}
       actions={
-        <Link to="/send" class="button main">
-          {say("Send")}
-        </Link>
+        can("money:send") && (
+          <Link to="/send" class="button main">
+            {say("Send")}
+          </Link>
+        )
       }
     >
       {me.wallets.map((wallet) => (
@@ -32,23 +38,29 @@ export function Wallet({ me, onChange }: ScreenProps) {
       {missing.map(({ id, name }) => (
         <SecondNetwork key={id} network={id} name={name} onDone={onChange} />
       ))}
-      <section class="panel padded" aria-labelledby="leave">
-        <h2 id="leave">{say("Leave at any time")}</h2>
-        <p class="muted">
-          {say(
-            "The wallet file and the page for leaving are all that you need to move your money without this service. Keep both with your passkey.",
-          )}
-        </p>
-        <div class="actions">
-          <a class="button plain" href="/v1/wallets/recovery" download>
-            {say("Download the wallet file")}
-          </a>
-          <a class="button plain" href="/leave?download">
-            {say("Download the page")}
-          </a>
-        </div>
-      </section>
+      {can("owners:manage") && <Leave />}
     </Screen>
+  );
+}
+
+function Leave() {
+  return (
+    <section class="panel padded" aria-labelledby="leave">
+      <h2 id="leave">{say("Leave at any time")}</h2>
+      <p class="muted">
+        {say(
+          "The wallet file and the page for leaving are all that you need to move your money without this service. Keep both with your passkey.",
+        )}
+      </p>
+      <div class="actions">
+        <a class="button plain" href={forMerchant("/v1/wallets/recovery")} download>
+          {say("Download the wallet file")}
+        </a>
+        <a class="button plain" href="/leave?download">
+          {say("Download the page")}
+        </a>
+      </div>
+    </section>
   );
 }
 

@@ -1,0 +1,263 @@
+/** Who may act for the account, in which role, and who is invited. */
+import { useState } from "preact/hooks";
+import { invalidate, useLoad } from "../frame/load.ts";
+import { actingMerchant, can, chooseMerchant } from "../frame/merchant.ts";
+import { Link } from "../frame/router.tsx";
+import type { ScreenProps } from "../frame/screen-props.ts";
+import { type Answer, call, messageOf } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Button, Choice, Dialog, Field, Notice } from "../parts/controls.tsx";
+import { Broken, Screen, Skeleton, Time } from "../parts/page-parts.tsx";
+import { nameOfRole, ROLES, type Role, whatRoleMay } from "./roles.ts";
+
+type Member = Answer<"GET /v1/members">["data"][number];
+
+export function Members({ me }: ScreenProps) {
+  const [isInviting, setInviting] = useState(false);
+  const [leaving, setLeaving] = useState(false);
+  const [removing, setRemoving] = useState<Member>();
+  const [fault, setFault] = useState<string>();
+  const loaded = useLoad("GET /v1/members");
+  const members = loaded.value?.data;
+  const isManager = can("members:manage");
+  const change = async (userId: string, role: string) => {
+    setFault(undefined);
+    try {
+      await call("PATCH /v1/members/{userId}", { id: userId, body: { role: role as Role } });
+    } catch (error) {
+      setFault(messageOf(error));
+    }
+    invalidate("/v1/members");
+  };
+  return (
+    <Screen
+      title={say("Members")}
+      lead={
+        <>
+          {say("People who act for this account, each with a passkey of their own.")}{" "}
+          <Link to="/invitations">{say("Invitations to you")}</Link>
+        </>
+      }
+      actions={
+        <>
+          {actingMerchant() && <Button onClick={() => setLeaving(true)}>{say("Leave this account")}</Button>}
+          {isManager && (
+            <Button kind="main" onClick={() => setInviting(true)}>
+              {say("Invite a person")}
+            </Button>
+          )}
+        </>
+      }
+    >
+      {fault && <Notice kind="bad">{fault}</Notice>}
+      <section class="panel" aria-labelledby="members">
+        <header>
+          <h2 id="members">{say("Members")}</h2>
+        </header>
+        {loaded.error && !members ? (
+          <Broken loaded={loaded} />
+        ) : !members ? (
+          <Skeleton rows={2} />
+        ) : (
+          <ul class="rows">
+            {members.map((member) => (
+              <li key={member.userId}>
+                <span class="what">
+                  <strong>
+                    <bdi>{member.email}</bdi>
+                  </strong>
+                  <span class="muted">{describe(member)}</span>
+                </span>
+                {isManager && !member.isAccount ? (
+                  <>
+                    <Choice
+                      label={say("Role of {email}", { email: member.email })}
+                      isHidden
+                      value={member.role}
+                      onInput={(role) => void change(member.userId, role)}
+                      options={ROLES.map((role) => [role, nameOfRole(role)] as const)}
+                    />
+                    <Button
+                      kind="danger"
+                      label={say("Remove {email}", { email: member.email })}
+                      onClick={() => setRemoving(member)}
+                    >
+                      {say("Remove")}
+                    </Button>
+                  </>
+                ) : (
+                  <span class="status off">{nameOfRole(member.role)}</span>
+                )}
+              </li>
+            ))}
+          </ul>
+        )}
+      </section>
+      {isManager && <Open />}
+      {isInviting && <Invite onClose={() => setInviting(false)} />}
+      {removing && (
+        <End
+          title={say("Remove {email}?", { email: removing.email })}
+          word={say("Remove")}
+          work={() => call("DELETE /v1/members/{userId}", { id: removing.userId })}
+          onClose={() => setRemoving(undefined)}
+        >
+          {say("What they are signed in to for this account ends at once, and so do the API keys they made.")}
+        </End>
+      )}
+      {leaving && (
+        <End
+          title={say("Leave this account?")}
+          word={say("Leave this account")}
+          work={async () => {
+            await call("POST /v1/members/leave");
+            chooseMerchant(me, undefined);
+          }}
+          onClose={() => setLeaving(false)}
+        >
+          {say("You are signed out. Only a new invitation brings you back.")}
+        </End>
+      )}
+    </Screen>
+  );
+}
+
+function describe({ isAccount, role, effectiveRole }: Member): string {
+  if (isAccount) return say("The account itself");
+  if (role !== effectiveRole)
+    return say("Operator until a passkey of theirs is an owner of the wallet on the chain");
+  return whatRoleMay(role);
+}
+
+function Open() {
+  const loaded = useLoad("GET /v1/members/invitations");
+  const [fault, setFault] = useState<string>();
+  const open = loaded.value?.data ?? [];
+  const revoke = async (id: string) => {
+    setFault(undefined);
+    try {
+      await call("DELETE /v1/members/invitations/{id}", { id });
+    } catch (error) {
+      setFault(messageOf(error));
+    }
+    invalidate("/v1/members");
+  };
+  if (open.length === 0 && !loaded.error) return null;
+  return (
+    <section class="panel" aria-labelledby="open-invitations">
+      <header>
+        <h2 id="open-invitations">{say("Open invitations")}</h2>
+      </header>
+      {fault && <Notice kind="bad">{fault}</Notice>}
+      {loaded.error && <Broken loaded={loaded} />}
+      <ul class="rows">
+        {open.map(({ id, email, role, expiresAt }) => (
+          <li key={id}>
+            <span class="what">
+              <strong>
+                <bdi>{email}</bdi>
+              </strong>
+              <span class="muted">
+                {nameOfRole(role)} · {say("Ends")} <Time of={expiresAt} />
+              </span>
+            </span>
+            <Button label={say("Revoke the invitation of {email}", { email })} onClick={() => revoke(id)}>
+              {say("Revoke")}
+            </Button>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Invite({ onClose }: { onClose: () => void }) {
+  const [email, setEmail] = useState("");
+  const [role, setRole] = useState<Role>("accountant");
+  const [fault, setFault] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const invite = async () => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      await call("POST /v1/members/invitations", { body: { email, role } });
+      invalidate("/v1/members");
+      onClose();
+    } catch (error) {
+      setFault(messageOf(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={say("Invite a person")} onClose={onClose} narrow>
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void invite();
+        }}
+      >
+        <Field
+          label={say("E-mail address")}
+          type="email"
+          value={email}
+          onInput={setEmail}
+          required
+          maxLength={254}
+          autocomplete="off"
+          autofocus
+        />
+        <Choice
+          label={say("Role")}
+          value={role}
+          onInput={(value) => setRole(value as Role)}
+          options={ROLES.map((one) => [one, `${nameOfRole(one)}: ${whatRoleMay(one)}`] as const)}
+        />
+        {fault && <Notice kind="bad">{fault}</Notice>}
+        <div class="actions">
+          <Button kind="main" type="submit" isBusy={isBusy}>
+            {say("Send the invitation")}
+          </Button>
+          <Button onClick={onClose}>{say("Cancel")}</Button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+type EndProps = {
+  title: string;
+  word: string;
+  work: () => Promise<unknown>;
+  onClose: () => void;
+  children: string;
+};
+
+function End({ title, word, work, onClose, children }: EndProps) {
+  const [fault, setFault] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const end = async () => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      await work();
+      invalidate("/v1/members");
+      onClose();
+    } catch (error) {
+      setFault(messageOf(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={title} onClose={onClose} narrow>
+      <p class="muted">{children}</p>
+      {fault && <Notice kind="bad">{fault}</Notice>}
+      <div class="actions">
+        <Button kind="danger" isBusy={isBusy} onClick={end}>
+          {word}
+        </Button>
+        <Button onClick={onClose}>{say("Cancel")}</Button>
+      </div>
+    </Dialog>
+  );
+}

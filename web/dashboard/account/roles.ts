@@ -1,0 +1,23 @@
+/** Roles in words. */
+import type { Merchant } from "../frame/merchant.ts";
+import { say } from "../frame/words.ts";
+
+export type Role = Merchant["role"];
+
+export const ROLES: readonly Role[] = ["accountant", "viewer", "operator", "owner"];
+
+const NAMES: Readonly<Record<Role, string>> = {
+  owner: "Owner",
+  operator: "Operator",
+  accountant: "Accountant",
+  viewer: "Viewer",
+};
+const MAY: Readonly<Record<Role, string>> = {
+  owner: "everything; signs once the passkey is an owner of the wallet",
+  operator: "makes links, asks for refunds",
+  accountant: "reads everything, makes exports",
+  viewer: "reads",
+};
+
+export const nameOfRole = (role: Role) => say(NAMES[role]);
+export const whatRoleMay = (role: Role) => say(MAY[role]);
