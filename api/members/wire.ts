@@ -9,48 +9,56 @@ import type { Invitation } from "../../db/members/schema.ts";
 import type { User, Wallet } from "../../db/schema.ts";
 import { isoTime } from "../http/envelope.ts";
 
-export const roleSchema = z.enum(MEMBER_ROLES);
+export const roleSchema = z.enum(MEMBER_ROLES).meta({ id: "MemberRole" });
 
-export const memberSchema = z.object({
-  userId: z.string(),
-  email: z.string(),
-  displayName: z.string().nullable(),
-  role: roleSchema,
-  effectiveRole: roleSchema.describe(
-    "What counts now: an owner is an operator until a passkey of theirs is an owner of the wallet on the chain",
-  ),
-  isAccount: z.boolean().describe("The account itself, which cannot be removed"),
-  createdAt: isoTime,
-});
+export const memberSchema = z
+  .object({
+    userId: z.string(),
+    email: z.string(),
+    displayName: z.string().nullable(),
+    role: roleSchema,
+    effectiveRole: roleSchema.describe(
+      "What counts now: an owner is an operator until a passkey of theirs is an owner of the wallet on the chain",
+    ),
+    isAccount: z.boolean().describe("The account itself, which cannot be removed"),
+    createdAt: isoTime,
+  })
+  .meta({ id: "Member" });
 
-export const invitationSchema = z.object({
-  id: z.string(),
-  email: z.string(),
-  role: roleSchema,
-  createdAt: isoTime,
-  expiresAt: isoTime,
-});
+export const invitationSchema = z
+  .object({
+    id: z.string(),
+    email: z.string(),
+    role: roleSchema,
+    createdAt: isoTime,
+    expiresAt: isoTime,
+  })
+  .meta({ id: "MemberInvitation" });
 
-export const receivedInvitationSchema = z.object({
-  id: z.string(),
-  merchantId: z.string(),
-  merchantName: z.string(),
-  role: roleSchema,
-  expiresAt: isoTime,
-});
+export const receivedInvitationSchema = z
+  .object({
+    id: z.string(),
+    merchantId: z.string(),
+    merchantName: z.string(),
+    role: roleSchema,
+    expiresAt: isoTime,
+  })
+  .meta({ id: "ReceivedInvitation" });
 
 export const walletsSchema = z.array(
   z.object({ address: z.string(), network: z.enum(NETWORK_IDS), deployed: z.boolean() }),
 );
 
-export const merchantSchema = z.object({
-  merchantId: z.string().describe("For the header `X-Merchant`, which acts for this merchant"),
-  name: z.string(),
-  displayName: z.string().nullable(),
-  role: roleSchema.describe("What counts now; see /v1/members"),
-  permissions: z.array(z.enum(CAPABILITIES)).describe("What the role allows"),
-  wallets: walletsSchema,
-});
+export const merchantSchema = z
+  .object({
+    merchantId: z.string().describe("For the header `X-Merchant`, which acts for this merchant"),
+    name: z.string(),
+    displayName: z.string().nullable(),
+    role: roleSchema.describe("What counts now; see /v1/members"),
+    permissions: z.array(z.enum(CAPABILITIES)).describe("What the role allows"),
+    wallets: walletsSchema,
+  })
+  .meta({ id: "Merchant" });
 
 export function presentMember(member: MemberView): z.infer<typeof memberSchema> {
   const { userId, email, displayName, role, createdAt } = member;
