@@ -18,6 +18,12 @@ const REQUEST_HEADERS = {
     description: "The id of the last message that was received: the stream continues after it",
     schema: text(200),
   },
+  "X-Merchant": {
+    description:
+      "The merchant that a member acts for: an id of `merchants` of /v1/auth/me. Without it a request concerns the caller's own account. A GET takes it as query `merchant`, too, for streams and downloads of browsers",
+    schema: text(41),
+    example: "user_7b0a2c1e-8f6d-4d0e-9a53-0c1f4e5d6a7b",
+  },
   "X-PAYMENT": {
     description: "A payment of x402 version 1: its JSON, base64-encoded",
     schema: { type: "string" },

@@ -5,11 +5,12 @@
 import { toOpenAPISchema } from "@elysiajs/openapi";
 import { type AnyElysia, Elysia } from "elysia";
 import { z } from "zod";
+import type { Need } from "../../core/domain/member.ts";
 import type { ApiDeps } from "./deps.ts";
 import { DOCS_CSP, docsPage } from "./docs-page.ts";
 import { toJsonSchema } from "./json-schema.ts";
 import { nameAnswers, nameComponents } from "./openapi-components.ts";
-import { headerParameters, responseHeaders } from "./openapi-headers.ts";
+import { headerParameters, responseHeaders, takesHeaders } from "./openapi-headers.ts";
 import { describeWebhooks, webhookMessage, webhookParameters } from "./openapi-webhooks.ts";
 
 const VERSION = "3.1.0";
@@ -126,11 +127,20 @@ function sortByName<Value>(named: Record<string, Value>): Record<string, Value> 
 function addRequestHeaders(app: AnyElysia, paths: Paths): void {
   for (const route of app.routes) {
     const operation = operationOf(paths, route);
-    const headers: { $ref: string }[] = route.hooks.detail?.parameters ?? [];
+    const headers = headersOf(route.hooks.detail ?? {});
     if (!operation || headers.length === 0) continue;
     const others = (operation.parameters ?? []).filter((parameter) => "name" in parameter);
     operation.parameters = [...others, ...headers];
   }
+}
+
+type Detail = { parameters?: { $ref: string }[]; "x-needs"?: Need; security?: Record<string, unknown>[] };
+
+/** Those that the route names, and the merchant where a member may act. */
+function headersOf({ parameters = [], "x-needs": need, security = [] }: Detail): { $ref: string }[] {
+  const isForMembers = need !== undefined && need !== "self" && need !== "account";
+  const takesSession = security.some((one) => "session" in one);
+  return isForMembers && takesSession ? [...parameters, ...takesHeaders("X-Merchant")] : parameters;
 }
 
 function operationOf(paths: Paths, { path, method }: { path: string; method: string }) {

@@ -68,6 +68,8 @@ test.each([
   ["post", "/v1/payment-links/{id}/refund-requests", "Idempotency-Key"],
   ["post", "/v1/transactions/export", "Prefer"],
   ["get", "/v1/events/stream", "Last-Event-ID"],
+  ["get", "/v1/events/stream", "X-Merchant"],
+  ["post", "/v1/payment-links", "X-Merchant"],
   ["get", "/v1/x402/{linkId}", "X-PAYMENT"],
   ["get", "/v1/x402/{linkId}", "PAYMENT-SIGNATURE"],
 ])("%s %s declares the header %s", (method, path, name) => {
