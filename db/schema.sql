@@ -199,7 +199,7 @@ create table exports (
   status text default 'QUEUED'::text not null,
   truncated boolean default false not null,
   user_id text not null,
-  constraint exports_format_check CHECK ((format = ANY (ARRAY['csv'::text, 'json'::text, 'text'::text, 'pdf'::text]))),
+  constraint exports_format_check CHECK ((format = ANY (ARRAY['csv'::text, 'json'::text, 'text'::text, 'pdf'::text, 'xlsx'::text, 'excel_csv'::text]))),
   constraint exports_pkey PRIMARY KEY (id),
   constraint exports_status_check CHECK ((status = ANY (ARRAY['QUEUED'::text, 'RUNNING'::text, 'READY'::text, 'FAILED'::text]))),
   constraint exports_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE

@@ -14,6 +14,7 @@ import {
 } from "drizzle-orm/pg-core";
 import type { ApiKeyScope } from "../core/domain/api-key.ts";
 import type { ClaimPolicy, ClaimState } from "../core/domain/claim.ts";
+import type { ExportFormat } from "../core/domain/export.ts";
 import type { LinkException, LinkStatus } from "../core/domain/link.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { PaymentState, TransactionStatus, TransactionType } from "../core/domain/payment.ts";
@@ -353,7 +354,7 @@ export const transactions = pgTable("transactions", {
 export const exportFiles = pgTable("exports", {
   id: text("id").primaryKey(),
   userId: text("user_id").notNull(),
-  format: text("format").$type<"csv" | "json" | "text" | "pdf">().notNull(),
+  format: text("format").$type<ExportFormat>().notNull(),
   request: jsonb("request").notNull(),
   status: text("status").$type<"QUEUED" | "RUNNING" | "READY" | "FAILED">().notNull(),
   rowsDone: integer("rows_done").notNull(),

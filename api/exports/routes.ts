@@ -2,8 +2,10 @@
 
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { conflict, notFound } from "../../core/domain/errors.ts";
-import { EXPORT_PROFILES, isTimeZone } from "../../core/domain/export.ts";
+import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
+import { EXPORT_PROFILES, type ExportProfile, isTimeZone } from "../../core/domain/export.ts";
+import { METADATA_KEY_MAX, METADATA_PAIRS_MAX } from "../../core/domain/order-data.ts";
+import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { findExport, listExports } from "../../db/exports/exports.ts";
 import type { ExportFile } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
@@ -31,8 +33,19 @@ const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "expo
 
 const exportBody = z
   .object({
-    format: z.enum(["csv", "json", "pdf"]),
-    profile: z.enum(EXPORT_PROFILES).default("standard"),
+    format: z.enum(["csv", "json", "pdf", "xlsx", "excel_csv"]),
+    profile: z
+      .enum(EXPORT_PROFILES)
+      .optional()
+      .describe(
+        "standard: eight columns, the default of csv, json and pdf; accounting: these and further ones; books: confirmed movements with gross, fee and net, oldest first, the only one of xlsx and excel_csv",
+      ),
+    metadataColumns: z
+      .array(z.string().min(1).max(METADATA_KEY_MAX))
+      .max(METADATA_PAIRS_MAX)
+      .refine((names) => new Set(names).size === names.length, "must not name a key twice")
+      .optional()
+      .describe("Keys of links' metadata that become columns of the profile books"),
     timeZone: z
       .string()
       .max(64)
@@ -50,12 +63,13 @@ export const exportRoutes = (deps: ApiDeps) =>
     .post(
       "/v1/transactions/export",
       async ({ body, user, headers, requestId, set }) => {
-        const { format, profile, timeZone } = body;
+        const { format, timeZone, metadataColumns } = body;
+        const profile = profileOf(body);
         return makeFile(deps, set, {
           userId: user.id,
           requestId,
           format: format === "pdf" ? pdfFormat(headers) : format,
-          request: { filter: toFilter(body), profile, timeZone },
+          request: { filter: filterOf(body, profile), profile, timeZone, metadataColumns },
           prefer: headers.prefer,
         });
       },
@@ -129,6 +143,27 @@ export const exportRoutes = (deps: ApiDeps) =>
         },
       },
     );
+
+/** Throws VALIDATION_ERROR for a format that the profile does not have. */
+function profileOf({ format, profile, metadataColumns }: z.infer<typeof exportBody>): ExportProfile {
+  const isSpreadsheet = format === "xlsx" || format === "excel_csv";
+  const chosen = profile ?? (isSpreadsheet ? "books" : "standard");
+  if (isSpreadsheet && chosen !== "books") throw invalid("profile", "must be books for this format");
+  if (format === "pdf" && chosen === "books")
+    throw invalid("format", "must not be pdf for the profile books: POST /v1/statements makes a document");
+  if (metadataColumns && chosen !== "books")
+    throw invalid("metadataColumns", "are columns of the profile books alone");
+  return chosen;
+}
+
+/** Books hold confirmed money alone. */
+function filterOf(body: z.infer<typeof exportBody>, profile: ExportProfile): TransactionFilter {
+  const filter = toFilter(body);
+  if (profile !== "books") return filter;
+  if (filter.statuses.some((status) => status !== "CONFIRMED"))
+    throw invalid("statuses", "can be CONFIRMED alone in the profile books");
+  return { ...filter, statuses: ["CONFIRMED"] };
+}
 
 /** The two meanings of `pdf`: a text report, unless a PDF is accepted explicitly or will be downloaded later. */
 function pdfFormat(headers: Record<string, string | undefined>): "pdf" | "text" {

@@ -4,10 +4,10 @@ import { z } from "zod";
 import { isDay, isMonth, type Period, periodOfDays, periodOfMonth } from "../../core/domain/calendar.ts";
 import { invalid, notFound } from "../../core/domain/errors.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
-import { STATEMENT_ROWS_MAX } from "../../core/domain/statement.ts";
+import { SPREADSHEET_ROWS_MAX, STATEMENT_ROWS_MAX } from "../../core/domain/statement.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
 import { findMerchantBooks } from "../../db/exports/merchant-books.ts";
-import { listMonthlyStatements, sumMovements } from "../../db/exports/statements.ts";
+import { listMonthlyStatements, type StatementPeriod, sumMovements } from "../../db/exports/statements.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -23,7 +23,7 @@ const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "expo
 
 const day = z.string().refine(isDay, "must be a day such as 2026-10-31");
 const statementBody = z.strictObject({
-  format: z.enum(["csv", "json", "pdf"]),
+  format: z.enum(["csv", "json", "pdf", "xlsx", "excel_csv"]),
   network: z.enum(NETWORK_IDS),
   month: z.string().refine(isMonth, "must be a month such as 2026-10").optional(),
   dateFrom: day.optional().describe("The first day, with dateTo instead of month"),
@@ -57,7 +57,8 @@ export const statementRoutes = (deps: ApiDeps) =>
         const timeZone = body.timeZone ?? books?.timeZone ?? "UTC";
         const { from, before } = readPeriod(body, timeZone);
         if (!(await findWallet(deps.sql, user.id, network))) throw notFound(`Wallet on ${network}`);
-        await refuseTooMany(deps, { userId: user.id, network, from, before });
+        const rowsMax = format === "xlsx" ? SPREADSHEET_ROWS_MAX : STATEMENT_ROWS_MAX;
+        await refuseTooMany(deps, { userId: user.id, network, from, before }, rowsMax);
         return makeFile(deps, set, {
           ...{ userId: user.id, requestId, format, prefer: headers.prefer },
           request: {
@@ -124,10 +125,14 @@ function readPeriod({ month, dateFrom, dateTo }: z.infer<typeof statementBody>, 
 
 async function refuseTooMany(
   { sql }: Pick<ApiDeps, "sql">,
-  period: Parameters<typeof sumMovements>[1],
+  period: StatementPeriod,
+  rowsMax: number,
 ): Promise<void> {
   const totals = await sumMovements(sql, period);
   const count = totals.reduce((sum, total) => sum + total.count, 0);
-  if (count > STATEMENT_ROWS_MAX)
-    throw invalid("month", `has ${count} movements, a statement at most ${STATEMENT_ROWS_MAX}: shorten it`);
+  if (count > rowsMax)
+    throw invalid(
+      "month",
+      `has ${count} movements, a statement in this format at most ${rowsMax}: shorten it`,
+    );
 }

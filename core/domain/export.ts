@@ -5,9 +5,10 @@ import { directionOf, type HistoryRow, presentTransaction, type TransactionFilte
 import { unreachable } from "./unreachable.ts";
 
 /** Stored formats; "text" is the simple report that a request for `pdf` gets by default, "pdf" the typeset one. */
-export const EXPORT_FORMATS = ["csv", "json", "text", "pdf"] as const;
+export const EXPORT_FORMATS = ["csv", "json", "text", "pdf", "xlsx", "excel_csv"] as const;
 export type ExportFormat = (typeof EXPORT_FORMATS)[number];
-export const EXPORT_PROFILES = ["standard", "accounting"] as const;
+/** standard: the eight documented columns; accounting: these and further ones; books: confirmed movements as bookkeeping imports them. */
+export const EXPORT_PROFILES = ["standard", "accounting", "books"] as const;
 export type ExportProfile = (typeof EXPORT_PROFILES)[number];
 
 export const EXPORT_ROWS_MAX = 10_000;
@@ -31,12 +32,20 @@ export type ExportRow = HistoryRow & {
   feeUnits: bigint | null;
 };
 
+/** A movement's place in the chain names it, not the row that we store of it. */
+export function rowIdOf({ id, network, txHash, logIndex, type }: ExportRow): string {
+  if (txHash === null || logIndex === null) return id;
+  return `${network}:${txHash}:${logIndex}:${directionOf(type)}`;
+}
+
 export type ExportTotal = { type: TransactionType; status: TransactionStatus; count: number; units: bigint };
 
 /** What is known before the first row is rendered. */
 export type ExportSummary = {
   profile: ExportProfile;
   timeZone: string;
+  /** Keys of links' metadata that are columns of their own. */
+  metadataColumns: readonly string[];
   merchantName: string;
   generatedAt: Date;
   /** The filter in words, one condition per line. */
@@ -247,6 +256,11 @@ const FILES: Record<ExportFormat, { contentType: string; extension: string }> = 
   json: { contentType: "application/json; charset=utf-8", extension: "json" },
   text: { contentType: "text/plain; charset=utf-8", extension: "txt" },
   pdf: { contentType: "application/pdf", extension: "pdf" },
+  xlsx: {
+    contentType: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    extension: "xlsx",
+  },
+  excel_csv: { contentType: "text/csv; charset=utf-8", extension: "csv" },
 };
 
 export function contentTypeOf(format: ExportFormat): string {

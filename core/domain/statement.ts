@@ -1,5 +1,5 @@
 /** A statement of one wallet and period: opening balance, every movement with the balance after it, closing balance. Pure. */
-import { type ExportRow, localTime } from "./export.ts";
+import { type ExportRow, localTime, rowIdOf } from "./export.ts";
 import { formatUnits } from "./money.ts";
 import { type Hex, NETWORKS, type NetworkId } from "./networks.ts";
 import type { Table } from "./table.ts";
@@ -7,6 +7,8 @@ import { directionOf, titleOf } from "./transaction.ts";
 
 /** A statement holds every movement of its period or is not made. */
 export const STATEMENT_ROWS_MAX = 100_000;
+/** A spreadsheet is made in memory as a whole. */
+export const SPREADSHEET_ROWS_MAX = 20_000;
 /** Scheduled statements are kept as long as books are. */
 export const MONTHLY_STATEMENT_KEPT_DAYS = 3_653;
 
@@ -129,7 +131,7 @@ export function lineCells(
   const time = localTime(row.detectedAt, timeZone);
   const [moneyIn, moneyOut] = changeUnits < 0n ? [null, -changeUnits] : [changeUnits, null];
   return [
-    row.id,
+    rowIdOf(row),
     time.slice(0, 10),
     time.slice(11, 19),
     row.kind,

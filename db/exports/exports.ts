@@ -25,6 +25,7 @@ const requestSchema = z.object({
   }),
   profile: z.enum(EXPORT_PROFILES),
   timeZone: z.string(),
+  metadataColumns: z.array(z.string()).default([]),
   /** A statement of one wallet and period instead of rows that a filter chooses. */
   statement: z.object({ network: z.enum(NETWORK_IDS), from: instant, before: instant }).optional(),
 });
@@ -32,6 +33,7 @@ export type ExportRequest = {
   filter: TransactionFilter;
   profile: (typeof EXPORT_PROFILES)[number];
   timeZone: string;
+  metadataColumns?: readonly string[] | undefined;
   statement?: { network: NetworkId; from: Date; before: Date } | undefined;
 };
 

@@ -57,10 +57,10 @@ const OPERATION_FIELDS = {
 };
 
 /** Newest first; in a report what is not confirmed stands apart, and a statement begins with the oldest. */
-type Order = "newest" | "confirmed-first" | "oldest";
-type Reading = { withAccounting: boolean; order: Order };
+export type RowOrder = "newest" | "confirmed-first" | "oldest";
+type Reading = { withAccounting: boolean; order: RowOrder };
 
-const ORDERS: Record<Order, SQL> = {
+const ORDERS: Record<RowOrder, SQL> = {
   newest: sql`detected_at desc, id desc`,
   "confirmed-first": sql`status <> 'CONFIRMED', detected_at desc, id desc`,
   // a block's transfers have one time

@@ -285,7 +285,12 @@ describe("filters and profile", () => {
 
   test.each([
     [{}, "format"],
-    [{ format: "xlsx" }, "format"],
+    [{ format: "docx" }, "format"],
+    [{ format: "xlsx", profile: "standard" }, "profile"],
+    [{ format: "pdf", profile: "books" }, "format"],
+    [{ format: "csv", profile: "books", statuses: ["FAILED"] }, "statuses"],
+    [{ format: "csv", metadataColumns: ["order"] }, "metadataColumns"],
+    [{ format: "csv", profile: "books", metadataColumns: ["a", "a"] }, "metadataColumns"],
     [{ format: "CSV" }, "format"],
     [{ format: "csv", types: ["NOPE"] }, "types"],
     [{ format: "csv", types: 5 }, "types"],

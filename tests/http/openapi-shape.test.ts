@@ -155,8 +155,11 @@ describe("what a client's author reads", () => {
   test.each([
     ["post", "/v1/transactions/export"],
     ["get", "/v1/transactions/exports/{id}/download"],
-  ])("%s %s answers with a file of four types", (method, path) => {
+  ])("%s %s answers with a file of five types", (method, path) => {
     const content = document.paths[path]?.[method]?.responses?.["200"]?.content ?? {};
-    expect(Object.keys(content)).toEqual(["text/csv", "application/json", "text/plain", "application/pdf"]);
+    expect(Object.keys(content)).toEqual([
+      ...["text/csv", "application/json", "text/plain", "application/pdf"],
+      "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    ]);
   });
 });

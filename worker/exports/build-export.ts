@@ -7,6 +7,8 @@ import { setImmediate } from "node:timers/promises";
 import {
   describeFilter,
   EXPORT_ROWS_MAX,
+  type ExportFormat,
+  type ExportProfile,
   type ExportRow,
   type ExportSummary,
 } from "../../core/domain/export.ts";
@@ -27,7 +29,7 @@ import {
   setExportSize,
   startExport,
 } from "../../db/exports/exports.ts";
-import { fetchExportRows, openExportCursor, summarizeExport } from "../../db/exports/rows.ts";
+import { fetchExportRows, openExportCursor, type RowOrder, summarizeExport } from "../../db/exports/rows.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
@@ -35,7 +37,7 @@ import type { Reader } from "../../db/postgres/replica.ts";
 import type { ExportFile } from "../../db/schema.ts";
 import { countChosen } from "../../db/transactions/transactions.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
-import { RENDERERS } from "./render.ts";
+import { rendererOf } from "./render.ts";
 import type { Batches } from "./renderer.ts";
 import { openStatement, withBalances } from "./statement/build-statement.ts";
 import { type ClosingDeps, closePeriod } from "./statement/closing.ts";
@@ -148,18 +150,24 @@ async function renderFile(deps: ExportDeps, file: ExportFile): Promise<Rendered>
   if (request.statement)
     return renderStatement(deps, file, { ...request.statement, timeZone: request.timeZone });
   const { sql, reader } = deps;
+  const render = rendererOf(request.profile, file.format);
+  if (!render) throw new Error(`the profile ${request.profile} has no ${file.format}`);
   const selection = { userId: file.userId, filter: request.filter, limit: EXPORT_ROWS_MAX };
   return reader.read(async (tx) => {
     await deleteChunks(sql, file);
     const summary = await summarize(tx, file, request);
     await setExportSize(sql, file.id, summary);
-    const isReport = file.format === "pdf" || file.format === "text";
     await openExportCursor(tx, selection, {
-      withAccounting: request.profile === "accounting",
-      order: isReport ? "confirmed-first" : "newest",
+      withAccounting: request.profile !== "standard",
+      order: orderOf(request.profile, file.format),
     });
-    return writeFile(sql, file, tx, (batches) => RENDERERS[file.format](summary, batches));
+    return writeFile(sql, file, tx, (batches) => render(summary, batches));
   });
+}
+
+function orderOf(profile: ExportProfile, format: ExportFormat): RowOrder {
+  if (profile === "books") return "oldest";
+  return format === "pdf" || format === "text" ? "confirmed-first" : "newest";
 }
 
 /** The chain is read before the snapshot, which then holds every movement up to that block. */
@@ -210,6 +218,7 @@ async function summarize(tx: Tx, file: ExportFile, request: ExportRequest): Prom
   return {
     profile: request.profile,
     timeZone: request.timeZone,
+    metadataColumns: request.metadataColumns ?? [],
     merchantName: user?.displayName ?? defaultMerchantName(user?.email ?? "@"),
     generatedAt: new Date(),
     filters: describeFilter(filter),

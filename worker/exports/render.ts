@@ -1,16 +1,22 @@
 /** The renderer of each format. The PDF's libraries and fonts are loaded with the first PDF: they cost a worker's start 0.3 s of CPU. */
-import type { ExportFormat } from "../../core/domain/export.ts";
+import type { ExportFormat, ExportProfile } from "../../core/domain/export.ts";
+import { BOOKS_RENDERERS } from "./books.ts";
 import { renderCsv } from "./csv.ts";
 import { renderJson } from "./json.ts";
 import type { Renderer } from "./renderer.ts";
 import { renderText } from "./text.ts";
 
-export const RENDERERS = {
+const RENDERERS: Partial<Record<ExportFormat, Renderer>> = {
   csv: renderCsv,
   json: renderJson,
   text: renderText,
   pdf: renderPdf,
-} as const satisfies Record<ExportFormat, Renderer>;
+};
+
+/** Undefined for a format that the profile does not have. */
+export function rendererOf(profile: ExportProfile, format: ExportFormat): Renderer | undefined {
+  return (profile === "books" ? BOOKS_RENDERERS : RENDERERS)[format];
+}
 
 async function* renderPdf(...args: Parameters<Renderer>): AsyncGenerator<Uint8Array> {
   const pdf = await import("./pdf/pdf.ts");

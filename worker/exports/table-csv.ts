@@ -12,6 +12,9 @@ export type CsvStyle = {
 };
 
 export const PLAIN_CSV: CsvStyle = { delimiter: ",", decimalMark: ".", hasByteOrderMark: false };
+/** Semicolon and decimal comma; the mark tells Excel that it is UTF-8. */
+export const EXCEL_CSV: CsvStyle = { delimiter: ";", decimalMark: ",", hasByteOrderMark: true };
+
 const BYTE_ORDER_MARK = "\ufeff";
 
 export async function* renderTableCsv(

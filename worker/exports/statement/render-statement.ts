@@ -1,5 +1,5 @@
 /** The formats of a statement. */
-import type { ExportFormat } from "../../../core/domain/export.ts";
+import { type ExportFormat, rowIdOf } from "../../../core/domain/export.ts";
 import { formatUnits } from "../../../core/domain/money.ts";
 import {
   closingCells,
@@ -11,13 +11,15 @@ import {
   type StatementHead,
 } from "../../../core/domain/statement.ts";
 import { utf8 } from "../renderer.ts";
-import { PLAIN_CSV, renderTableCsv, type TableBatches } from "../table-csv.ts";
+import { EXCEL_CSV, PLAIN_CSV, renderTableCsv, type TableBatches } from "../table-csv.ts";
 import type { StatementBatches } from "./build-statement.ts";
 
 type StatementRenderer = (head: StatementHead, batches: StatementBatches) => AsyncGenerator<Uint8Array>;
 
 export const STATEMENT_RENDERERS: Partial<Record<ExportFormat, StatementRenderer>> = {
   csv: (head, batches) => renderTableCsv(STATEMENT_COLUMNS, tableOf(head, batches), PLAIN_CSV),
+  excel_csv: (head, batches) => renderTableCsv(STATEMENT_COLUMNS, tableOf(head, batches), EXCEL_CSV),
+  xlsx: renderXlsx,
   json: renderJson,
   pdf: renderPdf,
 };
@@ -27,6 +29,12 @@ async function* tableOf(head: StatementHead, batches: StatementBatches): TableBa
   yield [openingCells(head)];
   for await (const lines of batches) yield lines.map((line) => lineCells(line, head.timeZone));
   yield closingCells(head);
+}
+
+/** Loaded with the first spreadsheet. */
+async function* renderXlsx(head: StatementHead, batches: StatementBatches): AsyncGenerator<Uint8Array> {
+  const xlsx = await import("../table-xlsx.ts");
+  yield* xlsx.renderTableXlsx("Statement", STATEMENT_COLUMNS, tableOf(head, batches));
 }
 
 async function* renderPdf(head: StatementHead, batches: StatementBatches): AsyncGenerator<Uint8Array> {
@@ -59,7 +67,12 @@ async function* renderJson(head: StatementHead, batches: StatementBatches): Asyn
     if (lines.length === 0) continue;
     const texts = lines.map(({ row, changeUnits, balanceUnits }) =>
       JSON.stringify({
-        ...{ id: row.id, time: row.detectedAt.toISOString(), kind: row.kind, description: detailsOf(row) },
+        ...{
+          id: rowIdOf(row),
+          time: row.detectedAt.toISOString(),
+          kind: row.kind,
+          description: detailsOf(row),
+        },
         ...{ reference: row.reference, counterparty: row.counterparty },
         ...{ amount: formatUnits(changeUnits), balance: formatUnits(balanceUnits) },
         ...{ transactionHash: row.txHash, logIndex: row.logIndex },
