@@ -5,6 +5,7 @@ import { CONTRACTS, type NetworkId } from "../../core/domain/networks.ts";
 import { parseData, parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { parseHeader } from "../../core/rpc/head.ts";
+import { type DiskSpace, describeSpace, isNearlyFull } from "../../core/runtime/machine.ts";
 import {
   countLiveWorkers,
   findIndexerPosition,
@@ -29,6 +30,14 @@ const INDEXER_SILENT_MAX_S = 60;
 export async function checkDatabase(sql: Sql): Promise<Finding> {
   await ping(sql);
   return { status: "healthy" };
+}
+
+/** Of this process; a full one is reported before it stops the logs, and Postgres where it is on the same machine. */
+export function judgeDisk(space: DiskSpace | undefined): Finding {
+  if (!space) return { status: "healthy" };
+  const details = { freeBytes: space.freeBytes, totalBytes: space.totalBytes };
+  if (!isNearlyFull(space)) return { status: "healthy", details };
+  return { status: "unhealthy", error: `the disk is nearly full: ${describeSpace(space)}`, details };
 }
 
 export async function checkNetwork(chain: Chain): Promise<Finding> {
@@ -142,4 +151,5 @@ export type ComponentName =
   | `network-${NetworkId}`
   | `smart-contract-${NetworkId}`
   | "x402-relayer"
+  | "disk"
   | `indexer-${NetworkId}`;

@@ -1,6 +1,7 @@
 /** Checks all components concurrently, each for at most two seconds, and caches the result for one. */
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import type { Log } from "../../core/runtime/log.ts";
+import { readDiskSpace } from "../../core/runtime/machine.ts";
 import { isOnThisMachine } from "../../core/runtime/public-url.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import type { ApiDeps } from "../http/deps.ts";
@@ -12,6 +13,7 @@ import {
   checkNetwork,
   checkRelayer,
   type Finding,
+  judgeDisk,
 } from "./checks.ts";
 
 export type HealthReport = {
@@ -59,6 +61,7 @@ function componentsOf({ sql, chains, config, log }: ApiDeps): Promise<Judged>[] 
   const relayer = bounded("x402-relayer", () => checkRelayer(sql, all, config.relayerBalanceFloorWei), log);
   return [
     judge("database", true, () => checkDatabase(sql), log),
+    judge("disk", false, async () => judgeDisk(readDiskSpace(process.cwd())), log),
     ...all.flatMap((chain) => [
       judge(`network-${chain.network.id}`, true, () => checkNetwork(chain), log),
       judge(

@@ -1,5 +1,6 @@
 /** Prometheus metrics of one process, served as text on a port of their own. */
-import { Counter, collectDefaultMetrics, Registry } from "prom-client";
+import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
+import { readDiskSpace } from "./machine.ts";
 
 export type Metrics = { registry: Registry; close(): void };
 
@@ -11,6 +12,7 @@ export function openMetrics(processName: string, { port, host }: MetricsPlace): 
   const registry = new Registry();
   registry.setDefaultLabels({ process: processName });
   collectDefaultMetrics({ register: registry });
+  openDiskMetrics(registry);
   if (port === undefined) return { registry, close: () => {} };
   const server = Bun.serve({
     port,
@@ -33,4 +35,25 @@ export function openReadMetrics(registry: Registry): (source: string) => void {
     registers: [registry],
   });
   return (source) => reads.inc({ source });
+}
+
+/** Of the folder the process runs in. Both figures of one reading, and none where the system gives none. */
+function openDiskMetrics(registry: Registry): void {
+  const registers = [registry];
+  const total = new Gauge({
+    name: "machine_disk_total_bytes",
+    help: "Size of the process's disk",
+    registers,
+  });
+  new Gauge({
+    name: "machine_disk_free_bytes",
+    help: "What is left of the process's disk",
+    registers,
+    collect() {
+      const space = readDiskSpace(process.cwd());
+      if (!space) return;
+      this.set(space.freeBytes);
+      total.set(space.totalBytes);
+    },
+  });
 }

@@ -1,5 +1,6 @@
 /** The limits of a machine, just inside and just outside. */
 import { describe, expect, test } from "bun:test";
+import { judgeDisk } from "../../api/health/checks.ts";
 import { isNearlyFull, openFilesRisk, readDiskSpace } from "../../core/runtime/machine.ts";
 
 const limits = (soft: string) =>
@@ -21,6 +22,19 @@ describe("disk", () => {
     expect(isNearlyFull({ totalBytes: 100 * gb, freeBytes: 5 * gb - 1 })).toBe(true);
     expect(isNearlyFull({ totalBytes: 10 * gb, freeBytes: gb })).toBe(false);
     expect(isNearlyFull({ totalBytes: 10 * gb, freeBytes: gb - 1 })).toBe(true);
+  });
+
+  test("health reports a nearly full disk with its figures, and one byte more as healthy", () => {
+    const full = { totalBytes: 10 * gb, freeBytes: gb - 1 };
+    expect(judgeDisk(full)).toEqual({
+      ...{
+        status: "unhealthy",
+        error: "the disk is nearly full: 1.0 GB free of 10.0 GB (9 %)",
+        details: full,
+      },
+    });
+    expect(judgeDisk({ ...full, freeBytes: gb }).status).toBe("healthy");
+    expect(judgeDisk(undefined)).toEqual({ status: "healthy" });
   });
 
   test("a folder that is not there has no space, one that is has no more than its disk", () => {
