@@ -4,22 +4,17 @@ import type { ExportFormat, ExportSummary } from "../../core/domain/export.ts";
 import { cellText } from "../../core/domain/table.ts";
 import { type Batches, type Renderer, utf8 } from "./renderer.ts";
 import { EXCEL_CSV, PLAIN_CSV, renderTableCsv, type TableBatches } from "./table-csv.ts";
+import { renderTableXlsx } from "./table-xlsx.ts";
 
 export const BOOKS_RENDERERS: Partial<Record<ExportFormat, Renderer>> = {
   csv: (summary, batches) => renderTableCsv(booksColumns(summary), rowsOf(summary, batches), PLAIN_CSV),
   excel_csv: (summary, batches) => renderTableCsv(booksColumns(summary), rowsOf(summary, batches), EXCEL_CSV),
-  xlsx: renderXlsx,
+  xlsx: (summary, batches) => renderTableXlsx("Books", booksColumns(summary), rowsOf(summary, batches)),
   json: renderJson,
 };
 
 async function* rowsOf(summary: ExportSummary, batches: Batches): TableBatches {
   for await (const rows of batches) yield rows.map((row) => booksCells(row, summary));
-}
-
-/** Loaded with the first spreadsheet. */
-async function* renderXlsx(summary: ExportSummary, batches: Batches): AsyncGenerator<Uint8Array> {
-  const xlsx = await import("./table-xlsx.ts");
-  yield* xlsx.renderTableXlsx("Books", booksColumns(summary), rowsOf(summary, batches));
 }
 
 /** An array of objects, a row a line; amounts are decimal text. */

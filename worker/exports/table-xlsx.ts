@@ -1,17 +1,7 @@
 /** A table as XLSX: dates are dates and amounts are numbers; text stays text, whatever it begins with. */
-import writeXlsx, { type Cell } from "write-excel-file/node";
-import { formatUnits } from "../../core/domain/money.ts";
-import { type ColumnKind, cellText, type TableCell, type TableColumn } from "../../core/domain/table.ts";
+import type { TableColumn } from "../../core/domain/table.ts";
 import type { TableBatches } from "./table-csv.ts";
-
-/** Spreadsheets hold 15 digits of a number: larger amounts are text, and exact. */
-const EXACT_UNITS_MAX = 999_999_999_999_999n;
-/** XML 1.0 has no way to write these. */
-const NOT_XML = /[^\P{Cc}\t\n\r]|[\ufffe\uffff]/gu;
-const CELL_CHARS_MAX = 32_767;
-const WIDTHS: Record<ColumnKind, number> = {
-  ...{ text: 24, amount: 18, date: 12, time: 10, integer: 12, decimal: 14 },
-};
+import type { ToThread } from "./xlsx-thread.ts";
 
 /** Rows are kept until the file is written: call with as many as memory takes. */
 export async function* renderTableXlsx(
@@ -19,41 +9,20 @@ export async function* renderTableXlsx(
   columns: readonly TableColumn[],
   batches: TableBatches,
 ): AsyncGenerator<Uint8Array> {
-  const data: Cell[][] = [columns.map(({ title }) => ({ value: title, type: String, fontWeight: "bold" }))];
-  for await (const rows of batches)
-    for (const row of rows) data.push(columns.map((column, index) => xlsxCell(row[index], column)));
-  const options = {
-    sheet,
-    stickyRowsCount: 1,
-    columns: columns.map(({ kind, title }) => ({ width: Math.max(WIDTHS[kind], title.length + 2) })),
-  };
-  yield await writeXlsx(data, options).toBuffer();
-}
-
-function xlsxCell(cell: TableCell | undefined, { kind }: TableColumn): Cell {
-  if (cell === null || cell === undefined || cell === "") return null;
-  switch (kind) {
-    case "amount":
-      return amountCell(cell);
-    case "integer":
-      return { value: Number(cell), type: Number, format: "0" };
-    case "decimal":
-      return { value: Number(cell), type: Number };
-    case "date":
-      return { value: new Date(`${cell}T00:00:00Z`), type: Date, format: "yyyy-mm-dd" };
-    case "text":
-    case "time":
-      return textCell(cellText(cell, kind));
+  const thread = new Worker(new URL("./xlsx-thread.ts", import.meta.url));
+  const post = (message: ToThread) => thread.postMessage(message);
+  try {
+    const written = new Promise<Uint8Array>((resolve, reject) => {
+      thread.onmessage = ({ data }: MessageEvent<Uint8Array>) => resolve(data);
+      thread.onerror = ({ message }) => reject(new Error(`the spreadsheet was not written: ${message}`));
+    });
+    // an error while rows are read is thrown at the await below
+    written.catch(() => {});
+    post({ columns });
+    for await (const rows of batches) post({ rows });
+    post({ sheet });
+    yield await written;
+  } finally {
+    thread.terminate();
   }
-}
-
-function amountCell(cell: TableCell): Cell {
-  if (typeof cell !== "bigint") return textCell(cell ?? "");
-  const isExact = cell <= EXACT_UNITS_MAX && cell >= -EXACT_UNITS_MAX;
-  if (!isExact) return textCell(formatUnits(cell));
-  return { value: Number(formatUnits(cell)), type: Number, format: "#,##0.000000" };
-}
-
-function textCell(text: string): Cell {
-  return { value: text.toWellFormed().replace(NOT_XML, " ").slice(0, CELL_CHARS_MAX), type: String };
 }

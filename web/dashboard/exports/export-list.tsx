@@ -10,7 +10,20 @@ import { Broken, Empty, Screen, Skeleton, Status, Time } from "../parts/page-par
 import { Filters, readFilters } from "../transactions/filters.tsx";
 
 type Export = Answer<"GET /v1/transactions/exports">["data"]["exports"][number];
-type Format = "csv" | "json" | "pdf";
+type Format = "csv" | "json" | "pdf" | "xlsx" | "excel_csv";
+type Profile = "standard" | "accounting" | "books";
+
+/** Spreadsheets hold bookkeeping rows alone, and these are no document. */
+function profilesOf(format: Format): readonly Profile[] {
+  if (format === "xlsx" || format === "excel_csv") return ["books"];
+  return format === "pdf" ? ["standard", "accounting"] : ["standard", "accounting", "books"];
+}
+
+const PROFILE_NAMES: Record<Profile, string> = {
+  standard: "Short",
+  accounting: "For accounting",
+  books: "For bookkeeping: gross, fee, net",
+};
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 /** Only while a file is being made, which no event reports. */
@@ -18,7 +31,10 @@ const PROGRESS_EVERY_MS = 1_500;
 
 export function ExportList({ query }: ScreenProps) {
   const [format, setFormat] = useState<Format>("csv");
-  const [profile, setProfile] = useState<"standard" | "accounting">("standard");
+  const [wanted, setProfile] = useState<Profile>("standard");
+  const profiles = profilesOf(format);
+  const [first = "standard"] = profiles;
+  const profile = profiles.includes(wanted) ? wanted : first;
   const [fault, setFault] = useState<string>();
   const [isBusy, setBusy] = useState(false);
   const loaded = useLoad("GET /v1/transactions/exports");
@@ -61,6 +77,8 @@ export function ExportList({ query }: ScreenProps) {
               onInput={(value) => setFormat(value as Format)}
               options={[
                 ["csv", "CSV"],
+                ["xlsx", "XLSX"],
+                ["excel_csv", say("CSV for Excel")],
                 ["pdf", "PDF"],
                 ["json", "JSON"],
               ]}
@@ -68,11 +86,8 @@ export function ExportList({ query }: ScreenProps) {
             <Choice
               label={say("Columns")}
               value={profile}
-              onInput={(value) => setProfile(value as typeof profile)}
-              options={[
-                ["standard", say("Short")],
-                ["accounting", say("For accounting")],
-              ]}
+              onInput={(value) => setProfile(value as Profile)}
+              options={profiles.map((name) => [name, say(PROFILE_NAMES[name])])}
             />
             <div>
               <Button kind="main" type="submit" isBusy={isBusy}>
@@ -111,7 +126,7 @@ function FileRow({ file }: { file: Export }) {
       <Status of={status} />
       <span class="what">
         <span>
-          {format.toUpperCase()}
+          {format === "excel_csv" ? "CSV" : format.toUpperCase()}
           {progress.rowsTotal !== null && (
             <span class="muted"> · {say("{count} rows", { count: formatCount(progress.rowsTotal) })}</span>
           )}

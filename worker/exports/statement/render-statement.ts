@@ -12,6 +12,7 @@ import {
 } from "../../../core/domain/statement.ts";
 import { utf8 } from "../renderer.ts";
 import { EXCEL_CSV, PLAIN_CSV, renderTableCsv, type TableBatches } from "../table-csv.ts";
+import { renderTableXlsx } from "../table-xlsx.ts";
 import type { StatementBatches } from "./build-statement.ts";
 
 type StatementRenderer = (head: StatementHead, batches: StatementBatches) => AsyncGenerator<Uint8Array>;
@@ -19,7 +20,7 @@ type StatementRenderer = (head: StatementHead, batches: StatementBatches) => Asy
 export const STATEMENT_RENDERERS: Partial<Record<ExportFormat, StatementRenderer>> = {
   csv: (head, batches) => renderTableCsv(STATEMENT_COLUMNS, tableOf(head, batches), PLAIN_CSV),
   excel_csv: (head, batches) => renderTableCsv(STATEMENT_COLUMNS, tableOf(head, batches), EXCEL_CSV),
-  xlsx: renderXlsx,
+  xlsx: (head, batches) => renderTableXlsx("Statement", STATEMENT_COLUMNS, tableOf(head, batches)),
   json: renderJson,
   pdf: renderPdf,
 };
@@ -29,12 +30,6 @@ async function* tableOf(head: StatementHead, batches: StatementBatches): TableBa
   yield [openingCells(head)];
   for await (const lines of batches) yield lines.map((line) => lineCells(line, head.timeZone));
   yield closingCells(head);
-}
-
-/** Loaded with the first spreadsheet. */
-async function* renderXlsx(head: StatementHead, batches: StatementBatches): AsyncGenerator<Uint8Array> {
-  const xlsx = await import("../table-xlsx.ts");
-  yield* xlsx.renderTableXlsx("Statement", STATEMENT_COLUMNS, tableOf(head, batches));
 }
 
 async function* renderPdf(head: StatementHead, batches: StatementBatches): AsyncGenerator<Uint8Array> {
