@@ -29,7 +29,7 @@ import { invitationRoutes } from "./members/invitation-routes.ts";
 import { memberRoutes } from "./members/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
 import { ownerRoutes } from "./owners/routes.ts";
-import { dashboardRoutes } from "./pages/dashboard-routes.ts";
+import { dashboardRoutes, unknownPageRoutes } from "./pages/dashboard-routes.ts";
 import { leaveRoutes } from "./pages/leave-routes.ts";
 import { looksRoutes } from "./pages/looks-routes.ts";
 import { pageRoutes } from "./pages/routes.ts";
@@ -64,6 +64,7 @@ export function createApp(deps: ApiDeps) {
   return (
     app
       .use(requestContext(deps))
+      .use(unknownPageRoutes(deps))
       .use(errorMapper(deps, () => app.routes))
       .onRequest(({ request }) => refuseLargeHeaders(request))
       // before the body parser: x402 has its own answer to a malformed body

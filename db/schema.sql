@@ -66,10 +66,11 @@ create table challenges (
   id text not null,
   network text,
   purpose text not null,
-  user_id text not null,
+  user_id text,
   constraint challenges_id_check CHECK (starts_with(id, 'ch_'::text)),
   constraint challenges_pkey PRIMARY KEY (id),
   constraint challenges_purpose_check CHECK ((purpose = ANY (ARRAY['register'::text, 'login'::text, 'send'::text, 'owner'::text, 'recover'::text, 'recover_proven'::text]))),
+  constraint challenges_user_check CHECK (((user_id IS NOT NULL) OR (purpose = 'login'::text))),
   constraint challenges_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
 CREATE INDEX challenges_expires ON public.challenges USING btree (expires_at);

@@ -78,7 +78,8 @@ export const passkeys = pgTable("passkeys", {
 
 export const challenges = pgTable("challenges", {
   id: text("id").primaryKey(),
-  userId: text("user_id").notNull(),
+  // null: a sign-in without an address
+  userId: text("user_id"),
   purpose: text("purpose")
     .$type<"register" | "login" | "send" | "owner" | "recover" | "recover_proven">()
     .notNull(),

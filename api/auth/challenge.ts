@@ -10,7 +10,7 @@ const CHALLENGE_BYTES = 48;
 export async function newChallenge(
   tx: Tx,
   meant: {
-    userId: string;
+    userId: string | null;
     purpose: Exclude<ChallengePurpose, "send">;
     network: NetworkId | null;
     lifeMs?: number;

@@ -19,7 +19,7 @@ import { browserOf } from "../sessions/start-session.ts";
 import { changeDisplayName } from "./change-display-name.ts";
 import { assertionSchema, challengeIdSchema, credentialSchema } from "./passkey-wire.ts";
 import { signIn } from "./sign-in.ts";
-import { presentSignInChallenge, signInOptions } from "./sign-in-options.ts";
+import { discoverableOptions, presentSignInChallenge, signInOptions } from "./sign-in-options.ts";
 
 const ready = z
   .object({
@@ -62,6 +62,26 @@ const me = userSchema
   })
   .meta({ id: "CurrentUser" });
 
+/** Who signs in: the user of an address, or whoever's passkey answers. */
+const named = {
+  email: emailSchema.optional().describe("Required unless `discoverable`"),
+  discoverable: z
+    .literal(true)
+    .optional()
+    .describe(
+      "Instead of `email`: any passkey of this site may answer, as the browser's autofill offers them",
+    ),
+};
+
+function needsEmail(
+  { email, discoverable }: { email?: string | undefined; discoverable?: true | undefined },
+  context: z.RefinementCtx,
+) {
+  if ((email === undefined) === (discoverable === true)) return;
+  const message = email === undefined ? "must be text" : "must not be given with `discoverable`";
+  context.addIssue({ code: "custom", path: ["email"], message });
+}
+
 const anyStatus = { allow: ["session"], needs: "self", requireActive: false, session: "any" } as const;
 const tags = ["Sessions"];
 
@@ -71,7 +91,9 @@ export const authRoutes = (deps: ApiDeps) =>
     .post(
       "/v1/auth/options",
       async ({ body, requestId, clientAddress }) => {
-        const options = await signInOptions(deps, { ...body, trace: { requestId, clientAddress } });
+        const { email } = body;
+        if (email === undefined) return presentSignInChallenge(deps, await discoverableOptions(deps));
+        const options = await signInOptions(deps, { email, trace: { requestId, clientAddress } });
         if (options.step === "passkey") return presentSignInChallenge(deps, options);
         const { id: userId } = options.user;
         if (options.step === "wallet") {
@@ -94,7 +116,7 @@ export const authRoutes = (deps: ApiDeps) =>
       },
       {
         limit: "authentication",
-        body: z.object({ email: emailSchema }),
+        body: z.object(named).superRefine(needsEmail),
         response: {
           200: z.union([ready, emailNeeded, walletNeeded]),
           ...errorResponses(400, 404, 413, 429),
@@ -130,11 +152,9 @@ export const authRoutes = (deps: ApiDeps) =>
       },
       {
         limit: "authentication",
-        body: z.object({
-          challengeId: challengeIdSchema,
-          email: emailSchema,
-          authenticationResponse: assertionSchema,
-        }),
+        body: z
+          .object({ challengeId: challengeIdSchema, ...named, authenticationResponse: assertionSchema })
+          .superRefine(needsEmail),
         response: {
           200: z.object({ verified: z.literal(true), user: userSchema }),
           ...errorResponses(400, 413, 429),

@@ -9,10 +9,20 @@ import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
 import { newChallenge } from "./challenge.ts";
 
+/** Lives as long as a person may take to choose from the browser's list, which is open while the page is. */
+const DISCOVERABLE_LIFE_MS = 10 * 60_000;
+
 export type SignInOptions =
   | { step: "email"; user: User; emailVerificationSent: boolean }
   | { step: "wallet"; user: User }
-  | { step: "passkey"; challengeId: string; challenge: string; passkeys: Passkey[] };
+  | PasskeyStep;
+type PasskeyStep = {
+  step: "passkey";
+  challengeId: string;
+  challenge: string;
+  passkeys: Passkey[];
+  lifeMs: number;
+};
 
 /** Throws NOT_FOUND for an unknown address. */
 export async function signInOptions(
@@ -29,22 +39,26 @@ export async function signInOptions(
     const passkeys = await listSignInPasskeys(tx, user.id, deps.config.passkey.rpId);
     if (user.status === "WALLET_SETUP_PENDING" && passkeys.length === 0) return { step: "wallet", user };
     const challenge = await newChallenge(tx, { userId: user.id, purpose: "login", network: null });
-    return { step: "passkey", ...challenge, passkeys };
+    return { step: "passkey", ...challenge, passkeys, lifeMs: CHALLENGE_LIFE_MS };
   });
 }
 
+/** For any passkey of this site: the answer itself says whose it is. */
+export async function discoverableOptions({ sql }: Pick<ApiDeps, "sql">): Promise<PasskeyStep> {
+  const lifeMs = DISCOVERABLE_LIFE_MS;
+  const challenge = await newChallenge(sql, { userId: null, purpose: "login", network: null, lifeMs });
+  return { step: "passkey", ...challenge, passkeys: [], lifeMs };
+}
+
 /** Request options for `PublicKeyCredential.parseRequestOptionsFromJSON`, beside the documented fields. */
-export function presentSignInChallenge(
-  deps: Pick<ApiDeps, "config">,
-  options: Extract<SignInOptions, { step: "passkey" }>,
-) {
+export function presentSignInChallenge(deps: Pick<ApiDeps, "config">, options: PasskeyStep) {
   const { rpId, rpName } = deps.config.passkey;
   return {
     success: true as const,
     requiresCompletion: false as const,
     challengeId: options.challengeId,
     challenge: options.challenge,
-    timeout: CHALLENGE_LIFE_MS,
+    timeout: options.lifeMs,
     rp: { id: rpId, name: rpName },
     rpId,
     allowCredentials: options.passkeys.map(presentCredential),

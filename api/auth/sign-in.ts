@@ -1,9 +1,9 @@
 /** Second step of a sign-in: verifies the passkey's response to the challenge. */
 
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
-import { findUserByEmail } from "../../db/accounts/users.ts";
+import { findUser, findUserByEmail } from "../../db/accounts/users.ts";
 import { takeChallenge } from "../../db/auth/challenges.ts";
-import { findSignInPasskey, noteUse } from "../../db/auth/passkeys.ts";
+import { findPasskeyOfAnyone, findSignInPasskey, noteUse } from "../../db/auth/passkeys.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Passkey, Session, User } from "../../db/schema.ts";
 import { activate } from "../accounts/activate-user.ts";
@@ -14,7 +14,8 @@ import type { Assertion } from "./passkey-wire.ts";
 import { type Use, verifyAssertion } from "./verify-passkey.ts";
 
 export type SignInRequest = {
-  email: string;
+  /** Undefined: a discoverable sign-in, whose passkey says who it is. */
+  email: string | undefined;
   challengeId: string;
   response: Assertion;
   browser: Browser;
@@ -25,9 +26,12 @@ export type SignIn = { ok: true; user: User; session: Session } | { ok: false };
 
 /** The challenge is consumed first, in a transaction of its own: a failed response uses it up too. */
 export async function signIn(deps: ApiDeps, request: SignInRequest): Promise<SignIn> {
-  const user = await findUserByEmail(deps.sql, request.email);
+  const user = await findWhoSignsIn(deps, request);
   if (!user) return { ok: false };
-  const challenge = await takeChallenge(deps.sql, request.challengeId, { userId: user.id, purpose: "login" });
+  const meantFor = request.email === undefined ? null : user.id;
+  const challenge = await takeChallenge(deps.sql, request.challengeId, {
+    ...{ userId: meantFor, purpose: "login" },
+  });
   if (!challenge) return refuse(deps, user, request.trace, "the challenge is unknown, used or expired");
   const passkey = await findSignInPasskey(deps.sql, request.response.id, user.id);
   if (!passkey) return refuse(deps, user, request.trace, "the passkey is not this user's");
@@ -53,6 +57,15 @@ export async function signIn(deps: ApiDeps, request: SignInRequest): Promise<Sig
     });
     return { ok: true, user: active, session };
   });
+}
+
+async function findWhoSignsIn(
+  { sql }: ApiDeps,
+  { email, response }: Pick<SignInRequest, "email" | "response">,
+): Promise<User | undefined> {
+  if (email !== undefined) return findUserByEmail(sql, email);
+  const passkey = await findPasskeyOfAnyone(sql, response.id);
+  return passkey && findUser(sql, passkey.userId);
 }
 
 /** Stores the counter. A synced passkey whose counter decreases is accepted, and recorded in the security trail. */

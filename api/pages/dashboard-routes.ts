@@ -2,7 +2,7 @@
  * The dashboard: one shell for all of its screens, whose script calls the API. The shell is the same for everybody, since a navigation from
  * a mail or a chat carries no cookie (SameSite=Strict). `/` answers programs with JSON.
  */
-import { Elysia } from "elysia";
+import { Elysia, NotFoundError } from "elysia";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { requestContext } from "../http/request-context.ts";
@@ -53,6 +53,18 @@ export const dashboardRoutes = (deps: ApiDeps) => {
   return routes;
 };
 
+/** Under these, programs read the answers; a browser's user gets there by a link of a program. */
+const API_PATHS = /^\/(v1|api|x402|facilitator|health|assets|looks|\.well-known)(\/|$)/;
+
+/** A mistyped address in a browser is answered with a page, status 404. Stands before the error mapper, which answers programs. */
+export const unknownPageRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "unknown-pages" }).onError({ as: "global" }, ({ error, request }) => {
+    if (!(error instanceof NotFoundError) || !["GET", "HEAD"].includes(request.method)) return undefined;
+    const { pathname } = new URL(request.url);
+    if (API_PATHS.test(pathname) || !wantsHtml(request)) return undefined;
+    return sendPage(shell(deps, request, { isUnknown: true }), request, 404);
+  });
+
 /** Browsers name HTML; clients of an API name JSON, anything, or nothing. */
 function wantsHtml(request: Request): boolean {
   return /\btext\/html\b/i.test(request.headers.get("accept") ?? "");
@@ -62,7 +74,7 @@ function respond(deps: ApiDeps, request: Request): Response {
   return sendPage(shell(deps, request), request);
 }
 
-function shell({ assets, config }: ApiDeps, request: Request): Html {
+function shell({ assets, config }: ApiDeps, request: Request, { isUnknown = false } = {}): Html {
   const asked = new URL(request.url).searchParams.get("lang");
   const language = chooseLanguage(asked, request.headers.get("accept-language"));
   const messages = dashboardMessagesOf(language);
@@ -78,6 +90,7 @@ function shell({ assets, config }: ApiDeps, request: Request): Html {
     hasGoogle: config.google !== undefined,
     hasMailbox: config.testMode,
     hasTestWallet: config.testWallet !== undefined,
+    isUnknown,
   };
   return html`<!doctype html>
 <html lang="${page.language}" dir="${page.language === "ar" ? "rtl" : "ltr"}">
@@ -95,7 +108,7 @@ function shell({ assets, config }: ApiDeps, request: Request): Html {
 </head>
 <body>
 <div id="app"></div>
-<noscript><p class="without-script">The dashboard needs JavaScript: passkeys sign in the browser. Everything it does is also in the <a href="/docs">API</a>.</p></noscript>
+<noscript>${isUnknown && html`<h1 class="without-script">404: there is no such page</h1>`}<p class="without-script">The dashboard needs JavaScript: passkeys sign in the browser. Everything it does is also in the <a href="/docs">API</a>.</p></noscript>
 ${jsonBlock("page", page)}
 </body>
 </html>`;

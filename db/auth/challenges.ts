@@ -11,7 +11,8 @@ export async function insertChallenge(
   tx: Tx,
   challenge: {
     id: string;
-    userId: string;
+    /** Null: whoever answers a discoverable sign-in. */
+    userId: string | null;
     purpose: ChallengePurpose;
     network: NetworkId | null;
     challenge: Uint8Array;
@@ -38,11 +39,11 @@ export async function insertChallenge(
 export async function takeChallenge(
   tx: Tx,
   id: string,
-  meant: { userId: string; purpose: ChallengePurpose },
+  meant: { userId: string | null; purpose: ChallengePurpose },
 ): Promise<Challenge | undefined> {
   const [row] = await tx<(Challenge & { isLive: boolean })[]>`
     delete from challenges
-    where id = ${id} and user_id = ${meant.userId} and purpose = ${meant.purpose}
+    where id = ${id} and user_id is not distinct from ${meant.userId} and purpose = ${meant.purpose}
     returning *, expires_at > now() as is_live`;
   if (!row?.isLive) return undefined;
   const { isLive: _, ...challenge } = row;

@@ -101,6 +101,12 @@ export async function findPasskey(tx: Tx, id: string, userId: string): Promise<P
   return row;
 }
 
+/** Whose passkey it is, where no user is known yet. */
+export async function findPasskeyOfAnyone(tx: Tx, id: string): Promise<Passkey | undefined> {
+  const [row] = await tx<Passkey[]>`select * from passkeys where id = ${id}`;
+  return row;
+}
+
 /** Undefined when the user has no such passkey for this relying party. */
 export async function renamePasskey(
   tx: Tx,

@@ -95,7 +95,11 @@ describe("POST /v1/auth/options", () => {
     const unknown = await client.post("/v1/auth/options", { email: newEmail() });
     expect(unknown.status).toBe(404);
     expect(unknown.body.error.code).toBe("NOT_FOUND");
-    expect((await client.post("/v1/auth/options", {})).status).toBe(400);
+    const nobody = await client.post("/v1/auth/options", {});
+    expect(nobody.status).toBe(400);
+    expect(nobody.body.error.details.field).toBe("email");
+    const both = await client.post("/v1/auth/options", { email: merchant.email, discoverable: true });
+    expect(both.status).toBe(400);
   });
 });
 
@@ -241,7 +245,7 @@ describe("POST /v1/auth/verify", () => {
   test.each([
     [{}, "challengeId"],
     [{ challengeId: "ch_nope" }, "challengeId"],
-    [{ challengeId: "ch_00000000-0000-4000-8000-000000000000" }, "email"],
+    [{ challengeId: "ch_00000000-0000-4000-8000-000000000000" }, "authenticationResponse"],
   ])("error: 400 for %j", async (body, field) => {
     const answer = await client.post("/v1/auth/verify", body);
     expect(answer.status).toBe(400);
@@ -264,6 +268,68 @@ describe("POST /v1/auth/verify", () => {
       for (const field of ["id", "rawId", "type", "response"] as const)
         expect([400, 401]).toContain((await verify(options.challengeId, { ...good, [field]: value })).status);
     }
+  });
+});
+
+describe("a discoverable sign-in, without an address", () => {
+  const begin = async () => (await client.post("/v1/auth/options", { discoverable: true })).body;
+  const finish = (
+    challengeId: string,
+    authenticationResponse: unknown,
+    named: object = { discoverable: true },
+  ) => openClient(world.baseUrl).post("/v1/auth/verify", { challengeId, ...named, authenticationResponse });
+
+  test("any passkey of the site may answer, and signs its own user in", async () => {
+    for (const { passkey, userId } of [merchant, other]) {
+      const { challengeId, ...options } = await begin();
+      expect(options).toMatchObject({ success: true, allowCredentials: [], timeout: 600_000 });
+      const answer = await finish(challengeId, await passkey.authenticate(options));
+      expect(answer.status).toBe(200);
+      expect(answer.body.user.id).toBe(userId);
+      expectRefused(await finish(challengeId, await passkey.authenticate(options)));
+    }
+  });
+
+  test("its challenge lives for ten minutes and not longer", async () => {
+    const { challengeId, ...options } = await begin();
+    const age = (seconds: number) => world.sql`
+      update challenges set expires_at = expires_at - make_interval(secs => ${seconds}) where id = ${challengeId}`;
+    const [row] = await world.sql`
+      select extract(epoch from expires_at - created_at)::int as life_s from challenges where id = ${challengeId}`;
+    expect(row?.lifeS).toBe(600);
+    await age(601);
+    expectRefused(await finish(challengeId, await merchant.passkey.authenticate(options)));
+  });
+
+  test("error: its challenge is good for no address, and an address's challenge not for it", async () => {
+    const { challengeId, ...options } = await begin();
+    const named = { email: merchant.email };
+    expectRefused(await finish(challengeId, await merchant.passkey.authenticate(options), named));
+    const own = await optionsFor(merchant.email);
+    expectRefused(await finish(own.challengeId, await merchant.passkey.authenticate(own)));
+  });
+
+  test("error: an unknown passkey, another origin and a passkey that is no owner are refused", async () => {
+    const unknown = await newPasskey(world.baseUrl);
+    const first = await begin();
+    expectRefused(await finish(first.challengeId, await unknown.authenticate(first)));
+    const second = await begin();
+    const wrong = await merchant.passkey.authenticate(second, { origin: "https://evil.example" });
+    expectRefused(await finish(second.challengeId, wrong));
+    const removed = await signUp(world.baseUrl);
+    await world.sql`update wallets set owners = array[${`0x${"11".repeat(64)}`}] where user_id = ${removed.userId}`;
+    const third = await begin();
+    expectRefused(await finish(third.challengeId, await removed.passkey.authenticate(third)));
+  });
+
+  test("error: 400 without an address, and with both", async () => {
+    const { challengeId, ...options } = await begin();
+    const response = await merchant.passkey.authenticate(options);
+    for (const named of [{}, { discoverable: false }, { discoverable: true, email: merchant.email }]) {
+      const answer = await finish(challengeId, response, named);
+      expect(answer.status).toBe(400);
+    }
+    expect((await finish(challengeId, response)).status).toBe(200);
   });
 });
 

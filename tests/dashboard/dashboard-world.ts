@@ -3,7 +3,7 @@ import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { testWalletAddress } from "../../local/chain/accounts.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { launchBrowser, type Visit, visit } from "../checkout/browser.ts";
-import { startWorld, type World } from "../support/world.ts";
+import { startWorld, type World, type WorldOptions } from "../support/world.ts";
 
 const AUTHENTICATOR = {
   protocol: "ctap2",
@@ -20,26 +20,28 @@ const TEST_WALLET_UNITS = 10_000_000_000n;
 /** Whoever is not signed in is answered 401, which Chromium logs as an error; nothing else may be. */
 const SIGNED_OUT = /status of 401/;
 
+type OpenOptions = BrowserContextOptions & { allowedErrors?: RegExp };
+
 export type DashboardWorld = {
   world: World;
   browser: Browser;
   /** A person with an authenticator of their own. */
-  open: (path: string, options?: BrowserContextOptions & { allowedErrors?: RegExp }) => Promise<Visit>;
+  open: (path: string, options?: OpenOptions) => Promise<Visit>;
   stop: () => Promise<void>;
 };
 
-export async function startDashboardWorld(): Promise<DashboardWorld> {
+export async function startDashboardWorld(
+  options: Pick<WorldOptions, "bothNetworks" | "env"> = {},
+): Promise<DashboardWorld> {
   const testWallet = testWalletAddress();
-  const [world, browser] = await Promise.all([
-    startWorld({ env: { TEST_WALLET: testWallet, WEBHOOK_PRIVATE_TARGETS: "1" } }),
-    launchBrowser(),
-  ]);
+  const env = { TEST_WALLET: testWallet, WEBHOOK_PRIVATE_TARGETS: "1", ...options.env };
+  const [world, browser] = await Promise.all([startWorld({ ...options, env }), launchBrowser()]);
   await fundUsdc(world.chain.rpcUrl, testWallet, TEST_WALLET_UNITS);
   return {
     world,
     browser,
     open: (path, { allowedErrors = SIGNED_OUT, ...options } = {}) =>
-      visit(browser, `${world.baseUrl}${path}`, { ...options, allowedErrors, prepare: addAuthenticator }),
+      visit(browser, `${world.baseUrl}${path}`, { ...options, allowedErrors, prepare: prepareBrowser }),
     stop: async () => {
       await browser.close();
       await world.stop();
@@ -47,10 +49,23 @@ export async function startDashboardWorld(): Promise<DashboardWorld> {
   };
 }
 
-async function addAuthenticator(page: Page): Promise<void> {
+/** The authenticator answers whatever asks it: a list of passkeys at the address field would sign in by itself, so this browser has none. */
+async function prepareBrowser(page: Page): Promise<void> {
+  await page.addInitScript("PublicKeyCredential.isConditionalMediationAvailable = async () => false");
+  await addAuthenticator(page);
+}
+
+/** Its touch comes by itself until `setPresence(false)`. */
+export async function addAuthenticator(
+  page: Page,
+): Promise<{ setPresence: (isOn: boolean) => Promise<void> }> {
   const cdp = await page.context().newCDPSession(page);
   await cdp.send("WebAuthn.enable");
-  await cdp.send("WebAuthn.addVirtualAuthenticator", { options: AUTHENTICATOR });
+  const { authenticatorId } = await cdp.send("WebAuthn.addVirtualAuthenticator", { options: AUTHENTICATOR });
+  return {
+    setPresence: async (enabled) =>
+      void (await cdp.send("WebAuthn.setAutomaticPresenceSimulation", { authenticatorId, enabled })),
+  };
 }
 
 const button = (page: Page, name: string | RegExp) =>

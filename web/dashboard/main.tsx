@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { App } from "./app.tsx";
 import { forgetAll } from "./frame/load.ts";
 import { actAs } from "./frame/merchant.ts";
+import { page } from "./frame/page-data.ts";
 import { navigate } from "./frame/router.tsx";
 import { call, messageOf, Refusal } from "./frame/service.ts";
 import type { Me } from "./frame/session.tsx";
@@ -11,6 +12,7 @@ import { say } from "./frame/words.ts";
 import { Button, Notice } from "./parts/controls.tsx";
 import { SignIn } from "./sign-in/sign-in.tsx";
 
+const UNKNOWN_PATH = page.isUnknown ? location.pathname : undefined;
 const ENTRY_PATHS = new Set(["/sign-in", "/email-verification", "/wallet-setup", "/dashboard"]);
 
 function Root() {
@@ -44,10 +46,26 @@ function Root() {
       </main>
     );
   if (me === undefined) return <p class="hidden">{say("Loading")}</p>;
+  if (location.pathname === UNKNOWN_PATH && me?.status !== "ACTIVE") return <Unknown />;
   if (me === null) return <SignIn begin={{ step: "email", email: "" }} onDone={begin} />;
   if (me.status !== "ACTIVE") return <SignIn begin={{ step: "wallet", email: me.email }} onDone={begin} />;
   if (ENTRY_PATHS.has(location.pathname)) navigate("/", { replace: true });
   return <App key={me.id} me={me} onChange={() => void read()} onSignOut={() => void signOut()} />;
+}
+
+/** For whoever is not signed in; the others see it inside the frame. */
+function Unknown() {
+  return (
+    <main class="entry">
+      <div class="card">
+        <h1>{say("There is no such page")}</h1>
+        <p class="muted">{say("The address may be mistyped.")}</p>
+        <a class="button main" href="/">
+          {say("To the start")}
+        </a>
+      </div>
+    </main>
+  );
 }
 
 const place = document.getElementById("app");

@@ -68,8 +68,8 @@ export type Wire = {
   "POST /v1/identity/register": { query: undefined; body: { email: string }; answer: Registered };
   "POST /v1/email-verification/verify": { query: undefined; body: { email?: string; userId?: string; otp?: string; code?: string }; answer: EmailVerified };
   "POST /v1/email-verification/resend": { query: undefined; body: { email?: string; userId?: string }; answer: { success: true; emailVerificationSent: true; retryAfterSeconds: number; message: string } };
-  "POST /v1/auth/options": { query: undefined; body: { email: string }; answer: SignInChallenge | { success: false; reason: "EMAIL_VERIFICATION_REQUIRED"; userId: string; userStatus: "REGISTERED"; redirectTo: "/email-verification"; emailVerificationSent: boolean } | { success: false; reason: "WALLET_SETUP_REQUIRED"; userId: string; userStatus: "WALLET_SETUP_PENDING"; redirectTo: "/wallet-setup" } };
-  "POST /v1/auth/verify": { query: undefined; body: { challengeId: string; email: string; authenticationResponse: PasskeyAssertion }; answer: { verified: true; user: User } };
+  "POST /v1/auth/options": { query: undefined; body: { email?: string; discoverable?: true }; answer: SignInChallenge | { success: false; reason: "EMAIL_VERIFICATION_REQUIRED"; userId: string; userStatus: "REGISTERED"; redirectTo: "/email-verification"; emailVerificationSent: boolean } | { success: false; reason: "WALLET_SETUP_REQUIRED"; userId: string; userStatus: "WALLET_SETUP_PENDING"; redirectTo: "/wallet-setup" } };
+  "POST /v1/auth/verify": { query: undefined; body: { challengeId: string; email?: string; discoverable?: true; authenticationResponse: PasskeyAssertion }; answer: { verified: true; user: User } };
   "GET /v1/auth/me": { query: undefined; body: undefined; answer: CurrentUser };
   "PATCH /v1/auth/me": { query: undefined; body: { displayName: string | null }; answer: CurrentUser };
   "POST /v1/auth/logout": { query: undefined; body: undefined; answer: { success: boolean; message: string } };

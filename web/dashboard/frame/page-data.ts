@@ -21,6 +21,8 @@ type PageData = {
   /** The local mailbox can be read: only in test mode. */
   readonly hasMailbox: boolean;
   readonly hasTestWallet: boolean;
+  /** The address leads nowhere. */
+  readonly isUnknown: boolean;
 };
 
 export const page: PageData = JSON.parse(document.getElementById("page")?.textContent ?? "{}");

@@ -61,6 +61,48 @@ function explain(cause: unknown): string {
   });
 }
 
+/** So long before a challenge ends a new one takes its place. */
+const RENEW_BEFORE_MS = 60_000;
+
+/**
+ * Offers this device's passkeys in the list that the browser shows at the address field. True: a person chose one and is signed in; false:
+ * the browser or the service has no such list now, or `signal` ended it. Throws PasskeyFault or Refusal for what came after the choice.
+ */
+export async function signInFromList(signal: AbortSignal): Promise<boolean> {
+  if (!(await globalThis.PublicKeyCredential?.isConditionalMediationAvailable?.())) return false;
+  while (!signal.aborted) {
+    const body = { discoverable: true } as const;
+    const options = await call("POST /v1/auth/options", { body, isQuiet: true }).catch(() => undefined);
+    if (!options?.success) return false;
+    const old = AbortSignal.timeout(options.timeout - RENEW_BEFORE_MS);
+    const authenticationResponse = await chooseFromList(options, AbortSignal.any([signal, old]));
+    if (!authenticationResponse) continue;
+    const { challengeId } = options;
+    await call("POST /v1/auth/verify", {
+      body: { discoverable: true, challengeId, authenticationResponse },
+      isQuiet: true,
+    });
+    return true;
+  }
+  return false;
+}
+
+/** Undefined: ended by the signal. */
+async function chooseFromList(options: unknown, signal: AbortSignal): Promise<Assertion | undefined> {
+  if (signal.aborted) return undefined;
+  try {
+    return await ask(() => {
+      const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(
+        options as PublicKeyCredentialRequestOptionsJSON,
+      );
+      return navigator.credentials.get({ publicKey, mediation: "conditional", signal });
+    });
+  } catch (error) {
+    if (signal.aborted) return undefined;
+    throw error;
+  }
+}
+
 /** Signs the account with this address in. Throws PasskeyFault or Refusal. */
 export async function signInWithPasskey(
   email: string,

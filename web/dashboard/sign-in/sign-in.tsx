@@ -1,7 +1,7 @@
 /** The way in: an e-mail address, a code when it is new, then the passkey. Sign-up and sign-in are one road. */
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { page } from "../frame/page-data.ts";
-import { signInWithPasskey } from "../frame/passkey.ts";
+import { signInFromList, signInWithPasskey } from "../frame/passkey.ts";
 import { usePlace } from "../frame/router.tsx";
 import { call, messageOf, Refusal } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
@@ -66,10 +66,26 @@ function EmailStep({
     given ? say(GOOGLE_FAULTS[given] ?? "The sign-in with Google did not work. Try again.") : undefined,
   );
   const [isBusy, setBusy] = useState(false);
+  /** The browser's list of passkeys at the field; only one request of passkeys may be open at a time. */
+  const list = useRef<AbortController | undefined>(undefined);
+  const offer = async () => {
+    const own = new AbortController();
+    list.current = own;
+    try {
+      if (await signInFromList(own.signal)) onDone();
+    } catch (error) {
+      if (!own.signal.aborted) setFault(messageOf(error));
+    }
+  };
+  useEffect(() => {
+    void offer();
+    return () => list.current?.abort();
+  }, []);
 
   const go = async () => {
     setBusy(true);
     setFault(undefined);
+    list.current?.abort();
     try {
       const address = email.trim();
       const next = await begin(address);
@@ -80,6 +96,7 @@ function EmailStep({
       }
     } catch (error) {
       setFault(messageOf(error));
+      void offer();
     } finally {
       setBusy(false);
     }
