@@ -2,15 +2,16 @@
 import type { z } from "zod";
 import { invalid, notFound } from "../../core/domain/errors.ts";
 import { formatUnits } from "../../core/domain/money.ts";
+import { refundableUnits } from "../../core/domain/refund.ts";
 import { findLink } from "../../db/links/links.ts";
 import type { User } from "../../db/schema.ts";
 import { findOperation, findOperations } from "../../db/wallet-ops/operations.ts";
-import { findRefund, listRefunds, type RefundView } from "../../db/wallet-ops/refunds.ts";
+import { findRefund, listRefundable, listRefunds, type RefundView } from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { readRefundable } from "./prepare-refund.ts";
 import {
   type linkRefundsSchema,
   presentRefund,
+  presentRefundable,
   type refundListQuery,
   type refundListSchema,
   type refundSchema,
@@ -44,9 +45,11 @@ export async function answerRefundsOfLink(
   const link = await findLink(deps.sql, { id: linkId, userId: user.id });
   if (!link) throw notFound("Payment link");
   const refunds = await listRefunds(deps.sql, { userId: user.id, linkId }, { limit: LIST_MAX });
+  const transfers = await listRefundable(deps.sql, link.id);
   return {
     refunds: await presentAll(deps, user, refunds),
-    refundable: formatUnits(await readRefundable(deps, link)),
+    refundable: formatUnits(refundableUnits(transfers)),
+    payments: transfers.map((transfer) => presentRefundable(link, transfer)),
   };
 }
 

@@ -2,7 +2,13 @@
 import { z } from "zod";
 import { formatUnits } from "../../core/domain/money.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
-import { REFUND_REASON_MAX_CHARS, REFUND_SOURCES, REFUND_STATES } from "../../core/domain/refund.ts";
+import {
+  defaultAmount,
+  REFUND_REASON_MAX_CHARS,
+  REFUND_SOURCES,
+  REFUND_STATES,
+  type RefundableTransfer,
+} from "../../core/domain/refund.ts";
 import { isStillPossible } from "../../core/domain/wallet-operation.ts";
 import type { OperationView } from "../../db/wallet-ops/operations.ts";
 import type { RefundView } from "../../db/wallet-ops/refunds.ts";
@@ -90,8 +96,22 @@ export const requestedRefundSchema = refundSchema
     refundable: z.string().describe("What may be refunded now; a request reserves nothing"),
   })
   .meta({ id: "RequestedRefund" });
+const refundablePayment = z
+  .object({
+    transactionId: z.string().nullable().describe("Names this payment in a refund's body"),
+    payer: z.string().describe("Who gets a refund of it without `toAddress`"),
+    amount: z.string(),
+    refundable: z.string().describe("What no refund has taken or reserved"),
+    suggested: z.string().describe("The amount of a refund that names none"),
+    pays: z.boolean().describe("It is the one that pays the link"),
+  })
+  .meta({ id: "RefundablePayment" });
 export const linkRefundsSchema = z
-  .object({ refunds: z.array(refundSchema), refundable: z.string() })
+  .object({
+    refunds: z.array(refundSchema),
+    refundable: z.string(),
+    payments: z.array(refundablePayment).describe("Confirmed payments of the link, oldest first"),
+  })
   .meta({ id: "LinkRefundList" });
 export const refundListSchema = z
   .object({
@@ -100,6 +120,20 @@ export const refundListSchema = z
     pagination: z.object({ hasNextPage: z.boolean(), limit: z.int() }),
   })
   .meta({ id: "RefundList" });
+
+export function presentRefundable(
+  link: Parameters<typeof defaultAmount>[0],
+  transfer: RefundableTransfer,
+): z.infer<typeof refundablePayment> {
+  return {
+    transactionId: transfer.transactionId,
+    payer: transfer.sender,
+    amount: formatUnits(transfer.amountUnits),
+    refundable: formatUnits(transfer.leftUnits > 0n ? transfer.leftUnits : 0n),
+    suggested: formatUnits(transfer.leftUnits > 0n ? defaultAmount(link, transfer) : 0n),
+    pays: transfer.pays,
+  };
+}
 
 export function presentShown(refund: RefundView) {
   return {

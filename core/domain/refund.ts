@@ -99,7 +99,7 @@ function chooseTransfer(
   return open.find(({ leftUnits }) => leftUnits >= amountUnits) ?? first;
 }
 
-function defaultAmount(
+export function defaultAmount(
   { amountUnits, exception }: { amountUnits: bigint; exception: LinkException },
   { leftUnits }: RefundableTransfer,
 ): bigint {

@@ -68,6 +68,8 @@ describe("money that does not fit its link", () => {
     const linkId = await makeLink(1);
     const { from } = await transferFor(linkId, 1_500_000n);
     expect((await linkOf(linkId)).exception).toBe("OVERPAID");
+    const { body } = await merchant.client.get(`/v1/payment-links/${linkId}/refunds`);
+    expect(body.payments).toMatchObject([{ payer: from, refundable: "1.500000", suggested: "0.500000" }]);
     expect(await refunded(linkId)).toMatchObject({ to: from, amount: "0.500000" });
     expectRefusal(await refund(linkId, { amount: "1.000001" }), 409, { refundable: 1 });
     expect(await refunded(linkId, { amount: 1 })).toMatchObject({ to: from, amount: "1.000000" });

@@ -102,7 +102,18 @@ describe("a refund", () => {
       select id from transactions where tx_hash = ${hash} and user_id = ${merchant.userId}`;
     const over = await refund(linkId, { transactionId: row?.id, amount: "1.000001" });
     expectRefusal(over, 409, { issue: "exceeds_refundable", refundable: 1 });
+    const paymentsOf = async () =>
+      (await merchant.client.get(`/v1/payment-links/${linkId}/refunds`)).body.payments;
+    const one = { amount: "1.000000", refundable: "1.000000", suggested: "1.000000" };
+    expect(await paymentsOf()).toMatchObject([
+      { ...one, payer, pays: true },
+      { ...one, payer: second, pays: false, transactionId: row?.id },
+    ]);
     expect(await refunded(linkId)).toMatchObject({ to: second, amount: "1.000000" });
+    expect(await paymentsOf()).toMatchObject([
+      one,
+      { amount: "1.000000", refundable: "0.000000", suggested: "0.000000" },
+    ]);
     expect(await refunded(linkId)).toMatchObject({ to: payer, amount: "1.000000" });
     expectRefusal(await refund(linkId), 409, { issue: "nothing_to_refund" });
   });

@@ -4,3 +4,10 @@ import type { Answer } from "../frame/service.ts";
 export type LinkData = Answer<"GET /v1/payment-links/{id}">;
 export type PublicData = Answer<"GET /api/v1/public/payment-links/{linkId}/data">;
 export type Refunds = Answer<"GET /v1/payment-links/{id}/refunds">;
+
+/** Refunds that somebody without a passkey of the wallet has asked for, and that no owner has signed. */
+export function openRequests({ refunds }: Refunds) {
+  return refunds.filter(
+    ({ status, requestedBy }) => requestedBy && (status === "REQUESTED" || status === "AWAITING_SIGNATURE"),
+  );
+}

@@ -21,7 +21,7 @@ import {
   Status,
   Time,
 } from "../parts/page-parts.tsx";
-import type { LinkData, PublicData, Refunds } from "./link-data.ts";
+import { type LinkData, openRequests, type PublicData, type Refunds } from "./link-data.ts";
 import { LinkPayments } from "./link-payments.tsx";
 import { AmountOf } from "./link-rows.tsx";
 import { QrCode } from "./qr-code.tsx";
@@ -69,7 +69,8 @@ type FoundProps = {
 function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
   const isOpen = link.status === "ACTIVE" || link.status === "PENDING";
   const isReusable = open?.reusable === true;
-  const canRefund = can("money:send") && Number(refunds?.refundable ?? 0) > 0;
+  const isRequested = refunds !== undefined && openRequests(refunds).length > 0;
+  const canRefund = can("money:send") && (isRequested || Number(refunds?.refundable ?? 0) > 0);
   return (
     <Screen
       title={link.description}
@@ -97,6 +98,12 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
       }
     >
       {isNew && isOpen && <Notice kind="ok">{say("The link is ready. Send it, or show its code.")}</Notice>}
+      {isRequested && (
+        <Notice kind="warn">
+          <p>{say("A refund was requested")}</p>
+          <Button onClick={() => setQuery({ open: "refund" })}>{say("Review the request")}</Button>
+        </Notice>
+      )}
       {link.exception !== "NONE" && <Notice kind="warn">{say(ADVICE[link.exception])}</Notice>}
       <div class="columns">
         <section class="panel" aria-labelledby="amount">

@@ -10,10 +10,13 @@ type State = Answer<"GET /v1/wallets/sends/{id}">["status"];
 
 const WAIT_S = 20;
 
-/** Recipients and amounts are those that were typed here, and the wallet is the account's: never what the service sends back. */
-export function toSign(prepared: Prepared, { from, payments }: Pick<ToSign, "from" | "payments">): ToSign {
+/** Network, recipients and amounts are those that were chosen here, and the wallet is the account's: never what the service sends back. */
+export function toSign(
+  prepared: Prepared,
+  { network, from, payments }: Pick<ToSign, "network" | "from" | "payments">,
+): ToSign {
   const { summary, warnings } = prepared;
-  const { network, fee, balanceAfter } = summary;
+  const { fee, balanceAfter } = summary;
   return {
     title:
       payments.length === 1

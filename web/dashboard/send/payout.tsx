@@ -122,7 +122,7 @@ export function Payout({ me }: ScreenProps) {
       <RecentSends />
       {prepared && (
         <SignSheet
-          {...toSign(prepared, { from: own, payments: lines })}
+          {...toSign(prepared, { network, from: own, payments: lines })}
           {...actionsOf(prepared)}
           onClose={(isSigned) => {
             setPrepared(undefined);

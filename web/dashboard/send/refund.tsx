@@ -1,145 +1,224 @@
-/** Money back to who paid: the amount and the reason are chosen, the recipient comes from the chain unless another is named. */
+/** Money back to who paid: payment, amount and recipient are chosen here, and what is signed is compared with that choice. */
 import { useState } from "preact/hooks";
+import { invalidate } from "../frame/load.ts";
 import { type Answer, call, type Given, messageOf } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
-import type { LinkData, Refunds } from "../links/link-data.ts";
-import { Button, Dialog, Field, Notice } from "../parts/controls.tsx";
-import { Amount } from "../parts/page-parts.tsx";
-import { tagOf } from "./operation.ts";
-import { SignSheet } from "./sign-sheet.tsx";
+import { formatAmount, say, shorten } from "../frame/words.ts";
+import { type LinkData, openRequests, type Refunds } from "../links/link-data.ts";
+import { Button, Choice, Dialog, Field, Notice } from "../parts/controls.tsx";
+import { Address, Amount, Facts } from "../parts/page-parts.tsx";
+import { readUnits, tagOf } from "./operation.ts";
+import { SignSheet, type ToSign } from "./sign-sheet.tsx";
 
 type Prepared = Answer<"POST /v1/payment-links/{id}/refunds">;
 type State = NonNullable<Given<"GET /v1/refunds/{id}">["query"]>["known"];
+type Request = Refunds["refunds"][number];
+type Chosen = ToSign["payments"][number];
+/** `isRequest`: somebody else asked for it, so that closing the sheet leaves the request. */
+type Offer = { prepared: Prepared; chosen: Chosen; isRequest?: boolean };
 
 const WAIT_S = 20;
+const ADDRESS = /^0x[0-9a-f]{40}$/i;
 
 type Props = { link: LinkData; refunds: Refunds; from: string; onClose: () => void };
 
-export function Refund({ link, refunds: { refundable, refunds }, from, onClose }: Props) {
-  const [amount, setAmount] = useState("");
-  const [reason, setReason] = useState("");
-  const [toAddress, setToAddress] = useState("");
-  const [prepared, setPrepared] = useState<Prepared>();
+export function Refund({ link, refunds, from, onClose }: Props) {
+  const [offer, setOffer] = useState<Offer>();
   const [fault, setFault] = useState<string>();
   const [isBusy, setBusy] = useState(false);
-  const requested = refunds.find(({ status }) => status === "REQUESTED");
-  const prepare = async (work: () => Promise<Prepared>) => {
+  const attempt = async (work: () => Promise<Offer | undefined>) => {
     setBusy(true);
     setFault(undefined);
     try {
-      setPrepared(await work());
+      setOffer(await work());
     } catch (error) {
       setFault(messageOf(error));
     }
     setBusy(false);
   };
-  const start = () =>
-    prepare(() =>
-      call("POST /v1/payment-links/{id}/refunds", {
-        id: link.id,
-        body: {
-          ...(amount.trim() ? { amount: amount.trim().replace(",", ".") } : {}),
-          ...(reason.trim() ? { reason: reason.trim() } : {}),
-          ...(toAddress.trim() ? { toAddress: toAddress.trim() } : {}),
-        },
-      }),
-    );
-  if (prepared) {
-    const { refundId, challengeId } = prepared;
-    return (
-      <SignSheet
-        title={say("Sign this refund")}
-        offered={prepared}
-        from={from}
-        network={link.network}
-        payments={[{ to: prepared.to, amount: prepared.amount, ...(reason ? { note: reason } : {}) }]}
-        tag={tagOf(refundId, link.id)}
-        fee="0"
-        warnings={prepared.warnings}
-        confirm={async (passkeyResponse) =>
-          void (await call("POST /v1/refunds/{id}/confirm", {
-            id: refundId,
-            body: { challengeId, passkeyResponse },
-          }))
-        }
-        follow={(known) =>
-          call("GET /v1/refunds/{id}", {
-            id: refundId,
-            query: known ? { known: known as State, wait: WAIT_S } : {},
-          })
-        }
-        onAbandon={() =>
-          void call("POST /v1/refunds/{id}/cancel", { id: refundId, isQuiet: true }).catch(() => undefined)
-        }
-        onClose={onClose}
-      />
-    );
-  }
+  if (offer) return <Sign link={link} from={from} offer={offer} onClose={onClose} />;
   return (
     <Dialog title={say("Refund")} onClose={onClose} narrow>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void start();
-        }}
-      >
-        {requested && (
-          <Notice kind="info">
-            <p>
-              {say("A refund was requested:")} <Amount of={requested.amount} /> USDC
-              {requested.requestedBy?.name ? ` (${requested.requestedBy.name})` : ""}
-            </p>
-            <Button
-              kind="quiet"
-              onClick={() => prepare(() => call("POST /v1/refunds/{id}/prepare", { id: requested.refundId }))}
-            >
-              {say("Review the request")}
-            </Button>
-          </Notice>
-        )}
-        <Field
-          label={say("Amount")}
-          unit="USDC"
-          value={amount}
-          onInput={setAmount}
-          inputMode="decimal"
-          placeholder={refundable}
-          autocomplete="off"
-          hint={
-            <>
-              {say("At most")} <Amount of={refundable} />. {say("Empty: what is left.")}
-            </>
-          }
-          autofocus
-        />
-        <Field
-          label={say("Reason")}
-          value={reason}
-          onInput={setReason}
-          maxLength={500}
-          hint={say("On the receipt and in your history.")}
-        />
-        <details>
-          <summary>{say("To another address")}</summary>
-          <Field
-            label={say("Recipient's address")}
-            value={toAddress}
-            onInput={setToAddress}
-            placeholder="0x"
-            autocomplete="off"
-            spellcheck={false}
-            hint={say("Without one it goes back to who paid. If that is an exchange, ask your customer.")}
-          />
-        </details>
-        {fault && <Notice kind="bad">{fault}</Notice>}
-        <div class="actions">
-          <Button kind="main" type="submit" isBusy={isBusy}>
-            {say("Review")}
-          </Button>
-          <Button onClick={onClose}>{say("Cancel")}</Button>
-        </div>
-      </form>
+      {openRequests(refunds).map((request) => (
+        <Requested key={request.refundId} request={request} isBusy={isBusy} attempt={attempt} />
+      ))}
+      <Choose link={link} refunds={refunds} isBusy={isBusy} attempt={attempt} onClose={onClose} />
+      {fault && <Notice kind="bad">{fault}</Notice>}
     </Dialog>
+  );
+}
+
+function Sign({ link, from, offer, onClose }: Pick<Props, "link" | "from" | "onClose"> & { offer: Offer }) {
+  const { prepared, chosen, isRequest } = offer;
+  const { refundId, challengeId, warnings } = prepared;
+  return (
+    <SignSheet
+      title={say("Sign this refund")}
+      offered={prepared}
+      from={from}
+      network={link.network}
+      payments={[chosen]}
+      tag={tagOf(refundId, link.id)}
+      fee="0"
+      warnings={warnings}
+      confirm={async (passkeyResponse) =>
+        void (await call("POST /v1/refunds/{id}/confirm", {
+          id: refundId,
+          body: { challengeId, passkeyResponse },
+        }))
+      }
+      follow={(known) =>
+        call("GET /v1/refunds/{id}", {
+          id: refundId,
+          query: known ? { known: known as State, wait: WAIT_S } : {},
+        })
+      }
+      onAbandon={() => {
+        if (!isRequest)
+          void call("POST /v1/refunds/{id}/cancel", { id: refundId, isQuiet: true }).catch(() => undefined);
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+type Attempt = (work: () => Promise<Offer | undefined>) => Promise<void>;
+
+/** Somebody without a passkey of the wallet has asked for it: what they asked for is what is signed. */
+function Requested({ request, isBusy, attempt }: { request: Request; isBusy: boolean; attempt: Attempt }) {
+  const { refundId, to, amount, note, requestedBy } = request;
+  const review = async () => ({
+    prepared: await call("POST /v1/refunds/{id}/prepare", { id: refundId }),
+    chosen: { to, amount, ...(note ? { note } : {}) },
+    isRequest: true,
+  });
+  const decline = async () => {
+    await call("POST /v1/refunds/{id}/cancel", { id: refundId });
+    invalidate("/v1/payment-links");
+    return undefined;
+  };
+  return (
+    <Notice kind="info">
+      <p class="strong">{say("A refund was requested")}</p>
+      <Facts
+        rows={[
+          [
+            say("Amount"),
+            <>
+              <Amount of={amount} /> USDC
+            </>,
+          ],
+          [say("Recipient"), <Address of={to} />],
+          requestedBy?.name && [say("By"), <bdi>{requestedBy.name}</bdi>],
+          note && [say("Reason"), <bdi>{note}</bdi>],
+        ]}
+      />
+      <div class="actions">
+        <Button isBusy={isBusy} onClick={() => attempt(review)}>
+          {say("Review the request")}
+        </Button>
+        <Button kind="quiet" isBusy={isBusy} onClick={() => attempt(decline)}>
+          {say("Decline")}
+        </Button>
+      </div>
+    </Notice>
+  );
+}
+
+type ChooseProps = Pick<Props, "link" | "refunds" | "onClose"> & { isBusy: boolean; attempt: Attempt };
+
+function Choose({ link, refunds: { payments }, isBusy, attempt, onClose }: ChooseProps) {
+  const open = payments.filter(({ refundable }) => (readUnits(refundable) ?? 0n) > 0n);
+  const surplus = link.exception === "DUPLICATE" ? open.findIndex(({ pays }) => !pays) : -1;
+  const [at, setAt] = useState(Math.max(0, surplus));
+  const [amount, setAmount] = useState("");
+  const [reason, setReason] = useState("");
+  const [toAddress, setToAddress] = useState("");
+  const [fault, setFault] = useState<string>();
+  const payment = open[at] ?? open[0];
+  if (!payment) return <p class="muted">{say("Nothing is left to refund.")}</p>;
+  const start = () => {
+    const to = toAddress.trim() || payment.payer;
+    const wanted = amount.trim().replace(",", ".") || payment.suggested;
+    const note = reason.trim();
+    setFault(undefined);
+    if (!ADDRESS.test(to)) return setFault(say("No address: 0x and 40 digits are needed."));
+    if (readUnits(wanted) === undefined) return setFault(say("No amount: at most 6 places, such as 12.50."));
+    const body = {
+      amount: wanted,
+      ...(payment.transactionId ? { transactionId: payment.transactionId } : {}),
+      ...(note ? { reason: note } : {}),
+      ...(toAddress.trim() ? { toAddress: to } : {}),
+    };
+    void attempt(async () => ({
+      prepared: await call("POST /v1/payment-links/{id}/refunds", { id: link.id, body }),
+      chosen: { to, amount: wanted, ...(note ? { note } : {}) },
+    }));
+  };
+  return (
+    <form
+      class="form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        start();
+      }}
+    >
+      {open.length > 1 && (
+        <Choice
+          label={say("Which payment")}
+          value={String(at)}
+          onInput={(value) => setAt(Number(value))}
+          options={open.map((one, index) => [
+            String(index),
+            `${formatAmount(one.amount)} USDC · ${shorten(one.payer)}${one.pays ? "" : ` · ${say("not the one that paid")}`}`,
+          ])}
+        />
+      )}
+      <Field
+        label={say("Amount")}
+        unit="USDC"
+        value={amount}
+        onInput={setAmount}
+        inputMode="decimal"
+        placeholder={payment.suggested}
+        autocomplete="off"
+        hint={
+          <>
+            {say("At most")} <Amount of={payment.refundable} />.{" "}
+            {say("Empty: {amount}.", { amount: formatAmount(payment.suggested) })}
+          </>
+        }
+        autofocus
+      />
+      <Field
+        label={say("Reason")}
+        value={reason}
+        onInput={setReason}
+        maxLength={500}
+        hint={say("On the receipt and in your history.")}
+      />
+      <div class="goes-back">
+        <p class="muted small">{say("It goes back to who paid:")}</p>
+        <Address of={payment.payer} />
+      </div>
+      <details>
+        <summary>{say("To another address")}</summary>
+        <Field
+          label={say("Recipient's address")}
+          value={toAddress}
+          onInput={setToAddress}
+          placeholder="0x"
+          autocomplete="off"
+          spellcheck={false}
+          hint={say("If the payer is an exchange, ask your customer for an address.")}
+        />
+      </details>
+      {fault && <Notice kind="bad">{fault}</Notice>}
+      <div class="actions">
+        <Button kind="main" type="submit" isBusy={isBusy}>
+          {say("Review")}
+        </Button>
+        <Button onClick={onClose}>{say("Cancel")}</Button>
+      </div>
+    </form>
   );
 }

@@ -116,7 +116,7 @@ export function Send({ me }: ScreenProps) {
       <RecentSends />
       {prepared && (
         <SignSheet
-          {...toSign(prepared, { from: own, payments: [{ ...fields, to: fields.to.trim() }] })}
+          {...toSign(prepared, { network, from: own, payments: [{ ...fields, to: fields.to.trim() }] })}
           {...actionsOf(prepared)}
           onClose={(isSigned) => {
             setPrepared(undefined);
