@@ -84,6 +84,10 @@ const LEFTOVERS = {
   idempotency_keys: { key: "ctid", over: "created_at < now() - interval '7 days'" },
   exports: { key: "id", over: "expires_at < now()" },
   notices: { key: "id", over: "created_at < now() - interval '90 days'" },
+  member_invitations: {
+    key: "id",
+    over: "coalesce(ended_at, expires_at) < now() - interval '30 days'",
+  },
   webhook_deliveries: { key: "id", over: "state <> 'PENDING' and created_at < now() - interval '30 days'" },
   payment_leases: { key: "payment_id", over: "until < now() - interval '1 hour'" },
   relay_charges: { key: "ctid", over: "day < (now() at time zone 'utc')::date - 30" },

@@ -24,6 +24,8 @@ const SCREENS = [
   ["/payout", "Payout"],
   ["/developers/keys", "API keys"],
   ["/developers/webhooks", "Webhooks"],
+  ["/members", "Members"],
+  ["/invitations", "Invitations"],
   ["/security", "Security"],
   ["/settings", "Settings"],
 ] as const;

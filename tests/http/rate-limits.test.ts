@@ -103,6 +103,13 @@ describe("a signed-in user's limits", () => {
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(10);
   });
 
+  test("invitations: 20 an hour", async () => {
+    const client = await signIn(merchant);
+    const invite = () => client.post("/v1/members/invitations", { email: newEmail(), role: "viewer" });
+    for (let index = 0; index < 20; index++) expect((await invite()).status).toBe(201);
+    expectLimited(await invite(), 20);
+  });
+
   test("general: 1000 an hour, shared by routes and processes, headers on every answer", async () => {
     const client = await signIn(merchant);
     const first = await client.get("/v1/auth/me");

@@ -1,5 +1,6 @@
 /** Invitations, roles and the end of a membership, on two processes. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { deleteLeftovers } from "../../db/jobs/housekeeping.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Answer, type Client, openClient } from "../support/http-client.ts";
 import { actingFor, addMember, bookOwnerChange, newMember } from "../support/members.ts";
@@ -19,6 +20,7 @@ const DEADLINE_MS = 45_000;
 
 const invite = (email: string, role = "viewer", by = merchant) =>
   by.client.post(INVITATIONS, { email, role });
+const newInvitation = async (): Promise<string> => (await invite(newEmail())).body.data.id;
 const accept = ({ client }: Merchant, id: string) => client.post(`/v1/auth/invitations/${id}/accept`);
 const remove = (userId: string, by = merchant) => by.client.delete(`/v1/members/${userId}`);
 
@@ -151,6 +153,26 @@ describe("an invitation", () => {
     expect(answers.map(({ status }) => status)).toEqual(Array<number>(8).fill(201));
     const { body } = await merchant.client.get(INVITATIONS);
     expect(body.data.filter((one: { email: string }) => one.email === email)).toHaveLength(1);
+  });
+
+  test("is deleted 30 days after it ended or expired, and not a minute before", async () => {
+    const kept = [await newInvitation(), await newInvitation(), await newInvitation()];
+    const over = [await newInvitation(), await newInvitation()];
+    const month = 30 * 86_400;
+    const age = (id: string | undefined, column: "expires_at" | "ended_at", seconds: number) =>
+      world.sql`
+        update member_invitations
+        set ${world.sql(column)} = now() - make_interval(secs => ${seconds}),
+          outcome = ${column === "ended_at" ? "REVOKED" : null}
+        where id = ${id ?? ""}`;
+    await age(kept[0], "expires_at", month - 60);
+    await age(kept[1], "ended_at", month - 60);
+    await age(over[0], "expires_at", month + 1);
+    await age(over[1], "ended_at", month + 1);
+    await deleteLeftovers(world.sql, "member_invitations", 100);
+    const left = await world.sql<{ id: string }[]>`
+      select id from member_invitations where id = any(${[...kept, ...over]})`;
+    expect(left.map(({ id }) => id).toSorted()).toEqual(kept.toSorted());
   });
 
   test.each([{}, { email: "x" }, { email: "a@example.com", role: "king" }])(
