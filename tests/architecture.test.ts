@@ -21,10 +21,12 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   // texts alone: the server writes them into the pages
   "web/messages": [],
   web: [],
+  // outside, over HTTP only
+  sdk: [],
   local: ["db", ...CORE],
   ops: ["db", ...CORE, ...PROCESSES],
   bench: ["db", ...CORE, "local", "tests/support", "tests/checkout"],
-  tests: ["db", ...CORE, ...PROCESSES, "local", "ops", "bench", "web"],
+  tests: ["db", ...CORE, ...PROCESSES, "local", "ops", "bench", "web", "sdk"],
 };
 
 /** Packages the pure rules may use: none that reads a clock, a file or a socket. */
@@ -35,10 +37,15 @@ const IMPORT =
   /(?:^|[\s;])(?:import|export)\s(?:[^"';]*?\sfrom\s)?["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\s*\)/g;
 
 const files = [
-  ...new Bun.Glob("{core,db,api,worker,indexer,local,ops,bench,tests,web}/**/*.{ts,tsx}").scanSync(ROOT),
+  ...new Bun.Glob("{core,db,api,worker,indexer,local,ops,bench,tests,web,sdk}/**/*.{ts,tsx}").scanSync(ROOT),
 ]
-  // This file holds imports as samples; web/wallets may hold installed packages.
-  .filter((file) => file !== "tests/architecture.test.ts" && !file.includes("node_modules/"))
+  // This file holds imports as samples; web/wallets may hold installed packages; sdk/dist is built.
+  .filter(
+    (file) =>
+      file !== "tests/architecture.test.ts" &&
+      !file.includes("node_modules/") &&
+      !file.startsWith("sdk/dist/"),
+  )
   .sort();
 const sources = new Map(files.map((file) => [file, readFileSync(join(ROOT, file), "utf8")]));
 const imports = new Map([...sources].map(([file, text]) => [file, readImports(file, text)]));

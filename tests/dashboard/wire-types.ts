@@ -1,13 +1,6 @@
 /** The types of the requests and answers that the dashboard uses, written from the OpenAPI document, so that the compiler compares both sides. */
-import {
-  type Content,
-  type OpenApiDocument,
-  type Operation,
-  type Parameter,
-  readDocument,
-  resolve,
-} from "../support/openapi-document.ts";
-import { findNames, renderComponents, typeOf } from "../support/render-types.ts";
+import { readDocument } from "../support/openapi-document.ts";
+import { renderOperations } from "../support/render-operations.ts";
 
 export const WIRE_TYPES = "web/dashboard/wire.ts";
 
@@ -85,40 +78,12 @@ const OPERATIONS = [
 /** The file's text. */
 export async function renderWireTypes(): Promise<string> {
   const document = await readDocument();
-  const operations = OPERATIONS.map((name) => {
-    const [method = "", path = ""] = name.split(" ");
+  const chosen = OPERATIONS.map((key) => {
+    const [method = "", path = ""] = key.split(" ");
     const operation = document.paths[path]?.[method.toLowerCase()];
-    if (!operation) throw new Error(`the document has no ${name}`);
-    return { name, parts: partsOf(document, operation) };
+    if (!operation) throw new Error(`the document has no ${key}`);
+    return { key, operation };
   });
-  const { schemas } = document.components;
-  const names = findNames(schemas, operations);
-  const lines = operations.map(({ name, parts }) => {
-    const { query, body, answers } = parts;
-    const answer = [...new Set(answers.map((schema) => (schema ? typeOf(schema) : "unknown")))].join(" | ");
-    return `  ${JSON.stringify(name)}: { query: ${typeOfQuery(query)}; body: ${body ? typeOf(body) : "undefined"}; answer: ${answer || "unknown"} };`;
-  });
-  return [
-    "/** Written by `bun run wire-types` from the OpenAPI document; a test compares both. */",
-    renderComponents(schemas, names),
-    `export type Wire = {\n${lines.join("\n")}\n};\n`,
-  ].join("\n");
-}
-
-const jsonOf = (part: Content | undefined) => part?.content?.["application/json"]?.schema;
-
-function partsOf(document: OpenApiDocument, { parameters = [], requestBody, responses = {} }: Operation) {
-  return {
-    query: parameters.map((one) => resolve(document, one)).filter((one) => one.in === "query"),
-    body: jsonOf(requestBody),
-    answers: Object.entries(responses)
-      .filter(([status]) => status.startsWith("2"))
-      .map(([, content]) => jsonOf(resolve(document, content))),
-  };
-}
-
-function typeOfQuery(parameters: Parameter[]): string {
-  if (parameters.length === 0) return "undefined";
-  const fields = parameters.map(({ name, schema = {} }) => `${JSON.stringify(name)}?: ${typeOf(schema)}`);
-  return `{ ${fields.join("; ")} }`;
+  const note = "Written by `bun run wire-types` from the OpenAPI document; a test compares both.";
+  return renderOperations(document, chosen, { name: "Wire", note });
 }
