@@ -8,7 +8,6 @@ import { startWorld, type World, type WorldOptions } from "../support/world.ts";
 const AUTHENTICATOR = {
   protocol: "ctap2",
   ctap2Version: "ctap2_1",
-  transport: "internal",
   hasResidentKey: true,
   hasUserVerification: true,
   isUserVerified: true,
@@ -16,6 +15,7 @@ const AUTHENTICATOR = {
   defaultBackupEligibility: true,
   defaultBackupState: true,
 } as const;
+const FUNDED_WITHIN_MS = 90_000;
 const TEST_WALLET_UNITS = 10_000_000_000n;
 /** Whoever is not signed in is answered 401, which Chromium logs as an error; nothing else may be. */
 const SIGNED_OUT = /status of 401/;
@@ -27,6 +27,10 @@ export type DashboardWorld = {
   browser: Browser;
   /** A person with an authenticator of their own. */
   open: (path: string, options?: OpenOptions) => Promise<Visit>;
+  /** The one that `open` gave this page. */
+  authenticatorOf: (page: Page) => Authenticator;
+  /** Sends USDC to the first wallet of whoever is signed in, and waits until the service has seen it. */
+  fund: (page: Page, units: bigint) => Promise<void>;
   stop: () => Promise<void>;
 };
 
@@ -37,11 +41,34 @@ export async function startDashboardWorld(
   const env = { TEST_WALLET: testWallet, WEBHOOK_PRIVATE_TARGETS: "1", ...options.env };
   const [world, browser] = await Promise.all([startWorld({ ...options, env }), launchBrowser()]);
   await fundUsdc(world.chain.rpcUrl, testWallet, TEST_WALLET_UNITS);
+  const authenticators = new WeakMap<Page, Authenticator>();
+  const prepare = async (page: Page) => {
+    // it answers whatever asks it: a list of passkeys at the address field would sign in by itself, so this browser has none
+    await page.addInitScript("PublicKeyCredential.isConditionalMediationAvailable = async () => false");
+    authenticators.set(page, await addAuthenticator(page));
+  };
   return {
+    authenticatorOf: (page) => {
+      const found = authenticators.get(page);
+      if (!found) throw new Error("this page has no authenticator");
+      return found;
+    },
+    fund: async (page, units) => {
+      const { wallet } = await (await page.request.get(`${world.baseUrl}/v1/auth/me`)).json();
+      const url = `${world.baseUrl}/v1/wallets/balance?network=${wallet.network}`;
+      await fundUsdc(world.chain.rpcUrl, wallet.address, units);
+      const deadline = Date.now() + FUNDED_WITHIN_MS;
+      for (;;) {
+        const { balance } = await (await page.request.get(url)).json();
+        if (Number(balance.amount) * 1_000_000 >= Number(units)) return;
+        if (Date.now() > deadline) throw new Error(`the wallet holds ${balance.amount}`);
+        await Bun.sleep(100);
+      }
+    },
     world,
     browser,
     open: (path, { allowedErrors = SIGNED_OUT, ...options } = {}) =>
-      visit(browser, `${world.baseUrl}${path}`, { ...options, allowedErrors, prepare: prepareBrowser }),
+      visit(browser, `${world.baseUrl}${path}`, { ...options, allowedErrors, prepare }),
     stop: async () => {
       await browser.close();
       await world.stop();
@@ -49,22 +76,25 @@ export async function startDashboardWorld(
   };
 }
 
-/** The authenticator answers whatever asks it: a list of passkeys at the address field would sign in by itself, so this browser has none. */
-async function prepareBrowser(page: Page): Promise<void> {
-  await page.addInitScript("PublicKeyCredential.isConditionalMediationAvailable = async () => false");
-  await addAuthenticator(page);
-}
+export type Authenticator = {
+  /** Its touch comes by itself until this is false. */
+  setPresence: (isOn: boolean) => Promise<void>;
+  remove: () => Promise<void>;
+};
 
-/** Its touch comes by itself until `setPresence(false)`. */
 export async function addAuthenticator(
   page: Page,
-): Promise<{ setPresence: (isOn: boolean) => Promise<void> }> {
+  { transport = "internal" }: { transport?: "internal" | "usb" } = {},
+): Promise<Authenticator> {
   const cdp = await page.context().newCDPSession(page);
   await cdp.send("WebAuthn.enable");
-  const { authenticatorId } = await cdp.send("WebAuthn.addVirtualAuthenticator", { options: AUTHENTICATOR });
+  const { authenticatorId } = await cdp.send("WebAuthn.addVirtualAuthenticator", {
+    options: { ...AUTHENTICATOR, transport },
+  });
   return {
     setPresence: async (enabled) =>
       void (await cdp.send("WebAuthn.setAutomaticPresenceSimulation", { authenticatorId, enabled })),
+    remove: async () => void (await cdp.send("WebAuthn.removeVirtualAuthenticator", { authenticatorId })),
   };
 }
 

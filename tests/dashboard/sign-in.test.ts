@@ -4,7 +4,7 @@ import type { Browser, Page } from "playwright-core";
 import { findBarriers, isBrowserThere, launchBrowser, type Visit, visit } from "../checkout/browser.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { newEmail } from "../support/sign-up.ts";
-import { addAuthenticator, signUpInBrowser } from "./dashboard-world.ts";
+import { type Authenticator, addAuthenticator, signUpInBrowser } from "./dashboard-world.ts";
 
 setDefaultTimeout(120_000);
 
@@ -17,7 +17,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
   let browser: Browser;
   let person: Visit;
   let page: Page;
-  let authenticator: Awaited<ReturnType<typeof addAuthenticator>>;
+  let authenticator: Authenticator;
   const email = newEmail();
   const options: unknown[] = [];
 

@@ -47,6 +47,8 @@ const WORD = 64;
 const TRANSFER = "a9059cbb";
 const EXECUTE = "b61d27f6";
 const EXECUTE_BATCH = "34fcd5be";
+/** `REPLAYABLE_NONCE_KEY` of the account. */
+const ANY_CHAIN_NONCE_KEY = 8453n;
 /** Of an operation's or a link's tag, which stands behind a transfer's arguments; the token ignores it. */
 const TAG_DIGITS = 32;
 const LINK_TAG_END = 2 + TAG_DIGITS;
@@ -54,12 +56,21 @@ const LINK_TAG_END = 2 + TAG_DIGITS;
 /** Throws ForeignOperation unless the offered operation does exactly what is shown. */
 export function checkOperation(offered: Offered, shown: Shown): void {
   const network = networkOf(shown.chainId);
+  if (!network) refuse("chainId");
+  checkCall(offered, { ...shown, callData: encodeCalls(network.usdc, shown.payments, shown.tag) });
+}
+
+/** The same for any call of the account. `chainId` null: signed for every network, under a nonce of the key that belongs to such calls. */
+export function checkCall(
+  offered: Omit<Offered, "chainId"> & { readonly chainId: number | null },
+  shown: { readonly chainId: number | null; readonly from: string; readonly callData: string },
+): void {
   const { userOperation: operation } = offered;
-  if (!network || offered.chainId !== shown.chainId) refuse("chainId");
+  if (offered.chainId !== shown.chainId) refuse("chainId");
+  if (shown.chainId === null && BigInt(operation.nonce) >> 64n !== ANY_CHAIN_NONCE_KEY) refuse("nonce");
   if (offered.entryPoint.toLowerCase() !== CONTRACTS.entryPoint) refuse("entryPoint");
   if (operation.sender.toLowerCase() !== shown.from.toLowerCase()) refuse("sender");
-  if (operation.callData.toLowerCase() !== encodeCalls(network.usdc, shown.payments, shown.tag))
-    refuse("callData");
+  if (operation.callData.toLowerCase() !== shown.callData) refuse("callData");
   // an account's own code, a paymaster or a fee would do more than is shown
   if (operation.initCode !== "0x" || operation.paymasterAndData !== "0x") refuse("initCode");
   if (BigInt(operation.maxFeePerGas) !== 0n || BigInt(operation.preVerificationGas) !== 0n)
@@ -85,10 +96,19 @@ export function encodeCalls(usdc: Hex, payments: readonly Payment[], tag: string
 
 /** Target, value, offset and length of the data, data. */
 function encodeCall(usdc: Hex, { to, units }: Payment, tag: string): string {
-  const transfer = `${TRANSFER}${addressWord(to)}${word(units)}${tag}`;
-  const length = BigInt(transfer.length / 2);
-  return `${addressWord(usdc)}${word(0n)}${word(96n)}${word(length)}${padded(transfer)}`;
+  return encodeTarget(usdc, `${TRANSFER}${addressWord(to)}${word(units)}${tag}`);
 }
+
+function encodeTarget(target: string, data: string): string {
+  return `${addressWord(target)}${word(0n)}${word(96n)}${encodeBytes(data)}`;
+}
+
+/** Length, and the digits filled up to whole words. */
+export const encodeBytes = (digits: string) => `${word(BigInt(digits.length / 2))}${padded(digits)}`;
+
+/** The account's call of one contract without ETH: `execute`. */
+export const encodeExecute = (target: string, data: string): Hex =>
+  `0x${EXECUTE}${encodeTarget(target, data)}`;
 
 const padded = (data: string) => data.padEnd(Math.ceil(data.length / WORD) * WORD, "0");
 
@@ -106,8 +126,8 @@ export function lastRecipient(callData: string, tag: string): string {
   return `0x${callData.slice(at, at + 40)}`;
 }
 
-/** EntryPoint v0.6: `getUserOpHash`. */
-export function hashOperation(operation: Offered["userOperation"], chainId: number): Hex {
+/** EntryPoint v0.6: `getUserOpHash`; without a chain the account's own `getUserOpHashWithoutChainId`. */
+export function hashOperation(operation: Offered["userOperation"], chainId: number | null): Hex {
   const packed = [
     addressWord(operation.sender),
     word(BigInt(operation.nonce)),
@@ -120,13 +140,12 @@ export function hashOperation(operation: Offered["userOperation"], chainId: numb
     word(BigInt(operation.maxPriorityFeePerGas)),
     hashWord("0x"),
   ].join("");
-  return keccak256(
-    `0x${hashWord(`0x${packed}`)}${addressWord(CONTRACTS.entryPoint)}${word(BigInt(chainId))}`,
-  );
+  const chain = chainId === null ? "" : word(BigInt(chainId));
+  return keccak256(`0x${hashWord(`0x${packed}`)}${addressWord(CONTRACTS.entryPoint)}${chain}`);
 }
 
 const hashWord = (data: Hex) => keccak256(data).slice(2);
-const word = (value: bigint) => value.toString(16).padStart(WORD, "0");
+export const word = (value: bigint) => value.toString(16).padStart(WORD, "0");
 const addressWord = (address: string) => address.slice(2).toLowerCase().padStart(WORD, "0");
 
 const AMOUNT = /^(\d{1,12})(?:[.,](\d{1,6}))?$/;

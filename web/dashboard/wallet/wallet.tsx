@@ -10,8 +10,10 @@ import type { Me } from "../frame/session.tsx";
 import { say } from "../frame/words.ts";
 import { QrCode } from "../links/qr-code.tsx";
 import { Button, Copy, Notice } from "../parts/controls.tsx";
-import { Address, Amount, Broken, Screen, Skeleton, Time } from "../parts/page-parts.tsx";
+import { Address, Amount, Broken, Screen } from "../parts/page-parts.tsx";
 import { setUpWallet } from "../sign-in/wallet-step.tsx";
+import { AddPasskey } from "./add-passkey.tsx";
+import { Owners } from "./owners.tsx";
 
 type WalletOf = Me["wallets"][number];
 
@@ -35,6 +37,7 @@ export function Wallet({ me, onChange }: ScreenProps) {
       {me.wallets.map((wallet) => (
         <OneWallet key={wallet.network} wallet={wallet} />
       ))}
+      {!actingMerchant() && <AddPasskey wallets={me.wallets} />}
       {missing.map(({ id, name }) => (
         <SecondNetwork key={id} network={id} name={name} onDone={onChange} />
       ))}
@@ -64,9 +67,9 @@ function Leave() {
   );
 }
 
-function OneWallet({ wallet: { network, address, deployed } }: { wallet: WalletOf }) {
+function OneWallet({ wallet: { network, address, deployed: wasDeployed } }: { wallet: WalletOf }) {
   const balance = useLoad("GET /v1/wallets/balance", { query: { network } });
-  const owners = useLoad("GET /v1/wallets/owners", { query: { network } });
+  const deployed = balance.value?.wallet.deployed ?? wasDeployed;
   const name = networkOf(network)?.name ?? network;
   return (
     <section class="panel" aria-labelledby={`wallet-${network}`}>
@@ -96,31 +99,7 @@ function OneWallet({ wallet: { network, address, deployed } }: { wallet: WalletO
               network: name,
             })}
           </p>
-          <h3>{say("Owners")}</h3>
-          {owners.value ? (
-            <ul class="rows flush">
-              {owners.value.owners.map((owner) => (
-                <li key={owner.ownerId}>
-                  <span class="what">
-                    <strong>
-                      {owner.name ?? (owner.type === "passkey" ? say("Passkey") : say("Address"))}
-                    </strong>
-                    {owner.address && <Address of={owner.address} />}
-                  </span>
-                  {owner.addedAt && <Time of={owner.addedAt} />}
-                </li>
-              ))}
-            </ul>
-          ) : owners.error ? (
-            <Broken loaded={owners} />
-          ) : (
-            <Skeleton rows={1} />
-          )}
-          {owners.value?.warnings.map(({ code, message }) => (
-            <Notice key={code} kind="warn">
-              {message}
-            </Notice>
-          ))}
+          <Owners network={network} wallet={address} />
         </div>
         <QrCode text={address} label={say("Code of the wallet's address on {network}", { network: name })} />
       </div>

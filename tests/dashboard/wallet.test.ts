@@ -1,0 +1,184 @@
+/** The wallet screen on two networks, in a real browser: a second network, the wallet file, a second owner, and taking it away. */
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import type { Page, Route } from "playwright-core";
+import { findBarriers, isBrowserThere, type Visit } from "../checkout/browser.ts";
+import { randomAddress } from "../support/indexer-lab.ts";
+import { newEmail } from "../support/sign-up.ts";
+import { addAuthenticator, type DashboardWorld, startDashboardWorld } from "./dashboard-world.ts";
+import { withOtherTransfer } from "./tampered-answer.ts";
+
+setDefaultTimeout(120_000);
+
+const OWNERS_PREPARE = "**/v1/wallets/owners/prepare";
+const REFUSED = /offers something else to sign/;
+
+describe.if(isBrowserThere)("the wallet screen", () => {
+  let dashboard: DashboardWorld;
+  let visit: Visit;
+  let page: Page;
+  const email = newEmail();
+
+  beforeAll(async () => {
+    dashboard = await startDashboardWorld({ bothNetworks: true });
+    visit = await dashboard.open("/wallet", { allowedErrors: /status of 40[14]/ });
+    page = visit.page;
+    await page.getByLabel("E-mail address").fill(email);
+    await button("Continue").click();
+    await button("Read the code from the local mailbox").click();
+    await page.getByLabel("Network").selectOption("base-sepolia");
+    await button("Create passkey").click();
+    await page.getByRole("heading", { level: 1, name: "Wallet" }).waitFor();
+  }, 240_000);
+  afterAll(async () => {
+    await visit?.close();
+    await dashboard?.stop();
+  });
+
+  const button = (name: string) => page.getByRole("button", { name, exact: true });
+  const dialog = () => page.getByRole("dialog");
+  const sign = () => dialog().getByRole("button", { name: "Sign with passkey" });
+  const panel = (name: string) => page.getByRole("region", { name, exact: true });
+  const signed = async () => {
+    const [row] = await dashboard.world.sql<{ count: number }[]>`
+      select count(*)::int as count from wallet_operations where signature is not null`;
+    return row?.count ?? -1;
+  };
+
+  test("a second network is set up with the same passkey, at the same address", async () => {
+    const first = await panel("Base Sepolia").locator(".address").first().textContent();
+    await button("Set up Base").click();
+    await panel("Base").getByText("Deployed with the first send").waitFor();
+    expect(await panel("Base").locator(".address").first().textContent()).toBe(first);
+    expect(await button("Set up Base").count()).toBe(0);
+    expect(await findBarriers(page)).toEqual([]);
+  });
+
+  test("the wallet file and the page for leaving are downloaded, and the file names wallet and owner", async () => {
+    const [file] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("link", { name: "Download the wallet file" }).click(),
+    ]);
+    const text = readFileSync(await file.path(), "utf8");
+    const address = (await panel("Base").locator(".address").first().getAttribute("title")) ?? "none";
+    expect(text.toLowerCase()).toContain(address.toLowerCase());
+    expect(text).toContain("owners");
+    const [leave] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("link", { name: "Download the page" }).click(),
+    ]);
+    expect(leave.suggestedFilename()).toEndWith(".html");
+  });
+
+  /** On a security key of its own, up to the sheet that shows what the first passkey signs. */
+  async function makeSecondPasskey(): Promise<void> {
+    const first = dashboard.authenticatorOf(page);
+    await first.setPresence(false);
+    const second = await addAuthenticator(page, { transport: "usb" });
+    await button("Add a passkey").click();
+    await dialog().getByLabel("Name of the passkey").fill("Key in the safe");
+    await dialog().getByRole("button", { name: "Create passkey" }).click();
+    await sign().waitFor();
+    await second.remove();
+    await first.setPresence(true);
+  }
+
+  test("a new owner whose key the service exchanges is refused before the passkey is asked for", async () => {
+    const before = await signed();
+    await page.route(OWNERS_PREPARE, async (route: Route) => {
+      const response = await route.fetch();
+      const answer = await response.json();
+      const { callData } = answer.userOperation;
+      const selector = callData.indexOf("29565e3b") + 8;
+      const other = `${callData.slice(0, selector)}${"ab".repeat(32)}${callData.slice(selector + 64)}`;
+      await route.fulfill({
+        response,
+        json: { ...answer, userOperation: { ...answer.userOperation, callData: other } },
+      });
+    });
+    await makeSecondPasskey();
+    await sign().click();
+    await dialog().getByText(REFUSED).waitFor();
+    expect(await signed()).toBe(before);
+    await page.unroute(OWNERS_PREPARE);
+    await dialog().getByRole("button", { name: "Do not sign" }).click();
+    await dialog().waitFor({ state: "detached" });
+  });
+
+  test("a second passkey becomes an owner: at once where the wallet is deployed, elsewhere with its first send", async () => {
+    await panel("Base Sepolia").getByText("Deployed", { exact: true }).waitFor();
+    await makeSecondPasskey();
+    await dialog().getByText("All networks, with one signature").waitFor();
+    expect(await findBarriers(page)).toEqual([]);
+    await sign().click();
+    await dialog().getByText("Confirmed").waitFor();
+    await dialog().getByText("Takes effect with the first send there.").waitFor();
+    await dialog().getByRole("button", { name: "Close" }).last().click();
+    await panel("Base Sepolia").getByText("Key in the safe").waitFor();
+    await panel("Base").getByText("Takes effect with the first send there.").waitFor();
+    const added = await dashboard.world
+      .sql`select from account_changes where type = 'OWNER_ADDED' and network = 'base-sepolia'`;
+    expect(added.length).toBe(2);
+    expect(await findBarriers(page)).toEqual([]);
+  });
+
+  test("a send whose answer moves it to the other network, where the same address is mine, is refused", async () => {
+    const before = await signed();
+    const to = randomAddress();
+    await page.route("**/v1/wallets/send/prepare", async (route) => {
+      const response = await route.fetch();
+      const answer = await response.json();
+      const terms = { id: answer.sendId, to, units: 500_000n, network: "base" as const };
+      const told = withOtherTransfer(answer, terms);
+      told.summary.network = "base";
+      await route.fulfill({ response, json: told });
+    });
+    await dashboard.fund(page, 1_000_000n);
+    await page.goto(`${dashboard.world.baseUrl}/send`);
+    await page.getByLabel("Network").selectOption("base-sepolia");
+    await page.getByLabel("Recipient's address").fill(to);
+    await page.getByLabel("Amount", { exact: true }).fill("0.5");
+    await button("Review").click();
+    await sign().click();
+    await dialog().getByText(REFUSED).waitFor();
+    expect(await signed()).toBe(before);
+    await page.unroute("**/v1/wallets/send/prepare");
+    await dialog().getByRole("button", { name: "Do not sign" }).click();
+    await page.goto(`${dashboard.world.baseUrl}/wallet`);
+  });
+
+  test("an owner is removed on one network, and a service that would remove another one gets no signature", async () => {
+    const remove = panel("Base Sepolia").getByRole("button", { name: "Remove Key in the safe" });
+    const before = await signed();
+    await page.route(OWNERS_PREPARE, async (route) => {
+      const { owners } = await (
+        await page.request.get(`${dashboard.world.baseUrl}/v1/wallets/owners`)
+      ).json();
+      const body = { network: "base-sepolia", remove: { ownerId: owners[0].ownerId } };
+      await route.continue({ postData: JSON.stringify(body) });
+    });
+    await remove.click();
+    await dialog().getByRole("button", { name: "Review" }).click();
+    await sign().click();
+    await dialog().getByText(REFUSED).waitFor();
+    expect(await signed()).toBe(before);
+    await page.unroute(OWNERS_PREPARE);
+    await dialog().getByRole("button", { name: "Do not sign" }).click();
+    await dialog().waitFor({ state: "detached" });
+    await remove.click();
+    expect(await findBarriers(page)).toEqual([]);
+    await dialog().getByRole("button", { name: "Review" }).click();
+    await sign().waitFor();
+    expect(await findBarriers(page)).toEqual([]);
+    await sign().click();
+    await dialog().getByText("Confirmed").waitFor();
+    await dialog().getByRole("button", { name: "Close" }).last().click();
+    await remove.waitFor({ state: "detached" });
+    const removed = await dashboard.world.sql`select from account_changes where type = 'OWNER_REMOVED'`;
+    expect(removed.length).toBe(1);
+  });
+
+  test("no error was logged, and nothing was asked of another origin", () => {
+    visit.expectClean();
+  });
+});

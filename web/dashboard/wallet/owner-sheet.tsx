@@ -1,0 +1,139 @@
+/** Shows an owner change in full, checks that it is what is signed, and follows it on each network. */
+import { useState } from "preact/hooks";
+import { invalidate } from "../frame/load.ts";
+import { networkOf } from "../frame/page-data.ts";
+import { usePasskeyOf } from "../frame/passkey.ts";
+import { type Answer, call, messageOf, Refusal } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Button, Dialog, Notice } from "../parts/controls.tsx";
+import { Address, Facts, Hash, Status } from "../parts/page-parts.tsx";
+import { ForeignOperation } from "../send/operation.ts";
+
+export type PreparedChange = Answer<"POST /v1/wallets/owners/prepare">;
+type Change = Answer<"GET /v1/wallets/owners/changes/{id}">;
+
+const POLL_MS = 1_500;
+const ENDED = new Set(["CONFIRMED", "FAILED", "EXPIRED", "CANCELLED"]);
+
+type Props = {
+  prepared: PreparedChange;
+  /** Throws ForeignOperation unless the offered operation is what is shown. */
+  check: () => Promise<void>;
+  /** The owner as the person chose it. */
+  owner: { name: string; address: string | null };
+  onClose: () => void;
+};
+
+export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
+  const { ownerChangeId, challengeId, summary, warnings, chainId } = prepared;
+  const [networks, setNetworks] = useState<Change["networks"]>();
+  const [fault, setFault] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const isAddition = summary.action === "ADD";
+  const sign = async () => {
+    setBusy(true);
+    setFault(undefined);
+    try {
+      await check();
+      const passkeyResponse = await usePasskeyOf(prepared.passkeyChallenge);
+      await confirm({ ownerChangeId, challengeId, passkeyResponse });
+      await followToEnd();
+    } catch (error) {
+      setFault(explain(error));
+    }
+    setBusy(false);
+  };
+  const followToEnd = async () => {
+    for (;;) {
+      const { networks: now } = await call("GET /v1/wallets/owners/changes/{id}", { id: ownerChangeId });
+      setNetworks(now);
+      if (now.every(({ status, waitsForDeployment }) => waitsForDeployment || ENDED.has(status))) break;
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    }
+    invalidate("/v1/wallets", "/v1/auth/passkeys", "/v1/security-events");
+  };
+  const close = () => {
+    if (!networks && !isBusy)
+      void call("POST /v1/wallets/owners/changes/{id}/cancel", { id: ownerChangeId, isQuiet: true }).catch(
+        () => undefined,
+      );
+    invalidate("/v1/wallets/owners", "/v1/auth/passkeys");
+    onClose();
+  };
+  return (
+    <Dialog title={isAddition ? say("Sign the new owner") : say("Sign the removal")} onClose={close} narrow>
+      {warnings.map(({ code, message }) => (
+        <Notice key={code} kind="warn">
+          {message}
+        </Notice>
+      ))}
+      <Facts
+        rows={[
+          [isAddition ? say("New owner") : say("Removed owner"), <bdi class="strong">{owner.name}</bdi>],
+          owner.address && [say("Address"), <Address of={owner.address} />],
+          [say("Wallet"), <Address of={summary.wallet} />],
+          [
+            say("Network"),
+            chainId === null
+              ? say("All networks, with one signature")
+              : prepared.networks.map(({ network }) => networkOf(network)?.name ?? network).join(", "),
+          ],
+          [say("Network fee"), say("none: the service pays it")],
+        ]}
+      />
+      {networks ? (
+        <ul class="rows flush" role="status">
+          {networks.map(({ network, status, transactionHash, waitsForDeployment }) => (
+            <li key={network}>
+              <Status of={status} />
+              <span class="what">
+                {networkOf(network)?.name ?? network}
+                {waitsForDeployment && (
+                  <span class="muted">{say("Takes effect with the first send there.")}</span>
+                )}
+              </span>
+              {transactionHash && <Hash of={transactionHash} network={network} />}
+            </li>
+          ))}
+        </ul>
+      ) : (
+        <p class="muted">
+          {isAddition
+            ? say("It will be able to move everything that the wallet holds, on its own.")
+            : say("It will not be able to sign for this wallet any more.")}
+        </p>
+      )}
+      {fault && <Notice kind="bad">{fault}</Notice>}
+      <div class="actions">
+        {!networks && (
+          <Button kind="main" isBusy={isBusy} ignoresEnter onClick={sign}>
+            {say("Sign with passkey")}
+          </Button>
+        )}
+        <Button onClick={close}>{networks ? say("Close") : say("Do not sign")}</Button>
+      </div>
+    </Dialog>
+  );
+}
+
+/** A lost answer is asked for by following the change; the same assertion may not be made twice. */
+async function confirm(
+  body: NonNullable<Parameters<typeof call<"POST /v1/wallets/owners/confirm">>[1]>["body"],
+) {
+  try {
+    await call("POST /v1/wallets/owners/confirm", body ? { body } : {});
+  } catch (error) {
+    if (!(error instanceof Refusal) || (error.status >= 400 && error.status < 500)) throw error;
+    const id = body?.ownerChangeId ?? "";
+    const { networks } = await call("GET /v1/wallets/owners/changes/{id}", { id });
+    if (networks.every(({ status }) => status === "AWAITING_SIGNATURE")) throw error;
+  }
+}
+
+function explain(error: unknown): string {
+  if (!(error instanceof ForeignOperation)) return messageOf(error);
+  return say(
+    "The service offers something else to sign than what is shown here ({field}). Nothing was signed. Tell the operator.",
+    { field: error.field },
+  );
+}
