@@ -14,7 +14,6 @@ import {
 } from "drizzle-orm/pg-core";
 import type { ApiKeyScope } from "../core/domain/api-key.ts";
 import type { ClaimPolicy, ClaimState } from "../core/domain/claim.ts";
-import type { ExportFormat } from "../core/domain/export.ts";
 import type { LinkException, LinkStatus } from "../core/domain/link.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { PaymentState, TransactionStatus, TransactionType } from "../core/domain/payment.ts";
@@ -352,26 +351,6 @@ export const transactions = pgTable("transactions", {
   reference: text("reference"),
 });
 
-export const exportFiles = pgTable("exports", {
-  id: text("id").primaryKey(),
-  userId: text("user_id").notNull(),
-  format: text("format").$type<ExportFormat>().notNull(),
-  request: jsonb("request").notNull(),
-  status: text("status").$type<"QUEUED" | "RUNNING" | "READY" | "FAILED">().notNull(),
-  rowsDone: integer("rows_done").notNull(),
-  rowsTotal: integer("rows_total"),
-  rowsMatched: int8("rows_matched"),
-  attempts: integer("attempts").notNull(),
-  startedAt: time("started_at"),
-  truncated: boolean("truncated").notNull(),
-  byteSize: int8("byte_size"),
-  error: text("error"),
-  requestId: text("request_id"),
-  createdAt: time("created_at").notNull(),
-  readyAt: time("ready_at"),
-  expiresAt: time("expires_at").notNull(),
-});
-
 export const events = pgTable("events", {
   id: int8("id").primaryKey(),
   userId: text("user_id").notNull(),
@@ -398,4 +377,3 @@ export type Claim = typeof claims.$inferSelect;
 export type Payment = typeof payments.$inferSelect;
 export type Relay = typeof relays.$inferSelect;
 export type Cursor = typeof cursors.$inferSelect;
-export type ExportFile = typeof exportFiles.$inferSelect;

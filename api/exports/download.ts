@@ -1,8 +1,8 @@
 /** Streams an export's file chunk by chunk from the database: at most two chunks per download are in memory. */
 import { contentTypeOf, fileNameOf } from "../../core/domain/export.ts";
 import { type ExportTry, readChunk } from "../../db/exports/exports.ts";
+import type { ExportFile } from "../../db/exports/schema.ts";
 import type { Sql } from "../../db/postgres/client.ts";
-import type { ExportFile } from "../../db/schema.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 

@@ -3,8 +3,8 @@ import { ServiceError } from "../../core/domain/errors.ts";
 import type { ExportFormat } from "../../core/domain/export.ts";
 import { newExportId } from "../../core/domain/ids.ts";
 import { type ExportRequest, findExport, insertExport } from "../../db/exports/exports.ts";
+import type { ExportFile } from "../../db/exports/schema.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
-import type { ExportFile } from "../../db/schema.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
 export type Asked = {

@@ -7,7 +7,7 @@ import { EXPORT_PROFILES, type ExportProfile, isTimeZone } from "../../core/doma
 import { METADATA_KEY_MAX, METADATA_PAIRS_MAX } from "../../core/domain/order-data.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { findExport, listExports } from "../../db/exports/exports.ts";
-import type { ExportFile } from "../../db/schema.ts";
+import type { ExportFile } from "../../db/exports/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";

@@ -1,7 +1,7 @@
 /** The wire form of exports, and of requests for one: the file at once, or where it will be. */
 import { z } from "zod";
 import { contentTypeOf, EXPORT_FORMATS } from "../../core/domain/export.ts";
-import type { ExportFile } from "../../db/schema.ts";
+import type { ExportFile } from "../../db/exports/schema.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorSchema, isoTime } from "../http/envelope.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";

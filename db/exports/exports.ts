@@ -5,7 +5,7 @@ import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { ExportFile } from "../schema.ts";
+import type { ExportFile } from "./schema.ts";
 
 const units = z.string().regex(/^\d+$/).transform(BigInt);
 const instant = z.iso.datetime().transform((text) => new Date(text));

@@ -1,8 +1,30 @@
-/** The tables of statements as drizzle sees them; see db/schema.ts. */
-import { bigint, boolean, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+/** The tables of exports and statements as drizzle sees them; see db/schema.ts. */
+import { bigint, boolean, integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import type { ExportFormat } from "../../core/domain/export.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
+const int8 = (name: string) => bigint(name, { mode: "bigint" });
+
+export const exportFiles = pgTable("exports", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  format: text("format").$type<ExportFormat>().notNull(),
+  request: jsonb("request").notNull(),
+  status: text("status").$type<"QUEUED" | "RUNNING" | "READY" | "FAILED">().notNull(),
+  rowsDone: integer("rows_done").notNull(),
+  rowsTotal: integer("rows_total"),
+  rowsMatched: int8("rows_matched"),
+  attempts: integer("attempts").notNull(),
+  startedAt: time("started_at"),
+  truncated: boolean("truncated").notNull(),
+  byteSize: int8("byte_size"),
+  error: text("error"),
+  requestId: text("request_id"),
+  createdAt: time("created_at").notNull(),
+  readyAt: time("ready_at"),
+  expiresAt: time("expires_at").notNull(),
+});
 
 export const merchantBooks = pgTable("merchant_books", {
   userId: text("user_id").primaryKey(),
@@ -18,7 +40,7 @@ export const merchantBooks = pgTable("merchant_books", {
 export const closingBalances = pgTable("closing_balances", {
   walletId: text("wallet_id").notNull(),
   endsAt: time("ends_at").notNull(),
-  blockNumber: bigint("block_number", { mode: "bigint" }).notNull(),
+  blockNumber: int8("block_number").notNull(),
   blockHash: text("block_hash").$type<Hex>().notNull(),
   blockTime: time("block_time").notNull(),
   balanceUnits: numeric("balance_units", { precision: 78, scale: 0, mode: "bigint" }).notNull(),
@@ -35,6 +57,7 @@ export const monthlyStatements = pgTable("monthly_statements", {
   createdAt: time("created_at").notNull(),
 });
 
+export type ExportFile = typeof exportFiles.$inferSelect;
 export type MerchantBooks = typeof merchantBooks.$inferSelect;
 export type ClosingBalance = typeof closingBalances.$inferSelect;
 export type MonthlyStatement = typeof monthlyStatements.$inferSelect;

@@ -30,11 +30,11 @@ import {
   startExport,
 } from "../../db/exports/exports.ts";
 import { fetchExportRows, openExportCursor, type RowOrder, summarizeExport } from "../../db/exports/rows.ts";
+import type { ExportFile } from "../../db/exports/schema.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { Reader } from "../../db/postgres/replica.ts";
-import type { ExportFile } from "../../db/schema.ts";
 import { countChosen } from "../../db/transactions/transactions.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
 import { rendererOf } from "./render.ts";
