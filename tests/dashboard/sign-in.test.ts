@@ -104,6 +104,25 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     await stranger.close();
   });
 
+  test("a German browser reads German, another language falls back to English", async () => {
+    for (const [locale, title] of [
+      ["de-AT", "Anmelden oder registrieren"],
+      ["fr-FR", "Sign in or sign up"],
+    ] as const) {
+      const reader = await visit(browser, `${world.baseUrl}/sign-in`, {
+        locale,
+        allowedErrors: /status of 401/,
+      });
+      await reader.page.getByRole("heading", { level: 1, name: title }).waitFor();
+      expect(await reader.page.evaluate("document.documentElement.lang")).toBe(
+        locale === "de-AT" ? "de" : "en",
+      );
+      expect(await findBarriers(reader.page)).toEqual([]);
+      reader.expectClean();
+      await reader.close();
+    }
+  });
+
   test("a session that ends while a form is filled in costs nothing typed, whether the passkey is used or not", async () => {
     await page.goto(`${world.baseUrl}/links?new=1`);
     const form = page.getByRole("dialog", { name: "New payment link" });

@@ -149,7 +149,7 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
                 {say("Copy link")}
               </Copy>
               <a class="button plain" href={link.url} target="_blank" rel="noopener">
-                {page.hasTestWallet ? say("Open and pay") : say("Open")}
+                {page.hasTestWallet ? say("Open and pay") : say("Open its page")}
               </a>
             </div>
           )}
