@@ -195,6 +195,15 @@ describe("a statement", () => {
     ]);
   });
 
+  test("begins with what the wallet held before the ledger began to follow it", async () => {
+    const dora = await signUp(world.baseUrl);
+    const detectedAt = "2024-01-31T12:00:00.000Z";
+    await insertHistory(world.sql, dora.userId, [{ detectedAt, amountUnits: 1n }]);
+    await world.sql`update wallets set opening_units = 7000000 where user_id = ${dora.userId}`;
+    const january = await json({ network: NETWORK, month: "2024-01" }, dora);
+    expect([january.openingBalance, january.closingBalance]).toEqual(["7.000000", "7.000001"]);
+  });
+
   test("names the chain's balance when it is another one", async () => {
     const carl = await signUp(world.baseUrl);
     // the local chain's balance, set without a transfer
