@@ -6,7 +6,8 @@ import { advice, type Finding, fault, good } from "./finding.ts";
 import type { Configuration } from "./read-configuration.ts";
 
 const TIMEOUT_MS = 5_000;
-const CERTIFICATE_DAYS_MIN = 14;
+/** Of a certificate's life. Caddy and certbot renew it when a third is left. */
+const CERTIFICATE_LIFE_MIN = 0.2;
 const DAY_MS = 86_400_000;
 const CLOCK_SKEW_MAX_MS = 5_000;
 
@@ -40,14 +41,13 @@ export async function checkDomain({ api }: Configuration): Promise<Finding[]> {
         `browsers will refuse the certificate of ${url.host}: ${certificate.reason}; get one for this name (Caddy does by itself)`,
       ),
     ];
-  const { daysLeft } = certificate;
+  const { leftMs, lifeMs } = certificate;
+  const left =
+    leftMs < 2 * DAY_MS ? `${Math.floor(leftMs / 3_600_000)} hours` : `${Math.floor(leftMs / DAY_MS)} days`;
   const term =
-    daysLeft < CERTIFICATE_DAYS_MIN
-      ? advice(
-          "domain",
-          `the certificate of ${url.host} ends in ${daysLeft} day(s): find out why it is not renewed`,
-        )
-      : good("domain", `the certificate of ${url.host} is valid for ${daysLeft} days`);
+    leftMs < CERTIFICATE_LIFE_MIN * lifeMs
+      ? advice("domain", `the certificate of ${url.host} ends in ${left}: find out why it is not renewed`)
+      : good("domain", `the certificate of ${url.host} is valid for ${left}`);
   return [rp, term, ...(await checkAnswer(url))];
 }
 
@@ -59,18 +59,19 @@ async function resolves(hostname: string): Promise<boolean> {
 type Certificate =
   | { kind: "unreachable"; reason: string }
   | { kind: "untrusted"; reason: string }
-  | { kind: "valid"; daysLeft: number };
+  | { kind: "valid"; leftMs: number; lifeMs: number };
 
 function readCertificate({ hostname, port }: URL): Promise<Certificate> {
   return new Promise((resolve) => {
     const socket = connect(
       { host: hostname, port: Number(port || 443), servername: hostname, rejectUnauthorized: false },
       () => {
-        const { valid_to: end } = socket.getPeerCertificate();
+        const { valid_from: from, valid_to: to } = socket.getPeerCertificate();
         const reason = socket.authorizationError;
         socket.destroy();
         if (reason) return resolve({ kind: "untrusted", reason: String(reason) });
-        resolve({ kind: "valid", daysLeft: Math.floor((Date.parse(end) - Date.now()) / DAY_MS) });
+        const endMs = Date.parse(to);
+        resolve({ kind: "valid", leftMs: endMs - Date.now(), lifeMs: endMs - Date.parse(from) });
       },
     );
     socket.setTimeout(TIMEOUT_MS, () => {
