@@ -148,6 +148,35 @@ describe.if(isBrowserThere)("signing in the dashboard", () => {
     await page.unroute("**/refunds");
   });
 
+  test("a requested refund is shown in full; closing its sheet leaves the request, declining ends it", async () => {
+    const { to: payer } = await readRefund();
+    const { baseUrl, sql } = dashboard.world;
+    const asked = await page.request.post(`${baseUrl}/v1/payment-links/${linkId}/refund-requests`, {
+      data: { amount: "0.75", reason: "One coffee was cold" },
+      headers: { origin: baseUrl },
+    });
+    expect(asked.status()).toBe(201);
+    const { refundId } = await asked.json();
+    const stateOf = async () =>
+      (await (await page.request.get(`${baseUrl}/v1/refunds/${refundId}`)).json()).status;
+    await page.goto(`${baseUrl}/links/${linkId}?open=refund`);
+    await dialog().getByText("One coffee was cold").waitFor();
+    expect(await dialog().locator(`.address[title="${payer}"]`).count()).toBeGreaterThan(0);
+    expect(await findBarriers(page)).toEqual([]);
+    await dialog().getByRole("button", { name: "Review the request" }).click();
+    await sign().waitFor();
+    await dialog().getByRole("button", { name: "Do not sign" }).click();
+    await dialog().waitFor({ state: "detached" });
+    expect(["REQUESTED", "AWAITING_SIGNATURE"]).toContain(await stateOf());
+    await page.goto(`${baseUrl}/links/${linkId}?open=refund`);
+    await dialog().getByRole("button", { name: "Decline" }).click();
+    await dialog().getByText("One coffee was cold").waitFor({ state: "detached" });
+    expect(await stateOf()).toBe("CANCELLED");
+    expect(
+      await sql`select from wallet_operations where id = ${refundId} and signature is not null`,
+    ).toHaveLength(0);
+  });
+
   test("Enter never signs: neither on the button nor held from the form before it; the space bar does", async () => {
     await page.goto(`${dashboard.world.baseUrl}/send`);
     await page.getByLabel("Recipient's address").fill(randomAddress());
