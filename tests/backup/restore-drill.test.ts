@@ -109,6 +109,22 @@ describe("a backup's file", () => {
     );
   }, 60_000);
 
+  test("a broken file leaves an empty database empty, so that a whole one can follow", async () => {
+    const name = `${db.name}_empty`;
+    const url = new URL(db.url);
+    url.pathname = `/${name}`;
+    await sql`create database ${sql(name)}`;
+    try {
+      const broken = join(folder, "broken");
+      writeFileSync(broken, readFileSync(backup.file).subarray(0, -20));
+      await expect(restoreBackup(url.href, { file: broken, keys })).rejects.toThrow(/changed|incomplete/);
+      const restored = await restoreBackup(url.href, { file: backup.file, keys });
+      expect(restored.tables).toBe(backup.tables);
+    } finally {
+      await sql`drop database ${sql(name)} with (force)`;
+    }
+  }, 60_000);
+
   test("the newest files are kept, others are not touched", async () => {
     writeFileSync(join(folder, "notes.txt"), "mine");
     for (const minute of [1, 2]) await writeBackup(sql, { folder, keys, keep: 2, now: at(minute) });
