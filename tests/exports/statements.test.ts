@@ -5,6 +5,7 @@ import { formatUnits } from "../../core/domain/money.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { openLog } from "../../core/runtime/log.ts";
+import { insertMonthlyStatement } from "../../db/exports/statements.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { closeMonths } from "../../worker/exports/statement/close-months.ts";
@@ -199,7 +200,12 @@ describe("a statement", () => {
     const dora = await signUp(world.baseUrl);
     const detectedAt = "2024-01-31T12:00:00.000Z";
     await insertHistory(world.sql, dora.userId, [{ detectedAt, amountUnits: 1n }]);
-    await world.sql`update wallets set opening_units = 7000000 where user_id = ${dora.userId}`;
+    // only then, for the indexer writes it when it has read the wallet's earlier blocks
+    await until(async () => {
+      const [row] = await world.sql`
+        update wallets set opening_units = 7000000 where user_id = ${dora.userId} and backfilled_at is not null returning id`;
+      return row;
+    });
     const january = await json({ network: NETWORK, month: "2024-01" }, dora);
     expect([january.openingBalance, january.closingBalance]).toEqual(["7.000000", "7.000001"]);
   });
@@ -267,6 +273,11 @@ test("a month closes once: the balance is recorded, the statement is made and ma
     return all[0]?.status === "READY" ? all : undefined;
   });
   expect(more).toEqual([]);
+  // a second worker that has not seen the first one's row
+  const [wallet] = await world.sql<{ id: string }[]>`
+    select id from wallets where user_id = ${merchant.userId} and network = ${NETWORK}`;
+  const again = { walletId: wallet?.id ?? "", userId: merchant.userId, month: made.month };
+  expect(await insertMonthlyStatement(world.sql, again)).toBe(false);
   const balance = formatUnits(await readUsdcBalance(rpcUrl, merchant.walletAddress as Hex));
   const csv = parseCsv((await fetchFile(merchant.client, made.csvUrl)).text);
   expect(csv.at(-2)?.slice(3, 5)).toEqual(["CLOSING", "Closing balance"]);
