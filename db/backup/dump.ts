@@ -23,8 +23,10 @@ export async function* dumpDatabase(tx: Tx, createdAt: Date): AsyncGenerator<Buf
   } satisfies Header);
   for (const table of await listTables(tx)) {
     yield jsonRecord(RECORD.table, table);
-    const copy = tx.unsafe(`copy ${table.name} (${table.columns.join(", ")}) to stdout`);
-    for await (const chunk of await copy.readable()) yield record(RECORD.rows, chunk as Buffer);
+    const rows = await tx.unsafe(`copy ${table.name} (${table.columns.join(", ")}) to stdout`).readable();
+    for await (const chunk of rows) yield record(RECORD.rows, chunk as Buffer);
+    // the driver pauses its socket while the stream is full, also with the end of the copy in the same packet: nothing would resume it
+    rows._read(0);
   }
   for (const sequence of await listSequences(tx)) yield jsonRecord(RECORD.sequence, sequence);
   yield jsonRecord(RECORD.end, {});

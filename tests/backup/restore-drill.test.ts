@@ -34,6 +34,9 @@ describe("restore beside a chain that moved on", () => {
   });
 });
 
+/** Their ids and addresses take more than one of the file's encrypted chunks of 64 KiB. */
+const LINKS = 3_000;
+
 describe("a backup's file", () => {
   const keys = [randomBytes(32).toString("hex")] as const;
   const folder = makeDatabaseFolder("test-backup-");
@@ -45,7 +48,7 @@ describe("a backup's file", () => {
   beforeAll(async () => {
     db = await createTestDatabase();
     sql = openDatabase(db.url, { name: "test", maxConnections: 2 });
-    await seedLinks(sql, await seedMerchant(sql), { count: 3 });
+    await seedLinks(sql, await seedMerchant(sql), { count: LINKS });
     backup = await writeBackup(sql, { folder, keys, keep: 2, now: at(0) });
   }, 120_000);
   afterAll(async () => {
@@ -89,7 +92,7 @@ describe("a backup's file", () => {
     const before = await readAll(sql);
     expect(restored.tables).toBe(backup.tables);
     expect(rows).toEqual(before);
-    expect(rows.payment_links).toHaveLength(3);
+    expect(rows.payment_links).toHaveLength(LINKS);
     expect(again).toContain("the database is not empty");
     expect(statSync(backup.file).mode & 0o777).toBe(0o600);
   }, 60_000);
@@ -116,6 +119,7 @@ describe("a backup's file", () => {
     await sql`create database ${sql(name)}`;
     try {
       const broken = join(folder, "broken");
+      expect(backup.bytes).toBeGreaterThan(64 * 1024);
       writeFileSync(broken, readFileSync(backup.file).subarray(0, -20));
       await expect(restoreBackup(url.href, { file: broken, keys })).rejects.toThrow(/changed|incomplete/);
       const restored = await restoreBackup(url.href, { file: backup.file, keys });
