@@ -3,12 +3,23 @@ import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "
 import type { Browser, Page } from "playwright-core";
 import { findBarriers, isBrowserThere, launchBrowser, type Visit, visit } from "../checkout/browser.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
+import { waitFor } from "../support/relay-lab.ts";
 import { newEmail } from "../support/sign-up.ts";
 import { type Authenticator, addAuthenticator, signUpInBrowser } from "./dashboard-world.ts";
 
 setDefaultTimeout(120_000);
 
 const HTML = { accept: "text/html,application/xhtml+xml,*/*;q=0.8" };
+
+/** Counts requests of passkeys, a moment after the page made them: the browser opens its list then, and nothing tells the page. */
+const COUNT_LISTS = `
+  const get = navigator.credentials.get.bind(navigator.credentials);
+  globalThis.lists = 0;
+  navigator.credentials.get = (request) => {
+    setTimeout(() => { globalThis.lists += 1; }, 300);
+    return get(request);
+  };
+`;
 
 const codeOf = async (answer: Response) => ((await answer.json()) as { error: { code: string } }).error.code;
 
@@ -29,6 +40,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
         opened.on("request", (request) => {
           if (request.url().endsWith("/v1/auth/options")) options.push(request.postDataJSON());
         });
+        await opened.addInitScript(COUNT_LISTS);
         authenticator = await addAuthenticator(opened);
       },
     });
@@ -58,8 +70,11 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
 
   test("while the list is open, typing the address asks for the passkey all the same", async () => {
     await authenticator.setPresence(false);
+    await page.evaluate("globalThis.lists = 0");
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByLabel("E-mail address").fill(email);
+    // a touch before the list is open would answer it
+    await waitFor("the list to be open", async () => (await page.evaluate("globalThis.lists")) === 1);
     await authenticator.setPresence(true);
     await page.getByRole("button", { name: "Continue", exact: true }).click();
     await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();

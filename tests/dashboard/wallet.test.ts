@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import type { Page, Route } from "playwright-core";
 import { findBarriers, isBrowserThere, type Visit } from "../checkout/browser.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
+import { waitFor } from "../support/relay-lab.ts";
 import { newEmail } from "../support/sign-up.ts";
 import { addAuthenticator, type DashboardWorld, startDashboardWorld } from "./dashboard-world.ts";
 import { withOtherTransfer } from "./tampered-answer.ts";
@@ -116,9 +117,14 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     await dialog().getByRole("button", { name: "Close" }).last().click();
     await panel("Base Sepolia").getByText("Key in the safe").waitFor();
     await panel("Base").getByText("Takes effect with the first send there.").waitFor();
-    const added = await dashboard.world
-      .sql`select from account_changes where type = 'OWNER_ADDED' and network = 'base-sepolia'`;
-    expect(added.length).toBe(2);
+    await waitFor("the second owner in the books", async () => {
+      const added = await dashboard.world.sql`
+        select from account_changes change
+        join wallets on wallets.network = change.network and wallets.address = change.wallet_address
+        where change.type = 'OWNER_ADDED' and change.network = 'base-sepolia'
+          and not change.subject = any(wallets.owners)`;
+      return added.length === 1;
+    });
     expect(await findBarriers(page)).toEqual([]);
   });
 

@@ -60,14 +60,20 @@ async function until(isTrue: () => boolean | Promise<boolean>, deadlineMs = 30_0
 }
 
 describe("a request", () => {
-  test("is answered by the first node, which proves its chain id once", async () => {
-    const chain = open();
-    const answer = await head(chain);
+  test("is answered by the first node", async () => {
+    const answer = await head(open());
     expect(answer).toBe(await callRpc(node.rpcUrl, "eth_blockNumber"));
+    expect(first.methods.filter((method) => method === "eth_blockNumber")).toHaveLength(1);
+    expect(second.requests).toBe(0);
+  });
+
+  test("is one of many to a node that proves its chain id once", async () => {
+    // alone: on a busy machine another node may be the faster one
+    const chain = open({ urls: [first.url] });
+    await head(chain);
     await Promise.all(Array.from({ length: 20 }, () => head(chain)));
     expect(first.methods.filter((method) => method === "eth_chainId")).toHaveLength(1);
     expect(first.methods.filter((method) => method === "eth_blockNumber")).toHaveLength(21);
-    expect(second.requests).toBe(0);
   });
 
   test.each([

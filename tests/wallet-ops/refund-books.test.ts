@@ -110,7 +110,9 @@ describe("a webhook endpoint", () => {
     expect(messages.every((message) => isSigned(message, secret))).toBe(true);
     expect(typesOf(messages)).toEqual(["refund.confirmed", "refund.created", "refund.requested"]);
     const dataOf = (type: string) => messages.find(({ json }) => json.type === type)?.json.data;
-    const money = { amount: "0.500000", linkId, network: "base-sepolia", subjectId: refundId };
+    // as GET showed it when the message was sent
+    const link = expect.objectContaining({ id: linkId, status: "PAID" });
+    const money = { amount: "0.500000", linkId, network: "base-sepolia", subjectId: refundId, link };
     expect(dataOf("refund.requested")).toEqual({ ...money, to, requestedBy: merchant.userId });
     expect(dataOf("refund.created")).toEqual({ ...money, recipients: 1 });
     expect(dataOf("refund.confirmed")).toEqual({ ...money, recipients: 1, txHash: transactionHash });
@@ -122,7 +124,7 @@ describe("a webhook endpoint", () => {
     const [cancelled] = (await messagesAbout(declined, "refund.cancelled")).filter(
       ({ json }) => json.type === "refund.cancelled",
     );
-    expect(cancelled?.json.data).toEqual({ linkId, subjectId: declined });
+    expect(cancelled?.json.data).toEqual({ linkId, subjectId: declined, link });
   });
 
   test("receives the failure of a refund and of a send, whose money can be asked for again", async () => {
@@ -136,6 +138,7 @@ describe("a webhook endpoint", () => {
     expect(messages.find(({ json }) => json.type === "refund.failed")?.json.data).toEqual({
       ...{ reason: "INSUFFICIENT_FUNDS", network: "base-sepolia", amount: "1.000000", recipients: 1, linkId },
       subjectId: prepared.refundId,
+      link: expect.objectContaining({ id: linkId, status: "PAID" }),
     });
     const failed = await messagesAbout(transaction.id, "transaction.failed");
     expect(failed[0]?.json.data).toMatchObject({ reason: "INSUFFICIENT_FUNDS" });

@@ -50,8 +50,22 @@ export function onPasskeyNeeded(prompt: PasskeyPrompt | undefined): void {
 export async function call<Of extends Name>(name: Of, given: Given<Of> = {}): Promise<Answer<Of>> {
   const answer = await send(name, given);
   const reason = given.isQuiet ? undefined : passkeyReason(answer);
-  if (!reason || !askForPasskey) return take(answer);
-  return (await askForPasskey(reason)) ? take(await send(name, given)) : take(answer);
+  if (!reason || !askForPasskey || (isDeclined && name.startsWith("GET "))) return take(answer);
+  if (await askForPasskey(reason)) return take(await send(name, given));
+  noteDecline();
+  return take(answer);
+}
+
+/** After "Not now" what the page reads by itself does not ask again, until the person does something. */
+let isDeclined = false;
+function noteDecline(): void {
+  isDeclined = true;
+  const options = { once: true, capture: true };
+  const end = () => {
+    isDeclined = false;
+  };
+  addEventListener("pointerdown", end, options);
+  addEventListener("keydown", end, options);
 }
 
 type Reply = { status: number; body: unknown; retryAfterS: number };
