@@ -1,16 +1,21 @@
 /** Creates the wallet row of a passkey: the counterfactual address, the event, the mail with the wallet file, and the deployment job where it is eager. */
 import { accountAddress, accountOriginOf } from "../../core/chain/passkey-account.ts";
+import { conflict } from "../../core/domain/errors.ts";
 import { newWalletId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Passkey, Wallet } from "../../db/schema.ts";
+import { hasRemovedAddition } from "../../db/wallet-ops/owner-changes.ts";
 import { insertWallet, listWallets } from "../../db/wallets/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { copyOwnerChanges } from "./copy-owner-changes.ts";
 
-/** Undefined when the user already has a wallet on this network. The address can receive before it is deployed. */
+/**
+ * Undefined when the user already has a wallet on this network. The address can receive before it is deployed. Throws CONFLICT where an
+ * owner who was removed elsewhere could still take it over.
+ */
 export async function createWallet(
   tx: Tx,
   { config }: Pick<ApiDeps, "config">,
@@ -20,6 +25,11 @@ export async function createWallet(
   const [first] = await listWallets(tx, userId);
   const wallet = await insertWallet(tx, { id: newWalletId(), userId, network, ...originOf(passkey, first) });
   if (!wallet) return undefined;
+  if (first && (await hasRemovedAddition(tx, first)))
+    throw conflict(
+      "An owner of your wallet who was removed could still take it over on this network, because the addition was signed for every network",
+      { field: "network", issue: "removed_owner" },
+    );
   if (first) await copyOwnerChanges(tx, first, wallet);
   const data = { network, address: wallet.address };
   await recordEvents(tx, [{ userId, type: "wallet.created", subjectId: wallet.id, data }]);

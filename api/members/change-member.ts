@@ -7,6 +7,7 @@ import type { MemberRole } from "../../core/domain/member.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { revokeApiKeysOf } from "../../db/api-keys/api-keys.ts";
 import { recordEvents } from "../../db/events/events.ts";
+import { revokeInvitationsBy } from "../../db/members/invitations.ts";
 import { deleteMember, lockMember, mayOwnOnChain, updateRole } from "../../db/members/members.ts";
 import type { Member } from "../../db/members/schema.ts";
 import type { Tx } from "../../db/postgres/client.ts";
@@ -14,6 +15,7 @@ import { notify } from "../../db/postgres/notifications.ts";
 import { deleteSessionsActingFor } from "../../db/sessions/sessions.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
+import { recordEnd } from "./invite.ts";
 
 type Named = { merchantId: string; userId: string; trace: Trace };
 
@@ -27,6 +29,7 @@ export async function changeRole(
     if (member.role === role) return;
     if (role !== "owner") await refuseOwnerOnChain(tx, key);
     await updateRole(tx, { ...key, role });
+    if (member.role === "owner") await revokeWhatTheyMade(tx, key, trace);
     const details = { memberId: key.userId, from: member.role, to: role };
     await record(tx, key, { type: "member_role_changed", trace, details });
     await recordEvents(tx, [
@@ -38,16 +41,14 @@ export async function changeRole(
   });
 }
 
-/** With the membership end the sessions that acted for the merchant and the API keys that the member made. Throws NOT_FOUND, and CONFLICT for an owner of the wallet. */
+/** With the membership end the sessions that acted for the merchant, and the API keys and open invitations that the member made. Throws NOT_FOUND, and CONFLICT for an owner of the wallet. */
 export async function endMembership({ sql }: Pick<ApiDeps, "sql">, { trace, ...key }: Named): Promise<void> {
   await sql.begin(async (tx) => {
     const member = await getLocked(tx, key);
     await refuseOwnerOnChain(tx, key);
     await deleteMember(tx, key);
     await deleteSessionsActingFor(tx, key);
-    const revoked = await revokeApiKeysOf(tx, { userId: key.merchantId, createdBy: key.userId });
-    for (const { id, name } of revoked)
-      await record(tx, key, { type: "api_key_revoked", trace, details: { keyId: id, name } });
+    await revokeWhatTheyMade(tx, key, trace);
     const isOwnWish = trace.actorId === key.userId;
     const details = { memberId: key.userId, role: member.role, isOwnWish };
     await record(tx, key, { type: "member_removed", trace, details });
@@ -55,6 +56,16 @@ export async function endMembership({ sql }: Pick<ApiDeps, "sql">, { trace, ...k
       { ...{ userId: key.merchantId, type: "member.removed", subjectId: key.userId }, data: { isOwnWish } },
     ]);
   });
+}
+
+/** What an owner makes outlasts their session: API keys, and invitations that somebody could still accept. */
+async function revokeWhatTheyMade(tx: Tx, key: Omit<Named, "trace">, trace: Trace): Promise<void> {
+  const made = { merchantId: key.merchantId, invitedBy: key.userId };
+  const keys = await revokeApiKeysOf(tx, { userId: key.merchantId, createdBy: key.userId });
+  for (const { id, name } of keys)
+    await record(tx, key, { type: "api_key_revoked", trace, details: { keyId: id, name } });
+  for (const invitation of await revokeInvitationsBy(tx, made))
+    await recordEnd(tx, invitation, { outcome: "REVOKED", trace });
 }
 
 async function getLocked(tx: Tx, key: Omit<Named, "trace">): Promise<Member> {

@@ -116,7 +116,7 @@ export async function declineInvitation(
   });
 }
 
-async function recordEnd(
+export async function recordEnd(
   tx: Tx,
   { id, merchantId, email }: Invitation,
   { outcome, trace }: { outcome: InvitationOutcome; trace: Trace },

@@ -79,6 +79,18 @@ export async function revokeInvitation(
   return row;
 }
 
+/** Ends the open invitations that a member made for a merchant, and returns them. */
+export async function revokeInvitationsBy(
+  tx: Tx,
+  { merchantId, invitedBy }: { merchantId: string; invitedBy: string },
+): Promise<Invitation[]> {
+  return tx<Invitation[]>`
+    update member_invitations
+    set outcome = 'REVOKED', ended_at = now()
+    where merchant_id = ${merchantId} and invited_by = ${invitedBy} and outcome is null
+    returning *`;
+}
+
 /** One whose mail is still to be sent; undefined once it was sent, or when the invitation is no longer open. */
 export async function findUnsentInvitation(tx: Tx, id: string): Promise<ReceivedInvitation | undefined> {
   const [row] = await tx<ReceivedInvitation[]>`

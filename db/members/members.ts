@@ -5,6 +5,7 @@ import type { Tx } from "../postgres/client.ts";
 import type { User } from "../schema.ts";
 import type { Member } from "./schema.ts";
 
+type SqlPart = ReturnType<Tx>;
 type Key = { merchantId: string; userId: string };
 
 export type Membership = { role: MemberRole; isOwnerOnChain: boolean; merchant: User };
@@ -41,13 +42,29 @@ function toMembership({ role, isOwnerOnChain, ...merchant }: MembershipRow): Mem
   return { role, isOwnerOnChain, merchant };
 }
 
+/**
+ * Whether the merchant prepared to add this very passkey as this member's. A public key alone is nobody's proof: whoever has seen it on
+ * the chain can register a credential with it.
+ */
+function wasAdded(tx: Tx, { merchantId, userId }: { merchantId: SqlPart; userId: SqlPart }) {
+  return tx`exists (
+    select from owner_changes addition
+    where addition.user_id = ${merchantId}
+      and addition.member_id = ${userId}
+      and addition.action = 'ADD'
+      and addition.owner = '0x' || encode(passkey.public_key_x || passkey.public_key_y, 'hex')
+  )`;
+}
+
 /** Only a membership as owner is looked up on the chain's records. */
 function isOwnerOnChain(tx: Tx) {
   return tx`(
     members.role = 'owner'
     and exists (
       select from passkeys passkey
-      where passkey.user_id = members.user_id and ${ownsWalletOf(tx, tx`members.merchant_id`)}
+      where passkey.user_id = members.user_id
+        and ${ownsWalletOf(tx, tx`members.merchant_id`)}
+        and ${wasAdded(tx, { merchantId: tx`members.merchant_id`, userId: tx`members.user_id` })}
     )
   )`;
 }
@@ -99,6 +116,7 @@ export async function mayOwnOnChain(tx: Tx, { merchantId, userId }: Key): Promis
     select exists (
       select from passkeys passkey
       where passkey.user_id = ${userId}
+        and ${wasAdded(tx, { merchantId: tx`${merchantId}`, userId: tx`${userId}` })}
         and (
           ${mayOwnWalletOf(tx, tx`${merchantId}`)}
           or exists (

@@ -90,6 +90,42 @@ export async function listSignedAdditions(tx: Tx, walletId: string): Promise<Sig
     order by op.account_nonce`;
 }
 
+/**
+ * Whether an addition that was signed for every network names an owner who has been removed from this wallet since, or is being removed.
+ * The signature stays valid wherever it has not run yet, and everybody can have seen it.
+ */
+export async function hasRemovedAddition(
+  tx: Tx,
+  { id, network, address }: { id: string; network: NetworkId; address: Hex },
+): Promise<boolean> {
+  const rows = await tx`
+    select
+    from wallet_operations op
+    join owner_changes change on change.id = op.owner_change_id
+    where op.wallet_id = ${id}
+      and op.is_any_chain
+      and op.signature is not null
+      and (
+        exists (
+          select from account_changes removal
+          where removal.network = ${network}
+            and removal.wallet_address = ${address}
+            and removal.type = 'OWNER_REMOVED'
+            and removal.subject = change.owner
+        )
+        or exists (
+          select from owner_changes removing
+          join wallet_operations removal on removal.owner_change_id = removing.id
+          where removing.user_id = op.user_id
+            and removing.action = 'REMOVE'
+            and removing.owner = change.owner
+            and removal.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
+        )
+      )
+    limit 1`;
+  return rows.length > 0;
+}
+
 export type CopiedAddition = {
   id: string;
   copyId: string;

@@ -287,6 +287,42 @@ describe("a removal", () => {
     expect((await tries()).map(({ status }) => status)).toEqual([200, 200]);
   });
 
+  test("a passkey that was registered with the owner's public key makes nobody an owner, and keeps nobody a member", async () => {
+    for (const role of ["viewer", "owner"] as const) {
+      const person = await newMember(merchant, role);
+      await world.sql`
+        update passkeys set (public_key_x, public_key_y) = (
+          select public_key_x, public_key_y from passkeys where user_id = ${merchant.userId}
+        )
+        where user_id = ${person.userId}`;
+      const { body } = await person.client.get("/v1/auth/me");
+      expect(body.merchants[0].role).toBe(role === "owner" ? "operator" : role);
+      expect((await remove(person.userId)).status).toBe(200);
+    }
+  });
+
+  test("a lesser role ends the API keys and invitations that the owner made", async () => {
+    const person = await newMember(merchant, "owner");
+    const owner = { merchant, person };
+    await bookOwnerChange(world.sql, owner, { type: "OWNER_ADDED", isDeep: true });
+    const body = { name: "of the member", scopes: ["links:read"] };
+    const made = await person.client.post("/v1/api-keys", body, actingFor(merchant));
+    const guest = await signUp(world.baseUrl);
+    const invited = await person.client.post(
+      "/v1/members/invitations",
+      { email: guest.email, role: "operator" },
+      actingFor(merchant),
+    );
+    expect([made.status, invited.status]).toEqual([201, 201]);
+    await bookOwnerChange(world.sql, owner, { type: "OWNER_REMOVED", isDeep: true });
+    const lesser = await merchant.client.patch(`/v1/members/${person.userId}`, { role: "viewer" });
+    expect(lesser.status).toBe(200);
+    const key = { authorization: `Bearer ${made.body.data.key}` };
+    expect((await openClient(world.baseUrl).get("/v1/payment-links", key)).status).toBe(401);
+    const path = `/v1/auth/invitations/${invited.body.data.id}/accept`;
+    expect((await guest.client.post(path)).status).toBe(404);
+  });
+
   test("is possible for an owner whose passkey never was on the chain", async () => {
     const person = await newMember(merchant, "owner");
     expect((await remove(person.userId)).status).toBe(200);

@@ -1,4 +1,5 @@
 /** People who act for a merchant, as their browsers make them members. */
+import { newOwnerChangeIds } from "../../core/domain/ids.ts";
 import type { MemberRole } from "../../core/domain/member.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -34,6 +35,12 @@ export async function bookOwnerChange(
   { type, isDeep }: { type: "OWNER_ADDED" | "OWNER_REMOVED"; isDeep: boolean },
 ): Promise<void> {
   logIndex += 1;
+  // as the merchant's preparation of the addition leaves it
+  const [id = ""] = newOwnerChangeIds(new Date(), 1);
+  if (type === "OWNER_ADDED")
+    await sql`
+      insert into owner_changes (id, user_id, action, owner, member_id)
+      values (${id}, ${merchant.userId}, 'ADD', ${ownerOf(person)}, ${person.userId})`;
   await sql`
     insert into account_changes (
       network, block_number, block_hash, tx_hash, log_index, wallet_address, type, owner_index, subject, confirmed_at

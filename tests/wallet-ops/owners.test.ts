@@ -141,6 +141,19 @@ describe("a second passkey", () => {
   }, 120_000);
 });
 
+test("error: no further network once an owner who was added for every network has been removed: removed_owner", async () => {
+  const merchant = await signUp(world.baseUrl);
+  const { passkey, add } = await newPasskeyOwner(merchant.client);
+  await changeOwner(merchant, { add });
+  const added = (await ownersOn(merchant.client)).owners.find(
+    ({ credentialId }: { credentialId?: string }) => credentialId === passkey.credentialId,
+  );
+  await changeOwner(merchant, { network: "base-sepolia", remove: { ownerId: added.ownerId } });
+  expectRefusal(await setUpOn(merchant, "base"), 409, { field: "network", issue: "removed_owner" });
+  const { body } = await merchant.client.get("/v1/auth/me");
+  expect(body.wallets.map(({ network }: { network: string }) => network)).toEqual(["base-sepolia"]);
+}, 120_000);
+
 test("a network that is set up later has the same address and the owners that were added before", async () => {
   const merchant = await signUp(world.baseUrl);
   const { passkey, add } = await newPasskeyOwner(merchant.client);
