@@ -18,15 +18,20 @@ export async function sumOpening(tx: Tx, { userId, network, from }: StatementPer
       + coalesce(sum(case when type = 'SEND' then -amount_units else amount_units end), 0)
     )::numeric(78, 0) as units
     from transactions
-    where owner = owner_key(${userId})
-      and cell in (
-        transaction_cell('SEND', 'CONFIRMED', ${network}),
-        transaction_cell('RECEIVE', 'CONFIRMED', ${network}),
-        transaction_cell('PAYMENT_LINK', 'CONFIRMED', ${network})
-      )
-      and is_settled
+    where ${isConfirmedMovement(tx, { userId, network })}
       and detected_at < ${from}`;
   return row?.units ?? 0n;
+}
+
+function isConfirmedMovement(tx: Tx, { userId, network }: Pick<StatementPeriod, "userId" | "network">) {
+  return tx`
+    owner = owner_key(${userId})
+    and cell in (
+      transaction_cell('SEND', 'CONFIRMED', ${network}),
+      transaction_cell('RECEIVE', 'CONFIRMED', ${network}),
+      transaction_cell('PAYMENT_LINK', 'CONFIRMED', ${network})
+    )
+    and is_settled`;
 }
 
 export type KindTotal = { kind: ExportRow["kind"]; count: number; units: bigint };
@@ -50,13 +55,7 @@ export async function sumMovements(
         end as kind,
         amount_units
       from transactions
-      where owner = owner_key(${userId})
-        and cell in (
-          transaction_cell('SEND', 'CONFIRMED', ${network}),
-          transaction_cell('RECEIVE', 'CONFIRMED', ${network}),
-          transaction_cell('PAYMENT_LINK', 'CONFIRMED', ${network})
-        )
-        and is_settled
+      where ${isConfirmedMovement(tx, { userId, network })}
         and detected_at >= ${from}
         and detected_at < ${before}
     ) movements

@@ -75,10 +75,15 @@ async function readApplied(sql: postgres.Sql): Promise<Map<string, string>> {
   return known;
 }
 
+/** Those of `names` that this version does not have. */
+export async function listUnknownMigrations(names: readonly string[]): Promise<string[]> {
+  const own = new Set([BASELINE, ...(await listMigrationNames())]);
+  return names.filter((name) => !own.has(name)).sort();
+}
+
 /** Older code runs on a newer schema for the length of an upgrade; it does not know how to change it. */
 async function refuseNewer(known: ReadonlyMap<string, string>): Promise<void> {
-  const own = new Set([BASELINE, ...(await listMigrationNames())]);
-  const newer = [...known.keys()].filter((name) => !own.has(name)).sort();
+  const newer = await listUnknownMigrations([...known.keys()]);
   if (newer.length > 0)
     throw new Error(
       `the database was migrated by a newer version (it has ${newer.join(", ")}) and a schema does not go back: ` +

@@ -1,7 +1,7 @@
 /** Restores a backup into an empty database: its schema as it was, its rows, then the migrations of this version. */
 import { loadRecords, readHeader } from "../../db/backup/load.ts";
 import { openDatabase } from "../../db/postgres/client.ts";
-import { migrate } from "../../db/postgres/migrate.ts";
+import { listUnknownMigrations, migrate } from "../../db/postgres/migrate.ts";
 import { countTables, type Keys, openBackup } from "./write-backup.ts";
 
 export type Restored = { createdAt: string; tables: number; migrated: string[] };
@@ -16,12 +16,12 @@ export async function restoreBackup(
   await countTables(file, keys);
   const records = openBackup(file, keys);
   const { createdAt, migrations } = readHeader((await records.next()).value);
-  const known = await migrate(databaseUrl, { only: migrations });
-  const missing = migrations.filter((name) => !known.includes(name));
-  if (missing.length > 0)
+  const newer = await listUnknownMigrations(migrations);
+  if (newer.length > 0)
     throw new Error(
-      `the backup is of a newer version (it has ${missing.join(", ")}): restore it with that one`,
+      `the backup is of a newer version (it has ${newer.join(", ")}): restore it with that one`,
     );
+  await migrate(databaseUrl, { only: migrations });
   const sql = openDatabase(databaseUrl, { name: "restore", maxConnections: 1, silenceTimeoutS: 0 });
   try {
     const tables = await sql.begin(async (tx) => {

@@ -32,6 +32,8 @@ export async function writeBackup(
   const draft = `${file}.new`;
   try {
     await sql.begin("isolation level repeatable read read only", async (tx) => {
+      // before the snapshot: a table that a migration rewrites after it would be read as empty
+      await tx`lock table migrations in share mode`;
       // the snapshot is held for as long as the rows take
       await tx`set local statement_timeout = 0`;
       await tx`set local idle_in_transaction_session_timeout = 0`;

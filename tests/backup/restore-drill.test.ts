@@ -3,11 +3,13 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { RECORD } from "../../db/backup/dump.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { restoreBackup } from "../../ops/backup/restore-backup.ts";
-import { type Backup, listBackups, writeBackup } from "../../ops/backup/write-backup.ts";
+import { type Backup, listBackups, openBackup, writeBackup } from "../../ops/backup/write-backup.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
+import { waitFor } from "../support/relay-lab.ts";
 import { seedLinks, seedMerchant } from "../support/seed.ts";
 import { type DrillReport, runRestoreDrill } from "./restore-drill.ts";
 
@@ -56,6 +58,39 @@ describe("a backup's file", () => {
     await db?.drop();
     rmSync(folder, { recursive: true, force: true });
   });
+
+  test("a backup that begins beside a migration waits for it, and has the rows of a table that it rewrites", async () => {
+    const other = await createTestDatabase();
+    const shared = openDatabase(other.url, { name: "test", maxConnections: 3 });
+    await seedLinks(shared, await seedMerchant(shared), { count: 5 });
+    const rewritten = Promise.withResolvers<void>();
+    const go = Promise.withResolvers<void>();
+    const migration = shared.begin(async (tx) => {
+      await tx`alter table payment_links alter column description type varchar(9000)`;
+      await tx`insert into migrations (name, sha256) values ('9999_test.sql', 'x')`;
+      rewritten.resolve();
+      await go.promise;
+    });
+    await rewritten.promise;
+    const writing = writeBackup(shared, { folder: `${folder}/beside`, keys, keep: 1, now: at(9) });
+    await waitFor("the backup to wait", async () => {
+      const rows = await shared`
+        select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+      return rows.length > 0;
+    });
+    go.resolve();
+    await migration;
+    const { file } = await writing;
+    let rows = 0;
+    let isLinks = false;
+    for await (const { kind, content } of openBackup(file, keys)) {
+      if (kind === RECORD.table) isLinks = JSON.parse(content.toString()).name.includes("payment_links");
+      else if (kind === RECORD.rows && isLinks) rows += content.toString().split("\n").length - 1;
+    }
+    expect(rows).toBe(5);
+    await shared.end({ timeout: 5 });
+    await other.drop();
+  }, 120_000);
 
   /** A database of its own, restored from `file`; its rows of every table as text. */
   async function restoreInto(file: string, used: readonly [string, ...string[]] = keys) {
