@@ -8,11 +8,16 @@ import { openMetrics } from "../../core/runtime/metrics.ts";
 export type AppRoute = { method: string; path: string; needs: string | undefined };
 
 export async function listAppRoutes(): Promise<AppRoute[]> {
+  const { app } = await mountApp({ FACILITATOR: "1", TEST_WALLET: `0x${"1".repeat(40)}` });
+  return app.routes.map(({ method, path, hooks }) => ({ method, path, needs: hooks.detail?.["x-needs"] }));
+}
+
+/** The app with all its routes; they use database, chain and pages only when they are called. */
+export async function mountApp(more: Record<string, string> = {}) {
   const config = readApiConfig({
     NODE_ENV: "test",
     TEST_MODE: "1",
-    FACILITATOR: "1",
-    TEST_WALLET: `0x${"1".repeat(40)}`,
+    ...more,
     DATABASE_URL: "postgres://localhost/none",
     JWT_SECRET: "4f3c2b1a09f8e7d6c5b4a3928170615243342516078899aabbccddeeff001122",
     OTP_PEPPER: "99aa88bb77cc66dd55ee44ff33002211fedcba98765432100123456789abcdef",
@@ -20,10 +25,9 @@ export async function listAppRoutes(): Promise<AppRoute[]> {
     NETWORKS: "base-sepolia",
   });
   const metrics = openMetrics("api", config.metrics);
-  // routes use these only when they are called
   const assets = { pathOf: (name: string) => `/assets/${name}` };
   const deps = { config, metrics, assets, log: openLog("routes", "fatal"), chains: new Map() };
   const app = createApp(deps as unknown as ApiDeps);
   await metrics.close();
-  return app.routes.map(({ method, path, hooks }) => ({ method, path, needs: hooks.detail?.["x-needs"] }));
+  return { app, config };
 }

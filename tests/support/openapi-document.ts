@@ -1,10 +1,6 @@
 /** The OpenAPI document without a server, database or chain: it is made from the routes' schemas. */
-import { createApp } from "../../api/app.ts";
-import { readApiConfig } from "../../api/config.ts";
-import type { ApiDeps } from "../../api/http/deps.ts";
 import { buildDocument } from "../../api/http/openapi.ts";
-import { openLog } from "../../core/runtime/log.ts";
-import { openMetrics } from "../../core/runtime/metrics.ts";
+import { mountApp } from "./app-routes.ts";
 
 export type Schema = {
   $ref?: string;
@@ -49,22 +45,8 @@ export type OpenApiDocument = {
 };
 
 export async function readDocument(): Promise<OpenApiDocument> {
-  const config = readApiConfig({
-    NODE_ENV: "test",
-    TEST_MODE: "1",
-    DATABASE_URL: "postgres://localhost/none",
-    JWT_SECRET: "4f3c2b1a09f8e7d6c5b4a3928170615243342516078899aabbccddeeff001122",
-    OTP_PEPPER: "99aa88bb77cc66dd55ee44ff33002211fedcba98765432100123456789abcdef",
-    RPC_URL_BASE_SEPOLIA: "http://127.0.0.1:1",
-    NETWORKS: "base-sepolia",
-  });
-  const metrics = openMetrics("api", config.metrics);
-  // routes use these only when they are called
-  const assets = { pathOf: (name: string) => `/assets/${name}` };
-  const deps = { config, metrics, assets, log: openLog("wire-types", "fatal"), chains: new Map() };
-  const document = buildDocument(createApp(deps as unknown as ApiDeps), config.baseUrl);
-  await metrics.close();
-  return document as OpenApiDocument;
+  const { app, config } = await mountApp();
+  return buildDocument(app, config.baseUrl) as OpenApiDocument;
 }
 
 /** With what references stand for in their place; the words beside a reference are kept: they describe the field, not the component. */
