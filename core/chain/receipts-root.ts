@@ -6,6 +6,7 @@
 import type { Hex } from "../domain/networks.ts";
 import { fieldOf } from "../rpc/answers.ts";
 import { keccak256Bytes } from "./keccak.ts";
+import { bytesText, quantityText, rlpList, rlpText } from "./rlp.ts";
 
 /** Type of OP-stack deposit transactions; their receipts have two more fields. */
 const DEPOSIT_TYPE = 0x7e;
@@ -13,12 +14,35 @@ const HASH_BYTES = 32;
 
 /** The root of these receipts (as JSON-RPC returns them, in block order). */
 export function receiptsRootOf(receipts: readonly unknown[]): Hex {
-  const leaves = receipts.map((receipt, index) => ({
-    path: rlpText(quantityText(`0x${index.toString(16)}`)),
-    value: encodeReceipt(receipt),
-  }));
+  const leaves = leavesOf(receipts);
   if (leaves.length === 0) return `0x${keccakText("80")}`;
   return `0x${keccakText(encodeNode(leaves, 0))}`;
+}
+
+/** The nodes of the trie from its root to the receipt of this index, which its last one holds: whoever knows the root can check them. */
+export function receiptNodes(receipts: readonly unknown[], index: number): Hex[] {
+  let leaves: readonly Leaf[] = leavesOf(receipts);
+  const path = pathOf(index);
+  const nodes: Hex[] = [];
+  for (let depth = 0; ; ) {
+    const node = encodeNode(leaves, depth);
+    // a short node stands inside the one before it
+    if (depth === 0 || node.length >= HASH_BYTES * 2) nodes.push(`0x${node}`);
+    if (leaves.length <= 1) return nodes;
+    const shared = sharedDigits(leaves, depth);
+    const branch = depth;
+    if (shared === 0) leaves = leaves.filter((leaf) => leaf.path[branch] === path[branch]);
+    depth += Math.max(shared, 1);
+  }
+}
+
+/** The key of a receipt in the trie: its index, as hex digits. */
+export function pathOf(index: number): string {
+  return rlpText(quantityText(`0x${index.toString(16)}`));
+}
+
+function leavesOf(receipts: readonly unknown[]): Leaf[] {
+  return receipts.map((receipt, index) => ({ path: pathOf(index), value: encodeReceipt(receipt) }));
 }
 
 function encodeReceipt(receipt: unknown): string {
@@ -92,32 +116,6 @@ function sharedDigits(leaves: readonly Leaf[], depth: number): number {
 function compact(digits: string, isLeaf: boolean): string {
   const flag = (isLeaf ? 2 : 0) + (digits.length % 2);
   return digits.length % 2 === 1 ? `${flag}${digits}` : `${flag}0${digits}`;
-}
-
-function rlpText(digits: string): string {
-  const isByteItself = digits.length === 2 && digits < "80";
-  return isByteItself ? digits : lengthPrefix(digits.length / 2, 0x80) + digits;
-}
-
-function rlpList(items: readonly string[]): string {
-  const payload = items.join("");
-  return lengthPrefix(payload.length / 2, 0xc0) + payload;
-}
-
-function lengthPrefix(bytes: number, offset: number): string {
-  if (bytes <= 55) return (offset + bytes).toString(16);
-  const length = quantityText(`0x${bytes.toString(16)}`);
-  return (offset + 55 + length.length / 2).toString(16) + length;
-}
-
-/** A number in as few bytes as possible. */
-function quantityText(quantity: string): string {
-  const digits = quantity.slice(2).replace(/^0+/, "");
-  return digits.length % 2 === 1 ? `0${digits}` : digits;
-}
-
-function bytesText(data: string): string {
-  return data.slice(2).toLowerCase();
 }
 
 function textOf(value: unknown, name: string): string {

@@ -40,15 +40,31 @@ export function signRelay(
   transaction: RelayTransaction,
   engine: Secp256k1 = secp256k1,
 ): { raw: Hex; hash: Hex } {
+  const { digest, sealWith } = prepareRelay(transaction, () => relayerAddress(privateKey, engine));
+  return sealWith(engine.sign(digest, bytesOf(privateKey)));
+}
+
+export type UnsignedRelay = {
+  /** What the relayer's key signs. */
+  digest: Uint8Array;
+  /** The raw transaction with this signature, r || s and the parity of R. */
+  sealWith(signature: { rs: Uint8Array; parity: number }): { raw: Hex; hash: Hex };
+};
+
+/** A relay before it is signed; the same restrictions as `signRelay`. */
+export function prepareRelay(transaction: RelayTransaction, relayer: () => Hex): UnsignedRelay {
   const { chainId, nonce, to, data, gas, maxFeePerGas, maxPriorityFeePerGas } = transaction;
-  assertAllowed(transaction, () => relayerAddress(privateKey, engine));
+  assertAllowed(transaction, relayer);
   const fields = [chainId, nonce, maxPriorityFeePerGas, maxFeePerGas, gas, bytesOf(to), 0, bytesOf(data)];
   const unsigned: Rlp[] = [...fields, EMPTY_LIST];
-  const digest = keccak256Bytes(Buffer.concat([DYNAMIC_FEE_TYPE, rlp(unsigned)]));
-  const { rs, parity } = engine.sign(digest, bytesOf(privateKey));
-  const [r, s] = [rs.subarray(0, 32), rs.subarray(32)].map((half) => BigInt(hexOf(half)));
-  const raw = Buffer.concat([DYNAMIC_FEE_TYPE, rlp([...unsigned, parity, r ?? 0n, s ?? 0n])]);
-  return { raw: hexOf(raw), hash: hexOf(keccak256Bytes(raw)) };
+  return {
+    digest: keccak256Bytes(Buffer.concat([DYNAMIC_FEE_TYPE, rlp(unsigned)])),
+    sealWith({ rs, parity }) {
+      const [r, s] = [rs.subarray(0, 32), rs.subarray(32)].map((half) => BigInt(hexOf(half)));
+      const raw = Buffer.concat([DYNAMIC_FEE_TYPE, rlp([...unsigned, parity, r ?? 0n, s ?? 0n])]);
+      return { raw: hexOf(raw), hash: hexOf(keccak256Bytes(raw)) };
+    },
+  };
 }
 
 /** Limits the damage of a compromised caller: the relayer's key cannot be made to move the relayer's own funds. */

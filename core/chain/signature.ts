@@ -22,9 +22,14 @@ export function recoverPayer(
   const bytes = Buffer.from(signature.slice(2), "hex");
   const parity = (bytes[64] ?? 0) - 27;
   if (bytes.length !== SIGNATURE_BYTES || (parity !== 0 && parity !== 1)) return undefined;
-  if (LOW_S_MAX.compare(bytes, 32, 64) < 0) return undefined;
+  if (!isLowS(bytes)) return undefined;
   const publicKey = engine.recover(authorizationDigest(domain, authorization), bytes.subarray(0, 64), parity);
   return publicKey && toAddress(publicKey);
+}
+
+/** Of r || s: a high s is refused by the chain, and by the token. */
+export function isLowS(rs: Uint8Array): boolean {
+  return LOW_S_MAX.compare(rs, 32, 64) >= 0;
 }
 
 /** Address of an uncompressed public key (65 bytes), lower case. */

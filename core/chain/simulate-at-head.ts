@@ -31,6 +31,8 @@ export type Questions = {
 export type HeadSimulation = {
   readonly results: readonly SimulationResult[];
   readonly headNumber: bigint;
+  /** When the node that gave this head was asked, by `performance.now()`. */
+  readonly askedAtMs: number;
   /** In the order of the requested authorizations. */
   readonly areUsed: readonly boolean[];
   /** Undefined when not requested, or when the node's answer is unreliable. */
@@ -53,7 +55,7 @@ export async function simulateAtHead(
     ...(authorizations.length > 0 ? [statesCall(chain, authorizations)] : []),
     ...(unread ? [transfersCall(chain, unread)] : []),
   ];
-  const { outcomes, isWhole } = await chain.batchInOrder(calls);
+  const { outcomes, isWhole, askedAtMs } = await chain.batchInOrder(calls);
   const [head, simulated, ...others] = outcomes;
   const areUsed = authorizations.length > 0 ? readStates(others.shift(), authorizations.length) : [];
   const results = simulation.read(simulated);
@@ -61,6 +63,7 @@ export async function simulateAtHead(
   return {
     results,
     headNumber: parseQuantity(resultOf(head, "eth_blockNumber"), "eth_blockNumber"),
+    askedAtMs,
     areUsed,
     unreadTransfers: unread && isWhole ? readTransfers(others.shift()) : undefined,
   };
@@ -79,15 +82,14 @@ async function simulateHalves(
   const second = await simulateAtHead(chain, relayer, items.slice(middle), questions);
   return {
     results: [...first.results, ...second.results],
-    headNumber: higherOf(first.headNumber, second.headNumber),
+    ...(first.headNumber > second.headNumber ? headOf(first) : headOf(second)),
     areUsed: first.areUsed.map((isUsed, index) => isUsed || second.areUsed[index] === true),
     unreadTransfers: undefined,
   };
 }
 
-function higherOf(a: bigint, b: bigint): bigint {
-  if (a > b) return a;
-  return b;
+function headOf({ headNumber, askedAtMs }: HeadSimulation) {
+  return { headNumber, askedAtMs };
 }
 
 function statesCall(chain: Chain, authorizations: readonly AuthorizationKey[]): RpcCall {

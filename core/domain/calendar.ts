@@ -1,8 +1,9 @@
 /** Days and months of a time zone as instants. Pure. */
-import { localTime } from "./export.ts";
+import { localTime } from "./local-time.ts";
 
-const DAY = /^\d{4}-\d{2}-\d{2}$/;
-const MONTH = /^\d{4}-(0[1-9]|1[0-2])$/;
+/** From 1970 to 2999: the days around any of these have four digits, and Postgres has them. */
+const DAY = /^(19[7-9]|2\d\d)\d-\d{2}-\d{2}$/;
+const MONTH = /^(19[7-9]|2\d\d)\d-(0[1-9]|1[0-2])$/;
 
 /** Two periods of a time zone's calendar: `from` included, `before` not. */
 export type Period = { from: Date; before: Date };

@@ -31,6 +31,8 @@ export type PayableLink = {
   readonly maxUnits?: bigint | null;
   /** As many uses as it may have are paid or being paid. */
   readonly isUsedUp?: boolean | null;
+  /** Its merchant shows it to agents. */
+  readonly isDiscoverable?: boolean;
   /** The live payment that holds the link, if any, and the authorization it was accepted with. */
   readonly paymentId: string | null;
   readonly payer: Hex | null;

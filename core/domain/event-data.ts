@@ -1,5 +1,6 @@
 /** The data of an event as it travels: the fields it was recorded with, and the whole link or transaction as it is now. Pure. */
 import { type LinkRow, presentSingleLink } from "./present-link.ts";
+import { sampleEvent } from "./sample-event.ts";
 import { type HistoryRow, presentTransaction } from "./transaction.ts";
 
 export function presentEventData(
@@ -10,6 +11,9 @@ export function presentEventData(
   const { link, transaction } = subject;
   return {
     ...recorded,
+    ...(typeof recorded.sampleType === "string"
+      ? { sample: sampleEvent(recorded.sampleType, addresses) }
+      : {}),
     ...(link ? { link: presentSingleLink(link, addresses) } : {}),
     ...(transaction ? { transaction: presentTransaction(transaction) } : {}),
   };

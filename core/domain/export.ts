@@ -1,11 +1,19 @@
 /** The contents of an export in any format: columns, cells, file name. Pure; the worker renders, the API serves. */
+import type { DatevSettings } from "./datev-settings.ts";
+import type { Valuation } from "./fiat.ts";
+import { localTime } from "./local-time.ts";
 import { formatUnits } from "./money.ts";
 import type { TransactionStatus, TransactionType } from "./payment.ts";
 import { directionOf, type HistoryRow, presentTransaction, type TransactionFilter } from "./transaction.ts";
 import { unreachable } from "./unreachable.ts";
 
 /** Stored formats; "text" is the simple report that a request for `pdf` gets by default, "pdf" the typeset one. */
-export const EXPORT_FORMATS = ["csv", "json", "text", "pdf", "xlsx", "excel_csv"] as const;
+export const EXPORT_FORMATS = [
+  ...(["csv", "json", "text", "pdf", "xlsx", "excel_csv"] as const),
+  ...(["xero_csv", "quickbooks_csv", "datev", "camt053", "zip"] as const),
+] as const;
+/** Files of confirmed movements in a currency, which other programs import. */
+export const IMPORT_FORMATS = ["xero_csv", "quickbooks_csv", "datev"] as const;
 export type ExportFormat = (typeof EXPORT_FORMATS)[number];
 /** standard: the eight documented columns; accounting: these and further ones; books: confirmed movements as bookkeeping imports them. */
 export const EXPORT_PROFILES = ["standard", "accounting", "books"] as const;
@@ -46,6 +54,12 @@ export type ExportSummary = {
   timeZone: string;
   /** Keys of links' metadata that are columns of their own. */
   metadataColumns: readonly string[];
+  /** Of a profile with a name: which columns in which order, and their titles. */
+  columns: readonly { column: string; title: string }[] | undefined;
+  /** Values of the movements in a currency; undefined: none was chosen. */
+  valuation: Valuation | undefined;
+  /** Of the merchant's settings; undefined where the format needs none. */
+  datev: DatevSettings | undefined;
   merchantName: string;
   generatedAt: Date;
   /** The filter in words, one condition per line. */
@@ -188,40 +202,6 @@ function finalityOf({ status, isFinalized }: ExportRow): string {
   }
 }
 
-const formatters = new Map<string, Intl.DateTimeFormat>();
-
-/** "2026-03-29T03:30:00+02:00": local time of a zone with its offset at that moment. */
-export function localTime(instant: Date, timeZone: string): string {
-  let formatter = formatters.get(timeZone);
-  if (!formatter) {
-    formatter = new Intl.DateTimeFormat("en-US", {
-      timeZone,
-      hourCycle: "h23",
-      year: "numeric",
-      month: "2-digit",
-      day: "2-digit",
-      hour: "2-digit",
-      minute: "2-digit",
-      second: "2-digit",
-      timeZoneName: "longOffset",
-    });
-    formatters.set(timeZone, formatter);
-  }
-  const part = Object.fromEntries(formatter.formatToParts(instant).map(({ type, value }) => [type, value]));
-  const offset = part.timeZoneName?.replace("GMT", "") || "+00:00";
-  return `${part.year}-${part.month}-${part.day}T${part.hour}:${part.minute}:${part.second}${offset}`;
-}
-
-/** Whether the runtime knows this IANA time zone. */
-export function isTimeZone(text: string): boolean {
-  try {
-    new Intl.DateTimeFormat("en-US", { timeZone: text });
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 const ETHER_DECIMALS = 18;
 
 function formatEther(wei: bigint): string {
@@ -261,13 +241,19 @@ const FILES: Record<ExportFormat, { contentType: string; extension: string }> = 
     extension: "xlsx",
   },
   excel_csv: { contentType: "text/csv; charset=utf-8", extension: "csv" },
+  xero_csv: { contentType: "text/csv; charset=utf-8", extension: "csv" },
+  quickbooks_csv: { contentType: "text/csv; charset=utf-8", extension: "csv" },
+  datev: { contentType: "text/csv; charset=windows-1252", extension: "csv" },
+  camt053: { contentType: "application/xml; charset=utf-8", extension: "xml" },
+  zip: { contentType: "application/zip", extension: "zip" },
 };
 
 export function contentTypeOf(format: ExportFormat): string {
   return FILES[format].contentType;
 }
 
-/** "transactions-2026-11-20.csv": contains no user data. */
+/** "transactions-2026-11-20.csv": contains no user data. DATEV imports files that begin with EXTF. */
 export function fileNameOf(format: ExportFormat, createdAt: Date): string {
-  return `transactions-${createdAt.toISOString().slice(0, 10)}.${FILES[format].extension}`;
+  const what = format === "zip" ? "documents" : "transactions";
+  return `${format === "datev" ? "EXTF_" : ""}${what}-${createdAt.toISOString().slice(0, 10)}.${FILES[format].extension}`;
 }

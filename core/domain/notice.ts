@@ -9,6 +9,8 @@ export const NOTICE_KINDS = [
   "money_sent",
   "recovery",
   "statement_ready",
+  "export_ready",
+  "export_failed",
 ] as const;
 export type NoticeKind = (typeof NOTICE_KINDS)[number];
 
@@ -28,6 +30,8 @@ export function renderNotice(
   const { network, txHash } = details;
   const known = typeof network === "string" && isNetworkId(network) ? NETWORKS[network] : undefined;
   const place = known ? ` on ${known.displayName}` : "";
+  if (kind === "export_ready" || kind === "export_failed")
+    return renderExportNotice(details, { isReady: kind === "export_ready", site, baseUrl });
   if (kind === "statement_ready") return renderStatementNotice(details, { place, site, baseUrl });
   const lines = [
     whatHappened(kind, details, place),
@@ -41,7 +45,29 @@ export function renderNotice(
   return { subject, text: `${lines.join("\n\n")}\n`, html };
 }
 
-type SecurityNotice = Exclude<NoticeKind, "statement_ready">;
+type SecurityNotice = Exclude<NoticeKind, "statement_ready" | "export_ready" | "export_failed">;
+
+/** `details`: profileName, firstDay, lastDay, and the reason of a failure. */
+function renderExportNotice(
+  { profileName, firstDay, lastDay, reason }: NoticeDetails,
+  { isReady, site, baseUrl }: { isReady: boolean; site: string; baseUrl: string },
+): MailText {
+  const period = `${firstDay} to ${lastDay}`;
+  const subject = isReady
+    ? `${profileName}: your scheduled export for ${period} (${site})`
+    : `${profileName}: your scheduled export for ${period} could not be made (${site})`;
+  const lines = isReady
+    ? [
+        `Your scheduled export ${profileName} for ${period} is ready.`,
+        `You find it under Exports for 30 days: ${baseUrl}/exports`,
+      ]
+    : [
+        `Your scheduled export ${profileName} for ${period} could not be made${reason ? `: ${reason}` : ""}.`,
+        `Make it again under Exports: ${baseUrl}/exports`,
+      ];
+  const html = mailDocument(subject, lines.map(mailParagraph).join("\n"));
+  return { subject, text: `${lines.join("\n\n")}\n`, html };
+}
 
 /** `details`: month. */
 function renderStatementNotice(

@@ -18,6 +18,7 @@ export type LinkRow = ReusableRow &
     status: LinkStatus;
     exception: LinkException;
     settledBy: SettledBy | null;
+    isDiscoverable: boolean;
     refundedUnits: bigint;
     paidAt: Date | null;
     expiresAt: Date;
@@ -35,6 +36,7 @@ export function presentLink(link: LinkRow, { baseUrl }: { baseUrl: string }) {
     aiUrl: `${baseUrl}/v1/x402/${link.id}`,
     network: link.network,
     status: link.status,
+    discoverable: link.isDiscoverable,
     exception: link.exception,
     settledBy: link.settledBy,
     refundedAmount: toAmountNumber(link.refundedUnits),

@@ -11,11 +11,12 @@ export type ReceiptMailFrame = {
   /** Content id of the merchant's logo, which is attached. */
   logoId: string | undefined;
   accent: string | null;
+  documentNumber: string | undefined;
 };
 
 export function renderReceiptMail(
   receipt: Receipt,
-  { baseUrl, logoId, accent }: ReceiptMailFrame,
+  { baseUrl, logoId, accent, documentNumber }: ReceiptMailFrame,
 ): ReceiptMail {
   const color = pageColors(accent ?? DEFAULT_ACCENT, "light").accent;
   const mark = `<img src="cid:${escapeHtml(logoId ?? "")}" alt="" width="48" height="48" style="display:block;margin:0 0 16px;object-fit:contain">\n`;
@@ -24,7 +25,9 @@ export function renderReceiptMail(
   const url = `${baseUrl}/pay/${receipt.linkId}/receipt?transactionId=${receipt.transactionId ?? ""}`;
   const why = `Your payment of ${amount} to ${merchant} has been confirmed.`;
   const foot = `You get this mail because ${merchant} gave your address with this order. Nobody will ask you to pay again.`;
-  const lines = linesOfReceipt(receipt).map(([name, value]) => [name, oneLine(value)] as const);
+  const lines = linesOfReceipt(receipt, documentNumber).map(
+    ([name, value]) => [name, oneLine(value)] as const,
+  );
   return {
     subject: `Receipt: ${amount} to ${merchant}`,
     text: [
@@ -57,7 +60,7 @@ ${lines.map(([name, value]) => row(name, value)).join("\n")}
 
 function row(name: string, value: string): string {
   const cell = "padding:6px 0;border-top:1px solid #e1e4e8;vertical-align:top;text-align:left";
-  return `<tr><th style="${cell};padding-right:16px;font-weight:400;color:#57606a;white-space:nowrap">${escapeHtml(name)}</th><td style="${cell};word-break:break-all">${escapeHtml(value)}</td></tr>`;
+  return `<tr><th style="${cell};padding-right:16px;font-weight:400;color:#57606a;white-space:nowrap">${escapeHtml(name)}</th><td style="${cell};word-break:break-word">${escapeHtml(value)}</td></tr>`;
 }
 
 function oneLine(text: string): string {

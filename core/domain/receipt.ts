@@ -33,10 +33,14 @@ export function plainAmount(units: bigint): string {
   return formatUnits(units).replace(/0{1,4}$/, "");
 }
 
-/** The lines of the printed and mailed receipt, in English. */
-export function linesOfReceipt(receipt: Receipt): [name: string, value: string][] {
+/** The lines of the mailed receipt, in English. */
+export function linesOfReceipt(
+  receipt: Receipt,
+  documentNumber: string | undefined,
+): [name: string, value: string][] {
   const { chainId, displayName } = NETWORKS[receipt.network];
-  const lines: [string, string | null | false][] = [
+  const lines: [string, string | null | false | undefined][] = [
+    ["Receipt number", documentNumber],
     ["Paid to", receipt.merchantName],
     ["For", receipt.description],
     ["Reference", receipt.reference],

@@ -21,6 +21,7 @@ export const SECURITY_EVENT_TYPES = [
   "wallet_upgraded",
   "money_sent_elsewhere",
   "identity_linked",
+  "identity_unlinked",
   "identity_refused",
   "api_key_created",
   "api_key_revoked",

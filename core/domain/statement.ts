@@ -1,5 +1,9 @@
 /** A statement of one wallet and period: opening balance, every movement with the balance after it, closing balance. Pure. */
-import { type ExportRow, localTime, rowIdOf } from "./export.ts";
+
+import type { FiatChoice } from "./exchange-rate.ts";
+import { type ExportRow, rowIdOf } from "./export.ts";
+import type { Valuation } from "./fiat.ts";
+import { localTime } from "./local-time.ts";
 import { formatUnits } from "./money.ts";
 import { type Hex, NETWORKS, type NetworkId } from "./networks.ts";
 import type { Table } from "./table.ts";
@@ -7,12 +11,16 @@ import { directionOf, titleOf } from "./transaction.ts";
 
 /** A statement holds every movement of its period or is not made. */
 export const STATEMENT_ROWS_MAX = 100_000;
-/** A spreadsheet is made in memory as a whole. */
-export const SPREADSHEET_ROWS_MAX = 20_000;
 /** Scheduled statements are kept as long as books are. */
 export const MONTHLY_STATEMENT_KEPT_DAYS = 3_653;
 
-export type StatementRequest = { network: NetworkId; from: Date; before: Date; timeZone: string };
+export type StatementRequest = {
+  network: NetworkId;
+  from: Date;
+  before: Date;
+  timeZone: string;
+  fiat: FiatChoice | undefined;
+};
 
 /** What a merchant's documents say about him. */
 export type Issuer = { name: string; postalAddress: string | null; taxId: string | null; email: string };
@@ -26,6 +34,7 @@ export type ChainCheck =
 export type StatementHead = {
   issuer: Issuer;
   network: NetworkId;
+  walletId: string;
   walletAddress: string;
   timeZone: string;
   from: Date;
@@ -38,6 +47,8 @@ export type StatementHead = {
   movements: number;
   totals: readonly { kind: ExportRow["kind"]; count: number; units: bigint }[];
   check: ChainCheck;
+  /** Of a format in a currency. */
+  valuation: Valuation | undefined;
 };
 
 /** A movement and the balance after it. */

@@ -1,5 +1,6 @@
 /**
- * Which font has a letter. DejaVu Sans has the Latin, Greek, Cyrillic, Hebrew and Arabic letters the standard fonts lack; Noto Sans has
+ * Which font has a letter. Arimo, the font of Latin text, has further Latin, Greek, Cyrillic, Hebrew and Vietnamese letters in a file each,
+ * DejaVu Sans has Arabic and what is left of them; Noto Sans has
  * Chinese, Japanese kana and Korean, in about a hundred small files each, the scripts of South and South East Asia, Ethiopia and Georgia in
  * a file each, Noto Emoji the pictures; opened when `prepare` meets a letter of theirs. Letters that stand on each other come from one font.
  * pdfkit embeds nothing visible of a WOFF2 font; what it is given is the TrueType font inside.
@@ -16,6 +17,8 @@ type FontFile = { name: string; file: string; isThin: boolean };
 export type WideFont = { isThin: boolean; embedded: EmbeddedFont; shape: Shape };
 
 const DEJAVU: FontFile = { name: "DejaVuSans", file: "dejavu-fonts-ttf/ttf/DejaVuSans.ttf", isThin: false };
+const ARIMO = { scope: "@fontsource", weight: "400" };
+const ARIMO_SUBSETS = ["latin-ext", "vietnamese", "greek", "cyrillic", "greek-ext", "cyrillic-ext", "hebrew"];
 const SCRIPTS = [
   ...["devanagari", "bengali", "tamil", "telugu", "gujarati", "gurmukhi", "kannada", "malayalam", "oriya"],
   ...["sinhala", "thai", "lao", "khmer", "myanmar", "ethiopic", "georgian", "armenian"],
@@ -44,7 +47,7 @@ export function openWideFonts(doc: PDFKit.PDFDocument) {
   async function choose(letters: readonly string[]): Promise<WideFont | undefined> {
     const rarest = letters.find((letter) => !isWinAnsi(letter));
     if (!rarest) return undefined;
-    for (const file of [DEJAVU, ...(await findNoto(rarest))]) {
+    for (const file of await findFonts(rarest)) {
       const font = await open(file);
       if (letters.every((letter) => hasLetter(font, letter))) return font;
     }
@@ -85,9 +88,11 @@ export function isFormat(letter: string): boolean {
 type Range = { first: number; last: number; font: FontFile };
 let ranges: Promise<Range[]> | undefined;
 
-/** The files whose published ranges hold the letter; scripts with files of their own first, then Chinese, Korean, pictures. */
-async function findNoto(letter: string): Promise<FontFile[]> {
+/** The files whose published ranges hold the letter: Arimo, DejaVu, scripts with files of their own, then Chinese, Korean, pictures. */
+async function findFonts(letter: string): Promise<FontFile[]> {
   ranges ??= Promise.all([
+    ...ARIMO_SUBSETS.map((subset) => readRanges("arimo", { subset, isThin: false }, ARIMO)),
+    [{ first: 0, last: 0x10ffff, font: DEJAVU }],
     ...SCRIPTS.map((script) => readRanges(`noto-sans-${script}`, { subset: script, isThin: false })),
     // the sign of Georgia's currency
     readRanges("noto-sans-georgian", { subset: "latin-ext", isThin: false }),
@@ -100,14 +105,17 @@ async function findNoto(letter: string): Promise<FontFile[]> {
 }
 
 /** unicode.json of a fontsource package: {"[4]": "U+1f1e9-1f1f5,U+1f21a", "latin": …}. Without `only.subset` every file. */
-async function readRanges(family: string, only: { subset?: string; isThin: boolean }): Promise<Range[]> {
-  const subsets: Record<string, string> = await Bun.file(
-    pathOf(`@fontsource-variable/${family}/unicode.json`),
-  ).json();
+async function readRanges(
+  family: string,
+  only: { subset?: string; isThin: boolean },
+  place: { scope: string; weight: string } = { scope: "@fontsource-variable", weight: "wght" },
+): Promise<Range[]> {
+  const folder = `${place.scope}/${family}`;
+  const subsets: Record<string, string> = await Bun.file(pathOf(`${folder}/unicode.json`)).json();
   const wanted = Object.entries(subsets).filter(([subset]) => !only.subset || subset === only.subset);
   return wanted.flatMap(([subset, text]) => {
     const name = `${family}-${subset.replace(/[[\]]/g, "")}`;
-    const file = `@fontsource-variable/${family}/files/${name}-wght-normal.woff2`;
+    const file = `${folder}/files/${name}-${place.weight}-normal.woff2`;
     return text.split(",").map((range) => {
       const [first = "", last = first] = range.trim().replace(/^U\+/i, "").split("-");
       const font = { name, file, isThin: only.isThin };

@@ -1,8 +1,6 @@
 /** The parts of pdfkit 0.20.2 its types leave out, gathered here: page resources, page operators, indirect objects, embedded fonts. */
-export type StandardFont = "Helvetica" | "Helvetica-Bold";
-
 /** An object of the file that others point to. */
-export type PdfReference = { write(content: string): void; end(): void };
+export type PdfReference = { write(content: string): void; end(content?: Uint8Array): void };
 
 /** A font the file carries: the glyphs `subset` was given. Widths are in thousandths, by the number a glyph has in the subset. */
 export type EmbeddedFont = {
@@ -13,7 +11,15 @@ export type EmbeddedFont = {
   /** The code points a glyph stands for, for who copies or searches text. */
   readonly unicode: number[][];
   readonly scale: number;
-  font: { hasGlyphForCodePoint(codePoint: number): boolean; getGlyph(id: number): { advanceWidth: number } };
+  font: {
+    hasGlyphForCodePoint(codePoint: number): boolean;
+    glyphForCodePoint(codePoint: number): { advanceWidth: number };
+    getGlyph(id: number): { advanceWidth: number };
+    readonly bbox: { minX: number; minY: number; maxX: number; maxY: number };
+    readonly ascent: number;
+    readonly descent: number;
+    readonly capHeight: number;
+  };
 };
 
 export type PdfInside = {

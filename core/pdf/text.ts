@@ -1,15 +1,16 @@
 /**
- * Text and rules on a PDF's pages. Latin text is written in the standard fonts as page operators (PDF 32000-1, 9.4): pdfkit's own
- * way kerns every pair of letters, which is most of the time a table of 10,000 rows takes. Other letters are shaped (wide-words.ts) and
- * written in embedded fonts (pdf-fonts.ts). A letter no font has becomes □ and is counted, so that the report can say so.
+ * Text and rules on a PDF's pages. Latin text is written as page operators (PDF 32000-1, 9.4; latin-font.ts): pdfkit's own way kerns
+ * every pair of letters, which is most of the time a table of 10,000 rows takes. Other letters are shaped (break-long-words.ts) and written
+ * in fonts of their script (fonts.ts). A character no font has is written as its number, [U+1F9FF], and counted, so that the report can say so.
  */
 
 import { openWideWords, type WideWord } from "./break-long-words.ts";
 import { hasLetter, isFormat, openWideFonts, type WideFont } from "./fonts.ts";
+import { openLatinFont } from "./latin-font.ts";
 import { breakLines, graphemesOf } from "./line-breaks.ts";
-import { type PdfInside, type PdfReference, pdfInside, type StandardFont } from "./pdfkit-internals.ts";
+import { type PdfReference, pdfInside } from "./pdfkit-internals.ts";
 import { directionMark, inVisualOrder, mirror } from "./reading-order.ts";
-import { isWinAnsi, toWinAnsiHex, WIN_ANSI_LETTERS } from "./win-ansi.ts";
+import { isWinAnsi, toWinAnsiHex } from "./win-ansi.ts";
 
 export type TextStyle = {
   font: "regular" | "bold";
@@ -22,25 +23,23 @@ export type TextStyle = {
 export type Place = { x: number; y: number; width: number; align?: "right" | undefined };
 /** A stretch of text in one font. */
 type Run = { text: string; font: WideFont | undefined };
-export type PdfText = ReturnType<typeof openPdfText>;
+export type PdfText = Awaited<ReturnType<typeof openPdfText>>;
 
-/** Stands for a letter no font has. */
-export const MISSING = "□";
 const ELLIPSIS = "…";
 /** Where letters stand in a line, in parts of its height: lines of equal height stand level whatever their letters' size. */
 const BASE = 0.616;
 const WIDTHS_KEPT = 5_000;
 const UNITS_PER_EM = 1000;
-/** Outline of thin letters, in parts of the size. */
+/** Outline of thin letters, and of bold ones in fonts that have one weight, in parts of the size. */
 const THICKENING = 0.03;
 
-export function openPdfText(doc: PDFKit.PDFDocument) {
+export async function openPdfText(doc: PDFKit.PDFDocument) {
   const inside = pdfInside(doc);
   const wide = openWideFonts(doc);
   const wideWords = openWideWords();
   const fonts = {
-    regular: openStandardFont(doc, inside, "Helvetica"),
-    bold: openStandardFont(doc, inside, "Helvetica-Bold"),
+    regular: await openLatinFont(doc, "regular"),
+    bold: await openLatinFont(doc, "bold"),
   };
   /** In parts of the size; words repeat. */
   const wideWidths = new Map<string, number>();
@@ -105,7 +104,7 @@ export function openPdfText(doc: PDFKit.PDFDocument) {
     return (wideWords.shape(font, text, isRightToLeft).width * style.size) / UNITS_PER_EM;
   }
 
-  /** Control characters become spaces, letters no font has become □. */
+  /** Control characters become spaces, characters no font has become their numbers. */
   function showable(text: string): string {
     const plain = text.replace(/[\p{Cc}\u2028\u2029]+/gu, " ");
     if (isWinAnsi(plain)) return plain;
@@ -122,7 +121,7 @@ export function openPdfText(doc: PDFKit.PDFDocument) {
     if (isDirection(letter) || isWinAnsi(letter) || wide.fontOf(letter)) return letter;
     if (isFormat(letter) || isMark(letter)) return "";
     missing += 1;
-    return MISSING;
+    return `[U+${(letter.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}]`;
   }
 
   function wrap(given: string, style: TextStyle, width: number, linesMax: number): string[] {
@@ -155,9 +154,10 @@ export function openPdfText(doc: PDFKit.PDFDocument) {
   function writeWide(font: WideFont, word: WideWord, style: TextStyle, start: string): void {
     const { embedded, isThin } = font;
     pendingFonts.set(embedded.id, embedded.ref());
-    const thickness = style.size * THICKENING * (style.font === "bold" ? 2 : 1);
-    const outline = isThin ? `${point(thickness)} w ${style.gray} G 2 Tr ` : "";
-    pending += `${word.span} BDC ${fontOperators(embedded, style)} ${outline}${start} ${word.draw(style.size)}${isThin ? " 0 Tr" : ""} ET EMC\n`;
+    const steps = (isThin ? 1 : 0) + (style.font === "bold" ? 1 : 0);
+    const thickness = style.size * THICKENING * steps;
+    const outline = steps > 0 ? `${point(thickness)} w ${style.gray} G 2 Tr ` : "";
+    pending += `${word.span} BDC ${fontOperators(embedded, style)} ${outline}${start} ${word.draw(style.size)}${steps > 0 ? " 0 Tr" : ""} ET EMC\n`;
   }
 
   function rule(x: number, y: number, width: number, stroke: { thickness: number; gray: number }): void {
@@ -187,35 +187,10 @@ export function openPdfText(doc: PDFKit.PDFDocument) {
     reference.end();
   }
 
-  function remark(): string | undefined {
-    if (missing === 0) return undefined;
-    return `${MISSING} stands for a letter no font of this report has (${missing} in all). The CSV and JSON exports hold every letter.`;
-  }
+  /** How many characters were written as their numbers. */
+  const missingCount = () => missing;
 
-  return { prepare: wide.prepare, wrap, line, rule, form, newForm, fillForm, remark, flush };
-}
-
-type OpenFont = { id: string; reference: unknown; widthOf: (text: string) => number };
-
-/** Widths are those of single letters, in parts of the size: what the operators above draw. */
-function openStandardFont(doc: PDFKit.PDFDocument, inside: PdfInside, name: StandardFont): OpenFont {
-  doc.font(name);
-  const { id } = inside._font;
-  const reference = inside._font.ref();
-  const widths = letterWidths.get(name) ?? measureLetters(doc);
-  letterWidths.set(name, widths);
-  const widthOf = (text: string) => {
-    let width = 0;
-    for (const letter of text) width += widths.get(letter) ?? 0;
-    return width;
-  };
-  return { id, reference, widthOf };
-}
-const letterWidths = new Map<StandardFont, Map<string, number>>();
-
-function measureLetters(doc: PDFKit.PDFDocument): Map<string, number> {
-  doc.fontSize(UNITS_PER_EM);
-  return new Map(WIN_ANSI_LETTERS.map((letter) => [letter, doc.widthOfString(letter) / UNITS_PER_EM]));
+  return { prepare: wide.prepare, wrap, line, rule, form, newForm, fillForm, missingCount, flush };
 }
 
 function fontOperators({ id }: { id: string }, { size, gray }: TextStyle): string {

@@ -25,8 +25,13 @@ export type Chain = {
    * All of one node, in as many HTTP batches as it wants; outcomes in the order of the calls. Throws when no node gave any answer.
    */
   readonly batch: (calls: readonly RpcCall[]) => Promise<RpcOutcome[]>;
-  /** The same one after the other. `isWhole`: in one HTTP request, so that one state of the node answered all of it. */
-  readonly batchInOrder: (calls: readonly RpcCall[]) => Promise<{ outcomes: RpcOutcome[]; isWhole: boolean }>;
+  /**
+   * The same one after the other. `isWhole`: in one HTTP request, so that one state of the node answered all of it. `askedAtMs`: when the
+   * node that answered was asked, by `performance.now()`.
+   */
+  readonly batchInOrder: (
+    calls: readonly RpcCall[],
+  ) => Promise<{ outcomes: RpcOutcome[]; isWhole: boolean; askedAtMs: number }>;
   /** Several requests to one node: from the healthiest that gives all the answers. */
   readonly withNode: <T>(attempt: (node: ChainNode) => Promise<T>) => Promise<T>;
   /** The same from this node or not at all, without a second attempt: for second opinions. */
@@ -111,8 +116,11 @@ export function openChain({
     request: async (method, params) => resultOf(await batch([{ method, params }])),
     batch,
     async batchInOrder(calls) {
-      const batches = await withNode((node) => ask(node, calls, { inOrder: true }));
-      return { outcomes: batches.flat(), isWhole: batches.length <= 1 };
+      return withNode(async (node) => {
+        const askedAtMs = performance.now();
+        const batches = await ask(node, calls, { inOrder: true });
+        return { outcomes: batches.flat(), isWhole: batches.length <= 1, askedAtMs };
+      });
     },
     withNode,
     requestOn: async (node, method, params) => resultOf(await batchOn(node, [{ method, params }])),

@@ -101,7 +101,24 @@ export const processShape = {
   DATABASE_URL: postgresUrl,
   METRICS_PORT: wholeNumber(0, 65_535).optional(),
   METRICS_HOST: z.string().default("127.0.0.1"),
+  OTEL_EXPORTER_OTLP_ENDPOINT: z
+    .string()
+    .regex(/^https?:\/\//, "must begin with http:// or https://")
+    .optional(),
+  OTEL_TRACES_SAMPLER_ARG: z
+    .string()
+    .regex(/^(0(\.\d+)?|1(\.0+)?)$/, "must be a share from 0 to 1, for example 0.1")
+    .transform(Number)
+    .default(1),
 } as const;
+
+/** Where a process exports its traces, and how many of them. */
+export function tracesPlace(env: {
+  OTEL_EXPORTER_OTLP_ENDPOINT?: string | undefined;
+  OTEL_TRACES_SAMPLER_ARG: number;
+}) {
+  return { endpoint: env.OTEL_EXPORTER_OTLP_ENDPOINT, sampledShare: env.OTEL_TRACES_SAMPLER_ARG };
+}
 
 /** Ends a process with an invalid environment with one readable message instead of a stack trace. */
 export function readEnvOrExit<Config>(read: () => Config): Config {

@@ -2,7 +2,12 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import { readDiskSpace } from "./machine.ts";
 
-export type Metrics = { registry: Registry; close(): void };
+export type Metrics = {
+  registry: Registry;
+  /** Serves a further page on the same port. */
+  addPage(path: string, answer: () => Promise<Response>): void;
+  close(): void;
+};
 
 /** Where metrics are served; not at all without a port; port 0 picks a free one. */
 export type MetricsPlace = { readonly port: number | undefined; readonly host: string };
@@ -13,7 +18,8 @@ export function openMetrics(processName: string, { port, host }: MetricsPlace): 
   registry.setDefaultLabels({ process: processName });
   collectDefaultMetrics({ register: registry });
   openDiskMetrics(registry);
-  if (port === undefined) return { registry, close: () => {} };
+  if (port === undefined) return { registry, addPage: () => {}, close: () => {} };
+  const pages = new Map<string, () => Promise<Response>>();
   const server = Bun.serve({
     port,
     hostname: host,
@@ -21,9 +27,14 @@ export function openMetrics(processName: string, { port, host }: MetricsPlace): 
       "/metrics": async () =>
         new Response(await registry.metrics(), { headers: { "content-type": registry.contentType } }),
     },
-    fetch: () => new Response("Not found", { status: 404 }),
+    fetch: async (request) =>
+      (await pages.get(new URL(request.url).pathname)?.()) ?? new Response("Not found", { status: 404 }),
   });
-  return { registry, close: () => void server.stop(true) };
+  return {
+    registry,
+    addPage: (path, answer) => void pages.set(path, answer),
+    close: () => void server.stop(true),
+  };
 }
 
 /** Counts reads of lists and exports by who answered: `replica`, or why the primary did. */

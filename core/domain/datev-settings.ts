@@ -1,0 +1,9 @@
+/** Numbers of the tax adviser, the client and the accounts; `payments` and the others are what the wallet's account is posted against. */
+export type DatevSettings = {
+  consultantNumber: number;
+  clientNumber: number;
+  /** "01-01": month and day on which a fiscal year begins. */
+  fiscalYearStart: string;
+  accountLength: number;
+  accounts: Record<"wallet" | "payments" | "received" | "sent" | "refunds" | "fees" | "rounding", string>;
+};
