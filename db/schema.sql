@@ -138,6 +138,58 @@ create table cursors (
   constraint cursors_pkey PRIMARY KEY (network)
 );
 
+create table document_counters (
+  kind text not null,
+  last_number integer not null,
+  user_id text not null,
+  year integer not null,
+  constraint document_counters_kind_check CHECK ((kind = ANY (ARRAY['RECEIPT'::text, 'CREDIT_NOTE'::text]))),
+  constraint document_counters_last_number_check CHECK ((last_number > 0)),
+  constraint document_counters_pkey PRIMARY KEY (user_id, kind, year),
+  constraint document_counters_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE,
+  constraint document_counters_year_check CHECK (((year >= 2000) AND (year <= 9999)))
+);
+
+create table documents (
+  amount_units numeric(78,0) not null,
+  block_hash text not null,
+  facts jsonb not null,
+  happened_at timestamp with time zone not null,
+  id text not null,
+  issued_at timestamp with time zone default now() not null,
+  kind text not null,
+  language text,
+  link_id text not null,
+  log_index integer not null,
+  network text not null,
+  number integer not null,
+  receipt_id text,
+  refund_id text,
+  tx_hash text not null,
+  user_id text not null,
+  void_reason text,
+  voided_at timestamp with time zone,
+  year integer not null,
+  constraint documents_amount_units_check CHECK ((amount_units > (0)::numeric)),
+  constraint documents_block_hash_check CHECK (((length(block_hash) = 66) AND (block_hash = ('0x'::text || encode(decode(substr(block_hash, 3), 'hex'::text), 'hex'::text))))),
+  constraint documents_check CHECK (((kind = 'CREDIT_NOTE'::text) = (refund_id IS NOT NULL))),
+  constraint documents_check1 CHECK (((voided_at IS NULL) = (void_reason IS NULL))),
+  constraint documents_kind_check CHECK ((kind = ANY (ARRAY['RECEIPT'::text, 'CREDIT_NOTE'::text]))),
+  constraint documents_language_check CHECK ((language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))) NOT VALID,
+  constraint documents_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint documents_number_check CHECK ((number > 0)),
+  constraint documents_pkey PRIMARY KEY (id),
+  constraint documents_receipt_id_fkey FOREIGN KEY (receipt_id) REFERENCES documents(id) ON DELETE CASCADE,
+  constraint documents_tx_hash_check CHECK (((length(tx_hash) = 66) AND (tx_hash = ('0x'::text || encode(decode(substr(tx_hash, 3), 'hex'::text), 'hex'::text))))),
+  constraint documents_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE,
+  constraint documents_void_reason_check CHECK ((void_reason = ANY (ARRAY['REORGANISED'::text, 'REASSIGNED'::text])))
+);
+CREATE INDEX documents_happened ON public.documents USING btree (user_id, happened_at DESC, id DESC);
+CREATE INDEX documents_link ON public.documents USING btree (link_id);
+CREATE UNIQUE INDEX documents_number_key ON public.documents USING btree (user_id, kind, year, number);
+CREATE INDEX documents_receipt ON public.documents USING btree (receipt_id) WHERE (receipt_id IS NOT NULL);
+CREATE UNIQUE INDEX documents_transfer_key ON public.documents USING btree (network, tx_hash, log_index) WHERE (voided_at IS NULL);
+
 create unlogged table drain_leases (
   holder text not null,
   network text not null,
@@ -172,6 +224,34 @@ CREATE INDEX events_created ON public.events USING brin (created_at);
 CREATE INDEX events_user_epoch ON public.events USING btree (owner_key(user_id), epoch, written_by, id);
 CREATE TRIGGER events_add_order_data BEFORE INSERT ON public.events FOR EACH ROW WHEN (((new.type ~~ 'payment_link.%'::text) OR (new.type ~~ 'transaction.%'::text))) EXECUTE FUNCTION add_order_data();
 CREATE TRIGGER events_deliver AFTER INSERT ON public.events REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION deliver_events();
+CREATE TRIGGER events_notify_readers AFTER INSERT ON public.events REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION notify_event_readers();
+
+create table exchange_rate_sources (
+  attempted_at timestamp with time zone default now() not null,
+  error text,
+  fetched_at timestamp with time zone,
+  newest_day date,
+  source text not null,
+  constraint exchange_rate_sources_error_check CHECK ((length(error) <= 500)),
+  constraint exchange_rate_sources_pkey PRIMARY KEY (source),
+  constraint exchange_rate_sources_source_check CHECK (((source ~ '^[a-z][a-z0-9-]{0,31}$'::text) AND (source <> ALL (ARRAY['own'::text, 'par'::text]))))
+);
+
+create table exchange_rates (
+  base text not null,
+  currency text not null,
+  day date not null,
+  fetched_at timestamp with time zone default now() not null,
+  rate_e10 numeric(78,0) not null,
+  revision integer not null,
+  source text not null,
+  constraint exchange_rates_base_check CHECK ((base ~ '^[A-Z]{3}$'::text)),
+  constraint exchange_rates_currency_check CHECK ((currency ~ '^[A-Z]{3,4}$'::text)),
+  constraint exchange_rates_pkey PRIMARY KEY (source, currency, day, revision),
+  constraint exchange_rates_rate_e10_check CHECK ((rate_e10 > (0)::numeric)),
+  constraint exchange_rates_revision_check CHECK ((revision >= 1)),
+  constraint exchange_rates_source_check CHECK ((source ~ '^[a-z][a-z0-9-]{0,31}$'::text))
+);
 
 create table export_chunks (
   attempt integer not null,
@@ -182,6 +262,56 @@ create table export_chunks (
   constraint export_chunks_pkey PRIMARY KEY (export_id, attempt, "position")
 );
 
+create table export_profiles (
+  created_at timestamp with time zone default now() not null,
+  definition jsonb not null,
+  id text not null,
+  name text not null,
+  updated_at timestamp with time zone default now() not null,
+  user_id text not null,
+  constraint export_profiles_id_check CHECK (starts_with(id, 'epr_'::text)),
+  constraint export_profiles_name_check CHECK (((length(name) >= 1) AND (length(name) <= 100))),
+  constraint export_profiles_name_key UNIQUE (user_id, name),
+  constraint export_profiles_pkey PRIMARY KEY (id),
+  constraint export_profiles_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+
+create table export_schedule_runs (
+  announced_at timestamp with time zone,
+  created_at timestamp with time zone default now() not null,
+  export_id text,
+  first_day date not null,
+  last_day date not null,
+  schedule_id text not null,
+  constraint export_schedule_runs_check CHECK ((first_day <= last_day)),
+  constraint export_schedule_runs_export_id_fkey FOREIGN KEY (export_id) REFERENCES exports(id) ON DELETE SET NULL,
+  constraint export_schedule_runs_pkey PRIMARY KEY (schedule_id, first_day),
+  constraint export_schedule_runs_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES export_schedules(id) ON DELETE CASCADE
+);
+CREATE INDEX export_schedule_runs_export ON public.export_schedule_runs USING btree (export_id) WHERE (export_id IS NOT NULL);
+CREATE INDEX export_schedule_runs_unannounced ON public.export_schedule_runs USING btree (created_at) WHERE (announced_at IS NULL);
+
+create table export_schedules (
+  created_at timestamp with time zone default now() not null,
+  created_by text not null,
+  delivery text not null,
+  frequency text not null,
+  id text not null,
+  paused_at timestamp with time zone,
+  profile_id text not null,
+  user_id text not null,
+  constraint export_schedules_created_by_fkey FOREIGN KEY (created_by) REFERENCES users(id) ON DELETE CASCADE,
+  constraint export_schedules_delivery_check CHECK ((delivery = ANY (ARRAY['mail'::text, 'webhook'::text]))),
+  constraint export_schedules_frequency_check CHECK ((frequency = ANY (ARRAY['weekly'::text, 'monthly'::text]))),
+  constraint export_schedules_id_check CHECK (starts_with(id, 'exs_'::text)),
+  constraint export_schedules_pkey PRIMARY KEY (id),
+  constraint export_schedules_profile_id_fkey FOREIGN KEY (profile_id) REFERENCES export_profiles(id) ON DELETE CASCADE,
+  constraint export_schedules_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+CREATE INDEX export_schedules_created_by ON public.export_schedules USING btree (created_by);
+CREATE INDEX export_schedules_profile ON public.export_schedules USING btree (profile_id);
+CREATE INDEX export_schedules_user ON public.export_schedules USING btree (user_id, created_at, id);
+
 create table exports (
   attempts integer default 0 not null,
   byte_size bigint,
@@ -191,6 +321,7 @@ create table exports (
   format text not null,
   id text not null,
   ready_at timestamp with time zone,
+  refusal text,
   request jsonb not null,
   request_id text,
   rows_done integer default 0 not null,
@@ -200,8 +331,9 @@ create table exports (
   status text default 'QUEUED'::text not null,
   truncated boolean default false not null,
   user_id text not null,
-  constraint exports_format_check CHECK ((format = ANY (ARRAY['csv'::text, 'json'::text, 'text'::text, 'pdf'::text, 'xlsx'::text, 'excel_csv'::text]))),
+  constraint exports_format_check CHECK ((format ~ '^[a-z][a-z0-9_]{1,31}$'::text)),
   constraint exports_pkey PRIMARY KEY (id),
+  constraint exports_refusal_check CHECK ((length(refusal) <= 500)),
   constraint exports_status_check CHECK ((status = ANY (ARRAY['QUEUED'::text, 'RUNNING'::text, 'READY'::text, 'FAILED'::text]))),
   constraint exports_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
@@ -305,20 +437,29 @@ create table members (
 CREATE INDEX members_user ON public.members USING btree (user_id);
 
 create table merchant_books (
+  datev jsonb,
+  document_language text default 'en'::text not null,
+  fiat_currency text,
   legal_name text,
   monthly_since timestamp with time zone,
   monthly_statements boolean default false not null,
   postal_address text,
+  rate_source text default 'ecb'::text not null,
   tax_id text,
   time_zone text default 'UTC'::text not null,
   updated_at timestamp with time zone default now() not null,
+  usdc_rate text default 'par'::text not null,
   user_id text not null,
   constraint merchant_books_check CHECK (((NOT monthly_statements) OR (monthly_since IS NOT NULL))),
+  constraint merchant_books_document_language_check CHECK ((document_language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))),
+  constraint merchant_books_fiat_currency_check CHECK ((fiat_currency ~ '^[A-Z]{3}$'::text)),
   constraint merchant_books_legal_name_check CHECK (((length(legal_name) >= 1) AND (length(legal_name) <= 200))),
   constraint merchant_books_pkey PRIMARY KEY (user_id),
   constraint merchant_books_postal_address_check CHECK (((length(postal_address) >= 1) AND (length(postal_address) <= 500))),
+  constraint merchant_books_rate_source_check CHECK ((rate_source ~ '^[a-z][a-z0-9-]{0,31}$'::text)),
   constraint merchant_books_tax_id_check CHECK (((length(tax_id) >= 1) AND (length(tax_id) <= 50))),
   constraint merchant_books_time_zone_check CHECK (((length(time_zone) >= 1) AND (length(time_zone) <= 64))),
+  constraint merchant_books_usdc_rate_check CHECK ((usdc_rate = ANY (ARRAY['par'::text, 'source'::text]))),
   constraint merchant_books_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
 CREATE INDEX merchant_books_monthly ON public.merchant_books USING btree (user_id) WHERE monthly_statements;
@@ -340,6 +481,18 @@ create table merchant_pages (
   constraint merchant_pages_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
 CREATE INDEX merchant_pages_logo_digest ON public.merchant_pages USING btree (logo_digest) WHERE (logo_digest IS NOT NULL);
+
+create table merchant_rates (
+  currency text not null,
+  day date not null,
+  entered_at timestamp with time zone default now() not null,
+  rate_e10 numeric(78,0) not null,
+  user_id text not null,
+  constraint merchant_rates_currency_check CHECK ((currency ~ '^[A-Z]{3}$'::text)),
+  constraint merchant_rates_pkey PRIMARY KEY (user_id, currency, day),
+  constraint merchant_rates_rate_e10_check CHECK ((rate_e10 > (0)::numeric)),
+  constraint merchant_rates_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
 
 create table monthly_statements (
   announced_at timestamp with time zone,
@@ -486,6 +639,7 @@ create table payment_links (
   expires_at timestamp with time zone not null,
   id text not null,
   is_addressed boolean generated always as ((is_reusable OR (parent_id IS NOT NULL))) stored not null,
+  is_discoverable boolean default false not null,
   is_released boolean generated always as (((status = 'PENDING'::text) AND (exception = 'DUPLICATE'::text))) stored not null,
   is_reusable boolean default false not null,
   is_unpaid boolean generated always as ((status <> 'PAID'::text)) stored not null,
@@ -522,6 +676,7 @@ END) stored not null,
   constraint payment_links_cancel_url_check CHECK ((length(cancel_url) <= 2000)),
   constraint payment_links_customer_email_check CHECK (((length(customer_email) >= 3) AND (length(customer_email) <= 254))),
   constraint payment_links_description_check CHECK (((length(description) >= 1) AND (length(description) <= 500))),
+  constraint payment_links_discoverable_check CHECK (((NOT is_discoverable) OR (parent_id IS NULL))),
   constraint payment_links_exception_check CHECK ((exception = ANY (ARRAY['NONE'::text, 'PAID_LATE'::text, 'UNDERPAID'::text, 'OVERPAID'::text, 'DUPLICATE'::text]))),
   constraint payment_links_id_check CHECK (starts_with(id, 'link_'::text)),
   constraint payment_links_max_payments_check CHECK ((max_payments >= 1)),
@@ -547,9 +702,10 @@ END) stored not null,
   constraint payment_links_unique_reference_check CHECK (((NOT unique_reference) OR (reference IS NOT NULL))),
   constraint payment_links_use_check CHECK (((parent_id IS NULL) OR (NOT is_reusable))),
   constraint payment_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
-) with (fillfactor=85);
+) with (fillfactor=50);
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
 CREATE INDEX payment_links_customer ON public.payment_links USING btree (user_id, customer_email, created_at DESC, id DESC) WHERE (customer_email IS NOT NULL);
+CREATE INDEX payment_links_discoverable ON public.payment_links USING btree (created_at DESC, id DESC) WHERE (is_discoverable AND (stage = 'OPEN'::text));
 CREATE INDEX payment_links_exceptions ON public.payment_links USING btree (owner_key(user_id), created_at DESC, id DESC) WHERE ((exception <> 'NONE'::text) AND (parent_id IS NULL));
 CREATE INDEX payment_links_fitting ON public.payment_links USING btree (address_key(recipient), amount_units, expires_at) WHERE is_unpaid;
 CREATE INDEX payment_links_listed ON public.payment_links USING btree (owner_key(user_id), stage, created_at DESC, id DESC) WHERE (parent_id IS NULL);
@@ -596,6 +752,7 @@ END) stored,
   nonce bytea not null,
   payer bytea not null,
   payer_kind text not null,
+  payer_language text,
   reason text,
   reason_text text,
   recipient bytea not null,
@@ -619,6 +776,7 @@ END) stored,
   constraint payments_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint payments_one_purpose CHECK ((num_nonnulls(link_id, facilitator_user_id) = 1)),
   constraint payments_payer_kind_check CHECK ((payer_kind = ANY (ARRAY['EOA'::text, 'CONTRACT'::text]))),
+  constraint payments_payer_language_check CHECK ((payer_language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))) NOT VALID,
   constraint payments_pkey PRIMARY KEY (id),
   constraint payments_reason_check CHECK (((state = 'FAILED'::text) = (reason IS NOT NULL))),
   constraint payments_state_check CHECK ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'FAILED'::text])))
@@ -632,6 +790,19 @@ CREATE INDEX payments_reverted ON public.payments USING btree (network, payer) W
 CREATE TRIGGER payments_note_added AFTER INSERT ON public.payments REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION note_added_payments();
 CREATE TRIGGER payments_note_changed AFTER UPDATE ON public.payments REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION note_changed_payments();
 CREATE TRIGGER payments_note_removed AFTER DELETE ON public.payments REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION note_removed_payments();
+
+create unlogged table processes (
+  details jsonb default '{}'::jsonb not null,
+  host text not null,
+  id uuid not null,
+  kind text not null,
+  pid integer not null,
+  seen_at timestamp with time zone default now() not null,
+  started_at timestamp with time zone default now() not null,
+  version text not null,
+  constraint processes_kind_check CHECK ((kind = ANY (ARRAY['api'::text, 'worker'::text, 'indexer'::text]))),
+  constraint processes_pkey PRIMARY KEY (id)
+) with (fillfactor=50);
 
 create unlogged table rate_counters (
   count integer not null,
@@ -781,6 +952,7 @@ create table relays (
   gas_limit bigint not null,
   gas_used bigint,
   id bigint generated always as identity not null,
+  is_reopened boolean default false not null,
   kind text not null,
   mined_at timestamp with time zone,
   misses integer default 0 not null,
@@ -839,6 +1011,13 @@ create table sessions (
 CREATE INDEX sessions_expires ON public.sessions USING btree (expires_at);
 CREATE INDEX sessions_passkey ON public.sessions USING btree (passkey_id) WHERE (passkey_id IS NOT NULL);
 CREATE INDEX sessions_user ON public.sessions USING btree (user_id);
+
+create unlogged table traces (
+  created_at timestamp with time zone default now() not null,
+  subject_id text not null,
+  traceparent text not null,
+  constraint traces_pkey PRIMARY KEY (subject_id)
+);
 
 create table transaction_amount_counts (
   bucket integer not null,
@@ -1208,21 +1387,23 @@ CREATE OR REPLACE FUNCTION public.add_order_data()
  LANGUAGE plpgsql
 AS $function$
 declare
-  order_data jsonb;
+  reference text;
+  customer_email text;
+  metadata jsonb;
+  parent_id text;
 begin
-  select jsonb_strip_nulls(jsonb_build_object(
-      'reference', link.reference, 'customerEmail', link.customer_email, 'metadata', nullif(link.metadata, '{}'),
-      'parentLinkId', link.parent_id
-    ))
-  into order_data
+  select link.reference, link.customer_email, nullif(link.metadata, '{}'), link.parent_id
+  into reference, customer_email, metadata, parent_id
   from payment_links link
   where link.id = case
       when new.type like 'payment_link.%' then new.subject_id
       when new.data ? 'linkId' then new.data ->> 'linkId'
       else (select link_id from transactions where id = new.subject_id)
     end;
-  if order_data <> '{}' then
-    new.data := new.data || order_data;
+  if num_nonnulls(reference, customer_email, metadata, parent_id) > 0 then
+    new.data := new.data || jsonb_strip_nulls(jsonb_build_object(
+      'reference', reference, 'customerEmail', customer_email, 'metadata', metadata, 'parentLinkId', parent_id
+    ));
   end if;
   return new;
 end $function$;
@@ -1282,30 +1463,20 @@ end $function$;
 CREATE OR REPLACE FUNCTION public.count_changed_links()
  RETURNS trigger
  LANGUAGE plpgsql
+ SET enable_nestloop TO 'off'
 AS $function$
 begin
   insert into link_count_deltas (
     user_id, status, prior_status, count, amount_units, refunded_units, prior_amount_units, prior_refunded_units
   )
   select
-    user_id, status, prior_status, count(*) filter (where is_listed), sum(units), sum(refunded), sum(prior_units),
-    sum(prior_refunded)
-  from (
-    select
-      user_id, bool_and(parent_id is null) as is_listed,
-      max(status) filter (where is_new) as status, max(status) filter (where not is_new) as prior_status,
-      sum(units) filter (where is_new) as units, sum(units) filter (where not is_new) as prior_units,
-      sum(refunded_units) filter (where is_new) as refunded, sum(refunded_units) filter (where not is_new) as prior_refunded
-    from (
-      select id, user_id, parent_id, status, coalesce(paid_units, amount_units) as units, refunded_units, true as is_new
-      from added
-      union all
-      select id, user_id, parent_id, status, coalesce(paid_units, amount_units), refunded_units, false
-      from removed
-    ) both_versions
-    group by id, user_id
-  ) moved
-  where (status, units, refunded) is distinct from (prior_status, prior_units, prior_refunded)
+    added.user_id, added.status, removed.status, count(*) filter (where added.parent_id is null),
+    sum(coalesce(added.paid_units, added.amount_units)), sum(added.refunded_units),
+    sum(coalesce(removed.paid_units, removed.amount_units)), sum(removed.refunded_units)
+  from added
+  join removed on removed.id = added.id
+  where (added.status, coalesce(added.paid_units, added.amount_units), added.refunded_units)
+    is distinct from (removed.status, coalesce(removed.paid_units, removed.amount_units), removed.refunded_units)
   group by 1, 2, 3;
   return null;
 end $function$;
@@ -1366,7 +1537,11 @@ begin
   select 'whd_' || replace(gen_random_uuid()::text, '-', ''), endpoint.id, added.user_id, added.id
   from added
   join webhook_endpoints endpoint on endpoint.user_id = added.user_id
-  where endpoint.enabled and (endpoint.event_types = '{}' or added.type = any(endpoint.event_types))
+  where endpoint.enabled
+    and case
+      when added.type = 'webhook.test' then endpoint.id = added.subject_id
+      else endpoint.event_types = '{}' or added.type = any(endpoint.event_types)
+    end
   order by added.id;
   if found then
     perform graphile_worker.add_job(
@@ -1481,6 +1656,20 @@ begin
   return null;
 end $function$;
 
+CREATE OR REPLACE FUNCTION public.notify_event_readers()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform pg_notify('outcome', string_agg(chunk.user_id, ','))
+  from (
+    select user_id, (row_number() over (order by user_id) - 1) / 150 as number
+    from (select distinct user_id from added) readers
+  ) chunk
+  group by chunk.number;
+  return null;
+end $function$;
+
 CREATE OR REPLACE FUNCTION public.owner_key(user_id text)
  RETURNS uuid
  LANGUAGE sql
@@ -1548,13 +1737,21 @@ CREATE OR REPLACE FUNCTION public.write_event_epoch()
  LANGUAGE plpgsql
 AS $function$
 declare
-  here constant text := event_cluster();
+  known constant text := current_setting('service.event_epoch', true);
+  here text;
   newest event_epochs;
+  epoch integer;
 begin
-  select * into newest from event_epochs order by number desc limit 1;
-  if newest.cluster = here then
-    return newest.number;
+  if known <> '' then
+    return known::integer;
   end if;
-  insert into event_epochs (number, cluster) values (coalesce(newest.number, 0) + 1, here) on conflict (number) do nothing;
-  return coalesce(newest.number, 0) + 1;
+  here := event_cluster();
+  select * into newest from event_epochs order by number desc limit 1;
+  epoch := newest.number;
+  if newest.cluster is distinct from here then
+    epoch := coalesce(newest.number, 0) + 1;
+    insert into event_epochs (number, cluster) values (epoch, here) on conflict (number) do nothing;
+  end if;
+  perform set_config('service.event_epoch', epoch::text, true);
+  return epoch;
 end $function$;

@@ -14,6 +14,7 @@ import {
 } from "drizzle-orm/pg-core";
 import type { ApiKeyScope } from "../core/domain/api-key.ts";
 import type { ClaimPolicy, ClaimState } from "../core/domain/claim.ts";
+import type { Language } from "../core/domain/language.ts";
 import type { LinkException, LinkStatus } from "../core/domain/link.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { PaymentState, TransactionStatus, TransactionType } from "../core/domain/payment.ts";
@@ -184,6 +185,7 @@ export const paymentLinks = pgTable("payment_links", {
   minUnits: int8("min_units"),
   maxUnits: int8("max_units"),
   parentId: text("parent_id"),
+  isDiscoverable: boolean("is_discoverable").notNull(),
 });
 
 export const claims = pgTable("claims", {
@@ -242,6 +244,7 @@ export const payments = pgTable("payments", {
   createdAt: time("created_at").notNull(),
   updatedAt: time("updated_at").notNull(),
   acceptedBlock: int8("accepted_block"),
+  payerLanguage: text("payer_language").$type<Language>(),
 });
 
 export const relays = pgTable("relays", {

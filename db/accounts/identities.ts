@@ -1,6 +1,8 @@
 /** Identities at other providers, and pending sign-ins with them. The key is (issuer, subject), never the e-mail address. */
+import { maySignIn } from "../auth/passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { User } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type User, users } from "../schema.ts";
 
 export type IdentityKey = { issuer: string; subject: string };
 
@@ -9,7 +11,7 @@ export async function findUserByIdentity(
   { issuer, subject }: IdentityKey,
 ): Promise<User | undefined> {
   const [user] = await tx<User[]>`
-    select u.*
+    select ${columnsOf(tx, users, "u")}
     from identities i
     join users u on u.id = i.user_id
     where i.issuer = ${issuer} and i.subject = ${subject}`;
@@ -36,6 +38,71 @@ export async function insertIdentity(tx: Tx, key: IdentityKey, userId: string): 
     insert into identities (issuer, subject, user_id)
     values (${key.issuer}, ${key.subject}, ${userId})
     on conflict do nothing
+    returning user_id`;
+  return rows.length > 0;
+}
+
+export type Identity = IdentityKey & { linkedAt: Date };
+
+/** How many accounts elsewhere may open one account here. */
+export const IDENTITIES_MAX = 5;
+
+/** Oldest first. */
+export async function listIdentities(tx: Tx, userId: string): Promise<Identity[]> {
+  return tx<Identity[]>`
+    select issuer, subject, created_at as linked_at
+    from identities
+    where user_id = ${userId}
+    order by created_at, issuer, subject
+    limit ${IDENTITIES_MAX}`;
+}
+
+/**
+ * Links an identity to the user of a session, which must not end before that. False when it belongs to a user already, when the user
+ * has IDENTITIES_MAX, or when the session is over. Call with the user's row locked.
+ */
+export async function insertIdentityOfSession(
+  tx: Tx,
+  { issuer, subject }: IdentityKey,
+  { sessionId, userId }: { sessionId: string; userId: string },
+): Promise<boolean> {
+  const rows = await tx`
+    insert into identities (issuer, subject, user_id)
+    select ${issuer}, ${subject}, live.user_id
+    from (
+      select user_id
+      from sessions
+      where id = ${sessionId} and user_id = ${userId} and expires_at > now() and absolute_end_at > now()
+      for update
+    ) live
+    where (select count(*) from identities where identities.user_id = live.user_id) < ${IDENTITIES_MAX}
+    on conflict do nothing
+    returning user_id`;
+  return rows.length > 0;
+}
+
+/**
+ * Unlinks an identity. False when it is not the user's, or when nothing else would open the account: neither a passkey nor another
+ * identity. Call with the user's row locked.
+ */
+export async function deleteIdentity(
+  tx: Tx,
+  { issuer, subject }: IdentityKey,
+  { userId, rpId }: { userId: string; rpId: string },
+): Promise<boolean> {
+  const rows = await tx`
+    delete from identities
+    where issuer = ${issuer} and subject = ${subject} and user_id = ${userId}
+      and (
+        exists (
+          select from identities other
+          where other.user_id = ${userId} and (other.issuer, other.subject) <> (${issuer}, ${subject})
+        )
+        or exists (
+          select from passkeys passkey
+          where passkey.user_id = ${userId} and passkey.rp_id = ${rpId} and ${maySignIn(tx)}
+        )
+      )
     returning user_id`;
   return rows.length > 0;
 }

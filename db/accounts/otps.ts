@@ -1,7 +1,8 @@
 /** One-time codes: at most one live code per user; every transition is a single statement. */
 import { OTP_ATTEMPTS_MAX, OTP_CODES_PER_HOUR, OTP_COOL_DOWN_S, OTP_LIFE_S } from "../../core/domain/otp.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { Otp } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type Otp, otps } from "../schema.ts";
 
 /** Seconds until this user may be sent another code; 0 when allowed now. Call with the user's row locked. */
 export async function secondsUntilNextOtp(tx: Tx, userId: string): Promise<number> {
@@ -57,7 +58,7 @@ export async function takeOtpAttempt(tx: Tx, userId: string): Promise<Otp | unde
       and consumed_at is null
       and expires_at > now()
       and attempts < ${OTP_ATTEMPTS_MAX}
-    returning *`;
+    returning ${columnsOf(tx, otps)}`;
   return otp;
 }
 
@@ -126,7 +127,7 @@ export async function findReadableOtp(
   userId: string,
 ): Promise<(Otp & { sealedCode: Uint8Array }) | undefined> {
   const [otp] = await tx<(Otp & { sealedCode: Uint8Array })[]>`
-    select *
+    select ${columnsOf(tx, otps)}
     from otps
     where user_id = ${userId}
       and superseded_at is null

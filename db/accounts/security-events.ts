@@ -1,7 +1,8 @@
 /** The append-only security trail of a user's access. The database rejects changes to a row. */
 import type { SecurityEventDetails, SecurityEventType } from "../../core/domain/security-event.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { SecurityEvent } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type SecurityEvent, securityEvents } from "../schema.ts";
 
 export type NewSecurityEvent = {
   userId: string;
@@ -36,7 +37,7 @@ export async function listSecurityEvents(
   page: { beforeId: bigint | undefined; limit: number },
 ): Promise<ListedSecurityEvent[]> {
   return tx<ListedSecurityEvent[]>`
-    select security_events.*, actor.email as actor_email
+    select ${columnsOf(tx, securityEvents, "security_events")}, actor.email as actor_email
     from security_events
     left join users actor on actor.id = security_events.actor_id
     where security_events.user_id = ${userId} and (${page.beforeId ?? null}::bigint is null or security_events.id < ${page.beforeId ?? null}::bigint)

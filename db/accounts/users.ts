@@ -1,26 +1,29 @@
 /** Users: one row per lower-cased e-mail address, and the transitions of its status. */
 import type { Tx } from "../postgres/client.ts";
-import type { User } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type User, users } from "../schema.ts";
 
 export async function findUser(tx: Tx, id: string): Promise<User | undefined> {
-  const [user] = await tx<User[]>`select * from users where id = ${id}`;
+  const [user] = await tx<User[]>`select ${columnsOf(tx, users)} from users where id = ${id}`;
   return user;
 }
 
 export async function findUserByEmail(tx: Tx, email: string): Promise<User | undefined> {
-  const [user] = await tx<User[]>`select * from users where email = ${email}`;
+  const [user] = await tx<User[]>`select ${columnsOf(tx, users)} from users where email = ${email}`;
   return user;
 }
 
 /** Locks the row until the transaction ends. */
 export async function lockUser(tx: Tx, id: string): Promise<User | undefined> {
-  const [user] = await tx<User[]>`select * from users where id = ${id} for update`;
+  const [user] = await tx<User[]>`select ${columnsOf(tx, users)} from users where id = ${id} for update`;
   return user;
 }
 
 /** Locks the row until the transaction ends. */
 export async function lockUserByEmail(tx: Tx, email: string): Promise<User | undefined> {
-  const [user] = await tx<User[]>`select * from users where email = ${email} for update`;
+  const [user] = await tx<
+    User[]
+  >`select ${columnsOf(tx, users)} from users where email = ${email} for update`;
   return user;
 }
 
@@ -33,7 +36,7 @@ export async function insertUser(
     insert into users (id, email, status)
     values (${user.id}, ${user.email}, ${user.status ?? "REGISTERED"})
     on conflict (email) do nothing
-    returning *`;
+    returning ${columnsOf(tx, users)}`;
   return row;
 }
 
@@ -43,7 +46,7 @@ export async function markVerified(tx: Tx, id: string): Promise<User | undefined
     update users
     set status = 'WALLET_SETUP_PENDING', updated_at = now()
     where id = ${id} and status = 'REGISTERED'
-    returning *`;
+    returning ${columnsOf(tx, users)}`;
   return row;
 }
 
@@ -53,7 +56,7 @@ export async function markActive(tx: Tx, id: string): Promise<User | undefined> 
     update users
     set status = 'ACTIVE', updated_at = now()
     where id = ${id} and status = 'WALLET_SETUP_PENDING'
-    returning *`;
+    returning ${columnsOf(tx, users)}`;
   return row;
 }
 
@@ -70,7 +73,7 @@ export async function updateSettings(
       match_by_amount = coalesce(${settings.matchByAmount ?? null}::boolean, match_by_amount),
       updated_at = now()
     where id = ${id}
-    returning *`;
+    returning ${columnsOf(tx, users)}`;
   if (!user) throw new Error(`user ${id} no longer exists`);
   return user;
 }
@@ -84,6 +87,6 @@ export async function setDisplayName(
     update users
     set display_name = ${displayName}, updated_at = now()
     where id = ${id}
-    returning *`;
+    returning ${columnsOf(tx, users)}`;
   return row;
 }

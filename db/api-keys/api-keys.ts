@@ -1,7 +1,8 @@
 /** API keys: stored as SHA-256, shown once, revoked permanently. */
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { ApiKey, User } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type ApiKey, apiKeys, type User } from "../schema.ts";
 
 /** `last_used_at` is written at most once in this time, so that a busy key does not cost a write per request. */
 const LAST_USED_STEP_S = 60;
@@ -30,7 +31,7 @@ export async function insertApiKey(
   const [row] = await tx<ApiKey[]>`
     insert into api_keys (id, user_id, name, prefix, key_hash, scopes, created_by)
     values (${key.id}, ${key.userId}, ${key.name}, ${key.prefix}, ${key.keyHash}, ${key.scopes}, ${key.createdBy ?? null})
-    returning *`;
+    returning ${columnsOf(tx, apiKeys)}`;
   if (!row) throw new Error("insert into api_keys returned no row");
   return row;
 }
@@ -38,7 +39,7 @@ export async function insertApiKey(
 /** A user's keys, newest first, revoked ones included. */
 export async function listApiKeys(tx: Tx, userId: string): Promise<ApiKey[]> {
   return tx<ApiKey[]>`
-    select * from api_keys where user_id = ${userId} order by created_at desc, id desc`;
+    select ${columnsOf(tx, apiKeys)} from api_keys where user_id = ${userId} order by created_at desc, id desc`;
 }
 
 export async function countLiveApiKeys(tx: Tx, userId: string): Promise<number> {
@@ -53,7 +54,7 @@ export async function revokeApiKey(tx: Tx, id: string, userId: string): Promise<
     update api_keys
     set revoked_at = now()
     where id = ${id} and user_id = ${userId} and revoked_at is null
-    returning *`;
+    returning ${columnsOf(tx, apiKeys)}`;
   return row;
 }
 
@@ -66,5 +67,5 @@ export async function revokeApiKeysOf(
     update api_keys
     set revoked_at = now()
     where user_id = ${userId} and created_by = ${createdBy} and revoked_at is null
-    returning *`;
+    returning ${columnsOf(tx, apiKeys)}`;
 }

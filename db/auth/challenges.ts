@@ -1,7 +1,8 @@
 /** WebAuthn challenges: bound to a user, a purpose and a network, and deleted on first use. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { Challenge } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type Challenge, challenges } from "../schema.ts";
 
 export type ChallengePurpose = Challenge["purpose"];
 
@@ -30,7 +31,7 @@ export async function insertChallenge(
       ${challenge.challenge},
       now() + make_interval(secs => ${(challenge.lifeMs ?? CHALLENGE_LIFE_MS) / 1_000})
     )
-    returning *`;
+    returning ${columnsOf(tx, challenges)}`;
   if (!row) throw new Error("insert into challenges returned no row");
   return row;
 }
@@ -44,7 +45,7 @@ export async function takeChallenge(
   const [row] = await tx<(Challenge & { isLive: boolean })[]>`
     delete from challenges
     where id = ${id} and user_id is not distinct from ${meant.userId} and purpose = ${meant.purpose}
-    returning *, expires_at > now() as is_live`;
+    returning ${columnsOf(tx, challenges)}, expires_at > now() as is_live`;
   if (!row?.isLive) return undefined;
   const { isLive: _, ...challenge } = row;
   return challenge;
@@ -62,7 +63,7 @@ export async function takeChallengeOf(
       and purpose = ${meant.purpose}
       and challenge = ${challenge}
       and expires_at > now()
-    returning *`;
+    returning ${columnsOf(tx, challenges)}`;
   return row;
 }
 
@@ -73,7 +74,7 @@ export async function findChallenge(
   meant: { userId: string; purpose: ChallengePurpose },
 ): Promise<Challenge | undefined> {
   const [row] = await tx<Challenge[]>`
-    select *
+    select ${columnsOf(tx, challenges)}
     from challenges
     where id = ${id} and user_id = ${meant.userId} and purpose = ${meant.purpose} and expires_at > now()`;
   return row;

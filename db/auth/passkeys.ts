@@ -1,19 +1,20 @@
 /** Passkeys: owner, public key and signature counter of each credential. */
 import type { Tx } from "../postgres/client.ts";
-import type { Passkey } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type Passkey, passkeys } from "../schema.ts";
 
 type SqlPart = ReturnType<Tx>;
 
 /** Oldest first; only those of this relying party. */
 export async function listPasskeys(tx: Tx, userId: string, rpId: string): Promise<Passkey[]> {
   return tx<Passkey[]>`
-    select * from passkeys where user_id = ${userId} and rp_id = ${rpId} order by created_at, id`;
+    select ${columnsOf(tx, passkeys)} from passkeys where user_id = ${userId} and rp_id = ${rpId} order by created_at, id`;
 }
 
 /** Those of the user and of its members with the role owner, oldest first: what may be an owner of the user's wallets. */
 export async function listPasskeysOfAccount(tx: Tx, userId: string, rpId: string): Promise<Passkey[]> {
   return tx<Passkey[]>`
-    select *
+    select ${columnsOf(tx, passkeys)}
     from passkeys
     where rp_id = ${rpId}
       and (
@@ -29,7 +30,7 @@ export async function listPasskeysOfAccount(tx: Tx, userId: string, rpId: string
  */
 export async function listSignInPasskeys(tx: Tx, userId: string, rpId: string): Promise<Passkey[]> {
   return tx<Passkey[]>`
-    select passkey.*
+    select ${columnsOf(tx, passkeys, "passkey")}
     from passkeys passkey
     where passkey.user_id = ${userId} and passkey.rp_id = ${rpId} and ${maySignIn(tx)}
     order by passkey.created_at, passkey.id`;
@@ -37,7 +38,7 @@ export async function listSignInPasskeys(tx: Tx, userId: string, rpId: string): 
 
 export async function findSignInPasskey(tx: Tx, id: string, userId: string): Promise<Passkey | undefined> {
   const [row] = await tx<Passkey[]>`
-    select passkey.*
+    select ${columnsOf(tx, passkeys, "passkey")}
     from passkeys passkey
     where passkey.id = ${id} and passkey.user_id = ${userId} and ${maySignIn(tx)}`;
   return row;
@@ -97,13 +98,15 @@ export async function listForeignRpIds(tx: Tx, rpId: string): Promise<{ rpId: st
 }
 
 export async function findPasskey(tx: Tx, id: string, userId: string): Promise<Passkey | undefined> {
-  const [row] = await tx<Passkey[]>`select * from passkeys where id = ${id} and user_id = ${userId}`;
+  const [row] = await tx<
+    Passkey[]
+  >`select ${columnsOf(tx, passkeys)} from passkeys where id = ${id} and user_id = ${userId}`;
   return row;
 }
 
 /** Whose passkey it is, where no user is known yet. */
 export async function findPasskeyOfAnyone(tx: Tx, id: string): Promise<Passkey | undefined> {
-  const [row] = await tx<Passkey[]>`select * from passkeys where id = ${id}`;
+  const [row] = await tx<Passkey[]>`select ${columnsOf(tx, passkeys)} from passkeys where id = ${id}`;
   return row;
 }
 
@@ -117,7 +120,7 @@ export async function renamePasskey(
     update passkeys
     set name = ${name}
     where id = ${own.id} and user_id = ${own.userId} and rp_id = ${own.rpId}
-    returning *`;
+    returning ${columnsOf(tx, passkeys)}`;
   return row;
 }
 
@@ -143,7 +146,7 @@ export async function insertPasskey(tx: Tx, passkey: NewPasskey): Promise<Passke
       ${passkey.aaguid}
     )
     on conflict (id) do nothing
-    returning *`;
+    returning ${columnsOf(tx, passkeys)}`;
   return row;
 }
 

@@ -1,5 +1,7 @@
 /** Reads the event log in an order that never changes for a reader. */
 import type { Tx } from "../postgres/client.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { events } from "../schema.ts";
 import type { EventType } from "./events.ts";
 
 /** A read position: the last event received, the epoch that wrote it (a fencing token; db/schema/events.sql), and a digest of what precedes it. */
@@ -55,7 +57,7 @@ export async function listEvents(
   const rows = await tx<(Row | { id: null })[]>`
     with reached as (${after ? selectReached(tx, userId, after) : tx`select`}),
     page as (
-      select events.*, row_number() over (order by epoch, written_by, id) as place
+      select ${columnsOf(tx, events, "events")}, row_number() over (order by epoch, written_by, id) as place
       from events
       where owner_key(user_id) = owner_key(${userId})
         and (epoch, written_by) < ((select running_event_epoch()), pg_snapshot_xmin(pg_current_snapshot()))
@@ -74,8 +76,8 @@ export async function listEvents(
     order by page.place`;
   if (rows.length === 0) return undefined;
   const found = rows.filter((row): row is Row => row.id !== null);
-  const events = found.slice(0, limit);
-  return { events, hasMore: found.length > limit, end: endOf(events.at(-1)) };
+  const shown = found.slice(0, limit);
+  return { events: shown, hasMore: found.length > limit, end: endOf(shown.at(-1)) };
 }
 
 /** The event at a position, if it exists together with everything the reader was shown before it. */
@@ -127,7 +129,7 @@ export async function openEventEpoch(sql: Tx): Promise<void> {
 export async function findNewestPosition(tx: Tx, userId: string): Promise<EventPosition | undefined> {
   const [row] = await tx<Row[]>`
     with newest as (
-      select *
+      select ${columnsOf(tx, events)}
       from events
       where owner_key(user_id) = owner_key(${userId})
         and (epoch, written_by) < ((select running_event_epoch()), pg_snapshot_xmin(pg_current_snapshot()))

@@ -42,6 +42,9 @@ export const EVENT_TYPES = [
   "member.joined",
   "member.role_changed",
   "member.removed",
+  "export.ready",
+  "export.failed",
+  "webhook.test",
 ] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 

@@ -1,11 +1,16 @@
 /** Exports: the request, its progress, and the file in chunks. */
 import { z } from "zod";
+import type { DocumentArchive } from "../../core/domain/document.ts";
+import type { FiatChoice } from "../../core/domain/exchange-rate.ts";
 import { EXPORT_KEPT_DAYS, EXPORT_PROFILES, EXPORTS_AT_ONCE_PER_USER } from "../../core/domain/export.ts";
+import type { ProfileColumn } from "../../core/domain/export-profile.ts";
+import { LANGUAGE_TAGS } from "../../core/domain/language.ts";
 import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { ExportFile } from "./schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type ExportFile, exportFiles } from "./schema.ts";
 
 const units = z.string().regex(/^\d+$/).transform(BigInt);
 const instant = z.iso.datetime().transform((text) => new Date(text));
@@ -26,15 +31,38 @@ const requestSchema = z.object({
   profile: z.enum(EXPORT_PROFILES),
   timeZone: z.string(),
   metadataColumns: z.array(z.string()).default([]),
+  columns: z.array(z.object({ column: z.string(), title: z.string() })).optional(),
+  /** How movements are valued; absent: they are not. */
+  fiat: z
+    .object({
+      currency: z.string(),
+      source: z.string(),
+      usdcRate: z.enum(["par", "source"]),
+      isCorrected: z.boolean(),
+    })
+    .optional(),
   /** A statement of one wallet and period instead of rows that a filter chooses. */
   statement: z.object({ network: z.enum(NETWORK_IDS), from: instant, before: instant }).optional(),
+  /** Refused rather than cut off. */
+  isWhole: z.boolean().optional(),
+  /** With what proves each movement to who does not trust the service. */
+  proof: z.boolean().optional(),
+  /** Numbered documents of a period. */
+  archive: z
+    .object({ from: instant, before: instant, language: z.enum(LANGUAGE_TAGS).optional() })
+    .optional(),
 });
 export type ExportRequest = {
   filter: TransactionFilter;
   profile: (typeof EXPORT_PROFILES)[number];
   timeZone: string;
   metadataColumns?: readonly string[] | undefined;
+  columns?: readonly ProfileColumn[] | undefined;
+  fiat?: FiatChoice | undefined;
   statement?: { network: NetworkId; from: Date; before: Date } | undefined;
+  isWhole?: boolean | undefined;
+  proof?: boolean | undefined;
+  archive?: DocumentArchive | undefined;
 };
 
 export function parseExportRequest(stored: unknown): ExportRequest {
@@ -57,7 +85,7 @@ export async function insertExport(
       ${given.id}, ${given.userId}, ${given.format}, ${request}::text::jsonb, ${given.requestId},
       now() + make_interval(days => ${given.keptDays ?? EXPORT_KEPT_DAYS}::int)
     )
-    returning *`;
+    returning ${columnsOf(tx, exportFiles)}`;
   if (!row) throw new Error("insert into exports returned no row");
   return row;
 }
@@ -68,7 +96,7 @@ export async function findExport(
   { id, userId }: { id: string; userId: string },
 ): Promise<ExportFile | undefined> {
   const [row] = await tx<ExportFile[]>`
-    select *
+    select ${columnsOf(tx, exportFiles)}
     from exports
     where id = ${id} and user_id = ${userId} and expires_at > now()`;
   return row;
@@ -77,7 +105,7 @@ export async function findExport(
 /** Newest first. */
 export async function listExports(tx: Tx, userId: string, limit: number): Promise<ExportFile[]> {
   return tx<ExportFile[]>`
-    select *
+    select ${columnsOf(tx, exportFiles)}
     from exports
     where user_id = ${userId} and expires_at > now()
     order by created_at desc, id desc
@@ -116,7 +144,7 @@ export type StartResult = { export: ExportFile } | { waitsForUser: true } | unde
  */
 export async function startExport(tx: Tx, id: string): Promise<StartResult> {
   const [found] = await tx<ExportFile[]>`
-    select *
+    select ${columnsOf(tx, exportFiles)}
     from exports
     where id = ${id} and status in ('QUEUED', 'RUNNING')`;
   if (!found) return undefined;
@@ -132,7 +160,7 @@ export async function startExport(tx: Tx, id: string): Promise<StartResult> {
         where other.user_id = ${found.userId} and other.status = 'RUNNING' and other.id <> ${id}
           and other.started_at > now() - interval '1 minute'
       ) < ${EXPORTS_AT_ONCE_PER_USER}
-    returning *`;
+    returning ${columnsOf(tx, exportFiles)}`;
   return row ? { export: row } : { waitsForUser: true };
 }
 
@@ -199,6 +227,14 @@ export async function failExport(
     where id = ${id} and attempts = ${attempts} and status = 'RUNNING'
     returning status`;
   return row?.status;
+}
+
+/** RUNNING -> FAILED: no attempt could make a file of what was asked for. */
+export async function refuseExport(tx: Tx, { id, attempts }: ExportTry, refusal: string): Promise<void> {
+  await tx`
+    update exports
+    set status = 'FAILED', refusal = ${refusal.slice(0, 500)}
+    where id = ${id} and attempts = ${attempts} and status = 'RUNNING'`;
 }
 
 /** The user's longest waiting export. */

@@ -5,8 +5,13 @@ import type { ExportRow, ExportTotal } from "../../core/domain/export.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { transactions } from "../schema.ts";
-import { branchesOf, conditionsOf, mergeNewest, NEWEST_FIRST } from "../transactions/filter.ts";
-import { HISTORY_COLUMNS } from "../transactions/transactions.ts";
+import {
+  branchesOf,
+  conditionsOf,
+  HISTORY_COLUMNS,
+  mergeNewest,
+  NEWEST_FIRST,
+} from "../transactions/filter.ts";
 
 const dialect = new PgDialect();
 
@@ -27,8 +32,20 @@ export async function summarizeExport(
 
 const CURSOR = "export_rows";
 
-/** What a row is beside its type, and the fee of the send it belongs to. */
-const OPERATION_FIELDS = {
+const CHOSEN_COLUMNS = {
+  ...HISTORY_COLUMNS,
+  userId: transactions.userId,
+  operationItemId: transactions.operationItemId,
+};
+
+const NO_DETAIL = {
+  ...{ walletAddress: sql`null`, feeWei: sql`null`, isFinalized: sql`false` },
+  ...{ customerEmail: sql`null`, orderMetadata: sql`null` },
+  ...{ kind: sql`null`, refundOf: sql`null`, feeUnits: sql`null` },
+};
+
+/** What a row is beside its type. */
+const MOVEMENT_FIELDS = {
   kind: sql`case
     when starts_with(transactions.operation_id, 'rfd_') then 'REFUND'
     when exists (select from wallet_operation_items item where item.id = transactions.operation_item_id and item.is_fee) then 'FEE'
@@ -47,6 +64,28 @@ const OPERATION_FIELDS = {
     where refund.id = transactions.operation_id and history.user_id = refund.user_id
     limit 1
   )`,
+};
+
+/** Each is looked up for every row: half of what reading a row takes. `feeUnits` is the fee of the send it belongs to. */
+const ACCOUNTING_FIELDS = {
+  walletAddress: sql`(select address from wallets where wallets.user_id = transactions.user_id and wallets.network = transactions.network)`,
+  feeWei: sql`(
+    select trunc(relays.fee_wei / (
+      select count(*)
+      from relay_payments carried
+      join payments sharing on sharing.id = any(carried.payment_ids) and sharing.relay_id = carried.relay_id
+      where carried.relay_id = relays.id
+    ))
+    from payments
+    join relays on relays.id = payments.relay_id
+    where payments.id = transactions.payment_id and relays.tx_hash = hex_of(transactions.tx_hash)
+  )`,
+  isFinalized: sql`coalesce(
+    transactions.block_number <= (select finalized_number from cursors where cursors.network = transactions.network),
+    false
+  )`,
+  customerEmail: sql`(select customer_email from payment_links where payment_links.id = transactions.link_id)`,
+  orderMetadata: sql`(select metadata from payment_links where payment_links.id = transactions.link_id)`,
   feeUnits: sql`(
     select coalesce(sum(fee.amount_units), 0)::bigint
     from wallet_operation_items item
@@ -58,7 +97,9 @@ const OPERATION_FIELDS = {
 
 /** Newest first; in a report what is not confirmed stands apart, and a statement begins with the oldest. */
 export type RowOrder = "newest" | "confirmed-first" | "oldest";
-type Reading = { withAccounting: boolean; order: RowOrder };
+/** `movements`: of a statement, what each is and which payment a refund returns; `accounting`: everything. */
+export type RowDetail = "list" | "movements" | "accounting";
+type Reading = { detail: RowDetail; order: RowOrder };
 
 const ORDERS: Record<RowOrder, SQL> = {
   newest: sql`detected_at desc, id desc`,
@@ -71,41 +112,19 @@ const ORDERS: Record<RowOrder, SQL> = {
 export async function openExportCursor(
   tx: Tx,
   selection: Selection,
-  { withAccounting, order }: Reading,
+  { detail, order }: Reading,
 ): Promise<void> {
-  const extra = withAccounting
-    ? {
-        walletAddress: sql`(select address from wallets where wallets.user_id = transactions.user_id and wallets.network = transactions.network)`,
-        feeWei: sql`(
-          select trunc(relays.fee_wei / (
-            select count(*)
-            from relay_payments carried
-            join payments sharing on sharing.id = any(carried.payment_ids) and sharing.relay_id = carried.relay_id
-            where carried.relay_id = relays.id
-          ))
-          from payments
-          join relays on relays.id = payments.relay_id
-          where payments.id = transactions.payment_id and relays.tx_hash = hex_of(transactions.tx_hash)
-        )`,
-        isFinalized: sql`coalesce(
-          transactions.block_number <= (select finalized_number from cursors where cursors.network = transactions.network),
-          false
-        )`,
-        customerEmail: sql`(select customer_email from payment_links where payment_links.id = transactions.link_id)`,
-        orderMetadata: sql`(select metadata from payment_links where payment_links.id = transactions.link_id)`,
-        ...OPERATION_FIELDS,
-      }
-    : {
-        ...{ walletAddress: sql`null`, feeWei: sql`null`, isFinalized: sql`false` },
-        ...{ customerEmail: sql`null`, orderMetadata: sql`null` },
-        ...{ kind: sql`null`, refundOf: sql`null`, feeUnits: sql`null` },
-      };
+  const extra = {
+    ...NO_DETAIL,
+    ...(detail === "list" ? {} : MOVEMENT_FIELDS),
+    ...(detail === "accounting" ? ACCOUNTING_FIELDS : {}),
+  };
   const columns = Object.entries(extra).map(
     ([name, value]) => sql`${value} as ${sql.identifier(snake(name))}`,
   );
   const query = sql`
     declare ${sql.identifier(CURSOR)} no scroll cursor for
-    select transactions.*, ${sql.join(columns, sql`, `)}
+    select ${sql.join([...Object.values(CHOSEN_COLUMNS), ...columns], sql`, `)}
     from (${chosen(selection)}) transactions
     order by ${ORDERS[order]}`;
   await runBuilt(tx, { toSQL: () => dialect.sqlToQuery(query) });
@@ -119,11 +138,7 @@ export async function fetchExportRows(tx: Tx, count: number): Promise<ExportRow[
 function chosen({ userId, filter, limit }: Selection): SQL {
   const scans = branchesOf(conditionsOf(userId, filter)).map((branch) =>
     new QueryBuilder()
-      .select({
-        ...HISTORY_COLUMNS,
-        userId: transactions.userId,
-        operationItemId: transactions.operationItemId,
-      })
+      .select(CHOSEN_COLUMNS)
       .from(transactions)
       .where(branch)
       .orderBy(...NEWEST_FIRST)

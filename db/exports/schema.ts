@@ -1,6 +1,11 @@
 /** The tables of exports and statements as drizzle sees them; see db/schema.ts. */
 import { bigint, boolean, integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import type { DatevSettings } from "../../core/domain/datev-settings.ts";
+import type { UsdcRate } from "../../core/domain/exchange-rate.ts";
 import type { ExportFormat } from "../../core/domain/export.ts";
+import type { ProfileDefinition } from "../../core/domain/export-profile.ts";
+import type { ScheduleDelivery, ScheduleFrequency } from "../../core/domain/export-schedule.ts";
+import type { Language } from "../../core/domain/language.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
@@ -20,6 +25,8 @@ export const exportFiles = pgTable("exports", {
   truncated: boolean("truncated").notNull(),
   byteSize: int8("byte_size"),
   error: text("error"),
+  /** Why no file could be made, in words for its owner. */
+  refusal: text("refusal"),
   requestId: text("request_id"),
   createdAt: time("created_at").notNull(),
   readyAt: time("ready_at"),
@@ -34,7 +41,32 @@ export const merchantBooks = pgTable("merchant_books", {
   timeZone: text("time_zone").notNull(),
   monthlyStatements: boolean("monthly_statements").notNull(),
   monthlySince: time("monthly_since"),
+  fiatCurrency: text("fiat_currency"),
+  rateSource: text("rate_source").notNull(),
+  usdcRate: text("usdc_rate").$type<UsdcRate>().notNull(),
+  documentLanguage: text("document_language").$type<Language>().notNull(),
+  datev: jsonb("datev").$type<DatevSettings>(),
   updatedAt: time("updated_at").notNull(),
+});
+
+export const exportProfiles = pgTable("export_profiles", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  name: text("name").notNull(),
+  definition: jsonb("definition").$type<ProfileDefinition>().notNull(),
+  createdAt: time("created_at").notNull(),
+  updatedAt: time("updated_at").notNull(),
+});
+
+export const exportSchedules = pgTable("export_schedules", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  profileId: text("profile_id").notNull(),
+  frequency: text("frequency").$type<ScheduleFrequency>().notNull(),
+  delivery: text("delivery").$type<ScheduleDelivery>().notNull(),
+  createdBy: text("created_by").notNull(),
+  createdAt: time("created_at").notNull(),
+  pausedAt: time("paused_at"),
 });
 
 export const closingBalances = pgTable("closing_balances", {
@@ -59,5 +91,7 @@ export const monthlyStatements = pgTable("monthly_statements", {
 
 export type ExportFile = typeof exportFiles.$inferSelect;
 export type MerchantBooks = typeof merchantBooks.$inferSelect;
+export type ExportProfileRow = typeof exportProfiles.$inferSelect;
+export type ExportScheduleRow = typeof exportSchedules.$inferSelect;
 export type ClosingBalance = typeof closingBalances.$inferSelect;
 export type MonthlyStatement = typeof monthlyStatements.$inferSelect;

@@ -1,26 +1,28 @@
 /** Statements: sums before and in a period, balances recorded when a period closed, and the monthly statements that were made. */
 import type { ExportRow } from "../../core/domain/export.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { directionOf, NO_FILTER } from "../../core/domain/transaction.ts";
 import type { Tx } from "../postgres/client.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
 import type { Wallet } from "../schema.ts";
-import type { ClosingBalance, MerchantBooks, MonthlyStatement } from "./schema.ts";
+import { sumTransactions } from "../transactions/summary.ts";
+import { type ClosingBalance, closingBalances, type MerchantBooks, type MonthlyStatement } from "./schema.ts";
 
 export type StatementPeriod = { userId: string; network: NetworkId; from: Date; before: Date };
 
-/** The balance of a wallet when a period begins: what it held when the ledger began, and every confirmed movement since. */
+/**
+ * The balance of a wallet when a period begins: what it held when the ledger began, and every confirmed movement since, by
+ * the counters of days, so that its cost does not grow with the history. Use a repeatable read transaction.
+ */
 export async function sumOpening(tx: Tx, { userId, network, from }: StatementPeriod): Promise<bigint> {
-  const [row] = await tx<{ units: bigint }[]>`
-    select (
-      coalesce(
-        (select opening_units from wallets where wallets.user_id = ${userId} and wallets.network = ${network}),
-        0
-      )
-      + coalesce(sum(case when type = 'SEND' then -amount_units else amount_units end), 0)
-    )::numeric(78, 0) as units
-    from transactions
-    where ${isConfirmedMovement(tx, { userId, network })}
-      and detected_at < ${from}`;
-  return row?.units ?? 0n;
+  const [wallet] = await tx<{ openingUnits: bigint }[]>`
+    select opening_units from wallets where user_id = ${userId} and network = ${network}`;
+  const filter = { ...NO_FILTER, statuses: ["CONFIRMED"] as const, networks: [network], before: from };
+  const sums = await sumTransactions(tx, userId, filter);
+  return sums.reduce(
+    (total, { type, units }) => (directionOf(type) === "in" ? total + units : total - units),
+    wallet?.openingUnits ?? 0n,
+  );
 }
 
 function isConfirmedMovement(tx: Tx, { userId, network }: Pick<StatementPeriod, "userId" | "network">) {
@@ -69,7 +71,7 @@ export async function findClosingBalance(
   endsAt: Date,
 ): Promise<ClosingBalance | undefined> {
   const [row] = await tx<ClosingBalance[]>`
-    select *
+    select ${columnsOf(tx, closingBalances)}
     from closing_balances
     where wallet_id = ${walletId} and ends_at = ${endsAt}`;
   return row;

@@ -47,7 +47,7 @@ export async function foldLinkCounts(tx: Tx, limit: number): Promise<number> {
     with taken as (
       delete from link_count_deltas
       where ctid = any(array(select ctid from link_count_deltas limit ${limit}))
-      returning *
+      returning user_id, status, count, amount_units, refunded_units, prior_status, prior_amount_units, prior_refunded_units
     ),
     by_status as (
       insert into link_counts (user_id, status, count, amount_units, refunded_units)
@@ -92,6 +92,7 @@ const LEFTOVERS = {
   payment_leases: { key: "payment_id", over: "until < now() - interval '1 hour'" },
   relay_charges: { key: "ctid", over: "day < (now() at time zone 'utc')::date - 30" },
   relay_budgets: { key: "ctid", over: "day < (now() at time zone 'utc')::date - 30" },
+  traces: { key: "subject_id", over: "created_at < now() - interval '1 day'" },
   rate_counters: { key: "key", over: "ends_at < now()" },
 } as const;
 export type Leftover = keyof typeof LEFTOVERS;

@@ -1,6 +1,7 @@
 /** The job catalogue: payload, retries and key of each job. Jobs are added in the caller's transaction, so a job exists exactly when its row does. */
 import { z } from "zod";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
+import { currentTraceparent } from "../../core/tracing/spans.ts";
 import type { Tx } from "../postgres/client.ts";
 
 const requestId = z.string().optional();
@@ -53,6 +54,11 @@ export const JOBS = {
     key: (payload: { receiptId: string }) => `send_receipt_email:${payload.receiptId}`,
     priority: 4,
   },
+  issue_documents: {
+    payload: z.object({ linkIds: z.array(z.string()) }),
+    maxAttempts: 25,
+    priority: 4,
+  },
   send_notice: {
     payload: z.object({ noticeId: z.string() }),
     maxAttempts: 25,
@@ -90,6 +96,18 @@ export const JOBS = {
     key: () => "close_months",
     priority: 8,
   },
+  fetch_rates: {
+    payload: z.object({}).loose(),
+    maxAttempts: 3,
+    key: () => "fetch_rates",
+    priority: 8,
+  },
+  run_schedules: {
+    payload: z.object({}).loose(),
+    maxAttempts: 3,
+    key: () => "run_schedules",
+    priority: 8,
+  },
   housekeeping: {
     payload: z.object({}).loose(),
     maxAttempts: 3,
@@ -101,26 +119,35 @@ export const JOBS = {
 export type JobName = keyof typeof JOBS;
 export type JobPayload<Name extends JobName> = z.infer<(typeof JOBS)[Name]["payload"]>;
 
-/** Adds a job, visible to the worker when `tx` commits. `runAt` delays it. */
+/** Adds a job, visible to the worker when `tx` commits. `runAt` delays it. It carries the trace that asked for it, by default the current one. */
 export async function enqueue<Name extends JobName>(
   tx: Tx,
   name: Name,
   payload: JobPayload<Name>,
-  options: { runAt?: Date } = {},
+  options: { runAt?: Date; traceparent?: string | undefined } = {},
 ): Promise<void> {
+  const { traceparent = currentTraceparent() } = options;
   const job: JobDefinition = JOBS[name];
   const key = (job.key as ((payload: unknown) => string) | undefined)?.(payload) ?? null;
   await tx`
     select 1
     from graphile_worker.add_job(
       ${name}::text,
-      payload => ${JSON.stringify(payload)}::text::json,
+      payload => ${JSON.stringify({ ...payload, ...(traceparent ? { traceparent } : {}) })}::text::json,
       run_at => ${options.runAt ?? null}::timestamptz,
       max_attempts => ${job.maxAttempts}::int,
       job_key => ${key}::text,
       priority => ${job.priority}::int
     )`;
 }
+
+/** The trace that a job belongs to, if any. */
+export function traceparentOf(payload: unknown): string | undefined {
+  const parsed = tracedPayload.safeParse(payload);
+  return parsed.success ? parsed.data.traceparent : undefined;
+}
+
+const tracedPayload = z.object({ traceparent: z.string() });
 
 /** Parses a job's payload. Throws when it does not match the job's schema. */
 export function parsePayload<Name extends JobName>(name: Name, payload: unknown): JobPayload<Name> {

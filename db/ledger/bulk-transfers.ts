@@ -7,8 +7,15 @@ import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { NewTransfer } from "./transfers.ts";
 
-/** Transfers of blocks before `eventsFromS` (Unix seconds) get no event. */
-export type Bulk = { eventsFromS: number };
+export type Bulk = {
+  /** Transfers of blocks before it (Unix seconds) get no event. */
+  eventsFromS: number;
+  /**
+   * None is expected to be stored already. Looking for known rows before each insert takes up to a seventh of Postgres' time: one that
+   * is there after all fails the statement with a unique violation, and the caller repeats its transaction without this.
+   */
+  areNew?: boolean;
+};
 
 /** Deep enough, and of no link, payment, claim or operation. */
 export function isPlain(transfer: NewTransfer): boolean {
@@ -29,7 +36,7 @@ export async function storePlainTransfers(
   tx: Tx,
   network: NetworkId,
   transfers: readonly NewTransfer[],
-  { eventsFromS }: Bulk,
+  { eventsFromS, areNew = false }: Bulk,
 ): Promise<void> {
   if (transfers.length === 0) return;
   const column = <Value>(of: (transfer: NewTransfer) => Value) => transfers.map(of);
@@ -58,11 +65,7 @@ export async function storePlainTransfers(
         ${network}, block_number, block_hash, to_timestamp(block_s), tx_hash, log_index, from_address, to_address,
         amount_units, authorization_nonce, 'CONFIRMED', to_timestamp(confirmed_s)
       from given
-      on conflict (log_digest(network, block_hash, log_index)) do update
-      set
-        status = excluded.status, confirmed_at = excluded.confirmed_at, link_id = null, pays = false,
-        settled_by = null, candidates = null, payment_id = null
-      where transfers.status = 'ORPHANED'
+      ${areNew ? tx`` : reviveOrphaned(tx)}
       returning
         id, block_number, block_time, tx_hash, log_index, from_address, to_address, amount_units, confirmed_at
     ),
@@ -85,10 +88,19 @@ export async function storePlainTransfers(
         limit 1
       ) wallet
     )
-    ${hasEvents ? tx`, history as (${insertHistory(tx, network)} returning id, user_id, transfer_id, type) ${insertEvents(tx, network, { transfers, eventsFromS })}` : insertHistory(tx, network)}`;
+    ${hasEvents ? tx`, history as (${insertHistory(tx, network, areNew)} returning id, user_id, transfer_id, type) ${insertEvents(tx, network, { transfers, eventsFromS })}` : insertHistory(tx, network, areNew)}`;
 }
 
-function insertHistory(tx: Tx, network: NetworkId) {
+function reviveOrphaned(tx: Tx) {
+  return tx`
+    on conflict (log_digest(network, block_hash, log_index)) do update
+    set
+      status = excluded.status, confirmed_at = excluded.confirmed_at, link_id = null, pays = false,
+      settled_by = null, candidates = null, payment_id = null
+    where transfers.status = 'ORPHANED'`;
+}
+
+function insertHistory(tx: Tx, network: NetworkId, areNew: boolean) {
   return tx`
     insert into transactions (
       id, user_id, network, type, status, amount_units, counterparty, tx_hash, log_index, block_number, transfer_id,
@@ -99,6 +111,11 @@ function insertHistory(tx: Tx, network: NetworkId) {
       'CONFIRMED', amount_units, counterparty, tx_hash, log_index, block_number, id, block_time, confirmed_at,
       block_time
     from sides
+    ${areNew ? tx`` : replaceHistory(tx)}`;
+}
+
+function replaceHistory(tx: Tx) {
+  return tx`
     on conflict (id) do update
     set
       type = excluded.type, status = excluded.status, amount_units = excluded.amount_units,

@@ -1,13 +1,14 @@
 /** Read positions of the networks. A cursor moves by compare-and-set on (number, hash, epoch), in the transaction of its effects. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { Cursor } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type Cursor, cursors } from "../schema.ts";
 
 export type BlockPoint = { number: number; hash: Hex };
 
 export async function findCursor(tx: Tx, network: NetworkId): Promise<Cursor | undefined> {
   const [row] = await tx<Cursor[]>`
-    select *
+    select ${columnsOf(tx, cursors)}
     from cursors
     where network = ${network}`;
   return row;
@@ -19,7 +20,7 @@ export async function beginEpoch(tx: Tx, network: NetworkId): Promise<Cursor | u
     update cursors
     set epoch = epoch + 1
     where network = ${network}
-    returning *`;
+    returning ${columnsOf(tx, cursors)}`;
   return row;
 }
 

@@ -10,7 +10,7 @@ import { reconnectPauseS, silenceTimeout, type Tx } from "../postgres/client.ts"
 /** application_name of an indexer's pool. */
 export const INDEXER_POOL_NAME = "indexer";
 /** First key of the two-key advisory locks that elect a leader. */
-const LEADER_CLASS = 7_044;
+export const LEADER_CLASS = 7_044;
 const CONNECT_TIMEOUT_S = 5;
 /** Its statements are fast: a longer wait means that the server has been unreachable. */
 const SILENCE_TIMEOUT_S = 5;

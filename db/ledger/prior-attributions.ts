@@ -123,7 +123,7 @@ export async function matchPastClaims(tx: Tx): Promise<void> {
     where claims.id = past_claims.id
       and claims.state = 'OPEN'
       and exists (
-        select from (select * from transfers where tx_hash = bytes_of(claims.tx_hash) offset 0) booked
+        select from (select network, status, from_address, link_id from transfers where tx_hash = bytes_of(claims.tx_hash) offset 0) booked
         where booked.network = claims.network
           and booked.from_address = bytes_of(claims.client_address)
           and booked.link_id = claims.link_id

@@ -87,7 +87,7 @@ export async function findWalletsToReconcile(
       coalesce(wallet.reconciled_at < now() - interval '1 hour', true) as is_long_ago
     from (
       (
-        select *
+        select id, address, opening_units, difference_units, reconciled_at
         from wallets
         where ${isFollowed} and difference_units <> 0
         order by reconciled_at nulls first
@@ -95,21 +95,21 @@ export async function findWalletsToReconcile(
       )
       union
       (
-        select *
+        select id, address, opening_units, difference_units, reconciled_at
         from wallets
         where ${isFollowed} and reconciled_at is null
         limit ${limit}
       )
       union
       (
-        select *
+        select id, address, opening_units, difference_units, reconciled_at
         from wallets
         where ${isFollowed} and is_counting
         limit ${limit}
       )
       union
       (
-        select *
+        select id, address, opening_units, difference_units, reconciled_at
         from wallets
         where ${isFollowed} and reconciled_at < now() - interval '1 day'
         order by reconciled_at
@@ -117,7 +117,7 @@ export async function findWalletsToReconcile(
       )
       union
       (
-        select *
+        select id, address, opening_units, difference_units, reconciled_at
         from wallets
         where ${isFollowed}
           and booked_number < ${number}::bigint

@@ -58,8 +58,8 @@ async function reopenRelays(tx: Tx, network: NetworkId, ancestor: number): Promi
   await tx`
     update relays
     set
-      state = 'BROADCAST', tx_hash = null, block_number = null, block_hash = null, succeeded = null, gas_used = null,
-      fee_wei = null, mined_at = null
+      state = 'BROADCAST', is_reopened = true, tx_hash = null, block_number = null, block_hash = null, succeeded = null,
+      gas_used = null, fee_wei = null, mined_at = null
     where network = ${network} and state in ('MINED', 'CONFIRMED') and block_number > ${ancestor}`;
 }
 

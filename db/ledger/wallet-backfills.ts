@@ -1,6 +1,8 @@
 /** Wallets whose earlier blocks are still to be read. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { transfers } from "../schema.ts";
 
 export type WalletToRead = { id: string; address: Hex; createdAt: Date; indexedFrom: bigint };
 
@@ -38,7 +40,7 @@ export async function addMissingHistory(
   await tx`
     with sides as (
       select
-        wallet.user_id, transfer.*, 'IN' as side, case when pays then 'PAYMENT_LINK' else 'RECEIVE' end as type,
+        wallet.user_id, ${columnsOf(tx, transfers, "transfer")}, 'IN' as side, case when pays then 'PAYMENT_LINK' else 'RECEIVE' end as type,
         from_address as counterparty
       from transfers transfer
       join wallets wallet on wallet.network = transfer.network and wallet.address = hex_of(transfer.to_address)
@@ -50,7 +52,7 @@ export async function addMissingHistory(
         and transfer.block_number between ${from}::bigint and ${to}::bigint
         and transfer.status <> 'ORPHANED'
       union all
-      select wallet.user_id, transfer.*, 'OUT', 'SEND', to_address
+      select wallet.user_id, ${columnsOf(tx, transfers, "transfer")}, 'OUT', 'SEND', to_address
       from transfers transfer
       join wallets wallet on wallet.network = transfer.network and wallet.address = hex_of(transfer.from_address)
       where transfer.network = ${network}

@@ -2,8 +2,9 @@
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { recordEvents } from "../events/events.ts";
 import type { Tx } from "../postgres/client.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
 import { notify } from "../postgres/notifications.ts";
-import type { Claim, PaymentLink } from "../schema.ts";
+import { type Claim, claims, type PaymentLink, paymentLinks } from "../schema.ts";
 import { lockLinks } from "./lock-links.ts";
 import { hasUnappliedTransfer } from "./unheld-links.ts";
 
@@ -11,7 +12,7 @@ export type ClaimKey = Pick<Claim, "linkId" | "txHash" | "clientAddress">;
 
 export async function findClaim(tx: Tx, key: ClaimKey): Promise<Claim | undefined> {
   const [row] = await tx<Claim[]>`
-    select *
+    select ${columnsOf(tx, claims)}
     from claims
     where link_id = ${key.linkId} and tx_hash = ${key.txHash} and client_address = ${key.clientAddress}`;
   return row;
@@ -67,7 +68,7 @@ export async function areLogsTaken(
       ${logs.map((log) => log.authorizationNonce ?? null)}::bytea[]
     ) as log (log_index, nonce)
     where not exists (
-        select from (select * from transfers where tx_hash = ${txHash} offset 0) booked
+        select from (select network, status, from_address, log_index, link_id, settled_by from transfers where tx_hash = ${txHash} offset 0) booked
         where booked.network = ${network} and booked.log_index = log.log_index and booked.status <> 'ORPHANED'
           and booked.link_id <> ${linkId}
           and not (${isProven}::boolean and booked.settled_by in ('early_claim', 'pay_amount', 'amount'))
@@ -106,7 +107,7 @@ export async function openClaim(tx: Tx, given: NewClaim): Promise<StoredClaim | 
   const rivals = await findRivals(tx, given);
   await lockLinks(tx, [given.linkId, ...rivals.map(({ linkId }) => linkId)]);
   const [link] = await tx<(PaymentLink & { isOpen: boolean })[]>`
-    select *, status = 'PENDING' or (status = 'ACTIVE' and expires_at > now()) as is_open
+    select ${columnsOf(tx, paymentLinks)}, status = 'PENDING' or (status = 'ACTIVE' and expires_at > now()) as is_open
     from payment_links
     where id = ${given.linkId}`;
   const known = await findClaim(tx, given);
@@ -140,7 +141,7 @@ export async function openClaim(tx: Tx, given: NewClaim): Promise<StoredClaim | 
 /** Other links' claims of the same transaction. */
 function findRivals(tx: Tx, { network, txHash, linkId }: NewClaim): Promise<Claim[]> {
   return tx<Claim[]>`
-    select *
+    select ${columnsOf(tx, claims)}
     from claims
     where network = ${network} and tx_hash = ${txHash} and link_id <> ${linkId} and state <> 'REJECTED'
     order by id`;
@@ -178,7 +179,7 @@ async function readLedger(
           and link_id is null
       ) as is_ambiguous,
       exists (
-        select from (select * from transfers where tx_hash = ${txHash} offset 0) booked
+        select from (select network, status, from_address, log_index, link_id, settled_by from transfers where tx_hash = ${txHash} offset 0) booked
         where network = ${link.network}
           and status <> 'ORPHANED'
           and from_address = ${clientAddress}
@@ -220,7 +221,7 @@ async function upsertClaim(
       state = excluded.state, reason = null, looks = 0, lease_until = excluded.lease_until,
       request_id = excluded.request_id, proof = coalesce(excluded.proof, claims.proof),
       created_at = now(), updated_at = now()
-    returning *`;
+    returning ${columnsOf(tx, claims)}`;
   if (!claim) throw new Error("insert into claims returned no row");
   return claim;
 }

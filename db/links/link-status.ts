@@ -3,6 +3,7 @@
  * claim and a reorganisation, which takes PAID back.
  */
 import { enqueue } from "../jobs/queue.ts";
+import { queueDocuments } from "../jobs/queue-documents.ts";
 import type { Tx } from "../postgres/client.ts";
 import { lockLinks } from "./lock-links.ts";
 import { noteReceiptMails } from "./receipts.ts";
@@ -32,6 +33,10 @@ export async function refreshLinks(
     computeLinks(tx, { ids, isReorg, mismatchMinUnits }),
   ]);
   await queueReceipts(tx, moves);
+  await queueDocuments(
+    tx,
+    moves.filter(({ before, after }) => before === "PAID" || after === "PAID").map(({ id }) => id),
+  );
   return moves;
 }
 

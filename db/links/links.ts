@@ -5,7 +5,8 @@ import { NO_ORDER, type OrderData } from "../../core/domain/order-data.ts";
 import { PAID_ONCE, type ReuseTerms } from "../../core/domain/reuse.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { PaymentLink, User } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type PaymentLink, paymentLinks, type User } from "../schema.ts";
 import { countOpenDoubts } from "./doubts.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
 import type { MerchantPage } from "./schema.ts";
@@ -17,6 +18,7 @@ export type NewLink = Pick<PaymentLink, "id" | "userId" | "network" | "amountUni
   /** A reusable link is never paid itself, so it has neither a tag nor a unique amount. */
   tag: Hex;
   order?: OrderData;
+  isDiscoverable?: boolean;
   reuse?: ReuseTerms;
 };
 
@@ -32,29 +34,28 @@ export type LinkPosition = { createdAtMicros: bigint; id: string };
  * each gets a unique amount. A reference is taken when another link of the user has it and either of the two asks to be the only one.
  */
 export async function insertLink(tx: Tx, link: NewLink): Promise<Inserted> {
-  const [wallet] = await tx<{ address: Hex }[]>`
-    select address
+  const [wallet] = await tx<{ recipient: Hex }[]>`
+    select address as recipient
     from wallets
     where user_id = ${link.userId} and network = ${link.network}
     for no key update`;
   if (!wallet) return { ok: false, reason: "NO_WALLET" };
-  const recipient = wallet.address;
   const { order = NO_ORDER, reuse = PAID_ONCE } = link;
-  const payAmountUnits = reuse.isReusable ? undefined : await takePayAmount(tx, { ...link, recipient });
+  const payAmountUnits = reuse.isReusable ? undefined : await takePayAmount(tx, { ...link, ...wallet });
   // two wallets of a user are locked apart: then the index decides
   const [row] = await tx<PaymentLink[]>`
     insert into payment_links (
       id, user_id, network, recipient, amount_units, description, expires_at, tag, pay_amount_units, created_block,
       reference, unique_reference, metadata, customer_email, success_url, cancel_url,
-      is_reusable, max_payments, min_units, max_units
+      is_reusable, max_payments, min_units, max_units, is_discoverable
     )
     select
-      ${link.id}, ${link.userId}, ${link.network}, ${recipient}, ${link.amountUnits}::bigint, ${link.description},
+      ${link.id}, ${link.userId}, ${link.network}, ${wallet.recipient}, ${link.amountUnits}::bigint, ${link.description},
       now() + make_interval(hours => ${link.expiresInHours}::int), ${reuse.isReusable ? null : link.tag}::text, ${payAmountUnits ?? null}::bigint,
       (select number from cursors where network = ${link.network}),
       ${order.reference}::text, ${order.uniqueReference}::boolean, ${JSON.stringify(order.metadata)}::text::jsonb,
       ${order.customerEmail}::text, ${order.successUrl}::text, ${order.cancelUrl}::text,
-      ${reuse.isReusable}::boolean, ${reuse.maxPayments}::int, ${reuse.minUnits}::bigint, ${reuse.maxUnits}::bigint
+      ${reuse.isReusable}::boolean, ${reuse.maxPayments}::int, ${reuse.minUnits}::bigint, ${reuse.maxUnits}::bigint, ${link.isDiscoverable ?? false}::boolean
     where not exists (
       select from payment_links other
       where other.user_id = ${link.userId}
@@ -62,10 +63,10 @@ export async function insertLink(tx: Tx, link: NewLink): Promise<Inserted> {
         and (other.unique_reference or ${order.uniqueReference}::boolean)
     )
     on conflict (user_id, reference) where unique_reference do nothing
-    returning *`;
+    returning ${columnsOf(tx, paymentLinks)}`;
   if (!row) return { ok: false, reason: "REFERENCE_TAKEN" };
   if (payAmountUnits !== undefined)
-    await reservePayAmount(tx, { linkId: link.id, network: link.network, recipient, units: payAmountUnits });
+    await reservePayAmount(tx, { linkId: link.id, network: link.network, ...wallet, units: payAmountUnits });
   return { ok: true, link: row };
 }
 
@@ -117,26 +118,23 @@ export type PublicLink = Pick<
   | "description"
   | "status"
   | "expiresAt"
+  | "createdAt"
+  | "createdBlock"
+  | "updatedAt"
+  | "paidAt"
+  | "exception"
+  | "tag"
+  | "settledBy"
+  | "refundedUnits"
+  | "reference"
+  | "successUrl"
+  | "cancelUrl"
+  | "isReusable"
+  | "maxPayments"
+  | "minUnits"
+  | "maxUnits"
+  | "parentId"
 > &
-  Pick<
-    PaymentLink,
-    | "createdAt"
-    | "createdBlock"
-    | "updatedAt"
-    | "paidAt"
-    | "exception"
-    | "tag"
-    | "settledBy"
-    | "refundedUnits"
-    | "reference"
-    | "successUrl"
-    | "cancelUrl"
-    | "isReusable"
-    | "maxPayments"
-    | "minUnits"
-    | "maxUnits"
-    | "parentId"
-  > &
   Pick<User, "displayName" | "email" | "claimPolicy" | "matchByAmount"> &
   Pick<MerchantPage, "sealedReturnSecret" | "accent" | "logoDigest"> & {
     /** Of shops that may show its page. */
@@ -355,7 +353,7 @@ export async function cancelLink(
       and status in ('ACTIVE', 'PENDING')
       and expires_at > now()
       and (status = 'ACTIVE' or ${restsOnClaims(tx)})
-    returning *`;
+    returning ${columnsOf(tx, paymentLinks)}`;
   return row;
 }
 
@@ -396,5 +394,5 @@ export function columns(tx: Tx) {
     link.exception, link.refunded_units, link.expires_at, link.paid_at, link.created_at, link.updated_at, link.tag,
     link.pay_amount_units, link.created_block, link.settled_by, link.reference, link.unique_reference, link.metadata,
     link.customer_email, link.success_url, link.cancel_url, link.is_reusable, link.max_payments, link.min_units, link.max_units,
-    link.parent_id`;
+    link.parent_id, link.is_discoverable`;
 }

@@ -3,7 +3,8 @@ import type { LinkStatus } from "../../core/domain/link.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { COUNTED_USE_LIFE_MINUTES, choiceOf, isTooFine, USE_LIFE_MINUTES } from "../../core/domain/reuse.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { PaymentLink } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type PaymentLink, paymentLinks } from "../schema.ts";
 import type { LinkPosition } from "./links.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
 import { countUses } from "./use-count.ts";
@@ -35,7 +36,7 @@ export async function openUse(
     where (network, address) = (select network, recipient from payment_links where id = ${given.parentId})
     for no key update`;
   const [parent] = await tx<(PaymentLink & { isOver: boolean })[]>`
-    select *, status <> 'ACTIVE' or expires_at <= now() as is_over
+    select ${columnsOf(tx, paymentLinks)}, status <> 'ACTIVE' or expires_at <= now() as is_over
     from payment_links
     where id = ${given.parentId} and is_reusable
     for no key update`;
@@ -65,7 +66,7 @@ export async function openUse(
       (select number from cursors where network = ${network}), reference, metadata, success_url, cancel_url
     from payment_links
     where id = ${given.parentId}
-    returning *`;
+    returning ${columnsOf(tx, paymentLinks)}`;
   if (!link) throw new Error(`no use of ${given.parentId} was stored`);
   if (payAmountUnits !== undefined)
     await reservePayAmount(tx, { linkId: link.id, network, recipient, units: payAmountUnits });
@@ -77,7 +78,7 @@ async function findUse(
   { id, parentId }: { id: string; parentId: string },
 ): Promise<PaymentLink | undefined> {
   const [row] = await tx<PaymentLink[]>`
-    select *
+    select ${columnsOf(tx, paymentLinks)}
     from payment_links
     where id = ${id} and parent_id = ${parentId}`;
   return row;

@@ -1,7 +1,8 @@
 /** Invitations to become a member: one open one a merchant and address, accepted once by the user with that address. */
 import { INVITATION_LIFE_DAYS, type InvitationOutcome, type MemberRole } from "../../core/domain/member.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { Invitation } from "./schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type Invitation, memberInvitations } from "./schema.ts";
 
 export type NewInvitation = {
   id: string;
@@ -27,7 +28,7 @@ export async function insertInvitation(tx: Tx, invitation: NewInvitation): Promi
       ${invitation.invitedBy},
       now() + make_interval(days => ${INVITATION_LIFE_DAYS})
     )
-    returning *`;
+    returning ${columnsOf(tx, memberInvitations)}`;
   if (!row) throw new Error("insert into member_invitations returned no row");
   return row;
 }
@@ -35,7 +36,7 @@ export async function insertInvitation(tx: Tx, invitation: NewInvitation): Promi
 /** Open ones that have not expired, newest first. */
 export async function listOpenInvitations(tx: Tx, merchantId: string): Promise<Invitation[]> {
   return tx<Invitation[]>`
-    select *
+    select ${columnsOf(tx, memberInvitations)}
     from member_invitations
     where merchant_id = ${merchantId} and outcome is null and expires_at > now()
     order by created_at desc, id`;
@@ -46,7 +47,7 @@ export type ReceivedInvitation = Invitation & { merchantEmail: string; merchantN
 /** Open invitations to this address, newest first. */
 export async function listInvitationsTo(tx: Tx, email: string): Promise<ReceivedInvitation[]> {
   return tx<ReceivedInvitation[]>`
-    select invitation.*, merchant.email as merchant_email, merchant.display_name as merchant_name
+    select ${columnsOf(tx, memberInvitations, "invitation")}, merchant.email as merchant_email, merchant.display_name as merchant_name
     from member_invitations invitation
     join users merchant on merchant.id = invitation.merchant_id
     where invitation.email = ${email} and invitation.outcome is null and invitation.expires_at > now()
@@ -62,7 +63,7 @@ export async function answerInvitation(
     update member_invitations
     set outcome = ${outcome}, ended_at = now()
     where id = ${id} and email = ${email} and outcome is null and expires_at > now()
-    returning *`;
+    returning ${columnsOf(tx, memberInvitations)}`;
   return row;
 }
 
@@ -75,7 +76,7 @@ export async function revokeInvitation(
     update member_invitations
     set outcome = 'REVOKED', ended_at = now()
     where id = ${id} and merchant_id = ${merchantId} and outcome is null
-    returning *`;
+    returning ${columnsOf(tx, memberInvitations)}`;
   return row;
 }
 
@@ -88,13 +89,13 @@ export async function revokeInvitationsBy(
     update member_invitations
     set outcome = 'REVOKED', ended_at = now()
     where merchant_id = ${merchantId} and invited_by = ${invitedBy} and outcome is null
-    returning *`;
+    returning ${columnsOf(tx, memberInvitations)}`;
 }
 
 /** One whose mail is still to be sent; undefined once it was sent, or when the invitation is no longer open. */
 export async function findUnsentInvitation(tx: Tx, id: string): Promise<ReceivedInvitation | undefined> {
   const [row] = await tx<ReceivedInvitation[]>`
-    select invitation.*, merchant.email as merchant_email, merchant.display_name as merchant_name
+    select ${columnsOf(tx, memberInvitations, "invitation")}, merchant.email as merchant_email, merchant.display_name as merchant_name
     from member_invitations invitation
     join users merchant on merchant.id = invitation.merchant_id
     where invitation.id = ${id}

@@ -2,8 +2,10 @@
 import type { MemberRole } from "../../core/domain/member.ts";
 import { mayOwnWalletOf, ownsWalletOf } from "../auth/passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
 import type { User } from "../schema.ts";
-import type { Member } from "./schema.ts";
+import { isNonceSpent } from "../wallet-ops/operations.ts";
+import { type Member, members } from "./schema.ts";
 
 type SqlPart = ReturnType<Tx>;
 type Key = { merchantId: string; userId: string };
@@ -43,7 +45,7 @@ function toMembership({ role, isOwnerOnChain, ...merchant }: MembershipRow): Mem
 }
 
 /**
- * Whether the merchant prepared to add this very passkey as this member's. A public key alone is nobody's proof: whoever has seen it on
+ * Whether the merchant prepared to add this very passkey as this member's. A public key alone proves nothing: whoever has seen it on
  * the chain can register a credential with it.
  */
 function wasAdded(tx: Tx, { merchantId, userId }: { merchantId: SqlPart; userId: SqlPart }) {
@@ -74,7 +76,7 @@ export type MemberView = Member & { email: string; displayName: string | null; i
 /** Oldest first. */
 export async function listMembers(tx: Tx, merchantId: string): Promise<MemberView[]> {
   return tx<MemberView[]>`
-    select members.*, person.email, person.display_name, ${isOwnerOnChain(tx)} as is_owner_on_chain
+    select ${columnsOf(tx, members, "members")}, person.email, person.display_name, ${isOwnerOnChain(tx)} as is_owner_on_chain
     from members
     join users person on person.id = members.user_id
     where members.merchant_id = ${merchantId}
@@ -96,21 +98,24 @@ export async function insertMember(
     insert into members (merchant_id, user_id, role, invited_by)
     values (${member.merchantId}, ${member.userId}, ${member.role}, ${member.invitedBy})
     on conflict do nothing
-    returning *`;
+    returning ${columnsOf(tx, members)}`;
   return row;
 }
 
 /** Locks the row until the transaction ends: an owner change that adds this member's passkey waits for it, and it for the change. */
 export async function lockMember(tx: Tx, { merchantId, userId }: Key): Promise<Member | undefined> {
   const [row] = await tx<Member[]>`
-    select *
+    select ${columnsOf(tx, members)}
     from members
     where merchant_id = ${merchantId} and user_id = ${userId}
     for update`;
   return row;
 }
 
-/** Whether a passkey of this user is an owner of the merchant's wallet on a network, or may become one by an addition that is signed. */
+/**
+ * Whether a passkey of this user is an owner of the merchant's wallet on a network, or may become one by an addition that is signed. One
+ * that was relayed and failed is public: whoever has seen it can execute it while its nonce is free, on every network if it is for all.
+ */
 export async function mayOwnOnChain(tx: Tx, { merchantId, userId }: Key): Promise<boolean> {
   const [row] = await tx<{ mayOwn: boolean }[]>`
     select exists (
@@ -122,10 +127,20 @@ export async function mayOwnOnChain(tx: Tx, { merchantId, userId }: Key): Promis
           or exists (
             select from owner_changes change
             join wallet_operations op on op.owner_change_id = change.id
+            join wallets wallet on wallet.id = op.wallet_id
             where change.user_id = ${merchantId}
               and change.action = 'ADD'
               and change.owner = '0x' || encode(passkey.public_key_x || passkey.public_key_y, 'hex')
-              and op.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
+              and (
+                op.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
+                or not ${isNonceSpent(tx)}
+                and exists (
+                  select from wallet_operations relayed
+                  where relayed.owner_change_id = change.id
+                    and relayed.relayed_at is not null
+                    and (relayed.id = op.id or op.is_any_chain)
+                )
+              )
           )
         )
     ) as may_own`;

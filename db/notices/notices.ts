@@ -2,7 +2,8 @@
 import type { NoticeKind } from "../../core/domain/notice.ts";
 import { enqueue } from "../jobs/queue.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { Notice } from "./schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type Notice, notices } from "./schema.ts";
 
 export type NewNotice = {
   userId: string;
@@ -27,7 +28,7 @@ export type UnsentNotice = Notice & { email: string };
 
 export async function findUnsentNotice(tx: Tx, id: string): Promise<UnsentNotice | undefined> {
   const [row] = await tx<UnsentNotice[]>`
-    select notice.*, users.email
+    select ${columnsOf(tx, notices, "notice")}, users.email
     from notices notice
     join users on users.id = notice.user_id
     where notice.id = ${id}::bigint and notice.sent_at is null`;

@@ -1,4 +1,5 @@
 /** Accepting payments with their links: of several payers of a link one is accepted, and an authorization once. Retries are accepted alike. */
+import type { Language } from "../../core/domain/language.ts";
 import { countOpenDoubts, OPEN_DOUBTS_MAX } from "../links/doubts.ts";
 import { hasUnappliedTransfer } from "../links/unheld-links.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -15,6 +16,8 @@ export type NewPayment = AuthorizedPayment & {
   linkId: string;
   /** Id of the history row the merchant sees from now on. */
   transactionId: string;
+  /** Of the page that the payer saw, where one is known. */
+  payerLanguage?: Language | null | undefined;
 };
 
 /**
@@ -30,18 +33,20 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
       from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
         id text, link_id text, network text, token bytea, payer bytea, payer_kind text, recipient bytea,
         amount_units bigint, valid_after numeric, valid_before numeric, nonce bytea, signature bytea,
-        idempotency_key text, request_id text, transaction_id text
+        idempotency_key text, request_id text, transaction_id text, payer_language text
       )
     ),
     inserted as (
       insert into payments (
         id, link_id, network, token, payer, payer_kind, recipient, amount_units,
-        valid_after, valid_before, nonce, signature, idempotency_key, request_id, accepted_block
+        valid_after, valid_before, nonce, signature, idempotency_key, request_id, accepted_block,
+        payer_language
       )
       select
         given.id, given.link_id, given.network, given.token, given.payer, given.payer_kind, given.recipient,
         given.amount_units, given.valid_after, given.valid_before, given.nonce, given.signature,
-        given.idempotency_key, given.request_id, (select number from cursors where network = given.network)
+        given.idempotency_key, given.request_id, (select number from cursors where network = given.network),
+        given.payer_language
       from given
       cross join lateral (
         select id, amount_units, pay_amount_units
@@ -98,7 +103,13 @@ export async function requeuePayment(
   id: string,
   retry: Pick<
     NewPayment,
-    "signature" | "payerKind" | "validAfter" | "validBefore" | "idempotencyKey" | "requestId"
+    | "signature"
+    | "payerKind"
+    | "validAfter"
+    | "validBefore"
+    | "idempotencyKey"
+    | "requestId"
+    | "payerLanguage"
   >,
 ): Promise<{ id: string } | undefined> {
   const [row] = await tx<{ id: string }[]>`
@@ -110,6 +121,7 @@ export async function requeuePayment(
         signature = ${retry.signature}, payer_kind = ${retry.payerKind},
         valid_after = ${retry.validAfter}, valid_before = ${retry.validBefore},
         idempotency_key = coalesce(${retry.idempotencyKey}, idempotency_key), request_id = ${retry.requestId},
+        payer_language = coalesce(${retry.payerLanguage ?? null}::text, payer_language),
         updated_at = now()
       where id = ${id}
         and state = 'FAILED'
@@ -170,5 +182,6 @@ function toRow(payment: NewPayment) {
     idempotency_key: payment.idempotencyKey,
     request_id: payment.requestId,
     transaction_id: payment.transactionId,
+    payer_language: payment.payerLanguage,
   };
 }

@@ -3,6 +3,8 @@
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import type { SettledBy } from "../../core/domain/settled-by.ts";
 import type { Tx } from "../postgres/client.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { transfers } from "../schema.ts";
 
 export type BookedTransfer = {
   id: bigint;
@@ -32,7 +34,7 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
       from claims claim
       join payment_links link on link.id = claim.link_id
       cross join lateral (
-        select *
+        select ${columnsOf(tx, transfers)}
         from transfers
         where tx_hash = bytes_of(claim.tx_hash)
         offset 0
@@ -55,7 +57,7 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
       from open_payments
       join payments payment on payment.id = open_payments.payment_id
       cross join lateral (
-        select *
+        select ${columnsOf(tx, transfers)}
         from transfers
         where network = payment.network and from_address = payment.payer and authorization_nonce = payment.nonce
         offset 0

@@ -1,7 +1,8 @@
 /** The queue of accepted payments: rows, not jobs. A job only wakes the worker; leases and delays are in the rows. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { Payment } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type Payment, payments } from "../schema.ts";
 
 /** An earlier payment of the same link that ended while no node answered. */
 export type Doubt = { id: string; payer: Hex; nonce: Hex };
@@ -60,7 +61,7 @@ export async function leaseQueuedPayments(
       returning payment_id
     ),
     leased as (
-      select payments.*
+      select ${columnsOf(tx, payments, "payments")}
       from taken
       join payments on payments.id = taken.payment_id
     )

@@ -4,7 +4,8 @@
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { Payment } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type Payment, payments } from "../schema.ts";
 
 export type Fence = {
   network: NetworkId;
@@ -135,10 +136,21 @@ export async function findSignedPayments(
   relayId: bigint,
 ): Promise<(Payment & { linkTag: Hex | null })[]> {
   return tx<(Payment & { linkTag: Hex | null })[]>`
-    select payments.*, (select tag from payment_links where id = payments.link_id) as link_tag
+    select ${columnsOf(tx, payments, "payments")}, (select tag from payment_links where id = payments.link_id) as link_tag
     from payments
     where id = any((select payment_ids from relay_payments where relay_id = ${relayId})::text[])
       and relay_id = ${relayId}
       and state = 'SIGNED'
     order by id`;
+}
+
+/** What a pending transaction of ours carries although it must not any more: it has failed, or it is queued or signed elsewhere. */
+export async function findReleasedPayments(tx: Tx, relayId: bigint): Promise<string[]> {
+  const rows = await tx<{ id: string }[]>`
+    select payments.id
+    from payments
+    where id = any((select payment_ids from relay_payments where relay_id = ${relayId})::text[])
+      and (relay_id is distinct from ${relayId} or state in ('QUEUED', 'FAILED'))
+    order by id`;
+  return rows.map(({ id }) => id);
 }

@@ -16,10 +16,15 @@ const READ_MIN_MS = 2_000;
 export type Outcomes = {
   /**
    * Subscribes to `id`; call before committing the work that leads to the outcome.
-   * `settle` reads until `read` returns a value or `timeoutMs` is over (then undefined), and unsubscribes.
+   * `settle` reads until `read` returns a value or `timeoutMs` is over (then undefined), and unsubscribes. `retriesMs`: pauses before
+   * the reads that follow a wake-up that found nothing yet.
    */
   watch(id: string): {
-    settle<T>(read: () => Promise<T | undefined>, timeoutMs: number): Promise<T | undefined>;
+    settle<T>(
+      read: () => Promise<T | undefined>,
+      timeoutMs: number,
+      retriesMs?: readonly number[],
+    ): Promise<T | undefined>;
     cancel(): void;
   };
   close(): Promise<void>;
@@ -65,16 +70,22 @@ function watch(watchers: Map<string, Set<() => void>>, id: string) {
       };
       if (isNotified) resume();
     });
-  async function settle<T>(read: () => Promise<T | undefined>, timeoutMs: number): Promise<T | undefined> {
+  async function settle<T>(
+    read: () => Promise<T | undefined>,
+    timeoutMs: number,
+    retriesMs: readonly number[] = [],
+  ): Promise<T | undefined> {
     const deadline = Date.now() + timeoutMs;
+    let retries: number[] = [];
     try {
       for (;;) {
+        if (isNotified) retries = [...retriesMs];
         isNotified = false;
         const value = await readInTime(read, deadline);
         if (value !== undefined) return value;
         const leftMs = deadline - Date.now();
         if (leftMs <= 0) return undefined;
-        await pause(Math.min(leftMs, REREAD_MS));
+        await pause(Math.min(leftMs, retries.shift() ?? REREAD_MS));
       }
     } finally {
       cancel();

@@ -121,14 +121,20 @@ export type InFlightAttempt = {
   maxFeePerGas: string;
   maxPriorityFeePerGas: string;
   isNoop: boolean;
+  /** Payments of the relay that it does not carry. */
+  leftOut: string[];
   ageMs: number;
   sinceSentMs: number | null;
+  /** False once the bytes were dropped: its block was final. */
+  hasBytes: boolean;
 };
 export type InFlightRelay = Pick<
   Relay,
   "id" | "network" | "relayer" | "nonce" | "kind" | "state" | "callTo" | "gasLimit"
 > & {
   misses: number;
+  /** Its block left the chain. */
+  isReopened: boolean;
   attempts: InFlightAttempt[];
 };
 
@@ -144,7 +150,7 @@ export async function findInFlight(
   return tx<InFlightRelay[]>`
     select
       relay.id, relay.network, relay.relayer, relay.nonce, relay.kind, relay.state, relay.call_to,
-      relay.gas_limit, relay.misses,
+      relay.gas_limit, relay.misses, relay.is_reopened,
       (
         select jsonb_agg(
           jsonb_build_object(
@@ -152,8 +158,10 @@ export async function findInFlight(
             'maxFeePerGas', attempt.max_fee_per_gas::text,
             'maxPriorityFeePerGas', attempt.max_priority_fee_per_gas::text,
             'isNoop', attempt.is_noop,
+            'leftOut', attempt.left_out,
             'ageMs', extract(epoch from now() - attempt.created_at) * 1000,
-            'sinceSentMs', extract(epoch from now() - attempt.last_sent_at) * 1000
+            'sinceSentMs', extract(epoch from now() - attempt.last_sent_at) * 1000,
+            'hasBytes', attempt.raw is not null
           )
           order by attempt.max_fee_per_gas
         )
@@ -166,6 +174,51 @@ export async function findInFlight(
       and (relay.relayer, relay.nonce) > (${after?.relayer ?? ""}, ${after?.nonce ?? -1n}::bigint)
     order by relay.relayer, relay.nonce
     limit ${limit}`;
+}
+
+/** How far a node's chain has used a lane's nonces at a head. */
+export type UsedNonces = { relayer: Hex; chainNonce: bigint; headNumber: bigint };
+
+/** SQL: CONFIRMED relays whose nonce is unused on a chain that is as high as their block: a reorganisation removed them. */
+export function relaysBeyond(tx: Tx, network: NetworkId, lanes: readonly UsedNonces[]) {
+  return tx`
+    select relay.id
+    from unnest(
+      ${lanes.map(({ relayer }) => relayer)}::text[],
+      ${lanes.map(({ chainNonce }) => chainNonce.toString())}::text[]::bigint[],
+      ${lanes.map(({ headNumber }) => headNumber.toString())}::text[]::bigint[]
+    ) as lane (relayer, chain_nonce, head_number)
+    join relays relay
+      on relay.network = ${network}
+      and relay.relayer = lane.relayer
+      and relay.nonce >= lane.chain_nonce
+      and relay.state <> 'LOST'
+      and relay.state = 'CONFIRMED'
+      and relay.block_number <= lane.head_number`;
+}
+
+/**
+ * Is a relay not final yet, removed by a reorganisation although it was final, or a payment or operation not settled? While nothing is,
+ * a pass of the monitor has nothing to do.
+ */
+export async function hasUnfinished(
+  tx: Tx,
+  network: NetworkId,
+  lanes: readonly UsedNonces[],
+): Promise<boolean> {
+  const [row] = await tx<{ isUnfinished: boolean }[]>`
+    select
+      exists (
+        select from relays
+        where network = ${network} and state in ('SIGNED', 'BROADCAST', 'MINED')
+      )
+      or exists (select from open_payments where network = ${network})
+      or exists (
+        select from wallet_operations
+        where network = ${network} and state in ('SIGNED', 'BROADCAST')
+      )
+      or exists (${relaysBeyond(tx, network, lanes)}) as is_unfinished`;
+  return row?.isUnfinished ?? true;
 }
 
 /** The signed bytes of an attempt. */
@@ -218,47 +271,12 @@ export async function markMined(tx: Tx, receipts: readonly RelayReceipt[]): Prom
     update relays
     set
       state = 'MINED', tx_hash = given.tx_hash, block_number = given.block_number, block_hash = given.block_hash,
-      succeeded = given.succeeded, gas_used = given.gas_used, fee_wei = given.fee_wei, misses = 0, mined_at = now()
+      succeeded = given.succeeded, gas_used = given.gas_used, fee_wei = given.fee_wei, misses = 0, mined_at = now(),
+      is_reopened = false
     from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
       relay_id bigint, tx_hash text, block_number bigint, block_hash text, succeeded boolean, gas_used bigint, fee_wei numeric
     )
     where relays.id = given.relay_id and relays.state in ('SIGNED', 'BROADCAST')`;
-}
-
-export type PrunedRelay = { id: bigint; txHash: Hex; blockHash: Hex };
-
-/** MINED relays at or below the indexer's cursor whose block it has pruned: only a node knows whether that block is canonical. */
-export async function findPrunedRelays(tx: Tx, network: NetworkId, limit: number): Promise<PrunedRelay[]> {
-  return tx<PrunedRelay[]>`
-    select relays.id, relays.tx_hash, relays.block_hash
-    from relays
-    join cursors on cursors.network = relays.network
-    where relays.network = ${network}
-      and relays.state = 'MINED'
-      and relays.block_number <= cursors.number
-      and not exists (
-        select from blocks
-        where blocks.network = relays.network and blocks.number = relays.block_number
-      )
-    order by relays.id
-    limit ${limit}`;
-}
-
-/** Their receipts are not canonical (any more): MINED -> BROADCAST. */
-export async function reopenRelays(
-  tx: Tx,
-  relays: readonly Pick<PrunedRelay, "id" | "blockHash">[],
-): Promise<number> {
-  const rows = await tx`
-    update relays
-    set state = 'BROADCAST', tx_hash = null, block_number = null, block_hash = null, succeeded = null, mined_at = null
-    from unnest(
-      ${relays.map(({ id }) => id.toString())}::text[]::bigint[],
-      ${relays.map(({ blockHash }) => blockHash)}::text[]
-    ) as given (id, block_hash)
-    where relays.id = given.id and relays.state = 'MINED' and relays.block_hash = given.block_hash
-    returning relays.id`;
-  return rows.length;
 }
 
 /**
@@ -292,24 +310,6 @@ export async function confirmRelays(
         ),
         relays.id = any(${provenIds.map(String)}::text[]::bigint[])
       )`;
-}
-
-/** MINED relays at a height where the indexer has another block: theirs was reorganised away. */
-export async function reopenOrphanedRelays(tx: Tx, network: NetworkId): Promise<number> {
-  const rows = await tx`
-    update relays
-    set state = 'BROADCAST', tx_hash = null, block_number = null, block_hash = null, succeeded = null, mined_at = null
-    from cursors
-    where relays.network = ${network}
-      and cursors.network = relays.network
-      and relays.state = 'MINED'
-      and relays.block_number <= cursors.number
-      and exists (
-        select from blocks
-        where blocks.network = relays.network and blocks.number = relays.block_number and blocks.hash <> relays.block_hash
-      )
-    returning relays.id`;
-  return rows.length;
 }
 
 /** Another poll found the nonce used and no receipt. Returns how many did so far. */

@@ -1,7 +1,8 @@
 /** Sessions: the row is the session; deleting it ends the session at once on every instance. */
 import { maySignIn } from "../auth/passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { Session, User } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type Session, sessions, type User } from "../schema.ts";
 
 export type SessionMethod = Session["method"];
 
@@ -30,7 +31,7 @@ export async function insertSession(tx: Tx, session: NewSession): Promise<Sessio
       ${session.clientAddress},
       ${session.passkeyId}
     )
-    returning *`;
+    returning ${columnsOf(tx, sessions)}`;
   if (!row) throw new Error("insert into sessions returned no row");
   return row;
 }
@@ -68,7 +69,7 @@ export async function renewSession(tx: Tx, id: string): Promise<Session | undefi
     update sessions
     set expires_at = least(now() + make_interval(secs => ${SESSION_LIFE_S}), absolute_end_at)
     where id = ${id} and expires_at > now()
-    returning *`;
+    returning ${columnsOf(tx, sessions)}`;
   return row;
 }
 
@@ -79,7 +80,7 @@ export async function listLiveSessions(
   { currentId, limit }: { currentId: string; limit: number },
 ): Promise<Session[]> {
   return tx<Session[]>`
-    select *
+    select ${columnsOf(tx, sessions)}
     from sessions
     where user_id = ${userId} and expires_at > now() and absolute_end_at > now()
     order by id = ${currentId} desc, last_seen_at desc, id

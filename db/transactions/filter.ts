@@ -10,6 +10,30 @@ import {
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { transactions } from "../schema.ts";
 
+/** What a row of the list holds. */
+export const HISTORY_COLUMNS = {
+  id: transactions.id,
+  type: transactions.type,
+  status: transactions.status,
+  amountUnits: transactions.amountUnits,
+  network: transactions.network,
+  counterparty: transactions.counterparty,
+  description: transactions.description,
+  txHash: transactions.txHash,
+  logIndex: transactions.logIndex,
+  blockNumber: transactions.blockNumber,
+  linkId: transactions.linkId,
+  paymentId: transactions.paymentId,
+  failureReason: transactions.failureReason,
+  detectedAt: transactions.detectedAt,
+  confirmedAt: transactions.confirmedAt,
+  settledBy: transactions.settledBy,
+  candidates: transactions.candidates,
+  operationId: transactions.operationId,
+  operationNote: transactions.operationNote,
+  reference: transactions.reference,
+};
+
 /** Prefixes of a transaction hash: "0", "0x", "0xab…". */
 const HASH_PREFIX = /^0(x[0-9a-f]{0,64})?$/i;
 /** What the trigram index can look up: three letters or digits in a row. */

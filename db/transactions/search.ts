@@ -1,24 +1,27 @@
 /**
  * Searches a large history. Frequent text is found among the newest rows; rare text by the trigram, hash or amount index. Searches that
- * would read the whole history are refused.
+ * would read too much of the history are refused before they read it.
  */
 import { and, count, type SQL, sql } from "drizzle-orm";
 import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
 import { invalid } from "../../core/domain/errors.ts";
-import type { HistoryRow, TransactionFilter } from "../../core/domain/transaction.ts";
+import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { readInTime } from "../postgres/statement-timeout.ts";
 import { transactions } from "../schema.ts";
-import { countRows } from "./counts.ts";
+import { countByAmount } from "./amount-counts.ts";
+import { countByDays, countRows, readCells } from "./counts.ts";
 import {
   branchesOf,
   conditionsOf,
+  HISTORY_COLUMNS,
   type HistoryPosition,
   isAfter,
   isIndexed,
   isOwnedBy,
   mergeNewest,
   NEWEST_FIRST,
+  searchCondition,
   timeConditions,
 } from "./filter.ts";
 
@@ -26,15 +29,23 @@ const dialect = new PgDialect();
 
 /** Newest rows scanned: more when the first ones show that it will suffice. */
 const RECENT_ROWS = [500, 5_000, 20_000, 200_000];
+/** Rows that a search may read by an index: some 50 ms of Postgres' time. */
+const INDEXED_ROWS_MAX = 25_000;
+/** Rows between amounts lie anywhere in the table: as long for fewer of them. */
+const AMOUNT_ROWS_MAX = 10_000;
+/** Rows looked at in each of two places to learn how frequent a text is. */
+const SAMPLE_ROWS = 500;
 
 type Page = { limit: number; offset: number; after?: HistoryPosition | undefined };
+/** `size`: rows of the user's whole history. */
+type Asked = Page & { size: number };
 type Found = { rows: HistoryRow[]; total: number; isLowerBound: boolean };
 
 export async function listLargeHistory(
   tx: Tx,
   userId: string,
   filter: TransactionFilter,
-  page: Page,
+  { size, ...page }: Asked,
 ): Promise<Found> {
   const reach = page.offset + page.limit;
   let found = Number.POSITIVE_INFINITY;
@@ -46,10 +57,54 @@ export async function listLargeHistory(
     found = recent.total;
     looked = span;
   }
-  const hasOtherBounds = [filter.minUnits, filter.maxUnits, filter.from].some((bound) => bound !== undefined);
-  // only dates or amounts keep it from comparing every row
-  if (filter.search !== undefined && !isIndexed(filter.search) && !hasOtherBounds) throw tooBroad();
+  if (await readsTooMuch(tx, userId, filter, size)) throw tooBroad();
   return findByIndex(tx, conditionsOf(userId, filter), page);
+}
+
+/** Whether each index that could serve a search leads to more rows than it may. */
+async function readsTooMuch(
+  tx: Tx,
+  userId: string,
+  { search, from, before, minUnits, maxUnits }: TransactionFilter,
+  size: number,
+): Promise<boolean> {
+  if (search === undefined) return false;
+  if (from !== undefined || before !== undefined) {
+    const between = { ...NO_FILTER, from, before };
+    const rows = await countByDays(tx, userId, between, await readCells(tx, userId, between));
+    if (rows <= INDEXED_ROWS_MAX) return false;
+  }
+  if (minUnits !== undefined || maxUnits !== undefined) {
+    const rows = await countByAmount(tx, userId, { ...NO_FILTER, minUnits, maxUnits });
+    if (rows <= AMOUNT_ROWS_MAX) return false;
+  }
+  return !isIndexed(search) || (await shareOf(tx, userId, search)) * size > INDEXED_ROWS_MAX;
+}
+
+/**
+ * The share of rows with this text, among the newest and among those before the middle of the history's time: the lower of the two, since
+ * a text may be new or no longer in use.
+ */
+async function shareOf(tx: Tx, userId: string, search: string): Promise<number> {
+  const settled = and(isOwnedBy(userId), sql`${transactions.isSettled}`);
+  const end = (order: "asc" | "desc") => sql`
+    (select detected_at from transactions where ${settled} order by detected_at ${sql.raw(order)}, id ${sql.raw(order)} limit 1)`;
+  const sample = (condition: SQL | undefined) => sql`
+    select coalesce(avg(case when ${searchCondition(search)} then 1 else 0 end), 0)::float8 as share
+    from (
+      select description, reference, tx_hash
+      from transactions
+      where ${condition}
+      order by detected_at desc, id desc
+      limit ${SAMPLE_ROWS}
+    ) transactions`;
+  const middle = sql`${end("asc")} + (${end("desc")} - ${end("asc")}) / 2`;
+  const query = sql`
+    select least(
+      (${sample(settled)}), (${sample(and(settled, sql`${transactions.detectedAt} <= ${middle}`))})
+    ) as share`;
+  const [row] = await runBuilt<{ share: number | null }>(tx, { toSQL: () => dialect.sqlToQuery(query) });
+  return row?.share ?? 0;
 }
 
 /** The page within the newest `span` rows that follow the position, and how many of them match: a lower bound of the total. */
@@ -100,7 +155,7 @@ async function findByIndex(tx: Tx, conditions: SQL | undefined, page: Page): Pro
       limit ${page.limit}
       offset ${page.offset}
     )
-    select transactions.*, (select ${count()} from found) as total
+    select ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}, (select ${count()} from found) as total
     from page
     join transactions using (id)
     order by detected_at desc, id desc`;

@@ -4,6 +4,7 @@ import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
 import { invalid } from "../../core/domain/errors.ts";
 import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
 import { readInTime } from "../postgres/statement-timeout.ts";
 import { transactions } from "../schema.ts";
 import { countByAmount } from "./amount-counts.ts";
@@ -19,6 +20,7 @@ import {
 import {
   branchesOf,
   conditionsOf,
+  HISTORY_COLUMNS,
   type HistoryPosition,
   isAfter,
   mergeNewest,
@@ -41,33 +43,10 @@ export type TransactionPage = {
 const DEEP_OFFSET = 500;
 /** From this offset on, rows are skipped by key only. */
 const PLAIN_OFFSET = 100;
-/** Rows skipped one by one in a list by amount. */
-const AMOUNTS_OFFSET_MAX = 100_000;
+/** Rows that a page of a large history's list by amount may read: some 30 ms of Postgres' time. */
+const AMOUNTS_READ_MAX = 25_000;
 /** Histories up to this size are searched and counted row by row. */
 const LARGE_HISTORY_ROWS = 100_000;
-
-export const HISTORY_COLUMNS = {
-  id: transactions.id,
-  type: transactions.type,
-  status: transactions.status,
-  amountUnits: transactions.amountUnits,
-  network: transactions.network,
-  counterparty: transactions.counterparty,
-  description: transactions.description,
-  txHash: transactions.txHash,
-  logIndex: transactions.logIndex,
-  blockNumber: transactions.blockNumber,
-  linkId: transactions.linkId,
-  paymentId: transactions.paymentId,
-  failureReason: transactions.failureReason,
-  detectedAt: transactions.detectedAt,
-  confirmedAt: transactions.confirmedAt,
-  settledBy: transactions.settledBy,
-  candidates: transactions.candidates,
-  operationId: transactions.operationId,
-  operationNote: transactions.operationNote,
-  reference: transactions.reference,
-};
 
 /**
  * One page, newest first (detected_at, then id), and the total number of matching rows. Requires a repeatable read transaction, so
@@ -84,10 +63,12 @@ export async function listTransactions(
   const hasDates = filter.from !== undefined || filter.before !== undefined;
   const conditions = conditionsOf(userId, filter);
   const following = and(conditions, isAfter(page.after));
-  if (filter.search === undefined && !hasDates)
-    return exactPage(await countByAmount(tx, userId, filter), page, () => scanAmounts(tx, following, page));
+  if (filter.search === undefined && !hasDates) {
+    const total = await countByAmount(tx, userId, filter);
+    return exactPage(total, page, () => scanAmounts(tx, userId, following, { ...page, total }));
+  }
   const size = sumCounts(await readCells(tx, userId, NO_FILTER));
-  if (size > LARGE_HISTORY_ROWS) return listLargeHistory(tx, userId, filter, page);
+  if (size > LARGE_HISTORY_ROWS) return listLargeHistory(tx, userId, filter, { ...page, size });
   return exactPage(await countRows(tx, conditions), page, () => scan(tx, following, page));
 }
 
@@ -109,7 +90,7 @@ export async function findTransaction(
   { id, userId }: { id: string; userId: string },
 ): Promise<HistoryRow | undefined> {
   const [row] = await tx<HistoryRow[]>`
-    select *
+    select ${columnsOf(tx, transactions)}
     from transactions
     where id = ${id} and user_id = ${userId}`;
   return row;
@@ -138,11 +119,19 @@ async function listByCells(tx: Tx, userId: string, filter: TransactionFilter, pa
   });
 }
 
-/** Amounts have no daily counters, so rows are skipped one by one, within limits. */
-async function scanAmounts(tx: Tx, conditions: SQL | undefined, page: Page): Promise<HistoryRow[]> {
+/** Amounts have no daily counters, so rows are skipped one by one, within limits. `total`: rows with these amounts. */
+async function scanAmounts(
+  tx: Tx,
+  userId: string,
+  conditions: SQL | undefined,
+  { total, ...page }: Page & { total: number },
+): Promise<HistoryRow[]> {
   const branches = branchesOf(conditions);
   if (page.offset < DEEP_OFFSET) return scanKeys(tx, branches, page);
-  if (page.offset > AMOUNTS_OFFSET_MAX) throw tooDeep();
+  const size = sumCounts(await readCells(tx, userId, NO_FILTER));
+  // down the history until enough of its rows have such an amount, or all with these amounts
+  const read = Math.min(total, ((page.offset + page.limit) * size) / total);
+  if (size > LARGE_HISTORY_ROWS && read > AMOUNTS_READ_MAX) throw tooDeep();
   return readInTime(tx, () => scanKeys(tx, branches, page), tooDeep);
 }
 
@@ -196,7 +185,7 @@ function scanKeys(tx: Tx, conditions: readonly (SQL | undefined)[], page: Page):
   return run(
     tx,
     sql`
-      select transactions.*
+      select ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}
       from (${mergeNewest(scans, page)}) page
       join transactions using (id)
       order by transactions.detected_at desc, id desc`,

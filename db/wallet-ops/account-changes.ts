@@ -69,7 +69,7 @@ export async function confirmAccountChanges(
       update account_changes
       set confirmed_at = now()
       where network = ${network} and confirmed_at is null and block_number <= ${depthNumber}
-      returning *
+      returning network, wallet_address, type, subject, owner_index, tx_hash, block_number, log_index
     )
     select
       wallet.user_id, wallet.id as wallet_id, confirmed.wallet_address, confirmed.type, confirmed.subject,

@@ -102,7 +102,9 @@ export async function bindBookedTransfers(
       delete from transactions
       using booked
       where transactions.id = booked.id and booked.opened_id is not null
-      returning transactions.*, booked.opened_id
+      returning
+        booked.opened_id, transactions.status, transactions.counterparty, transactions.tx_hash, transactions.log_index,
+        transactions.block_number, transactions.transfer_id, transactions.detected_at, transactions.confirmed_at
     ),
     claimed as (
       update transactions

@@ -3,7 +3,8 @@ import { type Hex, NETWORK_IDS, type NetworkId } from "../../core/domain/network
 import type { OperationKind, OperationState, OperationTerms } from "../../core/domain/wallet-operation.ts";
 import { hashOf } from "../http/idempotency.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { WalletOperation } from "./schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type WalletOperation, walletOperations } from "./schema.ts";
 
 export type NewOperationItem = { to: Hex; amountUnits: bigint; note: string; isFee: boolean };
 
@@ -50,7 +51,7 @@ export async function insertOperation(tx: Tx, operation: NewOperation): Promise<
       now() + make_interval(secs => ${given.lifeMs / 1_000})
     )
     ${renews ? renewUnsigned(tx) : skipKnownKey(tx)}
-    returning *`;
+    returning ${columnsOf(tx, walletOperations)}`;
   if (!row) return undefined;
   const rows = items.map(({ to, amountUnits, note, isFee }, position) => ({
     position,
@@ -190,7 +191,7 @@ export async function listOperationsOfChange(
 function selectViews(tx: Tx) {
   return tx`
     select
-      op.*, wallet.address as wallet_address, wallet.deployed_at is not null as is_deployed, op.expires_at <= now() as is_over, ${isNonceSpent(tx)} as is_nonce_spent,
+      ${columnsOf(tx, walletOperations, "op")}, wallet.address as wallet_address, wallet.deployed_at is not null as is_deployed, op.expires_at <= now() as is_over, ${isNonceSpent(tx)} as is_nonce_spent,
       (
         select coalesce(
           jsonb_agg(
@@ -210,7 +211,7 @@ function selectViews(tx: Tx) {
 }
 
 /** Needs `op` and `wallet`. A nonce's key is what is above its lower 64 bits; the nonces of each key are a sequence of their own. */
-function isNonceSpent(tx: Tx) {
+export function isNonceSpent(tx: Tx) {
   return tx`exists (
     select from wallet_operation_events spent
     where spent.network = op.network
@@ -262,7 +263,7 @@ export async function queueOperation(tx: Tx, signed: Signed): Promise<WalletOper
       and op.expires_at > now()
       and wallet.id = op.wallet_id
       and not ${isNonceSpent(tx)}
-    returning op.*`;
+    returning ${columnsOf(tx, walletOperations, "op")}`;
   return row;
 }
 

@@ -2,7 +2,8 @@
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OwnerAction } from "../../core/domain/owner.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { OwnerChange } from "./schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type OwnerChange, ownerChanges } from "./schema.ts";
 
 export type NewOwnerChange = {
   id: string;
@@ -29,7 +30,7 @@ export async function findOwnerChange(
   { id, userId }: { id: string; userId: string },
 ): Promise<OwnerChange | undefined> {
   const [row] = await tx<OwnerChange[]>`
-    select *
+    select ${columnsOf(tx, ownerChanges)}
     from owner_changes
     where id = ${id} and user_id = ${userId}`;
   return row;

@@ -40,6 +40,16 @@ export type WaitingOperation = {
   signature: Hex;
 };
 
+/** Does an operation wait to be sent, or to be run by its relay? */
+export async function hasUnfinishedOperations(tx: Tx, network: NetworkId): Promise<boolean> {
+  const [row] = await tx<{ isUnfinished: boolean }[]>`
+    select exists (
+      select from wallet_operations
+      where network = ${network} and state in ('QUEUED', 'SIGNED', 'BROADCAST')
+    ) as is_unfinished`;
+  return row?.isUnfinished ?? true;
+}
+
 /**
  * Takes due operations for `leaseMs`, oldest first. Owner changes for every network are not due while the account is not deployed: they
  * come with its first other operation, and however long that takes, the networks keep the same owners.
@@ -72,7 +82,9 @@ export async function leaseQueuedOperations(
         limit ${limit}
         for update skip locked
       ))
-      returning *
+      returning
+        id, user_id, wallet_id, account_nonce, call_data, call_gas, verification_gas, user_op_hash, refusals, request_id,
+        signature, is_any_chain, queued_at
     )
     select
       op.id, op.user_id, op.account_nonce, op.call_data, op.call_gas, op.verification_gas, op.user_op_hash, op.refusals,
@@ -182,7 +194,7 @@ export async function failUnsentOperations(tx: Tx, network: NetworkId): Promise<
 
 /**
  * Operations whose relay was lost, or was mined and read by the indexer at `confirmations` blocks' depth without their event: queued
- * again, or FAILED (NOT_RUN) after the third such relay.
+ * again, or FAILED (NOT_RUN) after the third such relay. A relay in a block that left the chain is sent again and still carries them.
  */
 export async function requeueUnrunOperations(
   tx: Tx,
@@ -200,6 +212,12 @@ export async function requeueUnrunOperations(
         and (
           relay.state = 'LOST'
           or relay.state in ('MINED', 'CONFIRMED') and relay.block_number <= cursors.number - ${confirmations}::int + 1
+            and not exists (
+              select from blocks
+              where blocks.network = relay.network
+                and blocks.number = relay.block_number
+                and blocks.hash <> relay.block_hash
+            )
         )
       order by op.id
       for update of op

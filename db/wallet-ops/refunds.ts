@@ -2,6 +2,7 @@
 
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Refund, RefundableTransfer, RefundSource, RefundState } from "../../core/domain/refund.ts";
+import { queueDocuments } from "../jobs/queue-documents.ts";
 import type { Tx } from "../postgres/client.ts";
 
 /**
@@ -43,9 +44,9 @@ export async function listRefundable(
       )::bigint as left_units
     -- each half has its index
     from (
-      select * from transfers where link_id = ${linkId} and pays and status = 'CONFIRMED'
+      select id, block_number, tx_hash, log_index, from_address, amount_units, pays, authorization_nonce from transfers where link_id = ${linkId} and pays and status = 'CONFIRMED'
       union all
-      select * from transfers where link_id = ${linkId} and not pays and status = 'CONFIRMED'
+      select id, block_number, tx_hash, log_index, from_address, amount_units, pays, authorization_nonce from transfers where link_id = ${linkId} and not pays and status = 'CONFIRMED'
     ) transfer
     order by transfer.block_number, transfer.log_index`;
 }
@@ -131,7 +132,9 @@ export async function listRefunds(
 function selectRefunds(tx: Tx) {
   return tx`
     select
-      refund.*, ${shownState(tx)} as status, op.user_op_hash,
+      refund.id, refund.user_id, refund.link_id, refund.network, refund.paid_tx_hash, refund.paid_log_index, refund.to_address,
+      refund.to_source, refund.amount_units, refund.reason, refund.requested_by, refund.cancelled_at, refund.created_at,
+      ${shownState(tx)} as status, op.user_op_hash,
       coalesce(
         (select name from api_keys where api_keys.id = refund.requested_by),
         (select coalesce(display_name, email) from users where users.id = refund.requested_by)
@@ -186,5 +189,7 @@ export async function refreshRefundedUnits(tx: Tx, operationIds: readonly string
     from concerned
     where link.id = concerned.id
     returning link.id`;
-  return rows.map(({ id }) => id);
+  const linkIds = rows.map(({ id }) => id);
+  await queueDocuments(tx, linkIds);
+  return linkIds;
 }

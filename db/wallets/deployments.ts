@@ -1,10 +1,11 @@
 /** Wallets being deployed. */
 import type { Tx } from "../postgres/client.ts";
-import type { Wallet } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type Wallet, wallets } from "../schema.ts";
 
 export async function findWalletById(tx: Tx, id: string): Promise<Wallet | undefined> {
   const [row] = await tx<Wallet[]>`
-    select *
+    select ${columnsOf(tx, wallets)}
     from wallets
     where id = ${id}`;
   return row;

@@ -1,16 +1,19 @@
 /** Wallets: one smart account per user and network. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { Wallet } from "../schema.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { type Wallet, wallets } from "../schema.ts";
 
 /** A user's wallets, oldest first. */
 export async function listWallets(tx: Tx, userId: string): Promise<Wallet[]> {
-  return tx<Wallet[]>`select * from wallets where user_id = ${userId} order by created_at, network`;
+  return tx<
+    Wallet[]
+  >`select ${columnsOf(tx, wallets)} from wallets where user_id = ${userId} order by created_at, network`;
 }
 
 export async function findWallet(tx: Tx, userId: string, network: NetworkId): Promise<Wallet | undefined> {
   const [wallet] = await tx<Wallet[]>`
-    select * from wallets where user_id = ${userId} and network = ${network}`;
+    select ${columnsOf(tx, wallets)} from wallets where user_id = ${userId} and network = ${network}`;
   return wallet;
 }
 
@@ -33,6 +36,6 @@ export async function insertWallet(tx: Tx, wallet: NewWallet): Promise<Wallet | 
       ${wallet.owners}
     )
     on conflict (user_id, network) do nothing
-    returning *`;
+    returning ${columnsOf(tx, wallets)}`;
   return row;
 }

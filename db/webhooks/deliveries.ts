@@ -117,7 +117,7 @@ export async function takeDeliveries(
       where delivery.id = chosen.id
         and delivery.state = 'PENDING'
         and (delivery.lease_until is null or delivery.lease_until <= now())
-      returning delivery.*
+      returning delivery.id, delivery.endpoint_id, delivery.event_id, delivery.attempts, delivery.tries, delivery.created_at
     )
     select
       taken.id, taken.endpoint_id, taken.attempts, taken.tries, endpoint.url, endpoint.sealed_secret,

@@ -3,6 +3,8 @@ import type { LinkRow } from "../../core/domain/present-link.ts";
 import type { HistoryRow } from "../../core/domain/transaction.ts";
 import { columns } from "../links/links.ts";
 import type { Tx } from "../postgres/client.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { transactions } from "../schema.ts";
 
 type About = { userId: string; type: string; subjectId: string; data: Record<string, unknown> };
 export type Subjects = {
@@ -60,7 +62,7 @@ async function findLinks(tx: Tx, named: Named[]): Promise<Map<string, LinkRow>> 
 
 async function findTransactions(tx: Tx, named: Named[]): Promise<Map<string, HistoryRow>> {
   const rows = await tx<HistoryRow[]>`
-    select history.*
+    select ${columnsOf(tx, transactions, "history")}
     from json_to_recordset(${JSON.stringify(named)}::text::json) as given (user_id text, id text)
     join transactions history on history.id = given.id and history.user_id = given.user_id`;
   return new Map(rows.map((row) => [row.id, row]));

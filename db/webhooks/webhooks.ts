@@ -20,6 +20,12 @@ export type WebhookEndpoint = {
   updatedAt: Date;
 };
 
+function columns(tx: Tx) {
+  return tx`
+    id, user_id, url, description, event_types, sealed_secret, sealed_old_secret, old_secret_until, enabled, disabled_reason,
+    failing_since, created_at, updated_at`;
+}
+
 /** Undefined when the user has `most` endpoints. */
 export async function insertEndpoint(
   tx: Tx,
@@ -33,7 +39,7 @@ export async function insertEndpoint(
       ${given.id}, ${given.userId}, ${given.url}, ${given.description}, ${given.eventTypes}::text[],
       ${Buffer.from(given.sealedSecret)}::bytea
     where (select count(*) from webhook_endpoints where user_id = ${given.userId}) < ${most}
-    returning *`;
+    returning ${columns(tx)}`;
   return row;
 }
 
@@ -43,7 +49,7 @@ export async function findEndpoint(
   { id, userId }: { id: string; userId: string },
 ): Promise<WebhookEndpoint | undefined> {
   const [row] = await tx<WebhookEndpoint[]>`
-    select *
+    select ${columns(tx)}
     from webhook_endpoints
     where id = ${id} and user_id = ${userId}`;
   return row;
@@ -51,7 +57,7 @@ export async function findEndpoint(
 
 export async function listEndpoints(tx: Tx, userId: string): Promise<WebhookEndpoint[]> {
   return tx<WebhookEndpoint[]>`
-    select *
+    select ${columns(tx)}
     from webhook_endpoints
     where user_id = ${userId}
     order by created_at, id`;
@@ -80,7 +86,7 @@ export async function updateEndpoint(
       failing_since = case when ${change.enabled ?? false}::boolean then null else failing_since end,
       updated_at = now()
     where id = ${id} and user_id = ${userId}
-    returning *`;
+    returning ${columns(tx)}`;
   return row;
 }
 
@@ -106,7 +112,7 @@ export async function rotateSecret(
       sealed_secret = ${Buffer.from(sealedSecret)}::bytea,
       updated_at = now()
     where id = ${id} and user_id = ${userId}
-    returning *`;
+    returning ${columns(tx)}`;
   return row;
 }
 

@@ -1,0 +1,93 @@
+/** Reads numbered documents: one, a merchant's list, those of a link, those of a month. */
+
+import type { Period } from "../../core/domain/calendar.ts";
+import { type DocumentKind, documentNumber, type PrintedDocument } from "../../core/domain/document.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+import { columnsOf } from "../postgres/columns-of.ts";
+import { documents, type StoredDocument } from "./schema.ts";
+
+/** With the number of the receipt that a credit note corrects. */
+export type ShownDocument = StoredDocument & { receiptYear: number | null; receiptNumber: number | null };
+
+/** `userId`: the merchant's own alone. */
+export async function findDocument(
+  tx: Tx,
+  { id, userId }: { id: string; userId?: string | undefined },
+): Promise<ShownDocument | undefined> {
+  const [row] = await tx<ShownDocument[]>`
+    ${selectDocuments(tx)}
+    where document.id = ${id} ${userId === undefined ? tx`` : tx`and document.user_id = ${userId}`}`;
+  return row;
+}
+
+export type DocumentFilter = {
+  userId: string;
+  kind?: DocumentKind | undefined;
+  isVoid?: boolean | undefined;
+  linkId?: string | undefined;
+  period?: Period | undefined;
+  /** The last document of the page before. */
+  after?: string | undefined;
+};
+
+/** By the time of payment or refund, newest first; of one block, by number. */
+export async function listDocuments(tx: Tx, filter: DocumentFilter, limit: number): Promise<ShownDocument[]> {
+  const { userId, kind, isVoid, linkId, period, after } = filter;
+  return tx<ShownDocument[]>`
+    ${selectDocuments(tx)}
+    where document.user_id = ${userId}
+      ${kind === undefined ? tx`` : tx`and document.kind = ${kind}`}
+      ${isVoid === undefined ? tx`` : tx`and (document.voided_at is not null) = ${isVoid}`}
+      ${linkId === undefined ? tx`` : tx`and (document.link_id = ${linkId} or document.facts ->> 'linkId' = ${linkId})`}
+      ${period === undefined ? tx`` : tx`and document.happened_at >= ${period.from} and document.happened_at < ${period.before}`}
+      ${
+        after === undefined
+          ? tx``
+          : tx`and (document.happened_at, document.number, document.id) < (select happened_at, number, id from documents where id = ${after} and user_id = ${userId})`
+      }
+    order by document.happened_at desc, document.number desc, document.id desc
+    limit ${limit}`;
+}
+
+/** A transfer, and the link it pays. */
+export type PayingTransfer = { network: NetworkId; txHash: Hex; logIndex: number; linkId: string };
+
+/** The valid receipt of a transfer, not one of a link that it paid before. */
+export async function findReceiptOf(
+  tx: Tx,
+  { network, txHash, logIndex, linkId }: PayingTransfer,
+): Promise<ShownDocument | undefined> {
+  const [row] = await tx<ShownDocument[]>`
+    ${selectDocuments(tx)}
+    where document.network = ${network}
+      and document.tx_hash = ${txHash}
+      and document.log_index = ${logIndex}
+      and document.link_id = ${linkId}
+      and document.kind = 'RECEIPT'
+      and document.voided_at is null`;
+  return row;
+}
+
+/** Of a receipt, void ones too, oldest first. */
+export async function listCreditNotes(tx: Tx, receiptId: string): Promise<ShownDocument[]> {
+  return tx<ShownDocument[]>`
+    ${selectDocuments(tx)}
+    where document.receipt_id = ${receiptId}
+    order by document.number`;
+}
+
+export function toPrinted(document: ShownDocument): PrintedDocument {
+  return { ...document, receiptNumber: receiptNumberOf(document) };
+}
+
+export function receiptNumberOf({ receiptYear: year, receiptNumber: number }: ShownDocument): string | null {
+  return year === null || number === null ? null : documentNumber({ kind: "RECEIPT", year, number });
+}
+
+export function selectDocuments(tx: Tx) {
+  return tx`
+    select ${columnsOf(tx, documents, "document")}, receipt.year as receipt_year, receipt.number as receipt_number
+    from documents document
+    left join documents receipt on receipt.id = document.receipt_id`;
+}

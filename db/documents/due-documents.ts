@@ -1,0 +1,174 @@
+/** What the ledger says should have a document and has none, and which documents it contradicts. */
+import type { Language } from "../../core/domain/language.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+
+/** A payment or refund without a document. */
+export type DueDocument = {
+  userId: string;
+  linkId: string;
+  /** Of a payment by a reusable link: that link. */
+  parentId: string | null;
+  network: NetworkId;
+  txHash: Hex;
+  logIndex: number;
+  blockHash: Hex;
+  blockNumber: bigint;
+  happenedAt: Date;
+  amountUnits: bigint;
+  payer: Hex;
+  recipient: Hex;
+  paymentId: string | null;
+  transactionId: string | null;
+  refundId: string | null;
+  receiptId: string | null;
+  reason: string | null;
+  description: string;
+  reference: string | null;
+  legalName: string | null;
+  displayName: string | null;
+  email: string;
+  postalAddress: string | null;
+  taxId: string | null;
+  timeZone: string | null;
+  /** The payer's, of a credit note its receipt's, else the merchant's. */
+  language: Language | null;
+};
+
+/** Confirmed transfers that pay these links, oldest first. */
+export function findDueReceipts(tx: Tx, linkIds: readonly string[]): Promise<DueDocument[]> {
+  return tx<DueDocument[]>`
+    select
+      link.user_id, link.id as link_id, link.parent_id, transfer.network, transfer.tx_hash, transfer.log_index, transfer.block_hash,
+      transfer.block_number, transfer.block_time as happened_at, transfer.amount_units, transfer.from_address as payer,
+      transfer.to_address as recipient, transfer.payment_id, history.id as transaction_id, null as refund_id, null as receipt_id,
+      null as reason, link.description, link.reference, ${merchantFields(tx)},
+      coalesce(
+        payment.payer_language,
+        -- issued again after a reorganisation: in the language it had
+        (
+          select earlier.language
+          from documents earlier
+          where earlier.link_id = link.id and earlier.tx_hash = hex_of(transfer.tx_hash) and earlier.kind = 'RECEIPT'
+          order by earlier.year desc, earlier.number desc
+          limit 1
+        ),
+        books.document_language
+      ) as language
+    from payment_links link
+    join transfers transfer on transfer.link_id = link.id and transfer.pays and transfer.status = 'CONFIRMED'
+    join users merchant on merchant.id = link.user_id
+    left join merchant_books books on books.user_id = link.user_id
+    left join payments payment on payment.id = transfer.payment_id
+    left join transactions history
+      on history.transfer_id = transfer.id and history.user_id = link.user_id and history.type = 'PAYMENT_LINK'
+    where link.id = any(${[...linkIds]}::text[])
+      and link.status = 'PAID'
+      and not exists (
+        select from documents document
+        where document.network = transfer.network
+          and document.tx_hash = hex_of(transfer.tx_hash)
+          and document.log_index = transfer.log_index
+          and document.voided_at is null
+      )
+    order by transfer.block_time, transfer.block_number, transfer.log_index`;
+}
+
+/** Confirmed refunds of these links, oldest first, with the receipt of the payment they return. */
+export function findDueCreditNotes(tx: Tx, linkIds: readonly string[]): Promise<DueDocument[]> {
+  return tx<DueDocument[]>`
+    select
+      link.user_id, link.id as link_id, link.parent_id, transfer.network, transfer.tx_hash, transfer.log_index, transfer.block_hash,
+      transfer.block_number, transfer.block_time as happened_at, transfer.amount_units, transfer.from_address as payer,
+      transfer.to_address as recipient, null as payment_id, history.id as transaction_id, refund.id as refund_id,
+      receipt.id as receipt_id, refund.reason, link.description, link.reference, ${merchantFields(tx)},
+      coalesce(
+        (
+          select earlier.language
+          from documents earlier
+          where earlier.link_id = link.id and earlier.refund_id = refund.id
+          order by earlier.year desc, earlier.number desc
+          limit 1
+        ),
+        receipt.language,
+        books.document_language
+      ) as language
+    from refunds refund
+    join wallet_operations op on op.id = refund.id and op.state = 'CONFIRMED'
+    join payment_links link on link.id = refund.link_id
+    join transactions history on history.operation_id = refund.id and history.status = 'CONFIRMED'
+    join wallet_operation_items item on item.id = history.operation_item_id and not item.is_fee
+    join transfers transfer on transfer.id = history.transfer_id and transfer.status = 'CONFIRMED'
+    join users merchant on merchant.id = link.user_id
+    left join merchant_books books on books.user_id = link.user_id
+    left join documents receipt
+      on receipt.network = refund.network
+      and receipt.tx_hash = refund.paid_tx_hash
+      and receipt.log_index = refund.paid_log_index
+      and receipt.voided_at is null
+    where refund.link_id = any(${[...linkIds]}::text[])
+      and not exists (
+        select from documents document
+        where document.network = transfer.network
+          and document.tx_hash = hex_of(transfer.tx_hash)
+          and document.log_index = transfer.log_index
+          and document.voided_at is null
+      )
+    order by transfer.block_time, transfer.block_number, transfer.log_index`;
+}
+
+function merchantFields(tx: Tx) {
+  return tx`
+    books.legal_name, merchant.display_name, merchant.email, books.postal_address, books.tax_id, books.time_zone`;
+}
+
+/**
+ * Voids the documents whose transfer left the chain or is booked elsewhere: those of these links, and those of other links about transfers
+ * that pay these links now, which would keep them from their own. A transfer that the ledger does not hold at all is no reason: it is
+ * being read again.
+ */
+export async function voidDocuments(tx: Tx, linkIds: readonly string[]): Promise<string[]> {
+  const ids = [...linkIds];
+  const rows = await tx<{ id: string }[]>`
+    with concerned as (
+      select document.id
+      from documents document
+      where document.link_id = any(${ids}::text[]) and document.voided_at is null
+      union
+      select document.id
+      from transfers moved
+      join documents document
+        on document.network = moved.network
+        and document.tx_hash = hex_of(moved.tx_hash)
+        and document.log_index = moved.log_index
+        and document.voided_at is null
+      where moved.link_id = any(${ids}::text[]) and moved.pays and moved.status <> 'ORPHANED'
+    ),
+    contradicted as (
+      select document.id, min(
+        case
+          when transfer.status = 'ORPHANED' or transfer.block_hash <> bytes_of(document.block_hash) then 'REORGANISED'
+          else 'REASSIGNED'
+        end
+      ) as reason
+      from concerned
+      join documents document on document.id = concerned.id
+      join transfers transfer on transfer.network = document.network and transfer.tx_hash = bytes_of(document.tx_hash)
+      where case
+          when transfer.block_hash <> bytes_of(document.block_hash) then transfer.status <> 'ORPHANED'
+          when transfer.log_index <> document.log_index then false
+          when transfer.status = 'ORPHANED' then true
+          else
+            document.kind = 'RECEIPT'
+            and transfer.status = 'CONFIRMED'
+            and (not transfer.pays or transfer.link_id is distinct from document.link_id)
+        end
+      group by document.id
+    )
+    update documents document
+    set voided_at = now(), void_reason = contradicted.reason
+    from contradicted
+    where document.id = contradicted.id and document.voided_at is null
+    returning document.id`;
+  return rows.map(({ id }) => id);
+}

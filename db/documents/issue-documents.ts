@@ -1,0 +1,103 @@
+/**
+ * Gives payments and refunds their numbered documents. Computed from the ledger, never stepped: the same call serves a payment, a refund,
+ * a reorganisation and a retry. Call it in a transaction of its own.
+ */
+import { type DocumentFacts, type DocumentKind, yearOf } from "../../core/domain/document.ts";
+import { newDocumentId } from "../../core/domain/ids.ts";
+import { DEFAULT_LANGUAGE } from "../../core/domain/language.ts";
+import { defaultMerchantName } from "../../core/domain/user.ts";
+import { lockLinks } from "../links/lock-links.ts";
+import type { Tx } from "../postgres/client.ts";
+import { type DueDocument, findDueCreditNotes, findDueReceipts, voidDocuments } from "./due-documents.ts";
+
+export type IssuedDocuments = { issued: string[]; voided: string[] };
+
+/** Links are locked first, so that their transfers do not change meanwhile. */
+export async function refreshDocuments(tx: Tx, linkIds: readonly string[]): Promise<IssuedDocuments> {
+  await lockLinks(tx, linkIds);
+  const voided = await voidDocuments(tx, linkIds);
+  const receipts = await issueDocuments(tx, "RECEIPT", await findDueReceipts(tx, linkIds));
+  const notes = await issueDocuments(tx, "CREDIT_NOTE", await findDueCreditNotes(tx, linkIds));
+  return { issued: [...receipts, ...notes], voided };
+}
+
+/**
+ * Numbers these payments or refunds in their order and stores their documents, in one statement. The counter's row is locked until the
+ * transaction ends, so whoever counts next continues after what was committed. Throws when one has a document: nothing is counted then.
+ */
+export async function issueDocuments(
+  tx: Tx,
+  kind: DocumentKind,
+  due: readonly DueDocument[],
+): Promise<string[]> {
+  if (due.length === 0) return [];
+  const given = due.map((one, place) => toGiven(one, place));
+  const rows = await tx<{ id: string }[]>`
+    with given as (
+      select *, row_number() over (partition by user_id, year order by place) as step
+      from jsonb_to_recordset(${JSON.stringify(given)}::text::jsonb) as given (
+        place int, id text, user_id text, year int, link_id text, network text, tx_hash text, log_index int, block_hash text,
+        refund_id text, receipt_id text, amount_units numeric, happened_at timestamptz, facts jsonb, language text
+      )
+    ),
+    -- in one order everywhere, so that two that number documents of the same merchants do not wait for each other
+    counted as (
+      insert into document_counters as counter (user_id, kind, year, last_number)
+      select user_id, ${kind}::text, year, count(*)
+      from given
+      group by user_id, year
+      order by user_id, year
+      on conflict (user_id, kind, year) do update set last_number = counter.last_number + excluded.last_number
+      returning user_id, year, last_number
+    )
+    insert into documents (
+      id, user_id, kind, year, number, link_id, network, tx_hash, log_index, block_hash, refund_id, receipt_id, amount_units,
+      happened_at, facts, language
+    )
+    select
+      given.id, given.user_id, ${kind}::text, given.year,
+      counted.last_number - (select count(*) from given all_of where all_of.user_id = given.user_id and all_of.year = given.year)
+        + given.step,
+      given.link_id, given.network, given.tx_hash, given.log_index, given.block_hash, given.refund_id, given.receipt_id,
+      given.amount_units, given.happened_at, given.facts, given.language
+    from given
+    join counted on counted.user_id = given.user_id and counted.year = given.year
+    order by given.place
+    returning id`;
+  return rows.map(({ id }) => id);
+}
+
+function toGiven(due: DueDocument, place: number) {
+  const { userId, linkId, network, txHash, logIndex, blockHash, refundId, receiptId } = due;
+  return {
+    ...{ place, id: newDocumentId(), user_id: userId, year: yearOf(due.happenedAt, zoneOf(due)) },
+    ...{ link_id: linkId, network, tx_hash: txHash, log_index: logIndex, block_hash: blockHash },
+    ...{ refund_id: refundId, receipt_id: receiptId, amount_units: due.amountUnits.toString() },
+    ...{ happened_at: due.happenedAt.toISOString(), facts: factsOf(due) },
+    language: due.language ?? DEFAULT_LANGUAGE,
+  };
+}
+
+function factsOf(due: DueDocument): DocumentFacts {
+  const { postalAddress, taxId, email } = due;
+  return {
+    issuer: {
+      name: due.legalName ?? due.displayName ?? defaultMerchantName(email),
+      ...{ postalAddress, taxId, email },
+    },
+    timeZone: zoneOf(due),
+    linkId: due.parentId ?? due.linkId,
+    paymentId: due.paymentId,
+    transactionId: due.transactionId,
+    description: due.description,
+    reference: due.reference,
+    reason: due.reason,
+    payer: due.payer,
+    recipient: due.recipient,
+    blockNumber: Number(due.blockNumber),
+  };
+}
+
+function zoneOf({ timeZone }: DueDocument): string {
+  return timeZone ?? "UTC";
+}

@@ -1,0 +1,65 @@
+/** A merchant's documents of a month, and what of the month has none yet. */
+import type { Period } from "../../core/domain/calendar.ts";
+import type { Tx } from "../postgres/client.ts";
+import { type ShownDocument, selectDocuments } from "./documents.ts";
+import type { StoredDocument } from "./schema.ts";
+
+/** Of a month, in the order of their numbers, after the one named. */
+export async function readDocuments(
+  tx: Tx,
+  { userId, from, before }: Period & { userId: string },
+  { after, limit }: { after: StoredDocument | undefined; limit: number },
+): Promise<ShownDocument[]> {
+  return tx<ShownDocument[]>`
+    ${selectDocuments(tx)}
+    where document.user_id = ${userId}
+      and document.happened_at >= ${from} and document.happened_at < ${before}
+      ${after === undefined ? tx`` : tx`and (document.kind, document.year, document.number) > (${after.kind}, ${after.year}, ${after.number})`}
+    order by document.kind, document.year, document.number
+    limit ${limit}`;
+}
+
+export async function countDocuments(
+  tx: Tx,
+  { userId, from, before }: Period & { userId: string },
+): Promise<number> {
+  const [row] = await tx<{ count: number }[]>`
+    select count(*)::int as count
+    from documents
+    where user_id = ${userId} and happened_at >= ${from} and happened_at < ${before}`;
+  return row?.count ?? 0;
+}
+
+/** Links of a merchant paid or refunded in a period, of which something has no document yet. */
+export async function findUndocumentedLinks(
+  tx: Tx,
+  { userId, from, before }: Period & { userId: string },
+  limit: number,
+): Promise<string[]> {
+  const rows = await tx<{ linkId: string }[]>`
+    select distinct history.link_id
+    from transactions history
+    join transfers transfer on transfer.id = history.transfer_id
+    join payment_links link on link.id = history.link_id
+    where history.owner = owner_key(${userId}) and history.user_id = ${userId} and history.is_settled
+      and history.status = 'CONFIRMED'
+      and history.detected_at >= ${from} and history.detected_at < ${before}
+      and history.type = 'PAYMENT_LINK' and transfer.pays and link.status = 'PAID'
+      and not exists (
+        select from documents document
+        where document.network = transfer.network
+          and document.tx_hash = hex_of(transfer.tx_hash)
+          and document.log_index = transfer.log_index
+          and document.voided_at is null
+      )
+    union
+    select refund.link_id
+    from refunds refund
+    join wallet_operations op on op.id = refund.id and op.state = 'CONFIRMED'
+    join transactions history on history.operation_id = refund.id and history.status = 'CONFIRMED'
+    where refund.user_id = ${userId}
+      and history.detected_at >= ${from} and history.detected_at < ${before}
+      and not exists (select from documents document where document.refund_id = refund.id and document.voided_at is null)
+    limit ${limit}`;
+  return rows.map(({ linkId }) => linkId);
+}

@@ -1,0 +1,38 @@
+/** The table of receipts and credit notes as drizzle sees it; see db/schema.ts. */
+import { integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import type { DocumentFacts, DocumentKind, VoidReason } from "../../core/domain/document.ts";
+import type { Language } from "../../core/domain/language.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+
+const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
+
+export const documents = pgTable("documents", {
+  id: text("id").primaryKey(),
+  userId: text("user_id").notNull(),
+  kind: text("kind").$type<DocumentKind>().notNull(),
+  year: integer("year").notNull(),
+  number: integer("number").notNull(),
+  linkId: text("link_id").notNull(),
+  network: text("network").$type<NetworkId>().notNull(),
+  txHash: text("tx_hash").$type<Hex>().notNull(),
+  logIndex: integer("log_index").notNull(),
+  blockHash: text("block_hash").$type<Hex>().notNull(),
+  refundId: text("refund_id"),
+  receiptId: text("receipt_id"),
+  amountUnits: numeric("amount_units", { precision: 78, scale: 0, mode: "bigint" }).notNull(),
+  happenedAt: time("happened_at").notNull(),
+  facts: jsonb("facts").$type<DocumentFacts>().notNull(),
+  language: text("language").$type<Language>(),
+  issuedAt: time("issued_at").notNull(),
+  voidedAt: time("voided_at"),
+  voidReason: text("void_reason").$type<VoidReason>(),
+});
+
+export const documentCounters = pgTable("document_counters", {
+  userId: text("user_id").notNull(),
+  kind: text("kind").$type<DocumentKind>().notNull(),
+  year: integer("year").notNull(),
+  lastNumber: integer("last_number").notNull(),
+});
+
+export type StoredDocument = typeof documents.$inferSelect;

@@ -1,0 +1,65 @@
+/** Each process reports itself every few seconds; the operator's page of any of them shows all. */
+import { hostname } from "node:os";
+import type { Sql, Tx } from "../postgres/client.ts";
+
+const REPORT_EVERY_MS = 10_000;
+/** One that ended without a farewell is shown as silent for so long, then no more. */
+const FORGOTTEN_AFTER_S = 600;
+
+export type ReportedKind = "api" | "worker" | "indexer";
+
+/** `readDetails`: JSON that the kind adds. Returns the way to withdraw the report. A failed report is repeated with the next one. */
+export function reportProcess(
+  sql: Sql,
+  {
+    kind,
+    version,
+    readDetails = () => ({}),
+  }: { kind: ReportedKind; version: string; readDetails?: () => object },
+): () => Promise<void> {
+  const id = crypto.randomUUID();
+  let isEnded = false;
+  let reporting: Promise<unknown> = Promise.resolve();
+  const report = () => {
+    reporting = writeReport(sql, { id, kind, version, details: readDetails() }).catch(() => undefined);
+  };
+  const timer = setInterval(() => isEnded || report(), REPORT_EVERY_MS);
+  report();
+  return async () => {
+    isEnded = true;
+    clearInterval(timer);
+    await reporting;
+    await sql`delete from processes where id = ${id} or seen_at < now() - make_interval(secs => ${FORGOTTEN_AFTER_S})`;
+  };
+}
+
+async function writeReport(
+  tx: Tx,
+  { id, kind, version, details }: { id: string; kind: ReportedKind; version: string; details: object },
+): Promise<void> {
+  await tx`
+    insert into processes (id, kind, version, host, pid, details)
+    values (${id}, ${kind}, ${version}, ${hostname()}, ${process.pid}, ${JSON.stringify(details)}::text::jsonb)
+    on conflict (id) do update
+    set seen_at = now(), details = excluded.details`;
+}
+
+export type ProcessReport = {
+  kind: ReportedKind;
+  version: string;
+  host: string;
+  pid: number;
+  upS: number;
+  silentS: number;
+  details: unknown;
+};
+
+export async function listProcesses(tx: Tx): Promise<ProcessReport[]> {
+  return tx<ProcessReport[]>`
+    select
+      kind, version, host, pid, details, extract(epoch from now() - started_at)::float8 as up_s,
+      extract(epoch from now() - seen_at)::float8 as silent_s
+    from processes
+    where seen_at > now() - make_interval(secs => ${FORGOTTEN_AFTER_S})
+    order by kind, started_at`;
+}

@@ -1,0 +1,8 @@
+/** A row was inserted that a unique index knows already. */
+import postgres from "postgres";
+
+const UNIQUE_VIOLATION = "23505";
+
+export function isUniqueViolation(error: unknown): boolean {
+  return error instanceof postgres.PostgresError && error.code === UNIQUE_VIOLATION;
+}
