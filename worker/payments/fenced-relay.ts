@@ -15,7 +15,9 @@ import type { Tx } from "../../db/postgres/client.ts";
 import { BudgetExceededError } from "../../db/relays/budgets.ts";
 import { takeNonce } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../config.ts";
-import { type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";
+import { beginSigned, type SigningKey } from "../sender/begin-signed.ts";
+import { HEAD_VALID_MS, type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";
+import { traceRelay } from "../sender/trace-relay.ts";
 import type { Relayable } from "./items.ts";
 import { chargesOf, refuseOverBudget } from "./payment-budgets.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
@@ -50,7 +52,13 @@ function isTooEarly({ ledger }: PaymentNetwork, passed: readonly Relayable[], fe
 }
 
 /** `implementation`: of a contract payer whose code is not known to be harmless. */
-type Batch = { passed: readonly Relayable[]; fence: Fence; implementation?: string | undefined };
+type Batch = {
+  passed: readonly Relayable[];
+  fence: Fence;
+  /** When the fence's node was asked, by `performance.now()`. */
+  askedAtMs: number;
+  implementation?: string | undefined;
+};
 
 /** Returns those that are too early. */
 async function signAndSend(
@@ -61,7 +69,8 @@ async function signAndSend(
 ): Promise<Relayable[]> {
   const { deps, chain } = network;
   const { passed } = batch;
-  const { relay, verdicts, overBudget } = await sign(network, key, batch);
+  const startMs = Date.now();
+  const { relay, judgedAtMs, verdicts, overBudget } = await sign(network, key, batch);
   const having = (wanted: SigningVerdict) =>
     passed.filter(({ payment }) => (verdicts.get(payment.id) ?? "gone") === wanted);
   const gone = having("gone");
@@ -71,7 +80,9 @@ async function signAndSend(
   }
   if (relay) {
     recordRelayed(network, key, relay, having("free"));
-    sending.push(sendAttempt(deps, chain, relay));
+    const subjects = having("free").map(({ payment }) => payment);
+    const sent = sendAttempt(deps, chain, { ...relay, judgedAtMs });
+    sending.push(traceRelay(network, relay, { subjects, startMs, sent }));
   }
   if (overBudget) {
     const payments = having("free").map(({ payment }) => payment);
@@ -94,26 +105,27 @@ class NothingFreeError extends Error {
 /** Without `relay` nothing was stored; `overBudget`: since a budget has no room for those that are free. */
 type Signing = {
   relay?: SignedRelay;
+  /** When the node was asked for the head that let it through, by `performance.now()`. */
+  judgedAtMs?: number;
   verdicts: Map<string, SigningVerdict>;
   overBudget?: BudgetExceededError;
 };
 
 /** Nonce, signed bytes and hash of one transaction for all that the fence lets through; without `relay` it was none. */
-async function sign(
-  { deps, chain, lanes }: PaymentNetwork,
-  key: RelayerKey,
-  { passed, fence, implementation }: Batch,
-): Promise<Signing> {
-  const { fees } = await lanes.readMarket();
+async function sign(network: PaymentNetwork, key: RelayerKey, batch: Batch): Promise<Signing> {
+  const { deps, chain, lanes } = network;
+  const { passed, implementation } = batch;
+  const { fees } = await lanes.readMarket(HEAD_VALID_MS);
   let known = new Map<string, SigningVerdict>();
   const lane = { network: chain.network.id, relayer: key.address };
   const paymentIds = passed.map(({ payment }) => payment.id);
   try {
-    return await deps.sql.begin(async (tx) => {
+    const work = async (tx: Tx, signing: SigningKey) => {
+      const judged = judgedBy(network, key, batch);
       // the verdicts are read after the locks are there, by the order of the connection
       const [, verdicts, nonce] = await Promise.all([
         lockForSigning(tx, paymentIds),
-        judgeForSigning(tx, fence, { paymentIds, state: "QUEUED" }),
+        judgeForSigning(tx, judged.fence, { paymentIds, state: "QUEUED" }),
         takeNonce(tx, lane),
       ]);
       known = verdicts;
@@ -127,7 +139,7 @@ async function sign(
         free.map(({ payment }) => payment),
         { gas: call.gas, implementation, limits: deps.config },
       );
-      const relay = await storeRelay(tx, chain, key, {
+      const relay = await storeRelay(tx, chain, signing, {
         ...{ kind: "PAYMENTS", call, fees, nonce, dailyFeeMaxWei: deps.config.relayDailyFeeMaxWei },
         bind: async (tx, relayId) => {
           const ids = free.map(({ payment }) => payment.id);
@@ -135,13 +147,38 @@ async function sign(
           return charges;
         },
       });
-      return { relay, verdicts };
-    });
+      // asked last: locks may have been waited for
+      if (performance.now() - judged.askedAtMs <= HEAD_VALID_MS)
+        return { relay, verdicts, judgedAtMs: judged.askedAtMs };
+      for (const { payment } of free) verdicts.set(payment.id, "early");
+      throw new NothingFreeError(verdicts);
+    };
+    return await beginSigned(network, key, work, { afterSigning: () => lanes.readMarket(0) });
   } catch (error) {
     if (error instanceof NothingFreeError) return { verdicts: error.verdicts };
     if (error instanceof BudgetExceededError) return { verdicts: known, overBudget: error };
     throw error;
   }
+}
+
+/**
+ * The head that payments are judged by, and when it was asked for. A remote signer takes up to seconds, in which blocks come that the
+ * simulation did not see: then the ledger must have read the newest known head, and what a node said about unread blocks before is too old
+ * to stand in for it.
+ */
+function judgedBy(
+  { lanes }: PaymentNetwork,
+  key: RelayerKey,
+  { fence, askedAtMs }: Batch,
+): { fence: Fence; askedAtMs: number } {
+  if ("privateKey" in key) return { fence, askedAtMs };
+  const market = lanes.lastMarket();
+  if (!market || market.headNumber < fence.headNumber)
+    return { fence: { ...fence, unread: undefined }, askedAtMs };
+  return {
+    fence: { ...fence, headNumber: market.headNumber, unread: undefined },
+    askedAtMs: market.askedAtMs,
+  };
 }
 
 /** Throws NothingFreeError when another worker has one of them: a facilitated payment's row is locked only now. */
@@ -198,7 +235,11 @@ async function waitAndSign(network: PaymentNetwork, batch: Batch): Promise<void>
   const { ledger, metrics } = network;
   const { passed, fence } = batch;
   const startedMs = Date.now();
-  const untilMs = Math.min(startedMs + (fence.unread ? HOLD_MS : HOLD_BLIND_MS), ...passed.map(givenUpAtMs));
+  const untilMs = Math.min(
+    startedMs + (fence.unread ? HOLD_MS : HOLD_BLIND_MS),
+    startedMs + HEAD_VALID_MS - (performance.now() - batch.askedAtMs),
+    ...passed.map(givenUpAtMs),
+  );
   const label = { network: network.chain.network.id };
   const sending: Promise<void>[] = [];
   let waiting = passed;

@@ -10,10 +10,16 @@ import {
   requeueRelay,
   requeueUnsettled,
 } from "../../db/payments/queue.ts";
-import { findSignedPayments, judgeForSigning, lockForSigning } from "../../db/payments/signing-fence.ts";
+import {
+  findReleasedPayments,
+  findSignedPayments,
+  judgeForSigning,
+  lockForSigning,
+} from "../../db/payments/signing-fence.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { InFlightRelay } from "../../db/relays/relays.ts";
 import { noopOf, type RelayKind, type Revised, repeatCall } from "../sender/relay-kind.ts";
+import { HEAD_VALID_MS } from "../sender/send.ts";
 import { toItem } from "./items.ts";
 
 export function openPaymentRelays({ log }: { log: Log }): RelayKind {
@@ -37,14 +43,15 @@ export function openPaymentRelays({ log }: { log: Log }): RelayKind {
 }
 
 /**
- * What the first attempt carried, without payments whose links another transfer has paid since. Asks the fence again; undefined while the
- * ledger can't tell what was paid.
+ * What the first attempt carried, without payments whose links another transfer has paid since, and without those that have failed or are
+ * queued again, as after a reorganisation of the block that reverted them. Asks the fence again; undefined while the ledger can't tell
+ * what was paid.
  */
 async function revisePayments(
   tx: Tx,
   network: Network,
   relay: InFlightRelay,
-  { headNumber }: { headNumber: bigint },
+  { headNumber, askedAtMs }: { headNumber: bigint; askedAtMs: number },
 ): Promise<Revised | undefined> {
   const signed = await findSignedPayments(tx, relay.id);
   const paymentIds = signed.map(({ id }) => id);
@@ -57,8 +64,10 @@ async function revisePayments(
     ),
   ]);
   const having = (wanted: string) => signed.filter(({ id }) => verdicts.get(id) === wanted);
-  if (having("early").length > 0) return undefined;
-  const leftOut = having("paid").map(({ id }) => id);
+  const released = await findReleasedPayments(tx, relay.id);
+  const isOutdated = performance.now() - askedAtMs > HEAD_VALID_MS;
+  if (isOutdated || having("early").length > 0) return undefined;
+  const leftOut = [...having("paid").map(({ id }) => id), ...released];
   if (leftOut.length === 0) return repeatCall(tx, network, relay);
   const kept = having("free");
   if (kept.length === 0) return noopOf(relay);

@@ -101,8 +101,12 @@ async function relayTogether(
   await releaseLeases(network, payments.slice(count), 0);
   const relayables = payments.slice(0, count).map((payment) => toRelayable(payment, { isContract: false }));
   const simulated = await simulateLeased(network, key, relayables);
-  await handleUnsigned(network, [simulated]);
-  await relayFenced(network, key, simulated, sending);
+  // signed first: what refusals ask of nodes would make the head too old
+  try {
+    await relayFenced(network, key, simulated, sending);
+  } finally {
+    await handleUnsigned(network, [simulated]);
+  }
 }
 
 async function relayAlone(
@@ -128,9 +132,8 @@ async function relayContracts(
       simulateLeased(network, simulator, [toRelayable(payment, { isContract: true })]),
     ),
   );
-  await handleUnsigned(network, simulated);
   let hasRoom = true;
-  for (const [index, { passed, fence }] of simulated.entries()) {
+  for (const [index, { passed, fence, askedAtMs }] of simulated.entries()) {
     const [relayable] = passed;
     if (!relayable) continue;
     const key = await network.lanes.choose(contractPayerGas(relayable.item));
@@ -138,9 +141,10 @@ async function relayContracts(
       hasRoom = (await deferPayments(network, [relayable.payment], key)) && hasRoom;
     else {
       const implementation = contracts[index]?.implementation;
-      await relayFenced(network, key, { passed, fence, implementation }, sending);
+      await relayFenced(network, key, { passed, fence, askedAtMs, implementation }, sending);
     }
   }
+  await handleUnsigned(network, simulated);
   return hasRoom;
 }
 

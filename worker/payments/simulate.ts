@@ -19,6 +19,8 @@ export type Simulated = {
   /** They would pass, but an earlier payment of their link was executed and the ledger has not decided about it. */
   doubtful: Relayable[];
   fence: Fence;
+  /** When the node that gave the head was asked, by `performance.now()`. */
+  askedAtMs: number;
 };
 
 /** One batch to one node, for payments that would travel in one transaction. Throws RpcTransportError when it gives no verdict. */
@@ -36,7 +38,7 @@ export async function simulateLeased(
     relayables.map(({ item }) => item),
     { authorizations: doubts.map(({ payer, nonce }) => ({ authorizer: payer, nonce })), unread },
   );
-  const { headNumber, unreadTransfers } = answers;
+  const { headNumber, askedAtMs, unreadTransfers } = answers;
   ledger.noteHead(headNumber);
   const fence = {
     ...{ network: chain.network.id, headNumber },
@@ -45,7 +47,7 @@ export async function simulateLeased(
   const used = doubts.filter((_, index) => answers.areUsed[index]);
   const unused = doubts.filter((_, index) => !answers.areUsed[index]);
   const open = await resolveDoubts(network, { used, unused, headNumber });
-  const simulated: Simulated = { passed: [], refused: [], doubtful: [], fence };
+  const simulated: Simulated = { passed: [], refused: [], doubtful: [], fence, askedAtMs };
   for (const [index, relayable] of relayables.entries()) {
     const result = answers.results[index];
     if (!result) throw new RpcTransportError("malformed", "a simulation left a payment out");

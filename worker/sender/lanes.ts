@@ -5,11 +5,12 @@ import { judgeBudget, type RelayBudget } from "../../core/domain/relay-budget.ts
 import { parseQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import type { RpcOutcome } from "../../core/rpc/node.ts";
+import type { RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { findBudget } from "../../db/relays/budgets.ts";
-import { ensureLane, readLaneLoads } from "../../db/relays/relays.ts";
+import { ensureLane, readLaneLoads, type UsedNonces } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../config.ts";
+import { isAvoided } from "./signer-failures.ts";
 
 /** Transactions a lane may have outside of any block. */
 const IN_FLIGHT_MAX = 16;
@@ -18,6 +19,8 @@ const FRESH_MS = 1_000;
 export type LaneState = { key: RelayerKey; balanceWei: bigint; chainNonce: bigint };
 /** `headTimeS`: the newest block's, Unix seconds. What it says was so at `headNumber` at the latest. */
 export type Market = {
+  /** When the node was asked, and when it had answered, by `performance.now()`. */
+  askedAtMs: number;
   readAtMs: number;
   headNumber: bigint;
   headTimeS: bigint;
@@ -34,6 +37,8 @@ export type Lanes = {
   readFeeBudget(): Promise<RelayBudget>;
   /** Fees, balances and nonces. Throws RpcTransportError when no node answers. */
   readMarket(maxAgeMs?: number): Promise<Market>;
+  /** The market as last read, without asking a node. */
+  lastMarket(): Market | undefined;
   /** A key that can pay for `gas` and has room for another transaction, or why there is none. */
   choose(gas: bigint): Promise<RelayerKey | NoLane>;
 };
@@ -57,15 +62,20 @@ export function openLanes(
   let areLanesEnsured = false;
 
   async function readMarket(maxAgeMs = FRESH_MS): Promise<Market> {
-    if (market && Date.now() - market.readAtMs < maxAgeMs) return market;
-    const [header, tip, ...accounts] = await chain.batch([
+    if (market && performance.now() - market.readAtMs < maxAgeMs) return market;
+    let askedAtMs = 0;
+    const calls: RpcCall[] = [
       { method: "eth_getBlockByNumber", params: ["latest", false] },
       { method: "eth_maxPriorityFeePerGas", params: [] },
       ...keys.flatMap(({ address }) => [
         { method: "eth_getBalance", params: [address, "latest"] },
         { method: "eth_getTransactionCount", params: [address, "latest"] },
       ]),
-    ]);
+    ];
+    const [header, tip, ...accounts] = await chain.withNode((node) => {
+      askedAtMs = performance.now();
+      return chain.batchOn(node, calls);
+    });
     const { baseFeePerGas, headNumber, headTimeS } = readHead(header);
     const lanes = keys.map((key, index) => ({
       key,
@@ -74,8 +84,9 @@ export function openLanes(
     }));
     if (!areLanesEnsured) await ensureLanes(lanes);
     const tipPerGas = tip?.ok ? parseQuantity(tip.result, "tip") : undefined;
-    market = {
-      readAtMs: Date.now(),
+    const read: Market = {
+      askedAtMs,
+      readAtMs: performance.now(),
       headNumber,
       headTimeS,
       baseFeePerGas,
@@ -83,7 +94,9 @@ export function openLanes(
       fees: nextFees({ baseFeePerGas, tipPerGas, maxFeeWei }),
       lanes,
     };
-    return market;
+    // an answer that was asked for earlier came later
+    if (!market || market.askedAtMs <= askedAtMs) market = read;
+    return read;
   }
 
   async function ensureLanes(lanes: readonly LaneState[]): Promise<void> {
@@ -108,6 +121,7 @@ export function openLanes(
   return {
     keys,
     readMarket,
+    lastMarket: () => market,
     readFeeBudget,
     async choose(gas) {
       const { lanes, fees, baseFeePerGas } = await readMarket();
@@ -120,10 +134,33 @@ export function openLanes(
       if (able.length === 0) return "insufficient_gas_funds";
       const [best] = able
         .filter((lane) => loadOf(lane).transactions < IN_FLIGHT_MAX)
-        .toSorted((a, b) => loadOf(a).transactions - loadOf(b).transactions);
+        .toSorted(
+          (a, b) =>
+            Number(isAvoided(a.key)) - Number(isAvoided(b.key)) ||
+            loadOf(a).transactions - loadOf(b).transactions,
+        );
       return best?.key ?? "lanes_full";
     },
   };
+}
+
+/** How far the chain has used each key's nonces; nothing before a node was asked. */
+export function toUsedNonces(market: Market | undefined): UsedNonces[] {
+  if (!market) return [];
+  const { lanes, headNumber } = market;
+  return lanes.map(({ key, chainNonce }) => ({ relayer: key.address, chainNonce, headNumber }));
+}
+
+/** As last read from a node, in wei as decimal text, by network and address. */
+export function readBalances(networks: readonly { chain: Chain; lanes: Lanes }[]): Record<string, string> {
+  return Object.fromEntries(
+    networks.flatMap(({ chain, lanes }) =>
+      (lanes.lastMarket()?.lanes ?? []).map(({ key, balanceWei }) => [
+        `${chain.network.id} ${key.address}`,
+        balanceWei.toString(),
+      ]),
+    ),
+  );
 }
 
 function readHead(

@@ -31,8 +31,21 @@ export function openRelayMetrics(registry: Registry) {
     }),
     raises: new Counter({
       name: "relay_fee_raises_total",
-      help: "Waiting transactions due for a higher fee; outcome raised, cap (no room below a cap), budget (none in the day's), early (the ledger is behind) or known (stored already)",
+      help: "Waiting transactions due for a higher fee; outcome raised, cap (no room below a cap), budget (none in the day's), early (the ledger is behind), signer (the remote signer did not sign) or known (stored already)",
       labelNames: ["network", "outcome"],
+      registers,
+    }),
+    signSeconds: new Histogram({
+      name: "relayer_sign_seconds",
+      help: "How long a remote signer took to sign a transaction",
+      labelNames: ["network", "relayer"],
+      buckets: SECONDS,
+      registers,
+    }),
+    signFailures: new Counter({
+      name: "relayer_sign_failures_total",
+      help: "Transactions that a remote signer did not sign; kind timeout, unreachable, node-error, malformed or refused (by us: no call of a relay)",
+      labelNames: ["network", "relayer", "kind"],
       registers,
     }),
     baseFeeWei: new Gauge({

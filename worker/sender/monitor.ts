@@ -3,31 +3,33 @@
  * transactions by no-ops, detects nonces used by external transactions and fills nonce gaps. One worker at a time does it; any worker can.
  */
 import { buildNoopCall } from "../../core/chain/relay.ts";
+import { SignerError } from "../../core/chain/remote-signer.ts";
 import { isPassedOver, keepOnly } from "../../core/domain/fee-raise.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { withWorkLock } from "../../db/postgres/work-lock.ts";
 import { BudgetExceededError, settleCharges } from "../../db/relays/budgets.ts";
 import {
-  confirmRelays,
   countMiss,
   ensureLane,
   findInFlight,
   findNonceGaps,
-  findPrunedRelays,
+  hasUnfinished,
   type InFlightAttempt,
   type InFlightRelay,
   markLost,
   markMined,
-  reopenOrphanedRelays,
-  reopenRelays,
 } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../config.ts";
-import type { Market } from "./lanes.ts";
+import { beginSigned } from "./begin-signed.ts";
+import { followLedger } from "./follow-ledger.ts";
+import { giveUpDropped, judgeResend } from "./judge-resend.ts";
+import { type Market, toUsedNonces } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
-import { findUnproven, readReceipts } from "./receipts.ts";
-import type { RelayKind } from "./relay-kind.ts";
+import { readReceipts } from "./receipts.ts";
+import { kindsOf } from "./relay-kind.ts";
 import { raiseAttempt, resendAttempt } from "./replace.ts";
 import { sendAttempt, storeRelay } from "./send.ts";
+import { traceMined } from "./trace-relay.ts";
 
 /** Relays read together, and pages in one pass: enough for hundreds of keys. */
 const PAGE_RELAYS = 200;
@@ -36,6 +38,8 @@ const PAGES_MAX = 50;
 const RESEND_AFTER_MS = 2_500;
 /** A first send that was not recorded by now never happened, or its worker died. */
 const UNSENT_AFTER_MS = 1_000;
+/** Each relay of a pass is judged by a market of this age. */
+const MARKET_AGE_MS = 1_000;
 /** Polls that must find the nonce used and none of our attempts mined before the relay counts as lost. */
 const LOST_AFTER_POLLS = 8;
 const GAPS_PER_PASS = 4;
@@ -44,8 +48,13 @@ const GAPS_PER_PASS = 4;
 export async function monitorRelays(network: RelayNetwork): Promise<boolean> {
   const { deps, chain } = network;
   return withWorkLock(deps.sql, `keep-relays:${chain.network.id}`, async () => {
+    if (!(await hasUnfinished(deps.sql, chain.network.id, toUsedNonces(network.lanes.lastMarket())))) {
+      network.firstHeads.clear();
+      await reportMarket(network);
+      return;
+    }
     for await (const page of inFlightPages(network)) await recordReceipts(network, page);
-    await requeueAndConfirm(network, await verifyPruned(network));
+    await followLedger(network);
     const busy = new Set<string>();
     const waiting = new Set<string>();
     for await (const page of inFlightPages(network)) {
@@ -57,7 +66,7 @@ export async function monitorRelays(network: RelayNetwork): Promise<boolean> {
     }
     keepOnly(network.firstHeads, waiting);
     await fillNonceGaps(network, busy);
-    for (const kind of kindsOf(network)) await kind.enqueueWaiting?.(deps.sql, chain.network.id);
+    for (const kind of kindsOf(network.kinds)) await kind.enqueueWaiting?.(deps.sql, chain.network.id);
   });
 }
 
@@ -83,6 +92,7 @@ async function recordReceipts(network: RelayNetwork, inFlight: readonly InFlight
       receipts.map(({ relayId }) => relayId),
     );
   });
+  await traceMined(network, receipts);
   const label = { network: chain.network.id };
   for (const receipt of receipts) {
     network.metrics.relays.inc({ ...label, outcome: receipt.succeeded ? "succeeded" : "reverted" });
@@ -100,35 +110,6 @@ async function recordReceipts(network: RelayNetwork, inFlight: readonly InFlight
       "relayed transaction mined",
     );
   }
-}
-
-/** Where the indexer has pruned a receipt's block, a node confirms that it is canonical, or the relay is reopened. Returns the confirmed ones. */
-async function verifyPruned({ deps, chain }: RelayNetwork): Promise<bigint[]> {
-  const pruned = await findPrunedRelays(deps.sql, chain.network.id, PAGE_RELAYS);
-  const unproven = new Set(await findUnproven(chain, pruned));
-  if (unproven.size > 0) {
-    const reopened = await reopenRelays(deps.sql, [...unproven]);
-    const label = { network: chain.network.id };
-    deps.log.warn({ ...label, reopened }, "blocks of relayed transactions are not canonical");
-  }
-  return pruned.filter((relay) => !unproven.has(relay)).map(({ id }) => id);
-}
-
-/** What follows for relays and their work from the blocks that the ledger has read. */
-async function requeueAndConfirm(network: RelayNetwork, provenIds: readonly bigint[]): Promise<void> {
-  const { deps, chain, confirmations } = network;
-  const id = chain.network.id;
-  await deps.sql.begin(async (tx) => {
-    const reopened = await reopenOrphanedRelays(tx, id);
-    const unsettledIds: bigint[] = [];
-    for (const kind of kindsOf(network)) {
-      unsettledIds.push(...((await kind.requeueUnsettled?.(tx, id, { depthBlocks: confirmations })) ?? []));
-    }
-    await confirmRelays(tx, id, { depthBlocks: confirmations, provenIds });
-    await settleCharges(tx, unsettledIds, { areUnsettled: true });
-    if (reopened > 0)
-      deps.log.warn({ network: id, reopened }, "blocks of relayed transactions were reorganised away");
-  });
 }
 
 /** Resends pending relays, raises their fees, or gives them up when their nonce is used. Keys in parallel, each in the order of its nonces. */
@@ -159,10 +140,6 @@ async function findObsolete(
   return obsolete;
 }
 
-function kindsOf({ kinds }: RelayNetwork): RelayKind[] {
-  return Object.values(kinds);
-}
-
 async function advanceRelay(
   network: RelayNetwork,
   relay: InFlightRelay,
@@ -171,14 +148,33 @@ async function advanceRelay(
   const chainNonce = market.lanes.find(({ key }) => key.address === relay.relayer)?.chainNonce;
   if (chainNonce !== undefined && relay.nonce < chainNonce)
     return countMissingReceipt(network, relay, { ...market, chainNonce });
+  if (!relay.attempts.every(({ hasBytes }) => hasBytes)) return giveUpDropped(network, relay);
   const newest = relay.attempts.at(-1);
   if (!newest) return;
   // a retired key signs nothing new: its stored bytes are resent while they are of use
   const canRaise = chainNonce !== undefined;
   if (!canRaise && isObsolete) return;
-  const mayRaise = canRaise && isPassedOver(network.firstHeads, newest, market.headNumber);
-  if (mayRaise && (await raiseAttempt(network, relay, { market, isObsolete }))) return;
-  if (isResendDue(newest)) await resendAttempt(network, relay, newest);
+  const isDue = isResendDue(newest);
+  const isPassed = canRaise && isPassedOver(network.firstHeads, newest, market.headNumber);
+  if (!isDue && !isPassed && !relay.isReopened) return;
+  // sends before it may have taken long
+  const fresh = await network.lanes.readMarket(MARKET_AGE_MS);
+  const verdict = await judgeResend(network, relay, { newest, isObsolete, market: fresh });
+  // the next pass asks for another head
+  if (verdict === "outdated") return;
+  // while the ledger can't tell, only what a node has accepted is sent once more
+  const isLikeNew = relay.isReopened || relay.state === "SIGNED";
+  if (verdict === "early" && isLikeNew) return;
+  // what is over, and a node has, may be mined already
+  const isReplaced = verdict === "less" && (isLikeNew || !isObsolete);
+  if (isPassed || (canRaise && isReplaced)) {
+    if (await raiseAttempt(network, relay, { market: fresh, isObsolete, isReplaced })) return;
+  }
+  // at the cap or without budget: authorizations that are over pay nobody, those that are not must not be sent
+  if (verdict === "less" && !isObsolete) return;
+  const isJudged = !newest.isNoop && network.kinds[relay.kind].revise !== undefined;
+  if (isDue)
+    await resendAttempt(network, relay, { newest, judgedAtMs: isJudged ? fresh.askedAtMs : undefined });
 }
 
 function isResendDue({ sinceSentMs, ageMs }: InFlightAttempt): boolean {
@@ -218,11 +214,9 @@ async function countMissingReceipt(
 
 /** A nonce without a transaction blocks all later ones: a no-op uses it. */
 async function fillNonceGaps(network: RelayNetwork, busy: ReadonlySet<string>): Promise<void> {
-  const { deps, chain, lanes } = network;
-  const market = await lanes.readMarket();
-  network.metrics.baseFeeWei.set({ network: chain.network.id }, Number(market.baseFeePerGas));
-  for (const { key, chainNonce, balanceWei } of market.lanes) {
-    network.metrics.balanceWei.set({ network: chain.network.id, relayer: key.address }, Number(balanceWei));
+  const { deps, chain } = network;
+  const market = await reportMarket(network);
+  for (const { key, chainNonce } of market.lanes) {
     const lane = { network: chain.network.id, relayer: key.address };
     const gaps = busy.has(key.address) ? await findNonceGaps(deps.sql, lane, chainNonce, GAPS_PER_PASS) : [];
     for (const nonce of gaps) {
@@ -231,21 +225,32 @@ async function fillNonceGaps(network: RelayNetwork, busy: ReadonlySet<string>): 
   }
 }
 
+async function reportMarket({ chain, lanes, metrics }: RelayNetwork): Promise<Market> {
+  const market = await lanes.readMarket();
+  metrics.baseFeeWei.set({ network: chain.network.id }, Number(market.baseFeePerGas));
+  for (const { key, balanceWei } of market.lanes)
+    metrics.balanceWei.set({ network: chain.network.id, relayer: key.address }, Number(balanceWei));
+  return market;
+}
+
 async function fillNonceGap(
-  { deps, chain }: RelayNetwork,
+  network: RelayNetwork,
   key: RelayerKey,
   { fees, nonce }: { fees: Market["fees"]; nonce: bigint },
 ): Promise<void> {
+  const { deps, chain } = network;
   const label = { network: chain.network.id, relayer: key.address, nonce: nonce.toString() };
   const call = buildNoopCall(key.address);
   const dailyFeeMaxWei = deps.config.relayDailyFeeMaxWei;
   try {
-    const relay = await deps.sql.begin((tx) =>
-      storeRelay(tx, chain, key, { kind: "NOOP", call, fees, nonce, dailyFeeMaxWei }),
+    const relay = await beginSigned(network, key, (tx, signing) =>
+      storeRelay(tx, chain, signing, { kind: "NOOP", call, fees, nonce, dailyFeeMaxWei }),
     );
     await sendAttempt(deps, chain, relay);
     deps.log.warn(label, "nonce gap filled");
   } catch (error) {
+    // reported where it was asked; the next pass tries again
+    if (error instanceof SignerError) return;
     if (!(error instanceof BudgetExceededError)) throw error;
     deps.log.error({ ...label, err: error }, "daily fee budget exhausted: nonce gap not filled");
   }

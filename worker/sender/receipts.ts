@@ -3,7 +3,8 @@
 import { fieldOf, parseQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import type { InFlightRelay, PrunedRelay, RelayReceipt } from "../../db/relays/relays.ts";
+import type { InFlightRelay, RelayReceipt } from "../../db/relays/relays.ts";
+import type { UnprovenRelay } from "../../db/relays/reorganised-relays.ts";
 
 /** Receipts in one request. */
 const BATCH_MAX = 500;
@@ -40,7 +41,10 @@ export async function readReceipts(
 }
 
 /** Those whose receipt a node does not confirm: it reports another block, or none. Throws when no node answers. */
-export async function findUnproven(chain: Chain, relays: readonly PrunedRelay[]): Promise<PrunedRelay[]> {
+export async function findUnproven<T extends UnprovenRelay>(
+  chain: Chain,
+  relays: readonly T[],
+): Promise<T[]> {
   if (relays.length === 0) return [];
   const outcomes = await chain.batch(
     relays.map(({ txHash }) => ({ method: "eth_getTransactionReceipt", params: [txHash] })),

@@ -15,14 +15,14 @@ export type RelayKind = {
   /** Those of these relays that no block should hold any more: a no-op replaces them, and without their key they are not sent again. */
   findObsolete?(tx: Tx, relayIds: readonly bigint[]): Promise<ReadonlySet<bigint>>;
   /**
-   * What a replacement carries, asked in the transaction that stores it; locks last until it ends. `headNumber`: the head its fees were
-   * read at. Undefined: nothing new may be signed now. Absent: what the first attempt carried.
+   * What a replacement carries, asked in the transaction that stores it; locks last until it ends. `headNumber`: the newest head
+   * that is known, and when a node was asked for it. Undefined: nothing new may be signed now. Absent: what the first attempt carried.
    */
   revise?(
     tx: Tx,
     network: Network,
     relay: InFlightRelay,
-    at: { headNumber: bigint },
+    at: { headNumber: bigint; askedAtMs: number },
   ): Promise<Revised | undefined>;
   /**
    * Queues again what the ledger says that no transaction of ours settles any more. Once a pass, in the transaction that confirms relays.
@@ -36,6 +36,10 @@ export type RelayKind = {
 };
 
 export type RelayKinds = Readonly<Record<Relay["kind"], RelayKind>>;
+
+export function kindsOf(kinds: RelayKinds): RelayKind[] {
+  return Object.values(kinds);
+}
 
 /** The call of the first attempt once more. */
 export async function repeatCall(tx: Tx, _network: Network, relay: InFlightRelay): Promise<Revised> {

@@ -1,5 +1,7 @@
 /** Another attempt at the same nonce: the stored bytes again, or bytes with a higher fee, stored before they are sent. */
 import { nextFees } from "../../core/chain/fees.ts";
+import { SignerError } from "../../core/chain/remote-signer.ts";
+import type { Tx } from "../../db/postgres/client.ts";
 import { BudgetExceededError, raiseFeeCharge } from "../../db/relays/budgets.ts";
 import {
   type InFlightAttempt,
@@ -9,6 +11,7 @@ import {
   readRaw,
 } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../config.ts";
+import { beginSigned, type SigningKey } from "./begin-signed.ts";
 import type { Market } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import { noopOf, repeatCall } from "./relay-kind.ts";
@@ -17,46 +20,55 @@ import { sendAttempt, signCall } from "./send.ts";
 export async function resendAttempt(
   { deps, chain }: RelayNetwork,
   relay: InFlightRelay,
-  attempt: InFlightAttempt,
+  { newest, judgedAtMs }: { newest: InFlightAttempt; judgedAtMs: number | undefined },
 ): Promise<void> {
-  const { txHash } = attempt;
-  await sendAttempt(deps, chain, { relayId: relay.id, txHash, raw: await readRaw(deps.sql, txHash) });
+  const { txHash } = newest;
+  const raw = await readRaw(deps.sql, txHash);
+  await sendAttempt(deps, chain, { relayId: relay.id, txHash, raw, judgedAtMs });
 }
 
 /**
- * Replaces an attempt at a fee at least an eighth higher, as nodes demand. False when nothing was sent: a cap or the budget leaves no room,
- * or the relay's kind cannot sign anything new now.
+ * Replaces an attempt at a fee at least an eighth higher, as nodes demand. `isReplaced`: its bytes must not be sent, and no node may have
+ * them; so where a cap leaves no room, one wei more tells the attempts apart. False when nothing was sent: a cap or the budget leaves no
+ * room, or the relay's kind cannot sign anything new now.
  */
 export async function raiseAttempt(
   network: RelayNetwork,
   relay: InFlightRelay,
-  { market, isObsolete }: { market: Market; isObsolete: boolean },
+  { market, isObsolete, isReplaced }: { market: Market; isObsolete: boolean; isReplaced: boolean },
 ): Promise<boolean> {
   const { deps, chain, lanes } = network;
   const newest = relay.attempts.at(-1);
   const key = lanes.keys.find(({ address }) => address === relay.relayer);
   if (!newest || !key) return false;
   const isNoop = newest.isNoop || isObsolete;
-  const fees = nextFees({
+  const previous = {
+    maxFeePerGas: BigInt(newest.maxFeePerGas),
+    maxPriorityFeePerGas: BigInt(newest.maxPriorityFeePerGas),
+  };
+  const raised = nextFees({
     baseFeePerGas: market.baseFeePerGas,
     tipPerGas: market.tipPerGas,
     maxFeeWei: deps.config.relayMaxFeeWei,
-    previous: {
-      maxFeePerGas: BigInt(newest.maxFeePerGas),
-      maxPriorityFeePerGas: BigInt(newest.maxPriorityFeePerGas),
-    },
+    previous,
   });
-  if (fees.maxFeePerGas <= BigInt(newest.maxFeePerGas)) {
+  const isCapped = raised.maxFeePerGas <= previous.maxFeePerGas;
+  if (isCapped && !isReplaced) {
     network.metrics.raises.inc({ network: chain.network.id, outcome: "cap" });
     return false;
   }
-  const stored = await storeAttempt(network, key, relay, { fees, isNoop, headNumber: market.headNumber });
+  const least = { ...previous, maxFeePerGas: previous.maxFeePerGas + 1n };
+  const fees = isCapped ? least : raised;
+  let stored = await storeAttempt(network, key, relay, { fees, isNoop, market });
+  // what it carries less makes room for one wei
+  if (stored === "budget" && isReplaced && !isCapped)
+    stored = await storeAttempt(network, key, relay, { fees: least, isNoop, market });
   network.metrics.raises.inc({
     network: chain.network.id,
     outcome: typeof stored === "string" ? stored : "raised",
   });
   if (typeof stored === "string") return false;
-  const { txHash, raw, leftOut } = stored;
+  const { txHash, raw, leftOut, judgedAtMs } = stored;
   deps.log.info(
     {
       ...{ network: chain.network.id, txHash, nonce: relay.nonce.toString(), isNoop: stored.isNoop },
@@ -64,33 +76,46 @@ export async function raiseAttempt(
     },
     "raised the fee of a stuck transaction",
   );
-  await sendAttempt(deps, chain, { relayId: relay.id, txHash, raw });
+  await sendAttempt(deps, chain, { relayId: relay.id, txHash, raw, judgedAtMs });
   return true;
 }
 
-type StoredAttempt = NewAttempt & { leftOut?: readonly string[] };
+type StoredAttempt = NewAttempt & { leftOut?: readonly string[]; judgedAtMs: number | undefined };
 
 /** Stores a replacement with what it may cost, or says why not; "known": another worker stored one of this fee. */
 async function storeAttempt(
-  { deps, chain, kinds }: RelayNetwork,
+  network: RelayNetwork,
   key: RelayerKey,
   relay: InFlightRelay,
-  { fees, isNoop, headNumber }: { fees: Market["fees"]; isNoop: boolean; headNumber: bigint },
-): Promise<StoredAttempt | "early" | "known" | "budget"> {
+  { fees, isNoop, market }: { fees: Market["fees"]; isNoop: boolean; market: Market },
+): Promise<StoredAttempt | "early" | "known" | "budget" | "signer"> {
+  const { deps, chain, kinds, lanes } = network;
   const maximum = deps.config.relayDailyFeeMaxWei ?? null;
   const revise = kinds[relay.kind].revise ?? repeatCall;
+  const store = async (tx: Tx, signing: SigningKey) => {
+    const judged = newer(market, lanes.lastMarket());
+    const revised = isNoop ? noopOf(relay) : await revise(tx, chain.network, relay, judged);
+    if (!revised) return "early";
+    const { call, ...content } = revised;
+    const attempt = { ...signCall(chain, signing, { call, fees, nonce: relay.nonce }), ...content };
+    if (!(await insertAttempt(tx, relay.id, attempt))) return "known";
+    await raiseFeeCharge(tx, relay.id, { feeWei: call.gas * fees.maxFeePerGas, maximum });
+    const isJudged = !revised.isNoop && kinds[relay.kind].revise !== undefined;
+    return { ...attempt, judgedAtMs: isJudged ? judged.askedAtMs : undefined };
+  };
   try {
-    return await deps.sql.begin(async (tx) => {
-      const revised = isNoop ? noopOf(relay) : await revise(tx, chain.network, relay, { headNumber });
-      if (!revised) return "early";
-      const { call, ...content } = revised;
-      const attempt = { ...signCall(chain, key, { call, fees, nonce: relay.nonce }), ...content };
-      if (!(await insertAttempt(tx, relay.id, attempt))) return "known";
-      await raiseFeeCharge(tx, relay.id, { feeWei: call.gas * fees.maxFeePerGas, maximum });
-      return attempt;
-    });
+    // what is committed is judged by the head after signing, not by the one before
+    return await beginSigned(network, key, store, { afterSigning: () => lanes.readMarket(0) });
   } catch (error) {
     if (error instanceof BudgetExceededError) return "budget";
+    // the stored bytes are resent: that needs no signer
+    if (error instanceof SignerError) return "signer";
     throw error;
   }
+}
+
+function newer(market: Market, other: Market | undefined): Market {
+  return other && other.headNumber >= market.headNumber && other.askedAtMs > market.askedAtMs
+    ? other
+    : market;
 }

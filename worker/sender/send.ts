@@ -6,13 +6,13 @@
 import { signRelay } from "../../core/chain/sign-relay.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
-import { RpcResponseError } from "../../core/rpc/errors.ts";
+import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { type Charge, reserveCharges } from "../../db/relays/budgets.ts";
 import { insertRelay, type NewAttempt, recordSend, takeNonce } from "../../db/relays/relays.ts";
 import type { Relay } from "../../db/schema.ts";
-import type { RelayerKey } from "../config.ts";
+import { beginSigned, type SigningKey } from "./begin-signed.ts";
 import type { Market, NoLane } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import type { Call } from "./relay-kind.ts";
@@ -22,10 +22,11 @@ export type SignedRelay = { relayId: bigint; txHash: Hex; raw: Hex; nonce: bigin
 /** A first attempt for a nonce, with the fees it offers. */
 export function signCall(
   chain: Chain,
-  key: RelayerKey,
+  key: SigningKey,
   { call, fees, nonce }: { call: Call; fees: Market["fees"]; nonce: bigint },
 ): NewAttempt {
-  const signed = signRelay(key.privateKey, { chainId: chain.network.chainId, nonce, ...call, ...fees });
+  const transaction = { chainId: chain.network.chainId, nonce, ...call, ...fees };
+  const signed = "privateKey" in key ? signRelay(key.privateKey, transaction) : key.sign(transaction);
   return { txHash: signed.hash, raw: signed.raw, ...fees };
 }
 
@@ -48,7 +49,7 @@ export type NewCall = {
 export async function storeRelay(
   tx: Tx,
   chain: Chain,
-  key: RelayerKey,
+  key: SigningKey,
   { call, fees, bind, dailyFeeMaxWei, ...relay }: NewCall,
 ): Promise<SignedRelay> {
   const lane = { network: chain.network.id, relayer: key.address };
@@ -69,25 +70,39 @@ export async function storeRelay(
 
 /** Signs a call with whichever key can pay for it, and sends it. Returns why no key can now. Throws BudgetExceededError. */
 export async function sendCall(
-  { deps, chain, lanes }: RelayNetwork,
+  network: RelayNetwork,
   relay: Omit<NewCall, "fees" | "nonce" | "dailyFeeMaxWei">,
 ): Promise<SignedRelay | NoLane> {
+  const { deps, chain, lanes } = network;
   const key = await lanes.choose(relay.call.gas);
   if (typeof key === "string") return key;
   const { fees } = await lanes.readMarket();
   const dailyFeeMaxWei = deps.config.relayDailyFeeMaxWei;
-  const stored = await deps.sql.begin((tx) => storeRelay(tx, chain, key, { ...relay, fees, dailyFeeMaxWei }));
+  const stored = await beginSigned(network, key, (tx, signing) =>
+    storeRelay(tx, chain, signing, { ...relay, fees, dailyFeeMaxWei }),
+  );
   await sendAttempt(deps, chain, stored);
   return stored;
 }
 
-/** Sends an attempt to a node and records the answer. Never throws: the monitor resends it. */
+/**
+ * Sends an attempt to a node and records the answer. Never throws: the monitor resends it. `judgedAtMs`: when the node was asked for the
+ * head that the fence was judged by. Nothing is sent by a head older than HEAD_VALID_MS: the monitor judges again, and sends.
+ */
 export async function sendAttempt(
   deps: { asyncCommitSql: Sql; log: Log },
   chain: Chain,
-  attempt: { relayId: bigint; txHash: Hex; raw: Hex },
+  attempt: { relayId: bigint; txHash: Hex; raw: Hex; judgedAtMs?: number | undefined },
 ): Promise<void> {
-  const answer = await sendRaw(chain, attempt.raw);
+  const { judgedAtMs } = attempt;
+  const isOutdated = () => judgedAtMs !== undefined && performance.now() - judgedAtMs > HEAD_VALID_MS;
+  const answer = await sendRaw(chain, attempt.raw, isOutdated);
+  if (!answer.isAsked) {
+    const { relayId, txHash } = attempt;
+    const label = { network: chain.network.id, txHash, relayId: relayId.toString() };
+    deps.log.info({ ...label, answer: answer.text }, "transaction not sent yet");
+    return;
+  }
   if (!answer.isAccepted) {
     deps.log.warn(
       {
@@ -114,16 +129,47 @@ export async function sendAttempt(
   }
 }
 
+/** How long a head may stand for the chain: the blocks since then may pay what the bytes would pay again. */
+export const HEAD_VALID_MS = 3_000;
 const ANSWER_MAX_CHARS = 300;
+/** Then the next node is asked. */
+const ANSWER_MS = 1_000;
 /** The node has these bytes already. */
 const ALREADY_KNOWN = /already known|already imported|known transaction|transaction already/i;
 
-async function sendRaw(chain: Chain, raw: Hex): Promise<{ isAccepted: boolean; text: string }> {
+/** One node after the other, until one answers or `isOutdated`. */
+async function sendRaw(
+  chain: Chain,
+  raw: Hex,
+  isOutdated: () => boolean,
+): Promise<{ isAsked: boolean; isAccepted: boolean; text: string }> {
+  let isAsked = false;
   try {
-    await chain.request("eth_sendRawTransaction", [raw]);
-    return { isAccepted: true, text: "accepted" };
+    await chain.withNode(async (node) => {
+      if (isOutdated()) throw new RpcTransportError("closed", "the head it was judged by is too old");
+      isAsked = true;
+      const sent = chain.requestOn(node, "eth_sendRawTransaction", [raw]);
+      await (chain.nodes.length > 1 ? answeredInTime(sent) : sent);
+    });
+    return { isAsked, isAccepted: true, text: "accepted" };
   } catch (error) {
     const text = (error instanceof Error ? error.message : String(error)).slice(0, ANSWER_MAX_CHARS);
-    return { isAccepted: error instanceof RpcResponseError && ALREADY_KNOWN.test(text), text };
+    return { isAsked, isAccepted: error instanceof RpcResponseError && ALREADY_KNOWN.test(text), text };
+  }
+}
+
+/** A node that does not answer must not take all the time in which another may be asked: the same bytes at two nodes are one transaction. */
+async function answeredInTime(sent: Promise<unknown>): Promise<void> {
+  const { promise: tooLate, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => reject(new RpcTransportError("timeout", `no answer within ${ANSWER_MS} ms`)),
+    ANSWER_MS,
+  );
+  try {
+    await Promise.race([sent, tooLate]);
+  } finally {
+    clearTimeout(timer);
+    // its late answer is of no interest any more
+    sent.catch(() => undefined);
   }
 }

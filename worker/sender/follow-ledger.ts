@@ -1,0 +1,74 @@
+/**
+ * What follows for relays from the blocks that the ledger has read: deep ones are final, those in a removed block are pending again, and
+ * what they did not settle is queued again.
+ */
+import { settleCharges } from "../../db/relays/budgets.ts";
+import { confirmRelays } from "../../db/relays/relays.ts";
+import {
+  findDoubtfulRelays,
+  findPrunedRelays,
+  reopenOrphanedRelays,
+  reopenRelays,
+} from "../../db/relays/reorganised-relays.ts";
+import { toUsedNonces } from "./lanes.ts";
+import type { RelayNetwork } from "./network.ts";
+import { findUnproven } from "./receipts.ts";
+import { kindsOf } from "./relay-kind.ts";
+
+/** Relays read together; the next pass reads the others. */
+const PAGE_RELAYS = 200;
+
+export async function followLedger(network: RelayNetwork): Promise<void> {
+  await requeueAndConfirm(network, await verifyPruned(network));
+  await reopenRemoved(network);
+}
+
+/** Where the indexer has pruned a receipt's block, a node confirms that it is canonical, or the relay is reopened. Returns the confirmed ones. */
+async function verifyPruned({ deps, chain }: RelayNetwork): Promise<bigint[]> {
+  const pruned = await findPrunedRelays(deps.sql, chain.network.id, PAGE_RELAYS);
+  const unproven = new Set(await findUnproven(chain, pruned));
+  if (unproven.size > 0) {
+    const reopened = await reopenRelays(deps.sql, [...unproven]);
+    const label = { network: chain.network.id };
+    deps.log.warn({ ...label, reopened }, "blocks of relayed transactions are not canonical");
+  }
+  return pruned.filter((relay) => !unproven.has(relay)).map(({ id }) => id);
+}
+
+async function requeueAndConfirm(network: RelayNetwork, provenIds: readonly bigint[]): Promise<void> {
+  const { deps, chain, confirmations } = network;
+  const id = chain.network.id;
+  await deps.sql.begin(async (tx) => {
+    const reopened = await reopenOrphanedRelays(tx, id);
+    const unsettledIds: bigint[] = [];
+    for (const kind of kindsOf(network.kinds)) {
+      unsettledIds.push(...((await kind.requeueUnsettled?.(tx, id, { depthBlocks: confirmations })) ?? []));
+    }
+    await confirmRelays(tx, id, { depthBlocks: confirmations, provenIds });
+    await settleCharges(tx, unsettledIds, { areUnsettled: true });
+    if (reopened > 0)
+      deps.log.warn({ network: id, reopened }, "blocks of relayed transactions were reorganised away");
+  });
+}
+
+/**
+ * CONFIRMED is final only as far as the chain is: a deeper reorganisation, or one that overtook the confirmation, leaves the relay's nonce
+ * unused, and every later transaction of its key waits for it.
+ */
+async function reopenRemoved({ deps, chain, lanes }: RelayNetwork): Promise<void> {
+  const id = chain.network.id;
+  const doubtful = await findDoubtfulRelays(deps.sql, id, {
+    lanes: toUsedNonces(await lanes.readMarket()),
+    limit: PAGE_RELAYS,
+  });
+  const unproven = await findUnproven(
+    chain,
+    doubtful.filter(({ isDisproved }) => !isDisproved),
+  );
+  const reopened = await reopenRelays(deps.sql, [
+    ...doubtful.filter(({ isDisproved }) => isDisproved),
+    ...unproven,
+  ]);
+  if (reopened > 0)
+    deps.log.warn({ network: id, reopened }, "confirmed transactions were reorganised away; pending again");
+}

@@ -1,0 +1,35 @@
+/** Which remote keys could not sign lately: they are not asked again at once, and other keys go first. */
+import type { RelayerKey, RemoteKey } from "../config.ts";
+
+/** What waits for a signer must not wait for a timeout each. */
+const PAUSE_MS = 1_000;
+/** So long other keys are preferred: a key without transactions in flight would be chosen again and again. */
+const AVOIDED_MS = 30_000;
+
+const failedAtMs = new Map<string, number>();
+
+export function noteSigned(key: RemoteKey): void {
+  failedAtMs.delete(nameOf(key));
+}
+
+export function noteSignerFailure(key: RemoteKey): void {
+  failedAtMs.set(nameOf(key), Date.now());
+}
+
+export function isPaused(key: RemoteKey): boolean {
+  return hasFailedWithin(key, PAUSE_MS);
+}
+
+export function isAvoided(key: RelayerKey): boolean {
+  return "signerUrl" in key && hasFailedWithin(key, AVOIDED_MS);
+}
+
+function hasFailedWithin(key: RemoteKey, ms: number): boolean {
+  const at = failedAtMs.get(nameOf(key));
+  return at !== undefined && Date.now() - at < ms;
+}
+
+/** One key that the signer lacks says nothing about its others. */
+function nameOf({ signerUrl, address }: RemoteKey): string {
+  return `${signerUrl} ${address}`;
+}
