@@ -1,6 +1,7 @@
 /** The worker's environment, read once. It is the only process that sees the relayer keys. */
 import { privateKeyToAccount } from "viem/accounts";
 import { z } from "zod";
+import { OWN_RATES, RATE_SOURCE } from "../core/domain/exchange-rate.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import type { KeyList } from "../core/domain/seal.ts";
 import {
@@ -17,6 +18,7 @@ import {
   processShape,
   readEnv,
   secretList,
+  tracesPlace,
   wholeNumber,
 } from "../core/runtime/env.ts";
 import type { MetricsPlace } from "../core/runtime/metrics.ts";
@@ -33,14 +35,50 @@ import {
   sendGasTotalPerDay,
   sendLimitsShape,
 } from "../core/runtime/relay-limits-env.ts";
+import type { TracesPlace } from "../core/tracing/open-tracing.ts";
 
 const privateKeys = commaList
   .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{64}$/, "must be 0x and 64 hex digits")).min(1))
   .optional();
 
+export type RateSourceSetting = { name: string; url: string };
+
+/** "ecb=https://…, other=https://…" */
+const rateSources = commaList
+  .refine((items) => items.length <= 10, "must be at most 10 sources")
+  .transform((items) =>
+    items.map((item): RateSourceSetting => {
+      const at = item.indexOf("=");
+      return { name: item.slice(0, Math.max(0, at)), url: item.slice(at + 1) };
+    }),
+  )
+  .refine(
+    (sources) =>
+      sources.every(({ name, url }) => RATE_SOURCE.test(name) && URL.canParse(url) && /^https?:/.test(url)),
+    "must be name=URL, comma-separated, such as ecb=https://www.example.com/rates.xml",
+  )
+  .refine(
+    (sources) => sources.every(({ name }) => name !== OWN_RATES && name !== "par"),
+    "must not name a source own or par",
+  )
+  .refine(
+    (sources) => new Set(sources.map(({ name }) => name)).size === sources.length,
+    "must not name a source twice",
+  );
+
+const signerAddresses = commaList
+  .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{40}$/, "must be 0x and 40 hex digits")).min(1))
+  .optional();
+const signerUrl = z
+  .string()
+  .refine((text) => /^https?:$/.test(URL.parse(text)?.protocol ?? ""), "must be an http or https URL")
+  .optional();
+
 const DEFAULT_CONCURRENCY = 8;
-/** Connections beside the tasks': the monitor's lock, liveness and work locks each hold one. */
-const EXTRA_CONNECTIONS = 6;
+/** Connections beside one for each task: liveness holds one, two while the job queue restarts; an export holds two and needs a third. */
+const EXTRA_CONNECTIONS = 4;
+/** Of the sender: the monitor's lock of each network holds one. */
+const PLANNED_CONNECTIONS = 6;
 const ASYNC_COMMIT_CONNECTIONS = 2;
 /** Of the job queue: LISTEN, and the statements that take and complete jobs. */
 const QUEUE_CONNECTIONS_MIN = 4;
@@ -53,6 +91,10 @@ const shape = {
   RELAYER_PRIVATE_KEYS: privateKeys,
   RELAYER_PRIVATE_KEYS_BASE: privateKeys,
   RELAYER_PRIVATE_KEYS_BASE_SEPOLIA: privateKeys,
+  RELAYER_SIGNER_ADDRESSES: signerAddresses,
+  RELAYER_SIGNER_URL: signerUrl,
+  RELAYER_SIGNER_URL_BASE: signerUrl,
+  RELAYER_SIGNER_URL_BASE_SEPOLIA: signerUrl,
   RELAY_BATCH_MAX: wholeNumber(1, 100).default(50),
   RELAY_MAX_FEE_GWEI: wholeNumber(1, 10_000).default(2),
   RELAY_DAILY_FEE_MAX_WEI: z
@@ -62,17 +104,21 @@ const shape = {
   RELAY_REVERTED_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(10_000_000),
   DATABASE_READ_URL: postgresUrl.optional(),
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(DEFAULT_CONCURRENCY),
-  WORKER_DATABASE_MAX_CONNECTIONS: wholeNumber(13, 400).optional(),
+  WORKER_DATABASE_MAX_CONNECTIONS: wholeNumber(17, 400).optional(),
   EVENTS_KEPT_DAYS: wholeNumber(7, 36_500).default(90),
   OTP_PEPPER: secretList("it hashes and seals e-mail codes, the same as the API's"),
   WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
+  EXCHANGE_RATE_SOURCES: rateSources.default([]),
   BASE_URL: httpUrl.optional(),
   SMTP_URL: z.string({ error: "it names the mail relay, for example smtp://127.0.0.1:2525" }).min(1),
   MAIL_FROM: z.string().min(3).default("Payments <no-reply@localhost>"),
 } as const;
 
-export type RelayerKey = { address: Hex; privateKey: Hex };
+export type LocalKey = { address: Hex; privateKey: Hex };
+/** A key that only the signer behind this URL holds. */
+export type RemoteKey = { address: Hex; signerUrl: string };
+export type RelayerKey = LocalKey | RemoteKey;
 
 export type WorkerConfig = {
   nodeEnv: "development" | "test" | "production";
@@ -81,6 +127,7 @@ export type WorkerConfig = {
   /** A replica, for exports. */
   databaseReadUrl: string | undefined;
   metrics: MetricsPlace;
+  traces: TracesPlace;
   chains: ChainSettings[];
   relayerKeys: ReadonlyMap<NetworkId, readonly RelayerKey[]>;
   relayBatchMax: number;
@@ -97,13 +144,14 @@ export type WorkerConfig = {
   sendGasTotalPerDay: bigint | undefined;
   concurrency: number;
   /** The process's database connections, by pool; LISTEN takes one more. */
-  connections: { pool: number; asyncCommit: number; queue: number };
+  connections: { pool: number; planned: number; asyncCommit: number; queue: number };
   /** Events older than this go; 7 days at least, for webhooks are repeated for days. */
   eventsKeptDays: number;
   otpPeppers: KeyList;
   webhookSealKeys: KeyList;
   /** Webhooks may go to http URLs and private addresses: for receivers in one's own network. */
   webhookPrivateTargets: boolean;
+  rateSources: readonly RateSourceSetting[];
   /** Logged at every start. */
   risks: string[];
   baseUrl: string;
@@ -115,13 +163,14 @@ export type WorkerConfig = {
 export function readWorkerConfig(source?: Record<string, string | undefined>): WorkerConfig {
   const env = readEnv(shape, source, findFaults);
   const chains = enabledChains(env);
-  const relayerKeys = new Map(chains.map(({ id }) => [id, (keysOf(env, id) ?? []).map(toRelayerKey)]));
+  const relayerKeys = new Map(chains.map(({ id }) => [id, relayerKeysOf(env, id)]));
   return {
     nodeEnv: env.NODE_ENV,
     logLevel: env.LOG_LEVEL,
     databaseUrl: env.DATABASE_URL,
     databaseReadUrl: env.DATABASE_READ_URL,
     metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
+    traces: tracesPlace(env),
     chains,
     relayerKeys,
     relayBatchMax: env.RELAY_BATCH_MAX,
@@ -137,6 +186,7 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
     otpPeppers: env.OTP_PEPPER,
     webhookSealKeys: sealKeysOf(env.WEBHOOK_SEAL_KEYS, env.OTP_PEPPER),
     webhookPrivateTargets: env.WEBHOOK_PRIVATE_TARGETS,
+    rateSources: env.EXCHANGE_RATE_SOURCES,
     risks: riskySettings(env),
     baseUrl: env.BASE_URL ?? "http://localhost:3000",
     smtpUrl: env.SMTP_URL,
@@ -144,18 +194,19 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
   };
 }
 
-/** A task may hold one connection while it needs another: the pool is never smaller than tasks and locks together. */
+/** The pool is never smaller than what tasks and locks hold at the same time, or they would wait for each other. */
 function shareConnections(concurrency: number, max: number | undefined): WorkerConfig["connections"] {
-  const needed = concurrency + EXTRA_CONNECTIONS;
-  const asyncCommit = ASYNC_COMMIT_CONNECTIONS;
-  const total = max ?? needed + asyncCommit + concurrency + 2;
-  const queue = Math.min(concurrency + 2, total - asyncCommit - needed);
-  return { pool: total - asyncCommit - queue, asyncCommit, queue };
+  const [planned, asyncCommit] = [PLANNED_CONNECTIONS, ASYNC_COMMIT_CONNECTIONS];
+  const needed = concurrency + EXTRA_CONNECTIONS + planned + asyncCommit;
+  const total = max ?? needed + concurrency + 2;
+  const queue = Math.min(concurrency + 2, total - needed);
+  return { pool: total - planned - asyncCommit - queue, planned, asyncCommit, queue };
 }
 
 function connectionFaults(env: Partial<WorkerEnv>): string[] {
   const { WORKER_DATABASE_MAX_CONNECTIONS: max, WORKER_CONCURRENCY: concurrency = DEFAULT_CONCURRENCY } = env;
-  const min = concurrency + EXTRA_CONNECTIONS + ASYNC_COMMIT_CONNECTIONS + QUEUE_CONNECTIONS_MIN;
+  const ours = EXTRA_CONNECTIONS + PLANNED_CONNECTIONS + ASYNC_COMMIT_CONNECTIONS;
+  const min = concurrency + ours + QUEUE_CONNECTIONS_MIN;
   if (max === undefined || max >= min) return [];
   return [`WORKER_DATABASE_MAX_CONNECTIONS: must be at least ${min} with WORKER_CONCURRENCY ${concurrency}`];
 }
@@ -180,9 +231,10 @@ export function readSealConfig(
 type WorkerEnv = z.infer<z.ZodObject<typeof shape>>;
 
 function findFaults(env: Partial<WorkerEnv>, broken: ReadonlySet<string>): string[] {
-  const faults = [...chainFaults(env, broken), ...connectionFaults(env)];
+  const faults = [...chainFaults(env, broken), ...connectionFaults(env), ...signerFaults(env)];
   for (const id of enabledNetworks(env)) {
-    if (keysOf(env, id) || [...broken].some((name) => name.startsWith("RELAYER_PRIVATE_KEYS"))) continue;
+    if (keysOf(env, id) || env.RELAYER_SIGNER_ADDRESSES) continue;
+    if ([...broken].some((name) => /^RELAYER_(PRIVATE_KEYS|SIGNER)/.test(name))) continue;
     faults.push(`RELAYER_PRIVATE_KEYS is not set; its keys pay the gas on ${id}`);
   }
   if (env.NODE_ENV !== "production") return faults;
@@ -200,6 +252,33 @@ function keysOf(env: Partial<WorkerEnv>, id: NetworkId): string[] | undefined {
   return own ?? env.RELAYER_PRIVATE_KEYS;
 }
 
+/** A signer signs for one chain id, so that a network may have its own. */
+function signerUrlOf(env: Partial<WorkerEnv>, id: NetworkId): string | undefined {
+  const own = id === "base" ? env.RELAYER_SIGNER_URL_BASE : env.RELAYER_SIGNER_URL_BASE_SEPOLIA;
+  return own ?? env.RELAYER_SIGNER_URL;
+}
+
+function signerFaults(env: Partial<WorkerEnv>): string[] {
+  const { RELAYER_SIGNER_ADDRESSES: addresses } = env;
+  const urls = enabledNetworks(env).map((id) => signerUrlOf(env, id));
+  if (addresses && urls.includes(undefined))
+    return ["RELAYER_SIGNER_URL is not set; it signs for RELAYER_SIGNER_ADDRESSES"];
+  if (!addresses && urls.some((url) => url !== undefined))
+    return ["RELAYER_SIGNER_ADDRESSES is not set; RELAYER_SIGNER_URL signs for them"];
+  return [];
+}
+
+/** Local keys, then remote ones; an address that is both is signed for locally. */
+function relayerKeysOf(env: WorkerEnv, id: NetworkId): RelayerKey[] {
+  const local = (keysOf(env, id) ?? []).map(toRelayerKey);
+  const url = signerUrlOf(env, id);
+  const addresses = [
+    ...new Set((env.RELAYER_SIGNER_ADDRESSES ?? []).map((text) => text.toLowerCase() as Hex)),
+  ];
+  const remote = addresses.filter((address) => !local.some((key) => key.address === address));
+  return [...local, ...(url ? remote.map((address) => ({ address, signerUrl: url })) : [])];
+}
+
 /** 0.02 ETH. */
 const PRODUCTION_DAILY_FEE_MAX_WEI = 20_000_000_000_000_000n;
 
@@ -208,7 +287,7 @@ function dailyFeeMaxWei(env: { NODE_ENV: string; RELAY_DAILY_FEE_MAX_WEI?: strin
   return env.NODE_ENV === "production" ? PRODUCTION_DAILY_FEE_MAX_WEI : undefined;
 }
 
-function toRelayerKey(text: string): RelayerKey {
+function toRelayerKey(text: string): LocalKey {
   // the schema matched 0x and 64 hex digits
   const privateKey = text.toLowerCase() as Hex;
   const address = privateKeyToAccount(privateKey).address.toLowerCase() as Hex;

@@ -5,10 +5,15 @@ import { openLog } from "../core/runtime/log.ts";
 import { inspectMachine } from "../core/runtime/machine.ts";
 import { openMetrics, openReadMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
+import { statusPage } from "../core/status-page/answer.ts";
+import { openTracing } from "../core/tracing/open-tracing.ts";
+import { reportProcess } from "../db/health/processes.ts";
+import { readServiceStatus, type WorkerDetails } from "../db/health/service-status.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { inspectDatabase } from "../db/postgres/inspect-database.ts";
 import { openReader } from "../db/postgres/replica.ts";
 import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
+import packageJson from "../package.json" with { type: "json" };
 import { readWorkerConfig } from "./config.ts";
 import { runQueue } from "./jobs/job-queue.ts";
 import { openWaitingMetrics } from "./jobs/waiting-metrics.ts";
@@ -22,7 +27,7 @@ import { drainPayments } from "./payments/relay-payments.ts";
 import { checkTokens } from "./payments/token-check.ts";
 import { openBudgetMetrics } from "./sender/budget-metrics.ts";
 import { coalesce } from "./sender/coalesce.ts";
-import { openLanes } from "./sender/lanes.ts";
+import { openLanes, readBalances } from "./sender/lanes.ts";
 import { openRelayMetrics } from "./sender/metrics.ts";
 import { type RelayQueue, startNetworkLoop } from "./sender/network-loop.ts";
 import { openTasks } from "./tasks.ts";
@@ -48,11 +53,19 @@ for (const risk of inspectMachine()) log.warn({ risk }, "machine at its limit");
 const stop = handleStop(log);
 const metrics = openMetrics("worker", config.metrics);
 stop.onStop("metrics", () => metrics.close());
+const tracing = await openTracing("worker", config.traces);
+stop.onStop("traces", () => tracing.close());
 const sql = openDatabase(config.databaseUrl, {
   name: "worker",
   maxConnections: config.connections.pool,
 });
 stop.onStop("database", () => sql.end({ timeout: 2 }));
+const plannedSql = openDatabase(config.databaseUrl, {
+  name: "worker planned",
+  maxConnections: config.connections.planned,
+  genericPlans: true,
+});
+stop.onStop("planned statements", () => plannedSql.end({ timeout: 2 }));
 const asyncCommitSql = openDatabase(config.databaseUrl, {
   name: "worker async",
   maxConnections: config.connections.asyncCommit,
@@ -64,6 +77,11 @@ stop.onStop("async commits", () => asyncCommitSql.end({ timeout: 2 }));
 const database = await retryWhileUnavailable(() => inspectDatabase(sql, config.databaseUrl), logUnavailable);
 if (database.refusal) exitMisconfigured(database.refusal);
 for (const risk of database.risks) log.warn({ risk }, "database at risk");
+const networkIds = config.chains.map(({ id }) => id);
+metrics.addPage(
+  "/ops",
+  statusPage(`worker ${packageJson.version}`, () => readServiceStatus(sql, networkIds)),
+);
 
 const chains = new Map(
   config.chains.map(({ id, rpcUrls }) => [
@@ -82,6 +100,8 @@ const onRead = openReadMetrics(metrics.registry);
 const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead });
 
 const deps = { sql, reader, asyncCommitSql, log, chains, config, metrics };
+// statements of payments are the same each time: a connection plans each of them once
+const senderDeps = { ...deps, sql: plannedSql };
 const relayMetrics = { ...openRelayMetrics(metrics.registry), ...openPaymentMetrics(metrics.registry) };
 openWaitingMetrics(metrics.registry, sql);
 openBudgetMetrics(metrics.registry, {
@@ -93,13 +113,14 @@ const networks = new Map(
   [...chains].map(([id, chain]): [typeof id, PaymentNetwork] => {
     const keys = config.relayerKeys.get(id) ?? [];
     const confirmations = config.chains.find((settings) => settings.id === id)?.confirmations ?? 1;
-    const lanes = openLanes(sql, chain, keys, {
+    const lanes = openLanes(plannedSql, chain, keys, {
       maxFeeWei: config.relayMaxFeeWei,
       dailyFeeMaxWei: config.relayDailyFeeMaxWei,
     });
     const memory = { usedSeenAt: new Map(), firstHeads: new Map() };
     const ledger = { ledger: openLedgerProgress(), held: new Set<Promise<void>>() };
-    return [id, { deps, chain, lanes, confirmations, metrics: relayMetrics, kinds, ...memory, ...ledger }];
+    const shared = { deps: senderDeps, chain, lanes, confirmations, metrics: relayMetrics, kinds };
+    return [id, { ...shared, ...memory, ...ledger }];
   }),
 );
 const drains = new Map([...networks].map(([id, network]) => [id, coalesce(() => drainPayments(network))]));
@@ -127,6 +148,12 @@ for (const [id, network] of networks) {
   );
   stop.onStop(`relaying on ${id}`, stopLoop, CLOSE_TIMEOUT_MS);
 }
+
+const stopReporting = reportProcess(sql, {
+  ...{ kind: "worker", version: packageJson.version },
+  readDetails: () => ({ balances: readBalances([...networks.values()]) }) satisfies WorkerDetails,
+});
+stop.onStop("report", stopReporting, CLOSE_TIMEOUT_MS);
 
 const mailer = openMailer(config);
 stop.onStop("mailer", () => mailer.close());

@@ -1,9 +1,13 @@
 /** The job list: which function runs which job of the catalogue. Payloads are parsed here. */
 import type { TaskList } from "graphile-worker";
 import type { NetworkId } from "../core/domain/networks.ts";
-import { type JobName, type JobPayload, parsePayload } from "../db/jobs/queue.ts";
+import { traced } from "../core/tracing/spans.ts";
+import { type JobName, type JobPayload, parsePayload, traceparentOf } from "../db/jobs/queue.ts";
 import type { WorkerDeps } from "./deps.ts";
+import { issueDocuments } from "./documents/issue-documents.ts";
 import { buildExport } from "./exports/build-export.ts";
+import { fetchRates } from "./exports/rates/fetch-rates.ts";
+import { runSchedules } from "./exports/run-schedules.ts";
 import { closeMonths } from "./exports/statement/close-months.ts";
 import { housekeeping } from "./jobs/housekeeping.ts";
 import { checkClaim } from "./links/check-claims.ts";
@@ -32,12 +36,15 @@ export function openTasks(
     send_otp_email: (payload) => sendOtpEmail(deps, payload),
     send_wallet_file: (payload) => sendWalletFile(deps, payload),
     send_receipt_email: (payload) => sendReceiptEmail(deps, payload),
+    issue_documents: (payload) => issueDocuments(deps, payload),
     send_invitation: (payload) => sendInvitation(deps, payload),
     send_notice: (payload) => sendNotice(deps, payload),
     deploy_wallet: (payload) => deployWallet(networks, payload),
     build_export: (payload) => buildExport(deps, payload),
     deliver_webhooks: () => deliverWebhooks(deps),
     close_months: () => closeMonths(deps),
+    fetch_rates: () => fetchRates(deps),
+    run_schedules: () => runSchedules(deps),
     housekeeping: (payload) => housekeeping(deps, payload),
   };
   const names = Object.keys(handlers) as JobName[];
@@ -45,5 +52,8 @@ export function openTasks(
 }
 
 function run<Name extends JobName>(handlers: Handlers, name: Name, payload: unknown): Promise<void> {
-  return handlers[name](parsePayload(name, payload));
+  const parent = traceparentOf(payload);
+  return traced(`job ${name}`, { kind: "consumer", parent }, () =>
+    handlers[name](parsePayload(name, payload)),
+  );
 }

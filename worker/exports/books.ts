@@ -1,28 +1,43 @@
 /** Rows for bookkeeping in each format that imports take. */
-import { booksCells, booksColumns } from "../../core/domain/books.ts";
-import type { ExportFormat, ExportSummary } from "../../core/domain/export.ts";
-import { cellText } from "../../core/domain/table.ts";
+import { chosenBooks } from "../../core/domain/books.ts";
+import type { ExportFormat, ExportRow, ExportSummary } from "../../core/domain/export.ts";
+import { cellText, type TableRow } from "../../core/domain/table.ts";
+import { renderQuickBooks, renderXero } from "./importers/bank-csv.ts";
+import { renderDatev } from "./importers/datev.ts";
 import { type Batches, type Renderer, utf8 } from "./renderer.ts";
-import { EXCEL_CSV, PLAIN_CSV, renderTableCsv, type TableBatches } from "./table-csv.ts";
+import { type CsvStyle, EXCEL_CSV, PLAIN_CSV, renderTableCsv, type TableBatches } from "./table-csv.ts";
 import { renderTableXlsx } from "./table-xlsx.ts";
 
 export const BOOKS_RENDERERS: Partial<Record<ExportFormat, Renderer>> = {
-  csv: (summary, batches) => renderTableCsv(booksColumns(summary), rowsOf(summary, batches), PLAIN_CSV),
-  excel_csv: (summary, batches) => renderTableCsv(booksColumns(summary), rowsOf(summary, batches), EXCEL_CSV),
-  xlsx: (summary, batches) => renderTableXlsx("Books", booksColumns(summary), rowsOf(summary, batches)),
+  csv: (summary, batches) => renderCsv(summary, batches, PLAIN_CSV),
+  excel_csv: (summary, batches) => renderCsv(summary, batches, EXCEL_CSV),
+  xlsx: renderXlsx,
   json: renderJson,
+  xero_csv: renderXero,
+  quickbooks_csv: renderQuickBooks,
+  datev: renderDatev,
 };
 
-async function* rowsOf(summary: ExportSummary, batches: Batches): TableBatches {
-  for await (const rows of batches) yield rows.map((row) => booksCells(row, summary));
+function renderCsv(summary: ExportSummary, batches: Batches, style: CsvStyle): AsyncGenerator<Uint8Array> {
+  const { columns, cellsOf } = chosenBooks(summary, summary.columns);
+  return renderTableCsv(columns, rowsOf(cellsOf, batches), style);
+}
+
+function renderXlsx(summary: ExportSummary, batches: Batches): AsyncGenerator<Uint8Array> {
+  const { columns, cellsOf } = chosenBooks(summary, summary.columns);
+  return renderTableXlsx("Books", columns, rowsOf(cellsOf, batches));
+}
+
+async function* rowsOf(cellsOf: (row: ExportRow) => TableRow, batches: Batches): TableBatches {
+  for await (const rows of batches) yield rows.map(cellsOf);
 }
 
 /** An array of objects, a row a line; amounts are decimal text. */
 async function* renderJson(summary: ExportSummary, batches: Batches): AsyncGenerator<Uint8Array> {
-  const columns = booksColumns(summary);
+  const { columns, cellsOf } = chosenBooks(summary, summary.columns);
   yield utf8("[");
   let separator = "\n";
-  for await (const rows of rowsOf(summary, batches)) {
+  for await (const rows of rowsOf(cellsOf, batches)) {
     if (rows.length === 0) continue;
     const texts = rows.map((row) =>
       JSON.stringify(

@@ -4,6 +4,8 @@
  * export is READY. Runs again from the start after a crash, with pieces of its own.
  */
 import { setImmediate } from "node:timers/promises";
+import type { DocumentArchive } from "../../core/domain/document.ts";
+import type { FiatChoice } from "../../core/domain/exchange-rate.ts";
 import {
   describeFilter,
   EXPORT_ROWS_MAX,
@@ -12,10 +14,15 @@ import {
   type ExportRow,
   type ExportSummary,
 } from "../../core/domain/export.ts";
+import { ExportRefusal } from "../../core/domain/export-refusal.ts";
+import type { Valuation } from "../../core/domain/fiat.ts";
+import { localTime } from "../../core/domain/local-time.ts";
+import { PROOF_ROWS_MAX } from "../../core/domain/proven-export.ts";
 import type { StatementRequest } from "../../core/domain/statement.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { findUser } from "../../db/accounts/users.ts";
+import { countDocuments } from "../../db/documents/month-documents.ts";
 import {
   deleteChunks,
   type ExportRequest,
@@ -25,18 +32,24 @@ import {
   holdExport,
   insertChunk,
   parseExportRequest,
+  refuseExport,
   setExportProgress,
   setExportSize,
   startExport,
 } from "../../db/exports/exports.ts";
+import { findDatevSettings } from "../../db/exports/merchant-books.ts";
 import { fetchExportRows, openExportCursor, type RowOrder, summarizeExport } from "../../db/exports/rows.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
+import { readValuation } from "../../db/exports/valuation.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { Reader } from "../../db/postgres/replica.ts";
 import { countChosen } from "../../db/transactions/transactions.ts";
-import { findWallet } from "../../db/wallets/wallets.ts";
+import { findWallet, listWallets } from "../../db/wallets/wallets.ts";
+import { buildArchive, numberMonth } from "./archive/build-archive.ts";
+import { refuseTruncated } from "./importers/refuse-truncated.ts";
+import { renderProofs } from "./proof/render-proofs.ts";
 import { rendererOf } from "./render.ts";
 import type { Batches } from "./renderer.ts";
 import { openStatement, withBalances } from "./statement/build-statement.ts";
@@ -125,6 +138,12 @@ async function makeFile(deps: ExportDeps, holder: Tx, file: ExportFile): Promise
 
 async function failOrRetry({ sql, log }: ExportDeps, file: ExportFile, error: unknown): Promise<void> {
   const status = await sql.begin(async (tx) => {
+    if (error instanceof ExportRefusal) {
+      await refuseExport(tx, file, error.message);
+      await deleteChunks(tx, file);
+      await wakeNext(tx, file);
+      return "REFUSED";
+    }
     const message = error instanceof Error ? error.name : "Error";
     const after = await failExport(tx, file, { error: message, attemptsMax: ATTEMPTS_MAX });
     // none when it became READY, and only the answer was lost
@@ -132,8 +151,10 @@ async function failOrRetry({ sql, log }: ExportDeps, file: ExportFile, error: un
     await wakeNext(tx, file);
     return after;
   });
+  const label = { exportId: file.id, requestId: file.requestId };
+  if (status === "REFUSED") return log.info({ ...label, reason: String(error) }, "export refused");
   if (status !== "FAILED") throw error;
-  log.error({ exportId: file.id, err: error, requestId: file.requestId }, "export failed permanently");
+  log.error({ ...label, err: error }, "export failed permanently");
 }
 
 /** Notifies whoever waits for this export, and starts the user's next one. */
@@ -148,7 +169,13 @@ type Rendered = { rows: number; bytes: number };
 async function renderFile(deps: ExportDeps, file: ExportFile): Promise<Rendered> {
   const request = parseExportRequest(file.request);
   if (request.statement)
-    return renderStatement(deps, file, { ...request.statement, timeZone: request.timeZone });
+    return renderStatement(deps, file, {
+      ...request.statement,
+      timeZone: request.timeZone,
+      fiat: request.fiat,
+    });
+  if (request.archive) return renderArchive(deps, file, request.archive, request.timeZone);
+  if (request.proof) return renderProven(deps, file, request);
   const { sql, reader } = deps;
   const render = rendererOf(request.profile, file.format);
   if (!render) throw new Error(`the profile ${request.profile} has no ${file.format}`);
@@ -156,9 +183,10 @@ async function renderFile(deps: ExportDeps, file: ExportFile): Promise<Rendered>
   return reader.read(async (tx) => {
     await deleteChunks(sql, file);
     const summary = await summarize(tx, file, request);
+    if (request.isWhole) refuseTruncated(summary);
     await setExportSize(sql, file.id, summary);
     await openExportCursor(tx, selection, {
-      withAccounting: request.profile !== "standard",
+      detail: request.profile === "standard" ? "list" : "accounting",
       order: orderOf(request.profile, file.format),
     });
     return writeFile(sql, file, tx, (batches) => render(summary, batches));
@@ -189,6 +217,41 @@ async function renderStatement(
   });
 }
 
+/** The rows are read first: no snapshot is held while nodes are asked. */
+async function renderProven(deps: ExportDeps, file: ExportFile, request: ExportRequest): Promise<Rendered> {
+  const { sql, reader, chains } = deps;
+  const { timeZone } = request;
+  const { userId } = file;
+  await deleteChunks(sql, file);
+  const { rows, wallets } = await reader.read(async (tx) => {
+    const selection = { userId, filter: request.filter, limit: PROOF_ROWS_MAX };
+    await openExportCursor(tx, selection, { detail: "accounting", order: "oldest" });
+    return { rows: await fetchExportRows(tx, PROOF_ROWS_MAX), wallets: await listWallets(tx, userId) };
+  });
+  const matched = await countChosen(sql, userId, request.filter);
+  await setExportSize(sql, file.id, { rows: rows.length, matched: Math.max(matched, rows.length) });
+  const note = noteProgress(sql, file, COLLECT_AFTER_BYTES);
+  const pieces = renderProofs(chains, { rows, wallets, timeZone }, () => note(1));
+  return { bytes: await writeChunks(sql, file, pieces), rows: rows.length };
+}
+
+/** Documents are read as they stand at that moment: each is complete by itself. */
+async function renderArchive(
+  { sql }: ExportDeps,
+  file: ExportFile,
+  archive: DocumentArchive,
+  timeZone: string,
+): Promise<Rendered> {
+  const { userId } = file;
+  await deleteChunks(sql, file);
+  await numberMonth(sql, { userId, archive, timeZone });
+  const rows = await countDocuments(sql, { userId, ...archive });
+  await setExportSize(sql, file.id, { rows, matched: rows });
+  const note = noteProgress(sql, file, COLLECT_PAGES_AFTER_BYTES);
+  const pieces = buildArchive(sql, { userId, archive, timeZone }, () => note(1));
+  return { bytes: await writeChunks(sql, file, pieces), rows };
+}
+
 /** Renders what the cursor of `tx` holds, and notes the progress. */
 async function writeFile(
   sql: Sql,
@@ -196,17 +259,27 @@ async function writeFile(
   tx: Tx,
   render: (batches: Batches) => AsyncIterable<Uint8Array>,
 ): Promise<Rendered> {
-  const done = { rows: 0, reportedAtMs: performance.now() };
   const collectAfter = file.format === "pdf" ? COLLECT_PAGES_AFTER_BYTES : COLLECT_AFTER_BYTES;
+  const note = noteProgress(sql, file, collectAfter);
+  let done = 0;
   const batches = readBatches(tx, async (rows) => {
+    done += rows;
+    await note(rows);
+  });
+  const bytes = await writeChunks(sql, file, render(batches));
+  return { rows: done, bytes };
+}
+
+/** Called with the rows that are done since the last call. */
+function noteProgress(sql: Sql, file: ExportFile, collectAfter: number): (rows: number) => Promise<void> {
+  const done = { rows: 0, reportedAtMs: performance.now() };
+  return async (rows) => {
     collectWhenGrown(collectAfter);
     done.rows += rows;
     if (performance.now() - done.reportedAtMs < PROGRESS_EVERY_MS) return;
     done.reportedAtMs = performance.now();
     await setExportProgress(sql, file, done.rows);
-  });
-  const bytes = await writeChunks(sql, file, render(batches));
-  return { rows: done.rows, bytes };
+  };
 }
 
 async function summarize(tx: Tx, file: ExportFile, request: ExportRequest): Promise<ExportSummary> {
@@ -219,6 +292,9 @@ async function summarize(tx: Tx, file: ExportFile, request: ExportRequest): Prom
     profile: request.profile,
     timeZone: request.timeZone,
     metadataColumns: request.metadataColumns ?? [],
+    columns: request.columns,
+    datev: file.format === "datev" ? await findDatevSettings(tx, file.userId) : undefined,
+    valuation: request.fiat && (await openFiat(tx, file, request.fiat, { request, times })),
     merchantName: user?.displayName ?? defaultMerchantName(user?.email ?? "@"),
     generatedAt: new Date(),
     filters: describeFilter(filter),
@@ -230,18 +306,39 @@ async function summarize(tx: Tx, file: ExportFile, request: ExportRequest): Prom
   };
 }
 
+/** Reads the rates of the days from the first movement on. */
+function openFiat(
+  tx: Tx,
+  { userId }: ExportFile,
+  fiat: FiatChoice,
+  { request, times }: { request: ExportRequest; times: readonly number[] },
+): Promise<Valuation> {
+  const first = times.length > 0 ? new Date(Math.min(...times)) : new Date();
+  return readValuation(tx, fiat, { userId, firstDay: localTime(first, request.timeZone).slice(0, 10) });
+}
+
+/** The database reads a batch while the one before it is rendered. */
 async function* readBatches(
   tx: Tx,
   onRead: (rows: number) => Promise<void>,
 ): AsyncGenerator<readonly ExportRow[]> {
+  let coming = startFetch(tx);
   for (;;) {
-    const rows = await fetchExportRows(tx, BATCH_ROWS);
+    const rows = await coming;
     if (rows.length === 0) return;
+    coming = rows.length < BATCH_ROWS ? Promise.resolve([]) : startFetch(tx);
     yield rows;
     await onRead(rows.length);
     // rendering holds the event loop; the other jobs of this process get their turn between batches
     await setImmediate();
   }
+}
+
+function startFetch(tx: Tx): Promise<readonly ExportRow[]> {
+  const rows = fetchExportRows(tx, BATCH_ROWS);
+  // thrown where it is awaited, which is never when rendering fails before
+  rows.catch(() => {});
+  return rows;
 }
 
 function collectWhenGrown(byBytes: number): void {
@@ -252,24 +349,36 @@ function collectWhenGrown(byBytes: number): void {
   collectedAtBytes = process.memoryUsage.rss();
 }
 
+/** A chunk is committed while the next one is rendered. */
 async function writeChunks(sql: Sql, file: ExportFile, pieces: AsyncIterable<Uint8Array>): Promise<number> {
   let waiting: Uint8Array[] = [];
   let waitingBytes = 0;
   let position = 0;
   let total = 0;
+  let inserted = Promise.resolve();
   const flush = async () => {
+    await inserted;
     if (waitingBytes === 0) return;
-    await insertChunk(sql, file, { position, bytes: Buffer.concat(waiting) });
+    inserted = insertChunk(sql, file, { position, bytes: Buffer.concat(waiting) });
+    // thrown where it is awaited
+    inserted.catch(() => {});
     position += 1;
     waiting = [];
     waitingBytes = 0;
   };
-  for await (const piece of pieces) {
-    waiting.push(piece);
-    waitingBytes += piece.byteLength;
-    total += piece.byteLength;
-    if (waitingBytes >= CHUNK_BYTES) await flush();
+  try {
+    for await (const piece of pieces) {
+      waiting.push(piece);
+      waitingBytes += piece.byteLength;
+      total += piece.byteLength;
+      if (waitingBytes >= CHUNK_BYTES) await flush();
+    }
+    await flush();
+  } catch (error) {
+    // the chunks are deleted next; why rendering failed is what counts
+    await inserted.catch(() => {});
+    throw error;
   }
-  await flush();
+  await inserted;
   return total;
 }

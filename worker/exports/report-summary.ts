@@ -1,10 +1,6 @@
 /** What a report says about itself, in the words both reports use. */
-import {
-  EXPORT_ROWS_MAX,
-  type ExportSummary,
-  type ExportTotal,
-  localTime,
-} from "../../core/domain/export.ts";
+import { EXPORT_ROWS_MAX, type ExportSummary, type ExportTotal } from "../../core/domain/export.ts";
+import { localTime } from "../../core/domain/local-time.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import { directionOf, isMoneyMoved } from "../../core/domain/transaction.ts";
 

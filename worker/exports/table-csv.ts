@@ -1,7 +1,7 @@
 /** A table as CSV: RFC 4180 with a point and a comma, or as spreadsheets of the continent open it by a double click. */
-import { stringify } from "csv-stringify/sync";
 import { cellText, type TableCell, type TableColumn, type TableRow } from "../../core/domain/table.ts";
 import { neutralizeCell } from "./csv.ts";
+import { encodeCsv } from "./encode-csv.ts";
 import { utf8 } from "./renderer.ts";
 
 export type TableBatches = AsyncIterable<readonly TableRow[]>;
@@ -23,13 +23,13 @@ export async function* renderTableCsv(
   style: CsvStyle,
 ): AsyncGenerator<Uint8Array> {
   const mark = style.hasByteOrderMark ? BYTE_ORDER_MARK : "";
-  yield utf8(mark + toCsv([columns.map(({ title }) => title)], style));
+  yield utf8(mark + encodeCsv([columns.map(({ title }) => neutralizeCell(title))], style.delimiter));
   for await (const rows of batches)
     if (rows.length > 0)
       yield utf8(
-        toCsv(
+        encodeCsv(
           rows.map((row) => columns.map((column, index) => csvCell(row[index], column, style))),
-          style,
+          style.delimiter,
         ),
       );
 }
@@ -38,9 +38,4 @@ function csvCell(cell: TableCell | undefined, { kind }: TableColumn, { decimalMa
   const text = cellText(cell, kind);
   if (kind === "amount" || kind === "decimal") return text.replace(".", decimalMark);
   return kind === "text" ? neutralizeCell(text) : text;
-}
-
-function toCsv(records: string[][], { delimiter }: CsvStyle): string {
-  // a line break alone is not the record's delimiter, but it must be quoted all the same
-  return stringify(records, { delimiter, record_delimiter: "\r\n", quoted_match: /[\r\n]/ });
 }

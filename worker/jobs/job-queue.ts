@@ -138,7 +138,11 @@ const OPTIONS = {
   pollInterval: POLL_INTERVAL_MS,
   noHandleSignals: true,
   parsedCronItems: parseCronItems(
-    ["housekeeping", "close_months"].map((task) => ({ task, match: "* * * * *", identifier: task })),
+    ["housekeeping", "close_months", "fetch_rates", "run_schedules"].map((task) => ({
+      task,
+      match: "* * * * *",
+      identifier: task,
+    })),
   ),
   preset: {
     worker: {

@@ -2,11 +2,14 @@
  * Mails a customer the receipt, at most once: the row says "sent" before the server is given the message, and is reset only when the server
  * refused it. A payment that was reorganised away before its mail has no receipt, and gets none.
  */
-import type { Receipt } from "../../core/domain/receipt.ts";
+
+import { documentNumber } from "../../core/domain/document.ts";
+import { DEFAULT_LANGUAGE, type Language } from "../../core/domain/language.ts";
 import { renderReceiptMail } from "../../core/domain/receipt-mail.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
-import type { ReceiptLooks } from "../../core/pdf/receipt-pdf.ts";
+import type { DocumentLooks } from "../../core/pdf/document-pdf.ts";
 import type { Log } from "../../core/runtime/log.ts";
+import { type ShownDocument, toPrinted } from "../../db/documents/documents.ts";
 import type { JobPayload } from "../../db/jobs/queue.ts";
 import { findLogo } from "../../db/links/merchant-pages.ts";
 import {
@@ -16,6 +19,7 @@ import {
   markReceiptUnsent,
 } from "../../db/links/receipts.ts";
 import type { Sql } from "../../db/postgres/client.ts";
+import { findNumberedReceipt } from "../documents/issue-documents.ts";
 import type { MailAttachment, Mailer } from "./mailer.ts";
 
 export type ReceiptEmailDeps = { sql: Sql; mailer: Mailer; log: Log; config: { baseUrl: string } };
@@ -30,13 +34,19 @@ export async function sendReceiptEmail(
   if (!row?.customerEmail) return;
   const receipt = { ...row, merchantName: row.displayName ?? defaultMerchantName(row.email) };
   const logo = row.logoDigest === null ? undefined : await findLogo(sql, row.logoDigest);
-  const looks = { accent: row.accent, logo };
+  const document = await findNumberedReceipt(sql, row);
+  const looks = { accent: row.accent, logo, language: document?.language ?? DEFAULT_LANGUAGE };
   const logoId = logo && `logo.${id}@${new URL(config.baseUrl).hostname}`;
   const mail = {
-    ...renderReceiptMail(receipt, { ...config, logoId, accent: row.accent }),
+    ...renderReceiptMail(receipt, {
+      ...config,
+      logoId,
+      accent: row.accent,
+      documentNumber: document && documentNumber(document),
+    }),
     to: row.customerEmail,
     messageId: `<${id}@${new URL(config.baseUrl).hostname}>`,
-    attachments: [...attachLogo(logo, logoId), ...(await attach(receipt, looks, log))],
+    attachments: [...attachLogo(logo, logoId), ...(await attach(document, looks, log))],
   };
   const connection = await mailer.connect();
   try {
@@ -56,13 +66,18 @@ export async function sendReceiptEmail(
 }
 
 /** The mail says everything by itself: a receipt that cannot be typeset is sent without. */
-async function attach(receipt: Receipt, looks: ReceiptLooks, log: Log): Promise<MailAttachment[]> {
+async function attach(
+  document: ShownDocument | undefined,
+  looks: DocumentLooks & { language: Language },
+  log: Log,
+): Promise<MailAttachment[]> {
+  if (!document) return [];
   try {
-    const { renderReceiptPdf } = await import("../../core/pdf/receipt-pdf.ts");
-    const content = Buffer.from(await renderReceiptPdf(receipt, looks));
-    return [{ filename: "receipt.pdf", content, contentType: "application/pdf" }];
+    const { renderDocumentPdf } = await import("../../core/pdf/document-pdf.ts");
+    const content = Buffer.from(await renderDocumentPdf(toPrinted(document), looks));
+    return [{ filename: `${documentNumber(document)}.pdf`, content, contentType: "application/pdf" }];
   } catch (error) {
-    log.error({ err: error, linkId: receipt.linkId }, "typesetting a receipt failed");
+    log.error({ err: error, documentId: document.id }, "typesetting a receipt failed");
     return [];
   }
 }

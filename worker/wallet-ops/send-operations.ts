@@ -21,6 +21,7 @@ import { BudgetExceededError } from "../../db/relays/budgets.ts";
 import {
   failQueuedOperations,
   failUnsentOperations,
+  hasUnfinishedOperations,
   type LeasedOperation,
   leaseQueuedOperations,
   markOperationsBroadcast,
@@ -29,8 +30,10 @@ import {
   returnOperations,
 } from "../../db/wallet-ops/queue.ts";
 import type { RelayerKey } from "../config.ts";
+import { beginSigned } from "../sender/begin-signed.ts";
 import type { RelayNetwork } from "../sender/network.ts";
 import { type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";
+import { traceRelay } from "../sender/trace-relay.ts";
 import { operationCharges } from "./send-budgets.ts";
 
 const LEASE_MS = 10_000;
@@ -49,6 +52,7 @@ type Ready = { leased: LeasedOperation; bundleItem: BundleItem };
 
 /** Works until nothing is due, or no key has room. */
 export async function sendOperations(network: RelayNetwork): Promise<void> {
+  if (!(await hasUnfinishedOperations(network.deps.sql, network.chain.network.id))) return;
   await settleRelayed(network);
   const sending: Promise<void>[] = [];
   for (let round = 0; round < ROUNDS_MAX; round++) {
@@ -174,6 +178,7 @@ async function signAndSend(
 ): Promise<void> {
   const { deps, chain } = network;
   const operationIds = bundle.map(({ leased }) => leased.id);
+  const startMs = Date.now();
   const relay = await sign(network, key, bundle);
   if (relay === "no_budget" && bundle.length > 1) return sendHalves(network, bundle, sending);
   if (typeof relay === "string") return returnOperations(deps.sql, operationIds, { delayMs: RETRY_MS });
@@ -181,7 +186,9 @@ async function signAndSend(
     { network: chain.network.id, txHash: relay.txHash, relayer: key.address, operationIds },
     "sending operations",
   );
-  sending.push(sendAttempt(deps, chain, relay).then(() => noteBroadcast(network, relay.relayId)));
+  const sent = sendAttempt(deps, chain, relay).then(() => noteBroadcast(network, relay.relayId));
+  const subjects = operationIds.map((id) => ({ id }));
+  sending.push(traceRelay(network, relay, { subjects, startMs, sent }));
 }
 
 async function noteBroadcast({ deps }: RelayNetwork, relayId: bigint): Promise<void> {
@@ -198,10 +205,11 @@ class TakenError extends Error {}
 
 /** Nonce, signed bytes and the operations' state in one transaction; or why nothing was stored. */
 async function sign(
-  { deps, chain, lanes }: RelayNetwork,
+  network: RelayNetwork,
   key: RelayerKey,
   bundle: readonly Ready[],
 ): Promise<SignedRelay | "taken" | "no_budget"> {
+  const { deps, chain, lanes } = network;
   const { fees } = await lanes.readMarket();
   const call = buildBundleCall(
     bundle.map(({ bundleItem }) => bundleItem),
@@ -209,8 +217,8 @@ async function sign(
   );
   const ids = bundle.flatMap(({ leased }) => [...leased.before.map(({ id }) => id), leased.id]);
   try {
-    return await deps.sql.begin(async (tx) => {
-      const relay = await storeRelay(tx, chain, key, {
+    return await beginSigned(network, key, async (tx, signing) => {
+      const relay = await storeRelay(tx, chain, signing, {
         ...{ kind: "OPERATIONS", call, fees, dailyFeeMaxWei: deps.config.relayDailyFeeMaxWei },
         async bind(tx, relayId) {
           const marked = await markOperationsSigned(tx, relayId, ids);

@@ -1,5 +1,5 @@
 /**
- * One POST to a receiver that a merchant chose. The name is resolved once, every address must be public, and the connection goes to
+ * One HTTP request to a host that is not ours: a POST to a receiver that a merchant chose, or a GET of a file. The name is resolved once, every address must be public, and the connection goes to
  * the very address that was checked, so DNS rebinding gains nothing. TLS still checks the
  * certificate against the name. Redirects are answers like any other: nothing follows them. Written on sockets, because fetch resolves by itself.
  */
@@ -20,6 +20,9 @@ const TIMEOUT_MS = 10_000;
 /** How long a body may take after its head. */
 const BODY_TIMEOUT_MS = 2_000;
 const ANSWER_MAX_BYTES = 16 * 1024;
+const HEAD_MAX_BYTES = 64 * 1024;
+const FILE_TIMEOUT_MS = 60_000;
+const FILE_MAX_BYTES = 16 * 1024 * 1024;
 const USER_AGENT = "usdc-payment-service/1 (+webhooks)";
 
 /** Throws WebhookError when there was no HTTP answer. `allowPrivate` admits http and private addresses. */
@@ -27,12 +30,35 @@ export async function postWebhook(
   url: URL,
   { headers, body, allowPrivate }: { headers: Record<string, string>; body: string; allowPrivate: boolean },
 ): Promise<WebhookAnswer> {
+  const limits = { timeoutMs: TIMEOUT_MS, bodyTimeoutMs: BODY_TIMEOUT_MS, maxBytes: ANSWER_MAX_BYTES };
+  const answer = await send(url, { text: requestText(url, headers, body), allowPrivate, limits });
+  return parseAnswer(answer);
+}
+
+/** A file by GET, with the same guards. Throws WebhookError unless all of it came with the status 200. */
+export async function getFile(url: URL, { allowPrivate }: { allowPrivate: boolean }): Promise<string> {
+  const limits = { timeoutMs: FILE_TIMEOUT_MS, bodyTimeoutMs: FILE_TIMEOUT_MS, maxBytes: FILE_MAX_BYTES };
+  // HTTP/1.0 has no chunks
+  const text = `GET ${url.pathname}${url.search} HTTP/1.0\r\nhost: ${url.host}\r\nuser-agent: ${USER_AGENT}\r\naccept: */*\r\nconnection: close\r\n\r\n`;
+  const answer = await send(url, { text, allowPrivate, limits });
+  const { status, body } = parseAnswer(answer);
+  if (status !== 200) throw new WebhookError(`answered ${status}`);
+  if (!isComplete(answer)) throw new WebhookError("the file did not come whole, or without its length");
+  return body;
+}
+
+type Limits = { timeoutMs: number; bodyTimeoutMs: number; maxBytes: number };
+
+async function send(
+  url: URL,
+  { text, allowPrivate, limits }: { text: string; allowPrivate: boolean; limits: Limits },
+): Promise<Buffer> {
   const isTls = url.protocol === "https:";
   if (!isTls && !(allowPrivate && url.protocol === "http:")) throw new WebhookError("only https is allowed");
   const port = Number(url.port || (isTls ? 443 : 80));
   if (!allowPrivate && !isWebhookPort(port)) throw new WebhookError(`port ${port} is not allowed`);
   const host = url.hostname.replace(/^\[|\]$/g, "");
-  const deadline = Date.now() + TIMEOUT_MS;
+  const deadline = Date.now() + limits.timeoutMs;
   const address = await inTime(
     resolvePublic(host, allowPrivate),
     deadline,
@@ -47,7 +73,7 @@ export async function postWebhook(
       })
     : connect({ host: address, port });
   try {
-    return parseAnswer(await exchange(socket, requestText(url, headers, body), isTls, deadline));
+    return await exchange(socket, { request: text, isTls, deadline, limits });
   } finally {
     socket.destroy();
   }
@@ -90,44 +116,77 @@ function requestText(url: URL, headers: Record<string, string>, body: string): s
 }
 
 /** Sends, and reads until the answer is whole, the other side ends, enough was read, or the time is over. */
-function exchange(socket: Socket, request: string, isTls: boolean, deadline: number): Promise<Buffer> {
+function exchange(
+  socket: Socket,
+  { request, isTls, deadline, limits }: { request: string; isTls: boolean; deadline: number; limits: Limits },
+): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    let answer = Buffer.alloc(0);
+    const answer = receive();
     let bodyTimer: ReturnType<typeof setTimeout> | undefined;
     const timer = setTimeout(
-      () => reject(new WebhookError(`no answer within ${TIMEOUT_MS / 1000} seconds`)),
+      () => reject(new WebhookError(`no answer within ${limits.timeoutMs / 1000} seconds`)),
       Math.max(0, deadline - Date.now()),
     );
     const end = () => {
       clearTimeout(timer);
       clearTimeout(bodyTimer);
-      if (answer.length > 0) resolve(answer);
+      if (answer.bytes() > 0) resolve(answer.join());
       else reject(new WebhookError("the receiver ended the connection without an answer"));
     };
     socket.once(isTls ? "secureConnect" : "connect", () => socket.write(request));
     socket.on("data", (piece: Buffer) => {
-      answer = Buffer.concat([answer, piece]);
-      if (answer.length >= ANSWER_MAX_BYTES || isWhole(answer)) end();
+      answer.add(piece);
+      if (answer.bytes() >= limits.maxBytes || answer.isWhole()) end();
       // the status is the answer; the rest is for the log
-      else if (headOf(answer)) bodyTimer ??= setTimeout(end, BODY_TIMEOUT_MS);
+      else if (answer.hasHead()) bodyTimer ??= setTimeout(end, limits.bodyTimeoutMs);
+      else if (answer.bytes() >= HEAD_MAX_BYTES) end();
     });
     socket.once("end", end);
     socket.once("close", end);
     socket.once("error", (error) => {
-      if (headOf(answer)) return end();
+      if (answer.hasHead()) return end();
       clearTimeout(timer);
       reject(new WebhookError(describeFailure(error)));
     });
   });
 }
 
-/** Head complete, and as much body as it announced. */
-function isWhole(answer: Buffer): boolean {
+const LAST_CHUNK = "\r\n0\r\n\r\n";
+
+/** An answer as it arrives. Only the head is looked for in joined pieces: joining all of a long body with each piece would be quadratic. */
+function receive() {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  let head: Head | undefined;
+  let tail = Buffer.alloc(0);
+  let hasLastChunk = false;
+  return {
+    bytes: () => bytes,
+    hasHead: () => head !== undefined,
+    join: () => Buffer.concat(pieces),
+    add: (piece: Buffer) => {
+      pieces.push(piece);
+      bytes += piece.length;
+      head ??= headOf(Buffer.concat(pieces));
+      const end = Buffer.concat([tail, piece]);
+      hasLastChunk ||= end.includes(LAST_CHUNK);
+      tail = end.subarray(-(LAST_CHUNK.length - 1));
+    },
+    /** Head complete, and as much body as it announced. */
+    isWhole: () => {
+      if (!head) return false;
+      const length = /^content-length:\s*(\d+)\s*$/im.exec(head.text)?.[1];
+      if (length !== undefined) return bytes - head.bytes >= Number(length);
+      return /^HTTP\/1\.[01] (204|304)/.test(head.text) || hasLastChunk;
+    },
+  };
+}
+
+/** Exactly as much body as its head announced. */
+function isComplete(answer: Buffer): boolean {
   const head = headOf(answer);
-  if (!head) return false;
-  const length = /^content-length:\s*(\d+)\s*$/im.exec(head.text)?.[1];
-  if (length !== undefined) return answer.length - head.bytes >= Number(length);
-  return /^HTTP\/1\.[01] (204|304)/.test(head.text) || answer.includes("\r\n0\r\n\r\n");
+  const length = /^content-length:\s*(\d+)\s*$/im.exec(head?.text ?? "")?.[1];
+  return head !== undefined && length !== undefined && answer.length - head.bytes === Number(length);
 }
 
 function parseAnswer(answer: Buffer): WebhookAnswer {
@@ -137,8 +196,10 @@ function parseAnswer(answer: Buffer): WebhookAnswer {
   return { status: Number(status), body: answer.subarray(head.bytes).toString("utf8") };
 }
 
+type Head = { text: string; bytes: number };
+
 /** The head of the answer, after what only announced it: 100 and 103 (RFC 9110, 15.2). */
-function headOf(answer: Buffer): { text: string; bytes: number } | undefined {
+function headOf(answer: Buffer): Head | undefined {
   for (let start = 0; ; ) {
     const end = answer.indexOf("\r\n\r\n", start);
     if (end < 0) return undefined;

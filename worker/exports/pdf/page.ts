@@ -1,6 +1,7 @@
 /** A paper to write tables on: breaks pages, repeats table heads, wraps long text, and numbers the pages. A page's bytes go out when it is full. */
 import PDFDocument from "pdfkit";
-import { MISSING, openPdfText, type PdfText, type TextStyle } from "../../../core/pdf/text.ts";
+import { type Cell, openTags, type TagTable, taggedOptions, withoutTags } from "../../../core/pdf/tags.ts";
+import { openPdfText, type PdfText, type TextStyle } from "../../../core/pdf/text.ts";
 
 export type Column = { title: string; width: number; align?: "right"; style?: "hash" };
 export type PdfPage = Awaited<ReturnType<typeof openPage>>;
@@ -18,6 +19,8 @@ const ASIDE_LINES_MAX = 3;
 /** Room for the number of all pages, which is written last. */
 const PAGE_COUNT_WIDTH = 16;
 const PAGE_COUNT_FORM = "PageCount";
+/** Every cell of a tagged table is an object of the file: one of 10,000 rows would be ten times as large, and take twice the CPU. */
+const TAGGED_ROWS_MAX = 1_000;
 
 const STYLES = {
   title: { font: "bold", size: 18, leading: 24, gray: 0.07 },
@@ -40,6 +43,8 @@ export type PageAbout = {
   author: string;
   createdAt: Date;
   layout: "landscape" | "portrait";
+  /** Of its tables: few enough, and it is tagged. */
+  rows: number;
 };
 
 export async function openPage(about: PageAbout) {
@@ -48,7 +53,9 @@ export async function openPage(about: PageAbout) {
   const pageWidth = page.width - 2 * MARGIN;
   const bottom = page.height - MARGIN - 16;
   const footY = page.height - MARGIN - 6;
+  const isTagged = about.rows <= TAGGED_ROWS_MAX;
   const doc = new PDFDocument({
+    ...(isTagged ? taggedOptions("en") : {}),
     size: "A4",
     layout: about.layout,
     margin: MARGIN,
@@ -57,21 +64,30 @@ export async function openPage(about: PageAbout) {
   const pieces: Uint8Array[] = [];
   doc.on("data", (piece: Uint8Array) => pieces.push(piece));
   const ended = new Promise<void>((resolve) => doc.on("end", resolve));
-  const text = openPdfText(doc);
+  const text = await openPdfText(doc);
+  const tags = isTagged ? openTags(doc, text.flush) : withoutTags();
   const pageCount = text.newForm(STYLES.foot);
-  await text.prepare([about.author, MISSING]);
+  await text.prepare([about.author]);
   let pages = 1;
   let y = MARGIN;
   let asideBottom = MARGIN;
   let columns: readonly Column[] = [];
+  let table: TagTable | undefined;
 
   function need(height: number): void {
     if (y + height <= bottom) return;
-    writeFoot();
+    tags.artifact(writeFoot);
     doc.addPage();
     pages += 1;
     y = MARGIN;
-    if (columns.length > 0) writeHead();
+    // read aloud once, where the table begins
+    if (columns.length > 0)
+      tags.artifact(() => {
+        writeHead((titles) => {
+          for (const [, draw] of titles) draw();
+        });
+        writeHeadRule();
+      });
   }
 
   function writeFoot(): void {
@@ -83,14 +99,18 @@ export async function openPage(about: PageAbout) {
     text.flush();
   }
 
-  function writeHead(): void {
+  function writeHead(write: (titles: readonly Cell[]) => void): void {
     let x = MARGIN;
-    for (const [index, column] of columns.entries()) {
-      const width = innerWidth(columns, index);
-      text.line(column.title, STYLES.head, { x, y, width, align: column.align });
+    const titles = columns.map((column, index): Cell => {
+      const place = { x, y, width: innerWidth(columns, index), align: column.align };
       x += column.width;
-    }
+      return ["TH", () => text.line(column.title, STYLES.head, place), { scope: "Column" }];
+    });
+    write(titles);
     y += STYLES.head.leading + 2;
+  }
+
+  function writeHeadRule(): void {
     text.rule(MARGIN, y, widthOf(columns), { thickness: 0.7, gray: 0.27 });
     y += ROW_PADDING;
   }
@@ -107,14 +127,20 @@ export async function openPage(about: PageAbout) {
     const notesHeight = notes.length * STYLES.note.leading;
     need(height + notesHeight + ROW_PADDING * 2);
     let x = MARGIN;
-    for (const cell of wrapped) {
-      writeLines(text, cell, { x, y, width: cell.width, align: cell.column.align });
+    const drawn = wrapped.map((cell): Cell => {
+      const place = { x, y, width: cell.width, align: cell.column.align };
       x += cell.column.width;
-    }
+      return ["TD", () => writeLines(text, cell, place)];
+    });
+    table?.row(drawn);
     y += height;
-    writeLines(text, { style: STYLES.note, lines: notes }, { x: MARGIN, y, width: widthOf(columns) - GAP });
+    if (notes.length > 0) {
+      const place = { x: MARGIN, y, width: widthOf(columns) - GAP };
+      const draw = () => writeLines(text, { style: STYLES.note, lines: notes }, place);
+      table?.row([["TD", draw, { columns: columns.length }]]);
+    }
     y += notesHeight + ROW_PADDING;
-    text.rule(MARGIN, y, widthOf(columns), { thickness: 0.25, gray: 0.8 });
+    tags.artifact(() => text.rule(MARGIN, y, widthOf(columns), { thickness: 0.25, gray: 0.8 }));
     y += ROW_PADDING;
     text.flush();
   }
@@ -123,13 +149,13 @@ export async function openPage(about: PageAbout) {
     /** Call with every text that may not be Latin before it is written. */
     prepare: text.prepare,
     title(words: string): void {
-      text.line(words, STYLES.title, { x: MARGIN, y, width: pageWidth });
+      tags.block("H1", () => text.line(words, STYLES.title, { x: MARGIN, y, width: pageWidth }));
       y += STYLES.title.leading;
     },
     heading(words: string): void {
       need(STYLES.heading.leading + 60);
       y += 10;
-      text.line(words, STYLES.heading, { x: MARGIN, y, width: pageWidth });
+      tags.block("H2", () => text.line(words, STYLES.heading, { x: MARGIN, y, width: pageWidth }));
       y += STYLES.heading.leading;
     },
     /** Lines at the right of the head, such as who issued the document; returns to where it began. */
@@ -140,7 +166,7 @@ export async function openPage(about: PageAbout) {
       for (const [index, words] of lines.entries()) {
         const style = index === 0 ? STYLES.name : STYLES.fact;
         for (const part of text.wrap(words, style, width, ASIDE_LINES_MAX)) {
-          text.line(part, style, { ...place, y: asideY });
+          tags.block("P", () => text.line(part, style, { ...place, y: asideY }));
           asideY += style.leading;
         }
       }
@@ -154,20 +180,24 @@ export async function openPage(about: PageAbout) {
       const width = pageWidth - NAME_WIDTH;
       const lines = text.wrap(value, STYLES.fact, width, CELL_LINES_MAX);
       need(lines.length * STYLES.fact.leading);
-      text.line(name, STYLES.name, { x: MARGIN, y, width: NAME_WIDTH });
-      writeLines(text, { style: STYLES.fact, lines }, { x: MARGIN + NAME_WIDTH, y, width });
+      tags.block("P", () => text.line(name, STYLES.name, { x: MARGIN, y, width: NAME_WIDTH }));
+      const place = { x: MARGIN + NAME_WIDTH, y, width };
+      tags.block("P", () => writeLines(text, { style: STYLES.fact, lines }, place));
       y += lines.length * STYLES.fact.leading;
     },
     /** A sentence in small print. */
     note(words: string): void {
       const lines = text.wrap(words, STYLES.note, pageWidth, CELL_LINES_MAX);
       need(lines.length * STYLES.note.leading);
-      writeLines(text, { style: STYLES.note, lines }, { x: MARGIN, y, width: pageWidth });
+      const place = { x: MARGIN, y, width: pageWidth };
+      tags.block("P", () => writeLines(text, { style: STYLES.note, lines }, place));
       y += lines.length * STYLES.note.leading;
     },
     beginTable(given: readonly Column[]): void {
       columns = given;
-      writeHead();
+      table = tags.openTable();
+      writeHead(table.row);
+      tags.artifact(writeHeadRule);
     },
     row: (cells: readonly string[], note?: string): void => writeRow(cells, STYLES.cell, note),
     /** Rows in bold that stay together on a page. */
@@ -177,6 +207,8 @@ export async function openPage(about: PageAbout) {
     },
     endTable(): void {
       columns = [];
+      table?.end();
+      table = undefined;
     },
     /** The bytes of full pages. */
     take(): Uint8Array[] {
@@ -184,13 +216,15 @@ export async function openPage(about: PageAbout) {
     },
     /** Writes the remark on characters that could not be shown and the number of pages, and gives the rest of the file. */
     async *end(): AsyncGenerator<Uint8Array> {
-      const remark = text.remark();
-      if (remark) {
+      const missing = text.missingCount();
+      if (missing > 0) {
         need(30);
         y += 8;
-        text.line(remark, STYLES.note, { x: MARGIN, y, width: pageWidth });
+        const remark = `[U+…] is the number of a character that no font of this report has (${missing} in all). The CSV and JSON exports hold every character.`;
+        tags.block("P", () => text.line(remark, STYLES.note, { x: MARGIN, y, width: pageWidth }));
       }
-      writeFoot();
+      tags.artifact(writeFoot);
+      tags.end();
       text.fillForm(pageCount, String(pages), STYLES.foot);
       doc.end();
       await ended;

@@ -1,5 +1,6 @@
 /** The report an accountant files: A4 landscape, header and totals first, then every row, page numbers on every page. */
-import { cellsOf, type ExportRow, type ExportSummary, localTime } from "../../../core/domain/export.ts";
+import { cellsOf, type ExportRow, type ExportSummary } from "../../../core/domain/export.ts";
+import { localTime } from "../../../core/domain/local-time.ts";
 import { formatUnits } from "../../../core/domain/money.ts";
 import { isMoneyMoved } from "../../../core/domain/transaction.ts";
 import type { Batches } from "../renderer.ts";
@@ -41,6 +42,7 @@ export async function* renderPdf(summary: ExportSummary, batches: Batches): Asyn
     author: summary.merchantName,
     createdAt: summary.generatedAt,
     layout: "landscape",
+    rows: summary.rows,
   });
   await page.prepare(factsOf(summary).map(([, value]) => value));
   writeHead(page, summary);

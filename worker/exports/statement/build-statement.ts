@@ -1,6 +1,9 @@
 /** A statement's file: what it says about itself first, then every movement with the balance after it, from one snapshot. */
 
+import { addDays } from "../../../core/domain/exchange-rate.ts";
 import type { ExportRow } from "../../../core/domain/export.ts";
+import { ExportRefusal } from "../../../core/domain/export-refusal.ts";
+import { localTime } from "../../../core/domain/local-time.ts";
 import {
   changeOf,
   checkOf,
@@ -17,6 +20,7 @@ import { findUser } from "../../../db/accounts/users.ts";
 import { findMerchantBooks } from "../../../db/exports/merchant-books.ts";
 import { openExportCursor } from "../../../db/exports/rows.ts";
 import { sumMovements, sumOpening } from "../../../db/exports/statements.ts";
+import { readValuation } from "../../../db/exports/valuation.ts";
 import type { Tx } from "../../../db/postgres/client.ts";
 import type { Wallet } from "../../../db/schema.ts";
 import type { Closing } from "./closing.ts";
@@ -29,13 +33,15 @@ export async function openStatement(
   wallet: Wallet,
   { request, closing }: { request: StatementRequest; closing: Closing },
 ): Promise<StatementHead> {
-  const { network, from, timeZone } = request;
+  const { network, from, timeZone, fiat } = request;
   const period = { userId: wallet.userId, network, from, before: closing.before };
   const openingUnits = await sumOpening(tx, period);
   const totals = await sumMovements(tx, period);
   const movements = totals.reduce((sum, { count }) => sum + count, 0);
   if (movements > STATEMENT_ROWS_MAX)
-    throw new RangeError(`a statement holds ${STATEMENT_ROWS_MAX} movements, this period has ${movements}`);
+    throw new ExportRefusal(
+      `a statement holds at most ${STATEMENT_ROWS_MAX} movements, this period has ${movements}`,
+    );
   const closingUnits = totals.reduce(
     (sum, { kind, units }) => sum + (isMoneyIn(kind) ? units : -units),
     openingUnits,
@@ -48,20 +54,28 @@ export async function openStatement(
       filter: { ...filter, from, before: closing.before },
       limit: STATEMENT_ROWS_MAX,
     },
-    { withAccounting: true, order: "oldest" },
+    { detail: "movements", order: "oldest" },
   );
   return {
     ...{
       issuer: await findIssuer(tx, wallet.userId),
       network,
+      walletId: wallet.id,
       walletAddress: wallet.address,
       timeZone,
       from,
     },
     ...{ before: closing.isFinal ? request.before : closing.before, isFinal: closing.isFinal },
     ...{ generatedAt: new Date(), openingUnits, closingUnits, movements, totals },
+    // the opening balance is valued by the day before
+    valuation:
+      fiat && (await readValuation(tx, fiat, { userId: wallet.userId, firstDay: dayBefore(from, timeZone) })),
     check: checkOf(closingUnits, closing.chain),
   };
+}
+
+function dayBefore(instant: Date, timeZone: string): string {
+  return addDays(localTime(instant, timeZone).slice(0, 10), -1);
 }
 
 async function findIssuer(tx: Tx, userId: string): Promise<Issuer> {

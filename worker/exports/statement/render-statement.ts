@@ -10,6 +10,7 @@ import {
   STATEMENT_COLUMNS,
   type StatementHead,
 } from "../../../core/domain/statement.ts";
+import { renderCamt053 } from "../importers/camt053.ts";
 import { utf8 } from "../renderer.ts";
 import { EXCEL_CSV, PLAIN_CSV, renderTableCsv, type TableBatches } from "../table-csv.ts";
 import { renderTableXlsx } from "../table-xlsx.ts";
@@ -23,6 +24,7 @@ export const STATEMENT_RENDERERS: Partial<Record<ExportFormat, StatementRenderer
   xlsx: (head, batches) => renderTableXlsx("Statement", STATEMENT_COLUMNS, tableOf(head, batches)),
   json: renderJson,
   pdf: renderPdf,
+  camt053: renderCamt053,
 };
 
 /** Opening balance, movements, closing balance, the chain's balance. */

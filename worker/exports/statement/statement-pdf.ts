@@ -1,5 +1,5 @@
 /** A statement as an accountant files it: A4 upright, issuer and balances first, every movement with its balance, the chain's word at the end. */
-import { localTime } from "../../../core/domain/export.ts";
+import { localTime } from "../../../core/domain/local-time.ts";
 import { formatUnits } from "../../../core/domain/money.ts";
 import { NETWORKS } from "../../../core/domain/networks.ts";
 import {
@@ -24,10 +24,10 @@ const SUM_COLUMNS: readonly Column[] = [
 const LINE_COLUMNS: readonly Column[] = [
   { title: "Date", width: 52 },
   { title: "Kind", width: 50 },
-  { title: "Details", width: 193.28 },
-  { title: "In (USDC)", width: 74, align: "right" },
-  { title: "Out (USDC)", width: 74, align: "right" },
-  { title: "Balance (USDC)", width: 80, align: "right" },
+  { title: "Details", width: 169.28 },
+  { title: "In (USDC)", width: 84, align: "right" },
+  { title: "Out (USDC)", width: 84, align: "right" },
+  { title: "Balance (USDC)", width: 84, align: "right" },
 ];
 
 export async function* renderStatementPdf(
@@ -40,13 +40,14 @@ export async function* renderStatementPdf(
     author: issuer.name,
     createdAt: head.generatedAt,
     layout: "portrait",
+    rows: head.movements,
   });
   await page.prepare([issuer.name, issuer.postalAddress ?? "", issuer.taxId ?? ""]);
   writeHead(page, head);
   writeSums(page, head);
   page.heading("Movements");
   page.beginTable(LINE_COLUMNS);
-  page.sumRows([[dayOf(head.from, timeZone), "", "Opening balance", "", "", formatUnits(head.openingUnits)]]);
+  page.sumRows([[dayOf(head.from, timeZone), "", "Opening balance", "", "", grouped(head.openingUnits)]]);
   for await (const lines of batches) {
     await page.prepare(lines.flatMap(({ row }) => [row.description, row.reference ?? ""]));
     for (const line of lines) page.row(toCells(line, timeZone), noteOf(line, timeZone));
@@ -54,7 +55,7 @@ export async function* renderStatementPdf(
   }
   const end = dayOf(new Date(head.before.getTime() - 1), timeZone);
   const closing = head.isFinal ? "Closing balance" : "Balance so far";
-  page.sumRows([[end, "", closing, "", "", formatUnits(head.closingUnits)]]);
+  page.sumRows([[end, "", closing, "", "", grouped(head.closingUnits)]]);
   page.endTable();
   page.note(`The chain's balance: ${describeCheck(head.check, head.network)}.`);
   page.note(
@@ -84,28 +85,24 @@ function writeHead(page: PdfPage, head: StatementHead): void {
 function writeSums(page: PdfPage, head: StatementHead): void {
   page.heading("Balances");
   page.beginTable(SUM_COLUMNS);
-  page.row(["Opening balance", "", formatUnits(head.openingUnits)]);
+  page.row(["Opening balance", "", grouped(head.openingUnits)]);
   for (const { kind, count, units } of head.totals)
-    page.row([KIND_NAMES[kind], String(count), formatUnits(isMoneyIn(kind) ? units : -units)]);
+    page.row([KIND_NAMES[kind], String(count), grouped(isMoneyIn(kind) ? units : -units)]);
   page.sumRows([
-    [
-      head.isFinal ? "Closing balance" : "Balance so far",
-      String(head.movements),
-      formatUnits(head.closingUnits),
-    ],
+    [head.isFinal ? "Closing balance" : "Balance so far", String(head.movements), grouped(head.closingUnits)],
   ]);
   page.endTable();
   page.fact("Chain", describeCheck(head.check, head.network));
 }
 
 function toCells({ row, changeUnits, balanceUnits }: StatementLine, timeZone: string): string[] {
-  const amounts = changeUnits < 0n ? ["", formatUnits(-changeUnits)] : [formatUnits(changeUnits), ""];
+  const amounts = changeUnits < 0n ? ["", grouped(-changeUnits)] : [grouped(changeUnits), ""];
   return [
     dayOf(row.detectedAt, timeZone),
     KIND_NAMES[row.kind],
     row.reference === null ? detailsOf(row) : `${detailsOf(row)} (${row.reference})`,
     ...amounts,
-    formatUnits(balanceUnits),
+    grouped(balanceUnits),
   ];
 }
 
@@ -118,4 +115,10 @@ function noteOf({ row, changeUnits }: StatementLine, timeZone: string): string {
 
 function dayOf(instant: Date, timeZone: string): string {
   return localTime(instant, timeZone).slice(0, 10);
+}
+
+/** "1,234,567.890000": a column of sums is read by eye. */
+function grouped(units: bigint): string {
+  const [whole = "", places = ""] = formatUnits(units).split(".");
+  return `${whole.replace(/\B(?=(\d{3})+$)/g, ",")}.${places}`;
 }

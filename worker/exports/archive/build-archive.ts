@@ -1,0 +1,87 @@
+/** A month's documents as a zip: each as PDF, void ones too, with a table of all of them. */
+import { setImmediate } from "node:timers/promises";
+import { type DocumentArchive, documentNumber } from "../../../core/domain/document.ts";
+import { DEFAULT_LANGUAGE } from "../../../core/domain/language.ts";
+import { localTime } from "../../../core/domain/local-time.ts";
+import { formatUnits } from "../../../core/domain/money.ts";
+import { receiptNumberOf, type ShownDocument, toPrinted } from "../../../db/documents/documents.ts";
+import { refreshDocuments } from "../../../db/documents/issue-documents.ts";
+import { findUndocumentedLinks, readDocuments } from "../../../db/documents/month-documents.ts";
+import { findLogo, findMerchantPage } from "../../../db/links/merchant-pages.ts";
+import type { Sql } from "../../../db/postgres/client.ts";
+import { neutralizeCell } from "../csv.ts";
+import { encodeCsv } from "../encode-csv.ts";
+import { type ZipFile, zip } from "./zip.ts";
+
+/** Documents read at a time, and links whose documents are numbered in one transaction. */
+const BATCH = 100;
+const COLUMNS = [
+  ...["Number", "Kind", "Status", "Date", "Amount (USDC)", "Receipt", "Description", "Reference"],
+  ...["Network", "Transaction hash", "Log index", "Link", "File"],
+];
+
+export type ArchiveRequest = { userId: string; archive: DocumentArchive; timeZone: string };
+
+/** `onFile` is called with each document. */
+export async function* buildArchive(
+  sql: Sql,
+  { userId, archive, timeZone }: ArchiveRequest,
+  onFile: () => Promise<void>,
+): AsyncGenerator<Uint8Array> {
+  const rows: string[][] = [];
+  const page = await findMerchantPage(sql, userId);
+  const logo = page?.logoDigest ? await findLogo(sql, page.logoDigest) : undefined;
+  const looks = { accent: page?.accent ?? null, logo };
+  const { renderDocumentPdf } = await import("../../../core/pdf/document-pdf.ts");
+
+  async function* files(): AsyncGenerator<ZipFile> {
+    let after: ShownDocument | undefined;
+    for (;;) {
+      const batch = await readDocuments(sql, { userId, ...archive }, { after, limit: BATCH });
+      for (const document of batch) {
+        const name = `${documentNumber(document)}${document.voidedAt === null ? "" : "-void"}.pdf`;
+        rows.push(toRow(document, name, timeZone));
+        const language = archive.language ?? document.language ?? DEFAULT_LANGUAGE;
+        const bytes = await renderDocumentPdf(toPrinted(document), { ...looks, language });
+        yield { name, bytes, modifiedAt: document.issuedAt };
+        await onFile();
+        // typesetting holds the event loop; the other jobs of this process get their turn
+        await setImmediate();
+      }
+      after = batch.at(-1);
+      if (!after) break;
+    }
+    const table = encodeCsv([COLUMNS, ...rows.map((row) => row.map(neutralizeCell))]);
+    yield { name: "documents.csv", bytes: Buffer.from(table), modifiedAt: new Date() };
+  }
+  yield* zip(files());
+}
+
+/** Numbers what the month has without a document: payments from before documents were numbered. */
+export async function numberMonth(sql: Sql, { userId, archive }: ArchiveRequest): Promise<void> {
+  for (;;) {
+    const linkIds = await findUndocumentedLinks(sql, { userId, ...archive }, BATCH);
+    if (linkIds.length === 0) return;
+    const { issued } = await sql.begin((tx) => refreshDocuments(tx, linkIds));
+    if (issued.length === 0) return;
+  }
+}
+
+function toRow(document: ShownDocument, file: string, timeZone: string): string[] {
+  const { facts } = document;
+  return [
+    documentNumber(document),
+    document.kind,
+    document.voidedAt === null ? "VALID" : "VOID",
+    localTime(document.happenedAt, timeZone),
+    formatUnits(document.amountUnits),
+    receiptNumberOf(document) ?? "",
+    facts.description,
+    facts.reference ?? "",
+    document.network,
+    document.txHash,
+    String(document.logIndex),
+    facts.linkId,
+    file,
+  ];
+}

@@ -1,0 +1,12 @@
+/** What an importer takes, or a schedule makes, must be whole: a file that leaves money out is not made. */
+
+import { EXPORT_ROWS_MAX, type ExportSummary } from "../../../core/domain/export.ts";
+import { ExportRefusal } from "../../../core/domain/export-refusal.ts";
+
+/** Throws ExportRefusal. */
+export function refuseTruncated({ rows, matched }: Pick<ExportSummary, "rows" | "matched">): void {
+  if (matched > rows)
+    throw new ExportRefusal(
+      `such a file holds at most ${EXPORT_ROWS_MAX} movements, and ${matched} were chosen: choose a shorter period`,
+    );
+}

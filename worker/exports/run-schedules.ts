@@ -1,0 +1,133 @@
+/**
+ * Makes the exports of schedules: as soon as a period is over, confirmed on every network and, in a currency, has its last rate. Announces each
+ * by mail or webhook when it has ended. Runs every minute, may run twice and die anywhere: each step finds what is left to do.
+ */
+import { periodOfDays } from "../../core/domain/calendar.ts";
+import { nextPeriod, RATE_WAIT_DAYS, SCHEDULED_EXPORT_KEPT_DAYS } from "../../core/domain/export-schedule.ts";
+import { newExportId } from "../../core/domain/ids.ts";
+import { localTime } from "../../core/domain/local-time.ts";
+import type { Log } from "../../core/runtime/log.ts";
+import { recordEvents } from "../../db/events/events.ts";
+import { profileRequest } from "../../db/exports/export-profiles.ts";
+import {
+  type DueSchedule,
+  type EndedRun,
+  insertScheduleRun,
+  pageSchedules,
+  setRunExport,
+  takeEndedRuns,
+} from "../../db/exports/export-schedules.ts";
+import { type ExportRequest, insertExport } from "../../db/exports/exports.ts";
+import { findMerchantBooks } from "../../db/exports/merchant-books.ts";
+import { findLedgerEnd } from "../../db/exports/statements.ts";
+import { readValuation } from "../../db/exports/valuation.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
+import { addNotice } from "../../db/notices/notices.ts";
+import type { Sql, Tx } from "../../db/postgres/client.ts";
+import { listWallets } from "../../db/wallets/wallets.ts";
+import type { WorkerConfig } from "../config.ts";
+
+export type SchedulesDeps = { sql: Sql; log: Log; config: Pick<WorkerConfig, "chains" | "baseUrl"> };
+
+const SCHEDULES_AT_ONCE = 500;
+const ANNOUNCED_AT_ONCE = 1_000;
+const DAY_MS = 86_400_000;
+
+/** Throws after all schedules when one failed, so that the queue retries. */
+export async function runSchedules(deps: SchedulesDeps, now = new Date()): Promise<void> {
+  const failures: unknown[] = [];
+  let after = "";
+  for (;;) {
+    const schedules = await pageSchedules(deps.sql, after, SCHEDULES_AT_ONCE);
+    for (const schedule of schedules)
+      await runSchedule(deps, schedule, now).catch((error: unknown) => failures.push(error));
+    after = schedules.at(-1)?.id ?? after;
+    if (schedules.length < SCHEDULES_AT_ONCE) break;
+  }
+  await announce(deps);
+  if (failures.length > 0) throw new AggregateError(failures, `${failures.length} schedule(s) did not run`);
+}
+
+async function runSchedule(deps: SchedulesDeps, schedule: DueSchedule, now: Date): Promise<void> {
+  const { sql, log } = deps;
+  const { id: scheduleId, userId, definition } = schedule;
+  const books = await findMerchantBooks(sql, userId);
+  const zone = definition.timeZone ?? books?.timeZone ?? "UTC";
+  const madeOn = localTime(schedule.createdAt, zone).slice(0, 10);
+  const days = nextPeriod({ ...schedule, madeOn });
+  const period = periodOfDays(days.firstDay, days.lastDay, zone);
+  if (period.before > now) return;
+  // a scheduled file is sent unread: one that leaves movements out must not be taken for the period's
+  const request = { ...profileRequest(definition, books, period), isWhole: true };
+  if (!(await isConfirmed(deps, schedule, period.before))) return;
+  const mayWait = now.getTime() < period.before.getTime() + RATE_WAIT_DAYS * DAY_MS;
+  if (mayWait && !(await isValued(sql, { userId, request, lastDay: days.lastDay }))) return;
+  const isNew = await sql.begin(async (tx) => {
+    if (!(await insertScheduleRun(tx, scheduleId, days))) return false;
+    const exportId = newExportId();
+    const keptDays = SCHEDULED_EXPORT_KEPT_DAYS;
+    const { format } = definition;
+    await insertExport(tx, { id: exportId, userId, format, requestId: null, request, keptDays });
+    await setRunExport(tx, { scheduleId, firstDay: days.firstDay }, exportId);
+    await enqueue(tx, "build_export", { exportId });
+    return true;
+  });
+  if (isNew) log.info({ userId, scheduleId, ...days }, "scheduled export ordered");
+}
+
+/** Whether the ledger of each of the merchant's wallets is confirmed to the end of the period. */
+async function isConfirmed(
+  { sql, config }: SchedulesDeps,
+  { userId, definition }: DueSchedule,
+  before: Date,
+): Promise<boolean> {
+  for (const { network } of await listWallets(sql, userId)) {
+    if (definition.networks.length > 0 && !definition.networks.includes(network)) continue;
+    const confirmations = config.chains.find(({ id }) => id === network)?.confirmations ?? 1;
+    const end = await findLedgerEnd(sql, { userId, network, confirmations });
+    // a network that is not followed gets no movements
+    if (end && end.confirmedBefore < before) return false;
+  }
+  return true;
+}
+
+async function isValued(
+  tx: Tx,
+  { userId, request, lastDay }: { userId: string; request: ExportRequest; lastDay: string },
+): Promise<boolean> {
+  if (!request.fiat) return true;
+  const valuation = await readValuation(tx, request.fiat, { userId, firstDay: lastDay });
+  return valuation.valueOf(1n, lastDay) !== undefined;
+}
+
+async function announce({ sql, config }: SchedulesDeps): Promise<void> {
+  await sql.begin(async (tx) => {
+    for (const run of await takeEndedRuns(tx, ANNOUNCED_AT_ONCE))
+      await (run.delivery === "mail" ? addMail(tx, run) : addEvent(tx, run, config.baseUrl));
+  });
+}
+
+function addMail(tx: Tx, run: EndedRun): Promise<void> {
+  const { userId, scheduleId, firstDay, lastDay, profileName, refusal, status } = run;
+  return addNotice(tx, {
+    ...{ userId, kind: status === "READY" ? "export_ready" : "export_failed" },
+    key: `export:${scheduleId}:${firstDay}`,
+    details: { profileName, firstDay, lastDay, reason: refusal },
+  });
+}
+
+async function addEvent(tx: Tx, run: EndedRun, baseUrl: string): Promise<void> {
+  const { userId, scheduleId, firstDay, lastDay, profileId, profileName, exportId, refusal, status } = run;
+  const isReady = status === "READY";
+  await recordEvents(tx, [
+    {
+      ...{ userId, type: isReady ? "export.ready" : "export.failed", subjectId: exportId },
+      data: {
+        ...{ scheduleId, profileId, profileName, dateFrom: firstDay, dateTo: lastDay },
+        ...(isReady
+          ? { downloadUrl: `${baseUrl}/v1/transactions/exports/${exportId}/download` }
+          : { reason: refusal ?? "The export failed" }),
+      },
+    },
+  ]);
+}
