@@ -7,9 +7,10 @@ import {
   enabledChains,
   enabledNetworks,
 } from "../core/runtime/chain-env.ts";
-import { processShape, readEnv, wholeNumber } from "../core/runtime/env.ts";
+import { processShape, readEnv, tracesPlace, wholeNumber } from "../core/runtime/env.ts";
 import type { MetricsPlace } from "../core/runtime/metrics.ts";
 import { relayLimitsShape } from "../core/runtime/relay-limits-env.ts";
+import type { TracesPlace } from "../core/tracing/open-tracing.ts";
 
 /** Three of the pool, and one that holds the leader's lock. */
 const CONNECTIONS_A_NETWORK = 4;
@@ -25,6 +26,7 @@ export type IndexerConfig = {
   logLevel: string;
   databaseUrl: string;
   metrics: MetricsPlace;
+  traces: TracesPlace;
   /** Of the pool; each network holds one more for its leader's lock. */
   poolConnections: number;
   chains: ChainSettings[];
@@ -41,6 +43,7 @@ export function readIndexerConfig(source?: Record<string, string | undefined>): 
     logLevel: env.LOG_LEVEL,
     databaseUrl: env.DATABASE_URL,
     metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
+    traces: tracesPlace(env),
     poolConnections: maxConnections - networks,
     chains: enabledChains(env),
     mismatchMinUnits: env.RELAY_MIN_AMOUNT,

@@ -6,10 +6,15 @@ import { openLog } from "../core/runtime/log.ts";
 import { inspectMachine } from "../core/runtime/machine.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
+import { statusPage } from "../core/status-page/answer.ts";
+import { openTracing } from "../core/tracing/open-tracing.ts";
+import { reportProcess } from "../db/health/processes.ts";
+import { readServiceStatus } from "../db/health/service-status.ts";
 import { INDEXER_POOL_NAME } from "../db/ledger/leader-lock.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { inspectDatabase } from "../db/postgres/inspect-database.ts";
 import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
+import packageJson from "../package.json" with { type: "json" };
 import { readIndexerConfig } from "./config.ts";
 import { openIndexerMetrics } from "./metrics.ts";
 import { runNetwork } from "./run-network.ts";
@@ -20,6 +25,7 @@ const FROZEN_TRANSACTION_MS = 10_000;
 
 /** Leaderships are given back; on a dead database they are gone with its connections. */
 const CLOSE_TIMEOUT_MS = 3_000;
+const REPORT_TIMEOUT_MS = 1_000;
 
 const config = readEnvOrExit(() => readIndexerConfig());
 const log = openLog("indexer", config.logLevel);
@@ -27,6 +33,7 @@ for (const risk of inspectMachine()) log.warn({ risk }, "machine at its limit");
 const stop = handleStop(log);
 const metricsServer = openMetrics("indexer", config.metrics);
 const metrics = openIndexerMetrics(metricsServer.registry);
+const tracing = await openTracing("indexer", config.traces);
 const sql = openDatabase(config.databaseUrl, {
   name: INDEXER_POOL_NAME,
   maxConnections: config.poolConnections,
@@ -40,10 +47,18 @@ const database = await retryWhileUnavailable(
 );
 if (database.refusal) exitMisconfigured(database.refusal);
 for (const risk of database.risks) log.warn({ risk }, "database at risk");
+const networkIds = config.chains.map(({ id }) => id);
+metricsServer.addPage(
+  "/ops",
+  statusPage(`indexer ${packageJson.version}`, () => readServiceStatus(sql, networkIds)),
+);
 
 const runs = config.chains.map((settings) => run(settings, open(settings)));
 stop.onStop("metrics", () => metricsServer.close());
+stop.onStop("traces", () => tracing.close());
 stop.onStop("database", () => sql.end({ timeout: 5 }));
+const stopReporting = reportProcess(sql, { kind: "indexer", version: packageJson.version });
+stop.onStop("report", stopReporting, REPORT_TIMEOUT_MS);
 stop.onStop("networks", () => Promise.all(runs), CLOSE_TIMEOUT_MS);
 log.info({ networks: config.chains.map(({ id }) => id) }, "indexer started");
 

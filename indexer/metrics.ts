@@ -12,10 +12,13 @@ export function openIndexerMetrics(registry: Registry) {
   const head = gauge("indexer_head_block", "Newest block that a node reported");
   const cursor = gauge("indexer_cursor_block", "Last block whose effects are committed");
   const lagBlocks = gauge("indexer_lag_blocks", "Head block minus cursor block");
-  const lagSeconds = gauge("indexer_lag_seconds", "Head block time minus cursor block time");
+  const lagSeconds = gauge(
+    "indexer_lag_seconds",
+    "Head block time minus cursor block time; after a start minus the first head's, until a block is committed",
+  );
   const polled = gauge(
     "indexer_last_poll_timestamp_seconds",
-    "Unix time of the last poll of the chain that succeeded: while no node answers the lag stays what it was, and this too",
+    "Unix time of the last poll of the chain that succeeded, at first of the start: while no node answers the lag stays what it was, and this too",
   );
   const leader = gauge("indexer_leader", "1 while this process leads the network");
   const wallets = gauge("indexer_watched_wallets", "Wallets followed");
@@ -40,20 +43,42 @@ export function openIndexerMetrics(registry: Registry) {
     buckets: [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
     registers,
   });
+  /** Block time of the cursor, where it is known. */
+  const cursorTimesS = new Map<NetworkId, number>();
+  const pollTimesS = new Map<NetworkId, number>();
+  const notePoll = (network: NetworkId, timeS: number) => {
+    pollTimesS.set(network, timeS);
+    polled.set({ network }, timeS);
+  };
+  const noteHead = (network: NetworkId, at: { head: number; headTimeS: number; cursor: number }) => {
+    const cursorTimeS = cursorTimesS.get(network) ?? at.headTimeS;
+    cursorTimesS.set(network, cursorTimeS);
+    head.set({ network }, at.head);
+    cursor.set({ network }, at.cursor);
+    lagBlocks.set({ network }, Math.max(0, at.head - at.cursor));
+    lagSeconds.set({ network }, Math.max(0, at.headTimeS - cursorTimeS));
+  };
   return {
-    following(network: NetworkId, at: { head: number; cursor: number; lagS: number; wallets: number }) {
-      head.set({ network }, at.head);
-      cursor.set({ network }, at.cursor);
-      lagBlocks.set({ network }, Math.max(0, at.head - at.cursor));
-      lagSeconds.set({ network }, at.lagS);
+    following(
+      network: NetworkId,
+      at: { head: number; headTimeS: number; cursor: number; cursorTimeS: number; wallets: number },
+    ) {
+      cursorTimesS.set(network, at.cursorTimeS);
+      noteHead(network, at);
       wallets.set({ network }, at.wallets);
     },
-    polled: (network: NetworkId) => polled.set({ network }, Date.now() / 1000),
+    /** Before the blocks up to it are read: a node that names new heads and refuses their logs must show as a lag. */
+    sawHead: noteHead,
+    polled: (network: NetworkId) => notePoll(network, Date.now() / 1000),
     pollFailed: (network: NetworkId) => failed.inc({ network }),
     /** A process that does not lead does not know the lag: a value from its term would look current. */
     leading(network: NetworkId, isLeader: boolean) {
       leader.set({ network }, isLeader ? 1 : 0);
-      if (isLeader) return;
+      // from the start: a counter that appears with its first event shows no increase
+      for (const counted of [reorgs, reorgBlocks, failed]) counted.inc({ network }, 0);
+      // a leader that no node has answered yet must be seen too, also when its terms fail one after the other
+      if (isLeader) return notePoll(network, pollTimesS.get(network) ?? Date.now() / 1000);
+      cursorTimesS.delete(network);
       for (const known of [head, cursor, lagBlocks, lagSeconds, polled, wallets, differences])
         known.remove({ network });
     },

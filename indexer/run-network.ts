@@ -30,6 +30,8 @@ export type NetworkParts = {
 /** Runs until `stop`. Never throws: whatever fails is logged and begun again. */
 export async function runNetwork(parts: NetworkParts): Promise<void> {
   const { network, databaseUrl, log, metrics, stop } = parts;
+  // a process that never leads must say so: an absent value looks like no network at all
+  metrics.leading(network, false);
   while (!stop.aborted) {
     const leadership = await waitForLeadership(databaseUrl, network, { stop, log });
     if (!leadership) return;

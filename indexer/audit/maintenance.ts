@@ -25,6 +25,8 @@ const RECHECK_FIRST_BLOCKS = 16;
 /** Runs until the term ends. */
 export async function keepUp(term: Term): Promise<void> {
   const pace = { blocks: RECHECK_FIRST_BLOCKS };
+  // a takeover must not end the alarm until the next comparison; should this fail, that comparison reports them
+  await reportDifferences(term).catch(() => undefined);
   await Promise.all([
     repeat(term, "backfill", LOOK_EVERY_MS, () => backfillWallets(term)),
     repeat(term, "recheck", RECHECK_EVERY_MS, () => recheckLogs(term, pace)),
@@ -32,11 +34,16 @@ export async function keepUp(term: Term): Promise<void> {
     repeat(term, "reconcile", RECONCILE_EVERY_MS, async () => {
       await reconcileBalances(term);
       await reconcileNonces(term);
-      term.metrics.reconciled(term.network, (await countDifferences(term.sql, term.network)) ?? 0);
+      await reportDifferences(term);
     }),
     repeat(term, "abandoned transactions", ABANDONED_EVERY_MS, () => endAbandoned(term)),
     repeat(term, "recount", RECOUNT_EVERY_MS, () => recountSums(term)),
   ]);
+}
+
+async function reportDifferences({ sql, network, metrics }: Term): Promise<void> {
+  const found = await countDifferences(sql, network);
+  if (found !== undefined) metrics.reconciled(network, found);
 }
 
 async function endAbandoned({ sql, network, log }: Term): Promise<void> {

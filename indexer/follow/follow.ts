@@ -172,6 +172,7 @@ async function moveTowards(
   }
   if (head.number <= cursor.number) return lookBack(term, memory);
   memory.behindSinceMs = undefined;
+  term.metrics.sawHead(term.network, { head: head.number, headTimeS: head.timeS, cursor: cursor.number });
   if (head.number - cursor.number > NEAR_BLOCKS) {
     term.isCatchingUp = true;
     return catchUpFar(term, head, memory).finally(() => {

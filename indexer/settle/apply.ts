@@ -7,6 +7,7 @@ import { refreshLinks } from "../../db/links/link-status.ts";
 import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
+import { isUniqueViolation } from "../../db/postgres/unique-violation.ts";
 import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
 import { concludeOperations } from "../../db/wallet-ops/conclude-at-depth.ts";
 import type { BlockHeader } from "../source/block-header.ts";
@@ -15,7 +16,7 @@ import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { bulkOf, FencedError, type Term } from "../term.ts";
 import { accountChangesOf, reportChanges } from "./report-changes.ts";
-import { settleTransfers } from "./settle.ts";
+import { settleTransfers, type Touched } from "./settle.ts";
 
 /** Blocks to commit, and what is known of those around them. */
 export type Span = {
@@ -31,14 +32,25 @@ export type Span = {
   confirmedAtS: (blockNumber: number) => number | undefined;
 };
 
+/** What a commit settled, and the Unix times at which its parts ended. */
+export type Applied = { settled: Touched; readMs: number; settledMs: number; committedMs: number };
+
 /** Applies what follows the cursor. Throws FencedError when another leader was faster. */
-export async function applySpan(term: Term, span: Span): Promise<void> {
+export async function applySpan(term: Term, span: Span): Promise<Applied> {
   const blocks = await withLostOperations(
     term,
     await withTags(term, span.blocks, (address) => term.watched.has(address)),
   );
-  await term.sql.begin((tx) => writeSpan(tx, term, { ...span, blocks }));
+  const readMs = unixMs();
+  const write = (areNew: boolean) =>
+    term.sql.begin((tx) => writeSpan(tx, term, { ...span, blocks }, { areNew }));
+  const written = await write(term.isCatchingUp ?? false).catch((error) => {
+    // left by a reorganisation, or booked for a wallet that joined while it was below the cursor
+    if (!term.isCatchingUp || !isUniqueViolation(error)) throw error;
+    return write(false);
+  });
   term.cursor = span.to;
+  return { ...written, readMs, committedMs: unixMs() };
 }
 
 /** Consecutive blocks that begin right after the cursor. */
@@ -60,7 +72,17 @@ export function toSpan(term: Term, blocks: readonly BlockContent[], head: BlockH
   };
 }
 
-async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
+/** By the clock that the times of blocks being heard of are read from. */
+function unixMs(): number {
+  return performance.timeOrigin + performance.now();
+}
+
+async function writeSpan(
+  tx: Tx,
+  term: Term,
+  span: Span,
+  { areNew }: { areNew: boolean },
+): Promise<Pick<Applied, "settled" | "settledMs">> {
   const { network, confirmations, watched } = term;
   const { blocks, to, head, depthNumber } = span;
   const [isMoved] = await Promise.all([
@@ -75,7 +97,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
     operations: blocks.flatMap((block) => block.operations),
     isWatched: (address) => watched.has(address),
     confirmedAtS: span.confirmedAtS,
-    bulk: term.isCatchingUp ? bulkOf(term) : undefined,
+    bulk: term.isCatchingUp ? { ...bulkOf(term), areNew } : undefined,
   });
   await recordAccountChanges(tx, network, accountChangesOf(blocks));
   const [confirmed, facilitatedIds, concludedIds] = await Promise.all([
@@ -87,6 +109,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
   await reportChanges(tx, { network, after: term.cursor.number - confirmations + 1, depthNumber });
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
   const moves = await refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
+  const settledMs = unixMs();
   await Promise.all([
     notify(tx, [
       ...settled.paymentIds,
@@ -94,11 +117,11 @@ async function writeSpan(tx: Tx, term: Term, span: Span): Promise<void> {
       ...facilitatedIds,
       ...settled.operationIds,
       ...concludedIds,
-      // the merchants too: their event streams wait for it
-      ...moves.flatMap(({ id, userId }) => [id, userId]),
+      ...moves.map(({ id }) => id),
     ]),
     announceBlock(tx, term, to.number),
   ]);
+  return { settled, settledMs };
 }
 
 /** Wakes the worker, which looks at its transactions in flight. */

@@ -4,6 +4,7 @@ import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import type { Term } from "../term.ts";
 import { applySpan, type Span, toSpan } from "./apply.ts";
+import { traceCommit } from "./trace-commit.ts";
 
 /** Blocks this close to the head are asked for by hash; what is further below is read in ranges. */
 export const NEAR_BLOCKS = 64;
@@ -35,7 +36,8 @@ export async function commitQuietBlocks(term: Term, head: BlockHeader, startedMs
 
 export async function commitSpan(term: Term, span: Span, startedMs: number): Promise<void> {
   const first = term.cursor.number;
-  await applySpan(term, span);
+  const applied = await applySpan(term, span);
+  traceCommit(term, span, { ...applied, heardMs: performance.timeOrigin + startedMs });
   const sum = (of: (block: BlockContent) => number) =>
     span.blocks.reduce((total, block) => total + of(block), 0);
   const [transfers, logs] = [sum((block) => block.transfers.length), sum((block) => block.logCount)];
@@ -47,7 +49,8 @@ export async function commitSpan(term: Term, span: Span, startedMs: number): Pro
 }
 
 export function noteProgress(term: Term, head: BlockHeader, cursorTimeS: number): void {
-  const lagS = Math.max(0, head.timeS - cursorTimeS);
-  const at = { head: head.number, cursor: term.cursor.number, lagS, wallets: term.watched.size };
-  term.metrics.following(term.network, at);
+  term.metrics.following(term.network, {
+    ...{ head: head.number, headTimeS: head.timeS, cursor: term.cursor.number, cursorTimeS },
+    wallets: term.watched.size,
+  });
 }

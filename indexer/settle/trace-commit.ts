@@ -1,0 +1,49 @@
+/**
+ * Spans of a commit that settled something of ours, in the trace of each payment and send that it settled, or in a trace of its own: `index`
+ * with its parts `read` (from a block being heard of to its logs being read), `settle` (what they change) and `notify` (waking those who
+ * wait, and the commit). Never throws: traces are advisory.
+ */
+import { isTracing, type SpanAttributes, startSpan } from "../../core/tracing/spans.ts";
+import { findTraces } from "../../db/traces/traces.ts";
+import type { Term } from "../term.ts";
+import type { Applied, Span } from "./apply.ts";
+
+/** `heardMs`: Unix time at which the first of its blocks was heard of. */
+export async function traceCommit(
+  term: Pick<Term, "network" | "sql" | "log">,
+  { blocks, to }: Pick<Span, "blocks" | "to">,
+  { heardMs, settled, ...times }: Applied & { heardMs: number },
+): Promise<void> {
+  if (!isTracing()) return;
+  const subjectIds = [...new Set([...settled.paymentIds, ...settled.operationIds])];
+  const transfers = blocks.reduce((total, block) => total + block.transfers.length, 0);
+  if (subjectIds.length + transfers === 0) return;
+  try {
+    const traces = await findTraces(term.sql, subjectIds);
+    const attributes = { network: term.network, "block.number": to.number.toString(), transfers };
+    for (const [id, parent] of traces) {
+      const subject = id.startsWith("pay_") ? { "payment.id": id } : { "operation.id": id };
+      writeSpans(parent, { ...attributes, ...subject }, { heardMs, ...times });
+    }
+    if (traces.size === 0) writeSpans(undefined, attributes, { heardMs, ...times });
+  } catch (error) {
+    term.log.warn({ network: term.network, err: error }, "spans of a commit were not recorded");
+  }
+}
+
+function writeSpans(
+  parent: string | undefined,
+  attributes: SpanAttributes,
+  { heardMs, readMs, settledMs, committedMs }: { heardMs: number } & Omit<Applied, "settled">,
+): void {
+  const whole = startSpan("index", { parent, startMs: heardMs, kind: "consumer", attributes });
+  if (!whole) return;
+  const parts = [
+    ["read", heardMs, readMs],
+    ["settle", readMs, settledMs],
+    ["notify", settledMs, committedMs],
+  ] as const;
+  for (const [name, startMs, endMs] of parts)
+    startSpan(name, { parent: whole.traceparent, startMs, attributes })?.end(undefined, endMs);
+  whole.end(undefined, committedMs);
+}
