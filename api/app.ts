@@ -1,5 +1,5 @@
 /** Combines the features. Each is one line here and never imports this file. */
-import { type AnyElysia, Elysia } from "elysia";
+import { Elysia } from "elysia";
 import { identityRoutes } from "./accounts/routes.ts";
 import { securityRoutes } from "./accounts/security-routes.ts";
 import { settingsRoutes } from "./accounts/settings-routes.ts";
@@ -8,23 +8,32 @@ import { googleRoutes } from "./auth/google/routes.ts";
 import { passkeyRoutes } from "./auth/passkey-routes.ts";
 import { authRoutes } from "./auth/routes.ts";
 import { wellKnownRoutes } from "./auth/well-known-routes.ts";
+import { discoveryRoutes } from "./discovery/routes.ts";
+import { documentRoutes } from "./documents/routes.ts";
 import { eventRoutes } from "./events/routes.ts";
 import { booksSettingsRoutes } from "./exports/books-settings-routes.ts";
+import { exchangeRateRoutes } from "./exports/exchange-rate-routes.ts";
+import { ownRateRoutes } from "./exports/own-rate-routes.ts";
+import { exportProfileRoutes } from "./exports/profile-routes.ts";
 import { exportRoutes } from "./exports/routes.ts";
+import { exportScheduleRoutes } from "./exports/schedule-routes.ts";
 import { statementRoutes } from "./exports/statement-routes.ts";
 import { facilitatorRoutes } from "./facilitator/routes.ts";
+import { guideRoutes } from "./guides/routes.ts";
 import { healthRoutes } from "./health/routes.ts";
 import type { ApiDeps } from "./http/deps.ts";
 import { errorMapper, useOwnValidationMessages } from "./http/envelope.ts";
 import { refuseLargeHeaders } from "./http/header-limit.ts";
 import { jsonBody } from "./http/json-body.ts";
-import { openApi } from "./http/openapi.ts";
+import { buildDocument, openApi } from "./http/openapi.ts";
 import { plainQuery } from "./http/query.ts";
 import { requestContext } from "./http/request-context.ts";
+import { traceRequests } from "./http/trace-requests.ts";
 import { pageSettingsRoutes } from "./links/page-settings-routes.ts";
 import { publicLinkRoutes } from "./links/public-routes.ts";
 import { returnRoutes } from "./links/return-routes.ts";
 import { linkRoutes } from "./links/routes.ts";
+import { mcpRoutes } from "./mcp/routes.ts";
 import { invitationRoutes } from "./members/invitation-routes.ts";
 import { memberRoutes } from "./members/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
@@ -53,14 +62,21 @@ const BODY_MAX_BYTES_OF_SERVER = Number.MAX_SAFE_INTEGER;
 
 export function createApp(deps: ApiDeps) {
   useOwnValidationMessages();
-  const app: AnyElysia = new Elysia({
-    name: "api",
-    serve: {
-      maxRequestBodySize: BODY_MAX_BYTES_OF_SERVER,
-      idleTimeout: deps.config.idleTimeoutS,
-      development: false,
-    },
-  });
+  const app = traceRequests(
+    new Elysia({
+      name: "api",
+      serve: {
+        maxRequestBodySize: BODY_MAX_BYTES_OF_SERVER,
+        idleTimeout: deps.config.idleTimeoutS,
+        development: false,
+      },
+    }),
+  );
+  let document: object | undefined;
+  const readDocument = () => {
+    document ??= buildDocument(app, deps.config.baseUrl);
+    return document;
+  };
   return (
     app
       .use(requestContext(deps))
@@ -72,7 +88,8 @@ export function createApp(deps: ApiDeps) {
       .use(useFormRoutes(deps))
       .use(jsonBody)
       .use(plainQuery)
-      .use(openApi(deps, () => app))
+      .use(openApi(readDocument))
+      .use(guideRoutes(deps, readDocument))
       .use(healthRoutes(deps))
       .use(identityRoutes(deps))
       .use(authRoutes(deps))
@@ -97,6 +114,7 @@ export function createApp(deps: ApiDeps) {
       .use(linkRoutes(deps))
       .use(publicLinkRoutes(deps))
       .use(receiptRoutes(deps))
+      .use(documentRoutes(deps))
       .use(pageRoutes(deps))
       .use(looksRoutes(deps))
       .use(leaveRoutes(deps))
@@ -104,10 +122,16 @@ export function createApp(deps: ApiDeps) {
       .use(exportRoutes(deps))
       .use(statementRoutes(deps))
       .use(booksSettingsRoutes(deps))
+      .use(exchangeRateRoutes(deps))
+      .use(ownRateRoutes(deps))
+      .use(exportProfileRoutes(deps))
+      .use(exportScheduleRoutes(deps))
       .use(transactionRoutes(deps))
       .use(eventRoutes(deps))
       .use(webhookRoutes(deps))
+      .use(mcpRoutes(deps, () => app))
       .use(networkRoutes(deps))
+      .use(discoveryRoutes(deps))
       .use(deps.config.facilitator ? facilitatorRoutes(deps) : new Elysia())
       .use(deps.config.testMode ? testModeRoutes(deps) : new Elysia())
       .use(deps.config.testWallet ? testWalletRoutes(deps, deps.config.testWallet) : new Elysia())

@@ -12,6 +12,7 @@ import {
   processShape,
   readEnv,
   secretList,
+  tracesPlace,
   wholeNumber,
 } from "../core/runtime/env.ts";
 import type { MetricsPlace } from "../core/runtime/metrics.ts";
@@ -37,11 +38,15 @@ import {
   usdcAmount,
 } from "../core/runtime/relay-limits-env.ts";
 import { proxyFaults, readProxies, type TrustedProxies } from "../core/runtime/trusted-proxies.ts";
+import type { TracesPlace } from "../core/tracing/open-tracing.ts";
 
 const WAIT_MAX_MS = 120_000;
 /** Maximum accepted by the server (Bun). */
 const IDLE_MAX_S = 255;
 const IDLE_MIN_S = 60;
+
+/** Of payments; few, for each one plans every statement of theirs. */
+const PLANNED_CONNECTIONS = 4;
 
 const ADDRESS = /^0x[0-9a-f]{40}$/i;
 
@@ -59,6 +64,7 @@ const shape = {
   JWT_SECRET: secretList("it signs session tokens"),
   OTP_PEPPER: secretList("it hashes and seals e-mail codes, shared with the worker"),
   WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
+  OFFER_SIGNING_KEYS: secretList("it signs offers and receipts").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
   RP_ID: z.string().optional(),
   RP_NAME: z.string().default("USDC Payments"),
@@ -112,8 +118,10 @@ export type ApiConfig = {
   databaseUrl: string;
   /** A replica, for lists. */
   databaseReadUrl: string | undefined;
-  databaseMaxConnections: number;
+  /** The process's database connections, by pool; LISTEN takes one more. */
+  connections: { pool: number; planned: number };
   metrics: MetricsPlace;
+  traces: TracesPlace;
   host: string;
   port: number;
   /** Public origin without a trailing slash; builds `url`, `aiUrl` and redirects. */
@@ -125,6 +133,8 @@ export type ApiConfig = {
   jwtSecrets: KeyList;
   otpPeppers: KeyList;
   webhookSealKeys: KeyList;
+  /** Of x402 offers and receipts; undefined: none are signed. */
+  offerSigningKeys: KeyList | undefined;
   /** Risky settings, logged at every start. */
   risks: string[];
   /** Webhooks may target http URLs and private addresses: for receivers in the operator's own network. */
@@ -181,8 +191,9 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
     logLevel: env.LOG_LEVEL,
     databaseUrl: env.DATABASE_URL,
     databaseReadUrl: env.DATABASE_READ_URL,
-    databaseMaxConnections: env.DATABASE_MAX_CONNECTIONS,
+    connections: shareConnections(env.DATABASE_MAX_CONNECTIONS),
     metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
+    traces: tracesPlace(env),
     host: env.HOST,
     port: env.PORT,
     baseUrl,
@@ -191,6 +202,7 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
     jwtSecrets: env.JWT_SECRET,
     otpPeppers: env.OTP_PEPPER,
     webhookSealKeys: sealKeysOf(env.WEBHOOK_SEAL_KEYS, env.OTP_PEPPER),
+    offerSigningKeys: env.OFFER_SIGNING_KEYS,
     risks: riskySettings({ ...env, RATE_LIMITS: env.RATE_LIMITS ?? true }),
     webhookPrivateTargets: env.WEBHOOK_PRIVATE_TARGETS,
     passkey: {
@@ -239,6 +251,12 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
 
 type ApiEnv = z.infer<z.ZodObject<typeof shape>>;
 
+/** Payments have connections of their own, at most half of all. */
+function shareConnections(max: number): ApiConfig["connections"] {
+  const planned = Math.min(PLANNED_CONNECTIONS, Math.floor(max / 2));
+  return { pool: max - planned, planned };
+}
+
 function findFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): string[] {
   const faults = [...chainFaults(env, broken), ...proxyFaults(env.TRUSTED_PROXIES ?? [])];
   if ((env.GOOGLE_CLIENT_ID === undefined) !== (env.GOOGLE_CLIENT_SECRET === undefined))
@@ -270,10 +288,18 @@ function testWalletFaults(env: Partial<ApiEnv>): string[] {
 }
 
 function productionFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): string[] {
-  const { JWT_SECRET, OTP_PEPPER, WEBHOOK_SEAL_KEYS, RP_ORIGINS, RP_RELATED_ORIGINS, GOOGLE_ISSUER } = env;
+  const {
+    JWT_SECRET,
+    OTP_PEPPER,
+    WEBHOOK_SEAL_KEYS,
+    OFFER_SIGNING_KEYS,
+    RP_ORIGINS,
+    RP_RELATED_ORIGINS,
+    GOOGLE_ISSUER,
+  } = env;
   const faults: string[] = [];
   if (env.TEST_MODE) faults.push("TEST_MODE: must be off in production");
-  faults.push(...secretFaults({ JWT_SECRET, OTP_PEPPER, WEBHOOK_SEAL_KEYS }));
+  faults.push(...secretFaults({ JWT_SECRET, OTP_PEPPER, WEBHOOK_SEAL_KEYS, OFFER_SIGNING_KEYS }));
   faults.push(...baseUrlFaults(env.BASE_URL, broken), ...rpIdFaults(env));
   for (const [name, origins] of Object.entries({ RP_ORIGINS, RP_RELATED_ORIGINS })) {
     const open = (origins ?? []).filter((origin) => !isHttpsOrLocalhost(origin));

@@ -7,12 +7,17 @@ import { openLog } from "../core/runtime/log.ts";
 import { inspectMachine } from "../core/runtime/machine.ts";
 import { openMetrics, openReadMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
+import { statusPage } from "../core/status-page/answer.ts";
+import { openTracing } from "../core/tracing/open-tracing.ts";
 import { listForeignRpIds } from "../db/auth/passkeys.ts";
+import { reportProcess } from "../db/health/processes.ts";
+import { readServiceStatus } from "../db/health/service-status.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { inspectDatabase } from "../db/postgres/inspect-database.ts";
 import { openOutcomes } from "../db/postgres/notifications.ts";
 import { openReader } from "../db/postgres/replica.ts";
 import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
+import packageJson from "../package.json" with { type: "json" };
 import { createApp } from "./app.ts";
 import { readApiConfig } from "./config.ts";
 import { type Assets, readAssets } from "./http/assets.ts";
@@ -27,6 +32,7 @@ const REPLICA_WAIT_MS = 50;
 const REPLICA_SILENCE_S = 5;
 /** What a request takes at most beside its wait for an outcome. */
 const ANSWER_MARGIN_MS = 5_000;
+const REPORT_TIMEOUT_MS = 1_000;
 
 const config = readEnvOrExit(() => readApiConfig());
 const assets = readAssetsOrExit();
@@ -38,13 +44,23 @@ const stop = handleStop(log);
 const metrics = openMetrics("api", config.metrics);
 stop.onStop("metrics", () => metrics.close());
 
-const sql = openDatabase(config.databaseUrl, { name: "api", maxConnections: config.databaseMaxConnections });
+const tracing = await openTracing("api", config.traces);
+stop.onStop("traces", () => tracing.close());
+
+const { pool, planned } = config.connections;
+const sql = openDatabase(config.databaseUrl, { name: "api", maxConnections: pool });
 stop.onStop("database", () => sql.end({ timeout: 5 }));
+const plannedSql = openDatabase(config.databaseUrl, {
+  name: "api payments",
+  maxConnections: planned,
+  genericPlans: true,
+});
+stop.onStop("payments' database", () => plannedSql.end({ timeout: 5 }));
 
 const replica = config.databaseReadUrl
   ? openDatabase(config.databaseReadUrl, {
       name: "api reads",
-      maxConnections: config.databaseMaxConnections,
+      maxConnections: pool + planned,
       silenceTimeoutS: REPLICA_SILENCE_S,
     })
   : undefined;
@@ -56,6 +72,13 @@ const logUnavailable = (error: unknown) => log.warn({ err: error }, "the databas
 const database = await retryWhileUnavailable(() => inspectDatabase(sql, config.databaseUrl), logUnavailable);
 if (database.refusal) exitMisconfigured(database.refusal);
 for (const risk of database.risks) log.warn({ risk }, "database at risk");
+const networkIds = config.chains.map(({ id }) => id);
+metrics.addPage(
+  "/ops",
+  statusPage(`api ${packageJson.version}`, () => readServiceStatus(sql, networkIds)),
+);
+const stopReporting = reportProcess(sql, { kind: "api", version: packageJson.version });
+stop.onStop("report", stopReporting, REPORT_TIMEOUT_MS);
 if (config.nodeEnv === "production") {
   const foreign = await retryWhileUnavailable(
     () => listForeignRpIds(sql, config.passkey.rpId),
@@ -76,7 +99,7 @@ for (const { id, rpcUrls } of config.chains) {
 }
 
 const drain = openDrain();
-const app = createApp({ sql, reader, outcomes, config, log, chains, metrics, assets, drain });
+const app = createApp({ sql, plannedSql, reader, outcomes, config, log, chains, metrics, assets, drain });
 raiseServerHeaderLimit();
 app.listen({ hostname: config.host, port: config.port, reusePort: false });
 const { drainS, payWaitMs, exportWaitMs } = config;

@@ -21,6 +21,26 @@ export const credentialSchema = z
   .object({ id: z.string(), type: z.literal("public-key"), transports: z.array(z.string()) })
   .meta({ id: "Credential" });
 
+/** What a browser needs to make a passkey: `PublicKeyCredentialCreationOptionsJSON`. */
+export const creationOptionsSchema = z
+  .object({
+    challengeId: z.string(),
+    challenge: z.string(),
+    timeout: z.int(),
+    rp: z.object({ name: z.string(), id: z.string() }),
+    user: z.object({ id: z.string(), name: z.string(), displayName: z.string() }),
+    pubKeyCredParams: z.array(z.object({ alg: z.int(), type: z.literal("public-key") })),
+    authenticatorSelection: z.object({
+      authenticatorAttachment: z.literal("platform").optional(),
+      userVerification: z.literal("required"),
+      requireResidentKey: z.boolean(),
+      residentKey: z.literal("required"),
+    }),
+    attestation: z.literal("direct"),
+    excludeCredentials: z.array(credentialSchema),
+  })
+  .meta({ id: "PasskeyCreationOptions" });
+
 export const assertionSchema = z
   .object({
     ...common,

@@ -1,7 +1,7 @@
 /**
  * A user's events as they are written (server-sent events). Each message's id is a cursor of `GET /v1/events`, so a reader that reconnects
- * with `Last-Event-ID` misses nothing; one without it gets what is new. A notification of the user's id wakes the stream; should one be
- * lost, or an older transaction still be open, the log is read again within a second.
+ * with `Last-Event-ID` misses nothing; one without it gets what is new. Each event's transaction notifies the user's id, which wakes the
+ * stream. While an older transaction is open the event is not given out yet: the log is read again soon, then every second.
  */
 import { type EventPosition, findNewestPosition, listEvents } from "../../db/events/event-log.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -17,6 +17,8 @@ import { presentEvents } from "./wire.ts";
 
 const slots = openStreamSlots({ max: 500, maxEach: 10 });
 const PAGE = 50;
+/** Older transactions are short as a rule. */
+const RETRIES_MS = [15, 30, 60, 120, 240, 480];
 
 type Reader = {
   userId: string;
@@ -49,7 +51,7 @@ export function streamEvents(
         if (!page) return { events: [], end: await findNewestPosition(sql, userId), isLost: true };
         return page.events.length > 0 ? page : undefined;
       };
-      const page = await outcomes.watch(userId).settle(read, KEEP_ALIVE_MS);
+      const page = await outcomes.watch(userId).settle(read, KEEP_ALIVE_MS, RETRIES_MS);
       if (!isOpen() || !(await isAllowed())) return;
       if (!page) {
         yield KEEP_ALIVE;

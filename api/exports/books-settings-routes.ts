@@ -1,7 +1,10 @@
 /** What a merchant's documents say about him, where his months begin, and whether they are closed by themselves. */
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { isTimeZone } from "../../core/domain/export.ts";
+import { isDay } from "../../core/domain/calendar.ts";
+import { DEFAULT_RATE_SOURCE, RATE_SOURCE } from "../../core/domain/exchange-rate.ts";
+import { DEFAULT_LANGUAGE, LANGUAGE_TAGS } from "../../core/domain/language.ts";
+import { isTimeZone } from "../../core/domain/local-time.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { findMerchantBooks, updateMerchantBooks } from "../../db/exports/merchant-books.ts";
 import type { MerchantBooks } from "../../db/exports/schema.ts";
@@ -9,6 +12,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
+import { currencySchema, refuseUnknownSource } from "./fiat-choice.ts";
 
 export const timeZoneSchema = z
   .string()
@@ -32,6 +36,33 @@ const printed = (max: number, { lines }: { lines: boolean }) =>
       lines ? "must be text and line breaks" : "must be text in one line",
     );
 
+const account = z.string().regex(/^[1-9]\d{2,8}$/, "must be an account of 3 to 9 digits");
+const datevSchema = z
+  .strictObject({
+    consultantNumber: z.int().min(1_001).max(9_999_999).describe("Beraternummer"),
+    clientNumber: z.int().min(1).max(99_999).describe("Mandantennummer"),
+    fiscalYearStart: z
+      .string()
+      .refine((text) => /^\d{2}-\d{2}$/.test(text) && isDay(`2025-${text}`), "must be a day such as 01-01"),
+    accountLength: z.int().min(4).max(8).describe("Sachkontenlänge"),
+    accounts: z
+      .strictObject({
+        wallet: account.describe("The account of the wallet, which every posting is made on"),
+        payments: account,
+        received: account,
+        sent: account,
+        refunds: account,
+        fees: account,
+        rounding: account,
+      })
+      .describe("What payments, other receipts, sends, refunds, fees and rounding are posted against"),
+  })
+  .refine(
+    ({ accountLength, accounts }) =>
+      Object.values(accounts).every((number) => number.length <= accountLength + 1),
+    { message: "has an account with more digits than accountLength allows", path: ["accounts"] },
+  );
+
 const settingsSchema = z.object({
   legalName: printed(200, { lines: false }).nullable().describe("null: the name that payers see"),
   postalAddress: printed(500, { lines: true }).nullable(),
@@ -40,6 +71,20 @@ const settingsSchema = z.object({
   monthlyStatements: z
     .boolean()
     .describe("Make a statement of each wallet when a month is over, as PDF and CSV, and say so by mail"),
+  fiatCurrency: currencySchema
+    .nullable()
+    .describe("Currency of your books; null: amounts stay in USDC alone"),
+  rateSource: z
+    .string()
+    .regex(RATE_SOURCE, "must be a name of GET /v1/exchange-rates/sources, or own")
+    .describe("own: the rates you enter"),
+  usdcRate: z
+    .enum(["par", "source"])
+    .describe("par: one USDC is one US dollar; source: what the source publishes for USDC"),
+  documentLanguage: z
+    .enum(LANGUAGE_TAGS)
+    .describe("Of receipts and credit notes whose payer's language is not known"),
+  datev: datevSchema.nullable().describe("What files for DATEV need"),
 });
 const tags = ["Settings"];
 
@@ -56,6 +101,7 @@ export const booksSettingsRoutes = (deps: ApiDeps) =>
       "/v1/settings/books",
       async ({ body, user, trace }) =>
         deps.sql.begin(async (tx) => {
+          await refuseUnknownSource(tx, body.rateSource);
           const shown = present(await updateMerchantBooks(tx, user.id, body));
           await recordSecurityEvent(tx, {
             ...{ userId: user.id, type: "settings_changed", ...trace },
@@ -83,5 +129,10 @@ function present(books: MerchantBooks | undefined): z.infer<typeof settingsSchem
     taxId: books?.taxId ?? null,
     timeZone: books?.timeZone ?? "UTC",
     monthlyStatements: books?.monthlyStatements ?? false,
+    fiatCurrency: books?.fiatCurrency ?? null,
+    rateSource: books?.rateSource ?? DEFAULT_RATE_SOURCE,
+    usdcRate: books?.usdcRate ?? "par",
+    documentLanguage: books?.documentLanguage ?? DEFAULT_LANGUAGE,
+    datev: books?.datev ?? null,
   };
 }

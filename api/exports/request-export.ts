@@ -1,5 +1,5 @@
 /** Queues an export and waits, within limits, until the worker has made it. */
-import { ServiceError } from "../../core/domain/errors.ts";
+import { conflict, ServiceError } from "../../core/domain/errors.ts";
 import type { ExportFormat } from "../../core/domain/export.ts";
 import { newExportId } from "../../core/domain/ids.ts";
 import { type ExportRequest, findExport, insertExport } from "../../db/exports/exports.ts";
@@ -16,7 +16,7 @@ export type Asked = {
   waitMs: number;
 };
 
-/** The export, READY unless the wait ended first. Throws INTERNAL_ERROR when it failed. */
+/** The export, READY unless the wait ended first. Throws CONFLICT when no file can be made of it, INTERNAL_ERROR when it failed. */
 export async function requestExport(
   { sql, outcomes }: Pick<ApiDeps, "sql" | "outcomes">,
   { waitMs, ...asked }: Asked,
@@ -45,6 +45,8 @@ export async function requestExport(
     return row?.status === "READY" || row?.status === "FAILED" ? row : undefined;
   };
   const ended = await watch.settle(read, waitMs);
+  if (ended?.refusal)
+    throw conflict(`The export was refused: ${ended.refusal}`, { field: "export", issue: "refused" });
   if (ended?.status === "FAILED") throw new ServiceError("INTERNAL_ERROR", "The export failed");
   return ended ?? file;
 }

@@ -3,8 +3,9 @@ import { Elysia } from "elysia";
 import { z } from "zod";
 import { isDay, isMonth, type Period, periodOfDays, periodOfMonth } from "../../core/domain/calendar.ts";
 import { invalid, notFound } from "../../core/domain/errors.ts";
+import { fiatChoiceOf } from "../../core/domain/exchange-rate.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
-import { SPREADSHEET_ROWS_MAX, STATEMENT_ROWS_MAX } from "../../core/domain/statement.ts";
+import { STATEMENT_ROWS_MAX } from "../../core/domain/statement.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
 import { findMerchantBooks } from "../../db/exports/merchant-books.ts";
 import { listMonthlyStatements, type StatementPeriod, sumMovements } from "../../db/exports/statements.ts";
@@ -15,6 +16,7 @@ import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses, errorSchema, isoTime } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { timeZoneSchema } from "./books-settings-routes.ts";
+import { fiatFields } from "./fiat-choice.ts";
 import { madeFile, makeFile } from "./wire.ts";
 
 const LIST_MAX = 200;
@@ -23,7 +25,12 @@ const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "expo
 
 const day = z.string().refine(isDay, "must be a day such as 2026-10-31");
 const statementBody = z.strictObject({
-  format: z.enum(["csv", "json", "pdf", "xlsx", "excel_csv"]),
+  format: z
+    .enum(["csv", "json", "pdf", "xlsx", "excel_csv", "camt053"])
+    .describe(
+      "camt053 is ISO 20022 camt.053.001.08 in a currency, with a last entry for what rates and rounding left",
+    ),
+  ...fiatFields,
   network: z.enum(NETWORK_IDS),
   month: z.string().refine(isMonth, "must be a month such as 2026-10").optional(),
   dateFrom: day.optional().describe("The first day, with dateTo instead of month"),
@@ -55,14 +62,16 @@ export const statementRoutes = (deps: ApiDeps) =>
         const { network, format } = body;
         const books = await findMerchantBooks(deps.sql, user.id);
         const timeZone = body.timeZone ?? books?.timeZone ?? "UTC";
+        const fiat = format === "camt053" ? fiatChoiceOf(books, body) : undefined;
+        if (format === "camt053" && !fiat)
+          throw invalid("fiatCurrency", "is required by this format, here or in your books settings");
         const { from, before } = readPeriod(body, timeZone);
         if (!(await findWallet(deps.sql, user.id, network))) throw notFound(`Wallet on ${network}`);
-        const rowsMax = format === "xlsx" ? SPREADSHEET_ROWS_MAX : STATEMENT_ROWS_MAX;
-        await refuseTooMany(deps, { userId: user.id, network, from, before }, rowsMax);
+        await refuseTooMany(deps, { userId: user.id, network, from, before });
         return makeFile(deps, set, {
           ...{ userId: user.id, requestId, format, prefer: headers.prefer },
           request: {
-            ...{ filter: NO_FILTER, profile: "accounting", timeZone },
+            ...{ filter: NO_FILTER, profile: "accounting", timeZone, fiat },
             statement: { network, from, before },
           },
         });
@@ -123,16 +132,9 @@ function readPeriod({ month, dateFrom, dateTo }: z.infer<typeof statementBody>, 
   return period;
 }
 
-async function refuseTooMany(
-  { sql }: Pick<ApiDeps, "sql">,
-  period: StatementPeriod,
-  rowsMax: number,
-): Promise<void> {
+async function refuseTooMany({ sql }: Pick<ApiDeps, "sql">, period: StatementPeriod): Promise<void> {
   const totals = await sumMovements(sql, period);
   const count = totals.reduce((sum, total) => sum + total.count, 0);
-  if (count > rowsMax)
-    throw invalid(
-      "month",
-      `has ${count} movements, a statement in this format at most ${rowsMax}: shorten it`,
-    );
+  if (count > STATEMENT_ROWS_MAX)
+    throw invalid("month", `has ${count} movements, a statement at most ${STATEMENT_ROWS_MAX}: shorten it`);
 }

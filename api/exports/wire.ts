@@ -24,6 +24,7 @@ const exportSchema = z
       .describe("Transactions that match the filter; more than rowsTotal when truncated"),
     truncated: z.boolean(),
     byteSize: z.int().nullable(),
+    refusal: z.string().nullable().describe("Why no file can be made of what was asked for; it is FAILED"),
   })
   .meta({ id: "Export" });
 export const one = z
@@ -54,6 +55,7 @@ export const madeFile = {
   400: errorSchema,
   401: errorSchema,
   403: errorSchema,
+  409: errorSchema,
   413: errorSchema,
   429: errorSchema,
 };
@@ -96,5 +98,6 @@ export function presentExport({ config }: ApiDeps, file: ExportFile): z.infer<ty
     total: file.rowsMatched === null ? null : Number(file.rowsMatched),
     truncated: file.truncated,
     byteSize: file.byteSize === null ? null : Number(file.byteSize),
+    refusal: file.refusal,
   };
 }

@@ -27,7 +27,7 @@ const maySettle = {
 
 export const facilitatorRoutes = (deps: ApiDeps) => {
   const tools: SettleTools = {
-    ...openPayTools(deps, insertFacilitatedPayments),
+    ...openPayTools({ ...deps, sql: deps.plannedSql }, insertFacilitatedPayments),
     readChainTime: openChainTimeReader(deps.sql),
   };
   /** Settled before, and its success is due to this caller, who must settle again to get it: so the payment counts as valid. */

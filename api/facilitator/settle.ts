@@ -79,7 +79,7 @@ async function bringToEnd(
   const spent = await findSpentBudget(tools, request, call.asker);
   if (spent) return { refusal: spent.reason, message: spent.message };
   const payment = newPayment(request, call, checked.payer);
-  if (earlier) return retry(tools, earlier, payment);
+  if (earlier) return retry(tools, request, earlier, payment);
   const watcher = tools.outcomes.watch(payment.id);
   try {
     const accepted = await retryUntilDeadline(tools, () => tools.acceptor.accept(payment));
@@ -132,6 +132,7 @@ async function rejoin(
 /** It failed before without a transaction: the payer may have been funded since, or the node is available again. */
 async function retry(
   tools: SettleTools,
+  request: FacilitatorRequest,
   earlier: PaymentView,
   payment: NewFacilitatedPayment,
 ): Promise<Outcome> {
@@ -147,7 +148,10 @@ async function retry(
   );
   if (isQueued === false) {
     watcher.cancel();
-    return { kind: "failed", payment: earlier };
+    // queued again by a concurrent request, or by this one with a commit whose answer was lost
+    const now = await retryUntilDeadline(tools, () => findEarlier(tools, request));
+    if (now && now.state !== "FAILED") return rejoin(tools, request, now);
+    return { kind: "failed", payment: now ?? earlier };
   }
   return awaitPayment(tools, watcher, { id: earlier.id, linkId: null, network });
 }

@@ -18,7 +18,7 @@ import type { Need } from "../../core/domain/member.ts";
 import { type LiveSession, noteSessionSeen, renewSession } from "../../db/sessions/sessions.ts";
 import { actForMerchant } from "./act-for-merchant.ts";
 import { authenticate, type CredentialKind } from "./authenticate.ts";
-import type { Caller, PersonCaller } from "./caller.ts";
+import type { Caller, KeyCaller, PersonCaller } from "./caller.ts";
 import type { ApiDeps } from "./deps.ts";
 import { requireFreshPasskey } from "./fresh-passkey.ts";
 import { oncePer } from "./memoize-per-key.ts";
@@ -30,8 +30,8 @@ import { userAgentOf } from "./user-agent.ts";
 
 export type AuthRule = {
   allow: readonly [CredentialKind, ...CredentialKind[]];
-  /** What an API key must be allowed to do; required when keys are allowed. */
-  scope?: ApiKeyScope;
+  /** What an API key must be allowed to do; required when keys are allowed. "any": the route calls others, which check their own. */
+  scope?: ApiKeyScope | "any";
   /** What the role of a member who acts for a merchant must include; see core/domain/member.ts. API keys have scopes instead. */
   needs: Need;
   /** Status for a key without the scope; default 403. With 401 a request without any key reads the scope, too. */
@@ -78,12 +78,14 @@ async function admit(deps: ApiDeps, door: Door, rule: AuthRule): Promise<Caller>
   const caller = await authenticate(deps, door.request, rule.allow).catch(async (error: unknown) => {
     if (!(error instanceof ServiceError) || error.errorCode !== "UNAUTHORIZED") throw error;
     await takeFromCallersLimit(deps, door.set, "general", door);
-    throw rule.missingScope && rule.scope ? scopeNeeded(rule.scope, "Authentication is required") : error;
+    throw rule.missingScope && isScope(rule.scope)
+      ? scopeNeeded(rule.scope, "Authentication is required")
+      : error;
   });
   const { id: userId } = caller.kind === "apiKey" ? caller.user : caller.person;
   await takeFromCallersLimit(deps, door.set, limitName, { ...door, userId });
-  if (caller.kind === "apiKey" && (!rule.scope || !caller.apiKey.scopes.includes(rule.scope)))
-    throw rule.missingScope && rule.scope
+  if (caller.kind === "apiKey" && !hasScope(caller, rule))
+    throw rule.missingScope && isScope(rule.scope)
       ? scopeNeeded(rule.scope, "This API key lacks a scope")
       : forbidden(`This API key lacks the scope ${rule.scope ?? "for this route"}`, "scope");
   refuseRecovery(caller, rule);
@@ -104,13 +106,21 @@ export async function isStillAdmitted(
 ): Promise<boolean> {
   try {
     const caller = await authenticate(deps, request, rule.allow);
-    if (caller.kind === "apiKey" && (!rule.scope || !caller.apiKey.scopes.includes(rule.scope))) return false;
+    if (caller.kind === "apiKey" && !hasScope(caller, rule)) return false;
     return (await actForMerchant(deps, request, { caller, need: rule.needs })).user.id === userId;
   } catch (error) {
     if (error instanceof ServiceError && ["UNAUTHORIZED", "FORBIDDEN"].includes(error.errorCode))
       return false;
     throw error;
   }
+}
+
+function hasScope({ apiKey }: KeyCaller, { scope }: AuthRule): boolean {
+  return isScope(scope) ? apiKey.scopes.includes(scope) : scope === "any";
+}
+
+function isScope(scope: AuthRule["scope"]): scope is ApiKeyScope {
+  return scope !== undefined && scope !== "any";
 }
 
 /** The session of a recovery may register a passkey, and nothing else. */

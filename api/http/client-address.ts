@@ -25,6 +25,19 @@ export function clientAddressOf(
   return trusted;
 }
 
+const behalves = new WeakMap<Request, string>();
+
+/** A request that this process makes to itself for a caller counts for the caller's address. */
+export function requestOnBehalfOf(request: Request, clientAddress: string): Request {
+  behalves.set(request, clientAddress);
+  return request;
+}
+
+/** The address a request was made on behalf of, when this process made it. */
+export function behalfOf(request: Request): string | undefined {
+  return behalves.get(request);
+}
+
 /** IPv4-mapped IPv6 as IPv4, without port or brackets; "" when it is no address. */
 function normalizeAddress(text: string): string {
   const bare = text.replace(/^\[([^\]]*)\](?::\d+)?$/, "$1").replace(/^(\d+\.\d+\.\d+\.\d+):\d+$/, "$1");

@@ -17,15 +17,24 @@ export function refuseForgery(request: Request, config: ApiConfig): void {
   const origin = headers.get("origin");
   const isListed = origin !== null && isOwnOrigin(origin, config);
   const site = headers.get("sec-fetch-site");
-  if ((origin !== null && !isListed) || (site !== null && !OWN_FETCH_SITES.has(site) && !isListed)) {
-    throw new ServiceError("FORBIDDEN", "This request comes from another site and was refused", {
-      details: { field: "origin", issue: "cross_site" },
-    });
-  }
+  if ((origin !== null && !isListed) || (site !== null && !OWN_FETCH_SITES.has(site) && !isListed))
+    throw crossSite();
   const contentType = headers.get("content-type");
   if (contentType === null && request.body === null) return;
   if (contentType?.split(";")[0]?.trim().toLowerCase() !== "application/json")
     throw invalid("content-type", "must_be_application_json", "Send the body as application/json");
+}
+
+/** Throws FORBIDDEN for a page of a foreign origin, for routes that pages have no business with. */
+export function refuseForeignOrigin(request: Request, config: ApiConfig): void {
+  const origin = request.headers.get("origin");
+  if (origin !== null && !isOwnOrigin(origin, config)) throw crossSite();
+}
+
+function crossSite(): ServiceError {
+  return new ServiceError("FORBIDDEN", "This request comes from another site and was refused", {
+    details: { field: "origin", issue: "cross_site" },
+  });
 }
 
 function isOwnOrigin(origin: string, config: ApiConfig): boolean {

@@ -13,6 +13,8 @@ import type { Drain } from "./drain.ts";
 
 export type ApiDeps = {
   sql: Sql;
+  /** For payments, whose statements are the same each time: a connection plans each of them once. */
+  plannedSql: Sql;
   /** For lists, which a replica may answer. */
   reader: Reader;
   outcomes: Outcomes;

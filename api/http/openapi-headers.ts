@@ -28,6 +28,12 @@ const REQUEST_HEADERS = {
     description: "A payment of x402 version 1: its JSON, base64-encoded",
     schema: { type: "string" },
   },
+  "Accept-Language": {
+    description:
+      "Of the page the payer sees: the receipt is issued in the first language of it that the payment page has, without one in the merchant's",
+    schema: text(200),
+    example: "de",
+  },
   "PAYMENT-SIGNATURE": {
     description: "A payment of x402 version 2: its JSON, base64-encoded",
     schema: { type: "string" },

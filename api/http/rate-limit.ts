@@ -36,6 +36,7 @@ const LIMITS = {
   claims: { limit: 10, windowS: MINUTE, byAddress: true },
   /** Key: the link and the client's address. Taken for a claim that is not known yet. */
   claimsOfLink: { limit: 5, windowS: HOUR },
+  discovery: { limit: 60, windowS: MINUTE, byAddress: true },
   x402Requirements: { limit: 120, windowS: MINUTE, byAddress: true },
   x402Pay: { limit: 30, windowS: MINUTE, byAddress: true },
   /** Key: the paying address. Taken with `takeFromLimit` once the payload was read. */

@@ -9,11 +9,12 @@
 import { Elysia } from "elysia";
 import { newRequestId } from "../../core/domain/ids.ts";
 import type { Caller } from "./caller.ts";
-import { clientAddressOf } from "./client-address.ts";
+import { behalfOf, clientAddressOf } from "./client-address.ts";
 import type { ApiDeps } from "./deps.ts";
 import { oncePer } from "./memoize-per-key.ts";
 import { openRequestMetrics } from "./request-metrics.ts";
 import { apiHeaders } from "./security-headers.ts";
+import { endRequestSpan } from "./trace-requests.ts";
 
 export type Admission = { caller?: Caller };
 
@@ -41,11 +42,13 @@ export const requestContext = oncePer(({ config, log, metrics, drain }: ApiDeps)
       context.admission = {};
       // Made on first use: most requests log nothing but their line.
       Object.defineProperty(context, "log", { get: () => log.child({ requestId }) });
-      context.clientAddress = clientAddressOf(
-        server?.requestIP(request)?.address,
-        request.headers.get("x-forwarded-for"),
-        config.trustedProxies,
-      );
+      context.clientAddress =
+        behalfOf(request) ??
+        clientAddressOf(
+          server?.requestIP(request)?.address,
+          request.headers.get("x-forwarded-for"),
+          config.trustedProxies,
+        );
       set.headers["x-request-id"] = requestId;
       for (const [name, value] of headers) set.headers[name] = value;
       if (drain.isDraining) set.headers.connection = "close";
@@ -57,6 +60,12 @@ export const requestContext = oncePer(({ config, log, metrics, drain }: ApiDeps)
         const ms = performance.now() - startedMs;
         const pattern = route ?? "unmatched";
         observe(request.method, pattern, status, ms);
+        endRequestSpan(request, {
+          method: request.method,
+          route: pattern,
+          status,
+          ids: { "request.id": requestId },
+        });
         requestLines.info(
           {
             requestId,

@@ -24,6 +24,8 @@ export type LinkTerms = {
   expiresInHours: number;
   order: OrderData;
   reuse: ReuseTerms;
+  /** Absent unless it is: stored hashes of earlier requests have no such field. */
+  isDiscoverable?: true;
 };
 
 /**

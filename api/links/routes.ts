@@ -8,6 +8,7 @@ import { presentLink, presentSingleLink } from "../../core/domain/present-link.t
 import { recordEvents } from "../../db/events/events.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import { endClaimsOfLink } from "../../db/links/claims.ts";
+import { setDiscoverable } from "../../db/links/discoverable-links.ts";
 import { countExceptions, listExceptions } from "../../db/links/link-exceptions.ts";
 import {
   cancelLink,
@@ -44,6 +45,7 @@ import {
   statsQuery,
   statsSchema,
   TIME_ZONE_RULE,
+  updateBody,
 } from "./wire.ts";
 
 const tags = ["Payment links"];
@@ -59,10 +61,12 @@ export const linkRoutes = (deps: ApiDeps) =>
       "/v1/payment-links",
       async ({ body, bodyText, user, headers, set, status }) => {
         refuseOtherUser(user.id, body.userId);
-        const { network, description, expiresInHours } = body;
+        const { network, description, expiresInHours, discoverable } = body;
         const { amountUnits, reuse } = readReuse(bodyText, body);
         const order = readOrder(body);
-        const terms = { userId: user.id, network, amountUnits, description, expiresInHours, order, reuse };
+        const described = { userId: user.id, network, description, expiresInHours };
+        const listing = discoverable ? { isDiscoverable: true as const } : {};
+        const terms = { ...described, amountUnits, order, reuse, ...listing };
         const made = await createLink(deps, terms, parseIdempotencyKey(headers["idempotency-key"]));
         if (made.isReplay) set.headers["idempotent-replayed"] = "true";
         return status(201, made.body as z.infer<typeof linkSchema>);
@@ -107,6 +111,22 @@ export const linkRoutes = (deps: ApiDeps) =>
         query: ownQuery,
         response: { 200: singleLinkSchema, ...errorResponses(400, 401, 403, 404, 429) },
         detail: { operationId: "getPaymentLink", summary: "One payment link", tags },
+      },
+    )
+    .patch(
+      "/v1/payment-links/:id",
+      async ({ params, body, user }) =>
+        presentSingleLink(await update(deps, { id: params.id, userId: user.id }, body), deps.config),
+      {
+        auth: mayWrite,
+        params: linkParams,
+        body: updateBody,
+        response: { 200: singleLinkSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
+        detail: {
+          operationId: "updatePaymentLink",
+          summary: "List a payment link for agents, or take it off the list",
+          tags,
+        },
       },
     )
     .get(
@@ -234,6 +254,21 @@ async function getLink(deps: ApiDeps, id: string, userId: string): Promise<Payme
   const link = LINK_ID.test(id) ? await findLink(deps.sql, { id, userId }) : undefined;
   if (!link) throw notFound("Payment link");
   return link;
+}
+
+async function update(
+  deps: ApiDeps,
+  { id, userId }: { id: string; userId: string },
+  { discoverable: isDiscoverable }: z.infer<typeof updateBody>,
+): Promise<PaymentLink> {
+  const link = await getLink(deps, id, userId);
+  if (link.parentId !== null)
+    throw conflict("A payment of a reusable link is not listed by itself; list the link", {
+      field: "discoverable",
+      issue: "is_use",
+    });
+  await setDiscoverable(deps.sql, { id, userId, isDiscoverable });
+  return getLink(deps, id, userId);
 }
 
 async function cancel(deps: ApiDeps, id: string, userId: string): Promise<PaymentLink> {

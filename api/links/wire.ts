@@ -1,7 +1,6 @@
 /** Payment links on the wire: request and response schemas, and how rows map to them. */
 import { getAddress } from "viem";
 import { z } from "zod";
-import { isTimeZone } from "../../core/domain/export.ts";
 import {
   isOpenStatus,
   LINK_DESCRIPTION_MAX,
@@ -10,6 +9,7 @@ import {
   LINK_EXPIRY_MAX_HOURS,
   LINK_STATUSES,
 } from "../../core/domain/link.ts";
+import { isTimeZone } from "../../core/domain/local-time.ts";
 import { toAmountNumber } from "../../core/domain/money.ts";
 import { DEFAULT_NETWORK, NETWORK_IDS, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { REFERENCE_MAX, signReturnUrl } from "../../core/domain/order-data.ts";
@@ -42,6 +42,12 @@ const description = z
   .refine((text) => text.isWellFormed() && !text.includes("\0"), "must be text")
   .meta({ minLength: 1, maxLength: LINK_DESCRIPTION_MAX });
 
+const discoverable = z
+  .boolean()
+  .describe("Listed for agents at /.well-known/x402, with its description, price and your display name");
+
+export const updateBody = z.strictObject({ discoverable }).meta({ id: "UpdatePaymentLink" });
+
 export const createBody = z
   .strictObject({
     userId: userId.optional().describe("Your own id, if any"),
@@ -50,6 +56,7 @@ export const createBody = z
     currency: z.literal("USDC").optional(),
     expiresInHours: z.int().min(1).max(LINK_EXPIRY_MAX_HOURS).default(LINK_EXPIRY_DEFAULT_HOURS),
     network: z.enum(NETWORK_IDS).default(DEFAULT_NETWORK),
+    discoverable: discoverable.default(false),
     ...orderFields,
   })
   .meta({ id: "CreatePaymentLink" });
@@ -95,6 +102,7 @@ const linkFields = {
   aiUrl: z.string().describe("Where an agent pays, by x402"),
   network: z.enum(NETWORK_IDS),
   status: z.enum(LINK_STATUSES),
+  discoverable,
   exception: z.enum(LINK_EXCEPTIONS),
   settledBy,
   refundedAmount: z.number(),

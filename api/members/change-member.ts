@@ -1,12 +1,13 @@
 /**
  * Changes and ends memberships. Both count at once on every process, because each request reads its role. A member whose passkey owns
- * the wallet is removed from the chain first: the books must not hide somebody who could still sign.
+ * the wallet is removed from the chain first: the books must not hide an owner who could still sign.
  */
 import { conflict, notFound } from "../../core/domain/errors.ts";
-import type { MemberRole } from "../../core/domain/member.ts";
+import { type MemberRole, mayRole } from "../../core/domain/member.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { revokeApiKeysOf } from "../../db/api-keys/api-keys.ts";
 import { recordEvents } from "../../db/events/events.ts";
+import { deleteSchedulesBy } from "../../db/exports/export-schedules.ts";
 import { revokeInvitationsBy } from "../../db/members/invitations.ts";
 import { deleteMember, lockMember, mayOwnOnChain, updateRole } from "../../db/members/members.ts";
 import type { Member } from "../../db/members/schema.ts";
@@ -30,6 +31,8 @@ export async function changeRole(
     if (role !== "owner") await refuseOwnerOnChain(tx, key);
     await updateRole(tx, { ...key, role });
     if (member.role === "owner") await revokeWhatTheyMade(tx, key, trace);
+    if (!mayRole(role, "exports"))
+      await deleteSchedulesBy(tx, { userId: key.merchantId, createdBy: key.userId });
     const details = { memberId: key.userId, from: member.role, to: role };
     await record(tx, key, { type: "member_role_changed", trace, details });
     await recordEvents(tx, [
@@ -41,7 +44,7 @@ export async function changeRole(
   });
 }
 
-/** With the membership end the sessions that acted for the merchant, and the API keys and open invitations that the member made. Throws NOT_FOUND, and CONFLICT for an owner of the wallet. */
+/** With the membership end the sessions that acted for the merchant, and the API keys, open invitations and scheduled exports that the member made. Throws NOT_FOUND, and CONFLICT for an owner of the wallet. */
 export async function endMembership({ sql }: Pick<ApiDeps, "sql">, { trace, ...key }: Named): Promise<void> {
   await sql.begin(async (tx) => {
     const member = await getLocked(tx, key);
@@ -49,6 +52,7 @@ export async function endMembership({ sql }: Pick<ApiDeps, "sql">, { trace, ...k
     await deleteMember(tx, key);
     await deleteSessionsActingFor(tx, key);
     await revokeWhatTheyMade(tx, key, trace);
+    await deleteSchedulesBy(tx, { userId: key.merchantId, createdBy: key.userId });
     const isOwnWish = trace.actorId === key.userId;
     const details = { memberId: key.userId, role: member.role, isOwnWish };
     await record(tx, key, { type: "member_removed", trace, details });
@@ -58,7 +62,7 @@ export async function endMembership({ sql }: Pick<ApiDeps, "sql">, { trace, ...k
   });
 }
 
-/** What an owner makes outlasts their session: API keys, and invitations that somebody could still accept. */
+/** What an owner makes outlasts their session: API keys, and invitations that someone could still accept. */
 async function revokeWhatTheyMade(tx: Tx, key: Omit<Named, "trace">, trace: Trace): Promise<void> {
   const made = { merchantId: key.merchantId, invitedBy: key.userId };
   const keys = await revokeApiKeysOf(tx, { userId: key.merchantId, createdBy: key.userId });
@@ -77,7 +81,7 @@ async function getLocked(tx: Tx, key: Omit<Named, "trace">): Promise<Member> {
 async function refuseOwnerOnChain(tx: Tx, key: Omit<Named, "trace">): Promise<void> {
   if (!(await mayOwnOnChain(tx, key))) return;
   throw conflict(
-    "A passkey of this member is an owner of the wallet, or is being added: remove it on every network first (/v1/wallets/owners)",
+    "A passkey of this member is an owner of the wallet, is being added, or was signed for in an addition that failed and could still be executed: remove it on every network first, or make another owner change, which uses the addition's nonce up (/v1/wallets/owners)",
     { field: "userId", issue: "owner_on_chain" },
   );
 }

@@ -45,9 +45,10 @@ export const receivedInvitationSchema = z
   })
   .meta({ id: "ReceivedInvitation" });
 
-export const walletsSchema = z.array(
-  z.object({ address: z.string(), network: z.enum(NETWORK_IDS), deployed: z.boolean() }),
-);
+export const walletSchema = z
+  .object({ address: z.string(), network: z.enum(NETWORK_IDS), deployed: z.boolean() })
+  .meta({ id: "Wallet" });
+export const walletsSchema = z.array(walletSchema);
 
 export const merchantSchema = z
   .object({

@@ -77,7 +77,7 @@ export async function prepareOwnerChange(
 }
 
 async function plan(
-  { change, network }: ChangePreparation,
+  { user, change, network }: ChangePreparation,
   wallets: readonly WalletOwners[],
   passkeys: readonly Passkey[],
 ): Promise<Planned> {
@@ -85,12 +85,16 @@ async function plan(
     const [only] = wallets;
     const owner = only?.coming.find((one) => one !== undefined && ownerIdOf(one) === change.ownerId);
     if (!only || !owner) throw notFound(`An owner of your wallet on ${network} with this id`);
-    const knownPasskeys = new Set(passkeys.map(ownerOf));
-    if (!canRemove(only.coming, { removed: owner, knownPasskeys }))
-      throw conflict("This is the last owner that you could use the wallet with: add another one first", {
-        field: "remove.ownerId",
-        issue: "last_owner",
-      });
+    const own = new Set(passkeys.filter(({ userId }) => userId === user.id).map(ownerOf));
+    const members = new Set(passkeys.filter(({ userId }) => userId !== user.id).map(ownerOf));
+    if (!canRemove(only.coming, { removed: owner, own, members }))
+      throw conflict(
+        "This is the last owner that the account itself could use the wallet with: add another one first",
+        {
+          field: "remove.ownerId",
+          issue: "last_owner",
+        },
+      );
     return { action: "REMOVE", owner, passkey: undefined, name: undefined };
   }
   const undeployed = wallets.find(({ state }) => network && !state.isDeployed);

@@ -10,7 +10,7 @@ import {
   assertionSchema,
   attestationSchema,
   challengeIdSchema,
-  credentialSchema,
+  creationOptionsSchema,
 } from "../auth/passkey-wire.ts";
 import type { ApiConfig } from "../config.ts";
 import { isoTime } from "../http/envelope.ts";
@@ -79,27 +79,8 @@ export const addressStartedSchema = z.object({
   timeout: z.int(),
 });
 
-const credentials = z.array(credentialSchema);
-
 export const passkeyStartedSchema = z
-  .object({
-    challengeId: z.string(),
-    passkeyChallenge: z.object({
-      challengeId: z.string(),
-      challenge: z.string(),
-      timeout: z.int(),
-      rp: z.object({ name: z.string(), id: z.string() }),
-      user: z.object({ id: z.string(), name: z.string(), displayName: z.string() }),
-      pubKeyCredParams: z.array(z.object({ alg: z.int(), type: z.literal("public-key") })),
-      authenticatorSelection: z.object({
-        userVerification: z.literal("required"),
-        requireResidentKey: z.boolean(),
-        residentKey: z.literal("required"),
-      }),
-      attestation: z.literal("direct"),
-      excludeCredentials: credentials,
-    }),
-  })
+  .object({ challengeId: z.string(), passkeyChallenge: creationOptionsSchema })
   .meta({ id: "PasskeyCreation" });
 
 const addition = z.discriminatedUnion("type", [

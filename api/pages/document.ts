@@ -1,27 +1,16 @@
 /** What every page for people shares: the document around it, and the headers it is sent with. */
+
+import type { Language } from "../../core/domain/language.ts";
+import { PAGE_POLICY } from "../http/page-policy.ts";
 import type { ForeignOrigins, FurtherWallets } from "./further-wallets.ts";
 import { type Html, html } from "./html.ts";
-import { LANGUAGES, type Language, type Words } from "./words.ts";
-
-const CONTENT_SECURITY_POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  // wallets announce their icons as data URIs
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "form-action 'none'",
-  "base-uri 'none'",
-  "frame-ancestors 'none'",
-  "require-trusted-types-for 'script'",
-  "trusted-types 'none'",
-].join("; ");
+import { LANGUAGES, type Words } from "./words.ts";
 
 const PAGE_HEADERS = {
   "content-type": "text/html; charset=utf-8",
   "cache-control": "no-store",
   vary: "accept-language, accept-encoding",
-  "content-security-policy": CONTENT_SECURITY_POLICY,
+  "content-security-policy": PAGE_POLICY,
   "x-content-type-options": "nosniff",
   "x-frame-options": "DENY",
   "referrer-policy": "no-referrer",
@@ -66,7 +55,7 @@ export type PageOptions = {
 };
 
 function headersOf({ hasForm = false, shopOrigin, foreignOrigins }: PageOptions): Record<string, string> {
-  let policy = CONTENT_SECURITY_POLICY;
+  let policy = PAGE_POLICY;
   if (hasForm) policy = policy.replace("form-action 'none'", "form-action 'self'");
   if (foreignOrigins) {
     const { connect, frame } = foreignOrigins;

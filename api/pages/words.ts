@@ -1,5 +1,11 @@
 /** The pages' texts: which language a request wants, and how numbers and times are written in it. */
 
+import {
+  acceptedLanguage,
+  DEFAULT_LANGUAGE,
+  findLanguage,
+  type Language,
+} from "../../core/domain/language.ts";
 import ar from "../../web/messages/ar.json" with { type: "json" };
 import dashboardDe from "../../web/messages/dashboard/de.json" with { type: "json" };
 import de from "../../web/messages/de.json" with { type: "json" };
@@ -28,9 +34,7 @@ export const LANGUAGES = {
   id: { name: "Bahasa Indonesia", messages: id },
   vi: { name: "Tiếng Việt", messages: vi },
   "zh-Hans": { name: "简体中文", messages: zhHans },
-} as const satisfies Record<string, { name: string; messages: Messages }>;
-
-export type Language = keyof typeof LANGUAGES;
+} as const satisfies Record<Language, { name: string; messages: Messages }>;
 
 export type Words = {
   language: Language;
@@ -49,38 +53,9 @@ export function dashboardMessagesOf(language: Language): Readonly<Record<string,
   return DASHBOARD[language];
 }
 
-const FALLBACK: Language = "en";
-const ACCEPTED_MAX = 20;
-const tags = Object.keys(LANGUAGES) as Language[];
-
 /** `asked` is the page's `?lang=`, which wins over the browser's `Accept-Language`. */
 export function chooseLanguage(asked: string | null, accepted: string | null): Language {
-  const fromQuery = asked === null ? undefined : findLanguage(asked);
-  if (fromQuery) return fromQuery;
-  const wanted = (accepted ?? "")
-    .split(",", ACCEPTED_MAX)
-    .map((item) => {
-      const [tag = "", ...parameters] = item.trim().split(";");
-      const quality = parameters.map((text) => /^\s*q=([\d.]+)$/.exec(text)?.[1]).find(Boolean);
-      return { tag, quality: quality === undefined ? 1 : Number(quality) };
-    })
-    .filter(({ quality }) => quality > 0)
-    .sort((a, b) => b.quality - a.quality);
-  for (const { tag } of wanted) {
-    const found = findLanguage(tag);
-    if (found) return found;
-  }
-  return FALLBACK;
-}
-
-/** The same tag, else the same language: "pt" and "pt-PT" read "pt-BR", every Chinese reads "zh-Hans". */
-function findLanguage(tag: string): Language | undefined {
-  const wanted = tag.toLowerCase();
-  const [base = ""] = wanted.split("-");
-  return (
-    tags.find((known) => known.toLowerCase() === wanted) ??
-    tags.find((known) => known.toLowerCase().split("-")[0] === base)
-  );
+  return (asked === null ? undefined : findLanguage(asked)) ?? acceptedLanguage(accepted) ?? DEFAULT_LANGUAGE;
 }
 
 export function wordsOf(language: Language): Words {

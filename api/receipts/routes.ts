@@ -1,12 +1,16 @@
 /** Receipts of paid links, for the merchant and for whoever has the link: JSON, a page, or a PDF. */
 import { Elysia } from "elysia";
 import { z } from "zod";
+import { documentNumber } from "../../core/domain/document.ts";
 import { conflict, notFound, ServiceError } from "../../core/domain/errors.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
+import { listCreditNotes } from "../../db/documents/documents.ts";
 import { findLink, findPublicLink } from "../../db/links/links.ts";
-import { findLogo } from "../../db/links/merchant-pages.ts";
 import { findReceipt, type ReceiptPlace } from "../../db/links/receipts.ts";
+import { findNumberedReceipt } from "../documents/numbered-receipt.ts";
+import { presentCreditNote } from "../documents/present-document.ts";
+import { sendPdf } from "../documents/send-pdf.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
@@ -29,7 +33,13 @@ const query = z.object({
   format: z.enum(RECEIPT_FORMATS).optional().describe("Instead of the Accept header"),
   paymentId: z.string().max(100).optional().describe("The payment whose receipt it is"),
   transactionId: z.string().max(100).optional().describe("The transaction whose receipt it is"),
-  lang: z.string().max(40).optional().describe("Of the page; default is Accept-Language"),
+  lang: z
+    .string()
+    .max(40)
+    .optional()
+    .describe(
+      "Of the page, where the default is Accept-Language, and of the PDF, where it is the language it was issued in",
+    ),
 });
 type Query = z.infer<typeof query>;
 const tags = ["Receipts"];
@@ -137,17 +147,24 @@ type Answer = { receipt: ShownReceipt; request: Request; query: Query; isMerchan
 async function answer(deps: ApiDeps, { receipt, request, query, isMerchant }: Answer): Promise<Response> {
   const format = chooseFormat(query.format, request.headers.get("accept"));
   switch (format) {
-    case "json":
-      return Response.json(isMerchant ? presentReceipt(receipt) : presentPublicReceipt(receipt), {
-        headers: { "cache-control": "no-store", vary: "accept" },
-      });
+    case "json": {
+      const document = await findNumberedReceipt(deps, receipt);
+      const notes = document ? await listCreditNotes(deps.sql, document.id) : [];
+      const numbered = {
+        documentId: document?.id ?? null,
+        documentNumber: document ? documentNumber(document) : null,
+        creditNotes: notes.map((note) => presentCreditNote(note, deps)),
+      };
+      const shown = isMerchant ? presentReceipt(receipt) : presentPublicReceipt(receipt);
+      return Response.json(
+        { ...shown, ...numbered },
+        { headers: { "cache-control": "no-store", vary: "accept" } },
+      );
+    }
     case "pdf": {
-      // loaded when the first one is wanted: the fonts' code is large
-      const { renderReceiptPdf } = await import("../../core/pdf/receipt-pdf.ts");
-      const { accent, logoDigest } = receipt;
-      const logo = logoDigest === null ? undefined : await findLogo(deps.sql, logoDigest);
-      const bytes = Buffer.from(await renderReceiptPdf(receipt, { accent, logo }));
-      return new Response(bytes, { headers: PDF_HEADERS });
+      const document = await findNumberedReceipt(deps, receipt);
+      if (!document) throw conflict("There is no receipt: the payment is not confirmed any more");
+      return sendPdf(deps, document, { asked: query.lang, request });
     }
     case "html": {
       const words = wordsOf(chooseLanguage(query.lang ?? null, request.headers.get("accept-language")));
@@ -159,15 +176,6 @@ async function answer(deps: ApiDeps, { receipt, request, query, isMerchant }: An
     }
   }
 }
-
-const PDF_HEADERS = {
-  "content-type": "application/pdf",
-  "content-disposition": 'attachment; filename="receipt.pdf"',
-  "cache-control": "no-store",
-  "x-content-type-options": "nosniff",
-  "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-  vary: "accept",
-};
 
 function pageUrl({ config }: Pick<ApiDeps, "config">, linkId: string): string {
   return `${config.baseUrl}/pay/${encodeURIComponent(linkId)}/receipt`;

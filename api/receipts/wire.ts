@@ -4,6 +4,7 @@ import { z } from "zod";
 import { toAmountNumber } from "../../core/domain/money.ts";
 import { NETWORK_IDS, NETWORKS } from "../../core/domain/networks.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";
+import { creditNoteSchema } from "../documents/present-document.ts";
 import { isoTime } from "../http/envelope.ts";
 import { settledBy } from "../http/settled-by.ts";
 
@@ -28,6 +29,9 @@ export const publicReceiptSchema = z
     explorerUrl: z.string(),
     paidAt: isoTime,
     settledBy,
+    documentId: z.string().nullable(),
+    documentNumber: z.string().nullable().describe("Such as R-2026-00042"),
+    creditNotes: z.array(creditNoteSchema).describe("Of what has gone back"),
   })
   .meta({ id: "PublicReceipt" });
 export const receiptSchema = publicReceiptSchema
@@ -37,7 +41,10 @@ export const receiptSchema = publicReceiptSchema
   })
   .meta({ id: "Receipt" });
 
-export function presentPublicReceipt(receipt: Receipt): z.infer<typeof publicReceiptSchema> {
+/** Its numbered documents are added by who reads them. */
+type Numbered = "documentId" | "documentNumber" | "creditNotes";
+
+export function presentPublicReceipt(receipt: Receipt): Omit<z.infer<typeof publicReceiptSchema>, Numbered> {
   return {
     linkId: receipt.linkId,
     paymentId: receipt.paymentId,
@@ -62,7 +69,7 @@ export function presentPublicReceipt(receipt: Receipt): z.infer<typeof publicRec
 }
 
 /** As the merchant reads it. */
-export function presentReceipt(receipt: Receipt): z.infer<typeof receiptSchema> {
+export function presentReceipt(receipt: Receipt): Omit<z.infer<typeof receiptSchema>, Numbered> {
   const { customerEmail, metadata } = receipt;
   return { ...presentPublicReceipt(receipt), customerEmail, metadata };
 }

@@ -10,6 +10,7 @@ import { newTransactionId } from "../../core/domain/ids.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import type { OperationKind } from "../../core/domain/wallet-operation.ts";
+import { currentTraceparent } from "../../core/tracing/spans.ts";
 import { findChallenge, takeChallenge } from "../../db/auth/challenges.ts";
 import { findPasskey } from "../../db/auth/passkeys.ts";
 import { recordEvents } from "../../db/events/events.ts";
@@ -17,6 +18,7 @@ import { enqueue } from "../../db/jobs/queue.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { Passkey, User } from "../../db/schema.ts";
+import { storeTraces } from "../../db/traces/traces.ts";
 import {
   findOperation,
   type OpenedHistory,
@@ -164,6 +166,8 @@ async function writeQueued(tx: Tx, { user, history, event }: Confirmation, opera
   const data = { network, amount: formatUnits(total), recipients: payments.length, linkId: history.linkId };
   await recordEvents(tx, [{ userId: user.id, type: event, subjectId: id, data }]);
   await enqueue(tx, "relay_operations", { network });
+  const traceparent = currentTraceparent();
+  if (traceparent) await storeTraces(tx, [{ subjectId: id, traceparent }]);
   await notify(tx, [id]);
 }
 

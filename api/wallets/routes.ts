@@ -8,47 +8,33 @@ import {
   assertionSchema,
   attestationSchema,
   challengeIdSchema,
+  creationOptionsSchema,
   credentialSchema,
 } from "../auth/passkey-wire.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { setSessionCookie } from "../http/session-cookie.ts";
+import { walletSchema } from "../members/wire.ts";
 import { browserOf } from "../sessions/start-session.ts";
 import { readWalletBalance } from "./read-balance.ts";
 import { completeSetup } from "./setup-complete.ts";
 import { presentSetupStart, startSetup } from "./setup-start.ts";
 
 const networkSchema = z.enum(NETWORK_IDS);
-const credentialsSchema = z.array(credentialSchema);
 
 const started = z
   .object({
     userId: z.string(),
     challengeId: z.string(),
-    passkeyChallenge: z.object({
-      challengeId: z.string(),
-      challenge: z.string(),
-      timeout: z.int(),
-      rp: z.object({ name: z.string(), id: z.string() }),
-      user: z.object({ id: z.string(), name: z.string(), displayName: z.string() }),
-      pubKeyCredParams: z.array(z.object({ alg: z.int(), type: z.literal("public-key") })),
-      authenticatorSelection: z.object({
-        authenticatorAttachment: z.literal("platform").optional(),
-        userVerification: z.literal("required"),
-        requireResidentKey: z.boolean(),
-        residentKey: z.literal("required"),
-      }),
-      attestation: z.literal("direct"),
-      excludeCredentials: credentialsSchema,
-    }),
+    passkeyChallenge: creationOptionsSchema,
     passkeyRequest: z
       .object({
         challenge: z.string(),
         rpId: z.string(),
         timeout: z.int(),
         userVerification: z.literal("required"),
-        allowCredentials: credentialsSchema,
+        allowCredentials: z.array(credentialSchema),
       })
       .optional()
       .describe("For users with a passkey: request options for the same challenge"),
@@ -77,7 +63,7 @@ const completed = z.object({
 
 const balance = z
   .object({
-    wallet: z.object({ address: z.string(), network: networkSchema, deployed: z.boolean() }),
+    wallet: walletSchema,
     balance: z.object({
       token: z.literal("USDC"),
       amount: z.string(),

@@ -5,8 +5,11 @@ import { seal } from "../../core/domain/seal.ts";
 import { ENDPOINTS_MAX, newWebhookSecret, OLD_SECRET_LIFE_H } from "../../core/domain/webhook.ts";
 import type { EventType } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
+import type { Delivery } from "../../db/webhooks/deliveries.ts";
+import { recordTestEvent } from "../../db/webhooks/test-events.ts";
 import {
   type EndpointChange,
+  findEndpoint,
   insertEndpoint,
   rotateSecret,
   updateEndpoint,
@@ -55,6 +58,18 @@ export async function giveNewSecret({ sql, config }: Deps, own: Own): Promise<Wi
   const endpoint = await rotateSecret(sql, own, { sealedSecret, oldLifeH: OLD_SECRET_LIFE_H });
   if (!endpoint) throw notFound("Webhook endpoint");
   return { endpoint, secret };
+}
+
+/** Queued like every event, for this endpoint alone. Throws CONFLICT while it is disabled. */
+export async function sendTestEvent(
+  { sql }: Pick<Deps, "sql">,
+  { id, userId }: Own,
+  sampleType: EventType = "payment_link.paid",
+): Promise<Delivery> {
+  const delivery = await sql.begin((tx) => recordTestEvent(tx, { endpointId: id, userId, sampleType }));
+  if (delivery) return delivery;
+  if (!(await findEndpoint(sql, { id, userId }))) throw notFound("Webhook endpoint");
+  throw conflict("This endpoint is disabled; enable it first", { field: "enabled", issue: "disabled" });
 }
 
 function refuseUrl(config: Deps["config"], url: string): void {

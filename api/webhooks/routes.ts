@@ -20,7 +20,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";
 import { queryNumber } from "../http/query.ts";
-import { changeEndpoint, createEndpoint, giveNewSecret } from "./endpoints.ts";
+import { changeEndpoint, createEndpoint, giveNewSecret, sendTestEvent } from "./endpoints.ts";
 import {
   createBody,
   deliveryAnswerSchema,
@@ -32,6 +32,7 @@ import {
   presentAttempt,
   presentDelivery,
   presentEndpoint,
+  testBody,
   updateBody,
 } from "./wire.ts";
 
@@ -146,6 +147,24 @@ export const webhookRoutes = (deps: ApiDeps) =>
         detail: {
           operationId: "rotateWebhookSecret",
           summary: "Replace the secret; for 24 hours messages carry both signatures",
+          tags,
+        },
+      },
+    )
+    .post(
+      `${ENDPOINTS}/:id/test`,
+      async ({ params: { id }, body, user, requestId, status }) => {
+        const delivery = await sendTestEvent(deps, { id, userId: user.id }, body?.type);
+        return status(202, { data: presentDelivery(delivery), meta: metaOf(requestId) });
+      },
+      {
+        auth,
+        params,
+        body: testBody,
+        response: { 202: deliveryAnswerSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
+        detail: {
+          operationId: "sendTestWebhook",
+          summary: "Send a test event of the type webhook.test to this endpoint",
           tags,
         },
       },

@@ -29,6 +29,14 @@ export const updateBody = z.object({
   enabled: z.boolean().optional(),
 });
 
+/** A link's or a transaction's, whose message carries the whole object. */
+const sampleTypes = EVENT_TYPES.filter((type) => /^(payment_link|transaction)\./.test(type));
+export const testBody = z
+  .strictObject({
+    type: z.enum(sampleTypes).default("payment_link.paid").describe("The message that `data.sample` shows"),
+  })
+  .optional();
+
 const endpointFields = {
   id: z.string(),
   url: z.string(),

@@ -3,11 +3,13 @@
  * goes at once; under load a commit, a job and its locks serve many.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
+import { currentTraceparent } from "../../core/tracing/spans.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments, type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { lockPayments } from "../../db/payments/payments.ts";
 import { isWorthRetrying, type Sql, type Tx } from "../../db/postgres/client.ts";
+import { storeTraces } from "../../db/traces/traces.ts";
 
 const GROUP_MAX = 100;
 /** After a group of several the next one waits this long for more: fewer commits, transactions and blocks carry the same load. */
@@ -23,7 +25,13 @@ export type Acceptor<Payment extends Acceptable> = {
 
 /** Writes a group inside a transaction and returns the ids that were taken. */
 export type Store<Payment> = (tx: Tx, payments: readonly Payment[]) => Promise<Set<string>>;
-type Waiting<Payment> = { payment: Payment; resolve(accepted: boolean): void; reject(error: unknown): void };
+type Waiting<Payment> = {
+  payment: Payment;
+  /** Of its request: the group is committed in the trace of whoever came first. */
+  traceparent: string | undefined;
+  resolve(accepted: boolean): void;
+  reject(error: unknown): void;
+};
 
 export class OverloadedError extends Error {}
 
@@ -50,7 +58,7 @@ export function openAcceptor<Payment extends Acceptable>(sql: Sql, store: Store<
           reject(new OverloadedError(`${WAITING_MAX} payments wait to be stored`));
           return;
         }
-        waiting.push({ payment, resolve, reject });
+        waiting.push({ payment, traceparent: currentTraceparent(), resolve, reject });
         if (!running) void drain();
       }),
   };
@@ -58,11 +66,10 @@ export function openAcceptor<Payment extends Acceptable>(sql: Sql, store: Store<
 
 /** Payments of links: each moves its link, and is not accepted when another payment holds it. */
 export const storeLinkPayments: Store<NewPayment> = async (tx, payments) => {
-  await lockLinks(
-    tx,
-    payments.map((payment) => payment.linkId),
-  );
-  return insertPayments(tx, payments);
+  const linkIds = payments.map((payment) => payment.linkId);
+  // sent together: the second begins when the first has its locks
+  const [, accepted] = await Promise.all([lockLinks(tx, linkIds), insertPayments(tx, payments)]);
+  return accepted;
 };
 
 /**
@@ -75,8 +82,7 @@ async function commitGroup<Payment extends Acceptable>(
   group: readonly Waiting<Payment>[],
 ): Promise<void> {
   try {
-    const payments = group.map((one) => one.payment);
-    const accepted = await commit(sql, store, payments);
+    const accepted = await commit(sql, store, group);
     for (const one of group) one.resolve(accepted.has(one.payment.id));
   } catch (error) {
     if (group.length === 1 || isWorthRetrying(error)) for (const one of group) one.reject(error);
@@ -87,14 +93,17 @@ async function commitGroup<Payment extends Acceptable>(
 async function commit<Payment extends Acceptable>(
   sql: Sql,
   store: Store<Payment>,
-  payments: readonly Payment[],
+  group: readonly Waiting<Payment>[],
 ): Promise<Set<string>> {
   return sql.begin(async (tx) => {
-    const accepted = await store(tx, payments);
-    const networks = new Map(
-      payments.filter((payment) => accepted.has(payment.id)).map((payment) => [payment.network, payment]),
+    const accepted = await store(
+      tx,
+      group.map(({ payment }) => payment),
     );
-    for (const payment of networks.values()) await enqueueRelay(tx, payment);
+    const taken = group.filter(({ payment }) => accepted.has(payment.id));
+    await storeTraces(tx, taken.flatMap(toTrace));
+    for (const one of new Map(taken.map((each) => [each.payment.network, each])).values())
+      await enqueueRelay(tx, one.payment, one.traceparent);
     return accepted;
   });
 }
@@ -108,11 +117,22 @@ export async function requeueLinkPayment(sql: Sql, paymentId: string, payment: N
     await lockPayments(tx, [paymentId]);
     await lockLinks(tx, [payment.linkId]);
     if (!(await requeuePayment(tx, paymentId, payment))) return false;
-    await enqueueRelay(tx, payment);
+    const traceparent = currentTraceparent();
+    await storeTraces(tx, toTrace({ payment: { id: paymentId }, traceparent }));
+    await enqueueRelay(tx, payment, traceparent);
     return true;
   });
 }
 
-async function enqueueRelay(tx: Tx, { network, requestId }: Omit<Acceptable, "id">): Promise<void> {
-  await enqueue(tx, "relay_payments", { network, ...(requestId === null ? {} : { requestId }) });
+function toTrace({ payment, traceparent }: { payment: { id: string }; traceparent: string | undefined }) {
+  return traceparent ? [{ subjectId: payment.id, traceparent }] : [];
+}
+
+async function enqueueRelay(
+  tx: Tx,
+  { network, requestId }: Omit<Acceptable, "id">,
+  traceparent: string | undefined,
+): Promise<void> {
+  const payload = { network, ...(requestId === null ? {} : { requestId }) };
+  await enqueue(tx, "relay_payments", payload, { traceparent });
 }

@@ -111,7 +111,7 @@ export function documentX402(suffix: "" | "ShapeB") {
   });
   const settles = {
     responses: documentedResponses(outcomes, "Payment"),
-    parameters: takesHeaders("X-PAYMENT", "PAYMENT-SIGNATURE", "Idempotency-Key"),
+    parameters: takesHeaders("X-PAYMENT", "PAYMENT-SIGNATURE", "Idempotency-Key", "Accept-Language"),
   };
   return {
     read: {

@@ -1,6 +1,7 @@
 /** One x402 exchange: what a request on one of the four wires brings is paid or asked for, and presented. Knows nothing of the web framework. */
 import { findObstacle, type PayableLink } from "../../core/domain/decide-payment.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
+import { acceptedLanguage } from "../../core/domain/language.ts";
 import { parseUnits } from "../../core/domain/money.ts";
 import { PAYMENT_REFUSALS, type Refusal, refusalOf } from "../../core/domain/payment.ts";
 import { isRelayObstacle } from "../../core/domain/relay-budget.ts";
@@ -8,9 +9,10 @@ import { choiceOf, isTooFine } from "../../core/domain/reuse.ts";
 import { findPayableLink } from "../../db/links/payable-links.ts";
 import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import type { PayMetrics } from "./metrics.ts";
+import type { OfferSigner } from "./offers.ts";
 import { type LinkPayTools, type PayOrder, type PayResult, payLink } from "./pay.ts";
 import { readShown } from "./payload.ts";
-import type { Shape } from "./payment-required.ts";
+import { resourceUrl, type Shape } from "./payment-required.ts";
 import { type Answer, type Paid, present, type Terms } from "./present.ts";
 
 const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
@@ -18,10 +20,10 @@ const IDEMPOTENCY_KEY_MAX = 255;
 /** The terms beside a refusal are not worth a longer wait. */
 const TERMS_TIMEOUT_MS = 5_000;
 
-export type ExchangeTools = LinkPayTools & { payMetrics: PayMetrics };
+export type ExchangeTools = LinkPayTools & { payMetrics: PayMetrics; signer: OfferSigner | undefined };
 
 /** One request, whatever its method and path. */
-export type Ask = Omit<PayOrder, "attempt"> & {
+export type Ask = Omit<PayOrder, "attempt" | "payerLanguage"> & {
   shape: Shape;
   /** `?amount=`: what a payer chooses to pay where the link leaves it open. */
   amountText: string | undefined;
@@ -32,11 +34,12 @@ export type Ask = Omit<PayOrder, "attempt"> & {
 
 export async function exchange(tools: ExchangeTools, ask: Ask): Promise<Answer> {
   const { baseUrl } = tools.config;
+  const origin = { baseUrl, signer: tools.signer, resourceUrl: resourceUrl(ask.linkId, baseUrl) };
   const paid = findMalformed(ask) ?? (await payShown(tools, ask));
-  if (paid && !isAnsweredWithTerms(paid)) return present({ paid, baseUrl });
+  if (paid && !isAnsweredWithTerms(paid)) return present({ paid, ...origin });
   const terms = await readTerms(tools, ask, paid);
   return present(
-    terms ? { paid, terms, baseUrl } : { paid: refusedPlainly(refusalOf("NOT_FOUND")), baseUrl },
+    terms ? { paid, terms, ...origin } : { paid: refusedPlainly(refusalOf("NOT_FOUND")), ...origin },
   );
 }
 
@@ -61,7 +64,9 @@ async function payShown(tools: ExchangeTools, ask: Ask): Promise<Paid | undefine
   }
   const startedMs = performance.now();
   const idempotencyKey = ask.headers["idempotency-key"] ?? parsed.attempt.paymentIdentifier;
-  const result = await tryToPay(tools, { ...ask, attempt: { ...parsed.attempt, idempotencyKey } });
+  const payerLanguage = acceptedLanguage(ask.headers["accept-language"]);
+  const attempt = { ...parsed.attempt, idempotencyKey };
+  const result = await tryToPay(tools, { ...ask, attempt, payerLanguage });
   tools.payMetrics.observe(label, result, startedMs);
   return { way, payer: parsed.attempt.authorization.from, result };
 }

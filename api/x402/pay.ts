@@ -4,11 +4,13 @@
  */
 import { type Decision, decide, type PayableLink } from "../../core/domain/decide-payment.ts";
 import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
+import type { Language } from "../../core/domain/language.ts";
 import { linkTag, tagOfNonce } from "../../core/domain/link-tag.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { isSettled, type PaymentRefusal, refusalOf } from "../../core/domain/payment.ts";
 import { choiceOf, useIdOf } from "../../core/domain/reuse.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
+import { annotateSpan } from "../../core/tracing/spans.ts";
 import { isFullOfDoubts } from "../../db/links/doubts.ts";
 import { findPayableLink } from "../../db/links/payable-links.ts";
 import { openUse } from "../../db/links/uses.ts";
@@ -28,6 +30,8 @@ export type PayOrder = {
   /** With the `Idempotency-Key`, or the payment-identifier extension's id. */
   attempt: PaymentAttempt & { readonly idempotencyKey: string | undefined };
   requestId: string;
+  /** Of the page that the payer saw; undefined of a program. */
+  payerLanguage: Language | undefined;
   /** Called before a payment is stored, or its outcome is waited for: from here on an answer comes in time, and no failure is certain. */
   onAccepting(): void;
   /** Takes one from the payer's limit, once the signature is known to be the payer's; throws RATE_LIMITED when there is none left. */
@@ -140,6 +144,7 @@ async function accept(
   payment: NewPayment,
 ): Promise<PayResult> {
   order.onAccepting();
+  annotateSpan({ "payment.id": payment.id, "link.id": payment.linkId });
   const watcher = tools.outcomes.watch(payment.id);
   try {
     const accepted = await retryUntilDeadline(tools, () => tools.acceptor.accept(payment));
@@ -196,7 +201,7 @@ function resultOf(end: PaymentEnd): PayResult {
 
 function newPayment(
   link: PayableLink,
-  { attempt: { authorization, idempotencyKey }, requestId }: PayOrder,
+  { attempt: { authorization, idempotencyKey }, requestId, payerLanguage }: PayOrder,
   payer: Extract<PayerVerdict, { ok: true }>,
 ): NewPayment {
   return {
@@ -215,6 +220,7 @@ function newPayment(
     signature: payer.signature,
     idempotencyKey: idempotencyKey ?? null,
     requestId,
+    payerLanguage,
   };
 }
 

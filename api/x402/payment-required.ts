@@ -5,6 +5,9 @@
 import type { PayableLink } from "../../core/domain/decide-payment.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { Refusal } from "../../core/domain/payment.ts";
+import { choiceOf } from "../../core/domain/reuse.ts";
+import { describeCall, describeCallInVersion1, JSON_SCHEMA } from "./bazaar.ts";
+import type { OfferSigner } from "./offers.ts";
 
 export type Shape = "a" | "b";
 
@@ -13,16 +16,24 @@ export type Requirements = { readonly body: Record<string, unknown>; readonly he
 /** Longest validity an x402 client is asked to sign, in seconds. */
 const MAX_TIMEOUT_S = 300;
 const MIN_TIMEOUT_S = 30;
-const MIME_TYPE = "application/json";
+export const MIME_TYPE = "application/json";
 /** What the payer signs (EIP-3009). thirdweb's client reads it in `extra`; without it that client fetches the token's ABI elsewhere. */
 const PRIMARY_TYPE = "TransferWithAuthorization";
 
 /** The 402 of a payable link. `refusal` says why a payment sent along was refused (absent: nothing is wrong). */
 export function requirementsOf(
   link: PayableLink,
-  options: { baseUrl: string; shape: Shape; now: Date; refusal: Refusal | undefined },
+  options: {
+    baseUrl: string;
+    shape: Shape;
+    now: Date;
+    refusal: Refusal | undefined;
+    signer: OfferSigner | undefined;
+  },
 ): Requirements {
   const { reason, message } = options.refusal ?? {};
+  const url = resourceUrl(link.id, options.baseUrl);
+  const terms = versionTwoItem(link, options.now);
   const item = options.shape === "a" ? mergedItem(link, options) : shapeBItem(link, options);
   return {
     body: { x402Version: 1, error: reason ?? null, ...(message ? { message } : {}), accepts: [item] },
@@ -30,31 +41,46 @@ export function requirementsOf(
       x402Version: 2,
       error: reason ?? "Payment required",
       resource: {
-        url: resourceUrl(link.id, options.baseUrl),
+        url,
         description: link.description,
         mimeType: MIME_TYPE,
       },
-      accepts: [versionTwoItem(link, options.now)],
-      extensions: { "payment-identifier": { info: { required: false }, schema: PAYMENT_IDENTIFIER_SCHEMA } },
+      accepts: [terms],
+      extensions: {
+        "payment-identifier": { info: { required: false }, schema: PAYMENT_IDENTIFIER_SCHEMA },
+        ...(link.isDiscoverable ? describeCall(link) : {}),
+        ...options.signer?.offer({
+          resourceUrl: url,
+          item: terms,
+          validUntil: validUntil(link, options.now),
+        }),
+      },
     }),
   };
 }
 
 /** The 402 of a link that accepts no payment now, and why. */
 export function unpayable(
-  { id }: PayableLink,
+  link: PayableLink,
   { baseUrl, reason, message }: { baseUrl: string; reason: string; message: string },
 ): Requirements {
-  const resource = { url: resourceUrl(id, baseUrl), description: message, mimeType: MIME_TYPE };
+  const resource = { url: resourceUrl(link.id, baseUrl), description: message, mimeType: MIME_TYPE };
+  // where the payer chooses the amount, the description says how to name it
+  const extensions = link.isDiscoverable && choiceOf(link) ? describeCall(link) : undefined;
   return {
     body: { x402Version: 1, error: reason, message, accepts: [] },
-    header: encodeHeader({ x402Version: 2, error: reason, resource, accepts: [] }),
+    header: encodeHeader({ x402Version: 2, error: reason, resource, accepts: [], extensions }),
   };
 }
 
 const PAYMENT_IDENTIFIER_SCHEMA = {
+  $schema: JSON_SCHEMA,
   type: "object",
-  properties: { id: { type: "string", pattern: "^[A-Za-z0-9_-]{16,128}$" } },
+  properties: {
+    required: { type: "boolean" },
+    id: { type: "string", minLength: 16, maxLength: 128, pattern: "^[a-zA-Z0-9_-]+$" },
+  },
+  required: ["required"],
 };
 
 function mergedItem(link: PayableLink, options: { baseUrl: string; now: Date }) {
@@ -72,6 +98,7 @@ function mergedItem(link: PayableLink, options: { baseUrl: string; now: Date }) 
     maxTimeoutSeconds: timeoutSeconds(link, options.now),
     asset: usdc.address,
     extra: { name: usdc.name, version: usdc.version, primaryType: PRIMARY_TYPE },
+    ...(link.isDiscoverable ? { outputSchema: describeCallInVersion1(link) } : {}),
     amount,
     currency: "USDC",
     recipient: link.recipient,
@@ -99,7 +126,11 @@ function shapeBItem(link: PayableLink, options: { baseUrl: string; now: Date }) 
   };
 }
 
-function versionTwoItem(link: PayableLink, now: Date) {
+/** Terms as version 2 of the protocol has them. */
+export function versionTwoItem(
+  link: Pick<PayableLink, "network" | "amountUnits" | "recipient" | "expiresAt">,
+  now: Date,
+) {
   const { usdc, caip2 } = NETWORKS[link.network];
   return {
     scheme: "exact",
@@ -112,12 +143,18 @@ function versionTwoItem(link: PayableLink, now: Date) {
   };
 }
 
-function timeoutSeconds(link: PayableLink, now: Date): number {
+function timeoutSeconds(link: Pick<PayableLink, "expiresAt">, now: Date): number {
   const leftS = Math.floor((link.expiresAt.getTime() - now.getTime()) / 1000);
   return Math.max(MIN_TIMEOUT_S, Math.min(MAX_TIMEOUT_S, leftS));
 }
 
-function resourceUrl(linkId: string, baseUrl: string): string {
+/** An offer holds as long as a client is asked to sign for, and never beyond the link. */
+function validUntil({ expiresAt }: PayableLink, now: Date): Date {
+  return new Date(Math.min(expiresAt.getTime(), now.getTime() + MAX_TIMEOUT_S * 1_000));
+}
+
+/** Where x402 clients pay a link. */
+export function resourceUrl(linkId: string, baseUrl: string): string {
   return `${baseUrl}/v1/x402/${linkId}`;
 }
 

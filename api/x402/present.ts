@@ -7,6 +7,7 @@ import { unreachable } from "../../core/domain/unreachable.ts";
 import type { PaymentView } from "../../db/payments/payments.ts";
 import type { PaymentRef } from "./await-payment.ts";
 import type { Outcome } from "./documents.ts";
+import type { OfferSigner } from "./offers.ts";
 import type { PayResult } from "./pay.ts";
 import type { Way } from "./payload.ts";
 import { encodeHeader, requirementsOf, type Shape, unpayable } from "./payment-required.ts";
@@ -19,39 +20,53 @@ export type Answer = { status: number; headers: Record<string, string>; body: un
 
 /** Without terms the payment's outcome; with them the 402, and why the payment that came along was refused. */
 export function present(
-  exchanged: { baseUrl: string } & ({ paid: Paid; terms?: never } | { paid: Paid | undefined; terms: Terms }),
+  exchanged: Origin & ({ paid: Paid; terms?: never } | { paid: Paid | undefined; terms: Terms }),
 ): Answer {
-  const { baseUrl, paid, terms } = exchanged;
-  return terms ? presentTerms(terms, paid, baseUrl) : presentPaid(paid, baseUrl);
+  const { paid, terms } = exchanged;
+  return terms ? presentTerms(terms, paid, exchanged) : presentPaid(paid, exchanged);
 }
+
+/** `resourceUrl`: what the request pays, as offers and receipts name it. */
+type Origin = { baseUrl: string; resourceUrl: string; signer: OfferSigner | undefined };
 
 /** Nothing was stored: the database did not answer, or something unforeseen went wrong before a payment was accepted. */
 export function presentUnavailable(baseUrl: string): Answer {
   const message = "this can't be answered now; nothing was stored";
   const result = { kind: "refused", reason: "INTERNAL_ERROR", message, retryable: true } as const;
-  return presentPaid({ way: "json", payer: undefined, result }, baseUrl);
+  const origin = { baseUrl, resourceUrl: baseUrl, signer: undefined };
+  return presentPaid({ way: "json", payer: undefined, result }, origin);
 }
 
-function presentPaid({ way, payer, result }: Paid, baseUrl: string): Answer {
-  const { status, body } = outcomeOf(result, way, baseUrl);
+function presentPaid({ way, payer, result }: Paid, origin: Origin): Answer {
+  const { status, body } = outcomeOf(result, way, origin.baseUrl);
   const headers: Record<string, string> = {};
   if (result.kind === "replayed" && result.sameKey) headers["Idempotent-Replayed"] = "true";
   if (result.kind === "refused" || way === "json") return { status, headers, body };
   const network = result.kind === "paid-elsewhere" ? result.network : result.payment.network;
   const reason = body.error === null ? undefined : "settlement_pending";
-  Object.assign(headers, settlementHeader(way, { ...body, network, payer, reason }));
+  const extensions = signReceipt(origin, { ...body, network, payer });
+  Object.assign(headers, settlementHeader(way, { ...body, network, payer, reason, extensions }));
   return { status, headers, body };
+}
+
+/** Only of a payment that a block holds: undefined for every other outcome. */
+function signReceipt(
+  { signer, resourceUrl }: Origin,
+  { success, settled, txHash, network, payer }: Outcome & { network: NetworkId; payer: Hex | undefined },
+): object | undefined {
+  if (!success || !settled || txHash === null || payer === undefined) return undefined;
+  return signer?.receipt({ resourceUrl, network, payer, txHash, now: new Date() });
 }
 
 function presentTerms(
   { link, obstacle, shape, now }: Terms,
   paid: Paid | undefined,
-  baseUrl: string,
+  { baseUrl, signer }: Origin,
 ): Answer {
   const refused = paid?.result.kind === "refused" ? paid.result : undefined;
   const requirements = obstacle
     ? unpayable(link, { baseUrl, ...nameObstacle(link, obstacle, now) })
-    : requirementsOf(link, { baseUrl, shape, now, refusal: refused });
+    : requirementsOf(link, { baseUrl, shape, now, refusal: refused, signer });
   const headers = { "PAYMENT-REQUIRED": requirements.header };
   if (refused?.network && paid && paid.way !== "json") {
     const { network, txHash = null, reason } = refused;
@@ -156,11 +171,12 @@ type Settlement = {
   network: NetworkId;
   payer: Hex | undefined;
   reason: string | undefined;
+  extensions?: object | undefined;
 };
 
 /** X-PAYMENT-RESPONSE (version 1) or PAYMENT-RESPONSE (version 2), as standard clients decode it. */
 function settlementHeader(version: 1 | 2, settlement: Settlement): Record<string, string> {
-  const { success, txHash, network, payer, reason } = settlement;
+  const { success, txHash, network, payer, reason, extensions } = settlement;
   return {
     [version === 2 ? "PAYMENT-RESPONSE" : "X-PAYMENT-RESPONSE"]: encodeHeader({
       success,
@@ -168,6 +184,7 @@ function settlementHeader(version: 1 | 2, settlement: Settlement): Record<string
       network: version === 2 ? NETWORKS[network].caip2 : network,
       payer,
       errorReason: reason,
+      extensions,
     }),
   };
 }

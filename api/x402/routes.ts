@@ -14,6 +14,7 @@ import { answerInTime } from "./answer-in-time.ts";
 import { documentX402 } from "./documents.ts";
 import { type ExchangeTools, exchange } from "./exchange.ts";
 import { openPayMetrics, openRelayLimitMetrics } from "./metrics.ts";
+import { openOfferSigner } from "./offers.ts";
 import { openPayTools } from "./pay-tools.ts";
 import { bringsPayment } from "./payload.ts";
 import type { Shape } from "./payment-required.ts";
@@ -36,7 +37,12 @@ const CORS = {
 
 export const x402Routes = (deps: ApiDeps) => {
   const payMetrics = openPayMetrics(deps.metrics.registry);
-  const tools: ExchangeTools = { ...openPayTools(deps, storeLinkPayments), payMetrics };
+  const signer = openOfferSigner(deps.config);
+  const tools: ExchangeTools = {
+    ...openPayTools({ ...deps, sql: deps.plannedSql }, storeLinkPayments),
+    payMetrics,
+    signer,
+  };
   openRelayLimitMetrics(deps.metrics.registry, deps.config);
   return new Elysia({ name: "x402-routes", tags: ["x402"] })
     .use(resource(deps, tools, "/v1/x402", "a"))

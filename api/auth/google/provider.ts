@@ -17,8 +17,8 @@ export type GoogleIdentity = {
 };
 
 export type Provider = {
-  /** The redirect URL, and what to remember until the callback. */
-  begin(redirectUri: string): Promise<{ url: URL; state: string; flow: OauthFlow }>;
+  /** The redirect URL, and what to remember until the callback. The state begins with `statePrefix`. */
+  begin(redirectUri: string, statePrefix?: string): Promise<{ url: URL; state: string; flow: OauthFlow }>;
   /** Exchanges the code for an identity. Undefined when the provider's answer is invalid. */
   finish(callback: URL, state: string, flow: OauthFlow): Promise<GoogleIdentity | undefined>;
 };
@@ -33,13 +33,15 @@ export function openProvider(config: GoogleConfig, log: Log): Provider {
     return discovered;
   };
   return {
-    async begin(redirectUri) {
+    async begin(redirectUri, statePrefix = "") {
       const configuration = await discover();
       const codeVerifier = client.randomPKCECodeVerifier();
-      const [state, nonce] = [client.randomState(), client.randomNonce()];
+      const [state, nonce] = [`${statePrefix}${client.randomState()}`, client.randomNonce()];
       const url = client.buildAuthorizationUrl(configuration, {
         redirect_uri: redirectUri,
         scope: "openid email",
+        // a browser that is signed in to one account would go on with it, also for somebody who wants another
+        prompt: "select_account",
         code_challenge: await client.calculatePKCECodeChallenge(codeVerifier),
         code_challenge_method: "S256",
         state,

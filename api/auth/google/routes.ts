@@ -1,37 +1,33 @@
-/** Sign-in with Google: OpenID Connect code flow with state, PKCE and nonce. Off (404) unless configured. */
-import { createHash, timingSafeEqual } from "node:crypto";
+/** Sign-in with Google, and the way back of linking an account: OpenID Connect code flow with state, PKCE and nonce. Off (404) unless configured. */
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { invalid, ServiceError } from "../../../core/domain/errors.ts";
-import { insertOauthFlow, type OauthFlow, takeOauthFlow } from "../../../db/accounts/identities.ts";
+import { ServiceError } from "../../../core/domain/errors.ts";
 import { access } from "../../http/access.ts";
 import type { ApiDeps } from "../../http/deps.ts";
 import { errorResponses } from "../../http/envelope.ts";
-import { type ResponseSet, readCookie, setSessionCookie } from "../../http/session-cookie.ts";
+import { type ResponseSet, setSessionCookie } from "../../http/session-cookie.ts";
 import { browserOf } from "../../sessions/start-session.ts";
+import { beginFlow, CALLBACK_PATH, LINK_STATE, takeFlow, takeLinkCookie } from "./flow.ts";
+import { type LinkRefusal, linkGoogleAccount } from "./link-account.ts";
+import { googleLinkRoutes } from "./link-routes.ts";
 import { openProvider, type Provider } from "./provider.ts";
 import { type GoogleRefusal, signInWithGoogle } from "./sign-in.ts";
 
-const STATE_COOKIE = "googleState";
-const FLOW_LIFE_S = 600;
-const CALLBACK_PATH = "/v1/auth/google/callback";
-
-type SignInError = GoogleRefusal | "access_denied" | "provider_error";
+type CallbackError = GoogleRefusal | LinkRefusal | "access_denied" | "provider_error";
 
 const tags = ["Sessions"];
 const redirected = z.string().describe("Redirect: see the `location` header");
 
 export const googleRoutes = (deps: ApiDeps) => {
-  const { config, sql, log } = deps;
+  const { config, log } = deps;
   const provider = config.google ? openProvider(config.google, log) : undefined;
   return new Elysia({ name: "google-routes" })
     .use(access(deps))
+    .use(googleLinkRoutes(deps, () => configured(provider)))
     .get(
       "/v1/auth/google/authorize",
       async ({ set }) => {
-        const { url, state, flow } = await configured(provider).begin(`${config.baseUrl}${CALLBACK_PATH}`);
-        await insertOauthFlow(sql, hashOf(state), { ...flow, lifeS: FLOW_LIFE_S });
-        writeStateCookie(set, state, FLOW_LIFE_S, config.nodeEnv === "production");
+        const url = await beginFlow(deps, set, configured(provider));
         return redirectTo(set, url.href);
       },
       {
@@ -44,15 +40,25 @@ export const googleRoutes = (deps: ApiDeps) => {
       CALLBACK_PATH,
       async ({ request, query, set, requestId, clientAddress }) => {
         const { finish } = configured(provider);
-        const state = readCookie(request.headers.get("cookie"), STATE_COOKIE);
-        writeStateCookie(set, "", 0, config.nodeEnv === "production");
-        const flow = await takeFlow(deps, state, query.state);
-        const fail = (error: SignInError) => redirectTo(set, signInUrl(config.dashboardUrl, error));
+        const cookies = request.headers.get("cookie");
+        const flow = await takeFlow(deps, set, { cookies, state: query.state });
+        const isLink = query.state.startsWith(LINK_STATE);
+        const fail = (error: CallbackError) =>
+          redirectTo(set, (isLink ? linkedUrl : signInUrl)(config.dashboardUrl, error));
         if (query.error !== undefined)
           return fail(query.error === "access_denied" ? "access_denied" : "provider_error");
         const callback = new URL(`${config.baseUrl}${CALLBACK_PATH}${new URL(request.url).search}`);
         const identity = await finish(callback, query.state, flow);
         if (!identity) return fail("provider_error");
+        if (isLink) {
+          const token = takeLinkCookie(deps, set, cookies);
+          const linked = await linkGoogleAccount(deps, {
+            identity,
+            token,
+            trace: { requestId, clientAddress },
+          });
+          return linked.ok ? redirectTo(set, linkedUrl(config.dashboardUrl, "linked")) : fail(linked.reason);
+        }
         const result = await signInWithGoogle(deps, {
           identity,
           browser: await browserOf(request, config),
@@ -74,7 +80,8 @@ export const googleRoutes = (deps: ApiDeps) => {
         response: { 302: redirected, ...errorResponses(400, 404, 429) },
         detail: {
           operationId: "finishGoogleSignIn",
-          summary: "Callback of the sign-in with Google; signs in",
+          summary:
+            "Callback of the sign-in with Google; signs in, or links what a signed-in user began to link",
           tags,
         },
       },
@@ -86,38 +93,21 @@ function configured(provider: Provider | undefined): Provider {
   throw new ServiceError("NOT_FOUND", "Sign-in with Google is not configured here");
 }
 
-/** The state must be the one given to this browser, and is valid once. */
-async function takeFlow(deps: ApiDeps, cookie: string | undefined, state: string): Promise<OauthFlow> {
-  const isOwn = cookie !== undefined && timingSafeEqual(hashOf(cookie), hashOf(state));
-  const flow = isOwn ? await takeOauthFlow(deps.sql, hashOf(state)) : undefined;
-  if (flow) return flow;
-  throw invalid(
-    "state",
-    "invalid_or_expired",
-    "This sign-in was not started here or has expired; start again",
-  );
-}
-
-function hashOf(state: string): Buffer {
-  return createHash("sha256").update(state).digest();
-}
-
-/** Lax, because the provider's redirect is a cross-site navigation, for which a Strict cookie would not be sent. */
-function writeStateCookie(set: ResponseSet, value: string, maxAge: number, secure: boolean): void {
-  set.cookie = {
-    ...set.cookie,
-    [STATE_COOKIE]: { value, maxAge, secure, httpOnly: true, sameSite: "lax", path: CALLBACK_PATH },
-  };
-}
-
 function redirectTo(set: ResponseSet, location: string): string {
   set.status = 302;
   set.headers.location = location;
   return "";
 }
 
-function signInUrl(dashboardUrl: string, error: SignInError): string {
+function signInUrl(dashboardUrl: string, error: CallbackError): string {
   const url = new URL("/sign-in", dashboardUrl);
   url.searchParams.set("error", error);
+  return url.href;
+}
+
+/** The dashboard's screen with the sign-in methods, and what became of the link. */
+function linkedUrl(dashboardUrl: string, outcome: CallbackError | "linked"): string {
+  const url = new URL("/security", dashboardUrl);
+  url.searchParams.set("google", outcome);
   return url.href;
 }

@@ -1,0 +1,18 @@
+/** The numbered receipt of a transfer that pays a link. Numbered here when the worker has not done it yet. */
+
+import { findReceiptOf, type PayingTransfer, type ShownDocument } from "../../db/documents/documents.ts";
+import { refreshDocuments } from "../../db/documents/issue-documents.ts";
+import type { ApiDeps } from "../http/deps.ts";
+
+/** Undefined when the transfer does not pay the link any more. */
+export async function findNumberedReceipt(
+  { sql }: Pick<ApiDeps, "sql">,
+  transfer: PayingTransfer,
+): Promise<ShownDocument | undefined> {
+  const found = await findReceiptOf(sql, transfer);
+  if (found) return found;
+  return sql.begin(async (tx) => {
+    await refreshDocuments(tx, [transfer.linkId]);
+    return findReceiptOf(tx, transfer);
+  });
+}

@@ -1,0 +1,187 @@
+/** Numbered receipts and credit notes: the merchant's list, each as JSON or PDF, and the same for whoever was given its id. */
+import { Elysia } from "elysia";
+import { z } from "zod";
+import { isMonth, periodOfMonth } from "../../core/domain/calendar.ts";
+import { ARCHIVE_DOCUMENTS_MAX, DOCUMENT_KINDS } from "../../core/domain/document.ts";
+import { invalid, notFound } from "../../core/domain/errors.ts";
+import { LANGUAGE_TAGS } from "../../core/domain/language.ts";
+import { NO_FILTER } from "../../core/domain/transaction.ts";
+import { findDocument, listDocuments, type ShownDocument } from "../../db/documents/documents.ts";
+import { countDocuments } from "../../db/documents/month-documents.ts";
+import { findMerchantBooks } from "../../db/exports/merchant-books.ts";
+import { madeFile, makeFile } from "../exports/wire.ts";
+import { access } from "../http/access.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { documentedResponses } from "../http/documented-responses.ts";
+import { errorResponses, errorSchema } from "../http/envelope.ts";
+import { jsonBody } from "../http/json-body.ts";
+import { documentSchema, presentDocument } from "./present-document.ts";
+import { sendPdf } from "./send-pdf.ts";
+
+const LIST_DEFAULT = 20;
+const LIST_MAX = 100;
+const DOCUMENT_ID = /^doc_[A-Za-z0-9_-]{22}$/;
+const tags = ["Receipts"];
+const mayRead = {
+  allow: ["session", "apiKey"],
+  scope: "transactions:read",
+  needs: "transactions:read",
+} as const;
+
+const listQuery = z.strictObject({
+  limit: z.coerce.number().int().min(1).max(LIST_MAX).default(LIST_DEFAULT),
+  cursor: z.string().min(1).max(200).optional(),
+  kind: z.enum(DOCUMENT_KINDS).optional(),
+  status: z.enum(["VALID", "VOID"]).optional(),
+  linkId: z.string().max(100).optional(),
+  month: z
+    .string()
+    .refine(isMonth, "must be a month such as 2026-10")
+    .optional()
+    .describe("Of the payment or refund, in the time zone of your books"),
+});
+const listAnswer = z
+  .object({ documents: z.array(documentSchema), nextCursor: z.string().nullable() })
+  .meta({ id: "DocumentList" });
+const archiveBody = z.strictObject({
+  month: z
+    .string()
+    .refine(isMonth, "must be a month such as 2026-10")
+    .describe("Of the payment or refund, in the time zone of your books"),
+  language: z
+    .enum(LANGUAGE_TAGS)
+    .optional()
+    .describe("Of every document; without it each is in the language it was issued in"),
+});
+const params = z.object({ id: z.string().max(100) });
+const oneQuery = z.object({
+  format: z.enum(["json", "pdf"]).optional().describe("Instead of the Accept header"),
+  lang: z.string().max(40).optional().describe("Of the PDF; default is the language it was issued in"),
+});
+type OneQuery = z.infer<typeof oneQuery>;
+const description = "JSON, or with `Accept: application/pdf` or `?format=pdf` a PDF";
+const one = { mediaTypes: ["application/pdf"], description: "The document", json: documentSchema };
+
+export const documentRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "document-routes" })
+    .use(access(deps))
+    .use(jsonBody)
+    .post(
+      "/v1/documents/archive",
+      async ({ body, user, headers, requestId, set }) => {
+        const books = await findMerchantBooks(deps.sql, user.id);
+        const timeZone = books?.timeZone ?? "UTC";
+        const period = periodOfMonth(body.month, timeZone);
+        if (period.from.getTime() >= Date.now()) throw invalid("month", "must have begun");
+        const count = await countDocuments(deps.sql, { userId: user.id, ...period });
+        if (count > ARCHIVE_DOCUMENTS_MAX)
+          throw invalid("month", `has ${count} documents, an archive at most ${ARCHIVE_DOCUMENTS_MAX}`);
+        return makeFile(deps, set, {
+          ...{ userId: user.id, requestId, format: "zip", prefer: headers.prefer },
+          request: {
+            ...{ filter: NO_FILTER, profile: "accounting", timeZone },
+            archive: { ...period, language: body.language },
+          },
+        });
+      },
+      {
+        auth: { allow: ["session", "apiKey"], scope: "exports", needs: "exports", limit: "exports" },
+        body: archiveBody,
+        detail: {
+          operationId: "createDocumentArchive",
+          summary: "All documents of a month as a zip",
+          description: `Each receipt and credit note as PDF, void ones too, and a table of them (documents.csv); ${ARCHIVE_DOCUMENTS_MAX} documents at most. It is an export: list, progress and download are those of \`/v1/transactions/exports\`.`,
+          tags,
+          responses: documentedResponses(madeFile),
+        },
+      },
+    )
+    .get("/v1/documents", ({ query, user }) => answerList(deps, user.id, query), {
+      auth: mayRead,
+      query: listQuery,
+      response: { 200: listAnswer, ...errorResponses(400, 401, 403, 429) },
+      detail: {
+        operationId: "listDocuments",
+        summary: "Your receipts and credit notes, newest payment or refund first",
+        description:
+          "A payment has its receipt, and a refund its credit note, a moment after it is CONFIRMED. A reorganisation voids the document; its number is not used again.",
+        tags,
+      },
+    })
+    .get(
+      "/v1/documents/:id",
+      async ({ params, query, request, user }) => {
+        const document = await getDocument(deps, { id: params.id, userId: user.id });
+        return answer(deps, document, request, query);
+      },
+      {
+        auth: mayRead,
+        params,
+        query: oneQuery,
+        detail: {
+          ...{ operationId: "getDocument", summary: "A receipt or credit note", description, tags },
+          responses: documentedResponses({
+            ...{ 200: one, 400: errorSchema, 401: errorSchema, 403: errorSchema },
+            ...{ 404: errorSchema, 429: errorSchema },
+          }),
+        },
+      },
+    )
+    .get(
+      "/api/v1/public/documents/:id",
+      async ({ params, query, request }) =>
+        answer(deps, await getDocument(deps, { id: params.id }), request, query),
+      {
+        limit: "publicLinkData",
+        params,
+        query: oneQuery,
+        detail: {
+          operationId: "getPublicDocument",
+          summary: "A receipt or credit note, for whoever was given its id",
+          ...{ description, tags },
+          responses: documentedResponses({ 200: one, 400: errorSchema, 404: errorSchema, 429: errorSchema }),
+        },
+      },
+    );
+
+async function answerList(
+  deps: ApiDeps,
+  userId: string,
+  { limit, cursor, kind, status, linkId, month }: z.infer<typeof listQuery>,
+): Promise<z.infer<typeof listAnswer>> {
+  if (cursor !== undefined && !DOCUMENT_ID.test(cursor))
+    throw invalid("cursor", "is not a cursor of this list");
+  const books = month === undefined ? undefined : await findMerchantBooks(deps.sql, userId);
+  const period = month === undefined ? undefined : periodOfMonth(month, books?.timeZone ?? "UTC");
+  const isVoid = status === undefined ? undefined : status === "VOID";
+  const filter = { userId, kind, isVoid, linkId, period, after: cursor };
+  const found = await listDocuments(deps.sql, filter, limit + 1);
+  const page = found.slice(0, limit);
+  return {
+    documents: page.map((document) => presentDocument(document, deps)),
+    nextCursor: found.length > limit ? (page.at(-1)?.id ?? null) : null,
+  };
+}
+
+async function getDocument(
+  { sql }: Pick<ApiDeps, "sql">,
+  place: { id: string; userId?: string },
+): Promise<ShownDocument> {
+  const document = DOCUMENT_ID.test(place.id) ? await findDocument(sql, place) : undefined;
+  if (!document) throw notFound("Document");
+  return document;
+}
+
+async function answer(
+  deps: ApiDeps,
+  document: ShownDocument,
+  request: Request,
+  { format, lang }: OneQuery,
+): Promise<Response> {
+  const accept = request.headers.get("accept") ?? "";
+  if (format === "pdf" || (format === undefined && /\bapplication\/pdf\b/i.test(accept)))
+    return sendPdf(deps, document, { asked: lang, request });
+  return Response.json(presentDocument(document, deps), {
+    headers: { "cache-control": "no-store", vary: "accept" },
+  });
+}

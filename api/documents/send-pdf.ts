@@ -1,0 +1,34 @@
+/** Answers with a numbered document as PDF: in the language that is asked for by `?lang=`, else in its own. */
+import { documentNumber } from "../../core/domain/document.ts";
+import { acceptedLanguage, DEFAULT_LANGUAGE, findLanguage } from "../../core/domain/language.ts";
+import { type ShownDocument, toPrinted } from "../../db/documents/documents.ts";
+import { findLogo, findMerchantPage } from "../../db/links/merchant-pages.ts";
+import type { ApiDeps } from "../http/deps.ts";
+
+export async function sendPdf(
+  { sql }: Pick<ApiDeps, "sql">,
+  document: ShownDocument,
+  { asked, request }: { asked: string | undefined; request: Request },
+): Promise<Response> {
+  // loaded when the first one is wanted: the fonts' code is large
+  const { renderDocumentPdf } = await import("../../core/pdf/document-pdf.ts");
+  const page = await findMerchantPage(sql, document.userId);
+  const logo = page?.logoDigest ? await findLogo(sql, page.logoDigest) : undefined;
+  const language =
+    findLanguage(asked ?? "") ??
+    document.language ??
+    acceptedLanguage(request.headers.get("accept-language")) ??
+    DEFAULT_LANGUAGE;
+  const looks = { accent: page?.accent ?? null, logo, language };
+  const bytes = Buffer.from(await renderDocumentPdf(toPrinted(document), looks));
+  return new Response(bytes, {
+    headers: {
+      "content-type": "application/pdf",
+      "content-disposition": `attachment; filename="${documentNumber(document)}.pdf"`,
+      "cache-control": "no-store",
+      "x-content-type-options": "nosniff",
+      "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+      vary: "accept, accept-language",
+    },
+  });
+}

@@ -1,0 +1,235 @@
+/**
+ * The document that clients are generated from: what programs call. Operations for a signed-in person's browser alone (members, owners,
+ * signing) are left to the full document, since a generated client cannot hold a passkey. What is refused is one `default` answer.
+ */
+import { extendSchemas, shareAnswers, shareParameters } from "./openapi-share.ts";
+
+type Json = Record<string, unknown>;
+type Reference = { $ref?: string };
+type Parameter = Reference & { name?: string; required?: boolean; schema?: { maxLength?: unknown } };
+type Operation = {
+  operationId: string;
+  tags?: string[];
+  security?: Json[];
+  parameters?: Parameter[];
+  requestBody?: Body;
+  responses?: Record<string, Reference>;
+  "x-needs"?: unknown;
+};
+export type FullDocument = {
+  tags: { name: string }[];
+  paths: Record<string, Record<string, Operation>>;
+  webhooks: Json;
+  components: Record<string, Json>;
+} & Json;
+
+/** How a user signs up and gets a wallet: a person's, too, but the way into everything else. */
+const WAY_IN = /^\/v1\/(auth\/(me|status|logout)|wallets\/(setup\/\w+|balance|recovery))$/;
+/** Public, but only a browser holds what it takes: a new passkey. */
+const RECOVERY = /^\/v1\/auth\/recover/;
+/** Other spellings of /v1/x402, protocols whose own libraries read them, and what no production has. */
+const ELSEWHERE = /^\/(x402|mcp|\.well-known\/did\.json|v1\/test)(\/|$)/;
+/** Refusals of x402 are alike but for their status. */
+const REFUSED_PAYMENT = /\/Payment4(?!02)\d\d$/;
+const PAYMENT_REFUSED = { $ref: "#/components/responses/PaymentRefused" };
+/** An API key belongs to one account. */
+const X_MERCHANT = "#/components/parameters/X-Merchant";
+/** Parts of components that nothing refers to are dropped; these are referred to by name. */
+const KEPT = ["securitySchemes", "headers"];
+/** A generated client tries the first scheme first. */
+const ACCESS = [{ apiKey: [] }, { session: [] }];
+const API_ERROR = "#/components/schemas/ApiError";
+const ERROR = {
+  description: "Refused or failed; branch on `error.code`",
+  headers: { "Retry-After": { $ref: "#/components/headers/Retry-After" } },
+};
+
+export function toClientDocument(full: FullDocument, errorExample?: unknown): object {
+  const plain = findPlainErrors(full.components.responses ?? {});
+  const paths = Object.fromEntries(
+    Object.entries(full.paths)
+      .map(([path, item]) => [path, chooseOperations(path, item, plain)] as const)
+      .filter(([, item]) => Object.keys(item).length > 0),
+  );
+  const names = new Set(
+    Object.values(paths).flatMap((item) => Object.values(item).flatMap(({ tags = [] }) => tags)),
+  );
+  const operations = Object.values(paths).flatMap((item) => Object.values(item));
+  const webhooks = { event: describeEvent(full.webhooks) };
+  const example = errorExample === undefined ? {} : { example: errorExample };
+  const content = { "application/json": { schema: { $ref: API_ERROR }, ...example } };
+  const schemas = Object.entries(full.components.schemas ?? {}).map(([name, schema]) => [
+    name,
+    describeDefaults(schema as Schema),
+  ]);
+  const components = {
+    ...full.components,
+    schemas: extendSchemas(Object.fromEntries(schemas)),
+    parameters: {
+      ...Object.fromEntries(
+        Object.entries(full.components.parameters ?? {}).map(([name, one]) => [
+          name,
+          shortenParameter(one as Parameter),
+        ]),
+      ),
+      ...shareParameters(operations),
+    },
+    responses: {
+      ...full.components.responses,
+      ...shareAnswers(operations),
+      PaymentRefused: full.components.responses?.Payment400,
+      Error: { ...ERROR, content },
+    },
+  };
+  return nameExamples({
+    ...full,
+    security: ACCESS,
+    tags: full.tags.filter(({ name }) => names.has(name)),
+    paths,
+    webhooks,
+    components: prune(components, [paths, webhooks]),
+  });
+}
+
+/** Generators repeat an `example` line by line wherever a body or parameter is used; `examples` they leave to the document. */
+function nameExamples(document: object): object {
+  return JSON.parse(JSON.stringify(document), (_key, part) => {
+    if (part === null || typeof part !== "object" || !("schema" in part && "example" in part)) return part;
+    const { example, ...rest } = part;
+    return { ...rest, examples: { recorded: { value: example } } };
+  });
+}
+
+function chooseOperations(path: string, item: Record<string, Operation>, plain: ReadonlySet<string>) {
+  const chosen = Object.entries(item).filter(([, { security = [] }]) => {
+    const isForPersons = security.length > 0 && security.every((one) => "session" in one);
+    return WAY_IN.test(path) || !(isForPersons || RECOVERY.test(path) || ELSEWHERE.test(path));
+  });
+  return Object.fromEntries(chosen.map(([method, operation]) => [method, shorten(operation, plain)]));
+}
+
+function shorten(
+  { "x-needs": _needs, parameters, requestBody, security, responses = {}, ...rest }: Operation,
+  plain: ReadonlySet<string>,
+) {
+  const answers = Object.entries(responses);
+  const others = answers
+    .filter(([, { $ref = "" }]) => !plain.has($ref))
+    .map(([status, answer]) =>
+      REFUSED_PAYMENT.test(answer.$ref ?? "") ? ["4XX", PAYMENT_REFUSED] : [status, answer],
+    );
+  const isRefused = others.length < answers.length;
+  const error = isRefused ? { default: { $ref: "#/components/responses/Error" } } : {};
+  // `key[]` is another spelling of `key`
+  const shown = parameters
+    ?.filter(({ name, $ref }) => !name?.endsWith("[]") && $ref !== X_MERCHANT)
+    .map(shortenParameter);
+  return {
+    ...rest,
+    ...describeAccess(security),
+    ...(shown && shown.length > 0 && { parameters: shown }),
+    ...(requestBody && { requestBody: withoutDefaults(requestBody) }),
+    // a document needs one; those of x402's own schemas are described by x402
+    responses:
+      answers.length === 0 ? { 200: { description: "OK" } } : { ...Object.fromEntries(others), ...error },
+  };
+}
+
+/** What most operations take stands once in the document. */
+function describeAccess(security: Json[] = []): { security?: Json[] } {
+  const takesBoth = security.length === ACCESS.length && security.some((one) => "apiKey" in one);
+  return takesBoth ? {} : { security };
+}
+
+/** Not required is what a parameter is by default, and a rule of its text is for the full document. */
+function shortenParameter({ required, schema, ...rest }: Parameter): Parameter {
+  const { maxLength: _, ...type } = schema ?? {};
+  return { ...rest, ...(schema && { schema: type }), ...(required && { required }) };
+}
+
+type Schema = {
+  $ref?: string;
+  description?: string;
+  default?: unknown;
+  pattern?: unknown;
+  minLength?: unknown;
+  maxLength?: unknown;
+  propertyNames?: unknown;
+  properties?: Record<string, Schema>;
+  items?: Schema;
+  anyOf?: Schema[];
+};
+
+/** Generators take a field with a default for one that must be sent; the description says it instead. Rules of texts are for the full document. */
+function describeDefaults(schema: Schema): Schema {
+  const {
+    default: fallback,
+    pattern: _pattern,
+    minLength: _minLength,
+    maxLength: _maxLength,
+    propertyNames: _names,
+    description,
+    properties,
+    items,
+    anyOf,
+    ...rest
+  } = schema;
+  const value = fallback === undefined || fallback === null ? "" : `Default: ${JSON.stringify(fallback)}`;
+  const text = [description, value].filter(Boolean).join(". ");
+  const inner =
+    properties && Object.entries(properties).map(([name, part]) => [name, describeDefaults(part)]);
+  return {
+    ...rest,
+    ...(text !== "" && { description: text }),
+    ...(inner && { properties: Object.fromEntries(inner) }),
+    ...(items && { items: describeDefaults(items) }),
+    ...(anyOf && { anyOf: anyOf.map(describeDefaults) }),
+  };
+}
+
+type Body = { content?: Record<string, { schema?: Schema }> };
+
+function withoutDefaults({ content = {}, ...rest }: Body): Body {
+  const parts = Object.entries(content).map(([type, { schema, ...other }]) => [
+    type,
+    { ...other, ...(schema && { schema: describeDefaults(schema) }) },
+  ]);
+  return { ...rest, content: Object.fromEntries(parts) };
+}
+
+function findPlainErrors(responses: Json): Set<string> {
+  const names = Object.entries(responses).filter(([, response]) => {
+    const { content } = response as { content?: Record<string, { schema?: Reference } | undefined> };
+    return content?.["application/json"]?.schema?.$ref === API_ERROR;
+  });
+  return new Set(names.map(([name]) => `#/components/responses/${name}`));
+}
+
+/** All types are one message, whose `type` says which. */
+function describeEvent(webhooks: Json) {
+  const [any] = Object.values(webhooks) as { post: Json }[];
+  const summary =
+    "An event of your account; `type` says which, and `data` holds the link or transaction it is about";
+  return { post: { ...any?.post, operationId: "onEvent", summary } };
+}
+
+function prune(components: Record<string, Json>, roots: unknown): Record<string, Json> {
+  const found = new Set<string>();
+  const visit = (part: unknown): void => {
+    if (part === null || typeof part !== "object") return;
+    const { $ref } = part as Reference;
+    if (typeof $ref === "string" && !found.has($ref)) {
+      found.add($ref);
+      const [, , kind = "", name = ""] = $ref.split("/");
+      visit(components[kind]?.[name]);
+    }
+    for (const inner of Object.values(part)) visit(inner);
+  };
+  visit(roots);
+  return Object.fromEntries(
+    Object.entries(components).map(([kind, parts]) => {
+      const used = Object.entries(parts).filter(([name]) => found.has(`#/components/${kind}/${name}`));
+      return [kind, KEPT.includes(kind) ? parts : Object.fromEntries(used)];
+    }),
+  );
+}

@@ -1,0 +1,86 @@
+/** One MCP request. The protocol's library is loaded with the first one: most processes never need it. */
+import { createClient } from "../../sdk/client.ts";
+
+export const MCP_KEEP_ALIVE_MS = 15_000;
+
+/** The server sends headers with the first bytes, and notices that a reader is gone after them only. */
+const OPENING = new TextEncoder().encode(": open\n\n");
+
+type Served = {
+  body: unknown;
+  baseUrl: string;
+  /** Calls this app, as the caller. */
+  fetch: typeof fetch;
+  /** Aborted when the process stops listening. */
+  closing: AbortSignal;
+  /** Called once, when the answer has been sent or its reader is gone. */
+  onEnd: () => void;
+};
+
+export async function serveMcp(request: Request, served: Served): Promise<Response> {
+  const { body, baseUrl, closing, onEnd } = served;
+  const gone = new AbortController();
+  const signal = AbortSignal.any([request.signal, closing, gone.signal]);
+  const end = once(onEnd);
+  try {
+    const [{ WebStandardStreamableHTTPServerTransport }, { createMcpServer }] = await Promise.all([
+      import("@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js"),
+      import("../../mcp/server.ts"),
+    ]);
+    // a refusal by a limit is the model's to know, at once
+    const service = createClient({ baseUrl, fetch: served.fetch, retries: 0 });
+    const server = createMcpServer({ service, baseUrl, signal });
+    const transport = new WebStandardStreamableHTTPServerTransport({ keepAliveMs: MCP_KEEP_ALIVE_MS });
+    await server.connect(transport);
+    const finish = once(() => {
+      gone.abort();
+      end();
+      void server.close();
+    });
+    // a stream whose reader is gone is not always cancelled by the server
+    request.signal.addEventListener("abort", finish, { once: true });
+    const answer = await transport.handleRequest(request, { parsedBody: body });
+    if (!answer.body) {
+      finish();
+      return answer;
+    }
+    const isStream = answer.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
+    return new Response(withEnd(answer.body, finish, isStream ? OPENING : undefined), answer);
+  } catch (error) {
+    end();
+    throw error;
+  }
+}
+
+/** `opening` and the same bytes; calls `onEnd` after the last one, or when the reader is gone. */
+function withEnd(
+  source: ReadableStream<Uint8Array>,
+  onEnd: () => void,
+  opening: Uint8Array | undefined,
+): ReadableStream<Uint8Array> {
+  const reader = source.getReader();
+  return new ReadableStream<Uint8Array>({
+    start(controller) {
+      if (opening) controller.enqueue(opening);
+    },
+    async pull(controller) {
+      const { value, done } = await reader.read();
+      if (!done) return controller.enqueue(value);
+      controller.close();
+      onEnd();
+    },
+    async cancel(reason) {
+      onEnd();
+      await reader.cancel(reason);
+    },
+  });
+}
+
+function once(work: () => void): () => void {
+  let isDone = false;
+  return () => {
+    if (isDone) return;
+    isDone = true;
+    work();
+  };
+}
