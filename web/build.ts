@@ -19,6 +19,8 @@ const ENTRIES: Readonly<Record<string, string>> = {
   "embed.js": "embed/main.ts",
   "checkout.css": "checkout/style.css",
   "dashboard.css": "dashboard/style.css",
+  "docs.css": "docs/style.css",
+  "docs.js": "docs/main.ts",
 };
 /** In parts: a screen is loaded when it is first opened. */
 const DASHBOARD = { name: "dashboard.js", entry: "dashboard/main.tsx" };

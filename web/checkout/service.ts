@@ -1,5 +1,5 @@
 /** The calls to the service. A payment that may have been accepted is asked about with the same bytes until its outcome is known. */
-import type { Hex, Link } from "./page-data.ts";
+import { type Hex, type Link, page } from "./page-data.ts";
 import { Stop } from "./wallet-calls.ts";
 
 type Answer = {
@@ -46,9 +46,9 @@ export async function submitPayment(linkId: string, body: string, key: string): 
   let refusals = 0;
   let isUncertain = false;
   for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-    const answer = await post(`/v1/x402/${linkId}/pay`, body, { "idempotency-key": key }).catch(
-      () => undefined,
-    );
+    // the receipt is issued in the page's language, which may be another one than the browser's
+    const headers = { "idempotency-key": key, "accept-language": page.language };
+    const answer = await post(`/v1/x402/${linkId}/pay`, body, headers).catch(() => undefined);
     if (answer) {
       const { status, body: said } = answer;
       if (status === 200) return said.txHash ?? null;

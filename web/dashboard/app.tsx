@@ -1,19 +1,20 @@
 /** The frame around every screen: where one can go, who is signed in, and the screen of the address. */
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { useAction } from "./frame/action.ts";
 import { Shortcuts } from "./frame/keys.tsx";
 import { useLiveEvents } from "./frame/live.ts";
 import { actingMerchant, type Capability, can, chooseMerchant, forMerchant } from "./frame/merchant.ts";
 import { page } from "./frame/page-data.ts";
 import { Link, usePlace } from "./frame/router.tsx";
 import type { ScreenProps } from "./frame/screen-props.ts";
-import { messageOf } from "./frame/service.ts";
 import { type Me, PasskeyDialog } from "./frame/session.tsx";
 import { say } from "./frame/words.ts";
 import { LinkDetail } from "./links/link-detail.tsx";
 import { LinkList } from "./links/link-list.tsx";
 import { Overview } from "./overview/overview.tsx";
-import { Button, Choice, Notice } from "./parts/controls.tsx";
+import { Button, Choice } from "./parts/controls.tsx";
+import { PartGone } from "./parts/dialog-later.tsx";
 import { Empty, Screen, Skeleton } from "./parts/page-parts.tsx";
 
 type ScreenComponent = ComponentType<ScreenProps>;
@@ -24,18 +25,27 @@ const AT_ONCE: Readonly<Record<string, ScreenComponent>> = {
   "/links": LinkList,
   "/links/:id": LinkDetail,
 };
-const LATER: Readonly<Record<string, () => Promise<ScreenComponent>>> = {
-  "/transactions": () => import("./transactions/transaction-list.tsx").then((part) => part.TransactionList),
-  "/exports": () => import("./exports/export-list.tsx").then((part) => part.ExportList),
-  "/wallet": () => import("./wallet/wallet.tsx").then((part) => part.Wallet),
-  "/send": () => import("./send/send.tsx").then((part) => part.Send),
-  "/payout": () => import("./send/payout.tsx").then((part) => part.Payout),
-  "/developers/keys": () => import("./developers/api-keys.tsx").then((part) => part.ApiKeys),
-  "/developers/webhooks": () => import("./developers/webhooks.tsx").then((part) => part.Webhooks),
-  "/members": () => import("./account/members.tsx").then((part) => part.Members),
-  "/invitations": () => import("./account/invitations.tsx").then((part) => part.Invitations),
-  "/security": () => import("./account/security.tsx").then((part) => part.Security),
-  "/settings": () => import("./account/settings.tsx").then((part) => part.Settings),
+const transactions = () => import("./transactions/transaction-list.tsx");
+const books = () => import("./exports/screens.ts");
+const money = () => import("./wallet/screens.ts");
+const account = () => import("./account/screens.ts");
+type Part = { screens: Readonly<Record<string, ScreenComponent>> };
+const LATER: Readonly<Record<string, () => Promise<Part>>> = {
+  "/transactions": transactions,
+  "/documents": books,
+  "/exports": books,
+  "/saved-exports": books,
+  "/exchange-rates": books,
+  "/statements": books,
+  "/wallet": money,
+  "/send": money,
+  "/payout": money,
+  "/developers/keys": account,
+  "/developers/webhooks": account,
+  "/members": account,
+  "/invitations": account,
+  "/security": account,
+  "/settings": account,
 };
 
 type Entry = readonly [path: string, text: string];
@@ -43,6 +53,9 @@ type Entry = readonly [path: string, text: string];
 /** What a member's role must include for a screen; the others are for every member. */
 const NEEDS: Readonly<Record<string, Capability>> = {
   "/exports": "exports",
+  "/saved-exports": "exports",
+  "/exchange-rates": "exports",
+  "/statements": "exports",
   "/send": "money:send",
   "/payout": "money:send",
   "/developers/keys": "keys:manage",
@@ -61,7 +74,16 @@ const menu = (): { title: string; entries: Entry[] }[] => [
       ["/", say("Overview")],
       ["/links", say("Links")],
       ["/transactions", say("Transactions")],
+    ],
+  },
+  {
+    title: say("Books"),
+    entries: [
+      ["/documents", say("Documents")],
+      ["/statements", say("Statements")],
       ["/exports", say("Exports")],
+      ["/saved-exports", say("Saved exports")],
+      ["/exchange-rates", say("Exchange rates")],
     ],
   },
   {
@@ -106,7 +128,7 @@ export function App({ me, onChange, onSignOut }: { me: Me; onChange: () => void;
             <span class="mark" aria-hidden="true">
               $
             </span>
-            <bdi>{me.displayName ?? page.serviceName}</bdi>
+            <bdi title={me.displayName ?? undefined}>{me.displayName ?? page.serviceName}</bdi>
             <button
               type="button"
               class="menu"
@@ -184,7 +206,7 @@ function Place({ path, query, me, onChange }: Omit<ScreenProps, "id"> & { path: 
   const props = { me, query, id: linkId ?? "", onChange };
   if (Now) return <Now key={path} {...props} />;
   const load = LATER[key];
-  if (load) return <Later key={key} load={load} {...props} />;
+  if (load) return <Later key={key} path={key} load={load} {...props} />;
   return (
     <Screen title={say("Not found")}>
       <Empty title={say("There is no such screen")} action={<Link to="/">{say("Overview")}</Link>}>
@@ -194,31 +216,20 @@ function Place({ path, query, me, onChange }: Omit<ScreenProps, "id"> & { path: 
   );
 }
 
-const loaded = new Map<() => Promise<ScreenComponent>, ScreenComponent>();
+const loaded = new Map<() => Promise<Part>, Part>();
 
-function Later({ load, ...props }: ScreenProps & { load: () => Promise<ScreenComponent> }) {
+function Later({ path, load, ...props }: ScreenProps & { path: string; load: () => Promise<Part> }) {
   const [, setTurn] = useState(0);
-  const [fault, setFault] = useState<string>();
-  const fetchPart = () => {
-    setFault(undefined);
-    load().then(
-      (part) => {
-        loaded.set(load, part);
-        setTurn((turn) => turn + 1);
-      },
-      (error: unknown) => setFault(messageOf(error)),
-    );
-  };
+  const { fault, run } = useAction();
   useEffect(() => {
-    if (!loaded.has(load)) fetchPart();
+    if (loaded.has(load)) return;
+    void run(async () => {
+      loaded.set(load, await load());
+      setTurn((turn) => turn + 1);
+    });
   }, [load]);
-  const Part = loaded.get(load);
+  const Part = loaded.get(load)?.screens[path];
   if (Part) return <Part {...props} />;
   if (!fault) return <Skeleton />;
-  return (
-    <Notice kind="bad">
-      <p>{say("This screen could not be loaded. A new version may have been published: reload the page.")}</p>
-      <Button onClick={() => location.reload()}>{say("Reload")}</Button>
-    </Notice>
-  );
+  return <PartGone />;
 }

@@ -32,11 +32,14 @@ function Root() {
     forgetAll();
     void read();
   };
-  const signOut = async () => {
-    await call("POST /v1/auth/logout", { isQuiet: true }).catch(() => undefined);
+  const leave = () => {
     forgetAll();
     navigate("/sign-in", { replace: true });
     setMe(null);
+  };
+  const signOut = async () => {
+    await call("POST /v1/auth/logout", { isQuiet: true }).catch(() => undefined);
+    leave();
   };
   if (fault)
     return (
@@ -47,8 +50,14 @@ function Root() {
     );
   if (me === undefined) return <p class="hidden">{say("Loading")}</p>;
   if (location.pathname === UNKNOWN_PATH && me?.status !== "ACTIVE") return <Unknown />;
-  if (me === null) return <SignIn begin={{ step: "email", email: "" }} onDone={begin} />;
-  if (me.status !== "ACTIVE") return <SignIn begin={{ step: "wallet", email: me.email }} onDone={begin} />;
+  if (me === null || me.status !== "ACTIVE")
+    return (
+      <SignIn
+        begin={me ? { step: "wallet", email: me.email } : { step: "email", email: "" }}
+        onDone={begin}
+        onLeave={leave}
+      />
+    );
   if (ENTRY_PATHS.has(location.pathname)) navigate("/", { replace: true });
   return <App key={me.id} me={me} onChange={() => void read()} onSignOut={() => void signOut()} />;
 }

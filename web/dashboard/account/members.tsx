@@ -1,13 +1,16 @@
 /** Who may act for the account, in which role, and who is invited. */
 import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { actingMerchant, can, chooseMerchant } from "../frame/merchant.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { type Answer, call, messageOf } from "../frame/service.ts";
+import { type Answer, call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Choice, Dialog, Field, Notice } from "../parts/controls.tsx";
-import { Broken, Screen, Skeleton, Time } from "../parts/page-parts.tsx";
+import { Button, Choice, Dialog, Field } from "../parts/controls.tsx";
+import { DialogLater } from "../parts/dialog-later.tsx";
+import { Confirm, Fault, Form, Loading, Submit } from "../parts/forms.tsx";
+import { Broken, Screen, Time } from "../parts/page-parts.tsx";
 import { nameOfRole, ROLES, type Role, whatRoleMay } from "./roles.ts";
 
 type Member = Answer<"GET /v1/members">["data"][number];
@@ -16,17 +19,13 @@ export function Members({ me }: ScreenProps) {
   const [isInviting, setInviting] = useState(false);
   const [leaving, setLeaving] = useState(false);
   const [removing, setRemoving] = useState<Member>();
-  const [fault, setFault] = useState<string>();
+  const [promoted, setPromoted] = useState<Member>();
+  const { fault, run } = useAction();
   const loaded = useLoad("GET /v1/members");
-  const members = loaded.value?.data;
   const isManager = can("members:manage");
+  const wallet = can("owners:manage") ? me.wallets[0]?.address : undefined;
   const change = async (userId: string, role: string) => {
-    setFault(undefined);
-    try {
-      await call("PATCH /v1/members/{userId}", { id: userId, body: { role: role as Role } });
-    } catch (error) {
-      setFault(messageOf(error));
-    }
+    await run(() => call("PATCH /v1/members/{userId}", { id: userId, body: { role: role as Role } }));
     invalidate("/v1/members");
   };
   return (
@@ -49,64 +48,85 @@ export function Members({ me }: ScreenProps) {
         </>
       }
     >
-      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Fault of={fault} />
       <section class="panel" aria-labelledby="members">
         <header>
           <h2 id="members">{say("Members")}</h2>
         </header>
-        {loaded.error && !members ? (
-          <Broken loaded={loaded} />
-        ) : !members ? (
-          <Skeleton rows={2} />
-        ) : (
-          <ul class="rows">
-            {members.map((member) => (
-              <li key={member.userId}>
-                <span class="what">
-                  <strong>
-                    <bdi>{member.email}</bdi>
-                  </strong>
-                  <span class="muted">{describe(member)}</span>
-                </span>
-                {isManager && !member.isAccount ? (
-                  <>
-                    <Choice
-                      label={say("Role of {email}", { email: member.email })}
-                      isHidden
-                      value={member.role}
-                      onInput={(role) => void change(member.userId, role)}
-                      options={ROLES.map((role) => [role, nameOfRole(role)] as const)}
-                    />
-                    <Button
-                      kind="danger"
-                      label={say("Remove {email}", { email: member.email })}
-                      onClick={() => setRemoving(member)}
-                    >
-                      {say("Remove")}
-                    </Button>
-                  </>
-                ) : (
-                  <span class="status off">{nameOfRole(member.role)}</span>
-                )}
-              </li>
-            ))}
-          </ul>
-        )}
+        <Loading of={loaded} rows={2}>
+          {({ data: members }) => (
+            <ul class="rows">
+              {members.map((member) => (
+                <li key={member.userId}>
+                  <span class="what">
+                    <strong>
+                      <bdi>{member.email}</bdi>
+                    </strong>
+                    <span class="muted">{describe(member)}</span>
+                  </span>
+                  {isManager && !member.isAccount ? (
+                    <>
+                      {wallet && member.role !== member.effectiveRole && (
+                        <Button
+                          label={`${say("Make an owner")}: ${member.email}`}
+                          onClick={() => setPromoted(member)}
+                        >
+                          {say("Make an owner")}
+                        </Button>
+                      )}
+                      <Choice
+                        label={say("Role of {email}", { email: member.email })}
+                        isHidden
+                        value={member.role}
+                        onInput={(role) => void change(member.userId, role)}
+                        options={ROLES.map((role) => [role, nameOfRole(role)] as const)}
+                      />
+                      <Button
+                        kind="danger"
+                        label={say("Remove {email}", { email: member.email })}
+                        onClick={() => setRemoving(member)}
+                      >
+                        {say("Remove")}
+                      </Button>
+                    </>
+                  ) : (
+                    <span class="status off">{nameOfRole(member.role)}</span>
+                  )}
+                </li>
+              ))}
+            </ul>
+          )}
+        </Loading>
       </section>
       {isManager && <Open />}
+      {promoted && wallet && (
+        <DialogLater>
+          {({ AddMember }) => (
+            <AddMember
+              userId={promoted.userId}
+              email={promoted.email}
+              wallet={wallet}
+              onClose={() => setPromoted(undefined)}
+            />
+          )}
+        </DialogLater>
+      )}
       {isInviting && <Invite onClose={() => setInviting(false)} />}
       {removing && (
-        <End
+        <Confirm
           title={say("Remove {email}?", { email: removing.email })}
           word={say("Remove")}
-          work={() => call("DELETE /v1/members/{userId}", { id: removing.userId })}
+          work={async () => {
+            await call("DELETE /v1/members/{userId}", { id: removing.userId });
+            invalidate("/v1/members");
+          }}
           onClose={() => setRemoving(undefined)}
         >
           {say("What they are signed in to for this account ends at once, and so do the API keys they made.")}
-        </End>
+        </Confirm>
       )}
       {leaving && (
-        <End
+        <Confirm
           title={say("Leave this account?")}
           word={say("Leave this account")}
           work={async () => {
@@ -116,7 +136,7 @@ export function Members({ me }: ScreenProps) {
           onClose={() => setLeaving(false)}
         >
           {say("You are signed out. Only a new invitation brings you back.")}
-        </End>
+        </Confirm>
       )}
     </Screen>
   );
@@ -131,15 +151,10 @@ function describe({ isAccount, role, effectiveRole }: Member): string {
 
 function Open() {
   const loaded = useLoad("GET /v1/members/invitations");
-  const [fault, setFault] = useState<string>();
+  const { fault, run } = useAction();
   const open = loaded.value?.data ?? [];
   const revoke = async (id: string) => {
-    setFault(undefined);
-    try {
-      await call("DELETE /v1/members/invitations/{id}", { id });
-    } catch (error) {
-      setFault(messageOf(error));
-    }
+    await run(() => call("DELETE /v1/members/invitations/{id}", { id }));
     invalidate("/v1/members");
   };
   if (open.length === 0 && !loaded.error) return null;
@@ -148,7 +163,7 @@ function Open() {
       <header>
         <h2 id="open-invitations">{say("Open invitations")}</h2>
       </header>
-      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Fault of={fault} />
       {loaded.error && <Broken loaded={loaded} />}
       <ul class="rows">
         {open.map(({ id, email, role, expiresAt }) => (
@@ -174,29 +189,16 @@ function Open() {
 function Invite({ onClose }: { onClose: () => void }) {
   const [email, setEmail] = useState("");
   const [role, setRole] = useState<Role>("accountant");
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const invite = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const action = useAction();
+  const invite = () =>
+    action.run(async () => {
       await call("POST /v1/members/invitations", { body: { email, role } });
       invalidate("/v1/members");
       onClose();
-    } catch (error) {
-      setFault(messageOf(error));
-      setBusy(false);
-    }
-  };
+    });
   return (
     <Dialog title={say("Invite a person")} onClose={onClose} narrow>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void invite();
-        }}
-      >
+      <Form onSubmit={invite}>
         <Field
           label={say("E-mail address")}
           type="email"
@@ -213,51 +215,8 @@ function Invite({ onClose }: { onClose: () => void }) {
           onInput={(value) => setRole(value as Role)}
           options={ROLES.map((one) => [one, `${nameOfRole(one)}: ${whatRoleMay(one)}`] as const)}
         />
-        {fault && <Notice kind="bad">{fault}</Notice>}
-        <div class="actions">
-          <Button kind="main" type="submit" isBusy={isBusy}>
-            {say("Send the invitation")}
-          </Button>
-          <Button onClick={onClose}>{say("Cancel")}</Button>
-        </div>
-      </form>
-    </Dialog>
-  );
-}
-
-type EndProps = {
-  title: string;
-  word: string;
-  work: () => Promise<unknown>;
-  onClose: () => void;
-  children: string;
-};
-
-function End({ title, word, work, onClose, children }: EndProps) {
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const end = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
-      await work();
-      invalidate("/v1/members");
-      onClose();
-    } catch (error) {
-      setFault(messageOf(error));
-      setBusy(false);
-    }
-  };
-  return (
-    <Dialog title={title} onClose={onClose} narrow>
-      <p class="muted">{children}</p>
-      {fault && <Notice kind="bad">{fault}</Notice>}
-      <div class="actions">
-        <Button kind="danger" isBusy={isBusy} onClick={end}>
-          {word}
-        </Button>
-        <Button onClick={onClose}>{say("Cancel")}</Button>
-      </div>
+        <Submit action={action} text={say("Send the invitation")} onClose={onClose} />
+      </Form>
     </Dialog>
   );
 }

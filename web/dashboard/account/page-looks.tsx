@@ -1,10 +1,11 @@
 /** The colour and the logo of the payment pages, and the shops that may show them. */
 import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
-import { call, messageOf } from "../frame/service.ts";
+import { call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Field, Notice } from "../parts/controls.tsx";
-import { Broken, Skeleton } from "../parts/page-parts.tsx";
+import { Button, Field } from "../parts/controls.tsx";
+import { Fault, Form, Loading, Panel } from "../parts/forms.tsx";
 
 const DEFAULT_COLOR = "#0b50e6";
 const READ_AT_ONCE = 0x8000;
@@ -13,20 +14,12 @@ export function PageLooks() {
   const loaded = useLoad("GET /v1/settings/pages");
   const [color, setColor] = useState<string>();
   const [origins, setOrigins] = useState<string>();
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const looks = loaded.value;
-  const change = async (work: () => Promise<unknown>) => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const { isBusy, fault, run } = useAction();
+  const change = (work: () => Promise<unknown>) =>
+    run(async () => {
       await work();
       invalidate("/v1/settings/pages");
-    } catch (error) {
-      setFault(messageOf(error));
-    }
-    setBusy(false);
-  };
+    });
   const save = () =>
     change(async () => {
       const frameOrigins = origins?.split(/[\s,]+/).filter(Boolean);
@@ -42,75 +35,66 @@ export function PageLooks() {
     change(async () => call("POST /v1/settings/pages/logo", { body: { image: await toBase64(file) } }));
   const reset = () => change(() => call("PATCH /v1/settings/pages", { body: { accentColor: null } }));
   return (
-    <section class="panel padded" aria-labelledby="looks">
-      <h2 id="looks">{say("Payment pages")}</h2>
-      {loaded.error && !looks ? (
-        <Broken loaded={loaded} />
-      ) : !looks ? (
-        <Skeleton rows={3} />
-      ) : (
-        <form
-          class="form slim"
-          onSubmit={(event) => {
-            event.preventDefault();
-            void save();
-          }}
-        >
-          <div class="looks">
-            {looks.logoUrl && <img src={new URL(looks.logoUrl).pathname} alt={say("Your logo")} />}
-            <div class="file">
-              <label for="logo">{say("Logo")}</label>
-              <input
-                id="logo"
-                type="file"
-                accept="image/png,image/jpeg,image/webp"
-                onChange={(event) => {
-                  const [file] = event.currentTarget.files ?? [];
-                  if (file) void upload(file);
-                }}
-              />
+    <Panel title={say("Payment pages")} isPadded>
+      <Loading of={loaded} rows={3}>
+        {(looks) => (
+          <Form class="form slim" onSubmit={save}>
+            <div class="looks">
+              {looks.logoUrl && <img src={new URL(looks.logoUrl).pathname} alt={say("Your logo")} />}
+              <div class="file">
+                <label for="logo">{say("Logo")}</label>
+                <input
+                  id="logo"
+                  type="file"
+                  accept="image/png,image/jpeg,image/webp"
+                  onChange={(event) => {
+                    const [file] = event.currentTarget.files ?? [];
+                    if (file) void upload(file);
+                  }}
+                />
+              </div>
+              {looks.logoUrl && (
+                <Button isBusy={isBusy} onClick={() => change(() => call("DELETE /v1/settings/pages/logo"))}>
+                  {say("Remove the logo")}
+                </Button>
+              )}
             </div>
-            {looks.logoUrl && (
-              <Button isBusy={isBusy} onClick={() => change(() => call("DELETE /v1/settings/pages/logo"))}>
-                {say("Remove the logo")}
+            <Field
+              label={say("Colour of buttons and links")}
+              type="color"
+              value={color ?? looks.accentColor ?? DEFAULT_COLOR}
+              onInput={setColor}
+              hint={say("Pages darken or lighten it until it is readable.")}
+            />
+            <Field
+              label={say("Shops that may show the pages in a frame")}
+              isLong
+              value={origins ?? looks.frameOrigins.join("\n")}
+              onInput={setOrigins}
+              placeholder="https://shop.example"
+              spellcheck={false}
+              hint={say("One origin a line. No others may.")}
+            />
+            <Fault of={fault} />
+            <div class="actions">
+              <Button
+                kind="main"
+                type="submit"
+                isBusy={isBusy}
+                isOff={color === undefined && origins === undefined}
+              >
+                {say("Save")}
               </Button>
-            )}
-          </div>
-          <Field
-            label={say("Colour of buttons and links")}
-            type="color"
-            value={color ?? looks.accentColor ?? DEFAULT_COLOR}
-            onInput={setColor}
-            hint={say("Pages darken or lighten it until it is readable.")}
-          />
-          <Field
-            label={say("Shops that may show the pages in a frame")}
-            isLong
-            value={origins ?? looks.frameOrigins.join("\n")}
-            onInput={setOrigins}
-            placeholder="https://shop.example"
-            spellcheck={false}
-            hint={say("One origin a line. No others may.")}
-          />
-          {fault && <Notice kind="bad">{fault}</Notice>}
-          <div class="actions">
-            <Button
-              kind="main"
-              type="submit"
-              isBusy={isBusy}
-              isOff={color === undefined && origins === undefined}
-            >
-              {say("Save")}
-            </Button>
-            {looks.accentColor && (
-              <Button isBusy={isBusy} onClick={reset}>
-                {say("Default colour")}
-              </Button>
-            )}
-          </div>
-        </form>
-      )}
-    </section>
+              {looks.accentColor && (
+                <Button isBusy={isBusy} onClick={reset}>
+                  {say("Default colour")}
+                </Button>
+              )}
+            </div>
+          </Form>
+        )}
+      </Loading>
+    </Panel>
   );
 }
 

@@ -1,60 +1,45 @@
 /** The account's passkeys and their names. */
 import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
-import { type Answer, call, messageOf } from "../frame/service.ts";
+import { type Answer, call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button, Field } from "../parts/controls.tsx";
-import { Broken, Skeleton, Time } from "../parts/page-parts.tsx";
+import { Form, Loading, Panel } from "../parts/forms.tsx";
+import { Time } from "../parts/page-parts.tsx";
 
 type Passkey = Answer<"GET /v1/auth/passkeys">["data"][number];
 
 export function Passkeys() {
   const loaded = useLoad("GET /v1/auth/passkeys");
-  const passkeys = loaded.value?.data;
   return (
-    <section class="panel" aria-labelledby="passkeys">
-      <h2 id="passkeys">{say("Passkeys")}</h2>
-      {loaded.error && !passkeys ? (
-        <Broken loaded={loaded} />
-      ) : !passkeys ? (
-        <Skeleton rows={1} />
-      ) : (
-        <ul class="rows">
-          {passkeys.map((passkey) => (
-            <PasskeyRow key={passkey.id} passkey={passkey} />
-          ))}
-        </ul>
-      )}
-    </section>
+    <Panel title={say("Passkeys")}>
+      <Loading of={loaded} rows={1}>
+        {({ data: passkeys }) => (
+          <ul class="rows">
+            {passkeys.map((passkey) => (
+              <PasskeyRow key={passkey.id} passkey={passkey} />
+            ))}
+          </ul>
+        )}
+      </Loading>
+    </Panel>
   );
 }
 
 function PasskeyRow({ passkey: { id, name, synced, createdAt, lastUsedAt } }: { passkey: Passkey }) {
   const [typed, setTyped] = useState<string>();
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const rename = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const { isBusy, fault, run } = useAction();
+  const rename = () =>
+    run(async () => {
       await call("PATCH /v1/auth/passkeys/{id}", { id, body: { name: typed?.trim() || null } });
       invalidate("/v1/auth/passkeys", "/v1/wallets/owners");
       setTyped(undefined);
-    } catch (error) {
-      setFault(messageOf(error));
-    }
-    setBusy(false);
-  };
+    });
   if (typed !== undefined)
     return (
       <li>
-        <form
-          class="form slim"
-          onSubmit={(event) => {
-            event.preventDefault();
-            void rename();
-          }}
-        >
+        <Form class="form slim" onSubmit={rename}>
           <Field
             label={say("Name of the passkey")}
             value={typed}
@@ -69,7 +54,7 @@ function PasskeyRow({ passkey: { id, name, synced, createdAt, lastUsedAt } }: { 
             </Button>
             <Button onClick={() => setTyped(undefined)}>{say("Cancel")}</Button>
           </div>
-        </form>
+        </Form>
       </li>
     );
   return (

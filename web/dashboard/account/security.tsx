@@ -1,30 +1,24 @@
-/** Who is signed in where, which passkeys there are, and what has happened to the account. */
-import { useState } from "preact/hooks";
+/** How one signs in, who is signed in where, and what has happened to the account. */
+import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
-import { setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { call, messageOf } from "../frame/service.ts";
+import { call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Notice } from "../parts/controls.tsx";
-import { Broken, Screen, Scroll, Skeleton, Time } from "../parts/page-parts.tsx";
+import { Button } from "../parts/controls.tsx";
+import { Fault, Loading } from "../parts/forms.tsx";
+import { Screen, Time } from "../parts/page-parts.tsx";
 import { Passkeys } from "./passkeys.tsx";
-
-const PAGE = 30;
-const METHODS: Readonly<Record<string, string>> = {
-  otp: "by e-mail code",
-  passkey: "by passkey",
-  wallet_setup: "by wallet setup",
-  google: "with Google",
-  test: "by a test",
-  recovery: "for a recovery",
-};
+import { SignInMethods } from "./sign-in-methods.tsx";
+import { Trail } from "./trail.tsx";
+import { nameOfMethod } from "./trail-words.ts";
 
 export function Security({ query }: ScreenProps) {
   return (
     <Screen title={say("Security")}>
-      <Sessions />
+      <SignInMethods outcome={query.get("google")} />
       <Passkeys />
+      <Sessions />
       {can("trail:read") && <Trail cursor={query.get("page") ?? undefined} />}
     </Screen>
   );
@@ -32,20 +26,13 @@ export function Security({ query }: ScreenProps) {
 
 function Sessions() {
   const loaded = useLoad("GET /v1/auth/sessions");
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
+  const { isBusy, fault, run } = useAction();
   const sessions = loaded.value?.data;
-  const end = async (work: () => Promise<unknown>) => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const end = (work: () => Promise<unknown>) =>
+    run(async () => {
       await work();
       invalidate("/v1/auth/sessions", "/v1/security-events");
-    } catch (error) {
-      setFault(messageOf(error));
-    }
-    setBusy(false);
-  };
+    });
   return (
     <section class="panel" aria-labelledby="sessions">
       <header>
@@ -56,108 +43,37 @@ function Sessions() {
           </Button>
         )}
       </header>
-      {fault && <Notice kind="bad">{fault}</Notice>}
-      {loaded.error && !sessions ? (
-        <Broken loaded={loaded} />
-      ) : !sessions ? (
-        <Skeleton rows={2} />
-      ) : (
-        <ul class="rows">
-          {sessions.map((session) => (
-            <li key={session.id}>
-              <span class="what">
-                <strong>{session.userAgent ?? say("Unknown browser")}</strong>
-                <span class="muted">
-                  {say("Signed in {how}", { how: say(METHODS[session.method] ?? session.method) })}
-                  {session.ip && ` · ${session.ip}`}
+      <Fault of={fault} />
+      <Loading of={loaded} rows={2}>
+        {({ data }) => (
+          <ul class="rows">
+            {data.map((session) => (
+              <li key={session.id}>
+                <span class="what">
+                  <strong>{session.userAgent ?? say("Unknown browser")}</strong>
+                  <span class="muted">
+                    {say("Signed in {how}", { how: nameOfMethod(session.method) })}
+                    {session.ip && ` · ${session.ip}`}
+                  </span>
                 </span>
-              </span>
-              <span class="muted">
-                {say("Seen")} <Time of={session.lastSeenAt} />
-              </span>
-              {session.current ? (
-                <span class="status ok">{say("This one")}</span>
-              ) : (
-                <Button
-                  isBusy={isBusy}
-                  onClick={() => end(() => call("DELETE /v1/auth/sessions/{id}", { id: session.id }))}
-                >
-                  {say("End")}
-                </Button>
-              )}
-            </li>
-          ))}
-        </ul>
-      )}
+                <span class="muted">
+                  {say("Seen")} <Time of={session.lastSeenAt} />
+                </span>
+                {session.current ? (
+                  <span class="status ok">{say("This one")}</span>
+                ) : (
+                  <Button
+                    isBusy={isBusy}
+                    onClick={() => end(() => call("DELETE /v1/auth/sessions/{id}", { id: session.id }))}
+                  >
+                    {say("End")}
+                  </Button>
+                )}
+              </li>
+            ))}
+          </ul>
+        )}
+      </Loading>
     </section>
   );
-}
-
-function Trail({ cursor }: { cursor: string | undefined }) {
-  const loaded = useLoad("GET /v1/security-events", { query: { limit: PAGE, cursor } });
-  const { value } = loaded;
-  return (
-    <section class="panel" aria-labelledby="trail">
-      <h2 id="trail">{say("What happened")}</h2>
-      {loaded.error && !value ? (
-        <Broken loaded={loaded} />
-      ) : !value ? (
-        <Skeleton rows={6} />
-      ) : (
-        <Scroll label={say("Events")}>
-          <table class="list">
-            <thead>
-              <tr>
-                <th scope="col">{say("What")}</th>
-                <th scope="col">{say("From")}</th>
-                <th scope="col">{say("When")}</th>
-              </tr>
-            </thead>
-            <tbody>
-              {value.data.map((event) => (
-                <tr key={event.id}>
-                  <td class="main">
-                    <strong>{nameOf(event.type)}</strong>
-                    {event.actor?.email && <bdi class="muted small">{event.actor.email}</bdi>}
-                    {Object.keys(event.details).length > 0 && (
-                      <bdi class="muted small">{describe(event.details)}</bdi>
-                    )}
-                  </td>
-                  <td class="second mono">{event.clientAddress ?? ""}</td>
-                  <td class="when">
-                    <Time of={event.createdAt} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
-      )}
-      {value && (cursor || value.pagination.nextCursor) && (
-        <nav class="pager padded" aria-label={say("Pages")}>
-          <Button isOff={!cursor} onClick={() => setQuery({ page: undefined })}>
-            {say("Newest")}
-          </Button>
-          <Button
-            isOff={!value.pagination.nextCursor}
-            onClick={() => setQuery({ page: value.pagination.nextCursor ?? undefined })}
-          >
-            {say("Older")}
-          </Button>
-        </nav>
-      )}
-    </section>
-  );
-}
-
-/** `sign_in_refused` reads "Sign in refused", `otp_sent` "Code sent". */
-function nameOf(type: string): string {
-  const text = type.replaceAll("_", " ").replace(/^otp\b/, "code");
-  return say(text.charAt(0).toUpperCase() + text.slice(1));
-}
-
-function describe(details: Readonly<Record<string, unknown>>): string {
-  return Object.entries(details)
-    .map(([name, value]) => `${name}: ${value}`)
-    .join(" · ");
 }

@@ -1,13 +1,17 @@
 /** What payers see, how transfers are matched, and how this page behaves. */
 import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { areShortcutsOn, setShortcuts } from "../frame/keys.tsx";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { actingMerchant } from "../frame/merchant.ts";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { call, type Given, messageOf } from "../frame/service.ts";
+import { call, type Given } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button, Check, Field, Notice } from "../parts/controls.tsx";
-import { Broken, Screen, Skeleton } from "../parts/page-parts.tsx";
+import { Fault, Form, Loading } from "../parts/forms.tsx";
+import { Screen } from "../parts/page-parts.tsx";
+import { ownZone } from "../parts/time-zone-choice.tsx";
+import { Books } from "./books.tsx";
 import { PageLooks } from "./page-looks.tsx";
 
 export function Settings({ me, onChange }: ScreenProps) {
@@ -18,6 +22,7 @@ export function Settings({ me, onChange }: ScreenProps) {
       {!actingMerchant() && <MerchantName initial={me.displayName} onChange={onChange} />}
       <PageLooks />
       <Matching />
+      <Books />
       <section class="panel padded" aria-labelledby="this-page">
         <h2 id="this-page">{say("This page")}</h2>
         <Check
@@ -31,7 +36,7 @@ export function Settings({ me, onChange }: ScreenProps) {
         />
         <p class="hint">
           {say("Times are in {zone}, the zone of this device.", {
-            zone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+            zone: ownZone,
           })}
         </p>
       </section>
@@ -42,31 +47,18 @@ export function Settings({ me, onChange }: ScreenProps) {
 function MerchantName({ initial, onChange }: { initial: string | null; onChange: () => void }) {
   const [name, setName] = useState(initial ?? "");
   const [saved, setSaved] = useState(initial ?? "");
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const save = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const { isBusy, fault, run } = useAction();
+  const save = () =>
+    run(async () => {
       await call("PATCH /v1/auth/me", { body: { displayName: name.trim() || null } });
       setSaved(name);
       onChange();
-    } catch (error) {
-      setFault(messageOf(error));
-    }
-    setBusy(false);
-  };
+    });
   return (
     <section class="panel padded" aria-labelledby="name">
       <h2 id="name">{say("Your name, as payers see it")}</h2>
       <div class="pair">
-        <form
-          class="form"
-          onSubmit={(event) => {
-            event.preventDefault();
-            void save();
-          }}
-        >
+        <Form onSubmit={save}>
           <Field
             label={say("Merchant name")}
             value={name}
@@ -81,7 +73,7 @@ function MerchantName({ initial, onChange }: { initial: string | null; onChange:
             </Button>
           </div>
           {name === saved && saved !== (initial ?? "") && <Notice kind="ok">{say("Saved")}</Notice>}
-        </form>
+        </Form>
         <div class="preview" aria-hidden="true">
           <p class="name">
             <span class="mark">{(name || "?").charAt(0).toUpperCase()}</span>
@@ -101,41 +93,35 @@ type Change = NonNullable<Given<"PATCH /v1/settings">["body"]>;
 
 function Matching() {
   const loaded = useLoad("GET /v1/settings");
-  const [fault, setFault] = useState<string>();
-  const settings = loaded.value;
+  const { fault, run } = useAction();
   const change = async (body: Change) => {
-    setFault(undefined);
-    try {
-      await call("PATCH /v1/settings", { body });
-    } catch (error) {
-      setFault(messageOf(error));
-    }
+    await run(() => call("PATCH /v1/settings", { body }));
     invalidate("/v1/settings");
   };
   return (
     <section class="panel padded" aria-labelledby="matching">
       <h2 id="matching">{say("Matching of transfers")}</h2>
-      {loaded.error && !settings ? (
-        <Broken loaded={loaded} />
-      ) : !settings ? (
-        <Skeleton rows={2} />
-      ) : (
-        <>
-          <Check
-            label={say("Match by the plain amount")}
-            isOn={settings.matchByAmount}
-            onInput={(matchByAmount) => void change({ matchByAmount })}
-            hint={say("A transfer of exactly the amount of one open link pays it, without further evidence.")}
-          />
-          <Check
-            label={say("Trust signed claims only")}
-            isOn={settings.claimPolicy === "proven"}
-            onInput={(isOn) => void change({ claimPolicy: isOn ? "proven" : "early" })}
-            hint={say("Between links of one price, only a payer's signature decides.")}
-          />
-        </>
-      )}
-      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Loading of={loaded} rows={2}>
+        {(settings) => (
+          <>
+            <Check
+              label={say("Match by the plain amount")}
+              isOn={settings.matchByAmount}
+              onInput={(matchByAmount) => void change({ matchByAmount })}
+              hint={say(
+                "A transfer of exactly the amount of one open link pays it, without further evidence.",
+              )}
+            />
+            <Check
+              label={say("Trust signed claims only")}
+              isOn={settings.claimPolicy === "proven"}
+              onInput={(isOn) => void change({ claimPolicy: isOn ? "proven" : "early" })}
+              hint={say("Between links of one price, only a payer's signature decides.")}
+            />
+          </>
+        )}
+      </Loading>
+      <Fault of={fault} />
     </section>
   );
 }

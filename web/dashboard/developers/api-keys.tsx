@@ -1,10 +1,12 @@
 /** Keys for the merchant's programs: made with the passkey, shown once, revoked by name. */
 import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
-import { type Answer, call, type Given, messageOf } from "../frame/service.ts";
+import { type Answer, call, type Given } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Check, Copy, Dialog, Field, Notice } from "../parts/controls.tsx";
-import { Broken, Empty, Screen, Skeleton, Time } from "../parts/page-parts.tsx";
+import { Button, Check, Copy, Dialog, Field } from "../parts/controls.tsx";
+import { Checks, Form, Loading, Submit } from "../parts/forms.tsx";
+import { Empty, Screen, Time } from "../parts/page-parts.tsx";
 
 type Key = Answer<"GET /v1/api-keys">["data"][number];
 type Scope = NonNullable<Given<"POST /v1/api-keys">["body"]>["scopes"][number];
@@ -23,7 +25,6 @@ export function ApiKeys() {
   const [isMaking, setMaking] = useState(false);
   const [revoking, setRevoking] = useState<Key>();
   const loaded = useLoad("GET /v1/api-keys");
-  const keys = loaded.value?.data;
   const make = (
     <Button kind="main" onClick={() => setMaking(true)}>
       {say("New API key")}
@@ -40,51 +41,53 @@ export function ApiKeys() {
       actions={make}
     >
       <section class="panel" aria-label={say("API keys")}>
-        {loaded.error && !keys ? (
-          <Broken loaded={loaded} />
-        ) : !keys ? (
-          <Skeleton rows={3} />
-        ) : keys.length === 0 ? (
-          <Empty title={say("No API keys yet")} action={make}>
-            {say(
-              "A key lets a program create links and read payments. It can never move money: that takes your passkey.",
-            )}
-          </Empty>
-        ) : (
-          <ul class="rows">
-            {keys.map((key) => (
-              <li key={key.id} class={key.revokedAt ? "off-row" : undefined}>
-                <span class="what">
-                  <strong>
-                    <bdi>{key.name}</bdi>
-                  </strong>
-                  <code>{key.prefix}…</code>
-                  <span class="muted small">{key.scopes.map((scope) => say(SCOPES[scope])).join(" · ")}</span>
-                </span>
-                <span class="muted">
-                  {key.lastUsedAt ? (
-                    <>
-                      {say("Used")} <Time of={key.lastUsedAt} />
-                    </>
-                  ) : (
-                    say("Never used")
-                  )}
-                </span>
-                {key.revokedAt ? (
-                  <span class="status off">{say("Revoked")}</span>
-                ) : (
-                  <Button
-                    kind="danger"
-                    label={say("Revoke {name}", { name: key.name })}
-                    onClick={() => setRevoking(key)}
-                  >
-                    {say("Revoke")}
-                  </Button>
+        <Loading of={loaded} rows={3}>
+          {({ data: keys }) =>
+            keys.length === 0 ? (
+              <Empty title={say("No API keys yet")} action={make}>
+                {say(
+                  "A key lets a program create links and read payments. It can never move money: that takes your passkey.",
                 )}
-              </li>
-            ))}
-          </ul>
-        )}
+              </Empty>
+            ) : (
+              <ul class="rows">
+                {keys.map((key) => (
+                  <li key={key.id} class={key.revokedAt ? "off-row" : undefined}>
+                    <span class="what">
+                      <strong>
+                        <bdi>{key.name}</bdi>
+                      </strong>
+                      <code>{key.prefix}…</code>
+                      <span class="muted small">
+                        {key.scopes.map((scope) => say(SCOPES[scope])).join(" · ")}
+                      </span>
+                    </span>
+                    <span class="muted">
+                      {key.lastUsedAt ? (
+                        <>
+                          {say("Used")} <Time of={key.lastUsedAt} />
+                        </>
+                      ) : (
+                        say("Never used")
+                      )}
+                    </span>
+                    {key.revokedAt ? (
+                      <span class="status off">{say("Revoked")}</span>
+                    ) : (
+                      <Button
+                        kind="danger"
+                        label={say("Revoke {name}", { name: key.name })}
+                        onClick={() => setRevoking(key)}
+                      >
+                        {say("Revoke")}
+                      </Button>
+                    )}
+                  </li>
+                ))}
+              </ul>
+            )
+          }
+        </Loading>
       </section>
       {isMaking && <NewKey onClose={() => setMaking(false)} />}
       {revoking && <Revoke apiKey={revoking} onClose={() => setRevoking(undefined)} />}
@@ -97,20 +100,13 @@ function NewKey({ onClose }: { onClose: () => void }) {
   const [scopes, setScopes] = useState<readonly Scope[]>(["links:read", "links:write"]);
   const [secret, setSecret] = useState<string>();
   const [isKept, setKept] = useState(false);
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const make = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const action = useAction();
+  const make = () =>
+    action.run(async () => {
       const { data } = await call("POST /v1/api-keys", { body: { name, scopes: [...scopes] } });
       setSecret(data.key);
       invalidate("/v1/api-keys");
-    } catch (error) {
-      setFault(messageOf(error));
-    }
-    setBusy(false);
-  };
+    });
   if (secret)
     return (
       <Dialog title={say("Keep this key")} onClose={onClose}>
@@ -129,13 +125,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
     );
   return (
     <Dialog title={say("New API key")} onClose={onClose}>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void make();
-        }}
-      >
+      <Form onSubmit={make}>
         <Field
           label={say("Name")}
           value={name}
@@ -145,57 +135,31 @@ function NewKey({ onClose }: { onClose: () => void }) {
           placeholder={say("Shop server")}
           autofocus
         />
-        <fieldset class="checks">
-          <legend>{say("What it may do")}</legend>
-          {(Object.keys(SCOPES) as Scope[]).map((scope) => (
-            <Check
-              key={scope}
-              label={say(SCOPES[scope])}
-              isOn={scopes.includes(scope)}
-              onInput={(isOn) =>
-                setScopes(isOn ? [...scopes, scope] : scopes.filter((other) => other !== scope))
-              }
-            />
-          ))}
-        </fieldset>
-        {fault && <Notice kind="bad">{fault}</Notice>}
-        <div class="actions">
-          <Button kind="main" type="submit" isBusy={isBusy} isOff={scopes.length === 0}>
-            {say("Create key")}
-          </Button>
-          <Button onClick={onClose}>{say("Cancel")}</Button>
-        </div>
-      </form>
+        <Checks
+          legend={say("What it may do")}
+          options={(Object.keys(SCOPES) as Scope[]).map((scope) => [scope, say(SCOPES[scope])] as const)}
+          value={scopes}
+          onInput={setScopes}
+        />
+        <Submit action={action} text={say("Create key")} isOff={scopes.length === 0} onClose={onClose} />
+      </Form>
     </Dialog>
   );
 }
 
 function Revoke({ apiKey, onClose }: { apiKey: Key; onClose: () => void }) {
   const [typed, setTyped] = useState("");
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const revoke = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const action = useAction();
+  const revoke = () =>
+    action.run(async () => {
       await call("DELETE /v1/api-keys/{id}", { id: apiKey.id });
       invalidate("/v1/api-keys");
       onClose();
-    } catch (error) {
-      setFault(messageOf(error));
-      setBusy(false);
-    }
-  };
+    });
   return (
     <Dialog title={say("Revoke this key?")} onClose={onClose} narrow>
       <p class="muted">{say("Programs that use it are refused at once, and for ever.")}</p>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (typed === apiKey.name) void revoke();
-        }}
-      >
+      <Form onSubmit={() => typed === apiKey.name && revoke()}>
         <Field
           label={say("Type its name: {name}", { name: apiKey.name })}
           value={typed}
@@ -204,14 +168,15 @@ function Revoke({ apiKey, onClose }: { apiKey: Key; onClose: () => void }) {
           spellcheck={false}
           autofocus
         />
-        {fault && <Notice kind="bad">{fault}</Notice>}
-        <div class="actions">
-          <Button kind="danger" type="submit" isBusy={isBusy} isOff={typed !== apiKey.name}>
-            {say("Revoke")}
-          </Button>
-          <Button onClick={onClose}>{say("Keep it")}</Button>
-        </div>
-      </form>
+        <Submit
+          action={action}
+          text={say("Revoke")}
+          kind="danger"
+          isOff={typed !== apiKey.name}
+          onClose={onClose}
+          closeText={say("Keep it")}
+        />
+      </Form>
     </Dialog>
   );
 }

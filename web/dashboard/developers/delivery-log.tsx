@@ -1,18 +1,19 @@
 /** What was sent to an endpoint: each message with its attempts and answers, to be sent again. */
-import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { setQuery } from "../frame/router.tsx";
-import { type Answer, call, messageOf } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
-import { Button, Dialog, Notice } from "../parts/controls.tsx";
-import { Broken, Skeleton, Status, Time } from "../parts/page-parts.tsx";
+import { type Answer, call } from "../frame/service.ts";
+import { say, sayCount } from "../frame/words.ts";
+import { Button, Dialog } from "../parts/controls.tsx";
+import { Fault, Loading } from "../parts/forms.tsx";
+import { Broken, Status, Time } from "../parts/page-parts.tsx";
 
 export type Endpoint = Answer<"GET /v1/webhook-endpoints">["data"][number];
 
 const PAGE = 50;
 
 export function DeliveryLog({
-  endpoint: { id, url },
+  endpoint: { id, url, enabled },
   query,
 }: {
   endpoint: Endpoint;
@@ -22,41 +23,53 @@ export function DeliveryLog({
   const loaded = useLoad("GET /v1/webhook-endpoints/{id}/deliveries", { id, query: { limit: PAGE, cursor } });
   const { value } = loaded;
   const opened = query.get("open");
+  const { isBusy, fault, run } = useAction();
+  const sendTest = () =>
+    run(async () => {
+      await call("POST /v1/webhook-endpoints/{id}/test", { id });
+      invalidate("/v1/webhook-endpoints");
+    });
   return (
     <section class="panel" aria-labelledby="log">
       <header>
         <h2 id="log">
           {say("Deliveries to")} <bdi class="mono">{new URL(url).host}</bdi>
         </h2>
-        <Button kind="quiet" onClick={loaded.retry}>
-          {say("Refresh")}
-        </Button>
+        <div class="actions">
+          <Button isBusy={isBusy} isOff={!enabled} onClick={sendTest}>
+            {say("Send a test event")}
+          </Button>
+          <Button kind="quiet" onClick={loaded.retry}>
+            {say("Refresh")}
+          </Button>
+        </div>
       </header>
-      {loaded.error && !value ? (
-        <Broken loaded={loaded} />
-      ) : !value ? (
-        <Skeleton rows={5} />
-      ) : value.data.length === 0 ? (
-        <p class="muted pad">{say("Nothing was sent yet. Create a link, and its event appears here.")}</p>
-      ) : (
-        <ul class="rows">
-          {value.data.map((delivery) => (
-            <li key={delivery.id}>
-              <Status of={delivery.state} />
-              <span class="what">
-                <code>{delivery.eventType}</code>
-                {delivery.lastError && <span class="muted small">{delivery.lastError}</span>}
-              </span>
-              <span class="muted">
-                {say("{count} attempts", { count: delivery.attempts })}
-                {delivery.lastStatus !== null && ` · ${delivery.lastStatus}`}
-              </span>
-              <Time of={delivery.createdAt} />
-              <Button onClick={() => setQuery({ open: delivery.id })}>{say("Details")}</Button>
-            </li>
-          ))}
-        </ul>
-      )}
+      <Fault of={fault} />
+      <Loading of={loaded} rows={5}>
+        {({ data }) =>
+          data.length === 0 ? (
+            <p class="muted pad">{say("Nothing was sent yet. Create a link, and its event appears here.")}</p>
+          ) : (
+            <ul class="rows">
+              {data.map((delivery) => (
+                <li key={delivery.id}>
+                  <Status of={delivery.state} />
+                  <span class="what">
+                    <code>{delivery.eventType}</code>
+                    {delivery.lastError && <span class="muted small">{delivery.lastError}</span>}
+                  </span>
+                  <span class="muted">
+                    {sayCount(delivery.attempts, "{count} attempt", "{count} attempts")}
+                    {delivery.lastStatus !== null && ` · ${delivery.lastStatus}`}
+                  </span>
+                  <Time of={delivery.createdAt} />
+                  <Button onClick={() => setQuery({ open: delivery.id })}>{say("Details")}</Button>
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Loading>
       {value?.pagination.nextCursor && (
         <nav class="pager padded" aria-label={say("Pages")}>
           <Button onClick={() => setQuery({ page: value.pagination.nextCursor ?? undefined })}>
@@ -71,20 +84,13 @@ export function DeliveryLog({
 
 function Delivery({ id, onClose }: { id: string; onClose: () => void }) {
   const loaded = useLoad("GET /v1/webhook-deliveries/{id}", { id });
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
+  const action = useAction();
   const delivery = loaded.value?.data;
-  const again = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const again = () =>
+    action.run(async () => {
       await call("POST /v1/webhook-deliveries/{id}/redeliver", { id });
       invalidate("/v1/webhook-");
-    } catch (error) {
-      setFault(messageOf(error));
-    }
-    setBusy(false);
-  };
+    });
   return (
     <Dialog title={delivery?.eventType ?? say("Delivery")} onClose={onClose} side>
       {loaded.error && <Broken loaded={loaded} />}
@@ -110,9 +116,9 @@ function Delivery({ id, onClose }: { id: string; onClose: () => void }) {
               {say("Next attempt:")} <Time of={delivery.nextTryAt} />
             </p>
           )}
-          {fault && <Notice kind="bad">{fault}</Notice>}
+          <Fault of={action.fault} />
           <div class="actions">
-            <Button isBusy={isBusy} onClick={again}>
+            <Button isBusy={action.isBusy} onClick={again}>
               {say("Send it again")}
             </Button>
           </div>

@@ -1,9 +1,11 @@
 /** A new endpoint, and its secret, which is shown once. */
 import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
-import { call, type Given, messageOf } from "../frame/service.ts";
+import { call, type Given } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Check, Copy, Dialog, Field, Notice } from "../parts/controls.tsx";
+import { Button, Check, Copy, Dialog, Field } from "../parts/controls.tsx";
+import { Checks, Form, Submit } from "../parts/forms.tsx";
 
 type EventType = NonNullable<NonNullable<Given<"POST /v1/webhook-endpoints">["body"]>["eventTypes"]>[number];
 
@@ -23,12 +25,9 @@ export function EndpointForm({ onClose, onMade }: { onClose: () => void; onMade:
   const [url, setUrl] = useState("https://");
   const [description, setDescription] = useState("");
   const [types, setTypes] = useState<readonly EventType[]>([]);
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const make = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const action = useAction();
+  const make = () =>
+    action.run(async () => {
       const body = {
         url: url.trim(),
         description: description.trim(),
@@ -38,20 +37,10 @@ export function EndpointForm({ onClose, onMade }: { onClose: () => void; onMade:
       invalidate("/v1/webhook-endpoints");
       onClose();
       onMade(data.secret);
-    } catch (error) {
-      setFault(messageOf(error));
-      setBusy(false);
-    }
-  };
+    });
   return (
     <Dialog title={say("Add endpoint")} onClose={onClose}>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void make();
-        }}
-      >
+      <Form onSubmit={make}>
         <Field
           label={say("Address of your server")}
           type="url"
@@ -62,25 +51,14 @@ export function EndpointForm({ onClose, onMade }: { onClose: () => void; onMade:
           autofocus
         />
         <Field label={say("Description")} value={description} onInput={setDescription} maxLength={200} />
-        <fieldset class="checks">
-          <legend>{say("Events (none chosen: every event)")}</legend>
-          {COMMON.map((type) => (
-            <Check
-              key={type}
-              label={<code>{type}</code>}
-              isOn={types.includes(type)}
-              onInput={(isOn) => setTypes(isOn ? [...types, type] : types.filter((other) => other !== type))}
-            />
-          ))}
-        </fieldset>
-        {fault && <Notice kind="bad">{fault}</Notice>}
-        <div class="actions">
-          <Button kind="main" type="submit" isBusy={isBusy}>
-            {say("Add endpoint")}
-          </Button>
-          <Button onClick={onClose}>{say("Cancel")}</Button>
-        </div>
-      </form>
+        <Checks
+          legend={say("Events (none chosen: every event)")}
+          options={COMMON.map((type) => [type, <code key={type}>{type}</code>] as const)}
+          value={types}
+          onInput={setTypes}
+        />
+        <Submit action={action} text={say("Add endpoint")} onClose={onClose} />
+      </Form>
     </Dialog>
   );
 }

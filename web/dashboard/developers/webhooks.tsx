@@ -1,12 +1,14 @@
 /** Where events are sent, and the log of every delivery. */
 import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { call, messageOf } from "../frame/service.ts";
+import { call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Notice } from "../parts/controls.tsx";
-import { Broken, Empty, Screen, Skeleton } from "../parts/page-parts.tsx";
+import { Button } from "../parts/controls.tsx";
+import { Fault, Loading } from "../parts/forms.tsx";
+import { Empty, Screen } from "../parts/page-parts.tsx";
 import { DeliveryLog, type Endpoint } from "./delivery-log.tsx";
 import { EndpointForm, Secret } from "./endpoint-form.tsx";
 
@@ -14,8 +16,7 @@ export function Webhooks({ query }: ScreenProps) {
   const [isAdding, setAdding] = useState(false);
   const [secret, setSecret] = useState<string>();
   const loaded = useLoad("GET /v1/webhook-endpoints");
-  const endpoints = loaded.value?.data;
-  const shown = endpoints?.find(({ id }) => id === query.get("endpoint"));
+  const shown = loaded.value?.data.find(({ id }) => id === query.get("endpoint"));
   const add = (
     <Button kind="main" onClick={() => setAdding(true)}>
       {say("Add endpoint")}
@@ -28,28 +29,28 @@ export function Webhooks({ query }: ScreenProps) {
       actions={add}
     >
       <section class="panel" aria-label={say("Endpoints")}>
-        {loaded.error && !endpoints ? (
-          <Broken loaded={loaded} />
-        ) : !endpoints ? (
-          <Skeleton rows={3} />
-        ) : endpoints.length === 0 ? (
-          <Empty title={say("No endpoints yet")} action={add}>
-            {say(
-              "Your server hears of a payment as soon as it is confirmed: payment_link.paid, with the whole link.",
-            )}
-          </Empty>
-        ) : (
-          <ul class="rows">
-            {endpoints.map((endpoint) => (
-              <EndpointRow
-                key={endpoint.id}
-                endpoint={endpoint}
-                isShown={endpoint.id === shown?.id}
-                onSecret={setSecret}
-              />
-            ))}
-          </ul>
-        )}
+        <Loading of={loaded} rows={3}>
+          {({ data: endpoints }) =>
+            endpoints.length === 0 ? (
+              <Empty title={say("No endpoints yet")} action={add}>
+                {say(
+                  "Your server hears of a payment as soon as it is confirmed: payment_link.paid, with the whole link.",
+                )}
+              </Empty>
+            ) : (
+              <ul class="rows">
+                {endpoints.map((endpoint) => (
+                  <EndpointRow
+                    key={endpoint.id}
+                    endpoint={endpoint}
+                    isShown={endpoint.id === shown?.id}
+                    onSecret={setSecret}
+                  />
+                ))}
+              </ul>
+            )
+          }
+        </Loading>
       </section>
       {shown && <DeliveryLog endpoint={shown} query={query} />}
       {isAdding && <EndpointForm onClose={() => setAdding(false)} onMade={setSecret} />}
@@ -65,19 +66,12 @@ function EndpointRow({
   isShown,
   onSecret,
 }: RowProps) {
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const change = async (work: () => Promise<unknown>) => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const { isBusy, fault, run } = useAction();
+  const change = (work: () => Promise<unknown>) =>
+    run(async () => {
       await work();
       invalidate("/v1/webhook-endpoints");
-    } catch (error) {
-      setFault(messageOf(error));
-    }
-    setBusy(false);
-  };
+    });
   const rotate = () =>
     change(async () =>
       onSecret((await call("POST /v1/webhook-endpoints/{id}/rotate-secret", { id })).data.secret),
@@ -94,7 +88,7 @@ function EndpointRow({
           {description && ` · ${description}`}
         </span>
         {disabledReason && <span class="error">{disabledReason}</span>}
-        {fault && <Notice kind="bad">{fault}</Notice>}
+        <Fault of={fault} />
       </span>
       <Button onClick={() => setQuery({ endpoint: isShown ? undefined : id, open: undefined })}>
         {isShown ? say("Hide the log") : say("Log")}

@@ -1,21 +1,24 @@
 /** Files of the history: made in the background, kept for seven days. */
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
-import { forMerchant } from "../frame/merchant.ts";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { type Answer, call, messageOf } from "../frame/service.ts";
-import { formatBytes, formatCount, say } from "../frame/words.ts";
-import { Button, Choice, Notice } from "../parts/controls.tsx";
-import { Broken, Empty, Screen, Skeleton, Status, Time } from "../parts/page-parts.tsx";
+import { call } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Button, Choice } from "../parts/controls.tsx";
+import { CurrencyChoice } from "../parts/currency-choice.tsx";
+import { Fault, Form } from "../parts/forms.tsx";
+import { Screen } from "../parts/page-parts.tsx";
+import { ownZone } from "../parts/time-zone-choice.tsx";
 import { Filters, readFilters } from "../transactions/filters.tsx";
+import { Files } from "./files.tsx";
+import { FORMATS, type Format, IMPORTED } from "./formats.ts";
 
-type Export = Answer<"GET /v1/transactions/exports">["data"]["exports"][number];
-type Format = "csv" | "json" | "pdf" | "xlsx" | "excel_csv";
 type Profile = "standard" | "accounting" | "books";
 
 /** Spreadsheets hold bookkeeping rows alone, and these are no document. */
 function profilesOf(format: Format): readonly Profile[] {
-  if (format === "xlsx" || format === "excel_csv") return ["books"];
+  if (format === "xlsx" || format === "excel_csv" || IMPORTED.includes(format)) return ["books"];
   return format === "pdf" ? ["standard", "accounting"] : ["standard", "accounting", "books"];
 }
 
@@ -25,63 +28,37 @@ const PROFILE_NAMES: Record<Profile, string> = {
   books: "For bookkeeping: gross, fee, net",
 };
 
-const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-/** Only while a file is being made, which no event reports. */
-const PROGRESS_EVERY_MS = 1_500;
-
 export function ExportList({ query }: ScreenProps) {
   const [format, setFormat] = useState<Format>("csv");
   const [wanted, setProfile] = useState<Profile>("standard");
   const profiles = profilesOf(format);
   const [first = "standard"] = profiles;
   const profile = profiles.includes(wanted) ? wanted : first;
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const loaded = useLoad("GET /v1/transactions/exports");
-  const files = loaded.value?.data.exports;
-  const isMaking = files?.some(({ status }) => status === "QUEUED" || status === "RUNNING") ?? false;
-  useEffect(() => {
-    if (!isMaking) return;
-    const timer = setInterval(() => invalidate("/v1/transactions/exports"), PROGRESS_EVERY_MS);
-    return () => clearInterval(timer);
-  }, [isMaking]);
-  const start = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
-      const body = { format, profile, timeZone: zone, ...defined(readFilters(query)) };
+  const books = useLoad("GET /v1/settings/books");
+  const [wantedCurrency, setCurrency] = useState<string>();
+  const currency = wantedCurrency ?? books.value?.fiatCurrency ?? "";
+  const { isBusy, fault, run } = useAction();
+  const start = () =>
+    run(async () => {
+      const fiat = profile === "books" && currency ? { fiatCurrency: currency } : {};
+      const body = { format, profile, timeZone: ownZone, ...fiat, ...defined(readFilters(query)) };
       await call("POST /v1/transactions/export", { body, headers: { prefer: "respond-async" } });
-      loaded.retry();
-    } catch (error) {
-      setFault(messageOf(error));
-    }
-    setBusy(false);
-  };
+      invalidate("/v1/transactions/exports");
+    });
   return (
     <Screen
       title={say("Exports")}
       lead={say("Files for accounting: exactly the transactions that the filters choose.")}
     >
       <section class="panel padded">
-        <form
-          onSubmit={(event) => {
-            event.preventDefault();
-            void start();
-          }}
-        >
+        <Form class="" onSubmit={start}>
           <Filters query={query} />
           <div class="filter-grid">
             <Choice
               label={say("Format")}
               value={format}
               onInput={(value) => setFormat(value as Format)}
-              options={[
-                ["csv", "CSV"],
-                ["xlsx", "XLSX"],
-                ["excel_csv", say("CSV for Excel")],
-                ["pdf", "PDF"],
-                ["json", "JSON"],
-              ]}
+              options={FORMATS.map(([name, text]) => [name, say(text)])}
             />
             <Choice
               label={say("Columns")}
@@ -89,65 +66,26 @@ export function ExportList({ query }: ScreenProps) {
               onInput={(value) => setProfile(value as Profile)}
               options={profiles.map((name) => [name, say(PROFILE_NAMES[name])])}
             />
+            {profile === "books" && (
+              <CurrencyChoice
+                label={say("Values in")}
+                value={currency}
+                onInput={setCurrency}
+                none={say("USDC alone")}
+              />
+            )}
             <div>
               <Button kind="main" type="submit" isBusy={isBusy}>
                 {say("Make the file")}
               </Button>
             </div>
           </div>
-          <p class="hint">{say("Times in {zone}.", { zone })}</p>
-          {fault && <Notice kind="bad">{fault}</Notice>}
-        </form>
+          <p class="hint">{say("Times in {zone}.", { zone: ownZone })}</p>
+          <Fault of={fault} />
+        </Form>
       </section>
-      <section class="panel" aria-labelledby="files">
-        <h2 id="files">{say("Files of the last 7 days")}</h2>
-        {loaded.error && !files ? (
-          <Broken loaded={loaded} />
-        ) : !files ? (
-          <Skeleton rows={3} />
-        ) : files.length === 0 ? (
-          <Empty title={say("None yet")}>{say("A file that you make appears here when it is ready.")}</Empty>
-        ) : (
-          <ul class="rows">
-            {files.map((file) => (
-              <FileRow key={file.id} file={file} />
-            ))}
-          </ul>
-        )}
-      </section>
+      <Files />
     </Screen>
-  );
-}
-
-function FileRow({ file }: { file: Export }) {
-  const { status, progress, format, byteSize, truncated, total } = file;
-  return (
-    <li>
-      <Status of={status} />
-      <span class="what">
-        <span>
-          {format === "excel_csv" ? "CSV" : format.toUpperCase()}
-          {progress.rowsTotal !== null && (
-            <span class="muted"> · {say("{count} rows", { count: formatCount(progress.rowsTotal) })}</span>
-          )}
-          {byteSize !== null && <span class="muted"> · {formatBytes(byteSize)}</span>}
-        </span>
-        {status === "RUNNING" && progress.rowsTotal !== null && (
-          <progress max={progress.rowsTotal} value={progress.rowsDone} aria-label={say("Progress")} />
-        )}
-        {truncated && total !== null && (
-          <span class="muted">
-            {say("The newest of {count}: narrow the filters for the others.", { count: formatCount(total) })}
-          </span>
-        )}
-      </span>
-      <Time of={file.createdAt} />
-      {status === "READY" && (
-        <a class="button plain" href={forMerchant(new URL(file.downloadUrl).pathname)} download>
-          {say("Download")}
-        </a>
-      )}
-    </li>
   );
 }
 

@@ -3,9 +3,11 @@
  * when that tab is closed another one takes over. Nothing is polled while it is open.
  */
 import { useEffect } from "preact/hooks";
-import { invalidate } from "./load.ts";
+import type { LiveRecord } from "./live-record.ts";
+import { invalidate, takeChange } from "./load.ts";
 
-export type LiveEvent = { id: string; type: string; subjectId: string; createdAt: string };
+/** `data` carries the link or transaction concerned as it is now. */
+type LiveEvent = { type: string; data: { link?: LiveRecord; transaction?: LiveRecord } };
 
 const LOCK = "dashboard-events";
 const RETRY_MS = 5_000;
@@ -13,7 +15,7 @@ const RETRY_MS = 5_000;
 const CONCERNS: Readonly<Record<string, readonly string[]>> = {
   payment_link: ["/v1/payment-links", "/api/v1/public/", "/v1/transactions", "/v1/wallets/balance"],
   transaction: ["/v1/transactions", "/v1/payment-links", "/api/v1/public/", "/v1/wallets/balance"],
-  wallet: ["/v1/wallets", "/v1/transactions", "/v1/auth/me"],
+  wallet: ["/v1/wallets", "/v1/transactions", "/v1/auth/me", "/v1/members"],
   member: ["/v1/members", "/v1/auth/me"],
   refund: ["/v1/payment-links", "/v1/refunds", "/v1/transactions", "/v1/wallets"],
 };
@@ -26,7 +28,7 @@ export function useLiveEvents(account: string, address: string): void {
     const take = (event: LiveEvent | "open") => {
       // what happened while no stream was open is not known, so everything is read again
       if (event === "open") invalidate("/v1/", "/api/");
-      else invalidate(...(CONCERNS[event.type.split(".")[0] ?? ""] ?? []));
+      else takeChange(CONCERNS[event.type.split(".")[0] ?? ""] ?? [], recordsOf(event));
     };
     channel.onmessage = (message) => take(message.data as LiveEvent);
     const pass = (event: LiveEvent | "open") => {
@@ -45,6 +47,9 @@ export function useLiveEvents(account: string, address: string): void {
     };
   }, [account, address]);
 }
+
+const recordsOf = ({ data: { link, transaction } }: LiveEvent) =>
+  [link, transaction].filter((record) => record !== undefined);
 
 /** Holds the stream until the tab ends. The browser reconnects by itself after a lost connection, but not after a refusal. */
 function hold(

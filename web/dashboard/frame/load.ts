@@ -1,12 +1,15 @@
 /**
- * What screens read, kept by key: shown at once when it is known, and read again behind it. A change that the event stream reports reads
- * again what is on the screen, at most once in a while.
+ * What screens read, kept by key: shown at once when it is known, and read again behind it. What an event carries is put into what is
+ * shown without a call; what it does not carry is read again, at once, then at most four times a second while the page is visible.
  */
 import { useEffect, useState } from "preact/hooks";
 import type { Wire } from "../wire.ts";
+import { type LiveRecord, withRecord } from "./live-record.ts";
+import { takeReread } from "./reread-budget.ts";
 import { type Answer, call, type Given, messageOf, Refusal } from "./service.ts";
 
 type Entry = {
+  path: string;
   value?: unknown;
   error?: Refusal | undefined;
   isStale: boolean;
@@ -14,6 +17,9 @@ type Entry = {
   readers: Set<() => void>;
   read: () => Promise<unknown>;
   readAtMs: number;
+  /** Rows of the newest page of everything; 0 for any other answer. */
+  newestMax: number;
+  due?: { atMs: number; timer: ReturnType<typeof setTimeout> } | undefined;
 };
 
 export type Loaded<Value> = {
@@ -25,7 +31,9 @@ export type Loaded<Value> = {
 };
 
 const KEPT_MAX = 200;
-const REREAD_EVERY_MS = 1_500;
+const REREAD_EVERY_MS = 250;
+/** What an event has changed in place is read again for the rest of it: sums, order, what a filter shows. */
+const REREAD_PATCHED_AFTER_MS = 5_000;
 const entries = new Map<string, Entry>();
 
 /** `undefined` for the name: nothing is asked. */
@@ -36,7 +44,7 @@ export function useLoad<Of extends keyof Wire>(
   const key = name ? `${name} ${JSON.stringify([given.id, given.query])}` : "";
   const [, setTurn] = useState(0);
   const [last, setLast] = useState<{ name: string; value: unknown }>();
-  const entry = name ? entryOf(key, () => call(name, given)) : undefined;
+  const entry = name ? entryOf(key, () => call(name, given), newestMaxOf(given.query)) : undefined;
   useEffect(() => {
     if (!entry) return;
     const update = () => {
@@ -57,10 +65,18 @@ export function useLoad<Of extends keyof Wire>(
   };
 }
 
-function entryOf(key: string, read: () => Promise<unknown>): Entry {
+/** A page with a filter, or not the first one, has other parameters. */
+function newestMaxOf(query: object | undefined): number {
+  const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== 0);
+  const [[name, value] = ["", 0]] = given;
+  return given.length === 1 && name === "limit" ? Number(value) : 0;
+}
+
+function entryOf(key: string, read: () => Promise<unknown>, newestMax: number): Entry {
   const known = entries.get(key);
   if (known) return known;
-  const entry: Entry = { isStale: true, readers: new Set(), read, readAtMs: 0 };
+  const [, path = ""] = key.split(" ");
+  const entry: Entry = { path, isStale: true, readers: new Set(), read, readAtMs: 0, newestMax };
   entries.set(key, entry);
   for (const [name, { readers }] of entries) {
     if (entries.size <= KEPT_MAX) break;
@@ -86,23 +102,62 @@ async function run(entry: Entry): Promise<void> {
   }
   entry.running = undefined;
   for (const update of entry.readers) update();
-  if (entry.isStale && !entry.error && entry.readers.size > 0) void refresh(entry);
+  if (entry.isStale && !entry.error && entry.readers.size > 0)
+    rereadAt(entry, entry.readAtMs + REREAD_EVERY_MS);
 }
 
 /** Marks what was read under these paths as old, and reads again what is shown. */
 export function invalidate(...paths: readonly string[]): void {
-  for (const [key, entry] of entries) {
-    const [, path = ""] = key.split(" ");
-    if (!paths.some((prefix) => path.startsWith(prefix))) continue;
-    entry.isStale = true;
-    if (entry.readers.size === 0 || entry.running) continue;
-    const waitMs = entry.readAtMs + REREAD_EVERY_MS - Date.now();
-    if (waitMs <= 0) void refresh(entry);
-    else setTimeout(() => entry.isStale && entry.readers.size > 0 && void refresh(entry), waitMs);
+  for (const entry of entries.values())
+    if (isUnder(entry, paths)) makeStale(entry, entry.readAtMs + REREAD_EVERY_MS);
+}
+
+/** The same for a change whose new state is known: `records` replace what has their ids, and begin the list of everything if they are new. */
+export function takeChange(paths: readonly string[], records: readonly LiveRecord[]): void {
+  for (const entry of entries.values()) {
+    if (!isUnder(entry, paths)) continue;
+    const value = records.reduce((kept, record) => withRecord(kept, record, entry.newestMax), entry.value);
+    const isPatched = value !== entry.value;
+    entry.value = value;
+    if (isPatched) for (const update of entry.readers) update();
+    makeStale(entry, isPatched ? Date.now() + REREAD_PATCHED_AFTER_MS : entry.readAtMs + REREAD_EVERY_MS);
   }
 }
 
+const isUnder = ({ path }: Entry, paths: readonly string[]) =>
+  paths.some((prefix) => path.startsWith(prefix));
+
+function makeStale(entry: Entry, rereadAtMs: number): void {
+  entry.isStale = true;
+  // one that runs is followed by another at its end
+  if (entry.readers.size > 0 && !entry.running) rereadAt(entry, rereadAtMs);
+}
+
+/** One timer an entry, the earliest that was asked for. */
+function rereadAt(entry: Entry, atMs: number): void {
+  if (entry.due && entry.due.atMs <= atMs) return;
+  clearTimeout(entry.due?.timer);
+  const reread = () => {
+    entry.due = undefined;
+    // a hidden page reads when it is shown again
+    if (!entry.isStale || entry.readers.size === 0 || document.hidden) return;
+    const waitMs = takeReread(entry.path);
+    if (waitMs > 0) rereadAt(entry, Date.now() + waitMs);
+    else void refresh(entry);
+  };
+  const waitMs = atMs - Date.now();
+  if (waitMs <= 0) reread();
+  else entry.due = { atMs, timer: setTimeout(reread, waitMs) };
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden)
+    for (const entry of entries.values())
+      if (entry.isStale && entry.readers.size > 0 && !entry.running) rereadAt(entry, Date.now());
+});
+
 /** Another account's data must not be seen for a moment. */
 export function forgetAll(): void {
+  for (const entry of entries.values()) clearTimeout(entry.due?.timer);
   entries.clear();
 }

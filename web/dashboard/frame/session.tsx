@@ -1,8 +1,10 @@
 /** Who is signed in, and the dialog that asks for the passkey over the page when the session is over: what was typed stays. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Button, Dialog, Notice } from "../parts/controls.tsx";
+import { Dialog } from "../parts/controls.tsx";
+import { Submit } from "../parts/forms.tsx";
+import { useAction } from "./action.ts";
 import { signInWithPasskey } from "./passkey.ts";
-import { type Answer, call, messageOf, onPasskeyNeeded, type PasskeyReason } from "./service.ts";
+import { type Answer, call, onPasskeyNeeded, type PasskeyReason } from "./service.ts";
 import { say } from "./words.ts";
 
 export type Me = Answer<"GET /v1/auth/me">;
@@ -10,8 +12,6 @@ export type Me = Answer<"GET /v1/auth/me">;
 /** The account with this address signs in again. False: the person closed the dialog. */
 export function PasskeyDialog({ email }: { email: string }) {
   const [reason, setReason] = useState<PasskeyReason>();
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
   const waiting = useRef<((isDone: boolean) => void)[]>([]);
 
   useEffect(() => {
@@ -19,7 +19,6 @@ export function PasskeyDialog({ email }: { email: string }) {
       (why) =>
         new Promise((resolve) => {
           waiting.current.push(resolve);
-          setFault(undefined);
           setReason(why);
         }),
     );
@@ -30,25 +29,24 @@ export function PasskeyDialog({ email }: { email: string }) {
     for (const resolve of waiting.current.splice(0)) resolve(isDone);
     setReason(undefined);
   };
-  const confirm = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  return reason ? <Prompt key={reason} reason={reason} email={email} onEnd={finish} /> : null;
+}
+
+type PromptProps = { reason: PasskeyReason; email: string; onEnd: (isDone: boolean) => void };
+
+function Prompt({ reason, email, onEnd }: PromptProps) {
+  const action = useAction();
+  const confirm = () =>
+    action.run(async () => {
       const options = await call("POST /v1/auth/options", { body: { email }, isQuiet: true });
       if (!options.success) throw new Error(say("This account has no passkey yet. Sign in from the start."));
       await signInWithPasskey(email, options);
-      finish(true);
-    } catch (error) {
-      setFault(messageOf(error));
-    } finally {
-      setBusy(false);
-    }
-  };
-  if (!reason) return null;
+      onEnd(true);
+    });
   return (
     <Dialog
       title={reason === "session" ? say("Sign in again") : say("Confirm that it is you")}
-      onClose={() => finish(false)}
+      onClose={() => onEnd(false)}
       narrow
     >
       <p class="muted">
@@ -59,13 +57,13 @@ export function PasskeyDialog({ email }: { email: string }) {
             )}
       </p>
       <p class="who">{email}</p>
-      {fault && <Notice kind="bad">{fault}</Notice>}
-      <div class="actions">
-        <Button kind="main" isBusy={isBusy} onClick={confirm}>
-          {say("Use passkey")}
-        </Button>
-        <Button onClick={() => finish(false)}>{say("Not now")}</Button>
-      </div>
+      <Submit
+        action={action}
+        text={say("Use passkey")}
+        onClick={confirm}
+        onClose={() => onEnd(false)}
+        closeText={say("Not now")}
+      />
     </Dialog>
   );
 }

@@ -21,6 +21,10 @@ export function formatAmount(amount: string | number): string {
 
 export const formatCount = (count: number) => counts.format(count);
 
+/** `one` for a single thing, `many` for every other number; both may have `{count}`. */
+export const sayCount = (count: number, one: string, many: string) =>
+  say(count === 1 ? one : many, { count: formatCount(count) });
+
 const DAY_MS = 86_400_000;
 const times = new Intl.DateTimeFormat(digits, { hour: "2-digit", minute: "2-digit" });
 const days = new Intl.DateTimeFormat(digits, { day: "numeric", month: "short" });
@@ -46,6 +50,12 @@ export function formatShort(iso: string): string {
 export const formatFull = (iso: string) => full.format(new Date(iso));
 /** Of a bare date, which has no zone. */
 export const formatDay = (date: string) => weekdays.format(new Date(`${date}T00:00:00Z`));
+const bareDates = new Intl.DateTimeFormat(digits, { dateStyle: "medium", timeZone: "UTC" });
+/** The same with its year. */
+export const formatDate = (date: string) => bareDates.format(new Date(`${date}T00:00:00Z`));
+const months = new Intl.DateTimeFormat(digits, { month: "long", year: "numeric", timeZone: "UTC" });
+/** Of a month such as 2026-10. */
+export const formatMonth = (month: string) => months.format(new Date(`${month}-01T00:00:00Z`));
 export const toUtc = (iso: string) => `${iso.slice(0, 19).replace("T", " ")} UTC`;
 
 export function formatBytes(count: number): string {

@@ -5,6 +5,17 @@ export type LinkData = Answer<"GET /v1/payment-links/{id}">;
 export type PublicData = Answer<"GET /api/v1/public/payment-links/{linkId}/data">;
 export type Refunds = Answer<"GET /v1/payment-links/{id}/refunds">;
 
+/** How it is known that a payment is this link's. */
+export const SETTLED_BY: Readonly<Record<NonNullable<LinkData["settledBy"]>, string>> = {
+  authorization: "the payer's signed authorization",
+  tag: "a mark in the transfer",
+  proof: "the payer's proof",
+  early_claim: "the payer's claim",
+  pay_amount: "the exact amount asked for",
+  amount: "the plain amount",
+  merchant: "you assigned it",
+};
+
 /** Refunds that somebody without a passkey of the wallet has asked for, and that no owner has signed. */
 export function openRequests({ refunds }: Refunds) {
   return refunds.filter(

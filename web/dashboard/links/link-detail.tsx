@@ -1,14 +1,17 @@
 /** One link: what it asks for, what has happened to it so far, live, and what can be done. */
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { networkOf, page } from "../frame/page-data.ts";
 import { Link, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { call, messageOf } from "../frame/service.ts";
+import { call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { ADVICE } from "../overview/attention.tsx";
-import { Button, Copy, Dialog, Notice } from "../parts/controls.tsx";
+import { Button, Check, Copy, Notice } from "../parts/controls.tsx";
+import { DialogLater } from "../parts/dialog-later.tsx";
+import { Confirm, Fault } from "../parts/forms.tsx";
 import {
   Address,
   Amount,
@@ -21,7 +24,7 @@ import {
   Status,
   Time,
 } from "../parts/page-parts.tsx";
-import { type LinkData, openRequests, type PublicData, type Refunds } from "./link-data.ts";
+import { type LinkData, openRequests, type PublicData, type Refunds, SETTLED_BY } from "./link-data.ts";
 import { LinkPayments } from "./link-payments.tsx";
 import { AmountOf } from "./link-rows.tsx";
 import { QrCode } from "./qr-code.tsx";
@@ -70,7 +73,10 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
   const isOpen = link.status === "ACTIVE" || link.status === "PENDING";
   const isReusable = open?.reusable === true;
   const isRequested = refunds !== undefined && openRequests(refunds).length > 0;
-  const canRefund = can("money:send") && (isRequested || Number(refunds?.refundable ?? 0) > 0);
+  const isRefundable = Number(refunds?.refundable ?? 0) > 0;
+  const canSign = can("money:send");
+  const canAsk = can("refunds:request");
+  const mayRefund = canSign ? isRequested || isRefundable : canAsk && isRefundable;
   return (
     <Screen
       title={link.description}
@@ -82,7 +88,11 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
       }
       actions={
         <>
-          {canRefund && <Button onClick={() => setQuery({ open: "refund" })}>{say("Refund")}</Button>}
+          {mayRefund && (
+            <Button onClick={() => setQuery({ open: "refund" })}>
+              {canSign ? say("Refund") : say("Ask for a refund")}
+            </Button>
+          )}
           {link.status === "ACTIVE" && can("links:write") && <CancelLink id={link.id} />}
           {(link.status === "EXPIRED" || link.status === "CANCELLED") && can("links:write") && (
             <Link to="/links?new=1" class="button plain">
@@ -101,7 +111,11 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
       {isRequested && (
         <Notice kind="warn">
           <p>{say("A refund was requested")}</p>
-          <Button onClick={() => setQuery({ open: "refund" })}>{say("Review the request")}</Button>
+          {canSign ? (
+            <Button onClick={() => setQuery({ open: "refund" })}>{say("Review the request")}</Button>
+          ) : (
+            <p class="muted">{say("An owner of the wallet signs it, or declines.")}</p>
+          )}
         </Notice>
       )}
       {link.exception !== "NONE" && <Notice kind="warn">{say(ADVICE[link.exception])}</Notice>}
@@ -130,7 +144,7 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
               link.reference && [say("Reference"), <bdi>{link.reference}</bdi>],
               link.customerEmail && [say("Customer"), <bdi>{link.customerEmail}</bdi>],
               ...Object.entries(link.metadata).map(([name, value]) => [name, <bdi>{value}</bdi>] as const),
-              link.settledBy && [say("Known by"), say(link.settledBy)],
+              link.settledBy && [say("Known by"), say(SETTLED_BY[link.settledBy])],
             ]}
           />
         </section>
@@ -160,52 +174,71 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
               <Copy text={link.aiUrl} label={say("Copy the address for agents")} />
             </div>
             <pre>{`curl -i ${link.aiUrl}`}</pre>
+            {isOpen && can("links:write") && <Listing link={link} />}
           </details>
         </section>
       </div>
       {isReusable && <LinkPayments id={link.id} />}
       {refunds && refunds.refunds.length > 0 && <RefundRows refunds={refunds} />}
-      {isRefunding && refunds && can("money:send") && (
-        <RefundLater link={link} refunds={refunds} from={from} />
+      {/* stays when nothing is left to refund: it is still following what was signed */}
+      {isRefunding && refunds && (canSign || canAsk) && (
+        <DialogLater>
+          {({ Refund }) => (
+            <Refund
+              {...{ link, refunds, from }}
+              onClose={() => setQuery({ open: undefined }, { replace: true })}
+            />
+          )}
+        </DialogLater>
       )}
     </Screen>
   );
 }
 
+/** Lists the link for agents that look for what they can buy, or takes it off the list. */
+function Listing({ link: { id, discoverable } }: { link: LinkData }) {
+  const [isOn, setOn] = useState(discoverable);
+  const { isBusy, fault, run } = useAction();
+  const change = async (wanted: boolean) => {
+    setOn(wanted);
+    const isDone = await run(() =>
+      call("PATCH /v1/payment-links/{id}", { id, body: { discoverable: wanted } }),
+    );
+    if (!isDone) setOn(!wanted);
+    invalidate("/v1/payment-links");
+  };
+  return (
+    <>
+      <Check
+        label={say("List it for agents")}
+        isOn={isOn}
+        isOff={isBusy}
+        onInput={(wanted) => void change(wanted)}
+        hint={say("Anyone then finds its description, its price and your name at /.well-known/x402.")}
+      />
+      <Fault of={fault} />
+    </>
+  );
+}
+
 function CancelLink({ id }: { id: string }) {
   const [isAsking, setAsking] = useState(false);
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const cancel = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
-      await call("POST /v1/payment-links/{id}/cancel", { id });
-      setAsking(false);
-      invalidate("/v1/payment-links", "/api/v1/public/");
-    } catch (error) {
-      setFault(messageOf(error));
-    }
-    setBusy(false);
-  };
   return (
     <>
       <Button onClick={() => setAsking(true)}>{say("Cancel link")}</Button>
       {isAsking && (
-        <Dialog title={say("Cancel this link?")} onClose={() => setAsking(false)} narrow>
-          <p class="muted">
-            {say(
-              "Nobody can pay it any more. What is on its way already still arrives, and can be refunded.",
-            )}
-          </p>
-          {fault && <Notice kind="bad">{fault}</Notice>}
-          <div class="actions">
-            <Button kind="danger" isBusy={isBusy} onClick={cancel}>
-              {say("Cancel link")}
-            </Button>
-            <Button onClick={() => setAsking(false)}>{say("Keep it")}</Button>
-          </div>
-        </Dialog>
+        <Confirm
+          title={say("Cancel this link?")}
+          word={say("Cancel link")}
+          work={async () => {
+            await call("POST /v1/payment-links/{id}/cancel", { id });
+            invalidate("/v1/payment-links", "/api/v1/public/");
+          }}
+          onClose={() => setAsking(false)}
+          closeText={say("Keep it")}
+        >
+          {say("Nobody can pay it any more. What is on its way already still arrives, and can be refunded.")}
+        </Confirm>
       )}
     </>
   );
@@ -231,13 +264,4 @@ function RefundRows({ refunds: { refunds } }: { refunds: Refunds }) {
       </ul>
     </section>
   );
-}
-
-type RefundPart = typeof import("../send/refund.tsx").Refund;
-
-/** Signing is loaded when it is first needed. */
-function RefundLater(props: { link: LinkData; refunds: Refunds; from: string }) {
-  const [Part, setPart] = useState<RefundPart>();
-  useEffect(() => void import("../send/refund.tsx").then(({ Refund }) => setPart(() => Refund)), []);
-  return Part ? <Part {...props} onClose={() => setQuery({ open: undefined }, { replace: true })} /> : null;
 }

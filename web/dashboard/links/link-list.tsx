@@ -6,7 +6,8 @@ import { navigate, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { formatCount, say } from "../frame/words.ts";
 import { Button } from "../parts/controls.tsx";
-import { Broken, Empty, nameOfStatus, Screen, Skeleton } from "../parts/page-parts.tsx";
+import { Loading, Pager } from "../parts/forms.tsx";
+import { Empty, nameOfStatus, Screen } from "../parts/page-parts.tsx";
 import { SearchField } from "../parts/search-field.tsx";
 import { LinkRows } from "./link-rows.tsx";
 import { NewLink } from "./new-link.tsx";
@@ -75,44 +76,35 @@ export function LinkList({ me, query }: ScreenProps) {
         />
       </div>
       <div class="panel">
-        {list.error && !value ? (
-          <Broken loaded={list} />
-        ) : !value ? (
-          <Skeleton rows={10} />
-        ) : value.links.length > 0 ? (
-          <LinkRows links={value.links} isOld={list.isOld} />
-        ) : isFiltered ? (
-          <Empty
-            title={say("Nothing fits")}
-            action={<Button onClick={() => navigate("/links")}>{say("Show all links")}</Button>}
-          >
-            {say("No link has these properties.")}
-          </Empty>
-        ) : (
-          <Empty
-            title={say("No links yet")}
-            action={
-              can("links:write") && (
-                <Button kind="main" onClick={() => setQuery({ new: "1" })}>
-                  {say("New payment link")}
-                </Button>
-              )
-            }
-          >
-            {say("A link asks for an amount. Whoever opens it can pay; you see it here at once.")}
-          </Empty>
-        )}
+        <Loading of={list} rows={10}>
+          {({ links }) =>
+            links.length > 0 ? (
+              <LinkRows links={links} isOld={list.isOld} />
+            ) : isFiltered ? (
+              <Empty
+                title={say("Nothing fits")}
+                action={<Button onClick={() => navigate("/links")}>{say("Show all links")}</Button>}
+              >
+                {say("No link has these properties.")}
+              </Empty>
+            ) : (
+              <Empty
+                title={say("No links yet")}
+                action={
+                  can("links:write") && (
+                    <Button kind="main" onClick={() => setQuery({ new: "1" })}>
+                      {say("New payment link")}
+                    </Button>
+                  )
+                }
+              >
+                {say("A link asks for an amount. Whoever opens it can pay; you see it here at once.")}
+              </Empty>
+            )
+          }
+        </Loading>
       </div>
-      {value && (cursor || value.nextCursor) && (
-        <nav class="pager" aria-label={say("Pages")}>
-          <Button isOff={!cursor} onClick={() => history.back()}>
-            {say("Newer")}
-          </Button>
-          <Button isOff={!value.nextCursor} onClick={() => setQuery({ page: value.nextCursor ?? undefined })}>
-            {say("Older")}
-          </Button>
-        </nav>
-      )}
+      {value && <Pager cursor={cursor} next={value.nextCursor} />}
       {query.get("new") === "1" && can("links:write") && (
         <NewLink me={me} onClose={() => setQuery({ new: undefined, open: undefined }, { replace: true })} />
       )}

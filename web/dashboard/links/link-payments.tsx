@@ -2,35 +2,36 @@
 import { useLoad } from "../frame/load.ts";
 import { Link } from "../frame/router.tsx";
 import { say } from "../frame/words.ts";
-import { Address, Amount, Broken, Skeleton, Status, Time } from "../parts/page-parts.tsx";
+import { Loading, Panel } from "../parts/forms.tsx";
+import { Address, Amount, Status, Time } from "../parts/page-parts.tsx";
 
 const SHOWN = 50;
 
 export function LinkPayments({ id }: { id: string }) {
   const loaded = useLoad("GET /v1/payment-links/{id}/payments", { id, query: { limit: SHOWN } });
-  const { value } = loaded;
   return (
-    <section class="panel" aria-labelledby="payments">
-      <h2 id="payments">{say("Payments")}</h2>
-      {loaded.error && !value ? (
-        <Broken loaded={loaded} />
-      ) : !value ? (
-        <Skeleton rows={3} />
-      ) : value.payments.length === 0 ? (
-        <p class="muted pad">{say("Nobody has paid it yet.")}</p>
-      ) : (
-        <ul class="rows">
-          {value.payments.map((payment) => (
-            <li key={payment.linkId}>
-              <Status of={payment.status} />
-              <span class="what">{payment.payer ? <Address of={payment.payer} /> : say("Not paid yet")}</span>
-              <Time of={payment.paidAt ?? payment.createdAt} />
-              <Amount of={payment.amount} />
-              <Link to={`/links/${payment.linkId}`}>{say("Show")}</Link>
-            </li>
-          ))}
-        </ul>
-      )}
-    </section>
+    <Panel title={say("Payments")}>
+      <Loading of={loaded} rows={3}>
+        {({ payments }) =>
+          payments.length === 0 ? (
+            <p class="muted pad">{say("Nobody has paid it yet.")}</p>
+          ) : (
+            <ul class="rows">
+              {payments.map((payment) => (
+                <li key={payment.linkId}>
+                  <Status of={payment.status} />
+                  <span class="what">
+                    {payment.payer ? <Address of={payment.payer} /> : say("Not paid yet")}
+                  </span>
+                  <Time of={payment.paidAt ?? payment.createdAt} />
+                  <Amount of={payment.amount} />
+                  <Link to={`/links/${payment.linkId}`}>{say("Show")}</Link>
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Loading>
+    </Panel>
   );
 }

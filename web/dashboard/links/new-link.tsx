@@ -1,11 +1,13 @@
 /** A new link, with everything one can ask for; what few need is folded away. */
 import { useRef, useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { navigate } from "../frame/router.tsx";
-import { call, type Given, messageOf, Refusal } from "../frame/service.ts";
+import { call, type Given, Refusal } from "../frame/service.ts";
 import type { Me } from "../frame/session.tsx";
 import { say } from "../frame/words.ts";
-import { Button, Check, Choice, Dialog, Field, Notice } from "../parts/controls.tsx";
+import { Check, Choice, Dialog, Field } from "../parts/controls.tsx";
+import { Form, Submit } from "../parts/forms.tsx";
 import { NetworkChoice } from "../parts/network-choice.tsx";
 
 type Body = NonNullable<Given<"POST /v1/payment-links">["body"]>;
@@ -40,8 +42,8 @@ const EMPTY = {
 export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
   const [network, setNetwork] = useState(me.wallets[0]?.network ?? "base");
   const [fields, setFields] = useState(EMPTY);
-  const [fault, setFault] = useState<{ field: string | undefined; message: string }>();
-  const [isBusy, setBusy] = useState(false);
+  const action = useAction();
+  const { fault, field } = action;
   // the same form is the same link, however often its answer is lost
   const key = useRef(crypto.randomUUID());
   const set =
@@ -50,12 +52,9 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
       key.current = crypto.randomUUID();
       setFields({ ...fields, [name]: value });
     };
-  const errorOf = (...names: string[]) =>
-    fault && names.includes(fault.field ?? "") ? fault.message : undefined;
-  const create = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const errorOf = (...names: string[]) => (names.includes(field ?? "") ? fault : undefined);
+  const create = () =>
+    action.run(async () => {
       const body = toBody(fields, network);
       const made = await call("POST /v1/payment-links", {
         body,
@@ -63,11 +62,7 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
       });
       invalidate("/v1/payment-links");
       navigate(`/links/${made.id}?new=1`, { replace: true });
-    } catch (error) {
-      setFault({ field: error instanceof Refusal ? error.field : undefined, message: messageOf(error) });
-      setBusy(false);
-    }
-  };
+    });
   const isShown = errorOf(
     "amount",
     "minAmount",
@@ -81,13 +76,7 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
   );
   return (
     <Dialog title={say("New payment link")} onClose={onClose}>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void create();
-        }}
-      >
+      <Form onSubmit={create}>
         {fields.isOpenAmount ? (
           <div class="pair">
             <Field
@@ -168,9 +157,7 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
             />
           )}
         </details>
-        <details
-          open={isShown && fault?.field !== "amount" && fault?.field !== "description" ? true : undefined}
-        >
+        <details open={isShown && field !== "amount" && field !== "description" ? true : undefined}>
           <summary>{say("Order data")}</summary>
           <Field
             label={say("Your reference")}
@@ -220,14 +207,12 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
             error={errorOf("metadata")}
           />
         </details>
-        {fault && !isShown && <Notice kind="bad">{fault.message}</Notice>}
-        <div class="actions">
-          <Button kind="main" type="submit" isBusy={isBusy}>
-            {say("Create link")}
-          </Button>
-          <Button onClick={onClose}>{say("Cancel")}</Button>
-        </div>
-      </form>
+        <Submit
+          action={isShown ? { ...action, fault: undefined } : action}
+          text={say("Create link")}
+          onClose={onClose}
+        />
+      </Form>
     </Dialog>
   );
 }

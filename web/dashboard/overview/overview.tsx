@@ -7,7 +7,8 @@ import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { formatCount, say } from "../frame/words.ts";
 import { LinkRows } from "../links/link-rows.tsx";
-import { Amount, Broken, Screen, Skeleton } from "../parts/page-parts.tsx";
+import { Loading } from "../parts/forms.tsx";
+import { Amount, Broken, Screen } from "../parts/page-parts.tsx";
 import { Attention } from "./attention.tsx";
 import { Checklist } from "./checklist.tsx";
 import { DayBars } from "./day-bars.tsx";
@@ -19,6 +20,7 @@ export function Overview({ me }: ScreenProps) {
   const stats = useLoad("GET /v1/payment-links/stats", { query: { by: "day", days: 30, timeZone: zone } });
   const links = useLoad("GET /v1/payment-links", { query: { limit: LATEST } });
   const isNew = stats.value !== undefined && stats.value.paidLinks === 0;
+  const isUnknown = stats.error !== undefined && stats.value === undefined;
   return (
     <Screen
       title={say("Overview")}
@@ -38,13 +40,15 @@ export function Overview({ me }: ScreenProps) {
         ))}
         <Tile
           title={say("Open links")}
-          value={stats.value && formatCount(stats.value.activeLinks + stats.value.pendingLinks)}
+          value={
+            isUnknown ? "—" : stats.value && formatCount(stats.value.activeLinks + stats.value.pendingLinks)
+          }
         >
           <Link to="/links?status=ACTIVE">{say("Show them")}</Link>
         </Tile>
         <Tile
           title={say("Earned by links")}
-          value={stats.value && <Amount of={stats.value.totalEarnings} />}
+          value={isUnknown ? "—" : stats.value && <Amount of={stats.value.totalEarnings} />}
           unit
         >
           {stats.value && say("{count} paid", { count: formatCount(stats.value.paidLinks) })}
@@ -63,17 +67,15 @@ export function Overview({ me }: ScreenProps) {
           <h2 id="latest">{say("Latest links")}</h2>
           <Link to="/links">{say("All links")}</Link>
         </header>
-        {links.error && !links.value ? (
-          <Broken loaded={links} />
-        ) : links.value ? (
-          links.value.links.length > 0 ? (
-            <LinkRows links={links.value.links} />
-          ) : (
-            <p class="muted pad">{say("Links that you create appear here.")}</p>
-          )
-        ) : (
-          <Skeleton rows={4} />
-        )}
+        <Loading of={links} rows={4}>
+          {({ links: latest }) =>
+            latest.length > 0 ? (
+              <LinkRows links={latest} />
+            ) : (
+              <p class="muted pad">{say("Links that you create appear here.")}</p>
+            )
+          }
+        </Loading>
       </section>
     </Screen>
   );

@@ -7,7 +7,7 @@ type ButtonProps = {
   kind?: "main" | "plain" | "danger" | "quiet";
   type?: "button" | "submit";
   isBusy?: boolean;
-  isOff?: boolean;
+  isOff?: boolean | undefined;
   label?: string;
   /** Money must not move by Enter: whoever sent a form with it may still hold the key. */
   ignoresEnter?: boolean;
@@ -159,14 +159,20 @@ export function Choice({ label, value, onInput, options, isHidden }: ChoiceProps
 type CheckProps = {
   label: ComponentChildren;
   isOn: boolean;
+  isOff?: boolean;
   onInput: (isOn: boolean) => void;
   hint?: string;
 };
 
-export function Check({ label, isOn, onInput, hint }: CheckProps) {
+export function Check({ label, isOn, isOff, onInput, hint }: CheckProps) {
   return (
     <label class="check">
-      <input type="checkbox" checked={isOn} onChange={(event) => onInput(event.currentTarget.checked)} />
+      <input
+        type="checkbox"
+        checked={isOn}
+        disabled={isOff}
+        onChange={(event) => onInput(event.currentTarget.checked)}
+      />
       <span>
         {label}
         {hint && <span class="hint">{hint}</span>}

@@ -139,13 +139,12 @@ export function Time({ of }: { of: string }) {
   );
 }
 
+/** Longer ones are set smaller where they are the largest text, so that no number is broken. */
+const LONG_AMOUNT_CHARS = 14;
+
 export function Amount({ of, sign = "" }: { of: string | number; sign?: "" | "+" | "−" }) {
-  return (
-    <bdi class="amount">
-      {sign}
-      {formatAmount(of)}
-    </bdi>
-  );
+  const text = sign + formatAmount(of);
+  return <bdi class={text.length > LONG_AMOUNT_CHARS ? "amount long" : "amount"}>{text}</bdi>;
 }
 
 /** An address in groups of four, which people can compare. */

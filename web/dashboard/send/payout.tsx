@@ -1,11 +1,13 @@
 /** Many recipients with one signature, from a table. */
 import { useMemo, useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { type Answer, call, messageOf, Refusal } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { type Answer, call } from "../frame/service.ts";
+import { say, sayCount } from "../frame/words.ts";
 import { Button, Field, Notice } from "../parts/controls.tsx";
+import { Fault, Form } from "../parts/forms.tsx";
 import { NetworkChoice } from "../parts/network-choice.tsx";
 import { Amount, Screen, Scroll } from "../parts/page-parts.tsx";
 import { actionsOf, toSign } from "./follow-send.ts";
@@ -18,8 +20,7 @@ export function Payout({ me }: ScreenProps) {
   const [network, setNetwork] = useState(me.wallets[0]?.network ?? "base");
   const [text, setText] = useState("");
   const [prepared, setPrepared] = useState<Answer<"POST /v1/wallets/send/prepare">>();
-  const [fault, setFault] = useState<{ line: number | undefined; message: string }>();
-  const [isBusy, setBusy] = useState(false);
+  const { isBusy, fault, field, run } = useAction();
   const balance = useLoad("GET /v1/wallets/balance", { query: { network } });
   const own = me.wallets.find((wallet) => wallet.network === network)?.address ?? "";
   const lines = useMemo(() => readPayout(text, own), [text, own]);
@@ -28,21 +29,12 @@ export function Payout({ me }: ScreenProps) {
   const isTooMuch = held !== undefined && total > (readUnits(held) ?? 0n);
   const faults = lines.filter((line) => line.fault !== undefined);
   const isReady = lines.length > 0 && lines.length <= LINES_MAX && faults.length === 0 && !isTooMuch;
-  const review = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const review = () =>
+    run(async () => {
       const payments = lines.map(({ to, amount, note }) => ({ to, amount, ...(note ? { note } : {}) }));
       setPrepared(await call("POST /v1/wallets/send/prepare", { body: { network, payments } }));
-    } catch (error) {
-      const index = error instanceof Refusal ? /^payments\.(\d+)/.exec(error.field ?? "")?.[1] : undefined;
-      setFault({
-        line: index === undefined ? undefined : lines[Number(index)]?.number,
-        message: messageOf(error),
-      });
-    }
-    setBusy(false);
-  };
+    });
+  const line = lines[Number(/^payments\.(\d+)/.exec(field ?? "")?.[1] ?? -1)];
   return (
     <Screen
       title={say("Payout")}
@@ -56,13 +48,7 @@ export function Payout({ me }: ScreenProps) {
       }
     >
       <section class="panel padded">
-        <form
-          class="form"
-          onSubmit={(event) => {
-            event.preventDefault();
-            void review();
-          }}
-        >
+        <Form onSubmit={review}>
           <NetworkChoice wallets={me.wallets} value={network} onInput={setNetwork} />
           <Field
             label={say("Recipients")}
@@ -93,19 +79,13 @@ export function Payout({ me }: ScreenProps) {
             </Notice>
           )}
           {isTooMuch && <Notice kind="bad">{say("The wallet holds less than the total.")}</Notice>}
-          {fault && (
-            <Notice kind="bad">
-              {fault.line === undefined
-                ? fault.message
-                : `${say("Line {number}", { number: fault.line })}: ${fault.message}`}
-            </Notice>
-          )}
+          <Fault of={fault && line ? `${say("Line {number}", { number: line.number })}: ${fault}` : fault} />
           <div class="actions">
             <Button kind="main" type="submit" isBusy={isBusy} isOff={!isReady}>
               {say("Review")}
             </Button>
             <p class="sum">
-              {say("{count} recipients", { count: lines.length })} ·{" "}
+              {sayCount(lines.length, "{count} recipient", "{count} recipients")} ·{" "}
               <strong>
                 <Amount of={writeUnits(total)} /> USDC
               </strong>
@@ -117,7 +97,7 @@ export function Payout({ me }: ScreenProps) {
               )}
             </p>
           </div>
-        </form>
+        </Form>
       </section>
       <RecentSends />
       {prepared && (

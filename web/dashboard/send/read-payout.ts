@@ -1,5 +1,5 @@
 /** A payout's lines: address, amount and an optional note, separated by commas, semicolons or tabs. Every line is checked before anything is asked for. */
-
+import { filledLines, splitCells } from "../parts/split-cells.ts";
 import { readUnits } from "./operation.ts";
 
 export const LINES_MAX = 100;
@@ -20,8 +20,7 @@ const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
 const NOTE_MAX = 500;
 
 export function readPayout(text: string, ownAddress: string): PayoutLine[] {
-  const lines = text.split(/\r\n|\r|\n/).map((line, index) => ({ line, number: index + 1 }));
-  const filled = lines.filter(({ line }) => line.trim() !== "");
+  const filled = filledLines(text);
   // a first line without an address is a heading
   const rows = filled.filter(({ line }, index) => index > 0 || /0x/i.test(line));
   const seen = new Map<string, number>();
@@ -53,24 +52,4 @@ function faultOf({ to, units, note, twin, ownAddress }: Given): string | undefin
   if (units === 0n) return "The amount is 0.";
   if (Array.from(note).length > NOTE_MAX) return "The note is longer than 500 characters.";
   return twin === undefined ? undefined : "The same as line {number}: same address, same amount.";
-}
-
-/** RFC 4180 cells; a separator inside quotes is text. */
-function splitCells(line: string): string[] {
-  const separator = line.includes("\t") ? "\t" : line.includes(";") ? ";" : ",";
-  const cells: string[] = [];
-  let cell = "";
-  let isQuoted = false;
-  for (let at = 0; at < line.length; at++) {
-    const char = line[at];
-    if (char === '"' && isQuoted && line[at + 1] === '"') {
-      cell += '"';
-      at++;
-    } else if (char === '"') isQuoted = !isQuoted;
-    else if (char === separator && !isQuoted) {
-      cells.push(cell.trim());
-      cell = "";
-    } else cell += char;
-  }
-  return [...cells, cell.trim()];
 }

@@ -1,47 +1,48 @@
 /** What left the wallet lately, and what waits. */
 import { useLoad } from "../frame/load.ts";
-import { say } from "../frame/words.ts";
-import { Address, Amount, Broken, Hash, Skeleton, Status, Time } from "../parts/page-parts.tsx";
+import { say, sayCount } from "../frame/words.ts";
+import { Loading, Panel } from "../parts/forms.tsx";
+import { Address, Amount, Hash, Status, Time } from "../parts/page-parts.tsx";
 
 const SHOWN = 20;
 
 export function RecentSends() {
   const loaded = useLoad("GET /v1/wallets/sends", { query: { limit: SHOWN } });
-  const { value } = loaded;
   return (
-    <section class="panel" aria-labelledby="sends">
-      <h2 id="sends">{say("Latest sends")}</h2>
-      {loaded.error && !value ? (
-        <Broken loaded={loaded} />
-      ) : !value ? (
-        <Skeleton rows={3} />
-      ) : value.sends.length === 0 ? (
-        <p class="muted pad">{say("Nothing has been sent yet.")}</p>
-      ) : (
-        <ul class="rows">
-          {value.sends.map((send) => (
-            <li key={send.sendId}>
-              <Status of={send.status} />
-              <span class="what">
-                {send.payments.length === 1 && send.payments[0] ? (
-                  <Address of={send.payments[0].to} />
-                ) : (
-                  say("{count} recipients", { count: send.payments.length })
-                )}
-                {send.payments.length === 1 && send.payments[0]?.note && (
-                  <bdi class="muted">{send.payments[0].note}</bdi>
-                )}
-                {send.stillPossible && (
-                  <span class="muted">{say("May still be executed until the wallet's next operation.")}</span>
-                )}
-              </span>
-              <Time of={send.createdAt} />
-              <Amount of={send.total} sign="−" />
-              {send.transactionHash && <Hash of={send.transactionHash} network={send.network} />}
-            </li>
-          ))}
-        </ul>
-      )}
-    </section>
+    <Panel title={say("Latest sends")}>
+      <Loading of={loaded} rows={3}>
+        {({ sends }) =>
+          sends.length === 0 ? (
+            <p class="muted pad">{say("Nothing has been sent yet.")}</p>
+          ) : (
+            <ul class="rows">
+              {sends.map((send) => (
+                <li key={send.sendId}>
+                  <Status of={send.status} />
+                  <span class="what">
+                    {send.payments.length === 1 && send.payments[0] ? (
+                      <Address of={send.payments[0].to} />
+                    ) : (
+                      sayCount(send.payments.length, "{count} recipient", "{count} recipients")
+                    )}
+                    {send.payments.length === 1 && send.payments[0]?.note && (
+                      <bdi class="muted">{send.payments[0].note}</bdi>
+                    )}
+                    {send.stillPossible && (
+                      <span class="muted">
+                        {say("May still be executed until the wallet's next operation.")}
+                      </span>
+                    )}
+                  </span>
+                  <Time of={send.createdAt} />
+                  <Amount of={send.total} sign="−" />
+                  {send.transactionHash && <Hash of={send.transactionHash} network={send.network} />}
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Loading>
+    </Panel>
   );
 }

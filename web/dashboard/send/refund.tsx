@@ -1,10 +1,13 @@
 /** Money back to who paid: payment, amount and recipient are chosen here, and what is signed is compared with that choice. */
 import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
-import { type Answer, call, type Given, messageOf } from "../frame/service.ts";
+import { can } from "../frame/merchant.ts";
+import { type Answer, call, type Given } from "../frame/service.ts";
 import { formatAmount, say, shorten } from "../frame/words.ts";
 import { type LinkData, openRequests, type Refunds } from "../links/link-data.ts";
 import { Button, Choice, Dialog, Field, Notice } from "../parts/controls.tsx";
+import { Fault, Form } from "../parts/forms.tsx";
 import { Address, Amount, Facts } from "../parts/page-parts.tsx";
 import { readUnits, tagOf } from "./operation.ts";
 import { SignSheet, type ToSign } from "./sign-sheet.tsx";
@@ -23,26 +26,18 @@ type Props = { link: LinkData; refunds: Refunds; from: string; onClose: () => vo
 
 export function Refund({ link, refunds, from, onClose }: Props) {
   const [offer, setOffer] = useState<Offer>();
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const attempt = async (work: () => Promise<Offer | undefined>) => {
-    setBusy(true);
-    setFault(undefined);
-    try {
-      setOffer(await work());
-    } catch (error) {
-      setFault(messageOf(error));
-    }
-    setBusy(false);
-  };
+  const { isBusy, fault, run } = useAction();
+  const canSign = can("money:send");
+  const attempt: Attempt = (work) => run(async () => setOffer(await work()));
   if (offer) return <Sign link={link} from={from} offer={offer} onClose={onClose} />;
   return (
-    <Dialog title={say("Refund")} onClose={onClose} narrow>
-      {openRequests(refunds).map((request) => (
-        <Requested key={request.refundId} request={request} isBusy={isBusy} attempt={attempt} />
-      ))}
+    <Dialog title={canSign ? say("Refund") : say("Ask for a refund")} onClose={onClose} narrow>
+      {canSign &&
+        openRequests(refunds).map((request) => (
+          <Requested key={request.refundId} request={request} isBusy={isBusy} attempt={attempt} />
+        ))}
       <Choose link={link} refunds={refunds} isBusy={isBusy} attempt={attempt} onClose={onClose} />
-      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Fault of={fault} />
     </Dialog>
   );
 }
@@ -81,7 +76,7 @@ function Sign({ link, from, offer, onClose }: Pick<Props, "link" | "from" | "onC
   );
 }
 
-type Attempt = (work: () => Promise<Offer | undefined>) => Promise<void>;
+type Attempt = (work: () => Promise<Offer | undefined>) => Promise<boolean>;
 
 /** Somebody without a passkey of the wallet has asked for it: what they asked for is what is signed. */
 function Requested({ request, isBusy, attempt }: { request: Request; isBusy: boolean; attempt: Attempt }) {
@@ -149,19 +144,20 @@ function Choose({ link, refunds: { payments }, isBusy, attempt, onClose }: Choos
       ...(note ? { reason: note } : {}),
       ...(toAddress.trim() ? { toAddress: to } : {}),
     };
+    if (!can("money:send"))
+      return void attempt(async () => {
+        await call("POST /v1/payment-links/{id}/refund-requests", { id: link.id, body });
+        invalidate("/v1/payment-links");
+        onClose();
+        return undefined;
+      });
     void attempt(async () => ({
       prepared: await call("POST /v1/payment-links/{id}/refunds", { id: link.id, body }),
       chosen: { to, amount: wanted, ...(note ? { note } : {}) },
     }));
   };
   return (
-    <form
-      class="form"
-      onSubmit={(event) => {
-        event.preventDefault();
-        start();
-      }}
-    >
+    <Form onSubmit={start}>
       {open.length > 1 && (
         <Choice
           label={say("Which payment")}
@@ -179,7 +175,7 @@ function Choose({ link, refunds: { payments }, isBusy, attempt, onClose }: Choos
         value={amount}
         onInput={setAmount}
         inputMode="decimal"
-        placeholder={payment.suggested}
+        placeholder={formatAmount(payment.suggested)}
         autocomplete="off"
         hint={
           <>
@@ -212,13 +208,13 @@ function Choose({ link, refunds: { payments }, isBusy, attempt, onClose }: Choos
           hint={say("If the payer is an exchange, ask your customer for an address.")}
         />
       </details>
-      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Fault of={fault} />
       <div class="actions">
         <Button kind="main" type="submit" isBusy={isBusy}>
-          {say("Review")}
+          {can("money:send") ? say("Review") : say("Ask for it")}
         </Button>
         <Button onClick={onClose}>{say("Cancel")}</Button>
       </div>
-    </form>
+    </Form>
   );
 }

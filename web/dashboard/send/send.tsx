@@ -1,38 +1,50 @@
 /** One transfer out of the wallet. */
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { networkOf } from "../frame/page-data.ts";
-import { Link } from "../frame/router.tsx";
+import { Link, navigate } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { type Answer, call, messageOf, Refusal } from "../frame/service.ts";
+import { type Answer, call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button, Field, Notice } from "../parts/controls.tsx";
+import { Fault, Form } from "../parts/forms.tsx";
 import { NetworkChoice } from "../parts/network-choice.tsx";
 import { Amount, Screen } from "../parts/page-parts.tsx";
 import { actionsOf, toSign } from "./follow-send.ts";
 import { readUnits } from "./operation.ts";
+import { readPrefill } from "./prefill.ts";
 import { RecentSends } from "./recent-sends.tsx";
 import { SignSheet } from "./sign-sheet.tsx";
 
 const EMPTY = { to: "", amount: "", note: "" };
 
-export function Send({ me }: ScreenProps) {
-  const [network, setNetwork] = useState(me.wallets[0]?.network ?? "base");
-  const [fields, setFields] = useState(EMPTY);
+export function Send({ me, query }: ScreenProps) {
+  const [prefill, setPrefill] = useState(() =>
+    readPrefill(
+      query,
+      me.wallets.map((wallet) => wallet.network),
+    ),
+  );
+  const [network, setNetwork] = useState(prefill?.network ?? me.wallets[0]?.network ?? "base");
+  const [fields, setFields] = useState(() => fieldsOf(prefill));
+  // a reload after the send must not offer it again
+  useEffect(() => navigate("/send", { replace: true }), []);
+  const clear = () => {
+    setPrefill(undefined);
+    setFields(EMPTY);
+  };
   const [prepared, setPrepared] = useState<Answer<"POST /v1/wallets/send/prepare">>();
-  const [fault, setFault] = useState<{ field: string | undefined; message: string }>();
-  const [isBusy, setBusy] = useState(false);
+  const { isBusy, fault, field, run } = useAction();
   const balance = useLoad("GET /v1/wallets/balance", { query: { network } });
   const own = me.wallets.find((wallet) => wallet.network === network)?.address ?? "";
   const held = balance.value?.balance.amount;
   const units = readUnits(fields.amount);
   const isTooMuch = held !== undefined && units !== undefined && units > (readUnits(held) ?? 0n);
   const set = (name: keyof typeof EMPTY) => (value: string) => setFields({ ...fields, [name]: value });
-  const errorOf = (name: string) => (fault?.field?.endsWith(name) ? fault.message : undefined);
-  const review = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const errorOf = (name: string) => (field?.endsWith(name) ? fault : undefined);
+  const review = () =>
+    run(async () => {
       const { to, amount, note } = fields;
       const body = {
         network,
@@ -41,11 +53,7 @@ export function Send({ me }: ScreenProps) {
         ...(note.trim() ? { note: note.trim() } : {}),
       };
       setPrepared(await call("POST /v1/wallets/send/prepare", { body }));
-    } catch (error) {
-      setFault({ field: error instanceof Refusal ? error.field : undefined, message: messageOf(error) });
-    }
-    setBusy(false);
-  };
+    });
   const isPlaced = errorOf("to") ?? errorOf("amount") ?? errorOf("note");
   return (
     <Screen
@@ -58,13 +66,19 @@ export function Send({ me }: ScreenProps) {
       }
     >
       <section class="panel padded">
-        <form
-          class="form slim"
-          onSubmit={(event) => {
-            event.preventDefault();
-            void review();
-          }}
-        >
+        <Form class="form slim" onSubmit={review}>
+          {prefill && (
+            <Notice kind="warn">
+              <p>
+                {say(
+                  "A link filled in this form. Whoever made the link chose recipient and amount: compare both before you sign.",
+                )}
+              </p>
+              <Button kind="quiet" onClick={clear}>
+                {say("Empty the form")}
+              </Button>
+            </Notice>
+          )}
           <NetworkChoice wallets={me.wallets} value={network} onInput={setNetwork} />
           <Field
             label={say("Recipient's address")}
@@ -105,13 +119,13 @@ export function Send({ me }: ScreenProps) {
             hint={say("For your own history. Not on the chain.")}
             error={errorOf("note")}
           />
-          {fault && !isPlaced && <Notice kind="bad">{fault.message}</Notice>}
+          <Fault of={isPlaced ? undefined : fault} />
           <div class="actions">
             <Button kind="main" type="submit" isBusy={isBusy} isOff={isTooMuch}>
               {say("Review")}
             </Button>
           </div>
-        </form>
+        </Form>
       </section>
       <RecentSends />
       {prepared && (
@@ -120,10 +134,14 @@ export function Send({ me }: ScreenProps) {
           {...actionsOf(prepared)}
           onClose={(isSigned) => {
             setPrepared(undefined);
-            if (isSigned) setFields(EMPTY);
+            if (isSigned) clear();
           }}
         />
       )}
     </Screen>
   );
+}
+
+function fieldsOf(prefill: typeof EMPTY | undefined): typeof EMPTY {
+  return prefill ? { to: prefill.to, amount: prefill.amount, note: prefill.note } : EMPTY;
 }

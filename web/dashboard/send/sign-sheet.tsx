@@ -5,16 +5,12 @@ import { networkOf } from "../frame/page-data.ts";
 import { type Assertion, usePasskeyOf } from "../frame/passkey.ts";
 import { type Answer, messageOf, Refusal } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Check, Dialog, Notice } from "../parts/controls.tsx";
+import { Button, Check, Dialog } from "../parts/controls.tsx";
+import { Fault } from "../parts/forms.tsx";
 import { Address, Amount, Facts, Hash, Status } from "../parts/page-parts.tsx";
-import {
-  checkOperation,
-  ForeignOperation,
-  lastRecipient,
-  type Offered,
-  readUnits,
-  writeUnits,
-} from "./operation.ts";
+import { Warnings } from "../parts/warnings.tsx";
+import { explainSigning } from "./explain-signing.ts";
+import { checkOperation, lastRecipient, type Offered, readUnits, writeUnits } from "./operation.ts";
 
 type Warning = Answer<"POST /v1/wallets/send/prepare">["warnings"][number];
 
@@ -58,14 +54,6 @@ const REASONS: Readonly<Record<string, string>> = {
   REVERTED: "The chain undid it. Nothing moved.",
 };
 
-function explain(error: unknown): string {
-  if (!(error instanceof ForeignOperation)) return messageOf(error);
-  return say(
-    "The service offers something else to sign than what is shown here ({field}). Nothing was signed. Tell the operator.",
-    { field: error.field },
-  );
-}
-
 export function SignSheet(props: Props) {
   const { title, offered, from, network, payments, tag, fee, balanceAfter, warnings } = props;
   const [progress, setProgress] = useState<Progress>();
@@ -96,7 +84,7 @@ export function SignSheet(props: Props) {
       await submit(assertion);
       await followToEnd();
     } catch (error) {
-      setFault(explain(error));
+      setFault(explainSigning(error));
     }
     prompt.current = undefined;
     setBusy(false);
@@ -152,11 +140,7 @@ export function SignSheet(props: Props) {
   };
   return (
     <Dialog title={title} onClose={close}>
-      {warnings.map(({ code, message }) => (
-        <Notice key={message} kind={code === "resembles_known_recipient" ? "bad" : "warn"}>
-          {message}
-        </Notice>
-      ))}
+      {!progress && <Warnings of={warnings} />}
       <ul class="rows to-sign">
         {payments.map(({ to, amount, note }, index) => (
           <li key={index}>
@@ -211,7 +195,7 @@ export function SignSheet(props: Props) {
           />
         )
       )}
-      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Fault of={fault} />
       <div class="actions">
         {!progress && (
           <Button kind="main" isBusy={isBusy} isOff={isLookAlike && !isCompared} ignoresEnter onClick={sign}>

@@ -1,9 +1,11 @@
 /** The six digits from the mail. */
 import { useEffect, useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { page } from "../frame/page-data.ts";
-import { call, messageOf } from "../frame/service.ts";
+import { call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Field, Notice } from "../parts/controls.tsx";
+import { Button, Field } from "../parts/controls.tsx";
+import { Fault, Form } from "../parts/forms.tsx";
 
 const COOL_DOWN_S = 60;
 const DIGITS = 6;
@@ -12,27 +14,16 @@ type Props = { email: string; onVerified: () => void; onBack: () => void };
 
 export function CodeStep({ email, onVerified, onBack }: Props) {
   const [code, setCode] = useState("");
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
+  const action = useAction();
+  const { isBusy, run } = action;
   const [waitS, setWaitS] = useState(COOL_DOWN_S);
   useEffect(() => {
     const timer = setInterval(() => setWaitS((left) => Math.max(0, left - 1)), 1_000);
     return () => clearInterval(timer);
   }, []);
 
-  const attempt = async (work: () => Promise<void>) => {
-    setBusy(true);
-    setFault(undefined);
-    try {
-      await work();
-    } catch (error) {
-      setFault(messageOf(error));
-    } finally {
-      setBusy(false);
-    }
-  };
   const verify = (otp: string) =>
-    attempt(async () => {
+    run(async () => {
       await call("POST /v1/email-verification/verify", { body: { email, otp }, isQuiet: true });
       onVerified();
     });
@@ -42,23 +33,18 @@ export function CodeStep({ email, onVerified, onBack }: Props) {
     if (digits.length === DIGITS && digits !== code) void verify(digits);
   };
   const resend = () =>
-    attempt(async () => {
+    run(async () => {
       await call("POST /v1/email-verification/resend", { body: { email }, isQuiet: true });
       setWaitS(COOL_DOWN_S);
     });
   const readMailbox = () =>
-    attempt(async () => {
+    run(async () => {
       const { text } = await call("POST /v1/test/outbox", { body: { email }, isQuiet: true });
       const found = /\b\d{6}\b/.exec(text)?.[0];
       if (found) type(found);
     });
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        void verify(code);
-      }}
-    >
+    <Form class="" onSubmit={() => verify(code)}>
       <h1>{say("Check your mail")}</h1>
       <p class="muted">
         {say("We sent a code to")} <bdi class="strong">{email}</bdi>
@@ -73,7 +59,7 @@ export function CodeStep({ email, onVerified, onBack }: Props) {
         required
         autofocus
       />
-      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Fault of={action.fault} />
       <Button kind="main" type="submit" isBusy={isBusy}>
         {say("Verify")}
       </Button>
@@ -90,6 +76,6 @@ export function CodeStep({ email, onVerified, onBack }: Props) {
           {waitS > 0 ? say("New code in {seconds} s", { seconds: waitS }) : say("Send a new code")}
         </Button>
       </div>
-    </form>
+    </Form>
   );
 }

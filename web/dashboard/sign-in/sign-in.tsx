@@ -5,18 +5,24 @@ import { signInFromList, signInWithPasskey } from "../frame/passkey.ts";
 import { usePlace } from "../frame/router.tsx";
 import { call, messageOf, Refusal } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Field, Notice } from "../parts/controls.tsx";
+import { Button, Field } from "../parts/controls.tsx";
+import { Fault, Form } from "../parts/forms.tsx";
 import { CodeStep } from "./code-step.tsx";
 import { WalletStep } from "./wallet-step.tsx";
 
 type Step = "email" | "code" | "wallet";
 
+const NOT_LINKED =
+  "This Google account is not linked here. Sign in with your passkey, then link it under Security.";
 const GOOGLE_FAULTS: Readonly<Record<string, string>> = {
-  link_required: "This Google account is not linked here. Sign in with your passkey.",
+  link_required: NOT_LINKED,
+  link_requires_passkey: NOT_LINKED,
 };
 
+type Props = { begin: { step: Step; email: string }; onDone: () => void; onLeave: () => void };
+
 /** `begin`: "wallet" for somebody who is signed in and has no wallet yet. */
-export function SignIn({ begin, onDone }: { begin: { step: Step; email: string }; onDone: () => void }) {
+export function SignIn({ begin, onDone, onLeave }: Props) {
   const [{ step, email }, setState] = useState(begin);
   return (
     <main class="entry">
@@ -41,7 +47,16 @@ export function SignIn({ begin, onDone }: { begin: { step: Step; email: string }
             onBack={() => setState({ step: "email", email })}
           />
         )}
-        {step === "wallet" && <WalletStep onDone={onDone} />}
+        {step === "wallet" && (
+          <WalletStep
+            email={email}
+            onDone={onDone}
+            onLeave={() => {
+              setState({ step: "email", email: "" });
+              onLeave();
+            }}
+          />
+        )}
       </div>
       {page.networks.some(({ isTestnet }) => isTestnet) && (
         <p class="muted">{say("Test network: USDC here has no value.")}</p>
@@ -102,12 +117,7 @@ function EmailStep({
     }
   };
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        void go();
-      }}
-    >
+    <Form class="" onSubmit={go}>
       <h1>{say("Sign in or sign up")}</h1>
       <Field
         label={say("E-mail address")}
@@ -120,7 +130,7 @@ function EmailStep({
         maxLength={254}
         autofocus
       />
-      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Fault of={fault} />
       <Button kind="main" type="submit" isBusy={isBusy}>
         {say("Continue")}
       </Button>
@@ -132,7 +142,7 @@ function EmailStep({
       <p class="muted small">
         {say("No password: your passkey is the only key to your wallet. We cannot move your money.")}
       </p>
-    </form>
+    </Form>
   );
 }
 

@@ -1,33 +1,36 @@
 /** The passkey, whose key owns the wallet. Its challenge lives for a minute, so it is fetched when the button is pressed. */
 import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { page } from "../frame/page-data.ts";
 import { makePasskey, usePasskeyOf } from "../frame/passkey.ts";
-import { call, messageOf } from "../frame/service.ts";
+import { call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Choice, Notice } from "../parts/controls.tsx";
+import { Button, Choice } from "../parts/controls.tsx";
+import { Fault, Form } from "../parts/forms.tsx";
 
-export function WalletStep({ onDone }: { onDone: () => void }) {
+type Props = {
+  /** Who is signed in. */
+  email: string;
+  onDone: () => void;
+  /** Nobody is signed in any more. */
+  onLeave: () => void;
+};
+
+export function WalletStep({ email, onDone, onLeave }: Props) {
   const [network, setNetwork] = useState(page.networks[0]?.id ?? "base");
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const make = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const { isBusy, fault, run } = useAction();
+  const make = () =>
+    run(async () => {
       await setUpWallet(network);
       onDone();
-    } catch (error) {
-      setFault(messageOf(error));
-      setBusy(false);
-    }
-  };
+    });
+  const leave = () =>
+    run(async () => {
+      await call("POST /v1/auth/logout", { isQuiet: true });
+      onLeave();
+    });
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        void make();
-      }}
-    >
+    <Form class="" onSubmit={make}>
       <h1>{say("Create your wallet")}</h1>
       <p class="muted">
         {say(
@@ -42,11 +45,17 @@ export function WalletStep({ onDone }: { onDone: () => void }) {
           options={page.networks.map(({ id, name }) => [id, name])}
         />
       )}
-      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Fault of={fault} />
       <Button kind="main" type="submit" isBusy={isBusy}>
         {say("Create passkey")}
       </Button>
-    </form>
+      <p class="muted small">
+        {say("Signed in as")} <bdi class="strong">{email}</bdi>
+      </p>
+      <Button kind="quiet" isOff={isBusy} onClick={leave}>
+        {say("Use another account")}
+      </Button>
+    </Form>
   );
 }
 

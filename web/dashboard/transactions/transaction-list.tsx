@@ -4,16 +4,17 @@ import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { Link, navigate, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { formatCount, say } from "../frame/words.ts";
+import { formatCount, say, sayCount } from "../frame/words.ts";
 import { Button } from "../parts/controls.tsx";
-import { Broken, Empty, Screen, Skeleton } from "../parts/page-parts.tsx";
+import { Loading } from "../parts/forms.tsx";
+import { Broken, Empty, Screen } from "../parts/page-parts.tsx";
 import { Filters, readFilters } from "./filters.tsx";
 import { TransactionRows } from "./transaction-rows.tsx";
 import { TransactionSheet } from "./transaction-sheet.tsx";
 
 const PAGE = 50;
 
-export function TransactionList({ query }: ScreenProps) {
+function TransactionList({ query }: ScreenProps) {
   const filters = readFilters(query);
   const pageNumber = Math.max(1, Number(query.get("page")) || 1);
   const offset = (pageNumber - 1) * PAGE;
@@ -35,53 +36,59 @@ export function TransactionList({ query }: ScreenProps) {
     >
       <Filters query={query} />
       <div class="panel">
-        {loaded.error && !data ? (
-          <Broken loaded={loaded} />
-        ) : !data ? (
-          <Skeleton rows={10} />
-        ) : data.transactions.length > 0 ? (
-          <TransactionRows transactions={data.transactions} isOld={loaded.isOld} />
-        ) : isFiltered ? (
-          <Empty
-            title={say("Nothing fits")}
-            action={<Button onClick={() => navigate("/transactions")}>{say("Clear the filters")}</Button>}
-          >
-            {loaded.error?.message ?? say("No transaction has these properties.")}
-          </Empty>
-        ) : (
-          <Empty
-            title={say("No transactions yet")}
-            action={
-              can("links:write") && (
-                <Link to="/links?new=1" class="button main">
-                  {say("New payment link")}
-                </Link>
-              )
-            }
-          >
-            {say("What arrives in your wallet and what leaves it appears here, with or without a link.")}
-          </Empty>
-        )}
+        <Loading of={loaded} rows={10}>
+          {({ data: { transactions } }) =>
+            transactions.length > 0 ? (
+              <TransactionRows transactions={transactions} isOld={loaded.isOld} />
+            ) : isFiltered ? (
+              <Empty
+                title={say("Nothing fits")}
+                action={<Button onClick={() => navigate("/transactions")}>{say("Clear the filters")}</Button>}
+              >
+                {loaded.error?.message ?? say("No transaction has these properties.")}
+              </Empty>
+            ) : (
+              <Empty
+                title={say("No transactions yet")}
+                action={
+                  can("links:write") && (
+                    <Link to="/links?new=1" class="button main">
+                      {say("New payment link")}
+                    </Link>
+                  )
+                }
+              >
+                {say("What arrives in your wallet and what leaves it appears here, with or without a link.")}
+              </Empty>
+            )
+          }
+        </Loading>
       </div>
       {loaded.error && data && <Broken loaded={loaded} />}
       {data && total > 0 && (
         <nav class="pager" aria-label={say("Pages")}>
-          <p>
-            {say("{from} to {to} of {total}", {
-              from: formatCount(offset + 1),
-              to: formatCount(offset + data.transactions.length),
-              total: `${formatCount(total)}${data.pagination.totalIsLowerBound ? "+" : ""}`,
-            })}
-          </p>
-          <Button
-            isOff={pageNumber === 1}
-            onClick={() => setQuery({ page: pageNumber > 2 ? String(pageNumber - 1) : undefined })}
-          >
-            {say("Newer")}
-          </Button>
-          <Button isOff={!hasMore} onClick={() => setQuery({ page: String(pageNumber + 1) })}>
-            {say("Older")}
-          </Button>
+          {total === data.transactions.length ? (
+            <p>{sayCount(total, "{count} transaction", "{count} transactions")}</p>
+          ) : (
+            <>
+              <p>
+                {say("{from} to {to} of {total}", {
+                  from: formatCount(offset + 1),
+                  to: formatCount(offset + data.transactions.length),
+                  total: `${formatCount(total)}${data.pagination.totalIsLowerBound ? "+" : ""}`,
+                })}
+              </p>
+              <Button
+                isOff={pageNumber === 1}
+                onClick={() => setQuery({ page: pageNumber > 2 ? String(pageNumber - 1) : undefined })}
+              >
+                {say("Newer")}
+              </Button>
+              <Button isOff={!hasMore} onClick={() => setQuery({ page: String(pageNumber + 1) })}>
+                {say("Older")}
+              </Button>
+            </>
+          )}
         </nav>
       )}
       {opened && (
@@ -93,3 +100,5 @@ export function TransactionList({ query }: ScreenProps) {
     </Screen>
   );
 }
+
+export const screens = { "/transactions": TransactionList };

@@ -1,12 +1,14 @@
 /** Every field of a transaction, and the link that it may be assigned to. */
-import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { networkOf } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
-import { call, messageOf } from "../frame/service.ts";
+import { call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Copy, Dialog, Notice } from "../parts/controls.tsx";
+import { SETTLED_BY } from "../links/link-data.ts";
+import { Button, Copy, Dialog } from "../parts/controls.tsx";
+import { Fault } from "../parts/forms.tsx";
 import { Address, Amount, Facts, Hash, Status, Time } from "../parts/page-parts.tsx";
 import { type Transaction, unsigned } from "./transaction-rows.tsx";
 
@@ -45,7 +47,7 @@ export function TransactionSheet({
             say("Link"),
             <Link to={`/links/${metadata.linkId}`}>{say("Show the link")}</Link>,
           ],
-          transaction.settledBy && [say("Known by"), say(transaction.settledBy)],
+          transaction.settledBy && [say("Known by"), say(SETTLED_BY[transaction.settledBy])],
           metadata.failureReason && [say("Why it failed"), metadata.failureReason],
           ["Id", <bdi class="mono">{id}</bdi>],
         ]}
@@ -67,20 +69,13 @@ function Assign({
   candidates: readonly string[];
   onDone: () => void;
 }) {
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const assign = async (linkId: string) => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const { isBusy, fault, run } = useAction();
+  const assign = (linkId: string) =>
+    run(async () => {
       await call("POST /v1/transactions/{id}/assign", { id, body: { linkId } });
       invalidate("/v1/transactions", "/v1/payment-links", "/api/v1/public/");
       onDone();
-    } catch (error) {
-      setFault(messageOf(error));
-      setBusy(false);
-    }
-  };
+    });
   return (
     <section aria-labelledby="assign">
       <h2 id="assign">{say("Which link does it pay?")}</h2>
@@ -98,7 +93,7 @@ function Assign({
           </li>
         ))}
       </ul>
-      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Fault of={fault} />
     </section>
   );
 }

@@ -1,11 +1,13 @@
 /** A further passkey as an owner, on another device or a security key: without one, a lost device is lost money. */
 import { useState } from "preact/hooks";
 import { bytesOfBase64Url } from "../../chain/bytes.ts";
+import { useAction } from "../frame/action.ts";
 import { makePasskey } from "../frame/passkey.ts";
-import { call, messageOf } from "../frame/service.ts";
+import { call } from "../frame/service.ts";
 import type { Me } from "../frame/session.tsx";
 import { say } from "../frame/words.ts";
-import { Button, Dialog, Field, Notice } from "../parts/controls.tsx";
+import { Button, Dialog, Field } from "../parts/controls.tsx";
+import { Form, Panel, Submit } from "../parts/forms.tsx";
 import { checkCall, tagOf } from "../send/operation.ts";
 import { encodeAddPasskey, pointOf } from "./owner-call.ts";
 import { OwnerSheet, type PreparedChange } from "./owner-sheet.tsx";
@@ -14,8 +16,7 @@ export function AddPasskey({ wallets }: { wallets: Me["wallets"] }) {
   const [isOpen, setOpen] = useState(false);
   if (wallets.length === 0) return null;
   return (
-    <section class="panel padded" aria-labelledby="second-owner">
-      <h2 id="second-owner">{say("A second owner")}</h2>
+    <Panel title={say("A second owner")} isPadded>
       <p class="muted">
         {say(
           "Make a passkey on another device or a security key, and it owns the wallet too. Whoever loses one then signs with the other.",
@@ -25,30 +26,23 @@ export function AddPasskey({ wallets }: { wallets: Me["wallets"] }) {
         <Button onClick={() => setOpen(true)}>{say("Add a passkey")}</Button>
       </div>
       {isOpen && <Add wallet={wallets[0]?.address ?? ""} onClose={() => setOpen(false)} />}
-    </section>
+    </Panel>
   );
 }
 
 function Add({ wallet, onClose }: { wallet: string; onClose: () => void }) {
   const [name, setName] = useState("");
   const [made, setMade] = useState<{ prepared: PreparedChange; point: string }>();
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const make = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const action = useAction();
+  const make = () =>
+    action.run(async () => {
       const { challengeId, passkeyChallenge } = await call("POST /v1/wallets/owners/passkey/start");
       const passkeyResponse = await makePasskey(passkeyChallenge);
       const { publicKey = "" } = passkeyResponse.response as { publicKey?: string };
       const point = pointOf(bytesOfBase64Url(publicKey));
       const add = { type: "passkey" as const, challengeId, passkeyResponse, name: name.trim() };
       setMade({ prepared: await call("POST /v1/wallets/owners/prepare", { body: { add } }), point });
-    } catch (error) {
-      setFault(messageOf(error));
-    }
-    setBusy(false);
-  };
+    });
   if (made) {
     const { prepared, point } = made;
     const check = async () =>
@@ -60,13 +54,7 @@ function Add({ wallet, onClose }: { wallet: string; onClose: () => void }) {
   }
   return (
     <Dialog title={say("Add a passkey")} onClose={onClose} narrow>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void make();
-        }}
-      >
+      <Form onSubmit={make}>
         <Field
           label={say("Name of the passkey")}
           value={name}
@@ -77,14 +65,8 @@ function Add({ wallet, onClose }: { wallet: string; onClose: () => void }) {
           hint={say("Choose the other device in the browser's dialog.")}
           autofocus
         />
-        {fault && <Notice kind="bad">{fault}</Notice>}
-        <div class="actions">
-          <Button kind="main" type="submit" isBusy={isBusy}>
-            {say("Create passkey")}
-          </Button>
-          <Button onClick={onClose}>{say("Cancel")}</Button>
-        </div>
-      </form>
+        <Submit action={action} text={say("Create passkey")} onClose={onClose} />
+      </Form>
     </Dialog>
   );
 }

@@ -1,4 +1,5 @@
 /** The account's calls that change its owners, made again from what the page shows before a passkey signs them. */
+import { hexOfBytes } from "../../chain/bytes.ts";
 import type { Hex } from "../../chain/networks.ts";
 import { encodeBytes, encodeExecute, ForeignOperation, word } from "../send/operation.ts";
 
@@ -32,10 +33,21 @@ export async function removedOwner(callData: string, ownerId: string): Promise<H
   const at = SELECTOR_END + 4 * WORD + 8 + 2 * WORD;
   const length = Number.parseInt(callData.slice(at, at + WORD), 16) * 2;
   if (!(length === WORD || length === KEY_DIGITS)) throw new ForeignOperation("callData");
-  const owner: Hex = `0x${callData.slice(at + WORD, at + WORD + length).toLowerCase()}`;
+  return ownerWithId(callData.slice(at + WORD, at + WORD + length), ownerId);
+}
+
+/** The key that an offered addition for every network adds: x and y, 128 digits. Throws ForeignOperation unless its id is the one that is shown. */
+export async function addedPoint(callData: string, ownerId: string): Promise<string> {
+  // selector; offset and number of the calls, offset and length of the only one; its selector
+  const at = SELECTOR_END + 4 * WORD + 8;
+  return (await ownerWithId(callData.slice(at, at + KEY_DIGITS), ownerId)).slice(2);
+}
+
+async function ownerWithId(digits: string, ownerId: string): Promise<Hex> {
+  const owner: Hex = `0x${digits.toLowerCase()}`;
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(owner));
-  const digits = Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
-  if (ownerId !== `owner_${digits.slice(0, ID_DIGITS)}`) throw new ForeignOperation("ownerId");
+  const id = hexOfBytes(new Uint8Array(digest)).slice(2, 2 + ID_DIGITS);
+  if (ownerId !== `owner_${id}`) throw new ForeignOperation("ownerId");
   return owner;
 }
 
@@ -43,5 +55,5 @@ export async function removedOwner(callData: string, ownerId: string): Promise<H
 export function pointOf(publicKey: Uint8Array): string {
   const point = publicKey.slice(-KEY_DIGITS / 2 - 1);
   if (point[0] !== 4 || point.length !== KEY_DIGITS / 2 + 1) throw new ForeignOperation("publicKey");
-  return Array.from(point.slice(1), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hexOfBytes(point.slice(1)).slice(2);
 }

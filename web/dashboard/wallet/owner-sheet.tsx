@@ -1,13 +1,16 @@
 /** Shows an owner change in full, checks that it is what is signed, and follows it on each network. */
 import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { networkOf } from "../frame/page-data.ts";
 import { usePasskeyOf } from "../frame/passkey.ts";
-import { type Answer, call, messageOf, Refusal } from "../frame/service.ts";
+import { type Answer, call, Refusal } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Dialog, Notice } from "../parts/controls.tsx";
+import { Button, Dialog } from "../parts/controls.tsx";
+import { Fault } from "../parts/forms.tsx";
 import { Address, Facts, Hash, Status } from "../parts/page-parts.tsx";
-import { ForeignOperation } from "../send/operation.ts";
+import { Warnings } from "../parts/warnings.tsx";
+import { explainSigning } from "../send/explain-signing.ts";
 
 export type PreparedChange = Answer<"POST /v1/wallets/owners/prepare">;
 type Change = Answer<"GET /v1/wallets/owners/changes/{id}">;
@@ -27,22 +30,15 @@ type Props = {
 export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
   const { ownerChangeId, challengeId, summary, warnings, chainId } = prepared;
   const [networks, setNetworks] = useState<Change["networks"]>();
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
+  const { isBusy, fault, run } = useAction(explainSigning);
   const isAddition = summary.action === "ADD";
-  const sign = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const sign = () =>
+    run(async () => {
       await check();
       const passkeyResponse = await usePasskeyOf(prepared.passkeyChallenge);
       await confirm({ ownerChangeId, challengeId, passkeyResponse });
       await followToEnd();
-    } catch (error) {
-      setFault(explain(error));
-    }
-    setBusy(false);
-  };
+    });
   const followToEnd = async () => {
     for (;;) {
       const { networks: now } = await call("GET /v1/wallets/owners/changes/{id}", { id: ownerChangeId });
@@ -50,7 +46,7 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
       if (now.every(({ status, waitsForDeployment }) => waitsForDeployment || ENDED.has(status))) break;
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
-    invalidate("/v1/wallets", "/v1/auth/passkeys", "/v1/security-events");
+    invalidate("/v1/wallets", "/v1/auth/passkeys", "/v1/security-events", "/v1/members");
   };
   const close = () => {
     if (!networks && !isBusy)
@@ -62,11 +58,7 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
   };
   return (
     <Dialog title={isAddition ? say("Sign the new owner") : say("Sign the removal")} onClose={close} narrow>
-      {warnings.map(({ code, message }) => (
-        <Notice key={code} kind="warn">
-          {message}
-        </Notice>
-      ))}
+      <Warnings of={warnings} />
       <Facts
         rows={[
           [isAddition ? say("New owner") : say("Removed owner"), <bdi class="strong">{owner.name}</bdi>],
@@ -103,7 +95,7 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
             : say("It will not be able to sign for this wallet any more.")}
         </p>
       )}
-      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Fault of={fault} />
       <div class="actions">
         {!networks && (
           <Button kind="main" isBusy={isBusy} ignoresEnter onClick={sign}>
@@ -128,12 +120,4 @@ async function confirm(
     const { networks } = await call("GET /v1/wallets/owners/changes/{id}", { id });
     if (networks.every(({ status }) => status === "AWAITING_SIGNATURE")) throw error;
   }
-}
-
-function explain(error: unknown): string {
-  if (!(error instanceof ForeignOperation)) return messageOf(error);
-  return say(
-    "The service offers something else to sign than what is shown here ({field}). Nothing was signed. Tell the operator.",
-    { field: error.field },
-  );
 }

@@ -1,12 +1,15 @@
 /** Who can move a wallet's money: its owners on one network, and taking one away. */
 import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { networkOf } from "../frame/page-data.ts";
-import { type Answer, call, messageOf } from "../frame/service.ts";
+import { type Answer, call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Dialog, Notice } from "../parts/controls.tsx";
+import { Button, Dialog } from "../parts/controls.tsx";
+import { Submit } from "../parts/forms.tsx";
 import { Address, Broken, Skeleton, Time } from "../parts/page-parts.tsx";
+import { Warnings } from "../parts/warnings.tsx";
 import { checkCall, tagOf } from "../send/operation.ts";
 import { encodeRemoveOwner, removedOwner } from "./owner-call.ts";
 import { OwnerSheet, type PreparedChange } from "./owner-sheet.tsx";
@@ -62,11 +65,7 @@ export function Owners({ network, wallet }: { network: NetworkId; wallet: string
           ))}
         </ul>
       )}
-      {value?.warnings.map(({ code, message }) => (
-        <Notice key={code} kind="warn">
-          {message}
-        </Notice>
-      ))}
+      {value && <Warnings of={value.warnings} />}
       {removing && (
         <Remove owner={removing} network={network} wallet={wallet} onClose={() => setRemoving(undefined)} />
       )}
@@ -78,19 +77,12 @@ type RemoveProps = { owner: Owner; network: NetworkId; wallet: string; onClose: 
 
 function Remove({ owner, network, wallet, onClose }: RemoveProps) {
   const [prepared, setPrepared] = useState<PreparedChange>();
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const prepare = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const action = useAction();
+  const prepare = () =>
+    action.run(async () => {
       const body = { network, remove: { ownerId: owner.ownerId } };
       setPrepared(await call("POST /v1/wallets/owners/prepare", { body }));
-    } catch (error) {
-      setFault(messageOf(error));
-    }
-    setBusy(false);
-  };
+    });
   if (prepared) {
     const check = async () => {
       const bytes = await removedOwner(prepared.userOperation.callData, owner.ownerId);
@@ -119,13 +111,14 @@ function Remove({ owner, network, wallet, onClose }: RemoveProps) {
           network: name,
         })}
       </p>
-      {fault && <Notice kind="bad">{fault}</Notice>}
-      <div class="actions">
-        <Button kind="danger" isBusy={isBusy} onClick={prepare}>
-          {say("Review")}
-        </Button>
-        <Button onClick={onClose}>{say("Keep it")}</Button>
-      </div>
+      <Submit
+        action={action}
+        text={say("Review")}
+        kind="danger"
+        onClick={prepare}
+        onClose={onClose}
+        closeText={say("Keep it")}
+      />
     </Dialog>
   );
 }

@@ -1,15 +1,15 @@
 /** The wallets: their addresses, what they hold, who owns them, and what one needs to leave. */
-import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { actingMerchant, can, forMerchant } from "../frame/merchant.ts";
 import { networkOf, page } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { messageOf } from "../frame/service.ts";
 import type { Me } from "../frame/session.tsx";
 import { say } from "../frame/words.ts";
 import { QrCode } from "../links/qr-code.tsx";
-import { Button, Copy, Notice } from "../parts/controls.tsx";
+import { Button, Copy } from "../parts/controls.tsx";
+import { Fault } from "../parts/forms.tsx";
 import { Address, Amount, Broken, Screen } from "../parts/page-parts.tsx";
 import { setUpWallet } from "../sign-in/wallet-step.tsx";
 import { AddPasskey } from "./add-passkey.tsx";
@@ -116,27 +116,20 @@ function SecondNetwork({
   name: string;
   onDone: () => void;
 }) {
-  const [fault, setFault] = useState<string>();
-  const [isBusy, setBusy] = useState(false);
-  const setUp = async () => {
-    setBusy(true);
-    setFault(undefined);
-    try {
+  const { isBusy, fault, run } = useAction();
+  const setUp = () =>
+    run(async () => {
       await setUpWallet(network);
       invalidate("/v1/wallets", "/v1/auth/me");
       onDone();
-    } catch (error) {
-      setFault(messageOf(error));
-    }
-    setBusy(false);
-  };
+    });
   return (
     <section class="panel padded" aria-labelledby={`wallet-${network}`}>
       <h2 id={`wallet-${network}`}>{name}</h2>
       <p class="muted">
         {say("The same passkey owns the same address on this network. Set it up to receive there.")}
       </p>
-      {fault && <Notice kind="bad">{fault}</Notice>}
+      <Fault of={fault} />
       <div class="actions">
         <Button isBusy={isBusy} onClick={setUp}>
           {say("Set up {network}", { network: name })}

@@ -1,0 +1,126 @@
+/** What signs in besides the passkey: Google accounts, each linked and unlinked in its owner's presence. */
+import { useEffect, useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
+import { invalidate, useLoad } from "../frame/load.ts";
+import { page } from "../frame/page-data.ts";
+import { setQuery } from "../frame/router.tsx";
+import { type Answer, call } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { Button, Notice } from "../parts/controls.tsx";
+import { Confirm, Fault, Loading, Panel } from "../parts/forms.tsx";
+import { Time } from "../parts/page-parts.tsx";
+
+type Account = Answer<"GET /v1/auth/google/accounts">["data"][number];
+
+const ACCOUNTS_MAX = 5;
+
+export function SignInMethods({ outcome: given }: { outcome: string | null }) {
+  const loaded = useLoad("GET /v1/auth/google/accounts");
+  const { isBusy, fault, run } = useAction();
+  const [outcome, setOutcome] = useState(given);
+  // said once: neither a reload nor a copied address repeats it
+  useEffect(() => {
+    if (given) setQuery({ google: undefined }, { replace: true });
+  }, []);
+  const link = () =>
+    run(async () => {
+      setOutcome(null);
+      location.assign((await call("POST /v1/auth/google/link")).data.url);
+    });
+  const accounts = loaded.value?.data;
+  return (
+    <Panel
+      title={say("Sign-in methods")}
+      actions={
+        page.hasGoogle &&
+        accounts &&
+        accounts.length < ACCOUNTS_MAX && (
+          <Button isBusy={isBusy} onClick={link}>
+            {say("Link a Google account")}
+          </Button>
+        )
+      }
+    >
+      {(outcome || fault) && (
+        <div class="pad">
+          {outcome === "linked" ? (
+            <Notice kind="ok">{say("The Google account is linked. It signs in from now on.")}</Notice>
+          ) : (
+            outcome && <Notice kind="bad">{explain(outcome)}</Notice>
+          )}
+          <Fault of={fault} />
+        </div>
+      )}
+      <ul class="rows">
+        <li>
+          <span class="what">
+            <strong>{say("Passkey")}</strong>
+            <span class="muted">{say("Signs in, and signs everything that moves money.")}</span>
+          </span>
+          <span class="status ok">{say("On")}</span>
+        </li>
+        <Loading of={loaded} rows={1}>
+          {({ data }) =>
+            data.length > 0 ? (
+              data.map((account) => <AccountRow key={account.id} account={account} />)
+            ) : (
+              <li>
+                <span class="what">
+                  <strong>Google</strong>
+                  <span class="muted">
+                    {page.hasGoogle
+                      ? say("No account is linked. A linked one signs in, but can never move money.")
+                      : say("This service is not set up for it.")}
+                  </span>
+                </span>
+                <span class="status off">{say("Off")}</span>
+              </li>
+            )
+          }
+        </Loading>
+      </ul>
+    </Panel>
+  );
+}
+
+function AccountRow({ account: { id, linkedAt } }: { account: Account }) {
+  const [isEnding, setEnding] = useState(false);
+  return (
+    <li>
+      <span class="what">
+        <strong>{say("Google account")}</strong>
+        <span class="muted">{say("Signs in, but can never move money.")}</span>
+      </span>
+      <span class="muted">
+        {say("Linked")} <Time of={linkedAt} />
+      </span>
+      <Button kind="danger" onClick={() => setEnding(true)}>
+        {say("Unlink")}
+      </Button>
+      {isEnding && (
+        <Confirm
+          title={say("Unlink this Google account?")}
+          word={say("Unlink")}
+          work={async () => {
+            await call("DELETE /v1/auth/google/accounts/{id}", { id });
+            invalidate("/v1/auth/google/accounts", "/v1/auth/sessions", "/v1/security-events");
+          }}
+          onClose={() => setEnding(false)}
+          closeText={say("Keep it")}
+        >
+          {say("It signs in no more, and sessions that Google opened end. Your passkey still signs in.")}
+        </Confirm>
+      )}
+    </li>
+  );
+}
+
+function explain(outcome: string): string {
+  if (outcome === "linked_elsewhere")
+    return say("This Google account signs in to another account here. Unlink it there first.");
+  if (outcome === "too_many") return say("As many Google accounts as possible are linked. Unlink one first.");
+  if (outcome === "access_denied") return say("No account was chosen: nothing was linked.");
+  if (outcome === "session_ended")
+    return say("Your session ended on the way: nothing was linked. Try again.");
+  return say("Google did not confirm the account: nothing was linked. Try again.");
+}

@@ -1,0 +1,62 @@
+/** The account's security trail, newest first. */
+import { useLoad } from "../frame/load.ts";
+import { setQuery } from "../frame/router.tsx";
+import { say } from "../frame/words.ts";
+import { Button } from "../parts/controls.tsx";
+import { Loading, Panel } from "../parts/forms.tsx";
+import { Scroll, Time } from "../parts/page-parts.tsx";
+import { describeEvent, nameOfEvent } from "./trail-words.ts";
+
+const PAGE = 30;
+
+export function Trail({ cursor }: { cursor: string | undefined }) {
+  const loaded = useLoad("GET /v1/security-events", { query: { limit: PAGE, cursor } });
+  const { value } = loaded;
+  return (
+    <Panel title={say("What happened")}>
+      <Loading of={loaded} rows={6}>
+        {({ data }) => (
+          <Scroll label={say("Events")}>
+            <table class="list">
+              <thead>
+                <tr>
+                  <th scope="col">{say("What")}</th>
+                  <th scope="col">{say("From")}</th>
+                  <th scope="col">{say("When")}</th>
+                </tr>
+              </thead>
+              <tbody>
+                {data.map((event) => (
+                  <tr key={event.id}>
+                    <td class="main">
+                      <strong>{nameOfEvent(event)}</strong>
+                      {event.actor?.email && <bdi class="muted small">{event.actor.email}</bdi>}
+                      {describeEvent(event) && <bdi class="muted small">{describeEvent(event)}</bdi>}
+                    </td>
+                    <td class="second mono">{event.clientAddress ?? ""}</td>
+                    <td class="when">
+                      <Time of={event.createdAt} />
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        )}
+      </Loading>
+      {value && (cursor || value.pagination.nextCursor) && (
+        <nav class="pager padded" aria-label={say("Pages")}>
+          <Button isOff={!cursor} onClick={() => setQuery({ page: undefined })}>
+            {say("Newest")}
+          </Button>
+          <Button
+            isOff={!value.pagination.nextCursor}
+            onClick={() => setQuery({ page: value.pagination.nextCursor ?? undefined })}
+          >
+            {say("Older")}
+          </Button>
+        </nav>
+      )}
+    </Panel>
+  );
+}

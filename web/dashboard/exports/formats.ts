@@ -1,0 +1,18 @@
+/** Names of the formats of exports. */
+const NAMES = {
+  csv: "CSV",
+  xlsx: "XLSX",
+  excel_csv: "CSV for Excel",
+  pdf: "PDF",
+  json: "JSON",
+  xero_csv: "Xero",
+  quickbooks_csv: "QuickBooks",
+  datev: "DATEV",
+} as const;
+
+export type Format = keyof typeof NAMES;
+export const FORMATS = Object.entries(NAMES) as (readonly [Format, string])[];
+/** Programs import movements in a currency, in columns of their own. */
+export const IMPORTED: readonly Format[] = ["xero_csv", "quickbooks_csv", "datev"];
+
+export const nameOfFormat = (format: Format) => NAMES[format];

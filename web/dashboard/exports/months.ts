@@ -1,0 +1,8 @@
+/** Months that one can choose, such as 2026-10: newest first, the one that runs included. */
+const MONTHS_SHOWN = 24;
+
+export function lastMonths(now: Date): string[] {
+  return Array.from({ length: MONTHS_SHOWN }, (_, back) =>
+    new Date(Date.UTC(now.getFullYear(), now.getMonth() - back, 1)).toISOString().slice(0, 7),
+  );
+}

@@ -1,0 +1,4 @@
+/** A saved export as the API answers it. */
+import type { Answer } from "../frame/service.ts";
+
+export type Profile = Answer<"GET /v1/export-profiles">["data"]["profiles"][number];

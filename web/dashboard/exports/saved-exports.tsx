@@ -1,0 +1,137 @@
+/** Exports with a name: which columns of which movements in which format, made on request or by a schedule. */
+import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
+import { invalidate, useLoad } from "../frame/load.ts";
+import { call } from "../frame/service.ts";
+import { say, sayCount } from "../frame/words.ts";
+import { Button, Dialog, Field } from "../parts/controls.tsx";
+import { Confirm, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
+import { Empty, Screen } from "../parts/page-parts.tsx";
+import { Files } from "./files.tsx";
+import { nameOfFormat } from "./formats.ts";
+import type { Profile } from "./profile.ts";
+import { ProfileForm } from "./profile-form.tsx";
+import { Schedules } from "./schedules.tsx";
+
+/** `of` undefined: a new one. */
+type Opened = { what: "form" | "run" | "delete"; of?: Profile };
+
+export function SavedExports() {
+  const loaded = useLoad("GET /v1/export-profiles");
+  const [opened, setOpened] = useState<Opened>();
+  const close = () => setOpened(undefined);
+  const add = (
+    <Button kind="main" onClick={() => setOpened({ what: "form" })}>
+      {say("New saved export")}
+    </Button>
+  );
+  const { what, of } = opened ?? {};
+  return (
+    <Screen
+      title={say("Saved exports")}
+      lead={say("Your own columns and titles, in the format that your accounting program reads.")}
+      actions={add}
+    >
+      <Panel title={say("Saved")}>
+        <Loading of={loaded} rows={3}>
+          {({ data: { profiles } }) =>
+            profiles.length === 0 ? (
+              <Empty title={say("None yet")} action={add}>
+                {say("Save an export once, then make its file for any days, or let a schedule make it.")}
+              </Empty>
+            ) : (
+              <ul class="rows">
+                {profiles.map((profile) => (
+                  <ProfileRow key={profile.id} profile={profile} onOpen={setOpened} />
+                ))}
+              </ul>
+            )
+          }
+        </Loading>
+      </Panel>
+      <Schedules profiles={loaded.value?.data.profiles ?? []} />
+      <Files />
+      {what === "form" && <ProfileForm profile={of} onClose={close} />}
+      {what === "run" && of && <Run profile={of} onClose={close} />}
+      {what === "delete" && of && (
+        <Confirm
+          title={say("Delete {name}?", { name: of.name })}
+          word={say("Delete")}
+          work={async () => {
+            await call("DELETE /v1/export-profiles/{id}", { id: of.id });
+            invalidate("/v1/export-");
+          }}
+          onClose={close}
+          closeText={say("Keep it")}
+        >
+          {say("Its schedules end with it. Files that were made stay.")}
+        </Confirm>
+      )}
+    </Screen>
+  );
+}
+
+function ProfileRow({ profile, onOpen }: { profile: Profile; onOpen: (opened: Opened) => void }) {
+  const { name, format, columns, fiatCurrency } = profile;
+  const open = (what: Opened["what"]) => () => onOpen({ what, of: profile });
+  return (
+    <li>
+      <span class="what">
+        <strong>
+          <bdi>{name}</bdi>
+        </strong>
+        <span class="muted">
+          {[
+            say(nameOfFormat(format)),
+            columns ? sayCount(columns.length, "{count} column", "{count} columns") : say("All columns"),
+            fiatCurrency,
+          ]
+            .filter(Boolean)
+            .join(" · ")}
+        </span>
+      </span>
+      <Button label={say("Make the file of {name}", { name })} onClick={open("run")}>
+        {say("Make the file")}
+      </Button>
+      <Button label={say("Change {name}", { name })} onClick={open("form")}>
+        {say("Change")}
+      </Button>
+      <Button kind="danger" label={say("Delete {name}", { name })} onClick={open("delete")}>
+        {say("Delete")}
+      </Button>
+    </li>
+  );
+}
+
+function Run({ profile: { id, name }, onClose }: { profile: Profile; onClose: () => void }) {
+  const [days, setDays] = useState({ dateFrom: "", dateTo: "" });
+  const action = useAction();
+  const make = () =>
+    action.run(async () => {
+      const body = Object.fromEntries(Object.entries(days).filter(([, day]) => day));
+      await call("POST /v1/export-profiles/{id}/export", { id, body, headers: { prefer: "respond-async" } });
+      invalidate("/v1/transactions/exports");
+      onClose();
+    });
+  return (
+    <Dialog title={name} onClose={onClose} narrow>
+      <Form onSubmit={make}>
+        <Field
+          label={say("First day")}
+          type="date"
+          value={days.dateFrom}
+          onInput={(dateFrom) => setDays({ ...days, dateFrom })}
+          autofocus
+        />
+        <Field
+          label={say("Last day")}
+          type="date"
+          value={days.dateTo}
+          onInput={(dateTo) => setDays({ ...days, dateTo })}
+          hint={say("Empty: everything so far.")}
+        />
+        <Submit action={action} text={say("Make the file")} onClose={onClose} />
+      </Form>
+    </Dialog>
+  );
+}

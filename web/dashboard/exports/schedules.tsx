@@ -1,0 +1,164 @@
+/** Saved exports that are made every week or month, and what became of the last one. */
+import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
+import { invalidate, useLoad } from "../frame/load.ts";
+import { forMerchant } from "../frame/merchant.ts";
+import { type Answer, call } from "../frame/service.ts";
+import { formatDate, say } from "../frame/words.ts";
+import { Button, Choice, Dialog } from "../parts/controls.tsx";
+import { Confirm, Fault, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
+import { Empty, Status } from "../parts/page-parts.tsx";
+import type { Profile } from "./profile.ts";
+
+type Schedule = Answer<"GET /v1/export-schedules">["data"]["schedules"][number];
+
+const FREQUENCIES = [
+  ["monthly", "Every month"],
+  ["weekly", "Every week"],
+] as const;
+const DELIVERIES = [
+  ["mail", "By mail to the account's address"],
+  ["webhook", "By webhook: export.ready"],
+] as const;
+const textOf = (options: readonly (readonly [string, string])[], value: string) =>
+  say(options.find(([name]) => name === value)?.[1] ?? value);
+
+export function Schedules({ profiles }: { profiles: readonly Profile[] }) {
+  const loaded = useLoad("GET /v1/export-schedules");
+  const [isAdding, setAdding] = useState(false);
+  const add = profiles.length > 0 && <Button onClick={() => setAdding(true)}>{say("New schedule")}</Button>;
+  return (
+    <Panel title={say("Schedules")} actions={add}>
+      <Loading of={loaded} rows={2}>
+        {({ data: { schedules } }) =>
+          schedules.length === 0 ? (
+            <Empty title={say("None yet")}>
+              {say(
+                "A schedule makes a saved export when a week or month is over and all of it is confirmed.",
+              )}
+            </Empty>
+          ) : (
+            <ul class="rows">
+              {schedules.map((schedule) => (
+                <ScheduleRow key={schedule.id} schedule={schedule} />
+              ))}
+            </ul>
+          )
+        }
+      </Loading>
+      {isAdding && <NewSchedule profiles={profiles} onClose={() => setAdding(false)} />}
+    </Panel>
+  );
+}
+
+function ScheduleRow({ schedule }: { schedule: Schedule }) {
+  const { id, profileName: name, frequency, delivery, pausedAt, lastRun } = schedule;
+  const [isEnding, setEnding] = useState(false);
+  const { isBusy, fault, run } = useAction();
+  const pause = () =>
+    run(async () => {
+      await call("PATCH /v1/export-schedules/{id}", { id, body: { paused: pausedAt === null } });
+      invalidate("/v1/export-schedules");
+    });
+  return (
+    <li>
+      <span class="what">
+        <strong>
+          <bdi>{name}</bdi>
+        </strong>
+        <span class="muted">
+          {textOf(FREQUENCIES, frequency)} · {textOf(DELIVERIES, delivery)}
+        </span>
+        {lastRun ? (
+          <span>
+            <span class="muted">
+              {formatDate(lastRun.dateFrom)} – {formatDate(lastRun.dateTo)}
+            </span>{" "}
+            {lastRun.status && <Status of={lastRun.status} />}
+          </span>
+        ) : (
+          <span class="muted">{say("No period is over yet")}</span>
+        )}
+        {lastRun?.refusal && <span class="error">{lastRun.refusal}</span>}
+        <Fault of={fault} />
+      </span>
+      {pausedAt ? (
+        <span class="status off">{say("Paused")}</span>
+      ) : (
+        <span class="status ok">{say("On")}</span>
+      )}
+      {lastRun?.downloadUrl && lastRun.status === "READY" && (
+        <a class="button plain" href={forMerchant(new URL(lastRun.downloadUrl).pathname)} download>
+          {say("Download")}
+        </a>
+      )}
+      <Button
+        isBusy={isBusy}
+        label={pausedAt ? say("Resume {name}", { name }) : say("Pause {name}", { name })}
+        onClick={pause}
+      >
+        {pausedAt ? say("Resume") : say("Pause")}
+      </Button>
+      <Button kind="danger" label={say("End {name}", { name })} onClick={() => setEnding(true)}>
+        {say("End")}
+      </Button>
+      {isEnding && (
+        <Confirm
+          title={say("End this schedule?")}
+          word={say("End")}
+          work={async () => {
+            await call("DELETE /v1/export-schedules/{id}", { id });
+            invalidate("/v1/export-schedules");
+          }}
+          onClose={() => setEnding(false)}
+          closeText={say("Keep it")}
+        >
+          {say("The saved export stays, and so do files that were made.")}
+        </Confirm>
+      )}
+    </li>
+  );
+}
+
+function NewSchedule({ profiles, onClose }: { profiles: readonly Profile[]; onClose: () => void }) {
+  const [profileId, setProfile] = useState(profiles[0]?.id ?? "");
+  const [frequency, setFrequency] = useState<Schedule["frequency"]>("monthly");
+  const [delivery, setDelivery] = useState<Schedule["delivery"]>("mail");
+  const action = useAction();
+  const make = () =>
+    action.run(async () => {
+      await call("POST /v1/export-schedules", { body: { profileId, frequency, delivery } });
+      invalidate("/v1/export-schedules");
+      onClose();
+    });
+  return (
+    <Dialog title={say("New schedule")} onClose={onClose} narrow>
+      <Form onSubmit={make}>
+        <Choice
+          label={say("Saved export")}
+          value={profileId}
+          onInput={setProfile}
+          options={profiles.map(({ id, name }) => [id, name])}
+        />
+        <Choice
+          label={say("How often")}
+          value={frequency}
+          onInput={(value) => setFrequency(value as typeof frequency)}
+          options={FREQUENCIES.map(([value, text]) => [value, say(text)])}
+        />
+        <Choice
+          label={say("Notification")}
+          value={delivery}
+          onInput={(value) => setDelivery(value as typeof delivery)}
+          options={DELIVERIES.map(([value, text]) => [value, say(text)])}
+        />
+        <p class="muted small">
+          {say(
+            "The first file is that of the week or month we are in. It takes your passkey, because it outlives the session.",
+          )}
+        </p>
+        <Submit action={action} text={say("Start the schedule")} onClose={onClose} />
+      </Form>
+    </Dialog>
+  );
+}

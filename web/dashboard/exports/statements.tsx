@@ -1,0 +1,163 @@
+/** Statements of a wallet: of any month or days on request, and of each month by themselves where the settings say so. */
+import { useState } from "preact/hooks";
+import { useAction } from "../frame/action.ts";
+import { invalidate, useLoad } from "../frame/load.ts";
+import { can, forMerchant } from "../frame/merchant.ts";
+import { networkOf } from "../frame/page-data.ts";
+import { Link } from "../frame/router.tsx";
+import type { ScreenProps } from "../frame/screen-props.ts";
+import { call, type Given } from "../frame/service.ts";
+import { formatMonth, say } from "../frame/words.ts";
+import { Button, Choice, Field } from "../parts/controls.tsx";
+import { Fault, Form, Loading } from "../parts/forms.tsx";
+import { Empty, Screen, Status } from "../parts/page-parts.tsx";
+import { Files } from "./files.tsx";
+import { lastMonths } from "./months.ts";
+
+type Format = NonNullable<Given<"POST /v1/statements">["body"]>["format"];
+type Network = NonNullable<Given<"POST /v1/statements">["body"]>["network"];
+
+const FORMATS: readonly (readonly [Format, string])[] = [
+  ["pdf", "PDF"],
+  ["csv", "CSV"],
+  ["xlsx", "XLSX"],
+  ["excel_csv", "CSV for Excel"],
+  ["camt053", "camt.053"],
+  ["json", "JSON"],
+];
+/** Instead of a month. */
+const DAYS = "days";
+
+export function Statements({ me }: ScreenProps) {
+  return (
+    <Screen
+      title={say("Statements")}
+      lead={say("Opening balance, every movement, closing balance, and whether the chain says the same.")}
+    >
+      <NewStatement networks={me.wallets.map(({ network }) => network)} />
+      <Monthly />
+      <Files />
+    </Screen>
+  );
+}
+
+function NewStatement({ networks }: { networks: readonly Network[] }) {
+  const months = lastMonths(new Date());
+  const [network, setNetwork] = useState<Network>(networks[0] ?? "base");
+  const [month, setMonth] = useState(months[1] ?? "");
+  const [days, setDays] = useState({ dateFrom: "", dateTo: "" });
+  const [format, setFormat] = useState<Format>("pdf");
+  const books = useLoad("GET /v1/settings/books");
+  const { isBusy, fault, run } = useAction();
+  const make = () =>
+    run(async () => {
+      const body = { format, network, ...(month === DAYS ? days : { month }) };
+      await call("POST /v1/statements", { body, headers: { prefer: "respond-async" } });
+      invalidate("/v1/transactions/exports");
+    });
+  return (
+    <section class="panel padded">
+      <Form class="" onSubmit={make}>
+        <div class="filter-grid">
+          {networks.length > 1 && (
+            <Choice
+              label={say("Wallet")}
+              value={network}
+              onInput={(value) => setNetwork(value as Network)}
+              options={networks.map((id) => [id, networkOf(id)?.name ?? id])}
+            />
+          )}
+          <Choice
+            label={say("Period")}
+            value={month}
+            onInput={setMonth}
+            options={[
+              ...months.map((one) => [one, formatMonth(one)] as const),
+              [DAYS, say("From day to day")] as const,
+            ]}
+          />
+          {month === DAYS && (
+            <>
+              <Field
+                label={say("First day")}
+                type="date"
+                required
+                value={days.dateFrom}
+                onInput={(dateFrom) => setDays({ ...days, dateFrom })}
+              />
+              <Field
+                label={say("Last day")}
+                type="date"
+                required
+                value={days.dateTo}
+                onInput={(dateTo) => setDays({ ...days, dateTo })}
+              />
+            </>
+          )}
+          <Choice
+            label={say("Format")}
+            value={format}
+            onInput={(value) => setFormat(value as Format)}
+            options={FORMATS.map(([name, text]) => [name, say(text)])}
+          />
+          <div>
+            <Button kind="main" type="submit" isBusy={isBusy}>
+              {say("Make the statement")}
+            </Button>
+          </div>
+        </div>
+        {books.value && <p class="hint">{say("Days begin in {zone}.", { zone: books.value.timeZone })}</p>}
+        <Fault of={fault} />
+      </Form>
+    </section>
+  );
+}
+
+function Monthly() {
+  const loaded = useLoad("GET /v1/statements");
+  return (
+    <section class="panel" aria-labelledby="monthly">
+      <h2 id="monthly">{say("Monthly statements")}</h2>
+      <Loading of={loaded} rows={3}>
+        {({ data: { statements } }) =>
+          statements.length === 0 ? (
+            <Empty
+              title={say("None yet")}
+              action={can("settings:write") && <Link to="/settings">{say("Settings")}</Link>}
+            >
+              {say(
+                "When the settings say so, a statement of each wallet is made after the end of every month.",
+              )}
+            </Empty>
+          ) : (
+            <ul class="rows">
+              {statements.map(({ month, network, status, pdfUrl, csvUrl }) => (
+                <li key={`${month} ${network}`}>
+                  <Status of={status === "READY" ? "READY" : "RUNNING"} />
+                  <span class="what">
+                    <span>{formatMonth(month)}</span>
+                    <span class="muted">{networkOf(network)?.name ?? network}</span>
+                  </span>
+                  {[["PDF", pdfUrl] as const, ["CSV", csvUrl] as const].map(
+                    ([name, url]) =>
+                      url && (
+                        <a
+                          key={name}
+                          class="button plain"
+                          href={forMerchant(new URL(url).pathname)}
+                          download
+                          aria-label={`${name}, ${formatMonth(month)}`}
+                        >
+                          {name}
+                        </a>
+                      ),
+                  )}
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Loading>
+    </section>
+  );
+}

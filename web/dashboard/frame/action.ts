@@ -1,0 +1,37 @@
+/** What a form's button does: busy while it runs, and why it did not work. */
+import { useState } from "preact/hooks";
+import { messageOf, Refusal } from "./service.ts";
+
+export type Action = {
+  isBusy: boolean;
+  fault: string | undefined;
+  /** The field that the API names as the cause. */
+  field: string | undefined;
+  /** True when `act` has ended without a fault. */
+  run: (act: () => Promise<unknown>) => Promise<boolean>;
+};
+
+/** `explain`: the words for what `act` throws. */
+export function useAction(explain: (error: unknown) => string = messageOf): Action {
+  const [error, setError] = useState<unknown>();
+  const [isBusy, setBusy] = useState(false);
+  const run = async (act: () => Promise<unknown>) => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      await act();
+      return true;
+    } catch (cause) {
+      setError(cause);
+      return false;
+    } finally {
+      setBusy(false);
+    }
+  };
+  return {
+    isBusy,
+    fault: error === undefined ? undefined : explain(error),
+    field: error instanceof Refusal ? error.field : undefined,
+    run,
+  };
+}

@@ -1,0 +1,182 @@
+/** What forms and the screens around them repeat: sending, the buttons with the reason of a failure, reading, panels and pages. */
+import type { ComponentChildren } from "preact";
+import { useId } from "preact/hooks";
+import { type Action, useAction } from "../frame/action.ts";
+import type { Loaded } from "../frame/load.ts";
+import { setQuery } from "../frame/router.tsx";
+import { say } from "../frame/words.ts";
+import { Button, Check, Dialog, Notice } from "./controls.tsx";
+import { Broken, Skeleton } from "./page-parts.tsx";
+
+type FormProps = { onSubmit: () => unknown; class?: string; children: ComponentChildren };
+
+export function Form({ onSubmit, class: className = "form", children }: FormProps) {
+  return (
+    <form
+      class={className}
+      onSubmit={(event) => {
+        event.preventDefault();
+        void onSubmit();
+      }}
+    >
+      {children}
+    </form>
+  );
+}
+
+type SubmitProps = {
+  action: Pick<Action, "isBusy" | "fault">;
+  text: string;
+  kind?: "main" | "danger";
+  isOff?: boolean;
+  /** Without it the button sends the form that it stands in. */
+  onClick?: () => unknown;
+  onClose?: () => void;
+  closeText?: string;
+  children?: ComponentChildren;
+};
+
+/** Why an action has failed, its button, and the way out. */
+export function Submit({
+  action: { isBusy, fault },
+  text,
+  kind = "main",
+  isOff,
+  onClick,
+  onClose,
+  closeText,
+  children,
+}: SubmitProps) {
+  return (
+    <>
+      <Fault of={fault} />
+      <div class="actions">
+        <Button
+          kind={kind}
+          isBusy={isBusy}
+          isOff={isOff}
+          {...(onClick ? { onClick } : { type: "submit" as const })}
+        >
+          {text}
+        </Button>
+        {onClose && <Button onClick={onClose}>{closeText ?? say("Cancel")}</Button>}
+        {children}
+      </div>
+    </>
+  );
+}
+
+export function Fault({ of }: { of: string | undefined }) {
+  return of ? <Notice kind="bad">{of}</Notice> : null;
+}
+
+type LoadingProps<Value> = {
+  of: Loaded<Value>;
+  rows?: number;
+  children: (value: Value) => ComponentChildren;
+};
+
+/** What was read; until then its outline, or why it could not be read. */
+export function Loading<Value>({ of, rows, children }: LoadingProps<Value>) {
+  if (of.value !== undefined) return <>{children(of.value)}</>;
+  return of.error ? <Broken loaded={of} /> : <Skeleton {...(rows ? { rows } : {})} />;
+}
+
+type PanelProps = {
+  title: string;
+  isPadded?: boolean;
+  actions?: ComponentChildren;
+  children: ComponentChildren;
+};
+
+export function Panel({ title, isPadded, actions, children }: PanelProps) {
+  const id = useId();
+  const heading = <h2 id={id}>{title}</h2>;
+  return (
+    <section class={isPadded ? "panel padded" : "panel"} aria-labelledby={id}>
+      {actions ? (
+        <header>
+          {heading}
+          {actions}
+        </header>
+      ) : (
+        heading
+      )}
+      {children}
+    </section>
+  );
+}
+
+type PagerProps = { cursor: string | undefined; next: string | null | undefined };
+
+/** Older rows and back; nothing while there is one page. */
+export function Pager({ cursor, next }: PagerProps) {
+  if (!cursor && !next) return null;
+  return (
+    <nav class="pager" aria-label={say("Pages")}>
+      <Button isOff={!cursor} onClick={() => history.back()}>
+        {say("Newer")}
+      </Button>
+      <Button isOff={!next} onClick={() => setQuery({ page: next ?? undefined })}>
+        {say("Older")}
+      </Button>
+    </nav>
+  );
+}
+
+type ChecksProps<Name extends string> = {
+  legend: string;
+  options: readonly (readonly [Name, ComponentChildren])[];
+  value: readonly Name[];
+  onInput: (value: Name[]) => void;
+};
+
+/** Any number of some. */
+export function Checks<Name extends string>({ legend, options, value, onInput }: ChecksProps<Name>) {
+  return (
+    <fieldset class="checks">
+      <legend>{legend}</legend>
+      {options.map(([name, label]) => (
+        <Check
+          key={name}
+          label={label}
+          isOn={value.includes(name)}
+          onInput={(isOn) => onInput(isOn ? [...value, name] : value.filter((other) => other !== name))}
+        />
+      ))}
+    </fieldset>
+  );
+}
+
+type ConfirmProps = {
+  title: string;
+  /** On the button. */
+  word: string;
+  work: () => Promise<unknown>;
+  onClose: () => void;
+  closeText?: string;
+  children: ComponentChildren;
+};
+
+/** A question before something ends. */
+export function Confirm({ title, word, work, onClose, closeText, children }: ConfirmProps) {
+  const action = useAction();
+  const end = () =>
+    action.run(async () => {
+      await work();
+      onClose();
+    });
+  return (
+    <Dialog title={title} onClose={onClose} narrow>
+      <p class="muted">{children}</p>
+      <Submit
+        action={action}
+        text={word}
+        kind="danger"
+        onClick={end}
+        onClose={onClose}
+        {...(closeText ? { closeText } : {})}
+      />
+    </Dialog>
+  );
+}

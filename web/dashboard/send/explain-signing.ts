@@ -1,0 +1,12 @@
+/** Why nothing was signed, in words. */
+import { messageOf } from "../frame/service.ts";
+import { say } from "../frame/words.ts";
+import { ForeignOperation } from "./operation.ts";
+
+export function explainSigning(error: unknown): string {
+  if (!(error instanceof ForeignOperation)) return messageOf(error);
+  return say(
+    "The service offers something else to sign than what is shown here ({field}). Nothing was signed. Tell the operator.",
+    { field: error.field },
+  );
+}

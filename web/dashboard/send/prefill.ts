@@ -1,0 +1,22 @@
+/** `/send?to=…&amount=…&note=…&network=…`: what a link has filled in. Whoever made the link chose it, so the screen says so, and nothing is sent by it. */
+
+export type Prefill<Network> = { to: string; amount: string; note: string; network: Network | undefined };
+
+const TO_MAX = 42;
+const AMOUNT_MAX = 20;
+const NOTE_MAX = 500;
+
+/** Undefined when the address fills nothing in. */
+export function readPrefill<Network extends string>(
+  query: URLSearchParams,
+  networks: readonly Network[],
+): Prefill<Network> | undefined {
+  const read = (name: string, max: number) => (query.get(name) ?? "").replace(/\p{Cc}/gu, " ").slice(0, max);
+  const prefill = {
+    to: read("to", TO_MAX),
+    amount: read("amount", AMOUNT_MAX),
+    note: read("note", NOTE_MAX),
+  };
+  if (!prefill.to && !prefill.amount && !prefill.note) return undefined;
+  return { ...prefill, network: networks.find((network) => network === query.get("network")) };
+}
