@@ -2,122 +2,168 @@
  * The typed client. `createClient({ baseUrl, apiKey })`, then `client.links.create({ amount: 5, description: "A coffee" })`.
  * Lists are async iterators over all pages. Creating and requesting carry an Idempotency-Key, so a retry never makes a second one.
  */
-import { type Call, type ClientOptions, pause, request } from "./request.ts";
-import type { Operations, PaymentLinkDetail } from "./wire.ts";
+import { readStream } from "./event-stream.ts";
+import { type Call, type ClientOptions, either, pause, request } from "./request.ts";
+import type { Event, Export, Operations, PaymentLinkDetail, PublicPaymentLink } from "./wire.ts";
 
 type Query<Name extends keyof Operations> = Operations[Name]["query"];
 type Body<Name extends keyof Operations> = Operations[Name]["body"];
 type Answer<Name extends keyof Operations> = Operations[Name]["answer"];
 type Once = { idempotencyKey?: string };
+type Abortable = { signal?: AbortSignal | undefined };
+
+/** `seen`: the block being built holds a transfer that would pay the link. A hint, nothing depends on it. */
+export type WatchedLink = PublicPaymentLink & { seen?: true };
+type WaitOptions = { timeoutMs?: number; signal?: AbortSignal; onChange?: (link: WatchedLink) => void };
 
 export type Client = ReturnType<typeof createClient>;
 
+const LINKS = "/v1/payment-links";
+const TRANSACTIONS = "/v1/transactions";
 const WAIT_MS = 10 * 60_000;
 const POLL_MS = 1_000;
+const SEEN_MAX = 1_000;
 
 export function createClient(options: ClientOptions) {
   async function call<Name extends keyof Operations>(given: Call): Promise<Answer<Name>> {
     return (await request(options, given)).json() as Promise<Answer<Name>>;
   }
   const get = <Name extends keyof Operations>(path: string, query?: Query<Name>) =>
-    call<Name>({ method: "GET", path, query });
-  const once = (given: Once | undefined) => given?.idempotencyKey ?? crypto.randomUUID();
+    call<Name>({ path, query });
+  const post = <Name extends keyof Operations>(path: string, body?: Body<Name>, key?: string) =>
+    call<Name>({ method: "POST", path, body, idempotencyKey: key });
+  const startExport = (body: Body<"exportTransactions">, given: Partial<Call>) =>
+    request(options, { method: "POST", path: `${TRANSACTIONS}/export`, body, ...given });
 
   const links = {
     create: (body: Body<"createPaymentLink">, given?: Once) =>
-      call<"createPaymentLink">({
-        ...{ method: "POST", path: "/v1/payment-links", body },
-        idempotencyKey: once(given),
-      }),
-    get: (id: string) => get<"getPaymentLink">(`/v1/payment-links/${encodeURIComponent(id)}`),
+      post<"createPaymentLink">(LINKS, body, keyOf(given)),
+    get: (id: string) => get<"getPaymentLink">(at(LINKS, id)),
     list: (query: Query<"listPaymentLinks"> = {}) =>
-      pages(query.cursor, async (cursor) => {
-        const page = await get<"listPaymentLinks">("/v1/payment-links", { ...query, ...cursor });
-        return { items: page.links, next: page.nextCursor };
-      }),
-    cancel: (id: string) =>
-      call<"cancelPaymentLink">({
-        ...{ method: "POST", path: `/v1/payment-links/${encodeURIComponent(id)}/cancel` },
-      }),
+      pages("links", query, (page) => get<"listPaymentLinks">(LINKS, page)),
+    cancel: (id: string) => post<"cancelPaymentLink">(at(LINKS, id, "/cancel")),
     payments: (id: string, query: Query<"listLinkPayments"> = {}) =>
-      pages(query.cursor, async (cursor) => {
-        const path = `/v1/payment-links/${encodeURIComponent(id)}/payments`;
-        const page = await get<"listLinkPayments">(path, { ...query, ...cursor });
-        return { items: page.payments, next: page.nextCursor };
-      }),
-    stats: (query: Query<"getPaymentLinkStats"> = {}) =>
-      get<"getPaymentLinkStats">("/v1/payment-links/stats", query),
+      pages("payments", query, (page) => get<"listLinkPayments">(at(LINKS, id, "/payments"), page)),
+    stats: (query?: Query<"getPaymentLinkStats">) => get<"getPaymentLinkStats">(`${LINKS}/stats`, query),
+    /** What payers see, without a key. */
+    public: (id: string) => get<"getPublicPaymentLink">(publicPath(id, "/data")),
+    /** The link's public data now and at each change, until it has ended or `signal` is aborted. */
+    async *watch(id: string, { signal }: Abortable = {}): AsyncGenerator<WatchedLink> {
+      for await (const { event, data } of readStream(options, { path: publicPath(id, "/events"), signal })) {
+        if (event !== "status") continue;
+        const link = JSON.parse(data) as WatchedLink;
+        yield link;
+        if (!["ACTIVE", "PENDING"].includes(link.status)) return;
+      }
+    },
     /** Resolves with the link once it is PAID, EXPIRED or CANCELLED, or as it is when the time is over. */
     async waitForEnd(
       id: string,
-      { timeoutMs = WAIT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal } = {},
+      { timeoutMs = WAIT_MS, signal, onChange }: WaitOptions = {},
     ): Promise<PaymentLinkDetail> {
-      const deadline = Date.now() + timeoutMs;
-      for (;;) {
-        const link = await links.get(id);
-        if ((link.status !== "ACTIVE" && link.status !== "PENDING") || Date.now() >= deadline) return link;
-        await pause(Math.min(POLL_MS, Math.max(0, deadline - Date.now())), signal);
-      }
+      const watched = links.watch(id, { signal: either(signal, AbortSignal.timeout(timeoutMs)) });
+      for await (const link of watched) onChange?.(link);
+      signal?.throwIfAborted();
+      return links.get(id);
     },
   };
 
   const transactions = {
-    list: (query: Query<"listTransactions"> = {}) =>
-      pages(query.cursor, async (cursor) => {
-        const { data } = await get<"listTransactions">("/v1/transactions", { ...query, ...cursor });
-        return { items: data.transactions, next: data.nextCursor };
-      }),
-    summary: async (query: Query<"summarizeTransactions"> = {}) =>
-      (await get<"summarizeTransactions">("/v1/transactions/summary", query)).data,
+    page: async (query?: Query<"listTransactions">) =>
+      (await get<"listTransactions">(TRANSACTIONS, query)).data,
+    list: (query: Query<"listTransactions"> = {}) => pages("transactions", query, transactions.page),
+    summary: async (query?: Query<"summarizeTransactions">) =>
+      (await get<"summarizeTransactions">(`${TRANSACTIONS}/summary`, query)).data,
     /** The file. One that takes long is made in the background, and downloaded when it is ready. */
-    async export(body: Body<"exportTransactions">): Promise<Blob> {
-      const first = await request(options, { method: "POST", path: "/v1/transactions/export", body });
+    async export(body: Body<"exportTransactions">, { signal }: Abortable = {}): Promise<Blob> {
+      // without it a PDF that is ready at once is a text report
+      const accept = body.format === "pdf" ? "application/pdf" : undefined;
+      const first = await startExport(body, { accept, signal });
       if (first.status !== 202) return first.blob();
-      const { data } = (await first.json()) as Answer<"getExport">;
-      const path = `/v1/transactions/exports/${data.export.id}`;
-      for (let { status } = data.export; status !== "READY"; ) {
-        if (status === "FAILED") throw new Error(`The export ${data.export.id} failed`);
-        await pause(POLL_MS);
-        status = (await get<"getExport">(path)).data.export.status;
+      const { id } = await exportOf(first.json());
+      await exports.waitUntilReady(id, { signal });
+      return exports.download(id, { signal });
+    },
+  };
+
+  const exports = {
+    /** Begins an export in the background. */
+    start: async (body: Body<"exportTransactions">): Promise<Export> =>
+      exportOf((await startExport(body, { headers: { prefer: "respond-async" } })).json()),
+    get: (id: string): Promise<Export> => exportOf(get<"getExport">(at(`${TRANSACTIONS}/exports`, id))),
+    async waitUntilReady(id: string, { signal }: Abortable = {}): Promise<Export> {
+      for (;;) {
+        const file = await exports.get(id);
+        if (file.status === "FAILED") throw new Error(`The export ${id} failed`);
+        if (file.status === "READY") return file;
+        await pause(POLL_MS, signal);
       }
-      return (await request(options, { method: "GET", path: `${path}/download` })).blob();
+    },
+    async download(id: string, { signal }: Abortable = {}): Promise<Blob> {
+      const path = at(`${TRANSACTIONS}/exports`, id, "/download");
+      return (await request(options, { path, signal, accept: "*/*" })).blob();
     },
   };
 
   const refunds = {
     /** Asks for a refund. Money moves only when an owner of the wallet signs it with a passkey. */
     request: (linkId: string, body: Body<"requestRefund">, given?: Once) =>
-      call<"requestRefund">({
-        ...{ method: "POST", path: `/v1/payment-links/${encodeURIComponent(linkId)}/refund-requests` },
-        ...{ body, idempotencyKey: once(given) },
-      }),
-    get: (id: string) => get<"getRefund">(`/v1/refunds/${encodeURIComponent(id)}`),
+      post<"requestRefund">(at(LINKS, linkId, "/refund-requests"), body, keyOf(given)),
+    get: (id: string) => get<"getRefund">(at("/v1/refunds", id)),
     list: (query: Query<"listRefunds"> = {}) =>
-      pages(query.cursor, async (cursor) => {
-        const page = await get<"listRefunds">("/v1/refunds", { ...query, ...cursor });
-        return { items: page.refunds, next: page.nextCursor };
-      }),
+      pages("refunds", query, (page) => get<"listRefunds">("/v1/refunds", page)),
   };
 
   const events = {
     /** Oldest first, up to the present end. Keep the `nextCursor` of the last page to continue there. */
-    page: (query: Query<"listEvents"> = {}) => get<"listEvents">("/v1/events", query),
+    page: (query?: Query<"listEvents">) => get<"listEvents">("/v1/events", query),
+    /**
+     * As they happen, each once, across lost connections. From `cursor` on, else from what is new. Keep the last `cursor` that is not
+     * undefined to continue there. Needs the scope `webhooks`; ends when `signal` is aborted.
+     */
+    async *stream({
+      cursor,
+      signal,
+    }: Abortable & { cursor?: string } = {}): AsyncGenerator<
+      { event: Event; cursor: string | undefined },
+      void,
+      undefined
+    > {
+      const seen = new Set<string>();
+      const call = { path: "/v1/events/stream", lastEventId: cursor, signal };
+      for await (const { id, event: type, data } of readStream(options, call)) {
+        if (type !== "message") continue;
+        const event = JSON.parse(data) as Event;
+        // a connection that broke within a page is continued from the page's beginning
+        if (seen.has(event.id)) continue;
+        if (seen.size >= SEEN_MAX) seen.clear();
+        seen.add(event.id);
+        yield { event, cursor: id };
+      }
+    },
   };
 
-  return { links, transactions, refunds, events };
+  return { links, transactions, exports, refunds, events };
 }
 
-type Page<Item> = { items: readonly Item[]; next: string | null };
+const at = (base: string, id: string, rest = "") => `${base}/${encodeURIComponent(id)}${rest}`;
+const publicPath = (id: string, rest: string) => at("/api/v1/public/payment-links", id, rest);
+const keyOf = (given?: Once) => given?.idempotencyKey ?? crypto.randomUUID();
 
-/** All items, page by page, from `first` on. */
-async function* pages<Item>(
-  first: string | undefined,
-  read: (cursor: { cursor?: string }) => Promise<Page<Item>>,
+async function exportOf(answer: Promise<unknown>): Promise<Export> {
+  return ((await answer) as Answer<"getExport">).data.export;
+}
+
+/** All items of the field `name`, page by page, from the query's cursor on. */
+async function* pages<Name extends string, Item, Paged extends object>(
+  name: Name,
+  query: Paged,
+  read: (query: Paged) => Promise<{ nextCursor: string | null } & Record<Name, readonly Item[]>>,
 ): AsyncGenerator<Item, void, undefined> {
-  for (let cursor = first; ; ) {
-    const { items, next } = await read(cursor === undefined ? {} : { cursor });
-    yield* items;
-    if (next === null) return;
-    cursor = next;
+  for (let next = query; ; ) {
+    const page = await read(next);
+    yield* page[name];
+    if (page.nextCursor === null) return;
+    next = { ...query, cursor: page.nextCursor };
   }
 }

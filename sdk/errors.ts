@@ -1,32 +1,36 @@
 /** Every failure of the SDK is one of these; branch on the class or on `code`. */
 
+/** What the service said about a request that it did not carry out. */
+type Refusal = {
+  status: number;
+  code: string;
+  message: string;
+  details?: Record<string, unknown> | undefined;
+  requestId?: string | undefined;
+  retryAfterS?: number | undefined;
+};
+
 /** The service answered with a refusal or a failure. `code` and `details` are those of its `ApiError`. */
 export class ApiError extends Error {
   override readonly name: string = "ApiError";
-  readonly status: number;
-  readonly code: string;
+  declare readonly status: number;
+  declare readonly code: string;
   readonly details: Readonly<Record<string, unknown>>;
   /** Names the request in the service's logs. */
-  readonly requestId: string | undefined;
+  declare readonly requestId: string | undefined;
+  /** When to ask again, in seconds, if the service says so. */
+  declare readonly retryAfterS: number | undefined;
 
-  constructor(answer: {
-    status: number;
-    code: string;
-    message: string;
-    details?: Record<string, unknown> | undefined;
-    requestId?: string | undefined;
-  }) {
-    super(answer.message);
-    this.status = answer.status;
-    this.code = answer.code;
-    this.details = answer.details ?? {};
-    this.requestId = answer.requestId;
+  constructor({ message, details = {}, ...answer }: Refusal) {
+    super(message);
+    this.details = details;
+    Object.assign(this, answer);
   }
 }
 
 /** No answer arrived: whether the request was carried out is unknown. */
 export class ConnectionError extends Error {
-  override readonly name = "ConnectionError";
+  override readonly name: string = "ConnectionError";
 }
 
 /** The payment was not made: the link asks for more than allowed, is not payable, or refused the authorization. */

@@ -12,6 +12,43 @@ export type Signer = {
   signTypedData: (typedData: any) => Promise<Hex>;
 };
 export type Payment = { txHash: string; paymentId: string | undefined; amountUnits: bigint };
+export type PayOptions = {
+  /** USDC that may be paid at most. */
+  maxAmount: number;
+  /** USDC, for links whose payer chooses the amount. */
+  amount?: number | undefined;
+  /** Chain ids that may be paid on; default Base and Base Sepolia. */
+  chainIds?: readonly number[] | undefined;
+};
+export type SendOptions = {
+  fetch?: typeof fetch | undefined;
+  /** How long to wait for the outcome; default until the authorization has expired. */
+  waitMs?: number | undefined;
+};
+
+/** A signed authorization and where it belongs. Sending it again never pays twice; it can be kept as JSON. */
+export type Attempt = {
+  aiUrl: string;
+  network: string;
+  chainId: number;
+  payTo: Hex;
+  /** Micro-USDC. */
+  amount: string;
+  /** Unix seconds after which it can no longer be executed. */
+  validBefore: number;
+  payload: { nonce: Hex; [field: string]: unknown };
+};
+
+/** The payment may or may not have been made: send `attempt` again with `sendPayment`, or look at the link, before paying otherwise. */
+export class UnknownOutcomeError extends ConnectionError {
+  override readonly name = "UnknownOutcomeError";
+  readonly attempt: Attempt;
+
+  constructor(attempt: Attempt) {
+    super("The outcome of the payment is unknown; look at the link before paying again");
+    this.attempt = attempt;
+  }
+}
 
 type Item = {
   amount: string;
@@ -20,121 +57,148 @@ type Item = {
   payTo: Hex;
   asset: Hex;
   maxTimeoutSeconds: number;
-  extra: { name: string; version: string };
 };
 type Outcome = {
   success?: boolean;
+  /** A block holds the transfer. */
+  settled?: boolean;
   txHash?: string | null;
+  accepts?: Item[];
   error?: unknown;
   message?: string;
   paymentId?: string;
-  statusUrl?: string;
   retryable?: boolean;
 };
 
+const PRIMARY_TYPE = "TransferWithAuthorization";
+const FIELDS =
+  "address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce".split(",");
 const TYPES = {
-  TransferWithAuthorization: [
-    { name: "from", type: "address" },
-    { name: "to", type: "address" },
-    { name: "value", type: "uint256" },
-    { name: "validAfter", type: "uint256" },
-    { name: "validBefore", type: "uint256" },
-    { name: "nonce", type: "bytes32" },
-  ],
+  [PRIMARY_TYPE]: FIELDS.map((field) => {
+    const [type, name] = field.split(" ");
+    return { name, type };
+  }),
 };
-/** Whatever a link says, nothing else is signed for. */
-const USDC: Readonly<Record<number, Hex>> = {
-  8453: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-  84532: "0x036CbD53842c5426634e7929541eC2318f3dCF7e",
+/** Whatever a link says, nothing else is signed for: the name of the token's EIP-712 domain, and its address. */
+export const USDC: Readonly<Record<number, readonly [string, Hex]>> = {
+  8453: ["USD Coin", "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"],
+  84532: ["USDC", "0x036CbD53842c5426634e7929541eC2318f3dCF7e"],
 };
 const PAUSE_MS = 500;
+const READ_TIMEOUT_MS = 30_000;
+/** The service answers a payment within two minutes, whatever became of it. */
+const PAY_TIMEOUT_MS = 130_000;
+const PAY_TIMEOUT_MIN_MS = 10_000;
+/** Whoever holds a signed authorization can execute it until it expires: no link gets one for longer, in seconds. */
+const VALID_MAX_S = 900;
 
-/** `aiUrl` is the link's; `maxAmount` in USDC is what may be paid at most. Throws PaymentError, or ConnectionError when the outcome is unknown. */
+/** `aiUrl` is the link's. Throws PaymentError, or UnknownOutcomeError. */
 export async function payLink(
   aiUrl: string,
   account: Signer,
-  { maxAmount, fetch: fetchWith = fetch }: { maxAmount: number; fetch?: typeof fetch },
+  options: PayOptions & SendOptions,
 ): Promise<Payment> {
-  const item = await readRequirements(aiUrl, fetchWith);
-  if (USDC[item.chainId]?.toLowerCase() !== item.asset.toLowerCase())
-    throw refused(`The link asks for a token that is not USDC on Base: ${item.asset}`, "UNKNOWN_TOKEN");
-  const amountUnits = BigInt(item.amount);
-  if (amountUnits > BigInt(Math.round(maxAmount * 1e6)))
-    throw refused(
-      `The link asks for ${Number(amountUnits) / 1e6} USDC; at most ${maxAmount} may be paid`,
-      "OVER_LIMIT",
-    );
-  const validBefore = Math.floor(Date.now() / 1_000) + item.maxTimeoutSeconds;
-  const payload = await sign(item, account, { amountUnits, validBefore });
-  const body = JSON.stringify({ network: item.network, payload });
+  return sendPayment(await signPayment(aiUrl, account, options), options);
+}
+
+/** Signs what the link asks for, and sends nothing. Throws PaymentError when it asks for more than is allowed. */
+export async function signPayment(
+  aiUrl: string,
+  account: Signer,
+  { maxAmount, amount, chainIds, fetch: fetchWith = fetch }: PayOptions & Pick<SendOptions, "fetch">,
+): Promise<Attempt> {
+  const {
+    chainId,
+    network,
+    payTo,
+    asset,
+    maxTimeoutSeconds: validS,
+    ...item
+  } = await readItem(amount === undefined ? aiUrl : `${aiUrl}?amount=${amount}`, fetchWith);
+  const [name, token = ""] = USDC[chainId] ?? [];
+  if (!name || token.toLowerCase() !== asset.toLowerCase())
+    throw refused(`The link asks for a token that is not USDC on Base: ${asset}`, "UNKNOWN_TOKEN");
+  if (chainIds && !chainIds.includes(chainId))
+    throw refused(`The link is paid on ${network} (${chainId}), which is not allowed`, "NETWORK_NOT_ALLOWED");
+  if (typeof item.amount !== "string" || !/^\d{1,30}$/.test(item.amount))
+    throw refused(`The link asks for no amount: ${item.amount}`, "NOT_PAYABLE");
+  const units = BigInt(item.amount);
+  const asked = `The link asks for ${Number(units) / 1e6} USDC`;
+  if (units > toUnits(maxAmount)) throw refused(`${asked}; at most ${maxAmount} may be paid`, "OVER_LIMIT");
+  if (amount !== undefined && units !== toUnits(amount))
+    throw refused(`${asked}, not for ${amount}`, "AMOUNT_DIFFERS");
+  if (!(Number.isInteger(validS) && validS > 0 && validS <= VALID_MAX_S))
+    throw refused(`The link asks for an authorization of ${validS} seconds`, "VALIDITY_NOT_ALLOWED");
+  const validBefore = Math.floor(Date.now() / 1_000) + validS;
+  const bytes = crypto.getRandomValues(new Uint8Array(32));
+  const message = {
+    from: account.address,
+    to: payTo,
+    value: units,
+    validAfter: 0n,
+    validBefore: BigInt(validBefore),
+    nonce: `0x${[...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")}` as Hex,
+  };
+  const signature = await account.signTypedData({
+    domain: { name, version: "2", chainId, verifyingContract: token },
+    types: TYPES,
+    primaryType: PRIMARY_TYPE,
+    message,
+  });
+  const payload = { ...message, value: String(units), validAfter: 0, validBefore, signature };
+  return { aiUrl, network, chainId, payTo, amount: payload.value, validBefore, payload };
+}
+
+/** Sends an attempt until its outcome is known. The same attempt sent again gets the same outcome. */
+export async function sendPayment(
+  attempt: Attempt,
+  { fetch: fetchWith = fetch, waitMs = Number.POSITIVE_INFINITY }: SendOptions = {},
+): Promise<Payment> {
+  const { aiUrl, network, payload, validBefore, amount } = attempt;
+  // a repeat with the same key is answered as the first time, also after the payment is settled
+  const headers = { "content-type": "application/json", "idempotency-key": payload.nonce };
+  const call = { method: "POST", headers, body: JSON.stringify({ network, payload }) };
+  const untilMs = Math.min(Date.now() + waitMs, validBefore * 1_000);
   for (;;) {
-    const outcome = await post(aiUrl, { body, key: payload.nonce }, fetchWith);
-    if (outcome?.success && outcome.txHash)
-      return { txHash: outcome.txHash, paymentId: outcome.paymentId, amountUnits };
-    const isOver = Date.now() / 1_000 > validBefore;
+    const timeoutMs = Math.min(PAY_TIMEOUT_MS, Math.max(PAY_TIMEOUT_MIN_MS, untilMs - Date.now()));
+    const signal = AbortSignal.timeout(timeoutMs);
+    const outcome = await fetchWith(`${aiUrl}/pay`, { ...call, signal })
+      .then(toOutcome)
+      .catch(() => undefined);
+    // without `settled` the transaction is sent, and no block holds it yet
+    if (outcome?.settled && outcome.txHash)
+      return { txHash: outcome.txHash, paymentId: outcome.paymentId, amountUnits: BigInt(amount) };
     if (outcome && !isUndecided(outcome))
       throw refused(outcome.message ?? `The payment was refused: ${outcome.error}`, String(outcome.error));
-    if (isOver)
-      throw new ConnectionError(
-        "The outcome of the payment is unknown; look at the link before paying again",
-      );
+    if (Date.now() > untilMs) throw new UnknownOutcomeError(attempt);
     await pause(PAUSE_MS);
   }
 }
 
-async function readRequirements(aiUrl: string, fetchWith: typeof fetch): Promise<Item> {
-  const answer = await fetchWith(aiUrl);
-  const {
-    accepts = [],
-    error,
-    message,
-  } = (await answer.json()) as {
-    accepts?: Item[];
-    error?: unknown;
-    message?: string;
-  };
+const toUnits = (usdc: number) => BigInt(Math.round(usdc * 1e6));
+
+async function readItem(url: string, fetchWith: typeof fetch): Promise<Item> {
+  const answer = await fetchWith(url, { signal: AbortSignal.timeout(READ_TIMEOUT_MS) }).catch((cause) => {
+    throw new ConnectionError("The link was not read; nothing was signed", { cause });
+  });
+  const { accepts = [], error, message = "The link cannot be paid" } = (await answer.json()) as Outcome;
   const [item] = accepts;
   if (answer.status !== 402 || !item)
-    throw refused(message ?? "The link cannot be paid", typeof error === "string" ? error : "NOT_PAYABLE");
+    throw refused(message, typeof error === "string" ? error : "NOT_PAYABLE");
   return item;
 }
 
-async function sign(item: Item, account: Signer, given: { amountUnits: bigint; validBefore: number }) {
-  const nonce: Hex = `0x${[...crypto.getRandomValues(new Uint8Array(32))].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
-  const authorization = {
-    from: account.address,
-    to: item.payTo,
-    value: given.amountUnits,
-    validAfter: 0n,
-    validBefore: BigInt(given.validBefore),
-    nonce,
-  };
-  const signature = await account.signTypedData({
-    domain: { ...item.extra, chainId: item.chainId, verifyingContract: item.asset },
-    types: TYPES,
-    primaryType: "TransferWithAuthorization",
-    message: authorization,
-  });
-  const text = { value: String(given.amountUnits), validAfter: 0, validBefore: given.validBefore };
-  return { ...authorization, ...text, signature };
-}
-
-/** Undefined when there was no answer. */
-async function post(
-  aiUrl: string,
-  { body, key }: { body: string; key: string },
-  fetchWith: typeof fetch,
-): Promise<Outcome | undefined> {
-  // a repeat with the same key is answered as the first time, also after the payment is settled
-  const headers = { "content-type": "application/json", "idempotency-key": key };
-  const answer = await fetchWith(`${aiUrl}/pay`, { method: "POST", headers, body }).catch(() => undefined);
-  if (!answer || answer.status === 429 || answer.status >= 500) return undefined;
-  return (await answer.json().catch(() => undefined)) as Outcome | undefined;
+/** Undefined when it is no answer of the service: a proxy's refusal says nothing about what was sent before. */
+async function toOutcome(answer: Response): Promise<Outcome | undefined> {
+  if (answer.status === 429 || answer.status >= 500) return undefined;
+  const outcome = (await answer.json()) as Outcome;
+  const isRefusal = typeof outcome.error === "string" && (outcome.success === false || "accepts" in outcome);
+  return outcome.success === true || isRefusal ? outcome : undefined;
 }
 
 /** Our authorization is on its way, or was already settled by an answer that got lost: asking again tells. */
-function isUndecided({ error, retryable }: Outcome): boolean {
-  return error === "SETTLEMENT_PENDING" || retryable === true;
+function isUndecided({ success, error, retryable }: Outcome): boolean {
+  return success === true || error === "SETTLEMENT_PENDING" || retryable === true;
 }
 
 function refused(message: string, code: string): PaymentError {

@@ -1,5 +1,6 @@
 /** One request with its retries. Only what is safe to repeat is repeated: reads, requests with an Idempotency-Key, and refusals by a rate limit. */
 import { ApiError, ConnectionError } from "./errors.ts";
+import type { ApiError as ErrorEnvelope } from "./wire.ts";
 
 export type ClientOptions = {
   /** Origin of the service, for example https://pay.example.com. */
@@ -13,12 +14,16 @@ export type ClientOptions = {
 };
 
 export type Call = {
-  method: "GET" | "POST" | "DELETE" | "PATCH";
   path: string;
-  query?: Readonly<Record<string, unknown>> | undefined;
+  /** Default GET. */
+  method?: "POST";
+  query?: object | undefined;
   body?: unknown;
   /** For routes that declare the header. The same key with the same body is answered as the first time. */
   idempotencyKey?: string | undefined;
+  /** Media type; default JSON. */
+  accept?: string | undefined;
+  headers?: Readonly<Record<string, string | undefined>>;
   signal?: AbortSignal | undefined;
 };
 
@@ -30,72 +35,88 @@ const RETRY_AFTER_MAX_S = 60;
 
 /** The answer, when it is a success; throws ApiError or ConnectionError. */
 export async function request(options: ClientOptions, call: Call): Promise<Response> {
-  const isRepeatable = call.method === "GET" || call.idempotencyKey !== undefined;
-  for (let attempt = 0; ; attempt += 1) {
-    const isLast = attempt >= (options.retries ?? RETRIES);
-    const answer = await send(options, call).catch((error: unknown) => {
-      if (call.signal?.aborted) throw error;
-      if (isLast || !isRepeatable)
-        throw new ConnectionError(`${call.method} ${call.path} was not answered`, { cause: error });
-      return undefined;
-    });
-    if (answer?.ok) return answer;
-    const mayPass = answer === undefined || answer.status === 429 || (isRepeatable && answer.status >= 500);
-    if (answer && (isLast || !mayPass)) throw await toApiError(answer);
-    await pause(pauseMs(attempt, answer), call.signal);
+  const isRepeatable = !call.method || call.idempotencyKey !== undefined;
+  for (let failures = 0; ; failures += 1) {
+    try {
+      const timeout = AbortSignal.timeout(options.timeoutMs ?? TIMEOUT_MS);
+      return await send(options, { ...call, signal: either(call.signal, timeout) });
+    } catch (error) {
+      call.signal?.throwIfAborted();
+      const { status = 0, retryAfterS = backoffMs(failures, PAUSE_MS) / 1_000 } = error as Partial<ApiError>;
+      const isFailure = error instanceof ConnectionError || status >= 500;
+      const mayPass = status === 429 || (isRepeatable && isFailure);
+      // a limit that lasts longer than that is the caller's to know
+      if (!mayPass || failures >= (options.retries ?? RETRIES) || retryAfterS > RETRY_AFTER_MAX_S)
+        throw error;
+      await pause(retryAfterS * 1_000, call.signal);
+    }
   }
 }
 
-function send(options: ClientOptions, call: Call): Promise<Response> {
-  const url = new URL(call.path, options.baseUrl);
-  for (const [name, value] of Object.entries(call.query ?? {}))
-    if (value !== undefined) for (const one of [value].flat()) url.searchParams.append(name, String(one));
-  const timeout = AbortSignal.timeout(options.timeoutMs ?? TIMEOUT_MS);
-  return (options.fetch ?? fetch)(url, {
-    method: call.method,
-    headers: {
-      accept: "application/json",
-      ...(options.apiKey === undefined ? {} : { authorization: `Bearer ${options.apiKey}` }),
-      ...(call.body === undefined ? {} : { "content-type": "application/json" }),
-      ...(call.idempotencyKey === undefined ? {} : { "idempotency-key": call.idempotencyKey }),
-    },
-    ...(call.body === undefined ? {} : { body: JSON.stringify(call.body) }),
-    signal: call.signal ? AbortSignal.any([call.signal, timeout]) : timeout,
+/** One attempt. Throws ApiError for a refusal, ConnectionError when there was no answer. */
+export async function send(
+  options: ClientOptions,
+  { path, method, query = {}, body, idempotencyKey, accept = "application/json", headers, signal }: Call,
+): Promise<Response> {
+  // also a service that is served below a path of its origin
+  const url = new URL(options.baseUrl.replace(/\/+$/, "") + path);
+  for (const [name, value] of given(query))
+    for (const one of [value].flat()) url.searchParams.append(name, String(one));
+  const answer = await (options.fetch ?? fetch)(url, {
+    method: method ?? "GET",
+    headers: Object.fromEntries(
+      given({
+        accept,
+        authorization: options.apiKey && `Bearer ${options.apiKey}`,
+        "content-type": body && "application/json",
+        "idempotency-key": idempotencyKey,
+        ...headers,
+      }),
+    ) as Record<string, string>,
+    body: body ? JSON.stringify(body) : null,
+    signal: signal ?? null,
+  }).catch((cause: unknown) => {
+    throw new ConnectionError(`${path} was not answered`, { cause });
   });
-}
-
-async function toApiError(answer: Response): Promise<ApiError> {
-  const body = (await answer.json().catch(() => undefined)) as
-    | { error?: { code?: string; message?: string; details?: Record<string, unknown> } }
-    | undefined;
-  const { code, message, details } = body?.error ?? {};
-  return new ApiError({
-    status: answer.status,
-    code: code ?? "UNKNOWN",
-    message: message ?? `The service answered ${answer.status}`,
+  if (answer.ok) return answer;
+  const refusal = (await answer.json().catch(() => undefined)) as Partial<ErrorEnvelope> | null | undefined;
+  const {
+    code = "UNKNOWN",
+    message = `The service answered ${answer.status}`,
     details,
+  } = refusal?.error ?? ({} as Partial<ErrorEnvelope["error"]>);
+  const seconds = Number.parseFloat(answer.headers.get("retry-after") ?? "");
+  throw new ApiError({
+    ...{ status: answer.status, code, message, details },
     requestId: answer.headers.get("x-request-id") ?? undefined,
+    retryAfterS: Number.isFinite(seconds) ? seconds : undefined,
   });
 }
 
-/** What the service asks for, or twice as long each time, with a random part so that clients do not return together. */
-function pauseMs(attempt: number, answer: Response | undefined): number {
-  const askedS = Number(answer?.headers.get("retry-after") ?? Number.NaN);
-  if (Number.isFinite(askedS)) return Math.min(askedS, RETRY_AFTER_MAX_S) * 1_000;
-  return Math.min(PAUSE_MAX_MS, PAUSE_MS * 2 ** attempt) * (0.5 + Math.random() / 2);
+/** Entries that have a value. */
+function given(values: object): [string, unknown][] {
+  return Object.entries(values).filter(([, value]) => value !== undefined);
+}
+
+/** Twice as long after each failure, with a random part so that clients do not return together. */
+export function backoffMs(failures: number, firstMs: number): number {
+  return Math.min(PAUSE_MAX_MS, firstMs * 2 ** failures) * (0.5 + Math.random() / 2);
+}
+
+export function either(signal: AbortSignal | undefined, other: AbortSignal): AbortSignal {
+  return signal ? AbortSignal.any([signal, other]) : other;
 }
 
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
-    if (signal?.aborted) return reject(signal.reason);
-    const stop = () => {
+    const end = () => {
       clearTimeout(timer);
-      reject(signal?.reason);
+      signal?.removeEventListener("abort", end);
+      if (signal?.aborted) reject(signal.reason);
+      else resolve();
     };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", stop);
-      resolve();
-    }, ms);
-    signal?.addEventListener("abort", stop, { once: true });
+    const timer = setTimeout(end, ms);
+    signal?.addEventListener("abort", end);
+    if (signal?.aborted) end();
   });
 }

@@ -1,0 +1,87 @@
+/** Options of each command, parsed strictly: an unknown one is an error, so a typo never goes unnoticed. */
+import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
+
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+export type Given = {
+  positionals: readonly string[];
+  text: (name: string) => string | undefined;
+  /** Throws UsageError when it is missing. */
+  need: (name: string) => string;
+  all: (name: string) => readonly string[];
+  has: (name: string) => boolean;
+};
+
+const text = { type: "string" } as const;
+const texts = { type: "string", multiple: true } as const;
+const yes = { type: "boolean" } as const;
+const COMMON = { json: yes, url: text } satisfies ParseArgsOptionsConfig;
+
+const OPTIONS: Readonly<Record<string, ParseArgsOptionsConfig>> = {
+  "links create": {
+    ...{ amount: text, description: text, reference: text, network: text, email: text },
+    ...{ "expires-in": text, metadata: texts, "idempotency-key": text },
+  },
+  "links list": { status: text, reference: text, limit: text },
+  "links cancel": {},
+  pay: { test: yes, max: text, amount: text },
+  listen: { forward: text, events: text, secret: text, cursor: text, count: text },
+  export: {
+    ...{ format: text, out: text, profile: text, from: text, to: text },
+    ...{ status: texts, "time-zone": text },
+  },
+  doctor: {},
+  send: { prepare: yes, to: text, amount: text, note: text, network: text },
+  mcp: {},
+};
+/** Commands that take exactly one argument. */
+const ARGUMENTS: Readonly<Record<string, string>> = { "links cancel": "LINK", pay: "LINK" };
+
+export function parseCommand(name: string, args: readonly string[]): Given {
+  const { values, positionals } = parse(name, args);
+  const wanted = ARGUMENTS[name] === undefined ? 0 : 1;
+  if (positionals.length < wanted) throw new UsageError(`${name} needs ${ARGUMENTS[name]}`);
+  if (positionals.length > wanted)
+    throw new UsageError(`${name} takes no further argument: ${positionals[wanted]}`);
+  const one = (option: string) => values[option];
+  return {
+    positionals,
+    text: (option) => toText(one(option)),
+    need(option) {
+      const value = toText(one(option));
+      if (value === undefined || value === "") throw new UsageError(`${name} needs --${option}`);
+      return value;
+    },
+    all: (option) => [one(option) ?? []].flat().map(String),
+    has: (option) => one(option) === true,
+  };
+}
+
+function parse(name: string, args: readonly string[]) {
+  try {
+    const options: ParseArgsOptionsConfig = { ...COMMON, ...OPTIONS[name] };
+    return parseArgs({ args: [...args], options, allowPositionals: true, strict: true });
+  } catch (cause) {
+    throw new UsageError((cause as Error).message.split(". To specify")[0] ?? "", { cause });
+  }
+}
+
+function toText(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+const USDC = /^\d{1,12}(\.\d{1,6})?$/;
+
+/** USDC as the service takes it. */
+export function parseUsdc(given: string, option: string): number {
+  if (!USDC.test(given) || Number(given) === 0)
+    throw new UsageError(`--${option} must be an amount in USDC, for example 12.50, and is ${given}`);
+  return Number(given);
+}
+
+export function parseCount(given: string, option: string): number {
+  if (!/^[1-9]\d{0,5}$/.test(given)) throw new UsageError(`--${option} must be a whole number from 1 on`);
+  return Number(given);
+}

@@ -1,0 +1,98 @@
+/** `links create`, `links list`, `links cancel`. */
+import type { Operations, PaymentLink } from "../sdk/wire.ts";
+import { parseCount, parseUsdc, UsageError } from "./arguments.ts";
+import { formatTime, formatUsdc, printFacts, printTable } from "./output.ts";
+import { type Command, parseLink } from "./settings.ts";
+
+type NewLink = Operations["createPaymentLink"]["body"];
+type Query = Operations["listPaymentLinks"]["query"];
+
+const LISTED_DEFAULT = 20;
+const LISTED_MAX = 1_000;
+const PAGE_MAX = 100;
+
+export const createLink: Command = async (given, { service }, output) => {
+  const expires = given.text("expires-in");
+  const metadata = Object.fromEntries(given.all("metadata").map(parsePair));
+  const body = {
+    amount: parseUsdc(given.need("amount"), "amount"),
+    description: given.need("description"),
+    ...optional("reference", given.text("reference")),
+    ...optional("network", given.text("network")),
+    ...optional("customerEmail", given.text("email")),
+    ...(expires === undefined ? {} : { expiresInHours: parseCount(expires, "expires-in") }),
+    ...(Object.keys(metadata).length === 0 ? {} : { metadata }),
+  } as NewLink;
+  const key = given.text("idempotency-key");
+  const link = await service.links.create(body, key === undefined ? {} : { idempotencyKey: key });
+  output.value(link, () => facts(link));
+  return 0;
+};
+
+export const listLinks: Command = async (given, { service }, output) => {
+  const limit = Math.min(LISTED_MAX, parseCount(given.text("limit") ?? String(LISTED_DEFAULT), "limit"));
+  const query = {
+    ...optional("status", given.text("status")?.toUpperCase()),
+    ...optional("reference", given.text("reference")),
+    limit: Math.min(limit, PAGE_MAX),
+  } as Query;
+  const links: PaymentLink[] = [];
+  for await (const link of service.links.list(query)) {
+    links.push(link);
+    if (links.length >= limit) break;
+  }
+  output.value(links, () =>
+    links.length === 0
+      ? "No links."
+      : printTable(links, [
+          { title: "LINK", read: ({ id }) => id },
+          { title: "STATUS", read: ({ status }) => status },
+          { title: "USDC", read: amountOf, isRight: true },
+          { title: "CREATED", read: ({ createdAt }) => formatTime(createdAt).slice(0, 10) },
+          { title: "DESCRIPTION", read: nameOf, isFlexible: true },
+        ]),
+  );
+  return 0;
+};
+
+export const cancelLink: Command = async (given, settings, output) => {
+  const link = await settings.service.links.cancel(parseLink(given.positionals[0] ?? "", settings));
+  output.value(link, () => facts(link));
+  return 0;
+};
+
+function facts(link: PaymentLink): string {
+  return printFacts([
+    ["Link", link.id],
+    ["Status", statusOf(link)],
+    ["Amount", `${amountOf(link)} USDC on ${link.network}`],
+    ["For", link.description],
+    ["Reference", link.reference],
+    ["Expires", formatTime(link.expiresAt)],
+    ["People pay at", link.url],
+    ["Agents pay at", link.aiUrl],
+  ]);
+}
+
+const statusOf = ({ status, exception }: PaymentLink) =>
+  exception === "NONE" ? status : `${status} (${exception})`;
+
+function amountOf({ amount, minAmount, maxAmount }: PaymentLink): string {
+  if (amount !== null) return formatUsdc(amount);
+  const [from, to] = [minAmount, maxAmount].map((one) => (one === null ? "" : formatUsdc(one)));
+  return `${from}–${to}`;
+}
+
+/** What needs attention comes first, since the end may be cut. */
+const nameOf = ({ description, reference, exception }: PaymentLink) =>
+  [exception === "NONE" ? "" : `${exception}!`, reference ?? "", description].filter(Boolean).join(" ");
+
+function optional<Name extends string>(name: Name, value: string | undefined) {
+  return value === undefined ? {} : { [name]: value };
+}
+
+function parsePair(text: string): [string, string] {
+  const at = text.indexOf("=");
+  if (at < 1) throw new UsageError(`--metadata must be KEY=VALUE, and is ${text}`);
+  return [text.slice(0, at), text.slice(at + 1)];
+}

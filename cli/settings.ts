@@ -1,0 +1,44 @@
+/** Where the service is, and with which key it is called. Keys come from the environment: arguments are visible to others on a machine. */
+import { type Client, createClient } from "../sdk/client.ts";
+import { type Given, UsageError } from "./arguments.ts";
+import type { Output } from "./output.ts";
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+export type Settings = {
+  /** Without a slash at its end. */
+  url: string;
+  apiKey: string | undefined;
+  payerKey: string | undefined;
+  /** Where the caller stands, whose files relative paths name. */
+  folder: string;
+  service: Client;
+};
+
+/** Resolves with the exit code. */
+export type Command = (given: Given, settings: Settings, output: Output) => Promise<number>;
+
+const URL_DEFAULT = "http://localhost:3000";
+
+export function openSettings(given: Given, env: Environment): Settings {
+  const url = (given.text("url") ?? env.SERVICE_URL ?? URL_DEFAULT).replace(/\/+$/, "");
+  if (!/^https?:\/\//.test(url) || !URL.canParse(url))
+    throw new UsageError(`The service's address must begin with http:// or https://, and is ${url}`);
+  const apiKey = env.API_KEY || undefined;
+  return {
+    ...{ url, apiKey, payerKey: env.PAYER_PRIVATE_KEY || undefined },
+    folder: env.CALLER_FOLDER ?? process.cwd(),
+    service: createClient({ baseUrl: url, ...(apiKey === undefined ? {} : { apiKey }) }),
+  };
+}
+
+const LINK_ID = /(?:^|\/)(link_[A-Za-z0-9_-]{22})\/?$/;
+
+/** From a link's id, its page's address or its aiUrl, of this service alone. */
+export function parseLink(text: string, { url }: Settings): string {
+  const id = LINK_ID.exec(text)?.[1];
+  const isHere =
+    !text.includes("://") || (URL.canParse(text) && new URL(text).origin === new URL(url).origin);
+  if (id === undefined || !isHere) throw new UsageError(`${text} is no payment link of ${url}`);
+  return id;
+}

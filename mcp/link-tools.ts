@@ -1,0 +1,161 @@
+/** Tools about payment links: create, read, wait, and request a refund. */
+import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { z } from "zod";
+import { answering, answerWith, ToolRefusal } from "./answer.ts";
+import { compactLink, compactPayment, linkId } from "./compact.ts";
+import type { McpOptions } from "./options.ts";
+import { waitForPayment } from "./wait-for-payment.ts";
+
+const WAIT_DEFAULT_S = 60;
+const WAIT_MIN_S = 5;
+const WAIT_MAX_S = 300;
+const LISTED_MAX = 20;
+
+export function registerLinkTools(server: McpServer, options: McpOptions): void {
+  const { links, refunds } = options.service;
+
+  server.registerTool(
+    "create_link",
+    {
+      title: "Create a payment link",
+      description:
+        "Creates a link that one payer can pay once, and returns its id, `url` (for a person) and `aiUrl` (for an agent that pays by x402). Moves no money. Pass your own order number as `reference`, and the same `idempotencyKey` when you repeat a call whose answer you did not get: then no second link is created.",
+      inputSchema: {
+        amount: z.number().positive().describe("USDC, at most 6 decimals; 12.5 is 12.50 USDC"),
+        description: z.string().min(1).describe("What is paid for; the payer reads it"),
+        reference: z.string().min(1).max(100).optional().describe("Your own order number"),
+        expiresInHours: z.int().min(1).optional().describe("Default: the service's"),
+        network: z.enum(["base", "base-sepolia"]).optional().describe("base-sepolia is test money"),
+        metadata: z.record(z.string(), z.string()).optional(),
+        customerEmail: z.string().optional().describe("Gets the receipt by mail once the link is paid"),
+        idempotencyKey: z.string().min(8).max(200).optional(),
+      },
+      annotations: {
+        readOnlyHint: false,
+        destructiveHint: false,
+        idempotentHint: false,
+        openWorldHint: false,
+      },
+    },
+    ({ idempotencyKey, ...given }) =>
+      answering(async () => {
+        const body = Object.fromEntries(
+          Object.entries(given).filter(([, value]) => value !== undefined),
+        ) as typeof given & { amount: number; description: string };
+        const once = idempotencyKey === undefined ? {} : { idempotencyKey };
+        return answerWith(compactLink(await links.create(body as never, once)));
+      }),
+  );
+
+  server.registerTool(
+    "get_link",
+    {
+      title: "Read a payment link",
+      description:
+        "The present state of one link by `id`, or the newest links with your own order number by `reference`. `isPaid` is true only when the payment is final. To wait for a payment use wait_for_payment instead of calling this again and again.",
+      inputSchema: {
+        id: linkId.optional(),
+        reference: z.string().min(1).max(100).optional(),
+      },
+      annotations: { readOnlyHint: true, openWorldHint: false },
+    },
+    ({ id, reference }) =>
+      answering(async () => {
+        if (id !== undefined) {
+          const link = await links.get(id);
+          const payments = link.maxPayments === 1 ? {} : { payments: await newestPayments(id) };
+          return answerWith({ ...compactLink(link), ...payments });
+        }
+        if (reference === undefined)
+          throw new ToolRefusal("VALIDATION_ERROR", "Neither id nor reference is given", "Pass one of them.");
+        const found: Record<string, unknown>[] = [];
+        for await (const link of links.list({ reference, limit: LISTED_MAX })) {
+          found.push(compactLink(link));
+          if (found.length >= LISTED_MAX) break;
+        }
+        return answerWith({ links: found });
+      }),
+  );
+
+  server.registerTool(
+    "wait_for_payment",
+    {
+      title: "Wait until a link is paid",
+      description:
+        "Waits for the link's payment and answers as soon as it is paid, expired or cancelled, at the latest after `timeoutSeconds`. `outcome` is PAID, EXPIRED, CANCELLED or STILL_WAITING. STILL_WAITING is no failure: call again. For a reusable link it waits for the next payment. Reports progress.",
+      inputSchema: {
+        id: linkId,
+        timeoutSeconds: z.number().min(WAIT_MIN_S).max(WAIT_MAX_S).default(WAIT_DEFAULT_S),
+      },
+      annotations: { readOnlyHint: true, openWorldHint: false },
+    },
+    ({ id, timeoutSeconds }, extra) =>
+      answering(async () => {
+        const signal = options.signal ? AbortSignal.any([options.signal, extra.signal]) : extra.signal;
+        const progressToken = extra._meta?.progressToken;
+        let progress = 0;
+        const onProgress = (message: string) => {
+          progress += 1;
+          if (progressToken === undefined) return;
+          const params = { progressToken, progress, message };
+          // a caller who is gone is noticed by the signal
+          void extra.sendNotification({ method: "notifications/progress", params }).catch(() => undefined);
+        };
+        return answerWith(await waitForPayment(options.service, { id, timeoutSeconds, signal, onProgress }));
+      }),
+  );
+
+  server.registerTool(
+    "request_refund",
+    {
+      title: "Ask for a refund",
+      description:
+        "Asks the merchant to refund a paid link to whoever paid it. Moves no money: status REQUESTED means that the merchant has yet to sign it with a passkey in the dashboard, so never tell anybody that the money was returned. Pass the same `idempotencyKey` when you repeat a call whose answer you did not get.",
+      inputSchema: {
+        linkId,
+        amount: z
+          .number()
+          .positive()
+          .optional()
+          .describe("USDC; default: what is left of the payment, or the surplus of an overpaid link"),
+        reason: z.string().min(1).max(500).optional().describe("The merchant reads it before signing"),
+        idempotencyKey: z.string().min(8).max(200).optional(),
+      },
+      annotations: {
+        readOnlyHint: false,
+        destructiveHint: false,
+        idempotentHint: false,
+        openWorldHint: false,
+      },
+    },
+    ({ linkId, amount, reason, idempotencyKey }) =>
+      answering(async () => {
+        const body = {
+          ...(amount === undefined ? {} : { amount }),
+          ...(reason === undefined ? {} : { reason }),
+        };
+        const once = idempotencyKey === undefined ? {} : { idempotencyKey };
+        const {
+          refundId,
+          status,
+          to,
+          amount: asked,
+          network,
+          refundable,
+        } = await refunds.request(linkId, body, once);
+        return answerWith({
+          ...{ refundId, linkId, status, to, amount: asked, network, refundable },
+          signAt: `${options.baseUrl}/links/${linkId}`,
+        });
+      }),
+  );
+
+  async function newestPayments(id: string) {
+    const found: Record<string, unknown>[] = [];
+    for await (const payment of links.payments(id, { limit: LISTED_MAX })) {
+      found.push(compactPayment(payment));
+      if (found.length >= LISTED_MAX) break;
+    }
+    return found;
+  }
+}

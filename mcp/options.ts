@@ -1,0 +1,10 @@
+/** What the tools of a server need. */
+import type { Client } from "../sdk/client.ts";
+
+export type McpOptions = {
+  service: Client;
+  /** Origin of the service. */
+  baseUrl: string;
+  /** Aborted when the caller is gone or the process stops: ends what waits. */
+  signal?: AbortSignal | undefined;
+};

@@ -1,0 +1,174 @@
+/**
+ * pay_link: pays a link of this service with a key of the caller's own, within limits that the one who starts the server sets. It exists
+ * over stdio only: a key that was sent to the service would make the service its custodian.
+ *
+ * A payment whose outcome is unknown is kept, and the next call for its link sends the same signed bytes again: the service answers with
+ * the outcome of that payment, and a second one is never signed before it is known. Limits are those of the signer (limit-signer.ts), which
+ * needs no answer of the service to be true.
+ */
+import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { z } from "zod";
+import { PaymentError } from "../sdk/errors.ts";
+import {
+  type Attempt,
+  type Payment,
+  type Signer,
+  sendPayment,
+  signPayment,
+  UnknownOutcomeError,
+} from "../sdk/pay-link.ts";
+import { answering, answerWith, ToolRefusal } from "./answer.ts";
+import { limitSigner } from "./limit-signer.ts";
+import type { McpOptions } from "./options.ts";
+import type { Spending } from "./spending.ts";
+
+export type Payer = {
+  account: Signer;
+  /** The only network that is paid on. */
+  chainId: number;
+  spending: Spending;
+  fetch?: typeof fetch | undefined;
+  /** How long a call waits for the outcome. */
+  waitMs?: number | undefined;
+};
+
+const WAIT_MS = 45_000;
+/** After its authorization has expired, blocks that hold it may still be read for this long. */
+const SETTLING_S = 120;
+const LINK_ID = /(?:^|\/)(link_[A-Za-z0-9_-]{22})\/?$/;
+
+export function registerPayTool(server: McpServer, { service, baseUrl }: McpOptions, payer: Payer): void {
+  const { account, chainId, spending } = payer;
+  const network = chainId === 8453 ? "base" : "base-sepolia";
+  const sending = () => ({ fetch: payer.fetch, waitMs: payer.waitMs ?? WAIT_MS });
+  /** By link. One call at a time pays it. */
+  const unknown = new Map<string, Attempt>();
+  const busy = new Set<string>();
+  let signing: Promise<unknown> = Promise.resolve();
+
+  server.registerTool(
+    "pay_link",
+    {
+      title: "Pay a payment link",
+      description: `Pays a payment link of ${baseUrl} with USDC of ${account.address} on ${network}. This spends the user's money and cannot be undone: call it only when the user asked for this payment, with \`maxAmount\` as the most that the user agreed to. Call it once: when it answers OUTCOME_UNKNOWN call it again with the same link, which asks about that payment and never pays twice. Limits that the user has set apply besides.`,
+      inputSchema: {
+        link: z.string().describe("The link's id, url or aiUrl"),
+        maxAmount: z.number().positive().describe("USDC; nothing is paid when the link asks for more"),
+        amount: z
+          .number()
+          .positive()
+          .optional()
+          .describe("USDC, only for links whose payer chooses the amount"),
+      },
+      annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
+    },
+    ({ link, maxAmount, amount }) =>
+      answering(async () => {
+        const id = readLinkId(link, baseUrl);
+        if (busy.has(id))
+          throw new ToolRefusal(
+            "BUSY",
+            `${id} is being paid by another call`,
+            "Wait for that call's answer.",
+          );
+        busy.add(id);
+        try {
+          const earlier = unknown.get(id);
+          const payment = earlier
+            ? await resume(id, earlier)
+            : await pay(id, { maxAmount, ...(amount === undefined ? {} : { amount }) });
+          return answerWith({ ...payment, linkId: id, sessionLimitLeft: formatUnits(spending.leftUnits) });
+        } finally {
+          busy.delete(id);
+        }
+      }),
+  );
+
+  async function pay(id: string, wanted: { maxAmount: number; amount?: number }) {
+    // one after the other: two calls that read the limit together would both be within it
+    const signed = signing.then(() => signWithinLimits(id, wanted));
+    signing = signed.catch(() => undefined);
+    return send(id, await signed);
+  }
+
+  async function signWithinLimits(
+    id: string,
+    { maxAmount, amount }: { maxAmount: number; amount?: number },
+  ): Promise<Attempt> {
+    const wanted = toUnits(maxAmount);
+    const allowedUnits = spending.allowed(wanted);
+    const signer = limitSigner(account, { chainId, allowedUnits, spend: spending.spend });
+    const attempt = await signPayment(`${baseUrl}/v1/x402/${id}`, signer, {
+      ...{ maxAmount: Number(allowedUnits) / 1e6, amount, chainIds: [chainId], fetch: payer.fetch },
+    }).catch((error: unknown) => {
+      if (error instanceof PaymentError && error.code === "OVER_LIMIT" && allowedUnits < wanted)
+        throw new ToolRefusal(
+          "SPENDING_LIMIT",
+          `${error.message}: the user's limit, ${formatUnits(spending.leftUnits)} USDC are left in this session`,
+          "Nothing was paid. Tell the user; only the user can raise the limit, by starting this server again. Do not split the payment.",
+        );
+      throw error;
+    });
+    unknown.set(id, attempt);
+    return attempt;
+  }
+
+  async function send(id: string, attempt: Attempt) {
+    try {
+      const payment = await sendPayment(attempt, sending());
+      unknown.delete(id);
+      return present(payment);
+    } catch (error) {
+      // a refusal is final: the same bytes are refused again. Only one for a used nonce leaves open where the money went
+      if (error instanceof PaymentError && error.code !== "NONCE_USED") unknown.delete(id);
+      throw error;
+    }
+  }
+
+  /** First asks the service about the earlier payment, by its bytes; once they have expired, by the link. */
+  async function resume(id: string, attempt: Attempt) {
+    const expiredS = Date.now() / 1_000 - attempt.validBefore;
+    if (expiredS <= 0) return { ...(await send(id, attempt)), isEarlierPayment: true };
+    const seen = await service.links.public(id);
+    const isOurs = seen.payer?.toLowerCase() === account.address.toLowerCase();
+    if (seen.status === "PAID" && isOurs) {
+      unknown.delete(id);
+      return { paid: true, amount: formatUnits(BigInt(attempt.amount)), txHash: seen.transactionHash };
+    }
+    if (seen.status === "PENDING" || expiredS < SETTLING_S || seen.reusable)
+      throw new UnknownOutcomeError(attempt);
+    unknown.delete(id);
+    throw new ToolRefusal(
+      "NOT_PAID",
+      "The service says that the earlier payment was not made, and it can no longer be made; it still counts for this session's limit",
+      "Call again to pay the link, if the user still wants that.",
+    );
+  }
+}
+
+function present({ txHash, paymentId, amountUnits }: Payment) {
+  return { paid: true, amount: formatUnits(amountUnits), txHash, ...(paymentId ? { paymentId } : {}) };
+}
+
+/** Only links of this service: an address elsewhere could ask for money for anybody. */
+function readLinkId(link: string, baseUrl: string): string {
+  const id = LINK_ID.exec(link)?.[1];
+  const isHere = !link.includes("://") || originOf(link) === originOf(baseUrl);
+  if (id && isHere) return id;
+  throw new ToolRefusal(
+    "NOT_A_LINK",
+    `${link} is no payment link of ${baseUrl}`,
+    "Nothing was paid. Pass the id, url or aiUrl of a link of this service.",
+  );
+}
+
+function originOf(url: string): string | undefined {
+  return URL.canParse(url) ? new URL(url).origin : undefined;
+}
+
+const toUnits = (usdc: number) => BigInt(Math.round(usdc * 1e6));
+
+function formatUnits(units: bigint): string {
+  const digits = units.toString().padStart(7, "0");
+  return `${digits.slice(0, -6)}.${digits.slice(-6)}`;
+}
