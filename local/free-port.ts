@@ -3,11 +3,22 @@ import { createServer } from "node:net";
 
 /** Below the ports that Linux and macOS give to outgoing connections: one of those may be taken between two starts of a server. */
 const [FIRST_PORT, PORT_COUNT] = [10_240, 22_528];
+/**
+ * Between the choice of a port and its server there are seconds, in which another process may choose it, too. Processes that start one
+ * after the other, as those of a test run do, choose from different slices, and none chooses one twice.
+ */
+const SLICES = 64;
+const SLICE_PORTS = PORT_COUNT / SLICES;
 const ATTEMPTS = 50;
+const chosen = new Set<number>();
 
 export async function findFreePort(): Promise<number> {
+  const sliceAt = FIRST_PORT + (process.pid % SLICES) * SLICE_PORTS;
   for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
-    const port = FIRST_PORT + Math.floor(Math.random() * PORT_COUNT);
+    if (chosen.size > SLICE_PORTS / 2) chosen.clear();
+    const port = sliceAt + Math.floor(Math.random() * SLICE_PORTS);
+    if (chosen.has(port)) continue;
+    chosen.add(port);
     if (await isPortFree(port)) return port;
   }
   const port = await bindOnce(0);

@@ -33,7 +33,7 @@ export function readLocalSettings(env: Record<string, string | undefined>): Loca
   for (const id of NETWORK_IDS) {
     const url = read(RPC_VARIABLE[id]);
     if (url === undefined || !networks.includes(id)) continue;
-    if (!read("RELAYER_PRIVATE_KEYS") && !read(RELAYER_VARIABLE[id])) {
+    if (!["RELAYER_PRIVATE_KEYS", RELAYER_VARIABLE[id], "RELAYER_SIGNER_ADDRESSES"].some(read)) {
       throw new Error(
         `${RPC_VARIABLE[id]} is set, so ${RELAYER_VARIABLE[id]} is needed: the local chain's keys hold nothing elsewhere.`,
       );

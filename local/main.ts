@@ -11,7 +11,13 @@ import { buildPages, runMigrations } from "./processes/service-process.ts";
 import { endLeftovers } from "./processes/stale-processes.ts";
 import { supervise } from "./processes/supervise.ts";
 import { keepSecret } from "./secrets.ts";
-import { SERVICE_KINDS, serviceEnv } from "./service-env.ts";
+import {
+  type Environment,
+  localDefaults,
+  SERVICE_KINDS,
+  serviceEnv,
+  withFileContents,
+} from "./service-env.ts";
 import { orderlyShutdown } from "./shutdown.ts";
 import { printAddresses, printOpenLink, printStep, report, startTimer } from "./terminal-output.ts";
 import { waitUntilReady } from "./wait-until-ready.ts";
@@ -22,7 +28,8 @@ const TEST_WALLET_UNITS = 10_000_000_000n;
 const shutdown = orderlyShutdown();
 
 try {
-  await start(readLocalSettings(process.env));
+  const env = withFileContents(process.env);
+  await start(readLocalSettings(env), env);
 } catch (error) {
   if (!shutdown.isStopping()) {
     report(error instanceof Error ? error.message : String(error));
@@ -30,7 +37,7 @@ try {
   }
 }
 
-async function start(settings: LocalSettings): Promise<void> {
+async function start(settings: LocalSettings, env: Environment): Promise<void> {
   const timer = startTimer();
   const { dataDir } = settings;
   mkdirSync(dataDir, { recursive: true });
@@ -46,7 +53,7 @@ async function start(settings: LocalSettings): Promise<void> {
   await runMigrations(environment.databaseUrl);
   timer.lap("the schema is up to date");
   shutdown.check();
-  await startService(settings, environment);
+  await startService(settings, environment, env);
   await waitUntilReady(apiUrlOf(settings), { check: shutdown.check });
   timer.lap(`${SERVICE_KINDS.join(", ")} are ready`);
   const openLink = await demonstrateOnce(settings, environment);
@@ -54,18 +61,24 @@ async function start(settings: LocalSettings): Promise<void> {
   if (openLink) printOpenLink(openLink);
 }
 
-async function startService(settings: LocalSettings, environment: DevEnvironment): Promise<void> {
+async function startService(
+  settings: LocalSettings,
+  environment: DevEnvironment,
+  env: Environment,
+): Promise<void> {
   const { dataDir } = settings;
   const common = {
     ...environment,
     dataDir,
     jwtSecret: keepSecret(dataDir, "jwt-secret"),
     otpPepper: keepSecret(dataDir, "otp-pepper"),
+    offerSigningKey: keepSecret(dataDir, "offer-signing"),
     relayerKeys: localRelayerKeys().join(","),
   };
   const given = {
     ...(await provideTestWallet(environment)),
-    ...process.env,
+    ...localDefaults(env),
+    ...env,
     PORT: String(settings.port),
     HOST: settings.host,
     BASE_URL: settings.baseUrl,

@@ -1,5 +1,6 @@
 /** The environment of each service process on a developer's machine. The developer's own values take precedence. */
 import type { NetworkId } from "../core/domain/networks.ts";
+import { readFileVariables } from "../core/runtime/file-variables.ts";
 
 export const SERVICE_KINDS = ["api", "worker", "indexer"] as const;
 export type ServiceKind = (typeof SERVICE_KINDS)[number];
@@ -11,25 +12,46 @@ export type ServiceSettings = {
   smtpUrl: string;
   jwtSecret: string;
   otpPepper: string;
+  offerSigningKey?: string;
   /** Comma-separated. */
   relayerKeys: string;
   dataDir: string;
 };
 
-type Environment = Record<string, string | undefined>;
+export type Environment = Record<string, string | undefined>;
 
 /** Which process gets which secret: keys that can spend go to the worker only, sessions to the API. */
 const KNOWN_ONLY_TO: Record<string, readonly ServiceKind[]> = {
   RELAYER_PRIVATE_KEYS: ["worker"],
   RELAYER_PRIVATE_KEYS_BASE: ["worker"],
   RELAYER_PRIVATE_KEYS_BASE_SEPOLIA: ["worker"],
+  RELAYER_SIGNER_ADDRESSES: ["worker"],
+  RELAYER_SIGNER_URL: ["worker"],
+  RELAYER_SIGNER_URL_BASE: ["worker"],
+  RELAYER_SIGNER_URL_BASE_SEPOLIA: ["worker"],
   JWT_SECRET: ["api"],
   OTP_PEPPER: ["api", "worker"],
   WEBHOOK_SEAL_KEYS: ["api", "worker"],
+  OFFER_SIGNING_KEYS: ["api"],
   GOOGLE_CLIENT_SECRET: ["api"],
   SMTP_URL: ["worker"],
   TEST_WALLET: ["api"],
 };
+
+/** What `npm start` replaces when it is not given, and what only some processes may read. */
+const GIVEN_AS_FILES = [
+  ...Object.keys(KNOWN_ONLY_TO),
+  ...["DATABASE_URL", "DATABASE_READ_URL", "RPC_URL_BASE", "RPC_URL_BASE_SEPOLIA"],
+];
+
+/** With the content of `NAME_FILE` as `NAME`, for addresses and secrets. Throws for a file that cannot be used, and where both are set. */
+export function withFileContents(env: Environment): Environment {
+  const { values, faults } = readFileVariables(GIVEN_AS_FILES, env);
+  if (faults.length > 0) throw new Error(faults.join("\n"));
+  const rest = Object.entries(env).filter(([name]) => !GIVEN_AS_FILES.some((one) => name === `${one}_FILE`));
+  const read = Object.entries(values).filter(([, value]) => value !== undefined);
+  return { ...Object.fromEntries(rest), ...Object.fromEntries(read) };
+}
 
 /** `given` overrides the local defaults; variables of other processes are removed. */
 export function serviceEnv(kind: ServiceKind, settings: ServiceSettings, given: Environment): Environment {
@@ -47,7 +69,9 @@ export function serviceEnv(kind: ServiceKind, settings: ServiceSettings, given: 
     PASSKEY_ATTACHMENT: "any",
     JWT_SECRET: settings.jwtSecret,
     OTP_PEPPER: settings.otpPepper,
-    RELAYER_PRIVATE_KEYS: settings.relayerKeys,
+    OFFER_SIGNING_KEYS: settings.offerSigningKey,
+    // with a remote signer no key of the local chain relays beside it
+    RELAYER_PRIVATE_KEYS: given.RELAYER_SIGNER_ADDRESSES ? undefined : settings.relayerKeys,
   };
   const fixed: Environment = {
     DATABASE_URL: settings.databaseUrl,
@@ -60,6 +84,11 @@ export function serviceEnv(kind: ServiceKind, settings: ServiceSettings, given: 
   return Object.fromEntries(
     Object.entries(whole).filter(([name]) => KNOWN_ONLY_TO[name]?.includes(kind) ?? true),
   );
+}
+
+/** What only a developer's machine has: webhooks reach receivers on it. */
+export function localDefaults({ NODE_ENV }: Environment): Environment {
+  return NODE_ENV === "production" ? {} : { WEBHOOK_PRIVATE_TARGETS: "1" };
 }
 
 function withoutEmpty(given: Environment): Environment {

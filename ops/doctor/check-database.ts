@@ -75,10 +75,11 @@ async function checkConnections(
   { api, worker, indexer }: Pick<Configuration, "api" | "worker" | "indexer">,
 ): Promise<Finding[]> {
   if (!api || !worker || !indexer) return [];
-  const { pool, asyncCommit, queue } = worker.connections;
+  const sum = (pools: Record<string, number>) =>
+    Object.values(pools).reduce((total, connections) => total + connections, 0);
   const needed =
-    api.databaseMaxConnections +
-    (pool + asyncCommit + queue) +
+    sum(api.connections) +
+    sum(worker.connections) +
     2 * EXTRA_CONNECTIONS +
     INDEXERS * (indexer.poolConnections + indexer.chains.length);
   const [row] = await sql<{ available: number }[]>`

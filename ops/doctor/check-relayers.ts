@@ -1,6 +1,8 @@
 /** The relayers' ETH: without any nothing is relayed. */
+import { listSignerAccounts, SignerError } from "../../core/chain/remote-signer.ts";
 import { parseQuantity } from "../../core/rpc/answers.ts";
 import { openChain } from "../../core/rpc/chain-client.ts";
+import type { WorkerConfig } from "../../worker/config.ts";
 import { advice, type Finding, fault, good } from "./finding.ts";
 import type { Configuration } from "./read-configuration.ts";
 
@@ -28,6 +30,37 @@ export async function checkRelayers({ api, worker }: Configuration): Promise<Fin
       chain.close();
     }
   });
+  return [...(await Promise.all(found)).flat(), ...(await checkSigners(worker.relayerKeys))];
+}
+
+/** Each signer holds the keys that it is to sign with. */
+async function checkSigners(keys: WorkerConfig["relayerKeys"]): Promise<Finding[]> {
+  const remote = [...keys].flatMap(([network, ofNetwork]) =>
+    ofNetwork.flatMap((key) => ("signerUrl" in key ? [{ network, ...key }] : [])),
+  );
+  const found = [...Map.groupBy(remote, ({ network, signerUrl }) => `${network} ${signerUrl}`).values()].map(
+    async (wanted): Promise<Finding[]> => {
+      const [first] = wanted;
+      if (!first) return [];
+      try {
+        const held = await listSignerAccounts(first.signerUrl);
+        const missing = wanted.filter(({ address }) => !held.includes(address)).map(({ address }) => address);
+        if (missing.length > 0)
+          return [
+            fault(
+              "relayer",
+              `the signer of ${first.network} has no key of ${missing.join(", ")}: load it there, or correct RELAYER_SIGNER_ADDRESSES`,
+            ),
+          ];
+        return [good("relayer", `the signer of ${first.network} holds ${wanted.length} key(s)`)];
+      } catch (error) {
+        if (!(error instanceof SignerError)) throw error;
+        return [
+          fault("relayer", `${error.message}: start it, or correct RELAYER_SIGNER_URL (${first.network})`),
+        ];
+      }
+    },
+  );
   return (await Promise.all(found)).flat();
 }
 

@@ -45,6 +45,13 @@ export function readConfiguration(env: Environment): Configuration {
         `NODE_ENV is ${env.NODE_ENV ?? "not set"}: production needs NODE_ENV=production`,
       ),
     );
+  else if (api && !api.offerSigningKeys)
+    findings.push(
+      advice(
+        "configuration",
+        "OFFER_SIGNING_KEYS is not set: x402 offers and receipts are not signed (docs/KEYS.md; `openssl rand -hex 32` makes a key)",
+      ),
+    );
   if (faults.length === 0)
     findings.push(good("configuration", "api, worker and indexer accept the environment"));
   return { api, worker, indexer, findings };

@@ -29,7 +29,7 @@ const answers = await askAll(
   console.error(`\n${error.message}`);
   process.exit(1);
 });
-const { env, relayer, kept } = writeFiles(answers, { folder, kind });
+const { env, relayer, kept } = place();
 console.log(
   `\nWritten to ${folder}: service.env, and secrets/ (back it up: without it nothing can be restored)`,
 );
@@ -42,6 +42,15 @@ console.log(presentFindings(findings));
 console.log(`\n${nextSteps({ folder, kind })}`);
 process.exit(0);
 
+function place() {
+  try {
+    return writeFiles(answers, { folder, kind });
+  } catch (error) {
+    console.error(`\n${error instanceof Error ? error.message : String(error)}`);
+    process.exit(1);
+  }
+}
+
 function nextSteps({ folder: place, kind: how }: Layout): string {
   const first = `1. Send some ETH to the relayer ${relayer} on ${answers.networks.join(" and ")}; it pays the gas (0.01 lasts for thousands of payments).
 2. Let ${answers.domain} lead to this server, with ports 80 and 443 open.`;
@@ -49,10 +58,12 @@ function nextSteps({ folder: place, kind: how }: Layout): string {
     return `${first}
 3. Follow deploy/systemd/README.md: database and user, units, Caddy.
 4. npm run doctor; it must find no fault.`;
-  const compose = `docker compose -f ${join(place, "compose.yaml")}`;
+  const compose = `docker compose -f ${join(FOLDERS.compose, "compose.yaml")}`;
+  const isBeside = place === FOLDERS.compose;
+  const moved = isBeside ? "" : `Move .env, service.env, secrets/ and backups/ to ${FOLDERS.compose}. `;
   return `${first}
-3. ${compose} up -d --build
+3. ${moved}${compose} up -d --build
 4. ${compose} run --rm doctor        (must find no fault)
-5. Open https://${answers.domain}, and copy ${join(place, "backups")} to another machine every day.
+5. Open https://${answers.domain}, and copy ${join(FOLDERS.compose, "backups")} to another machine every day.
    What each alarm means, restores and upgrades: docs/OPERATIONS.md`;
 }

@@ -1,6 +1,15 @@
 /** Writes an installation's files: settings anybody may read, and each secret alone. A secret that exists is kept. */
 import { randomBytes } from "node:crypto";
-import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { relayerAddress } from "../../core/chain/sign-relay.ts";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -22,12 +31,15 @@ export type Written = {
 /** Containers read them as another user through a mount of the file; the folder keeps other accounts of this machine out. */
 const MODES = { compose: 0o444, systemd: 0o400 } as const;
 const PROXY_NETWORK = { compose: "172.30.53.0/24", systemd: "127.0.0.1/32" } as const;
+/** The user of the image. */
+const CONTAINER_USER = 65532;
 const DATABASE_HOST = { compose: "postgres", systemd: "127.0.0.1" } as const;
 
 export function writeFiles(answers: Answers, { folder, kind }: Layout): Written {
   const secretsFolder = join(folder, "secrets");
   mkdirSync(secretsFolder, { recursive: true, mode: 0o700 });
   chmodSync(secretsFolder, 0o700);
+  if (kind === "compose") makeBackupsFolder(join(folder, "backups"));
   const kept: string[] = [];
   const place = (name: string, text: string) => {
     writeWhole(join(secretsFolder, name), text, MODES[kind]);
@@ -42,7 +54,7 @@ export function writeFiles(answers: Answers, { folder, kind }: Layout): Written 
   };
   const password = generate("postgres_password", randomHex);
   generate("database_url", () => `postgres://payments:${password}@${DATABASE_HOST[kind]}:5432/payments`);
-  for (const name of ["jwt_secret", "otp_pepper", "webhook_seal_keys", "backup_key"])
+  for (const name of ["jwt_secret", "otp_pepper", "webhook_seal_keys", "offer_signing_keys", "backup_key"])
     generate(name, randomHex);
   const key = generate("relayer_private_keys", () => `0x${randomHex()}`);
   place("smtp_url", answers.smtpUrl);
@@ -77,6 +89,7 @@ function secretVariables({ networks }: Answers): Record<string, string> {
     JWT_SECRET: "jwt_secret",
     OTP_PEPPER: "otp_pepper",
     WEBHOOK_SEAL_KEYS: "webhook_seal_keys",
+    OFFER_SIGNING_KEYS: "offer_signing_keys",
     RELAYER_PRIVATE_KEYS: "relayer_private_keys",
     SMTP_URL: "smtp_url",
     BACKUP_KEY: "backup_key",
@@ -97,6 +110,20 @@ function toEnvFile(values: Readonly<Record<string, string>>): string {
   return Object.entries(values)
     .map(([name, value]) => `${name}=${/[\s<>#]/.test(value) ? JSON.stringify(value) : value}\n`)
     .join("");
+}
+
+/** Docker would make it as root's, and the container could write nothing into it. */
+function makeBackupsFolder(backups: string): void {
+  mkdirSync(backups, { recursive: true });
+  const { uid } = statSync(backups);
+  if (uid === CONTAINER_USER) return;
+  if (process.getuid?.() === 0) {
+    chownSync(backups, CONTAINER_USER, CONTAINER_USER);
+    chmodSync(backups, 0o700);
+  } else if (uid === process.getuid?.()) {
+    // only root may give it away; what is in it is encrypted, and other accounts cannot remove it
+    chmodSync(backups, 0o1777);
+  } else throw new Error(`${backups} belongs to another user: sudo chown ${CONTAINER_USER} ${backups}`);
 }
 
 function writeWhole(file: string, text: string, mode: number): void {
