@@ -1,7 +1,7 @@
 /**
  * The indexer beside Ponder on the same chain and the same Postgres server: backfill, latency of a payment, and the cost of more
  * wallets. BENCH_BLOCKS (default 500) of 200 transfers; BENCH_PAYMENTS (default 300); BENCH_WALLETS (default 10,10000,1000000);
- * BENCH_PONDER=0 skips Ponder.
+ * BENCH_PONDER=0 skips Ponder. `bun run bench index backfill` stops after the backfills.
  */
 import { type Arrivals, nudged, polled, toLatencyRow } from "./block-latency.ts";
 import { type BusyChain, startBusyChain } from "./busy-chain.ts";
@@ -29,6 +29,7 @@ export async function run(): Promise<void> {
   const chain = await startBusyChain(busy);
   try {
     printTable(await measureBackfills(chain, ponder));
+    if (process.argv[3] === "backfill") return;
     printTable(await measureLatencies(ponder));
     const rows: Row[] = [];
     for (const count of WALLETS) rows.push(note(await measureWallets(chain, count)));

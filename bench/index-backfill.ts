@@ -7,6 +7,7 @@ import { openDatabase, type Sql } from "../db/postgres/client.ts";
 import { callRpc } from "../local/chain/rpc.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";
 import type { BusyChain } from "./busy-chain.ts";
+import { cpuMilliseconds } from "./cpu-time.ts";
 import {
   NETWORK,
   readUsage,
@@ -26,6 +27,7 @@ export type Backfill = {
   stored: number;
   seconds: number;
   cpuS?: number;
+  postgresS?: number;
   peakMb?: number;
 };
 
@@ -36,7 +38,12 @@ export function toBackfillRow({ what, events, stored, ...cost }: Backfill, rawPe
     ...{ bench: "index backfill", what, events, stored, seconds: round(cost.seconds) },
     ...{ "events/s": Math.round(perS), "of raw %": Math.round((perS / rawPerS) * 100) },
     ...{ "CPU s": cost.cpuS ?? "", "peak MB": cost.peakMb ?? "" },
+    ...{ "CPU µs/event": perEvent(cost.cpuS, events), "Postgres µs/event": perEvent(cost.postgresS, events) },
   };
+}
+
+function perEvent(seconds: number | undefined, events: number): number | string {
+  return seconds === undefined ? "" : Math.round((seconds * 1e6) / events);
 }
 
 export async function measureBackfill(chain: BusyChain, what: string, wallets: Wallets): Promise<Backfill> {
@@ -50,9 +57,22 @@ export async function measureBackfill(chain: BusyChain, what: string, wallets: W
     await waitForCursor(sql, head);
     const seconds = (performance.now() - startedMs) / 1000;
     const { cpuS, peakMb } = readUsage(indexer.pid);
+    const sessions = await sql<{ pid: number }[]>`
+      select pid
+      from pg_stat_activity
+      where datname = current_database() and pid <> pg_backend_pid()`;
+    const postgresS = cpuMilliseconds(sessions.map(({ pid }) => pid)) / 1000;
     await indexer.stop();
     const [stored] = await sql<{ n: bigint }[]>`select count(*) as n from transfers`;
-    return { what, events: chain.transfers(), stored: Number(stored?.n ?? 0n), seconds, cpuS, peakMb };
+    return {
+      what,
+      events: chain.transfers(),
+      stored: Number(stored?.n ?? 0n),
+      seconds,
+      cpuS,
+      postgresS,
+      peakMb,
+    };
   } finally {
     await sql.end();
     await db.drop();

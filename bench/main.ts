@@ -25,8 +25,12 @@ const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
     run: async () => (await import("./api.ts")).run(),
   },
   index: {
-    about: "the indexer beside Ponder: backfill, block to PAID, what more wallets cost",
-    run: async () => (await import("./follow.ts")).run(),
+    about:
+      "the indexer beside Ponder: backfill, block to PAID, what more wallets cost (index backfill: that alone; index store: Postgres' CPU for a transfer read in bulk)",
+    run: async () =>
+      process.argv[3] === "store"
+        ? (await import("./index-store.ts")).run()
+        : (await import("./follow.ts")).run(),
   },
   rpc: {
     about: "calls and compute units an hour at a provider: idle, with an open link, busy, 10,000 wallets",
@@ -44,6 +48,15 @@ const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
   export: {
     about: "exports of 10,000 rows in every format",
     run: async () => (await import("./export.ts")).run(),
+  },
+  statement: {
+    about: "statements of a wallet with 1,000,000 movements, or as many as named",
+    run: async () => (await import("./statement.ts")).run(),
+  },
+  dashboard: {
+    about:
+      "the dashboard at 10,000 transactions: script of a page change, memory over 500, another device's change to the screen",
+    run: async () => (await import("./dashboard.ts")).run(),
   },
   growth: {
     about:
