@@ -6,7 +6,15 @@ import { dirname, join, normalize } from "node:path";
 const ROOT = join(import.meta.dir, "..");
 const LINES_MAX = 400;
 const PROCESSES = ["api", "worker", "indexer"] as const;
-const CORE = ["core/domain", "core/runtime", "core/rpc", "core/chain", "core/pdf"] as const;
+const CORE = [
+  "core/domain",
+  "core/runtime",
+  "core/rpc",
+  "core/chain",
+  "core/pdf",
+  "core/tracing",
+  "core/status-page",
+] as const;
 
 /** Folder by folder what it may import of ours; itself always. */
 const MAY_IMPORT: Record<string, readonly string[]> = {
@@ -15,36 +23,51 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   "core/rpc": ["core/domain"],
   "core/chain": ["core/domain", "core/rpc"],
   "core/pdf": ["core/domain"],
-  db: ["core/domain"],
+  "core/tracing": [],
+  "core/status-page": ["core/domain"],
+  db: ["core/domain", "core/tracing"],
   ...Object.fromEntries(PROCESSES.map((name) => [name, ["db", ...CORE]])),
-  api: ["db", ...CORE, "web/messages"],
+  // the tools that it serves at /mcp, which call it like everybody else
+  api: ["db", ...CORE, "web/messages", "mcp", "sdk"],
   // texts alone: the server writes them into the pages
   "web/messages": [],
   web: [],
   // outside, over HTTP only
   sdk: [],
+  mcp: ["sdk"],
+  examples: [],
+  cli: ["sdk", "mcp"],
   local: ["db", ...CORE],
   ops: ["db", ...CORE, ...PROCESSES],
-  bench: ["db", ...CORE, "local", "tests/support", "tests/checkout"],
-  tests: ["db", ...CORE, ...PROCESSES, "local", "ops", "bench", "web", "sdk"],
+  bench: ["db", ...CORE, "local", "tests/support", "tests/checkout", "tests/dashboard"],
+  tests: ["db", ...CORE, ...PROCESSES, "local", "ops", "bench", "web", "sdk", "mcp", "cli"],
 };
 
 /** Packages the pure rules may use: none that reads a clock, a file or a socket. */
 const PURE_PACKAGES = [/^viem(\/utils)?$/, /^node:crypto$/, /^@noble\//, /^zod$/];
 const RUNTIME_PACKAGES = [/^zod$/, /^tldts$/, /^pino$/, /^prom-client$/, /^node:/, /^bun$/];
 
+const TABLES = new Set(
+  [...readFileSync(join(ROOT, "db/schema.sql"), "utf8").matchAll(/^create (?:table|view) (\w+)/gm)].map(
+    ([, name]) => name ?? "",
+  ),
+);
+
 const IMPORT =
   /(?:^|[\s;])(?:import|export)\s(?:[^"';]*?\sfrom\s)?["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\s*\)/g;
 
 const files = [
-  ...new Bun.Glob("{core,db,api,worker,indexer,local,ops,bench,tests,web,sdk}/**/*.{ts,tsx}").scanSync(ROOT),
+  ...new Bun.Glob(
+    "{core,db,api,worker,indexer,local,ops,bench,tests,web,sdk,mcp,cli,examples}/**/*.{ts,tsx}",
+  ).scanSync(ROOT),
 ]
   // This file holds imports as samples; web/wallets may hold installed packages; sdk/dist is built.
   .filter(
     (file) =>
       file !== "tests/architecture.test.ts" &&
       !file.includes("node_modules/") &&
-      !file.startsWith("sdk/dist/"),
+      !file.startsWith("sdk/dist/") &&
+      !file.startsWith("cli/dist/"),
   )
   .sort();
 const sources = new Map(files.map((file) => [file, readFileSync(join(ROOT, file), "utf8")]));
@@ -76,6 +99,17 @@ export { c } from "./c.ts";
 const d = await import("./d.ts");`;
   const names = ["api/a.ts", "db/b.ts", "node:fs", "api/c.ts", "api/d.ts"];
   expect(readImports("api/x.ts", text).sort()).toEqual(names.sort());
+});
+
+test("the OpenTelemetry packages are loaded only when traces are exported", () => {
+  const users = [...imports].filter(([, targets]) =>
+    targets.some((name) => name.startsWith("@opentelemetry/")),
+  );
+  expect(users.map(([file]) => file)).toEqual(["core/tracing/otlp-exporter.ts"]);
+  const importers = [...imports].filter(([, targets]) => targets.includes("core/tracing/otlp-exporter.ts"));
+  expect(importers.map(([file]) => file)).toEqual(["core/tracing/open-tracing.ts"]);
+  const text = sources.get("core/tracing/open-tracing.ts") ?? "";
+  expect(text).not.toMatch(/^import .*otlp-exporter/m);
 });
 
 describe("layers", () => {
@@ -147,6 +181,79 @@ test("worker/sender knows nothing of what its transactions are for", () => {
 function subjectOf(file: string): string {
   const [layer, name] = file.split("/");
   return `${layer}/${name}`;
+}
+
+/**
+ * A column that a migration adds would change what such a statement answers, and Postgres then refuses what older processes have prepared.
+ * A star over a subquery, a function or a statement of `with` is fine: those name their columns, or are checked themselves.
+ */
+test("no statement answers with every column of a table", () => {
+  const offences = [...sources]
+    .filter(([file]) => /^(core|db|api|worker|indexer)\//.test(file))
+    .flatMap(([file, text]) => findTableStars(text).map((star) => `${file}: ${star}`));
+  expect(offences).toEqual([]);
+});
+
+test("finds the stars over tables, and those alone", () => {
+  const wrong = [
+    "select * from users where id = 1",
+    "select distinct *\n from payment_links",
+    "select *, now() as now from users",
+    "select users.* from users",
+    "select link.*, users.email from payment_links link join users on true",
+    "select id, link.* from payment_links as link",
+    "update users set id = 1 returning *",
+    "delete from users link using given returning link.*",
+    "select * from (select id from claims) of_claim join users on true",
+    "with made as (select id from users) select * from made, users",
+    "select * from $1",
+  ];
+  expect(wrong.filter((text) => findTableStars(text).length === 0)).toEqual([]);
+  const right = [
+    "select count(*) from users",
+    "select * from (select id from users) one where id = 1",
+    "select * from json_to_recordset($1::json) as row (id text)",
+    "with made as (select id from users) select * from made",
+    "with made as materialized (select id from users) select made.* from made",
+    "select one.* from (select id from users) one",
+    "/** select * from users */",
+    "// select * from users",
+  ];
+  expect(right.flatMap(findTableStars)).toEqual([]);
+});
+
+function findTableStars(text: string): string[] {
+  const code = text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/(^|\s)\/\/.*$/gm, "");
+  const isDerived = (name: string) =>
+    !TABLES.has(name) && new RegExp(`\\b${name} as (materialized )?\\(|\\) (as )?${name}\\b`).test(code);
+  const bare = [...code.matchAll(/\b(select|returning)\s+(distinct\s+)?\*/g)].filter(
+    ({ 0: star, 1: verb, index }) => {
+      if (verb === "returning") return true;
+      const source = sourceOf(code.slice(index + star.length));
+      return (
+        /\bjoin\b|,/.test(source) || !(/^[\w.]*\(/.test(source) || isDerived(source.match(/^\w+/)?.[0] ?? ""))
+      );
+    },
+  );
+  const named = [...code.matchAll(/\b([a-z_]+)\.\*(?=\s*(,|\n|`|from\b|$))/g)].filter(
+    ([, name = ""]) => !isDerived(name),
+  );
+  return [...bare, ...named].map(([star]) => star);
+}
+
+/** What stands behind the next `from`, up to the condition, with everything in parentheses left out. */
+function sourceOf(rest: string): string {
+  let depth = 0;
+  let flat = "";
+  for (const character of rest) {
+    if (character === ")") depth -= 1;
+    if (depth < 0) break;
+    if (depth === 0) flat += character;
+    if (character === "(") depth += 1;
+  }
+  const [, source = ""] =
+    flat.match(/\bfrom\s+([\s\S]*?)(?:\b(?:where|order|group|limit|union|on conflict)\b|`|;|$)/) ?? [];
+  return source.trim();
 }
 
 test("no barrels", () => {

@@ -1,6 +1,6 @@
 /** The papers are true: every variable a process reads is in the README's table and in .env.example. */
 import { expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 const ROOT = join(import.meta.dir, "..");
@@ -31,11 +31,46 @@ for (const paper of ["README.md", ".env.example"]) {
   });
 }
 
-test("every script the README names exists", () => {
-  const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
-  const named = [...read("README.md").matchAll(/(?:npm|bun) run ([a-z][a-z:-]*)/g)].map(
-    (match) => match[1] ?? "",
+for (const paper of ["README.md", "docs/OPERATIONS.md"]) {
+  test(`every script that ${paper} names exists`, () => {
+    const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+    const named = [...read(paper).matchAll(/(?:npm|bun) run ([a-z][a-z:-]*)/g)].map(
+      (match) => match[1] ?? "",
+    );
+    expect(named.length).toBeGreaterThan(4);
+    expect(named.filter((name) => !(name in scripts))).toEqual([]);
+  });
+}
+
+test("every log line that the runbook quotes is one that a process writes", () => {
+  const quoted = [...read("docs/OPERATIONS.md").matchAll(/log "([^"]+)"/g)].map(([, line = ""]) => line);
+  expect(quoted.length).toBeGreaterThan(4);
+  const sources = ["api", "worker", "indexer", "db", "core"]
+    .flatMap((folder) => [...new Bun.Glob(`${folder}/**/*.ts`).scanSync(ROOT)])
+    .map(read)
+    .join("\n");
+  expect(quoted.filter((line) => !sources.includes(line))).toEqual([]);
+});
+
+test("the workflow of every change runs what exists, and the upgrade with the whole history", () => {
+  const workflow = read(".github/workflows/ci.yml");
+  const programs = [...workflow.matchAll(/run: (?:node bootstrap\.mjs --dev )?(\S+)$/gm)].map(
+    ([, path = ""]) => path,
   );
-  expect(named.length).toBeGreaterThan(4);
+  expect(programs).toEqual([".ci/run", "tests/ops/rolling-upgrade.ts"]);
+  expect(programs.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+  expect(workflow.slice(workflow.indexOf("upgrade:"))).toContain("fetch-depth: 0");
+});
+
+test("the release workflow runs programs and scripts that exist", () => {
+  const workflow = read(".github/workflows/release.yml");
+  const programs = [...workflow.matchAll(/bootstrap\.mjs (?:--dev )?(\S+\.ts)/g)].map(
+    ([, path = ""]) => path,
+  );
+  expect(programs).toEqual(["web/build.ts", "local/sbom.ts", "sdk/build.ts"]);
+  expect(programs.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+  const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+  const named = [...workflow.matchAll(/run: npm (?:run )?(\w+)$/gm)].map(([, name = ""]) => name);
+  expect(named).toEqual(["check", "test"]);
   expect(named.filter((name) => !(name in scripts))).toEqual([]);
 });

@@ -99,3 +99,26 @@ describe.each([
     await drop();
   });
 });
+
+test("the links named are those that a block changed: PAID, PENDING, or with an exception", async () => {
+  lab.merchant = await seedMerchant(lab.sql);
+  const linkThatIs = async (status: string, exception: string) => {
+    const id = await seedLink(lab.sql, lab.merchant);
+    await lab.sql`
+      update payment_links
+      set
+        status = ${status}, exception = ${exception}, paid_at = case when ${status} = 'PAID' then now() end
+      where id = ${id}`;
+    return id;
+  };
+  const changed = [
+    await linkThatIs("PAID", "NONE"),
+    await linkThatIs("PENDING", "NONE"),
+    await linkThatIs("ACTIVE", "UNDERPAID"),
+    await linkThatIs("CANCELLED", "PAID_LATE"),
+  ];
+  const others = [await linkThatIs("ACTIVE", "NONE"), await linkThatIs("CANCELLED", "NONE")];
+  expect(await drop("base")).toEqual([]);
+  const named = await drop();
+  expect(named.filter((id) => [...changed, ...others].includes(id)).sort()).toEqual(changed.sort());
+});

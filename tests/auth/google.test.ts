@@ -4,8 +4,7 @@ import { OAuth2Server } from "oauth2-mock-server";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Answer, type Client, openClient } from "../support/http-client.ts";
 import { newEmail, signUp } from "../support/sign-up.ts";
-
-type Claims = Record<string, unknown>;
+import { type Claims, testLinking } from "./google-link-cases.ts";
 
 const idp = new OAuth2Server();
 let world: ApiWorld;
@@ -86,6 +85,7 @@ describe("GET /v1/auth/google/authorize", () => {
       code_challenge: expect.stringMatching(/^[\w-]{43}$/),
       state: expect.stringMatching(/^[\w-]{43}$/),
       nonce: expect.stringMatching(/^[\w-]{43}$/),
+      prompt: "select_account",
     });
     expect(url.searchParams.get("scope")?.split(" ")).toContain("openid");
     const [cookie] = answer.headers.getSetCookie();
@@ -301,7 +301,18 @@ describe("GET /v1/auth/google/callback", () => {
   });
 });
 
-test("unconfigured: 404 on both routes", async () => {
+describe("linking", () =>
+  testLinking({
+    world: () => world,
+    person,
+    claims: () => claims,
+    tamper: (change) => {
+      tamper = change;
+    },
+    signInWithGoogle,
+  }));
+
+test("unconfigured: 404 on the routes to the provider, and no linked accounts", async () => {
   const plain = await startApiWorld();
   const client = openClient(plain.baseUrl);
   for (const path of [
@@ -313,5 +324,8 @@ test("unconfigured: 404 on both routes", async () => {
     expect(answer.status).toBe(404);
     expect(answer.body.error.code).toBe("NOT_FOUND");
   }
+  const owner = await signUp(plain.baseUrl);
+  expect((await owner.client.post("/v1/auth/google/link")).status).toBe(404);
+  expect((await owner.client.get("/v1/auth/google/accounts")).body.data).toEqual([]);
   await plain.stop();
 }, 120_000);

@@ -46,9 +46,14 @@ export type Visit = {
 export async function visit(
   browser: Browser,
   url: string,
-  options: BrowserContextOptions & { prepare?: (page: Page) => Promise<void>; allowedErrors?: RegExp } = {},
+  options: BrowserContextOptions & {
+    prepare?: (page: Page) => Promise<void>;
+    allowedErrors?: RegExp;
+    /** Where the person goes on the way; its pages may be opened, and nothing may be asked of it from ours. */
+    alsoVisits?: string;
+  } = {},
 ): Promise<Visit> {
-  const { prepare, allowedErrors, ...contextOptions } = options;
+  const { prepare, allowedErrors, alsoVisits, ...contextOptions } = options;
   // an animation keeps a core busy that draws without a graphics card
   const still = { reducedMotion: "reduce" } as const;
   const context = await browser.newContext({
@@ -65,8 +70,9 @@ export async function visit(
   page.on("console", (message) => message.type() === "error" && problems.push(message.text()));
   page.on("pageerror", (error) => problems.push(error.message));
   page.on("request", (request) => {
-    if (!request.url().startsWith(`${origin}/`) && !request.url().startsWith("data:"))
-      foreign.push(request.url());
+    const asked = request.url();
+    const isOnTheWay = request.isNavigationRequest() && asked.startsWith(`${alsoVisits}/`);
+    if (!asked.startsWith(`${origin}/`) && !asked.startsWith("data:") && !isOnTheWay) foreign.push(asked);
   });
   await prepare?.(page);
   await page.goto(url, { waitUntil: "load" });
@@ -77,10 +83,13 @@ export async function visit(
   return { page, context, expectClean, close: () => context.close() };
 }
 
-/** What axe finds at WCAG 2.2 AA and its best practices, as short texts. */
-export async function findBarriers(page: Page): Promise<string[]> {
+/** What axe finds at WCAG 2.2 AA and its best practices, as short texts. `without` names rules that another page's check covers. */
+export async function findBarriers(page: Page, without: readonly string[] = []): Promise<string[]> {
   await page.evaluate(axe.source);
-  const found = await page.evaluate("axe.run()");
+  const rules = Object.fromEntries(without.map((rule) => [rule, { enabled: false }]));
+  // of the thousands of elements without a violation nothing is reported
+  const options = { rules, resultTypes: ["violations"], selectors: false };
+  const found = await page.evaluate(`axe.run(${JSON.stringify(options)})`);
   const { violations } = found as { violations: { id: string; nodes: { html: string }[] }[] };
   return violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html.slice(0, 120)}`));
 }

@@ -26,8 +26,9 @@ describe.if(isBrowserThere)("the payment page", () => {
     expect(await world.statusOf(id)).toBe("PAID");
     expect(await readUsdcBalance(world.rpcUrl, wallet.address)).toBe(0n);
     expect(wallet.calls.filter((method) => method === "eth_signTypedData_v4")).toHaveLength(1);
-    const [payment] = await world.world.sql`select nonce, payer from payments where link_id = ${id}`;
-    expect(payment).toMatchObject({ payer: wallet.address });
+    const [payment] = await world.world
+      .sql`select nonce, payer, payer_language from payments where link_id = ${id}`;
+    expect(payment).toMatchObject({ payer: wallet.address, payerLanguage: "en" });
     expect(payment?.nonce.slice(0, 34)).toBe(linkTag(id));
     expect(await findBarriers(page)).toEqual([]);
     await page.reload();
@@ -131,9 +132,10 @@ describe.if(isBrowserThere)("the payment page", () => {
     await phone.close();
   });
 
-  test("reads right to left in Arabic, and in the dark, without a barrier", async () => {
-    const { id } = await world.makeLink();
-    const { page, expectClean, close } = await world.open(id, [await world.wallet()], {
+  test("reads right to left in Arabic, in the dark, without a barrier, and pays in its own language", async () => {
+    const { id, amountUnits } = await world.makeLink();
+    const wallet = await world.wallet({ fundsUnits: amountUnits });
+    const { page, expectClean, close } = await world.open(id, [wallet], {
       ...PHONE,
       query: "?lang=ar",
       colorScheme: "dark",
@@ -142,6 +144,11 @@ describe.if(isBrowserThere)("the payment page", () => {
     expect(await page.evaluate("getComputedStyle(document.body).direction")).toBe("rtl");
     await page.locator("#by-hand > summary").click();
     expect(await findBarriers(page)).toEqual([]);
+    // the browser itself asks for English
+    await page.locator("#pay button").click();
+    await page.locator('a[href*="/receipt?lang=ar"]').waitFor({ timeout: PAID_MS });
+    const [payment] = await world.world.sql`select payer_language from payments where link_id = ${id}`;
+    expect(payment?.payerLanguage).toBe("ar");
     expectClean();
     await close();
   });

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { ICONS } from "../../api/pages/icons.ts";
 import { contrast, pageColors } from "../../core/domain/page-colors.ts";
 import { fetchFile } from "../exports/ask.ts";
 import { pdfPageCount } from "../exports/read-files.ts";
@@ -15,13 +16,14 @@ import { makePng, roundLogo } from "./make-png.ts";
 
 const PAGES = "/v1/settings/pages";
 const LOGO_MAX_BYTES = 65_536;
+const ICON_SIDE_PX = 56;
 /** Unreadable on white. */
 const YELLOW = "#ffe600";
 const CUSTOMER = "carla@customer.example";
 
 let world: CheckoutWorld;
 beforeAll(async () => {
-  if (isBrowserThere) world = await startCheckoutWorld({ fromSources: true });
+  if (isBrowserThere) world = await startCheckoutWorld();
 }, 120_000);
 afterAll(() => world?.stop());
 
@@ -188,4 +190,22 @@ describe.if(isBrowserThere)("a logo", () => {
     expect((await fetchFile(stranger, `/pay/${id}/receipt`)).text).not.toContain("<img");
     expect((await fetch(body.logoUrl)).status).toBe(404);
   }, 120_000);
+});
+
+test.if(isBrowserThere)("every picture of a state fills its circle", async () => {
+  const { page, close } = await world.open("link_AAAAAAAAAAAAAAAAAAAAAA", [], { allowedErrors: /404/ });
+  const names = Object.keys(ICONS);
+  const sizes: unknown = await page.evaluate(`(() => {
+    const shown = document.querySelector("svg.icon");
+    return ${JSON.stringify(names)}.map((name) => {
+      // a new element: one that changes its class has a transition from what it was
+      const icon = shown.cloneNode(true);
+      icon.setAttribute("class", "icon " + name);
+      shown.parentNode.append(icon);
+      const { width, height } = icon.querySelector("circle").getBoundingClientRect();
+      return [name, width, height];
+    });
+  })()`);
+  expect(sizes).toEqual(names.map((name) => [name, ICON_SIDE_PX, ICON_SIDE_PX]));
+  await close();
 });

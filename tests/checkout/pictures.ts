@@ -20,7 +20,6 @@ const [folder = ".data/pictures", only = ""] = process.argv.slice(2);
 mkdirSync(folder, { recursive: true });
 const world = await startCheckoutWorld({
   env: { CONFIRMATIONS_BASE_SEPOLIA: "3" },
-  fromSources: true,
 });
 const taken: { name: string; file: string; size: string; scheme: string }[] = [];
 try {

@@ -1,5 +1,5 @@
 /** What goes wrong while people pay: refusals lead on, doubts show no button, and no order is paid twice. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { waitFor } from "../links/payer-side.ts";
@@ -11,6 +11,7 @@ let world: CheckoutWorld;
 beforeAll(async () => {
   if (isBrowserThere) world = await startCheckoutWorld();
 }, 120_000);
+afterEach(() => world?.world.startMissing());
 afterAll(() => world?.stop());
 
 const PAID_MS = 60_000;
@@ -98,7 +99,9 @@ describe.if(isBrowserThere)("the payment page", () => {
     gate.resolve();
     for (const { page } of visits)
       await page.getByRole("heading", { name: "Paid" }).waitFor({ timeout: PAID_MS });
-    const thanked = await Promise.all(visits.map(async ({ page }) => (await thanks(page).count()) > 0));
+    const readThanked = () => Promise.all(visits.map(async ({ page }) => (await thanks(page).count()) > 0));
+    await waitFor("one to be thanked", async () => (await readThanked()).some(Boolean));
+    const thanked = await readThanked();
     expect(thanked.filter(Boolean)).toHaveLength(1);
     const [paying] = await world.world
       .sql`select from_address, amount_units from transfers where link_id = ${id}`;
@@ -186,12 +189,12 @@ describe.if(isBrowserThere)("the payment page", () => {
       },
     });
     await payButton(page).waitFor();
-    expect(await openStreams(page)).toBe(1);
+    await waitFor("the stream", async () => (await openStreams(page)) === 1);
     expect((await world.ann.client.post(`/v1/payment-links/${id}/cancel`)).status).toBe(200);
     await page.getByRole("heading", { name: "This link was cancelled" }).waitFor();
     expect(await payButton(page).count()).toBe(0);
     expect(await page.locator("#ways").count()).toBe(0);
-    expect(await openStreams(page)).toBe(0);
+    await waitFor("its end", async () => (await openStreams(page)) === 0);
     expectClean();
     await close();
   });
@@ -237,9 +240,9 @@ describe.if(isBrowserThere)("the payment page", () => {
       );
     await waitFor("the stream", async () => (await openStreams(page)) === 1);
     await show(true);
-    expect(await openStreams(page)).toBe(0);
+    await waitFor("no stream", async () => (await openStreams(page)) === 0);
     await show(false);
-    expect(await openStreams(page)).toBe(1);
+    await waitFor("a stream again", async () => (await openStreams(page)) === 1);
     await close();
   });
 

@@ -116,6 +116,13 @@ describe("production accepts", () => {
     const env = { ...production(), JWT_SECRET: `${a}, ${b}`, OTP_PEPPER: c };
     expect(readApiConfig(env)).toMatchObject({ jwtSecrets: [a, b], otpPeppers: [c], webhookSealKeys: [c] });
     expect(readApiConfig({ ...env, WEBHOOK_SEAL_KEYS: d }).webhookSealKeys).toEqual([d, c]);
+    expect(readApiConfig(env).offerSigningKeys).toBeUndefined();
+    expect(readApiConfig({ ...env, OFFER_SIGNING_KEYS: `${d},${a}x` }).offerSigningKeys).toEqual([
+      d,
+      `${a}x`,
+    ]);
+    const shared = () => readApiConfig({ ...env, OFFER_SIGNING_KEYS: a });
+    expect(shared).toThrow(/JWT_SECRET and OFFER_SIGNING_KEYS: must differ/);
   });
 
   test("insecure settings with a warning; outside production without one", () => {

@@ -69,29 +69,40 @@ describe("limits of relaying", () => {
 describe("database connections", () => {
   const worker = (set: Record<string, string>) => () => readWorkerConfig({ ...ENV, ...set }).connections;
 
-  test("a worker shares its connections among tasks, advisory updates and queue, and grows with its concurrency", () => {
-    expect(worker({})()).toEqual({ pool: 14, asyncCommit: 2, queue: 10 });
-    expect(worker({ WORKER_CONCURRENCY: "1" })()).toEqual({ pool: 7, asyncCommit: 2, queue: 3 });
+  test("a worker shares its connections among tasks, the sender, advisory updates and queue, and grows with its concurrency", () => {
+    expect(worker({})()).toEqual({ pool: 12, planned: 6, asyncCommit: 2, queue: 10 });
+    // two liveness locks during a restart, and the three connections of an export
+    expect(worker({ WORKER_CONCURRENCY: "1" })()).toEqual({ pool: 5, planned: 6, asyncCommit: 2, queue: 3 });
     expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "40" })()).toEqual({
-      pool: 28,
+      pool: 22,
+      planned: 6,
       asyncCommit: 2,
       queue: 10,
     });
   });
 
-  test("a worker takes 20 connections for 8 concurrent jobs, 19 are refused", () => {
-    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "20" })()).toEqual({
-      pool: 14,
+  test("a worker takes 24 connections for 8 concurrent jobs, 23 are refused", () => {
+    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "24" })()).toEqual({
+      pool: 12,
+      planned: 6,
       asyncCommit: 2,
       queue: 4,
     });
-    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "19" })).toThrow(
-      "WORKER_DATABASE_MAX_CONNECTIONS: must be at least 20 with WORKER_CONCURRENCY 8",
+    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "23" })).toThrow(
+      "WORKER_DATABASE_MAX_CONNECTIONS: must be at least 24 with WORKER_CONCURRENCY 8",
     );
-    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "13", WORKER_CONCURRENCY: "1" })().queue).toBe(3);
-    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "12", WORKER_CONCURRENCY: "1" })).toThrow(
-      "WORKER_DATABASE_MAX_CONNECTIONS: must be between 13 and 400",
+    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "17", WORKER_CONCURRENCY: "1" })().queue).toBe(3);
+    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "16", WORKER_CONCURRENCY: "1" })).toThrow(
+      "WORKER_DATABASE_MAX_CONNECTIONS: must be between 17 and 400",
     );
+  });
+
+  test("an API gives four of its connections to payments, half of fewer than eight, and one of two", () => {
+    const api = (max: string) => readApiConfig({ ...ENV, DATABASE_MAX_CONNECTIONS: max }).connections;
+    expect(readApiConfig(ENV).connections).toEqual({ pool: 6, planned: 4 });
+    expect(api("8")).toEqual({ pool: 4, planned: 4 });
+    expect(api("7")).toEqual({ pool: 4, planned: 3 });
+    expect(api("2")).toEqual({ pool: 1, planned: 1 });
   });
 
   test("an indexer takes four connections a network at least, one of which holds the leader's lock", () => {
@@ -105,5 +116,42 @@ describe("database connections", () => {
     expect(indexer({ ...both, INDEXER_DATABASE_MAX_CONNECTIONS: "7" })).toThrow(
       "INDEXER_DATABASE_MAX_CONNECTIONS: must be at least 8 with 2 network(s)",
     );
+  });
+});
+
+describe("remote signers of relayer keys", () => {
+  const BOTH = { ...ENV, NETWORKS: "base,base-sepolia" };
+  const WITHOUT_KEYS = { ...BOTH, RELAYER_PRIVATE_KEYS: "" };
+  const ADDRESS = `0x${"Ab".repeat(20)}`;
+  const signer = { RELAYER_SIGNER_URL: "http://127.0.0.1:9000", RELAYER_SIGNER_ADDRESSES: ADDRESS };
+
+  test("replace private keys, or stand behind them; a network may have a signer of its own", () => {
+    const { relayerKeys } = readWorkerConfig({
+      ...{ ...WITHOUT_KEYS, ...signer },
+      RELAYER_SIGNER_URL_BASE: "https://signer.example.com/base",
+    });
+    const address = ADDRESS.toLowerCase() as `0x${string}`;
+    expect(relayerKeys.get("base-sepolia")).toEqual([{ address, signerUrl: "http://127.0.0.1:9000" }]);
+    expect(relayerKeys.get("base")).toEqual([{ address, signerUrl: "https://signer.example.com/base" }]);
+    const both = readWorkerConfig({ ...BOTH, ...signer }).relayerKeys.get("base") ?? [];
+    expect(both.map((key) => "privateKey" in key)).toEqual([true, false]);
+  });
+
+  test("an address whose private key is there is signed for locally", () => {
+    const [local] = readWorkerConfig(BOTH).relayerKeys.get("base") ?? [];
+    const same = { ...signer, RELAYER_SIGNER_ADDRESSES: local?.address ?? "" };
+    expect(readWorkerConfig({ ...BOTH, ...same }).relayerKeys.get("base")).toEqual([local as never]);
+  });
+
+  test.each([
+    [{ RELAYER_SIGNER_ADDRESSES: ADDRESS }, "RELAYER_SIGNER_URL is not set"],
+    [{ RELAYER_SIGNER_URL: "http://127.0.0.1:9000" }, "RELAYER_SIGNER_ADDRESSES is not set"],
+    [
+      { ...signer, RELAYER_SIGNER_URL: "ftp://127.0.0.1" },
+      "RELAYER_SIGNER_URL: must be an http or https URL",
+    ],
+    [{ ...signer, RELAYER_SIGNER_ADDRESSES: "0x12" }, "must be 0x and 40 hex digits"],
+  ])("error: %j", (given, message) => {
+    expect(() => readWorkerConfig({ ...ENV, ...given })).toThrow(message);
   });
 });

@@ -18,7 +18,11 @@ const DEADLINE_MS = 45_000;
 const SCREENS = [
   ["/links", "Links"],
   ["/transactions", "Transactions"],
+  ["/documents", "Documents"],
+  ["/statements", "Statements"],
   ["/exports", "Exports"],
+  ["/saved-exports", "Saved exports"],
+  ["/exchange-rates", "Exchange rates"],
   ["/wallet", "Wallet"],
   ["/send", "Send"],
   ["/payout", "Payout"],
@@ -241,7 +245,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     await dialog().getByRole("button", { name: "Close" }).last().click();
   });
 
-  test("a webhook is added, its messages are in the log, and one is sent again", async () => {
+  test("a webhook is added, its messages are in the log, one is sent again, and a test event arrives", async () => {
     let received = 0;
     const receiver = Bun.serve({
       hostname: "127.0.0.1",
@@ -273,6 +277,10 @@ describe.if(isBrowserThere)("the dashboard", () => {
     await dialog().getByRole("button", { name: "Send it again" }).click();
     await waitUntil(() => received > 1);
     await page.keyboard.press("Escape");
+    await button("Send a test event").click();
+    await waitUntil(() => received > 2);
+    await button("Refresh").click();
+    await page.getByText("webhook.test", { exact: true }).waitFor();
     await receiver.stop(true);
   });
 
@@ -298,7 +306,8 @@ describe.if(isBrowserThere)("the dashboard", () => {
     await page.emulateMedia({ colorScheme: "dark" });
     await page.setViewportSize({ width: 320, height: 720 });
     for (const [path, name] of SCREENS) {
-      await page.goto(`${dashboard.world.baseUrl}${path}`);
+      const answer = await page.goto(`${dashboard.world.baseUrl}${path}`);
+      expect([path, answer?.status()]).toEqual([path, 200]);
       await heading(name);
       await page.locator(".skeleton").first().waitFor({ state: "hidden" });
       expect(`${path} ${await page.evaluate("document.documentElement.scrollWidth - innerWidth")}`).toBe(
@@ -307,6 +316,13 @@ describe.if(isBrowserThere)("the dashboard", () => {
       expect(await findBarriers(page)).toEqual([]);
     }
     await page.emulateMedia({ colorScheme: "light" });
+    await page.setViewportSize({ width: 1280, height: 600 });
+    await page.goto(`${dashboard.world.baseUrl}/security`);
+    const methods = page.getByRole("region", { name: "Sign-in methods" });
+    await methods.getByText("This service is not set up for it.").waitFor();
+    expect(await methods.getByRole("button").count()).toBe(0);
+    // however low the screen, the way out is on it
+    expect((await button("Sign out").boundingBox())?.y).toBeWithin(1, 580);
     await page.setViewportSize({ width: 1280, height: 800 });
   });
 
@@ -315,14 +331,15 @@ describe.if(isBrowserThere)("the dashboard", () => {
     await page.getByLabel("What", { exact: true }).selectOption("SEND");
     await page.waitForURL(/types=SEND/);
     await page.reload();
-    await page.getByText(/^1 to \d+ of \d+$/).waitFor();
+    await page.getByText(/^\d+ transactions?$/).waitFor();
     expect(await page.locator("tbody .number.plus").count()).toBe(0);
     // a refund, two sends, and a payout to two
     expect(await page.locator("tbody .number.minus").count()).toBe(5);
     await page.goBack();
     await page.locator("tbody .number.plus").first().waitFor();
-    await page.locator("td.main button").first().click();
+    await page.getByRole("button", { name: /^Payment for Two coffees/ }).click();
     await dialog().getByText("First seen").waitFor();
+    await dialog().getByText("the payer's signed authorization").waitFor();
     expect(await findBarriers(page)).toEqual([]);
     await page.keyboard.press("Escape");
     await dialog().waitFor({ state: "hidden" });

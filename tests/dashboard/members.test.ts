@@ -1,4 +1,7 @@
-/** Two people in two browsers: a merchant invites an accountant by mail, who reads and exports with a passkey of their own until removed. */
+/**
+ * Two people in two browsers: a merchant invites an accountant by mail, who reads and exports with a passkey of their own, asks for a refund as
+ * an operator, is removed, and comes back as an owner who signs.
+ */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import type { Page } from "playwright-core";
@@ -12,6 +15,10 @@ import {
 } from "./dashboard-world.ts";
 
 setDefaultTimeout(120_000);
+
+const OWNERS_PREPARE = "**/v1/wallets/owners/prepare";
+/** `addOwnerPublicKey` of the account, behind which the key stands. */
+const ADD_PUBLIC_KEY = "29565e3b";
 
 const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
 const menu = (page: Page) => page.getByRole("navigation", { name: "Screens" });
@@ -88,7 +95,11 @@ describe.if(isBrowserThere)("members in the dashboard", () => {
       "Overview",
       "Links",
       "Transactions",
+      "Documents",
+      "Statements",
       "Exports",
+      "Saved exports",
+      "Exchange rates",
       "Wallet",
       "Members",
       "Security",
@@ -99,13 +110,21 @@ describe.if(isBrowserThere)("members in the dashboard", () => {
     expect(await button(page, "Cancel link").count()).toBe(0);
     await menu(page).getByRole("link", { name: "Transactions" }).click();
     await heading(page, "Transactions");
-    await menu(page).getByRole("link", { name: "Exports" }).click();
+    await menu(page).getByRole("link", { name: "Exports", exact: true }).click();
     await button(page, "Make the file").click();
     const link = page.getByRole("link", { name: "Download" });
     await link.waitFor();
     await picture(page, "accountant-exports");
     const [download] = await Promise.all([page.waitForEvent("download"), link.click()]);
     expect(await download.failure()).toBeNull();
+    await menu(page).getByRole("link", { name: "Exchange rates" }).click();
+    await page.getByLabel("First day").fill("2026-01-01");
+    await page.getByLabel("One USDC is").fill("0.9");
+    await button(page, "Store").click();
+    await page.getByText("0.9 EUR").waitFor();
+    await page.getByText("Your books take the rates of ECB.").waitFor();
+    // the source is chosen by whoever may change the settings
+    expect(await page.locator(".notice.info").getByRole("link").count()).toBe(0);
     await page.goto(`${dashboard.world.baseUrl}/send`);
     await heading(page, "Not for your role");
     expect(await findBarriers(page)).toEqual([]);
@@ -139,8 +158,50 @@ describe.if(isBrowserThere)("members in the dashboard", () => {
     expect(statuses).toEqual([200, 403, 403, 403, 403, 403, 403]);
   });
 
+  test("an operator asks for a refund, which the merchant signs to the end, and the operator sees it arrive", async () => {
+    const { page } = owner;
+    await menu(page).getByRole("link", { name: "Members" }).click();
+    await page.getByLabel(`Role of ${memberEmail}`).selectOption("operator");
+    await page.goto(`${dashboard.world.baseUrl}/links/${linkId}`);
+    const [checkout] = await Promise.all([
+      page.context().waitForEvent("page"),
+      page.getByRole("link", { name: "Open and pay" }).click(),
+    ]);
+    await checkout.getByRole("button", { name: /Test wallet/ }).click();
+    await page.locator(".big").getByText("Paid").waitFor();
+    await checkout.close();
+
+    const asking = member.page;
+    for (const path of ["/exchange-rates", "/saved-exports"]) {
+      await asking.goto(`${dashboard.world.baseUrl}${path}`);
+      await heading(asking, "Not for your role");
+    }
+    await asking.goto(`${dashboard.world.baseUrl}/links/${linkId}`);
+    await button(asking, "Ask for a refund").click();
+    await asking.getByRole("dialog").getByLabel("Amount", { exact: true }).fill("2.5");
+    await asking.getByRole("dialog").getByLabel("Reason").fill("One coffee was cold");
+    expect(await findBarriers(asking)).toEqual([]);
+    await picture(asking, "ask-for-a-refund");
+    await button(asking, "Ask for it").click();
+    await asking.getByText("An owner of the wallet signs it, or declines.").waitFor();
+    expect(await button(asking, "Review the request").count()).toBe(0);
+    await picture(asking, "refund-asked-for");
+
+    await button(page, "Review the request").click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("One coffee was cold").waitFor();
+    await picture(page, "refund-requested");
+    await button(page, "Review the request").last().click();
+    await dialog.getByRole("button", { name: "Sign with passkey" }).click();
+    await dialog.getByText("Confirmed").waitFor();
+    await picture(page, "refund-signed");
+    await dialog.getByRole("button", { name: "Close" }).last().click();
+    await asking.locator(".timeline").getByText("Refunded").waitFor();
+    expect(await refundsOf(page, linkId)).toEqual([{ status: "CONFIRMED", amount: "2.500000" }]);
+  });
+
   test("removed, the accountant is signed out at once without touching the page", async () => {
-    await owner.page.reload();
+    await menu(owner.page).getByRole("link", { name: "Members" }).click();
     await heading(owner.page, "Members");
     await button(owner.page, `Remove ${memberEmail}`).click();
     await button(owner.page, "Remove").click();
@@ -154,7 +215,78 @@ describe.if(isBrowserThere)("members in the dashboard", () => {
     await page.getByText("No links yet").waitFor();
     expect(await page.getByText("Two coffees").count()).toBe(0);
   });
+
+  test("invited again as an owner, the member becomes one by the merchant's signature, of no other key", async () => {
+    const { page } = owner;
+    const dialog = page.getByRole("dialog");
+    await button(page, "Invite a person").click();
+    await dialog.getByLabel("E-mail address").fill(memberEmail);
+    await dialog.getByLabel("Role").selectOption("owner");
+    await button(page, "Send the invitation").click();
+    await page.getByRole("heading", { name: "Open invitations" }).waitFor();
+    await member.page.goto(`${dashboard.world.baseUrl}/invitations`);
+    await button(member.page, "Accept").click();
+    await heading(member.page, "Overview");
+
+    const promote = button(page, `Make an owner: ${memberEmail}`);
+    await promote.waitFor();
+    await picture(page, "members-owner-to-be");
+    await page.route(OWNERS_PREPARE, async (route) => {
+      const response = await route.fetch();
+      const answer = await response.json();
+      const { callData } = answer.userOperation;
+      const key = callData.indexOf(ADD_PUBLIC_KEY) + ADD_PUBLIC_KEY.length;
+      const other = `${callData.slice(0, key)}${"ab".repeat(32)}${callData.slice(key + 64)}`;
+      const json = { ...answer, userOperation: { ...answer.userOperation, callData: other } };
+      await route.fulfill({ response, json });
+    });
+    const sign = dialog.getByRole("button", { name: "Sign with passkey" });
+    await promote.click();
+    await button(page, "Review").click();
+    await sign.click();
+    await dialog.getByText(/offers something else to sign/).waitFor();
+    await picture(page, "owner-refused");
+    await page.unroute(OWNERS_PREPARE);
+    await button(page, "Do not sign").click();
+    await dialog.waitFor({ state: "detached" });
+
+    await promote.click();
+    expect(await findBarriers(page)).toEqual([]);
+    await picture(page, "owner-to-be");
+    await button(page, "Review").click();
+    await sign.waitFor();
+    expect(await findBarriers(page)).toEqual([]);
+    await picture(page, "owner-to-sign");
+    await sign.click();
+    await dialog.getByText("Confirmed").waitFor();
+    await picture(page, "owner-signed");
+    await dialog.getByRole("button", { name: "Close" }).last().click();
+    // the indexer has seen the passkey among the wallet's owners
+    await promote.waitFor({ state: "detached" });
+  });
+
+  test("the new owner refunds with a passkey of their own", async () => {
+    const { page } = member;
+    await page.goto(`${dashboard.world.baseUrl}/links/${linkId}`);
+    await button(page, "Refund").click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Amount", { exact: true }).fill("1");
+    await button(page, "Review").click();
+    await dialog.getByRole("button", { name: "Sign with passkey" }).click();
+    await dialog.getByText("Confirmed").waitFor();
+    expect(await refundsOf(owner.page, linkId)).toEqual([
+      { status: "CONFIRMED", amount: "1.000000" },
+      { status: "CONFIRMED", amount: "2.500000" },
+    ]);
+  });
 });
+
+/** Newest first. */
+async function refundsOf(page: Page, linkId: string): Promise<{ status: string; amount: string }[]> {
+  const path = `/v1/payment-links/${linkId}/refunds`;
+  const { refunds } = await (await page.request.get(new URL(path, page.url()).href)).json();
+  return refunds.map(({ status, amount }: { status: string; amount: string }) => ({ status, amount }));
+}
 
 const merchantIdOf = (page: Page): Promise<string> =>
   page.evaluate(async () => ((await (await fetch("/v1/auth/me")).json()) as { id: string }).id);

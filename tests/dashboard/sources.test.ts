@@ -6,8 +6,14 @@ import { taggedTransfers } from "../../core/chain/account-state.ts";
 import { buildUserOperation, userOperationHash } from "../../core/chain/user-operation.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { operationTag } from "../../core/domain/wallet-operation.ts";
+import {
+  OPERATION_WARNINGS,
+  type OperationWarning,
+  operationTag,
+} from "../../core/domain/wallet-operation.ts";
 import { buildPages } from "../../local/processes/service-process.ts";
+import { readRates } from "../../web/dashboard/exports/read-rates.ts";
+import { withRecord } from "../../web/dashboard/frame/live-record.ts";
 import {
   checkOperation,
   ForeignOperation,
@@ -58,20 +64,87 @@ describe("what a merchant's browser loads", () => {
   });
 });
 
-test("a translation names texts that the dashboard says, with the same values in them", () => {
+describe("translations", () => {
   const sources = [...new Bun.Glob("**/*.{ts,tsx}").scanSync(join(ROOT, "web/dashboard"))]
     .map((file) => readFileSync(join(ROOT, "web/dashboard", file), "utf8"))
     .join("\n");
-  const valuesOf = (text: string) => [...text.matchAll(/\{\w+\}/g)].map(([name]) => name).sort();
-  for (const file of new Bun.Glob("*.json").scanSync(join(ROOT, "web/messages/dashboard"))) {
-    const messages = JSON.parse(readFileSync(join(ROOT, "web/messages/dashboard", file), "utf8"));
-    for (const [english, text] of Object.entries(messages) as [string, string][]) {
-      expect(`${file}: ${english} ${sources.includes(JSON.stringify(english))}`).toBe(
-        `${file}: ${english} true`,
-      );
-      expect(valuesOf(text)).toEqual(valuesOf(english));
-    }
-  }
+  const translations = [...new Bun.Glob("*.json").scanSync(join(ROOT, "web/messages/dashboard"))].map(
+    (file): [string, Record<string, string>] => [
+      file,
+      JSON.parse(readFileSync(join(ROOT, "web/messages/dashboard", file), "utf8")),
+    ],
+  );
+  const valuesOf = (text = "") => [...text.matchAll(/\{\w+\}/g)].map(([name]) => name).sort();
+  const keyOf = (code: string) => `warning ${code}`;
+
+  test("name texts that the dashboard says, with the same values in them", () => {
+    const warnings = new Set(OPERATION_WARNINGS.map(keyOf));
+    for (const [file, messages] of translations)
+      for (const [english, text] of Object.entries(messages)) {
+        if (warnings.has(english)) continue;
+        expect([file, english, sources.includes(JSON.stringify(english))]).toEqual([file, english, true]);
+        expect(valuesOf(text)).toEqual(valuesOf(english));
+      }
+  });
+
+  test("leave out no text: neither of a screen, nor of the security trail", () => {
+    const trail = readFileSync(join(ROOT, "web/dashboard/account/trail-words.ts"), "utf8");
+    const said = [
+      ...[...sources.matchAll(/\bsay\(\s*("(?:[^"\\]|\\.)*")/g)].map(([, text = ""]) => JSON.parse(text)),
+      ...[...sources.matchAll(/\bsayCount\([^"]*("[^"]*"),\s*("[^"]*")/g)].flatMap(
+        ([, one = "", many = ""]) => [JSON.parse(one), JSON.parse(many)],
+      ),
+      ...[...trail.matchAll(/^ {2}\w+: (".*"),$/gm)].map(([, text = ""]) => JSON.parse(text)),
+    ];
+    expect(said.length).toBeGreaterThan(400);
+    for (const [file, messages] of translations)
+      expect([file, said.filter((text) => messages[text] === undefined)]).toEqual([file, []]);
+  });
+
+  test("have a text for each warning, with the values that the API's message gives", () => {
+    const values: Record<OperationWarning, string[]> = {
+      new_recipient: ["{to}"],
+      resembles_known_recipient: ["{other}", "{to}"],
+      recipient_is_contract: ["{to}"],
+      payer_may_be_an_exchange: ["{to}"],
+      payer_is_a_contract: ["{to}"],
+      single_owner: [],
+      owner_on_other_network: ["{network}"],
+    };
+    for (const [file, messages] of translations)
+      for (const code of OPERATION_WARNINGS)
+        expect([file, code, valuesOf(messages[keyOf(code)])]).toEqual([file, code, values[code]]);
+    expect(translations.length).toBeGreaterThan(0);
+  });
+});
+
+describe("a record that an event carries", () => {
+  const at = (second: number) => new Date(second * 1_000).toISOString();
+  const link = (id: string, second: number) => ({ id, status: "ACTIVE", createdAt: at(second) });
+  const links = { links: [link("b", 2), link("a", 1)], nextCursor: null };
+
+  test("replaces the row with its id on every page, and begins the newest page of everything if it is newer", () => {
+    const paid = { ...link("a", 1), status: "PAID" };
+    expect(withRecord(links, paid, 0)).toEqual({ ...links, links: [link("b", 2), paid] });
+    const newer = link("c", 3);
+    expect(withRecord(links, newer, 50)).toEqual({ ...links, links: [newer, ...links.links] });
+    expect(withRecord(links, newer, 2)).toEqual({ ...links, links: [newer, link("b", 2)] });
+    const history = { success: true, data: { transactions: [{ id: "t1", detectedAt: at(1) }] } };
+    const next = { id: "t2", detectedAt: at(2) };
+    expect(withRecord(history, next, 50)).toEqual({
+      ...history,
+      data: { transactions: [next, ...history.data.transactions] },
+    });
+  });
+
+  test("leaves alone a filtered page, a page that it is too old for, a use of a reusable link, and other answers", () => {
+    expect(withRecord(links, link("c", 3), 0)).toBe(links);
+    expect(withRecord(links, link("c", 2), 50)).toBe(links);
+    expect(withRecord(links, { ...link("c", 3), parentId: "b" }, 50)).toBe(links);
+    expect(withRecord(links, { id: "t1", detectedAt: at(9) }, 50)).toBe(links);
+    for (const answer of [undefined, null, "text", { balance: 1 }])
+      expect(withRecord(answer, link("c", 3), 50)).toBe(answer);
+  });
 });
 
 describe("an operation is signed only when it does what is shown", () => {
@@ -216,6 +289,45 @@ describe("a payout's table", () => {
       [undefined, undefined],
       [undefined, undefined],
       ["The same", 1],
+    ]);
+  });
+});
+
+describe("a table of exchange rates", () => {
+  const faultsOf = (text: string) => readRates(text).map(({ fault }) => fault);
+
+  test("is read with commas, semicolons or tabs, a heading, and the decimal comma", () => {
+    const rows = [
+      { date: "2026-10-30", rate: "0.92" },
+      { date: "2026-10-31", rate: "0.9231" },
+    ];
+    for (const text of [
+      "Day,Rate\n2026-10-30,0.92\n2026-10-31,0.9231\n",
+      "2026-10-30;0,92\r\n\r\n2026-10-31;0,9231",
+      '2026-10-30\t0.92\n"2026-10-31"\t"0.9231"',
+      '2026-10-30,0.92,\n2026-10-31,"0,9231"',
+    ])
+      expect(readRates(text).map(({ date, rate, fault }) => ({ date, rate, fault }))).toEqual(
+        rows.map((row) => ({ ...row, fault: undefined })),
+      );
+    expect(readRates("Day,Rate\n\n2026-10-30,0.92").map(({ number }) => number)).toEqual([3]);
+  });
+
+  test("has no line that would store another rate or day than the one written", () => {
+    expect(faultsOf("2026-10-30,0,92")).toEqual(["Too many cells: a day and a rate."]);
+    expect(faultsOf("2026-02-29,1\n2024-02-29,1\n31.10.2026;1\n2026-1-1,1")).toEqual([
+      "No day: write it as 2026-10-31.",
+      undefined,
+      "No day: write it as 2026-10-31.",
+      "No day: write it as 2026-10-31.",
+    ]);
+    const noRate = "No rate: a positive number with at most 10 places.";
+    const rates = ["0", "-1", "1e3", "", "1.12345678901", "1.1234567890", "1'000", "999999999999"];
+    expect(rates.flatMap((rate) => faultsOf(`2026-01-01;${rate}`))).toEqual([
+      ...[noRate, noRate, noRate, noRate, noRate, undefined, noRate, undefined],
+    ]);
+    expect(faultsOf("2026-01-01,1\n2026-01-02,1\n2026-01-01,1")).toEqual([
+      ...[undefined, undefined, "This day is there twice."],
     ]);
   });
 });

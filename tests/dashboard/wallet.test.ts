@@ -184,6 +184,57 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     expect(removed.length).toBe(1);
   });
 
+  test("a send that a link filled in says so, prepares nothing, can be emptied, and is forgotten by a reload", async () => {
+    const to = randomAddress();
+    const notice = page.getByText("A link filled in this form");
+    const filled = { to, amount: "1.25", note: "Rent & heat" };
+    const open = (network: string) =>
+      page.goto(`${dashboard.world.baseUrl}/send?${new URLSearchParams({ ...filled, network })}`);
+    const read = async () =>
+      Promise.all(
+        ["Recipient's address", "Amount", "Note"].map((label) =>
+          page.getByLabel(label, { exact: true }).inputValue(),
+        ),
+      );
+    const prepared = async () => (await dashboard.world.sql`select from wallet_operations`).length;
+    const before = await prepared();
+    for (const network of ["base", "base-sepolia"]) {
+      await open(network);
+      await notice.waitFor();
+      expect(await page.getByLabel("Network").inputValue()).toBe(network);
+    }
+    expect(await read()).toEqual([to, "1.25", "Rent & heat"]);
+    expect(new URL(page.url()).search).toBe("");
+    expect(await findBarriers(page)).toEqual([]);
+    await button("Empty the form").click();
+    await notice.waitFor({ state: "detached" });
+    expect(await read()).toEqual(["", "", ""]);
+    await open("base");
+    await notice.waitFor();
+    await page.reload();
+    await button("Review").waitFor();
+    expect(await notice.count()).toBe(0);
+    expect(await read()).toEqual(["", "", ""]);
+    expect(await prepared()).toBe(before);
+  });
+
+  test("the largest balance stands in one line, on a desk and on a phone", async () => {
+    await dashboard.fund(page, 1_234_567_890_123_456n);
+    const balance = page
+      .getByRole("region", { name: "Balances" })
+      .locator(".tile")
+      .first()
+      .locator(".amount");
+    for (const width of [1280, 390, 320]) {
+      await page.setViewportSize({ width, height: 800 });
+      await page.goto(dashboard.world.baseUrl);
+      await balance.getByText(/^1,234,567,\d{3}\.\d+$/).waitFor();
+      const lines = await balance.evaluate((one) => one.getClientRects().length);
+      expect(`${width}: ${lines}`).toBe(`${width}: 1`);
+    }
+    expect(await findBarriers(page)).toEqual([]);
+  });
+
   test("no error was logged, and nothing was asked of another origin", () => {
     visit.expectClean();
   });

@@ -1,6 +1,6 @@
 /** `./deploy/install` asks five questions and writes what the containers and units of deploy/ need, each secret for those that use it. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readApiConfig } from "../../api/config.ts";
@@ -62,11 +62,14 @@ type Service = {
   healthcheck?: unknown;
   restart?: string;
   ports?: string[];
+  environment?: Record<string, string>;
+  networks?: string[] | Record<string, { aliases?: string[]; ipv4_address?: string }>;
   build?: { target: string };
 };
 const compose = Bun.YAML.parse(readFileSync(join(ROOT, "deploy/compose/compose.yaml"), "utf8")) as {
   services: Record<string, Service>;
   secrets: Record<string, { file: string }>;
+  networks: Record<string, { ipam?: { config: { subnet: string }[] } }>;
 };
 const ours = Object.entries(compose.services).filter(([, { build }]) => build !== undefined);
 
@@ -97,8 +100,33 @@ test("secrets are files that others on this machine cannot reach, and none is in
   }
 });
 
+test("the backup's container may write its folder, and may again after Docker made it", async () => {
+  const backups = join(folder, "backups");
+  const [uid = ""] = (compose.services.backup?.user ?? "").split(":");
+  const isRoot = process.getuid?.() === 0;
+  const access = () => {
+    const { uid: owner, mode } = statSync(backups);
+    return { owner, mode: mode & 0o7777 };
+  };
+  const expected = isRoot
+    ? { owner: Number(uid), mode: 0o700 }
+    : { owner: process.getuid?.() ?? -1, mode: 0o1777 };
+  expect(access()).toEqual(expected);
+  rmSync(backups, { recursive: true });
+  mkdirSync(backups, { mode: 0o755 });
+  expect((await install(answers())).code).toBe(0);
+  expect(access()).toEqual(expected);
+}, 60_000);
+
 test("a second installation keeps what would be lost, and takes new answers", async () => {
-  const names = ["postgres_password", "jwt_secret", "otp_pepper", "relayer_private_keys", "backup_key"];
+  const names = [
+    "postgres_password",
+    "jwt_secret",
+    "otp_pepper",
+    "offer_signing_keys",
+    "relayer_private_keys",
+    "backup_key",
+  ];
   const before = names.map(secret);
   const { code, output } = await install([...answers().slice(0, 4), "Shop <shop@example.com>"]);
   expect(code).toBe(0);
@@ -200,6 +228,22 @@ describe("deploy/compose/compose.yaml", () => {
     }
     for (const name of ["api", "worker", "indexer-1", "indexer-2", "postgres"])
       expect(compose.services[name]?.healthcheck).toBeDefined();
+  });
+
+  test("the proxy reaches the api in the network whose callers are trusted", () => {
+    const inside = compose.networks.inside?.ipam?.config[0]?.subnet;
+    expect(readEnvFile().TRUSTED_PROXIES).toBe(inside ?? "none");
+    const upstream = compose.services.caddy?.environment?.API?.replace(/:3000$/, "");
+    expect(upstream).not.toBe("api");
+    expect(compose.services.api?.networks).toEqual({
+      inside: { aliases: [upstream ?? "none"] },
+      outside: {},
+    });
+  });
+
+  test("no container has a fixed address, which an earlier one could have taken", () => {
+    for (const { networks = [] } of Object.values(compose.services))
+      for (const settings of Object.values(networks)) expect(settings).not.toHaveProperty("ipv4_address");
   });
 
   test("only the proxy is reachable from outside, and every command is a file", () => {

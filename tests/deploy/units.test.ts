@@ -108,31 +108,39 @@ describe("deploy/systemd", () => {
   });
 });
 
-describe("deploy/kubernetes/service.yaml", () => {
+describe("deploy/kubernetes", () => {
   type Container = {
     args: string[];
+    image: string;
+    ports?: { name: string; containerPort: number }[];
+    livenessProbe?: Probe;
+    readinessProbe?: Probe;
     securityContext: { readOnlyRootFilesystem: boolean; allowPrivilegeEscalation: boolean };
     resources: { limits: { memory: string } };
   };
+  type Probe = { httpGet: { path: string; port: string } };
   type Pod = {
-    securityContext: { runAsNonRoot: boolean };
+    securityContext: { runAsNonRoot: boolean; seccompProfile: { type: string } };
+    terminationGracePeriodSeconds: number;
     containers: Container[];
     volumes: { name: string; secret?: { secretName: string } }[];
   };
   type Manifest = {
     kind: string;
-    metadata: { name: string; namespace?: string };
+    metadata: { name: string; namespace?: string; labels?: Record<string, string> };
     data?: Environment;
     stringData?: Environment;
     spec?: {
-      template?: { spec: Pod };
+      template?: { metadata: { labels: { app: string } }; spec: Pod };
+      selector?: { matchLabels?: { app: string }; app?: string };
       jobTemplate?: { spec: { template: { spec: Pod } } };
       replicas?: number;
     };
   };
-  const manifests = Bun.YAML.parse(
-    readFileSync(join(ROOT, "deploy/kubernetes/service.yaml"), "utf8"),
-  ) as Manifest[];
+  const FOLDER = join(ROOT, "deploy/kubernetes");
+  const readManifests = (name: string) =>
+    [Bun.YAML.parse(readFileSync(join(FOLDER, name), "utf8"))].flat() as Manifest[];
+  const manifests = readdirSync(FOLDER).flatMap(readManifests);
   const pods = manifests.flatMap(({ metadata, spec }) => {
     const pod = spec?.template?.spec ?? spec?.jobTemplate?.spec.template.spec;
     return pod ? [{ name: metadata.name, pod }] : [];
@@ -178,5 +186,58 @@ describe("deploy/kubernetes/service.yaml", () => {
       ({ kind, metadata }) => kind !== "Namespace" && metadata.namespace !== "usdc-payments",
     );
     expect(elsewhere).toEqual([]);
+  });
+
+  test("applying a new version writes over no secret and changes no job, which cannot be changed", () => {
+    const kinds = (name: string) => new Set(readManifests(name).map(({ kind }) => kind));
+    expect([...kinds("secrets.example.yaml")]).toEqual(["Secret"]);
+    expect([...kinds("migrate.yaml")]).toEqual(["Job"]);
+    const service = kinds("service.yaml");
+    expect([service.has("Secret"), service.has("Job")]).toEqual([false, false]);
+    expect(new Set(pods.map(({ pod }) => pod.containers[0]?.image)).size).toBe(1);
+  });
+
+  test("every selector finds pods, and every probe names a port of its container", () => {
+    const apps = pods.filter(({ name }) => ["api", "worker", "indexer"].includes(name));
+    for (const { name, pod } of apps) {
+      const [container] = pod.containers;
+      const ports = (container?.ports ?? []).map((port) => port.name);
+      expect(ports).toContain("metrics");
+      for (const probe of [container?.livenessProbe, container?.readinessProbe])
+        expect(ports).toContain(probe?.httpGet.port ?? "none");
+      // DRAIN_S, the longest wait of a request, and 5 s
+      expect([name, pod.terminationGracePeriodSeconds]).toEqual([name, 60]);
+    }
+    const labels = manifests.flatMap(({ spec }) => spec?.template?.metadata?.labels?.app ?? []);
+    for (const { kind, metadata, spec } of manifests) {
+      const selected = spec?.selector?.matchLabels?.app ?? spec?.selector?.app;
+      if (kind === "NetworkPolicy" || selected === undefined) continue;
+      expect([kind, metadata.name, labels.includes(selected)]).toEqual([kind, metadata.name, true]);
+    }
+  });
+
+  test("Prometheus scrapes the pods with the labels that the alert rules need", () => {
+    type Config = {
+      rule_files: string[];
+      scrape_configs: {
+        job_name: string;
+        honor_labels: boolean;
+        kubernetes_sd_configs: { role: string; namespaces: { names: string[] } }[];
+        relabel_configs: { source_labels: string[]; target_label?: string; regex?: string }[];
+      }[];
+    };
+    const text = readFileSync(join(ROOT, "deploy/prometheus/kubernetes.yaml"), "utf8");
+    const { rule_files, scrape_configs } = Bun.YAML.parse(text) as Config;
+    expect(rule_files).toEqual(["alerts.yaml"]);
+    const [config] = scrape_configs;
+    // the rules say job="usdc-payments" and process="api"
+    expect(config).toMatchObject({ job_name: "usdc-payments", honor_labels: true });
+    expect(config?.kubernetes_sd_configs).toEqual([
+      { role: "pod", namespaces: { names: ["usdc-payments"] } },
+    ]);
+    const process = config?.relabel_configs.find(({ target_label }) => target_label === "process");
+    expect(process?.source_labels).toEqual(["__meta_kubernetes_pod_label_app"]);
+    const kept = config?.relabel_configs.find(({ regex }) => regex === "metrics");
+    expect(kept?.source_labels).toEqual(["__meta_kubernetes_pod_container_port_name"]);
   });
 });

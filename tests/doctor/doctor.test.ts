@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
+import { privateKeyToAccount } from "viem/accounts";
 import { newUserId } from "../../core/domain/ids.ts";
 import { skewOf } from "../../db/postgres/inspect-database.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
@@ -17,6 +18,7 @@ import { startTestChain, type TestChain } from "../support/chain.ts";
 import { serviceProgram } from "../support/compiled-services.ts";
 import { startTestMailbox, type TestMailbox } from "../support/mailbox.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { startRemoteSigner } from "../support/remote-signer.ts";
 
 const ROOT = join(import.meta.dir, "../..");
 const folder = mkdtempSync(join(tmpdir(), "test-doctor-"));
@@ -72,6 +74,9 @@ test("a sound installation has no fault, and what is not there yet is advice", a
   expect(texts).toContain("nothing answers at https://localhost:");
   expect(texts).toContain("base-sepolia has one node");
   expect(texts).toContain('passkeys are bound to "localhost"');
+  expect(texts).toContain("OFFER_SIGNING_KEYS is not set: ");
+  const signing = { ...env, OFFER_SIGNING_KEYS: randomBytes(32).toString("hex") };
+  expect(JSON.stringify(await examine(signing, { isOffline: true }))).not.toContain("OFFER_SIGNING_KEYS");
 });
 
 test("faults of every process and of every server are reported at once, and the command exits with 1", async () => {
@@ -180,6 +185,27 @@ test("a node of another chain is a fault, and so are keys without ETH", async ()
   expect(await faultsOf({ RELAYER_BALANCE_FLOOR_WEI: "10000000000000000000000000" })).toHaveLength(1);
 });
 
+test("a signer that lacks a key, or is not there, is a fault; one that holds it is right", async () => {
+  const [key = "0x", other = "0x"] = localRelayerKeys();
+  const signer = await startRemoteSigner([key]);
+  try {
+    const [own, foreign] = [key, other].map((one) => privateKeyToAccount(one).address.toLowerCase());
+    const remote = { RELAYER_PRIVATE_KEYS: "", RELAYER_SIGNER_URL: signer.url };
+    expect(await faultsOf({ ...remote, RELAYER_SIGNER_ADDRESSES: `${own}` })).toEqual([]);
+    expect(await faultsOf({ ...remote, RELAYER_SIGNER_ADDRESSES: `${own},${foreign}` })).toEqual([
+      expect.stringContaining(`relayer: the signer of base-sepolia has no key of ${foreign}:`),
+    ]);
+  } finally {
+    await signer.stop();
+  }
+  const gone = { RELAYER_SIGNER_URL: signer.url, RELAYER_SIGNER_ADDRESSES: privateKeyToAccount(key).address };
+  expect(await faultsOf({ ...gone, RELAYER_PRIVATE_KEYS: "" })).toEqual([
+    expect.stringMatching(
+      /^relayer: the signer at 127\.0\.0\.1:\d+ is unreachable: start it, or correct RELAYER_SIGNER_URL/,
+    ),
+  ]);
+});
+
 test("a mail relay that is not there is a fault", async () => {
   const port = await findFreePort();
   const [fault] = await faultsOf({ SMTP_URL: `smtp://127.0.0.1:${port}` });
@@ -253,7 +279,7 @@ test("every script of package.json runs where only Node and npm are", async () =
     scripts: Record<string, string>;
   };
   const others = Object.entries(scripts).filter(
-    ([, command]) => !/^node bootstrap\.mjs (--dev )?[\w/-]+\.ts( --[\w-]+)?$/.test(command),
+    ([, command]) => !/^node (bootstrap\.mjs (--dev )?[\w/-]+\.ts( --[\w-]+)?|cli\/bin\.mjs)$/.test(command),
   );
   expect(others).toEqual([]);
 });

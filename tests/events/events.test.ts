@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { recordEvents } from "../../db/events/events.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { openClient } from "../support/http-client.ts";
+import { waitFor } from "../support/relay-lab.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 
 let world: MerchantWorld;
@@ -11,6 +12,11 @@ let bob: Merchant;
 beforeAll(async () => {
   world = await startMerchantWorld();
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
+  // an event of its own, whenever the account is there
+  await waitFor("both accounts to be deployed", async () => {
+    const rows = await world.sql`select from events where type = 'wallet.deployed'`;
+    return rows.length === 2;
+  });
 }, 120_000);
 afterAll(() => world?.stop());
 

@@ -1,5 +1,6 @@
 /** A user's events as they happen: from now on, from a cursor on, and only their own. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { newUserId } from "../../core/domain/ids.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { openClient } from "../support/http-client.ts";
@@ -101,6 +102,44 @@ test("Last-Event-ID continues after that event, and the id is a cursor of the li
   await again.stop();
   const listed = await merchant.client.get(`/v1/events?cursor=${cursor}`);
   expect(listed.body.data.map((event: { subjectId: string }) => event.subjectId)).toEqual(missed);
+});
+
+test("a new link and its cancellation notify the streams of their merchant", async () => {
+  let notified = 0;
+  const { userId, client } = await signUp(world.baseUrl);
+  const listening = await world.sql.listen("outcome", (payload) => {
+    if (payload.split(",").includes(userId)) notified += 1;
+  });
+  const untilNotified = async (times: number) => {
+    const deadline = Date.now() + DEADLINE_MS;
+    while (notified < times) {
+      if (Date.now() > deadline) throw new Error(`notified ${notified} times`);
+      await Bun.sleep(20);
+    }
+  };
+  const { id } = (await client.post("/v1/payment-links", LINK)).body;
+  await untilNotified(1);
+  await client.post(`/v1/payment-links/${id}/cancel`);
+  await untilNotified(2);
+  await listening.unlisten();
+});
+
+test("events of more merchants than one notification can name notify each of them", async () => {
+  const users = Array.from({ length: 301 }, () => newUserId());
+  const notified = new Set<string>();
+  const listening = await world.sql.listen("outcome", (payload) => {
+    for (const id of payload.split(",")) notified.add(id);
+  });
+  await recordEvents(
+    world.sql,
+    users.map((userId) => ({ userId, type: "payment_link.created" as const, subjectId: "link_many" })),
+  );
+  const deadline = Date.now() + DEADLINE_MS;
+  while (users.some((userId) => !notified.has(userId))) {
+    if (Date.now() > deadline) throw new Error(`${notified.size} were notified`);
+    await Bun.sleep(20);
+  }
+  await listening.unlisten();
 });
 
 test("a stream takes a session, and refuses what is no cursor", async () => {

@@ -22,7 +22,7 @@ let linkId: string;
 let rows: GivenRow[];
 
 beforeAll(async () => {
-  world = await startMerchantWorld({ fromSources: true });
+  world = await startMerchantWorld();
   ann = await signUp(world.baseUrl);
   const { body } = await ann.client.post("/v1/payment-links", {
     ...{ amount: 5, description: "Chair", reference: "INV-7", customerEmail: "kim@example.com" },
@@ -47,7 +47,8 @@ afterAll(() => world?.stop());
 /** Payments, plain receipts, sends, and what is no money: failed, pending, detected and reorganised rows. */
 function yearOf(): GivenRow[] {
   const random = seededRandom("books of a year");
-  const at = () => new Date(Date.UTC(2025, 0, 1) + Math.floor(random() * 365 * 86_400) * 1_000);
+  // before the last day: its last hour is another year in Berlin, and belongs to the edges below
+  const at = () => new Date(Date.UTC(2025, 0, 1) + Math.floor(random() * 364 * 86_400) * 1_000);
   const made = Array.from({ length: ROWS }, (_, n): GivenRow => {
     const dice = random();
     return {
@@ -199,5 +200,75 @@ describe("the books of a year", () => {
     expect(sheet.length).toBe(csv.length);
     expect(sheet.at(-2)?.[9]).toMatchObject({ number: Number(closing) });
     expect(parseExcelCsv((await statement("excel_csv")).bytes).at(-2)?.[9]).toBe(closing.replace(".", ","));
+  });
+});
+
+describe("an export profile", () => {
+  const save = (given: Record<string, unknown>) => ann.client.post("/v1/export-profiles", given);
+  const run = async (id: string, asked: Record<string, unknown> = {}) =>
+    fetchFile(ann.client, `/v1/export-profiles/${id}/export`, {
+      method: "POST",
+      body: JSON.stringify(asked),
+      headers: { "content-type": "application/json" },
+    });
+
+  test("exports its columns in its order, under its titles, of its period, and adds up", async () => {
+    const columns = [
+      { column: "net", title: "Betrag" },
+      { column: "date", title: "Tag" },
+      { column: "metadata.shop", title: "=Laden" },
+      { column: "fiatValue", title: "Wert" },
+    ];
+    const made = await save({ name: "Monat", format: "csv", columns, timeZone: ZONE });
+    expect([made.status, made.body.data.columns]).toEqual([201, columns]);
+    const { id } = made.body.data;
+    const [header, ...records] = parseCsv((await run(id)).text);
+    expect(header).toEqual(["Betrag", "Tag", "'=Laden", "Wert"]);
+    expect(sum(records.map(([amount = ""]) => units(amount)))).toBe(net(confirmed()));
+    expect(records.some(([, , shop]) => shop === "Köln; Süd")).toBe(true);
+    const inJune = parseCsv((await run(id, { dateFrom: "2025-06-01", dateTo: "2025-06-30" })).text).slice(1);
+    expect(inJune.length).toBe(records.filter(([, day = ""]) => day.startsWith("2025-06")).length);
+    // its days are those of its zone
+    const last = parseCsv((await run(id, { dateFrom: "2026-01-01" })).text).slice(1);
+    expect(last.map(([amount, day]) => [amount, day])).toEqual([["0.000004", "2026-01-01"]]);
+    const changed = await ann.client.patch(`/v1/export-profiles/${id}`, { format: "json", name: "Jahr" });
+    expect(changed.body.data).toMatchObject({ id, name: "Jahr", format: "json", columns });
+    const objects = JSON.parse((await run(id)).text);
+    expect(Object.keys(objects[0])).toEqual(columns.map(({ title }) => title));
+    expect(sum(objects.map((one: Record<string, string>) => units(one.Betrag ?? "")))).toBe(net(confirmed()));
+    await ann.client.patch(`/v1/export-profiles/${id}`, { format: "xlsx" });
+    const [titles = [], ...cells] = readXlsx((await run(id)).bytes);
+    expect(titles.map((title) => title && "text" in title && title.text)).toEqual(
+      columns.map(({ title }) => title),
+    );
+    expect(cells.length).toBe(records.length);
+    expect((await ann.client.delete(`/v1/export-profiles/${id}`)).status).toBe(200);
+    expect((await run(id)).status).toBe(404);
+  });
+
+  test("is refused with columns that do not exist, a title twice, a name twice, and for another merchant", async () => {
+    const column = { column: "net", title: "Amount" };
+    for (const [given, field] of [
+      [{ columns: [{ column: "nothing", title: "X" }] }, "columns.0.column"],
+      [{ columns: [column, { column: "gross", title: "Amount" }] }, "columns"],
+      [{ columns: [column], format: "datev" }, "columns"],
+      [{ format: "pdf" }, "format"],
+    ] as const) {
+      const { status, body } = await save({ name: "Refused", format: "csv", ...given });
+      expect([status, body.error.details.field]).toEqual([400, field]);
+    }
+    const made = await save({ name: "Taken", format: "csv" });
+    expect((await save({ name: "Taken", format: "json" })).status).toBe(409);
+    const other = await save({ name: "Other", format: "csv" });
+    expect(
+      (await ann.client.patch(`/v1/export-profiles/${other.body.data.id}`, { name: "Taken" })).status,
+    ).toBe(409);
+    const kim = await signUp(world.baseUrl);
+    expect((await kim.client.get(`/v1/export-profiles/${made.body.data.id}`)).status).toBe(404);
+    expect((await kim.client.delete(`/v1/export-profiles/${made.body.data.id}`)).status).toBe(404);
+    expect((await kim.client.post("/v1/export-profiles", { name: "Taken", format: "csv" })).status).toBe(201);
+    expect((await run(made.body.data.id)).status).toBe(200);
+    for (const asked of [{ dateTo: "9999-12-31" }, { dateFrom: "0000-01-01" }])
+      expect([asked, (await run(made.body.data.id, asked)).status]).toEqual([asked, 400]);
   });
 });

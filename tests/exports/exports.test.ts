@@ -61,7 +61,7 @@ function sumsOf(rows: readonly GivenRow[]): string[] {
 }
 
 beforeAll(async () => {
-  world = await startMerchantWorld({ fromSources: true });
+  world = await startMerchantWorld();
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
   await insertHistory(world.sql, ann.userId, ROWS);
 }, 120_000);
@@ -201,14 +201,15 @@ describe("the documented download", () => {
     );
   });
 
-  const REMARK = /stands for a letter no font of this report has \((\d+) in all\)/;
+  const REMARK = /is the number of a character that no font of this report has \((\d+) in all\)/;
 
   async function pdfOf(description: string) {
     const merchant = await signUp(world.baseUrl);
     await insertHistory(world.sql, merchant.userId, [{ description }]);
     const { bytes } = await exportAs({ format: "pdf" }, { accept: "application/pdf" }, merchant);
     const remarks = pdfTexts(bytes).map((text) => REMARK.exec(text)?.[1]);
-    return { missing: Number(remarks.find((count) => count !== undefined) ?? 0), words: pdfWideWords(bytes) };
+    const missing = Number(remarks.find((count) => count !== undefined) ?? 0);
+    return { missing, texts: pdfTexts(bytes), words: pdfWideWords(bytes) };
   }
 
   test.each([
@@ -228,8 +229,10 @@ describe("the documented download", () => {
     expect([...words.join("")].toSorted()).toEqual([...description.replaceAll(" ", "")].toSorted());
   });
 
-  test("pdf states when it cannot show a letter", async () => {
-    expect((await pdfOf("\u{13080}\u{13080} eyes")).missing).toBe(2);
+  test("pdf writes a character that no font has as its number, and says so", async () => {
+    const { missing, texts } = await pdfOf("\u{13080}\u{13080} eyes");
+    expect(missing).toBe(2);
+    expect(texts).toContain("[U+13080][U+13080] eyes");
   });
 
   test("an empty history gives a valid file in every format", async () => {

@@ -1,6 +1,9 @@
 /** Which CSV cells get an apostrophe, so that no program evaluates them as a formula. */
 import { expect, test } from "bun:test";
 import { neutralizeCell } from "../../worker/exports/csv.ts";
+import { encodeCsv } from "../../worker/exports/encode-csv.ts";
+import { seededRandom } from "../support/seeded-random.ts";
+import { parseCsv } from "./read-files.ts";
 
 const name = (text: string) =>
   JSON.stringify(text).replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16)}`);
@@ -62,4 +65,18 @@ test.each(
   ].map((cell) => [name(cell), cell]),
 )("%s is unchanged", (_name, cell) => {
   expect(neutralizeCell(cell)).toBe(cell);
+});
+
+test("what is written as CSV is read back as it was, cell by cell, with a comma and with a semicolon", () => {
+  const random = seededRandom("cells of every kind");
+  const pieces = ["a", ",", ";", '"', "\r", "\n", "\r\n", " ", "", "北", "\t", "\ufeff", "\u2028", '""'];
+  const pick = () => pieces[Math.floor(random() * pieces.length)] ?? "";
+  const records = Array.from({ length: 2_000 }, () =>
+    Array.from({ length: 4 }, () => Array.from({ length: Math.floor(random() * 4) }, pick).join("")),
+  );
+  expect(parseCsv(encodeCsv(records))).toEqual(records);
+  const swap = (text: string) => text.replace(/[;,]/g, (sign) => (sign === ";" ? "," : ";"));
+  expect(parseCsv(swap(encodeCsv(records, ";")))).toEqual(records.map((record) => record.map(swap)));
+  expect(encodeCsv([["plain", "a;b", "a,b", 'a"b']])).toBe('plain,a;b,"a,b","a""b"\r\n');
+  expect(encodeCsv([["a;b", "a,b", "", "a\nb"]], ";")).toBe('"a;b";a,b;;"a\nb"\r\n');
 });

@@ -1,9 +1,9 @@
 /** A strict reader of the spreadsheets we write: the first sheet's cells as the spreadsheet holds them. */
-import { inflateRawSync } from "node:zlib";
+import { crc32, inflateRawSync } from "node:zlib";
 
 export type XlsxCell = { text: string } | { number: number; format: string } | undefined;
 
-/** Files of a zip by name. Throws when it is not a whole one. */
+/** Files of a zip by name. Throws when it is not a whole one, or a checksum is wrong. */
 export function readZip(bytes: Uint8Array): Map<string, Uint8Array> {
   const zip = Buffer.from(bytes);
   const end = zip.lastIndexOf(Buffer.from([0x50, 0x4b, 5, 6]));
@@ -16,10 +16,11 @@ export function readZip(bytes: Uint8Array): Map<string, Uint8Array> {
     const local = zip.readUInt32LE(at + 42);
     const start = local + 30 + zip.readUInt16LE(local + 26) + zip.readUInt16LE(local + 28);
     const packed = zip.subarray(start, start + size);
-    files.set(
-      zip.toString("utf8", at + 46, at + 46 + nameLength),
-      method === 8 ? inflateRawSync(packed) : packed,
-    );
+    const name = zip.toString("utf8", at + 46, at + 46 + nameLength);
+    const content = method === 8 ? inflateRawSync(packed) : packed;
+    const stated = [zip.readUInt32LE(at + 16), zip.readUInt32LE(at + 24)];
+    if (crc32(content) !== stated[0] || content.length !== stated[1]) throw new Error(`${name} is damaged`);
+    files.set(name, content);
     at += 46 + nameLength + zip.readUInt16LE(at + 30) + zip.readUInt16LE(at + 32);
   }
   return files;
@@ -29,9 +30,6 @@ export function readZip(bytes: Uint8Array): Map<string, Uint8Array> {
 export function readXlsx(bytes: Uint8Array): XlsxCell[][] {
   const files = readZip(bytes);
   const xml = (name: string) => new TextDecoder().decode(files.get(name) ?? new Uint8Array());
-  const shared = [...xml("xl/sharedStrings.xml").matchAll(/<si>(.*?)<\/si>/gs)].map(([, text = ""]) =>
-    unescapeXml([...text.matchAll(/<t[^>]*>(.*?)<\/t>/gs)].map(([, part = ""]) => part).join("")),
-  );
   const styles = xml("xl/styles.xml");
   const formats = new Map(
     [...styles.matchAll(/<numFmt numFmtId="(\d+)" formatCode="([^"]*)"/g)].map(([, id, code = ""]) => [
@@ -49,14 +47,18 @@ export function readXlsx(bytes: Uint8Array): XlsxCell[][] {
     const cells: XlsxCell[] = [];
     for (const [, attributes = "", inner = ""] of row.matchAll(/<c\b([^>]*?)(?:\/>|>(.*?)<\/c>)/gs)) {
       const [, letters = ""] = /r="([A-Z]+)\d+"/.exec(attributes) ?? [];
-      const value = /<v>(.*?)<\/v>/s.exec(inner)?.[1];
       if (/<f>/.test(inner)) throw new Error("a formula");
-      if (value === undefined) continue;
+      const text = /^<is><t xml:space="preserve">(.*?)<\/t><\/is>$/s.exec(inner)?.[1];
+      if (/t="inlineStr"/.test(attributes) !== (text !== undefined))
+        throw new Error(`a broken text: ${inner}`);
+      if (text !== undefined) {
+        cells[columnOf(letters)] = { text: unescapeText(text) };
+        continue;
+      }
+      const value = /^<v>(-?\d+(?:\.\d+)?)<\/v>$/.exec(inner)?.[1];
+      if (value === undefined) throw new Error(`neither text nor number: ${inner}`);
       const style = cellStyles[Number(/s="(\d+)"/.exec(attributes)?.[1] ?? -1)] ?? "";
-      const isShared = /t="s"/.test(attributes);
-      cells[columnOf(letters)] = isShared
-        ? { text: shared[Number(value)] ?? "" }
-        : { number: Number(value), format: style };
+      cells[columnOf(letters)] = { number: Number(value), format: style };
     }
     return cells;
   });
@@ -69,6 +71,13 @@ export function dayOfSerial(serial: number): string {
 
 function columnOf(letters: string): number {
   return [...letters].reduce((sum, letter) => sum * 26 + letter.charCodeAt(0) - 64, 0) - 1;
+}
+
+/** XML first, then characters by their numbers (ECMA-376 part 1, 22.9.2.19). */
+function unescapeText(text: string): string {
+  return unescapeXml(text).replace(/_x([0-9a-f]{4})_/gi, (_, digits: string) =>
+    String.fromCharCode(Number.parseInt(digits, 16)),
+  );
 }
 
 function unescapeXml(text: string): string {

@@ -16,7 +16,8 @@ import { confirmSend, prepareSend, waitForSend } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { startWorld, type World } from "../support/world.ts";
 import { insertHistory } from "../transactions/history.ts";
-import { fetchFile } from "./ask.ts";
+import { exportAs, fetchFile } from "./ask.ts";
+import { half } from "./rate-source.ts";
 import { parseCsv, pdfPageCount, pdfTexts } from "./read-files.ts";
 
 setDefaultTimeout(120_000);
@@ -31,7 +32,7 @@ const { until, makeLink, paidByX402, transferFor, refunded } = lab;
 
 beforeAll(async () => {
   const env = { SEND_FEE_USDC: "0.05", FEE_ADDRESS: randomAddress(), RATE_LIMITS: "0", NODE_ENV: "test" };
-  world = await startWorld({ env, fromSources: true });
+  world = await startWorld({ env });
   await callRpc(world.chain.rpcUrl, "anvil_autoImpersonateAccount", [true]);
   merchant = await signUp(world.baseUrl);
   chain = openChain({ network: NETWORK, urls: [world.chain.rpcUrl], timeoutMs: 10_000 });
@@ -74,8 +75,17 @@ describe("a statement", () => {
     const twice = await makeLink(2);
     await transferFor(twice, 2_000_000n);
     await transferFor(twice, 2_000_000n);
+    const late = await makeLink(1.25);
+    await world.sql`update payment_links set expires_at = now() - interval '1 minute' where id = ${late}`;
+    await transferFor(late, 1_250_000n);
     await refunded(linkId, { amount: 0.75 });
     await refunded(over);
+    const [second] = await world.sql<{ id: string }[]>`
+      select history.id
+      from transactions history
+      join transfers transfer on transfer.id = history.transfer_id
+      where transfer.link_id = ${twice} and not transfer.pays`;
+    await refunded(twice, { transactionId: second?.id, amount: 2 });
     const prepared = await prepareSend(merchant, { network: NETWORK, to: randomAddress(), amount: 1.234567 });
     await confirmSend(merchant, prepared);
     await waitForSend(merchant, prepared.sendId);
@@ -98,11 +108,11 @@ describe("a statement", () => {
     expect(movements.filter(({ transactionHash }) => transactionHash === lost)).toEqual([]);
     const byKind = Map.groupBy(movements, ({ kind }) => kind);
     const amounts = (kind: string) => (byKind.get(kind) ?? []).map(({ amount }) => amount).toSorted();
-    expect(amounts("REFUND")).toEqual(["-0.500000", "-0.750000"]);
+    expect(amounts("REFUND")).toEqual(["-0.500000", "-0.750000", "-2.000000"]);
     expect(amounts("SEND")).toEqual(["-1.234567"]);
     expect(amounts("FEE").every((amount) => amount === "-0.050000")).toBe(true);
     expect(amounts("FEE").length).toBeGreaterThan(0);
-    expect(amounts("PAYMENT")).toEqual(["2.000000", "2.500000"]);
+    expect(amounts("PAYMENT")).toEqual(["1.250000", "2.000000", "2.500000"]);
     expect(amounts("RECEIVE")).toEqual(["1.500000", "2.000000", "3.000000"]);
     let running = 0n;
     for (const movement of movements) {
@@ -119,6 +129,52 @@ describe("a statement", () => {
         .hash,
     ).toBe(hash);
     expect(shown.isFinal).toBe(false);
+  });
+
+  test("has the sum of the books, whose receipts and credit notes are of what paid and what went back", async () => {
+    const { closingBalance, movements } = await json(THESE_DAYS);
+    const asked = { format: "json", profile: "books", fiatCurrency: "USD", networks: [NETWORK] };
+    const books: Record<string, string>[] = JSON.parse((await exportAs(merchant.client, asked)).text);
+    for (const name of ["net", "fiatValue"]) {
+      const total = books.reduce((sum, row) => sum + units(row[name] ?? ""), 0n);
+      expect([name, formatUnits(total)]).toEqual([name, closingBalance]);
+    }
+    expect(books.map(({ rowId }) => rowId)).toEqual(movements.map(({ id }: { id: string }) => id));
+    // refunds, sends, fees, what came late, twice or was too much, in two more currencies: each row by itself
+    await merchant.client.patch("/v1/settings/books", { rateSource: "own" });
+    for (const [currency, rate, rateE10] of [
+      ["EUR", "0.8731", 8_731_000_000n],
+      ["JPY", "157.25", 1_572_500_000_000n],
+    ] as const) {
+      const entered = { currency, dateFrom: THESE_DAYS.dateFrom, dateTo: THESE_DAYS.dateTo, rate };
+      expect((await merchant.client.post("/v1/exchange-rates", entered)).status).toBe(200);
+      for (const format of ["json", "csv"]) {
+        const file = await exportAs(merchant.client, { ...asked, format, fiatCurrency: currency });
+        const [header = [], ...records] = format === "csv" ? parseCsv(file.text) : [];
+        const values: string[][] =
+          format === "csv"
+            ? records.map((record) => ["Net", "Fiat Value"].map((name) => record[header.indexOf(name)] ?? ""))
+            : JSON.parse(file.text).map((row: Record<string, string>) => [row.net, row.fiatValue]);
+        expect(values.map(([amount = ""]) => amount)).toEqual(books.map((row) => row.net ?? ""));
+        expect(values.map(([, value = ""]) => units(value))).toEqual(
+          values.map(([amount = ""]) => half(units(amount) * rateE10, 10n ** 10n)),
+        );
+      }
+    }
+    type Shown = { kind: string; amount: number; receiptNumber: string | null };
+    const documents = await until(async () => {
+      const { body } = await merchant.client.get("/v1/documents?status=VALID");
+      return body.documents.length === 6 ? (body.documents as Shown[]) : undefined;
+    });
+    const amountsOf = (fits: (one: Shown) => boolean) =>
+      documents
+        .filter(fits)
+        .map(({ amount }) => amount)
+        .toSorted();
+    expect(amountsOf(({ kind }) => kind === "RECEIPT")).toEqual([1.25, 2, 2.5]);
+    // what was too much, or came twice, paid no link and has no receipt to correct
+    expect(amountsOf(({ receiptNumber }) => receiptNumber !== null)).toEqual([0.75]);
+    expect(amountsOf(({ kind }) => kind === "CREDIT_NOTE")).toEqual([0.5, 0.75, 2]);
   });
 
   test("is the same in CSV and PDF, which names merchant, address and tax id", async () => {
@@ -230,6 +286,9 @@ describe("a statement", () => {
     [{ dateFrom: "2026-02-30", dateTo: "2026-03-01" }, "dateFrom"],
     [{ dateFrom: "2026-01-02", dateTo: "2026-01-01" }, "dateFrom"],
     [{ month: "2999-01" }, "month"],
+    [{ month: "0000-01" }, "month"],
+    [{ dateFrom: "0000-01-01", dateTo: "2026-01-01" }, "dateFrom"],
+    [{ dateFrom: "2026-01-01", dateTo: "9999-12-31" }, "dateTo"],
     [{ month: "2026-01", timeZone: "+02:00" }, "timeZone"],
     [{ month: "2026-01", format: "text" }, "format"],
   ])("error: %j is 400", async (body, field) => {

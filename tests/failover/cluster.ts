@@ -19,8 +19,12 @@ export type Cluster = {
   members: () => Promise<Member[]>;
   /** The primary; throws when there is none. */
   findPrimary: () => Promise<Node>;
+  /** The primary's timeline; throws when there is no primary that serves. */
+  readTimeline: () => Promise<number>;
   /** One primary and two standbys that stream, one of them synchronous where that was asked for. */
   waitUntilWhole: () => Promise<void>;
+  /** Adds the state of the cluster and its logs to the error of what is waited for. */
+  withLogs: <T>(waiting: Promise<T>) => Promise<T>;
   switchOver: (from: Node) => Promise<void>;
   stop: () => Promise<void>;
 };
@@ -33,6 +37,8 @@ const DATABASE = "payments";
 const START_TIMEOUT_MS = 60_000;
 const WHOLE_TIMEOUT_MS = 90_000;
 const ASK_TIMEOUT_MS = 2_000;
+/** Well below maximum_lag_on_failover. */
+const LAG_MAX_BYTES = 256 * 1024;
 const LOG_TAIL_CHARS = 6_000;
 
 /** Why the cluster cannot run on this machine. */
@@ -67,19 +73,28 @@ export async function startCluster(options: { isSynchronous: boolean; lagMs?: nu
   const members = () => readMembers(nodes);
   const isWhole = async () => {
     const all = await members().catch(() => []);
+    const leader = all.find(({ role }) => role === "leader");
+    // "running" alone is also said of a standby that cannot reach the primary
     const standbys = all.filter(
-      ({ role, state }) => role !== "leader" && (state === "streaming" || state === "running"),
+      ({ role, state, timeline, lag }) =>
+        role !== "leader" &&
+        (state === "streaming" || state === "running") &&
+        timeline === leader?.timeline &&
+        Number(lag) <= LAG_MAX_BYTES,
     );
     const isSafe = !options.isSynchronous || all.some(({ role }) => role === "sync_standby");
-    return standbys.length === 2 && all.some(({ role }) => role === "leader") && isSafe;
+    return standbys.length === 2 && leader !== undefined && isSafe;
   };
-  const waitUntilWhole = async () => {
+  const withLogs = async <T>(waiting: Promise<T>): Promise<T> => {
     try {
-      await waitFor("the cluster to be whole", isWhole, WHOLE_TIMEOUT_MS);
+      return await waiting;
     } catch (error) {
       const logs = nodes.map((node) => `${node.name}:\n${node.log().slice(-LOG_TAIL_CHARS)}`).join("\n");
       throw new Error(`${JSON.stringify(await members().catch(String))}\n${logs}`, { cause: error });
     }
+  };
+  const waitUntilWhole = async () => {
+    await withLogs(waitFor("the cluster to be whole", isWhole, WHOLE_TIMEOUT_MS));
   };
   try {
     await Promise.all(nodes.map((node) => node.start()));
@@ -90,12 +105,17 @@ export async function startCluster(options: { isSynchronous: boolean; lagMs?: nu
     throw new Error("the cluster did not start", { cause: error });
   }
   return {
-    ...{ url, nodes, members, waitUntilWhole, stop },
+    ...{ url, nodes, members, waitUntilWhole, withLogs, stop },
     async findPrimary() {
       const leader = (await members()).find(({ role }) => role === "leader");
       const node = nodes.find(({ name }) => name === leader?.name);
       if (!node) throw new Error("the cluster has no primary");
       return node;
+    },
+    async readTimeline() {
+      const leader = (await members()).find(({ role, state }) => role === "leader" && state === "running");
+      if (leader?.timeline === undefined) throw new Error("the cluster has no primary");
+      return leader.timeline;
     },
     async switchOver(from) {
       const response = await fetch(`http://127.0.0.1:${from.restPort}/switchover`, {

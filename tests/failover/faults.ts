@@ -17,7 +17,7 @@ const MEBIBYTE = 1024 * 1024;
 /** More log files than a small log volume keeps for reuse. */
 const SWITCHES_MAX = 300;
 
-export const KILL: Fault = {
+const KILL: Fault = {
   name: "kill -9",
   async strike(node) {
     node.signal("SIGKILL");
@@ -25,15 +25,20 @@ export const KILL: Fault = {
   },
 };
 
+const FREEZE: Fault = {
+  name: "SIGSTOP",
+  async strike(node) {
+    node.signal("SIGSTOP", true);
+    return () => node.signal("SIGCONT", true);
+  },
+};
+
+/** One that leaves the primary's log in reach, and one that takes it away. */
+export const FAULTS_OF_LAGGING_STANDBYS: readonly Fault[] = [KILL, FREEZE];
+
 export const FAULTS: readonly Fault[] = [
   KILL,
-  {
-    name: "SIGSTOP",
-    async strike(node) {
-      node.signal("SIGSTOP", true);
-      return () => node.signal("SIGCONT", true);
-    },
-  },
+  FREEZE,
   {
     name: "switchover",
     async strike(node, cluster) {

@@ -81,7 +81,7 @@ test("a websocket that takes the subscription and says nothing delays a payment 
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
     await pay(lab, payer, merchant.address, units);
-    await until("it is paid", async () => (await linkOf(lab, linkId)).status === "PAID", 15_000);
+    await until("it is paid", async () => (await linkOf(lab, linkId)).status === "PAID");
   }
   await indexer.stop();
   await proxy.stop();

@@ -91,7 +91,13 @@ describe.each([1, 3])("with %d confirmation(s)", (confirmations) => {
     await settled(lab);
     expect(await paymentOf(lab, paymentId)).toMatchObject({ state: "QUEUED", txHash: null });
     expect(await statusOf(linkId)).toBe("PENDING");
-    expect((await lab.sql`select 1 from graphile_worker._private_jobs`).length).toBe(1);
+    const jobs = await lab.sql<{ identifier: string }[]>`
+      select task.identifier
+      from graphile_worker._private_jobs job
+      join graphile_worker._private_tasks task on task.id = job.task_id
+      order by task.identifier`;
+    // the payment is relayed again, and its receipt is void
+    expect(jobs.map(({ identifier }) => identifier)).toEqual(["issue_documents", "relay_payments"]);
     const [row] =
       await lab.sql`select status, tx_hash from transactions where payment_id = ${paymentId ?? ""}`;
     expect(row).toEqual({ status: "PENDING", txHash: null });

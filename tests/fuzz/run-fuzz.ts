@@ -31,7 +31,7 @@ const documentSchema = z.object({
 
 /** The documented routes with the schemas of their bodies. */
 export async function readRoutes(baseUrl: string): Promise<Route[]> {
-  const { paths } = documentSchema.parse(await (await fetch(`${baseUrl}/openapi.json`)).json());
+  const { paths } = documentSchema.parse(await (await fetch(`${baseUrl}/openapi-full.json`)).json());
   return Object.entries(paths).flatMap(([path, item]) =>
     Object.entries(item).map(([method, operation]) => ({
       method,

@@ -1,9 +1,14 @@
 /** The OpenAPI document as a client's author reads it: names, headers, parameters and references. Real answers are replayed in openapi.test.ts. */
 import { describe, expect, test } from "bun:test";
+import { z } from "zod";
+import { type OpenApiDocument, resolve, type Schema } from "../../api/http/openapi-document.ts";
+import { ERROR_EXAMPLE, EXAMPLES } from "../../api/http/openapi-examples.ts";
 import { EVENT_TYPES } from "../../db/events/events.ts";
-import { expand, type OpenApiDocument, readDocument, type Schema } from "../support/openapi-document.ts";
+import { expand, readClientDocument, readDocument } from "../support/openapi-document.ts";
 
+const CLIENT_BYTES_MAX = 120_000;
 const served = await readDocument();
+const clients = await readClientDocument({ FACILITATOR: "1" });
 const document = expand(served, served) as OpenApiDocument;
 
 const operations = () =>
@@ -37,7 +42,10 @@ test("names each operation by a verb, and what it takes and answers by component
   expect(created?.["400"]).toEqual({ $ref: "#/components/responses/BadRequest" } as object);
 });
 
-test("every reference leads to a component, and every component is referred to", () => {
+test.each([
+  ["the full document", served],
+  ["the document for clients", clients],
+])("%s: every reference leads to a component, and every component is referred to", (_name, served) => {
   const text = JSON.stringify(served);
   const references = new Set([...text.matchAll(/"\$ref":"#\/([^"]+)"/g)].map(([, path = ""]) => path));
   const faults = [...references].filter(
@@ -49,6 +57,136 @@ test("every reference leads to a component, and every component is referred to",
     (name) => !references.has(`components/schemas/${name}`),
   );
   expect(unused).toEqual([]);
+});
+
+describe("the document for clients", () => {
+  const all = Object.values(clients.paths).flatMap((item) => Object.values(item));
+
+  test("has at most 120 kB", () => {
+    expect(Buffer.byteLength(JSON.stringify(clients))).toBeLessThanOrEqual(CLIENT_BYTES_MAX);
+  });
+
+  test("has every operation that takes an API key or is public, but for recoveries, test mode, aliases, MCP and keys, and no other of a session than the way in", () => {
+    const ids = new Set(all.map(({ operationId }) => operationId));
+    const programs = operations().filter(
+      ({ path, operation: { security = [] } }) =>
+        !/^\/(v1\/auth\/recover|v1\/test|x402\/|mcp$|\.well-known\/did\.json$)/.test(path) &&
+        (security.length === 0 || security.some((one) => "apiKey" in one)),
+    );
+    expect(programs.map(({ operation }) => operation.operationId).filter((id) => !ids.has(id))).toEqual([]);
+    const sessions = all.filter(
+      ({ security = [] }) => security.length > 0 && !security.some((one) => "apiKey" in one),
+    );
+    expect(sessions.map(({ operationId }) => operationId).sort()).toEqual([
+      ...[
+        "beginWalletSetup",
+        "finishWalletSetup",
+        "getBalance",
+        "getCurrentUser",
+        "getSetupStatus",
+        "getWalletFile",
+      ],
+      ...["signOut", "updateCurrentUser"],
+    ]);
+  });
+
+  test("answers what is refused by one envelope, and describes one webhook with every type", () => {
+    const silent = all.filter(({ responses = {} }) => Object.keys(responses).length === 0);
+    expect(silent).toEqual([]);
+    const refused = all.filter(({ responses = {} }) => "default" in responses);
+    expect(refused.length).toBeGreaterThan(50);
+    expect(refused.filter(({ responses = {} }) => "500" in responses && !responses["402"])).toEqual([]);
+    expect(clients.components.schemas.EventType?.enum).toEqual([...EVENT_TYPES]);
+    expect(Object.keys(clients.webhooks ?? {})).toEqual(["event"]);
+    expect(JSON.stringify(clients)).not.toContain("x-needs");
+  });
+
+  test("names the API key and the session once; what is public says so", () => {
+    const { security } = clients as OpenApiDocument & { security?: object[] };
+    expect(security).toEqual([{ apiKey: [] }, { session: [] }]);
+    for (const { operationId, security: own = security } of all) {
+      const full = operations().find(({ operation }) => operation.operationId === operationId)?.operation;
+      if (!full) continue;
+      const schemes = (given: object[] = []) => given.flatMap((one) => Object.keys(one)).toSorted();
+      expect([operationId, schemes(own)]).toEqual([operationId, schemes(full.security)]);
+    }
+  });
+
+  test("says a parameter that operations share once, as a component, and each operation still takes it", () => {
+    const full = new Map(operations().map(({ operation }) => [operation.operationId, operation]));
+    const takenBy = ({ parameters = [] }: (typeof all)[number]) =>
+      parameters.map((one) => resolve(clients, one).name).toSorted();
+    // the facilitator's are not in the full document that this file reads
+    const both = all.filter(({ operationId }) => full.has(operationId));
+    expect(both.length).toBeGreaterThan(70);
+    for (const operation of both) {
+      const { parameters = [] } = full.get(operation.operationId) ?? {};
+      const names = parameters.map(({ name }) => name).filter((name) => !/\[\]$|^X-Merchant$/.test(name));
+      expect([operation.operationId, takenBy(operation)]).toEqual([operation.operationId, names.toSorted()]);
+    }
+    const inline = all.flatMap(({ parameters = [] }) => parameters.filter(({ $ref }) => !$ref));
+    const texts = inline.map((one) => JSON.stringify(one)).filter((text) => text.length >= 120);
+    expect(texts.filter((text, index) => texts.indexOf(text) !== index)).toEqual([]);
+  });
+
+  test("gives no default in a body, which generators take for a field that must be sent, but in words", () => {
+    const bodies = JSON.stringify([clients.components.schemas, all.map(({ requestBody }) => requestBody)]);
+    expect(bodies).not.toMatch(/"default":(?!\{)/);
+    const hours = clients.components.schemas.CreatePaymentLink?.properties?.expiresInHours;
+    expect(hours).toMatchObject({ type: "integer", description: "Default: 24" });
+    const { parameters = [] } = clients.paths["/v1/payment-links"]?.get ?? {};
+    const limit = parameters.map((one) => resolve(clients, one)).find(({ name }) => name === "limit");
+    expect(limit?.schema?.default).toBe(20);
+  });
+
+  test("shows examples that were recorded, and each fits its schema with nothing more", () => {
+    const document = expand(clients, clients) as OpenApiDocument;
+    const shown = Object.values(document.paths).flatMap((item) =>
+      Object.values(item).flatMap(({ operationId, requestBody, responses = {} }) =>
+        [requestBody, ...Object.values(responses)].flatMap((part) => {
+          const { schema = {}, example, examples = {} } = part?.content?.["application/json"] ?? {};
+          // generators would repeat one line by line
+          expect(example).toBeUndefined();
+          const values = Object.values(examples) as { value: unknown }[];
+          return values.map(({ value }) => ({ operationId, schema, example: value }));
+        }),
+      ),
+    );
+    const faults = shown
+      .map(({ operationId, schema, example }) => ({ operationId, ...parse(schema, example) }))
+      .filter(({ error }) => error);
+    expect(faults).toEqual([]);
+    const recorded = Object.values(EXAMPLES).flatMap(({ body, answer }) => [body, answer]);
+    const known = recorded.filter((one) => one !== undefined).map((one) => JSON.stringify(one));
+    expect(known.length).toBeGreaterThan(6);
+    const texts = new Set(shown.map(({ example }) => JSON.stringify(example)));
+    expect(known.filter((text) => !texts.has(text))).toEqual([]);
+    expect(texts).toContain(JSON.stringify(ERROR_EXAMPLE));
+  });
+
+  function parse(schema: Schema, example: unknown) {
+    const parsed = z.fromJSONSchema(closed(joined(schema))).safeParse(example);
+    return { error: parsed.success ? undefined : z.prettifyError(parsed.error) };
+  }
+
+  /** An object that extends another one, as one. */
+  function joined(schema: Schema): Schema {
+    return JSON.parse(JSON.stringify(schema), (_key, value) => {
+      if (!Array.isArray(value?.allOf)) return value;
+      const parts = value.allOf as Schema[];
+      const properties = Object.assign({}, ...parts.map((part) => part.properties));
+      return { type: "object", properties, required: parts.flatMap((part) => part.required ?? []) };
+    });
+  }
+
+  /** An object has no further fields, unless it is open on purpose. */
+  function closed(schema: Schema): Parameters<typeof z.fromJSONSchema>[0] {
+    return JSON.parse(JSON.stringify(schema), (_key, value) =>
+      value?.type === "object" && value.properties && value.additionalProperties === undefined
+        ? { ...value, additionalProperties: false }
+        : value,
+    );
+  }
 });
 
 test("describes the message of each event type as a webhook", () => {
@@ -113,6 +251,8 @@ test.each([
 ])("has the documented %s", (route) => {
   const [method = "", path = ""] = route.split(" ");
   expect(document.paths[path]?.[method.toLowerCase()]).toBeDefined();
+  // /x402 is another spelling of /v1/x402, which clients are generated with
+  expect(clients.paths[path.replace(/^\/x402/, "/v1/x402")]?.[method.toLowerCase()]).toBeDefined();
 });
 
 describe("what a client's author reads", () => {
@@ -155,11 +295,15 @@ describe("what a client's author reads", () => {
   test.each([
     ["post", "/v1/transactions/export"],
     ["get", "/v1/transactions/exports/{id}/download"],
-  ])("%s %s answers with a file of five types", (method, path) => {
+  ])("%s %s answers with a file of seven types", (method, path) => {
     const content = document.paths[path]?.[method]?.responses?.["200"]?.content ?? {};
     expect(Object.keys(content)).toEqual([
       ...["text/csv", "application/json", "text/plain", "application/pdf"],
-      "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+      ...[
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        "application/xml",
+        "application/zip",
+      ],
     ]);
   });
 });

@@ -35,7 +35,7 @@ const recorded: Recorded[] = [];
 
 beforeAll(async () => {
   world = await startApiWorld();
-  const served = (await openClient(world.baseUrl).get("/openapi.json")).body;
+  const served = (await openClient(world.baseUrl).get("/openapi-full.json")).body;
   document = expand(served, served) as Document;
   await haveASession();
 }, 120_000);
@@ -173,6 +173,40 @@ async function tradeAndLook(client: Client): Promise<void> {
   await client.get("/v1/settings/books");
   await client.patch("/v1/settings/books", { legalName: "Ada Ltd", monthlyStatements: true });
   await client.patch("/v1/settings/books", { taxId: "" });
+  await client.patch("/v1/settings/books", { fiatCurrency: "CHF", rateSource: "own", usdcRate: "source" });
+  await client.patch("/v1/settings/books", { rateSource: "unknown" });
+  const days = { currency: "CHF", dateFrom: "2026-01-01", dateTo: "2026-01-31" };
+  await client.post("/v1/exchange-rates", { ...days, rate: "0.89" });
+  await client.post("/v1/exchange-rates", { ...days, rate: "-1" });
+  await client.get("/v1/exchange-rates?currency=CHF&dateFrom=2026-01-30&dateTo=2026-02-10");
+  await client.get("/v1/exchange-rates?currency=CHF&dateFrom=2026-01-30&dateTo=2025-02-10");
+  await client.get("/v1/exchange-rates/sources");
+  await client.post("/v1/exchange-rates/own", {
+    ...{ currency: "CHF", rates: [{ date: "2026-02-01", rate: "0.9" }] },
+  });
+  await client.post("/v1/exchange-rates/own", { currency: "CHF", rates: [] });
+  await client.get("/v1/exchange-rates/own?currency=CHF");
+  await client.get("/v1/exchange-rates/own?currency=CHF&before=2025-02-30");
+  await client.get("/v1/export-profiles/columns");
+  const profile = { name: "Monthly", format: "csv", columns: [{ column: "net", title: "Amount" }] };
+  const { body: saved } = await client.post("/v1/export-profiles", profile);
+  await client.post("/v1/export-profiles", profile);
+  await client.post("/v1/export-profiles", { ...profile, columns: [{ column: "nothing", title: "X" }] });
+  await client.get("/v1/export-profiles");
+  await client.get(`/v1/export-profiles/${saved.data.id}`);
+  await client.get("/v1/export-profiles/epr_unknown");
+  await client.patch(`/v1/export-profiles/${saved.data.id}`, { name: "Yearly" });
+  await client.post(`/v1/export-profiles/${saved.data.id}/export`, { dateFrom: "2026-01-01" }, later);
+  const schedule = { profileId: saved.data.id, frequency: "weekly", delivery: "webhook" };
+  const { body: scheduled } = await client.post("/v1/export-schedules", schedule);
+  await client.post("/v1/export-schedules", { ...schedule, profileId: "epr_unknown" });
+  await client.post("/v1/export-schedules", { ...schedule, frequency: "daily" });
+  await client.get("/v1/export-schedules");
+  await client.patch(`/v1/export-schedules/${scheduled.data.id}`, { paused: true });
+  await client.patch(`/v1/export-schedules/${scheduled.data.id}`, { paused: "yes" });
+  await client.patch("/v1/export-schedules/exs_unknown", { paused: false });
+  await client.delete(`/v1/export-schedules/${scheduled.data.id}`);
+  await client.delete(`/v1/export-profiles/${saved.data.id}`);
   await client.get("/v1/events");
 }
 

@@ -177,6 +177,28 @@ describe("whose counter", () => {
   });
 });
 
+test("a tool of /mcp that reads for its caller counts for the caller's address, like the caller's own reading", async () => {
+  const address = newAddress();
+  const { client } = await signUp(world.baseUrl);
+  const { key } = (await client.post("/v1/api-keys", { name: "agent", scopes: ["links:read"] })).body.data;
+  const { id } = (await client.post("/v1/payment-links", { amount: 1, description: "Ended" })).body;
+  await client.post(`/v1/payment-links/${id}/cancel`);
+  const answer = await fetch(`${world.baseUrl}/mcp`, {
+    method: "POST",
+    headers: {
+      ...{ authorization: `Bearer ${key}`, "content-type": "application/json" },
+      ...{ accept: "application/json, text/event-stream", ...from(address) },
+    },
+    body: JSON.stringify({
+      ...{ jsonrpc: "2.0", id: 1, method: "tools/call" },
+      params: { name: "wait_for_payment", arguments: { id, timeoutSeconds: 30 } },
+    }),
+  });
+  expect(await answer.text()).toContain("CANCELLED");
+  const path = `/api/v1/public/payment-links/${id}/data`;
+  expect(remaining(await openClient(world.baseUrl).get(path, from(address)))).toBe(238);
+});
+
 test("health is never limited and says so by silence", async () => {
   const client = openClient(world.baseUrl);
   const address = newAddress();

@@ -13,6 +13,7 @@ import { makePayer, shapeA, signPayment } from "../support/payer.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { waitFor } from "../support/relay-lab.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+import { crashDatabase } from "../support/service-faults.ts";
 import { type Service, startService } from "../support/world.ts";
 
 const NAMES = ["api", "worker", "indexer"] as const;
@@ -20,6 +21,7 @@ const CRASHES = 2;
 const CHANNELS = ["outcome", "block", "jobs:insert"];
 const JOBS_WAITING = 16;
 const AWAY_MS = 6_000;
+const LOG_TAIL_CHARS = 10_000;
 let dataDir: string;
 let postgres: LocalPostgres;
 let chain: TestChain;
@@ -57,29 +59,6 @@ async function keepJobsRunning(isOver: () => boolean): Promise<void> {
   }
 }
 
-/** Kill -9 of a backend: Postgres ends all others at once and recovers from its log. */
-async function crash(): Promise<void> {
-  const before = await insist(startedAt);
-  const [victim] = await insist(
-    () => sql<{ pid: number }[]>`
-      select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid() limit 1`,
-  );
-  if (!victim) throw new Error("nobody is connected");
-  process.kill(victim.pid, "SIGKILL");
-  await waitFor("Postgres to be back", () =>
-    startedAt().then(
-      (now) => now !== before,
-      () => false,
-    ),
-  );
-}
-
-async function startedAt(): Promise<string> {
-  const [row] = await sql<{ pid: string }[]>`
-    select pid::text from pg_stat_activity where backend_type = 'checkpointer'`;
-  return row?.pid ?? "";
-}
-
 async function pay(amountUnits: bigint): Promise<{ status: number; linkId: string }> {
   const linkId = await insist(() => seedLink(sql, merchant, { amountUnits }));
   const payer = makePayer();
@@ -107,18 +86,29 @@ async function expectService(pids: readonly number[], amountUnits: bigint): Prom
   expect(NAMES.map((name) => service.pidOf(name))).toEqual([...pids]);
   expect(service.logOf("worker")).not.toContain('"fatal"');
   await waitFor("everybody to listen again", async () => {
-    const rows = await sql<{ query: string }[]>`
-      select query from pg_stat_activity where query ilike 'listen %' and state = 'idle'`;
+    const rows = await insist(
+      () => sql<{ query: string }[]>`
+        select query from pg_stat_activity where query ilike 'listen %' and state = 'idle'`,
+    );
     return CHANNELS.every((channel) => rows.some(({ query }) => query.includes(`"${channel}"`)));
   });
 }
 
-function waitForJobs(): Promise<true> {
-  return waitFor("all jobs to be done", async () => {
-    const [row] = await sql<{ left: number }[]>`
-      select count(*)::int as left from graphile_worker._private_jobs where run_at <= now()`;
-    return row?.left === 0;
-  });
+async function waitForJobs(): Promise<void> {
+  const due = () =>
+    insist(
+      () => sql`
+    select task.identifier, job.attempts, job.run_at, job.locked_at, job.locked_by, job.last_error
+    from graphile_worker._private_jobs job
+    join graphile_worker._private_tasks task on task.id = job.task_id
+    where job.run_at <= now()`,
+    );
+  try {
+    await waitFor("all jobs to be done", async () => (await due()).length === 0);
+  } catch (error) {
+    const left = JSON.stringify(await due());
+    throw new Error(`${left}\n${service.logOf("worker").slice(-LOG_TAIL_CHARS)}`, { cause: error });
+  }
 }
 
 test(`behavior: the same processes serve payments and jobs after ${CRASHES} crashes of Postgres`, async () => {
@@ -126,7 +116,7 @@ test(`behavior: the same processes serve payments and jobs after ${CRASHES} cras
   let isOver = false;
   const jobs = keepJobsRunning(() => isOver);
   for (let count = 0; count < CRASHES; count++) {
-    await crash();
+    await crashDatabase(sql);
     await expectService(pids, 1_000_000n + BigInt(count));
   }
   isOver = true;

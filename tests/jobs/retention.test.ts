@@ -99,6 +99,7 @@ test("events of one transaction with a user's newest old one are kept: its curso
     await newEvent(tx, "92 days");
     await newEvent(tx, "91 days");
   });
+  await untilOlderHaveEnded();
   const read = await listEvents(sql, merchant.userId, { limit: 10 });
   await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
   expect(await readAges()).toEqual(["92 days", "91 days"]);

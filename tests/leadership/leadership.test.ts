@@ -114,7 +114,7 @@ test("a chain that lost its last blocks takes back what they paid", async () => 
   await settled(lab);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
   await callRpc(lab.chain.rpcUrl, "anvil_rollback", [4]);
-  await until("the cursor went back", async () => (await linkOf(lab, linkId)).status === "ACTIVE", 30_000);
+  await until("the cursor went back", async () => (await linkOf(lab, linkId)).status === "ACTIVE");
   await settled(lab);
   await indexer.stop();
   await assertInvariants(lab.sql, lab.chain);

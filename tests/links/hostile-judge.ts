@@ -12,11 +12,8 @@ const TAG_DIGITS = 32;
 /** Block times are whole seconds; cancellations and blocks are on different clocks. */
 const STAMP_MS = 1_000;
 const CANCEL_GRAY_MS = 2_000;
-/**
- * A relay signed this long after a block with a transfer that pays its link ignored that transfer: the block's second, the two seconds
- * a simulated payment may wait for the indexer, fees requested from a failing node, and a busy machine.
- */
-const FENCE_MS = 6_000;
+/** A relay signed this long after a block ignored a transfer in it: the block's second, the three that a head counts for, and one of grace. */
+const FENCE_MS = 5_000;
 
 export type HostileVerdict = {
   links: Record<string, number>;

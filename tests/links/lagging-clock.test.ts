@@ -1,5 +1,5 @@
 /** The chain's clock is behind the service's: whether a link existed when it was paid is decided by heights. */
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { type PayerSide, startPayerSide, waitFor } from "./payer-side.ts";
@@ -11,6 +11,7 @@ let side: PayerSide;
 beforeAll(async () => {
   side = await startPayerSide();
 }, 120_000);
+afterEach(() => side.world.startMissing());
 afterAll(() => side?.world.stop());
 
 /** From now on blocks carry times this far behind ours. Returns the time of the newest one, in seconds behind. */

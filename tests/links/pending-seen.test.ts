@@ -14,8 +14,6 @@ import { type Service, startService } from "../support/world.ts";
 import { waitFor } from "./payer-side.ts";
 
 setDefaultTimeout(120_000);
-/** A poll, its answer, the database's notification and the event, on a loaded machine; without pending logs it is two seconds. */
-const SEEN_WITHIN_MS = 1_000;
 
 let [db, chain, smtp]: [TestDatabase?, TestChain?, TestMailbox?] = [];
 let sql: Sql;
@@ -95,8 +93,8 @@ test("a transfer in the block being built is seen at once, changes no state, and
   pending = [transferTo(merchant.address, link.amountUnits)];
   await waitFor("the payment being seen", async () => page.events().at(-1)?.seen === true);
   const tookMs = performance.now() - startedMs;
+  // no block ever has it: only the pending logs can have shown it
   console.log(`seen after ${Math.round(tookMs)} ms`);
-  expect(tookMs).toBeLessThan(SEEN_WITHIN_MS);
   expect(page.events().at(-1)).toMatchObject({ status: "ACTIVE", seen: true, transactionHash: null });
   const [row] = await sql`select status, settled_by from payment_links where id = ${link.id}`;
   expect(row).toEqual({ status: "ACTIVE", settledBy: null });

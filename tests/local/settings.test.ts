@@ -1,6 +1,17 @@
 import { expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openDatabase } from "../../db/postgres/client.ts";
 import { readLocalSettings } from "../../local/local-settings.ts";
-import { type ServiceSettings, serviceEnv } from "../../local/service-env.ts";
+import { runMigrations } from "../../local/processes/service-process.ts";
+import {
+  localDefaults,
+  type ServiceSettings,
+  serviceEnv,
+  withFileContents,
+} from "../../local/service-env.ts";
+import { createEmptyDatabase } from "../support/postgres.ts";
 
 const SETTINGS: ServiceSettings = {
   databaseUrl: "postgres://local/db",
@@ -65,3 +76,59 @@ test("test mode is never on by default in production", () => {
   expect(serviceEnv("api", SETTINGS, { NODE_ENV: "production" }).TEST_MODE).toBe("0");
   expect(serviceEnv("api", SETTINGS, {}).TEST_MODE).toBe("1");
 });
+
+test("webhooks reach receivers on a developer's machine by default; not in production, and not when switched off", () => {
+  const targets = (given: Record<string, string>) =>
+    serviceEnv("worker", SETTINGS, { ...localDefaults(given), ...given }).WEBHOOK_PRIVATE_TARGETS;
+  expect(targets({})).toBe("1");
+  expect(targets({ WEBHOOK_PRIVATE_TARGETS: "0" })).toBe("0");
+  expect(targets({ NODE_ENV: "production" })).toBeUndefined();
+});
+
+test("addresses and secrets given as files count like the variables, and no process sees another's path", () => {
+  const folder = mkdtempSync(join(tmpdir(), "test-settings-"));
+  try {
+    const write = (name: string, text: string) => {
+      writeFileSync(join(folder, name), text);
+      return join(folder, name);
+    };
+    const env = withFileContents({
+      PATH: "/bin",
+      SSL_CERT_FILE: "/etc/ssl/cert.pem",
+      DATABASE_URL_FILE: write("database", "postgres://elsewhere/db\n"),
+      JWT_SECRET_FILE: write("jwt", "a session secret of a file"),
+      OTP_PEPPER_FILE: "",
+    });
+    expect(readLocalSettings(env).databaseUrl).toBe("postgres://elsewhere/db");
+    expect(env.SSL_CERT_FILE).toBe("/etc/ssl/cert.pem");
+    const [api, worker] = [serviceEnv("api", SETTINGS, env), serviceEnv("worker", SETTINGS, env)];
+    expect(api).toMatchObject({ JWT_SECRET: "a session secret of a file", OTP_PEPPER: "the code pepper" });
+    for (const one of [api, worker])
+      expect(Object.keys(one).filter((name) => name.endsWith("_FILE"))).toEqual(["SSL_CERT_FILE"]);
+    expect(worker.JWT_SECRET).toBeUndefined();
+    const both = { JWT_SECRET: "one", JWT_SECRET_FILE: write("jwt", "another") };
+    expect(() => withFileContents(both)).toThrow("JWT_SECRET and JWT_SECRET_FILE: both are set");
+    expect(() => withFileContents({ SMTP_URL_FILE: join(folder, "none") })).toThrow("no such file");
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("the migrations take the given database, also when DATABASE_URL_FILE is set", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "settings-"));
+  const db = await createEmptyDatabase();
+  const before = process.env.DATABASE_URL_FILE;
+  try {
+    process.env.DATABASE_URL_FILE = join(folder, "database_url");
+    writeFileSync(process.env.DATABASE_URL_FILE, db.url);
+    await runMigrations(db.url);
+    const sql = openDatabase(db.url, { name: "test", maxConnections: 1 });
+    expect((await sql`select id from payment_links`).length).toBe(0);
+    await sql.end();
+  } finally {
+    if (before === undefined) delete process.env.DATABASE_URL_FILE;
+    else process.env.DATABASE_URL_FILE = before;
+    await db.drop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}, 120_000);

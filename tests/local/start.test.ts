@@ -18,19 +18,38 @@ import {
   type ProcessIdentity,
   waitUntilGone,
 } from "../../local/processes/process-identity.ts";
+import { isBrowserThere, launchBrowser } from "../checkout/browser.ts";
+import { settingsOfRun } from "../support/compiled-services.ts";
+import { FIRST_LINK, tryService } from "./newcomer.ts";
 
 const MAIN = join(import.meta.dir, "../../local/main.ts");
 const RUNNING = "Ctrl-C stops everything";
 const TIMEOUT_MS = 240_000;
 const SAID_WITHIN_MS = 120_000;
+const DASHBOARD = /Begin at (http:\S+) in a browser/;
+/** Of the demo, and of who tried the service in a browser. */
+const STATUSES = ["PAID", "ACTIVE", ...(isBrowserThere ? ["PAID"] : [])];
 const OPEN_LINK = /pay it with one click, from a test wallet of the local chain:\s+(http:\S+\/pay\/link_\S+)/;
 
-const dataDir = mkdtempSync(join(tmpdir(), "local-start-"));
+let dataDir = "";
+const folders: string[] = [];
 let env: Record<string, string | undefined>;
+
+function openNewFolder(): void {
+  dataDir = mkdtempSync(join(tmpdir(), "local-start-"));
+  folders.push(dataDir);
+  env.DATA_DIR = dataDir;
+}
 beforeAll(async () => {
   const [port, chainPort] = [await findFreePort(), await findFreePort()];
   const { PATH, HOME } = process.env;
-  env = { PATH, HOME, DATA_DIR: dataDir, PORT: String(port), CHAIN_PORT: String(chainPort) };
+  env = {
+    PATH,
+    HOME,
+    ...settingsOfRun(),
+    PORT: String(port),
+    CHAIN_PORT: String(chainPort),
+  };
 });
 /** A failed test must not leave its processes to the next one. */
 const alive = new Set<Run["child"]>();
@@ -41,7 +60,9 @@ afterEach(async () => {
   }
   alive.clear();
 });
-afterAll(() => rmSync(dataDir, { recursive: true, force: true }));
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
 
 type Run = ReturnType<typeof start>;
 
@@ -100,11 +121,11 @@ async function readLinkStatuses(run: Run): Promise<string[]> {
   return rows.map(({ status }) => status);
 }
 
-/** A killed chain loses its last moment, so the payment has to be on disk first. */
+/** A killed chain loses its last moment, so what it paid has to be on disk first. */
 async function waitUntilPaymentIsKept(run: Run): Promise<void> {
   const [paid] = await askDatabase(
     run,
-    (sql) => sql<{ block: number }[]>`select block_number::int as block from transfers where pays`,
+    (sql) => sql<{ block: number }[]>`select max(block_number)::int as block from transfers`,
   );
   const file = join(dataDir, "chain/84532/state.json");
   await waitFor(async () => {
@@ -112,6 +133,29 @@ async function waitUntilPaymentIsKept(run: Run): Promise<void> {
     const state = JSON.parse(readFileSync(file, "utf8")) as { best_block_number: number };
     return state.best_block_number >= (paid?.block ?? Number.POSITIVE_INFINITY);
   });
+}
+
+/** From the address that the start prints to a link that was paid and refunded. */
+async function tryInBrowser(run: Run): Promise<void> {
+  if (!isBrowserThere) return;
+  const browser = await launchBrowser();
+  try {
+    const { visit, laps } = await tryService(browser, DASHBOARD.exec(run.said())?.[1] ?? "");
+    visit.expectClean();
+    console.log(laps.map(({ step, ms }) => `${step}: ${ms} ms`).join("\n"));
+  } finally {
+    await browser.close();
+  }
+  const links = await askDatabase(
+    run,
+    (sql) => sql<{ status: string; amount: string; refunded: string }[]>`
+      select status, amount_units::text as amount, refunded_units::text as refunded
+      from payment_links
+      where description = ${FIRST_LINK}`,
+  );
+  expect(links.map((link) => ({ ...link }))).toEqual([
+    { status: "PAID", amount: "12500000", refunded: "12500000" },
+  ]);
 }
 
 async function stop(run: Run, signal: "SIGINT" | "SIGTERM" = "SIGINT"): Promise<void> {
@@ -126,6 +170,8 @@ async function stop(run: Run, signal: "SIGINT" | "SIGTERM" = "SIGINT"): Promise<
 test(
   "the first start runs the demo payment, recovers from crashes, and Ctrl-C leaves nothing running",
   async () => {
+    // one that no attempt before this has started in
+    openNewFolder();
     const earlier = join(dataDir, "postgres");
     mkdirSync(earlier);
     writeFileSync(join(earlier, "password"), "kept");
@@ -141,6 +187,9 @@ test(
     const page = await (await fetch(openLink)).text();
     expect(page).toContain("<bdi>5.00</bdi>");
     expect(page).toContain("/assets/test-wallet-");
+
+    await tryInBrowser(run);
+    expect(await readLinkStatuses(run)).toEqual(STATUSES);
 
     const elsewhere = mkdtempSync(join(tmpdir(), "local-start-"));
     const [second, third] = [start(), start({ DATA_DIR: elsewhere })];
@@ -166,7 +215,7 @@ test(
     await waitFor(isReady);
     process.kill(readPostmasterPid(), "SIGKILL");
     await run.waitToSay("Postgres ended");
-    await waitFor(async () => (await readLinkStatuses(run)).length === 2);
+    await waitFor(async () => (await readLinkStatuses(run)).length === STATUSES.length);
     await waitFor(isReady);
     await stop(run);
   },
@@ -211,7 +260,7 @@ test(
 
 /** After a crash of the chain its last block may have been another one, and the indexer is not waited for by a start without demo. */
 const waitUntilPaid = (run: Run) =>
-  waitFor(async () => (await readLinkStatuses(run)).join() === "PAID,ACTIVE");
+  waitFor(async () => (await readLinkStatuses(run)).join() === STATUSES.join());
 
 async function waitFor(isDone: () => Promise<boolean>): Promise<void> {
   const deadline = Date.now() + 90_000;

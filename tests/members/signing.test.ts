@@ -6,7 +6,7 @@ import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import type { Answer, Client } from "../support/http-client.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { actingFor, bookOwnerChange, newMember } from "../support/members.ts";
-import { confirmChange, prepareChange } from "../support/owners.ts";
+import { confirmChange, newPasskeyOwner, ownersOn, prepareChange } from "../support/owners.ts";
 import { confirmSend, expectRefusal, prepareSend } from "../support/sends.ts";
 import { type Merchant, signIn, signUp } from "../support/sign-up.ts";
 
@@ -100,6 +100,38 @@ describe("a member with the role owner", () => {
   });
 });
 
+describe("the account's own access", () => {
+  const network = "base-sepolia";
+  const removalBy = (by: Signer, ownerId: string) =>
+    by.client.post("/v1/wallets/owners/prepare", { network, remove: { ownerId } });
+  const ownerIdsOf = async ({ client }: Merchant) =>
+    (await ownersOn(client)).owners.map(({ ownerId }: { ownerId: string }) => ownerId);
+
+  test("a member who is an owner cannot remove the account's last own passkey, and can remove one of two", async () => {
+    const { merchant, member } = await merchantWithOwner();
+    const [own = ""] = await ownerIdsOf(merchant);
+    expectRefusal(await removalBy(member, own), 409, { field: "remove.ownerId", issue: "last_owner" });
+    const second = await prepareChange(merchant.client, {
+      add: (await newPasskeyOwner(merchant.client)).add,
+    });
+    expectRefusal(await removalBy(member, own), 409, { field: "remove.ownerId", issue: "last_owner" });
+    expect((await confirmChange(merchant, second)).status).toBe(202);
+    expect((await removalBy(member, own)).status).toBe(201);
+  });
+
+  test("an account without a passkey of its own still removes one of two members", async () => {
+    const { merchant, member } = await merchantWithOwner();
+    const other = await newMember(merchant, "owner");
+    const prepared = await prepareChange(merchant.client, { add: { type: "member", userId: other.userId } });
+    expect((await confirmChange(merchant, prepared)).status).toBe(202);
+    await bookOwnerChange(world.sql, { merchant, person: other }, { type: "OWNER_ADDED", isDeep: true });
+    const [, { ownerId }] = (await ownersOn(merchant.client)).waiting;
+    // as after a change of the service's host: the account's credential does not sign here any more
+    await world.sql`update passkeys set rp_id = 'elsewhere.test' where user_id = ${merchant.userId}`;
+    expect((await removalBy(member, ownerId)).status).toBe(201);
+  });
+});
+
 describe("a member with a lesser role", () => {
   test.each(["operator", "accountant", "viewer"] as const)(
     "(%s) neither prepares nor confirms, and the own passkey signs nothing that an owner prepared",
@@ -160,6 +192,49 @@ describe("adding a member as an owner", () => {
     expectRefusal(await merchant.client.delete(`/v1/members/${person.userId}`), 409, {
       issue: "owner_on_chain",
     });
+  });
+
+  test("error: the membership does not end while a relayed addition that failed could still be executed", async () => {
+    const merchant = await signUp(world.baseUrl);
+    const person = await newMember(merchant, "owner");
+    const prepared = await prepareChange(merchant.client, { add: { type: "member", userId: person.userId } });
+    expect((await confirmChange(merchant, prepared)).status).toBe(202);
+    const remove = () => merchant.client.delete(`/v1/members/${person.userId}`);
+    // as after three mined relays that did not run it: the bytes with the signature are in blocks
+    const [failed] = await world.sql<{ network: string; accountNonce: bigint; address: Hex }[]>`
+      update wallet_operations op
+      set state = 'FAILED', reason = 'NOT_RUN', relayed_at = now()
+      from wallets wallet
+      where op.owner_change_id = ${prepared.ownerChangeId} and op.network = 'base-sepolia' and wallet.id = op.wallet_id
+      returning op.network, op.account_nonce, wallet.address`;
+    if (!failed) throw new Error("the addition has no operation");
+    await world.sql`
+      update wallet_operations
+      set state = 'FAILED', reason = 'NOT_RUN', signature = null
+      where owner_change_id = ${prepared.ownerChangeId} and network <> 'base-sepolia'`;
+    expectRefusal(await remove(), 409, { issue: "owner_on_chain" });
+    // another operation spends the nonce: the signature is worthless now
+    await world.sql`
+      insert into wallet_operation_events (
+        network, block_number, block_hash, tx_hash, log_index, user_op_hash, sender, nonce, succeeded, gas_used
+      )
+      values (
+        ${failed.network}, 1, ${`0x${"c".repeat(64)}`}, ${`0x${"d".repeat(64)}`}, 7, ${`0x${"e".repeat(64)}`},
+        ${failed.address}, ${failed.accountNonce.toString()}::numeric, true, 1
+      )`;
+    expect((await remove()).status).toBe(200);
+  });
+
+  test("the membership ends when the addition failed before anything was sent", async () => {
+    const merchant = await signUp(world.baseUrl);
+    const person = await newMember(merchant, "owner");
+    const prepared = await prepareChange(merchant.client, { add: { type: "member", userId: person.userId } });
+    expect((await confirmChange(merchant, prepared)).status).toBe(202);
+    await world.sql`
+      update wallet_operations
+      set state = 'FAILED', reason = 'REVERTED', signature = null
+      where owner_change_id = ${prepared.ownerChangeId}`;
+    expect((await merchant.client.delete(`/v1/members/${person.userId}`)).status).toBe(200);
   });
 
   test("and removing the member at the same moment never both succeed", async () => {

@@ -20,10 +20,14 @@ type Rule = {
   replacement: string | ((match: RegExpMatchArray) => string | undefined);
   /** Only on lines like this. */
   line?: RegExp;
+  /** Not on lines like this. */
+  exceptLine?: RegExp;
 };
 
 const SQL_CONDITION = /^\s*(where|and|or|on|when|join|not)\b|\bwhere\b|\bwhen\b/;
 const NOT_A_CONDITION = /^\s*(import|export type|type|\/\*|\*|\/\/)/;
+/** Whether a time is over at the very microsecond of the transaction's own clock is decided either way. */
+const AT_THIS_MOMENT = /\bnow\(\)/;
 
 function swap(context: Rule["in"], from: string, to: string, line?: RegExp): Rule {
   const pattern = new RegExp(from.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"), "g");
@@ -34,6 +38,10 @@ function swap(context: Rule["in"], from: string, to: string, line?: RegExp): Rul
     replacement: to,
     ...(line ? { line } : {}),
   };
+}
+
+function moveBoundary(context: Rule["in"], from: string, to: string): Rule {
+  return { ...swap(context, from, to), exceptLine: AT_THIS_MOMENT };
 }
 
 const RULES: readonly Rule[] = [
@@ -63,10 +71,10 @@ const RULES: readonly Rule[] = [
     replacement: "",
   },
   ...(["code", "sql"] as const).flatMap((context) => [
-    swap(context, " < ", " <= "),
-    swap(context, " <= ", " < "),
-    swap(context, " > ", " >= "),
-    swap(context, " >= ", " > "),
+    moveBoundary(context, " < ", " <= "),
+    moveBoundary(context, " <= ", " < "),
+    moveBoundary(context, " > ", " >= "),
+    moveBoundary(context, " >= ", " > "),
   ]),
   swap("sql", " = ", " <> ", SQL_CONDITION),
   swap("sql", " <> ", " = "),
@@ -127,7 +135,7 @@ function applyRule(rule: Rule, file: string, text: string, contexts: readonly Co
     const start = match.index;
     const line = lineAround(text, start);
     if (contexts[start] !== rule.in || NOT_A_CONDITION.test(line)) return [];
-    if (rule.line && !rule.line.test(line)) return [];
+    if ((rule.line && !rule.line.test(line)) || rule.exceptLine?.test(line)) return [];
     const replacement = typeof rule.replacement === "string" ? rule.replacement : rule.replacement(match);
     if (replacement === undefined) return [];
     return [

@@ -1,24 +1,38 @@
 /**
  * `bun run mutants`: changes one condition of the money rules at a time, in TypeScript or in SQL, and prints the changes that no test
- * noticed.
+ * detected. Interrupted, it goes on where it stopped: verdicts and what each test executes are kept in `.data/mutants`.
  *
  *   --count 40     how many, drawn over all kinds of changes; 0 takes every one
  *   --seed 7       which; printed when left out
- *   --file queue   only sources whose path contains this
+ *   --file a,b     only sources whose path contains one of these
  *   --rule drop    only changes whose rule contains this
  *   --limit 60     seconds of tests a change may take before it counts as survived
+ *   --minutes 10   no further change is begun after this; 0: no end
+ *   --again        tries once more what survived earlier
  *   --processes    also tests of the same subject that start the service's processes
  */
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { prepareTemplate } from "../support/postgres.ts";
 import { startTestServer } from "../support/postgres-server.ts";
+import { openCoverageMap } from "./coverage-map.ts";
+import { openJournal } from "./journal.ts";
 import { listMutants, type Mutant } from "./list-mutants.ts";
-import { runMutants, type Verdict } from "./run-mutants.ts";
+import { runMutant, type Verdict } from "./run-mutants.ts";
 import { makeScratchCopy, type ScratchCopy } from "./scratch-copy.ts";
 import { readTestMap } from "./test-map.ts";
 
-const SOURCES = ["core/domain", "db/payments", "db/ledger", "db/wallet-ops", "indexer"];
+const ROOT = join(import.meta.dir, "../..");
+const KEPT = join(ROOT, ".data/mutants");
+const SOURCES = [
+  "core/domain",
+  "db/payments",
+  "db/links",
+  "db/relays",
+  "db/ledger",
+  "db/wallet-ops",
+  "indexer",
+];
 
 const { values } = parseArgs({
   options: {
@@ -27,25 +41,23 @@ const { values } = parseArgs({
     file: { type: "string", default: "" },
     rule: { type: "string", default: "" },
     limit: { type: "string", default: "60" },
+    minutes: { type: "string", default: "0" },
+    again: { type: "boolean", default: false },
     processes: { type: "boolean", default: false },
   },
 });
+const endsAt = Number(values.minutes)
+  ? performance.now() + Number(values.minutes) * 60_000
+  : Number.POSITIVE_INFINITY;
 const server = await startTestServer();
-const copy = makeScratchCopy(join(import.meta.dir, "../.."), server.adminUrl);
+const copy = makeScratchCopy(ROOT, server.adminUrl);
 let isStopped = false;
 process.on("SIGINT", () => {
   isStopped = true;
 });
 try {
   await prepareTemplate(server.adminUrl);
-  const all = listAll(copy);
-  const chosen = choose(all, Number(values.count), Number(values.seed));
-  console.log(`· ${chosen.length} of ${all.length} mutants, --seed ${values.seed}`);
-  const testMap = readTestMap(copy.root, { withProcesses: values.processes });
-  const verdicts = await runMutants(chosen, {
-    ...{ copy, testMap, limitS: Number(values.limit), isStopped: () => isStopped },
-    onVerdict: report,
-  });
+  const verdicts = await judgeAll();
   printTable(verdicts);
   process.exitCode = verdicts.some(({ outcome }) => outcome === "survived") ? 1 : 0;
 } finally {
@@ -53,9 +65,40 @@ try {
   await server.stop();
 }
 
+async function judgeAll(): Promise<Verdict[]> {
+  const all = listAll(copy);
+  const chosen = choose(all, Number(values.count), Number(values.seed));
+  console.log(`· ${chosen.length} of ${all.length} mutants, --seed ${values.seed}`);
+  const journal = openJournal(join(KEPT, "verdicts.jsonl"));
+  const runner = {
+    copy,
+    testMap: readTestMap(copy.root, { withProcesses: values.processes }),
+    coverage: openCoverageMap(copy, join(KEPT, "coverage.json")),
+    limitS: Number(values.limit),
+  };
+  const verdicts: Verdict[] = [];
+  for (const mutant of chosen) {
+    const text = copy.read(mutant.file);
+    const known = journal.find(mutant, text);
+    if (known && (known.outcome === "killed" || !values.again)) {
+      verdicts.push(known);
+      continue;
+    }
+    if (isStopped || performance.now() > endsAt) break;
+    const verdict = await runMutant(mutant, runner);
+    // A signal to the whole group ends the test as well, which says nothing about the change.
+    if (isStopped) break;
+    journal.add(verdict, text);
+    verdicts.push(verdict);
+    report(verdict);
+  }
+  if (verdicts.length < chosen.length) console.log(`· stopped: ${chosen.length - verdicts.length} are left`);
+  return verdicts;
+}
+
 function listAll({ root, read }: ScratchCopy): Mutant[] {
   return SOURCES.flatMap((folder) => [...new Bun.Glob(`${folder}/**/*.ts`).scanSync(root)].sort())
-    .filter((file) => file.includes(values.file))
+    .filter((file) => values.file.split(",").some((part) => file.includes(part)))
     .flatMap((file) => listMutants(file, read(file)))
     .filter(({ rule }) => rule.includes(values.rule));
 }
@@ -75,7 +118,7 @@ function choose(all: readonly Mutant[], count: number, seed: number): Mutant[] {
 
 function report({ mutant, outcome, tests, seconds }: Verdict): void {
   const { file, line, rule } = mutant;
-  if (outcome === "survived") {
+  if (outcome !== "killed") {
     const text = copy.read(file);
     const changed = text.slice(mutant.start, mutant.end).trim();
     console.log(JSON.stringify({ outcome, file, line, rule, changed, to: mutant.replacement, tests }));

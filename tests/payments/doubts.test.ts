@@ -10,6 +10,7 @@ import {
   type Order,
   pay,
   paymentOf,
+  payWithRetries,
   startLab,
   waitFor,
   waitForLink,
@@ -22,7 +23,7 @@ let lab: Lab;
 
 beforeAll(async () => {
   lab = await startLab();
-  expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
+  expect(await payWithRetries(lab, await newOrder(lab))).toMatchObject({ status: 200 });
 }, 120_000);
 
 beforeEach(() => waitForLedger(lab));
@@ -59,7 +60,10 @@ describe("the node is unavailable while the first payer's authorization is execu
       await waitUntilPutOff(lab, order);
       await broadcastAsStranger(lab.chain.rpcUrl, order.payment);
     });
-    expect(await pay(lab, second)).toMatchObject({ status: 409, body: { error: "LINK_ALREADY_PAID" } });
+    expect(await payWithRetries(lab, second)).toMatchObject({
+      status: 409,
+      body: { error: "LINK_ALREADY_PAID" },
+    });
     await waitForLink(lab, order.linkId, "PAID");
     expect(await balanceOf(lab, second)).toBe(funds);
     expect(await countTransfers(lab, order.linkId)).toBe(1);
@@ -79,7 +83,7 @@ describe("the node is unavailable while the first payer's authorization is execu
       return Number(status.pending) > 0;
     });
     const relays = await countRelays(lab);
-    const paying = pay(lab, second);
+    const paying = payWithRetries(lab, second);
     await waitUntilPutOff(lab, second);
     expect(await countRelays(lab)).toBe(relays);
     await lab.rpc("evm_setAutomine", [true]);
@@ -130,7 +134,7 @@ describe("a doubtful authorization that its payer has taken back", () => {
     await endInDoubt({ linkId: order.linkId, payment });
     expect(await isUncertain(order)).toBe(true);
     await cancelAuthorization(lab.chain.rpcUrl, first, payment.nonce);
-    expect(await pay(lab, order)).toMatchObject({ status: 200, body: { success: true } });
+    expect(await payWithRetries(lab, order)).toMatchObject({ status: 200, body: { success: true } });
     await waitForLink(lab, order.linkId, "PAID");
     expect(await isUncertain(order)).toBe(false);
   }, 120_000);

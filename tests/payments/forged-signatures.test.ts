@@ -19,6 +19,7 @@ import {
   type Order,
   pay,
   paymentOf,
+  payWithRetries,
   startLab,
   waitFor,
   waitForLink,
@@ -34,7 +35,7 @@ let key: string;
 beforeAll(async () => {
   lab = await startLab({ env: { FACILITATOR: "1" } });
   key = await makeKey(lab.sql, lab.merchant.userId, ["facilitator"]);
-  expect(await pay(lab, await newOrder(lab))).toMatchObject({ status: 200 });
+  expect(await payWithRetries(lab, await newOrder(lab))).toMatchObject({ status: 200 });
 }, 120_000);
 
 afterAll(() => lab?.stop());

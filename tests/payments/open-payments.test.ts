@@ -1,6 +1,7 @@
 /** What indexes of payments once found: which payments are open, and which ones a relay was signed for. Their updates stay in their page. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import type { NewPayment } from "../../db/payments/accept-payments.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
+import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
 import {
   findExpiredRelays,
   leaseQueuedPayments,
@@ -16,6 +17,7 @@ import {
   accept,
   type BooksLab,
   fail,
+  makePayment,
   makeTransfer,
   NETWORK,
   openBooks,
@@ -25,7 +27,7 @@ import {
   signRelay,
   undoAbove,
 } from "../support/ledger-lab.ts";
-import { seedLink } from "../support/seed.ts";
+import { seedLink, seedLinks } from "../support/seed.ts";
 
 let lab: BooksLab;
 beforeAll(async () => {
@@ -125,21 +127,43 @@ test("signing and settling a payment touch none of its indexes", async () => {
   await lab.sql`alter table payments set (fillfactor = 10)`;
   const payment = await acceptOne();
   const moved = await lab.sql.begin(async (tx) => {
-    const before = await countUpdates(tx);
+    const before = await countUpdates(tx, "payments");
     await markSigned(tx, 9_999n, [payment.id]);
     const place = { txHash: randomHash(), logIndex: 1, blockNumber: 103 };
     await settlePayments(tx, [{ id: payment.id, ...place, isConfirmed: true }]);
-    const after = await countUpdates(tx);
+    const after = await countUpdates(tx, "payments");
     return { updated: after.updated - before.updated, hot: after.hot - before.hot };
   });
   expect(moved).toEqual({ updated: 2, hot: 2 });
 });
 
-/** Updates of payments by this connection that the server has not added up yet, and those that stayed in their page. */
-async function countUpdates(tx: Tx): Promise<{ updated: number; hot: number }> {
+test("links of one batch become PENDING in their pages", async () => {
+  const count = 40;
+  const linkIds = await seedLinks(lab.sql, lab.merchant, { count });
+  const moved = await lab.sql.begin(async (tx) => {
+    const before = await countUpdates(tx, "payment_links");
+    await lockLinks(tx, linkIds);
+    const accepted = await insertPayments(
+      tx,
+      linkIds.map((id) => makePayment(lab, id)),
+    );
+    const after = await countUpdates(tx, "payment_links");
+    expect(accepted.size).toBe(count);
+    return { updated: after.updated - before.updated, hot: after.hot - before.hot };
+  });
+  expect(moved.updated).toBe(count);
+  // the last row of a page may be one too many
+  expect(moved.hot).toBeGreaterThanOrEqual(0.8 * count);
+});
+
+/** Updates of a table by this connection that the server has not added up yet, and those that stayed in their page. */
+async function countUpdates(
+  tx: Tx,
+  table: "payments" | "payment_links",
+): Promise<{ updated: number; hot: number }> {
   const [row] = await tx<{ updated: number; hot: number }[]>`
     select n_tup_upd::int as updated, n_tup_hot_upd::int as hot
     from pg_stat_xact_user_tables
-    where relname = 'payments'`;
+    where relname = ${table}`;
   return row ?? { updated: 0, hot: 0 };
 }

@@ -1,6 +1,7 @@
 /** Conditions of the statements that accept and end payments. Each closes a race: the row is put where the loser of it finds it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
   type BooksLab,
@@ -12,10 +13,13 @@ import {
   makeTransfer,
   openBooks,
   paymentOf,
+  randomHash,
   read,
   signRelay,
+  UNITS,
+  undoAbove,
 } from "../support/ledger-lab.ts";
-import { seedLink, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 
 let lab: BooksLab;
 beforeAll(async () => {
@@ -43,6 +47,11 @@ async function payUndeep(linkId: string): Promise<void> {
 const requeue = (payment: NewPayment) => lab.sql.begin((tx) => requeuePayment(tx, payment.id, payment));
 const passEnd = (linkId: string) =>
   lab.sql`update payment_links set expires_at = now() - interval '1 second' where id = ${linkId}`;
+const setStatus = (linkId: string, status: string) =>
+  lab.sql`
+    update payment_links
+    set status = ${status}, paid_at = case when ${status} = 'PAID' then now() end
+    where id = ${linkId}`;
 
 describe("accepting a payment", () => {
   test("accepting a payment takes it for an ACTIVE link before its expiry", async () => {
@@ -57,6 +66,24 @@ describe("accepting a payment", () => {
     expect(await accept(lab, linkId)).toBeUndefined();
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
     expect(await historyOf(lab, linkId)).toHaveLength(0);
+  });
+
+  test.each(["PAID", "EXPIRED", "CANCELLED"])(
+    "accepting a payment takes none for a link that is %s",
+    async (status) => {
+      const linkId = await seedLink(lab.sql, lab.merchant);
+      await setStatus(linkId, status);
+      expect(await accept(lab, linkId)).toBeUndefined();
+    },
+  );
+
+  test("accepting a payment takes none beside a transfer of its link's amount, unless that left the chain", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    await bookTransfer(lab, { link: linkId });
+    expect(await accept(lab, linkId)).toBeUndefined();
+    await bookTransfer(lab, { link: linkId, pays: true, status: "ORPHANED" });
+    await lab.sql`update transfers set status = 'ORPHANED' where link_id = ${linkId}`;
+    expect(await accept(lab, linkId)).toBeDefined();
   });
 
   test("accepting a payment takes none for a link that a transfer already pays", async () => {
@@ -111,9 +138,64 @@ describe("queueing a failed payment again", () => {
     await accepted(linkId);
     expect(await requeue(payment)).toBeUndefined();
   });
+
+  test("a failed payment that is still bound to a transaction of ours is not queued again: its bytes may be mined", async () => {
+    const payment = await accepted(await seedLink(lab.sql, lab.merchant));
+    const { relayId } = await signRelay(lab, payment);
+    await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED' where id = ${payment.id}`;
+    expect(await requeue(payment)).toBeUndefined();
+    await lab.sql`update payments set relay_id = null where relay_id = ${relayId}`;
+    expect(await requeue(payment)).toEqual({ id: payment.id });
+  });
+
+  test.each(["PAID", "EXPIRED", "CANCELLED"])(
+    "a failed payment is not queued again for a link that is %s",
+    async (status) => {
+      const linkId = await seedLink(lab.sql, lab.merchant);
+      const payment = await failed(linkId);
+      await setStatus(linkId, status);
+      expect(await requeue(payment)).toBeUndefined();
+    },
+  );
+
+  test("a failed payment is not queued again beside a transfer of its link's amount, unless that left the chain", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await failed(linkId);
+    await bookTransfer(lab, { link: linkId });
+    expect(await requeue(payment)).toBeUndefined();
+    await bookTransfer(lab, { link: linkId, pays: true, status: "ORPHANED" });
+    await lab.sql`update transfers set status = 'ORPHANED' where link_id = ${linkId}`;
+    expect(await requeue(payment)).toEqual({ id: payment.id });
+  });
 });
 
 describe("ending a payment as FAILED", () => {
+  test("failing leaves a payment to the indexer while its own transfer is recorded without a link", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await accepted(linkId);
+    const own = { from: payment.payer, nonce: payment.nonce };
+    await bookTransfer(lab, own);
+    await fail(lab, payment);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
+    await lab.sql`update transfers set status = 'ORPHANED' where from_address = ${payment.payer}`;
+    await fail(lab, payment);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED" });
+  });
+
+  test("failing waits for no transfer of another payer, nonce, recipient, amount or network, nor one that has its link", async () => {
+    const payment = await accepted(await seedLink(lab.sql, lab.merchant));
+    const own = { from: payment.payer, nonce: payment.nonce };
+    await bookTransfer(lab, own);
+    await lab.sql`update transfers set network = 'base' where from_address = ${payment.payer}`;
+    await bookTransfer(lab, { nonce: payment.nonce });
+    await bookTransfer(lab, { ...own, nonce: randomHash() });
+    await bookTransfer(lab, { ...own, to: randomAddress() });
+    await bookTransfer(lab, { ...own, units: UNITS - 1n });
+    await bookTransfer(lab, { ...own, link: await seedLink(lab.sql, lab.merchant) });
+    await fail(lab, payment);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED" });
+  });
+
   test("failing a QUEUED payment releases its link", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await accepted(linkId);
@@ -148,6 +230,79 @@ describe("ending a payment as FAILED", () => {
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED" });
     expect(await linkOf(lab, linkId)).toEqual({ status: "PENDING", exception: "NONE" });
     expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
+  });
+});
+
+describe("the link of a failed payment", () => {
+  test("the link of a failed payment stays PENDING while an open claim holds it, and only as long as its lease", async () => {
+    const [held, over] = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
+    for (const linkId of [held, over]) {
+      const payment = await accepted(linkId);
+      const claimId = await claim(lab, linkId, makeTransfer(lab, 90));
+      if (linkId === over) await lab.sql`update claims set lease_until = now() where id = ${claimId}`;
+      await fail(lab, payment);
+    }
+    expect(await linkOf(lab, held)).toMatchObject({ status: "PENDING" });
+    expect(await linkOf(lab, over)).toMatchObject({ status: "ACTIVE" });
+  });
+
+  test("the link of a failed payment stays PENDING beside a transfer of its amount that is going to pay it", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await accepted(linkId);
+    await bookTransfer(lab, { link: linkId });
+    await fail(lab, payment);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
+  });
+
+  test("the link of a failed payment is EXPIRED after its end, with its event", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await accepted(linkId);
+    await passEnd(linkId);
+    await fail(lab, payment);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "EXPIRED" });
+    expect(await eventsOf(lab, linkId)).toEqual(["pending", "expired"]);
+  });
+});
+
+describe("a reorganisation", () => {
+  test("a settled payment in the last common block stays settled; one in the block above is queued again", async () => {
+    const kept = await accepted(await seedLink(lab.sql, lab.merchant));
+    const undone = await accepted(await seedLink(lab.sql, lab.merchant));
+    await read(lab, [makeTransfer(lab, 90, { payment: kept }), makeTransfer(lab, 91, { payment: undone })]);
+    await undoAbove(lab, 90);
+    expect(await paymentOf(lab, kept)).toMatchObject({ state: "CONFIRMED" });
+    expect(await paymentOf(lab, undone)).toMatchObject({ state: "QUEUED" });
+  });
+
+  test("a claim whose transfer is in the last common block stays matched beside one that is open again", async () => {
+    const claimIds: string[] = [];
+    for (const [index, blockNumber] of [90, 91].entries()) {
+      const units = BigInt(index + 2) * UNITS;
+      const linkId = await seedLink(lab.sql, lab.merchant, { amountUnits: units });
+      const transfer = makeTransfer(lab, blockNumber, { amountUnits: units });
+      claimIds.push(await claim(lab, linkId, transfer));
+      await read(lab, [transfer]);
+    }
+    await undoAbove(lab, 90);
+    const rows = await lab.sql<{ id: string; state: string }[]>`
+      select id, state from claims where id = any(${claimIds}::text[])`;
+    expect(claimIds.map((id) => rows.find((row) => row.id === id)?.state)).toEqual(["MATCHED", "OPEN"]);
+  });
+
+  test("a claim whose transfer left the chain is open again for a whole lease", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const transfer = makeTransfer(lab, 91);
+    const claimId = await claim(lab, linkId, transfer);
+    await read(lab, [transfer]);
+    const stateOfClaim = async () => {
+      const [row] = await lab.sql<{ state: string; leaseS: number }[]>`
+        select state, round(extract(epoch from lease_until - updated_at))::int as lease_s
+        from claims where id = ${claimId}`;
+      return row;
+    };
+    expect(await stateOfClaim()).toMatchObject({ state: "MATCHED" });
+    await undoAbove(lab, 90);
+    expect(await stateOfClaim()).toEqual({ state: "OPEN", leaseS: 90 });
   });
 });
 

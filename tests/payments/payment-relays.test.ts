@@ -1,9 +1,10 @@
 /** What payments answer the sender about their relays: which are obsolete, and what is queued again when one is lost or settles nothing. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { openLog } from "../../core/runtime/log.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { findExpiredRelays } from "../../db/payments/queue.ts";
-import { markMined } from "../../db/relays/relays.ts";
+import { findInFlight, markMined } from "../../db/relays/relays.ts";
 import { openPaymentRelays } from "../../worker/payments/payment-relays.ts";
 import {
   accept,
@@ -27,7 +28,7 @@ beforeAll(async () => {
 });
 afterAll(() => lab?.stop());
 
-async function signed(): Promise<{ payment: NewPayment; relayId: bigint; txHash: string }> {
+async function signed(): Promise<{ payment: NewPayment; relayId: bigint; txHash: Hex }> {
   const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
   if (!payment) throw new Error("the payment was not accepted");
   await lab.sql`update payments set valid_before = ${WINDOW_END_S} where id = ${payment.id}`;
@@ -47,6 +48,14 @@ test("a relay is obsolete from the second at which its last authorization ends, 
   expect(await isObsolete(relayId, WINDOW_END_S)).toBe(false);
   await lab.sql`update payments set state = 'MINED' where id = any(${[payment.id, other.payment.id]}::text[])`;
   expect(await isObsolete(relayId, 0n)).toBe(true);
+});
+
+test("a relay of payments that an earlier version left BROADCAST lasts as long as they do, and returns them when it is lost", async () => {
+  const { relayId, payment } = await signed();
+  await lab.sql`update payments set state = 'BROADCAST' where id = ${payment.id}`;
+  expect(await isObsolete(relayId, WINDOW_END_S - 1n)).toBe(false);
+  await lab.sql.begin((tx) => kind.requeueLost?.(tx, NETWORK, relayId));
+  expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
 });
 
 test("of a lost relay, payments that wait are queued again and a job is enqueued; settled ones stay", async () => {
@@ -83,4 +92,62 @@ test("a mined relay that settled its only payment not at all counts as reverted;
   expect(reverted).toEqual([tried.relayId]);
   for (const { payment } of [tried, leftOut])
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
+});
+
+test("a relay mined in the second in which its payment's window ends counts no revert, one mined a second earlier does", async () => {
+  const relays: Awaited<ReturnType<typeof signed>>[] = [];
+  for (const [number, timeS] of [
+    [MINED_AT + 1n, WINDOW_END_S],
+    [MINED_AT + 2n, WINDOW_END_S - 1n],
+  ] as const) {
+    const [relay, blockHash] = [await signed(), randomHash()];
+    await lab.sql`
+      insert into blocks (network, number, hash, parent_hash, block_time)
+      values (${NETWORK}, ${number}, ${blockHash}, ${randomHash()}, to_timestamp(${Number(timeS)}))`;
+    const place = { blockNumber: number, blockHash, succeeded: true, gasUsed: 1n, feeWei: 1n };
+    await lab.sql.begin((tx) => markMined(tx, [{ ...relay, ...place }]));
+    relays.push(relay);
+  }
+  const reverted = await lab.sql.begin((tx) => kind.requeueUnsettled?.(tx, NETWORK, { depthBlocks: 1 }));
+  expect(reverted).toEqual(relays.slice(1).map(({ relayId }) => relayId));
+});
+
+test("a replacement leaves out what failed or was queued again since its transaction was signed, and keeps what a block settled", async () => {
+  const [kept, other] = [await signed(), await signed()];
+  const { relayId } = kept;
+  await lab.sql`
+    update relay_payments set payment_ids = ${[kept.payment.id, other.payment.id]}::text[] where relay_id = ${relayId}`;
+  await lab.sql`
+    update payments set signature = decode(repeat('1b', 65), 'hex')
+    where id = any(${[kept.payment.id, other.payment.id]}::text[])`;
+  await lab.sql`update payments set relay_id = ${relayId} where id = ${other.payment.id}`;
+  const revise = () =>
+    lab.sql.begin(async (tx) => {
+      const [relay] = (await findInFlight(tx, NETWORK, { after: undefined, limit: 100 })).filter(
+        ({ id }) => id === relayId,
+      );
+      if (!relay || !kind.revise) throw new Error("the relay is not pending");
+      return kind.revise(tx, NETWORKS[NETWORK], relay, { headNumber: 0n, askedAtMs: performance.now() });
+    });
+  await lab.sql`
+    insert into cursors (network, number, hash, head_number) values (${NETWORK}, 1, ${randomHash()}, 1)
+    on conflict do nothing`;
+  expect((await revise())?.leftOut ?? []).toEqual([]);
+  for (const [state, isBound, leftOut] of [
+    ["MINED", true, []],
+    ["FAILED", true, [other.payment.id]],
+    ["QUEUED", false, [other.payment.id]],
+    ["SIGNED", false, [other.payment.id]],
+  ] as const) {
+    await lab.sql`
+      update payments
+      set state = ${state}, relay_id = ${isBound ? relayId : null}, reason = ${state === "FAILED" ? "INSUFFICIENT_FUNDS" : null}
+      where id = ${other.payment.id}`;
+    const revised = await revise();
+    expect({ state, isNoop: revised?.isNoop, leftOut: revised?.leftOut ?? [] }).toEqual({
+      state,
+      isNoop: false,
+      leftOut: [...leftOut],
+    });
+  }
 });

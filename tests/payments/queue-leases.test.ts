@@ -159,6 +159,17 @@ describe("what a lease says about its payment", () => {
     expect((await leased())?.payerReverts).toBe(5);
   });
 
+  test("its merchant's gas is that of the budget for relays, not of another budget with the same subject", async () => {
+    for (const [scope, used] of [
+      ["MERCHANT", 5],
+      ["REVERTED", 70],
+    ] as const)
+      await lab.sql`
+        insert into relay_budgets (network, scope, subject, day, used, reserved)
+        values (${NETWORK}, ${scope}, ${lab.merchant.userId}, (now() at time zone 'utc')::date, ${used}, ${used + 1})`;
+    expect(await leased()).toMatchObject({ merchantGasUsed: 5n, merchantGasReserved: 6n });
+  });
+
   test("open doubts of its link's earlier payments are listed, those that are over are not", async () => {
     await change({ state: "FAILED", reason: "NONCE_USED" });
     const doubtful = payment;
@@ -232,6 +243,15 @@ describe("signing", () => {
     expect(await leases()).toHaveLength(1);
     await lab.sql.begin((tx) => failPayments(tx, [{ id: payment.id, reason: "EXPIRED_TRANSFER" }]));
     expect(await leases()).toHaveLength(0);
+  });
+
+  test("failing a payment ends its own lease and no other's", async () => {
+    const other = await accepted(await seedLink(lab.sql, lab.merchant));
+    await lease();
+    await lab.sql.begin((tx) => failPayments(tx, [{ id: payment.id, reason: "EXPIRED_TRANSFER" }]));
+    const rows = await lab.sql`
+      select payment_id from payment_leases where payment_id in (${payment.id}, ${other.id})`;
+    expect([...rows]).toEqual([{ paymentId: other.id }]);
   });
 
   test.each(["FAILED", "SIGNED", "MINED", "CONFIRMED"])(

@@ -86,6 +86,21 @@ test.each(["MINED", "CONFIRMED"])("a payment that is %s stays settled", async (s
   expect(await stateOf(payment)).toBe(state);
 });
 
+test("a payment that an earlier version left BROADCAST is queued again", async () => {
+  const payment = await signed();
+  await lab.sql`update payments set state = 'BROADCAST' where id = ${payment.id}`;
+  expect(await requeue()).toEqual([{ id: payment.id }]);
+  expect(await stateOf(payment)).toBe("QUEUED");
+});
+
+test("a payment waits for no wallet of its payee's address, and no transfer of its authorization, on another network", async () => {
+  const payment = await signed();
+  await seedMerchant(lab.sql, { network: "base", address: lab.merchant.address });
+  await bookTransfer(lab, { from: payment.payer, nonce: payment.nonce });
+  await lab.sql`update transfers set network = 'base' where from_address = ${payment.payer}`;
+  expect(await requeue()).toEqual([{ id: payment.id }]);
+});
+
 test("a payment waits until its payee's wallet is back-filled", async () => {
   const payment = await signed();
   await lab.sql`update wallets set backfilled_at = null where id = ${lab.merchant.walletId}`;

@@ -1,5 +1,5 @@
 /** Payments that became obsolete while they waited are never sent. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { toHex } from "viem";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { makePayer, signPayment } from "../support/payer.ts";
@@ -24,6 +24,7 @@ beforeAll(async () => {
   lab = await startLab();
 }, 120_000);
 
+afterEach(() => lab.service.startMissing());
 afterAll(() => lab?.stop());
 
 async function setRelayerBalance(wei: bigint): Promise<void> {
@@ -50,13 +51,13 @@ test("error: LINK_ALREADY_PAID when another transfer pays the link while a payme
 }, 120_000);
 
 test("error: EXPIRED_TRANSFER when the window ends while a payment waits; nothing is sent and the link is released", async () => {
-  const order = await newOrder(lab, { validForS: 9 });
+  const order = await newOrder(lab, { validForS: 30 });
   const before = (await relaysOf(lab)).length;
   await setRelayerBalance(0n);
   const paying = pay(lab, order);
   await waitForLink(lab, order.linkId, "PENDING");
   // the chain's clock decides, not ours
-  await lab.rpc("evm_increaseTime", [30]);
+  await lab.rpc("evm_increaseTime", [60]);
   await lab.rpc("evm_mine");
   await setRelayerBalance(10n ** 19n);
   expect(await paying).toMatchObject({ status: 400, body: { error: "EXPIRED_TRANSFER" } });
@@ -102,5 +103,5 @@ test.each([
     expect([200, 202]).toContain((await paying).status);
     expect(await paymentOf(lab, order.linkId)).toMatchObject({ reason: null });
   },
-  40_000,
+  120_000,
 );

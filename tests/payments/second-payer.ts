@@ -72,6 +72,7 @@ export async function settle(
   lab: Lab,
   key: string,
   payment: SignedPayment,
+  idempotencyKey = "the-same",
 ): Promise<{ success: boolean; errorReason?: string }> {
   const { caip2, usdc } = NETWORKS["base-sepolia"];
   const { signature, ...fields } = payment;
@@ -90,7 +91,7 @@ export async function settle(
       "content-type": "application/json",
       authorization: `Bearer ${key}`,
       // a success is reported again to the same key
-      "idempotency-key": "the-same",
+      "idempotency-key": idempotencyKey,
     },
     body: JSON.stringify({
       x402Version: 2,
@@ -99,4 +100,12 @@ export async function settle(
     }),
   });
   return (await response.json()) as { success: boolean; errorReason?: string };
+}
+
+/** Whether a transaction of this database waits to lock links. */
+export async function isLinkLockAwaited({ sql }: Lab): Promise<boolean> {
+  const waiting = await sql`
+    select 1 from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock' and query like '%from payment_links%for update%'`;
+  return waiting.length > 0;
 }

@@ -197,7 +197,7 @@ async function waitUntilPaid(sql: Sql, orders: readonly Order[]): Promise<void> 
       );
       return row?.open === 0;
     },
-    QUIET_TIMEOUT_MS / 2,
+    QUIET_TIMEOUT_MS,
   );
 }
 

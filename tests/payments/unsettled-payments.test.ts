@@ -40,9 +40,9 @@ async function setJoined(isJoined: boolean): Promise<void> {
 }
 
 /** Signed, sent and mined, before the ledger has anything of it. */
-async function relay(payment: NewPayment): Promise<void> {
+async function relay(payment: NewPayment, blockNumber = MINED_AT): Promise<void> {
   const { relayId, txHash } = await signRelay(lab, payment);
-  const place = { blockNumber: MINED_AT, blockHash: randomHash() };
+  const place = { blockNumber, blockHash: randomHash() };
   await lab.sql.begin((tx) =>
     markMined(tx, [{ relayId, txHash, ...place, succeeded: true, gasUsed: 1n, feeWei: 1n }]),
   );
@@ -89,6 +89,10 @@ describe("a mined payment whose transfer is in the ledger and not attributed yet
     const authorization = { payer: randomAddress(), nonce: randomHash() };
     const { payer: from, nonce: authorizationNonce } = authorization;
     await read(lab, [makeTransfer(lab, Number(MINED_AT) - 1, { from, authorizationNonce })]);
+    // a busy machine accepts it later than a second after the block was made
+    const moved =
+      await lab.sql`update transfers set block_time = block_time + interval '1 minute' where authorization_nonce = ${authorizationNonce}::bytea`;
+    expect(moved.count).toBe(1);
     const payment = await acceptedAt(acceptedAtBlock, authorization);
     await relay(payment);
     expect(await requeued()).toEqual([]);
@@ -112,6 +116,22 @@ describe("a mined payment whose transfer is in the ledger and not attributed yet
 test("behavior: a mined payment without a transfer in a ledger that has read its block is queued again", async () => {
   await setJoined(true);
   const payment = await relayed();
+  expect(await requeued()).toEqual([payment.id]);
+  expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
+});
+
+test("a mined payment is queued again from its own block on, not while the ledger has read the block before", async () => {
+  await setJoined(true);
+  const [here, above] = [await acceptedAt(ACCEPTED_AT), await acceptedAt(ACCEPTED_AT)];
+  await relay(here, BigInt(READ_TO));
+  await relay(above, BigInt(READ_TO + 1));
+  expect(await requeued()).toEqual([here.id]);
+});
+
+test("a mined payment that an earlier version left BROADCAST is queued again", async () => {
+  await setJoined(true);
+  const payment = await relayed();
+  await lab.sql`update payments set state = 'BROADCAST' where id = ${payment.id}`;
   expect(await requeued()).toEqual([payment.id]);
   expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
 });

@@ -1,11 +1,13 @@
 /** Lists and exports on a streaming standby: never older than the caller's own writes, and answered by the primary when it is behind or away. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { randomBytes } from "node:crypto";
 import { rmSync } from "node:fs";
+import type { Hex } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { inspectDatabase } from "../../db/postgres/inspect-database.ts";
 import { openReader, type ReadSource } from "../../db/postgres/replica.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
-import { findFreePort } from "../../local/free-port.ts";
+import { exportAs } from "../exports/ask.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { waitFor } from "../support/relay-lab.ts";
@@ -13,8 +15,10 @@ import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type ReplicatedPostgres, startReplicatedPostgres } from "../support/standby.ts";
 import { startTcpRelay, type TcpRelay } from "../support/tcp-relay.ts";
 import { type Service, startService } from "../support/world.ts";
+import { insertHistory } from "../transactions/history.ts";
 
 const LINKS = 20;
+const EXPORTS = 3;
 
 let folder: string;
 let pair: ReplicatedPostgres;
@@ -25,7 +29,6 @@ let way: TcpRelay;
 let sql: Sql;
 let standby: Sql;
 let merchant: Merchant;
-let metricsUrl: string;
 
 beforeAll(async () => {
   folder = makeDatabaseFolder("test-replica-");
@@ -38,14 +41,12 @@ beforeAll(async () => {
   standby = openDatabase(pair.standbyUrl, { name: "test standby", maxConnections: 2 });
   const relayer = localAccount(0).address.toLowerCase();
   await sql`insert into relayers (network, address, next_nonce) values ('base-sepolia', ${relayer}, 0)`;
-  const metricsPort = await findFreePort();
-  metricsUrl = `http://127.0.0.1:${metricsPort}/metrics`;
   service = await startService({
-    ...{ db: pair, chain, smtp: { smtpUrl: "smtp://127.0.0.1:1" }, processes: ["api"] },
+    ...{ db: pair, chain, smtp: { smtpUrl: "smtp://127.0.0.1:1" }, processes: ["api", "worker"] },
+    hasMetrics: true,
     env: {
-      ...{ NODE_ENV: "test", RATE_LIMITS: "0" },
+      ...{ NODE_ENV: "test", RATE_LIMITS: "0", EXPORT_WAIT_MS: "60000" },
       DATABASE_READ_URL: readUrl.href,
-      METRICS_PORT: String(metricsPort),
     },
   });
   merchant = await signUp(service.baseUrl);
@@ -59,8 +60,8 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-async function readsBy(source: ReadSource): Promise<number> {
-  const text = await (await fetch(metricsUrl)).text();
+async function readsBy(source: ReadSource, process: "api" | "worker" = "api"): Promise<number> {
+  const text = await (await fetch(`http://${service.metricsOf(process)}/metrics`)).text();
   return Number(text.match(new RegExp(`database_reads_total\\{source="${source}".*\\} (\\d+)`))?.[1] ?? 0);
 }
 
@@ -124,6 +125,58 @@ test("an unavailable replica fails no list, and answers again when it is back", 
   await waitFor("the replica to answer again", async () => {
     await newestLink();
     return (await readsBy("replica")) > answered;
+  });
+});
+
+describe("an export", () => {
+  /** Adds a row to the history, requests an export of all of it, and expects the row in the file. */
+  async function expectExportWithNewRow(): Promise<void> {
+    const txHash: Hex = `0x${randomBytes(32).toString("hex")}`;
+    await insertHistory(sql, merchant.userId, [{ txHash }]);
+    const file = await exportAs(merchant.client, { format: "csv" });
+    expect(file.status).toBe(200);
+    expect(file.text).toContain(txHash);
+  }
+
+  /** When the worker's connections to the standby last did something. */
+  async function usedAt(): Promise<number> {
+    const [row] = await standby<{ usedAt: Date | null }[]>`
+      select max(state_change) as used_at from pg_stat_activity where application_name = 'worker reads'`;
+    return row?.usedAt?.getTime() ?? 0;
+  }
+
+  test("is read by the worker from the replica, and holds what was written just before", async () => {
+    await pair.waitForStandby();
+    const [reads, before] = [await readsBy("replica", "worker"), await usedAt()];
+    for (let n = 0; n < EXPORTS; n++) await expectExportWithNewRow();
+    await waitFor("an export from the replica", async () => {
+      await expectExportWithNewRow();
+      return (await readsBy("replica", "worker")) > reads;
+    });
+    expect(await usedAt()).toBeGreaterThan(before);
+  });
+
+  test("is read from the primary while the replica is behind", async () => {
+    await pauseReplay();
+    try {
+      const before = await readsBy("behind", "worker");
+      await expectExportWithNewRow();
+      expect((await readsBy("behind", "worker")) - before).toBe(1);
+    } finally {
+      await resumeReplay();
+    }
+    await pair.waitForStandby();
+  });
+
+  test("is read from the primary while the replica is unavailable", async () => {
+    way.cut();
+    try {
+      const before = await readsBy("unavailable", "worker");
+      await expectExportWithNewRow();
+      expect((await readsBy("unavailable", "worker")) - before).toBe(1);
+    } finally {
+      way.open(Number(new URL(pair.standbyUrl).port));
+    }
   });
 });
 

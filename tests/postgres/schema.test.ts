@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { getTableColumns, getTableName } from "drizzle-orm";
 import type { PgTable } from "drizzle-orm/pg-core";
+import * as documentsSchema from "../../db/documents/schema.ts";
 import * as exportsSchema from "../../db/exports/schema.ts";
 import * as linksSchema from "../../db/links/schema.ts";
 import * as membersSchema from "../../db/members/schema.ts";
@@ -21,6 +22,7 @@ const tables: PgTable[] = [
   linksSchema,
   membersSchema,
   exportsSchema,
+  documentsSchema,
 ].flatMap((one) => Object.values(one));
 let db: TestDatabase;
 let sql: Sql;

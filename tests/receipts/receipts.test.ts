@@ -25,7 +25,7 @@ const order = {
 };
 
 beforeAll(async () => {
-  side = await startPayerSide({ fromSources: true });
+  side = await startPayerSide();
   bob = await signUp(side.world.baseUrl);
   paid = await payNew({ amount: 12.5, ...order });
 }, 120_000);

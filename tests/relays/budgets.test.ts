@@ -13,7 +13,7 @@ import {
 } from "../../db/payments/queue.ts";
 import { BudgetExceededError, raiseFeeCharge, settleCharges } from "../../db/relays/budgets.ts";
 import { ensureLane, insertAttempt, markMined } from "../../db/relays/relays.ts";
-import type { RelayerKey } from "../../worker/config.ts";
+import type { LocalKey } from "../../worker/config.ts";
 import { chargesOf, type PaymentLimits, paymentBudgets } from "../../worker/payments/payment-budgets.ts";
 import { openBudgetMetrics } from "../../worker/sender/budget-metrics.ts";
 import { storeRelay } from "../../worker/sender/send.ts";
@@ -41,7 +41,7 @@ afterAll(async () => {
   await lab?.stop();
 });
 
-async function newKey(): Promise<RelayerKey> {
+async function newKey(): Promise<LocalKey> {
   const privateKey = generatePrivateKey();
   const address = privateKeyToAccount(privateKey).address.toLowerCase() as Hex;
   await ensureLane(lab.sql, { network: NETWORK, relayer: address }, 0n);
@@ -61,7 +61,7 @@ async function budgetOf(subject: string, scope = "MERCHANT") {
   return row;
 }
 
-async function storeNoop(dailyFeeMaxWei: bigint | undefined, key?: RelayerKey) {
+async function storeNoop(dailyFeeMaxWei: bigint | undefined, key?: LocalKey) {
   const by = key ?? (await newKey());
   const call = buildNoopCall(by.address);
   return lab.sql.begin((tx) => storeRelay(tx, chain, by, { kind: "NOOP", call, fees: FEES, dailyFeeMaxWei }));
@@ -86,7 +86,7 @@ async function lease(ids: readonly string[]): Promise<LeasedPayment[]> {
 async function storePayments(
   payments: readonly LeasedPayment[],
   gas: bigint,
-  options: Partial<PaymentLimits> & { implementation?: string; key?: RelayerKey } = {},
+  options: Partial<PaymentLimits> & { implementation?: string; key?: LocalKey } = {},
 ) {
   const { implementation, key = await newKey(), ...limits } = options;
   const call = { to: NETWORKS[NETWORK].usdc.address, data: "0xe3ee160e" as const, gas };
@@ -206,7 +206,7 @@ test("merchants: of 10 payments that sign at once for room for 2, 2 are stored; 
     const keys = await Promise.all(payments.map(newKey));
     const outcomes = await Promise.allSettled(
       payments.map((payment, index) =>
-        storePayments([payment], PAYMENT_GAS, { relayGasPerMerchantPerDay, key: keys[index] as RelayerKey }),
+        storePayments([payment], PAYMENT_GAS, { relayGasPerMerchantPerDay, key: keys[index] as LocalKey }),
       ),
     );
     expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(2);
@@ -250,7 +250,7 @@ test("reverted: what is on its way and what reverted fill the budget of an imple
   const outcomes = await Promise.allSettled(
     payments
       .slice(0, 6)
-      .map((payment, index) => storePayments([payment], gas, { ...limit, key: keys[index] as RelayerKey })),
+      .map((payment, index) => storePayments([payment], gas, { ...limit, key: keys[index] as LocalKey })),
   );
   const stored = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
   expect(stored).toHaveLength(2);

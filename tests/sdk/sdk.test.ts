@@ -7,7 +7,7 @@ import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { createClient } from "../../sdk/client.ts";
 import { ApiError, ConnectionError, PaymentError, WebhookError } from "../../sdk/errors.ts";
-import { payLink } from "../../sdk/pay-link.ts";
+import { payLink, sendPayment, signPayment, UnknownOutcomeError } from "../../sdk/pay-link.ts";
 import { verifyWebhook } from "../../sdk/verify-webhook.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
@@ -23,7 +23,11 @@ const client = (given: { fetch?: typeof fetch; apiKey?: string } = {}) =>
   createClient({ baseUrl: world.baseUrl, apiKey, ...given });
 
 beforeAll(async () => {
-  world = await startMerchantWorld({ env: { WEBHOOK_PRIVATE_TARGETS: "1" } });
+  world = await startMerchantWorld({
+    // a block is due after the answer: payments are sent, and settled later
+    blockTimeS: 1,
+    env: { WEBHOOK_PRIVATE_TARGETS: "1", PAY_WAIT_MS: "300" },
+  });
   ann = await signUp(world.baseUrl);
   const scopes = ["links:read", "links:write", "transactions:read", "exports", "webhooks", "refunds:request"];
   const { body } = await ann.client.post("/v1/api-keys", { name: "Shop", scopes });
@@ -49,6 +53,25 @@ function losingAnswers(when: (request: { method: string; attempt: number }) => b
     return answer;
   };
   return { fetch: lossy as typeof fetch, sent };
+}
+
+/** Lets `count` events through, and ends. */
+function cutAfter(count: number): TransformStream<Uint8Array, Uint8Array> {
+  const decoder = new TextDecoder();
+  let text = "";
+  let left = count;
+  return new TransformStream({
+    transform(chunk, controller) {
+      text += decoder.decode(chunk, { stream: true });
+      for (let end = text.indexOf("\n\n"); end >= 0 && left > 0; end = text.indexOf("\n\n")) {
+        const message = text.slice(0, end + 2);
+        text = text.slice(end + 2);
+        controller.enqueue(new TextEncoder().encode(message));
+        if (message.includes('"subjectId"')) left -= 1;
+      }
+      if (left === 0) controller.terminate();
+    },
+  });
 }
 
 test("the types are those of the OpenAPI document", async () => {
@@ -144,6 +167,59 @@ describe("payLink", () => {
     expect(found.data.link).toMatchObject({ id, status: "PAID" });
   });
 
+  test("resolves once a block holds the payment, not when it was sent", async () => {
+    const { id, aiUrl } = await client().links.create({ amount: 0.25, description: "Settled" });
+    const answers: { success?: boolean; settled?: boolean }[] = [];
+    const watching = async (url: string | URL | Request, init?: RequestInit) => {
+      const answer = await fetch(url, init);
+      if (init?.method === "POST") answers.push((await answer.clone().json()) as { settled?: boolean });
+      return answer;
+    };
+    const { txHash } = await payLink(aiUrl, await newAccount(1_000_000n), {
+      ...{ maxAmount: 1, fetch: watching as typeof fetch },
+    });
+    expect(answers.at(-1)).toMatchObject({ success: true, settled: true, txHash });
+    const [row] = await world.sql<{ state: string }[]>`select state from payments where link_id = ${id}`;
+    expect(["MINED", "CONFIRMED"]).toContain(row?.state ?? "");
+  });
+
+  test("error: an attempt that could not be settled in time is kept, and sent again pays once", async () => {
+    const { id, aiUrl } = await client().links.create({ amount: 0.3, description: "Attempt" });
+    const account = await newAccount(1_000_000n);
+    const { fetch: deaf } = losingAnswers(({ method }) => method === "POST");
+    const failure = await payLink(aiUrl, account, { maxAmount: 1, fetch: deaf, waitMs: 0 }).catch(
+      (error: unknown) => error,
+    );
+    expect(failure).toBeInstanceOf(UnknownOutcomeError);
+    const { attempt } = failure as UnknownOutcomeError;
+    const kept = JSON.parse(JSON.stringify(attempt));
+    expect((await sendPayment(kept)).amountUnits).toBe(300_000n);
+    const [row] = await world.sql<{ count: number }[]>`
+      select count(*)::int as count from payments where link_id = ${id}`;
+    expect(row?.count).toBe(1);
+  });
+
+  test("error: nothing is signed for another network than allowed", async () => {
+    const { aiUrl } = await client().links.create({ amount: 0.1, description: "Network" });
+    const account = await newAccount(1_000_000n);
+    await expect(payLink(aiUrl, account, { maxAmount: 1, chainIds: [8453] })).rejects.toMatchObject({
+      code: "NETWORK_NOT_ALLOWED",
+    });
+    await payLink(aiUrl, account, { maxAmount: 1, chainIds: [8453, 84532] });
+  });
+
+  test("a link whose payer chooses the amount is paid with that amount", async () => {
+    const { body } = await ann.client.post("/v1/payment-links", {
+      ...{ amount: null, minAmount: 0.1, maxAmount: 1, description: "Tip", maxPayments: null },
+    });
+    const account = await newAccount(1_000_000n);
+    await expect(payLink(body.aiUrl, account, { maxAmount: 1 })).rejects.toMatchObject({
+      code: "AMOUNT_REQUIRED",
+    });
+    const paid = await payLink(body.aiUrl, account, { maxAmount: 1, amount: 0.35 });
+    expect(paid.amountUnits).toBe(350_000n);
+  });
+
   test("a payment whose answers were lost moves the money once", async () => {
     const { links } = client();
     const { id, aiUrl } = await links.create({ amount: 0.5, description: "Lost answers" });
@@ -176,10 +252,110 @@ describe("payLink", () => {
     expect(signed).toBe(1);
   });
 
+  test("error: a refusal by a proxy is no outcome: the payment behind it is found, and paid once", async () => {
+    const { id, aiUrl } = await client().links.create({ amount: 0.2, description: "Proxy" });
+    let posts = 0;
+    const proxied = (async (url: string | URL, init?: RequestInit) => {
+      const answer = await fetch(url, init);
+      if (init?.method !== "POST") return answer;
+      posts += 1;
+      return posts === 1 ? Response.json({ error: "Forbidden" }, { status: 403 }) : answer;
+    }) as typeof fetch;
+    const paid = await payLink(aiUrl, await newAccount(1_000_000n), { maxAmount: 1, fetch: proxied });
+    expect(paid.amountUnits).toBe(200_000n);
+    const [row] = await world.sql<{ count: number }[]>`
+      select count(*)::int as count from payments where link_id = ${id}`;
+    expect(row?.count).toBe(1);
+  });
+
+  test.each([
+    [900, undefined],
+    [901, "VALIDITY_NOT_ALLOWED"],
+    ["300", "VALIDITY_NOT_ALLOWED"],
+  ])("a link that asks for an authorization of %p seconds", async (maxTimeoutSeconds, code) => {
+    const { aiUrl } = await client().links.create({ amount: 0.1, description: "Validity" });
+    const greedy = (async (url: string | URL, init?: RequestInit) => {
+      const body = (await (await fetch(url, init)).json()) as { accepts: object[] };
+      return Response.json(
+        { ...body, accepts: body.accepts.map((item) => ({ ...item, maxTimeoutSeconds })) },
+        { status: 402 },
+      );
+    }) as typeof fetch;
+    const account = await newAccount(1_000_000n);
+    const outcome = await signPayment(aiUrl, account, { maxAmount: 1, fetch: greedy }).catch(
+      (error: PaymentError) => error,
+    );
+    if (code === undefined) expect(outcome).toMatchObject({ amount: "100000" });
+    else expect(outcome).toMatchObject({ code });
+  });
+
+  test("signs for USDC as it is, although a link calls the token otherwise", async () => {
+    const { aiUrl } = await client().links.create({ amount: 0.1, description: "Renamed" });
+    const renaming = (async (url: string | URL, init?: RequestInit) => {
+      const answer = await fetch(url, init);
+      if (init?.method === "POST") return answer;
+      const { accepts } = (await answer.json()) as { accepts: object[] };
+      const extra = { name: "Permit2", version: "9", salt: `0x${"1".repeat(64)}` };
+      return Response.json({ accepts: accepts.map((item) => ({ ...item, extra })) }, { status: 402 });
+    }) as typeof fetch;
+    const paid = await payLink(aiUrl, await newAccount(1_000_000n), { maxAmount: 1, fetch: renaming });
+    expect(paid.amountUnits).toBe(100_000n);
+  });
+
+  test.each(["-1", "0x1", "1.5", "", "9".repeat(31), 100_000])(
+    "error: an amount of %p is none, and nothing is signed",
+    async (amount) => {
+      const asset = "0x036CbD53842c5426634e7929541eC2318f3dCF7e";
+      const item = { amount, asset, chainId: 84_532, maxTimeoutSeconds: 300 };
+      const odd = (async () =>
+        Response.json({ accepts: [item] }, { status: 402 })) as unknown as typeof fetch;
+      const account = privateKeyToAccount(generatePrivateKey());
+      const signing = signPayment("http://localhost/v1/x402/link_x", account, { maxAmount: 9e9, fetch: odd });
+      await expect(signing).rejects.toMatchObject({ code: "NOT_PAYABLE" });
+    },
+  );
+
   test("error: a cancelled link is refused before anything is signed", async () => {
     const { id, aiUrl } = await client().links.create({ amount: 1, description: "Gone" });
     await client().links.cancel(id);
     await expect(payLink(aiUrl, await newAccount(1n), { maxAmount: 1 })).rejects.toBeInstanceOf(PaymentError);
+  });
+});
+
+describe("event streams", () => {
+  test("events.stream yields each event once and goes on from its cursor after a lost connection", async () => {
+    const positions: (string | null)[] = [];
+    // the first connection breaks after one event, the second after two, and so on: within a page, which is sent again
+    const breaking = async (url: string | URL | Request, init?: RequestInit) => {
+      const answer = await fetch(url, init);
+      if (!String(url).endsWith("/stream") || !answer.body) return answer;
+      positions.push(new Headers(init?.headers).get("last-event-id"));
+      return new Response(answer.body.pipeThrough(cutAfter(positions.length)), answer);
+    };
+    const { links, events } = client({ fetch: breaking as typeof fetch });
+    const { pagination } = await events.page({ limit: 100 });
+    expect(pagination.hasNextPage).toBe(false);
+    const cursor = pagination.nextCursor ?? "";
+    const made: string[] = [];
+    for (const description of ["one", "two", "three"])
+      made.push((await links.create({ amount: 1, description })).id);
+    const got: string[] = [];
+    for await (const { event } of events.stream({ cursor })) {
+      if (event.type !== "payment_link.created") continue;
+      got.push(event.subjectId);
+      if (got.length === 3) made.push((await links.create({ amount: 1, description: "four" })).id);
+      if (got.length === 4) break;
+    }
+    expect(got).toEqual(made);
+    expect(positions[0]).toBe(cursor);
+    expect(positions.length).toBeGreaterThan(2);
+    expect(positions.at(-1)).not.toBe(cursor);
+  });
+
+  test("error: a key without the scope ends the stream with the refusal", async () => {
+    const { body } = await ann.client.post("/v1/api-keys", { name: "Links", scopes: ["links:read"] });
+    const { events } = client({ apiKey: body.data.key });
+    await expect(events.stream().next()).rejects.toMatchObject({ status: 403, code: "FORBIDDEN" });
   });
 });
 

@@ -11,6 +11,7 @@ const OPERATIONS = [
   "cancelPaymentLink",
   "listLinkPayments",
   "getPaymentLinkStats",
+  "getPublicPaymentLink",
   "listTransactions",
   "summarizeTransactions",
   "exportTransactions",
@@ -31,5 +32,9 @@ export async function renderSdkTypes(): Promise<string> {
     return { key, operation };
   });
   const note = "Written by `bun run wire-types` from the OpenAPI document; a test compares both.";
-  return renderOperations(document, chosen, { name: "Operations", note, further: ["WebhookMessage"] });
+  return renderOperations(document, chosen, {
+    name: "Operations",
+    note,
+    further: ["ApiError", "WebhookMessage"],
+  });
 }

@@ -6,6 +6,7 @@ import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { ensureLane, insertRelay } from "../../db/relays/relays.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { openLanes } from "../../worker/sender/lanes.ts";
+import { noteSigned, noteSignerFailure } from "../../worker/sender/signer-failures.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import { randomHash } from "../support/ledger-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
@@ -46,7 +47,7 @@ async function choose(count = 1): Promise<number | string> {
   const own = keys.slice(0, count);
   const lanes = openLanes(sql, chain, own, { maxFeeWei: feeWei, dailyFeeMaxWei: undefined });
   const chosen = await lanes.choose(GAS);
-  return typeof chosen === "string" ? chosen : own.indexOf(chosen);
+  return typeof chosen === "string" ? chosen : own.findIndex(({ address }) => address === chosen.address);
 }
 
 /** Enough for this much gas at what is offered, and no wei more. */
@@ -91,4 +92,27 @@ test("a key whose balance is reserved by pending transactions leaves the next on
   await fund(1, GAS);
   await send(0, 1n);
   expect(await choose(2)).toBe(1);
+});
+
+test("behavior: a key whose signer just failed is chosen only when no other can send, and again once it has signed", async () => {
+  await fund(0, 2n * GAS);
+  await fund(1, 2n * GAS);
+  const [first = { address: randomAddress() }] = keys;
+  const remote = { address: first.address, signerUrl: "http://127.0.0.1:1/lanes" };
+  const own = [remote, ...keys.slice(1)];
+  const lanes = openLanes(sql, chain, own, { maxFeeWei: feeWei, dailyFeeMaxWei: undefined });
+  await send(1, GAS);
+  const chosen = async () => {
+    const key = await lanes.choose(GAS);
+    return typeof key === "string" ? key : key.address;
+  };
+  expect(await chosen()).toBe(remote.address);
+  noteSignerFailure(remote);
+  expect(await chosen()).toBe(keys[1]?.address ?? "0x");
+  await fund(1, GAS);
+  expect(await openLanes(sql, chain, own, { maxFeeWei: feeWei, dailyFeeMaxWei: undefined }).choose(GAS)).toBe(
+    remote,
+  );
+  noteSigned(remote);
+  expect(await chosen()).toBe(remote.address);
 });

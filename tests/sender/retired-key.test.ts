@@ -84,7 +84,7 @@ test("behavior: the stored bytes of a retired key are resent", async () => {
 }, 120_000);
 
 test("behavior: bytes of a retired key that every node rejects hold the link until the authorization ends, not longer", async () => {
-  const order = await newOrder(lab, { validForS: 12 });
+  const order = await newOrder(lab, { validForS: 20 });
   await strand(() => pay(lab, order), { spoilBytes: true });
   await mineUntil(
     "the link to be free",
@@ -96,7 +96,7 @@ test("behavior: bytes of a retired key that every node rejects hold the link unt
 
 test("behavior: a facilitated payment of a retired key ends too, when its authorization is over", async () => {
   const payer = makePayer();
-  const validBefore = Math.floor(Date.now() / 1000) + 12;
+  const validBefore = Math.floor(Date.now() / 1000) + 20;
   const signed = await signPayment(payer, { to: randomAddress(), amountUnits: 1_000n, validBefore });
   await fundUsdc(lab.chain.rpcUrl, payer.address, 1_000n);
   const id = newPaymentId();

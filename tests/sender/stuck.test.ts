@@ -109,10 +109,14 @@ describe("a transaction that blocks pass over", () => {
 
   test("behavior: a transaction whose authorization is over is replaced by a no-op; the payment is FAILED and the link released", async () => {
     await lab.rpc("evm_setAutomine", [false]);
-    const order = await newOrder(lab, { validForS: 10 });
+    // what is valid for less than six seconds is not signed any more
+    const order = await newOrder(lab, { validForS: 20 });
     const { status } = await pay(lab, order);
     expect(status).toBe(202);
-    const stuck = await paymentOf(lab, order.linkId);
+    const stuck = await waitFor("the payment to be signed", async () => {
+      const payment = await paymentOf(lab, order.linkId);
+      return payment?.state !== "QUEUED" && payment;
+    });
     expect(stuck).toMatchObject({ state: "SIGNED", reason: null });
     await waitFor("the authorization to be over", async () => {
       const [{ isOver } = { isOver: false }] = await lab.sql<{ isOver: boolean }[]>`
@@ -123,7 +127,7 @@ describe("a transaction that blocks pass over", () => {
       const [{ noops } = { noops: 0 }] = await lab.sql<{ noops: number }[]>`
         select count(*)::int as noops
         from relay_attempts
-        where relay_id = ${stuck?.relayId ?? 0n} and is_noop`;
+        where relay_id = ${stuck.relayId} and is_noop`;
       return noops > 0;
     });
     await lab.rpc("anvil_setNextBlockBaseFeePerGas", [toHex(GWEI)]);
@@ -131,7 +135,7 @@ describe("a transaction that blocks pass over", () => {
     await waitForLink(lab, order.linkId, "ACTIVE");
     expect(await paymentOf(lab, order.linkId)).toMatchObject({ state: "FAILED", reason: "EXPIRED_TRANSFER" });
     const spent = await waitFor("the receipt of the no-op", async () =>
-      (await relaysOf(lab)).find((relay) => relay.id === stuck?.relayId && relay.gasUsed !== null),
+      (await relaysOf(lab)).find((relay) => relay.id === stuck.relayId && relay.gasUsed !== null),
     );
     expect(spent.gasUsed).toBe(21_000n);
     const [{ sends } = { sends: 0 }] = await lab.sql<{ sends: number }[]>`

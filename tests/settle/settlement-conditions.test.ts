@@ -49,7 +49,7 @@ describe("an authorization that was spent without paying", () => {
       failSpentPayments(tx, network, [{ payer: payment.payer, nonce: payment.nonce, ...spent }]),
     );
 
-  test.each(["QUEUED", "SIGNED"])(
+  test.each(["QUEUED", "SIGNED", "BROADCAST"])(
     "ends its payment that is %s, and its row alone in the history",
     async (state) => {
       await setState(state);
@@ -101,6 +101,31 @@ describe("a transfer of another amount", () => {
   });
 });
 
+describe("what stands beside a link's payment", () => {
+  test("a further transfer to a link that a transfer pays is a DUPLICATE, whatever its amount", async () => {
+    const link = await seedLink(lab.sql, lab.merchant);
+    await bookTransfer(lab, { link, pays: true });
+    await bookTransfer(lab, { link, units: UNITS - 1n });
+    await lab.sql.begin((tx) => refreshLinks(tx, { linkIds: [link], isReorg: false }));
+    expect(await linkOf(lab, link)).toEqual({ status: "PAID", exception: "DUPLICATE" });
+  });
+
+  test.each([
+    ["ORPHANED", "PENDING"],
+    ["DETECTED", "ACTIVE"],
+  ] as const)(
+    "an unproven claim of a transfer that is %s leaves one of two equal links %s",
+    async (status, expected) => {
+      const [link] = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
+      const transfer = makeTransfer(lab, 90);
+      await bookTransfer(lab, { from: transfer.from, status });
+      await lab.sql`update transfers set tx_hash = ${transfer.txHash} where from_address = ${transfer.from}`;
+      await claim(lab, link, transfer);
+      expect(await linkOf(lab, link)).toMatchObject({ status: expected });
+    },
+  );
+});
+
 describe("transfers that were booked before what names them", () => {
   const named = async () => {
     const found = await lab.sql.begin((tx) => findNamedTransfers(tx, NETWORK));
@@ -110,6 +135,7 @@ describe("transfers that were booked before what names them", () => {
   test.each([
     ["QUEUED", 1],
     ["SIGNED", 1],
+    ["BROADCAST", 1],
     ["MINED", 0],
     ["CONFIRMED", 0],
     ["FAILED", 0],
@@ -138,7 +164,27 @@ describe("transfers that were booked before what names them", () => {
       update transfers set tx_hash = ${transfer.txHash}
       where to_address = ${lab.merchant.address} or from_address = ${transfer.from}`;
     expect(await named()).toBe(1);
+    expect(await lab.sql.begin((tx) => findNamedTransfers(tx, "base"))).toEqual([]);
     await lab.sql`update claims set state = 'REJECTED' where id = ${claimId}`;
+    expect(await named()).toBe(0);
+  });
+
+  test.each([
+    ["proven", "amount", 1],
+    ["proven", "pay_amount", 1],
+    ["proven", "early_claim", 1],
+    ["proven", "proof", 0],
+    ["proven", "tag", 0],
+    ["unproven", "amount", 0],
+  ])("a %s claim on a transfer that another link has by %s names %d transfers", async (kind, by, count) => {
+    await setState("FAILED", "EXPIRED_TRANSFER");
+    const transfer = makeTransfer(lab, 90);
+    await claim(lab, linkId, transfer, kind === "proven" ? "EOA" : null);
+    await bookTransfer(lab, { from: transfer.from, link: await seedLink(lab.sql, lab.merchant), pays: true });
+    await lab.sql`
+      update transfers set tx_hash = ${transfer.txHash}, settled_by = ${by} where from_address = ${transfer.from}`;
+    expect(await named()).toBe(count);
+    await lab.sql`update transfers set link_id = ${linkId} where from_address = ${transfer.from}`;
     expect(await named()).toBe(0);
   });
 });

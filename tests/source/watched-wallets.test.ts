@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { seedWallets } from "../../bench/indexer-process.ts";
-import { countJoinedWallets, readJoinedWallets } from "../../db/ledger/watched-wallets.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { countJoinedWallets, findFollowedSince, readJoinedWallets } from "../../db/ledger/watched-wallets.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
@@ -40,4 +41,22 @@ test("every wallet that has joined is read once, also while their rows move on t
   expect(lines.endsWith("\n")).toBe(true);
   const read = lines.trimEnd().split("\n").sort();
   expect(read).toEqual(rows.map((row) => row.address).sort());
+});
+
+test("a wallet is followed from the block it joined at, a back-filled one from the first, and one that has not joined not at all", async () => {
+  const [joined, backfilled, unjoined] = await sql<{ id: string; address: Hex }[]>`
+    update wallets
+    set
+      indexed_from = case when id <> 'wal_3003' then 50 end, backfilled_at = case when id = 'wal_3002' then now() end
+    where id in ('wal_3001', 'wal_3002', 'wal_3003')
+    returning id, address`.then((rows) => rows.toSorted((one, other) => (one.id < other.id ? -1 : 1)));
+  if (!joined || !backfilled || !unjoined) throw new Error("the wallets are not there");
+  const addresses = [joined.address, backfilled.address, unjoined.address];
+  expect(await findFollowedSince(sql, "base-sepolia", addresses)).toEqual(
+    new Map([
+      [joined.address, 50],
+      [backfilled.address, 0],
+    ]),
+  );
+  expect(await findFollowedSince(sql, "base", addresses)).toEqual(new Map());
 });

@@ -9,7 +9,7 @@ import { findFreePort } from "../../local/free-port.ts";
 import { type ServiceProcess, startServiceProcess } from "../../local/processes/service-process.ts";
 import { serviceEnv } from "../../local/service-env.ts";
 import { startTestChain, type TestChain } from "./chain.ts";
-import { serviceProgram } from "./compiled-services.ts";
+import { serviceProgram, settingsOfRun } from "./compiled-services.ts";
 import { createTestDatabase } from "./postgres.ts";
 
 export const JWT_SECRET = "4f3c2b1a09f8e7d6c5b4a3928170615243342516078899aabbccddeeff001122";
@@ -62,12 +62,21 @@ export async function startApiWorld(
       rpcUrls: Object.fromEntries([...chains].map(([network, { rpcUrl }]) => [network, rpcUrl])),
       smtpUrl: "smtp://127.0.0.1:1",
       jwtSecret: JWT_SECRET,
+      offerSigningKey: "c3d1a5e7f90b28466d8e4f2a71b5c093e8d7a6b5c4f3029118273645546372aa",
       otpPepper: "99aa88bb77cc66dd55ee44ff33002211fedcba98765432100123456789abcdef",
       relayerKeys: "",
       dataDir,
     };
     const { PATH, HOME } = process.env;
-    const common = { PATH, HOME, NODE_ENV: "test", RATE_LIMITS: "0", BASE_URL: baseUrl, ...options.env };
+    const common = {
+      PATH,
+      HOME,
+      NODE_ENV: "test",
+      RATE_LIMITS: "0",
+      BASE_URL: baseUrl,
+      ...settingsOfRun(),
+      ...options.env,
+    };
     for (const port of ports) {
       const env = serviceEnv("api", settings, { ...common, PORT: String(port) });
       processes.push(

@@ -12,11 +12,16 @@ import { SERVICE_KINDS, type ServiceKind } from "../../local/service-env.ts";
 /** Set by tests/run.ts; without it (a single test file started by hand) the processes run from their sources. */
 export const SERVICES_VARIABLE = "TEST_SERVICES";
 const ROOT = join(import.meta.dir, "../..");
-/** Its fonts are files of packages, which an executable does not find: a process that makes PDFs runs from its sources (`fromSources`). */
-const WITHOUT_PDF: BunPlugin = {
-  name: "without-pdf",
+/**
+ * Optimised code is compiled too late to pay within seconds; each concurrent job costs a connection and a poll a second; each new
+ * connection costs Postgres a process and its caches.
+ */
+const SHORT_LIVED = { BUN_JSC_useDFGJIT: "0", WORKER_CONCURRENCY: "3", DATABASE_MAX_CONNECTIONS: "6" };
+/** What makes PDFs is read from the sources when it is first needed: its fonts are files of packages, which an executable does not find. */
+const PDF_IN_PLACE: BunPlugin = {
+  name: "pdf-in-place",
   setup(build) {
-    build.onResolve({ filter: /\/pdf\/(?:receipt-)?pdf\.ts$/ }, ({ path, importer }) => ({
+    build.onResolve({ filter: /\/(?:document-|statement-)?pdf\.ts$/ }, ({ path, importer }) => ({
       path: join(dirname(importer), path),
       external: true,
     }));
@@ -42,11 +47,16 @@ export async function compileServices(folder: string): Promise<void> {
   for (const kind of SERVICE_KINDS) {
     await Bun.build({
       entrypoints: [join(ROOT, kind, "main.ts")],
-      plugins: [WITHOUT_PDF, IN_PLACE],
+      plugins: [PDF_IN_PLACE, IN_PLACE],
       bytecode: true,
       format: "esm",
       target: "bun",
-      compile: { outfile: join(folder, kind), autoloadDotenv: false, autoloadBunfig: false },
+      compile: {
+        outfile: join(folder, kind),
+        autoloadDotenv: false,
+        autoloadBunfig: false,
+        autoloadPackageJson: true,
+      },
     });
   }
 }
@@ -57,4 +67,9 @@ export function serviceProgram(kind: ServiceKind): ServiceProgram {
   const command = join(folder, kind);
   if (!existsSync(command)) throw new Error(`${SERVICES_VARIABLE} names ${folder}, which has no ${kind}`);
   return { command, args: [] };
+}
+
+/** Environment of processes within a run, which live for seconds. Empty for benches and for a file started by hand: they get production's. */
+export function settingsOfRun(): Record<string, string> {
+  return process.env[SERVICES_VARIABLE] === undefined ? {} : SHORT_LIVED;
 }

@@ -137,18 +137,27 @@ export async function accept(
   linkId: string,
   authorization: Partial<Pick<NewPayment, "payer" | "nonce">> = {},
 ): Promise<NewPayment | undefined> {
-  const payment = {
-    ...({ id: newPaymentId(), transactionId: newTransactionId(), linkId, network: NETWORK } as const),
-    ...({ token: NETWORKS[NETWORK].usdc.address, payer: randomAddress(), payerKind: "EOA" } as const),
-    ...{ recipient: lab.merchant.address, amountUnits: UNITS, validAfter: 0n, validBefore: 9_999_999_999n },
-    ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
-    ...authorization,
-  };
+  const payment = makePayment(lab, linkId, authorization);
   const accepted = await lab.sql.begin(async (tx) => {
     await lockLinks(tx, [linkId]);
     return insertPayments(tx, [payment]);
   });
   return accepted.has(payment.id) ? payment : undefined;
+}
+
+/** A payment of the lab's merchant that fits a link of his. */
+export function makePayment(
+  { merchant }: BooksLab,
+  linkId: string,
+  authorization: Partial<Pick<NewPayment, "payer" | "nonce">> = {},
+): NewPayment {
+  return {
+    ...({ id: newPaymentId(), transactionId: newTransactionId(), linkId, network: NETWORK } as const),
+    ...({ token: NETWORKS[NETWORK].usdc.address, payer: randomAddress(), payerKind: "EOA" } as const),
+    ...{ recipient: merchant.address, amountUnits: UNITS, validAfter: 0n, validBefore: 9_999_999_999n },
+    ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
+    ...authorization,
+  };
 }
 
 /** The worker has signed a transaction that carries the payment. */

@@ -29,6 +29,17 @@ export async function createTestDatabase(): Promise<TestDatabase> {
   return { url: withDatabase(adminUrl, name), name, drop };
 }
 
+/** A database of its own without any schema. */
+export async function createEmptyDatabase(): Promise<TestDatabase> {
+  const adminUrl = await findServer();
+  const name = `test_empty_${process.pid}_${randomBytes(5).toString("hex")}`;
+  await asAdmin(adminUrl, (sql) => sql`create database ${sql(name)}`);
+  const drop = async () => {
+    await asAdmin(adminUrl, (sql) => sql`drop database if exists ${sql(name)} with (force)`);
+  };
+  return { url: withDatabase(adminUrl, name), name, drop };
+}
+
 /** Makes the template when the schema's files have none yet, and returns its name. Safe when several processes ask at once. */
 export function prepareTemplate(adminUrl: string): Promise<string> {
   preparing ??= makeTemplate(adminUrl);

@@ -13,7 +13,7 @@ const WAIT_MS = 90_000;
 const POLL_MS = 30;
 
 /** `given` is read at each call: a file's `beforeAll` sets what it returns. */
-export function refundLab(given: () => { world: World; sql: Sql; merchant: Merchant }) {
+export function refundLab(given: () => { world: Pick<World, "chain">; sql: Sql; merchant: Merchant }) {
   async function until<Value>(read: () => Promise<Value | undefined>): Promise<Value> {
     const deadline = Date.now() + WAIT_MS;
     for (;;) {
@@ -41,7 +41,10 @@ export function refundLab(given: () => { world: World; sql: Sql; merchant: Merch
   }
 
   /** A link paid by x402; returns its payer. */
-  async function paidByX402(amount: number): Promise<{ linkId: string; payer: Hex }> {
+  async function paidByX402(
+    amount: number,
+    headers?: Record<string, string>,
+  ): Promise<{ linkId: string; payer: Hex }> {
     const { world, merchant } = given();
     const linkId = await makeLink(amount);
     const payer = makePayer();
@@ -49,7 +52,7 @@ export function refundLab(given: () => { world: World; sql: Sql; merchant: Merch
     await fundUsdc(world.chain.rpcUrl, payer.address, units);
     const to = merchant.walletAddress as Hex;
     const payment = await signPayment(payer, { to, amountUnits: units });
-    const answer = await merchant.client.post(`/v1/x402/${linkId}/pay`, shapeA(payment));
+    const answer = await merchant.client.post(`/v1/x402/${linkId}/pay`, shapeA(payment), headers);
     if (answer.status !== 200) throw new Error(answer.text);
     await waitForPaid(linkId);
     return { linkId, payer: payer.address.toLowerCase() as Hex };

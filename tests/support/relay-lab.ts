@@ -5,6 +5,7 @@ import type { Sql } from "../../db/postgres/client.ts";
 import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
+import type { ServiceProgram } from "../../local/processes/service-process.ts";
 import type { FaultProxy } from "../rpc/fault-proxy.ts";
 import type { TestChain } from "./chain.ts";
 import { makePayer, type SignedPayment, shapeA, signPayment } from "./payer.ts";
@@ -46,7 +47,9 @@ export async function startLab(
     keys?: number;
     env?: Record<string, string>;
     processes?: readonly ProcessName[];
+    hasMetrics?: boolean;
     way?: (databaseUrl: string) => string;
+    programOf?: (name: ProcessName) => ServiceProgram | undefined;
   } = {},
 ): Promise<Lab> {
   const keys = localRelayerKeys().slice(0, options.keys ?? 1);
@@ -60,7 +63,9 @@ export async function startLab(
   const service = await startFaultyWorld({
     env,
     ...(options.processes ? { processes: options.processes } : {}),
+    ...(options.hasMetrics ? { hasMetrics: true } : {}),
     ...(options.way ? { databaseWay: options.way } : {}),
+    ...(options.programOf ? { programOf: options.programOf } : {}),
   });
   const { chain, db, sql, proxy, stop } = service;
   return {
@@ -105,6 +110,17 @@ export async function pay(
     body: JSON.stringify(shapeA(payment)),
   });
   return { status: response.status, body: (await response.json()) as PayBody };
+}
+
+/**
+ * As callers are told to: the same request again while the answer is an error that says so. A payment waits seconds for a node or for the
+ * ledger, which a busy machine may exceed.
+ */
+export function payWithRetries(lab: Lab, order: Order): ReturnType<typeof pay> {
+  return waitFor("an answer that is not to be retried", async () => {
+    const answer = await pay(lab, order);
+    return !(answer.status === 500 && answer.body.retryable) && answer;
+  });
 }
 
 /** The first value `read` gives that is not undefined or false. */

@@ -1,11 +1,11 @@
 /** TypeScript types of chosen operations of the OpenAPI document, with the components they name. */
 import {
-  type Content,
+  type Answer,
   type OpenApiDocument,
   type Operation,
   type Parameter,
   resolve,
-} from "./openapi-document.ts";
+} from "../../api/http/openapi-document.ts";
 import { findNames, renderComponents, typeOf } from "./render-types.ts";
 
 /** `export type <name> = { <key>: { query; body; answer } }`, and before it the named types it needs, with `further` ones. */
@@ -29,7 +29,7 @@ export function renderOperations(
   ].join("\n");
 }
 
-const jsonOf = (part: Content | undefined) => part?.content?.["application/json"]?.schema;
+const jsonOf = (part: Answer | undefined) => part?.content?.["application/json"]?.schema;
 
 function partsOf(document: OpenApiDocument, { parameters = [], requestBody, responses = {} }: Operation) {
   return {

@@ -1,5 +1,5 @@
 /** TypeScript types of an OpenAPI document's schemas. A reference is its name; the named ones are written with `renderComponents`. */
-import type { Schema } from "./openapi-document.ts";
+import type { Schema } from "../../api/http/openapi-document.ts";
 
 const REFERENCE = "#/components/schemas/";
 

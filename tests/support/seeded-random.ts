@@ -3,7 +3,9 @@
 /** Numbers in [0, 1) (mulberry32). */
 export function seededRandom(name: string): () => number {
   const seed = Number(process.env.TEST_SEED ?? Math.floor(Math.random() * 2 ** 31));
-  console.log(`${name}: TEST_SEED=${seed}`);
+  // a run's output is that of several processes: the file is found again by its name
+  const [, file] = /(tests\/[^\s:]+\.test\.ts):/.exec(new Error().stack ?? "") ?? [];
+  console.log(`${name}: TEST_SEED=${seed}${file === undefined ? "" : ` in ${file}`}`);
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;

@@ -56,19 +56,33 @@ export function superviseService(service: Service, names: readonly ProcessName[]
 
 /** Kill -9 of one backend: Postgres ends all others at once and recovers from its log, as after an immediate shutdown. */
 export async function crashDatabase(sql: Sql): Promise<void> {
-  const [victim] = await insist(
-    () => sql<{ pid: number }[]>`
-      select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid() limit 1`,
-  );
-  if (!victim) return;
-  process.kill(victim.pid, "SIGKILL");
-  await waitFor("Postgres to be down", () =>
-    sql`select 1`.then(
+  const before = await insist(() => readCheckpointer(sql));
+  await waitFor("a connection to kill", async () => {
+    const [victim] = await insist(
+      () => sql<{ pid: number }[]>`
+        select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid() limit 1`,
+    );
+    try {
+      return victim !== undefined && process.kill(victim.pid, "SIGKILL");
+    } catch {
+      // it was closed since
+      return false;
+    }
+  });
+  // it may be back before a statement has failed
+  await waitFor("Postgres to be back", () =>
+    readCheckpointer(sql).then(
+      (now) => now !== undefined && now !== before,
       () => false,
-      () => true,
     ),
   );
-  await insist(() => sql`select 1`);
+}
+
+/** The process id of the checkpointer, a new one after each recovery. */
+async function readCheckpointer(sql: Sql): Promise<number | undefined> {
+  const [row] = await sql<{ pid: number }[]>`
+    select pid from pg_stat_activity where backend_type = 'checkpointer'`;
+  return row?.pid;
 }
 
 /** How it ended, and why, as far as it said. */

@@ -13,8 +13,12 @@ export type TcpRelay = {
 
 type Chunk = { dueMs: number; bytes: Buffer };
 
-/** `delayMs`: how long every byte of the server's is held back, in order. Default 0. */
-export async function startTcpRelay(options: { targetPort: number; delayMs?: number }): Promise<TcpRelay> {
+/** `delayMs`: how long every byte of the server's is held back, in order. Default 0. `host`: the address it listens at, default loopback. */
+export async function startTcpRelay(options: {
+  targetPort: number;
+  delayMs?: number;
+  host?: string;
+}): Promise<TcpRelay> {
   const delayMs = options.delayMs ?? 0;
   let targetPort: number | undefined = options.targetPort;
   const sockets = new Set<Socket>();
@@ -37,7 +41,7 @@ export async function startTcpRelay(options: { targetPort: number; delayMs?: num
     if (delayMs === 0) upstream.pipe(client);
     else passLater(upstream, client, delayMs);
   });
-  server.listen(0, "127.0.0.1");
+  server.listen(0, options.host ?? "127.0.0.1");
   await once(server, "listening");
   const cut = () => {
     targetPort = undefined;

@@ -4,12 +4,12 @@ import type { Sql } from "../../db/postgres/client.ts";
 const TIMEOUT_MS = 90_000;
 
 /** Resolves when a transaction of this database waits for another one's row, or when `work` is over without that. */
-export async function untilBlocked(sql: Sql, work: Promise<unknown>): Promise<void> {
+export async function untilBlocked(sql: Sql, work?: Promise<unknown>): Promise<void> {
   let isOver = false;
   const ended = () => {
     isOver = true;
   };
-  work.then(ended, ended);
+  work?.then(ended, ended);
   const deadline = Date.now() + TIMEOUT_MS;
   while (!isOver) {
     const rows = await sql`

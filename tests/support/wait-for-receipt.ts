@@ -5,6 +5,7 @@ export type Receipt = {
   readonly status: Hex;
   readonly gasUsed: Hex;
   readonly blockHash: Hex;
+  readonly blockNumber: Hex;
   readonly logs: { readonly address: Hex; readonly topics: Hex[]; readonly data: Hex }[];
 };
 

@@ -8,7 +8,7 @@ import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { findFreePort } from "../../local/free-port.ts";
 import {
   type ServiceProcess,
-  sourceProgram,
+  type ServiceProgram,
   startServiceProcess,
 } from "../../local/processes/service-process.ts";
 import {
@@ -20,7 +20,7 @@ import {
 import { waitUntilReady } from "../../local/wait-until-ready.ts";
 import { type FaultProxy, startFaultProxy } from "../rpc/fault-proxy.ts";
 import { startTestChain, type TestChain } from "./chain.ts";
-import { serviceProgram } from "./compiled-services.ts";
+import { serviceProgram, settingsOfRun } from "./compiled-services.ts";
 import { startTestMailbox, type TestMailbox } from "./mailbox.ts";
 import { createTestDatabase, type TestDatabase } from "./postgres.ts";
 
@@ -37,14 +37,20 @@ export type ServiceParts = {
   env?: Record<string, string>;
   /** Default: one of each kind. */
   processes?: readonly ProcessName[];
-  /** Never the run's executables: for workers that make PDFs. */
-  fromSources?: boolean;
+  /** Each process serves its metrics on a port of its own. */
+  hasMetrics?: boolean;
+  /** Default: all. The others wait for their `start`. */
+  isStarted?: (name: ProcessName) => boolean;
+  /** Asked at each start of a process. Undefined: this version's. */
+  programOf?: (name: ProcessName) => ServiceProgram | undefined;
 };
 
 export type Service = {
   /** Origin of the first API process, without a slash at the end. */
   baseUrl: string;
   baseUrlOf: (name: ProcessName) => string;
+  /** Host and port of a process's metrics, with `hasMetrics`. */
+  metricsOf: (name: ProcessName) => string;
   pidOf: (name: ProcessName) => number;
   /** What a process has written so far, over all its lives. */
   logOf: (name: ProcessName) => string;
@@ -53,6 +59,8 @@ export type Service = {
   /** Starts a process that is gone, on the same port. An API is waited for until it is ready. */
   start: (name: ProcessName) => Promise<void>;
   restart: (name: ProcessName) => Promise<void>;
+  /** Starts what a test that failed half-way has killed, so that the next one, or its own second attempt, finds a whole service. */
+  startMissing: () => Promise<void>;
   stop: () => Promise<void>;
 };
 
@@ -69,7 +77,7 @@ export type World = Service & {
 /** A world whose service reaches the node only through `proxy`, which fails on order. `chain` is the node itself. */
 export type FaultyWorld = World & { proxy: FaultProxy };
 
-export type WorldOptions = Pick<ServiceParts, "env" | "processes" | "fromSources"> & {
+export type WorldOptions = Pick<ServiceParts, "env" | "processes" | "hasMetrics" | "programOf"> & {
   blockTimeS?: number;
   /** A second chain, so that base is enabled too. */
   bothNetworks?: boolean;
@@ -91,9 +99,12 @@ export async function startService(parts: ServiceParts): Promise<Service> {
   const settings = settingsOf(parts, dataDir);
   const ports = new Map<ProcessName, number>();
   for (const name of names) if (kindOf(name) === "api") ports.set(name, await findFreePort());
+  const metricsPorts = new Map<ProcessName, number>();
+  if (parts.hasMetrics) for (const name of names) metricsPorts.set(name, await findFreePort());
   const logs = new Map<ProcessName, string>(names.map((name) => [name, ""]));
   const running = new Map<ProcessName, ServiceProcess>();
   const died = new Set<ProcessName>();
+  const started = new Set<ProcessName>();
 
   const baseUrlOf = (name: ProcessName) => `http://localhost:${need(ports, name)}`;
   // All APIs speak for one public origin, as behind a load balancer.
@@ -101,15 +112,23 @@ export async function startService(parts: ServiceParts): Promise<Service> {
   const logOf = (name: ProcessName) => need(logs, name);
   const start = async (name: ProcessName) => {
     if (running.has(name)) throw new Error(`${name} is running already`);
-    const given = { ...quietEnv(), BASE_URL: baseUrl, ...parts.env, PORT: String(ports.get(name) ?? "") };
+    const given = {
+      ...quietEnv(),
+      BASE_URL: baseUrl,
+      ...settingsOfRun(),
+      ...parts.env,
+      PORT: String(ports.get(name) ?? ""),
+      ...(metricsPorts.has(name) ? { METRICS_PORT: String(metricsPorts.get(name)) } : {}),
+    };
     const kind = kindOf(name);
     const child = await startServiceProcess(
       kind,
       serviceEnv(kind, settings, given),
       (line) => logs.set(name, `${logOf(name)}${line}\n`.slice(-LOG_KEPT_CHARS)),
-      parts.fromSources ? sourceProgram(kind) : serviceProgram(kind),
+      parts.programOf?.(name) ?? serviceProgram(kind),
     );
     running.set(name, child);
+    started.add(name);
     died.delete(name);
     child.exited.then((code) => {
       running.delete(name);
@@ -135,7 +154,7 @@ export async function startService(parts: ServiceParts): Promise<Service> {
     rmSync(dataDir, { recursive: true, force: true });
   };
   try {
-    await Promise.all(names.map(start));
+    await Promise.all(names.filter((name) => parts.isStarted?.(name) ?? true).map(start));
   } catch (error) {
     await stop();
     throw error;
@@ -144,8 +163,12 @@ export async function startService(parts: ServiceParts): Promise<Service> {
     if (running.has(name)) await kill(name, "SIGTERM");
     await start(name);
   };
+  const startMissing = async () => {
+    await Promise.all([...started].filter((name) => !running.has(name)).map(start));
+  };
   const pidOf = (name: ProcessName) => need(running, name).pid;
-  return { baseUrl, baseUrlOf, pidOf, logOf, kill, start, restart, stop };
+  const metricsOf = (name: ProcessName) => `127.0.0.1:${need(metricsPorts, name)}`;
+  return { baseUrl, baseUrlOf, metricsOf, pidOf, logOf, kill, start, restart, startMissing, stop };
 }
 
 /** A service with a database, a chain and a mailbox of its own; `stop` takes all of them down. */
@@ -205,6 +228,7 @@ function settingsOf({ db, chain, otherChain, smtp }: ServiceParts, dataDir: stri
     rpcUrls: Object.fromEntries(chains.map(({ chainId, rpcUrl }) => [idOf(chainId), rpcUrl])),
     smtpUrl: smtp.smtpUrl,
     jwtSecret: "4f3c2b1a09f8e7d6c5b4a3928170615243342516078899aabbccddeeff001122",
+    offerSigningKey: "c3d1a5e7f90b28466d8e4f2a71b5c093e8d7a6b5c4f3029118273645546372aa",
     otpPepper: "99aa88bb77cc66dd55ee44ff33002211fedcba98765432100123456789abcdef",
     relayerKeys: localRelayerKeys().join(","),
     dataDir,

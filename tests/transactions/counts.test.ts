@@ -12,6 +12,7 @@ import { bucketOf } from "../../db/transactions/amount-counts.ts";
 import { type Sum, sumTransactions } from "../../db/transactions/summary.ts";
 import { countChosen, listTransactions } from "../../db/transactions/transactions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { seededRandom } from "../support/seeded-random.ts";
 import { type GivenRow, insertHistory } from "./history.ts";
 
 let db: TestDatabase;
@@ -24,17 +25,6 @@ afterAll(async () => {
   await sql?.end({ timeout: 1 });
   await db?.drop();
 });
-
-/** mulberry32: the same numbers for the same seed. */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 const START_MS = Date.UTC(2026, 0, 30);
 const SPAN_MS = 5 * 86_400_000;
@@ -119,9 +109,7 @@ const snapshot = <Value>(run: (tx: Parameters<Parameters<Sql["begin"]>[1]>[0]) =
 
 describe("counters of the history", () => {
   test("totals and pages equal counted rows for 150 random filters, before and after folding", async () => {
-    const seed = Math.floor(Math.random() * 1e9);
-    console.log(`seed ${seed}`);
-    const random = randomOf(seed);
+    const random = seededRandom("rows and filters");
     const [userId, otherId] = [await newUser(), await newUser()];
     await insertHistory(
       sql,
@@ -163,9 +151,7 @@ describe("counters of the history", () => {
   }, 120_000);
 
   test("stay exact during ten concurrent writers, folding and rollbacks", async () => {
-    const seed = Math.floor(Math.random() * 1e9);
-    console.log(`seed ${seed}`);
-    const random = randomOf(seed);
+    const random = seededRandom("rows of concurrent writers");
     const userId = await newUser();
     let isWriting = true;
     const folding = (async () => {
@@ -263,7 +249,7 @@ describe("counters of the history", () => {
   }, 120_000);
 
   test("a distant page begins at the right row, whatever the date boundaries", async () => {
-    const random = randomOf(7);
+    const random = seededRandom("rows of a distant page");
     const userId = await newUser();
     await insertHistory(
       sql,

@@ -6,6 +6,7 @@ import { cancelOperation } from "../../db/wallet-ops/operations.ts";
 import {
   failQueuedOperations,
   failUnsentOperations,
+  hasUnfinishedOperations,
   leaseQueuedOperations,
   markOperationsSigned,
   requeueUnrunOperations,
@@ -148,6 +149,21 @@ describe("requeueUnrunOperations", () => {
     expect(await rowOf(deep)).toMatchObject({ state: "QUEUED", missedRelays: 1 });
   });
 
+  test("leaves an operation to its relay while the ledger has another block at the relay's height", async () => {
+    const [kept, gone] = [await relayed("MINED", 91), await relayed("MINED", 92)];
+    await sql`
+      insert into blocks (network, number, hash, parent_hash, block_time)
+      select network, block_number, case block_number when 91 then block_hash else other_hash end, '0x', now()
+      from (
+        select network, block_number, block_hash, ${`0x${"9e".repeat(32)}`}::text as other_hash
+        from relays
+        where block_number in (91, 92)
+      ) relay`;
+    const { requeued } = await requeueUnrunOperations(sql, NETWORK, DEPTH);
+    expect([kept, gone].map(({ id }) => requeued.includes(id))).toEqual([true, false]);
+    expect(await rowOf(gone)).toMatchObject({ state: "SIGNED", missedRelays: 0 });
+  });
+
   test("gives up after the third relay that did not run it; a lost relay does not count", async () => {
     const made = await queued();
     for (const [state, block] of [
@@ -224,4 +240,20 @@ test("reopenOperationHistory puts back the rows of its own operations alone", as
   };
   expect(await statusOf(reopened)).toEqual({ status: "PENDING", failureReason: null });
   expect(await statusOf(other)).toEqual({ status: "FAILED", failureReason: "REVERTED" });
+});
+
+describe("hasUnfinishedOperations", () => {
+  test("counts what waits to be sent or run on this network, and nothing else", async () => {
+    const { id } = await relayed("BROADCAST", 1);
+    await sql`update wallet_operations set network = 'base' where id = ${id}`;
+    const found: Record<string, boolean> = {};
+    for (const state of ["QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED"]) {
+      await sql`
+        update wallet_operations
+        set state = ${state}, block_number = 1, tx_hash = '0x', succeeded = true
+        where id = ${id}`;
+      found[state] = await hasUnfinishedOperations(sql, "base");
+    }
+    expect(found).toEqual({ QUEUED: true, SIGNED: true, BROADCAST: true, MINED: false, CONFIRMED: false });
+  });
 });

@@ -32,8 +32,15 @@ afterAll(async () => {
   if (world) await assertInvariants(world.sql, world.chain);
   await world?.stop();
 });
-afterEach(() => {
+afterEach(async () => {
   world.proxy.fault = () => undefined;
+  await world.startMissing();
+  // one of a test that failed half-way would refuse the next one
+  await until("no operation is on its way", async () => {
+    const open = await world.sql`
+      select from wallet_operations where state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')`;
+    return open.length === 0;
+  });
 });
 
 async function prepare(): Promise<Answer["body"]> {

@@ -10,7 +10,9 @@ import {
   userOperationHash,
 } from "../../core/chain/user-operation.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { fieldOf } from "../../core/rpc/answers.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { withWorkLock } from "../../db/postgres/work-lock.ts";
 import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
@@ -266,19 +268,40 @@ describe("a reorganisation", () => {
   test("puts a confirmed send back, sends it again, and moves the money once", async () => {
     const merchant = await funded();
     const to = randomAddress();
-    const sendId = await confirmed(merchant, await prepareSend(merchant, { to, amount: "3" }));
-    const first = await waitForSend(merchant, sendId);
-    await rpc("anvil_reorg", [1, []]);
-    await rpc("evm_setTime", [Math.floor(Date.now() / 1000)]);
-    await rpc("anvil_mine", ["0x2", "0x1"]);
+    let sendId = "";
+    let firstBlock = 0;
+    // the lock keeps the worker from seeing the block come and go: its relay counts as final when the worker looks at it again
+    await until(() =>
+      withWorkLock(sql, "keep-relays:base-sepolia", async () => {
+        sendId = await confirmed(merchant, await prepareSend(merchant, { to, amount: "3" }));
+        const first = await waitForSend(merchant, sendId);
+        firstBlock = first.blockNumber;
+        const block = await rpc("eth_getBlockByNumber", [toHex(firstBlock), false]);
+        await rpc("anvil_reorg", [1, []]);
+        await rpc("evm_setTime", [Math.floor(Date.now() / 1000)]);
+        await rpc("anvil_mine", ["0x2", "0x1"]);
+        // read by the indexer, which puts the send back
+        await until(
+          async () => (await merchant.client.get(`/v1/wallets/sends/${sendId}`)).body.status !== "CONFIRMED",
+        );
+        await sql`
+          update relays
+          set
+            state = 'CONFIRMED', tx_hash = ${first.transactionHash}, block_number = ${firstBlock},
+            block_hash = ${String(fieldOf(block, "hash"))}, succeeded = true, mined_at = now()
+          where id = (select relay_id from wallet_operations where id = ${sendId})`;
+      }),
+    );
     await until(async () => {
       const { body } = await merchant.client.get(`/v1/wallets/sends/${sendId}`);
-      return body.status === "CONFIRMED" && body.blockNumber > first.blockNumber;
+      return body.status === "CONFIRMED" && body.blockNumber > firstBlock;
     });
     expect(await readUsdcBalance(world.chain.rpcUrl, to)).toBe(3_000_000n);
     expect(await historyOf(sendId)).toEqual([{ status: "CONFIRMED", failureReason: null }]);
     const rows = await sql`select from transactions where user_id = ${merchant.userId} and type = 'SEND'`;
     expect(rows).toHaveLength(1);
+    const [operation] = await sql`select missed_relays from wallet_operations where id = ${sendId}`;
+    expect(operation).toEqual({ missedRelays: 0 });
   });
 });
 

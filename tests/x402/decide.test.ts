@@ -72,6 +72,12 @@ const cases: [title: string, changes: Changes, expected: Decision | string][] = 
   ["accepts an authorization that meets an open link's terms", {}, ACCEPTED],
   ["accepts it while claims alone hold the link", { link: { status: "PENDING" } }, ACCEPTED],
 
+  ["refuses an ACTIVE link that is used up", { link: { isUsedUp: true } }, "LINK_ALREADY_PAID"],
+  [
+    "refuses a cancelled link that is used up as cancelled",
+    { link: { isUsedUp: true, status: "CANCELLED" } },
+    "LINK_NOT_PAYABLE",
+  ],
   ["accepts a nonce that names this link", { link: { taggedLinkId: LINK.id } }, ACCEPTED],
   ["refuses a nonce that names another link", { link: { taggedLinkId: "link_2" } }, "NONCE_USED"],
   [

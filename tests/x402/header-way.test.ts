@@ -61,6 +61,7 @@ for (const { header, answer, network, other, toPayload } of versions) {
       const body = (await response.json()) as { txHash: string };
       expect(decode(response.headers.get(answer))).toEqual({
         ...{ success: true, transaction: body.txHash, network, payer: payment.from },
+        extensions: { "offer-receipt": expect.anything() },
       });
       expect(response.headers.get("access-control-expose-headers")).toMatch(new RegExp(answer, "i"));
       expect(await payersOf(linkId)).toEqual([payment.from]);

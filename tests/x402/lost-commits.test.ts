@@ -17,7 +17,7 @@ beforeAll(async () => {
   lab = await startLab({
     keys: 4,
     way: (url) => {
-      cutter = startCommitCutter(url, "api", random);
+      cutter = startCommitCutter(url, "api payments", random);
       return cutter.url;
     },
   });

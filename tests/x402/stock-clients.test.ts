@@ -2,7 +2,16 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { x402Client as AxiosX402Client, wrapAxiosWithPayment } from "@x402/axios";
 import { x402Client } from "@x402/core/client";
+import type { PaymentRequired, PaymentRequirements } from "@x402/core/types";
 import { ExactEvmScheme, registerExactEvmScheme } from "@x402/evm/exact/client";
+import {
+  decodeSignedOffers,
+  extractOffersFromPaymentRequired,
+  extractReceiptFromResponse,
+  verifyOfferSignatureJWS,
+  verifyReceiptMatchesOffer,
+  verifyReceiptSignatureJWS,
+} from "@x402/extensions/offer-receipt";
 import { wrapFetchWithPayment as wrapFetchV2 } from "@x402/fetch";
 import axios from "axios";
 import { privateKeyToAccount } from "viem/accounts";
@@ -11,7 +20,7 @@ import { createSigner, wrapFetchWithPayment as wrapFetchV1 } from "x402-fetch";
 import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, type Payer, shapeA, shapeB, signPayment } from "../support/payer.ts";
-import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+import { type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 import { startWorld, type World } from "../support/world.ts";
 
 /** Under the default spending cap of every client ($0.10). */
@@ -159,5 +168,73 @@ describe("the two documented shapes, read from the 402 they are paid from", () =
     });
     expect(response.status).toBe(200);
     await expectPaid(linkId, payer);
+  });
+});
+
+describe("signed offers and receipts, verified by the reference with the key that the service publishes", () => {
+  const termsOf = async (linkId: string) => {
+    const response = await fetch(`${world.baseUrl}/v1/x402/${linkId}`);
+    const header = Buffer.from(response.headers.get("payment-required") ?? "", "base64").toString();
+    return JSON.parse(header) as PaymentRequired;
+  };
+
+  test("an offer names the terms of the 402, and holds for five minutes but not beyond the link", async () => {
+    for (const expiresInS of [3_600, 200]) {
+      const linkId = await seedLink(sql, merchant, { amountUnits: AMOUNT, expiresInS });
+      const [row] = await sql<
+        { expiresAt: Date }[]
+      >`select expires_at from payment_links where id = ${linkId}`;
+      const endS = Math.floor((row?.expiresAt.getTime() ?? 0) / 1_000);
+      const askedS = Math.floor(Date.now() / 1_000);
+      const required = await termsOf(linkId);
+      const [offer] = extractOffersFromPaymentRequired(required);
+      if (offer?.format !== "jws") throw new Error("no offer");
+      const verified = await verifyOfferSignatureJWS(offer);
+      const [{ scheme, network, asset, payTo, amount } = {}] =
+        required.accepts as Partial<PaymentRequirements>[];
+      const resourceUrl = `${world.baseUrl}/v1/x402/${linkId}`;
+      expect(verified).toMatchObject({ version: 1, resourceUrl, scheme, network, asset, payTo, amount });
+      expect(verified.validUntil).toBeLessThanOrEqual(Math.min(endS, Date.now() / 1_000 + 300));
+      expect(verified.validUntil).toBeGreaterThanOrEqual(Math.min(endS, askedS + 300));
+    }
+  });
+
+  test("an offer of a link that cannot be paid is not made", async () => {
+    const { linkId } = await prepare();
+    await sql`update payment_links set expires_at = now() where id = ${linkId}`;
+    expect(extractOffersFromPaymentRequired(await termsOf(linkId))).toEqual([]);
+  });
+
+  test.each(["x402-fetch (version 1)", "@x402/fetch (version 2)"])(
+    "%s gets a receipt that matches its offer",
+    async (name) => {
+      const { linkId, payer } = await prepare();
+      const [offer] = decodeSignedOffers(extractOffersFromPaymentRequired(await termsOf(linkId)));
+      const url = `${world.baseUrl}/v1/x402/${linkId}`;
+      const { header } = (await clients[name]?.pays(payer, url, "GET")) ?? { header: null };
+      const response = new Response(null, { headers: { "payment-response": header ?? "" } });
+      const receipt = extractReceiptFromResponse(response);
+      if (receipt?.format !== "jws" || !offer) throw new Error("no receipt");
+      expect(verifyReceiptMatchesOffer(receipt, offer, [payer.address])).toBe(true);
+      const [row] = await sql`select tx_hash from transfers where link_id = ${linkId} and pays`;
+      expect((await verifyReceiptSignatureJWS(receipt)).transaction).toBe(row?.txHash);
+    },
+  );
+
+  test("a reusable link is a price that is paid again and again, with receipts for the link that was called", async () => {
+    const [linkId = ""] = await seedLinks(sql, merchant, { amountUnits: AMOUNT, isReusable: true });
+    const url = `${world.baseUrl}/v1/x402/${linkId}`;
+    const payer = makePayer();
+    await fundUsdc(world.chain.rpcUrl, payer.address, 2n * AMOUNT);
+    const receipts = [];
+    for (let call = 0; call < 2; call++) {
+      const response = await wrapFetchV2(fetch, makeClientV2(payer))(url);
+      expect(response.status).toBe(200);
+      const receipt = extractReceiptFromResponse(response);
+      if (receipt?.format !== "jws") throw new Error("no receipt");
+      receipts.push(await verifyReceiptSignatureJWS(receipt));
+    }
+    expect(receipts.map(({ resourceUrl }) => resourceUrl)).toEqual([url, url]);
+    expect(new Set(receipts.map(({ transaction }) => transaction)).size).toBe(2);
   });
 });

@@ -1,0 +1,197 @@
+/** Linking and unlinking a Google account, in the world of google.test.ts. */
+import { expect, test } from "bun:test";
+import type { ApiWorld } from "../support/api-world.ts";
+import { type Answer, type Client, openClient } from "../support/http-client.ts";
+import { bookOwnerChange } from "../support/members.ts";
+import { newEmail, signUp } from "../support/sign-up.ts";
+
+export type Claims = Record<string, unknown>;
+
+type Given = {
+  world: () => ApiWorld;
+  /** The next one who comes from the provider. */
+  person: (email: string, more?: Claims) => void;
+  claims: () => Claims;
+  /** Changes each token before it is signed, until the end of the test. */
+  tamper: (change: (token: { payload: Claims }) => void) => void;
+  signInWithGoogle: () => Promise<{ client: Client }>;
+};
+
+export function testLinking({ world, person, claims, tamper, signInWithGoogle }: Given): void {
+  /** A signed-in owner goes to the provider; the callback's address. */
+  async function visitToLink(client: Client): Promise<string> {
+    const begun = await client.post("/v1/auth/google/link");
+    expect(begun.status).toBe(200);
+    const back = await fetch(begun.body.data.url, { redirect: "manual" });
+    const callback = new URL(back.headers.get("location") ?? "");
+    return callback.pathname + callback.search;
+  }
+  const outcomeOf = (answer: Answer) => {
+    expect(answer.status).toBe(302);
+    const url = new URL(answer.headers.get("location") ?? "");
+    expect(url.origin + url.pathname).toBe(`${world().baseUrl}/security`);
+    return url.searchParams.get("google");
+  };
+  const link = async (client: Client) => outcomeOf(await client.get(await visitToLink(client)));
+  const accountsOf = async (client: Client): Promise<{ id: string; linkedAt: string }[]> =>
+    (await client.get("/v1/auth/google/accounts")).body.data;
+  const subjectsOf = async (userId: string) => {
+    const rows = await world().sql<{ subject: unknown }[]>`
+      select subject from identities where user_id = ${userId} order by created_at`;
+    return rows.map(({ subject }) => subject);
+  };
+  const eventsOf = async (userId: string) => {
+    const rows = await world().sql<{ type: string; details: unknown }[]>`
+      select type, details from security_events where user_id = ${userId} and type like 'identity%' order by id`;
+    return rows.map(({ type, details }) => [type, details]);
+  };
+  const sessionsOf = async (userId: string) => {
+    const rows = await world().sql<{ method: string }[]>`
+      select method from sessions where user_id = ${userId} order by created_at`;
+    return rows.map(({ method }) => method);
+  };
+
+  test("a signed-in owner links an account of another address, once, which then signs in", async () => {
+    const owner = await signUp(world().baseUrl);
+    expect(await accountsOf(owner.client)).toEqual([]);
+    const begun = await owner.client.post("/v1/auth/google/link");
+    const cookies = begun.headers.getSetCookie();
+    expect(cookies.find((one) => one.startsWith("googleLink="))).toMatch(
+      /; Max-Age=600; Path=\/v1\/auth\/google\/callback; HttpOnly; SameSite=Lax$/,
+    );
+    person(newEmail());
+    expect(await link(owner.client)).toBe("linked");
+    expect(owner.client.cookies.has("googleLink")).toBe(false);
+    expect(await link(owner.client)).toBe("linked");
+    const [account, ...others] = await accountsOf(owner.client);
+    expect(others).toEqual([]);
+    expect(account).toEqual({
+      id: expect.stringMatching(/^idn_[\w-]{22}$/),
+      linkedAt: expect.stringMatching(/^\d{4}-\d{2}-\d{2}T/),
+    });
+    expect(await eventsOf(owner.userId)).toEqual([["identity_linked", { email: claims().email }]]);
+    expect(await sessionsOf(owner.userId)).toEqual(["wallet_setup"]);
+    const { client } = await signInWithGoogle();
+    expect((await client.get("/v1/auth/me")).body).toMatchObject({ id: owner.userId, email: owner.email });
+  });
+
+  test("error: it takes a fresh passkey to link and to unlink", async () => {
+    const owner = await signUp(world().baseUrl);
+    person(newEmail());
+    expect(await link(owner.client)).toBe("linked");
+    const [account] = await accountsOf(owner.client);
+    await world().sql`
+      update sessions set passkey_at = now() - interval '15 minutes' where user_id = ${owner.userId}`;
+    for (const answer of [
+      await owner.client.post("/v1/auth/google/link"),
+      await owner.client.delete(`/v1/auth/google/accounts/${account?.id}`),
+    ]) {
+      expect(answer.status).toBe(403);
+      expect(answer.body.error.details.issue).toBe("passkey_required");
+    }
+    expect(await subjectsOf(owner.userId)).toEqual([claims().sub]);
+  });
+
+  test("error: an account that opens another merchant's, an unverified one, and a cancelled choice link nothing", async () => {
+    const [owner, other] = [await signUp(world().baseUrl), await signUp(world().baseUrl)];
+    person(newEmail());
+    expect(await link(other.client)).toBe("linked");
+    expect(await link(owner.client)).toBe("linked_elsewhere");
+    expect(await subjectsOf(other.userId)).toEqual([claims().sub]);
+    person(newEmail(), { email_verified: false });
+    expect(await link(owner.client)).toBe("email_not_verified");
+    person(newEmail());
+    const callback = new URL(await visitToLink(owner.client), world().baseUrl);
+    callback.searchParams.delete("code");
+    callback.searchParams.set("error", "access_denied");
+    expect(outcomeOf(await owner.client.get(callback.pathname + callback.search))).toBe("access_denied");
+    expect(await accountsOf(owner.client)).toEqual([]);
+    expect(await eventsOf(owner.userId)).toEqual([["identity_refused", {}]]);
+  });
+
+  test("error: a link whose session ended on the way links nothing and signs nobody in", async () => {
+    const owner = await signUp(world().baseUrl);
+    person(newEmail());
+    const callback = await visitToLink(owner.client);
+    await world().sql`update sessions set expires_at = now() where user_id = ${owner.userId}`;
+    expect(outcomeOf(await owner.client.get(callback))).toBe("session_ended");
+    const again = await signUp(world().baseUrl);
+    const withoutToken = await visitToLink(again.client);
+    again.client.cookies.delete("googleLink");
+    const answer = await again.client.get(withoutToken);
+    expect(outcomeOf(answer)).toBe("session_ended");
+    expect(answer.headers.getSetCookie().some((line) => line.startsWith("authToken="))).toBe(false);
+    expect(await subjectsOf(owner.userId)).toEqual([]);
+    expect(await subjectsOf(again.userId)).toEqual([]);
+    const users = await world().sql`select from users where email = ${String(claims().email)}`;
+    expect(users).toHaveLength(0);
+  });
+
+  test("race: of three accounts linked at once beside three, two are taken: five at most", async () => {
+    const owner = await signUp(world().baseUrl);
+    for (let n = 0; n < 3; n++) {
+      person(newEmail());
+      expect(await link(owner.client)).toBe("linked");
+    }
+    // a browser each, in the same session: the cookies of a visit are the last one's
+    const visits = [];
+    for (let n = 0; n < 3; n++) {
+      const client = openClient(world().baseUrl);
+      for (const [name, value] of owner.client.cookies) client.cookies.set(name, value);
+      visits.push({ client, callback: await visitToLink(client) });
+    }
+    let subject = 0;
+    tamper(({ payload }) => {
+      subject += 1;
+      Object.assign(payload, { sub: `${claims().sub}-${subject}` });
+    });
+    const answers = await Promise.all(visits.map(({ client, callback }) => client.get(callback)));
+    expect(answers.map(outcomeOf).sort()).toEqual(["linked", "linked", "too_many"]);
+    expect(await subjectsOf(owner.userId)).toHaveLength(5);
+  });
+
+  test("an unlinked account signs in no more, and what it had signed in ends", async () => {
+    const [owner, other] = [await signUp(world().baseUrl), await signUp(world().baseUrl)];
+    person(newEmail());
+    expect(await link(owner.client)).toBe("linked");
+    const { client } = await signInWithGoogle();
+    const [account] = await accountsOf(owner.client);
+    const path = `/v1/auth/google/accounts/${account?.id}`;
+    expect((await other.client.delete(path)).status).toBe(404);
+    expect((await other.client.delete("/v1/auth/google/accounts/idn_x")).status).toBe(400);
+    expect((await client.get("/v1/auth/me")).status).toBe(200);
+    const answer = await owner.client.delete(path);
+    expect([answer.status, answer.body.data]).toEqual([200, { id: account?.id, unlinked: true }]);
+    expect((await client.get("/v1/auth/me")).status).toBe(401);
+    expect(await sessionsOf(owner.userId)).toEqual(["wallet_setup"]);
+    expect((await eventsOf(owner.userId)).map(([type]) => type)).toEqual([
+      "identity_linked",
+      "identity_unlinked",
+    ]);
+    const stranger = await signInWithGoogle();
+    expect((await stranger.client.get("/v1/auth/me")).body.id).not.toBe(owner.userId);
+    expect((await owner.client.delete(path)).status).toBe(404);
+  });
+
+  test("race: without a passkey, of two accounts unlinked at once the last stays", async () => {
+    const owner = await signUp(world().baseUrl);
+    for (let n = 0; n < 2; n++) {
+      person(newEmail());
+      expect(await link(owner.client)).toBe("linked");
+    }
+    // whoever lost the wallet signs in no more by passkey; the session is left from before
+    await bookOwnerChange(
+      world().sql,
+      { merchant: owner, person: owner },
+      { type: "OWNER_REMOVED", isDeep: false },
+    );
+    const ids = (await accountsOf(owner.client)).map(({ id }) => id);
+    const answers = await Promise.all(ids.map((id) => owner.client.delete(`/v1/auth/google/accounts/${id}`)));
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 409]);
+    expect(answers.find(({ status }) => status === 409)?.body.error).toMatchObject({
+      code: "CONFLICT",
+      details: { field: "id", issue: "last_sign_in_method" },
+    });
+    expect(await subjectsOf(owner.userId)).toHaveLength(1);
+  });
+}

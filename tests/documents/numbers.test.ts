@@ -1,0 +1,183 @@
+/** Numbers of documents: no gap and no repetition, whoever counts at the same time and whichever connection dies. */
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { randomBytes } from "node:crypto";
+import { documentNumber, yearOf } from "../../core/domain/document.ts";
+import { newLinkId } from "../../core/domain/ids.ts";
+import { acceptedLanguage, LANGUAGE_TAGS, type Language } from "../../core/domain/language.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import type { DueDocument } from "../../db/documents/due-documents.ts";
+import { issueDocuments } from "../../db/documents/issue-documents.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { type SeededMerchant, seedMerchant } from "../support/seed.ts";
+
+setDefaultTimeout(120_000);
+
+let db: TestDatabase;
+let sql: Sql;
+beforeAll(async () => {
+  db = await createTestDatabase();
+  sql = openDatabase(db.url, { name: "test", maxConnections: 8 });
+});
+afterAll(async () => {
+  await sql?.end({ timeout: 5 });
+  await db?.drop();
+});
+
+const hash = (): Hex => `0x${randomBytes(32).toString("hex")}`;
+const address = (): Hex => `0x${randomBytes(20).toString("hex")}`;
+
+function due({ userId, email }: SeededMerchant, given: Partial<DueDocument> = {}): DueDocument {
+  return {
+    ...{ userId, email, linkId: newLinkId(), parentId: null, network: "base-sepolia", txHash: hash() },
+    ...{ logIndex: 0, blockHash: hash(), blockNumber: 7n, happenedAt: new Date("2026-06-01T12:00:00Z") },
+    ...{ amountUnits: 1_000_000n, payer: address(), recipient: address(), paymentId: null },
+    ...{ transactionId: null, refundId: null, receiptId: null, reason: null, description: "Order" },
+    ...{ reference: null, legalName: null, displayName: "Ann", postalAddress: null, taxId: null },
+    ...{ timeZone: "Europe/Berlin", language: null },
+    ...given,
+  };
+}
+
+const issue = (dues: readonly DueDocument[]) => sql.begin((tx) => issueDocuments(tx, "RECEIPT", dues));
+
+async function numbersOf({ userId }: SeededMerchant, year = 2026): Promise<number[]> {
+  const rows = await sql<{ number: number }[]>`
+    select number
+    from documents
+    where user_id = ${userId} and year = ${year}
+    order by number`;
+  return rows.map(({ number }) => number);
+}
+const upTo = (count: number) => Array.from({ length: count }, (_, index) => index + 1);
+
+describe("the numbers of a merchant, year and kind", () => {
+  test("have neither gap nor repetition when eight connections number for two merchants at once", async () => {
+    const merchants = [await seedMerchant(sql), await seedMerchant(sql)];
+    const rounds = Array.from({ length: 40 }, (_, round) =>
+      // in turns the one merchant first or the other
+      (round % 2 === 0 ? merchants : merchants.toReversed()).flatMap((merchant) =>
+        Array.from({ length: 1 + (round % 3) }, () => due(merchant)),
+      ),
+    );
+    await Promise.all(rounds.map(issue));
+    const count = rounds.reduce((sum, round) => sum + round.length / 2, 0);
+    for (const merchant of merchants) expect(await numbersOf(merchant)).toEqual(upTo(count));
+  });
+
+  test("give the earlier payment of a group the lower number", async () => {
+    const merchant = await seedMerchant(sql);
+    const [first, second] = [due(merchant), due(merchant)];
+    await issue([first, second]);
+    const rows = await sql<{ txHash: Hex; number: number }[]>`
+      select tx_hash, number from documents where user_id = ${merchant.userId} order by number`;
+    expect([...rows]).toEqual([
+      { txHash: first.txHash, number: 1 },
+      { txHash: second.txHash, number: 2 },
+    ]);
+  });
+
+  test("are given back by a connection that is ended before its commit", async () => {
+    const merchant = await seedMerchant(sql);
+    await issue([due(merchant)]);
+    const killed = sql.begin(async (tx) => {
+      await issueDocuments(tx, "RECEIPT", [due(merchant), due(merchant)]);
+      const [{ pid } = { pid: 0 }] = await tx<{ pid: number }[]>`select pg_backend_pid() as pid`;
+      await sql`select pg_terminate_backend(${pid})`;
+      await tx`select 1`;
+    });
+    await expect(Promise.resolve(killed)).rejects.toThrow();
+    await issue([due(merchant)]);
+    expect(await numbersOf(merchant)).toEqual([1, 2]);
+  });
+
+  test("go to a transfer once: the second who numbers it fails and counts nothing, until the document is void", async () => {
+    const merchant = await seedMerchant(sql);
+    const one = due(merchant);
+    const outcomes = await Promise.allSettled([issue([one]), issue([one]), issue([one])]);
+    expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    await issue([due(merchant)]);
+    expect(await numbersOf(merchant)).toEqual([1, 2]);
+    await sql`
+      update documents
+      set voided_at = now(), void_reason = 'REORGANISED'
+      where user_id = ${merchant.userId} and number = 1`;
+    await issue([one]);
+    expect(await numbersOf(merchant)).toEqual([1, 2, 3]);
+  });
+
+  test.each([
+    ["one digit less", hash().slice(0, -1)],
+    ["one digit more", `${hash()}0`],
+    ["capital letters", `0x${"AB".repeat(32)}`],
+    ["another prefix", `1x${"ab".repeat(32)}`],
+  ])("are not given to a hash with %s", async (_, text) => {
+    const merchant = await seedMerchant(sql);
+    const wrong = text as Hex;
+    await expect(issue([due(merchant, { txHash: wrong })])).rejects.toThrow("documents_tx_hash_check");
+    await expect(issue([due(merchant, { blockHash: wrong })])).rejects.toThrow("documents_block_hash_check");
+    expect(await numbersOf(merchant)).toEqual([]);
+  });
+
+  test.each([
+    ["payments_payer_language_check"],
+    ["documents_language_check"],
+    ["merchant_books_document_language_check"],
+  ])("of a document's language the database knows the page's, by %s", async (name) => {
+    const [row] = await sql<{ rule: string }[]>`
+      select pg_get_constraintdef(oid) as rule from pg_constraint where conname = ${name}`;
+    const known = [...(row?.rule ?? "").matchAll(/'([\w-]+)'/g)].map(([, tag]) => tag);
+    expect(known.toSorted()).toEqual([...LANGUAGE_TAGS].toSorted());
+    const merchant = await seedMerchant(sql);
+    const wrong = "xx" as Language;
+    await expect(issue([due(merchant, { language: wrong })])).rejects.toThrow("documents_language_check");
+  });
+
+  test("are counted apart for receipts and credit notes, and for each year", async () => {
+    const merchant = await seedMerchant(sql);
+    await issue([
+      due(merchant),
+      due(merchant, { happenedAt: new Date("2026-12-31T22:59:59Z") }),
+      due(merchant, { happenedAt: new Date("2026-12-31T23:00:00Z") }),
+    ]);
+    expect(await numbersOf(merchant, 2026)).toEqual([1, 2]);
+    expect(await numbersOf(merchant, 2027)).toEqual([1]);
+    await sql.begin((tx) => issueDocuments(tx, "CREDIT_NOTE", [due(merchant, { refundId: "rfd_1" })]));
+    const notes = await sql<{ number: number }[]>`
+      select number from documents where user_id = ${merchant.userId} and kind = 'CREDIT_NOTE'`;
+    expect(notes.map(({ number }) => number)).toEqual([1]);
+  });
+});
+
+test.each([
+  ["2026-12-31T22:59:59Z", "Europe/Berlin", 2026],
+  ["2026-12-31T23:00:00Z", "Europe/Berlin", 2027],
+  ["2027-01-01T04:59:59Z", "America/New_York", 2026],
+  ["2027-01-01T05:00:00Z", "America/New_York", 2027],
+  ["2026-12-31T23:59:59Z", "UTC", 2026],
+] as const)("a payment at %s in %s is numbered in %d", (instant, zone, year) => {
+  expect(yearOf(new Date(instant), zone)).toBe(year);
+});
+
+test("a number is written with its kind, year and five digits, or as many as it has", () => {
+  expect(documentNumber({ kind: "RECEIPT", year: 2026, number: 42 })).toBe("R-2026-00042");
+  expect(documentNumber({ kind: "CREDIT_NOTE", year: 2027, number: 123_456 })).toBe("C-2027-123456");
+});
+
+test.each([
+  [undefined, undefined],
+  ["", undefined],
+  ["*", undefined],
+  ["ja", undefined],
+  ["de", "de"],
+  ["de-CH", "de"],
+  ["PT", "pt-BR"],
+  ["zh-TW", "zh-Hans"],
+  ["ja, en;q=0.3, tr;q=0.7", "tr"],
+  ["de;q=0, fr;q=0.1", "fr"],
+  ["de'; drop table payments; --", undefined],
+  [`${"ja,".repeat(19)}de`, "de"],
+  [`${"ja,".repeat(20)}de`, undefined],
+] as const)("of Accept-Language %p the language is %p", (header, language) => {
+  expect(acceptedLanguage(header)).toBe(language);
+});

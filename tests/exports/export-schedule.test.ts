@@ -1,0 +1,217 @@
+/** Scheduled exports: which period is next, when it is made, that it is made once, and how it is announced. */
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { nextPeriod, periodAround } from "../../core/domain/export-schedule.ts";
+import { openLog } from "../../core/runtime/log.ts";
+import { insertScheduleRun } from "../../db/exports/export-schedules.ts";
+import { runSchedules } from "../../worker/exports/run-schedules.ts";
+import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { newMember } from "../support/members.ts";
+import { waitFor } from "../support/relay-lab.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
+import { insertHistory } from "../transactions/history.ts";
+import { fetchFile } from "./ask.ts";
+import { parseCsv } from "./read-files.ts";
+
+setDefaultTimeout(120_000);
+
+test("a week goes from Monday to Sunday, a month to its last day", () => {
+  expect(periodAround("2026-03-01", "weekly")).toEqual({ firstDay: "2026-02-23", lastDay: "2026-03-01" });
+  expect(periodAround("2026-03-02", "weekly")).toEqual({ firstDay: "2026-03-02", lastDay: "2026-03-08" });
+  expect(periodAround("2028-02-29", "monthly")).toEqual({ firstDay: "2028-02-01", lastDay: "2028-02-29" });
+  expect(periodAround("2026-12-31", "monthly")).toEqual({ firstDay: "2026-12-01", lastDay: "2026-12-31" });
+});
+
+test("the first period is the one a schedule was made in, and each follows the one before", () => {
+  const made = { frequency: "monthly", madeOn: "2026-01-31" } as const;
+  expect(nextPeriod({ ...made, lastDay: null }).firstDay).toBe("2026-01-01");
+  expect(nextPeriod({ ...made, lastDay: "2026-04-30" })).toEqual({
+    firstDay: "2026-05-01",
+    lastDay: "2026-05-31",
+  });
+});
+
+describe("a schedule", () => {
+  let world: MerchantWorld;
+  let ann: Merchant;
+
+  beforeAll(async () => {
+    world = await startMerchantWorld();
+    ann = await signUp(world.baseUrl);
+  });
+  afterAll(() => world?.stop());
+
+  type Given = { profile?: Record<string, unknown>; delivery?: string; madeAt: string };
+  async function schedule({ profile, delivery = "webhook", madeAt }: Given): Promise<string> {
+    const name = `Profile of ${madeAt} ${delivery}`;
+    const saved = await ann.client.post("/v1/export-profiles", { name, format: "csv", ...profile });
+    const made = await ann.client.post("/v1/export-schedules", {
+      ...{ profileId: saved.body.data.id, frequency: "monthly", delivery },
+    });
+    expect(made.status).toBe(201);
+    await world.sql`update export_schedules set created_at = ${madeAt}::text::timestamptz where id = ${made.body.data.id}`;
+    return made.body.data.id;
+  }
+  /** As the worker does every minute. */
+  const run = (now: string) =>
+    runSchedules(
+      {
+        ...{ sql: world.sql, log: openLog("test", "silent") },
+        config: { chains: [], baseUrl: world.baseUrl },
+      },
+      new Date(now),
+    );
+  const periodsOf = async (id: string) => {
+    const rows = await world.sql<{ day: string }[]>`
+      select to_char(first_day, 'YYYY-MM-DD') as day
+      from export_schedule_runs
+      where schedule_id = ${id}
+      order by first_day`;
+    return rows.map(({ day }) => day);
+  };
+  const announced = (id: string, day: string) =>
+    waitFor("the run to be announced", async () => {
+      const [row] = await world.sql`
+        select
+        from export_schedule_runs
+        where schedule_id = ${id} and first_day = ${day}::text::date and announced_at is not null`;
+      if (!row) await run("2026-11-01T00:00:00Z");
+      return row !== undefined;
+    });
+
+  test("makes the file of each month once, and says so by event or mail", async () => {
+    await insertHistory(world.sql, ann.userId, [
+      { amountUnits: 1_000_000n, detectedAt: "2026-05-31T23:59:59.000Z" },
+      { amountUnits: 2_000_000n, detectedAt: "2026-06-01T00:00:00.000Z" },
+      { amountUnits: 3_000_000n, detectedAt: "2026-06-30T23:59:59.000Z" },
+      { amountUnits: 4_000_000n, detectedAt: "2026-07-01T00:00:00.000Z" },
+    ]);
+    const byEvent = await schedule({ madeAt: "2026-06-10T00:00:00Z" });
+    const byMail = await schedule({ madeAt: "2026-06-10T00:00:01Z", delivery: "mail" });
+    await Promise.all([run("2026-07-02T00:00:00Z"), run("2026-07-02T00:00:00Z")]);
+    await announced(byEvent, "2026-06-01");
+    await announced(byMail, "2026-06-01");
+    const { body } = await ann.client.get("/v1/export-schedules");
+    expect(body.data.schedules.map(({ id }: { id: string }) => id)).toEqual([byEvent, byMail]);
+    const exports = await world.sql`
+      select run.schedule_id
+      from export_schedule_runs run
+      join exports on exports.id = run.export_id and exports.status = 'READY'
+      where run.first_day = '2026-06-01'`;
+    expect(exports.length).toBe(2);
+    const event = await waitFor("the event", async () => {
+      const { body: listed } = await ann.client.get("/v1/events?limit=100");
+      return listed.data.find(
+        ({ type, data }: { type: string; data: Record<string, unknown> }) =>
+          type === "export.ready" && data.dateFrom === "2026-06-01",
+      );
+    });
+    expect(event.data).toMatchObject({ scheduleId: byEvent, dateTo: "2026-06-30" });
+    const [header = [], ...records] = parseCsv((await fetchFile(ann.client, event.data.downloadUrl)).text);
+    expect(records.map((record) => record[header.indexOf("Net")])).toEqual(["2.000000", "3.000000"]);
+    const mails = () =>
+      world.mailbox.messages(ann.email).filter(({ subject }) => subject.includes("2026-06-01 to 2026-06-30"));
+    await waitFor("the mail", async () => mails().length > 0);
+    expect(mails().map(({ subject }) => subject)).toEqual([
+      expect.stringMatching(/^Profile of .* mail: your scheduled export for 2026-06-01 to 2026-06-30/),
+    ]);
+    for (const id of [byEvent, byMail])
+      expect((await ann.client.delete(`/v1/export-schedules/${id}`)).status).toBe(200);
+  });
+
+  test("says why it makes no file of a month with more movements than one holds", async () => {
+    const many = (count: number) =>
+      Array.from({ length: count }, () => ({ detectedAt: "2026-04-15T00:00:00.000Z" }));
+    await insertHistory(world.sql, ann.userId, many(10_001));
+    const id = await schedule({ madeAt: "2026-04-10T00:00:00Z" });
+    await run("2026-05-02T00:00:00Z");
+    await announced(id, "2026-04-01");
+    const [made] = await world.sql`
+      select exports.status, exports.refusal
+      from export_schedule_runs run
+      join exports on exports.id = run.export_id
+      where run.schedule_id = ${id} and run.first_day = '2026-04-01'`;
+    expect(made).toEqual({ status: "FAILED", refusal: expect.stringContaining("10001 were chosen") });
+    await ann.client.delete(`/v1/export-schedules/${id}`);
+  });
+
+  test("waits until the month is over and its transfers are confirmed", async () => {
+    const kept = await insertHistory(world.sql, ann.userId, [
+      { status: "DETECTED", detectedAt: "2026-09-15T00:00:00.000Z" },
+    ]);
+    const id = await schedule({ madeAt: "2026-09-20T00:00:00Z" });
+    await run("2026-09-30T23:59:59Z");
+    expect(await periodsOf(id)).toEqual([]);
+    await run("2026-10-01T00:00:00Z");
+    expect(await periodsOf(id)).toEqual([]);
+    await world.sql`update transactions set status = 'CONFIRMED', confirmed_at = detected_at where id = any(${kept})`;
+    await run("2026-10-01T00:00:00Z");
+    expect((await periodsOf(id))[0]).toBe("2026-09-01");
+    await ann.client.delete(`/v1/export-schedules/${id}`);
+  });
+
+  test("waits four days for the rate of the last day, and says why no file could be made", async () => {
+    await ann.client.patch("/v1/settings/books", { rateSource: "own" });
+    // no wallet there: the months to come are confirmed
+    const profile = { format: "xero_csv", fiatCurrency: "EUR", networks: ["base"] };
+    const id = await schedule({ madeAt: "2031-03-05T00:00:00Z", profile });
+    await run("2031-04-04T23:59:59Z");
+    expect(await periodsOf(id)).toEqual([]);
+    await run("2031-04-05T00:00:00Z");
+    expect(await periodsOf(id)).toEqual(["2031-03-01"]);
+    const rates = { currency: "EUR", dateFrom: "2031-04-25", dateTo: "2031-04-25", rate: "0.9" };
+    await ann.client.post("/v1/exchange-rates", rates);
+    await run("2031-05-01T00:00:00Z");
+    expect(await periodsOf(id)).toEqual(["2031-03-01", "2031-04-01"]);
+    await ann.client.delete(`/v1/export-schedules/${id}`);
+  });
+
+  test("makes nothing while it is paused, and every period of the pause once it is resumed", async () => {
+    const id = await schedule({ madeAt: "2033-01-10T00:00:00Z", profile: { networks: ["base"] } });
+    const pause = (paused: boolean) => ann.client.patch(`/v1/export-schedules/${id}`, { paused });
+    const paused = await pause(true);
+    expect([paused.status, typeof paused.body.data.pausedAt]).toEqual([200, "string"]);
+    // pausing twice keeps the time of the first
+    expect((await pause(true)).body.data.pausedAt).toBe(paused.body.data.pausedAt);
+    await run("2033-03-01T00:00:00Z");
+    expect(await periodsOf(id)).toEqual([]);
+    // a worker that had read the schedule before it was paused
+    const days = { firstDay: "2033-01-01", lastDay: "2033-01-31" };
+    expect(await insertScheduleRun(world.sql, id, days)).toBe(false);
+    expect((await pause(false)).body.data.pausedAt).toBeNull();
+    await run("2033-03-01T00:00:00Z");
+    await run("2033-03-01T00:00:00Z");
+    await run("2033-03-01T00:00:00Z");
+    expect(await periodsOf(id)).toEqual(["2033-01-01", "2033-02-01"]);
+    const kim = await signUp(world.baseUrl);
+    const foreign = await kim.client.patch(`/v1/export-schedules/${id}`, { paused: true });
+    expect(foreign.status).toBe(404);
+    await ann.client.delete(`/v1/export-schedules/${id}`);
+  });
+
+  test("ends with its profile, is nobody else's, and ends with the membership of its maker", async () => {
+    const kim = await signUp(world.baseUrl);
+    const id = await schedule({ madeAt: "2032-01-01T00:00:00Z" });
+    expect((await kim.client.delete(`/v1/export-schedules/${id}`)).status).toBe(404);
+    const { body } = await ann.client.get("/v1/export-schedules");
+    const { profileId } = body.data.schedules[0];
+    const asked = { profileId, frequency: "weekly", delivery: "mail" };
+    expect((await kim.client.post("/v1/export-schedules", asked)).status).toBe(404);
+    const accountant = await newMember(ann, "accountant");
+    const acting = { "x-merchant": ann.userId };
+    const theirs = await accountant.client.post("/v1/export-schedules", asked, acting);
+    expect(theirs.status).toBe(201);
+    const left = async () => {
+      const listed = await ann.client.get("/v1/export-schedules");
+      return listed.body.data.schedules.map((one: { id: string }) => one.id);
+    };
+    expect(await left()).toEqual([theirs.body.data.id, id].toSorted((a) => (a === id ? 1 : -1)));
+    const changed = await ann.client.patch(`/v1/members/${accountant.userId}`, { role: "viewer" });
+    expect([changed.status, await left()]).toEqual([200, [id]]);
+    await ann.client.patch(`/v1/members/${accountant.userId}`, { role: "accountant" });
+    expect((await accountant.client.post("/v1/export-schedules", asked, acting)).status).toBe(201);
+    expect((await ann.client.delete(`/v1/members/${accountant.userId}`)).status).toBe(200);
+    expect(await left()).toEqual([id]);
+    await ann.client.delete(`/v1/export-profiles/${profileId}`);
+    expect(await left()).toEqual([]);
+  });
+});

@@ -1,0 +1,292 @@
+/** An agent's whole life over both transports: it creates a link, a stock x402 client pays it, the agent sees it paid and exports it. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
+import { createSigner, wrapFetchWithPayment } from "x402-fetch";
+import { fundUsdc } from "../../local/chain/usdc.ts";
+import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { waitFor } from "../links/payer-side.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
+import { connectHttp, connectStdio, type McpClient, type ToolAnswer } from "./mcp-client.ts";
+import { TRANSCRIPTS } from "./transcripts.ts";
+
+const SCOPES = ["links:read", "links:write", "transactions:read", "exports", "refunds:request", "webhooks"];
+/** Below the cap of the stock client (0.10 USDC). */
+const AMOUNT = 0.09;
+
+let world: MerchantWorld;
+let ann: Merchant;
+let apiKey: string;
+const clients: McpClient[] = [];
+
+beforeAll(async () => {
+  world = await startMerchantWorld();
+  ann = await signUp(world.baseUrl);
+  apiKey = await newKey(SCOPES);
+}, 120_000);
+afterAll(async () => {
+  await Promise.all(clients.map((client) => client.close()));
+  await world?.stop();
+});
+
+async function newKey(scopes: readonly string[]): Promise<string> {
+  return (await ann.client.post("/v1/api-keys", { name: "agent", scopes })).body.data.key;
+}
+
+async function open(transport: "http" | "stdio", key: string | undefined = apiKey): Promise<McpClient> {
+  const client =
+    transport === "http"
+      ? await connectHttp(world.baseUrl, key)
+      : await connectStdio({ SERVICE_URL: world.baseUrl, API_KEY: key });
+  clients.push(client);
+  return client;
+}
+
+async function newPayer(units: bigint) {
+  const privateKey = generatePrivateKey();
+  const account = privateKeyToAccount(privateKey);
+  await fundUsdc(world.chain.rpcUrl, account.address, units);
+  return { privateKey, account };
+}
+
+async function payWithStockClient(aiUrl: string): Promise<void> {
+  const { privateKey } = await newPayer(100_000n);
+  const pay = wrapFetchWithPayment(fetch, await createSigner("base-sepolia", privateKey));
+  expect((await pay(aiUrl, { method: "GET" })).status).toBe(200);
+}
+
+describe.each(["http", "stdio"] as const)("over %s", (transport) => {
+  test("an agent creates a link, waits while a stock x402 client pays it, sums it up, exports it and asks for a refund", async () => {
+    const agent = await open(transport);
+    const reference = `order-${transport}`;
+    const created = await agent.call("create_link", { amount: AMOUNT, description: "Report", reference });
+    expect(created.value).toMatchObject({ status: "ACTIVE", isPaid: false, amount: AMOUNT, reference });
+    const { id, aiUrl } = created.value;
+
+    const progress: (string | undefined)[] = [];
+    const waiting = agent.call(
+      "wait_for_payment",
+      { id, timeoutSeconds: 90 },
+      { onProgress: (message) => progress.push(message) },
+    );
+    await payWithStockClient(aiUrl);
+    expect((await waiting).value).toMatchObject({ outcome: "PAID", id, isPaid: true, exception: "NONE" });
+    expect(progress[0]).toBe("ACTIVE");
+
+    expect((await agent.call("get_link", { id })).value).toMatchObject({ status: "PAID", isPaid: true });
+    const byReference = await agent.call("get_link", { reference });
+    expect(byReference.value.links.map((link: { id: string }) => link.id)).toEqual([id]);
+
+    const listed = await agent.call("list_transactions", { search: reference });
+    expect(listed.value.transactions).toMatchObject([
+      { amount: "0.090000", status: "CONFIRMED", linkId: id },
+    ]);
+    const [{ transactionHash }] = listed.value.transactions;
+    const summed = await agent.call("summarize", { search: transactionHash });
+    expect(summed.value.confirmed).toMatchObject([{ type: "PAYMENT_LINK", count: 1, amount: "0.090000" }]);
+
+    const exported = await agent.call("export", { format: "csv", search: transactionHash });
+    expect(exported.value).toMatchObject({ status: "READY", rows: 1, format: "csv" });
+    expect(exported.value.text).toContain(transactionHash);
+
+    const refund = await agent.call("request_refund", { linkId: id, reason: "Wrong report" });
+    expect(refund.value).toMatchObject({ status: "REQUESTED", amount: "0.090000" });
+    const [moved] = await world.sql<
+      { count: number }[]
+    >`select count(*)::int as count from wallet_operations`;
+    expect(moved?.count).toBe(0);
+  });
+});
+
+describe("a model is led by what it reads", () => {
+  test.each(TRANSCRIPTS.map((one) => [one.user, one] as const))("%s", async (_, { scopes, steps }) => {
+    const agent = await open("http", scopes ? await newKey(scopes) : apiKey);
+    const { tools } = await agent.client.listTools();
+    const descriptions = tools.map(({ description = "" }) => description);
+    const known = [agent.client.getInstructions() ?? "", ...descriptions].join("\n");
+    let last: ToolAnswer = { isError: false, text: "", value: {} };
+    for (const step of steps) {
+      expect(`${known}\n${last.text}`).toMatch(step.because);
+      if (step.tool === undefined) continue;
+      const args = step.args?.(last.value) ?? {};
+      const calling = agent.call(step.tool, args);
+      if (step.meanwhile === "the link is paid") await payWithStockClient(last.value.aiUrl);
+      if (step.meanwhile === "the link is cancelled")
+        await ann.client.post(`/v1/payment-links/${last.value.id}/cancel`);
+      last = await calling;
+      expect(last.isError ? last.text : "").toMatch(step.refusal ?? /^$/);
+      if (step.answer) expect(last.value).toMatchObject(step.answer);
+    }
+  });
+
+  test("every tool and every argument says what it is, in at most 700 characters", async () => {
+    const { tools } = await (await open("http")).client.listTools();
+    for (const { name, description = "", inputSchema } of tools) {
+      expect([name, description.length > 60 && description.length <= 700]).toEqual([name, true]);
+      for (const [argument, schema] of Object.entries(inputSchema.properties ?? {}))
+        expect([name, argument, JSON.stringify(schema).length > 2]).toEqual([name, argument, true]);
+    }
+  });
+});
+
+describe("wait_for_payment", () => {
+  test("answers STILL_WAITING within its timeout, and reports progress", async () => {
+    const agent = await open("http");
+    const { id } = (await agent.call("create_link", { amount: 1, description: "Unpaid" })).value;
+    const progress: (string | undefined)[] = [];
+    const onProgress = (message: string | undefined) => void progress.push(message);
+    const { value } = await agent.call("wait_for_payment", { id, timeoutSeconds: 5 }, { onProgress });
+    expect(value).toMatchObject({ outcome: "STILL_WAITING", id, isPaid: false });
+    expect(progress).toContain("ACTIVE");
+  });
+
+  test("answers CANCELLED when the merchant cancels the link meanwhile", async () => {
+    const agent = await open("http");
+    const { id } = (await agent.call("create_link", { amount: 1, description: "Cancelled" })).value;
+    let started: () => void = () => undefined;
+    const isWaiting = new Promise<void>((resolve) => {
+      started = resolve;
+    });
+    const waiting = agent.call(
+      "wait_for_payment",
+      { id, timeoutSeconds: 90 },
+      { onProgress: () => started() },
+    );
+    await isWaiting;
+    await ann.client.post(`/v1/payment-links/${id}/cancel`);
+    expect((await waiting).value).toMatchObject({ outcome: "CANCELLED", isPaid: false });
+  });
+
+  test("of a reusable link answers with the next payment", async () => {
+    const agent = await open("http");
+    const { body } = await ann.client.post("/v1/payment-links", {
+      ...{ amount: AMOUNT, description: "Per call", maxPayments: null },
+    });
+    const { privateKey } = await newPayer(200_000n);
+    const pay = wrapFetchWithPayment(fetch, await createSigner("base-sepolia", privateKey));
+    const waiting = agent.call("wait_for_payment", { id: body.id, timeoutSeconds: 90 });
+    const isOver = waiting.then(() => true);
+    // the wait begins at some time after the call, so payments follow until it has seen one
+    for (let payments = 0; payments < 2; payments += 1) {
+      expect((await pay(body.aiUrl, { method: "GET" })).status).toBe(200);
+      if (await Promise.race([isOver, Bun.sleep(5_000)])) break;
+    }
+    expect((await waiting).value).toMatchObject({ outcome: "PAID", isPaid: true, parentId: body.id });
+    const read = await agent.call("get_link", { id: body.id });
+    expect(read.value).toMatchObject({ status: "ACTIVE", isPaid: false, maxPayments: "unlimited" });
+    expect(read.value.payments[0]).toMatchObject({ status: "PAID", amount: AMOUNT });
+  });
+});
+
+describe("refusals name their code and what to do", () => {
+  test.each([
+    ["create_link", { amount: 1, description: "d" }, "links:write"],
+    ["summarize", {}, "transactions:read"],
+    ["export", {}, "exports"],
+  ])("error: %s with a key that lacks the scope", async (name, args, scope) => {
+    const agent = await open("http", await newKey(["links:read"]));
+    const { isError, text } = await agent.call(name, args);
+    expect(isError).toBe(true);
+    expect(text).toStartWith("FORBIDDEN: ");
+    expect(text).toContain(scope);
+    expect(text).toContain("What to do: Ask the user for an API key");
+  });
+
+  test("error: a link of another account is not found, and a path is no id", async () => {
+    const other = await signUp(world.baseUrl);
+    const { body } = await other.client.post("/v1/payment-links", { amount: 1, description: "Other" });
+    const agent = await open("http");
+    expect((await agent.call("get_link", { id: body.id })).text).toStartWith("NOT_FOUND: ");
+    const odd = await agent.call("get_link", { id: "../transactions" });
+    expect(odd).toMatchObject({ isError: true });
+    expect(odd.text).toContain("must be a link's id");
+  });
+
+  test("error: an amount with 7 decimals names the argument", async () => {
+    const agent = await open("http");
+    const { text } = await agent.call("create_link", { amount: 1.0000001, description: "d" });
+    expect(text).toStartWith("VALIDATION_ERROR: ");
+    expect(text).toContain("(argument amount)");
+  });
+});
+
+describe("/mcp", () => {
+  const post = (headers: Record<string, string>, body: unknown = { jsonrpc: "2.0", id: 1, method: "ping" }) =>
+    fetch(`${world.baseUrl}/mcp`, {
+      method: "POST",
+      headers: {
+        "content-type": "application/json",
+        accept: "application/json, text/event-stream",
+        ...headers,
+      },
+      body: JSON.stringify(body),
+    });
+  const key = () => ({ authorization: `Bearer ${apiKey}` });
+
+  test("answers a ping without a session", async () => {
+    const answer = await post(key());
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get("mcp-session-id")).toBeNull();
+    expect(await answer.text()).toContain('"result":{}');
+  });
+
+  test("error: 401 without a key, with a wrong one and with a session", async () => {
+    expect((await post({})).status).toBe(401);
+    expect((await post({ authorization: `Bearer sk_${"x".repeat(40)}` })).status).toBe(401);
+    const cookie = [...ann.client.cookies].map(([name, value]) => `${name}=${value}`).join("; ");
+    expect((await post({ cookie })).status).toBe(401);
+  });
+
+  test("error: 403 for a page of another origin, although its key is right; our own passes", async () => {
+    expect((await post({ ...key(), origin: "https://evil.example" })).status).toBe(403);
+    expect((await post({ ...key(), origin: world.baseUrl })).status).toBe(200);
+  });
+
+  test("error: 405 for GET, 400 for what is not JSON-RPC and for 21 messages at once, 406 without the stream", async () => {
+    const read = await fetch(`${world.baseUrl}/mcp`, { headers: { ...key(), accept: "text/event-stream" } });
+    expect([read.status, read.headers.get("allow")]).toEqual([405, "POST"]);
+    expect((await post(key(), { hello: "world" })).status).toBe(400);
+    const pings = (count: number) =>
+      Array.from({ length: count }, (_, id) => ({ jsonrpc: "2.0", id, method: "ping" }));
+    expect((await post(key(), pings(21))).status).toBe(400);
+    expect((await post(key(), pings(20))).status).toBe(200);
+    expect((await post({ ...key(), accept: "application/json" })).status).toBe(406);
+  });
+
+  test("a call whose caller has gone frees its place: 15 abandoned waits, and the next call is answered", async () => {
+    const agent = await open("http");
+    const { id } = (await agent.call("create_link", { amount: 1, description: "Abandoned" })).value;
+    const wait = (callId: number) => ({
+      ...{ jsonrpc: "2.0", id: callId, method: "tools/call" },
+      params: { name: "wait_for_payment", arguments: { id, timeoutSeconds: 300 } },
+    });
+    for (let count = 0; count < 15; count += 1) {
+      const gone = new AbortController();
+      await waitFor("a place", async () => {
+        const answer = await fetch(`${world.baseUrl}/mcp`, {
+          method: "POST",
+          headers: {
+            ...key(),
+            "content-type": "application/json",
+            accept: "application/json, text/event-stream",
+          },
+          body: JSON.stringify(wait(count)),
+          signal: gone.signal,
+        });
+        return answer.status === 200 ? answer : undefined;
+      });
+      gone.abort();
+    }
+    await waitFor("an answer", async () => ((await post(key())).status === 200 ? true : undefined));
+  });
+});
+
+test("over HTTP there is no tool that pays, and no tool anywhere that sends a merchant's money", async () => {
+  const names = async (client: McpClient) =>
+    (await client.client.listTools()).tools.map(({ name }) => name).toSorted();
+  const common = ["create_link", "export", "get_link", "list_transactions", "request_refund", "summarize"];
+  expect(await names(await open("http"))).toEqual([...common, "wait_for_payment"]);
+  const { privateKey } = await newPayer(1n);
+  const payer = await connectStdio({ SERVICE_URL: world.baseUrl, PAYER_PRIVATE_KEY: privateKey });
+  clients.push(payer);
+  expect(await names(payer)).toEqual([...common, "pay_link", "wait_for_payment"].toSorted());
+});

@@ -1,0 +1,128 @@
+/** The end of a run's log explains its failures: read from what the runner really prints for files that fail in every way. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describeFailures, listFlaky, readRunOutput } from "./run-output.ts";
+
+/** Apart, so that it is not read as an import of this file. */
+const IMPORT = "import";
+const FILES: Record<string, string> = {
+  "fails-twice": `
+test("the sum is right", async () => { await Bun.sleep(5); expect({ sum: 1 + 1 }).toEqual({ sum: 3 }); });
+test("the rest is right", () => {});`,
+  "fails-once": `
+let runs = 0;
+console.log("drawn amounts: TEST_SEED=4711 in tests/fails-once.test.ts");
+test("a second run passes", async () => { await Bun.sleep(5); if (++runs === 1) throw new Error("only the first run"); });`,
+  hangs: `
+test("an answer comes", () => new Promise(() => {}), 200);`,
+  hook: `
+beforeAll(() => { throw new Error("no world to test in"); });
+test("never begun", () => {});`,
+  "does-not-load": `
+${IMPORT} { nothing } from "./no-such-file.ts";
+test("never loaded", () => nothing());`,
+  crashes: `
+test("the process ends", () => process.exit(3));`,
+  passes: `
+console.log("quiet: TEST_SEED=1 in tests/passes.test.ts");
+test("all is well", () => {});`,
+};
+const RUN_TIMEOUT_MS = 90_000;
+let folder: string;
+let printed: string;
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "run-output-"));
+  mkdirSync(join(folder, "tests"));
+  for (const [name, text] of Object.entries(FILES))
+    writeFileSync(
+      join(folder, "tests", `${name}.test.ts`),
+      `import { beforeAll, expect, test } from "bun:test";${text}`,
+    );
+  const args = ["--no-env-file", "test", "--parallel=2", "--no-isolate", "--retry=1"];
+  const run = Bun.spawn([process.execPath, ...args], { cwd: folder, stdout: "pipe", stderr: "pipe" });
+  const [out, error] = await Promise.all([run.stdout.text(), run.stderr.text()]);
+  await run.exited;
+  printed = `${out}\n${error}`;
+}, RUN_TIMEOUT_MS);
+
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+test("each failed file is reported with its tests, their errors and its seeds", () => {
+  const report = reportOf(printed);
+  const linesOf = (name: string) =>
+    report.split("\n· ").find((part) => part.includes(`tests/${name}.test.ts\n`));
+  expect(linesOf("fails-twice")).toContain("failed: the sum is right");
+  expect(linesOf("fails-twice")).toMatch(/- 2 \| test\("the sum is right"[\s\S]*\+ {3}"sum": 2,/);
+  expect(linesOf("fails-once")).toContain("flaky, passed when run again: a second run passes");
+  expect(linesOf("fails-once")).toContain("error: only the first run");
+  expect(linesOf("fails-once")).toContain("drawn amounts: TEST_SEED=4711");
+  expect(linesOf("hangs")).toContain("failed: an answer comes (this test timed out after 200ms.)");
+  expect(linesOf("hook")).toContain("error: no world to test in");
+  expect(linesOf("does-not-load")).toMatch(
+    /unhandled error between tests\n.*Cannot find module '\.\/no-such-file\.ts'/,
+  );
+  expect(linesOf("crashes")).toContain("failed: worker crashed: exit code 3");
+  expect(report).not.toContain("passes.test.ts");
+  expect(report).not.toContain("the rest is right");
+});
+
+test("a test that passed when it was run again is flaky, one that failed twice is not", () => {
+  const reader = readRunOutput();
+  reader.read(printed);
+  expect(listFlaky(reader.files)).toEqual(["tests/fails-once.test.ts: a second run passes"]);
+});
+
+test("output cut into small chunks says the same", () => {
+  const reader = readRunOutput();
+  for (let at = 0; at < printed.length; at += 7) reader.read(printed.slice(at, at + 7));
+  expect(describeFailures(reader.files).join("\n")).toBe(reportOf(printed));
+});
+
+test("an error printed under another file's name belongs to the file that its stack names", () => {
+  const report = reportOf(
+    [
+      ...["", "tests/one.test.ts:", "(fail) a is b (attempt 2) [5.00ms]", "", "tests/two.test.ts:"],
+      ...["7 |   expect(a).toBe(b);", "              ^", "error: a is not b"],
+      ...["      at <anonymous> (/app/tests/one.test.ts:7:15)", "(fail) c is d [1.20s]", ""],
+    ].join("\n"),
+  );
+  expect(report).toBe(
+    [
+      ...["· tests/one.test.ts", "  failed: a is b", "  - 7 |   expect(a).toBe(b);", "    error: a is not b"],
+      ...[
+        "          at <anonymous> (/app/tests/one.test.ts:7:15)",
+        "· tests/two.test.ts",
+        "  failed: c is d",
+      ],
+    ].join("\n"),
+  );
+});
+
+test("however much fails, the report keeps to the lines that an end of a log holds", () => {
+  const many = Array.from({ length: 60 }, (_, at) =>
+    [
+      ...[`tests/f${at}.test.ts:`, "1 | fail();", "    ^", `error: number ${at}`],
+      ...[
+        "  difference",
+        "  difference",
+        "  difference",
+        "  difference",
+        "  difference",
+        `(fail) t${at} [1.00ms]`,
+        "",
+      ],
+    ].join("\n"),
+  );
+  const lines = reportOf(many.join("\n")).split("\n");
+  expect(lines.length).toBe(111);
+  expect(lines.at(-1)).toMatch(/^· and \d+ more lines about failed tests$/);
+});
+
+function reportOf(output: string): string {
+  const reader = readRunOutput();
+  reader.read(output);
+  return describeFailures(reader.files).join("\n");
+}
