@@ -1,10 +1,8 @@
 /**
- * What a run's output says about tests that failed, once or in every attempt: their errors and seeds, for the end of the log, which is
- * often the only part of it that is kept. A test that passed when it was run again is a fault to be found, too, in the test or in the service.
+ * What a run's output says about tests that failed: their errors and seeds, for the end of the log, which is often the only part of it
+ * that is kept. A file that passed when it was run again has a fault to be found, too, in its tests or in the service.
  */
 
-/** More flaky tests than this in a run are not the machine. */
-export const MAX_FLAKY = 3;
 /** Of one error, when there is room. */
 const ERROR_LINES = 15;
 const ERROR_LINES_MIN = 4;
@@ -15,7 +13,7 @@ const ERRORS_OF_A_FILE = 6;
 const REPORT_LINES = 110;
 
 const FILE = /^(tests\/\S+\.test\.ts):$/;
-const OUTCOME = /^\((pass|fail|skip|todo)\) (.+?)(?: \(attempt (\d+)\))?(?: \[[\d.]+m?s\])?$/;
+const OUTCOME = /^\((pass|fail|skip|todo)\) (.+?)(?: \[[\d.]+m?s\])?$/;
 const CRASH = /^✗ (tests\/\S+\.test\.ts) \((.+)\)$/;
 /** The line after a failed test, as in `  ^ this test timed out after 120000ms.` */
 const REMARK = /^ {2}\^ (.+)/;
@@ -30,10 +28,9 @@ const STACK = /^\s+at /;
 const TEST_FILE = /(?:^|[(/\s'])(tests\/[^\s:']+\.test\.ts)(?=[:'])/;
 const SEED = /^\S.*: TEST_SEED=\d+(?: in (tests\/\S+))?$/;
 
-/** How a test ended badly; `isFlaky`: it passed when it was run again. */
-export type FailedTest = { name: string; isFlaky: boolean; remark?: string };
+export type FailedTest = { name: string; remark?: string };
 
-type FileReport = { failed: FailedTest[]; errors: string[][]; seeds: Set<string> };
+export type FileReport = { failed: FailedTest[]; errors: string[][]; seeds: Set<string> };
 
 /**
  * Reads the runner's output as it is written, in chunks of any size. Outcomes stand under the name of their file; what a test printed
@@ -54,7 +51,7 @@ export function readRunOutput(): { read: (chunk: string) => void; files: Readonl
     const named = error.map((line) => TEST_FILE.exec(line)?.[1]).find((name) => name !== undefined);
     const report = reportOf(named ?? file);
     report.errors.push(error);
-    if (isUnhandled) report.failed.push({ name: "unhandled error between tests", isFlaky: false });
+    if (isUnhandled) report.failed.push({ name: "unhandled error between tests" });
     error = undefined;
     isUnhandled = false;
   };
@@ -73,12 +70,11 @@ export function readRunOutput(): { read: (chunk: string) => void; files: Readonl
     else if (header !== undefined) {
       endError();
       file = header;
-    } else if (crash !== null) fail(crash[1] ?? file, { name: crash[2] ?? "", isFlaky: false });
+    } else if (crash !== null) fail(crash[1] ?? file, { name: crash[2] ?? "" });
     else if (outcome !== null) {
       endError();
-      const [, how, name = "", attempt = "1"] = outcome;
-      const isFlaky = how === "pass" && attempt !== "1";
-      if (how === "fail" || isFlaky) fail(file, { name, isFlaky });
+      const [, how, name = ""] = outcome;
+      if (how === "fail") fail(file, { name });
     } else if (UNHANDLED.test(line)) {
       endError();
       isUnhandled = true;
@@ -109,22 +105,28 @@ export function readRunOutput(): { read: (chunk: string) => void; files: Readonl
   };
 }
 
-export function listFlaky(files: ReadonlyMap<string, FileReport>): string[] {
-  return [...files].flatMap(([file, { failed }]) =>
-    failed.filter((test) => test.isFlaky).map((test) => `${file}: ${test.name}`),
-  );
-}
+type AnotherRun = { files: ReadonlyMap<string, FileReport>; isGood: boolean };
 
-/** Files with failed tests first. Empty when every test passed at once. */
-export function describeFailures(files: ReadonlyMap<string, FileReport>): string[] {
-  const isOnlyFlaky = ([, { failed }]: [string, FileReport]) => Number(failed.every((test) => test.isFlaky));
+/** Files that failed to the end first, then those that passed when they were run `again`. Empty when every file passed at once. */
+export function describeFailures(
+  files: ReadonlyMap<string, FileReport>,
+  again: ReadonlyMap<string, AnotherRun> = new Map(),
+): string[] {
+  const isFlaky = (file: string) => again.get(file)?.isGood === true;
   const reports = [...files]
     .filter(([, { failed }]) => failed.length > 0)
-    .sort((one, other) => isOnlyFlaky(one) - isOnlyFlaky(other));
-  const errors = reports.reduce((sum, [, file]) => sum + Math.min(file.errors.length, ERRORS_OF_A_FILE), 0);
+    .map(([file, report]) => ({ file, report: joinReports(report, again.get(file)?.files.get(file)) }))
+    .sort((one, other) => Number(isFlaky(one.file)) - Number(isFlaky(other.file)));
+  const errors = reports.reduce(
+    (sum, { report }) => sum + Math.min(report.errors.length, ERRORS_OF_A_FILE),
+    0,
+  );
   const room = Math.floor(REPORT_LINES / Math.max(1, errors)) - reports.length;
   const limit = Math.min(ERROR_LINES, Math.max(ERROR_LINES_MIN, room));
-  const lines = reports.flatMap(([name, file]) => [`· ${name}`, ...describeFile(file, limit)]);
+  const lines = reports.flatMap(({ file, report }) => [
+    `· ${file}${isFlaky(file) ? " (flaky: passed when it was run again)" : ""}`,
+    ...describeFile(report, limit),
+  ]);
   if (lines.length <= REPORT_LINES) return lines;
   return [
     ...lines.slice(0, REPORT_LINES),
@@ -132,12 +134,21 @@ export function describeFailures(files: ReadonlyMap<string, FileReport>): string
   ];
 }
 
+/** Both runs often fail alike. */
+function joinReports(first: FileReport, second: FileReport | undefined): FileReport {
+  if (second === undefined) return first;
+  const tests = new Map([...second.failed, ...first.failed].map((one) => [one.name, one]));
+  return {
+    failed: [...tests.values()],
+    errors: [...first.errors, ...second.errors],
+    seeds: new Set([...first.seeds, ...second.seeds]),
+  };
+}
+
 function describeFile({ failed, errors, seeds }: FileReport, limit: number): string[] {
-  const outcomes = failed.map(({ name, isFlaky, remark }) => {
-    const how = isFlaky ? "flaky, passed when run again" : "failed";
-    return `  ${how}: ${name}${remark === undefined ? "" : ` (${remark})`}`;
-  });
-  // both attempts often fail alike
+  const outcomes = failed.map(
+    ({ name, remark }) => `  failed: ${name}${remark === undefined ? "" : ` (${remark})`}`,
+  );
   const distinct = new Map(errors.map((error) => [error.join("\n"), error]));
   const texts = [...distinct.values()].slice(0, ERRORS_OF_A_FILE).flatMap((error) => cutError(error, limit));
   return [...outcomes, ...[...seeds].map((seed) => `  ${seed}`), ...texts];
