@@ -7,19 +7,23 @@ import { currentTraceparent } from "../../core/tracing/spans.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments, type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
+import { isDrained } from "../../db/payments/drain-lease.ts";
 import { lockPayments } from "../../db/payments/payments.ts";
 import { isWorthRetrying, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { storeTraces } from "../../db/traces/traces.ts";
 
 const GROUP_MAX = 100;
-/** After a group of several the next one waits this long for more: fewer commits, transactions and blocks carry the same load. */
+/** After a group of several the next one waits for more: fewer commits, transactions and blocks carry the same load. */
 const GATHER_MS = 8;
+/** A smaller one waits longer: where several processes share the load, each would commit a few at a time. */
+const GROUP_MIN = 8;
+const GATHER_MAX_MS = 25;
 const WAITING_MAX = 5_000;
 
 export type Acceptable = { id: string; network: NetworkId; requestId: string | null };
 
 export type Acceptor<Payment extends Acceptable> = {
-  /** True once the payment, what it moves and its relay job are committed; false when another payment or its link's state excludes it. */
+  /** True once the payment, what it moves and its relay job, where one is needed, are committed; false when another payment or its link's state excludes it. */
   accept(payment: Payment): Promise<boolean>;
 };
 
@@ -39,11 +43,23 @@ export function openAcceptor<Payment extends Acceptable>(sql: Sql, store: Store<
   const waiting: Waiting<Payment>[] = [];
   let running = false;
   let isBusy = false;
+  let onEnough: (() => void) | undefined;
+
+  async function gather(): Promise<void> {
+    await Bun.sleep(GATHER_MS);
+    if (waiting.length >= GROUP_MIN) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, GATHER_MAX_MS - GATHER_MS);
+    onEnough = resolve;
+    await promise;
+    clearTimeout(timer);
+    onEnough = undefined;
+  }
 
   async function drain(): Promise<void> {
     running = true;
     while (waiting.length > 0) {
-      if (isBusy) await Bun.sleep(GATHER_MS);
+      if (isBusy) await gather();
       const group = waiting.splice(0, GROUP_MAX);
       isBusy = group.length > 1;
       await commitGroup(sql, store, group);
@@ -59,6 +75,7 @@ export function openAcceptor<Payment extends Acceptable>(sql: Sql, store: Store<
           return;
         }
         waiting.push({ payment, traceparent: currentTraceparent(), resolve, reject });
+        if (waiting.length >= GROUP_MIN) onEnough?.();
         if (!running) void drain();
       }),
   };
@@ -128,11 +145,15 @@ function toTrace({ payment, traceparent }: { payment: { id: string }; traceparen
   return traceparent ? [{ subjectId: payment.id, traceparent }] : [];
 }
 
+/** Wakes a worker, unless one is at it: under load most groups need no job. */
 async function enqueueRelay(
   tx: Tx,
   { network, requestId }: Omit<Acceptable, "id">,
   traceparent: string | undefined,
 ): Promise<void> {
   const payload = { network, ...(requestId === null ? {} : { requestId }) };
-  await enqueue(tx, "relay_payments", payload, { traceparent });
+  await enqueue(tx, "relay_payments", payload, {
+    traceparent,
+    unless: isDrained(tx, network),
+  });
 }

@@ -119,14 +119,17 @@ export const JOBS = {
 export type JobName = keyof typeof JOBS;
 export type JobPayload<Name extends JobName> = z.infer<(typeof JOBS)[Name]["payload"]>;
 
-/** Adds a job, visible to the worker when `tx` commits. `runAt` delays it. It carries the trace that asked for it, by default the current one. */
+/**
+ * Adds a job, visible to the worker when `tx` commits. `runAt` delays it; where the condition `unless` holds, none is added. It carries
+ * the trace that asked for it, by default the current one.
+ */
 export async function enqueue<Name extends JobName>(
   tx: Tx,
   name: Name,
   payload: JobPayload<Name>,
-  options: { runAt?: Date; traceparent?: string | undefined } = {},
+  options: { runAt?: Date; unless?: ReturnType<Tx>; traceparent?: string | undefined } = {},
 ): Promise<void> {
-  const { traceparent = currentTraceparent() } = options;
+  const { traceparent = currentTraceparent(), unless } = options;
   const job: JobDefinition = JOBS[name];
   const key = (job.key as ((payload: unknown) => string) | undefined)?.(payload) ?? null;
   await tx`
@@ -138,7 +141,8 @@ export async function enqueue<Name extends JobName>(
       max_attempts => ${job.maxAttempts}::int,
       job_key => ${key}::text,
       priority => ${job.priority}::int
-    )`;
+    )
+    ${unless ? tx`where not ${unless}` : tx``}`;
 }
 
 /** The trace that a job belongs to, if any. */

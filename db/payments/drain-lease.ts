@@ -18,12 +18,13 @@ export type Drain = {
 /**
  * Takes or extends the lease when payments are due, and releases it when none is. "busy": another worker holds it. "released": ask once
  * more, for payments of which a worker heard "busy" before this; that they were committed by then makes the second answer final.
+ * "awaited": a transaction that counts on this drain (see `isDrained`) has not ended, so the lease is kept; ask again in a moment.
  */
 export async function takeDrainLease(
   tx: Tx,
   { network, holder, batchMax, leaseMs }: Drain,
-): Promise<"taken" | "idle" | "busy" | "released"> {
-  const [row] = await tx<{ due: number; isTaken: boolean; isReleased: boolean }[]>`
+): Promise<"taken" | "idle" | "busy" | "released" | "awaited"> {
+  const [row] = await tx<{ due: number; isTaken: boolean; isHeld: boolean; isReleased: boolean }[]>`
     with due as materialized (
       select count(*)::int as count
       from (
@@ -48,21 +49,52 @@ export async function takeDrainLease(
       where drain_leases.until <= now() or drain_leases.holder = excluded.holder
       returning 1
     ),
+    held as (
+      select network
+      from drain_leases
+      where network = ${network} and holder = ${holder} and (select count from due) = 0
+    ),
     released as (
       delete from drain_leases
-      using due
-      where count = 0 and network = ${network} and holder = ${holder}
+      where network in (
+        select network
+        from drain_leases
+        where network in (select network from held) and holder = ${holder}
+        for update skip locked
+      )
       returning 1
     )
-    select count as due, exists (select from taken) as is_taken, exists (select from released) as is_released
+    select
+      count as due,
+      exists (select from taken) as is_taken,
+      exists (select from held) as is_held,
+      exists (select from released) as is_released
     from due`;
-  if (!row || row.due === 0) return row?.isReleased ? "released" : "idle";
+  if (row?.isHeld) return row.isReleased ? "released" : "awaited";
+  if (!row || row.due === 0) return "idle";
   return row.isTaken || row.due >= batchMax ? "taken" : "busy";
 }
 
-/** Of a drain that ends before the queue is empty. */
+/**
+ * The condition that a worker drains the network and will see what this transaction has queued: it keeps its lease until the transaction
+ * has ended, and asks once more after that. When it dies or loses patience first, any worker's next round finds the payments.
+ */
+export function isDrained(tx: Tx, network: NetworkId): ReturnType<Tx> {
+  return tx`exists (
+    select from drain_leases
+    where network = ${network} and until > now()
+    for key share
+  )`;
+}
+
+/** Of a drain that ends before the queue is empty. It waits for nobody: a lease that is counted on runs out by itself. */
 export async function releaseDrainLease(tx: Tx, { network, holder }: Drain): Promise<void> {
   await tx`
     delete from drain_leases
-    where network = ${network} and holder = ${holder}`;
+    where network in (
+      select network
+      from drain_leases
+      where network = ${network} and holder = ${holder}
+      for update skip locked
+    )`;
 }

@@ -215,18 +215,6 @@ export async function requeueRelay(tx: Tx, relayId: bigint): Promise<void> {
       and state in ('SIGNED', 'BROADCAST')`;
 }
 
-/** Milliseconds until the first unleased payment is due; undefined when there is none. */
-export async function nextQueuedInMs(tx: Tx, network: NetworkId): Promise<number | undefined> {
-  const [row] = await tx<{ waitMs: number }[]>`
-    select greatest(0, extract(epoch from min(greatest(next_try_at, lease.until)) - now()) * 1000)::float8 as wait_ms
-    from open_payments
-    join payments on payments.id = open_payments.payment_id
-    left join payment_leases lease on lease.payment_id = payments.id
-    where open_payments.network = ${network} and payments.state = 'QUEUED'
-    having count(*) > 0`;
-  return row?.waitMs;
-}
-
 /** `isReverted`: the payment itself reverted its relay. */
 export type UnsettledPayment = { id: string; requestId: string | null; relayId: bigint; isReverted: boolean };
 

@@ -1,9 +1,12 @@
 /** The drain lease: one worker at a time takes what is queued on a network, and no payment waits for one that is done. */
-import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { storeLinkPayments } from "../../api/x402/accept.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { releaseDrainLease, takeDrainLease } from "../../db/payments/drain-lease.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
+import { isDrained, releaseDrainLease, takeDrainLease } from "../../db/payments/drain-lease.ts";
 import { leaseQueuedPayments } from "../../db/payments/queue.ts";
-import { accept, type BooksLab, NETWORK, openBooks } from "../support/ledger-lab.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import { accept, type BooksLab, makePayment, NETWORK, openBooks } from "../support/ledger-lab.ts";
 import { seedLinks, seedMerchant } from "../support/seed.ts";
 
 const BATCH = 5;
@@ -93,4 +96,54 @@ test("a network's lease does not hold up another network", async () => {
   await queue(1);
   await take("one");
   expect(await take("two", "base")).toBe("idle");
+});
+
+describe("a job that wakes a worker", () => {
+  const enqueueUnlessDrained = (tx: Tx) =>
+    enqueue(tx, "relay_payments", { network: NETWORK }, { unless: isDrained(tx, NETWORK) });
+  const isJobAdded = async () => {
+    await lab.sql.begin(enqueueUnlessDrained);
+    const jobs = await lab.sql<{ id: string }[]>`
+      select id::text from graphile_worker.jobs where task_identifier = 'relay_payments'`;
+    await lab.sql`select graphile_worker.complete_jobs(${jobs.map(({ id }) => id)}::bigint[])`;
+    return jobs.length > 0;
+  };
+
+  test("is added unless a worker drains the network: not before, not when its time is over, not by another network's", async () => {
+    expect(await isJobAdded()).toBe(true);
+    await queue(1);
+    await take("one");
+    expect(await isJobAdded()).toBe(false);
+    await lab.sql`update drain_leases set until = now()`;
+    expect(await isJobAdded()).toBe(true);
+    await lab.sql`update drain_leases set until = now() + interval '1 minute', network = 'base'`;
+    expect(await isJobAdded()).toBe(true);
+  });
+
+  test("is not missed: a drain does not end before what was queued beside it, and finds it then", async () => {
+    await queue(1);
+    await take("one");
+    await leaseAll();
+    const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 1, amountUnits: 10_000n });
+    await lab.sql.begin(async (tx) => {
+      await storeLinkPayments(tx, [makePayment(lab, linkId)]);
+      await enqueueUnlessDrained(tx);
+      // neither waits for the transaction, whose process may be frozen
+      expect(await take("one")).toBe("awaited");
+      await releaseDrainLease(lab.sql, { network: NETWORK, holder: "one", batchMax: BATCH, leaseMs: 1 });
+      expect(await lab.sql`select from drain_leases where holder = 'one'`).toHaveLength(1);
+    });
+    expect(await take("one")).toBe("taken");
+    await leaseAll();
+    expect([await take("one"), await take("one")]).toEqual(["released", "idle"]);
+  });
+
+  test("does not keep the drain from its work: the lease is extended beside it", async () => {
+    await queue(1);
+    await take("one");
+    await lab.sql.begin(async (tx) => {
+      await enqueueUnlessDrained(tx);
+      expect(await take("one")).toBe("taken");
+    });
+  });
 });

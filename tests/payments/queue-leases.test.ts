@@ -2,13 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { failPayments } from "../../db/payments/payments.ts";
-import {
-  leaseQueuedPayments,
-  nextQueuedInMs,
-  noteRefusals,
-  noteUnavailable,
-  returnLeases,
-} from "../../db/payments/queue.ts";
+import { leaseQueuedPayments, noteRefusals, noteUnavailable, returnLeases } from "../../db/payments/queue.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import { accept, type BooksLab, NETWORK, openBooks, signRelay, UNITS } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
@@ -273,24 +267,5 @@ describe("signing", () => {
       { id: payment.id, state: "SIGNED", relayId },
       { id: other.id, state: "QUEUED", relayId: null },
     ]);
-  });
-});
-
-describe("the time until the next payment is due", () => {
-  const next = () => nextQueuedInMs(lab.sql, NETWORK);
-
-  test("is 0 for one that is due, and the rest of the shortest lease otherwise", async () => {
-    expect(await next()).toBe(0);
-    await change({ next_try_at: new Date(Date.now() + 60_000) });
-    expect(await next()).toBeWithin(30_000, 60_001);
-    await change({ next_try_at: new Date() });
-    await lease();
-    expect(await next()).toBeWithin(LEASE_MS / 2, LEASE_MS + 1);
-  });
-
-  test("is undefined when nothing is queued on the network", async () => {
-    expect(await nextQueuedInMs(lab.sql, "base")).toBeUndefined();
-    await lab.sql`update payments set state = 'SIGNED' where state = 'QUEUED'`;
-    expect(await next()).toBeUndefined();
   });
 });

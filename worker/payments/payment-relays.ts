@@ -5,7 +5,6 @@ import type { Log } from "../../core/runtime/log.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import {
   findExpiredRelays,
-  nextQueuedInMs,
   requeueExpired,
   requeueRelay,
   requeueUnsettled,
@@ -32,12 +31,6 @@ export function openPaymentRelays({ log }: { log: Log }): RelayKind {
     async requeueLost(tx, network, relayId) {
       await requeueRelay(tx, relayId);
       await enqueue(tx, "relay_payments", { network });
-    },
-    async enqueueWaiting(tx, network) {
-      const waitMs = await nextQueuedInMs(tx, network);
-      if (waitMs === undefined) return;
-      const options = waitMs > 0 ? { runAt: new Date(Date.now() + waitMs) } : {};
-      await enqueue(tx, "relay_payments", { network }, options);
     },
   };
 }

@@ -24,10 +24,14 @@ const LEASE_MS = 5_000;
 /** Renewed for each batch. A worker that died or hangs makes others wait for no longer. */
 const DRAIN_LEASE_MS = 1_000;
 const HOLDER = crypto.randomUUID();
-const ROUNDS_MAX = 200;
+/** Then it ends, full queue or not: relays are monitored between two drains, and whatever is queued next wakes a worker again. */
+const DRAIN_MAX_MS = 2_000;
 const BUSY_RETRY_MS = 100;
+/** Between two questions whether the transactions that count on this drain have ended, and how many in a row: one may be of a frozen process. */
+const AWAITED_RETRY_MS = 10;
+const AWAITED_MAX = 50;
 
-/** Runs until nothing is due. Returns early when every lane is full: mined blocks make room and wake it again. */
+/** Runs until nothing is due or DRAIN_MAX_MS is over. Returns early when every lane is full: mined blocks make room and wake it again. */
 export async function drainPayments(network: PaymentNetwork): Promise<void> {
   const { deps, chain } = network;
   const sending: Promise<void>[] = [];
@@ -42,13 +46,21 @@ export async function drainPayments(network: PaymentNetwork): Promise<void> {
 /** Until nothing is due, or another worker drains. */
 async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promise<void>[]): Promise<void> {
   const { deps, chain } = network;
+  const endMs = performance.now() + DRAIN_MAX_MS;
   let isOver = false;
+  let awaited = 0;
   try {
-    for (let round = 0; round < ROUNDS_MAX; round++) {
+    while (performance.now() < endMs && awaited < AWAITED_MAX) {
       const turn = await takeDrainLease(deps.asyncCommitSql, drain);
       isOver = turn === "idle" || turn === "busy";
       if (isOver) break;
       if (turn === "released") continue;
+      if (turn === "awaited") {
+        awaited += 1;
+        await Bun.sleep(AWAITED_RETRY_MS);
+        continue;
+      }
+      awaited = 0;
       const leased = await leaseQueuedPayments(
         deps.asyncCommitSql,
         chain.network.id,

@@ -26,7 +26,6 @@ import { giveUpDropped, judgeResend } from "./judge-resend.ts";
 import { type Market, toUsedNonces } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import { readReceipts } from "./receipts.ts";
-import { kindsOf } from "./relay-kind.ts";
 import { raiseAttempt, resendAttempt } from "./replace.ts";
 import { sendAttempt, storeRelay } from "./send.ts";
 import { traceMined } from "./trace-relay.ts";
@@ -66,7 +65,6 @@ export async function monitorRelays(network: RelayNetwork): Promise<boolean> {
     }
     keepOnly(network.firstHeads, waiting);
     await fillNonceGaps(network, busy);
-    for (const kind of kindsOf(network.kinds)) await kind.enqueueWaiting?.(deps.sql, chain.network.id);
   });
 }
 

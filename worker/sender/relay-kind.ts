@@ -31,8 +31,6 @@ export type RelayKind = {
   requeueUnsettled?(tx: Tx, network: NetworkId, at: { depthBlocks: number }): Promise<readonly bigint[]>;
   /** Queues again what a relay carried, in the transaction that marks it LOST. */
   requeueLost?(tx: Tx, network: NetworkId, relayId: bigint): Promise<void>;
-  /** Once a pass: gives queued rows whose job is gone or done a new job. The row counts, a job only wakes a worker. */
-  enqueueWaiting?(tx: Tx, network: NetworkId): Promise<void>;
 };
 
 export type RelayKinds = Readonly<Record<Relay["kind"], RelayKind>>;
