@@ -355,9 +355,11 @@ CREATE INDEX idempotency_keys_created ON public.idempotency_keys USING btree (cr
 
 create table identities (
   created_at timestamp with time zone default now() not null,
+  email text,
   issuer text not null,
   subject text not null,
   user_id text not null,
+  constraint identities_email_check CHECK (((email = lower(email)) AND ((length(email) >= 3) AND (length(email) <= 254)))) NOT VALID,
   constraint identities_pkey PRIMARY KEY (issuer, subject),
   constraint identities_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );

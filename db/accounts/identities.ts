@@ -6,6 +6,9 @@ import { type User, users } from "../schema.ts";
 
 export type IdentityKey = { issuer: string; subject: string };
 
+/** `email`: what the provider names for it now, for its owner to recognise it by. */
+export type NamedIdentity = IdentityKey & { email: string | null };
+
 export async function findUserByIdentity(
   tx: Tx,
   { issuer, subject }: IdentityKey,
@@ -33,16 +36,33 @@ export async function hasOtherSubject(
 }
 
 /** False when the identity already belongs to a user. */
-export async function insertIdentity(tx: Tx, key: IdentityKey, userId: string): Promise<boolean> {
+export async function insertIdentity(
+  tx: Tx,
+  { issuer, subject, email }: NamedIdentity,
+  userId: string,
+): Promise<boolean> {
   const rows = await tx`
-    insert into identities (issuer, subject, user_id)
-    values (${key.issuer}, ${key.subject}, ${userId})
+    insert into identities (issuer, subject, user_id, email)
+    values (${issuer}, ${subject}, ${userId}, ${email})
     on conflict do nothing
     returning user_id`;
   return rows.length > 0;
 }
 
-export type Identity = IdentityKey & { linkedAt: Date };
+/** The provider may name another address now, or the identity is from before addresses were kept. */
+export async function updateIdentityEmail(
+  tx: Tx,
+  { issuer, subject, email }: NamedIdentity,
+  userId: string,
+): Promise<void> {
+  await tx`
+    update identities
+    set email = ${email}
+    where issuer = ${issuer} and subject = ${subject} and user_id = ${userId}
+      and email is distinct from ${email}::text`;
+}
+
+export type Identity = NamedIdentity & { linkedAt: Date };
 
 /** How many accounts elsewhere may open one account here. */
 export const IDENTITIES_MAX = 5;
@@ -50,7 +70,7 @@ export const IDENTITIES_MAX = 5;
 /** Oldest first. */
 export async function listIdentities(tx: Tx, userId: string): Promise<Identity[]> {
   return tx<Identity[]>`
-    select issuer, subject, created_at as linked_at
+    select issuer, subject, email, created_at as linked_at
     from identities
     where user_id = ${userId}
     order by created_at, issuer, subject
@@ -63,12 +83,12 @@ export async function listIdentities(tx: Tx, userId: string): Promise<Identity[]
  */
 export async function insertIdentityOfSession(
   tx: Tx,
-  { issuer, subject }: IdentityKey,
+  { issuer, subject, email }: NamedIdentity,
   { sessionId, userId }: { sessionId: string; userId: string },
 ): Promise<boolean> {
   const rows = await tx`
-    insert into identities (issuer, subject, user_id)
-    select ${issuer}, ${subject}, live.user_id
+    insert into identities (issuer, subject, user_id, email)
+    select ${issuer}, ${subject}, live.user_id, ${email}
     from (
       select user_id
       from sessions

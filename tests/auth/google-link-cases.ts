@@ -33,7 +33,9 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     return url.searchParams.get("google");
   };
   const link = async (client: Client) => outcomeOf(await client.get(await visitToLink(client)));
-  const accountsOf = async (client: Client): Promise<{ id: string; linkedAt: string }[]> =>
+  const accountsOf = async (
+    client: Client,
+  ): Promise<{ id: string; email: string | null; linkedAt: string }[]> =>
     (await client.get("/v1/auth/google/accounts")).body.data;
   const subjectsOf = async (userId: string) => {
     const rows = await world().sql<{ subject: unknown }[]>`
@@ -67,12 +69,82 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     expect(others).toEqual([]);
     expect(account).toEqual({
       id: expect.stringMatching(/^idn_[\w-]{22}$/),
+      email: String(claims().email),
       linkedAt: expect.stringMatching(/^\d{4}-\d{2}-\d{2}T/),
     });
     expect(await eventsOf(owner.userId)).toEqual([["identity_linked", { email: claims().email }]]);
     expect(await sessionsOf(owner.userId)).toEqual(["wallet_setup"]);
     const { client } = await signInWithGoogle();
     expect((await client.get("/v1/auth/me")).body).toMatchObject({ id: owner.userId, email: owner.email });
+  });
+
+  test("the address of a linked account is the one the provider named last, at sign-in or when it is linked again", async () => {
+    const owner = await signUp(world().baseUrl);
+    const addressesOf = async () => (await accountsOf(owner.client)).map(({ email }) => email);
+    const first = newEmail();
+    person(first.toUpperCase());
+    expect(await link(owner.client)).toBe("linked");
+    expect(await addressesOf()).toEqual([first]);
+    const second = newEmail();
+    Object.assign(claims(), { email: second });
+    await signInWithGoogle();
+    expect(await addressesOf()).toEqual([second]);
+    // linked before addresses were kept
+    await world().sql`update identities set email = null where user_id = ${owner.userId}`;
+    expect(await addressesOf()).toEqual([null]);
+    expect(await link(owner.client)).toBe("linked");
+    expect(await addressesOf()).toEqual([second]);
+    expect((await owner.client.get("/v1/auth/me")).body.email).toBe(owner.email);
+  });
+
+  test("error: an unverified address is not shown for a linked account, nor one of another who signs in", async () => {
+    const [owner, other] = [await signUp(world().baseUrl), await signUp(world().baseUrl)];
+    const [own, others] = [newEmail(), newEmail()];
+    person(own);
+    expect(await link(owner.client)).toBe("linked");
+    Object.assign(claims(), { email: newEmail(), email_verified: false });
+    expect(await link(owner.client)).toBe("email_not_verified");
+    await signInWithGoogle();
+    Object.assign(claims(), { email: others, email_verified: true });
+    expect(await link(other.client)).toBe("linked_elsewhere");
+    person(others);
+    expect(await link(other.client)).toBe("linked");
+    expect((await accountsOf(owner.client)).map(({ email }) => email)).toEqual([own]);
+    expect((await accountsOf(other.client)).map(({ email }) => email)).toEqual([others]);
+  });
+
+  test("an address that is none, or longer than one can be, is not kept, and the account is linked without", async () => {
+    const owner = await signUp(world().baseUrl);
+    for (const email of ["nobody", `${"a".repeat(64)}@${"b".repeat(190)}.example`]) {
+      person(email);
+      expect(await link(owner.client)).toBe("linked");
+    }
+    expect((await accountsOf(owner.client)).map(({ email }) => email)).toEqual([null, null]);
+    for (const email of ["a@", `${"a".repeat(252)}@bb`, "Ann@example.com"])
+      await expect(
+        Promise.resolve(world().sql`update identities set email = ${email} where user_id = ${owner.userId}`),
+      ).rejects.toThrow("identities_email_check");
+  });
+
+  test("the address goes with the link, and with the account", async () => {
+    const owner = await signUp(world().baseUrl);
+    const [first, second] = [newEmail(), newEmail()];
+    for (const email of [first, second]) {
+      person(email);
+      expect(await link(owner.client)).toBe("linked");
+    }
+    const kept = async () => {
+      const rows = await world().sql<{ email: string }[]>`
+        select email from identities where email in (${first}, ${second}) order by created_at`;
+      return rows.map(({ email }) => email);
+    };
+    expect(await kept()).toEqual([first, second]);
+    const [account] = await accountsOf(owner.client);
+    expect((await owner.client.delete(`/v1/auth/google/accounts/${account?.id}`)).status).toBe(200);
+    expect(await kept()).toEqual([second]);
+    await world().sql`delete from wallets where user_id = ${owner.userId}`;
+    await world().sql`delete from users where id = ${owner.userId}`;
+    expect(await kept()).toEqual([]);
   });
 
   test("error: it takes a fresh passkey to link and to unlink", async () => {

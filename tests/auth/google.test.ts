@@ -118,9 +118,15 @@ describe("GET /v1/auth/google/callback", () => {
     person(email);
     const first = await signInWithGoogle();
     const { id } = (await first.client.get("/v1/auth/me")).body;
+    const named = async () => {
+      const rows = await world.sql<{ email: string }[]>`select email from identities where user_id = ${id}`;
+      return rows.map((row) => row.email);
+    };
+    expect(await named()).toEqual([email]);
     claims = { ...claims, email: newEmail() };
     const moved = await signInWithGoogle();
     expect((await moved.client.get("/v1/auth/me")).body).toMatchObject({ id, email });
+    expect(await named()).toEqual([String(claims.email)]);
     person(email);
     const { client, answer } = await signInWithGoogle();
     expectSignedOut(answer, client, "/sign-in?error=link_required");

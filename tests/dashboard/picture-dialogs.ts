@@ -53,13 +53,17 @@ export async function takeGoogle(
   await take(page, "google-create-wallet");
   await button(page, "Create passkey").click();
   await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
-  google.offer({ sub: "second", email: newEmail(), email_verified: true });
+  const long = "accounts-payable.and.receivable.northern-branch@books.cafe-aurora-and-daughters.example";
+  google.offer({ sub: "second", email: long, email_verified: true });
   await page.goto(`${baseUrl}/security`);
   await button(page, "Link a Google account").click();
   await page.getByRole("link", { name: "@" }).click();
   await page.getByText("The Google account is linked").waitFor();
   await take(page, "google-linked");
-  await button(page, "Unlink").first().click();
+  await page
+    .getByRole("button", { name: /^Unlink / })
+    .last()
+    .click();
   await page.getByRole("dialog").waitFor();
   await take(page, "google-unlink");
   await page.goto(`${baseUrl}/security?google=linked_elsewhere`);

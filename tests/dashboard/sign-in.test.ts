@@ -262,7 +262,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     await methods.getByText("The Google account is linked").waitFor();
     await methods.getByText("Google account", { exact: true }).waitFor();
     expect(shown.url()).toBe(`${world.baseUrl}/security`);
-    await shown.getByText(owner.email).waitFor();
+    await methods.getByText(owner.email).waitFor();
     expect(await findBarriers(shown)).toEqual([]);
     await shown.reload();
     await methods.getByText("Google account", { exact: true }).waitFor();
@@ -279,8 +279,9 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     await methods.getByRole("alert").getByText("nothing was linked").waitFor();
 
     const unlink = async () => {
-      await methods.getByRole("button", { name: "Unlink" }).click();
+      await methods.getByRole("button", { name: `Unlink ${owner.email}` }).click();
       await shown.getByRole("dialog").getByText("It signs in no more").waitFor();
+      await shown.getByRole("dialog").getByText(owner.email).waitFor();
       expect(await findBarriers(shown)).toEqual([]);
       await shown.getByRole("dialog").getByRole("button", { name: "Unlink" }).click();
     };

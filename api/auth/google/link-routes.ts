@@ -19,7 +19,18 @@ import { tokenOf } from "../../http/session-cookie.ts";
 import { beginFlow, FLOW_LIFE_S, LINK_STATE, writeLinkCookie } from "./flow.ts";
 import type { Provider } from "./provider.ts";
 
-const accountSchema = z.object({ id: z.string(), linkedAt: isoTime }).meta({ id: "GoogleAccount" });
+const accountSchema = z
+  .object({
+    id: z.string(),
+    email: z
+      .string()
+      .nullable()
+      .describe(
+        "What Google named at the latest sign-in or link; null: linked before it was kept, and unused since",
+      ),
+    linkedAt: isoTime,
+  })
+  .meta({ id: "GoogleAccount" });
 
 const tags = ["Sessions"];
 const auth = { allow: ["session"], needs: "self" } as const;
@@ -112,5 +123,6 @@ function idOf({ issuer, subject }: Identity): string {
 }
 
 function presentAccount(identity: Identity): z.infer<typeof accountSchema> {
-  return { id: idOf(identity), linkedAt: identity.linkedAt.toISOString() };
+  const { email, linkedAt } = identity;
+  return { id: idOf(identity), email, linkedAt: linkedAt.toISOString() };
 }

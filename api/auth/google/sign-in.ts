@@ -1,6 +1,11 @@
 /** Which account a Google identity opens. The identity is (issuer, subject); the e-mail address matters only when they are first linked. */
 import { newUserId } from "../../../core/domain/ids.ts";
-import { findUserByIdentity, hasOtherSubject, insertIdentity } from "../../../db/accounts/identities.ts";
+import {
+  findUserByIdentity,
+  hasOtherSubject,
+  insertIdentity,
+  updateIdentityEmail,
+} from "../../../db/accounts/identities.ts";
 import { recordSecurityEvent } from "../../../db/accounts/security-events.ts";
 import { insertUser, lockUserByEmail, markVerified } from "../../../db/accounts/users.ts";
 import { deleteChallengesOf } from "../../../db/auth/challenges.ts";
@@ -30,6 +35,7 @@ export async function signInWithGoogle(
     return { ok: false, reason: "email_not_verified" };
   return sql.begin(async (tx): Promise<Outcome> => {
     const known = await findUserByIdentity(tx, identity);
+    if (known) await updateIdentityEmail(tx, identity, known.id);
     const met: Meeting = known ? { ok: true, user: known } : await meet(tx, identity, trace);
     if (!met.ok) return met;
     const session = await startSession(tx, { ...given, user: met.user, method: "google" });

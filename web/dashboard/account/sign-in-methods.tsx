@@ -83,18 +83,23 @@ export function SignInMethods({ outcome: given }: { outcome: string | null }) {
   );
 }
 
-function AccountRow({ account: { id, linkedAt } }: { account: Account }) {
+function AccountRow({ account: { id, email, linkedAt } }: { account: Account }) {
   const [isEnding, setEnding] = useState(false);
   return (
     <li>
       <span class="what">
         <strong>{say("Google account")}</strong>
+        {email && <bdi>{email}</bdi>}
         <span class="muted">{say("Signs in, but can never move money.")}</span>
       </span>
       <span class="muted">
         {say("Linked")} <Time of={linkedAt} />
       </span>
-      <Button kind="danger" onClick={() => setEnding(true)}>
+      <Button
+        kind="danger"
+        {...(email ? { label: say("Unlink {email}", { email }) } : {})}
+        onClick={() => setEnding(true)}
+      >
         {say("Unlink")}
       </Button>
       {isEnding && (
@@ -108,6 +113,12 @@ function AccountRow({ account: { id, linkedAt } }: { account: Account }) {
           onClose={() => setEnding(false)}
           closeText={say("Keep it")}
         >
+          {email && (
+            <>
+              <bdi class="who">{email}</bdi>
+              <br />
+            </>
+          )}
           {say("It signs in no more, and sessions that Google opened end. Your passkey still signs in.")}
         </Confirm>
       )}
