@@ -203,6 +203,7 @@ export const claims = pgTable("claims", {
   updatedAt: time("updated_at").notNull(),
   proof: text("proof").$type<"EOA" | "CONTRACT">(),
   isEarly: boolean("is_early").notNull(),
+  payerLanguage: text("payer_language").$type<Language>(),
 });
 
 export const payments = pgTable("payments", {

@@ -8,6 +8,7 @@ import { CLAIM_LEASE_S, nextLookInS } from "../../core/domain/claim.ts";
 import { type ClaimTerms, claimTypedData } from "../../core/domain/claim-statement.ts";
 import { conflict, invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
 import { newClaimId, newTransactionId } from "../../core/domain/ids.ts";
+import type { Language } from "../../core/domain/language.ts";
 import { isOpenStatus, type LinkStatus } from "../../core/domain/link.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
@@ -19,8 +20,17 @@ import type { ApiDeps } from "../http/deps.ts";
 
 type ClaimDeps = Pick<ApiDeps, "sql" | "chains" | "config">;
 
-/** `signature`: of `clientAddress`, over the claim's typed data. */
-export type Claimed = { linkId: string; txHash: Hex; clientAddress: Hex; signature?: Hex | undefined };
+/**
+ * `signature`: of `clientAddress`, over the claim's typed data. `payerLanguage`: of the page that the payer saw;
+ * undefined of a program.
+ */
+export type Claimed = {
+  linkId: string;
+  txHash: Hex;
+  clientAddress: Hex;
+  signature?: Hex | undefined;
+  payerLanguage: Language | undefined;
+};
 
 /** `typedData`: what the payer may sign to make the claim decide. */
 export type ClaimAnswer = { status: LinkStatus; typedData?: ReturnType<typeof claimTypedData> };

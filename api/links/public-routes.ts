@@ -2,6 +2,7 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
+import { acceptedLanguage } from "../../core/domain/language.ts";
 import { LINK_STATUSES } from "../../core/domain/link.ts";
 import { toAmountNumber } from "../../core/domain/money.ts";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -12,6 +13,7 @@ import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses, errorSchema, isoTime } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
+import { takesHeaders } from "../http/openapi-headers.ts";
 import { takeFromLimit } from "../http/rate-limit.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { readAmountUnits } from "./amount.ts";
@@ -101,10 +103,11 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
     )
     .post(
       `${PREFIX}/complete`,
-      async ({ params: { linkId }, body, set, clientAddress, requestId }) => {
+      async ({ params: { linkId }, body, request, set, clientAddress, requestId }) => {
         if (!LINK_ID.test(linkId)) throw notFound("Payment link");
         const { transactionHash: txHash, clientWalletAddress, signature } = body;
-        const claimed = { linkId, txHash, clientAddress: clientWalletAddress, signature };
+        const payerLanguage = acceptedLanguage(request.headers.get("accept-language"));
+        const claimed = { linkId, txHash, clientAddress: clientWalletAddress, signature, payerLanguage };
         const takeTurn = () => takeLinkTurn(deps, set, linkId, clientAddress);
         const { status, typedData } = await claimLink(deps, claimed, { takeTurn, requestId });
         const proof = typedData ? { proofRequired: true as const, typedData } : {};
@@ -115,7 +118,12 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
         params,
         body: claimBody,
         response: { 200: claimAnswer, ...errorResponses(400, 404, 409, 413, 429) },
-        detail: { operationId: "claimPayment", summary: "Claim that a transaction paid a link", tags },
+        detail: {
+          operationId: "claimPayment",
+          summary: "Claim that a transaction paid a link",
+          parameters: takesHeaders("Accept-Language"),
+          tags,
+        },
       },
     )
     .post(

@@ -31,7 +31,7 @@ export type DueDocument = {
   postalAddress: string | null;
   taxId: string | null;
   timeZone: string | null;
-  /** The payer's, of a credit note its receipt's, else the merchant's. */
+  /** The payer's, of a credit note its receipt's, else the merchant's. Nothing else depends on it. */
   language: Language | null;
 };
 
@@ -52,6 +52,14 @@ export function findDueReceipts(tx: Tx, linkIds: readonly string[]): Promise<Due
           where earlier.link_id = link.id and earlier.tx_hash = hex_of(transfer.tx_hash) and earlier.kind = 'RECEIPT'
           order by earlier.year desc, earlier.number desc
           limit 1
+        ),
+        -- of the page that claimed this very transfer, whatever it was attributed by
+        (
+          select claim.payer_language
+          from claims claim
+          where claim.link_id = link.id
+            and claim.tx_hash = hex_of(transfer.tx_hash)
+            and claim.client_address = hex_of(transfer.from_address)
         ),
         books.document_language
       ) as language

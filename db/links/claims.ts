@@ -1,4 +1,5 @@
 /** Claims: a payer states which transaction paid a link. One that may decide holds its link PENDING for a lease; none blocks a payment. */
+import type { Language } from "../../core/domain/language.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { recordEvents } from "../events/events.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -91,6 +92,8 @@ export type NewClaim = ClaimKey &
     transactionId: string;
     leaseS: number;
     mayHaveBlock: boolean;
+    /** Of the page that the claimant saw, where one is known: of the receipt, and of nothing else. */
+    payerLanguage?: Language | null | undefined;
   };
 
 /** `proofRequired`: stored as a hint, because another link may be meant. */
@@ -203,23 +206,32 @@ async function readLedger(
   return row;
 }
 
-/** A claim stored before the block stays early; one stored later never becomes early. */
+/**
+ * A claim stored before the block stays early; one stored later never becomes early. Its first language stays, unless
+ * a proof brings another.
+ */
 async function upsertClaim(
   tx: Tx,
   given: NewClaim & { state: "OPEN" | "HINT" | "MATCHED"; isEarly: boolean },
 ): Promise<Claim> {
   const [claim] = await tx<Claim[]>`
     insert into claims (
-      id, link_id, network, tx_hash, client_address, state, lease_until, request_id, proof, is_early
+      id, link_id, network, tx_hash, client_address, state, lease_until, request_id, proof, is_early,
+      payer_language
     )
     values (
       ${given.id}, ${given.linkId}, ${given.network}, ${given.txHash}, ${given.clientAddress}, ${given.state},
-      now() + make_interval(secs => ${given.leaseS}), ${given.requestId}, ${given.proof}, ${given.isEarly}
+      now() + make_interval(secs => ${given.leaseS}), ${given.requestId}, ${given.proof}, ${given.isEarly},
+      ${given.payerLanguage ?? null}
     )
     on conflict (link_id, tx_hash, client_address) do update
     set
       state = excluded.state, reason = null, looks = 0, lease_until = excluded.lease_until,
       request_id = excluded.request_id, proof = coalesce(excluded.proof, claims.proof),
+      payer_language = case
+        when excluded.proof is null then coalesce(claims.payer_language, excluded.payer_language)
+        else coalesce(excluded.payer_language, claims.payer_language)
+      end,
       created_at = now(), updated_at = now()
     returning ${columnsOf(tx, claims)}`;
   if (!claim) throw new Error("insert into claims returned no row");

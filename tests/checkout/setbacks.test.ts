@@ -2,6 +2,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
 import { callRpc } from "../../local/chain/rpc.ts";
+import tr from "../../web/messages/tr.json" with { type: "json" };
 import { waitFor } from "../links/payer-side.ts";
 import { newProvingPayer, sendUsdc } from "../links/payers.ts";
 import { findBarriers, isBrowserThere } from "./browser.ts";
@@ -49,6 +50,24 @@ describe.if(isBrowserThere)("the payment page", () => {
     expect(wallet.hashes).toHaveLength(1);
     expect(await settledBy(id)).toBe("tag");
     expectClean();
+    await close();
+  });
+
+  test("a transfer is claimed in the language the page is shown in, not the browser's", async () => {
+    const { id } = await world.makeLink();
+    const wallet = await world.wallet({ declines: { method: "eth_signTypedData_v4", times: 1 } });
+    const { page, close } = await world.open(id, [wallet], {
+      query: "?lang=tr",
+      allowedErrors: /409 \(Conflict\)/,
+    });
+    await page.locator("#pay button").click();
+    const [claim] = await Promise.all([
+      page.waitForRequest(`**/${id}/complete`),
+      page.getByRole("button", { name: tr.transferInstead }).click(),
+    ]);
+    expect((await claim.allHeaders())["accept-language"]).toBe("tr");
+    await page.locator('a[href*="/receipt?lang=tr"]').waitFor({ timeout: PAID_MS });
+    expect(wallet.hashes).toHaveLength(1);
     await close();
   });
 

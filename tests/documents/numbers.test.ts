@@ -121,6 +121,7 @@ describe("the numbers of a merchant, year and kind", () => {
 
   test.each([
     ["payments_payer_language_check"],
+    ["claims_payer_language_check"],
     ["documents_language_check"],
     ["merchant_books_document_language_check"],
   ])("of a document's language the database knows the page's, by %s", async (name) => {

@@ -101,13 +101,17 @@ export type ClaimAnswer =
   | { kind: "needsProof"; typedData: unknown }
   | { kind: "refused"; key: "claimInvalid" | "claimUnrelated" | "claimFailed" };
 
-/** Says which transaction paid the link. `signature`: of the typed data that an answer asked for. */
+/**
+ * Says which transaction paid the link. `signature`: of the typed data that an answer asked for. The receipt is issued
+ * in the page's language.
+ */
 export async function claim(
   linkId: string,
   claimed: { transactionHash: string; clientWalletAddress: string; signature?: Hex },
 ): Promise<ClaimAnswer> {
   const path = `/api/v1/public/payment-links/${linkId}/complete`;
-  const answer = await post(path, JSON.stringify(claimed)).catch(() => undefined);
+  const headers = { "accept-language": page.language };
+  const answer = await post(path, JSON.stringify(claimed), headers).catch(() => undefined);
   if (!answer) return { kind: "refused", key: "claimFailed" };
   const { status, body } = answer;
   const { typedData } = body as { typedData?: unknown };
