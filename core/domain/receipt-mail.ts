@@ -1,10 +1,16 @@
-/** The mail that brings a customer the receipt. What the merchant wrote stands in it as text, never as a link. */
+/**
+ * The mail that brings a customer the receipt, in its language. What the merchant wrote stands in it as text, never
+ * as a link.
+ */
+import { type DocumentSpeech, speechOf } from "./document-words.ts";
+import type { Language } from "./language.ts";
+import { escapeHtml, type MailText } from "./mail-html.ts";
+import { formatUnits } from "./money.ts";
+import { NETWORKS } from "./networks.ts";
 import { pageColors } from "./page-colors.ts";
-import { linesOfReceipt, plainAmount, type Receipt } from "./receipt.ts";
+import type { Receipt } from "./receipt.ts";
 
 const DEFAULT_ACCENT = "#0b50e6";
-
-export type ReceiptMail = { subject: string; text: string; html: string };
 
 export type ReceiptMailFrame = {
   baseUrl: string;
@@ -12,45 +18,48 @@ export type ReceiptMailFrame = {
   logoId: string | undefined;
   accent: string | null;
   documentNumber: string | undefined;
+  language: Language;
+  timeZone: string;
 };
 
-export function renderReceiptMail(
-  receipt: Receipt,
-  { baseUrl, logoId, accent, documentNumber }: ReceiptMailFrame,
-): ReceiptMail {
+export function renderReceiptMail(receipt: Receipt, frame: ReceiptMailFrame): MailText {
+  const { baseUrl, logoId, accent, language } = frame;
+  const speech = speechOf(language);
+  const { words, isRightToLeft } = speech;
   const color = pageColors(accent ?? DEFAULT_ACCENT, "light").accent;
   const mark = `<img src="cid:${escapeHtml(logoId ?? "")}" alt="" width="48" height="48" style="display:block;margin:0 0 16px;object-fit:contain">\n`;
-  const merchant = oneLine(receipt.merchantName);
-  const amount = `${plainAmount(receipt.amountUnits)} USDC`;
-  const url = `${baseUrl}/pay/${receipt.linkId}/receipt?transactionId=${receipt.transactionId ?? ""}`;
-  const why = `Your payment of ${amount} to ${merchant} has been confirmed.`;
-  const foot = `You get this mail because ${merchant} gave your address with this order. Nobody will ask you to pay again.`;
-  const lines = linesOfReceipt(receipt, documentNumber).map(
-    ([name, value]) => [name, oneLine(value)] as const,
-  );
+  const named = {
+    amount: speech.amount(formatUnits(receipt.amountUnits)),
+    merchant: oneLine(receipt.merchantName),
+  };
+  const query = `transactionId=${receipt.transactionId ?? ""}&lang=${language}`;
+  const url = `${baseUrl}/pay/${receipt.linkId}/receipt?${query}`;
+  const lines = linesOf(receipt, frame, speech).map(([name, value]) => ({ name, value: oneLine(value) }));
+  // on the outermost element of the body, too: mail programs drop the document around it
+  const direction = `lang="${language}" dir="${isRightToLeft ? "rtl" : "ltr"}"`;
   return {
-    subject: `Receipt: ${amount} to ${merchant}`,
+    subject: fill(words.mail.subject, named),
     text: [
-      why,
+      fill(words.mail.confirmed, named),
       "",
-      ...lines.map(([name, value]) => `${name}: ${value}`),
+      ...lines.map((line) => fill(words.mail.line, line)),
       "",
-      `Receipt: ${url}`,
+      fill(words.mail.line, { name: words.receipt, value: url }),
       "",
-      foot,
+      fill(words.mail.foot, named),
       "",
     ].join("\n"),
     html: `<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Receipt</title></head>
+<html ${direction}>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escapeHtml(words.receipt)}</title></head>
 <body style="margin:0;padding:24px;background:#f4f5f7;color:#1b1f24;font:16px/1.5 -apple-system,'Segoe UI',Roboto,sans-serif">
-<div style="max-width:560px;margin:0 auto;padding:24px;background:#ffffff;border:1px solid #e1e4e8;border-radius:8px">
-${logoId === undefined ? "" : mark}<p style="margin:0 0 16px">${escapeHtml(why)}</p>
+<div ${direction} style="max-width:560px;margin:0 auto;padding:24px;background:#ffffff;border:1px solid #e1e4e8;border-radius:8px">
+${logoId === undefined ? "" : mark}<p style="margin:0 0 16px">${fillHtml(words.mail.confirmed, named)}</p>
 <table style="width:100%;border-collapse:collapse;font-size:14px">
-${lines.map(([name, value]) => row(name, value)).join("\n")}
+${lines.map((line) => row(line, isRightToLeft)).join("\n")}
 </table>
-<p style="margin:16px 0"><a href="${escapeHtml(url)}" style="color:${color}">Open the receipt</a></p>
-<p style="margin:0;color:#57606a;font-size:14px">${escapeHtml(foot)}</p>
+<p style="margin:16px 0"><a href="${escapeHtml(url)}" style="color:${color}">${escapeHtml(words.mail.open)}</a></p>
+<p style="margin:0;color:#57606a;font-size:14px">${fillHtml(words.mail.foot, named)}</p>
 </div>
 </body>
 </html>
@@ -58,15 +67,55 @@ ${lines.map(([name, value]) => row(name, value)).join("\n")}
   };
 }
 
-function row(name: string, value: string): string {
-  const cell = "padding:6px 0;border-top:1px solid #e1e4e8;vertical-align:top;text-align:left";
-  return `<tr><th style="${cell};padding-right:16px;font-weight:400;color:#57606a;white-space:nowrap">${escapeHtml(name)}</th><td style="${cell};word-break:break-word">${escapeHtml(value)}</td></tr>`;
+/** The same names and values as on the PDF. */
+function linesOf(
+  receipt: Receipt,
+  { documentNumber, timeZone }: ReceiptMailFrame,
+  { words, amount, time }: DocumentSpeech,
+): [name: string, value: string][] {
+  const { chainId, displayName } = NETWORKS[receipt.network];
+  const { refundedUnits } = receipt;
+  const lines: [string, string | null | false | undefined][] = [
+    [words.mail.number, documentNumber],
+    [words.mail.paidTo, receipt.merchantName],
+    [words.paidFor, receipt.description],
+    [words.reference, receipt.reference],
+    [words.amountPaid, amount(formatUnits(receipt.amountUnits))],
+    [words.amountRefunded, refundedUnits > 0n && amount(formatUnits(refundedUnits))],
+    [words.paidOn, time(receipt.paidAt, timeZone)],
+    [words.network, `${displayName} (${chainId})`],
+    [words.from, receipt.payer],
+    [words.to, receipt.recipient],
+    [words.transaction, receipt.txHash],
+    [words.block, receipt.blockNumber.toString()],
+    [words.link, receipt.linkId],
+    [words.transactionId, receipt.transactionId],
+  ];
+  return lines.filter((line): line is [string, string] => typeof line[1] === "string" && line[1] !== "");
 }
 
+type Values = Readonly<Record<string, string>>;
+
+function fill(text: string, values: Values): string {
+  return text.replace(/\{(\w+)\}/g, (place, name: string) => values[name] ?? place);
+}
+
+/** Each value has a direction of its own: the name of a merchant does not turn the sentence around. */
+function fillHtml(text: string, values: Values): string {
+  const isolated = Object.entries(values).map(([name, value]) => [name, `<bdi>${escapeHtml(value)}</bdi>`]);
+  return fill(escapeHtml(text), Object.fromEntries(isolated));
+}
+
+function row({ name, value }: { name: string; value: string }, isRightToLeft: boolean): string {
+  const [start, end] = isRightToLeft ? ["right", "left"] : ["left", "right"];
+  const cell = `padding:6px 0;border-top:1px solid #e1e4e8;vertical-align:top;text-align:${start}`;
+  return `<tr><th style="${cell};padding-${end}:16px;width:32%;font-weight:400;color:#57606a">${escapeHtml(name)}</th><td style="${cell};word-break:break-word"><bdi>${escapeHtml(value)}</bdi></td></tr>`;
+}
+
+/** Without line breaks, and without the characters that turn the text after them around (UAX 9). */
 function oneLine(text: string): string {
-  return text.replace(/[\p{Cc}\u2028\u2029]+/gu, " ").trim();
-}
-
-function escapeHtml(text: string): string {
-  return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+  return text
+    .replace(/[\u202a-\u202e\u2066-\u2069]/g, "")
+    .replace(/[\p{Cc}\u2028\u2029]+/gu, " ")
+    .trim();
 }

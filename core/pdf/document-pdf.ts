@@ -4,11 +4,11 @@
  */
 import PDFDocument from "pdfkit";
 import { documentNumber, type PrintedDocument } from "../domain/document.ts";
+import { type DocumentSpeech, speechOf } from "../domain/document-words.ts";
 import type { Language } from "../domain/language.ts";
 import { formatUnits } from "../domain/money.ts";
 import { NETWORKS } from "../domain/networks.ts";
 import { pageColors } from "../domain/page-colors.ts";
-import { type DocumentSpeech, speechOf } from "./document-words.ts";
 import { openTags, taggedOptions } from "./tags.ts";
 import { openPdfText, type TextStyle } from "./text.ts";
 

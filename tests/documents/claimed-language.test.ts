@@ -1,4 +1,4 @@
-/** The language of receipts of plain transfers: that of the page that claimed the transfer, which decides nothing else. */
+/** Receipts of plain transfers are in the language of the page that claimed the transfer; nothing else depends on it. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { keccak256 } from "viem";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
@@ -23,7 +23,7 @@ afterAll(() => side?.world.stop());
 
 type Link = { id: string; amountUnits: bigint };
 type Claimed = { hash: Hex; from: Hex; signature?: Hex };
-type Shown = { id: string; status: string; language: string };
+type Shown = { id: string; number: string; status: string; language: string };
 
 /** As the page does in its language, and a program with whatever its fetch sends. */
 function claim(linkId: string, { hash, from, signature }: Claimed, language: string): Promise<Answer> {
@@ -48,8 +48,13 @@ async function signTransfer(payer: ProvingPayer, { id, amountUnits }: Link, isTa
 }
 
 /** A link paid by a transfer that was claimed before any node had it. */
-async function claimedTransfer(given: { language: string; isTagged?: boolean; claimant?: Hex }) {
-  const link = await side.makeLink();
+async function claimedTransfer(given: {
+  language: string;
+  isTagged?: boolean;
+  claimant?: Hex;
+  link?: Link;
+}): Promise<Link> {
+  const link = given.link ?? (await side.makeLink());
   const payer = await newProvingPayer(side.rpcUrl, link.amountUnits);
   const { hash, send } = await signTransfer(payer, link, given.isTagged ?? false);
   const answer = await claim(link.id, { hash, from: given.claimant ?? payer.lower }, given.language);
@@ -81,6 +86,19 @@ describe("the language of a plain transfer's receipt", () => {
     const link = await claimedTransfer({ language: accepted, isTagged });
     expect((await receiptOf(link)).language).toBe(language);
     expect(await settledBy(link)).toBe(isTagged ? "tag" : "early_claim");
+  });
+
+  test("is that of the mail with it, too", async () => {
+    const customerEmail = "ayse@customer.example";
+    const order = { amount: 77.5, description: "Kahve", customerEmail };
+    const { body } = await side.ann.client.post("/v1/payment-links", order);
+    const link = await claimedTransfer({ language: "tr", link: { id: body.id, amountUnits: 77_500_000n } });
+    const mail = await side.world.mailbox.waitForMail(customerEmail);
+    expect(mail.subject).toBe(`Makbuz: ${side.ann.email.split("@")[0]} için 77,50 USDC`);
+    expect(mail.text).toContain(`&lang=tr\n`);
+    const { number } = (await documentsOf(link))[0] as Shown;
+    expect(mail.text).toContain(`Makbuz numarası: ${number}\n`);
+    expect(mail.attachments.map(({ filename }) => filename)).toEqual([`${number}.pdf`]);
   });
 
   test("is not that of somebody who claims a payer's transaction with another address", async () => {

@@ -7,10 +7,11 @@ import { join } from "node:path";
 import type { PrintedDocument } from "../../core/domain/document.ts";
 import type { ExportRow } from "../../core/domain/export.ts";
 import { renderInvitationMail } from "../../core/domain/invitation-mail.ts";
+import { LANGUAGE_TAGS } from "../../core/domain/language.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { renderOtpMail } from "../../core/domain/otp-mail.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";
-import { renderReceiptMail } from "../../core/domain/receipt-mail.ts";
+import { type ReceiptMailFrame, renderReceiptMail } from "../../core/domain/receipt-mail.ts";
 import { changeOf, type StatementHead, type StatementLine } from "../../core/domain/statement.ts";
 import { renderWalletFileMail } from "../../core/domain/wallet-file-mail.ts";
 import { renderDocumentPdf } from "../../core/pdf/document-pdf.ts";
@@ -151,11 +152,24 @@ async function drawMails(): Promise<void> {
     ...{ amountUnits: 12_500_000n, refundedUnits: 0n, txHash: hash("3fa9c"), logIndex: 3 },
     ...{ blockNumber: 1_234_567n, paidAt: day(3), settledBy: "authorization" },
   };
-  const frame = { baseUrl: BASE_URL, documentNumber: "R-2026-00042" };
+  const frame: ReceiptMailFrame = {
+    ...{ baseUrl: BASE_URL, documentNumber: "R-2026-00042", language: "en", timeZone: "Europe/Berlin" },
+    ...{ logoId: undefined, accent: null },
+  };
+  const marked = { ...frame, logoId: "logo", accent: ACCENT };
+  const arabic = { ...paid, merchantName: "مقهى الشفق", description: "قهوتان (250 غ)" };
   const picture = `data:image/png;base64,${logo.toString("base64")}`;
   const mails = {
-    receipt: renderReceiptMail(paid, { ...frame, logoId: undefined, accent: null }),
-    "receipt-logo": renderReceiptMail(paid, { ...frame, logoId: "logo", accent: ACCENT }),
+    receipt: renderReceiptMail(paid, frame),
+    "receipt-logo": renderReceiptMail(paid, marked),
+    ...Object.fromEntries(
+      LANGUAGE_TAGS.map((language) => [
+        `receipt-${language}`,
+        renderReceiptMail(paid, { ...marked, language }),
+      ]),
+    ),
+    "receipt-ar-arabic": renderReceiptMail(arabic, { ...marked, language: "ar" }),
+    "receipt-en-arabic": renderReceiptMail(arabic, frame),
     code: renderOtpMail({ code: "402817", baseUrl: BASE_URL }),
     invitation: renderInvitationMail(
       { merchantName: "Café Aurora", role: "accountant", email: "ada@example.com" },

@@ -161,6 +161,28 @@ describe("the mail with the receipt", () => {
     expect(mailsTo(order.customerEmail)).toHaveLength(1);
   }, 120_000);
 
+  test("is in the language of the receipt, of which the page it leads to is, too", async () => {
+    const speak = (documentLanguage: string) =>
+      side.ann.client.patch("/v1/settings/books", { documentLanguage });
+    await speak("ar");
+    const customerEmail = "layla@customer.example";
+    await payNew({ amount: 6.5, customerEmail });
+    const mail = await waitFor("the mail", async () => mailsTo(customerEmail)[0]);
+    await speak("en");
+    expect(mail.subject).toBe(`إيصال: 6.50 USDC إلى ${side.ann.email.split("@")[0]}`);
+    expect(mail.html).toContain('<html lang="ar" dir="rtl">');
+    const url = /إيصال: (http\S+)/.exec(mail.text)?.[1] ?? "";
+    const page = await fetch(url, { headers: { "accept-language": "en" } });
+    expect([page.status, await page.text()]).toEqual([
+      200,
+      expect.stringContaining('<html lang="ar" dir="rtl">'),
+    ]);
+    const [receipt] = (await side.ann.client.get("/v1/documents?limit=1")).body.documents;
+    expect(receipt.language).toBe("ar");
+    expect(mail.text).toContain(`رقم الإيصال: ${receipt.number}\n`);
+    expect(mail.attachments.map(({ filename }) => filename)).toEqual([`${receipt.number}.pdf`]);
+  }, 120_000);
+
   test("is noted once a link and transaction, for PAID links with a customer, within the merchant's daily maximum", async () => {
     const { sql } = side.world;
     const note = (id: string) => sql.begin((tx) => noteReceiptMails(tx, [id]));

@@ -35,7 +35,8 @@ export async function sendReceiptEmail(
   const receipt = { ...row, merchantName: row.displayName ?? defaultMerchantName(row.email) };
   const logo = row.logoDigest === null ? undefined : await findLogo(sql, row.logoDigest);
   const document = await findNumberedReceipt(sql, row);
-  const looks = { accent: row.accent, logo, language: document?.language ?? DEFAULT_LANGUAGE };
+  const language = document?.language ?? DEFAULT_LANGUAGE;
+  const looks = { accent: row.accent, logo, language };
   const logoId = logo && `logo.${id}@${new URL(config.baseUrl).hostname}`;
   const mail = {
     ...renderReceiptMail(receipt, {
@@ -43,6 +44,8 @@ export async function sendReceiptEmail(
       logoId,
       accent: row.accent,
       documentNumber: document && documentNumber(document),
+      language,
+      timeZone: document?.facts.timeZone ?? "UTC",
     }),
     to: row.customerEmail,
     messageId: `<${id}@${new URL(config.baseUrl).hostname}>`,

@@ -1,6 +1,6 @@
-/** The texts of receipts and credit notes, in the languages of the payment page. */
-import type { Language } from "../domain/language.ts";
+/** The texts of receipts, credit notes and the mail with a receipt, in the languages of the payment page. */
 import texts from "./document-words.json" with { type: "json" };
+import type { Language } from "./language.ts";
 
 export type DocumentWords = (typeof texts)["en"];
 const words: Record<Language, DocumentWords> = texts;
