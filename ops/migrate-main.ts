@@ -14,7 +14,7 @@ const { DATABASE_URL: url } = readEnvOrExit(() => readEnv({ DATABASE_URL: postgr
 try {
   if (process.argv.includes("--plan")) await printPlan();
   else {
-    const applied = await migrate(url);
+    const applied = await migrate(url, { onWait: (line) => console.log(line) });
     console.log(applied.length > 0 ? `applied ${applied.join(", ")}` : "schema is up to date");
   }
 } catch (error) {

@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { runMigrations } from "graphile-worker";
 import postgres from "postgres";
+import { applyFile, type SchemaFile } from "./apply-migration.ts";
 import type { Tx } from "./client.ts";
 
 const SCHEMA_DIR = new URL("../schema/", import.meta.url);
@@ -27,15 +28,22 @@ const BASELINE = "baseline";
 const MIGRATION_LOCK = 7_041_001;
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
 
-export type MigrateOptions = { before?: string | undefined; only?: readonly string[] | undefined };
-
-type SchemaFile = { name: string; text: string; sha256: string };
+export type MigrateOptions = {
+  before?: string | undefined;
+  only?: readonly string[] | undefined;
+  /** Told what a migration waits for, again when that changes. */
+  onWait?: ((line: string) => void) | undefined;
+};
 
 /**
  * Brings the database to the newest schema and returns the names applied now. Throws when an applied file was changed since, and when
  * the database was made before there was a baseline. `before`: only the migrations whose names sort before it; `only`: these and no others.
+ * Waits for as long as a backup runs or another transaction holds a lock it needs, without holding one itself.
  */
-export async function migrate(databaseUrl: string, { before, only }: MigrateOptions = {}): Promise<string[]> {
+export async function migrate(
+  databaseUrl: string,
+  { before, only, onWait }: MigrateOptions = {},
+): Promise<string[]> {
   const sql = postgres(databaseUrl, {
     max: 1,
     onnotice: () => {},
@@ -46,11 +54,10 @@ export async function migrate(databaseUrl: string, { before, only }: MigrateOpti
     const known = await readApplied(sql);
     await refuseNewer(known);
     await runMigrations({ connectionString: databaseUrl, logger: await silentLogger() });
-    const applied = await applyFiles(
-      sql,
-      known,
-      ({ name }) => (before === undefined || name < before) && (only?.includes(name) ?? true),
-    );
+    const applied = await applyFiles(sql, known, {
+      isWanted: ({ name }) => (before === undefined || name < before) && (only?.includes(name) ?? true),
+      onWait: onWait ?? (() => {}),
+    });
     // after a restore into another cluster; no other transaction waits for this one here
     await sql`select write_event_epoch()`;
     return applied;
@@ -117,7 +124,7 @@ export async function compareSchema(sql: Tx): Promise<{ pending: string[]; unkno
 async function applyFiles(
   sql: postgres.Sql,
   known: ReadonlyMap<string, string>,
-  isWanted: (file: SchemaFile) => boolean,
+  { isWanted, onWait }: { isWanted: (file: SchemaFile) => boolean; onWait: (line: string) => void },
 ): Promise<string[]> {
   await sql`
     create table if not exists migrations (
@@ -132,10 +139,7 @@ async function applyFiles(
     if (before === file.sha256) continue;
     if (before)
       throw new Error(`migration ${file.name} was changed after it was applied; add a new file instead`);
-    await sql.begin(async (tx) => {
-      await tx.unsafe(file.text);
-      await tx`insert into migrations (name, sha256) values (${file.name}, ${file.sha256})`;
-    });
+    await applyFile(sql, file, onWait);
     applied.push(file.name);
   }
   return applied;

@@ -1,0 +1,70 @@
+/** One migration in one transaction, which takes its locks without holding up payments. */
+import postgres from "postgres";
+
+/** Of one lock. Everybody who wants the table meanwhile waits as long, payments too. */
+const LOCK_TIMEOUT_MS = 2_000;
+/** Those who waited go first. */
+const LOCK_PAUSE_MS = 3_000;
+const LOCK_NOT_AVAILABLE = "55P03";
+const DEADLOCK_DETECTED = "40P01";
+const BLOCKERS_NAMED = 3;
+
+export type SchemaFile = { name: string; text: string; sha256: string };
+
+/** Again and again while somebody holds a lock it needs: a deployment waits for a backup, payments do not wait for the deployment. */
+export async function applyFile(
+  sql: postgres.Sql,
+  file: SchemaFile,
+  onWait: (line: string) => void,
+): Promise<void> {
+  let told: string | undefined;
+  while (!(await tryFile(sql, file))) {
+    const line = `${file.name} waits for ${await nameBlockers(sql)}`;
+    if (line !== told) onWait(line);
+    told = line;
+    await Bun.sleep(LOCK_PAUSE_MS);
+  }
+}
+
+/** False, with nothing changed, when a lock was not to be had. */
+async function tryFile(sql: postgres.Sql, file: SchemaFile): Promise<boolean> {
+  try {
+    await sql.begin(async (tx) => {
+      await tx.unsafe(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
+      // first: it waits for a running backup, which must find no table locked by us
+      await tx`insert into migrations (name, sha256) values (${file.name}, ${file.sha256})`;
+      await tx.unsafe(file.text);
+    });
+    return true;
+  } catch (error) {
+    const code = error instanceof postgres.PostgresError ? error.code : undefined;
+    if (code === LOCK_NOT_AVAILABLE || code === DEADLOCK_DETECTED) return false;
+    throw error;
+  }
+}
+
+/** The oldest transactions that hold a lock on one of our tables. */
+async function nameBlockers(sql: postgres.Sql): Promise<string> {
+  const rows = await sql<{ name: string; pid: number; since: string | null }[]>`
+    select
+      coalesce(nullif(activity.application_name, ''), 'a transaction') as name, activity.pid,
+      to_char(activity.xact_start at time zone 'utc', 'HH24:MI:SS "UTC"') as since
+    from pg_stat_activity activity
+    where activity.datname = current_database()
+      and activity.pid <> pg_backend_pid()
+      and coalesce(activity.xact_start < now() - make_interval(secs => ${LOCK_TIMEOUT_MS / 1_000}), true)
+      and exists (
+        select from pg_locks held
+        join pg_class on pg_class.oid = held.relation
+        where held.pid = activity.pid
+          and held.granted
+          and pg_class.relkind = 'r'
+          and pg_class.relnamespace = 'public'::regnamespace
+      )
+    order by activity.xact_start
+    limit ${BLOCKERS_NAMED}`;
+  if (rows.length === 0) return "a lock";
+  return rows
+    .map(({ name, pid, since }) => `${name} (pid ${pid}${since ? `, since ${since}` : ""})`)
+    .join(", ");
+}
