@@ -1151,6 +1151,14 @@ CREATE UNIQUE INDEX transfers_payment_key ON public.transfers USING btree (payme
 CREATE UNIQUE INDEX transfers_pays_link_key ON public.transfers USING btree (link_id) WHERE (pays AND (status <> 'ORPHANED'::text));
 CREATE INDEX transfers_to ON public.transfers USING btree (address_key(to_address), block_number);
 
+create table unlinked_issuers (
+  issuer text not null,
+  unlinked_at timestamp with time zone default now() not null,
+  user_id text not null,
+  constraint unlinked_issuers_pkey PRIMARY KEY (user_id, issuer),
+  constraint unlinked_issuers_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+);
+
 create table users (
   claim_policy text default 'early'::text not null,
   created_at timestamp with time zone default now() not null,

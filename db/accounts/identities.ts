@@ -35,6 +35,12 @@ export async function hasOtherSubject(
   return rows.length > 0;
 }
 
+/** Has this user ever unlinked an identity of the issuer? Call with the user's row locked. */
+export async function hasUnlinked(tx: Tx, issuer: string, userId: string): Promise<boolean> {
+  const rows = await tx`select 1 from unlinked_issuers where user_id = ${userId} and issuer = ${issuer}`;
+  return rows.length > 0;
+}
+
 /** False when the identity already belongs to a user. */
 export async function insertIdentity(
   tx: Tx,
@@ -102,7 +108,7 @@ export async function insertIdentityOfSession(
 }
 
 /**
- * Unlinks an identity. False when it is not the user's, or when nothing else would open the account: neither a passkey nor another
+ * Unlinks an identity and remembers that its issuer was unlinked. False when it is not the user's, or when nothing else would open the account: neither a passkey nor another
  * identity. Call with the user's row locked.
  */
 export async function deleteIdentity(
@@ -111,18 +117,26 @@ export async function deleteIdentity(
   { userId, rpId }: { userId: string; rpId: string },
 ): Promise<boolean> {
   const rows = await tx`
-    delete from identities
-    where issuer = ${issuer} and subject = ${subject} and user_id = ${userId}
-      and (
-        exists (
-          select from identities other
-          where other.user_id = ${userId} and (other.issuer, other.subject) <> (${issuer}, ${subject})
+    with unlinked as (
+      delete from identities
+      where issuer = ${issuer} and subject = ${subject} and user_id = ${userId}
+        and (
+          exists (
+            select from identities other
+            where other.user_id = ${userId} and (other.issuer, other.subject) <> (${issuer}, ${subject})
+          )
+          or exists (
+            select from passkeys passkey
+            where passkey.user_id = ${userId} and passkey.rp_id = ${rpId} and ${maySignIn(tx)}
+          )
         )
-        or exists (
-          select from passkeys passkey
-          where passkey.user_id = ${userId} and passkey.rp_id = ${rpId} and ${maySignIn(tx)}
-        )
-      )
+      returning user_id, issuer
+    )
+    insert into unlinked_issuers (user_id, issuer)
+    select user_id, issuer
+    from unlinked
+    on conflict (user_id, issuer) do update
+    set unlinked_at = now()
     returning user_id`;
   return rows.length > 0;
 }

@@ -14,7 +14,7 @@ type Given = {
   claims: () => Claims;
   /** Changes each token before it is signed, until the end of the test. */
   tamper: (change: (token: { payload: Claims }) => void) => void;
-  signInWithGoogle: () => Promise<{ client: Client }>;
+  signInWithGoogle: () => Promise<{ client: Client; answer: Answer }>;
 };
 
 export function testLinking({ world, person, claims, tamper, signInWithGoogle }: Given): void {
@@ -243,6 +243,37 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     const stranger = await signInWithGoogle();
     expect((await stranger.client.get("/v1/auth/me")).body.id).not.toBe(owner.userId);
     expect((await owner.client.delete(path)).status).toBe(404);
+  });
+
+  test("an account that was unlinked is not linked again by the account's own address, only by its owner", async () => {
+    const email = newEmail().replace("@example.com", "@gmail.com");
+    const owner = await signUp(world().baseUrl, email);
+    person(email);
+    await signInWithGoogle();
+    const first = claims().sub;
+    const [account] = await accountsOf(owner.client);
+    expect((await owner.client.delete(`/v1/auth/google/accounts/${account?.id}`)).status).toBe(200);
+    const refused = [await signInWithGoogle()];
+    person(email);
+    refused.push(await signInWithGoogle());
+    for (const { client, answer } of refused) {
+      expect(answer.headers.get("location")).toBe(`${world().baseUrl}/sign-in?error=link_required`);
+      expect(client.cookies.has("authToken")).toBe(false);
+    }
+    expect(await subjectsOf(owner.userId)).toEqual([]);
+    const issuers = await world().sql`select issuer from unlinked_issuers where user_id = ${owner.userId}`;
+    expect(issuers).toHaveLength(1);
+    expect(await link(owner.client)).toBe("linked");
+    expect(claims().sub).not.toBe(first);
+    const { client } = await signInWithGoogle();
+    expect((await client.get("/v1/auth/me")).body.id).toBe(owner.userId);
+    expect((await eventsOf(owner.userId)).map(([type]) => type)).toEqual([
+      "identity_linked",
+      "identity_unlinked",
+      "identity_refused",
+      "identity_refused",
+      "identity_linked",
+    ]);
   });
 
   test("race: without a passkey, of two accounts unlinked at once the last stays", async () => {

@@ -3,6 +3,7 @@ import { newUserId } from "../../../core/domain/ids.ts";
 import {
   findUserByIdentity,
   hasOtherSubject,
+  hasUnlinked,
   insertIdentity,
   updateIdentityEmail,
 } from "../../../db/accounts/identities.ts";
@@ -45,7 +46,8 @@ export async function signInWithGoogle(
 
 /**
  * First sign-in: a new account, or the one with this address when Google is authoritative for the address. An account that knows
- * another subject of this issuer is not opened by the address: a Workspace address can be reassigned to another person.
+ * another subject of this issuer is not opened by the address: a Workspace address can be reassigned to another person. Neither is one
+ * that has unlinked an identity of it: whoever has the mailbox now may be why.
  */
 async function meet(tx: Tx, identity: GoogleIdentity, trace: Trace): Promise<Meeting> {
   const created = await insertUser(tx, {
@@ -79,6 +81,7 @@ async function whyNotLinked(
   user: User,
 ): Promise<GoogleRefusal | undefined> {
   if (await hasOtherSubject(tx, identity, user.id)) return "link_required";
+  if (await hasUnlinked(tx, identity.issuer, user.id)) return "link_required";
   return isAuthoritative(identity) ? undefined : "link_requires_passkey";
 }
 
