@@ -29,6 +29,7 @@ import {
   sealKeysOf,
   secretFaults,
 } from "../core/runtime/production-env.ts";
+import { isEncryptedOrLocal } from "../core/runtime/public-url.ts";
 import {
   merchantGasPerDay,
   relayLimitsShape,
@@ -72,7 +73,13 @@ const signerAddresses = commaList
 const signerUrl = z
   .string()
   .refine((text) => /^https?:$/.test(URL.parse(text)?.protocol ?? ""), "must be an http or https URL")
+  .refine(hasReadableCredentials, "must have its user and password percent-encoded: a % in them is %25")
   .optional();
+const SIGNER_URLS = [
+  "RELAYER_SIGNER_URL",
+  "RELAYER_SIGNER_URL_BASE",
+  "RELAYER_SIGNER_URL_BASE_SEPOLIA",
+] as const;
 
 const DEFAULT_CONCURRENCY = 8;
 /** Connections beside one for each task: liveness holds one, two while the job queue restarts; an export holds two and needs a third. */
@@ -241,6 +248,7 @@ function findFaults(env: Partial<WorkerEnv>, broken: ReadonlySet<string>): strin
   const { OTP_PEPPER, WEBHOOK_SEAL_KEYS } = env;
   return [
     ...faults,
+    ...openSignerFaults(env),
     ...secretFaults({ OTP_PEPPER, WEBHOOK_SEAL_KEYS }),
     ...baseUrlFaults(env.BASE_URL, broken),
   ];
@@ -266,6 +274,27 @@ function signerFaults(env: Partial<WorkerEnv>): string[] {
   if (!addresses && urls.some((url) => url !== undefined))
     return ["RELAYER_SIGNER_ADDRESSES is not set; RELAYER_SIGNER_URL signs for them"];
   return [];
+}
+
+/** Whoever reads the URL's credentials on the way has the relayer's ETH signed away. */
+function openSignerFaults(env: Partial<WorkerEnv>): string[] {
+  return SIGNER_URLS.flatMap((name) => {
+    const url = env[name];
+    if (url === undefined || isEncryptedOrLocal(url)) return [];
+    return [`${name}: must be https in production, except on this machine (${new URL(url).host})`];
+  });
+}
+
+/** The signer is sent them decoded. */
+function hasReadableCredentials(text: string): boolean {
+  const url = URL.parse(text);
+  try {
+    decodeURIComponent(url?.username ?? "");
+    decodeURIComponent(url?.password ?? "");
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Local keys, then remote ones; an address that is both is signed for locally. */

@@ -150,8 +150,27 @@ describe("remote signers of relayer keys", () => {
       { ...signer, RELAYER_SIGNER_URL: "ftp://127.0.0.1" },
       "RELAYER_SIGNER_URL: must be an http or https URL",
     ],
+    [
+      { ...signer, RELAYER_SIGNER_URL: "http://worker:50%@127.0.0.1:9000" },
+      "RELAYER_SIGNER_URL: must have its user and password percent-encoded: a % in them is %25",
+    ],
     [{ ...signer, RELAYER_SIGNER_ADDRESSES: "0x12" }, "must be 0x and 40 hex digits"],
   ])("error: %j", (given, message) => {
     expect(() => readWorkerConfig({ ...ENV, ...given })).toThrow(message);
+  });
+
+  test("a percent-encoded password is accepted as it is", () => {
+    const url = "http://worker:50%25@127.0.0.1:9000";
+    const { relayerKeys } = readWorkerConfig({ ...WITHOUT_KEYS, ...signer, RELAYER_SIGNER_URL: url });
+    expect(relayerKeys.get("base")).toEqual([{ address: ADDRESS.toLowerCase() as never, signerUrl: url }]);
+  });
+
+  test("in production they are on this machine or behind https; elsewhere they need not be", () => {
+    const open = { RELAYER_SIGNER_URL_BASE: "http://signer.internal:9000" };
+    expect(() => readWorkerConfig({ ...PRODUCTION, ...signer })).not.toThrow();
+    expect(() => readWorkerConfig({ ...BOTH, ...signer, ...open })).not.toThrow();
+    expect(() => readWorkerConfig({ ...PRODUCTION, ...signer, ...open })).toThrow(
+      "RELAYER_SIGNER_URL_BASE: must be https in production, except on this machine (signer.internal:9000)",
+    );
   });
 });
