@@ -21,7 +21,12 @@ export async function findPayableLink(
       coalesce(budget.used, 0)::numeric(78, 0) as relay_gas_used, merchant.relay_gas_per_day as relay_gas_own_maximum,
       (select head_time from cursors where network = link.network) as chain_time,
       link.is_reusable, link.min_units, link.max_units, link.is_discoverable,
-      link.is_reusable and link.max_payments <= ${countUses(sql, sql`link.id`)} as is_used_up
+      -- compared with null, they would be counted all the same
+      case
+        when link.is_reusable and link.max_payments is not null
+        then link.max_payments <= ${countUses(sql, sql`link.id`)}
+        else false
+      end as is_used_up
     from payment_links link
     join users merchant on merchant.id = link.user_id
     left join relay_budgets budget

@@ -1,0 +1,66 @@
+/** What a payment page and a 402 read of a link that many have paid: its uses only where they are limited. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { findPayableLink } from "../../db/links/payable-links.ts";
+import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
+
+const USES = 500;
+let db: TestDatabase;
+let sql: Sql;
+let merchant: SeededMerchant;
+
+beforeAll(async () => {
+  db = await createTestDatabase();
+  sql = openDatabase(db.url, { name: "test", maxConnections: 2 });
+  merchant = await seedMerchant(sql);
+}, 120_000);
+afterAll(async () => {
+  await sql?.end({ timeout: 1 });
+  await db?.drop();
+});
+
+async function seedUsedLink(maxPayments: number | null): Promise<string> {
+  const [id = ""] = await seedLinks(sql, merchant, { isReusable: true });
+  const uses = await seedLinks(sql, merchant, { count: USES });
+  await sql`update payment_links set max_payments = ${maxPayments} where id = ${id}`;
+  await sql`update payment_links set parent_id = ${id} where id = any(${uses})`;
+  await sql`analyze payment_links`;
+  return id;
+}
+
+/** Whether the link is used up, and how many entries of links' indexes were read to know it. */
+async function read(id: string): Promise<{ isUsedUp: unknown; entries: number }> {
+  return sql.begin("isolation level repeatable read read only", async (tx) => {
+    // a scan of the whole table has no entries
+    await tx`set local enable_seqscan = off`;
+    const before = await countEntries(tx);
+    const link = await findPayableLink(tx, id);
+    return { isUsedUp: link?.isUsedUp, entries: (await countEntries(tx)) - before };
+  });
+}
+
+async function countEntries(tx: Tx): Promise<number> {
+  const [row] = await tx<{ entries: number }[]>`
+    select coalesce(sum(pg_stat_get_xact_tuples_returned(indexrelid)), 0)::int as entries
+    from pg_index
+    where indrelid = 'payment_links'::regclass`;
+  return row?.entries ?? 0;
+}
+
+test.each([
+  ["an endless link is never used up, and its uses are not read", null, false, 0],
+  ["a link with room for one more is not used up", USES + 1, false, USES],
+  ["a link whose last use is taken is used up", USES, true, USES],
+])("%s", async (_title, maxPayments, isUsedUp, uses) => {
+  const found = await read(await seedUsedLink(maxPayments));
+  expect(found.isUsedUp).toBe(isUsedUp);
+  expect(found.entries).toBeGreaterThan(uses);
+  expect(found.entries).toBeLessThan(uses + 10);
+});
+
+test("a link of one payment has no uses to be used up", async () => {
+  const found = await read(await seedLink(sql, merchant));
+  expect(found.isUsedUp).toBe(false);
+  expect(found.entries).toBeLessThan(10);
+});
