@@ -1,5 +1,6 @@
 /** One MCP request. The protocol's library is loaded with the first one: most processes never need it. */
 import { createClient } from "../../sdk/client.ts";
+import { withEnd } from "./body-with-end.ts";
 
 export const MCP_KEEP_ALIVE_MS = 15_000;
 
@@ -45,35 +46,14 @@ export async function serveMcp(request: Request, served: Served): Promise<Respon
       return answer;
     }
     const isStream = answer.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
-    return new Response(withEnd(answer.body, finish, isStream ? OPENING : undefined), answer);
+    return new Response(
+      withEnd(answer.body, { onEnd: finish, opening: isStream ? OPENING : undefined }),
+      answer,
+    );
   } catch (error) {
     end();
     throw error;
   }
-}
-
-/** `opening` and the same bytes; calls `onEnd` after the last one, or when the reader is gone. */
-function withEnd(
-  source: ReadableStream<Uint8Array>,
-  onEnd: () => void,
-  opening: Uint8Array | undefined,
-): ReadableStream<Uint8Array> {
-  const reader = source.getReader();
-  return new ReadableStream<Uint8Array>({
-    start(controller) {
-      if (opening) controller.enqueue(opening);
-    },
-    async pull(controller) {
-      const { value, done } = await reader.read();
-      if (!done) return controller.enqueue(value);
-      controller.close();
-      onEnd();
-    },
-    async cancel(reason) {
-      onEnd();
-      await reader.cancel(reason);
-    },
-  });
 }
 
 function once(work: () => void): () => void {
