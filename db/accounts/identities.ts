@@ -3,6 +3,7 @@ import { maySignIn } from "../auth/passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type User, users } from "../schema.ts";
+import { lockUser } from "./users.ts";
 
 export type IdentityKey = { issuer: string; subject: string };
 
@@ -19,6 +20,14 @@ export async function findUserByIdentity(
     join users u on u.id = i.user_id
     where i.issuer = ${issuer} and i.subject = ${subject}`;
   return user;
+}
+
+/** As above, with the user's row locked: whoever unlinks the identity does it before, or ends what is done with it here. */
+export async function lockUserByIdentity(tx: Tx, key: IdentityKey): Promise<User | undefined> {
+  const found = await findUserByIdentity(tx, key);
+  if (!found) return undefined;
+  await lockUser(tx, found.id);
+  return findUserByIdentity(tx, key);
 }
 
 /** Has this user another identity of the same issuer? Call with the user's row locked. */

@@ -1,9 +1,13 @@
 /** Linking and unlinking a Google account, in the world of google.test.ts. */
 import { expect, test } from "bun:test";
+import { deleteIdentity } from "../../db/accounts/identities.ts";
+import { lockUser } from "../../db/accounts/users.ts";
+import { deleteSessionsOf } from "../../db/sessions/sessions.ts";
 import type { ApiWorld } from "../support/api-world.ts";
 import { type Answer, type Client, openClient } from "../support/http-client.ts";
 import { bookOwnerChange } from "../support/members.ts";
 import { newEmail, signUp } from "../support/sign-up.ts";
+import { untilBlocked } from "../support/until-blocked.ts";
 
 export type Claims = Record<string, unknown>;
 
@@ -46,6 +50,11 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     const rows = await world().sql<{ type: string; details: unknown }[]>`
       select type, details from security_events where user_id = ${userId} and type like 'identity%' order by id`;
     return rows.map(({ type, details }) => [type, details]);
+  };
+  const issuerOf = async (userId: string) => {
+    const [row] = await world().sql<{ issuer: string }[]>`
+      select issuer from identities where user_id = ${userId}`;
+    return row?.issuer ?? "";
   };
   const sessionsOf = async (userId: string) => {
     const rows = await world().sql<{ method: string }[]>`
@@ -274,6 +283,26 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
       "identity_refused",
       "identity_linked",
     ]);
+  });
+
+  test("race: an account that is unlinked while it signs in opens no session", async () => {
+    const email = newEmail().replace("@example.com", "@gmail.com");
+    const owner = await signUp(world().baseUrl, email);
+    person(email);
+    await signInWithGoogle();
+    const issuer = await issuerOf(owner.userId);
+    let signing: ReturnType<typeof signInWithGoogle> | undefined;
+    await world().sql.begin(async (tx) => {
+      await lockUser(tx, owner.userId);
+      signing = signInWithGoogle();
+      await untilBlocked(world().sql, signing);
+      const key = { issuer, subject: String(claims().sub) };
+      expect(await deleteIdentity(tx, key, { userId: owner.userId, rpId: "localhost" })).toBe(true);
+      await deleteSessionsOf(tx, owner.userId, "google");
+    });
+    const signedIn = await signing;
+    expect(signedIn?.answer.headers.get("location")).toBe(`${world().baseUrl}/sign-in?error=link_required`);
+    expect(await sessionsOf(owner.userId)).toEqual(["wallet_setup"]);
   });
 
   test("race: without a passkey, of two accounts unlinked at once the last stays", async () => {

@@ -1,10 +1,10 @@
 /** Which account a Google identity opens. The identity is (issuer, subject); the e-mail address matters only when they are first linked. */
 import { newUserId } from "../../../core/domain/ids.ts";
 import {
-  findUserByIdentity,
   hasOtherSubject,
   hasUnlinked,
   insertIdentity,
+  lockUserByIdentity,
   updateIdentityEmail,
 } from "../../../db/accounts/identities.ts";
 import { recordSecurityEvent } from "../../../db/accounts/security-events.ts";
@@ -35,7 +35,7 @@ export async function signInWithGoogle(
   if (!identity.isEmailVerified || !emailSchema.safeParse(identity.email).success)
     return { ok: false, reason: "email_not_verified" };
   return sql.begin(async (tx): Promise<Outcome> => {
-    const known = await findUserByIdentity(tx, identity);
+    const known = await lockUserByIdentity(tx, identity);
     if (known) await updateIdentityEmail(tx, identity, known.id);
     const met: Meeting = known ? { ok: true, user: known } : await meet(tx, identity, trace);
     if (!met.ok) return met;
