@@ -285,16 +285,13 @@ describe("health", () => {
 
   test("a node that lags more than three blocks goes behind", async () => {
     await callRpc(node.rpcUrl, "anvil_mine", ["0xa"]);
-    const behind = (blocks: number): Fault => ({
-      kind: "edit",
-      edit: (answer) => {
-        const { result } = answer as { result: string };
-        return { ...(answer as object), result: `0x${(Number(result) - blocks).toString(16)}` };
-      },
-    });
     const chain = open();
     const orderWith = async (blocks: number) => {
-      first.fault = onMethod("eth_blockNumber", behind(blocks));
+      const edit = (answer: unknown) => {
+        const { result } = answer as { result: string };
+        return { ...(answer as object), result: `0x${(Number(result) - blocks).toString(16)}` };
+      };
+      first.fault = onMethod("eth_blockNumber", { kind: "edit", edit });
       await chain.refreshHeads();
       // latency orders them, too, where the machine is busy
       for (const { health } of chain.nodes) health.latencyMs = 0;
