@@ -190,7 +190,7 @@ CREATE INDEX documents_happened ON public.documents USING btree (user_id, happen
 CREATE INDEX documents_link ON public.documents USING btree (link_id);
 CREATE UNIQUE INDEX documents_number_key ON public.documents USING btree (user_id, kind, year, number);
 CREATE INDEX documents_receipt ON public.documents USING btree (receipt_id) WHERE (receipt_id IS NOT NULL);
-CREATE UNIQUE INDEX documents_transfer_key ON public.documents USING btree (network, tx_hash, log_index) WHERE (voided_at IS NULL);
+CREATE UNIQUE INDEX documents_transfer_kind_key ON public.documents USING btree (network, tx_hash, log_index, kind) WHERE (voided_at IS NULL);
 
 create unlogged table drain_leases (
   holder text not null,

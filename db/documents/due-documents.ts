@@ -77,6 +77,7 @@ export function findDueReceipts(tx: Tx, linkIds: readonly string[]): Promise<Due
         where document.network = transfer.network
           and document.tx_hash = hex_of(transfer.tx_hash)
           and document.log_index = transfer.log_index
+          and document.kind = 'RECEIPT'
           and document.voided_at is null
       )
     order by transfer.block_time, transfer.block_number, transfer.log_index`;
@@ -113,6 +114,7 @@ export function findDueCreditNotes(tx: Tx, linkIds: readonly string[]): Promise<
       on receipt.network = refund.network
       and receipt.tx_hash = refund.paid_tx_hash
       and receipt.log_index = refund.paid_log_index
+      and receipt.kind = 'RECEIPT'
       and receipt.voided_at is null
     where refund.link_id = any(${[...linkIds]}::text[])
       and not exists (
@@ -120,6 +122,7 @@ export function findDueCreditNotes(tx: Tx, linkIds: readonly string[]): Promise<
         where document.network = transfer.network
           and document.tx_hash = hex_of(transfer.tx_hash)
           and document.log_index = transfer.log_index
+          and document.kind = 'CREDIT_NOTE'
           and document.voided_at is null
       )
     order by transfer.block_time, transfer.block_number, transfer.log_index`;

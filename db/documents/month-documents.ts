@@ -50,6 +50,7 @@ export async function findUndocumentedLinks(
         where document.network = transfer.network
           and document.tx_hash = hex_of(transfer.tx_hash)
           and document.log_index = transfer.log_index
+          and document.kind = 'RECEIPT'
           and document.voided_at is null
       )
     union
