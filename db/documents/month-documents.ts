@@ -30,37 +30,42 @@ export async function countDocuments(
   return row?.count ?? 0;
 }
 
-/** Links of a merchant paid or refunded in a period, of which something has no document yet. */
+/** Links of a merchant paid or refunded in a period, of which something has no document yet: what happened first comes first. */
 export async function findUndocumentedLinks(
   tx: Tx,
   { userId, from, before }: Period & { userId: string },
   limit: number,
 ): Promise<string[]> {
   const rows = await tx<{ linkId: string }[]>`
-    select distinct history.link_id
-    from transactions history
-    join transfers transfer on transfer.id = history.transfer_id
-    join payment_links link on link.id = history.link_id
-    where history.owner = owner_key(${userId}) and history.user_id = ${userId} and history.is_settled
-      and history.status = 'CONFIRMED'
-      and history.detected_at >= ${from} and history.detected_at < ${before}
-      and history.type = 'PAYMENT_LINK' and transfer.pays and link.status = 'PAID'
-      and not exists (
-        select from documents document
-        where document.network = transfer.network
-          and document.tx_hash = hex_of(transfer.tx_hash)
-          and document.log_index = transfer.log_index
-          and document.kind = 'RECEIPT'
-          and document.voided_at is null
-      )
-    union
-    select refund.link_id
-    from refunds refund
-    join wallet_operations op on op.id = refund.id and op.state = 'CONFIRMED'
-    join transactions history on history.operation_id = refund.id and history.status = 'CONFIRMED'
-    where refund.user_id = ${userId}
-      and history.detected_at >= ${from} and history.detected_at < ${before}
-      and not exists (select from documents document where document.refund_id = refund.id and document.voided_at is null)
+    select link_id
+    from (
+      select history.link_id, history.detected_at
+      from transactions history
+      join transfers transfer on transfer.id = history.transfer_id
+      join payment_links link on link.id = history.link_id
+      where history.owner = owner_key(${userId}) and history.user_id = ${userId} and history.is_settled
+        and history.status = 'CONFIRMED'
+        and history.detected_at >= ${from} and history.detected_at < ${before}
+        and history.type = 'PAYMENT_LINK' and transfer.pays and link.status = 'PAID'
+        and not exists (
+          select from documents document
+          where document.network = transfer.network
+            and document.tx_hash = hex_of(transfer.tx_hash)
+            and document.log_index = transfer.log_index
+            and document.kind = 'RECEIPT'
+            and document.voided_at is null
+        )
+      union all
+      select refund.link_id, history.detected_at
+      from refunds refund
+      join wallet_operations op on op.id = refund.id and op.state = 'CONFIRMED'
+      join transactions history on history.operation_id = refund.id and history.status = 'CONFIRMED'
+      where refund.user_id = ${userId}
+        and history.detected_at >= ${from} and history.detected_at < ${before}
+        and not exists (select from documents document where document.refund_id = refund.id and document.voided_at is null)
+    ) due
+    group by link_id
+    order by min(detected_at), link_id
     limit ${limit}`;
   return rows.map(({ linkId }) => linkId);
 }

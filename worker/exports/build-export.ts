@@ -4,7 +4,7 @@
  * export is READY. Runs again from the start after a crash, with pieces of its own.
  */
 import { setImmediate } from "node:timers/promises";
-import type { DocumentArchive } from "../../core/domain/document.ts";
+import { ARCHIVE_DOCUMENTS_MAX, type DocumentArchive } from "../../core/domain/document.ts";
 import type { FiatChoice } from "../../core/domain/exchange-rate.ts";
 import {
   describeFilter,
@@ -22,7 +22,6 @@ import type { StatementRequest } from "../../core/domain/statement.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { findUser } from "../../db/accounts/users.ts";
-import { countDocuments } from "../../db/documents/month-documents.ts";
 import {
   deleteChunks,
   type ExportRequest,
@@ -244,8 +243,11 @@ async function renderArchive(
 ): Promise<Rendered> {
   const { userId } = file;
   await deleteChunks(sql, file);
-  await numberMonth(sql, { userId, archive, timeZone });
-  const rows = await countDocuments(sql, { userId, ...archive });
+  const rows = await numberMonth(sql, { userId, archive, timeZone });
+  if (rows > ARCHIVE_DOCUMENTS_MAX)
+    throw new ExportRefusal(
+      `the month has more than ${ARCHIVE_DOCUMENTS_MAX} documents, the most an archive holds`,
+    );
   await setExportSize(sql, file.id, { rows, matched: rows });
   const note = noteProgress(sql, file, COLLECT_PAGES_AFTER_BYTES);
   const pieces = buildArchive(sql, { userId, archive, timeZone }, () => note(1));

@@ -1,12 +1,20 @@
 /** A month's documents as a zip: each as PDF, void ones too, with a table of all of them. */
 import { setImmediate } from "node:timers/promises";
-import { type DocumentArchive, documentNumber } from "../../../core/domain/document.ts";
+import {
+  ARCHIVE_DOCUMENTS_MAX,
+  type DocumentArchive,
+  documentNumber,
+} from "../../../core/domain/document.ts";
 import { DEFAULT_LANGUAGE } from "../../../core/domain/language.ts";
 import { localTime } from "../../../core/domain/local-time.ts";
 import { formatUnits } from "../../../core/domain/money.ts";
 import { receiptNumberOf, type ShownDocument, toPrinted } from "../../../db/documents/documents.ts";
 import { refreshDocuments } from "../../../db/documents/issue-documents.ts";
-import { findUndocumentedLinks, readDocuments } from "../../../db/documents/month-documents.ts";
+import {
+  countDocuments,
+  findUndocumentedLinks,
+  readDocuments,
+} from "../../../db/documents/month-documents.ts";
 import { findLogo, findMerchantPage } from "../../../db/links/merchant-pages.ts";
 import type { Sql } from "../../../db/postgres/client.ts";
 import { neutralizeCell } from "../csv.ts";
@@ -57,13 +65,18 @@ export async function* buildArchive(
   yield* zip(files());
 }
 
-/** Numbers what the month has without a document: payments from before documents were numbered. */
-export async function numberMonth(sql: Sql, { userId, archive }: ArchiveRequest): Promise<void> {
+/**
+ * Numbers what the month has without a document: payments from before documents were numbered. Returns how many there are then; when they
+ * are more than an archive holds, the rest is left as it is.
+ */
+export async function numberMonth(sql: Sql, { userId, archive }: ArchiveRequest): Promise<number> {
   for (;;) {
+    const count = await countDocuments(sql, { userId, ...archive });
+    if (count > ARCHIVE_DOCUMENTS_MAX) return count;
     const linkIds = await findUndocumentedLinks(sql, { userId, ...archive }, BATCH);
-    if (linkIds.length === 0) return;
+    if (linkIds.length === 0) return count;
     const { issued } = await sql.begin((tx) => refreshDocuments(tx, linkIds));
-    if (issued.length === 0) return;
+    if (issued.length === 0) return count;
   }
 }
 
