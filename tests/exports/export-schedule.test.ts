@@ -1,10 +1,13 @@
 /** Scheduled exports: which period is next, when it is made, that it is made once, and how it is announced. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { nextPeriod, periodAround } from "../../core/domain/export-schedule.ts";
+import { newWalletId } from "../../core/domain/ids.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
 import { openLog } from "../../core/runtime/log.ts";
 import { insertScheduleRun } from "../../db/exports/export-schedules.ts";
 import { runSchedules } from "../../worker/exports/run-schedules.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { randomHash } from "../links/payers.ts";
 import { newMember } from "../support/members.ts";
 import { waitFor } from "../support/relay-lab.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
@@ -52,14 +55,16 @@ describe("a schedule", () => {
     return made.body.data.id;
   }
   /** As the worker does every minute. */
-  const run = (now: string) =>
-    runSchedules(
+  const run = (now: string, networks: readonly NetworkId[] = ["base-sepolia"]) => {
+    const chains = networks.map((id) => ({ id, rpcUrls: [], confirmations: 1 }));
+    return runSchedules(
       {
         ...{ sql: world.sql, log: openLog("test", "silent") },
-        config: { chains: [], baseUrl: world.baseUrl },
+        config: { chains, baseUrl: world.baseUrl },
       },
       new Date(now),
     );
+  };
   const periodsOf = async (id: string) => {
     const rows = await world.sql<{ day: string }[]>`
       select to_char(first_day, 'YYYY-MM-DD') as day
@@ -146,6 +151,33 @@ describe("a schedule", () => {
     await world.sql`update transactions set status = 'CONFIRMED', confirmed_at = detected_at where id = any(${kept})`;
     await run("2026-10-01T00:00:00Z");
     expect((await periodsOf(id))[0]).toBe("2026-09-01");
+    await ann.client.delete(`/v1/export-schedules/${id}`);
+  });
+
+  test("waits for a network whose ledger is not known yet, and not for one that is not enabled any more", async () => {
+    await world.sql`
+      insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
+      select ${newWalletId()}, user_id, 'base', address, passkey_id, factory, owners
+      from wallets
+      where user_id = ${ann.userId}`;
+    // months to come, which the world's own worker makes no file of
+    const id = await schedule({ madeAt: "2034-08-10T00:00:00Z", profile: { networks: ["base"] } });
+    await run("2034-09-01T00:00:00Z", ["base-sepolia", "base"]);
+    expect(await periodsOf(id)).toEqual([]);
+    // its ledger ends where it was switched off
+    const block = { number: 100, hash: randomHash(), time: "2034-08-15T00:00:00Z" };
+    await world.sql`
+      insert into cursors (network, number, hash, head_number)
+      values ('base', ${block.number + 1}, ${randomHash()}, ${block.number + 1})`;
+    await world.sql`
+      insert into blocks (network, number, hash, parent_hash, block_time)
+      values ('base', ${block.number}, ${block.hash}, ${randomHash()}, ${block.time}::text::timestamptz)`;
+    await run("2034-09-01T00:00:00Z", ["base-sepolia", "base"]);
+    expect(await periodsOf(id)).toEqual([]);
+    await run("2034-09-01T00:00:00Z");
+    expect(await periodsOf(id)).toEqual(["2034-08-01"]);
+    for (const table of ["wallets", "cursors", "blocks"])
+      await world.sql`delete from ${world.sql(table)} where network = 'base'`;
     await ann.client.delete(`/v1/export-schedules/${id}`);
   });
 

@@ -75,7 +75,7 @@ async function runSchedule(deps: SchedulesDeps, schedule: DueSchedule, now: Date
   if (isNew) log.info({ userId, scheduleId, ...days }, "scheduled export ordered");
 }
 
-/** Whether the ledger of each of the merchant's wallets is confirmed to the end of the period. */
+/** Whether the ledger of each of the merchant's wallets on an enabled network is confirmed to the end of the period. */
 async function isConfirmed(
   { sql, config }: SchedulesDeps,
   { userId, definition }: DueSchedule,
@@ -83,10 +83,12 @@ async function isConfirmed(
 ): Promise<boolean> {
   for (const { network } of await listWallets(sql, userId)) {
     if (definition.networks.length > 0 && !definition.networks.includes(network)) continue;
-    const confirmations = config.chains.find(({ id }) => id === network)?.confirmations ?? 1;
+    // the ledger of a network that is not enabled any more ends where it was left
+    const settings = config.chains.find(({ id }) => id === network);
+    if (!settings) continue;
+    const { confirmations } = settings;
     const end = await findLedgerEnd(sql, { userId, network, confirmations });
-    // a network that is not followed gets no movements
-    if (end && end.confirmedBefore < before) return false;
+    if (!end || end.confirmedBefore < before) return false;
   }
   return true;
 }
