@@ -15,6 +15,8 @@ export type WorkerDeps = {
   readonly asyncCommitSql: Sql;
   readonly log: Log;
   readonly chains: ReadonlyMap<NetworkId, Chain>;
+  /** The same nodes for proofs alone: what they refuse there stops no payment. */
+  readonly proofChains: ReadonlyMap<NetworkId, Chain>;
   readonly config: WorkerConfig;
   readonly metrics: Metrics;
 };

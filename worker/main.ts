@@ -40,7 +40,7 @@ const QUEUE_TIMEOUT_MS = 12_000;
 /** For what only releases locks: a dead database must not delay the stop, and its locks are gone with it. */
 const CLOSE_TIMEOUT_MS = 1_500;
 
-/** One export is rendered at a time. */
+/** One export is rendered at a time, and one proven beside it. */
 const READ_CONNECTIONS = 2;
 /** An export can wait for a replica that is behind. */
 const REPLICA_WAIT_MS = 5_000;
@@ -83,13 +83,16 @@ metrics.addPage(
   statusPage(`worker ${packageJson.version}`, () => readServiceStatus(sql, networkIds)),
 );
 
-const chains = new Map(
-  config.chains.map(({ id, rpcUrls }) => [
-    id,
-    openChain({ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS }),
-  ]),
-);
-stop.onStop("chains", () => chains.forEach((chain) => void chain.close()));
+const openChains = () =>
+  new Map(
+    config.chains.map(({ id, rpcUrls }) => [
+      id,
+      openChain({ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS }),
+    ]),
+  );
+const [chains, proofChains] = [openChains(), openChains()];
+for (const opened of [chains, proofChains])
+  stop.onStop("chains", () => opened.forEach((chain) => void chain.close()));
 await checkTokens([...chains.values()], log);
 
 const replica = config.databaseReadUrl
@@ -99,7 +102,7 @@ stop.onStop("replica", () => replica?.end({ timeout: 2 }));
 const onRead = openReadMetrics(metrics.registry);
 const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead });
 
-const deps = { sql, reader, asyncCommitSql, log, chains, config, metrics };
+const deps = { sql, reader, asyncCommitSql, log, chains, proofChains, config, metrics };
 // statements of payments are the same each time: a connection plans each of them once
 const senderDeps = { ...deps, sql: plannedSql };
 const relayMetrics = { ...openRelayMetrics(metrics.registry), ...openPaymentMetrics(metrics.registry) };

@@ -128,6 +128,15 @@ export async function readChunk(
   return row?.bytes;
 }
 
+/** Whether its movements are to be proven, which takes as long as nodes do. */
+export async function hasProofs(tx: Tx, id: string): Promise<boolean> {
+  const [row] = await tx<{ hasProofs: boolean | null }[]>`
+    select (request -> 'proof')::boolean as has_proofs
+    from exports
+    where id = ${id}`;
+  return row?.hasProofs === true;
+}
+
 /** Locks an export for one renderer until `tx` ends or its process dies. False when another holds the lock. */
 export async function holdExport(tx: Tx, id: string): Promise<boolean> {
   await tx`set local idle_in_transaction_session_timeout = '15min'`;

@@ -17,9 +17,11 @@ import {
 import { ExportRefusal } from "../../core/domain/export-refusal.ts";
 import type { Valuation } from "../../core/domain/fiat.ts";
 import { localTime } from "../../core/domain/local-time.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
 import { PROOF_ROWS_MAX } from "../../core/domain/proven-export.ts";
 import type { StatementRequest } from "../../core/domain/statement.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { findUser } from "../../db/accounts/users.ts";
 import {
@@ -28,11 +30,10 @@ import {
   failExport,
   findWaitingExport,
   finishExport,
+  hasProofs,
   holdExport,
-  insertChunk,
   parseExportRequest,
   refuseExport,
-  setExportProgress,
   setExportSize,
   startExport,
 } from "../../db/exports/exports.ts";
@@ -54,50 +55,57 @@ import type { Batches } from "./renderer.ts";
 import { openStatement, withBalances } from "./statement/build-statement.ts";
 import { type ClosingDeps, closePeriod } from "./statement/closing.ts";
 import { STATEMENT_RENDERERS } from "./statement/render-statement.ts";
+import {
+  type Attempt,
+  COLLECT_AFTER_BYTES,
+  COLLECT_PAGES_AFTER_BYTES,
+  noteProgress,
+  writeChunks,
+} from "./write-file.ts";
 
-export type ExportDeps = ClosingDeps & { reader: Reader; log: Log };
+/** `proofChains`: nodes for proofs alone, whose refusals stop nobody else. */
+export type ExportDeps = ClosingDeps & {
+  reader: Reader;
+  log: Log;
+  proofChains: ReadonlyMap<NetworkId, Chain>;
+};
 
 /** Rendering holds the event loop for a batch: some 15 ms of a PDF. */
 const BATCH_ROWS = 250;
-/** Files this process renders at a time. One keeps a core busy: a second would make everybody else on two cores wait, and double the memory. */
-const RENDERS_AT_ONCE = 1;
 /**
- * Left to itself the collector lets the process grow by 100 MB before it collects; a collection takes 5 to 40 ms.
- * So it runs when the process has grown by this since the last time; sooner for pages, which leave most garbage.
+ * Files this process renders at a time. One keeps a core busy: a second would make everybody else on two cores wait, and double the memory.
+ * Proofs mostly wait for nodes, beside the others and one at a time: nodes are asked for one block after the other.
  */
-const COLLECT_AFTER_BYTES = 16 * 1024 * 1024;
-const COLLECT_PAGES_AFTER_BYTES = 6 * 1024 * 1024;
-/** A piece is read and sent in one go: small, so that an API with many downloads still answers others. */
-const CHUNK_BYTES = 64 * 1024;
+const RENDERS_AT_ONCE = 1;
 const ATTEMPTS_MAX = 3;
-const PROGRESS_EVERY_MS = 250;
 /** A waiting export is polled after this, should its wake-up be lost. */
 const POLL_MS = 3_000;
 
-let rendering = 0;
-let collectedAtBytes = Number.POSITIVE_INFINITY;
-/** Exports this process was given while it rendered as many as it may. Each is also in the queue again, in case of a crash. */
-const line: JobPayload<"build_export">[] = [];
+/** `line`: exports this process was given while it rendered as many as it may. Each is also in the queue again, in case of a crash. */
+type Lane = { rendering: number; line: JobPayload<"build_export">[] };
+const files: Lane = { rendering: 0, line: [] };
+const proofs: Lane = { rendering: 0, line: [] };
 
 /**
  * Renders an export, and then those that queued up during it, so that waiting occupies no job slot. Throws to be retried, until the export's
  * attempts are used up and it is FAILED.
  */
 export async function buildExport(deps: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
-  if (rendering >= RENDERS_AT_ONCE) {
-    line.push(payload);
+  const lane = (await hasProofs(deps.sql, payload.exportId)) ? proofs : files;
+  if (lane.rendering >= RENDERS_AT_ONCE) {
+    lane.line.push(payload);
     await pollAgain(deps, payload);
     return;
   }
-  rendering += 1;
+  lane.rendering += 1;
   try {
     await buildOne(deps, payload);
-    for (let next = line.shift(); next; next = line.shift()) {
+    for (let next = lane.line.shift(); next; next = lane.line.shift()) {
       // its own job comes again and says what is wrong
       await buildOne(deps, next).catch((error: unknown) => deps.log.warn({ err: error }, "export failed"));
     }
   } finally {
-    rendering -= 1;
+    lane.rendering -= 1;
   }
 }
 
@@ -108,26 +116,36 @@ function pollAgain({ sql }: ExportDeps, payload: JobPayload<"build_export">): Pr
 /** A transaction that does nothing else locks the export until it is READY: no other worker touches its pieces. */
 async function buildOne(deps: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
   const { sql } = deps;
-  const outcome = await sql.begin(async (holder) => {
-    if (!(await holdExport(holder, payload.exportId))) return "held";
-    const started = await sql.begin((tx) => startExport(tx, payload.exportId));
-    if (!started) return "done";
-    if ("waitsForUser" in started) return "waits";
-    try {
-      await makeFile(deps, holder, started.export);
+  const lost = new AbortController();
+  let file: ExportFile | undefined;
+  let making: Promise<void> | undefined;
+  try {
+    const outcome = await sql.begin(async (holder) => {
+      if (!(await holdExport(holder, payload.exportId))) return "held";
+      const started = await sql.begin((tx) => startExport(tx, payload.exportId));
+      if (!started) return "done";
+      if ("waitsForUser" in started) return "waits";
+      lost.signal.throwIfAborted();
+      file = started.export;
+      making = makeFile(deps, holder, { file, signal: lost.signal, keepLock: () => holder`select` });
+      await making;
       return "done";
-    } catch (error) {
-      return { file: started.export, error };
-    }
-  });
-  if (typeof outcome === "object") await failOrRetry(deps, outcome.file, outcome.error);
-  else if (outcome !== "done") await pollAgain(deps, payload);
+    });
+    if (outcome !== "done") await pollAgain(deps, payload);
+  } catch (error) {
+    lost.abort(error);
+    if (!file) throw error;
+    // when the lock's connection or its COMMIT failed, the file is still being made
+    await making?.catch(() => {});
+    await failOrRetry(deps, file, error);
+  }
 }
 
-async function makeFile(deps: ExportDeps, holder: Tx, file: ExportFile): Promise<void> {
+async function makeFile(deps: ExportDeps, holder: Tx, attempt: Attempt): Promise<void> {
   const { log } = deps;
+  const { file } = attempt;
   const startedMs = performance.now();
-  const { rows, bytes } = await renderFile(deps, file);
+  const { rows, bytes } = await renderFile(deps, attempt);
   await finishExport(holder, file, { byteSize: bytes, rowsDone: rows });
   await wakeNext(holder, file);
   const ms = Math.round(performance.now() - startedMs);
@@ -165,16 +183,17 @@ async function wakeNext(tx: Tx, file: ExportFile): Promise<void> {
 
 type Rendered = { rows: number; bytes: number };
 
-async function renderFile(deps: ExportDeps, file: ExportFile): Promise<Rendered> {
+async function renderFile(deps: ExportDeps, attempt: Attempt): Promise<Rendered> {
+  const { file } = attempt;
   const request = parseExportRequest(file.request);
   if (request.statement)
-    return renderStatement(deps, file, {
+    return renderStatement(deps, attempt, {
       ...request.statement,
       timeZone: request.timeZone,
       fiat: request.fiat,
     });
-  if (request.archive) return renderArchive(deps, file, request.archive, request.timeZone);
-  if (request.proof) return renderProven(deps, file, request);
+  if (request.archive) return renderArchive(deps, attempt, request.archive, request.timeZone);
+  if (request.proof) return renderProven(deps, attempt, request);
   const { sql, reader } = deps;
   const render = rendererOf(request.profile, file.format);
   if (!render) throw new Error(`the profile ${request.profile} has no ${file.format}`);
@@ -188,7 +207,7 @@ async function renderFile(deps: ExportDeps, file: ExportFile): Promise<Rendered>
       detail: request.profile === "standard" ? "list" : "accounting",
       order: orderOf(request.profile, file.format),
     });
-    return writeFile(sql, file, tx, (batches) => render(summary, batches));
+    return writeFile(sql, attempt, tx, (batches) => render(summary, batches));
   });
 }
 
@@ -200,10 +219,11 @@ function orderOf(profile: ExportProfile, format: ExportFormat): RowOrder {
 /** The chain is read before the snapshot, which then holds every movement up to that block. */
 async function renderStatement(
   deps: ExportDeps,
-  file: ExportFile,
+  attempt: Attempt,
   request: StatementRequest,
 ): Promise<Rendered> {
   const { sql, reader } = deps;
+  const { file } = attempt;
   const wallet = await findWallet(sql, file.userId, request.network);
   const render = STATEMENT_RENDERERS[file.format];
   if (!wallet || !render) throw new Error(`there is no statement of ${request.network} as ${file.format}`);
@@ -212,13 +232,14 @@ async function renderStatement(
     await deleteChunks(sql, file);
     const head = await openStatement(tx, wallet, { request, closing });
     await setExportSize(sql, file.id, { rows: head.movements, matched: head.movements });
-    return writeFile(sql, file, tx, (batches) => render(head, withBalances(head, batches)));
+    return writeFile(sql, attempt, tx, (batches) => render(head, withBalances(head, batches)));
   });
 }
 
 /** The rows are read first: no snapshot is held while nodes are asked. */
-async function renderProven(deps: ExportDeps, file: ExportFile, request: ExportRequest): Promise<Rendered> {
-  const { sql, reader, chains } = deps;
+async function renderProven(deps: ExportDeps, attempt: Attempt, request: ExportRequest): Promise<Rendered> {
+  const { sql, reader, proofChains } = deps;
+  const { file, signal, keepLock } = attempt;
   const { timeZone } = request;
   const { userId } = file;
   await deleteChunks(sql, file);
@@ -230,17 +251,21 @@ async function renderProven(deps: ExportDeps, file: ExportFile, request: ExportR
   const matched = await countChosen(sql, userId, request.filter);
   await setExportSize(sql, file.id, { rows: rows.length, matched: Math.max(matched, rows.length) });
   const note = noteProgress(sql, file, COLLECT_AFTER_BYTES);
-  const pieces = renderProofs(chains, { rows, wallets, timeZone }, () => note(1));
-  return { bytes: await writeChunks(sql, file, pieces), rows: rows.length };
+  const pieces = renderProofs(proofChains, { rows, wallets, timeZone, signal }, async () => {
+    await keepLock();
+    await note(1);
+  });
+  return { bytes: await writeChunks(sql, attempt, pieces), rows: rows.length };
 }
 
 /** Documents are read as they stand at that moment: each is complete by itself. */
 async function renderArchive(
   { sql }: ExportDeps,
-  file: ExportFile,
+  attempt: Attempt,
   archive: DocumentArchive,
   timeZone: string,
 ): Promise<Rendered> {
+  const { file } = attempt;
   const { userId } = file;
   await deleteChunks(sql, file);
   const rows = await numberMonth(sql, { userId, archive, timeZone });
@@ -251,16 +276,17 @@ async function renderArchive(
   await setExportSize(sql, file.id, { rows, matched: rows });
   const note = noteProgress(sql, file, COLLECT_PAGES_AFTER_BYTES);
   const pieces = buildArchive(sql, { userId, archive, timeZone }, () => note(1));
-  return { bytes: await writeChunks(sql, file, pieces), rows };
+  return { bytes: await writeChunks(sql, attempt, pieces), rows };
 }
 
 /** Renders what the cursor of `tx` holds, and notes the progress. */
 async function writeFile(
   sql: Sql,
-  file: ExportFile,
+  attempt: Attempt,
   tx: Tx,
   render: (batches: Batches) => AsyncIterable<Uint8Array>,
 ): Promise<Rendered> {
+  const { file } = attempt;
   const collectAfter = file.format === "pdf" ? COLLECT_PAGES_AFTER_BYTES : COLLECT_AFTER_BYTES;
   const note = noteProgress(sql, file, collectAfter);
   let done = 0;
@@ -268,20 +294,8 @@ async function writeFile(
     done += rows;
     await note(rows);
   });
-  const bytes = await writeChunks(sql, file, render(batches));
+  const bytes = await writeChunks(sql, attempt, render(batches));
   return { rows: done, bytes };
-}
-
-/** Called with the rows that are done since the last call. */
-function noteProgress(sql: Sql, file: ExportFile, collectAfter: number): (rows: number) => Promise<void> {
-  const done = { rows: 0, reportedAtMs: performance.now() };
-  return async (rows) => {
-    collectWhenGrown(collectAfter);
-    done.rows += rows;
-    if (performance.now() - done.reportedAtMs < PROGRESS_EVERY_MS) return;
-    done.reportedAtMs = performance.now();
-    await setExportProgress(sql, file, done.rows);
-  };
 }
 
 async function summarize(tx: Tx, file: ExportFile, request: ExportRequest): Promise<ExportSummary> {
@@ -341,46 +355,4 @@ function startFetch(tx: Tx): Promise<readonly ExportRow[]> {
   // thrown where it is awaited, which is never when rendering fails before
   rows.catch(() => {});
   return rows;
-}
-
-function collectWhenGrown(byBytes: number): void {
-  const bytes = process.memoryUsage.rss();
-  collectedAtBytes = Math.min(collectedAtBytes, bytes);
-  if (bytes < collectedAtBytes + byBytes) return;
-  Bun.gc(true);
-  collectedAtBytes = process.memoryUsage.rss();
-}
-
-/** A chunk is committed while the next one is rendered. */
-async function writeChunks(sql: Sql, file: ExportFile, pieces: AsyncIterable<Uint8Array>): Promise<number> {
-  let waiting: Uint8Array[] = [];
-  let waitingBytes = 0;
-  let position = 0;
-  let total = 0;
-  let inserted = Promise.resolve();
-  const flush = async () => {
-    await inserted;
-    if (waitingBytes === 0) return;
-    inserted = insertChunk(sql, file, { position, bytes: Buffer.concat(waiting) });
-    // thrown where it is awaited
-    inserted.catch(() => {});
-    position += 1;
-    waiting = [];
-    waitingBytes = 0;
-  };
-  try {
-    for await (const piece of pieces) {
-      waiting.push(piece);
-      waitingBytes += piece.byteLength;
-      total += piece.byteLength;
-      if (waitingBytes >= CHUNK_BYTES) await flush();
-    }
-    await flush();
-  } catch (error) {
-    // the chunks are deleted next; why rendering failed is what counts
-    await inserted.catch(() => {});
-    throw error;
-  }
-  await inserted;
-  return total;
 }

@@ -1,4 +1,5 @@
 /** Reads what proves movements from the network's nodes: each block's header and receipts, checked against each other before they are used. */
+import { setTimeout } from "node:timers/promises";
 import { proveTransfer, type TransferProof } from "../../../core/chain/transfer-proof.ts";
 import type { ExportRow } from "../../../core/domain/export.ts";
 import type { Hex } from "../../../core/domain/networks.ts";
@@ -7,40 +8,72 @@ import type { Chain } from "../../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../../core/rpc/errors.ts";
 import type { RpcOutcome } from "../../../core/rpc/node.ts";
 
-/** A node may lag or leave something out: asked again, perhaps another one. */
-const ATTEMPTS = 3;
+/** How often a block is read: a node may lag or leave something out, and another one is asked next. */
+const READS_MAX = 3;
+/** Between two blocks. A file of 1,000 movements is no reason to use up what a provider allows in a second. */
+const BLOCK_PAUSE_MS = 100;
+/** Pauses while every node asks for no requests, longer where a node says so. Then the export is tried again later. */
+const RATE_LIMIT_WAITS = { max: 10, firstMs: 1_000, mostMs: 30_000 };
 
 export type Proven = { row: ExportRow; proof: TransferProof | null };
+type Held = { key: string; blocks: unknown[]; reads: number };
+type Provable = { chain: Chain; blockNumber: bigint; log: { txHash: Hex; logIndex: number } };
 
 /** Rows one after the other, those of a block together; null for what is not confirmed, or what no node proves. */
 export async function* proveRows(
   chains: ReadonlyMap<string, Chain>,
   rows: readonly ExportRow[],
+  signal: AbortSignal,
 ): AsyncGenerator<Proven> {
-  let held: { key: string; blocks: unknown[] } | undefined;
+  // several movements of a block are neighbours
+  let held: Held | undefined;
   for (const row of rows) {
-    const { network, blockNumber, txHash, logIndex, status } = row;
-    const chain = chains.get(network);
-    if (status !== "CONFIRMED" || !chain || blockNumber === null || txHash === null || logIndex === null) {
+    const provable = toProvable(chains, row);
+    if (!provable) {
       yield { row, proof: null };
       continue;
     }
-    let proof: TransferProof | undefined;
-    for (let attempt = 0; attempt < ATTEMPTS && !proof; attempt++) {
-      const key = `${network}:${blockNumber}`;
-      // several movements of a block are neighbours
-      const blocks: unknown[] = held?.key === key ? held.blocks : await readBlock(chain, blockNumber);
-      const [block, receipts] = blocks;
-      proof = Array.isArray(receipts)
-        ? proveTransfer(block, receipts, { txHash: txHash as Hex, logIndex })
-        : undefined;
-      held = proof && { key, blocks };
+    const { chain, blockNumber, log } = provable;
+    const key = `${row.network}:${blockNumber}`;
+    if (held?.key !== key) held = { key, blocks: [], reads: 0 };
+    let proof = proofIn(held, log);
+    while (!proof && held.reads < READS_MAX) {
+      await setTimeout(BLOCK_PAUSE_MS, undefined, { signal });
+      held.blocks = await readPatiently(chain, blockNumber, signal);
+      held.reads += 1;
+      proof = proofIn(held, log);
     }
     yield { row, proof: proof ?? null };
   }
 }
 
-/** Throws RpcTransportError while no node is available: the export is tried again then. */
+function toProvable(chains: ReadonlyMap<string, Chain>, row: ExportRow): Provable | undefined {
+  const { network, blockNumber, txHash, logIndex, status } = row;
+  const chain = chains.get(network);
+  if (status !== "CONFIRMED" || !chain || blockNumber === null || txHash === null || logIndex === null)
+    return undefined;
+  return { chain, blockNumber, log: { txHash: txHash as Hex, logIndex } };
+}
+
+function proofIn({ blocks: [block, receipts] }: Held, log: Provable["log"]): TransferProof | undefined {
+  return Array.isArray(receipts) ? proveTransfer(block, receipts, log) : undefined;
+}
+
+/** Waits as long as nodes ask for. Throws RpcTransportError while no node is available: the export is tried again then. */
+async function readPatiently(chain: Chain, number: bigint, signal: AbortSignal): Promise<unknown[]> {
+  for (let waits = 0; ; waits++) {
+    try {
+      return await readBlock(chain, number);
+    } catch (error) {
+      const isLimited = error instanceof RpcTransportError && error.kind === "rate-limit";
+      if (!isLimited || waits >= RATE_LIMIT_WAITS.max) throw error;
+      const { firstMs, mostMs } = RATE_LIMIT_WAITS;
+      const waitMs = Math.max(Math.min(firstMs * 2 ** waits, mostMs), error.retryAfterMs ?? 0);
+      await setTimeout(waitMs, undefined, { signal });
+    }
+  }
+}
+
 async function readBlock(chain: Chain, number: bigint): Promise<unknown[]> {
   const block = toQuantity(number);
   const outcomes = await chain.batch([

@@ -11,12 +11,17 @@ import type { Chain } from "../../../core/rpc/chain-client.ts";
 import { utf8 } from "../renderer.ts";
 import { proveRows } from "./prove-rows.ts";
 
-type Given = { rows: readonly ExportRow[]; wallets: readonly ProvenWallet[]; timeZone: string };
+type Given = {
+  rows: readonly ExportRow[];
+  wallets: readonly ProvenWallet[];
+  timeZone: string;
+  signal: AbortSignal;
+};
 
 /** `onRow` is called with each row. */
 export async function* renderProofs(
   chains: ReadonlyMap<string, Chain>,
-  { rows, wallets, timeZone }: Given,
+  { rows, wallets, timeZone, signal }: Given,
   onRow: () => Promise<void>,
 ): AsyncGenerator<Uint8Array> {
   const head = {
@@ -29,7 +34,7 @@ export async function* renderProofs(
   };
   yield utf8(`${JSON.stringify(head).slice(0, -1)},\n"transactions":[`);
   let separator = "\n";
-  for await (const { row, proof } of proveRows(chains, rows)) {
+  for await (const { row, proof } of proveRows(chains, rows, signal)) {
     yield utf8(`${separator}${JSON.stringify({ ...provenObject(row, timeZone), proof })}`);
     separator = ",\n";
     await onRow();
