@@ -145,7 +145,7 @@ create table document_counters (
   last_number integer not null,
   user_id text not null,
   year integer not null,
-  constraint document_counters_kind_check CHECK ((kind = ANY (ARRAY['RECEIPT'::text, 'CREDIT_NOTE'::text]))),
+  constraint document_counters_kind_check CHECK ((kind = ANY (ARRAY['RECEIPT'::text, 'CREDIT_NOTE'::text, 'TEST_RECEIPT'::text, 'TEST_CREDIT_NOTE'::text]))),
   constraint document_counters_last_number_check CHECK ((last_number > 0)),
   constraint document_counters_pkey PRIMARY KEY (user_id, kind, year),
   constraint document_counters_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE,
@@ -158,6 +158,7 @@ create table documents (
   facts jsonb not null,
   happened_at timestamp with time zone not null,
   id text not null,
+  is_test boolean default false not null,
   issued_at timestamp with time zone default now() not null,
   kind text not null,
   language text,
@@ -188,8 +189,8 @@ create table documents (
 );
 CREATE INDEX documents_happened ON public.documents USING btree (user_id, happened_at DESC, id DESC);
 CREATE INDEX documents_link ON public.documents USING btree (link_id);
-CREATE UNIQUE INDEX documents_number_key ON public.documents USING btree (user_id, kind, year, number);
 CREATE INDEX documents_receipt ON public.documents USING btree (receipt_id) WHERE (receipt_id IS NOT NULL);
+CREATE UNIQUE INDEX documents_series_key ON public.documents USING btree (user_id, kind, is_test, year, number);
 CREATE UNIQUE INDEX documents_transfer_kind_key ON public.documents USING btree (network, tx_hash, log_index, kind) WHERE (voided_at IS NULL);
 
 create unlogged table drain_leases (

@@ -12,7 +12,11 @@ export const documentSchema = z
   .object({
     id: z.string(),
     kind: z.enum(DOCUMENT_KINDS),
-    number: z.string().describe("Such as R-2026-00042; a merchant's numbers of a kind and year have no gap"),
+    number: z
+      .string()
+      .describe(
+        "Such as R-2026-00042, on a test network TEST-R-2026-00042; a merchant's numbers of a kind and year have no gap, those of test networks apart",
+      ),
     status: z.enum(["VALID", "VOID"]),
     issuedAt: isoTime,
     voidedAt: isoTime.nullable(),

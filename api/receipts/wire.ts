@@ -30,7 +30,10 @@ export const publicReceiptSchema = z
     paidAt: isoTime,
     settledBy,
     documentId: z.string().nullable(),
-    documentNumber: z.string().nullable().describe("Such as R-2026-00042"),
+    documentNumber: z
+      .string()
+      .nullable()
+      .describe("Such as R-2026-00042, on a test network TEST-R-2026-00042"),
     creditNotes: z.array(creditNoteSchema).describe("Of what has gone back"),
   })
   .meta({ id: "PublicReceipt" });

@@ -39,13 +39,22 @@ export type DocumentFacts = {
 };
 
 const PREFIXES: Readonly<Record<DocumentKind, string>> = { RECEIPT: "R", CREDIT_NOTE: "C" };
+const TEST_PREFIX = "TEST-";
 const NUMBER_DIGITS = 5;
 
-/** "R-2026-00042". A merchant's numbers of a kind and year have no gap. */
-export function documentNumber({ kind, year, number }: NumberedDocument): string {
-  return `${PREFIXES[kind]}-${year}-${String(number).padStart(NUMBER_DIGITS, "0")}`;
+/** "R-2026-00042", of a test network "TEST-R-2026-00042". A merchant's numbers of a series have no gap. */
+export function documentNumber({ kind, isTest, year, number }: NumberedDocument): string {
+  const digits = String(number).padStart(NUMBER_DIGITS, "0");
+  return `${isTest ? TEST_PREFIX : ""}${PREFIXES[kind]}-${year}-${digits}`;
 }
-export type NumberedDocument = { kind: DocumentKind; year: number; number: number };
+/** Kind, year and whether it is about a test network's money name the series. */
+export type NumberedDocument = { kind: DocumentKind; isTest: boolean; year: number; number: number };
+
+/** How the counter of a year is named. */
+export type DocumentSeries = DocumentKind | `TEST_${DocumentKind}`;
+export function seriesOf(kind: DocumentKind, isTest: boolean): DocumentSeries {
+  return isTest ? `TEST_${kind}` : kind;
+}
 
 /** The year in whose series a payment or refund is numbered. */
 export function yearOf(instant: Date, timeZone: string): number {

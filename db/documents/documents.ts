@@ -8,7 +8,11 @@ import { columnsOf } from "../postgres/columns-of.ts";
 import { documents, type StoredDocument } from "./schema.ts";
 
 /** With the number of the receipt that a credit note corrects. */
-export type ShownDocument = StoredDocument & { receiptYear: number | null; receiptNumber: number | null };
+export type ShownDocument = StoredDocument & {
+  receiptIsTest: boolean | null;
+  receiptYear: number | null;
+  receiptNumber: number | null;
+};
 
 /** `userId`: the merchant's own alone. */
 export async function findDocument(
@@ -74,20 +78,24 @@ export async function listCreditNotes(tx: Tx, receiptId: string): Promise<ShownD
   return tx<ShownDocument[]>`
     ${selectDocuments(tx)}
     where document.receipt_id = ${receiptId}
-    order by document.number`;
+    order by document.year, document.is_test, document.number`;
 }
 
 export function toPrinted(document: ShownDocument): PrintedDocument {
   return { ...document, receiptNumber: receiptNumberOf(document) };
 }
 
-export function receiptNumberOf({ receiptYear: year, receiptNumber: number }: ShownDocument): string | null {
-  return year === null || number === null ? null : documentNumber({ kind: "RECEIPT", year, number });
+export function receiptNumberOf(document: ShownDocument): string | null {
+  const { receiptIsTest: isTest, receiptYear: year, receiptNumber: number } = document;
+  if (isTest === null || year === null || number === null) return null;
+  return documentNumber({ kind: "RECEIPT", isTest, year, number });
 }
 
 export function selectDocuments(tx: Tx) {
   return tx`
-    select ${columnsOf(tx, documents, "document")}, receipt.year as receipt_year, receipt.number as receipt_number
+    select
+      ${columnsOf(tx, documents, "document")}, receipt.is_test as receipt_is_test, receipt.year as receipt_year,
+      receipt.number as receipt_number
     from documents document
     left join documents receipt on receipt.id = document.receipt_id`;
 }

@@ -50,7 +50,7 @@ export function findDueReceipts(tx: Tx, linkIds: readonly string[]): Promise<Due
           select earlier.language
           from documents earlier
           where earlier.link_id = link.id and earlier.tx_hash = hex_of(transfer.tx_hash) and earlier.kind = 'RECEIPT'
-          order by earlier.year desc, earlier.number desc
+          order by earlier.year desc, earlier.is_test desc, earlier.number desc
           limit 1
         ),
         -- of the page that claimed this very transfer, whatever it was attributed by
@@ -96,7 +96,7 @@ export function findDueCreditNotes(tx: Tx, linkIds: readonly string[]): Promise<
           select earlier.language
           from documents earlier
           where earlier.link_id = link.id and earlier.refund_id = refund.id
-          order by earlier.year desc, earlier.number desc
+          order by earlier.year desc, earlier.is_test desc, earlier.number desc
           limit 1
         ),
         receipt.language,

@@ -2,9 +2,10 @@
  * Gives payments and refunds their numbered documents. Computed from the ledger, never stepped: the same call serves a payment, a refund,
  * a reorganisation and a retry. Call it in a transaction of its own.
  */
-import { type DocumentFacts, type DocumentKind, yearOf } from "../../core/domain/document.ts";
+import { type DocumentFacts, type DocumentKind, seriesOf, yearOf } from "../../core/domain/document.ts";
 import { newDocumentId } from "../../core/domain/ids.ts";
 import { DEFAULT_LANGUAGE } from "../../core/domain/language.ts";
+import { NETWORKS } from "../../core/domain/networks.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -31,46 +32,53 @@ export async function issueDocuments(
   due: readonly DueDocument[],
 ): Promise<string[]> {
   if (due.length === 0) return [];
-  const given = due.map((one, place) => toGiven(one, place));
+  const given = due.map((one, place) => toGiven(kind, one, place));
   const rows = await tx<{ id: string }[]>`
     with given as (
-      select *, row_number() over (partition by user_id, year order by place) as step
+      select *, row_number() over (partition by user_id, series, year order by place) as step
       from jsonb_to_recordset(${JSON.stringify(given)}::text::jsonb) as given (
-        place int, id text, user_id text, year int, link_id text, network text, tx_hash text, log_index int, block_hash text,
-        refund_id text, receipt_id text, amount_units numeric, happened_at timestamptz, facts jsonb, language text
+        place int, id text, user_id text, series text, is_test boolean, year int, link_id text, network text, tx_hash text,
+        log_index int, block_hash text, refund_id text, receipt_id text, amount_units numeric, happened_at timestamptz, facts jsonb, language text
       )
     ),
     -- in one order everywhere, so that two that number documents of the same merchants do not wait for each other
     counted as (
       insert into document_counters as counter (user_id, kind, year, last_number)
-      select user_id, ${kind}::text, year, count(*)
+      select user_id, series, year, count(*)
       from given
-      group by user_id, year
-      order by user_id, year
+      group by user_id, series, year
+      order by user_id, series, year
       on conflict (user_id, kind, year) do update set last_number = counter.last_number + excluded.last_number
-      returning user_id, year, last_number
+      returning user_id, kind, year, last_number
     )
     insert into documents (
-      id, user_id, kind, year, number, link_id, network, tx_hash, log_index, block_hash, refund_id, receipt_id, amount_units,
-      happened_at, facts, language
+      id, user_id, kind, is_test, year, number, link_id, network, tx_hash, log_index, block_hash, refund_id, receipt_id,
+      amount_units, happened_at, facts, language
     )
     select
-      given.id, given.user_id, ${kind}::text, given.year,
-      counted.last_number - (select count(*) from given all_of where all_of.user_id = given.user_id and all_of.year = given.year)
+      given.id, given.user_id, ${kind}::text, given.is_test, given.year,
+      counted.last_number
+        - (
+          select count(*)
+          from given all_of
+          where all_of.user_id = given.user_id and all_of.series = given.series and all_of.year = given.year
+        )
         + given.step,
       given.link_id, given.network, given.tx_hash, given.log_index, given.block_hash, given.refund_id, given.receipt_id,
       given.amount_units, given.happened_at, given.facts, given.language
     from given
-    join counted on counted.user_id = given.user_id and counted.year = given.year
+    join counted on counted.user_id = given.user_id and counted.kind = given.series and counted.year = given.year
     order by given.place
     returning id`;
   return rows.map(({ id }) => id);
 }
 
-function toGiven(due: DueDocument, place: number) {
+function toGiven(kind: DocumentKind, due: DueDocument, place: number) {
   const { userId, linkId, network, txHash, logIndex, blockHash, refundId, receiptId } = due;
+  const { isTestnet: isTest } = NETWORKS[network];
   return {
-    ...{ place, id: newDocumentId(), user_id: userId, year: yearOf(due.happenedAt, zoneOf(due)) },
+    ...{ place, id: newDocumentId(), user_id: userId, series: seriesOf(kind, isTest), is_test: isTest },
+    ...{ year: yearOf(due.happenedAt, zoneOf(due)) },
     ...{ link_id: linkId, network, tx_hash: txHash, log_index: logIndex, block_hash: blockHash },
     ...{ refund_id: refundId, receipt_id: receiptId, amount_units: due.amountUnits.toString() },
     ...{ happened_at: due.happenedAt.toISOString(), facts: factsOf(due) },

@@ -14,8 +14,8 @@ export async function readDocuments(
     ${selectDocuments(tx)}
     where document.user_id = ${userId}
       and document.happened_at >= ${from} and document.happened_at < ${before}
-      ${after === undefined ? tx`` : tx`and (document.kind, document.year, document.number) > (${after.kind}, ${after.year}, ${after.number})`}
-    order by document.kind, document.year, document.number
+      ${after === undefined ? tx`` : tx`and (document.kind, document.is_test, document.year, document.number) > (${after.kind}, ${after.isTest}, ${after.year}, ${after.number})`}
+    order by document.kind, document.is_test, document.year, document.number
     limit ${limit}`;
 }
 

@@ -1,6 +1,6 @@
 /** The table of receipts and credit notes as drizzle sees it; see db/schema.ts. */
-import { integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
-import type { DocumentFacts, DocumentKind, VoidReason } from "../../core/domain/document.ts";
+import { boolean, integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import type { DocumentFacts, DocumentKind, DocumentSeries, VoidReason } from "../../core/domain/document.ts";
 import type { Language } from "../../core/domain/language.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 
@@ -10,6 +10,7 @@ export const documents = pgTable("documents", {
   id: text("id").primaryKey(),
   userId: text("user_id").notNull(),
   kind: text("kind").$type<DocumentKind>().notNull(),
+  isTest: boolean("is_test").notNull(),
   year: integer("year").notNull(),
   number: integer("number").notNull(),
   linkId: text("link_id").notNull(),
@@ -30,7 +31,7 @@ export const documents = pgTable("documents", {
 
 export const documentCounters = pgTable("document_counters", {
   userId: text("user_id").notNull(),
-  kind: text("kind").$type<DocumentKind>().notNull(),
+  kind: text("kind").$type<DocumentSeries>().notNull(),
   year: integer("year").notNull(),
   lastNumber: integer("last_number").notNull(),
 });

@@ -231,8 +231,8 @@ describe.if(isBrowserThere)("money that comes in, in the dashboard", () => {
   test("each confirmed payment has a numbered receipt as PDF", async () => {
     await go("Documents");
     const row = page.getByRole("row").filter({ hasText: "A donation" }).first();
-    await row.getByText(/^R-\d{4}-\d{5}$/).waitFor();
-    const path = await row.getByRole("link", { name: /^R-/ }).getAttribute("href");
+    await row.getByText(/^TEST-R-\d{4}-\d{5}$/).waitFor();
+    const path = await row.getByRole("link", { name: /^TEST-R-/ }).getAttribute("href");
     const pdf = await page.request.get(`${dashboard.world.baseUrl}${path}`);
     expect(pdf.headers()["content-type"]).toContain("application/pdf");
     await page.getByLabel("Month").selectOption({ index: 1 });

@@ -1,12 +1,15 @@
 /** Numbers of documents: no gap and no repetition, whoever counts at the same time and whichever connection dies. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { randomBytes } from "node:crypto";
-import { documentNumber, yearOf } from "../../core/domain/document.ts";
+import { periodOfMonth } from "../../core/domain/calendar.ts";
+import { documentNumber, type NumberedDocument, yearOf } from "../../core/domain/document.ts";
 import { newLinkId } from "../../core/domain/ids.ts";
 import { acceptedLanguage, LANGUAGE_TAGS, type Language } from "../../core/domain/language.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import type { ShownDocument } from "../../db/documents/documents.ts";
 import type { DueDocument } from "../../db/documents/due-documents.ts";
 import { issueDocuments } from "../../db/documents/issue-documents.ts";
+import { readDocuments } from "../../db/documents/month-documents.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { type SeededMerchant, seedMerchant } from "../support/seed.ts";
@@ -148,6 +151,34 @@ describe("the numbers of a merchant, year and kind", () => {
       select number from documents where user_id = ${merchant.userId} and kind = 'CREDIT_NOTE'`;
     expect(notes.map(({ number }) => number)).toEqual([1]);
   });
+
+  test("are counted apart for test networks; a document from before keeps its number", async () => {
+    const merchant = await seedMerchant(sql);
+    const [real, play] = [{ network: "base" }, { network: "base-sepolia" }] as const;
+    await issue([due(merchant, real)]);
+    // as it was numbered before
+    await sql`update documents set network = 'base-sepolia' where user_id = ${merchant.userId}`;
+    await issue([due(merchant, play), due(merchant, real), due(merchant, play), due(merchant, real)]);
+    await issue([due(merchant, play)]);
+    const rows = await sql<NumberedDocument[]>`
+      select kind, is_test, year, number
+      from documents
+      where user_id = ${merchant.userId}
+      order by is_test, number`;
+    expect(rows.map(documentNumber)).toEqual([
+      ...["R-2026-00001", "R-2026-00002", "R-2026-00003"],
+      ...["TEST-R-2026-00001", "TEST-R-2026-00002", "TEST-R-2026-00003"],
+    ]);
+    const month = { userId: merchant.userId, ...periodOfMonth("2026-06", "UTC") };
+    const read = [];
+    let after: ShownDocument | undefined;
+    do {
+      const [next] = await readDocuments(sql, month, { after, limit: 1 });
+      if (next) read.push(documentNumber(next));
+      after = next;
+    } while (after);
+    expect(read).toEqual(rows.map(documentNumber));
+  });
 });
 
 test.each([
@@ -161,8 +192,11 @@ test.each([
 });
 
 test("a number is written with its kind, year and five digits, or as many as it has", () => {
-  expect(documentNumber({ kind: "RECEIPT", year: 2026, number: 42 })).toBe("R-2026-00042");
-  expect(documentNumber({ kind: "CREDIT_NOTE", year: 2027, number: 123_456 })).toBe("C-2027-123456");
+  const receipt = { kind: "RECEIPT", isTest: false, year: 2026, number: 42 } as const;
+  const note = { kind: "CREDIT_NOTE", isTest: false, year: 2027, number: 123_456 } as const;
+  expect([receipt, note].map(documentNumber)).toEqual(["R-2026-00042", "C-2027-123456"]);
+  const tests = [receipt, note].map((one) => documentNumber({ ...one, isTest: true }));
+  expect(tests).toEqual(["TEST-R-2026-00042", "TEST-C-2027-123456"]);
 });
 
 test.each([

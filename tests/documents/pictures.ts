@@ -38,7 +38,14 @@ const issuer = {
   email: "books@cafe-aurora.example",
 };
 const receipt: PrintedDocument = {
-  ...{ kind: "RECEIPT", year: 2026, number: 42, network: "base-sepolia", txHash: hash("3fa9c") },
+  ...{
+    kind: "RECEIPT",
+    isTest: true,
+    year: 2026,
+    number: 42,
+    network: "base-sepolia",
+    txHash: hash("3fa9c"),
+  },
   ...{ amountUnits: 12_500_000n, happenedAt: day(3), issuedAt: day(3), voidedAt: null, voidReason: null },
   receiptNumber: null,
   facts: {
@@ -49,7 +56,7 @@ const receipt: PrintedDocument = {
 };
 const credit: PrintedDocument = {
   ...receipt,
-  ...{ kind: "CREDIT_NOTE", number: 7, receiptNumber: "R-2026-00042" },
+  ...{ kind: "CREDIT_NOTE", number: 7, receiptNumber: "TEST-R-2026-00042" },
   facts: { ...receipt.facts, reason: "One coffee was cold" },
 };
 const large: PrintedDocument = {
@@ -153,7 +160,7 @@ async function drawMails(): Promise<void> {
     ...{ blockNumber: 1_234_567n, paidAt: day(3), settledBy: "authorization" },
   };
   const frame: ReceiptMailFrame = {
-    ...{ baseUrl: BASE_URL, documentNumber: "R-2026-00042", language: "en", timeZone: "Europe/Berlin" },
+    ...{ baseUrl: BASE_URL, documentNumber: "TEST-R-2026-00042", language: "en", timeZone: "Europe/Berlin" },
     ...{ logoId: undefined, accent: null },
   };
   const marked = { ...frame, logoId: "logo", accent: ACCENT };
