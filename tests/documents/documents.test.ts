@@ -3,7 +3,6 @@ import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
-import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
 import { fetchFile } from "../exports/ask.ts";
 import { parseCsv, pdfPageCount, pdfTexts } from "../exports/read-files.ts";
 import { newPayer, sendUsdc } from "../links/payers.ts";
@@ -255,54 +254,6 @@ describe("the language of documents", () => {
       expect([given, answer.status]).toEqual([given, status]);
     }
     expect((await merchant.client.get("/v1/settings/books")).body.documentLanguage).toBe("en");
-  });
-});
-
-describe("a refund that pays a link of another merchant", () => {
-  const bobs = refundLab(() => ({ ...{ world, sql: world.sql, merchant: bob } }));
-  const documentsOfBob = async (linkId: string): Promise<Shown[]> =>
-    (await bob.client.get(`/v1/documents?linkId=${linkId}`)).body.documents;
-
-  test("has the credit note of the one and the receipt of the other, by the job and by the month's archive", async () => {
-    const { rpcUrl } = world.chain;
-    const [address, to] = [bob.walletAddress as Hex, merchant.walletAddress as Hex];
-    await fundEth(rpcUrl, address, 10n ** 18n);
-    await fundUsdc(rpcUrl, address, 8_130_000n);
-    const linkId = await makeLink(8.13);
-    await sendUsdc(rpcUrl, address, to, 8_130_000n);
-    const [receipt] = (await waitForDocuments(linkId, (found) => found.length === 1)) as [Shown];
-    const other = await bobs.makeLink(3.37);
-    await refunded(linkId, { amount: 3.37 });
-    const ofLink = await waitForDocuments(linkId, (found) => found.length === 2);
-    const note = ofLink.find(({ kind }) => kind === "CREDIT_NOTE") as Shown;
-    expect(note).toMatchObject({ kind: "CREDIT_NOTE", receiptId: receipt.id, status: "VALID" });
-    const own = () =>
-      until(async () => {
-        const [first] = await documentsOfBob(other);
-        return first;
-      });
-    const about = {
-      ...{ kind: "RECEIPT", status: "VALID", amount: 3.37, linkId: other },
-      ...{ transactionHash: note.transactionHash, logIndex: note.logIndex },
-    };
-    const issued = await own();
-    expect(issued).toMatchObject(about);
-
-    await world.sql`delete from documents where id = ${issued.id}`;
-    const month = String(issued.date).slice(0, 7);
-    const answer = await bob.client.post("/v1/documents/archive", { month });
-    expect(answer.status).toBe(200);
-    const again = await own();
-    expect(again).toMatchObject(about);
-
-    await bobs.refunded(other, { amount: 1.01 });
-    const both = await until(async () => {
-      const found = await documentsOfBob(other);
-      return found.length > 1 ? found : undefined;
-    });
-    const notes = both.filter(({ kind }) => kind === "CREDIT_NOTE");
-    expect(notes.map((one) => [one.receiptId, one.receiptNumber])).toEqual([[again.id, again.number]]);
-    expect((await listOf(`linkId=${linkId}`)).map(({ status }) => status)).toEqual(["VALID", "VALID"]);
   });
 });
 
