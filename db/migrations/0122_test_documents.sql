@@ -1,7 +1,5 @@
 -- Documents of test networks are numbered apart, so that the numbers of those about real money have no gap. What is issued keeps its number.
 alter table documents add column is_test boolean not null default false;
-create unique index documents_series_key on documents (user_id, kind, is_test, year, number);
-drop index documents_number_key;
 
 -- of a test network with TEST_ in front; the version before knows the others alone
 alter table document_counters
