@@ -32,6 +32,8 @@ export type Lab = {
   db: { url: string };
   sql: Sql;
   proxy: FaultProxy;
+  /** The second node of the service, with `hasSpare`. */
+  spare: FaultProxy | undefined;
   merchant: SeededMerchant;
   /** The only key relaying, unless the lab was started with others. */
   relayer: Hex;
@@ -48,6 +50,7 @@ export async function startLab(
     env?: Record<string, string>;
     processes?: readonly ProcessName[];
     hasMetrics?: boolean;
+    hasSpare?: boolean;
     way?: (databaseUrl: string) => string;
     programOf?: (name: ProcessName) => ServiceProgram | undefined;
   } = {},
@@ -64,12 +67,13 @@ export async function startLab(
     env,
     ...(options.processes ? { processes: options.processes } : {}),
     ...(options.hasMetrics ? { hasMetrics: true } : {}),
+    ...(options.hasSpare ? { hasSpare: true } : {}),
     ...(options.way ? { databaseWay: options.way } : {}),
     ...(options.programOf ? { programOf: options.programOf } : {}),
   });
-  const { chain, db, sql, proxy, stop } = service;
+  const { chain, db, sql, proxy, spare, stop } = service;
   return {
-    ...{ service, chain, db, sql, proxy, env, stop },
+    ...{ service, chain, db, sql, proxy, spare, env, stop },
     merchant: await seedMerchant(sql),
     relayer: privateKeyToAccount(key).address.toLowerCase() as Hex,
     rpc: (method, params = []) => callRpc(chain.rpcUrl, method, params),
@@ -120,6 +124,25 @@ export function payWithRetries(lab: Lab, order: Order): ReturnType<typeof pay> {
   return waitFor("an answer that is not to be retried", async () => {
     const answer = await pay(lab, order);
     return !(answer.status === 500 && answer.body.retryable) && answer;
+  });
+}
+
+/** Shows payments without waiting for their answers, until all are stored: what counts is read from the database and the chain. */
+export async function queueAll(lab: Lab, orders: readonly Order[]): Promise<void> {
+  for (const order of orders) pay(lab, order).catch(() => {});
+  await waitFor("all payments to be stored", async () => {
+    const rows = await Promise.all(orders.map(({ linkId }) => paymentOf(lab, linkId)));
+    return rows.every((row) => row !== undefined && row.state !== "FAILED");
+  });
+}
+
+/** Until each has a relay. What failed because a node or the ledger took too long is shown again. */
+export async function waitUntilSigned(lab: Lab, orders: readonly Order[]): Promise<void> {
+  await waitFor("all payments to be signed", async () => {
+    const rows = await Promise.all(orders.map(({ linkId }) => paymentOf(lab, linkId)));
+    const failed = orders.filter((_, index) => rows[index]?.state === "FAILED");
+    if (failed.length > 0) await queueAll(lab, failed);
+    return rows.every((row) => row !== undefined && row.relayId !== null);
   });
 }
 

@@ -74,13 +74,15 @@ export type World = Service & {
   mailbox: TestMailbox;
 };
 
-/** A world whose service reaches the node only through `proxy`, which fails on order. `chain` is the node itself. */
-export type FaultyWorld = World & { proxy: FaultProxy };
+/** A world whose service reaches the node only through `proxy` and `spare`, which fail on order. `chain` is the node itself. */
+export type FaultyWorld = World & { proxy: FaultProxy; spare: FaultProxy | undefined };
 
 export type WorldOptions = Pick<ServiceParts, "env" | "processes" | "hasMetrics" | "programOf"> & {
   blockTimeS?: number;
   /** A second chain, so that base is enabled too. */
   bothNetworks?: boolean;
+  /** The service has two URLs of the chain: `proxy`, then `spare`. */
+  hasSpare?: boolean;
   /** The service's way to its database, when it is not the direct one. */
   databaseWay?: (databaseUrl: string) => string;
 };
@@ -173,7 +175,7 @@ export async function startService(parts: ServiceParts): Promise<Service> {
 
 /** A service with a database, a chain and a mailbox of its own; `stop` takes all of them down. */
 export async function startWorld(options: WorldOptions = {}): Promise<World> {
-  const { proxy, ...world } = await openWorld(options, undefined);
+  const { proxy, spare, ...world } = await openWorld(options, undefined);
   return world;
 }
 
@@ -188,9 +190,15 @@ export async function startFaultyWorld({
 }
 
 async function openWorld(
-  { blockTimeS = 0, bothNetworks = false, databaseWay = (url) => url, ...options }: WorldOptions,
+  {
+    blockTimeS = 0,
+    bothNetworks = false,
+    hasSpare = false,
+    databaseWay = (url) => url,
+    ...options
+  }: WorldOptions,
   startProxy: ((nodeUrl: string) => FaultProxy) | undefined,
-): Promise<World & { proxy: FaultProxy | undefined }> {
+): Promise<World & { proxy: FaultProxy | undefined; spare: FaultProxy | undefined }> {
   const [db, chain, mailbox, otherChain] = await Promise.all([
     createTestDatabase(),
     startTestChain({ blockTimeS }),
@@ -199,21 +207,23 @@ async function openWorld(
   ]);
   const sql = openDatabase(db.url, { name: "test", maxConnections: CONNECTIONS });
   const proxy = startProxy?.(chain.rpcUrl);
+  const spare = hasSpare ? startProxy?.(chain.rpcUrl) : undefined;
+  const rpcUrl = [proxy?.url ?? chain.rpcUrl, ...(spare ? [spare.url] : [])].join(",");
   const end = async () => {
     await sql.end({ timeout: 5 });
-    await proxy?.stop();
+    await Promise.all([proxy?.stop(), spare?.stop()]);
     await Promise.all([db.drop(), chain.stop(), mailbox.stop(), otherChain?.stop()]);
   };
   try {
     const service = await startService({
-      ...{ db: { url: databaseWay(db.url) }, chain: { ...chain, rpcUrl: proxy?.url ?? chain.rpcUrl } },
+      ...{ db: { url: databaseWay(db.url) }, chain: { ...chain, rpcUrl } },
       ...{ smtp: mailbox, ...options, ...(otherChain ? { otherChain } : {}) },
     });
     const stop = async () => {
       await service.stop();
       await end();
     };
-    return { ...service, db, sql, chain, otherChain, mailbox, proxy, stop };
+    return { ...service, db, sql, chain, otherChain, mailbox, proxy, spare, stop };
   } catch (error) {
     await end();
     throw error;

@@ -29,6 +29,11 @@ const HOLD_MS = 2_000;
 const HOLD_BLIND_MS = 500;
 /** For notifications lost with their connection, and for wallets that were just back-filled. */
 const POLL_MS = 250;
+/**
+ * Fees and balances of this age are good enough to sign by. A drain has read them before it simulates: between a simulation and its
+ * signature a slow node's answer would take the time for which the head is valid.
+ */
+export const SIGNING_MARKET_MS = 10_000;
 
 /** Signs and sends what may be signed now and holds the rest. Sends still awaiting a node's answer are added to `sending`. */
 export async function relayFenced(
@@ -115,7 +120,7 @@ type Signing = {
 async function sign(network: PaymentNetwork, key: RelayerKey, batch: Batch): Promise<Signing> {
   const { deps, chain, lanes } = network;
   const { passed, implementation } = batch;
-  const { fees } = await lanes.readMarket(HEAD_VALID_MS);
+  const { fees } = await lanes.readMarket(SIGNING_MARKET_MS);
   let known = new Map<string, SigningVerdict>();
   const lane = { network: chain.network.id, relayer: key.address };
   const paymentIds = passed.map(({ payment }) => payment.id);
@@ -248,7 +253,7 @@ async function waitAndSign(network: PaymentNetwork, batch: Batch): Promise<void>
     while (waiting.length > 0 && !ledger.isClosed && Date.now() < untilMs) {
       const isNotified = await ledger.nextBlock(POLL_MS);
       if (isNotified && ledger.readNumber < fence.headNumber) continue;
-      const key = ledger.isClosed ? "closed" : await network.lanes.choose(gasOf(waiting));
+      const key = ledger.isClosed ? "closed" : await network.lanes.choose(gasOf(waiting), SIGNING_MARKET_MS);
       if (typeof key === "string") continue;
       const before = waiting.length;
       waiting = await signAndSend(network, key, { ...batch, passed: waiting }, sending);

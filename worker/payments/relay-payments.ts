@@ -11,7 +11,7 @@ import { type Drain, releaseDrainLease, takeDrainLease } from "../../db/payments
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payments/queue.ts";
 import type { RelayerKey } from "../config.ts";
 import type { Lanes, NoLane } from "../sender/lanes.ts";
-import { relayFenced } from "./fenced-relay.ts";
+import { relayFenced, SIGNING_MARKET_MS } from "./fenced-relay.ts";
 import { toRelayable } from "./items.ts";
 import { explainNoLane, limitReached, splitByBudget } from "./payment-budgets.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
@@ -148,7 +148,7 @@ async function relayContracts(
   for (const [index, { passed, fence, askedAtMs }] of simulated.entries()) {
     const [relayable] = passed;
     if (!relayable) continue;
-    const key = await network.lanes.choose(contractPayerGas(relayable.item));
+    const key = await network.lanes.choose(contractPayerGas(relayable.item), SIGNING_MARKET_MS);
     if (typeof key === "string")
       hasRoom = (await deferPayments(network, [relayable.payment], key)) && hasRoom;
     else {

@@ -39,8 +39,8 @@ export type Lanes = {
   readMarket(maxAgeMs?: number): Promise<Market>;
   /** The market as last read, without asking a node. */
   lastMarket(): Market | undefined;
-  /** A key that can pay for `gas` and has room for another transaction, or why there is none. */
-  choose(gas: bigint): Promise<RelayerKey | NoLane>;
+  /** A key that can pay for `gas` and has room for another transaction, or why there is none. `maxAgeMs`: of the market it is chosen by. */
+  choose(gas: bigint, maxAgeMs?: number): Promise<RelayerKey | NoLane>;
 };
 
 /** `lanes_full`: mined blocks make room. `gas_price_above_cap`: the base fee is above the highest fee that we may offer. */
@@ -123,8 +123,8 @@ export function openLanes(
     readMarket,
     lastMarket: () => market,
     readFeeBudget,
-    async choose(gas) {
-      const { lanes, fees, baseFeePerGas } = await readMarket();
+    async choose(gas, maxAgeMs = FRESH_MS) {
+      const { lanes, fees, baseFeePerGas } = await readMarket(maxAgeMs);
       if (await isBudgetExhausted(gas * fees.maxFeePerGas)) return "daily_budget_exhausted";
       if (baseFeePerGas > maxFeeWei) return "gas_price_above_cap";
       const loads = await readLaneLoads(sql, chain.network.id);

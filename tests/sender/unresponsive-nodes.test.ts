@@ -1,0 +1,117 @@
+/** Nodes that hang or are slow: relays are signed, sent, resent and confirmed as long as one node answers in time. */
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { contractOrder, YES_SAYER } from "../payments/contract-orders.ts";
+import type { FaultProxy, ProxiedCall } from "../rpc/fault-proxy.ts";
+import {
+  countTransfers,
+  type Lab,
+  newOrder,
+  newOrders,
+  type Order,
+  payWithRetries,
+  queueAll,
+  relaysOf,
+  startLab,
+  waitFor,
+  waitForLink,
+  waitUntilSigned,
+} from "../support/relay-lab.ts";
+
+/** Of the sender alone. */
+const SENDER_METHODS = ["eth_sendRawTransaction", "eth_getTransactionCount", "eth_maxPriorityFeePerGas"];
+/** Two of them are as old as a head may be. */
+const SLOW_MS = 1_500;
+/** Of one pass; sent one after the other they take longer than a head is valid. */
+const RELAYS = 6;
+const SEND_MS = 800;
+let lab: Lab;
+let nodes: FaultProxy[];
+
+beforeAll(async () => {
+  lab = await startLab({ hasSpare: true });
+  nodes = [lab.proxy, ...(lab.spare ? [lab.spare] : [])];
+  expect(nodes).toHaveLength(2);
+  expect(await payWithRetries(lab, await newOrder(lab))).toMatchObject({ status: 200 });
+}, 120_000);
+
+afterEach(async () => {
+  for (const node of nodes) {
+    node.fault = () => undefined;
+    node.delay = () => undefined;
+  }
+  await lab.rpc("evm_setAutomine", [true]);
+  await lab.rpc("evm_mine");
+  process.kill(lab.service.pidOf("worker"), "SIGCONT");
+});
+
+afterAll(() => lab?.stop());
+
+const isSend = ({ method }: ProxiedCall) => method === "eth_sendRawTransaction";
+
+/** What the sender asked of a node since its request of this number. */
+const sentSince = ({ methods }: FaultProxy, asked: number) =>
+  methods.slice(asked).filter((method) => SENDER_METHODS.includes(method));
+
+async function waitUntilConfirmed(orders: readonly Order[]): Promise<void> {
+  for (const { linkId } of orders) await waitForLink(lab, linkId, "PAID");
+  await waitFor("all relays to be CONFIRMED", async () =>
+    (await relaysOf(lab)).every(({ state }) => state === "CONFIRMED"),
+  );
+  for (const { linkId } of orders) expect(await countTransfers(lab, linkId)).toBe(1);
+}
+
+test("behavior: a node that answers everything but sends delays a relay, and the other one gets it", async () => {
+  lab.proxy.fault = (calls) => (calls.some(isSend) ? { kind: "hang" } : undefined);
+  const orders = await newOrders(lab, 2);
+  await queueAll(lab, orders);
+  await waitUntilSigned(lab, orders);
+  await waitUntilConfirmed(orders);
+}, 120_000);
+
+test("behavior: each relay of a pass that takes longer than a head is valid is resent, while those before it are due again and again", async () => {
+  for (const node of nodes)
+    node.fault = (calls) =>
+      calls.some(isSend) ? { kind: "error", code: -32000, message: "the pool is full" } : undefined;
+  await lab.rpc("evm_setAutomine", [false]);
+  const orders: Order[] = [];
+  while (orders.length < RELAYS) orders.push(await contractOrder(lab, YES_SAYER));
+  await queueAll(lab, orders);
+  const pendingOf = async () => (await relaysOf(lab)).filter(({ state }) => state !== "CONFIRMED");
+  await waitUntilSigned(lab, orders);
+  expect(await pendingOf()).toHaveLength(RELAYS);
+  for (const node of nodes) {
+    node.fault = () => undefined;
+    node.delay = (calls) => (calls.some(isSend) ? Bun.sleep(SEND_MS) : undefined);
+  }
+  await waitFor("all to be broadcast", async () => {
+    // those before the last one are due in every pass
+    await lab.sql`update relay_attempts set last_sent_at = now() - interval '3 seconds'`;
+    return (await pendingOf()).every(({ state }) => state === "BROADCAST");
+  });
+  await lab.rpc("evm_setAutomine", [true]);
+  await lab.rpc("evm_mine");
+  await waitUntilConfirmed(orders);
+}, 120_000);
+
+test("behavior: nodes that take half as long as a head is valid: payments of keys and of contracts are relayed", async () => {
+  const orders = [await newOrder(lab), await contractOrder(lab, YES_SAYER)];
+  const worker = lab.service.pidOf("worker");
+  process.kill(worker, "SIGSTOP");
+  await queueAll(lab, orders);
+  for (const node of nodes) node.delay = () => Bun.sleep(SLOW_MS);
+  process.kill(worker, "SIGCONT");
+  await waitUntilSigned(lab, orders);
+  for (const node of nodes) node.delay = () => undefined;
+  await waitUntilConfirmed(orders);
+}, 120_000);
+
+test("behavior: beside a node that never answers, relays are signed, sent and confirmed by the other; after its first timeout it is only probed", async () => {
+  lab.proxy.fault = () => ({ kind: "hang" });
+  const [first, ...others] = await newOrders(lab, 3);
+  if (!first) throw new Error("no order");
+  expect(await payWithRetries(lab, first)).toMatchObject({ status: 200 });
+  const asked = lab.proxy.methods.length;
+  for (const order of others) expect(await payWithRetries(lab, order)).toMatchObject({ status: 200 });
+  await waitUntilConfirmed([first, ...others]);
+  expect(sentSince(lab.proxy, asked)).toEqual([]);
+}, 120_000);
