@@ -113,7 +113,7 @@ async function relayTogether(
   await releaseLeases(network, payments.slice(count), 0);
   const relayables = payments.slice(0, count).map((payment) => toRelayable(payment, { isContract: false }));
   const simulated = await simulateLeased(network, key, relayables);
-  // signed first: what refusals ask of nodes would make the head too old
+  // signed first: what refusals ask of nodes would make the head too old. A signer that fails must not keep refused payers waiting
   try {
     await relayFenced(network, key, simulated, sending);
   } finally {
@@ -145,18 +145,21 @@ async function relayContracts(
     ),
   );
   let hasRoom = true;
-  for (const [index, { passed, fence, askedAtMs }] of simulated.entries()) {
-    const [relayable] = passed;
-    if (!relayable) continue;
-    const key = await network.lanes.choose(contractPayerGas(relayable.item), SIGNING_MARKET_MS);
-    if (typeof key === "string")
-      hasRoom = (await deferPayments(network, [relayable.payment], key)) && hasRoom;
-    else {
-      const implementation = contracts[index]?.implementation;
-      await relayFenced(network, key, { passed, fence, askedAtMs, implementation }, sending);
+  try {
+    for (const [index, { passed, fence, askedAtMs }] of simulated.entries()) {
+      const [relayable] = passed;
+      if (!relayable) continue;
+      const key = await network.lanes.choose(contractPayerGas(relayable.item), SIGNING_MARKET_MS);
+      if (typeof key === "string")
+        hasRoom = (await deferPayments(network, [relayable.payment], key)) && hasRoom;
+      else {
+        const implementation = contracts[index]?.implementation;
+        await relayFenced(network, key, { passed, fence, askedAtMs, implementation }, sending);
+      }
     }
+  } finally {
+    await handleUnsigned(network, simulated);
   }
-  await handleUnsigned(network, simulated);
   return hasRoom;
 }
 

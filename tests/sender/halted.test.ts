@@ -1,0 +1,149 @@
+/** What relays do while something that they need is missing: money or a signer. They wait, and go on. */
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { privateKeyToAccount } from "viem/accounts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { localRelayerKeys } from "../../local/chain/accounts.ts";
+import { contractOrder, YES_SAYER } from "../payments/contract-orders.ts";
+import { balanceOf, payByHand, waitForLedger, waitUntilPutOff } from "../payments/second-payer.ts";
+import type { ProxiedCall } from "../rpc/fault-proxy.ts";
+import {
+  countTransfers,
+  type Lab,
+  newOrder,
+  type Order,
+  paymentOf,
+  payWithRetries,
+  queueAll,
+  relaysOf,
+  startLab,
+  waitFor,
+  waitForLink,
+  waitUntilSigned,
+} from "../support/relay-lab.ts";
+import { type RemoteSigner, startRemoteSigner } from "../support/remote-signer.ts";
+
+const [KEY = "0x"] = localRelayerKeys() as Hex[];
+const TEN_ETH = "0x8ac7230489e80000";
+let signer: RemoteSigner;
+let lab: Lab;
+
+beforeAll(async () => {
+  signer = await startRemoteSigner([KEY]);
+  lab = await startLab({
+    hasMetrics: true,
+    env: {
+      RELAYER_SIGNER_URL: signer.url,
+      RELAYER_SIGNER_ADDRESSES: privateKeyToAccount(KEY).address,
+      RELAYER_PRIVATE_KEYS: "",
+      RELAY_MAX_FEE_GWEI: "50",
+    },
+  });
+  expect(await payWithRetries(lab, await newOrder(lab))).toMatchObject({ status: 200 });
+}, 120_000);
+
+afterEach(async () => {
+  signer.behave(async () => "honest");
+  lab.proxy.fault = () => undefined;
+  await lab.rpc("anvil_setBalance", [lab.relayer, TEN_ETH]);
+  await lab.service.startMissing();
+});
+
+afterAll(async () => {
+  await lab?.stop();
+  await signer?.stop();
+});
+
+const isSend = ({ method }: ProxiedCall) => method === "eth_sendRawTransaction";
+const stateOf = async ({ linkId }: Order) => (await paymentOf(lab, linkId))?.state;
+
+function refuseSends(): void {
+  lab.proxy.fault = (calls) =>
+    calls.some(isSend) ? { kind: "error", code: -32000, message: "the pool is full" } : undefined;
+}
+
+/** A relay whose bytes no node has taken. */
+async function signUnsent(): Promise<Order> {
+  const order = await newOrder(lab);
+  await waitForLedger(lab);
+  refuseSends();
+  await queueAll(lab, [order]);
+  await waitUntilSigned(lab, [order]);
+  return order;
+}
+
+async function payLinkByHand(order: Order): Promise<void> {
+  await payByHand(lab, BigInt(order.payment.value));
+}
+
+/** NaN before the worker has said anything of it. */
+async function metricOf(name: string): Promise<number> {
+  const response = await fetch(`http://${lab.service.metricsOf("worker")}/metrics`).catch(() => undefined);
+  const lines = (await response?.text())?.split("\n") ?? [];
+  const line = lines.find((one) => one.startsWith(`${name}{`));
+  return Number(line?.split(" ").at(-1) ?? Number.NaN);
+}
+
+/** The link was paid by another: the payer keeps the money, and the nonce is used for nothing. */
+async function expectNotCharged(order: Order, funds: bigint): Promise<void> {
+  await waitForLink(lab, order.linkId, "PAID");
+  await waitFor("the payment to end", async () => (await stateOf(order)) === "FAILED");
+  // the second where it waited for longer than a payer does
+  expect((await paymentOf(lab, order.linkId))?.reason).toBeOneOf([
+    "LINK_ALREADY_PAID",
+    "RELAYER_UNAVAILABLE",
+  ]);
+  expect(await balanceOf(lab, order)).toBe(funds);
+  expect(await countTransfers(lab, order.linkId)).toBe(1);
+}
+
+test("behavior: with a relayer that has no ETH, payments of links that others paid end; once it is funded, its nonce is used and payments go on", async () => {
+  const signed = await signUnsent();
+  const funds = await balanceOf(lab, signed);
+  await lab.rpc("anvil_setBalance", [lab.relayer, "0x0"]);
+  await waitFor("the worker to know", async () => (await metricOf("relayer_balance_wei")) === 0);
+  lab.proxy.fault = () => undefined;
+  const queued = await newOrder(lab);
+  const queuedFunds = await balanceOf(lab, queued);
+  await queueAll(lab, [queued]);
+  await waitUntilPutOff(lab, queued);
+  await payLinkByHand(queued);
+  await payLinkByHand(signed);
+  await expectNotCharged(queued, queuedFunds);
+  expect(await stateOf(signed)).toBe("SIGNED");
+  await lab.rpc("anvil_setBalance", [lab.relayer, TEN_ETH]);
+  await expectNotCharged(signed, funds);
+  expect(await payWithRetries(lab, await newOrder(lab))).toMatchObject({ status: 200 });
+}, 120_000);
+
+test("behavior: while the signer is down, a refused contract payer is told its own reason, though another one waits for a signature", async () => {
+  await waitForLedger(lab);
+  const [waiting, refused] = [await contractOrder(lab, YES_SAYER), await contractOrder(lab, YES_SAYER)];
+  signer.behave(async () => ({ error: { code: -32000, message: "the key store is away" } }));
+  process.kill(lab.service.pidOf("worker"), "SIGSTOP");
+  await queueAll(lab, [waiting, refused]);
+  // it says no to every signature from now on
+  await lab.rpc("anvil_setCode", [refused.payment.from, "0x5f5ffd"]);
+  process.kill(lab.service.pidOf("worker"), "SIGCONT");
+  await waitFor("the refusal", async () => (await stateOf(refused)) === "FAILED");
+  expect(await paymentOf(lab, refused.linkId)).toMatchObject({ reason: "INVALID_SIGNATURE" });
+  signer.behave(async () => "honest");
+  expect(await payWithRetries(lab, waiting)).toMatchObject({ body: { success: true } });
+}, 120_000);
+
+test("behavior: with an exhausted fee budget what was signed before is resent and confirmed, and nothing is signed; a new budget is used at once", async () => {
+  const signed = await signUnsent();
+  Object.assign(lab.env, { RELAY_DAILY_FEE_MAX_WEI: "1" });
+  await lab.service.restart("worker");
+  const queued = await newOrder(lab);
+  await queueAll(lab, [queued]);
+  await waitUntilPutOff(lab, queued);
+  lab.proxy.fault = () => undefined;
+  await waitForLink(lab, signed.linkId, "PAID");
+  await waitFor("its relay to be CONFIRMED", async () =>
+    (await relaysOf(lab)).every(({ state }) => state === "CONFIRMED"),
+  );
+  expect((await paymentOf(lab, queued.linkId))?.relayId).toBeNull();
+  delete lab.env.RELAY_DAILY_FEE_MAX_WEI;
+  await lab.service.restart("worker");
+  expect(await payWithRetries(lab, queued)).toMatchObject({ body: { success: true } });
+}, 120_000);
