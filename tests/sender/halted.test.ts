@@ -1,10 +1,17 @@
-/** What relays do while something that they need is missing: money or a signer. They wait, and go on. */
+/** What relays do while something that they need is missing: money, a signer, receipts. They wait, and go on. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { privateKeyToAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { contractOrder, YES_SAYER } from "../payments/contract-orders.ts";
-import { balanceOf, payByHand, waitForLedger, waitUntilPutOff } from "../payments/second-payer.ts";
+import {
+  balanceOf,
+  countRelays,
+  payByHand,
+  readHead,
+  waitForLedger,
+  waitUntilPutOff,
+} from "../payments/second-payer.ts";
 import type { ProxiedCall } from "../rpc/fault-proxy.ts";
 import {
   countTransfers,
@@ -24,6 +31,10 @@ import { type RemoteSigner, startRemoteSigner } from "../support/remote-signer.t
 
 const [KEY = "0x"] = localRelayerKeys() as Hex[];
 const TEN_ETH = "0x8ac7230489e80000";
+/** More than make a relay LOST. */
+const POLLS = 9;
+/** Enough for each caller of a pass. */
+const OLD_ANSWERS = 5;
 let signer: RemoteSigner;
 let lab: Lab;
 
@@ -45,6 +56,7 @@ afterEach(async () => {
   signer.behave(async () => "honest");
   lab.proxy.fault = () => undefined;
   await lab.rpc("anvil_setBalance", [lab.relayer, TEN_ETH]);
+  process.kill(lab.service.pidOf("indexer"), "SIGCONT");
   await lab.service.startMissing();
 });
 
@@ -128,6 +140,51 @@ test("behavior: while the signer is down, a refused contract payer is told its o
   expect(await paymentOf(lab, refused.linkId)).toMatchObject({ reason: "INVALID_SIGNATURE" });
   signer.behave(async () => "honest");
   expect(await payWithRetries(lab, waiting)).toMatchObject({ body: { success: true } });
+}, 120_000);
+
+test("behavior: a relay mined in the block after the head that a node named first is not LOST while its receipt is missing", async () => {
+  const before = await countRelays(lab);
+  const order = await newOrder(lab);
+  await waitForLedger(lab);
+  const head = `0x${(await readHead(lab)).toString(16)}`;
+  process.kill(lab.service.pidOf("indexer"), "SIGSTOP");
+  const nonce = BigInt((await lab.rpc("eth_getTransactionCount", [lab.relayer, "latest"])) as string);
+  let answers = 0;
+  lab.proxy.fault = (calls) => {
+    if (calls.every(({ method }) => method === "eth_getTransactionReceipt"))
+      return { kind: "reply", reply: () => null };
+    const asked = calls.findIndex(({ method }) => method === "eth_getTransactionCount");
+    if (asked < 0 || calls[0]?.method !== "eth_getBlockByNumber") return undefined;
+    return {
+      kind: "edit",
+      edit: (answer) => {
+        const [header, ...others] = answer as { result: { number: string } }[];
+        const isUsed = BigInt(String(others[asked - 1]?.result)) > nonce;
+        if (!header || !isUsed || answers++ >= OLD_ANSWERS) return answer;
+        return [{ ...header, result: { ...header.result, number: head } }, ...others];
+      },
+    };
+  };
+  await queueAll(lab, [order]);
+  await waitUntilSigned(lab, [order]);
+  await waitFor("a poll that finds no receipt", async () => {
+    const counted = await lab.sql`
+      update relays set misses = ${POLLS - 2} where block_number is null and misses > 0 returning 1`;
+    return counted.length > 0;
+  });
+  await waitFor("enough polls to call it lost", async () => {
+    const [row] = await lab.sql<{ isOver: boolean }[]>`
+      select coalesce(bool_or(misses >= ${POLLS} or state = 'LOST'), false) as is_over
+      from relays
+      where block_number is null`;
+    return row?.isOver;
+  });
+  lab.proxy.fault = () => undefined;
+  process.kill(lab.service.pidOf("indexer"), "SIGCONT");
+  await waitForLink(lab, order.linkId, "PAID");
+  const relays = (await relaysOf(lab)).slice(before);
+  expect(relays.map(({ state }) => state)).not.toContain("LOST");
+  expect(relays).toHaveLength(1);
 }, 120_000);
 
 test("behavior: with an exhausted fee budget what was signed before is resent and confirmed, and nothing is signed; a new budget is used at once", async () => {

@@ -5,6 +5,8 @@
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { SignerError } from "../../core/chain/remote-signer.ts";
 import { isPassedOver, keepOnly } from "../../core/domain/fee-raise.ts";
+import { parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { withWorkLock } from "../../db/postgres/work-lock.ts";
 import { BudgetExceededError, settleCharges } from "../../db/relays/budgets.ts";
@@ -190,6 +192,8 @@ async function countMissingReceipt(
     usedSeenAt.delete(relay.id);
     return;
   }
+  // the nonce was asked for after the head: a block between the two may have used it, and then the head says too little
+  if (!usedSeenAt.has(relay.id) && !(await isNonceUsedAt(chain, relay, headNumber))) return;
   const seenAtBlock = usedSeenAt.get(relay.id) ?? headNumber;
   usedSeenAt.set(relay.id, seenAtBlock);
   const misses = await countMiss(deps.sql, relay.id);
@@ -208,6 +212,15 @@ async function countMissingReceipt(
     { network: chain.network.id, relayer: relay.relayer, nonce: relay.nonce.toString() },
     "relayer nonce used by an external transaction; the relay is LOST",
   );
+}
+
+async function isNonceUsedAt(
+  chain: Chain,
+  { relayer, nonce }: InFlightRelay,
+  blockNumber: bigint,
+): Promise<boolean> {
+  const count = await chain.request("eth_getTransactionCount", [relayer, toQuantity(blockNumber)]);
+  return nonce < parseQuantity(count, "eth_getTransactionCount");
 }
 
 /** A nonce without a transaction blocks all later ones: a no-op uses it. */
