@@ -108,6 +108,7 @@ const shape = {
     .string()
     .regex(/^\d{1,30}$/, "must be whole wei")
     .optional(),
+  RELAY_HEAD_MAX_AGE_S: wholeNumber(1, 86_400).optional(),
   RELAY_REVERTED_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(10_000_000),
   DATABASE_READ_URL: postgresUrl.optional(),
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(DEFAULT_CONCURRENCY),
@@ -141,6 +142,8 @@ export type WorkerConfig = {
   relayMaxFeeWei: bigint;
   /** What a network's relayers may pay for gas in a UTC day; undefined: as much as they hold. */
   relayDailyFeeMaxWei: bigint | undefined;
+  /** No link's payment is signed while a node's newest block is older by our clock; undefined: whatever its age. */
+  relayHeadMaxAgeS: number | undefined;
   /** Gas that relaying for one merchant may use on a network in a UTC day; undefined: no limit. */
   relayGasPerMerchantPerDay: bigint | undefined;
   /** Gas that reverted transactions may burn in a UTC day for one implementation of contract payers. */
@@ -183,6 +186,7 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
     relayBatchMax: env.RELAY_BATCH_MAX,
     relayMaxFeeWei: BigInt(env.RELAY_MAX_FEE_GWEI) * 1_000_000_000n,
     relayDailyFeeMaxWei: dailyFeeMaxWei(env),
+    relayHeadMaxAgeS: headMaxAgeS(env),
     relayGasPerMerchantPerDay: merchantGasPerDay(env),
     relayRevertedGasPerDay: BigInt(env.RELAY_REVERTED_GAS_PER_DAY),
     sendGasPerDay: BigInt(env.SEND_GAS_PER_DAY),
@@ -314,6 +318,13 @@ const PRODUCTION_DAILY_FEE_MAX_WEI = 20_000_000_000_000_000n;
 function dailyFeeMaxWei(env: { NODE_ENV: string; RELAY_DAILY_FEE_MAX_WEI?: string | undefined }) {
   if (env.RELAY_DAILY_FEE_MAX_WEI !== undefined) return BigInt(env.RELAY_DAILY_FEE_MAX_WEI);
   return env.NODE_ENV === "production" ? PRODUCTION_DAILY_FEE_MAX_WEI : undefined;
+}
+
+/** Fifteen blocks of Base. A local chain may make blocks for transactions only. */
+const PRODUCTION_HEAD_MAX_AGE_S = 30;
+
+function headMaxAgeS(env: { NODE_ENV: string; RELAY_HEAD_MAX_AGE_S?: number | undefined }) {
+  return env.RELAY_HEAD_MAX_AGE_S ?? (env.NODE_ENV === "production" ? PRODUCTION_HEAD_MAX_AGE_S : undefined);
 }
 
 function toRelayerKey(text: string): LocalKey {

@@ -20,7 +20,11 @@ describe("limits of relaying", () => {
   test("locally: a cap on the gas price, no budgets for fees and merchants", () => {
     expect(readWorkerConfig(ENV)).toMatchObject({
       ...{ relayMaxFeeWei: 2_000_000_000n, relayRevertedGasPerDay: 10_000_000n },
-      ...{ relayDailyFeeMaxWei: undefined, relayGasPerMerchantPerDay: undefined },
+      ...{
+        relayDailyFeeMaxWei: undefined,
+        relayGasPerMerchantPerDay: undefined,
+        relayHeadMaxAgeS: undefined,
+      },
     });
     expect(readApiConfig(ENV)).toMatchObject({ relayMinUnits: 1_000n, relayGasPerMerchantPerDay: undefined });
     expect(readIndexerConfig(ENV)).toMatchObject({ mismatchMinUnits: 1_000n });
@@ -30,6 +34,7 @@ describe("limits of relaying", () => {
     expect(readWorkerConfig(PRODUCTION)).toMatchObject({
       ...{ relayMaxFeeWei: 2_000_000_000n, relayRevertedGasPerDay: 10_000_000n },
       ...{ relayDailyFeeMaxWei: 20_000_000_000_000_000n, relayGasPerMerchantPerDay: 500_000_000n },
+      relayHeadMaxAgeS: 30,
     });
     expect(readApiConfig(PRODUCTION)).toMatchObject({
       ...{ relayMinUnits: 1_000n, relayGasPerMerchantPerDay: 500_000_000n },
@@ -39,12 +44,12 @@ describe("limits of relaying", () => {
   test("configured limits apply everywhere", () => {
     const set = {
       ...{ RELAY_MAX_FEE_GWEI: "7", RELAY_DAILY_FEE_MAX_WEI: "8", RELAY_GAS_PER_MERCHANT_PER_DAY: "9" },
-      ...{ RELAY_REVERTED_GAS_PER_DAY: "0", RELAY_MIN_AMOUNT: "1.5" },
+      ...{ RELAY_REVERTED_GAS_PER_DAY: "0", RELAY_MIN_AMOUNT: "1.5", RELAY_HEAD_MAX_AGE_S: "60" },
     };
     for (const env of [ENV, PRODUCTION]) {
       expect(readWorkerConfig({ ...env, ...set })).toMatchObject({
         ...{ relayMaxFeeWei: 7_000_000_000n, relayDailyFeeMaxWei: 8n },
-        ...{ relayGasPerMerchantPerDay: 9n, relayRevertedGasPerDay: 0n },
+        ...{ relayGasPerMerchantPerDay: 9n, relayRevertedGasPerDay: 0n, relayHeadMaxAgeS: 60 },
       });
       expect(readApiConfig({ ...env, ...set })).toMatchObject({
         ...{ relayMinUnits: 1_500_000n, relayGasPerMerchantPerDay: 9n },

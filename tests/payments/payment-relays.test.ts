@@ -127,7 +127,11 @@ test("a replacement leaves out what failed or was queued again since its transac
         ({ id }) => id === relayId,
       );
       if (!relay || !kind.revise) throw new Error("the relay is not pending");
-      return kind.revise(tx, NETWORKS[NETWORK], relay, { headNumber: 0n, askedAtMs: performance.now() });
+      return kind.revise(tx, NETWORKS[NETWORK], relay, {
+        headNumber: 0n,
+        askedAtMs: performance.now(),
+        isStalled: false,
+      });
     });
   await lab.sql`
     insert into cursors (network, number, hash, head_number) values (${NETWORK}, 1, ${randomHash()}, 1)

@@ -13,7 +13,12 @@ export type Fault =
   | { readonly kind: "error"; readonly code: number; readonly message: string; readonly data?: unknown }
   /** Answered without asking the node. */
   | { readonly kind: "reply"; readonly reply: (call: ProxiedCall) => unknown }
-  | { readonly kind: "edit"; readonly edit: (answer: unknown) => unknown };
+  /** `ask`: what the node is asked in place of a call. */
+  | {
+      readonly kind: "edit";
+      readonly ask?: (call: ProxiedCall) => ProxiedCall;
+      readonly edit: (answer: unknown) => unknown;
+    };
 
 export type FaultProxy = {
   readonly url: string;
@@ -67,7 +72,9 @@ export function startFaultProxy(
       await proxy.delay(calls);
       try {
         const headers = { "content-type": "application/json" };
-        const response = await fetch(nodeUrl, { method: "POST", headers, body });
+        const asked = fault?.ask ? calls.map(fault.ask) : calls;
+        const sent = fault?.ask ? JSON.stringify(Array.isArray(parsed) ? asked : asked[0]) : body;
+        const response = await fetch(nodeUrl, { method: "POST", headers, body: sent });
         if (!response.ok) return response;
         const answer: unknown = await response.json();
         return Response.json(fault ? fault.edit(answer) : answer);

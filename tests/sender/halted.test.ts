@@ -1,4 +1,4 @@
-/** What relays do while something that they need is missing: money, a signer, receipts. They wait, and go on. */
+/** What relays do while something that they need is missing: money, a signer, a node that follows the chain. They wait, and go on. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { privateKeyToAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -8,11 +8,13 @@ import {
   balanceOf,
   countRelays,
   payByHand,
+  readCursor,
   readHead,
   waitForLedger,
   waitUntilPutOff,
 } from "../payments/second-payer.ts";
 import type { ProxiedCall } from "../rpc/fault-proxy.ts";
+import { stuckAt } from "../rpc/stuck-node.ts";
 import {
   countTransfers,
   type Lab,
@@ -35,6 +37,9 @@ const TEN_ETH = "0x8ac7230489e80000";
 const POLLS = 9;
 /** Enough for each caller of a pass. */
 const OLD_ANSWERS = 5;
+const HEAD_MAX_AGE_S = 2;
+/** More than nodes may be apart. */
+const BLOCKS_BEHIND = "0x8";
 let signer: RemoteSigner;
 let lab: Lab;
 
@@ -187,6 +192,27 @@ test("behavior: a relay mined in the block after the head that a node named firs
   expect(relays).toHaveLength(1);
 }, 120_000);
 
+test("behavior: a simulation by a node far behind another one lets nothing through that later blocks have paid", async () => {
+  Object.assign(lab.env, { RELAYER_PRIVATE_KEYS: KEY });
+  await lab.service.restart("worker");
+  const order = await newOrder(lab);
+  const funds = await balanceOf(lab, order);
+  await waitForLedger(lab);
+  const number = await readHead(lab);
+  process.kill(lab.service.pidOf("indexer"), "SIGSTOP");
+  await payLinkByHand(order);
+  await lab.rpc("anvil_mine", [BLOCKS_BEHIND]);
+  lab.proxy.fault = (calls) =>
+    calls[0]?.method === "eth_blockNumber" && calls.length > 1 ? stuckAt(number, calls) : undefined;
+  const before = await countRelays(lab);
+  await queueAll(lab, [order]);
+  await waitUntilPutOff(lab, order);
+  expect(await countRelays(lab)).toBe(before);
+  lab.proxy.fault = () => undefined;
+  process.kill(lab.service.pidOf("indexer"), "SIGCONT");
+  await expectNotCharged(order, funds);
+}, 120_000);
+
 test("behavior: with an exhausted fee budget what was signed before is resent and confirmed, and nothing is signed; a new budget is used at once", async () => {
   const signed = await signUnsent();
   Object.assign(lab.env, { RELAY_DAILY_FEE_MAX_WEI: "1" });
@@ -203,4 +229,32 @@ test("behavior: with an exhausted fee budget what was signed before is resent an
   delete lab.env.RELAY_DAILY_FEE_MAX_WEI;
   await lab.service.restart("worker");
   expect(await payWithRetries(lab, queued)).toMatchObject({ body: { success: true } });
+}, 120_000);
+
+test("behavior: a node that stops following the chain pays no link twice: nothing is signed or first sent by it, and all goes on when it recovers", async () => {
+  Object.assign(lab.env, { RELAY_HEAD_MAX_AGE_S: String(HEAD_MAX_AGE_S) });
+  const [signed, queued] = [await signUnsent(), await newOrder(lab)];
+  const funds = [await balanceOf(lab, signed), await balanceOf(lab, queued)] as const;
+  await lab.service.kill("worker");
+  await lab.rpc("evm_setIntervalMining", [1]);
+  const number = await readHead(lab);
+  await waitFor("the ledger to be there", async () => (await readCursor(lab)) >= number);
+  lab.proxy.fault = (calls) => stuckAt(number, calls);
+  await lab.service.start("worker");
+  await waitFor(
+    "the worker to see that the head is old",
+    async () => (await metricOf("relay_head_age_seconds")) > HEAD_MAX_AGE_S,
+  );
+  const before = await countRelays(lab);
+  await payLinkByHand(signed);
+  await payLinkByHand(queued);
+  await queueAll(lab, [queued]);
+  await waitUntilPutOff(lab, queued);
+  await waitFor("the resend to be put off", async () => (await metricOf("relay_resends_put_off_total")) > 0);
+  expect(await countRelays(lab)).toBe(before);
+  expect([await balanceOf(lab, signed), await balanceOf(lab, queued)]).toEqual([...funds]);
+  lab.proxy.fault = () => undefined;
+  await expectNotCharged(signed, funds[0]);
+  await expectNotCharged(queued, funds[1]);
+  expect(await payWithRetries(lab, await newOrder(lab))).toMatchObject({ status: 200 });
 }, 120_000);

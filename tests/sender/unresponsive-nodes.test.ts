@@ -1,13 +1,16 @@
 /** Nodes that hang or are slow: relays are signed, sent, resent and confirmed as long as one node answers in time. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { contractOrder, YES_SAYER } from "../payments/contract-orders.ts";
+import { readHead } from "../payments/second-payer.ts";
 import type { FaultProxy, ProxiedCall } from "../rpc/fault-proxy.ts";
+import { stuckAt } from "../rpc/stuck-node.ts";
 import {
   countTransfers,
   type Lab,
   newOrder,
   newOrders,
   type Order,
+  paymentOf,
   payWithRetries,
   queueAll,
   relaysOf,
@@ -24,6 +27,9 @@ const SLOW_MS = 1_500;
 /** Of one pass; sent one after the other they take longer than a head is valid. */
 const RELAYS = 6;
 const SEND_MS = 800;
+const HEAD_MAX_AGE_S = 2;
+/** More than nodes may be apart. */
+const BLOCKS_BEHIND = "0x8";
 let lab: Lab;
 let nodes: FaultProxy[];
 
@@ -51,6 +57,11 @@ const isSend = ({ method }: ProxiedCall) => method === "eth_sendRawTransaction";
 /** What the sender asked of a node since its request of this number. */
 const sentSince = ({ methods }: FaultProxy, asked: number) =>
   methods.slice(asked).filter((method) => SENDER_METHODS.includes(method));
+
+async function isOlder(number: bigint, seconds: number): Promise<boolean> {
+  const block = await lab.rpc("eth_getBlockByNumber", [`0x${number.toString(16)}`, false]);
+  return Date.now() / 1000 - Number((block as { timestamp: string }).timestamp) > seconds;
+}
 
 async function waitUntilConfirmed(orders: readonly Order[]): Promise<void> {
   for (const { linkId } of orders) await waitForLink(lab, linkId, "PAID");
@@ -114,4 +125,25 @@ test("behavior: beside a node that never answers, relays are signed, sent and co
   for (const order of others) expect(await payWithRetries(lab, order)).toMatchObject({ status: 200 });
   await waitUntilConfirmed([first, ...others]);
   expect(sentSince(lab.proxy, asked)).toEqual([]);
+}, 120_000);
+
+test("behavior: beside a node that stopped following the chain, relays are simulated, sent and mined by the other", async () => {
+  const order = await newOrder(lab);
+  const number = await readHead(lab);
+  Object.assign(lab.env, { RELAY_HEAD_MAX_AGE_S: String(HEAD_MAX_AGE_S) });
+  await lab.service.kill("worker");
+  lab.proxy.fault = (calls) => stuckAt(number, calls);
+  await lab.rpc("anvil_mine", [BLOCKS_BEHIND]);
+  await lab.rpc("evm_setIntervalMining", [1]);
+  await waitFor("its newest block to be old", () => isOlder(number, HEAD_MAX_AGE_S));
+  await lab.service.start("worker");
+  await queueAll(lab, [order]);
+  await waitUntilSigned(lab, [order]);
+  await waitFor("the relay to be mined", async () => {
+    const relayId = (await paymentOf(lab, order.linkId))?.relayId;
+    return (await relaysOf(lab)).some(({ id, succeeded }) => id === relayId && succeeded);
+  });
+  // the indexer goes by the first node
+  lab.proxy.fault = () => undefined;
+  await waitUntilConfirmed([order]);
 }, 120_000);

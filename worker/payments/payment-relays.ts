@@ -44,7 +44,7 @@ async function revisePayments(
   tx: Tx,
   network: Network,
   relay: InFlightRelay,
-  { headNumber, askedAtMs }: { headNumber: bigint; askedAtMs: number },
+  { headNumber, askedAtMs, isStalled }: { headNumber: bigint; askedAtMs: number; isStalled: boolean },
 ): Promise<Revised | undefined> {
   const signed = await findSignedPayments(tx, relay.id);
   const paymentIds = signed.map(({ id }) => id);
@@ -59,7 +59,7 @@ async function revisePayments(
   const having = (wanted: string) => signed.filter(({ id }) => verdicts.get(id) === wanted);
   const released = await findReleasedPayments(tx, relay.id);
   const isOutdated = performance.now() - askedAtMs > HEAD_VALID_MS;
-  if (isOutdated || having("early").length > 0) return undefined;
+  if (isOutdated || isStalled || having("early").length > 0) return undefined;
   const leftOut = [...having("paid").map(({ id }) => id), ...released];
   if (leftOut.length === 0) return repeatCall(tx, network, relay);
   const kept = having("free");

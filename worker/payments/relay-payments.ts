@@ -88,12 +88,17 @@ async function relayLeased(
   sending: Promise<void>[],
 ): Promise<boolean> {
   const { deps, chain, lanes } = network;
-  const { headTimeS } = await lanes.readMarket();
+  const { headTimeS, isStalled, headAgeS } = await lanes.readMarket();
   const { sound: screened, failures } = screenPayments(leased, headTimeS);
   const { within: sound, spent, held, heldText } = splitByBudget(screened, deps.config);
   await endUnlessUsed(network, [...failures, ...spent]);
   if (held.length > 0) await handleUnavailable(network, held, { ...limitReached(heldText), triedMs: 0 });
   if (sound.length === 0) return true;
+  if (isStalled) {
+    const why = `the node's newest block is ${Math.round(headAgeS)} s old: it may not follow the chain (RELAY_HEAD_MAX_AGE_S)`;
+    await handleUnavailable(network, sound, { why, triedMs: 0 });
+    return true;
+  }
   const lane = await selectLane(lanes, sound.length);
   if (typeof lane === "string") return deferPayments(network, sound, lane);
   const { together, alone, contracts } = await splitByCode(chain, sound);

@@ -12,6 +12,8 @@ import type { Refused } from "./refusals.ts";
 
 /** Behind by more than this, the ledger is waited for: a node's own logs are no substitute. */
 const UNREAD_BLOCKS_MAX = 100n;
+/** A node further behind another one does not follow the chain: newer blocks may pay what it would let through. */
+const BEHIND_BLOCKS_MAX = 5n;
 
 export type Simulated = {
   passed: Relayable[];
@@ -29,9 +31,10 @@ export async function simulateLeased(
   key: RelayerKey,
   relayables: readonly Relayable[],
 ): Promise<Simulated> {
-  const { chain, ledger } = network;
+  const { chain, ledger, lanes } = network;
   const doubts = relayables.flatMap(({ payment }) => payment.doubts ?? []);
   const unread = await unreadOf(network, relayables);
+  const knownHead = lanes.lastMarket()?.headNumber ?? 0n;
   const answers = await simulateAtHead(
     chain,
     key.address,
@@ -39,6 +42,10 @@ export async function simulateLeased(
     { authorizations: doubts.map(({ payer, nonce }) => ({ authorizer: payer, nonce })), unread },
   );
   const { headNumber, askedAtMs, unreadTransfers } = answers;
+  if (headNumber + BEHIND_BLOCKS_MAX < knownHead) {
+    const message = `a node simulated payments at block ${headNumber}; another one was at ${knownHead} before`;
+    throw new RpcTransportError("not-ready", message);
+  }
   ledger.noteHead(headNumber);
   const fence = {
     ...{ network: chain.network.id, headNumber },

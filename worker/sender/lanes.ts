@@ -24,6 +24,13 @@ export type Market = {
   readAtMs: number;
   headNumber: bigint;
   headTimeS: bigint;
+  /** By our clock, when the node had answered; 0 for a block of the future. */
+  headAgeS: number;
+  /**
+   * The head is too old to stand for the chain: blocks that the node does not have may pay what is about to be signed. A node that has
+   * stopped following the chain answers like that, and a chain that has stopped.
+   */
+  isStalled: boolean;
   baseFeePerGas: bigint;
   /** What the node suggests; undefined when it suggests nothing. */
   tipPerGas: bigint | undefined;
@@ -50,13 +57,18 @@ export type NoLane =
   | "daily_budget_exhausted"
   | "gas_price_above_cap";
 
-export type FeeLimits = { maxFeeWei: bigint; dailyFeeMaxWei: bigint | undefined };
+/** `headMaxAgeS`: absent where blocks are made for transactions only. */
+export type LaneLimits = {
+  maxFeeWei: bigint;
+  dailyFeeMaxWei: bigint | undefined;
+  headMaxAgeS?: number | undefined;
+};
 
 export function openLanes(
   sql: Sql,
   chain: Chain,
   keys: readonly RelayerKey[],
-  { maxFeeWei, dailyFeeMaxWei }: FeeLimits,
+  { maxFeeWei, dailyFeeMaxWei, headMaxAgeS = Number.POSITIVE_INFINITY }: LaneLimits,
 ): Lanes {
   let market: Market | undefined;
   let areLanesEnsured = false;
@@ -84,11 +96,14 @@ export function openLanes(
     }));
     if (!areLanesEnsured) await ensureLanes(lanes);
     const tipPerGas = tip?.ok ? parseQuantity(tip.result, "tip") : undefined;
+    const headAgeS = Math.max(0, Date.now() / 1000 - Number(headTimeS));
     const read: Market = {
       askedAtMs,
       readAtMs: performance.now(),
       headNumber,
       headTimeS,
+      headAgeS,
+      isStalled: headAgeS > headMaxAgeS,
       baseFeePerGas,
       tipPerGas,
       fees: nextFees({ baseFeePerGas, tipPerGas, maxFeeWei }),
@@ -96,6 +111,8 @@ export function openLanes(
     };
     // an answer that was asked for earlier came later
     if (!market || market.askedAtMs <= askedAtMs) market = read;
+    // a pool that knows all heads asks the nodes that follow the chain first
+    if (read.isStalled && chain.nodes.length > 1) void chain.refreshHeads();
     return read;
   }
 

@@ -35,6 +35,18 @@ export function openRelayMetrics(registry: Registry) {
       labelNames: ["network", "outcome"],
       registers,
     }),
+    resendsPutOff: new Counter({
+      name: "relay_resends_put_off_total",
+      help: "Waiting transactions due to be sent again that were not, as nothing could tell whether they are still wanted; why early (the ledger is behind, or the head too old) or outdated (nodes answer too slowly)",
+      labelNames: ["network", "why"],
+      registers,
+    }),
+    headAgeSeconds: new Gauge({
+      name: "relay_head_age_seconds",
+      help: "Age of the newest block of the node that fees are read from; above RELAY_HEAD_MAX_AGE_S no payment is signed",
+      labelNames: network,
+      registers,
+    }),
     signSeconds: new Histogram({
       name: "relayer_sign_seconds",
       help: "How long a remote signer took to sign a transaction",

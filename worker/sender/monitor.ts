@@ -160,11 +160,13 @@ async function advanceRelay(
   // sends before it may have taken long
   const fresh = await network.lanes.readMarket(MARKET_AGE_MS);
   const verdict = await judgeResend(network, relay, { newest, isObsolete, market: fresh });
-  // the next pass asks for another head
-  if (verdict === "outdated") return;
   // while the ledger can't tell, only what a node has accepted is sent once more
   const isLikeNew = relay.isReopened || relay.state === "SIGNED";
-  if (verdict === "early" && isLikeNew) return;
+  // the next pass asks for another head
+  if (verdict === "outdated" || (verdict === "early" && isLikeNew)) {
+    network.metrics.resendsPutOff.inc({ network: network.chain.network.id, why: verdict });
+    return;
+  }
   // what is over, and a node has, may be mined already
   const isReplaced = verdict === "less" && (isLikeNew || !isObsolete);
   if (isPassed || (canRaise && isReplaced)) {
@@ -239,6 +241,7 @@ async function fillNonceGaps(network: RelayNetwork, busy: ReadonlySet<string>): 
 async function reportMarket({ chain, lanes, metrics }: RelayNetwork): Promise<Market> {
   const market = await lanes.readMarket();
   metrics.baseFeeWei.set({ network: chain.network.id }, Number(market.baseFeePerGas));
+  metrics.headAgeSeconds.set({ network: chain.network.id }, market.headAgeS);
   for (const { key, balanceWei } of market.lanes)
     metrics.balanceWei.set({ network: chain.network.id, relayer: key.address }, Number(balanceWei));
   return market;

@@ -16,13 +16,14 @@ export type RelayKind = {
   findObsolete?(tx: Tx, relayIds: readonly bigint[]): Promise<ReadonlySet<bigint>>;
   /**
    * What a replacement carries, asked in the transaction that stores it; locks last until it ends. `headNumber`: the newest head
-   * that is known, and when a node was asked for it. Undefined: nothing new may be signed now. Absent: what the first attempt carried.
+   * that is known, when a node was asked for it, and whether it is too old to stand for the chain. Undefined: nothing new may be
+   * signed now. Absent: what the first attempt carried.
    */
   revise?(
     tx: Tx,
     network: Network,
     relay: InFlightRelay,
-    at: { headNumber: bigint; askedAtMs: number },
+    at: { headNumber: bigint; askedAtMs: number; isStalled: boolean },
   ): Promise<Revised | undefined>;
   /**
    * Queues again what the ledger says that no transaction of ours settles any more. Once a pass, in the transaction that confirms relays.
