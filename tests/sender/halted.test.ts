@@ -63,6 +63,7 @@ afterEach(async () => {
   await lab.rpc("anvil_setBalance", [lab.relayer, TEN_ETH]);
   process.kill(lab.service.pidOf("indexer"), "SIGCONT");
   await lab.service.startMissing();
+  process.kill(lab.service.pidOf("worker"), "SIGCONT");
 });
 
 afterAll(async () => {
