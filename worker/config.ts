@@ -2,7 +2,7 @@
 import { privateKeyToAccount } from "viem/accounts";
 import { z } from "zod";
 import { OWN_RATES, RATE_SOURCE } from "../core/domain/exchange-rate.ts";
-import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import { type Hex, NETWORK_IDS, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import type { KeyList } from "../core/domain/seal.ts";
 import {
   type ChainSettings,
@@ -143,7 +143,7 @@ export type WorkerConfig = {
   /** What a network's relayers may pay for gas in a UTC day; undefined: as much as they hold. */
   relayDailyFeeMaxWei: bigint | undefined;
   /** No link's payment is signed while a node's newest block is older by our clock; undefined: whatever its age. */
-  relayHeadMaxAgeS: number | undefined;
+  relayHeadMaxAgeS: Record<NetworkId, number | undefined>;
   /** Gas that relaying for one merchant may use on a network in a UTC day; undefined: no limit. */
   relayGasPerMerchantPerDay: bigint | undefined;
   /** Gas that reverted transactions may burn in a UTC day for one implementation of contract payers. */
@@ -320,11 +320,17 @@ function dailyFeeMaxWei(env: { NODE_ENV: string; RELAY_DAILY_FEE_MAX_WEI?: strin
   return env.NODE_ENV === "production" ? PRODUCTION_DAILY_FEE_MAX_WEI : undefined;
 }
 
-/** Fifteen blocks of Base. A local chain may make blocks for transactions only. */
-const PRODUCTION_HEAD_MAX_AGE_S = 30;
+/**
+ * Sixty blocks of Base: a clock that is wrong by a minute stops no payment. Chains for tests may make blocks for transactions only.
+ */
+const REAL_MONEY_HEAD_MAX_AGE_S = 120;
 
 function headMaxAgeS(env: { NODE_ENV: string; RELAY_HEAD_MAX_AGE_S?: number | undefined }) {
-  return env.RELAY_HEAD_MAX_AGE_S ?? (env.NODE_ENV === "production" ? PRODUCTION_HEAD_MAX_AGE_S : undefined);
+  const ages = NETWORK_IDS.map((id) => {
+    const isRealMoney = env.NODE_ENV === "production" && !NETWORKS[id].isTestnet;
+    return [id, env.RELAY_HEAD_MAX_AGE_S ?? (isRealMoney ? REAL_MONEY_HEAD_MAX_AGE_S : undefined)];
+  });
+  return Object.fromEntries(ages) as Record<NetworkId, number | undefined>;
 }
 
 function toRelayerKey(text: string): LocalKey {

@@ -119,7 +119,7 @@ const networks = new Map(
     const lanes = openLanes(plannedSql, chain, keys, {
       maxFeeWei: config.relayMaxFeeWei,
       dailyFeeMaxWei: config.relayDailyFeeMaxWei,
-      headMaxAgeS: config.relayHeadMaxAgeS,
+      headMaxAgeS: config.relayHeadMaxAgeS[id],
     });
     const memory = { usedSeenAt: new Map(), firstHeads: new Map() };
     const ledger = { ledger: openLedgerProgress(), held: new Set<Promise<void>>() };

@@ -86,6 +86,12 @@ export function noteHead(health: NodeHealth, blockNumber: number, nowMs: number)
   health.head = { blockNumber, seenAtMs: nowMs };
 }
 
+/** Whether a node is behind another one by more than blocks that are just being spread. */
+export function hasLagging(nodes: readonly { readonly health: NodeHealth }[], nowMs: number): boolean {
+  const heads = nodes.flatMap(({ health }) => freshHead(health, nowMs) ?? []);
+  return Math.min(...heads) + LAG_TOLERATED_BLOCKS < Math.max(...heads);
+}
+
 /** Best first: rested before resting, answering before failing, in step before lagging, fast before slow, then the configured order. */
 export function byHealth<T extends { readonly health: NodeHealth }>(nodes: readonly T[], nowMs: number): T[] {
   const heads = nodes.map(({ health }) => freshHead(health, nowMs) ?? 0);

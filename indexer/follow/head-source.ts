@@ -5,6 +5,7 @@
  */
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { openHeadWatch } from "../../core/rpc/head-watch.ts";
 import type { BlockPoint } from "../../db/ledger/cursors.ts";
 import { type BlockHeader, parseHeader, readHeader } from "../source/block-header.ts";
 
@@ -27,6 +28,7 @@ export function openHeadSource(chain: Chain, onAnnouncement: () => void): HeadSo
   let announcedMs = Number.NEGATIVE_INFINITY;
   let readMs = Number.NEGATIVE_INFINITY;
   let stop: (() => void) | undefined;
+  const watch = openHeadWatch(chain);
 
   function subscribe(): () => void {
     return chain.onNewHead(({ blockNumber, header }) => {
@@ -41,6 +43,7 @@ export function openHeadSource(chain: Chain, onAnnouncement: () => void): HeadSo
     const head = await readHeader(chain, "latest");
     if (!head) throw new RpcTransportError("not-ready", `${chain.network.id}: no node reported its head`);
     readMs = performance.now();
+    watch.note(head.number);
     // a node behind a balancer may not have what another one announced: it is asked again
     if (asked === announced && asked && head.number >= asked.blockNumber) announced = undefined;
     return head;
@@ -52,6 +55,7 @@ export function openHeadSource(chain: Chain, onAnnouncement: () => void): HeadSo
       const isCheckDue = performance.now() - readMs >= CHECK_EVERY_MS;
       if (next && !isCheckDue && next.number === cursor.number + 1 && next.parentHash === cursor.hash) {
         announced = undefined;
+        watch.note(next.number);
         return next;
       }
       const isAnnounced = performance.now() - announcedMs < ANNOUNCED_MS;

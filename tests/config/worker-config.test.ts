@@ -23,7 +23,7 @@ describe("limits of relaying", () => {
       ...{
         relayDailyFeeMaxWei: undefined,
         relayGasPerMerchantPerDay: undefined,
-        relayHeadMaxAgeS: undefined,
+        relayHeadMaxAgeS: { base: undefined, "base-sepolia": undefined },
       },
     });
     expect(readApiConfig(ENV)).toMatchObject({ relayMinUnits: 1_000n, relayGasPerMerchantPerDay: undefined });
@@ -34,7 +34,7 @@ describe("limits of relaying", () => {
     expect(readWorkerConfig(PRODUCTION)).toMatchObject({
       ...{ relayMaxFeeWei: 2_000_000_000n, relayRevertedGasPerDay: 10_000_000n },
       ...{ relayDailyFeeMaxWei: 20_000_000_000_000_000n, relayGasPerMerchantPerDay: 500_000_000n },
-      relayHeadMaxAgeS: 30,
+      relayHeadMaxAgeS: { base: 120, "base-sepolia": undefined },
     });
     expect(readApiConfig(PRODUCTION)).toMatchObject({
       ...{ relayMinUnits: 1_000n, relayGasPerMerchantPerDay: 500_000_000n },
@@ -49,7 +49,7 @@ describe("limits of relaying", () => {
     for (const env of [ENV, PRODUCTION]) {
       expect(readWorkerConfig({ ...env, ...set })).toMatchObject({
         ...{ relayMaxFeeWei: 7_000_000_000n, relayDailyFeeMaxWei: 8n },
-        ...{ relayGasPerMerchantPerDay: 9n, relayRevertedGasPerDay: 0n, relayHeadMaxAgeS: 60 },
+        ...{ relayGasPerMerchantPerDay: 9n, relayRevertedGasPerDay: 0n, relayHeadMaxAgeS: { base: 60, "base-sepolia": 60 } },
       });
       expect(readApiConfig({ ...env, ...set })).toMatchObject({
         ...{ relayMinUnits: 1_500_000n, relayGasPerMerchantPerDay: 9n },

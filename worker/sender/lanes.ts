@@ -5,6 +5,7 @@ import { judgeBudget, type RelayBudget } from "../../core/domain/relay-budget.ts
 import { parseQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { openHeadWatch } from "../../core/rpc/head-watch.ts";
 import type { RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { findBudget } from "../../db/relays/budgets.ts";
@@ -70,6 +71,7 @@ export function openLanes(
   keys: readonly RelayerKey[],
   { maxFeeWei, dailyFeeMaxWei, headMaxAgeS = Number.POSITIVE_INFINITY }: LaneLimits,
 ): Lanes {
+  const headWatch = openHeadWatch(chain);
   let market: Market | undefined;
   let areLanesEnsured = false;
 
@@ -111,8 +113,7 @@ export function openLanes(
     };
     // an answer that was asked for earlier came later
     if (!market || market.askedAtMs <= askedAtMs) market = read;
-    // a pool that knows all heads asks the nodes that follow the chain first
-    if (read.isStalled && chain.nodes.length > 1) void chain.refreshHeads();
+    headWatch.note(Number(headNumber));
     return read;
   }
 
