@@ -1,5 +1,6 @@
 /** A transfer as the ledger holds it, put there directly: for statements whose condition is about such a row. */
-import type { Hex } from "../../core/domain/networks.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { SettledBy } from "../../core/domain/settled-by.ts";
 import { type BooksLab, NETWORK, randomHash, UNITS } from "./ledger-lab.ts";
 import { randomAddress } from "./seed.ts";
 
@@ -11,6 +12,9 @@ export type BookedTransfer = {
   from?: Hex;
   to?: Hex;
   nonce?: Hex | null;
+  txHash?: Hex;
+  network?: NetworkId;
+  settledBy?: SettledBy | null;
 };
 
 /** To the lab's merchant and counted for no link, unless said otherwise. */
@@ -24,15 +28,18 @@ export async function bookTransfer(
     from = randomAddress(),
     to = merchant.address,
     nonce = null,
+    txHash = randomHash(),
+    network = NETWORK,
+    settledBy = null,
   }: BookedTransfer = {},
 ): Promise<void> {
   await sql`
     insert into transfers (
       network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
-      authorization_nonce, status, link_id, pays
+      authorization_nonce, status, link_id, pays, settled_by
     )
     values (
-      ${NETWORK}, 99, ${randomHash()}, now(), ${randomHash()}, 1, ${from}, ${to}, ${units}, ${nonce}, ${status}, ${link},
-      ${pays}
+      ${network}, 99, ${randomHash()}, now(), ${txHash}, 1, ${from}, ${to}, ${units}, ${nonce}, ${status}, ${link},
+      ${pays}, ${settledBy}
     )`;
 }
