@@ -6,6 +6,7 @@ import { findPayableLink } from "../../db/links/payable-links.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { leaseQueuedPayments } from "../../db/payments/queue.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
   type BooksLab,
@@ -23,6 +24,7 @@ import {
   randomHash,
   read,
   readUpTo,
+  UNITS,
   undoAbove,
 } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
@@ -290,6 +292,43 @@ describe("a payment whose sender claims its transaction as well has one row in t
     expect(await linkOf(lab, linkId)).toEqual({ status: "PAID", exception: "NONE" });
     const [row] = await lab.sql`select state from claims where link_id = ${linkId}`;
     expect(row).toEqual({ state: "MATCHED" });
+  });
+});
+
+describe("the link of a claim that ends", () => {
+  const end = (id: string) =>
+    lab.sql.begin((tx) => endClaim(tx, { id, state: "EXPIRED", reason: "not_found", isProven: false }));
+  const failed = async (linkId: string) => fail(lab, await acceptOn(linkId));
+  const moments: [string, string, (linkId: string) => Promise<unknown>][] = [
+    ["PENDING", "a payment in flight", acceptOn],
+    ["ACTIVE", "a failed payment", failed],
+    ["PENDING", "a transfer that pays it", (link) => bookTransfer(lab, { link, pays: true })],
+    ["PENDING", "a transfer of its amount", (link) => bookTransfer(lab, { link })],
+    ["ACTIVE", "a transfer of another amount", (link) => bookTransfer(lab, { link, units: UNITS - 1n })],
+    [
+      ...(["ACTIVE", "one that paid it and left the chain"] as const),
+      (link) => bookTransfer(lab, { link, pays: true, status: "ORPHANED" }),
+    ],
+  ];
+  test.each(moments)("is %s beside %s", async (status, _, hold) => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const claimId = await claim(lab, linkId, makeTransfer(lab, 90));
+    await hold(linkId);
+    await end(claimId);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status });
+  });
+
+  test("alone is released, and only when it is PENDING", async () => {
+    const [waiting, cancelled] = [
+      await seedLink(lab.sql, lab.merchant),
+      await seedLink(lab.sql, lab.merchant),
+    ];
+    await claim(lab, waiting, makeTransfer(lab, 90));
+    await lab.sql`update claims set lease_until = now() where link_id = ${waiting}`;
+    await lab.sql`update payment_links set status = 'CANCELLED' where id = ${cancelled}`;
+    await end(await claim(lab, cancelled, makeTransfer(lab, 90), "EOA"));
+    expect(await linkOf(lab, cancelled)).toMatchObject({ status: "CANCELLED" });
+    expect(await linkOf(lab, waiting)).toMatchObject({ status: "PENDING" });
   });
 });
 
