@@ -99,10 +99,13 @@ function decideLate(
       attribution && (attribution.settledBy === "early_claim" || !isInferred(attribution.settledBy));
     return isOpenToIt ? attribution : undefined;
   }
-  const { from, authorizationNonce, linkId, pays, settledBy } = transfer;
+  const { from, amountUnits, authorizationNonce, linkId, pays, settledBy } = transfer;
+  // the payer may have signed the same nonce for another value
   const payment = authorizationNonce
     ? payments.find(
-        (one) => authorizationKey(one.payer, one.nonce) === authorizationKey(from, authorizationNonce),
+        (one) =>
+          authorizationKey(one.payer, one.nonce) === authorizationKey(from, authorizationNonce) &&
+          one.amountUnits === amountUnits,
       )
     : undefined;
   if (payment?.linkId === linkId && settledBy !== null)

@@ -6,13 +6,14 @@ import { refreshLinks } from "../../db/links/link-status.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { assignTransfers, findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
 import { failSpentPayments } from "../../db/payments/settlement.ts";
-import { bookTransfer } from "../support/book-transfer.ts";
+import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
   type BooksLab,
   claim,
   eventsOf,
   linkOf,
+  lookBack,
   makeTransfer,
   NETWORK,
   openBooks,
@@ -278,6 +279,56 @@ describe("whether a transaction's logs count for another link", () => {
       expect(await areBookedTaken()).toBe(true);
     },
   );
+});
+
+describe("a booked transfer", () => {
+  const own = (given: BookedTransfer) =>
+    bookTransfer(lab, { from: payment.payer, nonce: payment.nonce, ...given });
+  const booked = async () => {
+    const [row] = await lab.sql`
+      select link_id, payment_id, settled_by from transfers where from_address = ${payment.payer}`;
+    return row;
+  };
+
+  test("settles the payment of its authorization that was accepted for its link meanwhile", async () => {
+    await own({ link: linkId, pays: true, settledBy: "tag" });
+    await lookBack(lab);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
+    expect(await booked()).toEqual({ linkId, paymentId: payment.id, settledBy: "tag" });
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
+  });
+
+  test("that counts for another link stays there, and ends the payment", async () => {
+    const other = await seedLink(lab.sql, lab.merchant);
+    await own({ link: other, pays: true, settledBy: "amount" });
+    await lookBack(lab);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+    expect(await booked()).toEqual({ linkId: other, paymentId: null, settledBy: "amount" });
+  });
+
+  test("signed for another amount under the payment's nonce settles nothing, and ends the payment", async () => {
+    await own({ link: linkId, units: UNITS - 1n, settledBy: "tag" });
+    await lookBack(lab);
+    expect(await paymentOf(lab, payment)).toEqual({ state: "FAILED", reason: "NONCE_USED", txHash: null });
+    expect(await booked()).toEqual({ linkId, paymentId: null, settledBy: "tag" });
+    expect(await linkOf(lab, linkId)).toEqual({ status: "ACTIVE", exception: "UNDERPAID" });
+  });
+
+  test("moves to the link that its sender's proof names, away from one that has it by inference", async () => {
+    const [other, claimed] = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
+    const transfer = makeTransfer(lab, 99);
+    await bookTransfer(lab, {
+      ...{ link: other, pays: true, status: "DETECTED", settledBy: "amount" },
+      ...{ txHash: transfer.txHash, from: transfer.from },
+    });
+    await lab.sql`update payment_links set status = 'PENDING' where id = ${other}`;
+    await claim(lab, claimed, transfer, "EOA");
+    await lookBack(lab);
+    const [row] = await lab.sql`
+      select link_id, settled_by, pays from transfers where tx_hash = ${transfer.txHash}`;
+    expect(row).toEqual({ linkId: claimed, settledBy: "proof", pays: true });
+    expect(await linkOf(lab, other)).toMatchObject({ status: "ACTIVE" });
+  });
 });
 
 test("giving a transfer its link changes the payee's history row, never the sender's", async () => {
