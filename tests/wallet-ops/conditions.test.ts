@@ -1,6 +1,9 @@
 /** The conditions of the statements that move operations, one by one: what closes a race is not seen by tests that come alone. */
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { newRefundId } from "../../core/domain/ids.ts";
+import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
+import { hasUnfinished } from "../../db/relays/relays.ts";
 import { concludeOperations } from "../../db/wallet-ops/conclude-at-depth.ts";
 import { cancelOperation } from "../../db/wallet-ops/operations.ts";
 import {
@@ -11,8 +14,10 @@ import {
   markOperationsSigned,
   requeueUnrunOperations,
 } from "../../db/wallet-ops/queue.ts";
+import { listRefundable } from "../../db/wallet-ops/refunds.ts";
 import { reopenOperationHistory, reopenOperations } from "../../db/wallet-ops/reorganised-operations.ts";
 import { recordOperationEvents, settleOperations } from "../../db/wallet-ops/settlement.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
 import {
   eventOf,
@@ -21,6 +26,7 @@ import {
   openOperationLab,
   randomHash,
 } from "../support/operation-lab.ts";
+import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 import { insertHistory } from "../transactions/history.ts";
 
 setDefaultTimeout(120_000);
@@ -247,13 +253,100 @@ describe("hasUnfinishedOperations", () => {
     const { id } = await relayed("BROADCAST", 1);
     await sql`update wallet_operations set network = 'base' where id = ${id}`;
     const found: Record<string, boolean> = {};
+    const inRelays: Record<string, boolean> = {};
     for (const state of ["QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED"]) {
       await sql`
         update wallet_operations
         set state = ${state}, block_number = 1, tx_hash = '0x', succeeded = true
         where id = ${id}`;
       found[state] = await hasUnfinishedOperations(sql, "base");
+      inRelays[state] = await hasUnfinished(sql, "base", []);
     }
     expect(found).toEqual({ QUEUED: true, SIGNED: true, BROADCAST: true, MINED: false, CONFIRMED: false });
+    expect(inRelays).toEqual({ ...found, QUEUED: false });
+  });
+});
+
+describe("what is left of a link's money", () => {
+  let merchant: SeededMerchant;
+  let link: string;
+  let txHash: Hex;
+  const [PRICE, PART] = [1_000_000n, 400_000n] as const;
+
+  beforeEach(async () => {
+    merchant = await seedMerchant(sql);
+    link = await seedLink(sql, merchant);
+    txHash = randomHash();
+    await bookTransfer({ sql, merchant }, { link, txHash, units: PRICE, pays: true });
+  });
+
+  /** A refund of a part of the transfer, whose operation is in this state. */
+  async function refunded(state: string, of: { link?: string; txHash?: Hex; units?: bigint } = {}) {
+    const id = newRefundId(new Date());
+    const made = await relayed("BROADCAST", 1);
+    await sql`
+      update wallet_operations
+      set
+        id = ${id}, kind = 'REFUND', state = ${state}, tx_hash = ${randomHash()}, succeeded = true,
+        reason = case when ${state} = 'FAILED' then 'NOT_SENT' end
+      where id = ${made.id}`;
+    await sql`
+      insert into refunds (
+        id, user_id, link_id, network, paid_tx_hash, paid_log_index, to_address, to_source, amount_units
+      )
+      values (
+        ${id}, ${merchant.userId}, ${of.link ?? link}, ${NETWORK}, ${of.txHash ?? txHash}, 1, ${merchant.address},
+        'given', ${of.units ?? PART}
+      )`;
+    return id;
+  }
+
+  const left = async (except?: string) =>
+    (await listRefundable(sql, link, except === undefined ? {} : { except })).map(
+      ({ leftUnits }) => leftUnits,
+    );
+
+  test.each(["AWAITING_SIGNATURE", "QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED"])(
+    "a refund that is %s takes its part, from all but itself",
+    async (state) => {
+      const id = await refunded(state);
+      expect(await left()).toEqual([PRICE - PART]);
+      expect(await left(id)).toEqual([PRICE]);
+    },
+  );
+
+  test.each(["EXPIRED", "CANCELLED", "FAILED"])("a refund that is %s frees its part", async (state) => {
+    await refunded(state);
+    expect(await left()).toEqual([PRICE]);
+  });
+
+  test("a refund that was not signed in time frees its part", async () => {
+    const id = await refunded("AWAITING_SIGNATURE");
+    await sql`update wallet_operations set expires_at = now() where id = ${id}`;
+    expect(await left()).toEqual([PRICE]);
+  });
+
+  test("another link's refund takes nothing", async () => {
+    await refunded("CONFIRMED", { link: await seedLink(sql, merchant) });
+    expect(await left()).toEqual([PRICE]);
+  });
+
+  test("a refund of a transfer that has another place since takes its part from all that came", async () => {
+    await refunded("CONFIRMED", { txHash: randomHash() });
+    expect(await left()).toEqual([PRICE - PART]);
+  });
+
+  test("of two transfers the one that was refunded has nothing left, the other all of its own", async () => {
+    await bookTransfer({ sql, merchant }, { link, units: PART });
+    await refunded("CONFIRMED", { units: PRICE });
+    expect((await left()).sort()).toEqual([0n, PART]);
+  });
+
+  test("counts transfers that are CONFIRMED, of this link alone", async () => {
+    await bookTransfer({ sql, merchant }, { link, units: PART, status: "DETECTED" });
+    await bookTransfer({ sql, merchant }, { link, units: PART, status: "ORPHANED", pays: true });
+    await bookTransfer({ sql, merchant }, { units: PART });
+    await bookTransfer({ sql, merchant }, { link: await seedLink(sql, merchant), units: PART, pays: true });
+    expect(await left()).toEqual([PRICE]);
   });
 });
