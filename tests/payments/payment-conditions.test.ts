@@ -1,6 +1,7 @@
 /** Conditions of the statements that accept and end payments. Each closes a race: the row is put where the loser of it finds it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
+import { findPaymentViews, lockPayments } from "../../db/payments/payments.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
@@ -230,6 +231,44 @@ describe("ending a payment as FAILED", () => {
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED" });
     expect(await linkOf(lab, linkId)).toEqual({ status: "PENDING", exception: "NONE" });
     expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
+  });
+});
+
+describe("locking payments", () => {
+  test("keeps others from exactly these until the transaction ends", async () => {
+    const [held, free] = [
+      await accepted(await seedLink(lab.sql, lab.merchant)),
+      await accepted(await seedLink(lab.sql, lab.merchant)),
+    ];
+    const ids = [held.id, free.id];
+    const unlocked = async () => {
+      const rows = await lab.sql<{ id: string }[]>`
+        select id from payments where id = any(${ids}::text[]) for update skip locked`;
+      return rows.map(({ id }) => id);
+    };
+    await lab.sql.begin(async (tx) => {
+      await lockPayments(tx, [held.id]);
+      expect(await unlocked()).toEqual([free.id]);
+    });
+    expect((await unlocked()).sort()).toEqual(ids.sort());
+  });
+});
+
+describe("a payment as its caller sees it", () => {
+  test("names the newest attempt of its own relay that carries it", async () => {
+    const [own, other] = [
+      await accepted(await seedLink(lab.sql, lab.merchant)),
+      await accepted(await seedLink(lab.sql, lab.merchant)),
+    ];
+    const attemptOf = async ({ id }: NewPayment) => (await findPaymentViews(lab.sql, [id]))[0]?.attemptHash;
+    expect(await attemptOf(own)).toBeNull();
+    const first = await signRelay(lab, own);
+    const second = await signRelay(lab, other);
+    expect([await attemptOf(own), await attemptOf(other)]).toEqual([first.txHash, second.txHash]);
+    await lab.sql`update relay_attempts set left_out = array[${own.id}] where relay_id = ${first.relayId}`;
+    expect(await attemptOf(own)).toBeNull();
+    await lab.sql`update relay_attempts set is_noop = true where relay_id = ${second.relayId}`;
+    expect(await attemptOf(other)).toBeNull();
   });
 });
 
