@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import type { Hex } from "../../core/domain/networks.ts";
 import { areLogsTaken } from "../../db/links/claims.ts";
 import { refreshLinks } from "../../db/links/link-status.ts";
+import { findPublicLink } from "../../db/links/links.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { assignTransfers, findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
 import { failSpentPayments } from "../../db/payments/settlement.ts";
@@ -19,6 +20,7 @@ import {
   openBooks,
   paymentOf,
   randomHash,
+  readUpTo,
   UNITS,
 } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
@@ -127,6 +129,36 @@ describe("what stands beside a link's payment", () => {
       expect(await linkOf(lab, link)).toMatchObject({ status: expected });
     },
   );
+});
+
+describe("a link that becomes PAID", () => {
+  async function pay(customer: string | null) {
+    const link = await seedLink(lab.sql, lab.merchant);
+    await lab.sql`update payment_links set customer_email = ${customer} where id = ${link}`;
+    await bookTransfer(lab, { link, pays: true });
+    const moves = await lab.sql.begin((tx) => refreshLinks(tx, { linkIds: [link], isReorg: false }));
+    const mails = await lab.sql`select 1 from receipt_mails where link_id = ${link}`;
+    return { link, moves, mails: mails.length };
+  }
+
+  test.each([
+    ["bob@example.test", true, 1],
+    [null, false, 0],
+  ] as const)("of the customer %s wants a receipt: %p", async (customer, wantsReceipt, count) => {
+    const { link, moves, mails } = await pay(customer);
+    expect(moves).toMatchObject([{ id: link, before: "ACTIVE", after: "PAID", wantsReceipt }]);
+    expect(mails).toBe(count);
+  });
+
+  test("is as deep as the blocks from its transfer's to the last one read, and one at the least", async () => {
+    const { link } = await pay(null);
+    const depths: Record<number, number | null | undefined> = {};
+    for (const number of [101, 99, 80]) {
+      await readUpTo(lab, number);
+      depths[number] = (await findPublicLink(lab.sql, link))?.payingDepth;
+    }
+    expect(depths).toEqual({ 101: 3, 99: 1, 80: 1 });
+  });
 });
 
 describe("transfers that were booked before what names them", () => {
