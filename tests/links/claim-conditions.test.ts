@@ -219,6 +219,25 @@ describe("a claim of a link that is closed", () => {
   });
 });
 
+describe("a claim of a transfer that may be in a block", () => {
+  const set = (terms: string) => (id: string) =>
+    lab.sql`update payment_links set ${lab.sql.unsafe(terms)} where id = ${id}`;
+  const others: [string, string, (id: string) => Promise<unknown>][] = [
+    ["HINT", "an equal one", async () => {}],
+    ["HINT", "one that is PENDING, also after its expiry", set("status = 'PENDING', expires_at = now()")],
+    ["OPEN", "one over by time", set("expires_at = now()")],
+    ["OPEN", "an EXPIRED one", set("status = 'EXPIRED'")],
+    ["OPEN", "a PAID one", set("status = 'PAID', paid_at = now()")],
+    ["OPEN", "one of another amount", set("amount_units = amount_units + 1")],
+    ["OPEN", "one to another wallet", set(`recipient = '${randomAddress()}'`)],
+    ["OPEN", "one on another network", set("network = 'base'")],
+  ];
+  test.each(others)("is %s beside %s", async (state, _, change) => {
+    await change(await otherLink());
+    expect(await open({ mayHaveBlock: true })).toMatchObject({ claim: { state, isEarly: false } });
+  });
+});
+
 describe("a claim of a transfer that is booked", () => {
   test("without a link decides nothing, though no other link asks for the value", async () => {
     await bookTransfer(lab, { txHash, from: sender });
