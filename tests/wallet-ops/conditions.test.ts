@@ -26,7 +26,7 @@ import {
   openOperationLab,
   randomHash,
 } from "../support/operation-lab.ts";
-import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 import { insertHistory } from "../transactions/history.ts";
 
 setDefaultTimeout(120_000);
@@ -340,6 +340,36 @@ describe("what is left of a link's money", () => {
     await bookTransfer({ sql, merchant }, { link, units: PART });
     await refunded("CONFIRMED", { units: PRICE });
     expect((await left()).sort()).toEqual([0n, PART]);
+  });
+
+  test("of two transfers of one transaction only the one at the refund's place has given", async () => {
+    await sql`update transfers set log_index = 2 where tx_hash = ${txHash}`;
+    await bookTransfer({ sql, merchant }, { link, txHash, units: PRICE });
+    await refunded("CONFIRMED");
+    expect(await left()).toEqual([PRICE - PART, PRICE]);
+  });
+
+  test("names each transfer's sender, whether it was an authorization, and the merchant's row about it", async () => {
+    const [payer, nonce] = [randomAddress(), randomHash()];
+    await bookTransfer({ sql, merchant }, { link, units: PART, from: payer, nonce });
+    const [transfer] = await sql<{ id: bigint }[]>`select id from transfers where from_address = ${payer}`;
+    const [sent, own, other] = [
+      ...(await insertHistory(sql, (await seedMerchant(sql)).userId, [{ type: "SEND" }])),
+      ...(await insertHistory(sql, merchant.userId, [{ type: "RECEIVE" }, { type: "PAYMENT_LINK" }])),
+    ];
+    await sql`
+      update transactions
+      set
+        transfer_id = case when id = ${other ?? ""} then null else ${transfer?.id ?? 0n}::bigint end,
+        link_id = case when id = ${sent ?? ""} then null else ${link} end
+      where id = any(${[sent, own, other].map(String)}::text[])`;
+    const found = await listRefundable(sql, link);
+    expect(found.find(({ sender }) => sender === payer)).toMatchObject({
+      ...{ isAuthorization: true, transactionId: own, amountUnits: PART, pays: false },
+    });
+    expect(found.find(({ sender }) => sender !== payer)).toMatchObject({
+      ...{ isAuthorization: false, transactionId: null, amountUnits: PRICE, pays: true },
+    });
   });
 
   test("counts transfers that are CONFIRMED, of this link alone", async () => {
