@@ -371,6 +371,16 @@ describe("what is pending", () => {
     },
   );
 
+  test("a payment leaves its network unfinished until it has ended, no other", async () => {
+    await lab.sql`delete from open_payments`;
+    const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
+    expect(await hasUnfinished(lab.sql, NETWORK, [])).toBe(true);
+    expect(await hasUnfinished(lab.sql, "base", [])).toBe(false);
+    await lab.sql`
+      update payments set state = 'FAILED', reason = 'NONCE_USED' where id = ${payment?.id ?? ""}`;
+    expect(await hasUnfinished(lab.sql, NETWORK, [])).toBe(false);
+  });
+
   test.each(["CONFIRMED", "LOST"])("a relay that is %s leaves nothing unfinished", async (state) => {
     await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED'`;
     await lab.sql`delete from open_payments`;
