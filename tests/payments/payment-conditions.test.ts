@@ -255,6 +255,19 @@ describe("locking payments", () => {
 });
 
 describe("a payment as its caller sees it", () => {
+  test("is BROADCAST once its own relay was sent", async () => {
+    const [sent, waiting] = [
+      await accepted(await seedLink(lab.sql, lab.merchant)),
+      await accepted(await seedLink(lab.sql, lab.merchant)),
+    ];
+    const stateOf = async ({ id }: NewPayment) => (await findPaymentViews(lab.sql, [id]))[0]?.state;
+    const { relayId } = await signRelay(lab, sent);
+    await signRelay(lab, waiting);
+    expect([await stateOf(sent), await stateOf(waiting)]).toEqual(["SIGNED", "SIGNED"]);
+    await lab.sql`update relays set state = 'BROADCAST' where id = ${relayId}`;
+    expect([await stateOf(sent), await stateOf(waiting)]).toEqual(["BROADCAST", "SIGNED"]);
+  });
+
   test("names the newest attempt of its own relay that carries it", async () => {
     const [own, other] = [
       await accepted(await seedLink(lab.sql, lab.merchant)),

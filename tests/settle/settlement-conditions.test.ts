@@ -158,6 +158,10 @@ describe("a link that becomes PAID", () => {
       depths[number] = (await findPublicLink(lab.sql, link))?.payingDepth;
     }
     expect(depths).toEqual({ 101: 3, 99: 1, 80: 1 });
+    const unpaid = await seedLink(lab.sql, lab.merchant);
+    await bookTransfer(lab, { link: unpaid, pays: true, status: "ORPHANED" });
+    await bookTransfer(lab, { link: unpaid });
+    expect((await findPublicLink(lab.sql, unpaid))?.payingDepth).toBeNull();
   });
 });
 
