@@ -1,5 +1,6 @@
 /** Conditions of the statements that accept and end payments. Each closes a race: the row is put where the loser of it finds it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { refreshLinks } from "../../db/links/link-status.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { findPaymentViews, lockPayments } from "../../db/payments/payments.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
@@ -20,7 +21,7 @@ import {
   UNITS,
   undoAbove,
 } from "../support/ledger-lab.ts";
-import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 
 let lab: BooksLab;
 beforeAll(async () => {
@@ -36,6 +37,8 @@ async function accepted(linkId: string): Promise<NewPayment> {
   if (!payment) throw new Error("the link took no payment");
   return payment;
 }
+
+const acceptedAnew = async () => accepted(await seedLink(lab.sql, lab.merchant));
 
 /** A transfer of the link's amount is in a block that is not deep enough: it pays the link, which is PENDING. */
 async function payUndeep(linkId: string): Promise<void> {
@@ -236,10 +239,7 @@ describe("ending a payment as FAILED", () => {
 
 describe("locking payments", () => {
   test("keeps others from exactly these until the transaction ends", async () => {
-    const [held, free] = [
-      await accepted(await seedLink(lab.sql, lab.merchant)),
-      await accepted(await seedLink(lab.sql, lab.merchant)),
-    ];
+    const [held, free] = [await acceptedAnew(), await acceptedAnew()];
     const ids = [held.id, free.id];
     const unlocked = async () => {
       const rows = await lab.sql<{ id: string }[]>`
@@ -256,10 +256,7 @@ describe("locking payments", () => {
 
 describe("a payment as its caller sees it", () => {
   test("is BROADCAST once its own relay was sent", async () => {
-    const [sent, waiting] = [
-      await accepted(await seedLink(lab.sql, lab.merchant)),
-      await accepted(await seedLink(lab.sql, lab.merchant)),
-    ];
+    const [sent, waiting] = [await acceptedAnew(), await acceptedAnew()];
     const stateOf = async ({ id }: NewPayment) => (await findPaymentViews(lab.sql, [id]))[0]?.state;
     const { relayId } = await signRelay(lab, sent);
     await signRelay(lab, waiting);
@@ -269,10 +266,7 @@ describe("a payment as its caller sees it", () => {
   });
 
   test("names the newest attempt of its own relay that carries it", async () => {
-    const [own, other] = [
-      await accepted(await seedLink(lab.sql, lab.merchant)),
-      await accepted(await seedLink(lab.sql, lab.merchant)),
-    ];
+    const [own, other] = [await acceptedAnew(), await acceptedAnew()];
     const attemptOf = async ({ id }: NewPayment) => (await findPaymentViews(lab.sql, [id]))[0]?.attemptHash;
     expect(await attemptOf(own)).toBeNull();
     const first = await signRelay(lab, own);
@@ -359,6 +353,38 @@ describe("a reorganisation", () => {
 });
 
 describe("computing a link's status from the ledger", () => {
+  const refresh = (...linkIds: string[]) =>
+    lab.sql.begin((tx) => refreshLinks(tx, { linkIds, isReorg: false }));
+
+  test("gives each link what its own transfer says, and leaves links that were not named", async () => {
+    const [paid = "", open = "", unnamed = ""] = await seedLinks(lab.sql, lab.merchant, { count: 3 });
+    await bookTransfer(lab, { link: paid, pays: true });
+    await bookTransfer(lab, { link: unnamed, pays: true });
+    await setStatus(open, "PENDING");
+    await refresh(open, paid);
+    const rows = await lab.sql<{ id: string; status: string; paidUnits: bigint | null; isDated: boolean }[]>`
+      select id, status, paid_units, paid_at is not null as is_dated
+      from payment_links
+      where id = any(${[paid, open, unnamed]}::text[])`;
+    const of = (id: string) => rows.find((row) => row.id === id);
+    expect(of(paid)).toMatchObject({ status: "PAID", paidUnits: UNITS, isDated: true });
+    expect(of(open)).toMatchObject({ status: "ACTIVE", paidUnits: null, isDated: false });
+    expect(of(unnamed)).toMatchObject({ status: "ACTIVE", paidUnits: null, isDated: false });
+  });
+
+  test.each([
+    ["OPEN", "PENDING"],
+    ["HINT", "ACTIVE"],
+    ["REJECTED", "ACTIVE"],
+    ["EXPIRED", "ACTIVE"],
+  ])("a claim that is %s, in its lease, leaves its link %s", async (state, status) => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const claimId = await claim(lab, linkId, makeTransfer(lab, 90));
+    await lab.sql`update claims set state = ${state} where id = ${claimId}`;
+    await refresh(linkId);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status });
+  });
+
   test("a link whose payment's authorization was cancelled is released, with an event", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await accepted(linkId);
