@@ -228,6 +228,7 @@ describe("a claim of a transfer that may be in a block", () => {
     ["OPEN", "one over by time", set("expires_at = now()")],
     ["OPEN", "an EXPIRED one", set("status = 'EXPIRED'")],
     ["OPEN", "a PAID one", set("status = 'PAID', paid_at = now()")],
+    ["OPEN", "a reusable one", set("is_reusable = true, tag = null, max_payments = null")],
     ["OPEN", "one of another amount", set("amount_units = amount_units + 1")],
     ["OPEN", "one to another wallet", set(`recipient = '${randomAddress()}'`)],
     ["OPEN", "one on another network", set("network = 'base'")],
