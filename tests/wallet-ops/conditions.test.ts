@@ -352,17 +352,22 @@ describe("what is left of a link's money", () => {
   test("names each transfer's sender, whether it was an authorization, and the merchant's row about it", async () => {
     const [payer, nonce] = [randomAddress(), randomHash()];
     await bookTransfer({ sql, merchant }, { link, units: PART, from: payer, nonce });
-    const [transfer] = await sql<{ id: bigint }[]>`select id from transfers where from_address = ${payer}`;
-    const [sent, own, other] = [
-      ...(await insertHistory(sql, (await seedMerchant(sql)).userId, [{ type: "SEND" }])),
-      ...(await insertHistory(sql, merchant.userId, [{ type: "RECEIVE" }, { type: "PAYMENT_LINK" }])),
-    ];
-    await sql`
+    const stranger = await seedMerchant(sql);
+    const [sent = ""] = await insertHistory(sql, stranger.userId, [{ type: "SEND" }]);
+    const [own = "", other = ""] = await insertHistory(sql, merchant.userId, [{}, { type: "PAYMENT_LINK" }]);
+    const place = (id: string, linkId: string, where: { from: Hex } | { txHash: Hex }) => sql`
       update transactions
       set
-        transfer_id = case when id = ${other ?? ""} then null else ${transfer?.id ?? 0n}::bigint end,
-        link_id = case when id = ${sent ?? ""} then null else ${link} end
-      where id = any(${[sent, own, other].map(String)}::text[])`;
+        link_id = ${linkId},
+        transfer_id = (
+          select id
+          from transfers
+          where ${"from" in where ? sql`from_address = ${where.from}` : sql`tx_hash = ${where.txHash}`}
+        )
+      where id = ${id}`;
+    await place(own, link, { from: payer });
+    await place(sent, link, { txHash });
+    await place(other, await seedLink(sql, merchant), { txHash });
     const found = await listRefundable(sql, link);
     expect(found.find(({ sender }) => sender === payer)).toMatchObject({
       ...{ isAuthorization: true, transactionId: own, amountUnits: PART, pays: false },
