@@ -230,6 +230,26 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
     expect(await eventsOf(lab, linkId)).toEqual(["pending", "released"]);
   });
 
+  test("is not settled by the amount, though no other link asks for it: that counts at the block alone", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const setMatching = (matches: boolean) =>
+      lab.sql`update users set match_by_amount = ${matches} where id = ${lab.merchant.userId}`;
+    await setMatching(false);
+    const [payer, nonce] = [randomAddress(), randomHash()];
+    const transfer = makeTransfer(lab, 99, { from: payer, authorizationNonce: nonce });
+    await read(lab, [transfer]);
+    await setMatching(true);
+    await readUpTo(lab, 99);
+    const payment = await accept(lab, linkId, { payer, nonce });
+    await readUpTo(lab, 80);
+    if (!payment) throw new Error("the link took no payment");
+    await lookBack(lab);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+    const [row] = await lab.sql`select link_id from transfers where tx_hash = ${transfer.txHash}`;
+    expect(row).toEqual({ linkId: null });
+    expect(await linkOf(lab, linkId)).toEqual({ status: "ACTIVE", exception: "NONE" });
+  });
+
   test("is settled when its block is later than the acceptance, though it was read at the same time", async () => {
     const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
     const [payer, nonce] = [randomAddress(), randomHash()];
