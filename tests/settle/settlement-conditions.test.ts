@@ -23,7 +23,7 @@ import {
   readUpTo,
   UNITS,
 } from "../support/ledger-lab.ts";
-import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 import { insertHistory } from "../transactions/history.ts";
 
 let lab: BooksLab;
@@ -236,18 +236,14 @@ describe("whether a transaction's logs count for another link", () => {
     txHash = randomHash();
   });
 
+  type Asked = { claimed?: string; payer?: Hex; nonces?: Hex[]; isProven?: boolean };
   /** Its log executed the payment's authorization, and is claimed for the other link, unless said otherwise. */
   const areTaken = ({
     claimed = other,
     payer = payment.payer,
     nonces = [payment.nonce],
     isProven = false,
-  }: {
-    claimed?: string;
-    payer?: Hex;
-    nonces?: Hex[];
-    isProven?: boolean;
-  } = {}) =>
+  }: Asked = {}) =>
     areLogsTaken(
       lab.sql,
       { linkId: claimed, network: NETWORK, txHash, payer, isProven },
@@ -326,17 +322,22 @@ describe("a booked transfer", () => {
     return row;
   };
 
-  test("settles the payment of its authorization that was accepted for its link meanwhile", async () => {
-    await own({ link: linkId, pays: true, settledBy: "tag" });
-    await lookBack(lab);
-    expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
-    expect(await booked()).toEqual({ linkId, paymentId: payment.id, settledBy: "tag" });
-    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
-  });
+  test.each([true, false])(
+    "settles the payment of its authorization that was accepted for its link meanwhile, as the one that pays it: %p",
+    async (pays) => {
+      await own({ link: linkId, pays, settledBy: "tag" });
+      if (!pays) await bookTransfer(lab, { link: linkId, pays: true });
+      await lookBack(lab);
+      expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
+      expect(await booked()).toEqual({ linkId, paymentId: payment.id, settledBy: "tag" });
+      expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
+    },
+  );
 
   test("that counts for another link stays there, and ends the payment", async () => {
     const other = await seedLink(lab.sql, lab.merchant);
     await own({ link: other, pays: true, settledBy: "amount" });
+    await lab.sql`update payment_links set status = 'PENDING' where id = ${other}`;
     await lookBack(lab);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
     expect(await booked()).toEqual({ linkId: other, paymentId: null, settledBy: "amount" });
@@ -350,20 +351,25 @@ describe("a booked transfer", () => {
     expect(await linkOf(lab, linkId)).toEqual({ status: "ACTIVE", exception: "UNDERPAID" });
   });
 
-  test("moves to the link that its sender's proof names, away from one that has it by inference", async () => {
-    const [other, claimed] = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
-    const transfer = makeTransfer(lab, 99);
-    await bookTransfer(lab, {
-      ...{ link: other, pays: true, status: "DETECTED", settledBy: "amount" },
-      ...{ txHash: transfer.txHash, from: transfer.from },
-    });
-    await lab.sql`update payment_links set status = 'PENDING' where id = ${other}`;
-    await claim(lab, claimed, transfer, "EOA");
+  test.each([
+    ["PENDING", "ACTIVE", "MATCHED"],
+    ["PAID", "PAID", "DISPUTED"],
+  ])("leaves a link by inference that is %s for its sender's proof: %s, %s", async (status, after, state) => {
+    const [other = "", claimed = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+    const { txHash, from } = makeTransfer(lab, 99);
+    await bookTransfer(lab, { link: other, pays: true, settledBy: "amount", txHash, from });
+    const paidAt = status === "PAID" ? new Date() : null;
+    await lab.sql`update payment_links set status = ${status}, paid_at = ${paidAt} where id = ${other}`;
+    await claim(lab, claimed, makeTransfer(lab, 99, { txHash, from }), "EOA");
     await lookBack(lab);
     const [row] = await lab.sql`
-      select link_id, settled_by, pays from transfers where tx_hash = ${transfer.txHash}`;
-    expect(row).toEqual({ linkId: claimed, settledBy: "proof", pays: true });
-    expect(await linkOf(lab, other)).toMatchObject({ status: "ACTIVE" });
+      select transfers.link_id, settled_by, claims.state
+      from transfers
+      join claims on claims.tx_hash = hex_of(transfers.tx_hash)
+      where transfers.tx_hash = ${txHash}`;
+    const place = state === "MATCHED" ? [claimed, "proof"] : [other, "amount"];
+    expect(row).toEqual({ linkId: place[0], settledBy: place[1], state });
+    expect(await linkOf(lab, other)).toMatchObject({ status: after });
   });
 });
 
