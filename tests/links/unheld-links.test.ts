@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { endClaim } from "../../db/links/claims.ts";
+import { refreshLinks } from "../../db/links/link-status.ts";
 import { findPayableLink } from "../../db/links/payable-links.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { leaseQueuedPayments } from "../../db/payments/queue.ts";
@@ -350,6 +351,25 @@ describe("the link of a claim that ends", () => {
     expect(await linkOf(lab, cancelled)).toMatchObject({ status: "CANCELLED" });
     expect(await linkOf(lab, waiting)).toMatchObject({ status: "PENDING" });
   });
+});
+
+test("a PAID link that another transfer pays since has that one's time, and moves no more", async () => {
+  const linkId = await seedLink(lab.sql, lab.merchant);
+  const refresh = () => lab.sql.begin((tx) => refreshLinks(tx, { linkIds: [linkId], isReorg: true }));
+  await bookTransfer(lab, { link: linkId, pays: true });
+  await refresh();
+  await lab.sql`update transfers set status = 'ORPHANED' where link_id = ${linkId}`;
+  const txHash = randomHash();
+  await bookTransfer(lab, { link: linkId, pays: true, txHash });
+  await lab.sql`update transfers set block_time = block_time + interval '1 minute' where tx_hash = ${txHash}`;
+  expect(await refresh()).toMatchObject([{ before: "PAID", after: "PAID" }]);
+  expect(await refresh()).toEqual([]);
+  const [row] = await lab.sql`
+    select link.status, link.paid_at = transfers.block_time as is_its_time
+    from payment_links link
+    join transfers on transfers.link_id = link.id and transfers.tx_hash = ${txHash}
+    where link.id = ${linkId}`;
+  expect(row).toEqual({ status: "PAID", isItsTime: true });
 });
 
 describe("a cancelled link", () => {
