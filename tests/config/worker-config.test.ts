@@ -49,7 +49,11 @@ describe("limits of relaying", () => {
     for (const env of [ENV, PRODUCTION]) {
       expect(readWorkerConfig({ ...env, ...set })).toMatchObject({
         ...{ relayMaxFeeWei: 7_000_000_000n, relayDailyFeeMaxWei: 8n },
-        ...{ relayGasPerMerchantPerDay: 9n, relayRevertedGasPerDay: 0n, relayHeadMaxAgeS: { base: 60, "base-sepolia": 60 } },
+        ...{
+          relayGasPerMerchantPerDay: 9n,
+          relayRevertedGasPerDay: 0n,
+          relayHeadMaxAgeS: { base: 60, "base-sepolia": 60 },
+        },
       });
       expect(readApiConfig({ ...env, ...set })).toMatchObject({
         ...{ relayMinUnits: 1_500_000n, relayGasPerMerchantPerDay: 9n },
