@@ -68,9 +68,9 @@ describe.each(["http", "stdio"] as const)("over %s", (transport) => {
       { id, timeoutSeconds: 90 },
       { onProgress: (message) => progress.push(message) },
     );
+    expect(await waitFor("the first progress", async () => progress[0])).toBe("ACTIVE");
     await payWithStockClient(aiUrl);
     expect((await waiting).value).toMatchObject({ outcome: "PAID", id, isPaid: true, exception: "NONE" });
-    expect(progress[0]).toBe("ACTIVE");
 
     expect((await agent.call("get_link", { id })).value).toMatchObject({ status: "PAID", isPaid: true });
     const byReference = await agent.call("get_link", { reference });
