@@ -12,16 +12,19 @@ import { spawnBound } from "../local/processes/bound-process.ts";
 import { compileServices, SERVICES_VARIABLE } from "./support/compiled-services.ts";
 import { prepareTemplate, SERVER_URL_VARIABLE } from "./support/postgres.ts";
 import { startTestServer } from "./support/postgres-server.ts";
-import { describeFailures, type FileReport, readRunOutput } from "./support/run-output.ts";
+import { describeFailures, type FileReport, readRunOutput, UNKNOWN_FILE } from "./support/run-output.ts";
 import { type RunTotals, readTotals, sumTotals, type Totals } from "./support/run-totals.ts";
 
 /** On two cores: more files at a time end little sooner, and starve those that wait for a block or a lease. */
 const PARALLEL_FILES = 5;
+const ROOT = join(import.meta.dir, "..");
 const TIMINGS = "tests/timings.json";
 const TEST_TIMEOUT_MS = 120_000;
 /** More failed files than this are not a race: none is run again. */
 const MAX_FLAKY_FILES = 3;
 const SLOWEST_SHOWN = 12;
+
+let stopRunner: ((signal: "SIGINT" | "SIGTERM") => void) | undefined;
 
 process.exitCode = await run(process.argv.slice(2));
 
@@ -30,6 +33,8 @@ async function run(filters: readonly string[]): Promise<number> {
   const startedAt = performance.now();
   const scratch = mkdtempSync(join(tmpdir(), "test-run-"));
   const server = await startTestServer();
+  for (const signal of ["SIGINT", "SIGTERM"] as const)
+    process.on(signal, () => (stopRunner ? stopRunner(signal) : process.exit(1)));
   try {
     await prepareTemplate(server.adminUrl);
     await compileServices(scratch);
@@ -42,7 +47,8 @@ async function run(filters: readonly string[]): Promise<number> {
     const failures = describeFailures(first.files, again);
     if (failures.length > 0) console.log(`\n${failures.join("\n")}`);
     console.log(`\n· ${seconds(startedAt)} in all`);
-    const totals = sumTotals(first, again);
+    const expected = filters.length === 0 ? [...new Bun.Glob("tests/**/*.test.ts").scanSync(ROOT)] : [];
+    const totals = sumTotals(first, again, expected);
     if (totals.passed + totals.failed === 0) console.log("No test ran.");
     console.log(describeTotals(totals));
     return totals.failed > 0 || totals.passed === 0 ? 1 : 0;
@@ -64,13 +70,14 @@ type TestRun = {
 /** Failed files by themselves, one after the other. Not where the caller chose tests by a flag: which tests those are only the runner knows. */
 async function runAgain(
   filters: readonly string[],
-  { files }: TestRun,
+  { files, isWhole }: TestRun,
   scratch: string,
   shared: Record<string, string>,
 ): Promise<ReadonlyMap<string, TestRun>> {
   const failed = [...files].filter(([, { failed }]) => failed.length > 0).map(([file]) => file);
   const again = new Map<string, TestRun>();
-  if (failed.length > MAX_FLAKY_FILES || filters.some((filter) => filter.startsWith("-"))) return again;
+  const isHopeless = !isWhole || failed.length > MAX_FLAKY_FILES || failed.includes(UNKNOWN_FILE);
+  if (isHopeless || filters.some((filter) => filter.startsWith("-"))) return again;
   for (const [at, file] of failed.entries()) {
     console.log(`\n· ${file} once more, by itself`);
     again.set(file, await runTests([`./${file}`], join(scratch, `again-${at}.xml`), shared));
@@ -94,7 +101,7 @@ async function runTests(
       ...["--reporter=junit", `--reporter-outfile=${report}`],
       ...args,
     ],
-    cwd: join(import.meta.dir, ".."),
+    cwd: ROOT,
     env: { ...process.env, ...shared },
     stopSignal: "SIGTERM",
     onOutput: (chunk) => {
@@ -102,8 +109,7 @@ async function runTests(
       output.read(String(chunk));
     },
   });
-  const end = (signal: "SIGINT" | "SIGTERM") => runner.kill(signal);
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, end);
+  stopRunner = (signal) => runner.kill(signal);
   try {
     const code = await runner.exited;
     const xml = readReport(report);
@@ -112,7 +118,7 @@ async function runTests(
       isWhole: (code === 0 || code === 1) && xml.includes("</testsuites>"),
     };
   } finally {
-    for (const signal of ["SIGINT", "SIGTERM"] as const) process.off(signal, end);
+    stopRunner = undefined;
   }
 }
 

@@ -46,8 +46,18 @@ export async function takeDrainLease(
       where count > 0
       on conflict (network) do update
       set holder = excluded.holder, until = excluded.until
-      where drain_leases.until <= now() or drain_leases.holder = excluded.holder
+      where drain_leases.until <= now()
+        or (
+          drain_leases.holder = excluded.holder
+          -- with more than half of it left the row is not written again: each version of it is one more to read past
+          and drain_leases.until < now() + make_interval(secs => ${leaseMs / 2_000}::float8)
+        )
       returning 1
+    ),
+    kept as (
+      select
+      from drain_leases
+      where network = ${network} and holder = ${holder} and until > now()
     ),
     held as (
       select network
@@ -66,7 +76,7 @@ export async function takeDrainLease(
     )
     select
       count as due,
-      exists (select from taken) as is_taken,
+      exists (select from taken) or exists (select from kept) as is_taken,
       exists (select from held) as is_held,
       exists (select from released) as is_released
     from due`;
@@ -77,24 +87,20 @@ export async function takeDrainLease(
 
 /**
  * The condition that a worker drains the network and will see what this transaction has queued: it keeps its lease until the transaction
- * has ended, and asks once more after that. When it dies or loses patience first, any worker's next round finds the payments.
+ * has ended, and asks once more after that. When it dies or ends early, any worker's next round finds the payments.
  */
 export function isDrained(tx: Tx, network: NetworkId): ReturnType<Tx> {
   return tx`exists (
     select from drain_leases
-    where network = ${network} and until > now()
+    where network = ${network} and until > clock_timestamp()
     for key share
   )`;
 }
 
-/** Of a drain that ends before the queue is empty. It waits for nobody: a lease that is counted on runs out by itself. */
+/** Of a drain that ends before the queue is empty. Waits for nobody, also when the lease is counted on: whoever comes next adds a job again. */
 export async function releaseDrainLease(tx: Tx, { network, holder }: Drain): Promise<void> {
   await tx`
-    delete from drain_leases
-    where network in (
-      select network
-      from drain_leases
-      where network = ${network} and holder = ${holder}
-      for update skip locked
-    )`;
+    update drain_leases
+    set until = now()
+    where network = ${network} and holder = ${holder}`;
 }

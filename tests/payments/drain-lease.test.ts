@@ -36,6 +36,22 @@ test("a second worker leaves what is queued to the first, which extends its leas
   expect([await take("one"), await take("two"), await take("one")]).toEqual(["taken", "busy", "taken"]);
 });
 
+test("a lease is written again when less than half of its time is left", async () => {
+  const leftS = async () => {
+    const [row] = await lab.sql<{ leftS: number }[]>`
+      select extract(epoch from until - now())::float8 as left_s from drain_leases`;
+    return row?.leftS ?? 0;
+  };
+  await queue(1);
+  await take("one");
+  await lab.sql`update drain_leases set until = now() + interval '20 seconds'`;
+  expect(await take("one")).toBe("taken");
+  expect(await leftS()).toBeWithin(15, 20);
+  await lab.sql`update drain_leases set until = now() + interval '10 seconds'`;
+  expect(await take("one")).toBe("taken");
+  expect(await leftS()).toBeGreaterThan(20);
+});
+
 test("a lease whose time is over is taken by another worker, not one that still has a minute", async () => {
   await queue(1);
   await take("one");
@@ -131,8 +147,9 @@ describe("a job that wakes a worker", () => {
       // neither waits for the transaction, whose process may be frozen
       expect(await take("one")).toBe("awaited");
       await releaseDrainLease(lab.sql, { network: NETWORK, holder: "one", batchMax: BATCH, leaseMs: 1 });
-      expect(await lab.sql`select from drain_leases where holder = 'one'`).toHaveLength(1);
     });
+    // an ended lease is counted on by nobody, and is the holder's own to take again
+    expect(await isJobAdded()).toBe(true);
     expect(await take("one")).toBe("taken");
     await leaseAll();
     expect([await take("one"), await take("one")]).toEqual(["released", "idle"]);

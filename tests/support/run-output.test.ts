@@ -109,6 +109,32 @@ test("a run that crashed, or ended badly without a failed test, has failed", () 
   expect(failed({ isGood: false, isWhole: false })).toBe(1);
 });
 
+test("a file that was not run has failed, also beside one that passed when it was run again", () => {
+  const run = (failed: number) => ({
+    totals: new Map([["tests/a.test.ts", { passed: 1, failed, skipped: 0 }]]),
+    ...{ isGood: failed === 0, isWhole: true },
+  });
+  const again = new Map([["tests/a.test.ts", run(0)]]);
+  const expected = ["tests/a.test.ts", "tests/b.test.ts"];
+  expect(sumTotals(run(1), again, expected)).toEqual({ passed: 1, failed: 1, skipped: 0, flaky: 1 });
+});
+
+test("an unhandled error that names no file is nobody's, and a failure", () => {
+  const reader = readRunOutput();
+  const dashes = "-".repeat(31);
+  const text = ["# Unhandled error between tests", dashes, "error: write EPIPE", dashes];
+  reader.read(["", "tests/one.test.ts:", "(pass) a is b [5.00ms]", ...text, "", ""].join("\n"));
+  expect([...reader.files.keys()]).toEqual(["(unknown file)"]);
+  const one = { passed: 1, failed: 0, skipped: 0 };
+  const totals = readTotals('<testsuite name="n" file="tests/one.test.ts" tests="1">', reader.files);
+  expect(totals).toEqual(
+    new Map([
+      ["tests/one.test.ts", one],
+      ["(unknown file)", { ...one, passed: 0, failed: 1 }],
+    ]),
+  );
+});
+
 test("suites within a file count once", () => {
   const suite = (line: string, tests: number) =>
     `<testsuite name="n" file="tests/a.test.ts" ${line}tests="${tests}" failures="0" skipped="1">`;

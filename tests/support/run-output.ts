@@ -12,6 +12,9 @@ const ERRORS_OF_A_FILE = 6;
 /** All files together: services that keep the end of a log keep some 150 lines of it. */
 const REPORT_LINES = 110;
 
+/** Instead of a file, of an error that names none. */
+export const UNKNOWN_FILE = "(unknown file)";
+
 const FILE = /^(tests\/\S+\.test\.ts):$/;
 const OUTCOME = /^\((pass|fail|skip|todo)\) (.+?)(?: \[[\d.]+m?s\])?$/;
 const CRASH = /^✗ (tests\/\S+\.test\.ts) \((.+)\)$/;
@@ -49,7 +52,8 @@ export function readRunOutput(): { read: (chunk: string) => void; files: Readonl
   const endError = () => {
     if (error === undefined) return;
     const named = error.map((line) => TEST_FILE.exec(line)?.[1]).find((name) => name !== undefined);
-    const report = reportOf(named ?? file);
+    // an unhandled error stands wherever the output was when it came
+    const report = reportOf(named ?? (isUnhandled ? UNKNOWN_FILE : file));
     report.errors.push(error);
     if (isUnhandled) report.failed.push({ name: "unhandled error between tests" });
     error = undefined;

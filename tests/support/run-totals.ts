@@ -25,9 +25,13 @@ export function readTotals(xml: string, files: ReadonlyMap<string, FileReport>):
 
 /**
  * A file that was run again counts as it ended then; `flaky` are the files that passed only then. A run that crashed, or ended badly
- * without a failed test, counts as one failure more.
+ * without a failed test, counts as one failure more, and so does each file that was `expected` and is not in the report.
  */
-export function sumTotals(first: CountedRun, again: ReadonlyMap<string, CountedRun>): RunTotals {
+export function sumTotals(
+  first: CountedRun,
+  again: ReadonlyMap<string, CountedRun>,
+  expected: readonly string[] = [],
+): RunTotals {
   const runs = [...again].flatMap(([file, run]) => {
     const totals = run.totals.get(file);
     return totals === undefined ? [] : [{ file, totals, run }];
@@ -40,6 +44,7 @@ export function sumTotals(first: CountedRun, again: ReadonlyMap<string, CountedR
     sum.failed += failed;
     sum.skipped += skipped;
   }
+  sum.failed += expected.filter((file) => !last.has(file)).length;
   const hasFailedFile = [...first.totals.values()].some(({ failed }) => failed > 0);
   if (!first.isWhole || (!first.isGood && !hasFailedFile)) sum.failed += 1;
   return { ...sum, flaky: runs.filter(({ run }) => run.isGood).length };

@@ -93,7 +93,8 @@ const proofs: Lane = { rendering: 0, line: [] };
 export async function buildExport(deps: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
   const lane = (await hasProofs(deps.sql, payload.exportId)) ? proofs : files;
   if (lane.rendering >= RENDERS_AT_ONCE) {
-    lane.line.push(payload);
+    // its job comes back while it waits
+    if (!lane.line.some(({ exportId }) => exportId === payload.exportId)) lane.line.push(payload);
     await pollAgain(deps, payload);
     return;
   }
