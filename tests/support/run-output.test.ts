@@ -135,6 +135,23 @@ test("an unhandled error that names no file is nobody's, and a failure", () => {
   );
 });
 
+test("the list of failed tests at the end of a run adds none to the last file", () => {
+  const reader = readRunOutput();
+  const files = [
+    "",
+    "tests/one.test.ts:",
+    "(fail) a is b [5.00ms]",
+    "",
+    "tests/two.test.ts:",
+    "(pass) c is d [1.00ms]",
+    "",
+  ];
+  reader.read(
+    [...files, "1 tests failed:", "(fail) a is b [5.00ms]", "", " 1 pass", " 1 fail", ""].join("\n"),
+  );
+  expect([...reader.files.keys()]).toEqual(["tests/one.test.ts"]);
+});
+
 test("suites within a file count once", () => {
   const suite = (line: string, tests: number) =>
     `<testsuite name="n" file="tests/a.test.ts" ${line}tests="${tests}" failures="0" skipped="1">`;

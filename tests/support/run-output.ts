@@ -17,6 +17,8 @@ export const UNKNOWN_FILE = "(unknown file)";
 
 const FILE = /^(tests\/\S+\.test\.ts):$/;
 const OUTCOME = /^\((pass|fail|skip|todo)\) (.+?)(?: \[[\d.]+m?s\])?$/;
+/** After the last file: the same tests once more, under no file's name. */
+const SUMMARY = /^\d+ tests? (?:failed|skipped|todo):$/;
 const CRASH = /^✗ (tests\/\S+\.test\.ts) \((.+)\)$/;
 /** The line after a failed test, as in `  ^ this test timed out after 120000ms.` */
 const REMARK = /^ {2}\^ (.+)/;
@@ -44,6 +46,7 @@ export function readRunOutput(): { read: (chunk: string) => void; files: Readonl
   let [file, rest, previous] = ["", "", ""];
   let error: string[] | undefined;
   let isUnhandled = false;
+  let isOver = false;
   const reportOf = (name: string) => {
     const report = files.get(name) ?? { failed: [], errors: [], seeds: new Set<string>() };
     files.set(name, report);
@@ -64,6 +67,8 @@ export function readRunOutput(): { read: (chunk: string) => void; files: Readonl
     reportOf(name).failed.push(test);
   };
   const readLine = (line: string) => {
+    isOver ||= SUMMARY.test(line);
+    if (isOver) return endError();
     const header = FILE.exec(line)?.[1];
     const crash = CRASH.exec(line);
     const outcome = OUTCOME.exec(line);
