@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "
 import type { Page } from "playwright-core";
 import { findBarriers, isBrowserThere, type Visit } from "../checkout/browser.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
+import { waitFor } from "../support/relay-lab.ts";
 import { newEmail } from "../support/sign-up.ts";
 import {
   createLinkInBrowser,
@@ -123,11 +124,15 @@ describe.if(isBrowserThere)("signing in the dashboard", () => {
     }
   });
 
+  /** Once the page has cancelled the refund that it refused to sign. */
   async function readRefund(): Promise<{ to: string }> {
-    const answer = await page.request.get(`${dashboard.world.baseUrl}/v1/payment-links/${linkId}/refunds`);
-    const { payments } = await answer.json();
-    expect(payments).toMatchObject([{ amount: "12.500000", refundable: "12.500000", pays: true }]);
-    return { to: payments[0].payer };
+    const payment = await waitFor("the whole payment to be refundable", async () => {
+      const answer = await page.request.get(`${dashboard.world.baseUrl}/v1/payment-links/${linkId}/refunds`);
+      const { payments } = await answer.json();
+      expect(payments).toMatchObject([{ amount: "12.500000", pays: true }]);
+      return payments[0].refundable === "12.500000" ? payments[0] : undefined;
+    });
+    return { to: payment.payer };
   }
 
   test("a refund to another address is refused when the answer sends it to the payer", async () => {

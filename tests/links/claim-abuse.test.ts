@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connect } from "node:net";
+import { freeze } from "../support/freeze.ts";
 import { openClient } from "../support/http-client.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
@@ -114,7 +115,7 @@ test("clients that disconnect before the response hold no stream", async () => {
 
 test("a chain that does not answer refuses no claim", async () => {
   const [link] = [await makeLink(), await makeLink()];
-  process.kill(world.chain.pid, "SIGSTOP");
+  await freeze(world.chain.pid);
   try {
     // the chain goes on only after this answer
     const { status, body } = await claim(link, "203.0.113.20");
