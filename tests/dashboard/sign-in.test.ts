@@ -22,6 +22,16 @@ const COUNT_LISTS = `
   };
 `;
 
+/** A browser that announces the list and then cannot open it. */
+const BROKEN_LIST = `
+  PublicKeyCredential.isConditionalMediationAvailable = async () => true;
+  globalThis.lists = 0;
+  navigator.credentials.get = () => {
+    setTimeout(() => { globalThis.lists += 1; }, 300);
+    return Promise.reject(new DOMException("not supported at this time", "NotSupportedError"));
+  };
+`;
+
 const NO_LIST = "PublicKeyCredential.isConditionalMediationAvailable = async () => false";
 
 const codeOf = async (answer: Response) => ((await answer.json()) as { error: { code: string } }).error.code;
@@ -86,6 +96,20 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     await page.getByRole("button", { name: "Continue", exact: true }).click();
     await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
     expect(options.at(-1)).toEqual({ email });
+  });
+
+  test("a list that the browser cannot open is nobody's fault: the page takes the address, and says nothing", async () => {
+    const reader = await visit(browser, `${world.baseUrl}/sign-in`, {
+      allowedErrors: /status of 401/,
+      prepare: async (opened) => {
+        await opened.addInitScript(BROKEN_LIST);
+      },
+    });
+    await waitFor("the list to fail", async () => (await reader.page.evaluate("globalThis.lists")) === 1);
+    expect(await reader.page.getByText(/passkey could not be used/).count()).toBe(0);
+    expect(await reader.page.getByRole("button", { name: "Continue", exact: true }).isEnabled()).toBe(true);
+    reader.expectClean();
+    await reader.close();
   });
 
   test("a mistyped address is a page with status 404 for a browser, and JSON for a program", async () => {

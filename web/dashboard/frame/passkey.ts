@@ -76,6 +76,7 @@ export async function signInFromList(signal: AbortSignal): Promise<boolean> {
     if (!options?.success) return false;
     const old = AbortSignal.timeout(options.timeout - RENEW_BEFORE_MS);
     const authenticationResponse = await chooseFromList(options, AbortSignal.any([signal, old]));
+    if (authenticationResponse === "no list") return false;
     if (!authenticationResponse) continue;
     const { challengeId } = options;
     await call("POST /v1/auth/verify", {
@@ -87,8 +88,11 @@ export async function signInFromList(signal: AbortSignal): Promise<boolean> {
   return false;
 }
 
-/** Undefined: ended by the signal. */
-async function chooseFromList(options: unknown, signal: AbortSignal): Promise<Assertion | undefined> {
+/** Undefined: ended by the signal. "no list": the browser has none after all, which nobody asked for. */
+async function chooseFromList(
+  options: unknown,
+  signal: AbortSignal,
+): Promise<Assertion | "no list" | undefined> {
   if (signal.aborted) return undefined;
   try {
     return await ask(() => {
@@ -99,6 +103,9 @@ async function chooseFromList(options: unknown, signal: AbortSignal): Promise<As
     });
   } catch (error) {
     if (signal.aborted) return undefined;
+    const { cause } = error as Error;
+    const isOfPerson = cause instanceof Error && cause.name === "NotAllowedError";
+    if (error instanceof PasskeyFault && !isOfPerson) return "no list";
     throw error;
   }
 }
