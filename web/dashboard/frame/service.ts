@@ -48,7 +48,9 @@ export function onPasskeyNeeded(prompt: PasskeyPrompt | undefined): void {
 }
 
 export async function call<Of extends Name>(name: Of, given: Given<Of> = {}): Promise<Answer<Of>> {
-  const answer = await send(name, given);
+  let answer = await send(name, given);
+  // sent with the cookie of a session that another answer was replacing just then: nothing was done
+  if (answer.status === 401 && !given.isQuiet) answer = await send(name, given);
   const reason = given.isQuiet ? undefined : passkeyReason(answer);
   if (!reason || !askForPasskey || (isDeclined && name.startsWith("GET "))) return take(answer);
   if (await askForPasskey(reason)) return take(await send(name, given));
