@@ -49,8 +49,8 @@ export function onPasskeyNeeded(prompt: PasskeyPrompt | undefined): void {
 
 export async function call<Of extends Name>(name: Of, given: Given<Of> = {}): Promise<Answer<Of>> {
   let answer = await send(name, given);
-  // sent with the cookie of a session that another answer was replacing just then: nothing was done
-  if (answer.status === 401 && !given.isQuiet) answer = await send(name, given);
+  // events wake reads, which may be sent with the cookie of a session that an answer was replacing just then
+  if (answer.status === 401 && !given.isQuiet && name.startsWith("GET ")) answer = await send(name, given);
   const reason = given.isQuiet ? undefined : passkeyReason(answer);
   if (!reason || !askForPasskey || (isDeclined && name.startsWith("GET "))) return take(answer);
   if (await askForPasskey(reason)) return take(await send(name, given));
