@@ -59,7 +59,7 @@ export type Service = {
   /** Starts a process that is gone, on the same port. An API is waited for until it is ready. */
   start: (name: ProcessName) => Promise<void>;
   restart: (name: ProcessName) => Promise<void>;
-  /** Starts what a test that failed half-way has killed, so that the next one, or its own second attempt, finds a whole service. */
+  /** Starts what a test that failed half-way has killed, so that the next one finds a whole service. */
   startMissing: () => Promise<void>;
   stop: () => Promise<void>;
 };
