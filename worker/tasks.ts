@@ -7,7 +7,7 @@ import type { WorkerDeps } from "./deps.ts";
 import { issueDocuments } from "./documents/issue-documents.ts";
 import { buildExport } from "./exports/build-export.ts";
 import { fetchRates } from "./exports/rates/fetch-rates.ts";
-import { runSchedules } from "./exports/run-schedules.ts";
+import { runSchedules } from "./exports/run-due-schedules.ts";
 import { closeMonths } from "./exports/statement/close-months.ts";
 import { housekeeping } from "./jobs/housekeeping.ts";
 import { checkClaim } from "./links/check-claims.ts";

@@ -3,7 +3,8 @@
  * with `Last-Event-ID` misses nothing; one without it gets what is new. Each event's transaction notifies the user's id, which wakes the
  * stream. While an older transaction is open the event is not given out yet: the log is read again soon, then every second.
  */
-import { type EventPosition, findNewestPosition, listEvents } from "../../db/events/event-log.ts";
+import { findNewestPosition, listEvents } from "../../db/events/event-log.ts";
+import type { EventPosition } from "../../db/events/known-history.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import {
   KEEP_ALIVE,

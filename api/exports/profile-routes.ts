@@ -33,8 +33,8 @@ import { errorResponses, errorSchema, isoTime } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { timeZoneSchema } from "./books-settings-routes.ts";
+import { refuseUnset } from "./check-request.ts";
 import { currencySchema } from "./fiat-choice.ts";
-import { refuseUnset } from "./refuse-unset.ts";
 import { madeFile, makeFile } from "./wire.ts";
 
 const PATH = "/v1/export-profiles";

@@ -2,12 +2,12 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, notFound } from "../../core/domain/errors.ts";
+import { newExportScheduleId } from "../../core/domain/ids.ts";
 import {
   SCHEDULE_DELIVERIES,
   SCHEDULE_FREQUENCIES,
   SCHEDULES_MAX,
-} from "../../core/domain/export-schedule.ts";
-import { newExportScheduleId } from "../../core/domain/ids.ts";
+} from "../../core/domain/schedule-period.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { findExportProfile } from "../../db/exports/export-profiles.ts";
 import {

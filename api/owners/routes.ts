@@ -24,7 +24,7 @@ import {
   verifyAddressOwner,
   verifyPasskeyOwner,
 } from "./new-owner.ts";
-import { type ChangePreparation, prepareOwnerChange } from "./prepare.ts";
+import { type ChangePreparation, prepareOwnerChange } from "./prepare-owner-change.ts";
 import { readNames, readOwners } from "./read-owners.ts";
 import {
   addressStartBody,

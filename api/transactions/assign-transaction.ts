@@ -23,7 +23,7 @@ import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { findTransaction } from "../../db/transactions/transactions.ts";
-import { hasLiveRefunds } from "../../db/wallet-ops/refunds.ts";
+import { hasLiveRefunds } from "../../db/wallet-ops/refundable.ts";
 import type { Trace } from "../http/trace.ts";
 
 /** `mismatchMinUnits`: a smaller transfer of a wrong amount sets no exception on a link. */

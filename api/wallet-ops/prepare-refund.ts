@@ -5,12 +5,8 @@ import { linkTag } from "../../core/domain/link-tag.ts";
 import { refundableUnits } from "../../core/domain/refund.ts";
 import type { PaymentLink, User } from "../../db/schema.ts";
 import { lockRefund } from "../../db/wallet-ops/refund-requests.ts";
-import {
-  insertRefund,
-  listRefundable,
-  lockForRefunds,
-  type RefundView,
-} from "../../db/wallet-ops/refunds.ts";
+import { listRefundable } from "../../db/wallet-ops/refundable.ts";
+import { insertRefund, lockForRefunds, type RefundView } from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
 import {

@@ -6,7 +6,8 @@ import { refundableUnits } from "../../core/domain/refund.ts";
 import { findLink } from "../../db/links/links.ts";
 import type { User } from "../../db/schema.ts";
 import { findOperation, findOperations } from "../../db/wallet-ops/operations.ts";
-import { findRefund, listRefundable, listRefunds, type RefundView } from "../../db/wallet-ops/refunds.ts";
+import { listRefundable } from "../../db/wallet-ops/refundable.ts";
+import { findRefund, listRefunds, type RefundView } from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import {
   type linkRefundsSchema,

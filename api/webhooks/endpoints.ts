@@ -16,7 +16,7 @@ import {
   type WebhookEndpoint,
 } from "../../db/webhooks/webhooks.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { whyNotAnEndpoint } from "./wire.ts";
+import { whyNotAnEndpoint } from "./endpoint-url.ts";
 
 type Deps = Pick<ApiDeps, "sql" | "config">;
 type Own = { id: string; userId: string };

@@ -28,19 +28,3 @@ export function withAdded(slots: OwnerSlots, added: readonly Hex[]): (Hex | unde
   for (const owner of added) if (!all.includes(owner)) all.push(owner);
   return all;
 }
-
-/**
- * Whether a wallet could still be used after this owner is gone, by an address or by a passkey that this service knows; owners whose
- * keys no one can hold do not count. Of the account's own owners (its passkeys, and addresses, which it alone can add) the last one
- * stays, whatever members hold: a member must not lock the account out.
- */
-export function canRemove(
-  slots: OwnerSlots,
-  { removed, own, members }: { removed: Hex; own: ReadonlySet<Hex>; members: ReadonlySet<Hex> },
-): boolean {
-  const isOwn = (owner: Hex) => addressOfOwner(owner) !== undefined || own.has(owner);
-  return slots.some(
-    (owner) =>
-      owner !== undefined && owner !== removed && (isOwn(owner) || (!isOwn(removed) && members.has(owner))),
-  );
-}

@@ -3,16 +3,7 @@ import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { events } from "../schema.ts";
 import type { EventType } from "./events.ts";
-
-/** A read position: the last event received, the epoch that wrote it (a fencing token; db/schema/events.sql), and a digest of what precedes it. */
-export type EventPosition = {
-  /** The epoch's name; undefined in cursors of version 0.1, which are of the first epoch. */
-  epoch: string | undefined;
-  writtenBy: bigint;
-  id: bigint;
-  /** Undefined in cursors of versions without it. */
-  seal: string | undefined;
-};
+import { type EventPosition, selectReached, selectSeal } from "./known-history.ts";
 
 export type LoggedEvent = {
   id: bigint;
@@ -31,9 +22,6 @@ export type EventPage = {
 };
 
 type Row = LoggedEvent & { writtenBy: string; epoch: string; seal: string | null };
-
-const FIRST_EPOCH = 1;
-const SEAL_HEX_LENGTH = 16;
 
 /**
  * At most `limit` of a user's events after a position, oldest first; undefined when this log lacks what was read up to there: its
@@ -78,37 +66,6 @@ export async function listEvents(
   const found = rows.filter((row): row is Row => row.id !== null);
   const shown = found.slice(0, limit);
   return { events: shown, hasMore: found.length > limit, end: endOf(shown.at(-1)) };
-}
-
-/** The event at a position, if it exists together with everything the reader was shown before it. */
-function selectReached(tx: Tx, userId: string, { epoch, writtenBy, id, seal }: EventPosition) {
-  const isOfEpoch =
-    epoch === undefined
-      ? tx`reached.epoch = ${FIRST_EPOCH}`
-      : tx`reached.epoch = (select number from event_epochs where name = ${epoch})`;
-  return tx`
-    select epoch, written_by, id
-    from events reached
-    where id = ${id}::bigint
-      and user_id = ${userId}
-      and written_by = ${writtenBy.toString()}::text::xid8
-      and ${isOfEpoch}
-      and (${seal ?? null}::text is null or ${selectSeal(tx, tx`reached`)} = ${seal ?? null}::text)`;
-}
-
-/**
- * Names the events up to this one that a surviving log may lack although it holds this one, itself included. The list
- * is final once the event is shown. Usually it is one event; a long transaction adds those written while it was open.
- */
-function selectSeal(tx: Tx, last: ReturnType<Tx>) {
-  return tx`(
-    select left(encode(sha256(convert_to(string_agg(event_name(earlier.public_id), ',' order by earlier.written_by, earlier.id), 'UTF8')), 'hex'), ${SEAL_HEX_LENGTH}::int)
-    from events earlier
-    where owner_key(earlier.user_id) = owner_key(${last}.user_id)
-      and earlier.epoch = ${last}.epoch
-      and earlier.written_by >= least(${last}.ended_before, ${last}.written_by)
-      and (earlier.written_by, earlier.id) <= (${last}.written_by, ${last}.id)
-  )`;
 }
 
 function endOf(last: LoggedEvent | undefined): EventPosition | undefined {

@@ -1,6 +1,6 @@
 /** Schedules of exports, the periods they have made, and which of those are still to be announced. */
 import type { ProfileDefinition } from "../../core/domain/export-profile.ts";
-import type { DayPeriod, ScheduleDelivery, ScheduleFrequency } from "../../core/domain/export-schedule.ts";
+import type { DayPeriod, ScheduleDelivery, ScheduleFrequency } from "../../core/domain/schedule-period.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type ExportFile, type ExportScheduleRow, exportSchedules } from "./schema.ts";

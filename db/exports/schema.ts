@@ -4,9 +4,9 @@ import type { DatevSettings } from "../../core/domain/datev-settings.ts";
 import type { UsdcRate } from "../../core/domain/exchange-rate.ts";
 import type { ExportFormat } from "../../core/domain/export.ts";
 import type { ProfileDefinition } from "../../core/domain/export-profile.ts";
-import type { ScheduleDelivery, ScheduleFrequency } from "../../core/domain/export-schedule.ts";
 import type { Language } from "../../core/domain/language.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import type { ScheduleDelivery, ScheduleFrequency } from "../../core/domain/schedule-period.ts";
 
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
 const int8 = (name: string) => bigint(name, { mode: "bigint" });

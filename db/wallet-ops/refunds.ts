@@ -1,63 +1,9 @@
-/** Refunds of links: what is left of each transfer, reserved under the link's lock, and what has gone back. */
+/** Refunds of links: reserved under the link's lock, listed, and counted when they have gone back. */
 
 import type { Hex } from "../../core/domain/networks.ts";
-import type { Refund, RefundableTransfer, RefundSource, RefundState } from "../../core/domain/refund.ts";
+import type { Refund, RefundSource, RefundState } from "../../core/domain/refund.ts";
 import { queueDocuments } from "../jobs/queue-documents.ts";
 import type { Tx } from "../postgres/client.ts";
-
-/**
- * CONFIRMED transfers booked on a link, in the chain's order, with what no refund has taken or reserved: of the transfer, and of all that
- * came for the link, since a transfer that a reorganisation has moved to another place no longer has its refunds. Operations that ended
- * without moving money free their part. `except`: a refund that is about to reserve its own.
- */
-export async function listRefundable(
-  tx: Tx,
-  linkId: string,
-  { except }: { except?: string } = {},
-): Promise<RefundableTransfer[]> {
-  return tx<RefundableTransfer[]>`
-    with taken as (
-      select refund.paid_tx_hash, refund.paid_log_index, refund.amount_units
-      from refunds refund
-      join wallet_operations op on op.id = refund.id
-      where refund.link_id = ${linkId} and ${isLive(tx)} and refund.id is distinct from ${except ?? null}::text
-    )
-    select
-      transfer.tx_hash, transfer.log_index, transfer.from_address as sender, transfer.amount_units, transfer.pays,
-      transfer.authorization_nonce is not null as is_authorization,
-      (
-        select id
-        from transactions history
-        where history.transfer_id = transfer.id and history.link_id = ${linkId} and history.type <> 'SEND'
-        limit 1
-      ) as transaction_id,
-      least(
-        transfer.amount_units - coalesce(
-          (
-            select sum(taken.amount_units)
-            from taken
-            where taken.paid_tx_hash = hex_of(transfer.tx_hash) and taken.paid_log_index = transfer.log_index
-          ),
-          0
-        ),
-        sum(transfer.amount_units) over () - coalesce((select sum(taken.amount_units) from taken), 0)
-      )::bigint as left_units
-    -- each half has its index
-    from (
-      select id, block_number, tx_hash, log_index, from_address, amount_units, pays, authorization_nonce from transfers where link_id = ${linkId} and pays and status = 'CONFIRMED'
-      union all
-      select id, block_number, tx_hash, log_index, from_address, amount_units, pays, authorization_nonce from transfers where link_id = ${linkId} and not pays and status = 'CONFIRMED'
-    ) transfer
-    order by transfer.block_number, transfer.log_index`;
-}
-
-/** Needs `op`: the operation has moved its money, or still may. */
-function isLive(tx: Tx) {
-  return tx`(
-    op.state not in ('EXPIRED', 'CANCELLED', 'FAILED')
-    and not (op.state = 'AWAITING_SIGNATURE' and op.expires_at <= now())
-  )`;
-}
 
 /** Serialises everything that reserves or moves a link's money. */
 export async function lockForRefunds(tx: Tx, linkId: string): Promise<void> {
@@ -153,17 +99,6 @@ function shownState(tx: Tx) {
     when refund.requested_by is not null then 'REQUESTED'
     else 'EXPIRED'
   end`;
-}
-
-/** Whether any refund of this link has moved its money, or still may. */
-export async function hasLiveRefunds(tx: Tx, linkId: string): Promise<boolean> {
-  const rows = await tx`
-    select
-    from refunds refund
-    join wallet_operations op on op.id = refund.id
-    where refund.link_id = ${linkId} and ${isLive(tx)}
-    limit 1`;
-  return rows.length > 0;
 }
 
 /** Counts what has gone back again for the links of these operations. Returns the links. */

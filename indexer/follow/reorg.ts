@@ -4,7 +4,7 @@ import type { ChainNode } from "../../core/rpc/node.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { deleteBlocksAbove, findHighestBlocks, KEPT_BLOCKS } from "../../db/ledger/blocks.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
-import { orphanAbove } from "../../db/ledger/reorgs.ts";
+import { orphanAbove } from "../../db/ledger/orphan-blocks.ts";
 import { refreshLinks } from "../../db/links/link-status.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { announceBlock } from "../settle/apply.ts";

@@ -1,8 +1,8 @@
 /** Commits blocks with everything they change: cursor, transfers, payments, links, history and events in one SQL transaction. */
 
 import { insertBlocks, KEPT_BLOCKS } from "../../db/ledger/blocks.ts";
+import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
-import { confirmTransfers } from "../../db/ledger/transfers.ts";
 import { refreshLinks } from "../../db/links/link-status.ts";
 import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import type { Tx } from "../../db/postgres/client.ts";

@@ -11,7 +11,7 @@ import {
   toMinorUnits,
 } from "../../core/domain/fiat.ts";
 import { parseRateFile, RateFileError } from "../../core/domain/rate-file.ts";
-import { getFile } from "../../worker/webhooks/request.ts";
+import { getFile } from "../../worker/webhooks/public-request.ts";
 
 const TODAY = "2026-11-22";
 const rate = (text: string) => parseRate(text) ?? 0n;

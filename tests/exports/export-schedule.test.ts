@@ -1,11 +1,11 @@
 /** Scheduled exports: which period is next, when it is made, that it is made once, and how it is announced. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { nextPeriod, periodAround } from "../../core/domain/export-schedule.ts";
 import { newWalletId } from "../../core/domain/ids.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
+import { nextPeriod, periodAround } from "../../core/domain/schedule-period.ts";
 import { openLog } from "../../core/runtime/log.ts";
 import { insertScheduleRun } from "../../db/exports/export-schedules.ts";
-import { runSchedules } from "../../worker/exports/run-schedules.ts";
+import { runSchedules } from "../../worker/exports/run-due-schedules.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { randomHash } from "../links/payers.ts";
 import { newMember } from "../support/members.ts";

@@ -1,7 +1,7 @@
 /** A transfer is confirmed at the time of the block that makes it deep enough. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
-import { confirmTransfers } from "../../db/ledger/transfers.ts";
+import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
 import { type BooksLab, makeBlock, makeTransfer, NETWORK, openBooks, read } from "../support/ledger-lab.ts";
 
 const CONFIRMATIONS = 3;

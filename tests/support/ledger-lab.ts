@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { startCursor } from "../../db/ledger/cursors.ts";
-import { orphanAbove } from "../../db/ledger/reorgs.ts";
+import { orphanAbove } from "../../db/ledger/orphan-blocks.ts";
 import { openClaim } from "../../db/links/claims.ts";
 import { refreshLinks } from "../../db/links/link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";

@@ -8,7 +8,7 @@ import {
   type TransactionType,
 } from "../../core/domain/payment.ts";
 import { directionOf, isMoneyMoved } from "../../core/domain/transaction.ts";
-import { presentTotal, sumConfirmed } from "../../worker/exports/report-summary.ts";
+import { presentTotal, sumConfirmed } from "../../worker/exports/report-totals.ts";
 
 const DIRECTIONS: Record<TransactionType, "in" | "out"> = { RECEIVE: "in", PAYMENT_LINK: "in", SEND: "out" };
 const MOVED: Record<TransactionStatus, boolean> = {

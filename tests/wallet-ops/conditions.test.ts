@@ -14,7 +14,7 @@ import {
   markOperationsSigned,
   requeueUnrunOperations,
 } from "../../db/wallet-ops/queue.ts";
-import { listRefundable } from "../../db/wallet-ops/refunds.ts";
+import { listRefundable } from "../../db/wallet-ops/refundable.ts";
 import { reopenOperationHistory, reopenOperations } from "../../db/wallet-ops/reorganised-operations.ts";
 import { recordOperationEvents, settleOperations } from "../../db/wallet-ops/settlement.ts";
 import { bookTransfer } from "../support/book-transfer.ts";

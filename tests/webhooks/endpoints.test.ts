@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { isPublicAddress } from "../../core/runtime/public-address.ts";
+import { isPublicAddress } from "../../core/runtime/public-ip-ranges.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
 import { openClient } from "../support/http-client.ts";

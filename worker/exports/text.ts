@@ -11,7 +11,7 @@ import {
   STATUS_NOTE,
   splitTotals,
   sumConfirmed,
-} from "./report-summary.ts";
+} from "./report-totals.ts";
 
 /** Widths of the standard columns; what is longer pushes its own line. Amounts are right-aligned. */
 const WIDTHS = [24, 12, 20, 8, 9, 12, 40, 66];

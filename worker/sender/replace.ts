@@ -1,5 +1,5 @@
 /** Another attempt at the same nonce: the stored bytes again, or bytes with a higher fee, stored before they are sent. */
-import { nextFees } from "../../core/chain/fees.ts";
+import { nextFees } from "../../core/chain/raise-fees.ts";
 import { SignerError } from "../../core/chain/remote-signer.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { BudgetExceededError, raiseFeeCharge } from "../../db/relays/budgets.ts";

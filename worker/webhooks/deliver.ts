@@ -20,7 +20,7 @@ import {
 } from "../../db/webhooks/deliveries.ts";
 import { findSubjects, subjectOf } from "../../db/webhooks/event-subjects.ts";
 import { disableEndpoint } from "../../db/webhooks/webhooks.ts";
-import { postWebhook, WebhookError } from "./request.ts";
+import { postWebhook, WebhookError } from "./public-request.ts";
 
 export type WebhookDeps = {
   sql: Sql;

@@ -13,7 +13,7 @@ import {
   STATUS_NOTE,
   splitTotals,
   sumConfirmed,
-} from "../report-summary.ts";
+} from "../report-totals.ts";
 import { type Column, openPage, type PdfPage } from "./page.ts";
 
 const TOTAL_COLUMNS: readonly Column[] = [

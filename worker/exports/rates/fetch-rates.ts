@@ -7,7 +7,7 @@ import type { Log } from "../../../core/runtime/log.ts";
 import { noteSourceError, storeRates, takeSourceTurn } from "../../../db/exports/exchange-rates.ts";
 import type { Sql } from "../../../db/postgres/client.ts";
 import type { RateSourceSetting, WorkerConfig } from "../../config.ts";
-import { getFile, WebhookError } from "../../webhooks/request.ts";
+import { getFile, WebhookError } from "../../webhooks/public-request.ts";
 
 export type RatesDeps = {
   sql: Sql;

@@ -12,7 +12,7 @@ import {
   type StatementLine,
 } from "../../../core/domain/statement.ts";
 import { type Column, openPage, type PdfPage } from "../pdf/page.ts";
-import { readableTime } from "../report-summary.ts";
+import { readableTime } from "../report-totals.ts";
 import type { StatementBatches } from "./build-statement.ts";
 
 const SUM_COLUMNS: readonly Column[] = [

@@ -7,7 +7,7 @@ import { lookup } from "node:dns/promises";
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { isWebhookPort } from "../../core/domain/webhook.ts";
-import { isPublicAddress } from "../../core/runtime/public-address.ts";
+import { isPublicAddress } from "../../core/runtime/public-ip-ranges.ts";
 
 export type WebhookAnswer = { status: number; body: string };
 

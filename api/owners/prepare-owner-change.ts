@@ -12,8 +12,9 @@ import { encodeAddOwner, encodeRemoveOwner } from "../../core/chain/passkey-acco
 import { userOperationHash } from "../../core/chain/user-operation.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newChallengeId, newOwnerChangeIds } from "../../core/domain/ids.ts";
+import { canRemove } from "../../core/domain/last-owner.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
-import { addressOfOwner, canRemove, type OwnerAction, ownerIdOf } from "../../core/domain/owner.ts";
+import { addressOfOwner, type OwnerAction, ownerIdOf } from "../../core/domain/owner.ts";
 import { OPERATION_LIFE_MS, type OperationTerms, operationTag } from "../../core/domain/wallet-operation.ts";
 import { insertChallenge } from "../../db/auth/challenges.ts";
 import { listPasskeys, listPasskeysOfAccount, renamePasskey } from "../../db/auth/passkeys.ts";

@@ -3,9 +3,9 @@
  * by mail or webhook when it has ended. Runs every minute, may run twice and die anywhere: each step finds what is left to do.
  */
 import { periodOfDays } from "../../core/domain/calendar.ts";
-import { nextPeriod, RATE_WAIT_DAYS, SCHEDULED_EXPORT_KEPT_DAYS } from "../../core/domain/export-schedule.ts";
 import { newExportId } from "../../core/domain/ids.ts";
 import { localTime } from "../../core/domain/local-time.ts";
+import { nextPeriod, RATE_WAIT_DAYS, SCHEDULED_EXPORT_KEPT_DAYS } from "../../core/domain/schedule-period.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { profileRequest } from "../../db/exports/export-profiles.ts";

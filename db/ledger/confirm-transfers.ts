@@ -1,0 +1,50 @@
+/** Transfers that are deep enough: N confirmations make them, their history and their payments CONFIRMED. */
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+
+export type ConfirmedTransfers = { linkIds: string[]; paymentIds: string[] };
+
+/** DETECTED -> CONFIRMED for everything at or below `depthNumber`, with its history rows, payments and events. */
+export async function confirmTransfers(
+  tx: Tx,
+  { network, depthNumber, confirmations }: { network: NetworkId; depthNumber: number; confirmations: number },
+): Promise<ConfirmedTransfers> {
+  const rows = await tx<{ linkId: string | null; paymentId: string | null }[]>`
+    with deep as (
+      update transfers
+      set status = 'CONFIRMED', confirmed_at = block.block_time
+      from blocks block
+      where transfers.network = ${network}
+        and transfers.status = 'DETECTED'
+        and transfers.block_number <= ${depthNumber}
+        and block.network = transfers.network
+        and block.number = transfers.block_number + ${confirmations - 1}
+      returning transfers.id, transfers.confirmed_at, transfers.link_id, transfers.payment_id
+    ),
+    history as (
+      update transactions
+      set status = 'CONFIRMED', confirmed_at = deep.confirmed_at, updated_at = now()
+      from deep
+      where transactions.transfer_id = deep.id and transactions.status = 'DETECTED'
+      returning transactions.id, transactions.user_id, transactions.type, transactions.tx_hash, transactions.block_number
+    ),
+    payment as (
+      update payments
+      set state = 'CONFIRMED', updated_at = now()
+      from deep
+      where payments.id = deep.payment_id and payments.state = 'MINED'
+    ),
+    event as (
+      insert into events (user_id, type, subject_id, data)
+      select
+        user_id, 'transaction.confirmed', id,
+        jsonb_build_object('type', type, 'txHash', hex_of(tx_hash), 'blockNumber', block_number, 'network', ${network}::text)
+      from history
+    )
+    select link_id, payment_id
+    from deep`;
+  return {
+    linkIds: rows.flatMap((row) => row.linkId ?? []),
+    paymentIds: rows.flatMap((row) => row.paymentId ?? []),
+  };
+}
