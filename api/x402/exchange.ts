@@ -1,5 +1,5 @@
 /** One x402 exchange: what a request on one of the four wires brings is paid or asked for, and presented. Knows nothing of the web framework. */
-import { findObstacle, type PayableLink } from "../../core/domain/decide-payment.ts";
+import { findObstacle, type PayableLink } from "../../core/domain/decide-authorization.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { acceptedLanguage } from "../../core/domain/language.ts";
 import { parseUnits } from "../../core/domain/money.ts";

@@ -1,8 +1,8 @@
 /**
- * Pays a link with one authorization: reads the link, decides (core/domain/decide-payment.ts), acts on it. The unique insert is the only
+ * Pays a link with one authorization: reads the link, decides (core/domain/decide-authorization.ts), acts on it. The unique insert is the only
  * check that counts under concurrency. From acceptance on the answer is what the payment's row becomes, never a guess.
  */
-import { type Decision, decide, type PayableLink } from "../../core/domain/decide-payment.ts";
+import { type Decision, decide, type PayableLink } from "../../core/domain/decide-authorization.ts";
 import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import type { Language } from "../../core/domain/language.ts";
 import { linkTag, tagOfNonce } from "../../core/domain/link-tag.ts";

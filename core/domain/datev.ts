@@ -3,7 +3,7 @@
  * Windows-1252, with semicolons and decimal commas. Pure.
  */
 import type { DatevSettings } from "./datev-settings.ts";
-import { ExportRefusal } from "./export-refusal.ts";
+import { ExportRefusal } from "./export-refusal-error.ts";
 import { formatMinor, type ImportRow } from "./import-rows.ts";
 
 export const DATEV_PLACES = 2;

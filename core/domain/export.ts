@@ -20,8 +20,6 @@ export const EXPORT_PROFILES = ["standard", "accounting", "books"] as const;
 export type ExportProfile = (typeof EXPORT_PROFILES)[number];
 
 export const EXPORT_ROWS_MAX = 10_000;
-/** A finished file can be downloaded that long. */
-export const EXPORT_KEPT_DAYS = 7;
 export const EXPORTS_AT_ONCE_PER_USER = 2;
 
 /** A history row with the fields of the accounting profile. */

@@ -4,7 +4,7 @@
  */
 
 import { type ExportRow, type ExportSummary, rowIdOf } from "./export.ts";
-import { ExportRefusal } from "./export-refusal.ts";
+import { ExportRefusal } from "./export-refusal-error.ts";
 import { decimalsOf, type FiatValue, toMinorUnits } from "./fiat.ts";
 import { localTime } from "./local-time.ts";
 import { formatUnits } from "./money.ts";

@@ -6,7 +6,6 @@ export type ScheduleFrequency = (typeof SCHEDULE_FREQUENCIES)[number];
 export const SCHEDULE_DELIVERIES = ["mail", "webhook"] as const;
 export type ScheduleDelivery = (typeof SCHEDULE_DELIVERIES)[number];
 export const SCHEDULES_MAX = 20;
-export const SCHEDULED_EXPORT_KEPT_DAYS = 30;
 /** A period waits that long for the rate of its last day; a weekend's comes on Monday. */
 export const RATE_WAIT_DAYS = 4;
 

@@ -11,8 +11,6 @@ import { directionOf, titleOf } from "./transaction.ts";
 
 /** A statement holds every movement of its period or is not made. */
 export const STATEMENT_ROWS_MAX = 100_000;
-/** Scheduled statements are kept as long as books are. */
-export const MONTHLY_STATEMENT_KEPT_DAYS = 3_653;
 
 export type StatementRequest = {
   network: NetworkId;

@@ -1,4 +1,4 @@
-/** Standard Webhooks 1.0.0: the message, its signature and the retry schedule. */
+/** Standard Webhooks 1.0.0: the message and its signature. */
 import { createHmac, randomBytes } from "node:crypto";
 
 const SECRET_BYTES = 32;
@@ -8,23 +8,6 @@ const SECRET_PREFIX = "whsec_";
 export const OLD_SECRET_LIFE_H = 24;
 export const ENDPOINTS_MAX = 20;
 
-/** The published schedule: the delay before each attempt, in seconds. The first is immediate; after the last the delivery is FAILED. */
-export const RETRY_AFTER_S = [
-  0,
-  5,
-  5 * 60,
-  30 * 60,
-  2 * 3_600,
-  5 * 3_600,
-  10 * 3_600,
-  14 * 3_600,
-  20 * 3_600,
-  24 * 3_600,
-] as const;
-
-/** An endpoint without a success for this long, and with at least one failure at the end of it, is disabled. */
-export const FAILING_MAX_H = 72;
-
 /** Ports a webhook may target: never those of mail, shells and name servers. */
 export function isWebhookPort(port: number): boolean {
   return port === 443 || port >= 1_024;
@@ -32,11 +15,6 @@ export function isWebhookPort(port: number): boolean {
 
 export function newWebhookSecret(): string {
   return `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString("base64")}`;
-}
-
-/** Seconds until the next attempt after `tries` failed ones; undefined when there is none. */
-export function retryAfterS(tries: number): number | undefined {
-  return RETRY_AFTER_S[tries];
 }
 
 export type Message = { id: string; timestampS: number; body: string };

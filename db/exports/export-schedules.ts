@@ -82,7 +82,7 @@ export async function deleteSchedulesBy(
   await tx`delete from export_schedules where user_id = ${userId} and created_by = ${createdBy}`;
 }
 
-export type DueSchedule = Pick<ExportScheduleRow, "id" | "userId" | "createdAt"> & {
+export type ActiveSchedule = Pick<ExportScheduleRow, "id" | "userId" | "createdAt"> & {
   frequency: ScheduleFrequency;
   definition: ProfileDefinition;
   /** Of the newest period that was made. */
@@ -90,8 +90,8 @@ export type DueSchedule = Pick<ExportScheduleRow, "id" | "userId" | "createdAt">
 };
 
 /** Those that are not paused, in the order of their ids after `afterId`. */
-export async function pageSchedules(tx: Tx, afterId: string, limit: number): Promise<DueSchedule[]> {
-  return tx<DueSchedule[]>`
+export async function pageSchedules(tx: Tx, afterId: string, limit: number): Promise<ActiveSchedule[]> {
+  return tx<ActiveSchedule[]>`
     select
       schedule.id, schedule.user_id, schedule.created_at, schedule.frequency, profile.definition,
       (

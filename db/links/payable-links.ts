@@ -1,5 +1,5 @@
 /** A link as its payer sees it: terms, state, and who is paying it already. */
-import type { PayableLink } from "../../core/domain/decide-payment.ts";
+import type { PayableLink } from "../../core/domain/decide-authorization.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { countUses } from "./use-count.ts";

@@ -1,14 +1,11 @@
 /** Sessions: the row is the session; deleting it ends the session at once on every instance. */
+import { SESSION_ABSOLUTE_LIFE_S, SESSION_LIFE_S } from "../../core/domain/session-life.ts";
 import { maySignIn } from "../auth/passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type Session, sessions, type User } from "../schema.ts";
 
 export type SessionMethod = Session["method"];
-
-/** Lifetime since the last renewal, and since sign-in. */
-export const SESSION_LIFE_S = 3_600;
-export const SESSION_ABSOLUTE_LIFE_S = 86_400;
 
 /** Sign-ins that verified a passkey's registration or assertion. */
 const PROVEN_BY_PASSKEY: ReadonlySet<SessionMethod> = new Set(["passkey", "wallet_setup"]);

@@ -14,7 +14,7 @@ import {
   type ExportRow,
   type ExportSummary,
 } from "../../core/domain/export.ts";
-import { ExportRefusal } from "../../core/domain/export-refusal.ts";
+import { ExportRefusal } from "../../core/domain/export-refusal-error.ts";
 import type { Valuation } from "../../core/domain/fiat.ts";
 import { localTime } from "../../core/domain/local-time.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";

@@ -3,35 +3,33 @@
  * by mail or webhook when it has ended. Runs every minute, may run twice and die anywhere: each step finds what is left to do.
  */
 import { periodOfDays } from "../../core/domain/calendar.ts";
+import { SCHEDULED_EXPORT_KEPT_DAYS } from "../../core/domain/export-life.ts";
 import { newExportId } from "../../core/domain/ids.ts";
 import { localTime } from "../../core/domain/local-time.ts";
-import { nextPeriod, RATE_WAIT_DAYS, SCHEDULED_EXPORT_KEPT_DAYS } from "../../core/domain/schedule-period.ts";
+import { nextPeriod } from "../../core/domain/schedule-period.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { profileRequest } from "../../db/exports/export-profiles.ts";
 import {
-  type DueSchedule,
+  type ActiveSchedule,
   type EndedRun,
   insertScheduleRun,
   pageSchedules,
   setRunExport,
   takeEndedRuns,
 } from "../../db/exports/export-schedules.ts";
-import { type ExportRequest, insertExport } from "../../db/exports/exports.ts";
+import { insertExport } from "../../db/exports/exports.ts";
 import { findMerchantBooks } from "../../db/exports/merchant-books.ts";
-import { findLedgerEnd } from "../../db/exports/statements.ts";
-import { readValuation } from "../../db/exports/valuation.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { addNotice } from "../../db/notices/notices.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
-import { listWallets } from "../../db/wallets/wallets.ts";
 import type { WorkerConfig } from "../config.ts";
+import { isScheduleDue } from "./is-schedule-due.ts";
 
 export type SchedulesDeps = { sql: Sql; log: Log; config: Pick<WorkerConfig, "chains" | "baseUrl"> };
 
 const SCHEDULES_AT_ONCE = 500;
 const ANNOUNCED_AT_ONCE = 1_000;
-const DAY_MS = 86_400_000;
 
 /** Throws after all schedules when one failed, so that the queue retries. */
 export async function runSchedules(deps: SchedulesDeps, now = new Date()): Promise<void> {
@@ -48,7 +46,7 @@ export async function runSchedules(deps: SchedulesDeps, now = new Date()): Promi
   if (failures.length > 0) throw new AggregateError(failures, `${failures.length} schedule(s) did not run`);
 }
 
-async function runSchedule(deps: SchedulesDeps, schedule: DueSchedule, now: Date): Promise<void> {
+async function runSchedule(deps: SchedulesDeps, schedule: ActiveSchedule, now: Date): Promise<void> {
   const { sql, log } = deps;
   const { id: scheduleId, userId, definition } = schedule;
   const books = await findMerchantBooks(sql, userId);
@@ -56,12 +54,10 @@ async function runSchedule(deps: SchedulesDeps, schedule: DueSchedule, now: Date
   const madeOn = localTime(schedule.createdAt, zone).slice(0, 10);
   const days = nextPeriod({ ...schedule, madeOn });
   const period = periodOfDays(days.firstDay, days.lastDay, zone);
-  if (period.before > now) return;
   // a scheduled file is sent unread: one that leaves movements out must not be taken for the period's
   const request = { ...profileRequest(definition, books, period), isWhole: true };
-  if (!(await isConfirmed(deps, schedule, period.before))) return;
-  const mayWait = now.getTime() < period.before.getTime() + RATE_WAIT_DAYS * DAY_MS;
-  if (mayWait && !(await isValued(sql, { userId, request, lastDay: days.lastDay }))) return;
+  if (!(await isScheduleDue(deps, schedule, { before: period.before, lastDay: days.lastDay, request, now })))
+    return;
   const isNew = await sql.begin(async (tx) => {
     if (!(await insertScheduleRun(tx, scheduleId, days))) return false;
     const exportId = newExportId();
@@ -73,33 +69,6 @@ async function runSchedule(deps: SchedulesDeps, schedule: DueSchedule, now: Date
     return true;
   });
   if (isNew) log.info({ userId, scheduleId, ...days }, "scheduled export ordered");
-}
-
-/** Whether the ledger of each of the merchant's wallets on an enabled network is confirmed to the end of the period. */
-async function isConfirmed(
-  { sql, config }: SchedulesDeps,
-  { userId, definition }: DueSchedule,
-  before: Date,
-): Promise<boolean> {
-  for (const { network } of await listWallets(sql, userId)) {
-    if (definition.networks.length > 0 && !definition.networks.includes(network)) continue;
-    // the ledger of a network that is not enabled any more ends where it was left
-    const settings = config.chains.find(({ id }) => id === network);
-    if (!settings) continue;
-    const { confirmations } = settings;
-    const end = await findLedgerEnd(sql, { userId, network, confirmations });
-    if (!end || end.confirmedBefore < before) return false;
-  }
-  return true;
-}
-
-async function isValued(
-  tx: Tx,
-  { userId, request, lastDay }: { userId: string; request: ExportRequest; lastDay: string },
-): Promise<boolean> {
-  if (!request.fiat) return true;
-  const valuation = await readValuation(tx, request.fiat, { userId, firstDay: lastDay });
-  return valuation.valueOf(1n, lastDay) !== undefined;
 }
 
 async function announce({ sql, config }: SchedulesDeps): Promise<void> {

@@ -6,7 +6,8 @@
 
 import { presentEventData } from "../../core/domain/event-data.ts";
 import { type KeyList, unseal } from "../../core/domain/seal.ts";
-import { FAILING_MAX_H, messageBody, messageHeaders, retryAfterS } from "../../core/domain/webhook.ts";
+import { messageBody, messageHeaders } from "../../core/domain/webhook.ts";
+import { FAILING_MAX_H, retryAfterS } from "../../core/domain/webhook-retries.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import type { Sql } from "../../db/postgres/client.ts";

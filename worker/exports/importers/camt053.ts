@@ -9,7 +9,7 @@ import {
   camtEntry,
   camtStart,
 } from "../../../core/domain/camt053.ts";
-import { ExportRefusal } from "../../../core/domain/export-refusal.ts";
+import { ExportRefusal } from "../../../core/domain/export-refusal-error.ts";
 import { importRow, newRounding, placesOf } from "../../../core/domain/import-rows.ts";
 import type { StatementHead } from "../../../core/domain/statement.ts";
 import { utf8 } from "../renderer.ts";

@@ -2,7 +2,7 @@
 
 import { addDays } from "../../../core/domain/exchange-rate.ts";
 import type { ExportRow } from "../../../core/domain/export.ts";
-import { ExportRefusal } from "../../../core/domain/export-refusal.ts";
+import { ExportRefusal } from "../../../core/domain/export-refusal-error.ts";
 import { localTime } from "../../../core/domain/local-time.ts";
 import {
   changeOf,

@@ -4,8 +4,8 @@
  */
 import { setImmediate } from "node:timers/promises";
 import { monthBefore, periodOfMonth } from "../../../core/domain/calendar.ts";
+import { MONTHLY_STATEMENT_KEPT_DAYS } from "../../../core/domain/export-life.ts";
 import { newExportId } from "../../../core/domain/ids.ts";
-import { MONTHLY_STATEMENT_KEPT_DAYS } from "../../../core/domain/statement.ts";
 import { NO_FILTER } from "../../../core/domain/transaction.ts";
 import type { Log } from "../../../core/runtime/log.ts";
 import { insertExport } from "../../../db/exports/exports.ts";

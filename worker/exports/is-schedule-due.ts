@@ -1,0 +1,52 @@
+/** When a scheduled export is due: its period is over, confirmed on every network and, in a currency, has its last rate. */
+import { RATE_WAIT_DAYS } from "../../core/domain/schedule-period.ts";
+import type { ActiveSchedule } from "../../db/exports/export-schedules.ts";
+import type { ExportRequest } from "../../db/exports/exports.ts";
+import { findLedgerEnd } from "../../db/exports/statements.ts";
+import { readValuation } from "../../db/exports/valuation.ts";
+import type { Sql, Tx } from "../../db/postgres/client.ts";
+import { listWallets } from "../../db/wallets/wallets.ts";
+import type { WorkerConfig } from "../config.ts";
+
+type DueDeps = { sql: Sql; config: Pick<WorkerConfig, "chains"> };
+
+const DAY_MS = 86_400_000;
+
+/** `before` ends the period. The rate of its last day is waited for RATE_WAIT_DAYS. */
+export async function isScheduleDue(
+  deps: DueDeps,
+  schedule: ActiveSchedule,
+  { before, lastDay, request, now }: { before: Date; lastDay: string; request: ExportRequest; now: Date },
+): Promise<boolean> {
+  if (before > now) return false;
+  if (!(await isConfirmed(deps, schedule, before))) return false;
+  const mayWait = now.getTime() < before.getTime() + RATE_WAIT_DAYS * DAY_MS;
+  return !mayWait || isValued(deps.sql, { userId: schedule.userId, request, lastDay });
+}
+
+/** Whether the ledger of each of the merchant's wallets on an enabled network is confirmed to the end of the period. */
+async function isConfirmed(
+  { sql, config }: DueDeps,
+  { userId, definition }: ActiveSchedule,
+  before: Date,
+): Promise<boolean> {
+  for (const { network } of await listWallets(sql, userId)) {
+    if (definition.networks.length > 0 && !definition.networks.includes(network)) continue;
+    // the ledger of a network that is not enabled any more ends where it was left
+    const settings = config.chains.find(({ id }) => id === network);
+    if (!settings) continue;
+    const { confirmations } = settings;
+    const end = await findLedgerEnd(sql, { userId, network, confirmations });
+    if (!end || end.confirmedBefore < before) return false;
+  }
+  return true;
+}
+
+async function isValued(
+  tx: Tx,
+  { userId, request, lastDay }: { userId: string; request: ExportRequest; lastDay: string },
+): Promise<boolean> {
+  if (!request.fiat) return true;
+  const valuation = await readValuation(tx, request.fiat, { userId, firstDay: lastDay });
+  return valuation.valueOf(1n, lastDay) !== undefined;
+}
