@@ -99,3 +99,16 @@ export function selectDocuments(tx: Tx) {
     from documents document
     left join documents receipt on receipt.id = document.receipt_id`;
 }
+
+/** Whether the `transfer` of the statement has a valid document of this kind. */
+export function hasDocument(tx: Tx, kind: DocumentKind) {
+  return tx`
+    exists (
+      select from documents document
+      where document.network = transfer.network
+        and document.tx_hash = hex_of(transfer.tx_hash)
+        and document.log_index = transfer.log_index
+        and document.kind = ${kind}::text
+        and document.voided_at is null
+    )`;
+}

@@ -2,6 +2,7 @@
 import type { Language } from "../../core/domain/language.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
+import { hasDocument } from "./documents.ts";
 
 /** A payment or refund without a document. */
 export type DueDocument = {
@@ -72,14 +73,7 @@ export function findDueReceipts(tx: Tx, linkIds: readonly string[]): Promise<Due
       on history.transfer_id = transfer.id and history.user_id = link.user_id and history.type = 'PAYMENT_LINK'
     where link.id = any(${[...linkIds]}::text[])
       and link.status = 'PAID'
-      and not exists (
-        select from documents document
-        where document.network = transfer.network
-          and document.tx_hash = hex_of(transfer.tx_hash)
-          and document.log_index = transfer.log_index
-          and document.kind = 'RECEIPT'
-          and document.voided_at is null
-      )
+      and not ${hasDocument(tx, "RECEIPT")}
     order by transfer.block_time, transfer.block_number, transfer.log_index`;
 }
 
@@ -117,14 +111,7 @@ export function findDueCreditNotes(tx: Tx, linkIds: readonly string[]): Promise<
       and receipt.kind = 'RECEIPT'
       and receipt.voided_at is null
     where refund.link_id = any(${[...linkIds]}::text[])
-      and not exists (
-        select from documents document
-        where document.network = transfer.network
-          and document.tx_hash = hex_of(transfer.tx_hash)
-          and document.log_index = transfer.log_index
-          and document.kind = 'CREDIT_NOTE'
-          and document.voided_at is null
-      )
+      and not ${hasDocument(tx, "CREDIT_NOTE")}
     order by transfer.block_time, transfer.block_number, transfer.log_index`;
 }
 

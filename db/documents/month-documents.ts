@@ -1,7 +1,7 @@
 /** A merchant's documents of a month, and what of the month has none yet. */
 import type { Period } from "../../core/domain/calendar.ts";
 import type { Tx } from "../postgres/client.ts";
-import { type ShownDocument, selectDocuments } from "./documents.ts";
+import { hasDocument, type ShownDocument, selectDocuments } from "./documents.ts";
 import type { StoredDocument } from "./schema.ts";
 
 /** Of a month, in the order of their numbers, after the one named. */
@@ -47,14 +47,7 @@ export async function findUndocumentedLinks(
         and history.status = 'CONFIRMED'
         and history.detected_at >= ${from} and history.detected_at < ${before}
         and history.type = 'PAYMENT_LINK' and transfer.pays and link.status = 'PAID'
-        and not exists (
-          select from documents document
-          where document.network = transfer.network
-            and document.tx_hash = hex_of(transfer.tx_hash)
-            and document.log_index = transfer.log_index
-            and document.kind = 'RECEIPT'
-            and document.voided_at is null
-        )
+        and not ${hasDocument(tx, "RECEIPT")}
       union all
       select refund.link_id, history.detected_at
       from refunds refund
