@@ -1,0 +1,156 @@
+/** What the dashboard sends again, in a real browser: reads beside an answer that replaces the session, and calls of a session that is over. */
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import type { Browser, Page, Request } from "playwright-core";
+import { isBrowserThere, launchBrowser, type Visit, visit } from "../checkout/browser.ts";
+import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
+import { waitFor } from "../support/relay-lab.ts";
+import { newEmail } from "../support/sign-up.ts";
+import { addAuthenticator, signUpInBrowser } from "./dashboard-world.ts";
+
+setDefaultTimeout(120_000);
+
+const NO_LIST = "PublicKeyCredential.isConditionalMediationAvailable = async () => false";
+/** All of the API but the event stream, whose answer does not end. */
+const CALLS = /\/v1\/(?!events\/stream)/;
+
+describe.if(isBrowserThere)("a call that is refused with 401", () => {
+  let world: ApiWorld;
+  let browser: Browser;
+  let person: Visit;
+  let page: Page;
+  /** Statuses of each call, in the order of its answers. */
+  const answers = new Map<string, number[]>();
+
+  beforeAll(async () => {
+    const networks = ["base", "base-sepolia"] as const;
+    [world, browser] = await Promise.all([
+      startApiWorld({ env: { TEST_MODE: "1" }, networks }),
+      launchBrowser(),
+    ]);
+    person = await visit(browser, `${world.baseUrl}/`, {
+      allowedErrors: /status of 40[14]/,
+      prepare: async (opened) => {
+        await opened.addInitScript(NO_LIST);
+        await addAuthenticator(opened);
+      },
+    });
+    page = person.page;
+    page.on("response", (response) => {
+      if (!CALLS.test(response.url())) return;
+      const name = nameOf(response.request());
+      answers.set(name, [...(answers.get(name) ?? []), response.status()]);
+    });
+    await signUpInBrowser(page, newEmail());
+  }, 240_000);
+  afterAll(async () => {
+    await browser?.close();
+    await world?.stop();
+  });
+
+  const nameOf = (request: Request) => `${request.method()} ${request.url().slice(world.baseUrl.length)}`;
+  const prompt = () => page.getByRole("dialog", { name: "Sign in again" });
+  const sessionCookie = async () => {
+    const cookies = await page.context().cookies();
+    return cookies.map(({ name, value }) => `${name}=${value}`).join("; ");
+  };
+  /** With the browser's own session, from elsewhere: the browser keeps its cookie. */
+  const endSession = async () => {
+    const ended = await fetch(`${world.baseUrl}/v1/auth/logout`, {
+      method: "POST",
+      headers: { cookie: await sessionCookie() },
+    });
+    expect(ended.status).toBe(200);
+    expect(await world.sql`select from sessions`).toHaveLength(0);
+  };
+
+  test("a read by the session that a wallet's setup replaces is sent again, and nobody is asked to sign in", async () => {
+    await page.getByRole("link", { name: "Wallet", exact: true }).click();
+    await page.getByRole("heading", { level: 1, name: "Wallet" }).waitFor();
+    const replaced = await sessionCookie();
+    const refused: string[] = [];
+    const firstRefused = Promise.withResolvers<void>();
+    const cookieIsNew = Promise.withResolvers<void>();
+    await page.route(CALLS, async (route) => {
+      if (route.request().method() !== "GET") return route.fallback();
+      const response = await route.fetch();
+      if (response.status() === 401) {
+        refused.push(nameOf(route.request()));
+        firstRefused.resolve();
+        await cookieIsNew.promise;
+      }
+      await route.fulfill({ response });
+    });
+    // the service has replaced the session, and the browser does not know the new one until a read was refused
+    await page.route("**/v1/wallets/setup/complete", async (route) => {
+      const request = route.request();
+      const answer = await fetch(request.url(), {
+        method: "POST",
+        headers: { ...request.headers(), cookie: replaced },
+        body: request.postData(),
+      });
+      await firstRefused.promise;
+      const [type, cookie] = [answer.headers.get("content-type"), answer.headers.get("set-cookie")];
+      await route.fulfill({
+        status: answer.status,
+        headers: { "content-type": type ?? "", "set-cookie": cookie ?? "" },
+        body: await answer.text(),
+      });
+    });
+    await page.getByRole("button", { name: /^Set up / }).click();
+    await waitFor("the new session's cookie", async () => (await sessionCookie()) !== replaced);
+    cookieIsNew.resolve();
+    await page.getByRole("button", { name: /^Set up / }).waitFor({ state: "detached" });
+    await waitFor("an answer to every refused read", async () =>
+      refused.every((name) => answers.get(name)?.at(-1) === 200),
+    );
+    expect(refused.length).toBeGreaterThan(0);
+    expect(new Set(refused).size).toBe(refused.length);
+    expect(await prompt().count()).toBe(0);
+    await page.unrouteAll({ behavior: "wait" });
+  });
+
+  test("a read by a session that was ended elsewhere is sent once more, then the passkey is asked for", async () => {
+    const reads = () => [...answers].filter(([name]) => name.startsWith("GET "));
+    await endSession();
+    answers.clear();
+    // not a click of the pointer: what the page reads for its event stream may have opened the prompt before
+    await page.getByRole("link", { name: "Transactions", exact: true }).dispatchEvent("click");
+    await prompt().waitFor();
+    await waitFor("the refusals of the new screen", async () =>
+      reads().some(([name, all]) => name.startsWith("GET /v1/transactions") && all.includes(401)),
+    );
+    await waitFor("the second refusals", async () =>
+      reads().every(([, all]) => all.filter((status) => status === 401).length !== 1),
+    );
+    await prompt().getByRole("button", { name: "Use passkey" }).click();
+    await prompt().waitFor({ state: "detached" });
+    await waitFor("all reads", async () => reads().every(([, all]) => all.includes(200)));
+    const repeated = reads().filter(([, all]) => all.includes(401));
+    expect(repeated.map(([name]) => name)).toContainEqual(expect.stringContaining("/v1/transactions"));
+    for (const [, all] of repeated) {
+      const [first, second, third, ...later] = all.slice(all.indexOf(401));
+      expect([first, second, third]).toEqual([401, 401, 200]);
+      expect(later).not.toContain(401);
+    }
+  });
+
+  test("a write by a session that was ended elsewhere is sent once, and again after the passkey", async () => {
+    await page.goto(`${world.baseUrl}/links?new=1`);
+    const form = page.getByRole("dialog", { name: "New payment link" });
+    await form.getByLabel("Amount", { exact: true }).fill("7.5");
+    await form.getByLabel("What for").fill("Sent again by the passkey alone");
+    await endSession();
+    answers.clear();
+    // not a click of the pointer: what the page still reads may have opened the prompt before
+    await form.getByRole("button", { name: "Create link" }).dispatchEvent("click");
+    await waitFor("the refusal", async () => answers.has("POST /v1/payment-links"));
+    await prompt().getByRole("button", { name: "Use passkey" }).click();
+    await page.getByRole("heading", { level: 1, name: "Sent again by the passkey alone" }).waitFor();
+    expect(answers.get("POST /v1/payment-links")).toEqual([401, 201]);
+    expect(await world.sql`select from payment_links`).toHaveLength(1);
+  });
+
+  test("no error was logged, and nothing was asked of another origin", () => {
+    person.expectClean();
+  });
+});
