@@ -1,6 +1,14 @@
 /** Which amounts a relay budget has room for, and how a refusal describes it. */
 import { expect, test } from "bun:test";
-import { describeBudget, isRelayObstacle, judgeBudget } from "../../core/domain/relay-budget.ts";
+import {
+  describeBudget,
+  isRelayObstacle,
+  judgeBudget,
+  PAYMENT_GAS,
+  type RelayLimits,
+  whyBudgetSpent,
+  whyNotRelayed,
+} from "../../core/domain/relay-budget.ts";
 
 const BUDGET = { used: 4n, reserved: 3n, maximum: 10n };
 
@@ -33,4 +41,41 @@ test.each([
   ["LINK_NOT_PAYABLE", false],
 ] as const)("%s as a reason not to relay a payable link: %s", (reason, isObstacle) => {
   expect(isRelayObstacle({ reason, message: "" })).toBe(isObstacle);
+});
+
+const NOW = new Date("2026-12-31T23:59:59.999Z");
+const LINK = {
+  amountUnits: 10_000n,
+  recipient: `0x${"ab".repeat(20)}`,
+  relayGasUsed: 0n,
+  relayGasOwnMaximum: null,
+} as const;
+const LIMITS: RelayLimits = { relayMinUnits: 10_000n, relayGasPerMerchantPerDay: 1_000_000n };
+const TRANSFER_PAYS = `; a USDC transfer to ${LINK.recipient} pays this link`;
+
+test("a payment of the least amount is relayed; one below it is refused, and a transfer pays its link", () => {
+  expect(whyNotRelayed(LINK, LIMITS, NOW)).toBeUndefined();
+  expect(whyNotRelayed({ ...LINK, amountUnits: 9_999n }, LIMITS, NOW)).toEqual({
+    reason: "AMOUNT_TOO_SMALL_TO_RELAY",
+    message: `0.009999 USDC is below 0.010000 USDC, the least that is relayed${TRANSFER_PAYS}`,
+  });
+});
+
+test("a merchant's gas is spent when one more payment does not fit, by the merchant's own maximum if there is one", () => {
+  const judge = (relayGasUsed: bigint, relayGasOwnMaximum: bigint | null, limits = LIMITS) =>
+    whyNotRelayed({ ...LINK, relayGasUsed, relayGasOwnMaximum }, limits, NOW)?.reason;
+  expect(judge(1_000_000n - PAYMENT_GAS, null)).toBeUndefined();
+  expect(judge(1_000_001n - PAYMENT_GAS, null)).toBe("RELAY_BUDGET_SPENT");
+  expect(judge(0n, PAYMENT_GAS)).toBeUndefined();
+  expect(judge(1n, PAYMENT_GAS)).toBe("RELAY_BUDGET_SPENT");
+  expect(judge(1_000_000n, 2_000_000n)).toBeUndefined();
+  expect(judge(10n ** 12n, null, { ...LIMITS, relayGasPerMerchantPerDay: undefined })).toBeUndefined();
+});
+
+test("what is only reserved of a merchant's gas refuses no payment, and is named when another reason does", () => {
+  const budget = { used: 0n, reserved: PAYMENT_GAS, maximum: PAYMENT_GAS };
+  expect(whyBudgetSpent(budget, NOW)).toBeUndefined();
+  expect(whyBudgetSpent({ ...budget, used: 1n }, NOW)?.message).toContain(
+    "1 used and 150000 reserved of 150000 gas",
+  );
 });

@@ -1,0 +1,89 @@
+/** Amounts between the wire and micro-USDC, and what the words of a link's state mean. */
+import { describe, expect, test } from "bun:test";
+import { effectiveStatus, isOpenStatus, LINK_STATUSES } from "../../core/domain/link.ts";
+import {
+  formatUnits,
+  LINK_AMOUNT_MAX_UNITS,
+  parseUnits,
+  parseUnitsFromNumber,
+  toAmountNumber,
+} from "../../core/domain/money.ts";
+import { choiceOf, isTooFine } from "../../core/domain/reuse.ts";
+import { isRevocable, SETTLED_BY } from "../../core/domain/settled-by.ts";
+
+describe("an amount", () => {
+  test.each([
+    ["0", 0n],
+    ["1", 1_000_000n],
+    ["0.000001", 1n],
+    ["12.340000000", 12_340_000n],
+    ["999999999999999999.999999", 999_999_999_999_999_999_999_999n],
+  ] as const)("of the text %s is %p units", (text, units) => {
+    expect(parseUnits(text)).toBe(units);
+  });
+
+  test.each(["", ".5", "1.", "-1", "+1", "1e3", " 1", "1,5", "0.0000001", "0x10", "1".repeat(19)])(
+    "of the text %p is refused",
+    (text) => {
+      expect(parseUnits(text)).toBeUndefined();
+    },
+  );
+
+  test.each([
+    [0, 0n],
+    [0.1, 100_000n],
+    [1e-6, 1n],
+    [1_000_000, LINK_AMOUNT_MAX_UNITS],
+    [123_456.789_012, 123_456_789_012n],
+  ] as const)("of the number %p is %p units", (value, units) => {
+    expect(parseUnitsFromNumber(value)).toBe(units);
+  });
+
+  test.each([-1, -0.5, Number.NaN, Number.POSITIVE_INFINITY, 1e-7, 1.5e-7, 1e21, 1.123_456_7, 0.1 + 0.2])(
+    "of the number %p is refused",
+    (value) => {
+      expect(parseUnitsFromNumber(value)).toBeUndefined();
+    },
+  );
+
+  test.each([
+    [0n, "0.000000"],
+    [1n, "0.000001"],
+    [-1n, "-0.000001"],
+    [-12_340_000n, "-12.340000"],
+    [LINK_AMOUNT_MAX_UNITS, "1000000.000000"],
+  ] as const)("of %p units is written %s", (units, text) => {
+    expect(formatUnits(units)).toBe(text);
+    expect(toAmountNumber(units)).toBe(Number(text));
+  });
+
+  test("that a payer chooses has at most five decimals", () => {
+    expect(isTooFine(1_000_010n)).toBe(false);
+    expect(isTooFine(1_000_001n)).toBe(true);
+  });
+
+  test("is chosen by the payer between both bounds, and fixed without them", () => {
+    expect(choiceOf({ minUnits: 1n, maxUnits: 2n })).toEqual({ minUnits: 1n, maxUnits: 2n });
+    expect(choiceOf({ minUnits: null, maxUnits: null })).toBeUndefined();
+    expect(choiceOf({})).toBeUndefined();
+  });
+});
+
+describe("a link", () => {
+  const at = (ms: number) => new Date(ms);
+
+  test("is expired from its very expiry on, if it waits for nothing", () => {
+    expect(effectiveStatus({ status: "ACTIVE", expiresAt: at(1_000) }, at(999))).toBe("ACTIVE");
+    expect(effectiveStatus({ status: "ACTIVE", expiresAt: at(1_000) }, at(1_000))).toBe("EXPIRED");
+    expect(effectiveStatus({ status: "PENDING", expiresAt: at(1_000) }, at(1_001))).toBe("PENDING");
+    expect(effectiveStatus({ status: "PAID", expiresAt: at(1_000) }, at(1_001))).toBe("PAID");
+  });
+
+  test("can be paid in the ordinary way while it is ACTIVE or PENDING", () => {
+    expect(LINK_STATUSES.filter(isOpenStatus)).toEqual(["ACTIVE", "PENDING"]);
+  });
+
+  test("gives back what its merchant, the amount or an early claim attributed, and nothing that was shown", () => {
+    expect(SETTLED_BY.filter(isRevocable)).toEqual(["early_claim", "amount", "merchant"]);
+  });
+});
