@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { CANDIDATES_MAX } from "../../core/domain/attribute-transfers.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { loadSnapshot } from "../../db/ledger/attribution.ts";
+import type { TakenLink } from "../../db/ledger/prior-attributions.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   type BooksLab,
@@ -31,12 +32,14 @@ beforeEach(async () => {
 });
 
 /** What the ledger holds about a transfer to the merchant. */
-function factsFor(amountUnits: bigint, blockNumber = PAID_AT + 1) {
+function factsFor(amountUnits: bigint, blockNumber = PAID_AT + 1, takenLinks: readonly TakenLink[] = []) {
   const transfer = {
     ...{ from: randomAddress(), to: lab.merchant.address, amountUnits, authorizationNonce: undefined },
     ...{ txHash: randomHash(), logIndex: 1, blockNumber, blockTimeMs: Date.now() + 1_000 },
   };
-  return lab.sql.begin((tx) => loadSnapshot(tx, NETWORK, { transfers: [transfer], payments: [] }));
+  return lab.sql.begin((tx) =>
+    loadSnapshot(tx, NETWORK, { transfers: [transfer], payments: [], takenLinks }),
+  );
 }
 
 async function fitting(amountUnits: bigint, blockNumber?: number): Promise<string[]> {
@@ -80,12 +83,30 @@ describe("a link that is not paid", () => {
     for (const units of [UNITS, PAY_UNITS]) expect(await fitting(units)).toEqual([own]);
   });
 
+  test("fits by its price only if it is paid once, and once no transfer on the chain pays it", async () => {
+    const open = await seedLink(lab.sql, lab.merchant);
+    await seedLinks(lab.sql, lab.merchant, { isReusable: true });
+    const [seen, undone, other] = await seedLinks(lab.sql, lab.merchant, { count: 3 });
+    await bookTransfer(lab, { link: seen ?? null, pays: true, status: "DETECTED" });
+    await bookTransfer(lab, { link: undone ?? null, pays: true, status: "ORPHANED" });
+    await bookTransfer(lab, { link: other ?? null, pays: false });
+    expect(await fitting(UNITS)).toEqual([open, undone ?? "", other ?? ""].sort());
+  });
+
   test("is paid by a transfer of its unique amount alone", async () => {
     const [other, unique] = [await seedLink(lab.sql, lab.merchant), await uniqueLink()];
     await read(lab, [makeTransfer(lab, 120, { amountUnits: PAY_UNITS })]);
     expect(await linkOf(lab, unique)).toMatchObject({ status: "PAID" });
     expect(await linkOf(lab, other)).toMatchObject({ status: "ACTIVE" });
   });
+});
+
+test("of links with the price, those that a transfer counts for already take no place of one that is free", async () => {
+  const taken = await seedLinks(lab.sql, lab.merchant, { count: 3 * CANDIDATES_MAX });
+  const link = await seedLink(lab.sql, lab.merchant);
+  const takenLinks = taken.map((linkId) => ({ linkId, blockNumber: PAID_AT, logIndex: 1 }));
+  const { links } = await factsFor(UNITS, PAID_AT + 1, takenLinks);
+  expect(links.filter(({ isTaken }) => !isTaken).map(({ id }) => id)).toEqual([link]);
 });
 
 describe("a link that is paid, beside an open one of its amount,", () => {

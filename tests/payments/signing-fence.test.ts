@@ -2,17 +2,24 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { newApiKeyId, newPaymentId } from "../../core/domain/ids.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { insertApiKey } from "../../db/api-keys/api-keys.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { insertFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import { markSigned } from "../../db/payments/queue.ts";
-import { type Fence, judgeForSigning, lockForSigning } from "../../db/payments/signing-fence.ts";
+import {
+  type Fence,
+  findReleasedPayments,
+  findSignedPayments,
+  judgeForSigning,
+  lockForSigning,
+} from "../../db/payments/signing-fence.ts";
 import { ensureLane, insertRelay } from "../../db/relays/relays.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash, UNITS } from "../support/ledger-lab.ts";
-import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 import { untilBlocked } from "../support/until-blocked.ts";
 
 /** Where the ledger's cursor stands. */
@@ -92,6 +99,11 @@ describe("transfers of the link", () => {
     expect(await judge()).toBe("free");
   });
 
+  test("own transfer of its amount that does not pay it yet: free", async () => {
+    await book({ from: payment.payer, nonce: payment.nonce });
+    expect(await judge()).toBe("free");
+  });
+
   test("own transfer of another amount that is not deep yet: free", async () => {
     await book({ units: UNITS - 1n, status: "DETECTED", from: payment.payer, nonce: payment.nonce });
     expect(await judge()).toBe("free");
@@ -115,6 +127,22 @@ describe("transfers of the link", () => {
   });
 });
 
+test("the payments that are signed are locked with their links, and no others", async () => {
+  const other = await accepted(await seedLink(lab.sql, lab.merchant));
+  const free = async () => {
+    const ids = [payment.id, other.id, payment.linkId, other.linkId];
+    const [payments, links] = await Promise.all([
+      lab.sql`select id from payments where id = any(${ids}) for update skip locked`,
+      lab.sql`select id from payment_links where id = any(${ids}) for update skip locked`,
+    ]);
+    return [...payments, ...links].map(({ id }) => id).sort();
+  };
+  await lab.sql.begin(async (tx) => {
+    await lockForSigning(tx, [payment.id]);
+    expect(await free()).toEqual([other.id, other.linkId].sort());
+  });
+});
+
 describe("how far the ledger is read", () => {
   test("a ledger read up to the head: free; one block less: early", async () => {
     expect(await judge({ headNumber: READ })).toBe("free");
@@ -122,7 +150,10 @@ describe("how far the ledger is read", () => {
   });
 
   test("a wallet that is not back-filled: early", async () => {
-    await lab.sql`update wallets set backfilled_at = null where id = ${lab.merchant.walletId}`;
+    const { address } = lab.merchant;
+    await Promise.all([seedMerchant(lab.sql), seedMerchant(lab.sql, { network: "base", address })]);
+    await lab.sql`
+      update wallets set backfilled_at = case when id = ${lab.merchant.walletId} then null else now() end`;
     expect(await judge()).toBe("early");
   });
 
@@ -160,11 +191,17 @@ let lastNonce = 0n;
 
 /** Signed and stored as the only payment of a transaction; returns its hash. */
 async function signedFor(one: NewPayment): Promise<Hex> {
+  return (await relayOf(one)).txHash;
+}
+
+async function relayOf(...all: readonly NewPayment[]): Promise<{ relayId: bigint; txHash: Hex }> {
   const [relayer, txHash] = [randomAddress(), randomHash()];
+  const ids = all.map(({ id }) => id);
   const lane = { network: NETWORK, relayer } as const;
+  let relayId = 0n;
   await lab.sql.begin(async (tx) => {
     await ensureLane(tx, lane, 0n);
-    const relayId = await insertRelay(tx, {
+    relayId = await insertRelay(tx, {
       ...{
         ...lane,
         nonce: lastNonce++,
@@ -175,10 +212,68 @@ async function signedFor(one: NewPayment): Promise<Hex> {
       },
       attempt: { txHash, raw: "0x", maxFeePerGas: 2n, maxPriorityFeePerGas: 1n },
     });
-    expect(await markSigned(tx, relayId, [one.id])).toEqual([one.id]);
+    expect((await markSigned(tx, relayId, ids)).sort()).toEqual(ids.toSorted());
   });
-  return txHash;
+  return { relayId, txHash };
 }
+
+const release = ({ id }: NewPayment) =>
+  lab.sql`update payments set state = 'QUEUED', reason = null, relay_id = null where id = ${id}`;
+
+describe("what a transaction carries", () => {
+  const setState = ({ id }: NewPayment, state: string) =>
+    lab.sql`
+      update payments set state = ${state}, reason = ${state === "FAILED" ? "NONCE_USED" : null} where id = ${id}`;
+  let all: NewPayment[];
+  let relayId: bigint;
+
+  beforeEach(async () => {
+    all = [];
+    for (const id of await seedLinks(lab.sql, lab.merchant, { count: 5 })) all.push(await accepted(id));
+    ({ relayId } = await relayOf(...all));
+  });
+
+  test("is what is SIGNED for it, with the tag of its link, in the order of ids", async () => {
+    const [signed, sent, failed, again, last] = all as [
+      NewPayment,
+      NewPayment,
+      NewPayment,
+      NewPayment,
+      NewPayment,
+    ];
+    await setState(sent, "BROADCAST");
+    await setState(failed, "FAILED");
+    await release(again);
+    const other = await relayOf(again);
+    const expected = [signed, last].sort((a, b) => (a.id < b.id ? -1 : 1));
+    const found = await findSignedPayments(lab.sql, relayId);
+    expect(found.map(({ id, linkTag: tag }) => ({ id, tag }))).toEqual(
+      expected.map(({ id, linkId: link }) => ({ id, tag: linkTag(link) })),
+    );
+    expect((await findSignedPayments(lab.sql, other.relayId)).map(({ id }) => id)).toEqual([again.id]);
+  });
+
+  test("has been released when it is queued, failed, or signed for another", async () => {
+    const [kept, queued, failed, again, idle] = all as [
+      NewPayment,
+      NewPayment,
+      NewPayment,
+      NewPayment,
+      NewPayment,
+    ];
+    await setState(queued, "QUEUED");
+    await setState(failed, "FAILED");
+    await Promise.all([release(again), release(idle)]);
+    const other = await relayOf(again);
+    const expected = [queued, failed, again, idle].map(({ id }) => id).sort();
+    expect(await findReleasedPayments(lab.sql, relayId)).toEqual(expected);
+    expect(await findReleasedPayments(lab.sql, other.relayId)).toEqual([]);
+    for (const state of ["SIGNED", "BROADCAST", "MINED", "CONFIRMED"]) {
+      await setState(kept, state);
+      expect(await findReleasedPayments(lab.sql, relayId)).toEqual(expected);
+    }
+  });
+});
 
 describe("blocks that only the node has", () => {
   type Unread = NonNullable<Fence["unread"]>;
@@ -240,8 +335,10 @@ describe("blocks that only the node has", () => {
     const own = seen(other, await signedFor(other));
     await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED' where id = ${other.id}`;
     expect(await unread([own])).toBe("early");
-    await lab.sql`
-      update payments set state = 'QUEUED', reason = null, relay_id = null where id = ${other.id}`;
+    await release(other);
+    expect(await unread([own])).toBe("early");
+    const again = seen(other, await signedFor(other));
+    expect(await unread([again])).toBe("free");
     expect(await unread([own])).toBe("early");
   });
 });
