@@ -6,7 +6,6 @@ export const UNITS_PER_USDC = 1_000_000n;
 export const LINK_AMOUNT_MAX_UNITS = 1_000_000n * UNITS_PER_USDC;
 
 const DECIMAL_TEXT = /^(\d{1,18})(?:\.(\d{1,18}))?$/;
-const EXPONENT_TEXT = /^(\d)(?:\.(\d+))?e([+-]\d{1,3})$/;
 
 /** Exact units of a plain decimal text; undefined when it is malformed or has more than 6 significant places. */
 export function parseUnits(text: string): bigint | undefined {
@@ -22,14 +21,8 @@ export function parseUnits(text: string): bigint | undefined {
  * for any amount with at most 15 significant digits. 1e-7, 1.1234567 and 0.30000000000000004 are refused.
  */
 export function parseUnitsFromNumber(value: number): bigint | undefined {
-  if (!Number.isFinite(value) || value < 0) return undefined;
-  const text = String(value);
-  const match = EXPONENT_TEXT.exec(text);
-  if (!match) return parseUnits(text);
-  const digits = (match[1] ?? "") + (match[2] ?? "");
-  const pointAt = 1 + Number(match[3]);
-  if (pointAt <= 0) return parseUnits(`0.${"0".repeat(-pointAt)}${digits}`);
-  return undefined;
+  // written with a sign, an exponent or a name, it is negative, below a unit, too large, or no number
+  return parseUnits(String(value));
 }
 
 /** "12.340000": always 6 places, for balances, transactions and exports. */
