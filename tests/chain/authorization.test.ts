@@ -129,6 +129,7 @@ describe("parseSignature", () => {
     ["63 bytes", "11".repeat(63)],
     ["66 bytes", "11".repeat(66)],
     ["900 bytes", "11".repeat(900)],
+    ["8 KiB", "11".repeat(8_192)],
   ])("%s has no ECDSA form but keeps its bytes, for contract payers", (_, digits) => {
     expect(parseSignature(`0x${digits}`)).toEqual({ bytes: `0x${digits}`, ecdsa: undefined });
   });
@@ -157,6 +158,7 @@ describe("parseSignature", () => {
   });
 
   test("refuses v, r, s of the wrong shape", () => {
+    expect(parseVrs(255, `0x${r}`, `0x${r}`)).toEqual({ bytes: `0x${r}${r}ff`, ecdsa: undefined });
     expect(parseVrs(256, `0x${r}`, `0x${r}`)).toBeUndefined();
     expect(parseVrs(27, `0x${r}00`, `0x${r}`)).toBeUndefined();
     expect(parseVrs(undefined, `0x${r}`, `0x${r}`)).toBeUndefined();

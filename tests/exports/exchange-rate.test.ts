@@ -2,7 +2,13 @@
 import { describe, expect, test } from "bun:test";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
-import { crossRates, formatRate, parseRate, rateFinder } from "../../core/domain/exchange-rate.ts";
+import {
+  crossRates,
+  fiatChoiceOf,
+  formatRate,
+  parseRate,
+  rateFinder,
+} from "../../core/domain/exchange-rate.ts";
 import {
   decimalsOf,
   divideRounded,
@@ -72,6 +78,11 @@ describe("a file of rates", () => {
     ["is text", "Service unavailable"],
     ["is JSON without a base", JSON_FILE.replace('"EUR","date"', '"","date"')],
     ["is half of a JSON", JSON_FILE.slice(0, -2)],
+    ["is CSV of another first column", DAILY_CSV.replace("Date", "Day")],
+    ["is CSV of a currency in small letters", DAILY_CSV.replace("USD", "usd")],
+    ["has a rate of its own base", DAILY_CSV.replace("USD", "EUR")],
+    ["is JSON without a date", JSON_FILE.replace('"date"', '"day"')],
+    ["is JSON without rates", JSON_FILE.replace(/\{"EUR".*?\}/, "null")],
     ["has a rate in exponents", JSON_FILE.replace("163.21", "1e-7")],
   ])("that %s is refused whole", (_name, text) => {
     expect(() => parseRateFile(text, TODAY)).toThrow(RateFileError);
@@ -80,6 +91,19 @@ describe("a file of rates", () => {
   test("may have the day after today, for zones that are ahead", () => {
     expect(parseRateFile(DAILY_XML.replace("2026-11-20", "2026-11-23"), TODAY).length).toBe(2);
   });
+});
+
+test("the currency asked for goes before the one of the settings, and without either nothing is valued", () => {
+  const settings = { fiatCurrency: "EUR", rateSource: "own", usdcRate: "source" } as const;
+  const choice = { currency: "EUR", source: "own", usdcRate: "source", isCorrected: false } as const;
+  expect(fiatChoiceOf(settings, {})).toEqual(choice);
+  expect(fiatChoiceOf(settings, { fiatCurrency: "CHF", correctedRates: true })).toEqual({
+    ...{ ...choice, currency: "CHF", isCorrected: true },
+  });
+  const standard = { currency: "CHF", source: "ecb", usdcRate: "par", isCorrected: false } as const;
+  expect(fiatChoiceOf(undefined, { fiatCurrency: "CHF" })).toEqual(standard);
+  expect(fiatChoiceOf({ ...settings, fiatCurrency: null }, {})).toBeUndefined();
+  expect(fiatChoiceOf(undefined, {})).toBeUndefined();
 });
 
 test("a rate is a positive decimal with at most ten places", () => {
@@ -113,6 +137,13 @@ describe("a crossed rate", () => {
     expect(crossRates(EXPECTED, { currency: "EUR", usdcRate: "par" })).toEqual([
       { day: "2026-11-20", rateE10: rate("0.9230201218") },
     ]);
+  });
+
+  test("that rounds to nothing is none", () => {
+    const tiny = EXPECTED.map((one) => ({ ...one, rateE10: one.currency === "JPY" ? 1n : rate("3") }));
+    expect(crossRates(tiny, { currency: "JPY", usdcRate: "par" })).toEqual([]);
+    const half = tiny.map((one) => ({ ...one, rateE10: one.currency === "JPY" ? 1n : rate("2") }));
+    expect(crossRates(half, { currency: "JPY", usdcRate: "par" })).toMatchObject([{ rateE10: 1n }]);
   });
 
   test("takes the source's USDC where that is wanted, and no day without both numbers", () => {
@@ -174,6 +205,14 @@ describe("a value", () => {
     });
     expect(openValuation({ ...choice, usdcRate: "source" }, []).valueOf(-7n, "2026-11-20")).toBeUndefined();
     expect(openValuation({ ...choice, source: "own" }, []).valueOf(-7n, "2026-11-20")).toBeUndefined();
+  });
+
+  test("takes an earlier day's rate at once by own rates, by published ones once a later day is", () => {
+    const rates = [{ day: "2026-11-20", rateE10: rate("2") }];
+    const choice = { currency: "EUR", usdcRate: "par", isCorrected: false } as const;
+    const value = (source: string) => openValuation({ ...choice, source }, rates).valueOf(3n, "2026-11-21");
+    expect(value("own")).toEqual({ units: 6n, rate: "2", rateDay: "2026-11-20", source: "own" });
+    expect(value("ecb")).toBeUndefined();
   });
 
   test("has the currency's places", () => {

@@ -1,6 +1,6 @@
 /** Local times beside those of the runtime, asked anew for each moment. */
 import { expect, test } from "bun:test";
-import { localTime } from "../../core/domain/local-time.ts";
+import { isTimeZone, localTime } from "../../core/domain/local-time.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 
 /** Offsets of half and quarter hours, changes at midnight, by half an hour, by a whole day, and none at all. */
@@ -49,4 +49,8 @@ test.each([
   ["UTC", "1969-12-31T23:59:59.000Z", "1969-12-31T23:59:59+00:00"],
 ])("%s at %s is %s", (zone, instant, local) => {
   expect(localTime(new Date(instant), zone)).toBe(local);
+});
+
+test("a time zone is one that the runtime knows", () => {
+  expect(["Europe/Berlin", "UTC", "Europe/Nowhere", ""].map(isTimeZone)).toEqual([true, true, false, false]);
 });

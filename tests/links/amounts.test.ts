@@ -1,5 +1,6 @@
 /** Amounts between the wire and micro-USDC, and what the words of a link's state mean. */
 import { describe, expect, test } from "bun:test";
+import { createHash } from "node:crypto";
 import { effectiveStatus, isOpenStatus, LINK_STATUSES } from "../../core/domain/link.ts";
 import {
   formatUnits,
@@ -8,8 +9,8 @@ import {
   parseUnitsFromNumber,
   toAmountNumber,
 } from "../../core/domain/money.ts";
-import { choiceOf, isTooFine } from "../../core/domain/reuse.ts";
-import { isRevocable, SETTLED_BY } from "../../core/domain/settled-by.ts";
+import { choiceOf, isTooFine, useIdOf } from "../../core/domain/reuse.ts";
+import { isInferred, isRevocable, SETTLED_BY } from "../../core/domain/settled-by.ts";
 
 describe("an amount", () => {
   test.each([
@@ -58,7 +59,7 @@ describe("an amount", () => {
   });
 
   test("that a payer chooses has at most five decimals", () => {
-    expect(isTooFine(1_000_010n)).toBe(false);
+    expect(isTooFine(1_000_020n)).toBe(false);
     expect(isTooFine(1_000_001n)).toBe(true);
   });
 
@@ -66,6 +67,7 @@ describe("an amount", () => {
     expect(choiceOf({ minUnits: 1n, maxUnits: 2n })).toEqual({ minUnits: 1n, maxUnits: 2n });
     expect(choiceOf({ minUnits: null, maxUnits: null })).toBeUndefined();
     expect(choiceOf({})).toBeUndefined();
+    expect(choiceOf({ minUnits: 1n, maxUnits: null })).toBeUndefined();
   });
 });
 
@@ -85,5 +87,20 @@ describe("a link", () => {
 
   test("gives back what its merchant, the amount or an early claim attributed, and nothing that was shown", () => {
     expect(SETTLED_BY.filter(isRevocable)).toEqual(["early_claim", "amount", "merchant"]);
+  });
+
+  test("is settled by inference where neither payer nor merchant said which link it is", () => {
+    expect(SETTLED_BY.filter(isInferred)).toEqual(["early_claim", "pay_amount", "amount"]);
+    expect([isInferred(null), isInferred(undefined)]).toEqual([true, true]);
+  });
+
+  test("of many payments has for each authorization a use of its own, with 16 bytes of its digest", () => {
+    const authorization = { from: `0x${"0a".repeat(20)}`, nonce: `0x${"0b".repeat(32)}` } as const;
+    const digest = createHash("sha256")
+      .update(`use:link_1:${authorization.from}:${authorization.nonce}`)
+      .digest("base64url");
+    // 21 digits of six bits are 126 of the 128 bits
+    expect(useIdOf("link_1", authorization).slice(0, -1)).toBe(`link_${digest.slice(0, 21)}`);
+    expect(useIdOf("link_1", authorization)).toHaveLength("link_".length + 22);
   });
 });

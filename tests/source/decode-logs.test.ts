@@ -10,6 +10,7 @@ import {
 } from "../../core/chain/usdc.ts";
 import { USER_OPERATION_EVENT_TOPIC, USER_OPERATION_REVERT_TOPIC } from "../../core/chain/user-operation.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
 import {
   assertOfBlock,
   decodeBlock,
@@ -87,7 +88,7 @@ describe("a node's answer", () => {
     ["has nothing for a log", [undefined]],
     ...Object.keys(wire).map((field) => [`lacks ${field}`, [{ ...wire, [field]: undefined }]] as const),
   ])("that %s is refused", (_why, answer) => {
-    expect(() => parseLogs(answer)).toThrow();
+    expect(() => parseLogs(answer)).toThrow(RpcTransportError);
   });
 
   test("must be of the block that was asked for", () => {

@@ -1,10 +1,11 @@
 /** Whom a wallet's operation may pay, which transfers are its own, and which owner may be removed. */
 import { describe, expect, test } from "bun:test";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { canRemove, withAdded } from "../../core/domain/owner.ts";
+import { canRemove, ownerIdOf, withAdded } from "../../core/domain/owner.ts";
 import {
   isStillPossible,
   OPERATION_STATES,
+  operationTag,
   pairTransfers,
   parseRecipient,
   resembles,
@@ -25,6 +26,7 @@ describe("a recipient", () => {
 
   test.each([
     [CHECKSUMMED.replace("aA", "Aa"), "bad_checksum"],
+    [`0xa${"B".repeat(39)}`, "bad_checksum"],
     [CHECKSUMMED.slice(0, -1), "invalid"],
     [`${CHECKSUMMED}0`, "invalid"],
     [CHECKSUMMED.slice(2), "invalid"],
@@ -71,7 +73,14 @@ describe("the transfers of an operation", () => {
   test("never stand before that of an earlier item, and an item without one holds up none", () => {
     expect(pair(logs([alice, 1n], [bob, 2n]), logs([bob, 2n], [alice, 1n]))).toEqual([1, null]);
     expect(pair(logs([alice, 9n], [bob, 2n]), logs([bob, 2n], [alice, 1n]))).toEqual([null, 0]);
+    const three = logs([alice, 1n], [alice, 9n], [alice, 1n]);
+    expect(pair(three, logs([alice, 1n]))).toEqual([0, null, null]);
   });
+});
+
+test("an operation's tag is the 16 random bytes of its id", () => {
+  const bytes = "0123456789abcdef".repeat(2);
+  expect(operationTag(`snd_ffffffffffff${bytes}`)).toBe(`0x${bytes}`);
 });
 
 test.each(OPERATION_STATES)(
@@ -111,6 +120,12 @@ describe("an owner", () => {
     expect(isRemovable(members, members)).toBe(false);
     expect(isRemovable(members, members, unknown)).toBe(false);
     expect(isRemovable(unknown, unknown, members)).toBe(true);
+  });
+
+  test("is named by 32 digits of its digest, however it is written", () => {
+    const upper = address.toUpperCase().replace("0X", "0x") as Hex;
+    expect(ownerIdOf(upper)).toBe(ownerIdOf(address));
+    expect(ownerIdOf(address)).toMatch(/^owner_[0-9a-f]{32}$/);
   });
 
   test("that is added gets the next index, once", () => {
