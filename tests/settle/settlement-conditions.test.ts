@@ -131,36 +131,6 @@ describe("what stands beside a link's payment", () => {
   );
 });
 
-describe("a link that no transfer pays", () => {
-  test.each([
-    ["QUEUED", "PENDING"],
-    ["SIGNED", "PENDING"],
-    ["BROADCAST", "PENDING"],
-    ["MINED", "ACTIVE"],
-    ["CONFIRMED", "ACTIVE"],
-  ] as const)("with a payment that is %s is %s", async (state, status) => {
-    await setState(state);
-    await lab.sql.begin((tx) => refreshLinks(tx, { linkIds: [linkId], isReorg: false }));
-    expect(await linkOf(lab, linkId)).toMatchObject({ status });
-  });
-});
-
-test("a link is PAID_LATE by a block after its expiry, and not by one of that moment", async () => {
-  await bookTransfer(lab, { link: linkId, pays: true });
-  const expireBefore = (seconds: number) => lab.sql`
-    update payment_links set expires_at = transfers.block_time - make_interval(secs => ${seconds})
-    from transfers
-    where payment_links.id = ${linkId} and transfers.link_id = ${linkId}`;
-  for (const [seconds, exception] of [
-    [0, "NONE"],
-    [1, "PAID_LATE"],
-  ] as const) {
-    await expireBefore(seconds);
-    await lab.sql.begin((tx) => refreshLinks(tx, { linkIds: [linkId], isReorg: false }));
-    expect(await linkOf(lab, linkId)).toEqual({ status: "PAID", exception });
-  }
-});
-
 describe("a link that becomes PAID", () => {
   async function pay(customer: string | null) {
     const link = await seedLink(lab.sql, lab.merchant);

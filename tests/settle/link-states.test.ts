@@ -1,0 +1,52 @@
+/** What the rows of a link's payment and transfer make of its status. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { refreshLinks } from "../../db/links/link-status.ts";
+import type { NewPayment } from "../../db/payments/accept-payments.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
+import { accept, type BooksLab, linkOf, openBooks } from "../support/ledger-lab.ts";
+import { seedLink } from "../support/seed.ts";
+
+let lab: BooksLab;
+let linkId: string;
+let payment: NewPayment;
+
+beforeAll(async () => {
+  lab = await openBooks({ readTo: 80 });
+});
+afterAll(() => lab?.stop());
+beforeEach(async () => {
+  linkId = await seedLink(lab.sql, lab.merchant);
+  const taken = await accept(lab, linkId);
+  if (!taken) throw new Error("the link took no payment");
+  payment = taken;
+});
+
+describe("a link that no transfer pays", () => {
+  test.each([
+    ["QUEUED", "PENDING"],
+    ["SIGNED", "PENDING"],
+    ["BROADCAST", "PENDING"],
+    ["MINED", "ACTIVE"],
+    ["CONFIRMED", "ACTIVE"],
+  ] as const)("with a payment that is %s is %s", async (state, status) => {
+    await lab.sql`update payments set state = ${state} where id = ${payment.id}`;
+    await lab.sql.begin((tx) => refreshLinks(tx, { linkIds: [linkId], isReorg: false }));
+    expect(await linkOf(lab, linkId)).toMatchObject({ status });
+  });
+});
+
+test("a link is PAID_LATE by a block after its expiry, and not by one of that moment", async () => {
+  await bookTransfer(lab, { link: linkId, pays: true });
+  const expireBefore = (seconds: number) => lab.sql`
+    update payment_links set expires_at = transfers.block_time - make_interval(secs => ${seconds})
+    from transfers
+    where payment_links.id = ${linkId} and transfers.link_id = ${linkId}`;
+  for (const [seconds, exception] of [
+    [0, "NONE"],
+    [1, "PAID_LATE"],
+  ] as const) {
+    await expireBefore(seconds);
+    await lab.sql.begin((tx) => refreshLinks(tx, { linkIds: [linkId], isReorg: false }));
+    expect(await linkOf(lab, linkId)).toEqual({ status: "PAID", exception });
+  }
+});
