@@ -6,7 +6,6 @@ import { parseUnits } from "../../core/domain/money.ts";
 import { PAYMENT_REFUSALS, type Refusal, refusalOf } from "../../core/domain/payment.ts";
 import { isRelayObstacle } from "../../core/domain/relay-budget.ts";
 import { choiceOf, isTooFine } from "../../core/domain/reuse.ts";
-import { findPayableLink } from "../../db/links/payable-links.ts";
 import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import type { PayMetrics } from "./metrics.ts";
 import type { OfferSigner } from "./offers.ts";
@@ -95,7 +94,7 @@ async function readTerms(
   { linkId, shape, amountText }: Ask,
   paid: Paid | undefined,
 ): Promise<Terms | undefined> {
-  const reading = findPayableLink(tools.sql, linkId);
+  const reading = tools.readLink({ id: linkId });
   const found = await (paid ? withTimeout(TERMS_TIMEOUT_MS, reading) : reading);
   if (!found) return undefined;
   const now = new Date();

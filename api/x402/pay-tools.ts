@@ -1,5 +1,8 @@
 /** What paying needs: the process' resources, and what is opened once and shared by all payments. */
+
+import type { PayableLink } from "../../core/domain/decide-payment.ts";
 import type { RelayLimits } from "../../core/domain/relay-budget.ts";
+import { type AskedLink, findPayableLinks } from "../../db/links/payable-links.ts";
 import { findPaymentViews, type PaymentView } from "../../db/payments/payments.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import type { ApiConfig } from "../config.ts";
@@ -13,6 +16,7 @@ type PayDeps = Pick<ApiDeps, "sql" | "outcomes" | "log" | "chains"> & {
 export type PayTools<Payment extends Acceptable> = PayDeps & {
   readonly acceptor: Acceptor<Payment>;
   readonly readPayment: PaymentReader;
+  readonly readLink: LinkReader;
 };
 
 export function openPayTools<Payment extends Acceptable>(
@@ -24,30 +28,41 @@ export function openPayTools<Payment extends Acceptable>(
     ...{ sql, outcomes, log, chains, config },
     acceptor: openAcceptor(sql, store),
     readPayment: openPaymentReader(sql),
+    readLink: readTogether((asked) => findPayableLinks(sql, asked)),
   };
 }
 
 export type PaymentReader = (id: string) => Promise<PaymentView | undefined>;
 
-type Batch = { ids: Set<string>; rows: Promise<Map<string, PaymentView>> };
+export type LinkReader = (asked: AskedLink) => Promise<PayableLink | undefined>;
 
-/** Reads payments by id; reads asked for in the same turn of the event loop share one query. */
 export function openPaymentReader(sql: Sql): PaymentReader {
-  let gathering: Batch | undefined;
+  return readTogether(async (ids) => {
+    const found = await findPaymentViews(sql, [...new Set(ids)]);
+    const views = new Map(found.map((view) => [view.id, view]));
+    return ids.map((id) => views.get(id));
+  });
+}
 
-  function open(): Batch {
-    const ids = new Set<string>();
-    const rows = new Promise<void>((resolve) => setImmediate(resolve)).then(async () => {
+/** Reads rows one by one; those asked for in the same turn of the event loop share one query. `readAll` answers in the order of the question. */
+function readTogether<Asked, Found>(
+  readAll: (asked: readonly Asked[]) => Promise<readonly (Found | undefined)[]>,
+): (asked: Asked) => Promise<Found | undefined> {
+  let gathering: { asked: Asked[]; found: Promise<readonly (Found | undefined)[]> } | undefined;
+
+  function open() {
+    const asked: Asked[] = [];
+    const found = new Promise<void>((resolve) => setImmediate(resolve)).then(() => {
       gathering = undefined;
-      const found = await findPaymentViews(sql, [...ids]);
-      return new Map(found.map((row) => [row.id, row]));
+      return readAll(asked);
     });
-    return { ids, rows };
+    return { asked, found };
   }
 
-  return async (id) => {
+  return async (one) => {
     gathering ??= open();
-    gathering.ids.add(id);
-    return (await gathering.rows).get(id);
+    const { asked, found } = gathering;
+    const place = asked.push(one) - 1;
+    return (await found)[place];
   };
 }

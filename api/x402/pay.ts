@@ -12,7 +12,6 @@ import { choiceOf, useIdOf } from "../../core/domain/reuse.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import { annotateSpan } from "../../core/tracing/spans.ts";
 import { isFullOfDoubts } from "../../db/links/doubts.ts";
-import { findPayableLink } from "../../db/links/payable-links.ts";
 import { openUse } from "../../db/links/uses.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { findPaymentByAuthorization, type PaymentView } from "../../db/payments/payments.ts";
@@ -56,7 +55,7 @@ export type PayResult =
 
 export async function payLink(tools: LinkPayTools, order: PayOrder): Promise<PayResult> {
   const nonceTag = tagOfNonce(order.attempt.authorization.nonce);
-  const link = await findPayableLink(tools.sql, order.linkId, nonceTag);
+  const link = await tools.readLink({ id: order.linkId, nonceTag });
   if (!link) return { kind: "refused", ...refusalOf("NOT_FOUND") };
   if (link.isReusable) return payUse(tools, link, order);
   return act(tools, link, order, decide(link, order.attempt, { now: new Date(), limits: tools.config }));
@@ -70,7 +69,7 @@ async function payUse(tools: LinkPayTools, parent: PayableLink, order: PayOrder)
   const { authorization } = order.attempt;
   const id = useIdOf(parent.id, authorization);
   const use = { ...order, linkId: id };
-  if (await findPayableLink(tools.sql, id)) return payLink(tools, use);
+  if (await tools.readLink({ id })) return payLink(tools, use);
   const amountUnits = choiceOf(parent) ? authorization.value : parent.amountUnits;
   const decision = decide({ ...parent, amountUnits }, order.attempt, {
     now: new Date(),
@@ -179,7 +178,7 @@ async function resolveConflict(
   if (known && known.state !== "FAILED") return join(tools, link, order, known.id);
   if (known && (await requeueLinkPayment(tools.sql, known.id, payment)))
     return awaitStored(tools, { ...payment, id: known.id });
-  const current = await findPayableLink(tools.sql, link.id);
+  const current = await tools.readLink({ id: link.id });
   const decision = current && decide(current, order.attempt, { now: new Date(), limits: tools.config });
   if (decision && decision.kind !== "accept") return act(tools, current, order, decision);
   if (known) return resultOf({ kind: "failed", payment: known });

@@ -5,19 +5,38 @@ import type { Tx } from "../postgres/client.ts";
 import { countUses } from "./use-count.ts";
 
 /** `nonceTag`: the half of the presented authorization's nonce that may name a link (core/domain/link-tag.ts). */
-export async function findPayableLink(
+export type AskedLink = { id: string; nonceTag?: Hex | undefined };
+
+export async function findPayableLink(sql: Tx, id: string, nonceTag?: Hex): Promise<PayableLink | undefined> {
+  const [link] = await findPayableLinks(sql, [{ id, nonceTag }]);
+  return link;
+}
+
+/** In the order of the question; undefined where there is no such link. */
+export async function findPayableLinks(
   sql: Tx,
-  linkId: string,
-  nonceTag?: Hex,
-): Promise<PayableLink | undefined> {
-  const [row] = await sql<PayableLink[]>`
+  asked: readonly AskedLink[],
+): Promise<(PayableLink | undefined)[]> {
+  const rows = await sql<(PayableLink & { place: number })[]>`
+    select asked.place::int, found.*
+    from unnest(
+      ${asked.map(({ id }) => id)}::text[], ${asked.map(({ nonceTag }) => nonceTag ?? null)}::text[]
+    ) with ordinality as asked (id, nonce_tag, place)
+    cross join lateral (${selectPayable(sql)}) found`;
+  const links = new Map(rows.map(({ place, ...link }) => [place, link]));
+  return asked.map((_, index) => links.get(index + 1));
+}
+
+/** SQL: the link of `asked`. One at a time, whatever the size of the tables was when this was planned. */
+function selectPayable(sql: Tx) {
+  return sql`
     select
       link.id, link.network, link.recipient, link.amount_units, link.description, link.status, link.expires_at,
       payment.id as payment_id, payment.payer, payment.nonce,
       payment.payer_kind, payment.signature, payment.valid_after, payment.valid_before, payment.idempotency_key,
       paying.tx_hash as paid_tx_hash, paying.log_index as paid_log_index,
       paying.from_address as paid_from, paying.authorization_nonce as paid_nonce,
-      (select id from payment_links where tag = ${nonceTag ?? null}) as tagged_link_id,
+      (select id from payment_links where tag = asked.nonce_tag) as tagged_link_id,
       coalesce(budget.used, 0)::numeric(78, 0) as relay_gas_used, merchant.relay_gas_per_day as relay_gas_own_maximum,
       (select head_time from cursors where network = link.network) as chain_time,
       link.is_reusable, link.min_units, link.max_units, link.is_discoverable,
@@ -51,8 +70,8 @@ export async function findPayableLink(
       order by pays desc, block_number, log_index
       limit 1
     ) paying on true
-    where link.id = ${linkId}`;
-  return row;
+    where link.id = asked.id
+    limit 1`;
 }
 
 /** Time of the newest block the indexer has seen on a network. */

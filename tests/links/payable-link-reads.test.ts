@@ -1,6 +1,7 @@
 /** What a payment page and a 402 read of a link that many have paid: its uses only where they are limited. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { findPayableLink } from "../../db/links/payable-links.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
+import { findPayableLink, findPayableLinks } from "../../db/links/payable-links.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
@@ -63,4 +64,21 @@ test("a link of one payment has no uses to be used up", async () => {
   const found = await read(await seedLink(sql, merchant));
   expect(found.isUsedUp).toBe(false);
   expect(found.entries).toBeLessThan(10);
+});
+
+test("links that are read together come in the order of the question, each with the link its own nonce names", async () => {
+  const [first = "", second = ""] = await seedLinks(sql, merchant, { count: 2 });
+  const asked = [
+    { id: second, nonceTag: linkTag(first) },
+    { id: "link_unknown", nonceTag: linkTag(second) },
+    { id: first },
+    { id: second, nonceTag: linkTag(second) },
+  ];
+  const found = await findPayableLinks(sql, asked);
+  expect(found.map((link) => link && [link.id, link.taggedLinkId])).toEqual([
+    [second, first],
+    undefined,
+    [first, null],
+    [second, second],
+  ]);
 });

@@ -8,6 +8,7 @@ import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { areLogsTaken, endClaim, openClaim } from "../../db/links/claims.ts";
 import { refreshLinks } from "../../db/links/link-status.ts";
 import { findFirstLinks } from "../../db/links/links.ts";
+import { findPayableLinks } from "../../db/links/payable-links.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
 import { findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
@@ -109,6 +110,7 @@ async function lookAround(): Promise<void> {
   await requeueUnsettled(sql, NETWORK);
   await findExpiredRelays(sql, [0n], { nowS: 0n });
   await findPaymentViews(sql, ["pay_"]);
+  await findPayableLinks(sql, [{ id: "link_" }]);
   await findSentTo(sql, merchant.userId, 10);
   await findFirstLinks(sql, NETWORK, [merchant.address]);
   await areLogsTaken(sql, claim, [{ logIndex: 1, authorizationNonce: randomHash() }]);
@@ -124,6 +126,9 @@ async function runOnce(): Promise<Record<string, Reads>> {
     const step = async (name: string, work: () => Promise<unknown>) => {
       reads[name] = await measure(tx, work);
     };
+    await step("findPayableLinks", () =>
+      findPayableLinks(tx, [{ id: paid }, { id: failed, nonceTag: "0x" }]),
+    );
     const [first, second] = [newPayment(paid), newPayment(failed)];
     await step("insertPayments", () => insertPayments(tx, [first, second]));
     await step("leaseQueuedPayments", () => leaseQueuedPayments(tx, NETWORK, 50, 1_000));
