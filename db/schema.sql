@@ -210,6 +210,13 @@ create table event_epochs (
   constraint event_epochs_pkey PRIMARY KEY (number)
 );
 
+create unlogged table event_readers (
+  reader uuid not null,
+  until timestamp with time zone not null,
+  user_id text not null,
+  constraint event_readers_pkey PRIMARY KEY (user_id, reader)
+) with (fillfactor=50);
+
 create table events (
   created_at timestamp with time zone default now() not null,
   data jsonb not null,
@@ -1674,10 +1681,17 @@ CREATE OR REPLACE FUNCTION public.notify_event_readers()
  LANGUAGE plpgsql
 AS $function$
 begin
+  if not exists (select from event_readers where until > now()) then
+    return null;
+  end if;
   perform pg_notify('outcome', string_agg(chunk.user_id, ','))
   from (
     select user_id, (row_number() over (order by user_id) - 1) / 150 as number
-    from (select distinct user_id from added) readers
+    from (
+      select distinct added.user_id
+      from added
+      join event_readers on event_readers.user_id = added.user_id and event_readers.until > now()
+    ) readers
   ) chunk
   group by chunk.number;
   return null;

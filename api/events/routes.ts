@@ -4,6 +4,7 @@ import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { listEvents } from "../../db/events/event-log.ts";
+import { openEventReaders } from "../../db/events/event-readers.ts";
 import { access, isStillAdmitted } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
@@ -48,8 +49,11 @@ const listSchema = z
   })
   .meta({ id: "EventList" });
 
-export const eventRoutes = (deps: ApiDeps) =>
-  new Elysia({ name: "event-routes" })
+export const eventRoutes = (deps: ApiDeps) => {
+  const eventReaders = openEventReaders(deps.sql, (error) =>
+    deps.log.warn({ err: error }, "event streams are read once a second: their readers could not be noted"),
+  );
+  return new Elysia({ name: "event-routes" })
     .use(access(deps))
     .get(
       "/v1/events/stream",
@@ -58,7 +62,7 @@ export const eventRoutes = (deps: ApiDeps) =>
         const after = known ? readCursor(known) : undefined;
         const isAllowed = () => isStillAdmitted(deps, request, { rule: mayRead, userId: user.id });
         const stream = streamEvents(
-          deps,
+          { ...deps, eventReaders },
           { userId: user.id, slot: caller.actorId, after, isAllowed },
           request.signal,
         );
@@ -112,3 +116,4 @@ export const eventRoutes = (deps: ApiDeps) =>
         detail: { operationId: "listEvents", summary: "Your events, oldest first, from a cursor on", tags },
       },
     );
+};

@@ -1,9 +1,10 @@
 /**
  * A user's events as they are written (server-sent events). Each message's id is a cursor of `GET /v1/events`, so a reader that reconnects
- * with `Last-Event-ID` misses nothing; one without it gets what is new. Each event's transaction notifies the user's id, which wakes the
- * stream. While an older transaction is open the event is not given out yet: the log is read again soon, then every second.
+ * with `Last-Event-ID` misses nothing; one without it gets what is new. Each event's transaction notifies the id of a user whose events are
+ * being read, which wakes the stream. While an older transaction is open the event is not given out yet: the log is read again soon, then every second.
  */
 import { findNewestPosition, listEvents } from "../../db/events/event-log.ts";
+import type { EventReaders } from "../../db/events/event-readers.ts";
 import type { EventPosition } from "../../db/events/known-history.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import {
@@ -31,16 +32,20 @@ type Reader = {
   isAllowed: () => Promise<boolean>;
 };
 
+type StreamDeps = Pick<ApiDeps, "sql" | "config" | "outcomes" | "drain"> & { eventReaders: EventReaders };
+
 /** Undefined when there are too many streams. */
 export function streamEvents(
-  { sql, config, outcomes, drain }: Pick<ApiDeps, "sql" | "config" | "outcomes" | "drain">,
+  { sql, config, outcomes, drain, eventReaders }: StreamDeps,
   { userId, slot, after, isAllowed }: Reader,
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> | undefined {
   const release = slots.reserve(slot);
   if (!release) return undefined;
+  const joined = eventReaders.join(userId);
 
   async function* messages(isOpen: () => boolean): AsyncGenerator<string> {
+    await joined;
     let position = after ?? (await findNewestPosition(sql, userId));
     // without any event there is no position, so the first one is found by reading from the beginning
     yield `retry: ${RETRY_MS}\n${position ? `id: ${writeCursor(position)}\n` : ""}event: open\ndata: {}\n\n`;
@@ -68,5 +73,9 @@ export function streamEvents(
     }
   }
 
-  return openEventStream({ drain, signal, messages, onEnd: release });
+  const onEnd = () => {
+    release();
+    void joined.then((leave) => leave());
+  };
+  return openEventStream({ drain, signal, messages, onEnd });
 }

@@ -1,6 +1,7 @@
 /** A user's events as they happen: from now on, from a cursor on, and only their own. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { newUserId } from "../../core/domain/ids.ts";
+import { noteReaders } from "../../db/events/event-readers.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { openClient } from "../support/http-client.ts";
@@ -106,7 +107,10 @@ test("Last-Event-ID continues after that event, and the id is a cursor of the li
 
 test("a new link and its cancellation notify the streams of their merchant", async () => {
   let notified = 0;
-  const { userId, client } = await signUp(world.baseUrl);
+  const reading = await signUp(world.baseUrl);
+  const { userId, client } = reading;
+  const stream = await open(reading);
+  expect((await stream.next()).event).toBe("open");
   const listening = await world.sql.listen("outcome", (payload) => {
     if (payload.split(",").includes(userId)) notified += 1;
   });
@@ -122,6 +126,7 @@ test("a new link and its cancellation notify the streams of their merchant", asy
   await client.post(`/v1/payment-links/${id}/cancel`);
   await untilNotified(2);
   await listening.unlisten();
+  await stream.stop();
 });
 
 test("events of more merchants than one notification can name notify each of them", async () => {
@@ -130,6 +135,7 @@ test("events of more merchants than one notification can name notify each of the
   const listening = await world.sql.listen("outcome", (payload) => {
     for (const id of payload.split(",")) notified.add(id);
   });
+  await noteReaders(world.sql, crypto.randomUUID(), users);
   await recordEvents(
     world.sql,
     users.map((userId) => ({ userId, type: "payment_link.created" as const, subjectId: "link_many" })),
@@ -140,6 +146,40 @@ test("events of more merchants than one notification can name notify each of the
     await Bun.sleep(20);
   }
   await listening.unlisten();
+});
+
+test("events notify only those of their merchants whose events are being read", async () => {
+  const [unread, ended, again, read] = Array.from({ length: 4 }, newUserId) as [
+    string,
+    string,
+    string,
+    string,
+  ];
+  const [gone, here] = [crypto.randomUUID(), crypto.randomUUID()];
+  await noteReaders(world.sql, gone, [ended, again]);
+  await world.sql`update event_readers set until = now() - interval '1 second' where reader = ${gone}`;
+  await noteReaders(world.sql, here, [again, read]);
+  const notified: string[] = [];
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const listening = await world.sql.listen("outcome", (payload) => {
+    notified.push(...payload.split(","));
+    if (payload.split(",").includes(read)) resolve();
+  });
+  const about = (userId: string) => ({
+    userId,
+    type: "payment_link.created" as const,
+    subjectId: "link_read",
+  });
+  await recordEvents(world.sql, [about(unread)]);
+  await recordEvents(world.sql, [about(ended)]);
+  await recordEvents(world.sql, [about(unread), about(again)]);
+  // notifications come in the order of their commits
+  await recordEvents(world.sql, [about(read), about(ended)]);
+  await promise;
+  await listening.unlisten();
+  expect([unread, ended, again, read].map((id) => notified.includes(id))).toEqual([false, false, true, true]);
+  const left = await world.sql`select from event_readers where reader = ${gone}`;
+  expect(left.length).toBe(0);
 });
 
 test("a stream takes a session, and refuses what is no cursor", async () => {

@@ -1,0 +1,72 @@
+/**
+ * Whose events are read as they happen, by which process: only these users' commits notify (`notify_event_readers`). It is about time
+ * alone: who is missing here for a moment learns of an event at the next read.
+ */
+import type { Sql, Tx } from "../postgres/client.ts";
+
+/** Of a process that died its rows end by themselves. */
+const VALID_S = 60;
+const RENEW_MS = 20_000;
+
+export type EventReaders = {
+  /** Resolves once commits that begin from now on notify of this user's events. The function it returns says that nobody reads any more. */
+  join(userId: string): Promise<() => void>;
+};
+
+/** Of one process. */
+export function openEventReaders(sql: Sql, onError: (error: unknown) => void): EventReaders {
+  const reader = crypto.randomUUID();
+  const reading = new Map<string, number>();
+  let timer: ReturnType<typeof setInterval> | undefined;
+
+  function renew(): void {
+    if (reading.size > 0) {
+      noteReaders(sql, reader, [...reading.keys()]).catch(onError);
+      return;
+    }
+    clearInterval(timer);
+    timer = undefined;
+  }
+
+  function leave(userId: string): void {
+    const left = (reading.get(userId) ?? 1) - 1;
+    if (left > 0) {
+      reading.set(userId, left);
+      return;
+    }
+    // its row stays valid for a while: who comes back soon costs nothing more
+    reading.delete(userId);
+  }
+
+  return {
+    async join(userId) {
+      reading.set(userId, (reading.get(userId) ?? 0) + 1);
+      timer ??= setInterval(renew, RENEW_MS).unref();
+      // without its row the stream reads once a second
+      await noteReaders(sql, reader, [userId]).catch(onError);
+      let hasLeft = false;
+      return () => {
+        if (!hasLeft) leave(userId);
+        hasLeft = true;
+      };
+    },
+  };
+}
+
+/** Until VALID_S from now. What other processes left behind is removed. */
+export async function noteReaders(tx: Tx, reader: string, userIds: readonly string[]): Promise<void> {
+  await tx`
+    with ended as (
+      delete from event_readers
+      where (user_id, reader) in (
+        select user_id, reader
+        from event_readers
+        where until < now() and reader <> ${reader}
+        for update skip locked
+      )
+    )
+    insert into event_readers (user_id, reader, until)
+    select user_id, ${reader}, now() + make_interval(secs => ${VALID_S}::float8)
+    from unnest(${[...userIds]}::text[]) as reading (user_id)
+    on conflict (user_id, reader) do update set until = excluded.until`;
+}
