@@ -506,6 +506,14 @@ create table merchant_rates (
   constraint merchant_rates_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
 
+create unlogged table monitor_turns (
+  holder text not null,
+  network text not null,
+  until timestamp with time zone not null,
+  constraint monitor_turns_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint monitor_turns_pkey PRIMARY KEY (network)
+) with (fillfactor=50);
+
 create table monthly_statements (
   announced_at timestamp with time zone,
   created_at timestamp with time zone default now() not null,

@@ -238,7 +238,8 @@ async function fillNonceGaps(network: RelayNetwork, busy: ReadonlySet<string>): 
   }
 }
 
-async function reportMarket({ chain, lanes, metrics }: RelayNetwork): Promise<Market> {
+/** Of this worker: what its nodes say of head, base fee and balances. */
+export async function reportMarket({ chain, lanes, metrics }: RelayNetwork): Promise<Market> {
   const market = await lanes.readMarket();
   metrics.baseFeeWei.set({ network: chain.network.id }, Number(market.baseFeePerGas));
   metrics.headAgeSeconds.set({ network: chain.network.id }, market.headAgeS);

@@ -3,8 +3,9 @@
  * that send through it.
  */
 import type { Sql } from "../../db/postgres/client.ts";
-import { isNodeUnavailable, monitorRelays } from "./monitor.ts";
+import { isNodeUnavailable } from "./monitor.ts";
 import type { RelayNetwork } from "./network.ts";
+import { openTurns } from "./take-turns.ts";
 
 const INTERVAL_MS = 500;
 /** Blocks wake the loop at most this often. */
@@ -26,6 +27,7 @@ export async function startNetworkLoop(
   queues: readonly RelayQueue[],
 ): Promise<() => Promise<void>> {
   const { deps, chain } = network;
+  const turns = openTurns(network);
   let stopped = false;
   let lastMs = 0;
   let dueMs = 0;
@@ -61,7 +63,7 @@ export async function startNetworkLoop(
     while (!stopped) {
       lastMs = Date.now();
       dueMs = lastMs + INTERVAL_MS;
-      await attempt("monitoring relays", () => monitorRelays(network));
+      await attempt("monitoring relays", () => turns.pass());
       // also when that failed: what can't be sent must not wait for ever
       await Promise.all(queues.map(({ name, drain }) => attempt(name, drain)));
       await waitUntilDue();
@@ -73,6 +75,7 @@ export async function startNetworkLoop(
     stopped = true;
     wake?.();
     await Promise.all([running, ...queues.map((queue) => queue.close?.())]);
+    await attempt("ending the monitor's turn", () => turns.end());
     await listening.unlisten();
   };
 }
