@@ -232,7 +232,7 @@ create table events (
 );
 CREATE INDEX events_created ON public.events USING brin (created_at);
 CREATE INDEX events_user_epoch ON public.events USING btree (owner_key(user_id), epoch, written_by, id);
-CREATE TRIGGER events_add_order_data BEFORE INSERT ON public.events FOR EACH ROW WHEN (((new.type ~~ 'payment_link.%'::text) OR (new.type ~~ 'transaction.%'::text))) EXECUTE FUNCTION add_order_data();
+CREATE TRIGGER events_add_order_data BEFORE INSERT ON public.events FOR EACH ROW WHEN (((new.type ~~ 'payment_link.%'::text) OR ((new.type ~~ 'transaction.%'::text) AND ((new.data -> 'linkId'::text) IS DISTINCT FROM 'null'::jsonb)))) EXECUTE FUNCTION add_order_data();
 CREATE TRIGGER events_deliver AFTER INSERT ON public.events REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION deliver_events();
 CREATE TRIGGER events_notify_readers AFTER INSERT ON public.events REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION notify_event_readers();
 

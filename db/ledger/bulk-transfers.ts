@@ -67,28 +67,35 @@ export async function storePlainTransfers(
       from given
       ${areNew ? tx`` : reviveOrphaned(tx)}
       returning
-        id, block_number, block_time, tx_hash, log_index, from_address, to_address, amount_units, confirmed_at
+        id as transfer_id, block_number, block_time, tx_hash, log_index, from_address, to_address, amount_units,
+        confirmed_at
     ),
     sides as (
-      select wallet.user_id, 'IN' as side, 'RECEIVE' as type, from_address as counterparty, stored.*
-      from stored
-      cross join lateral (
-        select user_id
-        from wallets
-        where network = ${network} and address = hex_of(stored.to_address)
-        limit 1
-      ) wallet
-      union all
-      select wallet.user_id, 'OUT', 'SEND', to_address, stored.*
-      from stored
-      cross join lateral (
-        select user_id
-        from wallets
-        where network = ${network} and address = hex_of(stored.from_address)
-        limit 1
-      ) wallet
+      select
+        'txn_' || md5(user_id || ':' || ${network}::text || ':' || hex_of(tx_hash) || ':' || log_index || ':' || side) as id,
+        own.*
+      from (
+        select wallet.user_id, 'IN' as side, 'RECEIVE' as type, from_address as counterparty, stored.*
+        from stored
+        cross join lateral (
+          select user_id
+          from wallets
+          where network = ${network} and address = hex_of(stored.to_address)
+          limit 1
+        ) wallet
+        union all
+        select wallet.user_id, 'OUT', 'SEND', to_address, stored.*
+        from stored
+        cross join lateral (
+          select user_id
+          from wallets
+          where network = ${network} and address = hex_of(stored.from_address)
+          limit 1
+        ) wallet
+      ) own
     )
-    ${hasEvents ? tx`, history as (${insertHistory(tx, network, areNew)} returning id, user_id, transfer_id, type) ${insertEvents(tx, network, { transfers, eventsFromS })}` : insertHistory(tx, network, areNew)}`;
+    ${hasEvents ? tx`, event as (${insertEvents(tx, network, { transfers, eventsFromS })})` : tx``}
+    ${insertHistory(tx, network, areNew)}`;
 }
 
 function reviveOrphaned(tx: Tx) {
@@ -107,9 +114,8 @@ function insertHistory(tx: Tx, network: NetworkId, areNew: boolean) {
       detected_at, confirmed_at, created_at
     )
     select
-      'txn_' || md5(concat_ws(':', user_id, ${network}::text, hex_of(tx_hash), log_index, side)), user_id, ${network}, type,
-      'CONFIRMED', amount_units, counterparty, tx_hash, log_index, block_number, id, block_time, confirmed_at,
-      block_time
+      id, user_id, ${network}, type, 'CONFIRMED', amount_units, counterparty, tx_hash, log_index, block_number,
+      transfer_id, block_time, confirmed_at, block_time
     from sides
     ${areNew ? tx`` : replaceHistory(tx)}`;
 }
@@ -134,16 +140,15 @@ function insertEvents(
   return tx`
     insert into events (user_id, type, subject_id, data)
     select
-      history.user_id, 'transaction.confirmed', history.id,
-      jsonb_build_object(
-        'type', history.type, 'amount', amount.text, 'network', ${network}::text, 'txHash', hex_of(stored.tx_hash),
-        'logIndex', stored.log_index, 'blockNumber', stored.block_number, 'linkId', null, 'settledBy', null
+      user_id, 'transaction.confirmed', id,
+      '{"linkId": null, "settledBy": null}'::jsonb || jsonb_build_object(
+        'type', type, 'amount', amount.text, 'network', ${network}::text, 'txHash', hex_of(tx_hash),
+        'logIndex', log_index, 'blockNumber', block_number
       )
-    from history
-    join stored on stored.id = history.transfer_id
+    from sides
     join unnest(
       ${[...amounts].map(String)}::numeric[], ${[...amounts].map((units) => formatUnits(units))}::text[]
-    ) as amount (units, text) on amount.units = stored.amount_units
-    where stored.block_time >= to_timestamp(${Number.isFinite(eventsFromS) ? eventsFromS : 0}::float8)
-    order by stored.block_number, stored.log_index`;
+    ) as amount (units, text) on amount.units = sides.amount_units
+    where block_time >= to_timestamp(${Number.isFinite(eventsFromS) ? eventsFromS : 0}::float8)
+    order by block_number, log_index`;
 }
