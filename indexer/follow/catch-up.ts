@@ -3,7 +3,7 @@ import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { commitBlocks, NEAR_BLOCKS } from "../settle/commit.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import { readRange, type Watch } from "../source/block-logs.ts";
-import type { BlockContent } from "../source/decode-logs.ts";
+import { type BlockContent, isOurs } from "../source/decode-logs.ts";
 import type { Term } from "../term.ts";
 
 const BLOCKS_FIRST = 16;
@@ -12,6 +12,9 @@ const BLOCKS_MAX = 500;
 const LOGS_WANTED = 1_000;
 const SLOW_MS = 3_000;
 const ATTEMPTS_MAX = 8;
+
+/** How many blocks the next range has, and whether every block of the last one touched our wallets. */
+type RangePace = { blocks: number; areOurs: boolean };
 
 /**
  * Reads up to NEAR_BLOCKS below `head`, at most `blocksMax` blocks. False when the next block does not follow the cursor: a
@@ -24,7 +27,7 @@ export async function catchUp(
   blocksMax = Number.POSITIVE_INFINITY,
 ): Promise<boolean> {
   const last = Math.min(head.number - NEAR_BLOCKS, term.cursor.number + blocksMax);
-  const pace = { blocks: BLOCKS_FIRST };
+  const pace: RangePace = { blocks: BLOCKS_FIRST, areOurs: false };
   let reading = readNext(term, term.cursor.number + 1, last, pace, watch);
   while (term.cursor.number < last && !term.signal.aborted) {
     const startedMs = performance.now();
@@ -43,14 +46,14 @@ async function readNext(
   term: Term,
   from: number,
   last: number,
-  pace: { blocks: number },
+  pace: RangePace,
   watch: Watch,
 ): Promise<BlockContent[]> {
   for (let attempts = 1; ; attempts++) {
     const to = Math.min(from + pace.blocks - 1, last);
     const startedMs = performance.now();
     try {
-      const blocks = await readRange(term.chain, { from, to }, watch);
+      const blocks = await readRange(term.chain, { from, to }, watch, pace);
       adjust(pace, blocks, performance.now() - startedMs);
       return blocks;
     } catch (error) {
@@ -63,8 +66,9 @@ async function readNext(
 }
 
 /** Additive increase, multiplicative decrease, by logs and time. */
-function adjust(pace: { blocks: number }, blocks: readonly BlockContent[], tookMs: number): void {
+function adjust(pace: RangePace, blocks: readonly BlockContent[], tookMs: number): void {
   const logs = countLogs(blocks);
+  pace.areOurs = blocks.every(isOurs);
   if (logs > LOGS_WANTED * 2 || tookMs > SLOW_MS) pace.blocks = Math.max(1, pace.blocks >> 1);
   else if (logs < LOGS_WANTED && blocks.length >= pace.blocks)
     pace.blocks = Math.min(BLOCKS_MAX, pace.blocks + Math.max(8, pace.blocks >> 1));

@@ -30,7 +30,7 @@ import {
   USDC_TOPICS,
 } from "./decode-logs.ts";
 import { readRangeLogs } from "./range-logs.ts";
-import { provenLogs, readProvenLogs, receiptsCall } from "./verified-block.ts";
+import { provenLogsOrUndefined, readProvenLogs, receiptsCall } from "./verified-block.ts";
 
 /** With more wallets, or a fuller bloom, "may contain" is mostly chance and not asked about wallets. */
 const BLOOM_WALLETS_MAX = 5_000;
@@ -96,7 +96,7 @@ async function readNearBlock(
     decodeBlock(header, selectFollowedLogs(logs, address), watch.isWatched);
   if (hint === "NOTHING") return decode([]);
   if (hint === "OURS")
-    return decode(proveOrUndefined(header, answer) ?? (await readProvenLogs(chain, header)));
+    return decode(provenLogsOrUndefined(header, answer) ?? (await readProvenLogs(chain, header)));
   // refused for its size, or for any other reason: the block's receipts say the same
   if (!answer?.ok) return decode(await readProvenLogs(chain, header));
   // a node that does not have the block may answer with no logs, which are proven below
@@ -107,27 +107,20 @@ async function readNearBlock(
   return needsProof ? decode(await readProvenLogs(chain, header)) : content;
 }
 
-function proveOrUndefined(header: BlockHeader, outcome: RpcOutcome | undefined): PlacedLog[] | undefined {
-  if (!outcome?.ok) return undefined;
-  try {
-    return provenLogs(header, outcome.result);
-  } catch (error) {
-    if (error instanceof RpcTransportError) return undefined;
-    throw error;
-  }
-}
-
 /**
  * Reads a range far below the head: headers and logs of one node, which must agree with one another and with each block's bloom.
  * Contradictions are settled by proof, and so are ours where they are few; every block is read once more later (recheck.ts).
+ * `areOurs`: all of them are expected to touch our wallets.
  */
 export async function readRange(
   chain: Chain,
   { from, to }: { from: number; to: number },
   watch: Watch,
+  { areOurs = false } = {},
 ): Promise<BlockContent[]> {
   const { address } = chain.network.usdc;
   const numbers = Array.from({ length: to - from + 1 }, (_, index) => from + index);
+  if (areOurs && numbers.length <= PROVEN_FAR_MAX) return readByReceipts(chain, numbers, watch);
   const answer = await chain.withNode((node) =>
     readRangeLogs(
       chain,
@@ -138,18 +131,43 @@ export async function readRange(
       },
     ),
   );
-  const headers = answer.headers.map((outcome, index) => {
-    const header = parseHeader(need(outcome));
-    if (header && header.number === numbers[index]) return header;
-    throw new RpcTransportError("not-ready", `the node does not know block ${numbers[index]}`);
-  });
-  assertChained(headers);
+  const headers = parseHeaders(numbers, answer.headers);
   const byBlock = new Map<number, PlacedLog[]>(numbers.map((number) => [number, []]));
   for (const log of answer.logs) byBlock.get(log.blockNumber)?.push(log);
   const contents = await Promise.all(
     headers.map((header) => readFarBlock(chain, header, byBlock.get(header.number) ?? [], watch)),
   );
   return proveFew(chain, contents, watch);
+}
+
+/** What would be proven anyway is read from its proof: no log query first. */
+async function readByReceipts(
+  chain: Chain,
+  numbers: readonly number[],
+  watch: Watch,
+): Promise<BlockContent[]> {
+  const { headers, receipts } = await chain.withNode(async (node) => {
+    const calls = [...numbers.map(headerCall), ...numbers.map(receiptsCall)];
+    const outcomes = await chain.batchOn(node, calls);
+    const headers = parseHeaders(numbers, outcomes.slice(0, numbers.length));
+    return { headers, receipts: outcomes.slice(numbers.length) };
+  });
+  return Promise.all(
+    headers.map(async (header, index) => {
+      const logs = provenLogsOrUndefined(header, receipts[index]) ?? (await readProvenLogs(chain, header));
+      return decodeBlock(header, selectFollowedLogs(logs, chain.network.usdc.address), watch.isWatched);
+    }),
+  );
+}
+
+function parseHeaders(numbers: readonly number[], outcomes: readonly RpcOutcome[]): BlockHeader[] {
+  const headers = numbers.map((number, index) => {
+    const header = parseHeader(need(outcomes[index]));
+    if (header && header.number === number) return header;
+    throw new RpcTransportError("not-ready", `the node does not know block ${number}`);
+  });
+  assertChained(headers);
+  return headers;
 }
 
 /** Where few blocks of a range touch our wallets, they are proven as near the head. */
@@ -163,7 +181,7 @@ async function proveFew(
   const outcomes = await chain.batch(ours.map(receiptsCall));
   const proven = await Promise.all(
     ours.map(async (header, index) => {
-      const logs = proveOrUndefined(header, outcomes[index]) ?? (await readProvenLogs(chain, header));
+      const logs = provenLogsOrUndefined(header, outcomes[index]) ?? (await readProvenLogs(chain, header));
       return decodeBlock(header, selectFollowedLogs(logs, chain.network.usdc.address), watch.isWatched);
     }),
   );

@@ -7,10 +7,10 @@
 
 import { bloomOf } from "../../core/chain/bloom.ts";
 import { receiptsRootOf } from "../../core/chain/receipts-root.ts";
-import { fieldOf } from "../../core/rpc/answers.ts";
+import { fieldOf, toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
-import type { ChainNode, RpcCall } from "../../core/rpc/node.ts";
+import type { ChainNode, RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
 import { type BlockHeader, need } from "./block-header.ts";
 import { assertOfBlock, type PlacedLog, parseLogs } from "./decode-logs.ts";
 import { waitOutRest } from "./wait-out-rest.ts";
@@ -18,8 +18,10 @@ import { waitOutRest } from "./wait-out-rest.ts";
 /** Over all nodes, before the block is left for a later poll. */
 const ATTEMPTS = 6;
 
-export function receiptsCall({ hash }: BlockHeader): RpcCall {
-  return { method: "eth_getBlockReceipts", params: [hash] };
+/** By height where its header is asked for at the same time. */
+export function receiptsCall(block: Pick<BlockHeader, "hash"> | number): RpcCall {
+  const params = [typeof block === "number" ? toQuantity(block) : block.hash];
+  return { method: "eth_getBlockReceipts", params };
 }
 
 /** The logs in a receipts answer. Throws RpcTransportError unless the receipts make the header's root. */
@@ -31,6 +33,20 @@ export function provenLogs(header: BlockHeader, answer: unknown): PlacedLog[] {
   if (receiptsRootOf(answer) !== header.receiptsRoot)
     throw unproven(header, "the receipts do not make its root");
   return logs;
+}
+
+/** Undefined when the answer proves nothing. */
+export function provenLogsOrUndefined(
+  header: BlockHeader,
+  outcome: RpcOutcome | undefined,
+): PlacedLog[] | undefined {
+  if (!outcome?.ok) return undefined;
+  try {
+    return provenLogs(header, outcome.result);
+  } catch (error) {
+    if (error instanceof RpcTransportError) return undefined;
+    throw error;
+  }
 }
 
 type Way = (chain: Chain, node: ChainNode, header: BlockHeader) => Promise<PlacedLog[]>;

@@ -294,6 +294,27 @@ test("rows that are expected to be new and are not fail the statement, which lea
     expect(await rowsOf(one)).toEqual({ transfers: 1n, history: 1n, events: 1n });
 });
 
+test("error: a hash or an address of another length is not stored, nor is what comes with it", async () => {
+  const { number, hash } = await headOf(followed);
+  const good = plainTransfer({ blockNumber: number, blockHash: hash, logIndex: 2_000 });
+  const others: Partial<NewTransfer>[] = [
+    { txHash: `${good.txHash}00` },
+    { blockHash: hash.slice(0, -2) as Hex },
+    { from: `${good.from}00` },
+    { to: good.to.slice(0, -2) as Hex },
+  ];
+  for (const other of others) {
+    const bad = { ...plainTransfer({ blockNumber: number, blockHash: hash, logIndex: 2_001 }), ...other };
+    const stored = bulk.sql.begin((tx) =>
+      storePlainTransfers(tx, NETWORK, [good, bad], { eventsFromS: Number.NEGATIVE_INFINITY }),
+    );
+    await expect(stored).rejects.toThrow(/an item has not (20|32) bytes/);
+  }
+  const [row] = await bulk.sql<{ count: bigint }[]>`
+    select count(*) from transfers where tx_hash = ${good.txHash}`;
+  expect(row?.count).toBe(0n);
+});
+
 test("a range of which rows are stored already is read in bulk once more, and those of a reorganisation are back", async () => {
   const indexer = indexers.pop();
   await indexer?.stop();
