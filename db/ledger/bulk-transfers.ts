@@ -3,7 +3,7 @@
  * would write, in a statement for transfers that concern nothing else. It takes about half of Postgres' time.
  */
 import { formatUnits } from "../../core/domain/money.ts";
-import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { NewTransfer } from "./transfers.ts";
 
@@ -39,22 +39,40 @@ export async function storePlainTransfers(
   { eventsFromS, areNew = false }: Bulk,
 ): Promise<void> {
   if (transfers.length === 0) return;
-  const column = <Value>(of: (transfer: NewTransfer) => Value) => transfers.map(of);
+  const blocks = new Map(transfers.map((transfer) => [transfer.blockHash, transfer]));
+  const places = new Map(Array.from(blocks.keys(), (hash, index) => [hash, index + 1]));
+  const ofBlocks = <Value>(of: (transfer: NewTransfer) => Value) => Array.from(blocks.values(), of);
+  const hasNonces = transfers.some(({ authorizationNonce }) => authorizationNonce !== undefined);
   const hasEvents = transfers.some(({ blockTimeS }) => blockTimeS >= eventsFromS);
   await tx`
     with given as (
-      select *
+      select
+        (${ofBlocks((one) => one.blockNumber)}::bigint[])[place] as block_number,
+        substr(${joinBytes(
+          ofBlocks((one) => one.blockHash),
+          32,
+        )}::bytea, 32 * place - 31, 32) as block_hash,
+        to_timestamp((${ofBlocks((one) => one.blockTimeS)}::float8[])[place]) as block_time,
+        to_timestamp((${ofBlocks((one) => one.confirmedAtS ?? null)}::float8[])[place]) as confirmed_at,
+        substr(${joinBytes(
+          transfers.map(({ txHash }) => txHash),
+          32,
+        )}::bytea, 32 * number::int - 31, 32) as tx_hash,
+        substr(${joinBytes(
+          transfers.map(({ from }) => from),
+          20,
+        )}::bytea, 20 * number::int - 19, 20) as from_address,
+        substr(${joinBytes(
+          transfers.map(({ to }) => to),
+          20,
+        )}::bytea, 20 * number::int - 19, 20) as to_address,
+        log_index, amount_units, authorization_nonce
       from unnest(
-        ${column((one) => one.blockNumber)}::bigint[], ${column((one) => one.blockHash)}::bytea[],
-        ${column((one) => one.blockTimeS)}::float8[], ${column((one) => one.txHash)}::bytea[],
-        ${column((one) => one.logIndex)}::int[], ${column((one) => one.from)}::bytea[],
-        ${column((one) => one.to)}::bytea[], ${column((one) => one.amountUnits.toString())}::numeric[],
-        ${column((one) => one.authorizationNonce ?? null)}::bytea[],
-        ${column((one) => one.confirmedAtS ?? null)}::float8[]
-      ) as row (
-        block_number, block_hash, block_s, tx_hash, log_index, from_address, to_address, amount_units,
-        authorization_nonce, confirmed_s
-      )
+        ${toArrayText(transfers.map(({ blockHash }) => places.get(blockHash) ?? 0))}::text::int[],
+        ${toArrayText(transfers.map(({ logIndex }) => logIndex))}::text::int[],
+        ${toArrayText(transfers.map(({ amountUnits }) => amountUnits))}::text::numeric[],
+        ${hasNonces ? transfers.map(({ authorizationNonce }) => authorizationNonce ?? null) : []}::bytea[]
+      ) with ordinality as row (place, log_index, amount_units, authorization_nonce, number)
     ),
     stored as (
       insert into transfers (
@@ -62,8 +80,8 @@ export async function storePlainTransfers(
         authorization_nonce, status, confirmed_at
       )
       select
-        ${network}, block_number, block_hash, to_timestamp(block_s), tx_hash, log_index, from_address, to_address,
-        amount_units, authorization_nonce, 'CONFIRMED', to_timestamp(confirmed_s)
+        ${network}, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
+        authorization_nonce, 'CONFIRMED', confirmed_at
       from given
       ${areNew ? tx`` : reviveOrphaned(tx)}
       returning
@@ -96,6 +114,18 @@ export async function storePlainTransfers(
     )
     ${hasEvents ? tx`, event as (${insertEvents(tx, network, { transfers, eventsFromS })})` : tx``}
     ${insertHistory(tx, network, areNew)}`;
+}
+
+/** One parameter instead of an array of thousands, whose items the driver escapes one by one; the statement takes it apart by their length. */
+function joinBytes(items: readonly Hex[], length: number): Hex {
+  if (items.some((item) => item.length !== 2 + 2 * length))
+    throw new RangeError(`an item has not ${length} bytes`);
+  return `0x${items.map((item) => item.slice(2)).join("")}`;
+}
+
+/** Numbers in Postgres' own notation, for the same reason. */
+function toArrayText(numbers: readonly (number | bigint)[]): string {
+  return `{${numbers.join(",")}}`;
 }
 
 function reviveOrphaned(tx: Tx) {
