@@ -3,7 +3,7 @@
  * costs a few requests. Only final blocks are read in this way, each hit whole and proven.
  */
 import type { Hex } from "../../core/domain/networks.ts";
-import { commitSpan } from "../settle/commit.ts";
+import { collectAfter, commitSpan } from "../settle/commit.ts";
 import { type BlockHeader, readHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";
@@ -39,6 +39,7 @@ export async function catchUpSparse(term: Term, head: BlockHeader, end: number):
       { blocks: range.blocks, to, head, kept: [last], depthNumber: last.number, confirmedAtS },
       startedMs,
     );
+    collectAfter(range.blocks);
   }
   return true;
 }

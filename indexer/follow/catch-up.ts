@@ -1,6 +1,6 @@
 /** Far below the head: ranges that grow while nodes answer well and halve when they do not, each committed whole. */
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { commitBlocks, NEAR_BLOCKS } from "../settle/commit.ts";
+import { collectAfter, commitBlocks, NEAR_BLOCKS } from "../settle/commit.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import { readRange, type Watch } from "../source/block-logs.ts";
 import { type BlockContent, isOurs } from "../source/decode-logs.ts";
@@ -55,6 +55,8 @@ async function readNext(
     try {
       const blocks = await readRange(term.chain, { from, to }, watch, pace);
       adjust(pace, blocks, performance.now() - startedMs);
+      // now, while the database is busy with the range before
+      collectAfter(blocks);
       return blocks;
     } catch (error) {
       const isBusy = error instanceof RpcTransportError && error.kind !== "rate-limit";

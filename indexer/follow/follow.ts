@@ -8,7 +8,7 @@ import {
   joinWallets,
   type Waiting,
 } from "../../db/ledger/watched-wallets.ts";
-import { commitBlocks, commitQuietBlocks, NEAR_BLOCKS, noteProgress } from "../settle/commit.ts";
+import { collectAfter, commitBlocks, commitQuietBlocks, NEAR_BLOCKS, noteProgress } from "../settle/commit.ts";
 import { settleLate } from "../settle/settle-backdated.ts";
 import { type AnnouncedTransfers, openAnnouncedTransfers } from "../source/announced-transfers.ts";
 import {
@@ -188,6 +188,7 @@ async function moveTowards(
   const count = Math.max(1, BLOCKS_AT_ONCE >> memory.failures);
   const blocks = await readBlocks(term.chain, headers.slice(0, count), memory.watch);
   await commitBlocks(term, blocks, head, startedMs);
+  collectAfter(blocks);
   return true;
 }
 

@@ -45,6 +45,12 @@ export async function commitSpan(term: Term, span: Span, startedMs: number): Pro
   term.metrics.committed(term.network, { blocks: span.to.number - first, transfers, logs, seconds });
   term.metrics.polled(term.network);
   noteProgress(term, span.head, span.blocks.at(-1)?.block.timeS ?? span.head.timeS);
+}
+
+/** Called when blocks were read: what it took is garbage. */
+export function collectAfter(blocks: readonly BlockContent[]): void {
+  const logs = blocks.reduce((total, block) => total + block.logCount, 0);
+  const transfers = blocks.reduce((total, block) => total + block.transfers.length, 0);
   collect(logs + LOGS_A_BOOKED_ONE * transfers);
 }
 
