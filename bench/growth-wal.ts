@@ -6,12 +6,17 @@ type WalReader = {
   byTable: ReadonlyMap<string, number>;
   /** Bytes by index of a table of ours, and by table without its indexes. */
   byRelation: ReadonlyMap<string, number>;
+  /** Records and their bytes by kind, as "Heap/HOT_UPDATE"; full pages as a kind of their own. */
+  byKind: ReadonlyMap<string, WalKind>;
   /** Reads what was written since the last call. */
   read: () => Promise<void>;
   total: () => { bytes: number; fullPageBytes: number };
   close: () => Promise<void>;
 };
 
+export type WalKind = { records: number; bytes: number };
+
+const FULL_PAGES = "(full pages)";
 const REST = "(commits and the rest)";
 
 export async function openWalReader(databaseUrl: string): Promise<WalReader> {
@@ -19,6 +24,7 @@ export async function openWalReader(databaseUrl: string): Promise<WalReader> {
   const canInspect = await prepare(sql);
   const byTable = new Map<string, number>();
   const byRelation = new Map<string, number>();
+  const byKind = new Map<string, WalKind>();
   const total = { bytes: 0, fullPageBytes: 0 };
   let from = await currentLsn(sql);
 
@@ -27,10 +33,13 @@ export async function openWalReader(databaseUrl: string): Promise<WalReader> {
     const [size] = await sql<{ bytes: number }[]>`
       select pg_wal_lsn_diff(${to}::pg_lsn, ${from}::pg_lsn)::float8 as bytes`;
     total.bytes += size?.bytes ?? 0;
-    if (canInspect) await readRecords(sql, { from, to, byTable, byRelation, total });
+    if (canInspect) {
+      await readRecords(sql, { from, to, byTable, byRelation, total });
+      await readKinds(sql, { from, to, byKind });
+    }
     from = to;
   };
-  return { byTable, byRelation, read, total: () => total, close: () => sql.end() };
+  return { byTable, byRelation, byKind, read, total: () => total, close: () => sql.end() };
 }
 
 /** Keeps the log until it has been read; checkpoints stay as they are. */
@@ -115,4 +124,24 @@ async function readRecords(
     total.fullPageBytes += row.fullPageBytes;
   }
   byTable.set(REST, (byTable.get(REST) ?? 0) + (all?.bytes ?? 0) - counted);
+}
+
+async function readKinds(
+  sql: postgres.Sql,
+  { from, to, byKind }: { from: string; to: string; byKind: Map<string, WalKind> },
+): Promise<void> {
+  const rows = await sql<(WalKind & { kind: string; fullPageBytes: number })[]>`
+    select
+      "resource_manager/record_type" as kind, count::float8 as records, record_size::float8 as bytes,
+      fpi_size::float8 as "fullPageBytes"
+    from pg_get_wal_stats(${from}::pg_lsn, ${to}::pg_lsn, true)
+    where count > 0`;
+  const add = (kind: string, { records, bytes }: WalKind) => {
+    const sum = byKind.get(kind) ?? { records: 0, bytes: 0 };
+    byKind.set(kind, { records: sum.records + records, bytes: sum.bytes + bytes });
+  };
+  for (const { kind, fullPageBytes, ...counted } of rows) {
+    add(kind, counted);
+    if (fullPageBytes > 0) add(FULL_PAGES, { records: 0, bytes: fullPageBytes });
+  }
 }

@@ -12,7 +12,7 @@ import { fundUsdc } from "../local/chain/usdc.ts";
 import { makePayer, shapeA, signPayment } from "../tests/support/payer.ts";
 import { type SeededMerchant, seedMerchant } from "../tests/support/seed.ts";
 import { startWorld, type World } from "../tests/support/world.ts";
-import { openWalReader } from "./growth-wal.ts";
+import { openWalReader, type WalKind } from "./growth-wal.ts";
 import { describeMachine, printTable, type Row } from "./report.ts";
 
 const PAYMENTS = 50_000;
@@ -24,7 +24,37 @@ const ROUND = 1_000;
 const LINKS_AT_ONCE = 8;
 const SETTLE_TIMEOUT_MS = 120_000;
 
-type TableSize = { name: string; heap: number; toast: number; indexes: number; updates: number; hot: number };
+/**
+ * Tables whose rows are deleted again, and how long after the payment: what is left of them in a database that has run for long does not
+ * grow with its payments. The signed bytes in relay_attempts' TOAST go alike.
+ */
+const KEPT = new Map([
+  ["payment_leases", "an hour"],
+  ["pay_amounts", "until the amount is reused"],
+  ["open_payments", "until mined"],
+  ["link_count_deltas", "a minute"],
+  ["transaction_count_deltas", "a minute"],
+  ["graphile_worker._private_jobs", "until done"],
+  ["graphile_worker._private_job_queues", "until done"],
+  ["blocks", "until final"],
+  ["traces", "a day"],
+  ["relay_charges", "30 days"],
+  ["relay_budgets", "30 days"],
+  ["events", "90 days"],
+]);
+
+type TableSize = {
+  name: string;
+  heap: number;
+  toast: number;
+  indexes: number;
+  updates: number;
+  hot: number;
+  /** Of the heap: bytes of rows that readers see, of those replaced or deleted, and of no row. */
+  live: number;
+  dead: number;
+  free: number;
+};
 type Order = { linkId: string; body: string };
 
 /** `bun run bench growth [payments]` */
@@ -62,6 +92,7 @@ async function report(world: World, sql: Sql, payments: number): Promise<void> {
   printTable(toRows({ before, after, walByTable: wal.byTable, payments }));
   const indexes = { before: indexesBefore, after: await readIndexSizes(sql) };
   printTable(toIndexRows({ ...indexes, walByRelation: wal.byRelation, payments }));
+  printTable(toKindRows(wal.byKind, payments));
   const total = wal.total();
   const moved = sumUpdates(after) - sumUpdates(before);
   const hot = sumHot(after) - sumHot(before);
@@ -73,6 +104,7 @@ async function report(world: World, sql: Sql, payments: number): Promise<void> {
       "not confirmed": left,
       "payments/relay": Math.round((payments / (relays?.relays || 1)) * 10) / 10,
       "disk B/payment": Math.round((sumBytes(after) - sumBytes(before)) / payments),
+      "of that kept": Math.round((keptBytes(after) - keptBytes(before)) / payments),
       "WAL B/payment": Math.round(total.bytes / payments),
       "of that full pages": Math.round(total.fullPageBytes / payments),
       "HOT %": moved === 0 ? 0 : Math.round((1000 * hot) / moved) / 10,
@@ -163,6 +195,7 @@ async function waitUntilConfirmed(sql: Sql): Promise<number> {
 
 async function readSizes(sql: Sql): Promise<Map<string, TableSize>> {
   await sql`select pg_stat_clear_snapshot()`;
+  await sql`create extension if not exists pgstattuple`;
   const rows = await sql<TableSize[]>`
     select
       case when schemaname = 'public' then relname::text else schemaname || '.' || relname end as name,
@@ -170,8 +203,12 @@ async function readSizes(sql: Sql): Promise<Map<string, TableSize>> {
       (pg_table_size(relid) - pg_relation_size(relid))::float8 as toast,
       pg_indexes_size(relid)::float8 as indexes,
       coalesce(n_tup_upd, 0)::float8 as updates,
-      coalesce(n_tup_hot_upd, 0)::float8 as hot
-    from pg_stat_user_tables`;
+      coalesce(n_tup_hot_upd, 0)::float8 as hot,
+      rows.tuple_len::float8 as live,
+      rows.dead_tuple_len::float8 as dead,
+      rows.free_space::float8 as free
+    from pg_stat_user_tables
+    cross join lateral pgstattuple(relid) rows`;
   return new Map(rows.map((row) => [row.name, row]));
 }
 
@@ -181,6 +218,27 @@ async function readIndexSizes(sql: Sql): Promise<Map<string, number>> {
     from pg_stat_user_indexes
     where schemaname = 'public'`;
   return new Map(rows.map(({ name, bytes }) => [name, bytes]));
+}
+
+/** What stays for as long as the database does. */
+function keptBytes(sizes: Map<string, TableSize>): number {
+  const kept = [...sizes.values()].filter(({ name }) => !KEPT.has(name));
+  return kept.reduce(
+    (sum, { name, heap, toast, indexes }) => sum + heap + indexes + (name === "relay_attempts" ? 0 : toast),
+    0,
+  );
+}
+
+/** The kinds of records that fill the log, largest first. */
+function toKindRows(byKind: ReadonlyMap<string, WalKind>, payments: number): Row[] {
+  return [...byKind]
+    .map(([kind, { records, bytes }]) => ({
+      "kind of record": kind,
+      "records/payment": Math.round((100 * records) / payments) / 100,
+      "WAL B/payment": Math.round(bytes / payments),
+    }))
+    .filter((row) => row["WAL B/payment"] > 0)
+    .sort((a, b) => b["WAL B/payment"] - a["WAL B/payment"]);
 }
 
 /** The indexes that grow, largest first; of the log also what the tables themselves write. */
@@ -221,11 +279,15 @@ function toRows(given: {
       table: name,
       "disk B/payment": each(disk),
       heap: each(grown("heap")),
+      "of it rows": each(grown("live")),
+      dead: each(grown("dead")),
+      free: each(grown("free")),
       toast: each(grown("toast")),
       indexes: each(grown("indexes")),
       "WAL B/payment": each(walByTable.get(name) ?? 0),
       "updates/payment": Math.round((100 * grown("updates")) / payments) / 100,
       "HOT %": grown("updates") > 0 ? Math.round((100 * grown("hot")) / grown("updates")) : "",
+      "kept for": KEPT.get(name) ?? "",
     } satisfies Row;
   });
   return rows
