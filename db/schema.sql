@@ -186,12 +186,12 @@ create table documents (
   constraint documents_tx_hash_check CHECK (((length(tx_hash) = 66) AND (tx_hash = ('0x'::text || encode(decode(substr(tx_hash, 3), 'hex'::text), 'hex'::text))))),
   constraint documents_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE,
   constraint documents_void_reason_check CHECK ((void_reason = ANY (ARRAY['REORGANISED'::text, 'REASSIGNED'::text])))
-);
-CREATE INDEX documents_happened ON public.documents USING btree (user_id, happened_at DESC, id DESC);
+) with (autovacuum_vacuum_insert_scale_factor=0, autovacuum_vacuum_insert_threshold=5000);
 CREATE INDEX documents_link ON public.documents USING btree (link_id);
+CREATE INDEX documents_owner_happened ON public.documents USING btree (owner_key(user_id), happened_at DESC);
+CREATE UNIQUE INDEX documents_owner_series_key ON public.documents USING btree (owner_key(user_id), kind, is_test, year, number);
 CREATE INDEX documents_receipt ON public.documents USING btree (receipt_id) WHERE (receipt_id IS NOT NULL);
-CREATE UNIQUE INDEX documents_series_key ON public.documents USING btree (user_id, kind, is_test, year, number);
-CREATE UNIQUE INDEX documents_transfer_kind_key ON public.documents USING btree (network, tx_hash, log_index, kind) WHERE (voided_at IS NULL);
+CREATE UNIQUE INDEX documents_transfer_digest_key ON public.documents USING btree (log_digest(network, bytes_of(tx_hash), log_index), kind) WHERE (voided_at IS NULL);
 
 create unlogged table drain_leases (
   holder text not null,
@@ -229,7 +229,7 @@ create table events (
   user_id text not null,
   written_by xid8 default pg_current_xact_id() not null,
   constraint events_pkey PRIMARY KEY (id)
-);
+) with (autovacuum_vacuum_insert_scale_factor=0, autovacuum_vacuum_insert_threshold=5000);
 CREATE INDEX events_created ON public.events USING brin (created_at);
 CREATE INDEX events_user_epoch ON public.events USING btree (owner_key(user_id), epoch, written_by, id);
 CREATE TRIGGER events_add_order_data BEFORE INSERT ON public.events FOR EACH ROW WHEN (((new.type ~~ 'payment_link.%'::text) OR ((new.type ~~ 'transaction.%'::text) AND ((new.data -> 'linkId'::text) IS DISTINCT FROM 'null'::jsonb)))) EXECUTE FUNCTION add_order_data();
@@ -393,7 +393,7 @@ create table link_count_deltas (
   status text,
   user_id text not null
 );
-CREATE INDEX link_count_deltas_user ON public.link_count_deltas USING btree (user_id);
+CREATE INDEX link_count_deltas_owner ON public.link_count_deltas USING btree (owner_key(user_id));
 
 create table link_counts (
   amount_units numeric(78,0) not null,
@@ -728,7 +728,7 @@ CREATE INDEX payment_links_customer ON public.payment_links USING btree (user_id
 CREATE INDEX payment_links_discoverable ON public.payment_links USING btree (created_at DESC, id DESC) WHERE (is_discoverable AND (stage = 'OPEN'::text));
 CREATE INDEX payment_links_exceptions ON public.payment_links USING btree (owner_key(user_id), created_at DESC, id DESC) WHERE ((exception <> 'NONE'::text) AND (parent_id IS NULL));
 CREATE INDEX payment_links_fitting ON public.payment_links USING btree (address_key(recipient), amount_units, expires_at) WHERE is_unpaid;
-CREATE INDEX payment_links_listed ON public.payment_links USING btree (owner_key(user_id), stage, created_at DESC, id DESC) WHERE (parent_id IS NULL);
+CREATE INDEX payment_links_listed_by_time ON public.payment_links USING btree (owner_key(user_id), stage, created_at DESC) WHERE (parent_id IS NULL);
 CREATE INDEX payment_links_open ON public.payment_links USING btree (network) WHERE (stage = 'OPEN'::text);
 CREATE INDEX payment_links_open_until ON public.payment_links USING btree (open_until) WHERE (open_until IS NOT NULL);
 CREATE INDEX payment_links_pay_amount ON public.payment_links USING btree (address_key(recipient), pay_amount_units, expires_at) WHERE (is_unpaid AND (pay_amount_units IS NOT NULL));
@@ -941,7 +941,7 @@ create table relay_charges (
   subject text not null,
   constraint relay_charges_amount_check CHECK ((amount >= (0)::numeric)),
   constraint relay_charges_pkey PRIMARY KEY (relay_id, scope, subject)
-);
+) with (fillfactor=75);
 CREATE INDEX relay_charges_day ON public.relay_charges USING brin (day);
 
 create table relay_payments (
@@ -1059,7 +1059,7 @@ create table transaction_count_deltas (
   units numeric(78,0) default 0 not null,
   user_id text not null
 );
-CREATE INDEX transaction_count_deltas_user ON public.transaction_count_deltas USING btree (user_id);
+CREATE INDEX transaction_count_deltas_owner ON public.transaction_count_deltas USING btree (owner_key(user_id));
 
 create table transaction_counts (
   count bigint not null,
@@ -1117,7 +1117,7 @@ CREATE INDEX transactions_description ON public.transactions USING gin (descript
 CREATE INDEX transactions_operation ON public.transactions USING btree (operation_id) WHERE (operation_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_operation_item_key ON public.transactions USING btree (operation_item_id) WHERE (operation_item_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_payment_key ON public.transactions USING btree (payment_id) WHERE (payment_id IS NOT NULL);
-CREATE INDEX transactions_pending ON public.transactions USING btree (owner, detected_at DESC, id DESC) WHERE (NOT is_settled);
+CREATE INDEX transactions_pending_by_time ON public.transactions USING btree (owner, detected_at DESC) WHERE (NOT is_settled);
 CREATE INDEX transactions_reference ON public.transactions USING gin (reference gin_trgm_ops) WHERE (is_settled AND (reference IS NOT NULL));
 CREATE UNIQUE INDEX transactions_transfer_key ON public.transactions USING btree (transfer_id, ((type = 'SEND'::text))) WHERE (transfer_id IS NOT NULL);
 CREATE INDEX transactions_user_amount ON public.transactions USING btree (owner, amount_units, detected_at DESC, id DESC) WHERE is_settled;
@@ -1155,7 +1155,7 @@ create table transfers (
   constraint transfers_pkey PRIMARY KEY (id),
   constraint transfers_settled_by_check CHECK ((settled_by = ANY (ARRAY['authorization'::text, 'tag'::text, 'proof'::text, 'early_claim'::text, 'pay_amount'::text, 'amount'::text, 'merchant'::text]))),
   constraint transfers_status_check CHECK ((status = ANY (ARRAY['DETECTED'::text, 'CONFIRMED'::text, 'ORPHANED'::text])))
-);
+) with (autovacuum_vacuum_insert_scale_factor=0, autovacuum_vacuum_insert_threshold=5000);
 CREATE INDEX transfers_authorization ON public.transfers USING hash (authorization_nonce) WHERE (authorization_nonce IS NOT NULL);
 CREATE INDEX transfers_detected ON public.transfers USING btree (network, block_number) WHERE (status = 'DETECTED'::text);
 CREATE INDEX transfers_from ON public.transfers USING btree (address_key(from_address), block_number);

@@ -1,6 +1,6 @@
 /** What paying needs: the process' resources, and what is opened once and shared by all payments. */
 
-import type { PayableLink } from "../../core/domain/decide-payment.ts";
+import type { PayableLink } from "../../core/domain/decide-authorization.ts";
 import type { RelayLimits } from "../../core/domain/relay-budget.ts";
 import { type AskedLink, findPayableLinks } from "../../db/links/payable-links.ts";
 import { findPaymentViews, type PaymentView } from "../../db/payments/payments.ts";

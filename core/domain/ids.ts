@@ -12,7 +12,7 @@ export const newLinkId = () => `link_${orderedToken()}`;
 export const newPaymentId = () => `pay_${orderedToken()}`;
 export const newClaimId = () => `clm_${orderedToken()}`;
 export const newTransactionId = () => `txn_${orderedToken()}`;
-export const newDocumentId = () => `doc_${token()}`;
+export const newDocumentId = () => `doc_${orderedToken()}`;
 export const newExportProfileId = () => `epr_${token()}`;
 export const newExportScheduleId = () => `exs_${token()}`;
 export const newExportId = () => `exp_${token()}`;

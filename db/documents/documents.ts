@@ -40,7 +40,7 @@ export async function listDocuments(tx: Tx, filter: DocumentFilter, limit: numbe
   const { userId, kind, isVoid, linkId, period, after } = filter;
   return tx<ShownDocument[]>`
     ${selectDocuments(tx)}
-    where document.user_id = ${userId}
+    where owner_key(document.user_id) = owner_key(${userId}) and document.user_id = ${userId}
       ${kind === undefined ? tx`` : tx`and document.kind = ${kind}`}
       ${isVoid === undefined ? tx`` : tx`and (document.voided_at is not null) = ${isVoid}`}
       ${linkId === undefined ? tx`` : tx`and (document.link_id = ${linkId} or document.facts ->> 'linkId' = ${linkId})`}
@@ -64,7 +64,9 @@ export async function findReceiptOf(
 ): Promise<ShownDocument | undefined> {
   const [row] = await tx<ShownDocument[]>`
     ${selectDocuments(tx)}
-    where document.network = ${network}
+    where log_digest(document.network, bytes_of(document.tx_hash), document.log_index)
+        = log_digest(${network}, bytes_of(${txHash}), ${logIndex})
+      and document.network = ${network}
       and document.tx_hash = ${txHash}
       and document.log_index = ${logIndex}
       and document.link_id = ${linkId}
@@ -105,10 +107,19 @@ export function hasDocument(tx: Tx, kind: DocumentKind) {
   return tx`
     exists (
       select from documents document
-      where document.network = transfer.network
-        and document.tx_hash = hex_of(transfer.tx_hash)
-        and document.log_index = transfer.log_index
+      where ${isAboutTransfer(tx, "transfer")}
         and document.kind = ${kind}::text
         and document.voided_at is null
     )`;
+}
+
+/** SQL: a document is about this transfer. By the digest that the index holds. */
+export function isAboutTransfer(tx: Tx, transfer: "transfer" | "moved") {
+  const its = tx(transfer);
+  return tx`
+    log_digest(document.network, bytes_of(document.tx_hash), document.log_index)
+      = log_digest(${its}.network, ${its}.tx_hash, ${its}.log_index)
+    and document.network = ${its}.network
+    and document.tx_hash = hex_of(${its}.tx_hash)
+    and document.log_index = ${its}.log_index`;
 }

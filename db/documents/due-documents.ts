@@ -2,7 +2,7 @@
 import type { Language } from "../../core/domain/language.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import { hasDocument } from "./documents.ts";
+import { hasDocument, isAboutTransfer } from "./documents.ts";
 
 /** A payment or refund without a document. */
 export type DueDocument = {
@@ -105,7 +105,9 @@ export function findDueCreditNotes(tx: Tx, linkIds: readonly string[]): Promise<
     join users merchant on merchant.id = link.user_id
     left join merchant_books books on books.user_id = link.user_id
     left join documents receipt
-      on receipt.network = refund.network
+      on log_digest(receipt.network, bytes_of(receipt.tx_hash), receipt.log_index)
+        = log_digest(refund.network, bytes_of(refund.paid_tx_hash), refund.paid_log_index)
+      and receipt.network = refund.network
       and receipt.tx_hash = refund.paid_tx_hash
       and receipt.log_index = refund.paid_log_index
       and receipt.kind = 'RECEIPT'
@@ -135,11 +137,7 @@ export async function voidDocuments(tx: Tx, linkIds: readonly string[]): Promise
       union
       select document.id
       from transfers moved
-      join documents document
-        on document.network = moved.network
-        and document.tx_hash = hex_of(moved.tx_hash)
-        and document.log_index = moved.log_index
-        and document.voided_at is null
+      join documents document on ${isAboutTransfer(tx, "moved")} and document.voided_at is null
       where moved.link_id = any(${ids}::text[]) and moved.pays and moved.status <> 'ORPHANED'
     ),
     contradicted as (

@@ -12,7 +12,7 @@ export async function readDocuments(
 ): Promise<ShownDocument[]> {
   return tx<ShownDocument[]>`
     ${selectDocuments(tx)}
-    where document.user_id = ${userId}
+    where owner_key(document.user_id) = owner_key(${userId}) and document.user_id = ${userId}
       and document.happened_at >= ${from} and document.happened_at < ${before}
       ${after === undefined ? tx`` : tx`and (document.kind, document.is_test, document.year, document.number) > (${after.kind}, ${after.isTest}, ${after.year}, ${after.number})`}
     order by document.kind, document.is_test, document.year, document.number
@@ -26,7 +26,7 @@ export async function countDocuments(
   const [row] = await tx<{ count: number }[]>`
     select count(*)::int as count
     from documents
-    where user_id = ${userId} and happened_at >= ${from} and happened_at < ${before}`;
+    where owner_key(user_id) = owner_key(${userId}) and user_id = ${userId} and happened_at >= ${from} and happened_at < ${before}`;
   return row?.count ?? 0;
 }
 

@@ -313,7 +313,8 @@ export async function countLinks(tx: Tx, userId: string): Promise<LinkCounts> {
     from (
       select status, count, amount_units, refunded_units from link_counts where user_id = ${userId}
       union all
-      select status, count, amount_units, refunded_units from link_count_changes where user_id = ${userId}
+      select status, count, amount_units, refunded_units from link_count_changes
+      where user_id = ${userId} and owner_key(user_id) = owner_key(${userId})
       union all
       select moved.status, moved.sign * lapsed.count, 0, 0
       from (

@@ -1,4 +1,7 @@
-/** One migration in one transaction, which takes its locks without holding up payments. */
+/**
+ * One migration in one transaction, which takes its locks without holding up payments; or one that builds its indexes beside writes,
+ * statement by statement.
+ */
 import postgres from "postgres";
 
 /** Of one lock. Everybody who wants the table meanwhile waits as long, payments too. */
@@ -26,21 +29,71 @@ export async function applyFile(
   }
 }
 
-/** False, with nothing changed, when a lock was not to be had. */
+/** False when a lock was not to be had: nothing is changed then, or an index is left that the next try drops. */
 async function tryFile(sql: postgres.Sql, file: SchemaFile): Promise<boolean> {
+  const steps = readIndexSteps(file.text);
   try {
-    await sql.begin(async (tx) => {
-      await tx.unsafe(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
-      // first: it waits for a running backup, which must find no table locked by us
-      await tx`insert into migrations (name, sha256) values (${file.name}, ${file.sha256})`;
-      await tx.unsafe(file.text);
-    });
+    if (steps) await changeIndexes(sql, file, steps);
+    else
+      await sql.begin(async (tx) => {
+        await tx.unsafe(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
+        // first: it waits for a running backup, which must find no table locked by us
+        await tx`insert into migrations (name, sha256) values (${file.name}, ${file.sha256})`;
+        await tx.unsafe(file.text);
+      });
     return true;
   } catch (error) {
     const code = error instanceof postgres.PostgresError ? error.code : undefined;
     if (code === LOCK_NOT_AVAILABLE || code === DEADLOCK_DETECTED) return false;
     throw error;
   }
+}
+
+type IndexStep = { statement: string; verb: string; index: string };
+
+const INDEX_STEP = /^(create|drop) (?:unique )?index concurrently (?:if exists )?([a-z_][a-z0-9_]*)\b/;
+
+/** Of a file that says `concurrently`: its statements, each of which makes or drops one index so. Undefined: an ordinary file. */
+export function readIndexSteps(text: string): IndexStep[] | undefined {
+  const statements = text
+    .replace(/--.*$/gm, "")
+    .split(";")
+    .map((statement) => statement.trim())
+    .filter((statement) => statement !== "");
+  if (!statements.some((statement) => /\bindex concurrently\b/.test(statement))) return undefined;
+  return statements.map((statement) => {
+    const [, verb, index] = INDEX_STEP.exec(statement) ?? [];
+    if (!verb || !index)
+      throw new Error(`a migration of indexes built concurrently has another statement: ${statement}`);
+    return { statement, verb, index };
+  });
+}
+
+/** Begun again after an interruption: what was built is kept, what was not finished is dropped first. */
+async function changeIndexes(
+  sql: postgres.Sql,
+  file: SchemaFile,
+  steps: readonly IndexStep[],
+): Promise<void> {
+  const inTransaction = (work: (tx: postgres.TransactionSql) => Promise<unknown>) =>
+    sql.begin(async (tx) => {
+      await tx.unsafe(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
+      await work(tx);
+    });
+  // a build would wait for the end of a running backup, silently
+  await inTransaction((tx) => tx`lock table migrations in row exclusive mode`);
+  for (const { statement, verb, index } of steps) {
+    const [found] = await sql<{ isWhole: boolean }[]>`
+      select indisvalid and indisready as "isWhole"
+      from pg_index
+      where indexrelid = to_regclass(${`public.${index}`})`;
+    if (verb === "create" && found?.isWhole) continue;
+    if (verb === "create" && found) await sql.unsafe(`drop index concurrently ${index}`);
+    if (verb === "create" || found) await sql.unsafe(statement);
+  }
+  await inTransaction(
+    (tx) => tx`insert into migrations (name, sha256) values (${file.name}, ${file.sha256})`,
+  );
 }
 
 /** The oldest transactions that hold a lock on one of our tables. */

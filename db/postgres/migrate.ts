@@ -26,6 +26,7 @@ const BASELINE_FILES = [
 const BASELINE = "baseline";
 /** Advisory lock every migrating process takes (any fixed number no other code uses). */
 const MIGRATION_LOCK = 7_041_001;
+const LOCK_POLL_MS = 100;
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
 
 export type MigrateOptions = {
@@ -50,7 +51,7 @@ export async function migrate(
     connection: { application_name: "migrate" },
   });
   try {
-    await sql`select pg_advisory_lock(${MIGRATION_LOCK})`;
+    await takeMigrationLock(sql);
     const known = await readApplied(sql);
     await refuseNewer(known);
     await runMigrations({ connectionString: databaseUrl, logger: await silentLogger() });
@@ -63,6 +64,15 @@ export async function migrate(
     return applied;
   } finally {
     await sql.end({ timeout: 5 });
+  }
+}
+
+/** Asked again and again: a statement that waits keeps its snapshot, for whose end an index built concurrently would wait. */
+async function takeMigrationLock(sql: postgres.Sql): Promise<void> {
+  for (;;) {
+    const [row] = await sql<{ locked: boolean }[]>`select pg_try_advisory_lock(${MIGRATION_LOCK}) as locked`;
+    if (row?.locked) return;
+    await Bun.sleep(LOCK_POLL_MS);
   }
 }
 

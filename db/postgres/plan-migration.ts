@@ -13,7 +13,8 @@ export type PlannedMigration = {
 
 const NAME = String.raw`(?:if (?:not )?exists )?(?:only )?(?:public\.)?"?([a-z_][a-z0-9_]*)"?`;
 const RULES: readonly { pattern: RegExp; blocks: Lock["blocks"] }[] = [
-  { pattern: new RegExp(`\\balter table ${NAME}`, "g"), blocks: "all" },
+  // storage parameters wait for nobody
+  { pattern: new RegExp(`\\balter table ${NAME}\\b(?! set \\()`, "g"), blocks: "all" },
   { pattern: new RegExp(`\\bdrop table ${NAME}`, "g"), blocks: "all" },
   { pattern: new RegExp(`\\btruncate (?:table )?${NAME}`, "g"), blocks: "all" },
   {

@@ -1,6 +1,12 @@
 /** Ids that begin with their time: an index of them grows at its end. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { newClaimId, newLinkId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
+import {
+  newClaimId,
+  newDocumentId,
+  newLinkId,
+  newPaymentId,
+  newTransactionId,
+} from "../../core/domain/ids.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
@@ -15,7 +21,13 @@ afterAll(async () => {
   await db?.drop();
 });
 
-for (const [name, make] of Object.entries({ newLinkId, newPaymentId, newClaimId, newTransactionId })) {
+for (const [name, make] of Object.entries({
+  newLinkId,
+  newPaymentId,
+  newClaimId,
+  newTransactionId,
+  newDocumentId,
+})) {
   test(`${name}: an id of a later millisecond sorts behind all earlier ones in Postgres`, async () => {
     const made: string[] = [];
     for (let index = 0; index < 200; index++) {

@@ -64,6 +64,7 @@ test("locks are read from statements alone, the strongest of each table, and non
     create unique index links_a on links (a);
     alter table only links add column b int;
     create index concurrently payments_a on payments (a);
+    alter table payments set (fillfactor = 50);
     delete from events where id = 1;
     create function f() returns void language sql as $$ delete from inside $$;
     do $$ begin truncate jobs; end $$;`;

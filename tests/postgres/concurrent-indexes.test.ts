@@ -1,0 +1,154 @@
+/** Migrations that build their indexes beside writes. */
+import { afterEach, beforeEach, expect, test } from "bun:test";
+import { readIndexSteps } from "../../db/postgres/apply-migration.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { migrate } from "../../db/postgres/migrate.ts";
+import { createEmptyDatabase, type TestDatabase } from "../support/postgres.ts";
+
+const WAIT_MS = 60_000;
+/** It replaces one index of payment_links and one of transactions. */
+const PENDING = "0131_narrow_list_indexes.sql";
+let db: TestDatabase;
+let sql: Sql;
+let holder: Sql;
+
+beforeEach(async () => {
+  db = await createEmptyDatabase();
+  await migrate(db.url, { before: PENDING });
+  sql = openDatabase(db.url, { name: "test", maxConnections: 2 });
+  holder = openDatabase(db.url, { name: "holder", maxConnections: 1 });
+}, 120_000);
+
+afterEach(async () => {
+  await holder?.end({ timeout: 5 });
+  await sql?.end({ timeout: 5 });
+  await db?.drop();
+});
+
+async function until(isTrue: () => Promise<boolean>): Promise<void> {
+  const deadline = Date.now() + WAIT_MS;
+  while (!(await isTrue())) {
+    if (Date.now() > deadline) throw new Error("the condition did not become true in time");
+    await Bun.sleep(20);
+  }
+}
+
+/** Does `work` while a transaction that has written links is open, and so has to end before an index of them is valid. */
+async function besideWriter(work: () => Promise<void>): Promise<void> {
+  const [written, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const writing = holder.begin(async (tx) => {
+    await tx`set local idle_in_transaction_session_timeout = 0`;
+    await tx`update payment_links set updated_at = now()`;
+    written.resolve();
+    await released.promise;
+  });
+  await written.promise;
+  try {
+    await work();
+  } finally {
+    released.resolve();
+    await writing;
+  }
+}
+
+const buildWaits = () =>
+  until(async () => {
+    const rows = await sql`
+      select from pg_stat_activity
+      where datname = current_database() and application_name = 'migrate'
+        and wait_event_type = 'Lock' and query like 'create index concurrently%'`;
+    return rows.length > 0;
+  });
+
+const indexesOf = (table: string) =>
+  sql<{ name: string; isValid: boolean }[]>`
+    select indexrelid::regclass::text as name, indisvalid as is_valid
+    from pg_index
+    where indrelid = to_regclass(${table}) and indexrelid::regclass::text ~ 'listed|pending'
+    order by 1`;
+
+async function expectApplied(): Promise<void> {
+  expect([...(await indexesOf("payment_links"))]).toEqual([
+    { name: "payment_links_listed_by_time", isValid: true },
+  ]);
+  expect([...(await indexesOf("transactions"))]).toEqual([
+    { name: "transactions_pending_by_time", isValid: true },
+  ]);
+}
+
+test("while an index waits for a writer to end, others write the table", async () => {
+  let migrating: Promise<string[]> | undefined;
+  await besideWriter(async () => {
+    migrating = migrate(db.url, { only: [PENDING] });
+    await buildWaits();
+    await sql.begin(async (tx) => {
+      await tx`set local lock_timeout = '5s'`;
+      await tx`lock table payment_links in row exclusive mode`;
+    });
+    expect((await indexesOf("payment_links")).map(({ name }) => name)).toContain("payment_links_listed");
+  });
+  expect(await migrating).toEqual([PENDING]);
+  await expectApplied();
+}, 120_000);
+
+test("what a build that was cut off left is dropped and built anew", async () => {
+  await besideWriter(async () => {
+    const cut = migrate(db.url, { only: [PENDING] }).catch((error: unknown) => String(error));
+    await buildWaits();
+    await sql`
+      select pg_cancel_backend(pid) from pg_stat_activity
+      where datname = current_database() and application_name = 'migrate'`;
+    expect(await cut).toContain("canceling statement");
+  });
+  expect([...(await indexesOf("payment_links"))]).toEqual([
+    { name: "payment_links_listed", isValid: true },
+    { name: "payment_links_listed_by_time", isValid: false },
+  ]);
+  expect(await migrate(db.url, { only: [PENDING] })).toEqual([PENDING]);
+  await expectApplied();
+}, 120_000);
+
+test("of two that migrate at once the second waits without keeping the first from its index", async () => {
+  let both: Promise<string[][]> | undefined;
+  await besideWriter(async () => {
+    both = Promise.all([migrate(db.url, { only: [PENDING] }), migrate(db.url, { only: [PENDING] })]);
+    await buildWaits();
+  });
+  expect((await both)?.flat()).toEqual([PENDING]);
+  await expectApplied();
+}, 120_000);
+
+test("a build begins after a running backup, and says what it waits for", async () => {
+  const [held, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const backup = holder.begin(async (tx) => {
+    await tx`set local idle_in_transaction_session_timeout = 0`;
+    await tx`lock table migrations in share mode`;
+    held.resolve();
+    await released.promise;
+  });
+  await held.promise;
+  const told: string[] = [];
+  const migrating = migrate(db.url, { only: [PENDING], onWait: (line) => told.push(line) });
+  try {
+    await until(async () => told.length > 0);
+    expect(told[0]).toContain(`${PENDING} waits for holder (pid `);
+    expect((await indexesOf("payment_links")).map(({ name }) => name)).toEqual(["payment_links_listed"]);
+  } finally {
+    released.resolve();
+    await backup;
+  }
+  expect(await migrating).toEqual([PENDING]);
+}, 120_000);
+
+test("a file of indexes built concurrently holds nothing else", () => {
+  expect(
+    readIndexSteps("create index concurrently a on b (c); -- d\ndrop index concurrently if exists e;"),
+  ).toEqual([
+    { statement: "create index concurrently a on b (c)", verb: "create", index: "a" },
+    { statement: "drop index concurrently if exists e", verb: "drop", index: "e" },
+  ]);
+  expect(readIndexSteps("create index a on b (c); alter table b add d int;")).toBeUndefined();
+  expect(() => readIndexSteps("create index concurrently a on b (c); alter table b add d int")).toThrow(
+    "another statement: alter table b add d int",
+  );
+});
