@@ -186,7 +186,7 @@ create table documents (
   constraint documents_tx_hash_check CHECK (((length(tx_hash) = 66) AND (tx_hash = ('0x'::text || encode(decode(substr(tx_hash, 3), 'hex'::text), 'hex'::text))))),
   constraint documents_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE,
   constraint documents_void_reason_check CHECK ((void_reason = ANY (ARRAY['REORGANISED'::text, 'REASSIGNED'::text])))
-) with (autovacuum_vacuum_insert_scale_factor=0, autovacuum_vacuum_insert_threshold=5000);
+);
 CREATE INDEX documents_link ON public.documents USING btree (link_id);
 CREATE INDEX documents_owner_happened ON public.documents USING btree (owner_key(user_id), happened_at DESC);
 CREATE UNIQUE INDEX documents_owner_series_key ON public.documents USING btree (owner_key(user_id), kind, is_test, year, number);
@@ -229,7 +229,7 @@ create table events (
   user_id text not null,
   written_by xid8 default pg_current_xact_id() not null,
   constraint events_pkey PRIMARY KEY (id)
-) with (autovacuum_vacuum_insert_scale_factor=0, autovacuum_vacuum_insert_threshold=5000);
+);
 CREATE INDEX events_created ON public.events USING brin (created_at);
 CREATE INDEX events_user_epoch ON public.events USING btree (owner_key(user_id), epoch, written_by, id);
 CREATE TRIGGER events_add_order_data BEFORE INSERT ON public.events FOR EACH ROW WHEN (((new.type ~~ 'payment_link.%'::text) OR ((new.type ~~ 'transaction.%'::text) AND ((new.data -> 'linkId'::text) IS DISTINCT FROM 'null'::jsonb)))) EXECUTE FUNCTION add_order_data();
@@ -1155,7 +1155,7 @@ create table transfers (
   constraint transfers_pkey PRIMARY KEY (id),
   constraint transfers_settled_by_check CHECK ((settled_by = ANY (ARRAY['authorization'::text, 'tag'::text, 'proof'::text, 'early_claim'::text, 'pay_amount'::text, 'amount'::text, 'merchant'::text]))),
   constraint transfers_status_check CHECK ((status = ANY (ARRAY['DETECTED'::text, 'CONFIRMED'::text, 'ORPHANED'::text])))
-) with (autovacuum_vacuum_insert_scale_factor=0, autovacuum_vacuum_insert_threshold=5000);
+);
 CREATE INDEX transfers_authorization ON public.transfers USING hash (authorization_nonce) WHERE (authorization_nonce IS NOT NULL);
 CREATE INDEX transfers_detected ON public.transfers USING btree (network, block_number) WHERE (status = 'DETECTED'::text);
 CREATE INDEX transfers_from ON public.transfers USING btree (address_key(from_address), block_number);

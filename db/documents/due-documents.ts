@@ -104,14 +104,18 @@ export function findDueCreditNotes(tx: Tx, linkIds: readonly string[]): Promise<
     join transfers transfer on transfer.id = history.transfer_id and transfer.status = 'CONFIRMED'
     join users merchant on merchant.id = link.user_id
     left join merchant_books books on books.user_id = link.user_id
-    left join documents receipt
-      on log_digest(receipt.network, bytes_of(receipt.tx_hash), receipt.log_index)
-        = log_digest(refund.network, bytes_of(refund.paid_tx_hash), refund.paid_log_index)
-      and receipt.network = refund.network
-      and receipt.tx_hash = refund.paid_tx_hash
-      and receipt.log_index = refund.paid_log_index
-      and receipt.kind = 'RECEIPT'
-      and receipt.voided_at is null
+    left join lateral (
+      select id, language
+      from documents paid
+      where log_digest(paid.network, bytes_of(paid.tx_hash), paid.log_index)
+          = log_digest(refund.network, bytes_of(refund.paid_tx_hash), refund.paid_log_index)
+        and paid.network = refund.network
+        and paid.tx_hash = refund.paid_tx_hash
+        and paid.log_index = refund.paid_log_index
+        and paid.kind = 'RECEIPT'
+        and paid.voided_at is null
+      offset 0
+    ) receipt on true
     where refund.link_id = any(${[...linkIds]}::text[])
       and not ${hasDocument(tx, "CREDIT_NOTE")}
     order by transfer.block_time, transfer.block_number, transfer.log_index`;
@@ -137,7 +141,13 @@ export async function voidDocuments(tx: Tx, linkIds: readonly string[]): Promise
       union
       select document.id
       from transfers moved
-      join documents document on ${isAboutTransfer(tx, "moved")} and document.voided_at is null
+      cross join lateral (
+        select id
+        from documents document
+        where ${isAboutTransfer(tx, "moved")} and document.voided_at is null
+        -- asked per transfer, by the index: joined at once it read every document
+        offset 0
+      ) document
       where moved.link_id = any(${ids}::text[]) and moved.pays and moved.status <> 'ORPHANED'
     ),
     contradicted as (
