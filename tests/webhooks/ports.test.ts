@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
-import { isWebhookPort, RETRY_AFTER_S, retryAfterS } from "../../core/domain/webhook.ts";
+import { isWebhookPort } from "../../core/domain/webhook.ts";
+import { RETRY_AFTER_S, retryAfterS } from "../../core/domain/webhook-retries.ts";
 
 test("a webhook goes to port 443 or one of no well-known service", () => {
   expect([22, 25, 53, 80, 442, 443, 444, 1_023, 1_024, 8_443].filter(isWebhookPort)).toEqual([
