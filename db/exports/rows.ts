@@ -5,13 +5,7 @@ import type { ExportRow, ExportTotal } from "../../core/domain/export.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { transactions } from "../schema.ts";
-import {
-  branchesOf,
-  conditionsOf,
-  HISTORY_COLUMNS,
-  mergeNewest,
-  NEWEST_FIRST,
-} from "../transactions/filter.ts";
+import { branchesOf, HISTORY_COLUMNS, mergeNewest, NEWEST_FIRST } from "../transactions/filter.ts";
 
 const dialect = new PgDialect();
 
@@ -136,7 +130,7 @@ export async function fetchExportRows(tx: Tx, count: number): Promise<ExportRow[
 }
 
 function chosen({ userId, filter, limit }: Selection): SQL {
-  const scans = branchesOf(conditionsOf(userId, filter)).map((branch) =>
+  const scans = branchesOf(userId, filter).map((branch) =>
     new QueryBuilder()
       .select(CHOSEN_COLUMNS)
       .from(transactions)

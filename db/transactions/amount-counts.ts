@@ -1,22 +1,40 @@
 /** Counts rows between two amounts: whole buckets from counters (db/schema/transactions.sql), the two partial ones by index from their smaller side. */
+import { type SQL, sql } from "drizzle-orm";
+import { PgDialect } from "drizzle-orm/pg-core";
+import { NETWORK_IDS } from "../../core/domain/networks.ts";
+import { TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
-import type { Tx } from "../postgres/client.ts";
-import { cellConditions } from "./counts.ts";
+import { runBuilt, type Tx } from "../postgres/client.ts";
+import { transactions } from "../schema.ts";
+import { cellConditions, countPending } from "./counts.ts";
+import { amountConditions, isEveryCell, isInCells, isOwnedBy, orEvery, SETTLED_STATUSES } from "./filter.ts";
 
-/** Rows counted individually before a bucket's other side is tried. */
+const dialect = new PgDialect();
+
+/** Index entries read before a bucket's other side is tried. */
 const THIN_SIDE_ROWS = 5_000;
 
 /** Rows of a filter without search and dates. Exact at the snapshot of `tx`. */
 export async function countByAmount(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
-  const scope = { tx, userId, filter };
-  const from = filter.minUnits ?? 0n;
+  const [pending, settled] = await Promise.all([
+    countPending(tx, userId, filter),
+    countSettled({ tx, userId, filter }),
+  ]);
+  return pending + settled;
+}
+
+type Scope = { tx: Tx; userId: string; filter: TransactionFilter };
+type Bucket = { number: number; start: bigint; end: bigint };
+
+async function countSettled(scope: Scope): Promise<number> {
+  const { minUnits, maxUnits } = scope.filter;
+  const from = minUnits ?? 0n;
   const low = bucketOf(from);
-  if (filter.maxUnits === undefined) {
+  if (maxUnits === undefined)
     return (await sumBuckets(scope, low.number + 1)) + (await countInBucket(scope, low, from, low.end));
-  }
-  const before = filter.maxUnits + 1n;
+  const before = maxUnits + 1n;
   if (before <= from) return 0;
-  const high = bucketOf(filter.maxUnits);
+  const high = bucketOf(maxUnits);
   if (high.number === low.number) return countInBucket(scope, low, from, before);
   return (
     (await countInBucket(scope, low, from, low.end)) +
@@ -24,9 +42,6 @@ export async function countByAmount(tx: Tx, userId: string, filter: TransactionF
     (await countInBucket(scope, high, high.start, before))
   );
 }
-
-type Scope = { tx: Tx; userId: string; filter: TransactionFilter };
-type Bucket = { number: number; start: bigint; end: bigint };
 
 /** transaction_amount_bucket of db/schema/transactions.sql, with its bounds: [start, end). */
 export function bucketOf(units: bigint): Bucket {
@@ -38,10 +53,9 @@ export function bucketOf(units: bigint): Bucket {
 
 /** Rows of the buckets first to last, both included. */
 async function sumBuckets({ tx, userId, filter }: Scope, first: number, last?: number): Promise<number> {
-  const isEveryCell = filter.types.length + filter.statuses.length + filter.networks.length === 0;
-  const cells = isEveryCell
+  const cells = isEveryCell(filter)
     ? tx`and network = '*' and type = '*' and status = '*'`
-    : cellConditions(tx, filter);
+    : cellConditions(tx, everyNamed(filter));
   const upTo = last ?? 1_000_000_000;
   const [row] = await tx<{ count: bigint }[]>`
     select coalesce(sum(count), 0) as count
@@ -51,38 +65,60 @@ async function sumBuckets({ tx, userId, filter }: Scope, first: number, last?: n
       where user_id = ${userId} and bucket between ${first} and ${upTo} ${cells}
       union all
       select count
-      from transactions_to_count
-      where user_id = ${userId} and owner = owner_key(${userId}) and amount_bucket between ${first} and ${upTo} ${cellConditions(tx, filter)}
+      from transaction_count_deltas
+      where user_id = ${userId} and amount_bucket between ${first} and ${upTo} ${cellConditions(tx, filter)}
     ) parts`;
   return Number(row?.count ?? 0n);
+}
+
+/** With every value named, each cell's buckets are one range of the primary key. */
+function everyNamed(filter: TransactionFilter): TransactionFilter {
+  return {
+    ...filter,
+    types: orEvery(filter.types, TRANSACTION_TYPES),
+    statuses: orEvery(filter.statuses, SETTLED_STATUSES),
+    networks: orEvery(filter.networks, NETWORK_IDS),
+  };
 }
 
 /** Rows of [from, before), which lies inside one bucket. */
 async function countInBucket(scope: Scope, bucket: Bucket, from: bigint, before: bigint): Promise<number> {
   const isWhole = from <= bucket.start && before >= bucket.end;
   if (!isWhole) {
-    const few = await countRange(scope, from, before, THIN_SIDE_ROWS);
-    if (few < THIN_SIDE_ROWS) return few;
+    const side = await countRange(scope, from, before, THIN_SIDE_ROWS);
+    if (side.read < THIN_SIDE_ROWS) return side.matched;
   }
   const whole = await sumBuckets(scope, bucket.number, bucket.number);
   if (isWhole) return whole;
-  return (
-    whole - (await countRange(scope, bucket.start, from)) - (await countRange(scope, before, bucket.end))
-  );
+  const [below, above] = await Promise.all([
+    countRange(scope, bucket.start, from),
+    countRange(scope, before, bucket.end),
+  ]);
+  return whole - below.matched - above.matched;
 }
 
-async function countRange({ tx, userId, filter }: Scope, from: bigint, before: bigint, limit?: number) {
-  if (from >= before) return 0;
-  const condition = tx`
-    owner = owner_key(${userId}) and amount_units >= ${from.toString()}::numeric and amount_units < ${before.toString()}::numeric
-    ${cellConditions(tx, filter)}`;
-  const [row] = await tx<{ count: bigint }[]>`
-    select count(*) as count
+/** Of the first `limit` index entries in [from, before), or of all: how many there are, and how many are of the filter's cells. */
+async function countRange(
+  { tx, userId, filter }: Scope,
+  from: bigint,
+  before: bigint,
+  limit?: number,
+): Promise<{ read: number; matched: number }> {
+  if (from >= before) return { read: 0, matched: 0 };
+  const range = amountConditions({ minUnits: from, maxUnits: before - 1n });
+  const chosen: SQL = isInCells(filter) ?? sql`true`;
+  // ordered as the amount index, which answers it alone
+  const query = sql`
+    select count(*) as read, count(*) filter (where ${chosen}) as matched
     from (
-      (select from transactions where ${condition} and is_settled limit ${limit ?? null})
-      union all
-      (select from transactions where ${condition} and not is_settled limit ${limit ?? null})
+      select cell
+      from transactions
+      where ${isOwnedBy(userId)} and ${transactions.isSettled} and ${range}
+      order by amount_units
       limit ${limit ?? null}
-    ) rows`;
-  return Number(row?.count ?? 0n);
+    ) transactions`;
+  const [row] = await runBuilt<{ read: bigint; matched: bigint }>(tx, {
+    toSQL: () => dialect.sqlToQuery(query),
+  });
+  return { read: Number(row?.read ?? 0n), matched: Number(row?.matched ?? 0n) };
 }

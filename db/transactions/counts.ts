@@ -4,12 +4,24 @@
  */
 import { and, count, gte, lt, type SQL, sql } from "drizzle-orm";
 import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
-import type { NetworkId } from "../../core/domain/networks.ts";
-import type { TransactionStatus, TransactionType } from "../../core/domain/payment.ts";
+import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
+import {
+  TRANSACTION_TYPES,
+  type TransactionStatus,
+  type TransactionType,
+} from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { transactions } from "../schema.ts";
-import { branchesOf, conditionsOf, isInCell, isOwnedBy } from "./filter.ts";
+import {
+  branchesOf,
+  choosesPending,
+  isEveryCell,
+  isInCell,
+  isOwnedBy,
+  pendingBranch,
+  settledBranch,
+} from "./filter.ts";
 
 const dialect = new PgDialect();
 const DAY_MS = 86_400_000;
@@ -26,11 +38,36 @@ export async function readCells(tx: Tx, userId: string, filter: TransactionFilte
       where user_id = ${userId} and day = 'infinity' and network <> '*' ${cellConditions(tx, filter)}
       union all
       select network, type, status, count
-      from transactions_to_count
-      where user_id = ${userId} and owner = owner_key(${userId}) ${cellConditions(tx, filter)}
+      from transaction_count_deltas
+      where user_id = ${userId} ${cellConditions(tx, filter)}
+      ${choosesPending(filter) ? tx`union all ${pendingCells(tx, userId, filter)}` : tx``}
     ) parts
     group by network, type, status`;
   return rows.map((row) => ({ ...row, count: Number(row.count) }));
+}
+
+export function sumCounts(cells: readonly Cell[]): number {
+  return cells.reduce((sum, cell) => sum + cell.count, 0);
+}
+
+/** Counts of what is PENDING by network and type, from its index alone. */
+function pendingCells(tx: Tx, userId: string, filter: TransactionFilter) {
+  const { types, networks } = filter;
+  const chosen = (types.length > 0 ? types : TRANSACTION_TYPES).flatMap((type) =>
+    (networks.length > 0 ? networks : NETWORK_IDS).map((network) => ({ type, network })),
+  );
+  return tx`
+    select chosen.network, chosen.type, 'PENDING', pending.count
+    from (
+      select cell, count(*) as count
+      from transactions
+      where owner = owner_key(${userId}) and not is_settled
+      group by cell
+    ) pending
+    join unnest(
+      ${chosen.map(({ network }) => network)}::text[],
+      ${chosen.map(({ type }) => type)}::text[]
+    ) as chosen (network, type) on pending.cell = transaction_cell(chosen.type, 'PENDING', chosen.network)`;
 }
 
 /**
@@ -46,13 +83,14 @@ export async function countByDays(
   const { from, before } = filter;
   const fullFrom = from && nearestDay(from);
   const fullBefore = before && nearestDay(before);
-  if (fullFrom && fullBefore && fullFrom >= fullBefore) return countRows(tx, conditionsOf(userId, filter));
-  const [whole, head, tail] = await Promise.all([
+  if (fullFrom && fullBefore && fullFrom >= fullBefore) return countRows(tx, userId, filter);
+  const [pending, whole, head, tail] = await Promise.all([
+    countPending(tx, userId, filter),
     sumDays(tx, userId, { ...filter, from: fullFrom, before: fullBefore }, cells),
-    countSigned(tx, userId, filter, from, fullFrom),
-    countSigned(tx, userId, filter, fullBefore, before),
+    countSigned(filter, from, fullFrom, (range) => countSettled(tx, userId, range)),
+    countSigned(filter, fullBefore, before, (range) => countSettled(tx, userId, range)),
   ]);
-  return whole + head + tail;
+  return pending + whole + head + tail;
 }
 
 async function sumDays(
@@ -67,9 +105,13 @@ async function sumDays(
   return Number(row?.count ?? 0n);
 }
 
-/** Counters of the filter's days, folded and not, as (day, count). Every cell's days are one range of the primary key. */
+/**
+ * Counters of the filter's days, folded and not, as (day, count), without what is PENDING. Every cell's days are one range of the primary
+ * key.
+ */
 function dayCounts(tx: Tx, userId: string, filter: TransactionFilter, cells: readonly Cell[]) {
-  const chosen = isEveryCell(filter) ? [{ network: "*", type: "*", status: "*" }] : cells;
+  const settled = cells.filter(({ status }) => status !== "PENDING");
+  const chosen = isEveryCell(filter) ? [{ network: "*", type: "*", status: "*" }] : settled;
   return tx`
     select counted.day, counted.count
     from unnest(
@@ -85,21 +127,20 @@ function dayCounts(tx: Tx, userId: string, filter: TransactionFilter, cells: rea
       ${dayConditions(tx, filter)}
     union all
     select day, count
-    from transactions_to_count
-    where user_id = ${userId} and owner = owner_key(${userId}) ${dayConditions(tx, filter)} ${cellConditions(tx, filter)}`;
+    from transaction_count_deltas
+    where user_id = ${userId} ${dayConditions(tx, filter)} ${cellConditions(tx, filter)}`;
 }
 
 /** Rows of the filter in [from, before); those of [before, from), negative, when it is the other way round. */
 async function countSigned(
-  tx: Tx,
-  userId: string,
   filter: TransactionFilter,
   from: Date | undefined,
   before: Date | undefined,
+  count: (range: TransactionFilter) => Promise<number>,
 ): Promise<number> {
   if (!from || !before || from.getTime() === before.getTime()) return 0;
-  if (from < before) return countRows(tx, conditionsOf(userId, { ...filter, from, before }));
-  return -(await countRows(tx, conditionsOf(userId, { ...filter, from: before, before: from })));
+  if (from < before) return count({ ...filter, from, before });
+  return -(await count({ ...filter, from: before, before: from }));
 }
 
 /**
@@ -116,13 +157,16 @@ export async function locateOffset(
   const { before } = filter;
   const edge = before && ceilDay(before);
   // rows of a partial newest day that the filter excludes
-  const excess = await countSigned(tx, userId, filter, before, edge);
+  const excess = await countSigned(filter, before, edge, (range) => countRows(tx, userId, range));
   const days = { ...filter, from: undefined, before: edge };
   const [row] = await tx<{ day: Date; newer: bigint }[]>`
     select day, newer
     from (
       select day, sum(count) as count, sum(sum(count)) over (order by day desc) - sum(count) as newer
-      from (${dayCounts(tx, userId, days, cells)}) parts
+      from (
+        ${dayCounts(tx, userId, days, cells)}
+        ${choosesPending(filter) ? tx`union all ${pendingDays(tx, userId, days, cells)}` : tx``}
+      ) parts
       group by day
     ) days
     where newer <= ${offset + excess}::bigint and newer + count > ${offset + excess}::bigint`;
@@ -132,9 +176,45 @@ export async function locateOffset(
   return { before: end, skip: offset + excess - Number(row.newer) };
 }
 
+/** What is PENDING, as (day, count), from its index alone. */
+function pendingDays(tx: Tx, userId: string, filter: TransactionFilter, cells: readonly Cell[]) {
+  const chosen = cells.filter(({ status }) => status === "PENDING");
+  const isChosen = isEveryCell(filter)
+    ? tx``
+    : tx`and cell in (
+        select transaction_cell(chosen.type, 'PENDING', chosen.network)
+        from unnest(
+          ${chosen.map(({ network }) => network)}::text[],
+          ${chosen.map(({ type }) => type)}::text[]
+        ) as chosen (network, type)
+      )`;
+  return tx`
+    select transaction_day(detected_at) as day, count(*) as count
+    from transactions
+    where owner = owner_key(${userId})
+      and not is_settled
+      ${filter.before ? tx`and detected_at < ${filter.before}` : tx``}
+      ${isChosen}
+    group by 1`;
+}
+
 /** Counts rows individually. */
-export async function countRows(tx: Tx, conditions: SQL | undefined): Promise<number> {
-  const counts = branchesOf(conditions).map(
+export function countRows(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
+  return countEach(tx, branchesOf(userId, filter));
+}
+
+function countSettled(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
+  return countEach(tx, [settledBranch(userId, filter) ?? []].flat());
+}
+
+/** What no block has decided: few rows, counted by their index alone where there is no search. */
+export function countPending(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
+  return countEach(tx, [pendingBranch(userId, filter) ?? []].flat());
+}
+
+async function countEach(tx: Tx, branches: readonly SQL[]): Promise<number> {
+  if (branches.length === 0) return 0;
+  const counts = branches.map(
     (branch) => sql`(${new QueryBuilder().select({ count: count() }).from(transactions).where(branch)})`,
   );
   const query = sql`select ${sql.join(counts, sql` + `)} as count`;
@@ -142,19 +222,15 @@ export async function countRows(tx: Tx, conditions: SQL | undefined): Promise<nu
   return Number(row?.count ?? 0n);
 }
 
+/** Settled rows of one cell. */
 export function cellCondition(userId: string, cell: Cell, filter: TransactionFilter): SQL | undefined {
   return and(
     isOwnedBy(userId),
     isInCell(cell),
-    cell.status === "PENDING" ? sql`not ${transactions.isSettled}` : sql`${transactions.isSettled}`,
+    sql`${transactions.isSettled}`,
     filter.from ? gte(transactions.detectedAt, filter.from) : undefined,
     filter.before ? lt(transactions.detectedAt, filter.before) : undefined,
   );
-}
-
-/** True when the filter excludes no type, status or network. */
-export function isEveryCell({ types, statuses, networks }: TransactionFilter): boolean {
-  return types.length + statuses.length + networks.length === 0;
 }
 
 /** The filter's types, statuses and networks, for tables that have these columns. */

@@ -38,10 +38,11 @@ export const HISTORY_COLUMNS = {
 const HASH_PREFIX = /^0(x[0-9a-f]{0,64})?$/i;
 /** What the trigram index can look up: three letters or digits in a row. */
 const HAS_TRIGRAM = /[\p{L}\p{N}]{3}/u;
+export const SETTLED_STATUSES = TRANSACTION_STATUSES.filter((status) => status !== "PENDING");
 /** Of a hash, in transactions_user_hash. */
 const INDEXED_HASH_BYTES = 6;
 
-/** All conditions of the filter for one user. */
+/** All conditions of the filter for one user. Lists read by `branchesOf`, which has an index for each. */
 export function conditionsOf(userId: string, filter: TransactionFilter): SQL | undefined {
   return and(
     isOwnedBy(userId),
@@ -63,8 +64,9 @@ export function isInCell(cell: Cell): SQL {
 }
 
 /** Any choice of types, statuses and networks: absent or empty means every one. */
-function isInCells({ types, statuses, networks }: TransactionFilter): SQL | undefined {
-  if (types.length + statuses.length + networks.length === 0) return undefined;
+export function isInCells(filter: TransactionFilter): SQL | undefined {
+  if (isEveryCell(filter)) return undefined;
+  const { types, statuses, networks } = filter;
   const cells = orEvery(types, TRANSACTION_TYPES).flatMap((type) =>
     orEvery(statuses, TRANSACTION_STATUSES).flatMap((status) =>
       orEvery(networks, NETWORK_IDS).map((network) => cellNumber({ type, status, network })),
@@ -79,16 +81,44 @@ function cellNumber({ type, status, network }: Cell): SQL {
   return sql`transaction_cell(${type}, ${status}, ${network})`;
 }
 
-function orEvery<Value>(chosen: readonly Value[], every: readonly Value[]): readonly Value[] {
+export function orEvery<Value>(chosen: readonly Value[], every: readonly Value[]): readonly Value[] {
   return chosen.length === 0 ? every : chosen;
 }
 
-/** The same condition for each of the two sets of indexes there are: what a block decided, and what is PENDING. Together every row. */
-export function branchesOf(condition: SQL | undefined): SQL[] {
-  return [
-    sql`(${condition}) and ${transactions.isSettled}`,
-    sql`(${condition}) and not ${transactions.isSettled}`,
-  ];
+/**
+ * The chosen rows in each of the two sets of indexes there are: what a block decided, and what is PENDING. Together every row, once. A set
+ * that can hold none is left out: looking for statuses where they are not reads everything.
+ */
+export function branchesOf(userId: string, filter: TransactionFilter, further?: SQL): SQL[] {
+  return [settledBranch(userId, filter, further), pendingBranch(userId, filter, further)].flatMap(
+    (branch) => branch ?? [],
+  );
+}
+
+/** Undefined when the filter chooses nothing but what is PENDING. */
+export function settledBranch(userId: string, filter: TransactionFilter, further?: SQL): SQL | undefined {
+  const statuses = filter.statuses.filter((status) => status !== "PENDING");
+  if (filter.statuses.length > 0 && statuses.length === 0) return undefined;
+  const isEvery = filter.statuses.length === 0 && isEveryCell(filter);
+  const chosen = { ...filter, statuses: isEvery ? [] : orEvery(statuses, SETTLED_STATUSES) };
+  return and(conditionsOf(userId, chosen), further, sql`${transactions.isSettled}`);
+}
+
+/** Undefined when the filter chooses nothing that is PENDING. */
+export function pendingBranch(userId: string, filter: TransactionFilter, further?: SQL): SQL | undefined {
+  if (!choosesPending(filter)) return undefined;
+  const isEvery = filter.types.length + filter.networks.length === 0;
+  const chosen: TransactionFilter = { ...filter, statuses: isEvery ? [] : ["PENDING"] };
+  return and(conditionsOf(userId, chosen), further, sql`not ${transactions.isSettled}`);
+}
+
+export function choosesPending({ statuses }: TransactionFilter): boolean {
+  return statuses.length === 0 || statuses.includes("PENDING");
+}
+
+/** True when the filter excludes no type, status or network. */
+export function isEveryCell({ types, statuses, networks }: TransactionFilter): boolean {
+  return types.length + statuses.length + networks.length === 0;
 }
 
 export const NEWEST_FIRST = [desc(transactions.detectedAt), desc(transactions.id)] as const;

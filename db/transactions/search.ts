@@ -10,7 +10,7 @@ import { runBuilt, type Tx } from "../postgres/client.ts";
 import { readInTime } from "../postgres/statement-timeout.ts";
 import { transactions } from "../schema.ts";
 import { countByAmount } from "./amount-counts.ts";
-import { countByDays, countRows, readCells } from "./counts.ts";
+import { countByDays, readCells } from "./counts.ts";
 import {
   branchesOf,
   conditionsOf,
@@ -21,18 +21,23 @@ import {
   isOwnedBy,
   mergeNewest,
   NEWEST_FIRST,
+  pendingBranch,
   searchCondition,
-  timeConditions,
+  settledBranch,
 } from "./filter.ts";
 
 const dialect = new PgDialect();
 
 /** Newest rows scanned: more when the first ones show that it will suffice. */
-const RECENT_ROWS = [500, 5_000, 20_000, 200_000];
+const RECENT_ROWS = [500, 5_000];
+/** And where no index answers. */
+const RECENT_ROWS_FAR = [20_000, 50_000];
 /** Rows that a search may read by an index: some 50 ms of Postgres' time. */
 const INDEXED_ROWS_MAX = 25_000;
 /** Rows between amounts lie anywhere in the table: as long for fewer of them. */
 const AMOUNT_ROWS_MAX = 10_000;
+/** Without a search the amount index alone answers. */
+const AMOUNT_ENTRIES_MAX = 50_000;
 /** Rows looked at in each of two places to learn how frequent a text is. */
 const SAMPLE_ROWS = 500;
 
@@ -50,35 +55,53 @@ export async function listLargeHistory(
   const reach = page.offset + page.limit;
   let found = Number.POSITIVE_INFINITY;
   let looked = 1;
-  for (const span of RECENT_ROWS) {
-    if ((found / looked) * span < 2 * reach) break;
-    const recent = await findRecent(tx, userId, filter, page, span);
-    if (recent.total > reach) return recent;
-    found = recent.total;
-    looked = span;
-  }
-  if (await readsTooMuch(tx, userId, filter, size)) throw tooBroad();
-  return findByIndex(tx, conditionsOf(userId, filter), page);
+  const look = async (spans: readonly number[]) => {
+    for (const span of spans) {
+      if ((found / looked) * span < 2 * reach) break;
+      const recent = await findRecent(tx, userId, filter, page, span);
+      if (recent.total > reach) return recent;
+      found = recent.total;
+      looked = span;
+    }
+    return undefined;
+  };
+  const near = await look(RECENT_ROWS);
+  if (near) return near;
+  const { key, isShort } = await chooseIndex(tx, userId, filter, size);
+  if (isShort) return findByIndex(tx, userId, filter, { ...page, key });
+  const far = await look(RECENT_ROWS_FAR);
+  if (far) return far;
+  if (filter.search !== undefined) throw tooBroad();
+  return findByIndex(tx, userId, filter, { ...page, key });
 }
 
-/** Whether each index that could serve a search leads to more rows than it may. */
-async function readsTooMuch(
+/** What an index is asked for. */
+type Key = "dates" | "amounts" | "text";
+
+/** The index that leads to the fewest rows, and whether these are few enough. */
+async function chooseIndex(
   tx: Tx,
   userId: string,
   { search, from, before, minUnits, maxUnits }: TransactionFilter,
   size: number,
-): Promise<boolean> {
-  if (search === undefined) return false;
+): Promise<{ key: Key; isShort: boolean }> {
+  const ways: { key: Key; rows: number; most: number }[] = [];
   if (from !== undefined || before !== undefined) {
     const between = { ...NO_FILTER, from, before };
     const rows = await countByDays(tx, userId, between, await readCells(tx, userId, between));
-    if (rows <= INDEXED_ROWS_MAX) return false;
+    ways.push({ key: "dates", rows, most: INDEXED_ROWS_MAX });
   }
   if (minUnits !== undefined || maxUnits !== undefined) {
     const rows = await countByAmount(tx, userId, { ...NO_FILTER, minUnits, maxUnits });
-    if (rows <= AMOUNT_ROWS_MAX) return false;
+    ways.push({ key: "amounts", rows, most: search === undefined ? AMOUNT_ENTRIES_MAX : AMOUNT_ROWS_MAX });
   }
-  return !isIndexed(search) || (await shareOf(tx, userId, search)) * size > INDEXED_ROWS_MAX;
+  if (search !== undefined) {
+    const rows = isIndexed(search) ? (await shareOf(tx, userId, search)) * size : size;
+    ways.push({ key: "text", rows, most: INDEXED_ROWS_MAX });
+  }
+  ways.sort((one, other) => one.rows / one.most - other.rows / other.most);
+  const [best] = ways;
+  return best ? { key: best.key, isShort: best.rows <= best.most } : { key: "dates", isShort: false };
 }
 
 /**
@@ -116,13 +139,14 @@ async function findRecent(
   span: number,
 ): Promise<Found> {
   const newest = mergeNewest(
-    branchesOf(and(isOwnedBy(userId), timeConditions(filter), isAfter(page.after))).map((branch) =>
-      new QueryBuilder()
-        .select()
-        .from(transactions)
-        .where(branch)
-        .orderBy(...NEWEST_FIRST)
-        .limit(span),
+    branchesOf(userId, { ...NO_FILTER, from: filter.from, before: filter.before }, isAfter(page.after)).map(
+      (branch) =>
+        new QueryBuilder()
+          .select()
+          .from(transactions)
+          .where(branch)
+          .orderBy(...NEWEST_FIRST)
+          .limit(span),
     ),
     { limit: span, offset: 0 },
   );
@@ -137,16 +161,17 @@ async function findRecent(
   return { rows, total: Number(rows[0]?.total ?? 0n), isLowerBound: true };
 }
 
-/** Every matching row, by the most selective index: exact. */
-async function findByIndex(tx: Tx, conditions: SQL | undefined, page: Page): Promise<Found> {
-  const found = branchesOf(conditions).map((branch) =>
-    new QueryBuilder()
-      .select({ id: transactions.id, detectedAt: transactions.detectedAt })
-      .from(transactions)
-      .where(branch),
-  );
+/** Every matching row, by one index: exact. */
+async function findByIndex(
+  tx: Tx,
+  userId: string,
+  filter: TransactionFilter,
+  { key, ...page }: Page & { key: Key },
+): Promise<Found> {
+  const pending = pendingBranch(userId, filter);
+  const branches = [settledBy(key, userId, filter) ?? [], pending ? keysOf(pending) : []].flat();
   const query = sql`
-    with found as materialized (${sql.join(found, sql` union all `)}),
+    with found as materialized (${sql.join(branches, sql` union all `)}),
     page as (
       select id
       from found
@@ -155,18 +180,52 @@ async function findByIndex(tx: Tx, conditions: SQL | undefined, page: Page): Pro
       limit ${page.limit}
       offset ${page.offset}
     )
-    select ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}, (select ${count()} from found) as total
-    from page
-    join transactions using (id)
+    select ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}, counted.total
+    from (select ${count()} as total from found) counted
+    left join (page join transactions using (id)) on true
     order by detected_at desc, id desc`;
   const read = async () => {
-    const rows = await runBuilt<HistoryRow & { total: bigint }>(tx, {
+    const rows = await runBuilt<HistoryRow & { id: string | null; total: bigint }>(tx, {
       toSQL: () => dialect.sqlToQuery(query),
     });
-    const total = rows[0]?.total ?? (page.offset === 0 && !page.after ? 0n : await countRows(tx, conditions));
-    return { rows, total: Number(total), isLowerBound: false };
+    const total = Number(rows[0]?.total ?? 0n);
+    return { rows: rows.filter(({ id }) => id !== null), total, isLowerBound: false };
   };
   return readInTime(tx, read, tooBroad);
+}
+
+/** Settled rows by the index of `key`, whatever the planner expects of another one: `offset 0` keeps the other conditions out of it. */
+function settledBy(key: Key, userId: string, filter: TransactionFilter): SQL | undefined {
+  const chosen = settledBranch(userId, filter);
+  if (!chosen) return undefined;
+  const { from, before, minUnits, maxUnits, search } = filter;
+  const asked: Record<Key, Partial<TransactionFilter>> = {
+    dates: { from, before },
+    amounts: { from, before, minUnits, maxUnits },
+    text: { search },
+  };
+  const order: Record<Key, SQL> = {
+    dates: sql`order by detected_at desc, id desc`,
+    amounts: sql`order by amount_units`,
+    text: sql``,
+  };
+  return sql`
+    select id, detected_at
+    from (
+      select id, owner, cell, is_settled, detected_at, amount_units, description, reference, tx_hash
+      from transactions
+      where ${settledBranch(userId, { ...NO_FILTER, ...asked[key] })}
+      ${order[key]}
+      offset 0
+    ) transactions
+    where ${chosen}`;
+}
+
+function keysOf(condition: SQL): SQL {
+  return sql`
+    select id, detected_at
+    from transactions
+    where ${condition}`;
 }
 
 function tooBroad() {

@@ -1,30 +1,30 @@
 /** A user's history: pages in a fixed order, and the number of rows a filter selects. docs/QUERIES.md describes how each is served. */
 import { and, type SQL, sql } from "drizzle-orm";
 import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
-import { invalid } from "../../core/domain/errors.ts";
 import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
-import { readInTime } from "../postgres/statement-timeout.ts";
 import { transactions } from "../schema.ts";
 import { countByAmount } from "./amount-counts.ts";
+import { readAmountPage } from "./amount-pages.ts";
 import {
   type Cell,
   cellCondition,
   countByDays,
   countRows,
-  isEveryCell,
   locateOffset,
   readCells,
+  sumCounts,
 } from "./counts.ts";
 import {
   branchesOf,
-  conditionsOf,
   HISTORY_COLUMNS,
   type HistoryPosition,
   isAfter,
+  isEveryCell,
   mergeNewest,
   NEWEST_FIRST,
+  pendingBranch,
 } from "./filter.ts";
 import { listLargeHistory } from "./search.ts";
 
@@ -43,8 +43,6 @@ export type TransactionPage = {
 const DEEP_OFFSET = 500;
 /** From this offset on, rows are skipped by key only. */
 const PLAIN_OFFSET = 100;
-/** Rows that a page of a large history's list by amount may read: some 30 ms of Postgres' time. */
-const AMOUNTS_READ_MAX = 25_000;
 /** Histories up to this size are searched and counted row by row. */
 const LARGE_HISTORY_ROWS = 100_000;
 
@@ -61,15 +59,14 @@ export async function listTransactions(
   const hasAmounts = filter.minUnits !== undefined || filter.maxUnits !== undefined;
   if (filter.search === undefined && !hasAmounts) return listByCells(tx, userId, filter, page);
   const hasDates = filter.from !== undefined || filter.before !== undefined;
-  const conditions = conditionsOf(userId, filter);
-  const following = and(conditions, isAfter(page.after));
   if (filter.search === undefined && !hasDates) {
     const total = await countByAmount(tx, userId, filter);
-    return exactPage(total, page, () => scanAmounts(tx, userId, following, { ...page, total }));
+    return exactPage(total, page, () => readAmountPage(tx, userId, filter, { ...page, total }));
   }
   const size = sumCounts(await readCells(tx, userId, NO_FILTER));
   if (size > LARGE_HISTORY_ROWS) return listLargeHistory(tx, userId, filter, { ...page, size });
-  return exactPage(await countRows(tx, conditions), page, () => scan(tx, following, page));
+  const branches = branchesOf(userId, filter, isAfter(page.after));
+  return exactPage(await countRows(tx, userId, filter), page, () => scanMerged(tx, branches, page));
 }
 
 /** Where a row of the user's stands in the list. */
@@ -100,8 +97,7 @@ export async function findTransaction(
 export async function countChosen(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
   const hasAmounts = filter.minUnits !== undefined || filter.maxUnits !== undefined;
   const hasDates = filter.from !== undefined || filter.before !== undefined;
-  if (filter.search !== undefined || (hasAmounts && hasDates))
-    return countRows(tx, conditionsOf(userId, filter));
+  if (filter.search !== undefined || (hasAmounts && hasDates)) return countRows(tx, userId, filter);
   if (hasAmounts) return countByAmount(tx, userId, filter);
   return countByDays(tx, userId, filter, await readCells(tx, userId, filter));
 }
@@ -119,30 +115,6 @@ async function listByCells(tx: Tx, userId: string, filter: TransactionFilter, pa
   });
 }
 
-/** Amounts have no daily counters, so rows are skipped one by one, within limits. `total`: rows with these amounts. */
-async function scanAmounts(
-  tx: Tx,
-  userId: string,
-  conditions: SQL | undefined,
-  { total, ...page }: Page & { total: number },
-): Promise<HistoryRow[]> {
-  const branches = branchesOf(conditions);
-  if (page.offset < DEEP_OFFSET) return scanKeys(tx, branches, page);
-  const size = sumCounts(await readCells(tx, userId, NO_FILTER));
-  // down the history until enough of its rows have such an amount, or all with these amounts
-  const read = Math.min(total, ((page.offset + page.limit) * size) / total);
-  if (size > LARGE_HISTORY_ROWS && read > AMOUNTS_READ_MAX) throw tooDeep();
-  return readInTime(tx, () => scanKeys(tx, branches, page), tooDeep);
-}
-
-function tooDeep() {
-  return invalid(
-    "offset",
-    "too_deep",
-    "This page lies too far down a list by amount: use cursor, or choose narrower amounts, or dates",
-  );
-}
-
 async function exactPage(
   total: number,
   page: Page,
@@ -151,7 +123,7 @@ async function exactPage(
   return { rows: page.offset >= total ? [] : await read(), total, isLowerBound: false };
 }
 
-/** One ordered index scan when every cell is selected, else one per cell, merged: never reads beyond the page. */
+/** One ordered index scan when every cell is selected, else one per cell, merged, and one of what is PENDING: never reads beyond the page. */
 function scanCells(
   tx: Tx,
   userId: string,
@@ -161,10 +133,15 @@ function scanCells(
 ): Promise<HistoryRow[]> {
   if (cells.length === 0) return Promise.resolve([]);
   const following = isAfter(page.after);
-  const every = and(conditionsOf(userId, filter), following);
-  const byCell = cells.map((cell) => and(cellCondition(userId, cell, filter), following));
-  if (page.offset > PLAIN_OFFSET) return scanKeys(tx, isEveryCell(filter) ? branchesOf(every) : byCell, page);
-  return isEveryCell(filter) ? scan(tx, every, page) : scanMerged(tx, byCell, page);
+  const settled = cells.filter(({ status }) => status !== "PENDING");
+  const pending = cells.length > settled.length ? pendingBranch(userId, filter, following) : undefined;
+  const branches = isEveryCell(filter)
+    ? branchesOf(userId, filter, following)
+    : [
+        ...settled.map((cell) => and(cellCondition(userId, cell, filter), following)),
+        ...(pending ? [pending] : []),
+      ];
+  return page.offset > PLAIN_OFFSET ? scanKeys(tx, branches, page) : scanMerged(tx, branches, page);
 }
 
 /** One ordered index scan a condition, merged. */
@@ -196,10 +173,6 @@ function run(tx: Tx, query: SQL): Promise<HistoryRow[]> {
   return runBuilt<HistoryRow>(tx, { toSQL: () => dialect.sqlToQuery(query) });
 }
 
-function scan(tx: Tx, conditions: SQL | undefined, page: Page): Promise<HistoryRow[]> {
-  return scanMerged(tx, branchesOf(conditions), page);
-}
-
 function selectKeys(conditions: SQL | undefined) {
   return new QueryBuilder()
     .select({ id: transactions.id, detectedAt: transactions.detectedAt })
@@ -216,8 +189,4 @@ function select(conditions: SQL | undefined) {
     .where(conditions)
     .orderBy(...NEWEST_FIRST)
     .$dynamic();
-}
-
-function sumCounts(cells: readonly Cell[]): number {
-  return cells.reduce((sum, cell) => sum + cell.count, 0);
 }

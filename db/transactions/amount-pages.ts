@@ -1,0 +1,151 @@
+/**
+ * Pages of a list by amount. The counters tell how far to go down the history for a page, and how many rows have these amounts at all: the
+ * shorter way is taken, whatever the planner estimates.
+ */
+import { and, type SQL, sql } from "drizzle-orm";
+import { type PgColumn, PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { invalid } from "../../core/domain/errors.ts";
+import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
+import { runBuilt, type Tx } from "../postgres/client.ts";
+import { readInTime } from "../postgres/statement-timeout.ts";
+import { transactions } from "../schema.ts";
+import { countByAmount } from "./amount-counts.ts";
+import { type Cell, cellCondition, readCells, sumCounts } from "./counts.ts";
+import {
+  amountConditions,
+  HISTORY_COLUMNS,
+  type HistoryPosition,
+  isAfter,
+  isEveryCell,
+  isOwnedBy,
+  mergeNewest,
+  NEWEST_FIRST,
+  pendingBranch,
+  settledBranch,
+} from "./filter.ts";
+
+const dialect = new PgDialect();
+
+/** From this offset on, a page may be refused. */
+const DEEP_OFFSET = 500;
+/** Rows that a page of a large history's list by amount may read: some 30 ms of Postgres' time. */
+const AMOUNTS_READ_MAX = 25_000;
+/** Histories up to this size are read to any depth. */
+const LARGE_HISTORY_ROWS = 100_000;
+/** Rows looked at on the way down, at least: some 2 ms. */
+const WALK_MIN_ROWS = 5_000;
+/** Further than the counters suggest, where amounts are spread unevenly. */
+const WALK_MARGIN = 4;
+
+const KEYS = { id: transactions.id, detectedAt: transactions.detectedAt };
+
+type Page = { limit: number; offset: number; after?: HistoryPosition | undefined };
+
+/** `total`: rows of the filter, which has amounts and neither dates nor a search. */
+export async function readAmountPage(
+  tx: Tx,
+  userId: string,
+  filter: TransactionFilter,
+  { total, ...page }: Page & { total: number },
+): Promise<HistoryRow[]> {
+  const reach = page.offset + page.limit;
+  if (page.offset >= DEEP_OFFSET) {
+    const size = sumCounts(await readCells(tx, userId, NO_FILTER));
+    // down the history until enough of its rows have such an amount, or all with these amounts
+    const read = Math.min(total, (reach * size) / total);
+    if (size > LARGE_HISTORY_ROWS && read > AMOUNTS_READ_MAX) throw tooDeep();
+  }
+  const cells = (await readCells(tx, userId, filter)).filter(({ status }) => status !== "PENDING");
+  const walk = Math.ceil((reach * sumCounts(cells)) / total);
+  const { minUnits, maxUnits } = filter;
+  const between = isEveryCell(filter)
+    ? total
+    : await countByAmount(tx, userId, { ...NO_FILTER, minUnits, maxUnits });
+  const read = async () => {
+    if (cells.length === 0) return readPage(tx, userId, filter, page, undefined);
+    if (walk < between) {
+      const span = Math.max(WALK_MIN_ROWS, WALK_MARGIN * walk);
+      const rows = await readPage(tx, userId, filter, page, walkDown(userId, filter, cells, page, span));
+      if (rows.length === page.limit || span >= sumCounts(cells)) return rows;
+    }
+    return readPage(tx, userId, filter, page, allBetween(userId, filter, page));
+  };
+  return readInTime(tx, read, tooDeep);
+}
+
+function tooDeep() {
+  return invalid(
+    "offset",
+    "too_deep",
+    "This page lies too far down a list by amount: use cursor, or choose narrower amounts, or dates",
+  );
+}
+
+/** The page of these settled rows' keys and of what is PENDING, merged; then the page's rows. */
+function readPage(
+  tx: Tx,
+  userId: string,
+  filter: TransactionFilter,
+  page: Page,
+  settled: SQL | undefined,
+): Promise<HistoryRow[]> {
+  const pending = pendingBranch(userId, filter, isAfter(page.after));
+  const reach = page.offset + page.limit;
+  const scans = [settled ?? [], pending ? newest(KEYS, pending).limit(reach).getSQL() : []].flat();
+  const query = sql`
+    select ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}
+    from (${mergeNewest(scans, page)}) page
+    join transactions using (id)
+    order by transactions.detected_at desc, id desc`;
+  return runBuilt<HistoryRow>(tx, { toSQL: () => dialect.sqlToQuery(query) });
+}
+
+/** Of the newest `span` rows of these cells, those with these amounts. */
+function walkDown(
+  userId: string,
+  filter: TransactionFilter,
+  cells: readonly Cell[],
+  page: Page,
+  span: number,
+): SQL {
+  const following = isAfter(page.after);
+  const branches = isEveryCell(filter)
+    ? [and(isOwnedBy(userId), sql`${transactions.isSettled}`, following)]
+    : cells.map((cell) => and(cellCondition(userId, cell, filter), following));
+  const passed = mergeNewest(
+    branches.map((branch) => newest({ ...KEYS, amountUnits: transactions.amountUnits }, branch).limit(span)),
+    { limit: span, offset: 0 },
+  );
+  return sql`
+    select id, detected_at
+    from (${passed}) transactions
+    where ${amountConditions(filter)}
+    order by detected_at desc, id desc
+    limit ${page.offset + page.limit}`;
+}
+
+/** Every row with these amounts, in the order of the amount index, which answers it alone. */
+function allBetween(userId: string, filter: TransactionFilter, page: Page): SQL | undefined {
+  const chosen = settledBranch(userId, filter, isAfter(page.after));
+  if (!chosen) return undefined;
+  return sql`
+    select id, detected_at
+    from (
+      select id, detected_at
+      from transactions
+      where ${chosen}
+      order by amount_units
+      offset 0
+    ) between
+    order by detected_at desc, id desc
+    limit ${page.offset + page.limit}`;
+}
+
+function newest(columns: Record<string, PgColumn>, condition: SQL | undefined) {
+  return new QueryBuilder()
+    .select(columns)
+    .from(transactions)
+    .where(condition)
+    .orderBy(...NEWEST_FIRST)
+    .$dynamic();
+}
