@@ -13,14 +13,20 @@ const dialect = new PgDialect();
 
 /** Index entries read before a bucket's other side is tried. */
 const THIN_SIDE_ROWS = 5_000;
+const LAST_BUCKET = 1_000_000_000;
 
 /** Rows of a filter without search and dates. Exact at the snapshot of `tx`. */
 export async function countByAmount(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
   const [pending, settled] = await Promise.all([
     countPending(tx, userId, filter),
-    countSettled({ tx, userId, filter }),
+    countSettledByAmount(tx, userId, filter),
   ]);
   return pending + settled;
+}
+
+/** Of these, what is not PENDING. */
+export function countSettledByAmount(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
+  return countSettled({ tx, userId, filter });
 }
 
 type Scope = { tx: Tx; userId: string; filter: TransactionFilter };
@@ -51,22 +57,55 @@ export function bucketOf(units: bigint): Bucket {
   return { number: text.length * 1000 + Number(text.slice(0, 3).padEnd(3, "0")), start, end: start + width };
 }
 
-/** Rows of the buckets first to last, both included. */
-async function sumBuckets({ tx, userId, filter }: Scope, first: number, last?: number): Promise<number> {
+/** Rows of the buckets first to last, both included; without a last one, of all from the first on. */
+async function sumBuckets(scope: Scope, first: number, last?: number): Promise<number> {
+  const { tx, userId, filter } = scope;
+  if (isEveryCell(filter) || last !== undefined) return addBuckets(scope, first, last ?? LAST_BUCKET);
+  const [ends] = await tx<{ lowest: number | null; highest: number | null }[]>`
+    select min(bucket) as lowest, max(bucket) as highest
+    from transaction_amount_counts
+    where user_id = ${userId} and network = '*' and type = '*' and status = '*'`;
+  const isShorter = rankOf(ends?.highest ?? 0) - rankOf(first) <= rankOf(first) - rankOf(ends?.lowest ?? 0);
+  if (isShorter) return addBuckets(scope, first, LAST_BUCKET);
+  const [all, below] = await Promise.all([countAllTime(scope), addBuckets(scope, 0, first - 1)]);
+  return all - below;
+}
+
+/** Buckets below this one, of 900 a digit. */
+function rankOf(bucket: number): number {
+  return Math.floor(bucket / 1000) * 900 + (bucket % 1000);
+}
+
+/** Settled rows of the filter's cells, of any amount. */
+async function countAllTime({ tx, userId, filter }: Scope): Promise<number> {
+  const [row] = await tx<{ count: bigint }[]>`
+    select coalesce(sum(count), 0) as count
+    from (
+      select count
+      from transaction_counts
+      where user_id = ${userId} and day = 'infinity' and network <> '*' ${cellConditions(tx, filter)}
+      union all
+      select count
+      from transaction_count_deltas
+      where user_id = ${userId} ${cellConditions(tx, filter)}
+    ) parts`;
+  return Number(row?.count ?? 0n);
+}
+
+async function addBuckets({ tx, userId, filter }: Scope, first: number, last: number): Promise<number> {
   const cells = isEveryCell(filter)
     ? tx`and network = '*' and type = '*' and status = '*'`
     : cellConditions(tx, everyNamed(filter));
-  const upTo = last ?? 1_000_000_000;
   const [row] = await tx<{ count: bigint }[]>`
     select coalesce(sum(count), 0) as count
     from (
       select count
       from transaction_amount_counts
-      where user_id = ${userId} and bucket between ${first} and ${upTo} ${cells}
+      where user_id = ${userId} and bucket between ${first} and ${last} ${cells}
       union all
       select count
       from transaction_count_deltas
-      where user_id = ${userId} and amount_bucket between ${first} and ${upTo} ${cellConditions(tx, filter)}
+      where user_id = ${userId} and amount_bucket between ${first} and ${last} ${cellConditions(tx, filter)}
     ) parts`;
   return Number(row?.count ?? 0n);
 }

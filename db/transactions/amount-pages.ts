@@ -9,8 +9,8 @@ import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/d
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { readInTime } from "../postgres/statement-timeout.ts";
 import { transactions } from "../schema.ts";
-import { countByAmount } from "./amount-counts.ts";
-import { type Cell, cellCondition, readCells, sumCounts } from "./counts.ts";
+import { countSettledByAmount } from "./amount-counts.ts";
+import { type Cell, cellCondition, readCells, readSettledCells, sumCounts } from "./counts.ts";
 import {
   amountConditions,
   HISTORY_COLUMNS,
@@ -55,12 +55,12 @@ export async function readAmountPage(
     const read = Math.min(total, (reach * size) / total);
     if (size > LARGE_HISTORY_ROWS && read > AMOUNTS_READ_MAX) throw tooDeep();
   }
-  const cells = (await readCells(tx, userId, filter)).filter(({ status }) => status !== "PENDING");
+  const cells = await readSettledCells(tx, userId, filter);
   const walk = Math.ceil((reach * sumCounts(cells)) / total);
   const { minUnits, maxUnits } = filter;
   const between = isEveryCell(filter)
     ? total
-    : await countByAmount(tx, userId, { ...NO_FILTER, minUnits, maxUnits });
+    : await countSettledByAmount(tx, userId, { ...NO_FILTER, minUnits, maxUnits });
   const read = async () => {
     if (cells.length === 0) return readPage(tx, userId, filter, page, undefined);
     if (walk < between) {

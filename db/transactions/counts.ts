@@ -26,24 +26,37 @@ import {
 const dialect = new PgDialect();
 const DAY_MS = 86_400_000;
 
+type Parts = ReturnType<typeof settledCells>;
 export type Cell = { network: NetworkId; type: TransactionType; status: TransactionStatus; count: number };
 
 /** A user's cells (network, type, status) that the filter selects and that have or had rows, over all time. */
-export async function readCells(tx: Tx, userId: string, filter: TransactionFilter): Promise<Cell[]> {
+export function readCells(tx: Tx, userId: string, filter: TransactionFilter): Promise<Cell[]> {
+  const pending = choosesPending(filter) ? tx`union all ${pendingCells(tx, userId, filter)}` : tx``;
+  return addCells(tx, tx`${settledCells(tx, userId, filter)} ${pending}`);
+}
+
+/** Of these, what is not PENDING. */
+export function readSettledCells(tx: Tx, userId: string, filter: TransactionFilter): Promise<Cell[]> {
+  return addCells(tx, settledCells(tx, userId, filter));
+}
+
+async function addCells(tx: Tx, parts: Parts): Promise<Cell[]> {
   const rows = await tx<(Omit<Cell, "count"> & { count: bigint })[]>`
     select network, type, status, sum(count) as count
-    from (
-      select network, type, status, count
-      from transaction_counts
-      where user_id = ${userId} and day = 'infinity' and network <> '*' ${cellConditions(tx, filter)}
-      union all
-      select network, type, status, count
-      from transaction_count_deltas
-      where user_id = ${userId} ${cellConditions(tx, filter)}
-      ${choosesPending(filter) ? tx`union all ${pendingCells(tx, userId, filter)}` : tx``}
-    ) parts
+    from (${parts}) parts
     group by network, type, status`;
   return rows.map((row) => ({ ...row, count: Number(row.count) }));
+}
+
+function settledCells(tx: Tx, userId: string, filter: TransactionFilter) {
+  return tx`
+    select network, type, status, count
+    from transaction_counts
+    where user_id = ${userId} and day = 'infinity' and network <> '*' ${cellConditions(tx, filter)}
+    union all
+    select network, type, status, count
+    from transaction_count_deltas
+    where user_id = ${userId} ${cellConditions(tx, filter)}`;
 }
 
 export function sumCounts(cells: readonly Cell[]): number {

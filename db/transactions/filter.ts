@@ -116,6 +116,14 @@ export function choosesPending({ statuses }: TransactionFilter): boolean {
   return statuses.length === 0 || statuses.includes("PENDING");
 }
 
+export function choosesCell({ types, statuses, networks }: TransactionFilter, cell: Cell): boolean {
+  return (
+    orEvery(types, TRANSACTION_TYPES).includes(cell.type) &&
+    orEvery(statuses, TRANSACTION_STATUSES).includes(cell.status) &&
+    orEvery(networks, NETWORK_IDS).includes(cell.network)
+  );
+}
+
 /** True when the filter excludes no type, status or network. */
 export function isEveryCell({ types, statuses, networks }: TransactionFilter): boolean {
   return types.length + statuses.length + networks.length === 0;

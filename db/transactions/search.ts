@@ -10,9 +10,10 @@ import { runBuilt, type Tx } from "../postgres/client.ts";
 import { readInTime } from "../postgres/statement-timeout.ts";
 import { transactions } from "../schema.ts";
 import { countByAmount } from "./amount-counts.ts";
-import { countByDays, readCells } from "./counts.ts";
+import { type Cell, countByDays, readCells, sumCounts } from "./counts.ts";
 import {
   branchesOf,
+  choosesCell,
   conditionsOf,
   HISTORY_COLUMNS,
   type HistoryPosition,
@@ -42,15 +43,15 @@ const AMOUNT_ENTRIES_MAX = 50_000;
 const SAMPLE_ROWS = 500;
 
 type Page = { limit: number; offset: number; after?: HistoryPosition | undefined };
-/** `size`: rows of the user's whole history. */
-type Asked = Page & { size: number };
+/** `cells`: those of the user's whole history. */
+type Asked = Page & { cells: readonly Cell[] };
 type Found = { rows: HistoryRow[]; total: number; isLowerBound: boolean };
 
 export async function listLargeHistory(
   tx: Tx,
   userId: string,
   filter: TransactionFilter,
-  { size, ...page }: Asked,
+  { cells, ...page }: Asked,
 ): Promise<Found> {
   const reach = page.offset + page.limit;
   let found = Number.POSITIVE_INFINITY;
@@ -67,12 +68,13 @@ export async function listLargeHistory(
   };
   const near = await look(RECENT_ROWS);
   if (near) return near;
-  const { key, isShort } = await chooseIndex(tx, userId, filter, size);
-  if (isShort) return findByIndex(tx, userId, filter, { ...page, key });
+  const { key, isShort } = await chooseIndex(tx, userId, filter, sumCounts(cells));
+  const isPending = cells.some((cell) => cell.status === "PENDING" && choosesCell(filter, cell));
+  if (isShort) return findByIndex(tx, userId, filter, { ...page, key, isPending });
   const far = await look(RECENT_ROWS_FAR);
   if (far) return far;
   if (filter.search !== undefined) throw tooBroad();
-  return findByIndex(tx, userId, filter, { ...page, key });
+  return findByIndex(tx, userId, filter, { ...page, key, isPending });
 }
 
 /** What an index is asked for. */
@@ -86,6 +88,11 @@ async function chooseIndex(
   size: number,
 ): Promise<{ key: Key; isShort: boolean }> {
   const ways: { key: Key; rows: number; most: number }[] = [];
+  if (search !== undefined) {
+    const rows = isIndexed(search) ? (await shareOf(tx, userId, search)) * size : size;
+    if (rows === 0) return { key: "text", isShort: true };
+    ways.push({ key: "text", rows, most: INDEXED_ROWS_MAX });
+  }
   if (from !== undefined || before !== undefined) {
     const between = { ...NO_FILTER, from, before };
     const rows = await countByDays(tx, userId, between, await readCells(tx, userId, between));
@@ -94,10 +101,6 @@ async function chooseIndex(
   if (minUnits !== undefined || maxUnits !== undefined) {
     const rows = await countByAmount(tx, userId, { ...NO_FILTER, minUnits, maxUnits });
     ways.push({ key: "amounts", rows, most: search === undefined ? AMOUNT_ENTRIES_MAX : AMOUNT_ROWS_MAX });
-  }
-  if (search !== undefined) {
-    const rows = isIndexed(search) ? (await shareOf(tx, userId, search)) * size : size;
-    ways.push({ key: "text", rows, most: INDEXED_ROWS_MAX });
   }
   ways.sort((one, other) => one.rows / one.most - other.rows / other.most);
   const [best] = ways;
@@ -161,15 +164,16 @@ async function findRecent(
   return { rows, total: Number(rows[0]?.total ?? 0n), isLowerBound: true };
 }
 
-/** Every matching row, by one index: exact. */
+/** Every matching row, by one index: exact. `isPending`: whether some of what is PENDING may match. */
 async function findByIndex(
   tx: Tx,
   userId: string,
   filter: TransactionFilter,
-  { key, ...page }: Page & { key: Key },
+  { key, isPending, ...page }: Page & { key: Key; isPending: boolean },
 ): Promise<Found> {
-  const pending = pendingBranch(userId, filter);
+  const pending = isPending ? pendingBranch(userId, filter) : undefined;
   const branches = [settledBy(key, userId, filter) ?? [], pending ? keysOf(pending) : []].flat();
+  if (branches.length === 0) return { rows: [], total: 0, isLowerBound: false };
   const query = sql`
     with found as materialized (${sql.join(branches, sql` union all `)}),
     page as (

@@ -63,8 +63,8 @@ export async function listTransactions(
     const total = await countByAmount(tx, userId, filter);
     return exactPage(total, page, () => readAmountPage(tx, userId, filter, { ...page, total }));
   }
-  const size = sumCounts(await readCells(tx, userId, NO_FILTER));
-  if (size > LARGE_HISTORY_ROWS) return listLargeHistory(tx, userId, filter, { ...page, size });
+  const cells = await readCells(tx, userId, NO_FILTER);
+  if (sumCounts(cells) > LARGE_HISTORY_ROWS) return listLargeHistory(tx, userId, filter, { ...page, cells });
   const branches = branchesOf(userId, filter, isAfter(page.after));
   return exactPage(await countRows(tx, userId, filter), page, () => scanMerged(tx, branches, page));
 }
