@@ -14,6 +14,8 @@ const LARGE_MERCHANT = "user_00000000-0000-4000-8000-000000000001";
 const SMALL_HISTORY = 300;
 const BATCH_ROWS = 500_000;
 const YEARS = 3;
+/** One of 1,000 among so many newest rows is PENDING. */
+const PENDING_AMONG = 100_000;
 
 /** Inserts the rows and their counters. Drops and rebuilds indexes, so use a database of its own. */
 export async function seedHistory(
@@ -199,7 +201,7 @@ export function insertHistory(
       insert into transactions
         (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
          block_number, detected_at, confirmed_at, created_at, updated_at)
-      select ${prefix} || lpad(n::text, 18, '0'), ${userId}, ${historyColumns(tx)}
+      select ${prefix} || lpad(n::text, 18, '0'), ${userId}, ${historyColumns(tx, rows)}
       from (
         select n, ${moment(tx, rows)} as created, random() as dice
         from generate_series(${range.from}::int, ${range.to}::int) n
@@ -242,7 +244,7 @@ function insertSmall(sql: Sql, merchants: number) {
          block_number, detected_at, confirmed_at, created_at, updated_at)
       select
         'txn_small' || lpad(n::text, 17, '0'),
-        ${"user_00000000-0000-4000-8000-"} || lpad((2 + n % ${merchants}::int)::text, 12, '0'), ${historyColumns(tx)}
+        ${"user_00000000-0000-4000-8000-"} || lpad((2 + n % ${merchants}::int)::text, 12, '0'), ${historyColumns(tx, 0)}
       from (
         select n, now() - random() * interval '3 years' as created, random() as dice
         from generate_series(1, ${merchants * SMALL_HISTORY}::int) n
@@ -250,14 +252,14 @@ function insertSmall(sql: Sql, merchants: number) {
   );
 }
 
-/** 80 % on base; 70 % links, 20 % received, 10 % sent; 97.9 % confirmed. */
-function historyColumns(tx: Tx) {
+/** 80 % on base; 70 % links, 20 % received, 10 % sent; 97.9 % confirmed. What is PENDING is among the newest rows, as in any history. */
+function historyColumns(tx: Tx, rows: number) {
   return tx`
     case when n % 5 = 0 then 'base-sepolia' else 'base' end,
     case when n % 10 < 7 then 'PAYMENT_LINK' when n % 10 < 9 then 'RECEIVE' else 'SEND' end,
     case
       when n % 1000 < 979 then 'CONFIRMED' when n % 1000 < 989 then 'FAILED' when n % 1000 < 994 then 'DETECTED'
-      when n % 1000 < 999 then 'ORPHANED' else 'PENDING'
+      when n % 1000 < 999 or n <= ${rows - PENDING_AMONG}::int then 'ORPHANED' else 'PENDING'
     end,
     ${amount(tx)},
     decode(left(md5('payer' || (n % 50000)) || md5('tail' || (n % 50000)), 40), 'hex'),

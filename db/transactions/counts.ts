@@ -99,11 +99,32 @@ export async function countByDays(
   if (fullFrom && fullBefore && fullFrom >= fullBefore) return countRows(tx, userId, filter);
   const [pending, whole, head, tail] = await Promise.all([
     countPending(tx, userId, filter),
-    sumDays(tx, userId, { ...filter, from: fullFrom, before: fullBefore }, cells),
+    sumShorter(tx, userId, { ...filter, from: fullFrom, before: fullBefore }, cells),
     countSigned(filter, from, fullFrom, (range) => countSettled(tx, userId, range)),
     countSigned(filter, fullBefore, before, (range) => countSettled(tx, userId, range)),
   ]);
   return pending + whole + head + tail;
+}
+
+/** With one bound only, the days on its other side are subtracted from the sum of all where they are fewer. */
+async function sumShorter(
+  tx: Tx,
+  userId: string,
+  filter: TransactionFilter,
+  cells: readonly Cell[],
+): Promise<number> {
+  const { from, before } = filter;
+  const bound = from ?? before;
+  if (!bound || (from && before)) return sumDays(tx, userId, filter, cells);
+  const [row] = await tx<{ oldest: Date | null }[]>`
+    select min(day) as oldest
+    from transaction_counts
+    where user_id = ${userId} and network = '*' and type = '*' and status = '*'`;
+  const older = bound.getTime() - (row?.oldest?.getTime() ?? 0);
+  const newer = Date.now() - bound.getTime();
+  if (from ? newer <= older : older <= newer) return sumDays(tx, userId, filter, cells);
+  const settled = cells.filter(({ status }) => status !== "PENDING");
+  return sumCounts(settled) - (await sumDays(tx, userId, { ...filter, from: before, before: from }, cells));
 }
 
 async function sumDays(

@@ -33,6 +33,8 @@ const dialect = new PgDialect();
 const RECENT_ROWS = [500, 5_000];
 /** And where no index answers. */
 const RECENT_ROWS_FAR = [20_000, 50_000];
+/** Times as many rows as the first ones suggest. */
+const SPAN_MARGIN = 3;
 /** Rows that a search may read by an index: some 50 ms of Postgres' time. */
 const INDEXED_ROWS_MAX = 25_000;
 /** Rows between amounts lie anywhere in the table: as long for fewer of them. */
@@ -57,8 +59,9 @@ export async function listLargeHistory(
   let found = Number.POSITIVE_INFINITY;
   let looked = 1;
   const look = async (spans: readonly number[]) => {
-    for (const span of spans) {
-      if ((found / looked) * span < 2 * reach) break;
+    for (const most of spans) {
+      if ((found / looked) * most < 2 * reach) break;
+      const span = Math.min(most, Math.ceil((SPAN_MARGIN * reach * looked) / found) || most);
       const recent = await findRecent(tx, userId, filter, page, span);
       if (recent.total > reach) return recent;
       found = recent.total;
