@@ -62,13 +62,12 @@ export async function readAmountPage(
     ? total
     : await countSettledByAmount(tx, userId, { ...NO_FILTER, minUnits, maxUnits });
   const read = async () => {
-    if (cells.length === 0) return readPage(tx, userId, filter, page, undefined);
-    if (walk < between) {
+    if (cells.length > 0 && walk < between) {
       const span = Math.max(WALK_MIN_ROWS, WALK_MARGIN * walk);
-      const rows = await readPage(tx, userId, filter, page, walkDown(userId, filter, cells, page, span));
-      if (rows.length === page.limit || span >= sumCounts(cells)) return rows;
+      const near = await readPage(tx, userId, filter, page, walkDown(userId, filter, cells, page, span));
+      if (near.found === reach || span >= sumCounts(cells)) return near.rows;
     }
-    return readPage(tx, userId, filter, page, allBetween(userId, filter, page));
+    return (await readPage(tx, userId, filter, page, allBetween(userId, filter, page))).rows;
   };
   return readInTime(tx, read, tooDeep);
 }
@@ -81,23 +80,31 @@ function tooDeep() {
   );
 }
 
-/** The page of these settled rows' keys and of what is PENDING, merged; then the page's rows. */
-function readPage(
+/**
+ * The page of these settled rows' keys and of what is PENDING, merged; then the page's rows. `found`: settled keys, as many as the page
+ * reaches unless there are no more.
+ */
+async function readPage(
   tx: Tx,
   userId: string,
   filter: TransactionFilter,
   page: Page,
-  settled: SQL | undefined,
-): Promise<HistoryRow[]> {
+  settled: SQL,
+): Promise<{ rows: HistoryRow[]; found: number }> {
   const pending = pendingBranch(userId, filter, isAfter(page.after));
   const reach = page.offset + page.limit;
-  const scans = [settled ?? [], pending ? newest(KEYS, pending).limit(reach).getSQL() : []].flat();
+  const scans = [sql`select id, detected_at from settled`];
+  if (pending) scans.push(newest(KEYS, pending).limit(reach).getSQL());
   const query = sql`
-    select ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}
+    with settled as materialized (${settled})
+    select ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}, (select count(*) from settled) as found
     from (${mergeNewest(scans, page)}) page
     join transactions using (id)
     order by transactions.detected_at desc, id desc`;
-  return runBuilt<HistoryRow>(tx, { toSQL: () => dialect.sqlToQuery(query) });
+  const rows = await runBuilt<HistoryRow & { found: bigint }>(tx, {
+    toSQL: () => dialect.sqlToQuery(query),
+  });
+  return { rows, found: Number(rows[0]?.found ?? 0n) };
 }
 
 /** Of the newest `span` rows of these cells, those with these amounts. */
@@ -125,9 +132,8 @@ function walkDown(
 }
 
 /** Every row with these amounts, in the order of the amount index, which answers it alone. */
-function allBetween(userId: string, filter: TransactionFilter, page: Page): SQL | undefined {
-  const chosen = settledBranch(userId, filter, isAfter(page.after));
-  if (!chosen) return undefined;
+function allBetween(userId: string, filter: TransactionFilter, page: Page): SQL {
+  const chosen = settledBranch(userId, filter, isAfter(page.after)) ?? sql`false`;
   return sql`
     select id, detected_at
     from (
