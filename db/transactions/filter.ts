@@ -97,11 +97,16 @@ export function branchesOf(userId: string, filter: TransactionFilter, further?: 
 
 /** Undefined when the filter chooses nothing but what is PENDING. */
 export function settledBranch(userId: string, filter: TransactionFilter, further?: SQL): SQL | undefined {
+  const chosen = withoutPending(filter);
+  return chosen && and(conditionsOf(userId, chosen), further, sql`${transactions.isSettled}`);
+}
+
+/** The filter for rows that are settled anyway. */
+export function withoutPending(filter: TransactionFilter): TransactionFilter | undefined {
+  if (isEveryCell(filter)) return filter;
   const statuses = filter.statuses.filter((status) => status !== "PENDING");
   if (filter.statuses.length > 0 && statuses.length === 0) return undefined;
-  const isEvery = filter.statuses.length === 0 && isEveryCell(filter);
-  const chosen = { ...filter, statuses: isEvery ? [] : orEvery(statuses, SETTLED_STATUSES) };
-  return and(conditionsOf(userId, chosen), further, sql`${transactions.isSettled}`);
+  return { ...filter, statuses: orEvery(statuses, SETTLED_STATUSES) };
 }
 
 /** Undefined when the filter chooses nothing that is PENDING. */
