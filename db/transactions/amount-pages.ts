@@ -26,12 +26,12 @@ import {
 
 const dialect = new PgDialect();
 
-/** From this offset on, a page may be refused. */
-const DEEP_OFFSET = 500;
+/** From this offset on, a page by amount may be refused; others skip whole days by their counters instead of row by row. */
+export const DEEP_OFFSET = 500;
 /** Rows that a page of a large history's list by amount may read: some 30 ms of Postgres' time. */
 const AMOUNTS_READ_MAX = 25_000;
-/** Histories up to this size are read to any depth. */
-const LARGE_HISTORY_ROWS = 100_000;
+/** Histories up to this size are read to any depth, searched and counted row by row. */
+export const LARGE_HISTORY_ROWS = 100_000;
 /** Rows looked at on the way down, at least: some 2 ms. */
 const WALK_MIN_ROWS = 5_000;
 /** Further than the counters suggest, where amounts are spread unevenly. */

@@ -6,7 +6,7 @@ import { runBuilt, type Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { transactions } from "../schema.ts";
 import { countByAmount } from "./amount-counts.ts";
-import { readAmountPage } from "./amount-pages.ts";
+import { DEEP_OFFSET, LARGE_HISTORY_ROWS, readAmountPage } from "./amount-pages.ts";
 import {
   type Cell,
   cellCondition,
@@ -39,12 +39,8 @@ export type TransactionPage = {
   isLowerBound: boolean;
 };
 
-/** From this offset on, whole days are skipped by their counters instead of row by row. */
-const DEEP_OFFSET = 500;
 /** From this offset on, rows are skipped by key only. */
 const PLAIN_OFFSET = 100;
-/** Histories up to this size are searched and counted row by row. */
-const LARGE_HISTORY_ROWS = 100_000;
 
 /**
  * One page, newest first (detected_at, then id), and the total number of matching rows. Requires a repeatable read transaction, so
