@@ -1111,16 +1111,16 @@ create table transactions (
   constraint transactions_status_check CHECK ((status = ANY (ARRAY['PENDING'::text, 'DETECTED'::text, 'CONFIRMED'::text, 'FAILED'::text, 'ORPHANED'::text]))),
   constraint transactions_type_check CHECK ((type = ANY (ARRAY['SEND'::text, 'RECEIVE'::text, 'PAYMENT_LINK'::text])))
 );
-CREATE INDEX transactions_cell ON public.transactions USING btree (owner, cell, detected_at DESC, id DESC) INCLUDE (amount_units) WHERE is_settled;
+CREATE INDEX transactions_by_amount ON public.transactions USING btree (owner, amount_units, detected_at DESC, id DESC) INCLUDE (cell) WHERE is_settled;
+CREATE INDEX transactions_by_cell ON public.transactions USING btree (owner, cell, detected_at DESC, id DESC) INCLUDE (amount_units) WHERE is_settled;
 CREATE UNIQUE INDEX transactions_claim_key ON public.transactions USING btree (claim_id) WHERE (claim_id IS NOT NULL);
 CREATE INDEX transactions_description ON public.transactions USING gin (description gin_trgm_ops) WHERE is_settled;
 CREATE INDEX transactions_operation ON public.transactions USING btree (operation_id) WHERE (operation_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_operation_item_key ON public.transactions USING btree (operation_item_id) WHERE (operation_item_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_payment_key ON public.transactions USING btree (payment_id) WHERE (payment_id IS NOT NULL);
-CREATE INDEX transactions_pending_by_time ON public.transactions USING btree (owner, detected_at DESC) WHERE (NOT is_settled);
+CREATE INDEX transactions_pending_by_time ON public.transactions USING btree (owner, detected_at DESC, id DESC) INCLUDE (cell, amount_units) WHERE (NOT is_settled);
 CREATE INDEX transactions_reference ON public.transactions USING gin (reference gin_trgm_ops) WHERE (is_settled AND (reference IS NOT NULL));
 CREATE UNIQUE INDEX transactions_transfer_key ON public.transactions USING btree (transfer_id, ((type = 'SEND'::text))) WHERE (transfer_id IS NOT NULL);
-CREATE INDEX transactions_user_amount ON public.transactions USING btree (owner, amount_units, detected_at DESC, id DESC) INCLUDE (cell) WHERE is_settled;
 CREATE INDEX transactions_user_detected ON public.transactions USING btree (owner, detected_at DESC, id DESC) WHERE is_settled;
 CREATE INDEX transactions_user_hash ON public.transactions USING btree (owner, substr(tx_hash, 1, 6)) WHERE (is_settled AND (tx_hash IS NOT NULL));
 CREATE TRIGGER transactions_count_added AFTER INSERT ON public.transactions REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added_transactions();

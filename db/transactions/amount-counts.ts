@@ -87,7 +87,7 @@ async function countAllTime({ tx, userId, filter }: Scope): Promise<number> {
       union all
       select count
       from transaction_count_deltas
-      where user_id = ${userId} ${cellConditions(tx, filter)}
+      where owner_key(user_id) = owner_key(${userId}) and user_id = ${userId} ${cellConditions(tx, filter)}
     ) parts`;
   return Number(row?.count ?? 0n);
 }
@@ -105,7 +105,7 @@ async function addBuckets({ tx, userId, filter }: Scope, first: number, last: nu
       union all
       select count
       from transaction_count_deltas
-      where user_id = ${userId} and amount_bucket between ${first} and ${last} ${cellConditions(tx, filter)}
+      where owner_key(user_id) = owner_key(${userId}) and user_id = ${userId} and amount_bucket between ${first} and ${last} ${cellConditions(tx, filter)}
     ) parts`;
   return Number(row?.count ?? 0n);
 }

@@ -56,7 +56,7 @@ function settledCells(tx: Tx, userId: string, filter: TransactionFilter) {
     union all
     select network, type, status, count
     from transaction_count_deltas
-    where user_id = ${userId} ${cellConditions(tx, filter)}`;
+    where owner_key(user_id) = owner_key(${userId}) and user_id = ${userId} ${cellConditions(tx, filter)}`;
 }
 
 export function sumCounts(cells: readonly Cell[]): number {
@@ -162,7 +162,7 @@ function dayCounts(tx: Tx, userId: string, filter: TransactionFilter, cells: rea
     union all
     select day, count
     from transaction_count_deltas
-    where user_id = ${userId} ${dayConditions(tx, filter)} ${cellConditions(tx, filter)}`;
+    where owner_key(user_id) = owner_key(${userId}) and user_id = ${userId} ${dayConditions(tx, filter)} ${cellConditions(tx, filter)}`;
 }
 
 /** Rows of the filter in [from, before); those of [before, from), negative, when it is the other way round. */
