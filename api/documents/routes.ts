@@ -73,9 +73,16 @@ export const documentRoutes = (deps: ApiDeps) =>
         const timeZone = books?.timeZone ?? "UTC";
         const period = periodOfMonth(body.month, timeZone);
         if (period.from.getTime() >= Date.now()) throw invalid("month", "must have begun");
-        const count = await countDocuments(deps.sql, { userId: user.id, ...period });
+        const count = await countDocuments(
+          deps.sql,
+          { userId: user.id, ...period },
+          ARCHIVE_DOCUMENTS_MAX + 1,
+        );
         if (count > ARCHIVE_DOCUMENTS_MAX)
-          throw invalid("month", `has ${count} documents, an archive at most ${ARCHIVE_DOCUMENTS_MAX}`);
+          throw invalid(
+            "month",
+            `has more than ${ARCHIVE_DOCUMENTS_MAX} documents, the most an archive holds`,
+          );
         return makeFile(deps, set, {
           ...{ userId: user.id, requestId, format: "zip", prefer: headers.prefer },
           request: {

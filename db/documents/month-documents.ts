@@ -19,14 +19,21 @@ export async function readDocuments(
     limit ${limit}`;
 }
 
+/** How many a month has, at most `limit`: the index finds them, but each is looked at. */
 export async function countDocuments(
   tx: Tx,
   { userId, from, before }: Period & { userId: string },
+  limit: number,
 ): Promise<number> {
   const [row] = await tx<{ count: number }[]>`
     select count(*)::int as count
-    from documents
-    where owner_key(user_id) = owner_key(${userId}) and user_id = ${userId} and happened_at >= ${from} and happened_at < ${before}`;
+    from (
+      select
+      from documents
+      where owner_key(user_id) = owner_key(${userId}) and user_id = ${userId}
+        and happened_at >= ${from} and happened_at < ${before}
+      limit ${limit}
+    ) found`;
   return row?.count ?? 0;
 }
 

@@ -89,5 +89,6 @@ describe("a month's archive", () => {
     expect(await countOwn()).toBe(ARCHIVE_DOCUMENTS_MAX + 1);
     const again = await merchant.client.post(path, { month });
     expect(again.status).toBe(400);
+    expect(JSON.stringify(again.body)).toContain(`has more than ${ARCHIVE_DOCUMENTS_MAX} documents`);
   });
 });

@@ -66,12 +66,12 @@ export async function* buildArchive(
 }
 
 /**
- * Numbers what the month has without a document: payments from before documents were numbered. Returns how many there are then; when they
- * are more than an archive holds, the rest is left as it is.
+ * Numbers what the month has without a document: payments from before documents were numbered. Returns how many there are then, of
+ * more than an archive holds one more than that; the rest is left as it is then.
  */
 export async function numberMonth(sql: Sql, { userId, archive }: ArchiveRequest): Promise<number> {
   for (;;) {
-    const count = await countDocuments(sql, { userId, ...archive });
+    const count = await countDocuments(sql, { userId, ...archive }, ARCHIVE_DOCUMENTS_MAX + 1);
     if (count > ARCHIVE_DOCUMENTS_MAX) return count;
     const linkIds = await findUndocumentedLinks(sql, { userId, ...archive }, BATCH);
     if (linkIds.length === 0) return count;
