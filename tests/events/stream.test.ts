@@ -182,6 +182,16 @@ test("events notify only those of their merchants whose events are being read", 
   expect(left.length).toBe(0);
 });
 
+test("a process that was away for longer than its rows are valid writes them again", async () => {
+  const [reader, userId] = [crypto.randomUUID(), newUserId()];
+  await noteReaders(world.sql, reader, [userId]);
+  await world.sql`update event_readers set until = now() - interval '1 second' where reader = ${reader}`;
+  await noteReaders(world.sql, reader, [userId]);
+  const rows = await world.sql<{ isValid: boolean }[]>`
+    select until > now() as is_valid from event_readers where reader = ${reader}`;
+  expect(rows.map(({ isValid }) => isValid)).toEqual([true]);
+});
+
 test("a stream takes a session, and refuses what is no cursor", async () => {
   expect((await openClient(world.baseUrl).get(STREAM)).status).toBe(401);
   const refused = await merchant.client.get(STREAM, { "last-event-id": "nonsense" });
