@@ -1,0 +1,48 @@
+/** Headers and receipts as nodes answer them: what is asked for, and what proves nothing. */
+import { describe, expect, test } from "bun:test";
+import { receiptsRootOf } from "../../core/chain/receipts-root.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { headerCall, need, parseHeader } from "../../indexer/source/block-header.ts";
+import { provenLogs, receiptsCall } from "../../indexer/source/verified-block.ts";
+import { makeBlock } from "../support/ledger-lab.ts";
+
+describe("a header", () => {
+  test("is asked for by height or tag, without its transactions", () => {
+    expect(headerCall(16)).toEqual({ method: "eth_getBlockByNumber", params: ["0x10", false] });
+    expect(headerCall("safe")).toEqual({ method: "eth_getBlockByNumber", params: ["safe", false] });
+  });
+
+  test("that is null is of a block the node does not know", () => {
+    expect(parseHeader(null)).toBeUndefined();
+    expect(() => parseHeader({})).toThrow(RpcTransportError);
+  });
+
+  test("that a batch left out, or answered with an error, throws", () => {
+    const error = new RpcTransportError("timeout", "too slow");
+    expect(need({ ok: true, result: 7 })).toBe(7);
+    expect(() => need({ ok: false, error })).toThrow(error);
+    expect(() => need(undefined)).toThrow("too few results");
+  });
+});
+
+describe("receipts", () => {
+  const empty = { ...makeBlock(100), receiptsRoot: receiptsRootOf([]) };
+
+  test("are asked for by the block's hash", () => {
+    expect(receiptsCall(empty)).toEqual({ method: "eth_getBlockReceipts", params: [empty.hash] });
+  });
+
+  test("that make the header's root prove its logs", () => {
+    expect(provenLogs(empty, [])).toEqual([]);
+    expect(() => provenLogs(makeBlock(100), [])).toThrow("the receipts do not make its root");
+  });
+
+  test.each([
+    ["null", null],
+    ["no list", { logs: [] }],
+    ["a list with one that has no logs", [{ logs: [] }, {}]],
+    ["a list with null", [null]],
+  ])("of which the answer is %s prove nothing", (_what, answer) => {
+    expect(() => provenLogs(empty, answer)).toThrow("no receipts were answered");
+  });
+});
