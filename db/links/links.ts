@@ -1,6 +1,6 @@
 /** Payment links: create, read, list, count, cancel and expire. Every read returns the effective status at the current time. */
 import type { LinkStatus } from "../../core/domain/link.ts";
-import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Hex } from "../../core/domain/networks.ts";
 import { NO_ORDER, type OrderData } from "../../core/domain/order-data.ts";
 import { PAID_ONCE, type ReuseTerms } from "../../core/domain/reuse.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
@@ -68,36 +68,6 @@ export async function insertLink(tx: Tx, link: NewLink): Promise<Inserted> {
   if (payAmountUnits !== undefined)
     await reservePayAmount(tx, { linkId: link.id, network: link.network, ...wallet, units: payAmountUnits });
   return { ok: true, link: row };
-}
-
-/** Which of these wallets have payment links, and when the first was created. */
-export async function findFirstLinks(
-  tx: Tx,
-  network: NetworkId,
-  addresses: readonly Hex[],
-): Promise<Map<Hex, Date>> {
-  const rows = await tx<{ address: Hex; madeAt: Date }[]>`
-    select given.address, first_link.created_at as made_at
-    from unnest(${[...addresses]}::text[]) as given (address)
-    join wallets on wallets.network = ${network} and wallets.address = given.address
-    cross join lateral (
-      select min(first_of_stage.created_at) as created_at
-      from (values ('OPEN'), ('PAID'), ('EXPIRED'), ('CANCELLED')) as every (stage)
-      cross join lateral (
-        select created_at
-        from payment_links
-        where owner_key(user_id) = owner_key(wallets.user_id) and stage = every.stage and parent_id is null
-        order by created_at
-        limit 1
-      ) first_of_stage
-    ) first_link
-    where first_link.created_at is not null
-      -- one look for the many wallets without links
-      and exists (
-        select from payment_links
-        where owner_key(user_id) = owner_key(wallets.user_id) and parent_id is null
-      )`;
-  return new Map(rows.map((row) => [row.address, row.madeAt]));
 }
 
 /** A user's own link. */
