@@ -8,7 +8,13 @@ import {
   joinWallets,
   type Waiting,
 } from "../../db/ledger/watched-wallets.ts";
-import { collectAfter, commitBlocks, commitQuietBlocks, NEAR_BLOCKS, noteProgress } from "../settle/commit.ts";
+import {
+  collectAfter,
+  commitBlocks,
+  commitQuietBlocks,
+  NEAR_BLOCKS,
+  noteProgress,
+} from "../settle/commit.ts";
 import { settleLate } from "../settle/settle-backdated.ts";
 import { type AnnouncedTransfers, openAnnouncedTransfers } from "../source/announced-transfers.ts";
 import {
