@@ -1,8 +1,8 @@
 /** Whom a wallet's operation may pay, which transfers are its own, and which owner may be removed. */
 import { describe, expect, test } from "bun:test";
+import { canRemove } from "../../core/domain/last-owner.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { ownerIdOf, withAdded } from "../../core/domain/owner.ts";
-import { canRemove } from "../../core/domain/last-owner.ts";
 import {
   isStillPossible,
   OPERATION_STATES,
