@@ -44,6 +44,15 @@ async function writeReport(
     set seen_at = now(), details = excluded.details`;
 }
 
+/** Whether more than one worker has reported itself of late. */
+export async function hasOtherWorkers(tx: Tx): Promise<boolean> {
+  const [row] = await tx<{ count: number }[]>`
+    select count(*)::int as count
+    from processes
+    where kind = 'worker' and seen_at > now() - make_interval(secs => ${(3 * REPORT_EVERY_MS) / 1_000}::float8)`;
+  return (row?.count ?? 0) > 1;
+}
+
 export type ProcessReport = {
   kind: ReportedKind;
   version: string;

@@ -1,7 +1,15 @@
 /** Of several workers one monitors a network, until it stops coming back. */
-import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { randomUUID } from "node:crypto";
+import { Registry } from "prom-client";
+import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { endMonitorTurn, takeMonitorTurn } from "../../db/relays/monitor-turn.ts";
+import { openLanes } from "../../worker/sender/lanes.ts";
+import { openRelayMetrics } from "../../worker/sender/metrics.ts";
+import type { RelayNetwork } from "../../worker/sender/network.ts";
+import { openTurns } from "../../worker/sender/take-turns.ts";
+import { startTestChain, type TestChain } from "../support/chain.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
 const NETWORK = "base-sepolia";
@@ -56,4 +64,52 @@ test("of workers that ask for a free turn at the same moment one has it", async 
     );
     expect(taken.filter(Boolean)).toHaveLength(1);
   }
+});
+
+describe("a worker whose passes end well", () => {
+  let node: TestChain;
+  let chain: Chain;
+  let network: RelayNetwork;
+
+  beforeAll(async () => {
+    node = await startTestChain({});
+    chain = openChain({ network: NETWORK, urls: [node.rpcUrl], timeoutMs: 5_000 });
+    const lanes = openLanes(sql, chain, [], { maxFeeWei: 10n ** 12n, dailyFeeMaxWei: undefined });
+    // nothing is in flight: a pass reads the market and uses nothing else
+    network = {
+      ...{ deps: { sql }, chain, lanes, metrics: openRelayMetrics(new Registry()), firstHeads: new Map() },
+    } as unknown as RelayNetwork;
+  });
+  afterAll(async () => {
+    chain?.close();
+    await node?.stop();
+  });
+
+  const report = (id: string) => sql`
+    insert into processes (id, kind, version, host, pid, details)
+    values (${id}, 'worker', '1', 'here', 1, '{}'::jsonb)`;
+  const readHolder = async () =>
+    (await sql<{ holder: string }[]>`select holder from monitor_turns where until > now()`)[0]?.holder;
+
+  test("leaves the turn to another after a while: it may lack a signer, a key or a current node", async () => {
+    const [one, other] = [randomUUID(), randomUUID()];
+    await Promise.all([report(one), report(other)]);
+    const turns = openTurns(network, { holder: one, keptMs: 0 });
+    await turns.pass();
+    expect(await readHolder()).toBeUndefined();
+    await turns.pass();
+    expect(await readHolder()).toBeUndefined();
+    await openTurns(network, { holder: other }).pass();
+    expect(await readHolder()).toBe(other);
+    await sql`delete from processes`;
+  });
+
+  test("keeps it for as long as there is no other", async () => {
+    await report(randomUUID());
+    const turns = openTurns(network, { holder: "alone", keptMs: 0 });
+    await turns.pass();
+    await turns.pass();
+    expect(await readHolder()).toBe("alone");
+    await sql`delete from processes`;
+  });
 });
