@@ -53,7 +53,7 @@ export function openEventReaders(sql: Sql, onError: (error: unknown) => void): E
   };
 }
 
-/** Until VALID_S from now. What other processes left behind is removed. */
+/** Until VALID_S from now. What has ended is removed, whoever left it: each commit with events looks through the table. */
 export async function noteReaders(tx: Tx, reader: string, userIds: readonly string[]): Promise<void> {
   await tx`
     with ended as (
@@ -61,7 +61,7 @@ export async function noteReaders(tx: Tx, reader: string, userIds: readonly stri
       where (user_id, reader) in (
         select user_id, reader
         from event_readers
-        where until < now() and reader <> ${reader}
+        where until < now() and not (reader = ${reader} and user_id = any(${[...userIds]}::text[]))
         for update skip locked
       )
     )

@@ -192,6 +192,17 @@ test("a process that was away for longer than its rows are valid writes them aga
   expect(rows.map(({ isValid }) => isValid)).toEqual([true]);
 });
 
+test("what a process noted and no longer reads is removed, by itself too", async () => {
+  const [reader, users] = [crypto.randomUUID(), Array.from({ length: 20 }, newUserId)];
+  await noteReaders(world.sql, reader, users);
+  await world.sql`update event_readers set until = now() - interval '1 second' where reader = ${reader}`;
+  await noteReaders(world.sql, reader, users.slice(0, 1));
+  const left = await world.sql<
+    { userId: string; isValid: boolean }[]
+  >`select user_id, until > now() as is_valid from event_readers where reader = ${reader}`;
+  expect([...left]).toEqual([{ userId: users[0] ?? "", isValid: true }]);
+});
+
 test("a stream takes a session, and refuses what is no cursor", async () => {
   expect((await openClient(world.baseUrl).get(STREAM)).status).toBe(401);
   const refused = await merchant.client.get(STREAM, { "last-event-id": "nonsense" });
