@@ -27,7 +27,11 @@ async function printPlan(): Promise<void> {
   try {
     const plan = await planMigration(sql);
     for (const line of plan.flatMap(describe)) console.log(line);
-    console.log(plan.length === 0 ? "schema is up to date" : "Each is one transaction; nothing was changed.");
+    console.log(
+      plan.length === 0
+        ? "schema is up to date"
+        : "Each is one transaction, or builds its indexes beside writes; nothing was changed.",
+    );
   } finally {
     await sql.end({ timeout: 5 });
   }

@@ -3,6 +3,7 @@
  * statement by statement.
  */
 import postgres from "postgres";
+import { assertStillLocked, withoutSchemaLock } from "./migration-lock.ts";
 
 /** Of one lock. Everybody who wants the table meanwhile waits as long, payments too. */
 const LOCK_TIMEOUT_MS = 2_000;
@@ -82,18 +83,34 @@ async function changeIndexes(
     });
   // a build would wait for the end of a running backup, silently
   await inTransaction((tx) => tx`lock table migrations in row exclusive mode`);
-  for (const { statement, verb, index } of steps) {
-    const [found] = await sql<{ isWhole: boolean }[]>`
-      select indisvalid and indisready as "isWhole"
-      from pg_index
-      where indexrelid = to_regclass(${`public.${index}`})`;
-    if (verb === "create" && found?.isWhole) continue;
-    if (verb === "create" && found) await sql.unsafe(`drop index concurrently ${index}`);
-    if (verb === "create" || found) await sql.unsafe(statement);
-  }
-  await inTransaction(
-    (tx) => tx`insert into migrations (name, sha256) values (${file.name}, ${file.sha256})`,
-  );
+  await withoutSchemaLock(sql, async () => {
+    for (const { statement, verb, index } of steps) {
+      const found = await findIndex(sql, index);
+      if (verb === "create" && found?.isWhole) continue;
+      if (verb === "create" && found) await sql.unsafe(`drop index concurrently ${index}`);
+      if (verb === "create" || found) await sql.unsafe(statement);
+    }
+  });
+  await inTransaction(async (tx) => {
+    await assertStillLocked(tx);
+    for (const { verb, index } of steps) {
+      const found = await findIndex(tx, index);
+      if (verb === "create" ? !found?.isWhole : found)
+        throw new Error(`the index ${index} was changed by somebody else: start the migration again`);
+    }
+    await tx`insert into migrations (name, sha256) values (${file.name}, ${file.sha256})`;
+  });
+}
+
+async function findIndex(
+  tx: postgres.Sql | postgres.TransactionSql,
+  index: string,
+): Promise<{ isWhole: boolean } | undefined> {
+  const [found] = await tx<{ isWhole: boolean }[]>`
+    select indisvalid and indisready as "isWhole"
+    from pg_index
+    where indexrelid = to_regclass(${`public.${index}`})`;
+  return found;
 }
 
 /** The oldest transactions that hold a lock on one of our tables. */

@@ -8,6 +8,7 @@ import { runMigrations } from "graphile-worker";
 import postgres from "postgres";
 import { applyFile, type SchemaFile } from "./apply-migration.ts";
 import type { Tx } from "./client.ts";
+import { lockMigrations } from "./migration-lock.ts";
 
 const SCHEMA_DIR = new URL("../schema/", import.meta.url);
 const MIGRATIONS_DIR = new URL("../migrations/", import.meta.url);
@@ -24,9 +25,6 @@ const BASELINE_FILES = [
   "http",
 ];
 const BASELINE = "baseline";
-/** Advisory lock every migrating process takes (any fixed number no other code uses). */
-const MIGRATION_LOCK = 7_041_001;
-const LOCK_POLL_MS = 100;
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
 
 export type MigrateOptions = {
@@ -43,36 +41,29 @@ export type MigrateOptions = {
  */
 export async function migrate(
   databaseUrl: string,
-  { before, only, onWait }: MigrateOptions = {},
+  { before, only, onWait = () => {} }: MigrateOptions = {},
 ): Promise<string[]> {
   const sql = postgres(databaseUrl, {
     max: 1,
+    // the locks are this connection's
+    max_lifetime: null,
     onnotice: () => {},
     connection: { application_name: "migrate" },
   });
   try {
-    await takeMigrationLock(sql);
+    await lockMigrations(sql, onWait);
     const known = await readApplied(sql);
     await refuseNewer(known);
     await runMigrations({ connectionString: databaseUrl, logger: await silentLogger() });
     const applied = await applyFiles(sql, known, {
       isWanted: ({ name }) => (before === undefined || name < before) && (only?.includes(name) ?? true),
-      onWait: onWait ?? (() => {}),
+      onWait,
     });
     // after a restore into another cluster; no other transaction waits for this one here
     await sql`select write_event_epoch()`;
     return applied;
   } finally {
     await sql.end({ timeout: 5 });
-  }
-}
-
-/** Asked again and again: a statement that waits keeps its snapshot, for whose end an index built concurrently would wait. */
-async function takeMigrationLock(sql: postgres.Sql): Promise<void> {
-  for (;;) {
-    const [row] = await sql<{ locked: boolean }[]>`select pg_try_advisory_lock(${MIGRATION_LOCK}) as locked`;
-    if (row?.locked) return;
-    await Bun.sleep(LOCK_POLL_MS);
   }
 }
 

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import { readIndexSteps } from "../../db/postgres/apply-migration.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
+import { assertStillLocked, lockMigrations } from "../../db/postgres/migration-lock.ts";
 import { createEmptyDatabase, type TestDatabase } from "../support/postgres.ts";
 
 const WAIT_MS = 60_000;
@@ -117,6 +118,29 @@ test("of two that migrate at once the second waits without keeping the first fro
   expect((await both)?.flat()).toEqual([PENDING]);
   await expectApplied();
 }, 120_000);
+
+test("a version that waits for the lock in one statement has it while an index is built", async () => {
+  let migrating: Promise<string[]> | undefined;
+  await besideWriter(async () => {
+    migrating = migrate(db.url, { only: [PENDING] });
+    await buildWaits();
+    await sql.begin(async (tx) => {
+      await tx`set local statement_timeout = '60s'`;
+      await tx`select pg_advisory_xact_lock(7041001)`;
+    });
+  });
+  expect(await migrating).toEqual([PENDING]);
+  await expectApplied();
+}, 120_000);
+
+test("a connection opened anew does not mark what the one before has built", async () => {
+  await expect(sql.begin((tx) => assertStillLocked(tx))).rejects.toThrow("start the migration again");
+  await sql.begin(async (tx) => {
+    await lockMigrations(tx as unknown as Sql, () => {});
+    await assertStillLocked(tx);
+    await tx`select pg_advisory_unlock_all()`;
+  });
+});
 
 test("a build begins after a running backup, and says what it waits for", async () => {
   const [held, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];

@@ -1,0 +1,44 @@
+/**
+ * Who may change the schema. Two advisory locks, asked for again and again: a statement that waits keeps its snapshot, for whose end an
+ * index built concurrently would wait.
+ */
+import type postgres from "postgres";
+
+/** Of every version. A version that knows no concurrent builds waits for it in one statement, so it is let go while indexes are built. */
+const SCHEMA_LOCK = 7_041_001;
+/** Of versions with concurrent builds: held throughout. */
+const MIGRATOR_LOCK = 7_041_002;
+const POLL_MS = 100;
+
+export async function lockMigrations(sql: postgres.Sql, onWait: (line: string) => void): Promise<void> {
+  await take(sql, MIGRATOR_LOCK, () => onWait("waits for another process that migrates this database"));
+  await take(sql, SCHEMA_LOCK, () => onWait("waits for another process that migrates this database"));
+}
+
+/** A version that waits for the lock meanwhile finds nothing to do: what it knows was applied before. */
+export async function withoutSchemaLock(sql: postgres.Sql, work: () => Promise<void>): Promise<void> {
+  await sql`select pg_advisory_unlock(${SCHEMA_LOCK})`;
+  try {
+    await work();
+  } finally {
+    await take(sql, SCHEMA_LOCK, () => {});
+  }
+}
+
+/** A connection that was opened anew has lost the locks of the one before, and another process may be migrating. */
+export async function assertStillLocked(tx: postgres.Sql | postgres.TransactionSql): Promise<void> {
+  const rows = await tx`
+    select from pg_locks
+    where locktype = 'advisory' and pid = pg_backend_pid() and granted
+      and classid = 0 and objid = ${MIGRATOR_LOCK}::bigint::oid and objsubid = 1`;
+  if (rows.length === 0) throw new Error("the connection that migrates was lost: start the migration again");
+}
+
+async function take(sql: postgres.Sql, key: number, onWait: () => void): Promise<void> {
+  for (let tries = 0; ; tries++) {
+    const [row] = await sql<{ locked: boolean }[]>`select pg_try_advisory_lock(${key}) as locked`;
+    if (row?.locked) return;
+    if (tries === 0) onWait();
+    await Bun.sleep(POLL_MS);
+  }
+}
