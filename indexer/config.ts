@@ -19,6 +19,7 @@ const shape = {
   ...processShape,
   ...chainShape,
   RELAY_MIN_AMOUNT: relayLimitsShape.RELAY_MIN_AMOUNT,
+  ACCOUNT_LOGS_EVERY_S: wholeNumber(1, 3_600).default(60),
   INDEXER_DATABASE_MAX_CONNECTIONS: wholeNumber(CONNECTIONS_A_NETWORK, 100).optional(),
 } as const;
 
@@ -32,6 +33,8 @@ export type IndexerConfig = {
   chains: ChainSettings[];
   /** Micro-USDC: what is not worth relaying is not worth an exception. */
   mismatchMinUnits: bigint;
+  /** Between two searches for what wallets log on their own; each is billed by the provider. */
+  accountLogsEveryMs: number;
 };
 
 /** Throws EnvError with every fault. */
@@ -47,6 +50,7 @@ export function readIndexerConfig(source?: Record<string, string | undefined>): 
     poolConnections: maxConnections - networks,
     chains: enabledChains(env),
     mismatchMinUnits: env.RELAY_MIN_AMOUNT,
+    accountLogsEveryMs: env.ACCOUNT_LOGS_EVERY_S * 1_000,
   };
 }
 

@@ -18,6 +18,8 @@ export type NetworkParts = {
   confirmations: number;
   /** Micro-USDC below which a transfer of another amount marks no link. */
   mismatchMinUnits: bigint;
+  /** Between two searches for what wallets log on their own. */
+  accountLogsEveryMs: number;
   chain: Chain;
   sql: Sql;
   /** For the connection that holds the leader's lock. */
@@ -50,7 +52,7 @@ export async function runNetwork(parts: NetworkParts): Promise<void> {
 }
 
 async function leadOnce(
-  { stop, databaseUrl: _, ...parts }: NetworkParts,
+  { stop, databaseUrl: _, accountLogsEveryMs, ...parts }: NetworkParts,
   leadership: Leadership,
 ): Promise<void> {
   const ended = new AbortController();
@@ -61,7 +63,7 @@ async function leadOnce(
     { network, epoch: Number(term.epoch), cursor: cursor.number, wallets: watched.size },
     "leading",
   );
-  const upkeep = keepUp(term);
+  const upkeep = keepUp(term, { accountLogsEveryMs });
   try {
     await followChain(term);
   } finally {

@@ -65,6 +65,8 @@ export function serviceEnv(kind: ServiceKind, settings: ServiceSettings, given: 
     CONFIRMATIONS_BASE_SEPOLIA: "1",
     // no balancer in front
     DRAIN_S: "0",
+    // a local node sends no bill
+    ACCOUNT_LOGS_EVERY_S: "2",
     MAIL_FROM: "USDC Payments <no-reply@localhost>",
     PASSKEY_ATTACHMENT: "any",
     JWT_SECRET: settings.jwtSecret,

@@ -24,14 +24,14 @@ const BLOCKS_MAX = 2_000;
 /** What one node leaves out another one names. */
 const WITNESSES = 2;
 
-/** Searches what became deep enough since the last time. */
-export async function searchAccountLogs(term: Term): Promise<void> {
+/** Searches what became deep enough since the last time, at most BLOCKS_MAX blocks of it. Returns whether there is more. */
+export async function searchAccountLogs(term: Term): Promise<boolean> {
   const { sql, network, cursor, confirmations, watched } = term;
   const deep = cursor.number - confirmations + 1;
   const searched = await findAccountLogsNumber(sql, network);
   const from = searched === null ? deep + 1 : searched + 1;
   const to = searched === null ? deep : Math.min(deep, searched + BLOCKS_MAX);
-  if (searched !== null && to < from) return;
+  if (searched !== null && to < from) return false;
   const numbers = from > to || watched.size === 0 ? [] : await findHits(term, { from, to });
   const blocks: BlockContent[] = [];
   for (const number of numbers) blocks.push(await readProvenBlock(term, number));
@@ -46,6 +46,7 @@ export async function searchAccountLogs(term: Term): Promise<void> {
       changes.map(({ walletAddress }) => walletAddress),
     );
   });
+  return to < deep;
 }
 
 async function findHits(term: Term, range: { from: number; to: number }): Promise<number[]> {

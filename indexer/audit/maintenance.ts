@@ -13,7 +13,6 @@ import { reconcileNonces } from "./reconcile-nonces.ts";
 
 const LOOK_EVERY_MS = 500;
 const RECHECK_EVERY_MS = 2_000;
-const ACCOUNT_LOGS_EVERY_MS = 2_000;
 const RECONCILE_EVERY_MS = 60_000;
 /** Balances show a wrong sum too, unless a missing transfer makes up for it. */
 const RECOUNT_EVERY_MS = 600_000;
@@ -23,14 +22,19 @@ const RETRY_MS = 5_000;
 const RECHECK_FIRST_BLOCKS = 16;
 
 /** Runs until the term ends. */
-export async function keepUp(term: Term): Promise<void> {
+export async function keepUp(
+  term: Term,
+  { accountLogsEveryMs }: { accountLogsEveryMs: number },
+): Promise<void> {
   const pace = { blocks: RECHECK_FIRST_BLOCKS };
   // a takeover must not end the alarm until the next comparison; should this fail, that comparison reports them
   await reportDifferences(term).catch(() => undefined);
   await Promise.all([
     repeat(term, "backfill", LOOK_EVERY_MS, () => backfillWallets(term)),
     repeat(term, "recheck", RECHECK_EVERY_MS, () => recheckLogs(term, pace)),
-    repeat(term, "account logs", ACCOUNT_LOGS_EVERY_MS, () => searchAccountLogs(term)),
+    repeat(term, "account logs", accountLogsEveryMs, async () => {
+      while (await searchAccountLogs(term)) if (term.signal.aborted) return;
+    }),
     repeat(term, "reconcile", RECONCILE_EVERY_MS, async () => {
       await reconcileBalances(term);
       await reconcileNonces(term);

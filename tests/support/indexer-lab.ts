@@ -21,6 +21,7 @@ import { createTestDatabase, type TestDatabase } from "./postgres.ts";
 export const NETWORK = "base-sepolia";
 /** RELAY_MIN_AMOUNT as it is by default. */
 const MISMATCH_MIN_UNITS = 1_000n;
+const ACCOUNT_LOGS_EVERY_MS = 2_000;
 export const USDC = NETWORKS[NETWORK].usdc.address;
 const WAIT_MS = 90_000;
 
@@ -72,6 +73,7 @@ export function startIndexer(
   const run = runNetwork({
     ...{ network: NETWORK, confirmations: options.confirmations ?? 1, chain, sql, databaseUrl },
     mismatchMinUnits: MISMATCH_MIN_UNITS,
+    accountLogsEveryMs: ACCOUNT_LOGS_EVERY_MS,
     log: openLog("indexer", options.logLevel ?? process.env.TEST_LOG_LEVEL ?? "silent"),
     metrics: openIndexerMetrics(registry),
     stop: stop.signal,
