@@ -71,7 +71,17 @@ function open({ id, rpcUrls }: ChainSettings): Chain {
 function run({ id, confirmations }: ChainSettings, chain: Chain): Promise<void> {
   const { databaseUrl, mismatchMinUnits, accountLogsEveryMs } = config;
   return runNetwork({
-    ...{ network: id, confirmations, mismatchMinUnits, accountLogsEveryMs, chain, sql, databaseUrl, log, metrics },
+    ...{
+      network: id,
+      confirmations,
+      mismatchMinUnits,
+      accountLogsEveryMs,
+      chain,
+      sql,
+      databaseUrl,
+      log,
+      metrics,
+    },
     stop: stop.signal,
   });
 }
