@@ -36,10 +36,6 @@ const NAMES = ["postgres1", "postgres2", "postgres3"];
 const DATABASE = "payments";
 const START_TIMEOUT_MS = 60_000;
 const WHOLE_TIMEOUT_MS = 90_000;
-/** Then what deploy/ha/README.md tells an operator to do is done. */
-const UNAIDED_MS = 45_000;
-/** Of Patroni 3.0.2, which then stays without a synchronous standby. */
-const STUCK_WITHOUT_STANDBY = "Synchronous replication key updated by someone else";
 const ASK_TIMEOUT_MS = 2_000;
 /** Well below maximum_lag_on_failover. */
 const LAG_MAX_BYTES = 256 * 1024;
@@ -97,20 +93,7 @@ export async function startCluster(options: { isSynchronous: boolean; lagMs?: nu
       throw new Error(`${JSON.stringify(await members().catch(String))}\n${logs}`, { cause: error });
     }
   };
-  const findPrimary = async () => {
-    const leader = (await members()).find(({ role }) => role === "leader");
-    const node = nodes.find(({ name }) => name === leader?.name);
-    if (!node) throw new Error("the cluster has no primary");
-    return node;
-  };
   const waitUntilWhole = async () => {
-    const isWholeSoon = await waitFor("the cluster to be whole", isWhole, UNAIDED_MS).catch(() => false);
-    if (isWholeSoon) return;
-    const primary = await findPrimary();
-    if (primary.log().slice(-LOG_TAIL_CHARS).includes(STUCK_WITHOUT_STANDBY)) {
-      console.log(JSON.stringify({ patroniRestarted: primary.name, because: STUCK_WITHOUT_STANDBY }));
-      await primary.restartPatroni();
-    }
     await withLogs(waitFor("the cluster to be whole", isWhole, WHOLE_TIMEOUT_MS));
   };
   try {
@@ -122,7 +105,13 @@ export async function startCluster(options: { isSynchronous: boolean; lagMs?: nu
     throw new Error("the cluster did not start", { cause: error });
   }
   return {
-    ...{ url, nodes, members, findPrimary, waitUntilWhole, withLogs, stop },
+    ...{ url, nodes, members, waitUntilWhole, withLogs, stop },
+    async findPrimary() {
+      const leader = (await members()).find(({ role }) => role === "leader");
+      const node = nodes.find(({ name }) => name === leader?.name);
+      if (!node) throw new Error("the cluster has no primary");
+      return node;
+    },
     async readTimeline() {
       const leader = (await members()).find(({ role, state }) => role === "leader" && state === "running");
       if (leader?.timeline === undefined) throw new Error("the cluster has no primary");

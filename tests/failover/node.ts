@@ -27,8 +27,6 @@ export type Node = {
   walVolume: string | undefined;
   start: () => Promise<void>;
   stop: () => Promise<void>;
-  /** Patroni alone: Postgres goes on meanwhile. */
-  restartPatroni: () => Promise<void>;
   postmasterPid: () => number | undefined;
   /** Stops, continues or kills Postgres, and with it Patroni when `isMachine`. */
   signal: (signal: "SIGSTOP" | "SIGCONT" | "SIGKILL", isMachine?: boolean) => void;
@@ -109,14 +107,8 @@ export async function prepareNode(plan: NodePlan): Promise<Node> {
     if (left !== undefined && isAlive(left)) process.kill(left, "SIGQUIT");
     patroni = undefined;
   };
-  const restartPatroni = async () => {
-    patroni?.kill("SIGKILL");
-    await patroni?.exited;
-    await start();
-  };
   return {
-    ...{ name, clientPort: relays.clients.port, restPort: relays.rest.port, start, stop, restartPatroni },
-    postmasterPid,
+    ...{ name, clientPort: relays.clients.port, restPort: relays.rest.port, start, stop, postmasterPid },
     walVolume: hasVolume ? walFolder : undefined,
     log: () => log,
     signal(signal, isMachine = false) {
