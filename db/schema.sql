@@ -506,12 +506,12 @@ create table merchant_rates (
   constraint merchant_rates_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
 
-create unlogged table monitor_turns (
+create unlogged table monitor_leases (
   holder text not null,
   network text not null,
   until timestamp with time zone not null,
-  constraint monitor_turns_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
-  constraint monitor_turns_pkey PRIMARY KEY (network)
+  constraint monitor_leases_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
+  constraint monitor_leases_pkey PRIMARY KEY (network)
 ) with (fillfactor=50);
 
 create table monthly_statements (

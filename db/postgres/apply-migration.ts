@@ -96,7 +96,7 @@ async function changeIndexes(
     for (const { verb, index } of steps) {
       const found = await findIndex(tx, index);
       if (verb === "create" ? !found?.isWhole : found)
-        throw new Error(`the index ${index} was changed by somebody else: start the migration again`);
+        throw new Error(`the index ${index} was changed by another process: start the migration again`);
     }
     await tx`insert into migrations (name, sha256) values (${file.name}, ${file.sha256})`;
   });

@@ -98,7 +98,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     expect(options.at(-1)).toEqual({ email });
   });
 
-  test("a list that the browser cannot open is nobody's fault: the page takes the address, and says nothing", async () => {
+  test("when the browser cannot open its list, the page takes the address and shows no error", async () => {
     const reader = await visit(browser, `${world.baseUrl}/sign-in`, {
       allowedErrors: /status of 401/,
       prepare: async (opened) => {

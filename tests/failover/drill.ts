@@ -135,6 +135,7 @@ function waitForMore(settled: readonly Settled[], count: number): Promise<unknow
 
 type Status = "ACTIVE" | "PENDING" | "EXPIRED" | "CANCELLED";
 
+/** Links in one of these states, or not there at all. */
 async function countLinks(
   sql: Sql,
   linkIds: readonly string[],
@@ -143,8 +144,9 @@ async function countLinks(
   const [row] = await insist(
     () => sql<{ count: number }[]>`
       select count(*)::int as count
-      from payment_links
-      where id = any(${[...linkIds]}::text[]) and status = any(${[...statuses]}::text[])`,
+      from unnest(${[...linkIds]}::text[]) as given (id)
+      left join payment_links link using (id)
+      where link.id is null or link.status = any(${[...statuses]}::text[])`,
   );
   return row?.count ?? 0;
 }

@@ -4,8 +4,8 @@
  */
 import type { Sql } from "../../db/postgres/client.ts";
 import { isNodeUnavailable } from "./monitor.ts";
+import { openMonitorLease } from "./monitor-lease.ts";
 import type { RelayNetwork } from "./network.ts";
-import { openTurns } from "./take-turns.ts";
 
 const INTERVAL_MS = 500;
 /** Blocks wake the loop at most this often. */
@@ -27,7 +27,7 @@ export async function startNetworkLoop(
   queues: readonly RelayQueue[],
 ): Promise<() => Promise<void>> {
   const { deps, chain } = network;
-  const turns = openTurns(network);
+  const monitorLease = openMonitorLease(network);
   let stopped = false;
   let lastMs = 0;
   let dueMs = 0;
@@ -63,7 +63,7 @@ export async function startNetworkLoop(
     while (!stopped) {
       lastMs = Date.now();
       dueMs = lastMs + INTERVAL_MS;
-      await attempt("monitoring relays", () => turns.pass());
+      await attempt("monitoring relays", () => monitorLease.pass());
       // also when that failed: what can't be sent must not wait for ever
       await Promise.all(queues.map(({ name, drain }) => attempt(name, drain)));
       await waitUntilDue();
@@ -75,7 +75,7 @@ export async function startNetworkLoop(
     stopped = true;
     wake?.();
     await Promise.all([running, ...queues.map((queue) => queue.close?.())]);
-    await attempt("ending the monitor's turn", () => turns.end());
+    await attempt("releasing the monitor's lease", () => monitorLease.release());
     await listening.unlisten();
   };
 }

@@ -4,11 +4,11 @@ import { randomUUID } from "node:crypto";
 import { Registry } from "prom-client";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { endMonitorTurn, takeMonitorTurn } from "../../db/relays/monitor-turn.ts";
+import { releaseMonitorLease, takeMonitorLease } from "../../db/relays/monitor-leases.ts";
 import { openLanes } from "../../worker/sender/lanes.ts";
 import { openRelayMetrics } from "../../worker/sender/metrics.ts";
+import { openMonitorLease } from "../../worker/sender/monitor-lease.ts";
 import type { RelayNetwork } from "../../worker/sender/network.ts";
-import { openTurns } from "../../worker/sender/take-turns.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
@@ -24,43 +24,43 @@ beforeAll(async () => {
   sql = openDatabase(db.url, { name: "test", maxConnections: 8 });
 });
 beforeEach(async () => {
-  await sql`delete from monitor_turns`;
+  await sql`delete from monitor_leases`;
 });
 afterAll(async () => {
   await sql?.end({ timeout: 5 });
   await db?.drop();
 });
 
-const take = (turn: typeof first | typeof second) => takeMonitorTurn(sql, { ...turn, leaseMs });
+const take = (asked: typeof first | typeof second) => takeMonitorLease(sql, { ...asked, leaseMs });
 
-test("whoever has the turn keeps it, and another waits", async () => {
+test("a worker that extends its lease keeps it, and another waits", async () => {
   expect(await take(first)).toBe(true);
   expect(await take(second)).toBe(false);
   expect(await take(first)).toBe(true);
-  expect(await takeMonitorTurn(sql, { network: "base", holder: "second", leaseMs })).toBe(true);
+  expect(await takeMonitorLease(sql, { network: "base", holder: "second", leaseMs })).toBe(true);
 });
 
-test("a turn that was not extended is another's, and is not taken back", async () => {
+test("a lease that expired is another's, and is not taken back", async () => {
   await take(first);
-  await sql`update monitor_turns set until = now()`;
+  await sql`update monitor_leases set until = now()`;
   expect(await take(second)).toBe(true);
   expect(await take(first)).toBe(false);
 });
 
-test("an ended turn is another's at once; only its holder ends it", async () => {
+test("a released lease is another's at once; only its holder releases it", async () => {
   await take(first);
-  await endMonitorTurn(sql, second);
+  await releaseMonitorLease(sql, second);
   expect(await take(second)).toBe(false);
-  await endMonitorTurn(sql, first);
+  await releaseMonitorLease(sql, first);
   expect(await take(second)).toBe(true);
 });
 
-test("of workers that ask for a free turn at the same moment one has it", async () => {
+test("of workers that ask for a free lease at the same moment one has it", async () => {
   for (let round = 0; round < 20; round++) {
-    await sql`update monitor_turns set until = now()`;
+    await sql`update monitor_leases set until = now()`;
     const holders = Array.from({ length: 8 }, (_, n) => `${round}:${n}`);
     const taken = await Promise.all(
-      holders.map((holder) => takeMonitorTurn(sql, { network: NETWORK, holder, leaseMs })),
+      holders.map((holder) => takeMonitorLease(sql, { network: NETWORK, holder, leaseMs })),
     );
     expect(taken.filter(Boolean)).toHaveLength(1);
   }
@@ -89,26 +89,26 @@ describe("a worker whose passes end well", () => {
     insert into processes (id, kind, version, host, pid, details)
     values (${id}, 'worker', '1', 'here', 1, '{}'::jsonb)`;
   const readHolder = async () =>
-    (await sql<{ holder: string }[]>`select holder from monitor_turns where until > now()`)[0]?.holder;
+    (await sql<{ holder: string }[]>`select holder from monitor_leases where until > now()`)[0]?.holder;
 
-  test("leaves the turn to another after a while: it may lack a signer, a key or a current node", async () => {
+  test("releases the lease to another after a while: it may lack a signer, a key or a current node", async () => {
     const [one, other] = [randomUUID(), randomUUID()];
     await Promise.all([report(one), report(other)]);
-    const turns = openTurns(network, { holder: one, keptMs: 0 });
-    await turns.pass();
+    const lease = openMonitorLease(network, { holder: one, keptMs: 0 });
+    await lease.pass();
     expect(await readHolder()).toBeUndefined();
-    await turns.pass();
+    await lease.pass();
     expect(await readHolder()).toBeUndefined();
-    await openTurns(network, { holder: other }).pass();
+    await openMonitorLease(network, { holder: other }).pass();
     expect(await readHolder()).toBe(other);
     await sql`delete from processes`;
   });
 
   test("keeps it for as long as there is no other", async () => {
     await report(randomUUID());
-    const turns = openTurns(network, { holder: "alone", keptMs: 0 });
-    await turns.pass();
-    await turns.pass();
+    const lease = openMonitorLease(network, { holder: "alone", keptMs: 0 });
+    await lease.pass();
+    await lease.pass();
     expect(await readHolder()).toBe("alone");
     await sql`delete from processes`;
   });

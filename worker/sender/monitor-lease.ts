@@ -1,48 +1,48 @@
 /**
  * One of several workers monitors a network, each time the same one: what a pass asks of the database and of nodes is asked once,
- * however many workers there are. Whose pass failed leaves the next ones to others: its nodes may be the ones that do not answer. And nobody
- * keeps it for long, since a pass can end well and leave undone what this worker has no signer, no key or no current node for.
+ * however many workers there are. A worker whose pass failed lets the lease go: its nodes may be the ones that do not answer. And no
+ * worker keeps it for long, since a pass can end well and leave undone what this worker has no signer, no key or no current node for.
  */
 import { hasOtherWorkers } from "../../db/health/processes.ts";
-import { endMonitorTurn, type MonitorTurn, takeMonitorTurn } from "../../db/relays/monitor-turn.ts";
+import { type MonitorLease, releaseMonitorLease, takeMonitorLease } from "../../db/relays/monitor-leases.ts";
 import { monitorRelays, reportMarket } from "./monitor.ts";
 import type { RelayNetwork } from "./network.ts";
 
 /** Extended by each pass. A worker that died or hangs is followed by another after so long. */
-const TURN_MS = 1_000;
+const LEASE_MS = 1_000;
 /** Then it is left to others, where there are any. */
-const TURN_KEPT_MS = 30_000;
-/** Between two reports of balances and head by a worker whose turn it is not. */
+const LEASE_KEPT_MS = 30_000;
+/** Between two reports of balances and head by a worker that does not hold it. */
 const REPORT_MS = 5_000;
 const HOLDER = crypto.randomUUID();
 
-export type Turns = {
-  /** A pass of the monitor, when it is this worker's turn. */
+export type HeldLease = {
+  /** A pass of the monitor, while this worker holds the lease. */
   pass(): Promise<void>;
-  /** Lets another worker have it at once. */
-  end(): Promise<void>;
+  /** For another worker to take at once. */
+  release(): Promise<void>;
 };
 
-export function openTurns(
+export function openMonitorLease(
   network: RelayNetwork,
-  { holder = HOLDER, keptMs = TURN_KEPT_MS }: { holder?: string; keptMs?: number } = {},
-): Turns {
+  { holder = HOLDER, keptMs = LEASE_KEPT_MS }: { holder?: string; keptMs?: number } = {},
+): HeldLease {
   const { sql } = network.deps;
-  const turn: MonitorTurn = { network: network.chain.network.id, holder };
+  const lease: MonitorLease = { network: network.chain.network.id, holder };
   let reportedMs = 0;
   let leftUntilMs = 0;
   let sinceMs: number | undefined;
 
   async function leave(): Promise<void> {
     sinceMs = undefined;
-    leftUntilMs = Date.now() + TURN_MS;
-    await endMonitorTurn(sql, turn);
+    leftUntilMs = Date.now() + LEASE_MS;
+    await releaseMonitorLease(sql, lease);
   }
 
   return {
     async pass() {
       const isLeft = Date.now() < leftUntilMs;
-      if (!isLeft && (await takeMonitorTurn(sql, { ...turn, leaseMs: TURN_MS }))) {
+      if (!isLeft && (await takeMonitorLease(sql, { ...lease, leaseMs: LEASE_MS }))) {
         sinceMs ??= Date.now();
         try {
           await monitorRelays(network);
@@ -60,6 +60,6 @@ export function openTurns(
       reportedMs = Date.now();
       await reportMarket(network);
     },
-    end: () => endMonitorTurn(sql, turn),
+    release: () => releaseMonitorLease(sql, lease),
   };
 }
