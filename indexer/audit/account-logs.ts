@@ -2,7 +2,9 @@
  * Searches blocks for logs of our accounts that touch neither the token nor the EntryPoint: an owner's own wallet can change the owners
  * directly. Only what is deep enough is searched, so nothing of it is undone; each hit is read again, whole and proven.
  */
+
 import { ACCOUNT_TOPICS } from "../../core/chain/account-logs.ts";
+import { newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
@@ -27,7 +29,7 @@ const WITNESSES = 2;
 /** Searches what became deep enough since the last time, at most BLOCKS_MAX blocks of it. Returns whether there is more. */
 export async function searchAccountLogs(term: Term): Promise<boolean> {
   const { sql, network, cursor, confirmations, watched } = term;
-  const deep = cursor.number - confirmations + 1;
+  const deep = newestConfirmedBlock(cursor.number, confirmations);
   const searched = await findAccountLogsNumber(sql, network);
   const from = searched === null ? deep + 1 : searched + 1;
   const to = searched === null ? deep : Math.min(deep, searched + BLOCKS_MAX);

@@ -4,6 +4,7 @@
  * What differs is a fault of the past, and is reported.
  */
 
+import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { openEventEpoch } from "../../db/events/event-log.ts";
@@ -66,7 +67,10 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
     await matchPastClaims(tx);
     await refreshLinks(tx, { linkIds: touched, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
     await settleReleased(tx, term);
-    await concludeOperations(tx, { network, depthNumber: cursor.number - term.confirmations + 1 });
+    await concludeOperations(tx, {
+      network,
+      depthNumber: newestConfirmedBlock(cursor.number, term.confirmations),
+    });
     await dropOwnEvents(tx);
     const differences = await compareWithSnapshot(tx, network);
     return { fromBlock, toBlock: cursor.number, transfers, differences };
@@ -102,8 +106,10 @@ async function replay(tx: Tx, term: Term, from: number): Promise<{ touched: stri
       findStanding: (incoming) => findStanding(tx, network, incoming),
       // those of the rebuild are deleted: they were written when the transfers were first read
       bulk: { eventsFromS: Number.POSITIVE_INFINITY },
-      confirmedAtS: (number) =>
-        number + confirmations - 1 <= cursor.number ? times.get(number + confirmations - 1) : undefined,
+      confirmedAtS(number) {
+        const confirming = confirmingBlock(number, confirmations);
+        return confirming <= cursor.number ? times.get(confirming) : undefined;
+      },
     });
     for (const id of linkIds) touched.add(id);
     transfers += blocks.reduce((sum, block) => sum + block.transfers.length, 0);
@@ -131,7 +137,7 @@ async function* readAll(term: Term, from: number): AsyncGenerator<BlockContent[]
 async function readTimes(term: Term, blocks: readonly BlockContent[]): Promise<Map<number, number>> {
   const times = new Map(blocks.map(({ block }) => [block.number, block.timeS]));
   for (const { block } of blocks) {
-    const number = block.number + term.confirmations - 1;
+    const number = confirmingBlock(block.number, term.confirmations);
     if (times.has(number) || number > term.cursor.number) continue;
     const header = await readHeader(term.chain, number);
     if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);

@@ -2,6 +2,7 @@
  * Far below the head with few wallets: nodes are asked for the logs of these wallets alone, so a day of the whole token's traffic
  * costs a few requests. Only final blocks are read in this way, each hit whole and proven.
  */
+import { confirmingBlock } from "../../core/domain/confirmations.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { collectAfter, commitSpan } from "../settle/commit.ts";
 import { type BlockHeader, readHeader } from "../source/block-header.ts";
@@ -57,7 +58,7 @@ async function readConfirmationTimes(
 ): Promise<Map<number, number>> {
   const times = new Map<number, number>();
   for (const { block } of blocks) {
-    const deepNumber = block.number + term.confirmations - 1;
+    const deepNumber = confirmingBlock(block.number, term.confirmations);
     const deep = deepNumber === block.number ? block : await readHeader(term.chain, deepNumber);
     times.set(block.number, deep?.timeS ?? block.timeS);
   }

@@ -1,4 +1,5 @@
 /** Commits transfers of blocks below the cursor that were not read for their wallets, or not answered by a node, at the time. */
+import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { findBlocks, findNextBlock } from "../../db/ledger/blocks.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
@@ -45,7 +46,7 @@ export async function applyPast(
     const cursor = await holdEpoch(tx, network, epoch);
     if (!cursor) throw new FencedError(network);
     const [from, to] = [blocks[0]?.block.number ?? 0, blocks.at(-1)?.block.number ?? 0];
-    const depthNumber = cursor.number - confirmations + 1;
+    const depthNumber = newestConfirmedBlock(cursor.number, confirmations);
     const kept = await findBlocks(tx, network, {
       from,
       to: Math.max(to, ...anchors.map(({ number }) => number)),
@@ -98,7 +99,7 @@ async function readConfirmationTimes(
 ): Promise<Map<number, number>> {
   const times = new Map<number, number>();
   for (const { block } of blocks) {
-    const deepNumber = block.number + term.confirmations - 1;
+    const deepNumber = confirmingBlock(block.number, term.confirmations);
     if (deepNumber > term.cursor.number) continue;
     const deep = deepNumber === block.number ? block : await readHeader(term.chain, deepNumber);
     if (!deep) throw new RpcTransportError("not-ready", `no node knows block ${deepNumber}`);

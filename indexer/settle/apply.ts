@@ -1,5 +1,6 @@
 /** Commits blocks with everything they change: cursor, transfers, payments, links, history and events in one SQL transaction. */
 
+import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import { insertBlocks, KEPT_BLOCKS } from "../../db/ledger/blocks.ts";
 import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
@@ -67,8 +68,8 @@ export function toSpan(term: Term, blocks: readonly BlockContent[], head: BlockH
     kept: blocks
       .map(({ block }) => block)
       .filter((block, index) => block.number > head.number - KEPT_BLOCKS || index < confirmations - 1),
-    depthNumber: last.number - confirmations + 1,
-    confirmedAtS: (number) => times.get(number + confirmations - 1),
+    depthNumber: newestConfirmedBlock(last.number, confirmations),
+    confirmedAtS: (number) => times.get(confirmingBlock(number, confirmations)),
   };
 }
 
@@ -106,7 +107,11 @@ async function writeSpan(
     concludeOperations(tx, { network, depthNumber }),
   ]);
   // after the operations and transfers that it names are concluded
-  await reportChanges(tx, { network, after: term.cursor.number - confirmations + 1, depthNumber });
+  await reportChanges(tx, {
+    network,
+    after: newestConfirmedBlock(term.cursor.number, confirmations),
+    depthNumber,
+  });
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
   const moves = await refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
   const settledMs = unixMs();

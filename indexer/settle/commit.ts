@@ -1,4 +1,5 @@
 /** Commits blocks and counts what was committed. */
+import { newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import { collectEvery } from "../../core/runtime/collect-garbage.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
@@ -29,7 +30,7 @@ export async function commitBlocks(
 /** Moves the cursor over blocks that hold nothing of ours (indexer/source/quiet-range.ts). */
 export async function commitQuietBlocks(term: Term, head: BlockHeader, startedMs: number): Promise<void> {
   const to = { number: head.number, hash: head.hash };
-  const depthNumber = head.number - term.confirmations + 1;
+  const depthNumber = newestConfirmedBlock(head.number, term.confirmations);
   const confirmedAtS = () => undefined;
   await commitSpan(term, { blocks: [], to, head, kept: [head], depthNumber, confirmedAtS }, startedMs);
 }

@@ -1,0 +1,11 @@
+/** A block has one confirmation when it is the head, and one more for each block on top of it. */
+
+/** The newest block that has `confirmations` at this head: it and all below it are final to the ledger. */
+export function newestConfirmedBlock(headNumber: number, confirmations: number): number {
+  return headNumber - confirmations + 1;
+}
+
+/** The block that gave this one its last confirmation: its time is when the transfers of this one became CONFIRMED. */
+export function confirmingBlock(blockNumber: number, confirmations: number): number {
+  return blockNumber + confirmations - 1;
+}
