@@ -8,7 +8,7 @@ import { findFreePort } from "../../local/free-port.ts";
 import { type BoundProcess, spawnBound } from "../../local/processes/bound-process.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { waitFor } from "../support/relay-lab.ts";
-import { type Account, BIN_DIR, fillIn, type Node, own, prepareNode } from "./node.ts";
+import { type Account, BIN_DIR, type EtcdApi, fillIn, type Node, own, PATRONI, prepareNode } from "./node.ts";
 
 export type Member = { name: string; role: string; state: string; timeline?: number; lag?: number | string };
 export type Cluster = {
@@ -30,7 +30,7 @@ export type Cluster = {
 };
 
 const HAPROXY_FILE = join(import.meta.dir, "../../deploy/ha/haproxy.cfg");
-const NEEDED = ["/usr/bin/patroni", "/usr/bin/etcd", "/usr/sbin/haproxy", `${BIN_DIR}/postgres`];
+const NEEDED = [PATRONI, "/usr/bin/etcd", "/usr/sbin/haproxy", `${BIN_DIR}/postgres`];
 /** `first` and `any` are words of synchronous_standby_names. */
 const NAMES = ["postgres1", "postgres2", "postgres3"];
 const DATABASE = "payments";
@@ -54,12 +54,13 @@ export async function startCluster(options: { isSynchronous: boolean; lagMs?: nu
   const account = findAccount();
   const secret = () => randomBytes(12).toString("hex");
   const passwords = { superuser: secret(), replication: secret(), rewind: secret() };
-  const etcd = await startEtcd(folder, account);
+  const etcdApi = chooseEtcdApi();
+  const etcd = await startEtcd(folder, account, etcdApi);
   const nodes: Node[] = [];
   for (const name of NAMES)
     nodes.push(
       await prepareNode({
-        ...{ name, folder, account, etcdPort: etcd.port, passwords },
+        ...{ name, folder, account, etcdPort: etcd.port, etcdApi, passwords },
         ...{ isSynchronous: options.isSynchronous, lagMs: options.lagMs ?? 0 },
       }),
     );
@@ -135,8 +136,19 @@ function findAccount(): Account | undefined {
   return { uid: idOf("-u"), gid: idOf("-g") };
 }
 
+/**
+ * Patroni before 3.0.3 writes the leader's key without a comparison when it finds its lease expired (github.com/patroni/patroni/pull/2689): a
+ * primary that wakes after a pause takes the key from the new one, whose commits are then rewound. Through etcd's protocol v2 it compares.
+ */
+function chooseEtcdApi(): EtcdApi {
+  const { stdout } = spawnSync(PATRONI, ["--version"], { encoding: "utf8" });
+  const version = stdout.match(/\d+\.\d+\.\d+/)?.[0];
+  if (!version) throw new Error(`patroni --version says ${JSON.stringify(stdout)}`);
+  return Bun.semver.satisfies(version, "<3.0.3") ? "etcd" : "etcd3";
+}
+
 /** One member is enough for one machine; in production there are three, beside the database servers. */
-async function startEtcd(folder: string, account: Account | undefined) {
+async function startEtcd(folder: string, account: Account | undefined, api: EtcdApi) {
   const [port, peerPort] = [await findFreePort(), await findFreePort()];
   const dataDir = join(folder, "etcd");
   mkdirSync(dataDir, { mode: 0o700 });
@@ -149,6 +161,7 @@ async function startEtcd(folder: string, account: Account | undefined) {
       ...["--listen-client-urls", client, "--advertise-client-urls", client],
       ...["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer],
       ...["--initial-cluster", `drill=${peer}`],
+      ...(api === "etcd" ? ["--enable-v2"] : []),
     ],
     ...{ stopSignal: "SIGTERM", cwd: "/", ...account },
   });

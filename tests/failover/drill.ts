@@ -53,7 +53,8 @@ export type DrillReport = {
 };
 
 type Settled = { linkId: string; atMs: number };
-type Scene = { cluster: Cluster; stage: Stage; settled: Settled[] };
+/** `timelines`: each that had a primary at some time. */
+type Scene = { cluster: Cluster; stage: Stage; settled: Settled[]; timelines: number[] };
 
 /** An asynchronous cluster's standbys are half a second behind, and suffer fewer faults. */
 export async function runDrill(options: {
@@ -87,22 +88,24 @@ export async function runDrill(options: {
       (linkId) => settled.push({ linkId, atMs: performance.now() }),
     );
     const faults: FaultReport[] = [];
+    const scene: Scene = { cluster, stage, settled, timelines: [] };
     try {
       for (const fault of isSynchronous ? FAULTS : FAULTS_OF_LAGGING_STANDBYS) {
         if (only && !only.includes(fault.name)) continue;
-        faults.push(await suffer({ cluster, stage, settled }, fault));
+        faults.push(await suffer(scene, fault));
         console.log(JSON.stringify(faults.at(-1)));
       }
+      await cluster.waitUntilWhole();
     } finally {
       isOver = true;
     }
-    return await conclude({ stage, settled }, await paying, { isSynchronous, faults });
+    return await conclude(scene, await paying, { isSynchronous, faults });
   } finally {
     for (const end of ends) await end().catch((error: unknown) => console.error(String(error)));
   }
 }
 
-async function suffer({ cluster, stage, settled }: Scene, fault: Fault): Promise<FaultReport> {
+async function suffer({ cluster, stage, settled, timelines }: Scene, fault: Fault): Promise<FaultReport> {
   await cluster.waitUntilWhole();
   await waitForMore(settled, PAYMENTS_BETWEEN);
   const primary = await cluster.findPrimary();
@@ -114,8 +117,11 @@ async function suffer({ cluster, stage, settled }: Scene, fault: Fault): Promise
   const heal = await fault.strike(primary, cluster, stage.sql);
   try {
     // A promotion begins a new timeline, also when a crashed primary is promoted itself because the standbys lag too far.
-    const isPromoted = async () => (await cluster.readTimeline().catch(() => timeline)) > timeline;
-    await cluster.withLogs(waitFor("a promotion", isPromoted, RECOVERY_TIMEOUT_MS));
+    const findPromotion = async () => {
+      const found = await cluster.readTimeline().catch(() => timeline);
+      return found > timeline ? found : undefined;
+    };
+    timelines.push(await cluster.withLogs(waitFor("a promotion", findPromotion, RECOVERY_TIMEOUT_MS)));
     const isSamePrimary = (await cluster.findPrimary().catch(() => undefined))?.name === primary.name;
     const forgotten = await countLinks(stage.sql, known, ["ACTIVE", "EXPIRED"]);
     await waitForMore(settled, PAYMENTS_BETWEEN);
@@ -152,11 +158,14 @@ async function countLinks(
 }
 
 async function conclude(
-  { stage, settled }: Pick<Scene, "stage" | "settled">,
+  { cluster, stage, settled, timelines }: Scene,
   { statuses, wrong, unanswered, linkIds }: Answers,
   { isSynchronous, faults }: { isSynchronous: boolean; faults: FaultReport[] },
 ): Promise<DrillReport> {
   const broken: string[] = [];
+  // a former primary that serves again forgets what was committed after it
+  const [newest, timeline] = [Math.max(0, ...timelines), await cluster.readTimeline()];
+  if (timeline < newest) broken.push(`timeline ${newest} was given up for ${timeline}`);
   const paid = settled.map(({ linkId }) => linkId);
   await judge(stage, linkIds).catch((error: unknown) => broken.push(String(error)));
   const [row] = await stage.sql<{ count: number }[]>`

@@ -6,12 +6,15 @@ import { findFreePort } from "../../local/free-port.ts";
 import { type BoundProcess, spawnBound } from "../../local/processes/bound-process.ts";
 import { startTcpRelay, type TcpRelay } from "../support/tcp-relay.ts";
 
+/** The sections of patroni.yml: etcd's protocol v2 or v3. */
+export type EtcdApi = "etcd" | "etcd3";
 export type Account = { uid: number; gid: number };
 export type NodePlan = {
   name: string;
   folder: string;
   account: Account | undefined;
   etcdPort: number;
+  etcdApi: EtcdApi;
   isSynchronous: boolean;
   /** How far its standbys stay behind. */
   lagMs: number;
@@ -38,6 +41,7 @@ export type Node = {
 };
 
 const TEMPLATE = join(import.meta.dir, "../../deploy/ha/patroni.yml");
+export const PATRONI = "/usr/bin/patroni";
 export const BIN_DIR = "/usr/lib/postgresql/15/bin";
 const WAL_VOLUME_MB = 160;
 const LOG_KEPT_CHARS = 200_000;
@@ -67,6 +71,7 @@ export async function prepareNode(plan: NodePlan): Promise<Node> {
     NAME: name,
     REST_LISTEN: `127.0.0.1:${restPort}`,
     REST_ADDRESS: `127.0.0.1:${relays.rest.port}`,
+    ETCD_API: plan.etcdApi,
     ETCD_PROXIES: "true",
     ETCD_HOSTS: `127.0.0.1:${relays.etcd.port}`,
     SYNCHRONOUS: String(plan.isSynchronous),
@@ -94,7 +99,7 @@ export async function prepareNode(plan: NodePlan): Promise<Node> {
   };
   const start = async () => {
     patroni = await spawnBound({
-      ...{ command: "/usr/bin/patroni", args: [file], stopSignal: "SIGTERM", cwd: "/", ...account },
+      ...{ command: PATRONI, args: [file], stopSignal: "SIGTERM", cwd: "/", ...account },
       env: { PATH: `${BIN_DIR}:/usr/bin:/bin`, HOME: folder, LANG: "C.UTF-8" },
       onOutput: (chunk) => {
         log = (log + chunk.toString()).slice(-LOG_KEPT_CHARS);
