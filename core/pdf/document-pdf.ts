@@ -9,6 +9,7 @@ import type { Language } from "../domain/language.ts";
 import { formatUnits } from "../domain/money.ts";
 import { NETWORKS } from "../domain/networks.ts";
 import { pageColors } from "../domain/page-colors.ts";
+import { RIGHT_TO_LEFT_MARK } from "./reading-order.ts";
 import { openTags, taggedOptions } from "./tags.ts";
 import { openPdfText, type TextStyle } from "./text.ts";
 
@@ -49,6 +50,8 @@ export async function renderDocumentPdf(
   const speech = speechOf(language);
   const { words, isRightToLeft } = speech;
   const { issuer } = printed.facts;
+  // a sentence of ours that begins with "USDC" is still read from right to left
+  const sentence = (words: string) => (isRightToLeft ? `${RIGHT_TO_LEFT_MARK}${words}` : words);
   const title = `${titleOf(printed, speech)} ${documentNumber(printed)}`;
   const doc = new PDFDocument({
     ...{ size: "A4", margin: MARGIN, ...taggedOptions(language) },
@@ -109,7 +112,7 @@ export async function renderDocumentPdf(
     y += NOTICE_PADDING;
     tags.block("P", () => {
       write(words.void, STYLES.void, { inset: NOTICE_PADDING });
-      write(notice, STYLES.voidText, { linesMax: 3, inset: NOTICE_PADDING });
+      write(sentence(notice), STYLES.voidText, { linesMax: 3, inset: NOTICE_PADDING });
     });
     y += NOTICE_PADDING;
     tags.artifact(() => {
@@ -143,9 +146,9 @@ export async function renderDocumentPdf(
   }
   table.end();
   y = FOOT_Y - STYLES.foot.leading;
-  if (text.missingCount() > 0) tags.block("P", () => write(`[U+…] ${words.missing}`, STYLES.foot));
+  if (text.missingCount() > 0) tags.block("P", () => write(sentence(`[U+…] ${words.missing}`), STYLES.foot));
   y = FOOT_Y;
-  tags.block("P", () => write(words.foot, STYLES.foot));
+  tags.block("P", () => write(sentence(words.foot), STYLES.foot));
   tags.end();
   doc.end();
   await ended;

@@ -8,11 +8,14 @@ const bidi = bidiFactory();
 /** Hebrew, Arabic and their neighbours, and their presentation forms. */
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/;
 
+/** A text that begins with it is read from right to left, whatever its first letter is; not drawn. */
+export const RIGHT_TO_LEFT_MARK = "\u200f";
+
 /** What a further line of a text begins with, so that it is read in the direction of the whole; not drawn. */
 export function directionMark(text: string): string {
   if (!RIGHT_TO_LEFT.test(text)) return "";
   const [paragraph] = bidi.getEmbeddingLevels(text, "auto").paragraphs;
-  return paragraph?.level === 1 ? "\u200f" : "\u200e";
+  return paragraph?.level === 1 ? RIGHT_TO_LEFT_MARK : "\u200e";
 }
 
 /** The stretches of a line from left to right; the letters inside each keep the order they were written in. */
