@@ -146,7 +146,8 @@ export async function renderDocumentPdf(
   }
   table.end();
   y = FOOT_Y - STYLES.foot.leading;
-  if (text.missingCount() > 0) tags.block("P", () => write(sentence(`\u2066[U+…]\u2069 ${words.missing}`), STYLES.foot));
+  if (text.missingCount() > 0)
+    tags.block("P", () => write(sentence(`\u2066[U+…]\u2069 ${words.missing}`), STYLES.foot));
   y = FOOT_Y;
   tags.block("P", () => write(sentence(words.foot), STYLES.foot));
   tags.end();
