@@ -88,8 +88,11 @@ test("the cursor's own block was read: what it holds of ours is not looked at ag
   expect(await open(5, { 1: [transferLog(payer, wallet)] }).isQuiet(1, 5)).toBe(true);
 });
 
-test("a node that refuses the range is not asked for as many blocks again", async () => {
+test("a node is not asked for more blocks than it takes, nor again for as many as it has refused", async () => {
   const { node, limit, isQuiet } = open(9);
+  limit.size = 4;
+  expect(await isQuiet(1, 5)).toBe(false);
+  expect(node.ranges()).toEqual([]);
   limit.size = 8;
   node.answer = ({ method }) =>
     method === "eth_getLogs" ? { error: { code: -32600, message: "exceed maximum block range" } } : undefined;
