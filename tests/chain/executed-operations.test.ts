@@ -96,12 +96,10 @@ describe("nothing is found", () => {
       findExecutedOperation({ from: ann as Hex, to, input: data }, { userOpHash, network: NETWORKS.base }),
     ).toBeUndefined();
     const elsewhere = find([tagged], [[tagged]]);
-    expect(elsewhere.to).toBe(CONTRACTS.multicall3);
-    expect(
-      read({
-        ...elsewhere,
-        input: elsewhere.data.replaceAll(CONTRACTS.entryPointV06.slice(2), (kim as Hex).slice(2)) as Hex,
-      }),
-    ).toBeUndefined();
+    const { userOpHash: hash, data: input } = elsewhere;
+    expect(read({ to: CONTRACTS.multicall3, input, userOpHash: hash })?.tag).toBe(TAG);
+    expect(read({ to: kim, input, userOpHash: hash })).toBeUndefined();
+    const called = input.replaceAll(CONTRACTS.entryPointV06.slice(2), String(kim).slice(2)) as Hex;
+    expect(read({ to: CONTRACTS.multicall3, input: called, userOpHash: hash })).toBeUndefined();
   });
 });

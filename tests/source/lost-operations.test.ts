@@ -94,6 +94,6 @@ test("one with a row is not asked about, also beside one without", async () => {
 
 test("one that was not prepared here stays as it was seen", async () => {
   const foreign = await run(encodeTransfer(randomAddress(), 5n));
-  expect((await look([foreign])).operations).toEqual([foreign.seen]);
+  expect((await look([foreign])).operations).toStrictEqual([foreign.seen]);
   expect(await look([])).toEqual({ operations: [], asked: [] });
 });
