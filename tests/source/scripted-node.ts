@@ -102,6 +102,10 @@ export function startScriptedNode(head: number, blocks: Readonly<Record<number, 
     if (method === "eth_chainId") return quantity(NETWORKS[NETWORK].chainId);
     if (/^eth_getBlockBy(Number|Hash)$/.test(method)) return find(first)?.block ?? null;
     if (method === "eth_getBlockReceipts") return find(first)?.receipts ?? null;
+    if (method === "eth_getTransactionReceipt") {
+      const all = Object.keys(blocks).flatMap((number) => at(Number(number)).receipts);
+      return all.find(({ transactionHash }) => transactionHash === first) ?? null;
+    }
     if (method !== "eth_getLogs") throw new Error(`${method} is not scripted`);
     const { blockHash, fromBlock, toBlock, ...filter } = first as Record<string, string> & Filter;
     const asked = blockHash
