@@ -1,9 +1,7 @@
 /** A merchant's colour and logo: what may be uploaded, what comes out of it, and where it is shown. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { ICONS } from "../../api/pages/icons.ts";
-import { contrast, pageColors } from "../../core/domain/page-colors.ts";
+import { pageColors } from "../../core/domain/page-colors.ts";
 import { fetchFile } from "../exports/ask.ts";
 import { pdfPageCount } from "../exports/read-files.ts";
 import { waitFor } from "../links/payer-side.ts";
@@ -35,38 +33,6 @@ const fetchLogo = async (url: string) => {
   const response = await fetch(url);
   return { headers: response.headers, bytes: Buffer.from(await response.arrayBuffer()) };
 };
-
-describe("colours", () => {
-  const tokens = readFileSync(join(import.meta.dir, "../../web/design/tokens.css")).toString();
-  const [day = "", night = ""] = tokens.split("@media");
-  const tokenOf = (css: string, name: string) =>
-    new RegExp(`--${name}: (#[0-9a-f]{6});`).exec(css)?.[1] ?? "";
-
-  test("of every hue and lightness are readable on and under everything, by day and by night", () => {
-    const parts = ["00", "33", "66", "99", "cc", "ff"];
-    const colors = parts.flatMap((r) => parts.flatMap((g) => parts.map((b) => `#${r}${g}${b}`)));
-    for (const [scheme, css] of [
-      ["light", day],
-      ["dark", night],
-    ] as const)
-      for (const color of colors) {
-        const { accent, hover, soft, ink } = pageColors(color, scheme);
-        const pairs = [tokenOf(css, "surface"), tokenOf(css, "bg"), soft, ink].map((paper) => [
-          accent,
-          paper,
-        ]);
-        for (const [one = "", other = ""] of [...pairs, [hover, ink]])
-          expect(`${scheme} ${color}: ${one} on ${other} ${contrast(one, other) >= 4.5}`).toEndWith("true");
-      }
-  });
-
-  test("that are readable already are left as they are", () => {
-    expect(pageColors("#0b50e6", "light").accent).toBe("#0b50e6");
-    expect(pageColors("#86adff", "dark").accent).toBe("#86adff");
-    expect(pageColors(YELLOW, "light").accent).not.toBe(YELLOW);
-    expect(pageColors("#000000", "dark").accent).not.toBe("#000000");
-  });
-});
 
 describe.if(isBrowserThere)("a logo", () => {
   test("comes out as our own PNG of at most 64 kB and 256 pixels, at an address of its content", async () => {

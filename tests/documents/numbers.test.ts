@@ -211,6 +211,8 @@ test.each([
   ["ja, en;q=0.3, tr;q=0.7", "tr"],
   ["de;q=0, fr;q=0.1", "fr"],
   ["de'; drop table payments; --", undefined],
+  // RFC 9110, 12.4.2: a weight of 0 is "not acceptable"
+  ["de;q=0", undefined],
   [`${"ja,".repeat(19)}de`, "de"],
   [`${"ja,".repeat(20)}de`, undefined],
 ] as const)("of Accept-Language %p the language is %p", (header, language) => {

@@ -271,4 +271,25 @@ describe("an export profile", () => {
     for (const asked of [{ dateTo: "9999-12-31" }, { dateFrom: "0000-01-01" }])
       expect([asked, (await run(made.body.data.id, asked)).status]).toEqual([asked, 400]);
   });
+
+  test("is one of 50 a merchant, also of 51 that come at once, and has at most 60 columns", async () => {
+    const kim = await signUp(world.baseUrl);
+    const saveAll = (count: number) =>
+      Promise.all(
+        Array.from({ length: count }, async (_, n) => {
+          const { status, body } = await kim.client.post("/v1/export-profiles", {
+            name: `P${n}`,
+            format: "csv",
+          });
+          return status === 201 ? "saved" : [status, body.error.details];
+        }),
+      );
+    const outcomes = await saveAll(51);
+    expect(outcomes.filter((one) => one === "saved").length).toBe(50);
+    expect(outcomes.filter((one) => one !== "saved")).toEqual([[409, { field: "name", issue: "too_many" }]]);
+    const columns = Array.from({ length: 61 }, (_, n) => ({ column: `metadata.k${n}`, title: `Key ${n}` }));
+    const wide = await save({ name: "Too wide", format: "csv", columns });
+    expect([wide.status, wide.body.error.details.field]).toEqual([400, "columns"]);
+    expect((await save({ name: "Wide", format: "csv", columns: columns.slice(1) })).status).toBe(201);
+  });
 });

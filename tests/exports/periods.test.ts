@@ -8,7 +8,6 @@ import {
   periodOfMonth,
   startOfDay,
 } from "../../core/domain/calendar.ts";
-import type { ExportRow } from "../../core/domain/export.ts";
 import { totalsOf } from "../../core/domain/proven-export.ts";
 import {
   type ChainCheck,
@@ -24,6 +23,7 @@ import {
   STATEMENT_COLUMNS,
   type StatementHead,
 } from "../../core/domain/statement.ts";
+import { givenRow as row } from "./given-row.ts";
 
 describe("a day", () => {
   test.each([
@@ -97,23 +97,6 @@ test("a period of days has its last one whole", () => {
 
 const TX_HASH = `0x${"5a".repeat(32)}`;
 const NOON = new Date("2026-11-20T11:00:00Z");
-
-const row = (change: Partial<ExportRow> = {}): ExportRow => ({
-  ...{ id: "tx_1", type: "PAYMENT_LINK", status: "CONFIRMED", amountUnits: 5_000_000n, kind: "PAYMENT" },
-  ...{ network: "base-sepolia", counterparty: `0x${"11".repeat(20)}`, description: "Order 1" },
-  ...{
-    txHash: TX_HASH,
-    logIndex: 3,
-    blockNumber: 70n,
-    linkId: "link_1",
-    paymentId: null,
-    failureReason: null,
-  },
-  ...{ detectedAt: NOON, confirmedAt: NOON, settledBy: "amount", candidates: null, operationId: null },
-  ...{ operationNote: null, reference: "A-1", walletAddress: null, feeWei: null, isFinalized: true },
-  ...{ customerEmail: null, orderMetadata: null, refundOf: null, feeUnits: null },
-  ...change,
-});
 
 describe("a statement", () => {
   const sent = row({ type: "SEND", kind: "SEND", description: "", linkId: null, reference: null });

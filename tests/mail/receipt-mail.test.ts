@@ -120,6 +120,16 @@ You get this mail because Café Aurora gave your address with this order. Nobody
     expect(html.split(`text-align:${language === "ar" ? "left" : "right"}`)).toHaveLength(1);
   });
 
+  test("says nothing of a refund while there is none, and shows a logo only where there is one", () => {
+    const { text, html } = render("en", { refundedUnits: 0n, reference: null });
+    expect(text).not.toMatch(/refunded|Reference|null|false/);
+    expect(html).not.toContain("<img");
+    const frame = { baseUrl: "https://pay.example.com", accent: null, documentNumber: undefined };
+    const mail = renderReceiptMail(receipt, { ...frame, logoId: "logo@1", language: "en", timeZone: "UTC" });
+    expect(mail.html).toContain('<img src="cid:logo@1"');
+    expect(mail.text).not.toContain("Receipt number");
+  });
+
   test("shows what a merchant wrote as text of its own direction, which ends with it", () => {
     const merchantName = "\u202eevil\u2067 <b>&\r\nBcc: x@example.com {amount} $& \u0645\u0642\u0647\u0649";
     const { subject, text, html } = render("en", { merchantName });

@@ -23,7 +23,8 @@ const FOLDERS = [
   ],
   ...["tests", "web", "worker"],
 ];
-const FILES = ["package.json", "tsconfig.json", "bunfig.toml"];
+/** The lock file is part of the stamp of the built pages: without it no process starts. */
+const FILES = ["package.json", "bun.lock", "tsconfig.json", "bunfig.toml"];
 
 export type TestRun = {
   passed: boolean;

@@ -1,5 +1,6 @@
 /** What the service signs: offers for payable links, receipts for payments that a block holds, and nothing else. */
 import { describe, expect, test } from "bun:test";
+import { createHash } from "node:crypto";
 import { verifyReceiptSignatureJWS } from "@x402/extensions/offer-receipt";
 import { openOfferSigner } from "../../api/x402/offers.ts";
 import type { PayResult } from "../../api/x402/pay.ts";
@@ -50,6 +51,13 @@ describe("rotating the signing key", () => {
     const text = Buffer.from(payload, "base64url").toString().replace("abab", "acab");
     const forged = [header, Buffer.from(text).toString("base64url"), signature].join(".");
     expect(verify(forged, documentOf(OLD))).rejects.toThrow();
+  });
+
+  test("a key is named by 96 bits of its public key's SHA-256: the name of what was signed years ago still fits", () => {
+    const [method] = documentOf(OLD).verificationMethod;
+    const digest = createHash("sha256").update(Object(method?.publicKeyJwk).x).digest("base64url");
+    expect(method?.id).toBe(`did:web:pay.example.com#${digest.slice(0, 16)}`);
+    expect(kidOf(signed)).toBe(method?.id ?? "");
   });
 
   test("a port is part of the key's identity, encoded as did:web writes it", () => {

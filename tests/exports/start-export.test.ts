@@ -1,0 +1,77 @@
+/** Which queued export may start: at most two of a user run at a time, whoever asks and however often. */
+import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
+import { newExportId } from "../../core/domain/ids.ts";
+import { NO_FILTER } from "../../core/domain/transaction.ts";
+import { insertExport, startExport } from "../../db/exports/exports.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { type SeededMerchant, seedMerchant } from "../support/seed.ts";
+import { untilBlocked } from "../support/until-blocked.ts";
+
+setDefaultTimeout(120_000);
+
+let db: TestDatabase;
+let sql: Sql;
+let merchant: SeededMerchant;
+beforeAll(async () => {
+  db = await createTestDatabase();
+  sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
+});
+beforeEach(async () => {
+  merchant = await seedMerchant(sql);
+});
+afterAll(async () => {
+  await sql?.end({ timeout: 5 });
+  await db?.drop();
+});
+
+async function queue(userId = merchant.userId): Promise<string> {
+  const id = newExportId();
+  const request = { filter: NO_FILTER, profile: "standard", timeZone: "UTC" } as const;
+  await insertExport(sql, { id, userId, format: "csv", requestId: null, request });
+  return id;
+}
+
+const start = (id: string) => sql.begin((tx) => startExport(tx, id));
+const outcomeOf = (started: Awaited<ReturnType<typeof start>>) =>
+  started && ("export" in started ? started.export.status : "waits");
+
+test("the third waits until one of the two has ended, or is a minute old", async () => {
+  const [one, two, three] = [await queue(), await queue(), await queue()];
+  const started = [await start(one), await start(two), await start(three)];
+  expect(started.map(outcomeOf)).toEqual(["RUNNING", "RUNNING", "waits"]);
+  await sql`update exports set started_at = now() - interval '61 seconds' where id = ${one}`;
+  expect(outcomeOf(await start(three))).toBe("RUNNING");
+  const four = await queue();
+  expect(outcomeOf(await start(four))).toBe("waits");
+  await sql`update exports set status = 'READY' where id = ${two}`;
+  expect(outcomeOf(await start(four))).toBe("RUNNING");
+});
+
+test("another user's do not count, nor does the one that starts again", async () => {
+  const [one, two] = [await queue(), await queue()];
+  await start(one);
+  await start(two);
+  const other = await seedMerchant(sql);
+  expect(outcomeOf(await start(await queue(other.userId)))).toBe("RUNNING");
+  const again = await start(two);
+  expect(again && "export" in again && again.export.attempts).toBe(2);
+});
+
+test("one that is made, or not there, does not start", async () => {
+  const id = await queue();
+  await sql`update exports set status = 'READY' where id = ${id}`;
+  expect([await start(id), await start(newExportId())]).toEqual([undefined, undefined]);
+});
+
+test("race: the third, asked for before the second has started, waits for it and then for a place", async () => {
+  const [one, two, three] = [await queue(), await queue(), await queue()];
+  await start(one);
+  let third: ReturnType<typeof start> | undefined;
+  await sql.begin(async (tx) => {
+    expect(outcomeOf(await startExport(tx, two))).toBe("RUNNING");
+    third = start(three);
+    await untilBlocked(sql, third);
+  });
+  expect(outcomeOf(await third)).toBe("waits");
+});

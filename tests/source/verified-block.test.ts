@@ -1,0 +1,131 @@
+/** A block's logs count once they are proven: in one of three ways, by one node after another, and otherwise not at all. */
+import { afterEach, describe, expect, test } from "bun:test";
+import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+import type { ChainNode } from "../../core/rpc/node.ts";
+import {
+  provenLogsOrUndefined,
+  readProvenLogs,
+  readProvenLogsOn,
+} from "../../indexer/source/verified-block.ts";
+import { randomAddress } from "../support/seed.ts";
+import {
+  type AskedCall,
+  blockOf,
+  headerOf,
+  NETWORK,
+  type ScriptedNode,
+  startScriptedNode,
+  transferLog,
+} from "./scripted-node.ts";
+
+const NUMBER = 3;
+/** Three of the same topics: a bloom does not tell how many there are. */
+const paid = transferLog(randomAddress(), randomAddress());
+const LOGS = [paid, paid, paid];
+const header = headerOf(NUMBER, LOGS);
+const { logs: wire, receipts } = blockOf(NUMBER, LOGS);
+
+const UNKNOWN = { error: { code: -32601, message: "the method does not exist" } };
+const RECEIPTS = "eth_getBlockReceipts";
+const ONE_RECEIPT = "eth_getTransactionReceipt";
+
+const nodes: ScriptedNode[] = [];
+let chain: Chain | undefined;
+afterEach(async () => {
+  chain?.close();
+  await Promise.all(nodes.splice(0).map((node) => node.stop()));
+});
+
+type Answers = Partial<Record<string, ReturnType<ScriptedNode["answer"]>>>;
+
+/** A node for each of these, which says the truth where nothing is given. */
+function open(...answers: Answers[]): Chain {
+  for (const answer of answers) {
+    const node = startScriptedNode(NUMBER, { [NUMBER]: LOGS });
+    node.answer = ({ method }: AskedCall) => answer[method];
+    nodes.push(node);
+  }
+  chain = openChain({ network: NETWORK, urls: nodes.map(({ url }) => url), timeoutMs: 10_000 });
+  return chain;
+}
+
+const indicesOf = (logs: readonly { logIndex: number }[]) => logs.map(({ logIndex }) => logIndex);
+const read = async (...answers: Answers[]) => indicesOf(await readProvenLogs(open(...answers), header));
+const asked = (node = nodes[0]) => node?.calls.map(({ method }) => method.replace("eth_get", ""));
+/** Of a log query and of receipts. */
+const without = (index: number) => ({ result: wire.filter((_, at) => at !== index) });
+const LYING_RECEIPTS = { result: receipts.map((one) => ({ ...one, logs: wire.slice(0, 2) })) };
+
+describe("a node's logs are proven", () => {
+  test("by its receipts, in one request", async () => {
+    expect(await read({})).toEqual([0, 1, 2]);
+    expect(asked()).toEqual(["BlockReceipts"]);
+  });
+
+  test.each([
+    ["has none by block", UNKNOWN],
+    ["fails over them", { status: 503 }],
+    ["has others than the header's", LYING_RECEIPTS],
+    ["has no list of them", { result: null }],
+  ])("by two equal answers that make the bloom, where it %s", async (_what, answer) => {
+    expect(await read({ [RECEIPTS]: answer })).toEqual([0, 1, 2]);
+    expect(asked()?.slice(-2)).toEqual(["Logs", "Logs"]);
+    expect(indicesOf(await readProvenLogsOn(open({ [RECEIPTS]: answer }), nodeAt(1), header))).toEqual([
+      0, 1, 2,
+    ]);
+  });
+
+  test.each([
+    ["with a gap", without(1)],
+    ["without the first", without(0)],
+    ["of none", { result: [] }],
+  ])("by each transaction's receipt, where its answer is one %s", async (_what, logs) => {
+    expect(await read({ [RECEIPTS]: UNKNOWN, eth_getLogs: logs })).toEqual([0, 1, 2]);
+    expect(asked()?.slice(-2)).toEqual(["BlockByHash", "TransactionReceipt"]);
+  });
+
+  test("by another node's count, where the last is left out", async () => {
+    const hiding = { [RECEIPTS]: UNKNOWN, eth_getLogs: without(2) };
+    expect(await read(hiding, { [RECEIPTS]: UNKNOWN })).toEqual([0, 1, 2]);
+    expect([0, 1].map((at) => nodes[at]?.count("eth_getLogs"))).toEqual([2, 2]);
+  });
+
+  test("by the next node, where one has nothing that proves them", async () => {
+    const none = { [RECEIPTS]: UNKNOWN, eth_getLogs: UNKNOWN, [ONE_RECEIPT]: UNKNOWN };
+    expect(await read(none, {})).toEqual([0, 1, 2]);
+  });
+});
+
+const nodeAt = (place: number) => chain?.nodes[place - 1] as ChainNode;
+
+describe("error: logs are not taken", () => {
+  test("that no way proves, after six attempts in turn", async () => {
+    const none = { [RECEIPTS]: UNKNOWN, eth_getLogs: UNKNOWN, eth_getBlockByHash: UNKNOWN };
+    await expect(read(none)).rejects.toThrow("does not exist");
+    const ways = ["BlockReceipts", "Logs", "BlockByHash"];
+    expect(asked()).toEqual([...ways, ...ways]);
+  });
+
+  test("from a block whose transactions are not answered", async () => {
+    const none = { [RECEIPTS]: UNKNOWN, eth_getLogs: { result: [] }, eth_getBlockByHash: { result: null } };
+    const all = open(none);
+    await expect(readProvenLogsOn(all, nodeAt(1), header)).rejects.toThrow(
+      "its transactions were not answered",
+    );
+    await expect(readProvenLogs(all, header)).rejects.toMatchObject({ kind: "malformed" });
+  });
+
+  test("in another way from a node that answers no JSON-RPC: it has not said that it has none", async () => {
+    const all = open({ [RECEIPTS]: { status: 200 } });
+    await expect(readProvenLogsOn(all, nodeAt(1), header)).rejects.toMatchObject({ kind: "malformed" });
+    expect(asked()).toEqual(["BlockReceipts"]);
+  });
+
+  test("from receipts of a batch that failed, or that make another root", () => {
+    const error = new Error("refused") as never;
+    expect(provenLogsOrUndefined(header, undefined)).toBeUndefined();
+    expect(provenLogsOrUndefined(header, { ok: false, error })).toBeUndefined();
+    expect(provenLogsOrUndefined(header, { ok: true, ...LYING_RECEIPTS })).toBeUndefined();
+    expect(provenLogsOrUndefined(header, { ok: true, result: receipts })?.length).toBe(3);
+  });
+});
