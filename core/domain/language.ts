@@ -35,8 +35,8 @@ export function acceptedLanguage(header: string | null | undefined): Language | 
   const wanted = (header ?? "")
     .split(",", ACCEPTED_MAX)
     .map((item) => {
-      const [tag = "", ...parameters] = item.trim().split(";");
-      const quality = parameters.map((text) => /^\s*q=([\d.]+)$/.exec(text)?.[1]).find(Boolean);
+      const [tag = "", ...parameters] = item.split(";").map((part) => part.trim());
+      const quality = parameters.map((text) => /^q=([\d.]+)$/.exec(text)?.[1]).find(Boolean);
       return { tag, quality: quality === undefined ? 1 : Number(quality) };
     })
     .filter(({ quality }) => quality > 0)
