@@ -3,6 +3,7 @@ import { privateKeyToAccount } from "viem/accounts";
 import { LEADER_CLASS } from "../../db/ledger/leader-lock.ts";
 import { fundEth } from "../../local/chain/usdc.ts";
 import { payByHand } from "../payments/second-payer.ts";
+import { randomAddress } from "../support/indexer-lab.ts";
 import { type Lab, newOrder, pay, relaysOf, waitFor } from "../support/relay-lab.ts";
 import type { ProcessName } from "../support/world.ts";
 import { LEDGER_SCENARIOS } from "./game-day-ledger.ts";
@@ -197,6 +198,8 @@ export const SCENARIOS: readonly Scenario[] = [
         const [row] = await lab.sql<{ number: bigint }[]>`select number from cursors`;
         return Number(row?.number ?? -1) >= head;
       });
+      // empty blocks of one second would be the same blocks again
+      await lab.rpc("anvil_setCoinbase", [randomAddress()]);
       await lab.rpc("anvil_reorg", [12, []]);
       await lab.rpc("anvil_mine", ["0x2"]);
       return async () => {};
