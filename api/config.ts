@@ -24,12 +24,8 @@ import {
   sealKeysOf,
   secretFaults,
 } from "../core/runtime/production-env.ts";
-import {
-  isOnThisMachine,
-  isRegistrable,
-  isRegistrableParent,
-  registrableLabel,
-} from "../core/runtime/public-url.ts";
+import { isOnThisMachine } from "../core/runtime/public-url.ts";
+import { isRegistrable, isRegistrableParent, registrableLabel } from "../core/runtime/registrable-domain.ts";
 import {
   merchantGasPerDay,
   relayLimitsShape,

@@ -1,5 +1,4 @@
-/** Checks on URLs and hosts of the environment: encryption, and registrable domains. */
-import { getDomain } from "tldts";
+/** Whether what is sent to a URL of the environment can be read on its way. */
 
 /** https, or plain http that does not leave this machine. */
 export function isEncryptedOrLocal(url: string): boolean {
@@ -9,29 +8,4 @@ export function isEncryptedOrLocal(url: string): boolean {
 export function isOnThisMachine(url: string): boolean {
   const { hostname } = new URL(url);
   return hostname === "localhost" || hostname === "[::1]" || /^127\.\d+\.\d+\.\d+$/.test(hostname);
-}
-
-/**
- * May a page of `host` use `rpId` as its relying party: the host itself, or a registrable parent domain of it
- * (WebAuthn level 3, section 5.1.3). Browsers refuse public suffixes (`com`, `co.uk`, `github.io`).
- */
-export function isRegistrableParent(rpId: string, host: string): boolean {
-  if (rpId === host) return true;
-  if (!host.endsWith(`.${rpId}`)) return false;
-  const domain = getDomain(host, { allowPrivateDomains: true });
-  return domain !== null && (rpId === domain || rpId.endsWith(`.${domain}`));
-}
-
-/** A host name that somebody can register, or one below it: no public suffix, no URL, no port. */
-export function isRegistrable(host: string): boolean {
-  return (
-    /^[a-z0-9.-]+$/.test(host) &&
-    getDomain(host, { allowPrivateDomains: true, validateHostname: true }) !== null
-  );
-}
-
-/** The part of an origin's host that browsers count for related origins: `example` of https://shop.example.co.uk. */
-export function registrableLabel(origin: string): string {
-  const { hostname } = new URL(origin);
-  return (getDomain(hostname, { allowPrivateDomains: true }) ?? hostname).split(".")[0] ?? hostname;
 }

@@ -4,7 +4,6 @@
  */
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
-import { runMigrations } from "graphile-worker";
 import postgres from "postgres";
 import { applyFile, type SchemaFile } from "./apply-migration.ts";
 import type { Tx } from "./client.ts";
@@ -54,7 +53,7 @@ export async function migrate(
     await lockMigrations(sql, onWait);
     const known = await readApplied(sql);
     await refuseNewer(known);
-    await runMigrations({ connectionString: databaseUrl, logger: await silentLogger() });
+    await prepareJobs(databaseUrl);
     const applied = await applyFiles(sql, known, {
       isWanted: ({ name }) => (before === undefined || name < before) && (only?.includes(name) ?? true),
       onWait,
@@ -169,7 +168,8 @@ function toFile(name: string, text: string): SchemaFile {
   return { name, text, sha256: createHash("sha256").update(text).digest("hex") };
 }
 
-async function silentLogger() {
-  const { Logger } = await import("graphile-worker");
-  return new Logger(() => () => {});
+/** Loaded here alone: every process asks what is pending, and its packages take several megabytes. */
+async function prepareJobs(databaseUrl: string): Promise<void> {
+  const { Logger, runMigrations } = await import("graphile-worker");
+  await runMigrations({ connectionString: databaseUrl, logger: new Logger(() => () => {}) });
 }

@@ -1,6 +1,7 @@
 /** The five questions of an installation, with what counts as an answer. */
 import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
-import { isEncryptedOrLocal, isRegistrable } from "../../core/runtime/public-url.ts";
+import { isEncryptedOrLocal } from "../../core/runtime/public-url.ts";
+import { isRegistrable } from "../../core/runtime/registrable-domain.ts";
 
 export type Answers = {
   /** Host name without scheme; with a port only on this machine. */

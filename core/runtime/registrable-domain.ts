@@ -1,0 +1,27 @@
+/** What browsers and registrars take for a domain of its own. The list of public suffixes takes megabytes: for processes that ask. */
+import { getDomain } from "tldts";
+
+/**
+ * May a page of `host` use `rpId` as its relying party: the host itself, or a registrable parent domain of it
+ * (WebAuthn level 3, section 5.1.3). Browsers refuse public suffixes (`com`, `co.uk`, `github.io`).
+ */
+export function isRegistrableParent(rpId: string, host: string): boolean {
+  if (rpId === host) return true;
+  if (!host.endsWith(`.${rpId}`)) return false;
+  const domain = getDomain(host, { allowPrivateDomains: true });
+  return domain !== null && (rpId === domain || rpId.endsWith(`.${domain}`));
+}
+
+/** A host name that somebody can register, or one below it: no public suffix, no URL, no port. */
+export function isRegistrable(host: string): boolean {
+  return (
+    /^[a-z0-9.-]+$/.test(host) &&
+    getDomain(host, { allowPrivateDomains: true, validateHostname: true }) !== null
+  );
+}
+
+/** The part of an origin's host that browsers count for related origins: `example` of https://shop.example.co.uk. */
+export function registrableLabel(origin: string): string {
+  const { hostname } = new URL(origin);
+  return (getDomain(hostname, { allowPrivateDomains: true }) ?? hostname).split(".")[0] ?? hostname;
+}
