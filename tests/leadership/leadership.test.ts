@@ -85,6 +85,12 @@ test("an older leader that lost its term without noticing writes nothing", async
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
   await applySpan(young, span);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
+  // what it sends beside its move of the cursor finds the rows that the younger one has stored
+  for (const isCatchingUp of [false, true]) {
+    old.isCatchingUp = isCatchingUp;
+    await expect(applySpan(old, span)).rejects.toThrow(FencedError);
+  }
+  expect(await lab.sql`select 1 from transfers where link_id = ${linkId}`).toHaveLength(1);
   old.close();
   young.close();
 });
