@@ -13,10 +13,17 @@ import { SERVICE_KINDS, type ServiceKind } from "../../local/service-env.ts";
 export const SERVICES_VARIABLE = "TEST_SERVICES";
 const ROOT = join(import.meta.dir, "../..");
 /**
- * Optimised code is compiled too late to pay within seconds; each concurrent job costs a connection and a poll a second; each new
+ * Code compiled for speed pays too late within seconds: optimised code never, machine code at all only for what runs 2,000 times (default
+ * 500). Memory given back to the system is soon asked for again. Each concurrent job costs a connection and a poll a second; each new
  * connection costs Postgres a process and its caches.
  */
-const SHORT_LIVED = { BUN_JSC_useDFGJIT: "0", WORKER_CONCURRENCY: "3", DATABASE_MAX_CONNECTIONS: "6" };
+const SHORT_LIVED = {
+  BUN_JSC_useDFGJIT: "0",
+  BUN_JSC_thresholdForJITAfterWarmUp: "2000",
+  MIMALLOC_PURGE_DELAY: "-1",
+  WORKER_CONCURRENCY: "3",
+  DATABASE_MAX_CONNECTIONS: "6",
+};
 /** What makes PDFs is read from the sources when it is first needed: its fonts are files of packages, which an executable does not find. */
 const PDF_IN_PLACE: BunPlugin = {
   name: "pdf-in-place",

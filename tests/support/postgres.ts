@@ -96,7 +96,8 @@ async function asAdmin<Result>(
   adminUrl: string,
   work: (sql: postgres.Sql) => Promise<Result>,
 ): Promise<Result> {
-  const sql = postgres(adminUrl, { max: 1, onnotice: () => {} });
+  // no statement here has an array, whose types the driver would ask for at every connection
+  const sql = postgres(adminUrl, { max: 1, fetch_types: false, onnotice: () => {} });
   try {
     return await work(sql);
   } finally {
