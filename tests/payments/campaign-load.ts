@@ -28,8 +28,8 @@ const PAYERS = 12;
 const CHUNK = 60;
 /** Of a chunk's payments: those of its reusable link. */
 const SHARERS = 20;
-/** Tries of one payer before a payment counts as unanswered. */
-const TRIES_MAX = 200;
+/** Tries of one payer before a payment counts as unanswered: half a minute of refused connections. */
+const TRIES_MAX = 600;
 const PAUSE_MS = 50;
 const PAYER_TIMEOUT_MS = 20_000;
 const QUIET_TIMEOUT_MS = 90_000;
