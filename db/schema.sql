@@ -722,7 +722,7 @@ END) stored not null,
   constraint payment_links_unique_reference_check CHECK (((NOT unique_reference) OR (reference IS NOT NULL))),
   constraint payment_links_use_check CHECK (((parent_id IS NULL) OR (NOT is_reusable))),
   constraint payment_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
-) with (fillfactor=58);
+) with (fillfactor=66);
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
 CREATE INDEX payment_links_customer ON public.payment_links USING btree (user_id, customer_email, created_at DESC, id DESC) WHERE (customer_email IS NOT NULL);
 CREATE INDEX payment_links_discoverable ON public.payment_links USING btree (created_at DESC, id DESC) WHERE (is_discoverable AND (stage = 'OPEN'::text));
@@ -1112,10 +1112,10 @@ create table transactions (
   constraint transactions_type_check CHECK ((type = ANY (ARRAY['SEND'::text, 'RECEIVE'::text, 'PAYMENT_LINK'::text])))
 );
 CREATE INDEX transactions_by_amount ON public.transactions USING btree (owner, amount_units, detected_at DESC, id DESC) INCLUDE (cell) WHERE is_settled;
+CREATE INDEX transactions_by_cell ON public.transactions USING btree (owner, cell, detected_at DESC, id DESC) INCLUDE (amount_units) WHERE is_settled;
 CREATE UNIQUE INDEX transactions_claim_key ON public.transactions USING btree (claim_id) WHERE (claim_id IS NOT NULL);
 CREATE INDEX transactions_description ON public.transactions USING gin (description gin_trgm_ops) WITH (gin_pending_list_limit='512') WHERE is_settled;
 CREATE INDEX transactions_newest ON public.transactions USING btree (owner, detected_at DESC) WHERE is_settled;
-CREATE INDEX transactions_newest_of_cell ON public.transactions USING btree (owner, cell, detected_at DESC) INCLUDE (amount_units) WHERE is_settled;
 CREATE INDEX transactions_operation ON public.transactions USING btree (operation_id) WHERE (operation_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_operation_item_key ON public.transactions USING btree (operation_item_id) WHERE (operation_item_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_payment_key ON public.transactions USING btree (payment_id) WHERE (payment_id IS NOT NULL);

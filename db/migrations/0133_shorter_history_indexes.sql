@@ -5,11 +5,6 @@
 create index concurrently transactions_newest on transactions (owner, detected_at desc) where is_settled;
 drop index concurrently if exists transactions_user_detected;
 
--- serves: any choice of types, statuses and networks, newest first: one ordered scan a cell, merged; also with amounts
-create index concurrently transactions_newest_of_cell on transactions (owner, cell, detected_at desc) include (amount_units)
-  where is_settled;
-drop index concurrently if exists transactions_by_cell;
-
 -- serves: what is PENDING of the list, and its counts
 create index concurrently transactions_pending_of on transactions (owner) where not is_settled;
 drop index concurrently if exists transactions_pending_by_time;
