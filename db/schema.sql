@@ -231,7 +231,7 @@ create table events (
   constraint events_pkey PRIMARY KEY (id)
 );
 CREATE INDEX events_created ON public.events USING brin (created_at);
-CREATE INDEX events_user_epoch ON public.events USING btree (owner_key(user_id), epoch, written_by, id);
+CREATE INDEX events_of_user ON public.events USING btree (owner_key(user_id), epoch, written_by);
 CREATE TRIGGER events_add_order_data BEFORE INSERT ON public.events FOR EACH ROW WHEN (((new.type ~~ 'payment_link.%'::text) OR ((new.type ~~ 'transaction.%'::text) AND ((new.data -> 'linkId'::text) IS DISTINCT FROM 'null'::jsonb)))) EXECUTE FUNCTION add_order_data();
 CREATE TRIGGER events_deliver AFTER INSERT ON public.events REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION deliver_events();
 CREATE TRIGGER events_notify_readers AFTER INSERT ON public.events REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION notify_event_readers();
@@ -636,16 +636,16 @@ create table pay_amounts (
   recipient text not null,
   units bigint not null,
   used_at timestamp with time zone default now() not null,
-  constraint pay_amounts_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE CASCADE,
   constraint pay_amounts_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
-  constraint pay_amounts_pkey PRIMARY KEY (network, recipient, units)
+  constraint pay_amounts_pkey PRIMARY KEY (network, recipient, units),
+  constraint pay_amounts_wallet_fkey FOREIGN KEY (network, recipient) REFERENCES wallets(network, address) ON DELETE CASCADE NOT VALID
 );
 
 create unlogged table payment_leases (
   payment_id text not null,
   until timestamp with time zone not null,
   constraint payment_leases_pkey PRIMARY KEY (payment_id)
-) with (fillfactor=50);
+) with (fillfactor=100);
 
 create table payment_links (
   amount_units bigint not null,
@@ -722,7 +722,7 @@ END) stored not null,
   constraint payment_links_unique_reference_check CHECK (((NOT unique_reference) OR (reference IS NOT NULL))),
   constraint payment_links_use_check CHECK (((parent_id IS NULL) OR (NOT is_reusable))),
   constraint payment_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
-) with (fillfactor=50);
+) with (fillfactor=66);
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
 CREATE INDEX payment_links_customer ON public.payment_links USING btree (user_id, customer_email, created_at DESC, id DESC) WHERE (customer_email IS NOT NULL);
 CREATE INDEX payment_links_discoverable ON public.payment_links USING btree (created_at DESC, id DESC) WHERE (is_discoverable AND (stage = 'OPEN'::text));
@@ -1114,20 +1114,20 @@ create table transactions (
 CREATE INDEX transactions_by_amount ON public.transactions USING btree (owner, amount_units, detected_at DESC, id DESC) INCLUDE (cell) WHERE is_settled;
 CREATE INDEX transactions_by_cell ON public.transactions USING btree (owner, cell, detected_at DESC, id DESC) INCLUDE (amount_units) WHERE is_settled;
 CREATE UNIQUE INDEX transactions_claim_key ON public.transactions USING btree (claim_id) WHERE (claim_id IS NOT NULL);
-CREATE INDEX transactions_description ON public.transactions USING gin (description gin_trgm_ops) WHERE is_settled;
+CREATE INDEX transactions_description ON public.transactions USING gin (description gin_trgm_ops) WITH (gin_pending_list_limit='512') WHERE is_settled;
+CREATE INDEX transactions_newest ON public.transactions USING btree (owner, detected_at DESC) WHERE is_settled;
 CREATE INDEX transactions_operation ON public.transactions USING btree (operation_id) WHERE (operation_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_operation_item_key ON public.transactions USING btree (operation_item_id) WHERE (operation_item_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_payment_key ON public.transactions USING btree (payment_id) WHERE (payment_id IS NOT NULL);
-CREATE INDEX transactions_pending_by_time ON public.transactions USING btree (owner, detected_at DESC, id DESC) INCLUDE (cell, amount_units) WHERE (NOT is_settled);
-CREATE INDEX transactions_reference ON public.transactions USING gin (reference gin_trgm_ops) WHERE (is_settled AND (reference IS NOT NULL));
+CREATE INDEX transactions_pending_of ON public.transactions USING btree (owner) WHERE (NOT is_settled);
+CREATE INDEX transactions_reference ON public.transactions USING gin (reference gin_trgm_ops) WITH (gin_pending_list_limit='512') WHERE (is_settled AND (reference IS NOT NULL));
 CREATE UNIQUE INDEX transactions_transfer_key ON public.transactions USING btree (transfer_id, ((type = 'SEND'::text))) WHERE (transfer_id IS NOT NULL);
-CREATE INDEX transactions_user_detected ON public.transactions USING btree (owner, detected_at DESC, id DESC) WHERE is_settled;
 CREATE INDEX transactions_user_hash ON public.transactions USING btree (owner, substr(tx_hash, 1, 6)) WHERE (is_settled AND (tx_hash IS NOT NULL));
 CREATE TRIGGER transactions_count_added AFTER INSERT ON public.transactions REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added_transactions();
 CREATE TRIGGER transactions_count_changed AFTER UPDATE ON public.transactions REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_changed_transactions();
 CREATE TRIGGER transactions_count_removed AFTER DELETE ON public.transactions REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed_transactions();
 CREATE TRIGGER transactions_note_added_reference BEFORE INSERT ON public.transactions FOR EACH ROW WHEN ((new.link_id IS NOT NULL)) EXECUTE FUNCTION note_reference();
-CREATE TRIGGER transactions_note_changed_reference BEFORE UPDATE OF link_id ON public.transactions FOR EACH ROW WHEN ((new.link_id IS DISTINCT FROM old.link_id)) EXECUTE FUNCTION note_reference();
+CREATE TRIGGER transactions_note_changed_reference AFTER UPDATE OF link_id ON public.transactions FOR EACH ROW WHEN ((new.link_id IS DISTINCT FROM old.link_id)) EXECUTE FUNCTION note_changed_reference();
 
 create table transfers (
   amount_units numeric(78,0) not null,
@@ -1661,6 +1661,17 @@ begin
   group by relay_id
   on conflict (relay_id) do update
   set payment_ids = relay_payments.payment_ids || excluded.payment_ids;
+  return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.note_changed_reference()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  update transactions
+  set reference = (select reference from payment_links where id = new.link_id)
+  where id = new.id;
   return null;
 end $function$;
 

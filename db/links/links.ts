@@ -41,7 +41,7 @@ export async function insertLink(tx: Tx, link: NewLink): Promise<Inserted> {
     for no key update`;
   if (!wallet) return { ok: false, reason: "NO_WALLET" };
   const { order = NO_ORDER, reuse = PAID_ONCE } = link;
-  const payAmountUnits = reuse.isReusable ? undefined : await takePayAmount(tx, { ...link, ...wallet });
+  const payAmount = reuse.isReusable ? undefined : await takePayAmount(tx, { ...link, ...wallet });
   // two wallets of a user are locked apart: then the index decides
   const [row] = await tx<PaymentLink[]>`
     insert into payment_links (
@@ -51,7 +51,7 @@ export async function insertLink(tx: Tx, link: NewLink): Promise<Inserted> {
     )
     select
       ${link.id}, ${link.userId}, ${link.network}, ${wallet.recipient}, ${link.amountUnits}::bigint, ${link.description},
-      now() + make_interval(hours => ${link.expiresInHours}::int), ${reuse.isReusable ? null : link.tag}::text, ${payAmountUnits ?? null}::bigint,
+      now() + make_interval(hours => ${link.expiresInHours}::int), ${reuse.isReusable ? null : link.tag}::text, ${payAmount?.units ?? null}::bigint,
       (select number from cursors where network = ${link.network}),
       ${order.reference}::text, ${order.uniqueReference}::boolean, ${JSON.stringify(order.metadata)}::text::jsonb,
       ${order.customerEmail}::text, ${order.successUrl}::text, ${order.cancelUrl}::text,
@@ -62,11 +62,11 @@ export async function insertLink(tx: Tx, link: NewLink): Promise<Inserted> {
         and other.reference = ${order.reference}::text
         and (other.unique_reference or ${order.uniqueReference}::boolean)
     )
-    on conflict (user_id, reference) where unique_reference do nothing
+    ${order.uniqueReference ? tx`on conflict (user_id, reference) where unique_reference do nothing` : tx``}
     returning ${columnsOf(tx, paymentLinks)}`;
   if (!row) return { ok: false, reason: "REFERENCE_TAKEN" };
-  if (payAmountUnits !== undefined)
-    await reservePayAmount(tx, { linkId: link.id, network: link.network, ...wallet, units: payAmountUnits });
+  if (payAmount)
+    await reservePayAmount(tx, { linkId: link.id, network: link.network, ...wallet, ...payAmount });
   return { ok: true, link: row };
 }
 

@@ -10,6 +10,9 @@ const ADDED_MAX = 999;
 /** A late payer may still type the amount of a link that ended less than this long ago. */
 const REST_HOURS = 24;
 
+/** `isReused`: a link had it before. */
+export type PayAmount = { units: bigint; isReused: boolean };
+
 /**
  * The least recently used free amount above `amountUnits` in the wallet; undefined when all are in use. Never ends in 0, which people
  * omit. Differs from the amounts of every open link of the wallet. Of unused amounts the highest comes first: prices a few micro-USDC
@@ -18,9 +21,9 @@ const REST_HOURS = 24;
 export async function takePayAmount(
   tx: Tx,
   { network, recipient, amountUnits }: { network: NetworkId; recipient: Hex; amountUnits: bigint },
-): Promise<bigint | undefined> {
-  const [row] = await tx<{ units: bigint }[]>`
-    select candidate.units
+): Promise<PayAmount | undefined> {
+  const [row] = await tx<PayAmount[]>`
+    select candidate.units, used.units is not null as is_reused
     from generate_series(${amountUnits}::bigint + 1, ${amountUnits}::bigint + ${ADDED_MAX}) as candidate (units)
     left join pay_amounts used
       on used.network = ${network} and used.recipient = ${recipient} and used.units = candidate.units
@@ -49,16 +52,26 @@ export async function takePayAmount(
       ))
     order by used.used_at nulls first, candidate.units desc
     limit 1`;
-  return row?.units;
+  return row;
 }
 
+/** Under the lock it was taken under: a row is added or replaced without being looked for first. */
 export async function reservePayAmount(
   tx: Tx,
-  reserved: { linkId: string; network: NetworkId; recipient: Hex; units: bigint },
+  {
+    linkId,
+    network,
+    recipient,
+    units,
+    isReused,
+  }: PayAmount & { linkId: string; network: NetworkId; recipient: Hex },
 ): Promise<void> {
-  await tx`
-    insert into pay_amounts (network, recipient, units, link_id)
-    values (${reserved.network}, ${reserved.recipient}, ${reserved.units}::bigint, ${reserved.linkId})
-    on conflict (network, recipient, units) do update
-    set link_id = excluded.link_id, used_at = now()`;
+  await (isReused
+    ? tx`
+      update pay_amounts
+      set link_id = ${linkId}, used_at = now()
+      where network = ${network} and recipient = ${recipient} and units = ${units}::bigint`
+    : tx`
+      insert into pay_amounts (network, recipient, units, link_id)
+      values (${network}, ${recipient}, ${units}::bigint, ${linkId})`);
 }

@@ -53,7 +53,7 @@ export async function openUse(
   if (await isUsedUp(tx, parent)) return { ok: false, reason: "LINK_ALREADY_PAID" };
   const { network, recipient } = parent;
   // a chosen amount is matched by tag, nonce, proof or the merchant: a unique one next to it would say nothing
-  const payAmountUnits = choice ? undefined : await takePayAmount(tx, { network, recipient, amountUnits });
+  const payAmount = choice ? undefined : await takePayAmount(tx, { network, recipient, amountUnits });
   const lifeMinutes = parent.maxPayments === null ? USE_LIFE_MINUTES : COUNTED_USE_LIFE_MINUTES;
   const [link] = await tx<PaymentLink[]>`
     insert into payment_links (
@@ -62,14 +62,13 @@ export async function openUse(
     )
     select
       ${given.id}, id, user_id, network, recipient, ${amountUnits}::bigint, description,
-      least(expires_at, now() + make_interval(mins => ${lifeMinutes}::int)), ${given.tag}, ${payAmountUnits ?? null}::bigint,
+      least(expires_at, now() + make_interval(mins => ${lifeMinutes}::int)), ${given.tag}, ${payAmount?.units ?? null}::bigint,
       (select number from cursors where network = ${network}), reference, metadata, success_url, cancel_url
     from payment_links
     where id = ${given.parentId}
     returning ${columnsOf(tx, paymentLinks)}`;
   if (!link) throw new Error(`no use of ${given.parentId} was stored`);
-  if (payAmountUnits !== undefined)
-    await reservePayAmount(tx, { linkId: link.id, network, recipient, units: payAmountUnits });
+  if (payAmount) await reservePayAmount(tx, { linkId: link.id, network, recipient, ...payAmount });
   return { ok: true, link };
 }
 

@@ -63,7 +63,7 @@ export function sumCounts(cells: readonly Cell[]): number {
   return cells.reduce((sum, cell) => sum + cell.count, 0);
 }
 
-/** Counts of what is PENDING by network and type, from its index alone. */
+/** Counts of what is PENDING by network and type, by an index of its own. */
 function pendingCells(tx: Tx, userId: string, filter: TransactionFilter) {
   const { types, networks } = filter;
   const chosen = (types.length > 0 ? types : TRANSACTION_TYPES).flatMap((type) =>
@@ -210,7 +210,7 @@ export async function locateOffset(
   return { before: end, skip: offset + excess - Number(row.newer) };
 }
 
-/** What is PENDING, as (day, count), from its index alone. */
+/** What is PENDING, as (day, count), by an index of its own. */
 function pendingDays(tx: Tx, userId: string, filter: TransactionFilter, cells: readonly Cell[]) {
   const chosen = cells.filter(({ status }) => status === "PENDING");
   const isChosen = isEveryCell(filter)
@@ -241,7 +241,7 @@ function countSettled(tx: Tx, userId: string, filter: TransactionFilter): Promis
   return countEach(tx, [settledBranch(userId, filter) ?? []].flat());
 }
 
-/** What no block has decided: few rows, counted by their index alone where there is no search. */
+/** What no block has decided: few rows, found by an index of their own. */
 export function countPending(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
   return countEach(tx, [pendingBranch(userId, filter) ?? []].flat());
 }

@@ -30,8 +30,14 @@ afterAll(async () => {
   await db?.drop();
 });
 
-const take = (amountUnits = UNITS, merchant = ann) =>
-  takePayAmount(sql, { network: "base-sepolia", recipient: merchant.address, amountUnits });
+async function take(amountUnits = UNITS, merchant = ann): Promise<bigint | undefined> {
+  const taken = await takePayAmount(sql, {
+    network: "base-sepolia",
+    recipient: merchant.address,
+    amountUnits,
+  });
+  return taken?.units;
+}
 
 async function make(amountUnits = UNITS): Promise<bigint | null | undefined> {
   const id = newLinkId();
@@ -164,4 +170,16 @@ test("fifty links created in fifty concurrent transactions have fifty amounts", 
   const [row] = await sql<{ count: bigint }[]>`
     select count(*) as count from pay_amounts where recipient = ${ann.address}`;
   expect(row?.count).toBe(50n);
+});
+
+test("an amount whose link is gone is given again; a wallet's amounts go with it", async () => {
+  await sql`
+    insert into pay_amounts (network, recipient, units, link_id, used_at)
+    select 'base-sepolia', ${ann.address}, ${UNITS}::bigint + n, 'link_gone', now() - make_interval(mins => n)
+    from generate_series(1, 999) n`;
+  expect([await make(), await make()]).toEqual([UNITS + 999n, UNITS + 998n]);
+  const rows = () => sql`select from pay_amounts where recipient = ${ann.address}`;
+  expect(await rows()).toHaveLength(999);
+  await sql`delete from wallets where address = ${ann.address}`;
+  expect(await rows()).toHaveLength(0);
 });
