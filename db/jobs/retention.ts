@@ -29,8 +29,9 @@ export async function deleteOldEvents(
               select next.created_at, next.epoch, next.ended_before
               from events next
               where owner_key(next.user_id) = owner_key(old.user_id)
-                and (next.epoch, next.written_by, next.id) > (old.epoch, old.written_by, old.id)
-              order by next.epoch, next.written_by, next.id
+                -- none of its own transaction, however many those are: their seals cover it
+                and (next.epoch, next.written_by) > (old.epoch, old.written_by)
+              order by next.epoch, next.written_by
               limit ${FOLLOWERS_READ}
             ) follower
             where follower.created_at < now() - make_interval(days => ${keptDays}::int)

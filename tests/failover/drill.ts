@@ -48,6 +48,8 @@ export type DrillReport = {
   double: number;
   /** At the failovers, in all. */
   forgotten: number;
+  /** Rows that were committed by their answers, and are not there at the end: nothing writes them a second time, as blocks do payments. */
+  missingMarks: number;
   /** What else does not hold. */
   broken: string[];
 };
@@ -55,6 +57,9 @@ export type DrillReport = {
 type Settled = { linkId: string; atMs: number };
 /** `timelines`: each that had a primary at some time. */
 type Scene = { cluster: Cluster; stage: Stage; settled: Settled[]; timelines: number[] };
+
+/** Between two marks. */
+const MARK_PAUSE_MS = 100;
 
 /** An asynchronous cluster's standbys are half a second behind, and suffer fewer faults. */
 export async function runDrill(options: {
@@ -87,6 +92,7 @@ export async function runDrill(options: {
       () => !isOver,
       (linkId) => settled.push({ linkId, atMs: performance.now() }),
     );
+    const marking = markWhile(cluster.url, () => !isOver);
     const faults: FaultReport[] = [];
     const scene: Scene = { cluster, stage, settled, timelines: [] };
     try {
@@ -99,9 +105,29 @@ export async function runDrill(options: {
     } finally {
       isOver = true;
     }
-    return await conclude(scene, await paying, { isSynchronous, faults });
+    return await conclude(scene, await paying, { isSynchronous, faults, marks: await marking });
   } finally {
     for (const end of ends) await end().catch((error: unknown) => console.error(String(error)));
+  }
+}
+
+/** Adds rows, one after the other, and returns those whose commit was answered. */
+async function markWhile(url: string, mayGoOn: () => boolean): Promise<number[]> {
+  const sql = openDatabase(url, { name: "marks", maxConnections: 1 });
+  const answered: number[] = [];
+  try {
+    await insist(() => sql`create table if not exists drill_marks (number int primary key)`);
+    for (let number = 1; mayGoOn(); number++) {
+      const isThere = await sql`insert into drill_marks values (${number})`.then(
+        () => true,
+        () => false,
+      );
+      if (isThere) answered.push(number);
+      await Bun.sleep(MARK_PAUSE_MS);
+    }
+    return answered;
+  } finally {
+    await sql.end({ timeout: 1 });
   }
 }
 
@@ -160,7 +186,7 @@ async function countLinks(
 async function conclude(
   { cluster, stage, settled, timelines }: Scene,
   { statuses, wrong, unanswered, linkIds }: Answers,
-  { isSynchronous, faults }: { isSynchronous: boolean; faults: FaultReport[] },
+  { isSynchronous, faults, marks }: { isSynchronous: boolean; faults: FaultReport[]; marks: number[] },
 ): Promise<DrillReport> {
   const broken: string[] = [];
   // a former primary that serves again forgets what was committed after it
@@ -177,12 +203,18 @@ async function conclude(
       group by link_id
       having count(*) > 1
     ) twice`;
+  const [missing] = await stage.sql<{ count: number }[]>`
+    select count(*)::int as count
+    from unnest(${marks}::int[]) as mark (number)
+    left join drill_marks on drill_marks.number = mark.number
+    where drill_marks.number is null`;
   return {
     ...{ cluster: isSynchronous ? "synchronous" : "asynchronous", faults, payments: linkIds.length },
     ...{ statuses, wrong, unanswered },
     lost: await countLinks(stage.sql, paid, ["ACTIVE", "PENDING", "EXPIRED", "CANCELLED"]),
     double: row?.count ?? 0,
     forgotten: faults.reduce((sum, { forgotten = 0 }) => sum + forgotten, 0),
+    missingMarks: missing?.count ?? 0,
     broken,
   };
 }

@@ -32,10 +32,11 @@ for (const isSynchronous of [true, false]) {
   const report = await runDrill({ isSynchronous, ...(only.length > 0 ? { only } : {}) });
   console.log(JSON.stringify(report));
   console.log(
-    `${report.cluster}: lost ${report.lost}, double ${report.double}, forgotten ${report.forgotten} of ${report.payments} payments; ` +
+    `${report.cluster}: lost ${report.lost}, double ${report.double}, forgotten ${report.forgotten} of ${report.payments} payments, marks ${report.missingMarks}; ` +
       `longest time without service ${Math.max(...report.faults.map(({ secondsWithout = 0 }) => secondsWithout))} s`,
   );
-  const isClean = report.lost + report.double + report.forgotten + report.unanswered === 0;
+  const gone = report.lost + report.forgotten + report.missingMarks;
+  const isClean = gone + report.double + report.unanswered === 0;
   if (isSynchronous && !(isClean && report.broken.length === 0 && report.wrong.length === 0)) isSound = false;
 }
 process.exit(isSound ? 0 : 1);

@@ -109,6 +109,17 @@ test("events of one transaction with a user's newest old one are kept: its curso
   });
 });
 
+test("the many old events of one transaction go at once when a later one follows them", async () => {
+  await sql`
+    insert into events (user_id, type, subject_id, data, created_at)
+    select ${merchant.userId}, 'wallet.created', '95 days', '{}', now() - interval '95 days'
+    from generate_series(1, 250)`;
+  await untilOlderHaveEnded();
+  await newEvent(sql, "91 days");
+  await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
+  expect(await readAges()).toEqual(["91 days"]);
+});
+
 test("an event whose webhook is not delivered yet is kept; it goes when that has ended", async () => {
   const id = `whe_${randomBytes(8).toString("hex")}`;
   await sql`
