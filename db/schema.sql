@@ -1670,8 +1670,9 @@ CREATE OR REPLACE FUNCTION public.note_changed_reference()
 AS $function$
 begin
   update transactions
-  set reference = (select reference from payment_links where id = new.link_id)
-  where id = new.id;
+  set reference = link.reference
+  from (select (select reference from payment_links where id = new.link_id) as reference) link
+  where transactions.id = new.id and transactions.reference is distinct from link.reference;
   return null;
 end $function$;
 

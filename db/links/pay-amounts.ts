@@ -66,7 +66,7 @@ export async function reservePayAmount(
     isReused,
   }: PayAmount & { linkId: string; network: NetworkId; recipient: Hex },
 ): Promise<void> {
-  await (isReused
+  const { count } = await (isReused
     ? tx`
       update pay_amounts
       set link_id = ${linkId}, used_at = now()
@@ -74,4 +74,5 @@ export async function reservePayAmount(
     : tx`
       insert into pay_amounts (network, recipient, units, link_id)
       values (${network}, ${recipient}, ${units}::bigint, ${linkId})`);
+  if (count !== 1) throw new Error(`the amount ${units} of ${recipient} was not reserved`);
 }

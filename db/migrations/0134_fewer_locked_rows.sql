@@ -3,8 +3,9 @@
 create function note_changed_reference() returns trigger language plpgsql as $$
 begin
   update transactions
-  set reference = (select reference from payment_links where id = new.link_id)
-  where id = new.id;
+  set reference = link.reference
+  from (select (select reference from payment_links where id = new.link_id) as reference) link
+  where transactions.id = new.id and transactions.reference is distinct from link.reference;
   return null;
 end $$;
 drop trigger transactions_note_changed_reference on transactions;

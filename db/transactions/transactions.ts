@@ -152,7 +152,7 @@ function scanMerged(tx: Tx, conditions: readonly (SQL | undefined)[], page: Page
   );
 }
 
-/** First the page's keys from the indexes alone, one ordered scan per condition, merged; then the page's rows. */
+/** First the page's keys by index, one ordered scan per condition, merged; then the page's rows. */
 function scanKeys(tx: Tx, conditions: readonly (SQL | undefined)[], page: Page): Promise<HistoryRow[]> {
   const scans = conditions.map((condition) => selectKeys(condition).limit(page.offset + page.limit));
   return run(
