@@ -12,7 +12,7 @@ export function isRegistrableParent(rpId: string, host: string): boolean {
   return domain !== null && (rpId === domain || rpId.endsWith(`.${domain}`));
 }
 
-/** A host name that somebody can register, or one below it: no public suffix, no URL, no port. */
+/** A registrable domain, or a host name below one: no public suffix, no URL, no port. */
 export function isRegistrable(host: string): boolean {
   return (
     /^[a-z0-9.-]+$/.test(host) &&

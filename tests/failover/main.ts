@@ -32,7 +32,7 @@ for (const isSynchronous of [true, false]) {
   const report = await runDrill({ isSynchronous, ...(only.length > 0 ? { only } : {}) });
   console.log(JSON.stringify(report));
   console.log(
-    `${report.cluster}: lost ${report.lost}, double ${report.double}, forgotten ${report.forgotten} of ${report.payments} payments, marks ${report.missingMarks}; ` +
+    `${report.cluster}: lost ${report.lost}, double ${report.double}, forgotten ${report.forgotten} of ${report.payments} payments, missing marks ${report.missingMarks}; ` +
       `longest time without service ${Math.max(...report.faults.map(({ secondsWithout = 0 }) => secondsWithout))} s`,
   );
   const gone = report.lost + report.forgotten + report.missingMarks;

@@ -31,7 +31,7 @@ const random = seededRandom("catch-up");
 /** More than are asked for by their addresses: the whole token is read then. */
 const MANY_WALLETS = 1_500;
 
-/** A call to the token by somebody who has `units`. What an unsigned transaction says is not believed. */
+/** A call to the token by a sender who holds `units`. What an unsigned transaction says is not believed. */
 async function sendSigned({ chain: { rpcUrl } }: Lab, units: bigint, data: Hex): Promise<void> {
   const account = privateKeyToAccount(makeKey().privateKey);
   await fundUsdc(rpcUrl, account.address.toLowerCase() as Hex, units);
