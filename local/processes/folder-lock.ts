@@ -5,6 +5,9 @@ import { join } from "node:path";
 
 export type FolderLock = { release: () => void };
 
+/** A lock that nothing refers to would be collected, and released with it. */
+const held = new Set<Database>();
+
 /** Locks the folder (created when missing), or throws a message with the owner's process id. */
 export function lockFolder(folder: string): FolderLock {
   mkdirSync(folder, { recursive: true });
@@ -22,8 +25,10 @@ export function lockFolder(folder: string): FolderLock {
     );
   }
   writeFileSync(ownerFile, String(process.pid));
+  held.add(lock);
   return {
     release: () => {
+      held.delete(lock);
       lock.run("rollback");
       lock.close();
     },

@@ -3,7 +3,6 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type BoundProcess, spawnBound } from "../../local/processes/bound-process.ts";
-import { lockFolder } from "../../local/processes/folder-lock.ts";
 import {
   identifyProcess,
   isSameProcessAlive,
@@ -83,14 +82,6 @@ test("a bound process that does not stop is killed with its children", async () 
   await child.stop(200);
   expect(await child.exited).toBe("SIGKILL");
   expect(await waitUntilGone(grandchild, 5_000)).toBe(true);
-});
-
-test("a folder has one owner, which the refusal of a second one names", () => {
-  const place = join(folder, "locked");
-  const lock = lockFolder(place);
-  expect(() => lockFolder(place)).toThrow(`${place} is in use by process ${process.pid}`);
-  lock.release();
-  lockFolder(place).release();
 });
 
 test("ends processes of an earlier start, and never an unrelated process with the same id", async () => {
