@@ -43,6 +43,7 @@ export function openLeaderSeat(
     connect_timeout: CONNECT_TIMEOUT_S,
     backoff: reconnectPauseS,
     ...silenceTimeout(SILENCE_TIMEOUT_S),
+    fetch_types: false,
     onnotice: () => {},
     onclose: onBroken,
     // a heartbeat that a crash takes back was of a leader that is gone

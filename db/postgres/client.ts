@@ -11,9 +11,11 @@
  * - A caller waiting to reserve a connection waits forever when another connection is lost.
  * - A server that vanished silently (failover, dropped packets) is noticed after a quarter of an hour, by the kernel. Patched: after
  *   `silence_timeout` seconds.
+ * - Each new connection asks the server for all its types, to know arrays. Patched: `array_types` names them.
  * The tests lost-connections, ended-transactions, reservations and silent-server in tests/postgres fail without the patch.
  */
 import postgres from "postgres";
+import { KNOWN_ARRAY_TYPES } from "./array-types.ts";
 import { BYTEA_TYPE, presentColumn } from "./hex-bytes.ts";
 
 type Types = { bigint: bigint; numeric: bigint };
@@ -72,6 +74,7 @@ export function openDatabase(url: string, options: DatabaseOptions): Sql {
     connect_timeout: CONNECT_TIMEOUT_S,
     backoff: reconnectPauseS,
     ...silenceTimeout(options.silenceTimeoutS ?? SILENCE_TIMEOUT_S),
+    ...KNOWN_ARRAY_TYPES,
     onnotice: () => {},
     transform: { column: { from: postgres.toCamel }, value: { from: presentColumn } },
     types: {

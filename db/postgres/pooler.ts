@@ -61,6 +61,7 @@ function openClient(databaseUrl: string): postgres.Sql {
   return postgres(databaseUrl, {
     max: 1,
     prepare: false,
+    fetch_types: false,
     max_lifetime: null,
     connect_timeout: CONNECT_TIMEOUT_S,
     onnotice: () => {},
