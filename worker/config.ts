@@ -1,6 +1,6 @@
 /** The worker's environment, read once. It is the only process that sees the relayer keys. */
-import { privateKeyToAccount } from "viem/accounts";
 import { z } from "zod";
+import { relayerAddress } from "../core/chain/sign-relay.ts";
 import { OWN_RATES, RATE_SOURCE } from "../core/domain/exchange-rate.ts";
 import { type Hex, NETWORK_IDS, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import type { KeyList } from "../core/domain/seal.ts";
@@ -38,9 +38,11 @@ import {
 } from "../core/runtime/relay-limits-env.ts";
 import type { TracesPlace } from "../core/tracing/open-tracing.ts";
 
-const privateKeys = commaList
-  .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{64}$/, "must be 0x and 64 hex digits")).min(1))
-  .optional();
+const privateKey = z
+  .string()
+  .regex(/^0x[0-9a-fA-F]{64}$/, { error: "must be 0x and 64 hex digits", abort: true })
+  .refine(isOnCurve, "must be a private key of secp256k1: neither 0 nor above the order of the curve");
+const privateKeys = commaList.pipe(z.array(privateKey).min(1)).optional();
 
 export type RateSourceSetting = { name: string; url: string };
 
@@ -336,6 +338,14 @@ function headMaxAgeS(env: { NODE_ENV: string; RELAY_HEAD_MAX_AGE_S?: number | un
 function toRelayerKey(text: string): LocalKey {
   // the schema matched 0x and 64 hex digits
   const privateKey = text.toLowerCase() as Hex;
-  const address = privateKeyToAccount(privateKey).address.toLowerCase() as Hex;
-  return { address, privateKey };
+  return { address: relayerAddress(privateKey), privateKey };
+}
+
+function isOnCurve(privateKey: string): boolean {
+  try {
+    return relayerAddress(privateKey as Hex).length > 0;
+  } catch {
+    // both engines throw for a number out of range
+    return false;
+  }
 }

@@ -21,15 +21,22 @@ export type AccountOrigin = {
   readonly saltNonce: bigint;
 };
 
-const ACCOUNT_ABI = parseAbi([
-  "function createAccount(bytes[] owners, uint256 nonce) returns (address)",
-  "function execute(address target, uint256 value, bytes data)",
-  "function executeBatch((address target, uint256 value, bytes data)[] calls)",
-  "function addOwnerPublicKey(bytes32 x, bytes32 y)",
-  "function addOwnerAddress(address owner)",
-  "function removeOwnerAtIndex(uint256 index, bytes owner)",
-  "function executeWithoutChainIdValidation(bytes[] calls)",
-]);
+/** Read at first use: before code is compiled it takes 40 ms, longer than any other step of a process's start. */
+const parseAccountAbi = () =>
+  parseAbi([
+    "function createAccount(bytes[] owners, uint256 nonce) returns (address)",
+    "function execute(address target, uint256 value, bytes data)",
+    "function executeBatch((address target, uint256 value, bytes data)[] calls)",
+    "function addOwnerPublicKey(bytes32 x, bytes32 y)",
+    "function addOwnerAddress(address owner)",
+    "function removeOwnerAtIndex(uint256 index, bytes owner)",
+    "function executeWithoutChainIdValidation(bytes[] calls)",
+  ]);
+let parsedAbi: ReturnType<typeof parseAccountAbi> | undefined;
+function accountAbi() {
+  parsedAbi ??= parseAccountAbi();
+  return parsedAbi;
+}
 const OWNERS_AND_NONCE = [{ type: "bytes[]" }, { type: "uint256" }] as const;
 /** Creation code of an ERC-1967 proxy around the implementation's address. */
 const PROXY_CODE = [
@@ -77,7 +84,7 @@ export function accountAddress({ factory, implementation, owners, saltNonce }: A
 
 /** `createAccount` on the factory: deploys the account; does nothing when it exists. */
 export function encodeCreateAccount(owners: readonly Hex[], saltNonce: bigint): Hex {
-  return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "createAccount", args: [owners, saltNonce] });
+  return encodeFunctionData({ abi: accountAbi(), functionName: "createAccount", args: [owners, saltNonce] });
 }
 
 /** The account's calldata for its calls: all succeed or none. No ETH is sent. */
@@ -85,16 +92,16 @@ export function encodeAccountCalls(calls: readonly InnerCall[]): Hex {
   const [only] = calls;
   if (!only) throw new RangeError("an account needs at least one call to make");
   if (calls.length === 1) {
-    return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "execute", args: [only.to, 0n, only.data] });
+    return encodeFunctionData({ abi: accountAbi(), functionName: "execute", args: [only.to, 0n, only.data] });
   }
   const args = calls.map(({ to, data }) => ({ target: to, value: 0n, data }));
-  return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "executeBatch", args: [args] });
+  return encodeFunctionData({ abi: accountAbi(), functionName: "executeBatch", args: [args] });
 }
 
 /** The calls in such calldata; undefined when it is none, or sends ETH. Lower case. */
 export function decodeAccountCalls(callData: Hex): InnerCall[] | undefined {
   try {
-    const { functionName, args } = decodeFunctionData({ abi: ACCOUNT_ABI, data: callData });
+    const { functionName, args } = decodeFunctionData({ abi: accountAbi(), data: callData });
     if (functionName !== "execute" && functionName !== "executeBatch") return undefined;
     const calls = functionName === "execute" ? [{ target: args[0], value: args[1], data: args[2] }] : args[0];
     if (calls.some(({ value }) => value !== 0n)) return undefined;
@@ -108,19 +115,19 @@ export function decodeAccountCalls(callData: Hex): InnerCall[] | undefined {
 /** Calls of an account to itself that change its owners. */
 export function encodeAddOwner(owner: PublicKey | Hex): Hex {
   return typeof owner === "string"
-    ? encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "addOwnerAddress", args: [owner] })
-    : encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "addOwnerPublicKey", args: [owner.x, owner.y] });
+    ? encodeFunctionData({ abi: accountAbi(), functionName: "addOwnerAddress", args: [owner] })
+    : encodeFunctionData({ abi: accountAbi(), functionName: "addOwnerPublicKey", args: [owner.x, owner.y] });
 }
 
 export function encodeRemoveOwner(index: number, owner: Hex): Hex {
   const args = [BigInt(index), owner] as const;
-  return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "removeOwnerAtIndex", args });
+  return encodeFunctionData({ abi: accountAbi(), functionName: "removeOwnerAtIndex", args });
 }
 
 /** The account's calldata for calls to itself that one signature makes valid on every chain. */
 export function encodeAnyChainCalls(calls: readonly Hex[]): Hex {
   return encodeFunctionData({
-    abi: ACCOUNT_ABI,
+    abi: accountAbi(),
     functionName: "executeWithoutChainIdValidation",
     args: [calls],
   });

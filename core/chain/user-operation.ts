@@ -1,5 +1,5 @@
 /** User operations (ERC-4337, EntryPoint v0.6) that our own relayer bundles: zero fees, no paymaster, no initCode. */
-import { decodeAbiParameters, decodeErrorResult, encodeFunctionData, parseAbi } from "viem";
+import { decodeAbiParameters, decodeErrorResult, encodeFunctionData } from "viem";
 import { entryPoint06Abi, getUserOperationHash } from "viem/account-abstraction";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { encodeAggregate3, type InnerCall } from "./multicall.ts";
@@ -38,7 +38,16 @@ export const USER_OPERATION_REVERT_TOPIC =
   "0x1c4fada7374c0a9ee8841fc38afe82932dc0f8e69012e927f061a8bae611a201";
 
 const REVERT_FIELDS = [{ type: "uint256" }, { type: "bytes" }] as const;
-const FAILED_OP_ABI = parseAbi(["error FailedOp(uint256 opIndex, string reason)"]);
+const FAILED_OP_ABI = [
+  {
+    type: "error",
+    name: "FailedOp",
+    inputs: [
+      { name: "opIndex", type: "uint256" },
+      { name: "reason", type: "string" },
+    ],
+  },
+] as const;
 /** A payout of 100 recipients, and the fee. */
 const CALLS_MAX = 101;
 const FIRST_CALL_GAS = 120_000n;

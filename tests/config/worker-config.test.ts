@@ -183,3 +183,10 @@ describe("remote signers of relayer keys", () => {
     );
   });
 });
+
+test("error: a relayer's key that is no key of the curve is refused by its variable's name", () => {
+  for (const digit of ["0", "f"])
+    expect(() =>
+      readWorkerConfig({ ...ENV, RELAYER_PRIVATE_KEYS: `0x${"01".repeat(32)},0x${digit.repeat(64)}` }),
+    ).toThrow("RELAYER_PRIVATE_KEYS: must be a private key of secp256k1");
+});
