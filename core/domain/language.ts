@@ -36,7 +36,7 @@ export function acceptedLanguage(header: string | null | undefined): Language | 
     .split(",", ACCEPTED_MAX)
     .map((item) => {
       const [tag = "", ...parameters] = item.split(";").map((part) => part.trim());
-      const quality = parameters.map((text) => /^q=([\d.]+)$/.exec(text)?.[1]).find(Boolean);
+      const quality = parameters.map((text) => /^q=([\d.]+)$/i.exec(text)?.[1]).find(Boolean);
       return { tag, quality: quality === undefined ? 1 : Number(quality) };
     })
     .filter(({ quality }) => quality > 0)

@@ -214,6 +214,7 @@ test.each([
   // RFC 9110, 12.4.2: a weight of 0 is "not acceptable"
   ["de;q=0", undefined],
   ["en ; q=0.5, de ; q=0.9", "de"],
+  ["en;Q=0.5, de", "de"],
   [`${"ja,".repeat(19)}de`, "de"],
   [`${"ja,".repeat(20)}de`, undefined],
 ] as const)("of Accept-Language %p the language is %p", (header, language) => {
