@@ -1,6 +1,8 @@
 /**
  * What following the head costs at a provider: calls and compute units an hour (Alchemy's list), with the header blooms of a full chain, a
- * block every two seconds with a hundred transfers of others. BENCH_RPC_SECONDS sets how long each case is counted (default 60).
+ * block every two seconds with a hundred transfers of others. BENCH_RPC_SECONDS sets how long each case is counted (default 60), from when
+ * every wallet has been compared with the chain: unchanged ones have their turn once a day, and its calls are a column of their own.
+ * BENCH_RPC_CASES chooses cases by parts of their names, with semicolons between.
  */
 import { openDatabase, type Sql } from "../db/postgres/client.ts";
 import { callRpc } from "../local/chain/rpc.ts";
@@ -16,7 +18,10 @@ const TRANSFERS_A_BLOCK = 100;
 /** Receivers of the transfers; the first one may be a wallet of ours. */
 const RECEIVERS = 1_000;
 const HOURS_A_MONTH = 730;
+const HOURS_A_DAY = 24;
 const HOUR_S = 3_600;
+const COMPARED_WITHIN_MS = 300_000;
+const CHOSEN = process.env.BENCH_RPC_CASES?.split(";");
 
 /** alchemy.com/docs/reference/compute-unit-costs; a websocket is billed by the byte. */
 const UNITS: Readonly<Record<string, number>> = {
@@ -60,7 +65,7 @@ const CASES: readonly Case[] = [
 export async function run(): Promise<void> {
   console.log(`${describeMachine()}; ${SECONDS} s a case, a block every ${BLOCK_MS / 1_000} s\n`);
   const rows: Row[] = [];
-  for (const one of CASES) {
+  for (const one of CASES.filter(({ name }) => CHOSEN?.some((part) => name.includes(part)) ?? true)) {
     const row = await measure(one);
     console.log(JSON.stringify({ bench: "rpc", ...row }));
     rows.push(row);
@@ -84,12 +89,14 @@ async function measure(one: Case): Promise<Row> {
   try {
     await mineFor(chain, 3);
     await waitForCursor(sql, await readHead(chain));
+    await mineUntilCompared(chain, sql);
+    const callsOfTheRound = proxy.calls().eth_call ?? 0;
     proxy.reset();
     const startedMs = performance.now();
     await mineFor(chain, SECONDS);
     await waitForCursor(sql, await readHead(chain));
     const hours = (performance.now() - startedMs) / 1_000 / HOUR_S;
-    return toRow(one, proxy.calls(), proxy.socketBytes(), hours);
+    return toRow(one, { calls: proxy.calls(), socketBytes: proxy.socketBytes(), hours, callsOfTheRound });
   } finally {
     await indexer.stop();
     await proxy.stop();
@@ -98,12 +105,15 @@ async function measure(one: Case): Promise<Row> {
   }
 }
 
-function toRow(
-  { name }: Case,
-  calls: Readonly<Record<string, number>>,
-  socketBytes: number,
-  hours: number,
-): Row {
+type Counted = {
+  calls: Readonly<Record<string, number>>;
+  socketBytes: number;
+  hours: number;
+  /** `eth_call`s until every wallet had been compared once. */
+  callsOfTheRound: number;
+};
+
+function toRow({ name }: Case, { calls, socketBytes, hours, callsOfTheRound }: Counted): Row {
   const anHour = (count: number) => Math.round(count / hours);
   const count = (method: string) => anHour(calls[method] ?? 0);
   const unitsAnHour = Object.keys(calls).reduce(
@@ -111,7 +121,8 @@ function toRow(
     0,
   );
   const socketUnits = anHour(socketBytes) * UNITS_A_SOCKET_BYTE;
-  const aMonth = (units: number) => Math.round((units * HOURS_A_MONTH) / 1e5) / 10;
+  const ofTheRound = (callsOfTheRound * (UNITS.eth_call ?? 0)) / HOURS_A_DAY;
+  const aMonth = (units: number) => Math.round(((units + ofTheRound) * HOURS_A_MONTH) / 1e5) / 10;
   return {
     case: name,
     "heads/h": count("head"),
@@ -119,6 +130,7 @@ function toRow(
     "logs/h": count("eth_getLogs"),
     "receipts/h": count("eth_getBlockReceipts"),
     "eth_call/h": count("eth_call"),
+    "eth_call a day for balances": callsOfTheRound,
     "CU/h": unitsAnHour,
     "CU/h of the socket": Math.round(socketUnits),
     "M CU/month": aMonth(unitsAnHour),
@@ -137,6 +149,21 @@ async function mineFor(chain: BusyChain, seconds: number): Promise<void> {
   for (let dueMs = performance.now(); dueMs < endMs; dueMs += BLOCK_MS) {
     await Bun.sleep(Math.max(0, dueMs - performance.now()));
     await chain.mine(1);
+  }
+}
+
+/** Balances are compared once a minute, at a final block. */
+async function mineUntilCompared(chain: BusyChain, sql: Sql): Promise<void> {
+  const deadlineMs = performance.now() + COMPARED_WITHIN_MS;
+  for (;;) {
+    const [row] = await sql<{ left: number }[]>`
+      select count(*)::int as left
+      from wallets
+      where reconciled_at is null`;
+    if (row?.left === 0) return;
+    if (performance.now() > deadlineMs) throw new Error(`${row?.left} wallets were not compared`);
+    await chain.mine(1);
+    await Bun.sleep(BLOCK_MS);
   }
 }
 
