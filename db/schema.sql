@@ -561,8 +561,9 @@ CREATE INDEX oauth_flows_expires ON public.oauth_flows USING btree (expires_at);
 
 create table open_payments (
   network text not null,
+  owner uuid default '00000000-0000-0000-0000-000000000000'::uuid not null,
   payment_id text not null,
-  constraint open_payments_pkey PRIMARY KEY (network, payment_id)
+  constraint open_payments_pkey PRIMARY KEY (owner, payment_id)
 );
 
 create table otps (
@@ -1408,7 +1409,11 @@ CREATE INDEX webhook_endpoints_user ON public.webhook_endpoints USING btree (use
 
 create view link_count_changes (amount_units numeric, count bigint, refunded_units numeric, status text, user_id text)
 
+create view pending_transactions (amount_units numeric(78,0), block_number bigint, candidates text[], cell smallint, claim_id text, confirmed_at timestamp with time zone, counterparty bytea, created_at timestamp with time zone, description text, detected_at timestamp with time zone, failure_reason text, id text, is_settled boolean, link_id text, log_index integer, network text, operation_id text, operation_item_id bigint, operation_note text, owner uuid, payment_id text, reference text, settled_by text, status text, transfer_id bigint, tx_hash bytea, type text, updated_at timestamp with time zone, user_id text)
+
 create view transactions_to_count (amount_bucket integer, count bigint, day date, network text, owner uuid, status text, type text, units numeric(78,0), user_id text)
+
+create view unwritten_transactions (amount_units numeric(78,0), block_number bigint, candidates text[], cell smallint, claim_id text, confirmed_at timestamp with time zone, counterparty bytea, created_at timestamp with time zone, description text, detected_at timestamp with time zone, failure_reason text, id text, is_settled boolean, link_id text, log_index integer, network text, operation_id text, operation_item_id bigint, operation_note text, owner uuid, payment_id text, reference text, settled_by text, status text, transfer_id bigint, tx_hash bytea, type text, updated_at timestamp with time zone, user_id text)
 
 CREATE OR REPLACE FUNCTION public.add_order_data()
  RETURNS trigger
@@ -1600,6 +1605,12 @@ CREATE OR REPLACE FUNCTION public.hex_of(bytes bytea)
  IMMUTABLE PARALLEL SAFE STRICT
 RETURN ('0x'::text || encode(bytes, 'hex'::text));
 
+CREATE OR REPLACE FUNCTION public.history_id(payment_id text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ('txn_'::text || substr(payment_id, 5));
+
 CREATE OR REPLACE FUNCTION public.log_digest(network text, block_hash bytea, log_index integer)
  RETURNS uuid
  LANGUAGE sql
@@ -1611,8 +1622,8 @@ CREATE OR REPLACE FUNCTION public.note_added_payments()
  LANGUAGE plpgsql
 AS $function$
 begin
-  insert into open_payments (network, payment_id)
-  select network, id
+  insert into open_payments (network, payment_id, owner)
+  select network, id, open_payment_owner(link_id)
   from added
   where is_open;
   insert into relay_payments (relay_id, payment_ids)
@@ -1639,18 +1650,24 @@ CREATE OR REPLACE FUNCTION public.note_changed_payments()
  LANGUAGE plpgsql
 AS $function$
 begin
-  insert into open_payments (network, payment_id)
-  select network, id from added where is_open
-  except all
-  select network, id from removed where is_open
+  insert into open_payments (network, payment_id, owner)
+  select network, id, open_payment_owner(link_id)
+  from (
+    select network, id, link_id from added where is_open
+    except all
+    select network, id, link_id from removed where is_open
+  ) opened
   on conflict do nothing;
   delete from open_payments
   using (
-    select network, id from removed where is_open
-    except all
-    select network, id from added where is_open
+    select id, open_payment_owner(link_id) as owner
+    from (
+      select id, link_id from removed where is_open
+      except all
+      select id, link_id from added where is_open
+    ) closed
   ) ended
-  where open_payments.network = ended.network and open_payments.payment_id = ended.id;
+  where open_payments.owner = ended.owner and open_payments.payment_id = ended.id;
   insert into relay_payments (relay_id, payment_ids)
   select relay_id, array_agg(id order by id)
   from (
@@ -1661,6 +1678,29 @@ begin
   group by relay_id
   on conflict (relay_id) do update
   set payment_ids = relay_payments.payment_ids || excluded.payment_ids;
+  with written as (
+    insert into transactions (
+      id, user_id, network, type, status, amount_units, counterparty, description, link_id, payment_id, failure_reason,
+      detected_at, created_at
+    )
+    select
+      history_id(failed.id), link.user_id, failed.network, 'PAYMENT_LINK', 'FAILED', failed.amount_units, failed.payer,
+      link.description, failed.link_id, failed.id, failed.reason, failed.created_at, failed.created_at
+    from (
+      select id, network, amount_units, payer, link_id, reason, created_at
+      from added
+      where state = 'FAILED' and id = any(array(select id from removed where is_open))
+    ) failed
+    join payment_links link on link.id = failed.link_id
+    where not exists (
+      select from transactions
+      where transactions.payment_id = failed.id
+    )
+    returning id, user_id, failure_reason
+  )
+  insert into events (user_id, type, subject_id, data)
+  select user_id, 'transaction.failed', id, jsonb_build_object('reason', failure_reason)
+  from written;
   return null;
 end $function$;
 
@@ -1691,8 +1731,7 @@ CREATE OR REPLACE FUNCTION public.note_removed_payments()
 AS $function$
 begin
   delete from open_payments
-  using removed
-  where open_payments.network = removed.network and open_payments.payment_id = removed.id;
+  where payment_id in (select id from removed where is_open);
   return null;
 end $function$;
 
@@ -1717,11 +1756,23 @@ begin
   return null;
 end $function$;
 
+CREATE OR REPLACE FUNCTION public.open_payment_owner(link_id text)
+ RETURNS uuid
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN COALESCE((SELECT owner_key(payment_links.user_id) AS owner_key FROM payment_links WHERE (payment_links.id = open_payment_owner.link_id)), '00000000-0000-0000-0000-000000000000'::uuid);
+
 CREATE OR REPLACE FUNCTION public.owner_key(user_id text)
  RETURNS uuid
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN (substr(user_id, 6))::uuid;
+
+CREATE OR REPLACE FUNCTION public.payment_id_of(history_id text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ('pay_'::text || substr(history_id, 5));
 
 CREATE OR REPLACE FUNCTION public.refuse_trail_change()
  RETURNS trigger

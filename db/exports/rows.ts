@@ -130,11 +130,11 @@ export async function fetchExportRows(tx: Tx, count: number): Promise<ExportRow[
 }
 
 function chosen({ userId, filter, limit }: Selection): SQL {
-  const scans = branchesOf(userId, filter).map((branch) =>
+  const scans = branchesOf(userId, filter).map(({ source, where }) =>
     new QueryBuilder()
       .select(CHOSEN_COLUMNS)
-      .from(transactions)
-      .where(branch)
+      .from(source)
+      .where(where)
       .orderBy(...NEWEST_FIRST)
       .limit(limit),
   );

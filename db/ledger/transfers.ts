@@ -106,6 +106,32 @@ export async function storeTransfers(
         limit 1
       ) wallet
     ),
+    -- payments whose history row is not written yet; not where the log's own row came before the payment
+    unwritten as (
+      select sides.transfer_id, sides.side, payment.id, link.description, payment.created_at
+      from sides
+      cross join lateral (
+        select id, link_id, created_at
+        from payments
+        where id = sides.payment_id
+        limit 1
+      ) payment
+      cross join lateral (
+        select user_id, description
+        from payment_links
+        where id = payment.link_id
+        limit 1
+      ) link
+      where link.user_id = sides.user_id
+        and not exists (
+          select from transactions written
+          where written.payment_id = payment.id
+        )
+        and not exists (
+          select from transactions written
+          where written.id = 'txn_' || md5(concat_ws(':', sides.user_id, ${network}::text, hex_of(sides.tx_hash), sides.log_index, sides.side))
+        )
+    ),
     open_rows as (
       select transactions.id, sides.*
       from sides
@@ -130,6 +156,10 @@ export async function storeTransfers(
           select from transactions paid
           where paid.payment_id = sides.payment_id and paid.user_id = sides.user_id
         )
+        and not exists (
+          select from unwritten
+          where unwritten.transfer_id = sides.transfer_id
+        )
       union all
       select transactions.id, sides.*
       from sides
@@ -148,9 +178,15 @@ export async function storeTransfers(
       where transactions.claim_id = sides.claim_id
         and transactions.transfer_id is null
         and transactions.payment_id is null
-        and exists (
-          select from transactions paid
-          where paid.payment_id = sides.payment_id and paid.user_id = sides.user_id
+        and (
+          exists (
+            select from transactions paid
+            where paid.payment_id = sides.payment_id and paid.user_id = sides.user_id
+          )
+          or exists (
+            select from unwritten
+            where unwritten.transfer_id = sides.transfer_id
+          )
         )
     ),
     adopted as (
@@ -172,11 +208,16 @@ export async function storeTransfers(
         confirmed_at, created_at
       )
       select
-        'txn_' || md5(concat_ws(':', user_id, ${network}::text, hex_of(tx_hash), log_index, side)),
-        user_id, ${network}, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
-        link_id, settled_by, candidates, payment_id, claim_id, operation_item_id, operation_id, transfer_id, block_time,
-        confirmed_at, block_time
+        coalesce(
+          history_id(unwritten.id),
+          'txn_' || md5(concat_ws(':', user_id, ${network}::text, hex_of(tx_hash), log_index, side))
+        ),
+        user_id, ${network}, type, status, amount_units, counterparty,
+        coalesce(unwritten.description, sides.description), tx_hash, log_index, block_number, link_id, settled_by,
+        candidates, payment_id, case when unwritten.id is null then claim_id end, operation_item_id, operation_id,
+        transfer_id, block_time, confirmed_at, coalesce(unwritten.created_at, block_time)
       from sides
+      left join unwritten using (transfer_id, side)
       where not exists (
           select from open_rows
           where open_rows.transfer_id = sides.transfer_id and open_rows.side = sides.side

@@ -13,14 +13,17 @@ import { countSettledByAmount } from "./amount-counts.ts";
 import { type Cell, cellCondition, readCells, readSettledCells, sumCounts } from "./counts.ts";
 import {
   amountConditions,
+  type Branch,
   HISTORY_COLUMNS,
   type HistoryPosition,
+  inHistory,
   isAfter,
   isEveryCell,
   isOwnedBy,
   mergeNewest,
   NEWEST_FIRST,
   pendingBranch,
+  rowsOf,
   settledBranch,
 } from "./filter.ts";
 
@@ -98,9 +101,8 @@ async function readPage(
   const query = sql`
     with settled as materialized (${settled})
     select ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}, (select count(*) from settled) as found
-    from (${mergeNewest(scans, page)}) page
-    join transactions using (id)
-    order by transactions.detected_at desc, id desc`;
+    from ${rowsOf(userId, mergeNewest(scans, page))}
+    order by transactions.detected_at desc, transactions.id desc`;
   const rows = await runBuilt<HistoryRow & { found: bigint }>(tx, {
     toSQL: () => dialect.sqlToQuery(query),
   });
@@ -120,7 +122,9 @@ function walkDown(
     ? [and(isOwnedBy(userId), sql`${transactions.isSettled}`, following)]
     : cells.map((cell) => and(cellCondition(userId, cell, filter), following));
   const passed = mergeNewest(
-    branches.map((branch) => newest({ ...KEYS, amountUnits: transactions.amountUnits }, branch).limit(span)),
+    branches.map((where) =>
+      newest({ ...KEYS, amountUnits: transactions.amountUnits }, inHistory(where)).limit(span),
+    ),
     { limit: span, offset: 0 },
   );
   return sql`
@@ -133,7 +137,7 @@ function walkDown(
 
 /** Every row with these amounts, in the order of the amount index, which answers it alone. */
 function allBetween(userId: string, filter: TransactionFilter, page: Page): SQL {
-  const chosen = settledBranch(userId, filter, isAfter(page.after)) ?? sql`false`;
+  const chosen = settledBranch(userId, filter, isAfter(page.after))?.where ?? sql`false`;
   return sql`
     select id, detected_at
     from (
@@ -147,11 +151,11 @@ function allBetween(userId: string, filter: TransactionFilter, page: Page): SQL 
     limit ${page.offset + page.limit}`;
 }
 
-function newest(columns: Record<string, PgColumn>, condition: SQL | undefined) {
+function newest(columns: Record<string, PgColumn>, { source, where }: Branch) {
   return new QueryBuilder()
     .select(columns)
-    .from(transactions)
-    .where(condition)
+    .from(source)
+    .where(where)
     .orderBy(...NEWEST_FIRST)
     .$dynamic();
 }

@@ -1,5 +1,6 @@
 /** A history filter as query conditions, built by drizzle. The owner is always the first condition. */
 import { and, desc, gte, ilike, like, lt, lte, or, type SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { alias, type PgTable, pgTable } from "drizzle-orm/pg-core";
 import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import {
   TRANSACTION_STATUSES,
@@ -9,6 +10,12 @@ import {
 } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { transactions } from "../schema.ts";
+
+/**
+ * What is PENDING, open payments included, which have no row of the table (db/migrations/0136_pending_without_rows.sql). Read with the
+ * columns of transactions.
+ */
+const pendingTransactions = alias(pgTable("pending_transactions", {}), "transactions");
 
 /** What a row of the list holds. */
 export const HISTORY_COLUMNS = {
@@ -85,20 +92,28 @@ export function orEvery<Value>(chosen: readonly Value[], every: readonly Value[]
   return chosen.length === 0 ? every : chosen;
 }
 
+/** Rows to read: `source` goes by the name of transactions in the statement. */
+export type Branch = { source: PgTable; where: SQL | undefined };
+
 /**
- * The chosen rows in each of the two sets of indexes there are: what a block decided, and what is PENDING. Together every row, once. A set
- * that can hold none is left out: looking for statuses where they are not reads everything.
+ * The chosen rows in each of the two sets there are: what a block decided, and what is PENDING. Together every row, once. A set that can
+ * hold none is left out: looking for statuses where they are not reads everything.
  */
-export function branchesOf(userId: string, filter: TransactionFilter, further?: SQL): SQL[] {
+export function branchesOf(userId: string, filter: TransactionFilter, further?: SQL): Branch[] {
   return [settledBranch(userId, filter, further), pendingBranch(userId, filter, further)].flatMap(
     (branch) => branch ?? [],
   );
 }
 
 /** Undefined when the filter chooses nothing but what is PENDING. */
-export function settledBranch(userId: string, filter: TransactionFilter, further?: SQL): SQL | undefined {
+export function settledBranch(userId: string, filter: TransactionFilter, further?: SQL): Branch | undefined {
   const chosen = withoutPending(filter);
-  return chosen && and(conditionsOf(userId, chosen), further, sql`${transactions.isSettled}`);
+  return chosen && inHistory(and(conditionsOf(userId, chosen), further, sql`${transactions.isSettled}`));
+}
+
+/** Rows of the table itself. */
+export function inHistory(where: SQL | undefined): Branch {
+  return { source: transactions, where };
 }
 
 /** The filter for rows that are settled anyway. */
@@ -109,12 +124,12 @@ export function withoutPending(filter: TransactionFilter): TransactionFilter | u
   return { ...filter, statuses: orEvery(statuses, SETTLED_STATUSES) };
 }
 
-/** Undefined when the filter chooses nothing that is PENDING. */
-export function pendingBranch(userId: string, filter: TransactionFilter, further?: SQL): SQL | undefined {
+/** Undefined when the filter chooses nothing that is PENDING. Open payments are among it without a row of the table. */
+export function pendingBranch(userId: string, filter: TransactionFilter, further?: SQL): Branch | undefined {
   if (!choosesPending(filter)) return undefined;
   const isEvery = filter.types.length + filter.networks.length === 0;
   const chosen: TransactionFilter = { ...filter, statuses: isEvery ? [] : ["PENDING"] };
-  return and(conditionsOf(userId, chosen), further, sql`not ${transactions.isSettled}`);
+  return { source: pendingTransactions, where: and(conditionsOf(userId, chosen), further) };
 }
 
 export function choosesPending({ statuses }: TransactionFilter): boolean {
@@ -132,6 +147,28 @@ export function choosesCell({ types, statuses, networks }: TransactionFilter, ce
 /** True when the filter excludes no type, status or network. */
 export function isEveryCell({ types, statuses, networks }: TransactionFilter): boolean {
   return types.length + statuses.length + networks.length === 0;
+}
+
+/** `from` these rows. */
+export function fromBranch({ source, where }: Branch): SQL {
+  const from = source === pendingTransactions ? sql`pending_transactions transactions` : sql`transactions`;
+  return sql`from ${from} where ${where ?? sql`true`}`;
+}
+
+/** The user's rows with the ids of `page`, as transactions, whether they are PENDING without a row of the table or not. */
+export function rowsOf(userId: string, page: SQL): SQL {
+  const columns = sql.join(Object.values(HISTORY_COLUMNS), sql`, `);
+  return sql`
+    (${page}) page
+    cross join lateral (
+      select ${columns}
+      from transactions
+      where transactions.id = page.id
+      union all
+      select ${columns}
+      from unwritten_transactions transactions
+      where transactions.owner = owner_key(${userId}) and transactions.payment_id = payment_id_of(page.id)
+    ) transactions`;
 }
 
 export const NEWEST_FIRST = [desc(transactions.detectedAt), desc(transactions.id)] as const;

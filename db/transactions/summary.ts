@@ -11,7 +11,7 @@ import { runBuilt, type Tx } from "../postgres/client.ts";
 import { readInTime } from "../postgres/statement-timeout.ts";
 import { transactions } from "../schema.ts";
 import { cellConditions, dayConditions, nearestDay } from "./counts.ts";
-import { branchesOf } from "./filter.ts";
+import { branchesOf, fromBranch } from "./filter.ts";
 
 export type Sum = { type: TransactionType; status: TransactionStatus; count: bigint; units: bigint };
 
@@ -86,8 +86,7 @@ async function sumRows(tx: Tx, userId: string, filter: TransactionFilter): Promi
   const rows = branchesOf(userId, filter).map(
     (branch) => sql`
       select ${transactions.type}, ${transactions.status}, ${transactions.amountUnits}
-      from ${transactions}
-      where ${branch}`,
+      ${fromBranch(branch)}`,
   );
   const query = sql`
     select type, status, count(*) as count, sum(amount_units) as units

@@ -17,14 +17,17 @@ import {
   sumCounts,
 } from "./counts.ts";
 import {
+  type Branch,
   branchesOf,
   HISTORY_COLUMNS,
   type HistoryPosition,
+  inHistory,
   isAfter,
   isEveryCell,
   mergeNewest,
   NEWEST_FIRST,
   pendingBranch,
+  rowsOf,
 } from "./filter.ts";
 import { listLargeHistory } from "./search.ts";
 
@@ -73,7 +76,11 @@ export async function findPosition(
   const [row] = await tx<HistoryPosition[]>`
     select id, (extract(epoch from detected_at) * 1000000)::bigint as micros
     from transactions
-    where id = ${id} and user_id = ${userId}`;
+    where id = ${id} and user_id = ${userId}
+    union all
+    select id, (extract(epoch from detected_at) * 1000000)::bigint
+    from unwritten_transactions
+    where owner = owner_key(${userId}) and payment_id = payment_id_of(${id}) and user_id = ${userId}`;
   return row;
 }
 
@@ -85,7 +92,11 @@ export async function findTransaction(
   const [row] = await tx<HistoryRow[]>`
     select ${columnsOf(tx, transactions)}
     from transactions
-    where id = ${id} and user_id = ${userId}`;
+    where id = ${id} and user_id = ${userId}
+    union all
+    select ${columnsOf(tx, transactions)}
+    from unwritten_transactions
+    where owner = owner_key(${userId}) and payment_id = payment_id_of(${id}) and user_id = ${userId}`;
   return row;
 }
 
@@ -134,34 +145,33 @@ function scanCells(
   const branches = isEveryCell(filter)
     ? branchesOf(userId, filter, following)
     : [
-        ...settled.map((cell) => and(cellCondition(userId, cell, filter), following)),
+        ...settled.map((cell) => inHistory(and(cellCondition(userId, cell, filter), following))),
         ...(pending ? [pending] : []),
       ];
-  return page.offset > PLAIN_OFFSET ? scanKeys(tx, branches, page) : scanMerged(tx, branches, page);
+  return page.offset > PLAIN_OFFSET ? scanKeys(tx, userId, branches, page) : scanMerged(tx, branches, page);
 }
 
-/** One ordered index scan a condition, merged. */
-function scanMerged(tx: Tx, conditions: readonly (SQL | undefined)[], page: Page): Promise<HistoryRow[]> {
+/** One ordered scan a branch, merged. */
+function scanMerged(tx: Tx, branches: readonly Branch[], page: Page): Promise<HistoryRow[]> {
   const reach = page.offset + page.limit;
   return run(
     tx,
     mergeNewest(
-      conditions.map((condition) => select(condition).limit(reach)),
+      branches.map((branch) => select(branch).limit(reach)),
       page,
     ),
   );
 }
 
-/** First the page's keys by index, one ordered scan per condition, merged; then the page's rows. */
-function scanKeys(tx: Tx, conditions: readonly (SQL | undefined)[], page: Page): Promise<HistoryRow[]> {
-  const scans = conditions.map((condition) => selectKeys(condition).limit(page.offset + page.limit));
+/** First the page's keys by index, one ordered scan per branch, merged; then the page's rows. */
+function scanKeys(tx: Tx, userId: string, branches: readonly Branch[], page: Page): Promise<HistoryRow[]> {
+  const scans = branches.map((branch) => selectKeys(branch).limit(page.offset + page.limit));
   return run(
     tx,
     sql`
       select ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}
-      from (${mergeNewest(scans, page)}) page
-      join transactions using (id)
-      order by transactions.detected_at desc, id desc`,
+      from ${rowsOf(userId, mergeNewest(scans, page))}
+      order by transactions.detected_at desc, transactions.id desc`,
   );
 }
 
@@ -169,20 +179,20 @@ function run(tx: Tx, query: SQL): Promise<HistoryRow[]> {
   return runBuilt<HistoryRow>(tx, { toSQL: () => dialect.sqlToQuery(query) });
 }
 
-function selectKeys(conditions: SQL | undefined) {
+function selectKeys({ source, where }: Branch) {
   return new QueryBuilder()
     .select({ id: transactions.id, detectedAt: transactions.detectedAt })
-    .from(transactions)
-    .where(conditions)
+    .from(source)
+    .where(where)
     .orderBy(...NEWEST_FIRST)
     .$dynamic();
 }
 
-function select(conditions: SQL | undefined) {
+function select({ source, where }: Branch) {
   return new QueryBuilder()
     .select(HISTORY_COLUMNS)
-    .from(transactions)
-    .where(conditions)
+    .from(source)
+    .where(where)
     .orderBy(...NEWEST_FIRST)
     .$dynamic();
 }
