@@ -563,7 +563,7 @@ create table open_payments (
   network text not null,
   owner uuid default '00000000-0000-0000-0000-000000000000'::uuid not null,
   payment_id text not null,
-  constraint open_payments_pkey PRIMARY KEY (owner, payment_id)
+  constraint open_payments_pkey PRIMARY KEY (network, owner, payment_id)
 );
 
 create table otps (
@@ -1660,14 +1660,16 @@ begin
   on conflict do nothing;
   delete from open_payments
   using (
-    select id, open_payment_owner(link_id) as owner
+    select network, id, open_payment_owner(link_id) as owner
     from (
-      select id, link_id from removed where is_open
+      select network, id, link_id from removed where is_open
       except all
-      select id, link_id from added where is_open
+      select network, id, link_id from added where is_open
     ) closed
   ) ended
-  where open_payments.owner = ended.owner and open_payments.payment_id = ended.id;
+  where open_payments.network = ended.network
+    and open_payments.owner = ended.owner
+    and open_payments.payment_id = ended.id;
   insert into relay_payments (relay_id, payment_ids)
   select relay_id, array_agg(id order by id)
   from (
@@ -1731,7 +1733,8 @@ CREATE OR REPLACE FUNCTION public.note_removed_payments()
 AS $function$
 begin
   delete from open_payments
-  where payment_id in (select id from removed where is_open);
+  using removed
+  where open_payments.network = removed.network and open_payments.payment_id = removed.id;
   return null;
 end $function$;
 

@@ -8,8 +8,8 @@ set owner = owner_key(link.user_id)
 from payments payment
 join payment_links link on link.id = payment.link_id
 where payment.id = open_payments.payment_id;
--- serves: a user's open payments; and all of them, which are few
-alter table open_payments drop constraint open_payments_pkey, add primary key (owner, payment_id);
+-- serves: open payments of a network, and of a user in each network
+alter table open_payments drop constraint open_payments_pkey, add primary key (network, owner, payment_id);
 
 create function open_payment_owner(link_id text) returns uuid
   language sql stable parallel safe
@@ -42,7 +42,8 @@ create view unwritten_transactions as
   from open_payments open
   join payments payment on payment.id = open.payment_id
   join payment_links link on link.id = payment.link_id
-  where payment.is_open
+  where open.network in ('base', 'base-sepolia')
+    and payment.is_open
     and not exists (
       select from transactions written
       where written.payment_id = payment.id
@@ -101,14 +102,16 @@ begin
   on conflict do nothing;
   delete from open_payments
   using (
-    select id, open_payment_owner(link_id) as owner
+    select network, id, open_payment_owner(link_id) as owner
     from (
-      select id, link_id from removed where is_open
+      select network, id, link_id from removed where is_open
       except all
-      select id, link_id from added where is_open
+      select network, id, link_id from added where is_open
     ) closed
   ) ended
-  where open_payments.owner = ended.owner and open_payments.payment_id = ended.id;
+  where open_payments.network = ended.network
+    and open_payments.owner = ended.owner
+    and open_payments.payment_id = ended.id;
   insert into relay_payments (relay_id, payment_ids)
   select relay_id, array_agg(id order by id)
   from (
@@ -148,6 +151,7 @@ end $$;
 create or replace function note_removed_payments() returns trigger language plpgsql as $$
 begin
   delete from open_payments
-  where payment_id in (select id from removed where is_open);
+  using removed
+  where open_payments.network = removed.network and open_payments.payment_id = removed.id;
   return null;
 end $$;

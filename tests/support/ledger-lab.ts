@@ -201,6 +201,12 @@ export function historyOf({ sql }: BooksLab, linkId: string) {
     select type, status, tx_hash from transactions where link_id = ${linkId} order by block_number, log_index`;
 }
 
+/** What is PENDING of a link's payments. */
+export function pendingOf({ sql }: BooksLab, linkId: string) {
+  return sql<{ paymentId: string }[]>`
+    select payment_id from pending_transactions where link_id = ${linkId} order by payment_id`;
+}
+
 /** Types of a link's events, in order. */
 export async function eventsOf({ sql }: BooksLab, linkId: string): Promise<string[]> {
   const rows = await sql<
