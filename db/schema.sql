@@ -148,7 +148,6 @@ create table document_counters (
   constraint document_counters_kind_check CHECK ((kind = ANY (ARRAY['RECEIPT'::text, 'CREDIT_NOTE'::text, 'TEST_RECEIPT'::text, 'TEST_CREDIT_NOTE'::text]))),
   constraint document_counters_last_number_check CHECK ((last_number > 0)),
   constraint document_counters_pkey PRIMARY KEY (user_id, kind, year),
-  constraint document_counters_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE,
   constraint document_counters_year_check CHECK (((year >= 2000) AND (year <= 9999)))
 );
 
@@ -184,7 +183,6 @@ create table documents (
   constraint documents_pkey PRIMARY KEY (id),
   constraint documents_receipt_id_fkey FOREIGN KEY (receipt_id) REFERENCES documents(id) ON DELETE CASCADE,
   constraint documents_tx_hash_check CHECK (((length(tx_hash) = 66) AND (tx_hash = ('0x'::text || encode(decode(substr(tx_hash, 3), 'hex'::text), 'hex'::text))))),
-  constraint documents_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE,
   constraint documents_void_reason_check CHECK ((void_reason = ANY (ARRAY['REORGANISED'::text, 'REASSIGNED'::text])))
 );
 CREATE INDEX documents_link ON public.documents USING btree (link_id);
@@ -722,7 +720,7 @@ END) stored not null,
   constraint payment_links_template_check CHECK (((NOT is_reusable) OR ((tag IS NULL) AND (pay_amount_units IS NULL) AND (status = ANY (ARRAY['ACTIVE'::text, 'EXPIRED'::text, 'CANCELLED'::text]))))),
   constraint payment_links_unique_reference_check CHECK (((NOT unique_reference) OR (reference IS NOT NULL))),
   constraint payment_links_use_check CHECK (((parent_id IS NULL) OR (NOT is_reusable))),
-  constraint payment_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+  constraint payment_links_wallet_fkey FOREIGN KEY (network, recipient) REFERENCES wallets(network, address) ON DELETE CASCADE NOT VALID
 ) with (fillfactor=58);
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
 CREATE INDEX payment_links_customer ON public.payment_links USING btree (user_id, customer_email, created_at DESC, id DESC) WHERE (customer_email IS NOT NULL);
@@ -801,7 +799,7 @@ END) stored,
   constraint payments_pkey PRIMARY KEY (id),
   constraint payments_reason_check CHECK (((state = 'FAILED'::text) = (reason IS NOT NULL))),
   constraint payments_state_check CHECK ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'FAILED'::text])))
-) with (fillfactor=55);
+) with (fillfactor=46);
 CREATE UNIQUE INDEX payments_authorization_key ON public.payments USING btree (authorization_digest(network, token, payer, nonce));
 CREATE INDEX payments_doubtful ON public.payments USING btree (link_id) WHERE (doubt_until IS NOT NULL);
 CREATE INDEX payments_facilitated_mined ON public.payments USING btree (network, facilitated_mined_block) WHERE (facilitated_mined_block IS NOT NULL);

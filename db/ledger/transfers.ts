@@ -52,7 +52,30 @@ export async function storeTransfers(
         history_claim_id text, operation_item_id bigint, amount text
       )
     ),
-    stored as (
+    -- back from a reorganisation. Apart from what is new: an insert that may meet a conflict writes a second record for each row.
+    -- The cursor's row is locked, so nobody else stores transfers of this network
+    known as (
+      select given.*, transfer.id, transfer.status as known_status
+      from given
+      cross join lateral (
+        select id, status
+        from transfers
+        where log_digest(transfers.network, transfers.block_hash, transfers.log_index)
+          = log_digest(${network}, given.block_hash, given.log_index)
+        limit 1
+      ) transfer
+    ),
+    revived as (
+      update transfers
+      set
+        status = case when known.confirmed_at is null then 'DETECTED' else 'CONFIRMED' end,
+        confirmed_at = known.confirmed_at, link_id = known.link_id, pays = known.pays, settled_by = known.settled_by,
+        candidates = known.candidates, payment_id = known.payment_id
+      from known
+      where transfers.id = known.id and known.known_status = 'ORPHANED'
+      returning transfers.id, transfers.block_hash, transfers.log_index, transfers.status
+    ),
+    added as (
       insert into transfers (
         network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
         authorization_nonce, status, confirmed_at, link_id, pays, settled_by, candidates, payment_id
@@ -62,17 +85,15 @@ export async function storeTransfers(
         authorization_nonce, case when confirmed_at is null then 'DETECTED' else 'CONFIRMED' end, confirmed_at,
         link_id, pays, settled_by, candidates, payment_id
       from given
-      on conflict (log_digest(network, block_hash, log_index)) do update
-      set
-        status = excluded.status, confirmed_at = excluded.confirmed_at, link_id = excluded.link_id,
-        pays = excluded.pays, settled_by = excluded.settled_by, candidates = excluded.candidates,
-        payment_id = excluded.payment_id
-      where transfers.status = 'ORPHANED'
+      where not exists (
+          select from known
+          where known.block_hash = given.block_hash and known.log_index = given.log_index
+        )
       returning id, block_hash, log_index, status
     ),
     fresh as (
       select given.*, stored.id as transfer_id, stored.status
-      from stored
+      from (select * from added union all select * from revived) stored
       join given using (block_hash, log_index)
     ),
     sides as (
@@ -201,6 +222,20 @@ export async function storeTransfers(
       where transactions.id = given.id
       returning transactions.id, transactions.user_id, transactions.transfer_id, transactions.type, transactions.status
     ),
+    -- no row has these ids, so that no conflict needs to be expected
+    begun as (
+      insert into transactions (
+        id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
+        link_id, settled_by, candidates, payment_id, transfer_id, detected_at, confirmed_at, created_at
+      )
+      select
+        history_id(unwritten.id), user_id, ${network}, type, status, amount_units, counterparty, unwritten.description,
+        tx_hash, log_index, block_number, link_id, settled_by, candidates, payment_id, transfer_id, block_time,
+        confirmed_at, unwritten.created_at
+      from unwritten
+      join sides using (transfer_id, side)
+      returning id, user_id, transfer_id, type, status
+    ),
     inserted as (
       insert into transactions (
         id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
@@ -208,19 +243,18 @@ export async function storeTransfers(
         confirmed_at, created_at
       )
       select
-        coalesce(
-          history_id(unwritten.id),
-          'txn_' || md5(concat_ws(':', user_id, ${network}::text, hex_of(tx_hash), log_index, side))
-        ),
-        user_id, ${network}, type, status, amount_units, counterparty,
-        coalesce(unwritten.description, sides.description), tx_hash, log_index, block_number, link_id, settled_by,
-        candidates, payment_id, case when unwritten.id is null then claim_id end, operation_item_id, operation_id,
-        transfer_id, block_time, confirmed_at, coalesce(unwritten.created_at, block_time)
+        'txn_' || md5(concat_ws(':', user_id, ${network}::text, hex_of(tx_hash), log_index, side)),
+        user_id, ${network}, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
+        link_id, settled_by, candidates, payment_id, claim_id, operation_item_id, operation_id, transfer_id, block_time,
+        confirmed_at, block_time
       from sides
-      left join unwritten using (transfer_id, side)
       where not exists (
           select from open_rows
           where open_rows.transfer_id = sides.transfer_id and open_rows.side = sides.side
+        )
+        and not exists (
+          select from unwritten
+          where unwritten.transfer_id = sides.transfer_id and unwritten.side = sides.side
         )
       on conflict (id) do update
       set
@@ -234,6 +268,8 @@ export async function storeTransfers(
     ),
     written as (
       select * from adopted
+      union all
+      select * from begun
       union all
       select * from inserted
     )
