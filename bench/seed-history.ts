@@ -166,7 +166,7 @@ function insertLinks(sql: Sql, total: number, from: number, to: number) {
         (id, user_id, network, recipient, amount_units, description, status, expires_at, paid_at, created_at, updated_at)
       select
         'link_seed' || lpad(n::text, 18, '0'), ${LARGE_MERCHANT}, network,
-        '0x' || left(encode(sha256(${LARGE_MERCHANT}::bytea), 'hex'), 40),
+        '0x' || left(encode(sha256(${LARGE_MERCHANT}::text::bytea), 'hex'), 40),
         ${amount(tx)}, ${description(tx)},
         status,
         case when status in ('ACTIVE', 'PENDING') then now() + interval '30 days' else created + interval '1 day' end,

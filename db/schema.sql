@@ -1769,11 +1769,22 @@ CREATE OR REPLACE FUNCTION public.owner_key(user_id text)
  IMMUTABLE PARALLEL SAFE
 RETURN (substr(user_id, 6))::uuid;
 
-CREATE OR REPLACE FUNCTION public.payment_id_of(history_id text)
- RETURNS text
- LANGUAGE sql
- IMMUTABLE PARALLEL SAFE
-RETURN ('pay_'::text || substr(history_id, 5));
+CREATE OR REPLACE FUNCTION public.pending_of(whose uuid)
+ RETURNS SETOF pending_transactions
+ LANGUAGE plpgsql
+ STABLE PARALLEL SAFE ROWS 10
+AS $function$
+begin
+  return query
+  select
+    one.id, one.user_id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
+    one.amount_units, one.counterparty, one.description, one.tx_hash, one.log_index, one.block_number,
+    one.link_id, one.payment_id, one.claim_id, one.transfer_id, one.failure_reason, one.detected_at,
+    one.confirmed_at, one.created_at, one.updated_at, one.settled_by, one.candidates, one.operation_item_id,
+    one.operation_id, one.operation_note, one.reference
+  from pending_transactions one
+  where one.owner = whose;
+end $function$;
 
 CREATE OR REPLACE FUNCTION public.refuse_trail_change()
  RETURNS trigger
@@ -1830,6 +1841,23 @@ CREATE OR REPLACE FUNCTION public.transaction_day(detected_at timestamp with tim
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN ((detected_at AT TIME ZONE 'UTC'::text))::date;
+
+CREATE OR REPLACE FUNCTION public.unwritten_of(whose uuid)
+ RETURNS SETOF unwritten_transactions
+ LANGUAGE plpgsql
+ STABLE PARALLEL SAFE ROWS 10
+AS $function$
+begin
+  return query
+  select
+    one.id, one.user_id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
+    one.amount_units, one.counterparty, one.description, one.tx_hash, one.log_index, one.block_number,
+    one.link_id, one.payment_id, one.claim_id, one.transfer_id, one.failure_reason, one.detected_at,
+    one.confirmed_at, one.created_at, one.updated_at, one.settled_by, one.candidates, one.operation_item_id,
+    one.operation_id, one.operation_note, one.reference
+  from unwritten_transactions one
+  where one.owner = whose;
+end $function$;
 
 CREATE OR REPLACE FUNCTION public.write_event_epoch()
  RETURNS integer

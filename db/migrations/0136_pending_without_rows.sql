@@ -23,10 +23,6 @@ create function history_id(payment_id text) returns text
   language sql immutable parallel safe
   return 'txn_' || substr(payment_id, 5);
 
-create function payment_id_of(history_id text) returns text
-  language sql immutable parallel safe
-  return 'pay_' || substr(history_id, 5);
-
 -- Open payments as history rows, but those that have a row: accepted by the version before, failed and queued again, or taken out of
 -- their block by a reorganisation. Ask for the owner.
 create view unwritten_transactions as
@@ -63,6 +59,35 @@ create view pending_transactions as
     log_index, block_number, link_id, payment_id, claim_id, transfer_id, failure_reason, detected_at, confirmed_at,
     created_at, updated_at, settled_by, candidates, operation_item_id, operation_id, operation_note, reference
   from unwritten_transactions;
+
+-- The same of one user. A function has its plan from before: lists, which are planned as they are asked, do not plan these joins again.
+create function unwritten_of(whose uuid) returns setof unwritten_transactions
+  language plpgsql stable parallel safe rows 10 as $$
+begin
+  return query
+  select
+    one.id, one.user_id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
+    one.amount_units, one.counterparty, one.description, one.tx_hash, one.log_index, one.block_number,
+    one.link_id, one.payment_id, one.claim_id, one.transfer_id, one.failure_reason, one.detected_at,
+    one.confirmed_at, one.created_at, one.updated_at, one.settled_by, one.candidates, one.operation_item_id,
+    one.operation_id, one.operation_note, one.reference
+  from unwritten_transactions one
+  where one.owner = whose;
+end $$;
+
+create function pending_of(whose uuid) returns setof pending_transactions
+  language plpgsql stable parallel safe rows 10 as $$
+begin
+  return query
+  select
+    one.id, one.user_id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
+    one.amount_units, one.counterparty, one.description, one.tx_hash, one.log_index, one.block_number,
+    one.link_id, one.payment_id, one.claim_id, one.transfer_id, one.failure_reason, one.detected_at,
+    one.confirmed_at, one.created_at, one.updated_at, one.settled_by, one.candidates, one.operation_item_id,
+    one.operation_id, one.operation_note, one.reference
+  from pending_transactions one
+  where one.owner = whose;
+end $$;
 
 create or replace view transactions_to_count as
   select user_id, owner_key(user_id) as owner, day, network, type, status, amount_bucket, count, units

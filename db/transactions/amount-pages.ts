@@ -3,7 +3,7 @@
  * shorter way is taken, whatever the planner estimates.
  */
 import { and, type SQL, sql } from "drizzle-orm";
-import { type PgColumn, PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { PgDialect } from "drizzle-orm/pg-core";
 import { invalid } from "../../core/domain/errors.ts";
 import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
@@ -13,7 +13,6 @@ import { countSettledByAmount } from "./amount-counts.ts";
 import { type Cell, cellCondition, readCells, readSettledCells, sumCounts } from "./counts.ts";
 import {
   amountConditions,
-  type Branch,
   HISTORY_COLUMNS,
   type HistoryPosition,
   inHistory,
@@ -21,9 +20,9 @@ import {
   isEveryCell,
   isOwnedBy,
   mergeNewest,
-  NEWEST_FIRST,
   pendingBranch,
   rowsOf,
+  scanBranch,
   settledBranch,
 } from "./filter.ts";
 
@@ -97,7 +96,7 @@ async function readPage(
   const pending = pendingBranch(userId, filter, isAfter(page.after));
   const reach = page.offset + page.limit;
   const scans = [sql`select id, detected_at from settled`];
-  if (pending) scans.push(newest(KEYS, pending).limit(reach).getSQL());
+  if (pending) scans.push(scanBranch(KEYS, pending, reach));
   const query = sql`
     with settled as materialized (${settled})
     select ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}, (select count(*) from settled) as found
@@ -123,7 +122,7 @@ function walkDown(
     : cells.map((cell) => and(cellCondition(userId, cell, filter), following));
   const passed = mergeNewest(
     branches.map((where) =>
-      newest({ ...KEYS, amountUnits: transactions.amountUnits }, inHistory(where)).limit(span),
+      scanBranch({ ...KEYS, amountUnits: transactions.amountUnits }, inHistory(where), span),
     ),
     { limit: span, offset: 0 },
   );
@@ -149,13 +148,4 @@ function allBetween(userId: string, filter: TransactionFilter, page: Page): SQL 
     ) between
     order by detected_at desc, id desc
     limit ${page.offset + page.limit}`;
-}
-
-function newest(columns: Record<string, PgColumn>, { source, where }: Branch) {
-  return new QueryBuilder()
-    .select(columns)
-    .from(source)
-    .where(where)
-    .orderBy(...NEWEST_FIRST)
-    .$dynamic();
 }

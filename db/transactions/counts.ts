@@ -3,7 +3,7 @@
  * at a cost that does not grow with the history. Use a repeatable read transaction to count and list the same rows.
  */
 import { and, count, gte, lt, type SQL, sql } from "drizzle-orm";
-import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { PgDialect } from "drizzle-orm/pg-core";
 import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import {
   TRANSACTION_TYPES,
@@ -74,8 +74,7 @@ function pendingCells(tx: Tx, userId: string, filter: TransactionFilter) {
     select chosen.network, chosen.type, 'PENDING', pending.count
     from (
       select cell, count(*) as count
-      from pending_transactions
-      where owner = owner_key(${userId})
+      from pending_of(owner_key(${userId}))
       group by cell
     ) pending
     join unnest(
@@ -225,8 +224,8 @@ function pendingDays(tx: Tx, userId: string, filter: TransactionFilter, cells: r
       )`;
   return tx`
     select transaction_day(detected_at) as day, count(*) as count
-    from pending_transactions
-    where owner = owner_key(${userId})
+    from pending_of(owner_key(${userId}))
+    where true
       ${filter.before ? tx`and detected_at < ${filter.before}` : tx``}
       ${isChosen}
     group by 1`;
@@ -249,7 +248,7 @@ export function countPending(tx: Tx, userId: string, filter: TransactionFilter):
 async function countEach(tx: Tx, branches: readonly Branch[]): Promise<number> {
   if (branches.length === 0) return 0;
   const counts = branches.map(
-    ({ source, where }) => sql`(${new QueryBuilder().select({ count: count() }).from(source).where(where)})`,
+    ({ from, where }) => sql`(select ${count()} from ${from} where ${where ?? sql`true`})`,
   );
   const query = sql`select ${sql.join(counts, sql` + `)} as count`;
   const [row] = await runBuilt<{ count: bigint }>(tx, { toSQL: () => dialect.sqlToQuery(query) });

@@ -1,6 +1,5 @@
 /** A history filter as query conditions, built by drizzle. The owner is always the first condition. */
 import { and, desc, gte, ilike, like, lt, lte, or, type SQL, type SQLWrapper, sql } from "drizzle-orm";
-import { alias, type PgTable, pgTable } from "drizzle-orm/pg-core";
 import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import {
   TRANSACTION_STATUSES,
@@ -10,12 +9,6 @@ import {
 } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { transactions } from "../schema.ts";
-
-/**
- * What is PENDING, open payments included, which have no row of the table (db/migrations/0136_pending_without_rows.sql). Read with the
- * columns of transactions.
- */
-const pendingTransactions = alias(pgTable("pending_transactions", {}), "transactions");
 
 /** What a row of the list holds. */
 export const HISTORY_COLUMNS = {
@@ -92,8 +85,8 @@ export function orEvery<Value>(chosen: readonly Value[], every: readonly Value[]
   return chosen.length === 0 ? every : chosen;
 }
 
-/** Rows to read: `source` goes by the name of transactions in the statement. */
-export type Branch = { source: PgTable; where: SQL | undefined };
+/** Rows to read: what is read `from` goes by the name of transactions. */
+export type Branch = { from: SQL; where: SQL | undefined };
 
 /**
  * The chosen rows in each of the two sets there are: what a block decided, and what is PENDING. Together every row, once. A set that can
@@ -113,7 +106,7 @@ export function settledBranch(userId: string, filter: TransactionFilter, further
 
 /** Rows of the table itself. */
 export function inHistory(where: SQL | undefined): Branch {
-  return { source: transactions, where };
+  return { from: sql`transactions`, where };
 }
 
 /** The filter for rows that are settled anyway. */
@@ -124,12 +117,18 @@ export function withoutPending(filter: TransactionFilter): TransactionFilter | u
   return { ...filter, statuses: orEvery(statuses, SETTLED_STATUSES) };
 }
 
-/** Undefined when the filter chooses nothing that is PENDING. Open payments are among it without a row of the table. */
+/**
+ * Undefined when the filter chooses nothing that is PENDING. Open payments are among it, which have no row of the table
+ * (db/migrations/0136_pending_without_rows.sql).
+ */
 export function pendingBranch(userId: string, filter: TransactionFilter, further?: SQL): Branch | undefined {
   if (!choosesPending(filter)) return undefined;
   const isEvery = filter.types.length + filter.networks.length === 0;
   const chosen: TransactionFilter = { ...filter, statuses: isEvery ? [] : ["PENDING"] };
-  return { source: pendingTransactions, where: and(conditionsOf(userId, chosen), further) };
+  return {
+    from: sql`pending_of(owner_key(${userId})) transactions`,
+    where: and(conditionsOf(userId, chosen), further),
+  };
 }
 
 export function choosesPending({ statuses }: TransactionFilter): boolean {
@@ -149,10 +148,18 @@ export function isEveryCell({ types, statuses, networks }: TransactionFilter): b
   return types.length + statuses.length + networks.length === 0;
 }
 
-/** `from` these rows. */
-export function fromBranch({ source, where }: Branch): SQL {
-  const from = source === pendingTransactions ? sql`pending_transactions transactions` : sql`transactions`;
-  return sql`from ${from} where ${where ?? sql`true`}`;
+/** These columns of a branch, newest first. */
+export function scanBranch(
+  columns: Readonly<Record<string, SQLWrapper>>,
+  { from, where }: Branch,
+  limit: number,
+): SQL {
+  return sql`
+    select ${sql.join(Object.values(columns), sql`, `)}
+    from ${from}
+    where ${where ?? sql`true`}
+    order by ${NEWEST_FIRST}
+    limit ${limit}`;
 }
 
 /** The user's rows with the ids of `page`, as transactions, whether they are PENDING without a row of the table or not. */
@@ -166,12 +173,12 @@ export function rowsOf(userId: string, page: SQL): SQL {
       where transactions.id = page.id
       union all
       select ${columns}
-      from unwritten_transactions transactions
-      where transactions.owner = owner_key(${userId}) and transactions.payment_id = payment_id_of(page.id)
+      from unwritten_of(owner_key(${userId})) transactions
+      where transactions.id = page.id
     ) transactions`;
 }
 
-export const NEWEST_FIRST = [desc(transactions.detectedAt), desc(transactions.id)] as const;
+const NEWEST_FIRST = sql.join([desc(transactions.detectedAt), desc(transactions.id)], sql`, `);
 
 /** One page of several scans that are each newest first and reach as far as the page does. */
 export function mergeNewest(scans: readonly SQLWrapper[], page: { limit: number; offset: number }): SQL {

@@ -3,7 +3,7 @@
  * would read too much of the history are refused before they read it.
  */
 import { and, count, getTableColumns, type SQL, sql } from "drizzle-orm";
-import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { PgDialect } from "drizzle-orm/pg-core";
 import { invalid } from "../../core/domain/errors.ts";
 import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
@@ -16,16 +16,15 @@ import {
   branchesOf,
   choosesCell,
   conditionsOf,
-  fromBranch,
   HISTORY_COLUMNS,
   type HistoryPosition,
   isAfter,
   isIndexed,
   isOwnedBy,
   mergeNewest,
-  NEWEST_FIRST,
   pendingBranch,
   rowsOf,
+  scanBranch,
   searchCondition,
   settledBranch,
   withoutPending,
@@ -150,13 +149,7 @@ async function findRecent(
 ): Promise<Found> {
   const newest = mergeNewest(
     branchesOf(userId, { ...NO_FILTER, from: filter.from, before: filter.before }, isAfter(page.after)).map(
-      ({ source, where }) =>
-        new QueryBuilder()
-          .select(getTableColumns(transactions))
-          .from(source)
-          .where(where)
-          .orderBy(...NEWEST_FIRST)
-          .limit(span),
+      (branch) => scanBranch(getTableColumns(transactions), branch, span),
     ),
     { limit: span, offset: 0 },
   );
@@ -235,7 +228,8 @@ function settledBy(key: Key, userId: string, filter: TransactionFilter): SQL | u
 function keysOf(branch: Branch): SQL {
   return sql`
     select id, detected_at
-    ${fromBranch(branch)}`;
+    from ${branch.from}
+    where ${branch.where ?? sql`true`}`;
 }
 
 function tooBroad() {

@@ -11,7 +11,7 @@ import { runBuilt, type Tx } from "../postgres/client.ts";
 import { readInTime } from "../postgres/statement-timeout.ts";
 import { transactions } from "../schema.ts";
 import { cellConditions, dayConditions, nearestDay } from "./counts.ts";
-import { branchesOf, fromBranch } from "./filter.ts";
+import { branchesOf } from "./filter.ts";
 
 export type Sum = { type: TransactionType; status: TransactionStatus; count: bigint; units: bigint };
 
@@ -84,9 +84,10 @@ function sumInTime(tx: Tx, userId: string, filter: TransactionFilter): Promise<S
 /** Row by row. */
 async function sumRows(tx: Tx, userId: string, filter: TransactionFilter): Promise<Sum[]> {
   const rows = branchesOf(userId, filter).map(
-    (branch) => sql`
+    ({ from, where }) => sql`
       select ${transactions.type}, ${transactions.status}, ${transactions.amountUnits}
-      ${fromBranch(branch)}`,
+      from ${from}
+      where ${where ?? sql`true`}`,
   );
   const query = sql`
     select type, status, count(*) as count, sum(amount_units) as units

@@ -1,6 +1,6 @@
 /** A user's history: pages in a fixed order, and the number of rows a filter selects. docs/QUERIES.md describes how each is served. */
 import { and, type SQL, sql } from "drizzle-orm";
-import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { PgDialect } from "drizzle-orm/pg-core";
 import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
@@ -25,9 +25,9 @@ import {
   isAfter,
   isEveryCell,
   mergeNewest,
-  NEWEST_FIRST,
   pendingBranch,
   rowsOf,
+  scanBranch,
 } from "./filter.ts";
 import { listLargeHistory } from "./search.ts";
 
@@ -44,6 +44,7 @@ export type TransactionPage = {
 
 /** From this offset on, rows are skipped by key only. */
 const PLAIN_OFFSET = 100;
+const KEYS = { id: transactions.id, detectedAt: transactions.detectedAt };
 
 /**
  * One page, newest first (detected_at, then id), and the total number of matching rows. Requires a repeatable read transaction, so
@@ -76,12 +77,13 @@ export async function findPosition(
   const [row] = await tx<HistoryPosition[]>`
     select id, (extract(epoch from detected_at) * 1000000)::bigint as micros
     from transactions
-    where id = ${id} and user_id = ${userId}
-    union all
-    select id, (extract(epoch from detected_at) * 1000000)::bigint
-    from unwritten_transactions
-    where owner = owner_key(${userId}) and payment_id = payment_id_of(${id}) and user_id = ${userId}`;
-  return row;
+    where id = ${id} and user_id = ${userId}`;
+  if (row) return row;
+  const [unwritten] = await tx<HistoryPosition[]>`
+    select id, (extract(epoch from detected_at) * 1000000)::bigint as micros
+    from unwritten_of(owner_key(${userId}))
+    where id = ${id} and user_id = ${userId}`;
+  return unwritten;
 }
 
 /** A user's own row. */
@@ -92,12 +94,13 @@ export async function findTransaction(
   const [row] = await tx<HistoryRow[]>`
     select ${columnsOf(tx, transactions)}
     from transactions
-    where id = ${id} and user_id = ${userId}
-    union all
+    where id = ${id} and user_id = ${userId}`;
+  if (row) return row;
+  const [unwritten] = await tx<HistoryRow[]>`
     select ${columnsOf(tx, transactions)}
-    from unwritten_transactions
-    where owner = owner_key(${userId}) and payment_id = payment_id_of(${id}) and user_id = ${userId}`;
-  return row;
+    from unwritten_of(owner_key(${userId}))
+    where id = ${id} and user_id = ${userId}`;
+  return unwritten;
 }
 
 /** The exact number of matching rows. A search or an amount between dates counts row by row: for jobs, not for pages. */
@@ -157,7 +160,7 @@ function scanMerged(tx: Tx, branches: readonly Branch[], page: Page): Promise<Hi
   return run(
     tx,
     mergeNewest(
-      branches.map((branch) => select(branch).limit(reach)),
+      branches.map((branch) => scanBranch(HISTORY_COLUMNS, branch, reach)),
       page,
     ),
   );
@@ -165,7 +168,7 @@ function scanMerged(tx: Tx, branches: readonly Branch[], page: Page): Promise<Hi
 
 /** First the page's keys by index, one ordered scan per branch, merged; then the page's rows. */
 function scanKeys(tx: Tx, userId: string, branches: readonly Branch[], page: Page): Promise<HistoryRow[]> {
-  const scans = branches.map((branch) => selectKeys(branch).limit(page.offset + page.limit));
+  const scans = branches.map((branch) => scanBranch(KEYS, branch, page.offset + page.limit));
   return run(
     tx,
     sql`
@@ -177,22 +180,4 @@ function scanKeys(tx: Tx, userId: string, branches: readonly Branch[], page: Pag
 
 function run(tx: Tx, query: SQL): Promise<HistoryRow[]> {
   return runBuilt<HistoryRow>(tx, { toSQL: () => dialect.sqlToQuery(query) });
-}
-
-function selectKeys({ source, where }: Branch) {
-  return new QueryBuilder()
-    .select({ id: transactions.id, detectedAt: transactions.detectedAt })
-    .from(source)
-    .where(where)
-    .orderBy(...NEWEST_FIRST)
-    .$dynamic();
-}
-
-function select({ source, where }: Branch) {
-  return new QueryBuilder()
-    .select(HISTORY_COLUMNS)
-    .from(source)
-    .where(where)
-    .orderBy(...NEWEST_FIRST)
-    .$dynamic();
 }

@@ -1,12 +1,18 @@
 /** What is PENDING of a payment is read from the payment: its history row is written once, by its block or by its end. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
+import { fetchExportRows, openExportCursor } from "../../db/exports/rows.ts";
 import { dropChainRows } from "../../db/ledger/rebuild.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { requeuePayment } from "../../db/payments/accept-payments.ts";
 import { sumTransactions } from "../../db/transactions/summary.ts";
-import { findPosition, findTransaction, listTransactions } from "../../db/transactions/transactions.ts";
+import {
+  findPosition,
+  findTransaction,
+  listTransactions,
+  type Page,
+} from "../../db/transactions/transactions.ts";
 import {
   accept,
   type BooksLab,
@@ -40,7 +46,7 @@ async function acceptOne(): Promise<NewPayment> {
 
 const inSnapshot = <Result>(work: Parameters<typeof lab.sql.begin<Result>>[1]) =>
   lab.sql.begin("isolation level repeatable read", work);
-const list = (filter: Partial<TransactionFilter> = {}, page = { limit: 50, offset: 0 }) =>
+const list = (filter: Partial<TransactionFilter> = {}, page: Page = { limit: 50, offset: 0 }) =>
   inSnapshot((tx) => listTransactions(tx, lab.merchant.userId, { ...NO_FILTER, ...filter }, page));
 const written = ({ id }: NewPayment) => lab.sql<{ id: string; status: string; createdAt: Date }[]>`
   select id, status, created_at from transactions where payment_id = ${id}`;
@@ -86,6 +92,7 @@ describe("an open payment", () => {
     await read(lab, [makeTransfer(lab, 120), makeTransfer(lab, 121), makeTransfer(lab, 122)]);
     const { userId } = lab.merchant;
     const row = await pendingRow(payments[2] ?? (await acceptOne()));
+    const positionOf = (id: string) => findPosition(lab.sql, { id, userId });
     const filters: Partial<TransactionFilter>[] = [
       {},
       { statuses: ["PENDING"] },
@@ -109,11 +116,19 @@ describe("an open payment", () => {
       sums: await Promise.all(
         filters.map((filter) => inSnapshot((tx) => sumTransactions(tx, userId, { ...NO_FILTER, ...filter }))),
       ),
-      position: await findPosition(lab.sql, { id: row.id, userId }),
+      exported: await inSnapshot(async (tx) => {
+        const selection = { userId, filter: NO_FILTER, limit: 20 };
+        await openExportCursor(tx, selection, { detail: "accounting", order: "newest" });
+        return [...(await fetchExportRows(tx, 20))];
+      }),
+      following: await list({}, { limit: 50, offset: 0, after: await positionOf(row.id) }),
+      position: await positionOf(row.id),
       one: await findTransaction(lab.sql, { id: row.id, userId }),
     });
     const unwritten = await readAll();
     expect(unwritten.pages[0]?.total).toBe(9);
+    expect(unwritten.exported).toHaveLength(9);
+    expect(unwritten.following.rows).toHaveLength(2);
     for (const payment of payments) await writeRow(payment);
     await lab.sql`update transactions set created_at = detected_at, updated_at = detected_at where status = 'PENDING'`;
     const inRows = await readAll();
