@@ -165,7 +165,8 @@ function insertLinks(sql: Sql, total: number, from: number, to: number) {
       insert into payment_links
         (id, user_id, network, recipient, amount_units, description, status, expires_at, paid_at, created_at, updated_at)
       select
-        'link_seed' || lpad(n::text, 18, '0'), ${LARGE_MERCHANT}, network, ${`0x${"11".repeat(20)}`},
+        'link_seed' || lpad(n::text, 18, '0'), ${LARGE_MERCHANT}, network,
+        '0x' || left(encode(sha256(${LARGE_MERCHANT}::text::bytea), 'hex'), 40),
         ${amount(tx)}, ${description(tx)},
         status,
         case when status in ('ACTIVE', 'PENDING') then now() + interval '30 days' else created + interval '1 day' end,

@@ -148,7 +148,6 @@ create table document_counters (
   constraint document_counters_kind_check CHECK ((kind = ANY (ARRAY['RECEIPT'::text, 'CREDIT_NOTE'::text, 'TEST_RECEIPT'::text, 'TEST_CREDIT_NOTE'::text]))),
   constraint document_counters_last_number_check CHECK ((last_number > 0)),
   constraint document_counters_pkey PRIMARY KEY (user_id, kind, year),
-  constraint document_counters_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE,
   constraint document_counters_year_check CHECK (((year >= 2000) AND (year <= 9999)))
 );
 
@@ -184,7 +183,6 @@ create table documents (
   constraint documents_pkey PRIMARY KEY (id),
   constraint documents_receipt_id_fkey FOREIGN KEY (receipt_id) REFERENCES documents(id) ON DELETE CASCADE,
   constraint documents_tx_hash_check CHECK (((length(tx_hash) = 66) AND (tx_hash = ('0x'::text || encode(decode(substr(tx_hash, 3), 'hex'::text), 'hex'::text))))),
-  constraint documents_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE,
   constraint documents_void_reason_check CHECK ((void_reason = ANY (ARRAY['REORGANISED'::text, 'REASSIGNED'::text])))
 );
 CREATE INDEX documents_link ON public.documents USING btree (link_id);
@@ -561,8 +559,9 @@ CREATE INDEX oauth_flows_expires ON public.oauth_flows USING btree (expires_at);
 
 create table open_payments (
   network text not null,
+  owner uuid default '00000000-0000-0000-0000-000000000000'::uuid not null,
   payment_id text not null,
-  constraint open_payments_pkey PRIMARY KEY (network, payment_id)
+  constraint open_payments_pkey PRIMARY KEY (network, owner, payment_id)
 );
 
 create table otps (
@@ -721,7 +720,7 @@ END) stored not null,
   constraint payment_links_template_check CHECK (((NOT is_reusable) OR ((tag IS NULL) AND (pay_amount_units IS NULL) AND (status = ANY (ARRAY['ACTIVE'::text, 'EXPIRED'::text, 'CANCELLED'::text]))))),
   constraint payment_links_unique_reference_check CHECK (((NOT unique_reference) OR (reference IS NOT NULL))),
   constraint payment_links_use_check CHECK (((parent_id IS NULL) OR (NOT is_reusable))),
-  constraint payment_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+  constraint payment_links_wallet_fkey FOREIGN KEY (network, recipient) REFERENCES wallets(network, address) ON DELETE CASCADE NOT VALID
 ) with (fillfactor=58);
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
 CREATE INDEX payment_links_customer ON public.payment_links USING btree (user_id, customer_email, created_at DESC, id DESC) WHERE (customer_email IS NOT NULL);
@@ -800,7 +799,7 @@ END) stored,
   constraint payments_pkey PRIMARY KEY (id),
   constraint payments_reason_check CHECK (((state = 'FAILED'::text) = (reason IS NOT NULL))),
   constraint payments_state_check CHECK ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'FAILED'::text])))
-) with (fillfactor=55);
+) with (fillfactor=46);
 CREATE UNIQUE INDEX payments_authorization_key ON public.payments USING btree (authorization_digest(network, token, payer, nonce));
 CREATE INDEX payments_doubtful ON public.payments USING btree (link_id) WHERE (doubt_until IS NOT NULL);
 CREATE INDEX payments_facilitated_mined ON public.payments USING btree (network, facilitated_mined_block) WHERE (facilitated_mined_block IS NOT NULL);
@@ -1408,7 +1407,11 @@ CREATE INDEX webhook_endpoints_user ON public.webhook_endpoints USING btree (use
 
 create view link_count_changes (amount_units numeric, count bigint, refunded_units numeric, status text, user_id text)
 
+create view pending_transactions (amount_units numeric(78,0), block_number bigint, candidates text[], cell smallint, claim_id text, confirmed_at timestamp with time zone, counterparty bytea, created_at timestamp with time zone, description text, detected_at timestamp with time zone, failure_reason text, id text, is_settled boolean, link_id text, log_index integer, network text, operation_id text, operation_item_id bigint, operation_note text, owner uuid, payment_id text, reference text, settled_by text, status text, transfer_id bigint, tx_hash bytea, type text, updated_at timestamp with time zone, user_id text)
+
 create view transactions_to_count (amount_bucket integer, count bigint, day date, network text, owner uuid, status text, type text, units numeric(78,0), user_id text)
+
+create view unwritten_transactions (amount_units numeric(78,0), block_number bigint, candidates text[], cell smallint, claim_id text, confirmed_at timestamp with time zone, counterparty bytea, created_at timestamp with time zone, description text, detected_at timestamp with time zone, failure_reason text, id text, is_settled boolean, link_id text, log_index integer, network text, operation_id text, operation_item_id bigint, operation_note text, owner uuid, payment_id text, reference text, settled_by text, status text, transfer_id bigint, tx_hash bytea, type text, updated_at timestamp with time zone, user_id text)
 
 CREATE OR REPLACE FUNCTION public.add_order_data()
  RETURNS trigger
@@ -1600,6 +1603,12 @@ CREATE OR REPLACE FUNCTION public.hex_of(bytes bytea)
  IMMUTABLE PARALLEL SAFE STRICT
 RETURN ('0x'::text || encode(bytes, 'hex'::text));
 
+CREATE OR REPLACE FUNCTION public.history_id(payment_id text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ('txn_'::text || substr(payment_id, 5));
+
 CREATE OR REPLACE FUNCTION public.log_digest(network text, block_hash bytea, log_index integer)
  RETURNS uuid
  LANGUAGE sql
@@ -1611,8 +1620,8 @@ CREATE OR REPLACE FUNCTION public.note_added_payments()
  LANGUAGE plpgsql
 AS $function$
 begin
-  insert into open_payments (network, payment_id)
-  select network, id
+  insert into open_payments (network, payment_id, owner)
+  select network, id, open_payment_owner(link_id)
   from added
   where is_open;
   insert into relay_payments (relay_id, payment_ids)
@@ -1639,18 +1648,26 @@ CREATE OR REPLACE FUNCTION public.note_changed_payments()
  LANGUAGE plpgsql
 AS $function$
 begin
-  insert into open_payments (network, payment_id)
-  select network, id from added where is_open
-  except all
-  select network, id from removed where is_open
+  insert into open_payments (network, payment_id, owner)
+  select network, id, open_payment_owner(link_id)
+  from (
+    select network, id, link_id from added where is_open
+    except all
+    select network, id, link_id from removed where is_open
+  ) opened
   on conflict do nothing;
   delete from open_payments
   using (
-    select network, id from removed where is_open
-    except all
-    select network, id from added where is_open
+    select network, id, open_payment_owner(link_id) as owner
+    from (
+      select network, id, link_id from removed where is_open
+      except all
+      select network, id, link_id from added where is_open
+    ) closed
   ) ended
-  where open_payments.network = ended.network and open_payments.payment_id = ended.id;
+  where open_payments.network = ended.network
+    and open_payments.owner = ended.owner
+    and open_payments.payment_id = ended.id;
   insert into relay_payments (relay_id, payment_ids)
   select relay_id, array_agg(id order by id)
   from (
@@ -1661,6 +1678,29 @@ begin
   group by relay_id
   on conflict (relay_id) do update
   set payment_ids = relay_payments.payment_ids || excluded.payment_ids;
+  with written as (
+    insert into transactions (
+      id, user_id, network, type, status, amount_units, counterparty, description, link_id, payment_id, failure_reason,
+      detected_at, created_at
+    )
+    select
+      history_id(failed.id), link.user_id, failed.network, 'PAYMENT_LINK', 'FAILED', failed.amount_units, failed.payer,
+      link.description, failed.link_id, failed.id, failed.reason, failed.created_at, failed.created_at
+    from (
+      select id, network, amount_units, payer, link_id, reason, created_at
+      from added
+      where state = 'FAILED' and id = any(array(select id from removed where is_open))
+    ) failed
+    join payment_links link on link.id = failed.link_id
+    where not exists (
+      select from transactions
+      where transactions.payment_id = failed.id
+    )
+    returning id, user_id, failure_reason
+  )
+  insert into events (user_id, type, subject_id, data)
+  select user_id, 'transaction.failed', id, jsonb_build_object('reason', failure_reason)
+  from written;
   return null;
 end $function$;
 
@@ -1717,11 +1757,34 @@ begin
   return null;
 end $function$;
 
+CREATE OR REPLACE FUNCTION public.open_payment_owner(link_id text)
+ RETURNS uuid
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN COALESCE((SELECT owner_key(payment_links.user_id) AS owner_key FROM payment_links WHERE (payment_links.id = open_payment_owner.link_id)), '00000000-0000-0000-0000-000000000000'::uuid);
+
 CREATE OR REPLACE FUNCTION public.owner_key(user_id text)
  RETURNS uuid
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN (substr(user_id, 6))::uuid;
+
+CREATE OR REPLACE FUNCTION public.pending_of(whose uuid)
+ RETURNS SETOF pending_transactions
+ LANGUAGE plpgsql
+ STABLE PARALLEL SAFE ROWS 10
+AS $function$
+begin
+  return query
+  select
+    one.id, one.user_id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
+    one.amount_units, one.counterparty, one.description, one.tx_hash, one.log_index, one.block_number,
+    one.link_id, one.payment_id, one.claim_id, one.transfer_id, one.failure_reason, one.detected_at,
+    one.confirmed_at, one.created_at, one.updated_at, one.settled_by, one.candidates, one.operation_item_id,
+    one.operation_id, one.operation_note, one.reference
+  from pending_transactions one
+  where one.owner = whose;
+end $function$;
 
 CREATE OR REPLACE FUNCTION public.refuse_trail_change()
  RETURNS trigger
@@ -1778,6 +1841,23 @@ CREATE OR REPLACE FUNCTION public.transaction_day(detected_at timestamp with tim
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN ((detected_at AT TIME ZONE 'UTC'::text))::date;
+
+CREATE OR REPLACE FUNCTION public.unwritten_of(whose uuid)
+ RETURNS SETOF unwritten_transactions
+ LANGUAGE plpgsql
+ STABLE PARALLEL SAFE ROWS 10
+AS $function$
+begin
+  return query
+  select
+    one.id, one.user_id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
+    one.amount_units, one.counterparty, one.description, one.tx_hash, one.log_index, one.block_number,
+    one.link_id, one.payment_id, one.claim_id, one.transfer_id, one.failure_reason, one.detected_at,
+    one.confirmed_at, one.created_at, one.updated_at, one.settled_by, one.candidates, one.operation_item_id,
+    one.operation_id, one.operation_note, one.reference
+  from unwritten_transactions one
+  where one.owner = whose;
+end $function$;
 
 CREATE OR REPLACE FUNCTION public.write_event_epoch()
  RETURNS integer

@@ -3,7 +3,7 @@
  * check that counts under concurrency. From acceptance on the answer is what the payment's row becomes, never a guess.
  */
 import { type Decision, decide, type PayableLink } from "../../core/domain/decide-authorization.ts";
-import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
+import { newPaymentId } from "../../core/domain/ids.ts";
 import type { Language } from "../../core/domain/language.ts";
 import { linkTag, tagOfNonce } from "../../core/domain/link-tag.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
@@ -205,7 +205,6 @@ function newPayment(
 ): NewPayment {
   return {
     id: newPaymentId(),
-    transactionId: newTransactionId(),
     linkId: link.id,
     network: link.network,
     token: NETWORKS[link.network].usdc.address,

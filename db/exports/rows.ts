@@ -1,11 +1,11 @@
 /** The rows of an export from one snapshot: sums first, then the rows through a cursor, newest first. */
 import { type SQL, sql } from "drizzle-orm";
-import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { PgDialect } from "drizzle-orm/pg-core";
 import type { ExportRow, ExportTotal } from "../../core/domain/export.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { transactions } from "../schema.ts";
-import { branchesOf, HISTORY_COLUMNS, mergeNewest, NEWEST_FIRST } from "../transactions/filter.ts";
+import { branchesOf, HISTORY_COLUMNS, mergeNewest, scanBranch } from "../transactions/filter.ts";
 
 const dialect = new PgDialect();
 
@@ -130,14 +130,7 @@ export async function fetchExportRows(tx: Tx, count: number): Promise<ExportRow[
 }
 
 function chosen({ userId, filter, limit }: Selection): SQL {
-  const scans = branchesOf(userId, filter).map((branch) =>
-    new QueryBuilder()
-      .select(CHOSEN_COLUMNS)
-      .from(transactions)
-      .where(branch)
-      .orderBy(...NEWEST_FIRST)
-      .limit(limit),
-  );
+  const scans = branchesOf(userId, filter).map((branch) => scanBranch(CHOSEN_COLUMNS, branch, limit));
   return mergeNewest(scans, { limit, offset: 0 });
 }
 

@@ -60,7 +60,7 @@ export async function takeSnapshot(tx: Tx, network: NetworkId): Promise<void> {
 export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[]> {
   await tx`
     delete from transactions
-    where network = ${network} and status in ('DETECTED', 'CONFIRMED') and id ~ '^txn_[0-9a-f]{32}$'`;
+    where network = ${network} and status in ('DETECTED', 'CONFIRMED') and id ~ '^txn_[0-9a-f]{32}$' and payment_id is null`;
   await tx`
     update transactions
     set

@@ -52,7 +52,30 @@ export async function storeTransfers(
         history_claim_id text, operation_item_id bigint, amount text
       )
     ),
-    stored as (
+    -- back from a reorganisation. Apart from what is new: an insert that may meet a conflict writes a second record for each row.
+    -- The cursor's row is locked, so nobody else stores transfers of this network
+    known as (
+      select given.*, transfer.id, transfer.status as known_status
+      from given
+      cross join lateral (
+        select id, status
+        from transfers
+        where log_digest(transfers.network, transfers.block_hash, transfers.log_index)
+          = log_digest(${network}, given.block_hash, given.log_index)
+        limit 1
+      ) transfer
+    ),
+    revived as (
+      update transfers
+      set
+        status = case when known.confirmed_at is null then 'DETECTED' else 'CONFIRMED' end,
+        confirmed_at = known.confirmed_at, link_id = known.link_id, pays = known.pays, settled_by = known.settled_by,
+        candidates = known.candidates, payment_id = known.payment_id
+      from known
+      where transfers.id = known.id and known.known_status = 'ORPHANED'
+      returning transfers.id, transfers.block_hash, transfers.log_index, transfers.status
+    ),
+    added as (
       insert into transfers (
         network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
         authorization_nonce, status, confirmed_at, link_id, pays, settled_by, candidates, payment_id
@@ -62,17 +85,15 @@ export async function storeTransfers(
         authorization_nonce, case when confirmed_at is null then 'DETECTED' else 'CONFIRMED' end, confirmed_at,
         link_id, pays, settled_by, candidates, payment_id
       from given
-      on conflict (log_digest(network, block_hash, log_index)) do update
-      set
-        status = excluded.status, confirmed_at = excluded.confirmed_at, link_id = excluded.link_id,
-        pays = excluded.pays, settled_by = excluded.settled_by, candidates = excluded.candidates,
-        payment_id = excluded.payment_id
-      where transfers.status = 'ORPHANED'
+      where not exists (
+          select from known
+          where known.block_hash = given.block_hash and known.log_index = given.log_index
+        )
       returning id, block_hash, log_index, status
     ),
     fresh as (
       select given.*, stored.id as transfer_id, stored.status
-      from stored
+      from (select * from added union all select * from revived) stored
       join given using (block_hash, log_index)
     ),
     sides as (
@@ -106,6 +127,32 @@ export async function storeTransfers(
         limit 1
       ) wallet
     ),
+    -- payments whose history row is not written yet; not where the log's own row came before the payment
+    unwritten as (
+      select sides.transfer_id, sides.side, payment.id, link.description, payment.created_at
+      from sides
+      cross join lateral (
+        select id, link_id, created_at
+        from payments
+        where id = sides.payment_id
+        limit 1
+      ) payment
+      cross join lateral (
+        select user_id, description
+        from payment_links
+        where id = payment.link_id
+        limit 1
+      ) link
+      where link.user_id = sides.user_id
+        and not exists (
+          select from transactions written
+          where written.payment_id = payment.id
+        )
+        and not exists (
+          select from transactions written
+          where written.id = 'txn_' || md5(concat_ws(':', sides.user_id, ${network}::text, hex_of(sides.tx_hash), sides.log_index, sides.side))
+        )
+    ),
     open_rows as (
       select transactions.id, sides.*
       from sides
@@ -130,6 +177,10 @@ export async function storeTransfers(
           select from transactions paid
           where paid.payment_id = sides.payment_id and paid.user_id = sides.user_id
         )
+        and not exists (
+          select from unwritten
+          where unwritten.transfer_id = sides.transfer_id
+        )
       union all
       select transactions.id, sides.*
       from sides
@@ -148,9 +199,15 @@ export async function storeTransfers(
       where transactions.claim_id = sides.claim_id
         and transactions.transfer_id is null
         and transactions.payment_id is null
-        and exists (
-          select from transactions paid
-          where paid.payment_id = sides.payment_id and paid.user_id = sides.user_id
+        and (
+          exists (
+            select from transactions paid
+            where paid.payment_id = sides.payment_id and paid.user_id = sides.user_id
+          )
+          or exists (
+            select from unwritten
+            where unwritten.transfer_id = sides.transfer_id
+          )
         )
     ),
     adopted as (
@@ -164,6 +221,20 @@ export async function storeTransfers(
       from open_rows given
       where transactions.id = given.id
       returning transactions.id, transactions.user_id, transactions.transfer_id, transactions.type, transactions.status
+    ),
+    -- no row has these ids, so that no conflict needs to be expected
+    begun as (
+      insert into transactions (
+        id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
+        link_id, settled_by, candidates, payment_id, transfer_id, detected_at, confirmed_at, created_at
+      )
+      select
+        history_id(unwritten.id), user_id, ${network}, type, status, amount_units, counterparty, unwritten.description,
+        tx_hash, log_index, block_number, link_id, settled_by, candidates, payment_id, transfer_id, block_time,
+        confirmed_at, unwritten.created_at
+      from unwritten
+      join sides using (transfer_id, side)
+      returning id, user_id, transfer_id, type, status
     ),
     inserted as (
       insert into transactions (
@@ -181,6 +252,10 @@ export async function storeTransfers(
           select from open_rows
           where open_rows.transfer_id = sides.transfer_id and open_rows.side = sides.side
         )
+        and not exists (
+          select from unwritten
+          where unwritten.transfer_id = sides.transfer_id and unwritten.side = sides.side
+        )
       on conflict (id) do update
       set
         type = excluded.type, status = excluded.status, amount_units = excluded.amount_units,
@@ -193,6 +268,8 @@ export async function storeTransfers(
     ),
     written as (
       select * from adopted
+      union all
+      select * from begun
       union all
       select * from inserted
     )

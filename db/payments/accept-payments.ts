@@ -14,14 +14,12 @@ export type AuthorizedPayment = Pick<
 
 export type NewPayment = AuthorizedPayment & {
   linkId: string;
-  /** Id of the history row the merchant sees from now on. */
-  transactionId: string;
   /** Of the page that the payer saw, where one is known. */
   payerLanguage?: Language | null | undefined;
 };
 
 /**
- * Accepts payments whose links are payable: inserts them QUEUED, moves their links to PENDING and opens their history rows.
+ * Accepts payments whose links are payable: inserts them QUEUED, which shows them in the history, and moves their links to PENDING.
  * Returns the accepted ids; the others lost to another payment, to an earlier use of their authorization, or to the link's state.
  * Call inside a transaction after `lockLinks`.
  */
@@ -33,7 +31,7 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
       from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
         id text, link_id text, network text, token bytea, payer bytea, payer_kind text, recipient bytea,
         amount_units bigint, valid_after numeric, valid_before numeric, nonce bytea, signature bytea,
-        idempotency_key text, request_id text, transaction_id text, payer_language text
+        idempotency_key text, request_id text, payer_language text
       )
     ),
     inserted as (
@@ -64,25 +62,13 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
         and not ${hasUnappliedTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
         and ${countOpenDoubts(tx, "link.id")} < ${OPEN_DOUBTS_MAX}
       on conflict do nothing
-      returning id, link_id, payer, amount_units, network
+      returning id, link_id
     ),
     moved as (
       update payment_links
       set status = 'PENDING', updated_at = now()
       where id = any(array(select link_id from inserted)) and status in ('ACTIVE', 'PENDING')
-      returning id, user_id, description, amount_units
-    ),
-    history as (
-      insert into transactions (
-        id, user_id, network, type, status, amount_units, counterparty, description,
-        link_id, payment_id, detected_at
-      )
-      select
-        given.transaction_id, moved.user_id, inserted.network, 'PAYMENT_LINK', 'PENDING', inserted.amount_units,
-        inserted.payer, moved.description, inserted.link_id, inserted.id, now()
-      from inserted
-      join given on given.id = inserted.id
-      join moved on moved.id = inserted.link_id
+      returning id, user_id
     ),
     event as (
       insert into events (user_id, type, subject_id, data)
@@ -181,7 +167,6 @@ function toRow(payment: NewPayment) {
     signature: toByteaText(payment.signature),
     idempotency_key: payment.idempotencyKey,
     request_id: payment.requestId,
-    transaction_id: payment.transactionId,
     payer_language: payment.payerLanguage,
   };
 }

@@ -3,7 +3,7 @@
  * shorter way is taken, whatever the planner estimates.
  */
 import { and, type SQL, sql } from "drizzle-orm";
-import { type PgColumn, PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { PgDialect } from "drizzle-orm/pg-core";
 import { invalid } from "../../core/domain/errors.ts";
 import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
@@ -15,12 +15,14 @@ import {
   amountConditions,
   HISTORY_COLUMNS,
   type HistoryPosition,
+  inHistory,
   isAfter,
   isEveryCell,
   isOwnedBy,
   mergeNewest,
-  NEWEST_FIRST,
   pendingBranch,
+  rowsOf,
+  scanBranch,
   settledBranch,
 } from "./filter.ts";
 
@@ -94,13 +96,12 @@ async function readPage(
   const pending = pendingBranch(userId, filter, isAfter(page.after));
   const reach = page.offset + page.limit;
   const scans = [sql`select id, detected_at from settled`];
-  if (pending) scans.push(newest(KEYS, pending).limit(reach).getSQL());
+  if (pending) scans.push(scanBranch(KEYS, pending, reach));
   const query = sql`
     with settled as materialized (${settled})
     select ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}, (select count(*) from settled) as found
-    from (${mergeNewest(scans, page)}) page
-    join transactions using (id)
-    order by transactions.detected_at desc, id desc`;
+    from ${rowsOf(userId, mergeNewest(scans, page))}
+    order by transactions.detected_at desc, transactions.id desc`;
   const rows = await runBuilt<HistoryRow & { found: bigint }>(tx, {
     toSQL: () => dialect.sqlToQuery(query),
   });
@@ -120,7 +121,9 @@ function walkDown(
     ? [and(isOwnedBy(userId), sql`${transactions.isSettled}`, following)]
     : cells.map((cell) => and(cellCondition(userId, cell, filter), following));
   const passed = mergeNewest(
-    branches.map((branch) => newest({ ...KEYS, amountUnits: transactions.amountUnits }, branch).limit(span)),
+    branches.map((where) =>
+      scanBranch({ ...KEYS, amountUnits: transactions.amountUnits }, inHistory(where), span),
+    ),
     { limit: span, offset: 0 },
   );
   return sql`
@@ -133,7 +136,7 @@ function walkDown(
 
 /** Every row with these amounts, in the order of the amount index, which answers it alone. */
 function allBetween(userId: string, filter: TransactionFilter, page: Page): SQL {
-  const chosen = settledBranch(userId, filter, isAfter(page.after)) ?? sql`false`;
+  const chosen = settledBranch(userId, filter, isAfter(page.after))?.where ?? sql`false`;
   return sql`
     select id, detected_at
     from (
@@ -145,13 +148,4 @@ function allBetween(userId: string, filter: TransactionFilter, page: Page): SQL 
     ) between
     order by detected_at desc, id desc
     limit ${page.offset + page.limit}`;
-}
-
-function newest(columns: Record<string, PgColumn>, condition: SQL | undefined) {
-  return new QueryBuilder()
-    .select(columns)
-    .from(transactions)
-    .where(condition)
-    .orderBy(...NEWEST_FIRST)
-    .$dynamic();
 }

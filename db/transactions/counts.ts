@@ -3,7 +3,7 @@
  * at a cost that does not grow with the history. Use a repeatable read transaction to count and list the same rows.
  */
 import { and, count, gte, lt, type SQL, sql } from "drizzle-orm";
-import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { PgDialect } from "drizzle-orm/pg-core";
 import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import {
   TRANSACTION_TYPES,
@@ -14,6 +14,7 @@ import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { transactions } from "../schema.ts";
 import {
+  type Branch,
   branchesOf,
   choosesPending,
   isEveryCell,
@@ -63,7 +64,7 @@ export function sumCounts(cells: readonly Cell[]): number {
   return cells.reduce((sum, cell) => sum + cell.count, 0);
 }
 
-/** Counts of what is PENDING by network and type, by an index of its own. */
+/** Counts of what is PENDING by network and type. */
 function pendingCells(tx: Tx, userId: string, filter: TransactionFilter) {
   const { types, networks } = filter;
   const chosen = (types.length > 0 ? types : TRANSACTION_TYPES).flatMap((type) =>
@@ -73,8 +74,7 @@ function pendingCells(tx: Tx, userId: string, filter: TransactionFilter) {
     select chosen.network, chosen.type, 'PENDING', pending.count
     from (
       select cell, count(*) as count
-      from transactions
-      where owner = owner_key(${userId}) and not is_settled
+      from pending_of(owner_key(${userId}))
       group by cell
     ) pending
     join unnest(
@@ -210,7 +210,7 @@ export async function locateOffset(
   return { before: end, skip: offset + excess - Number(row.newer) };
 }
 
-/** What is PENDING, as (day, count), by an index of its own. */
+/** What is PENDING, as (day, count). */
 function pendingDays(tx: Tx, userId: string, filter: TransactionFilter, cells: readonly Cell[]) {
   const chosen = cells.filter(({ status }) => status === "PENDING");
   const isChosen = isEveryCell(filter)
@@ -224,9 +224,8 @@ function pendingDays(tx: Tx, userId: string, filter: TransactionFilter, cells: r
       )`;
   return tx`
     select transaction_day(detected_at) as day, count(*) as count
-    from transactions
-    where owner = owner_key(${userId})
-      and not is_settled
+    from pending_of(owner_key(${userId}))
+    where true
       ${filter.before ? tx`and detected_at < ${filter.before}` : tx``}
       ${isChosen}
     group by 1`;
@@ -241,15 +240,15 @@ function countSettled(tx: Tx, userId: string, filter: TransactionFilter): Promis
   return countEach(tx, [settledBranch(userId, filter) ?? []].flat());
 }
 
-/** What no block has decided: few rows, found by an index of their own. */
+/** What no block has decided: few rows. */
 export function countPending(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
   return countEach(tx, [pendingBranch(userId, filter) ?? []].flat());
 }
 
-async function countEach(tx: Tx, branches: readonly SQL[]): Promise<number> {
+async function countEach(tx: Tx, branches: readonly Branch[]): Promise<number> {
   if (branches.length === 0) return 0;
   const counts = branches.map(
-    (branch) => sql`(${new QueryBuilder().select({ count: count() }).from(transactions).where(branch)})`,
+    ({ from, where }) => sql`(select ${count()} from ${from} where ${where ?? sql`true`})`,
   );
   const query = sql`select ${sql.join(counts, sql` + `)} as count`;
   const [row] = await runBuilt<{ count: bigint }>(tx, { toSQL: () => dialect.sqlToQuery(query) });

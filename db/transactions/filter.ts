@@ -85,20 +85,28 @@ export function orEvery<Value>(chosen: readonly Value[], every: readonly Value[]
   return chosen.length === 0 ? every : chosen;
 }
 
+/** Rows to read: what is read `from` goes by the name of transactions. */
+export type Branch = { from: SQL; where: SQL | undefined };
+
 /**
- * The chosen rows in each of the two sets of indexes there are: what a block decided, and what is PENDING. Together every row, once. A set
- * that can hold none is left out: looking for statuses where they are not reads everything.
+ * The chosen rows in each of the two sets there are: what a block decided, and what is PENDING. Together every row, once. A set that can
+ * hold none is left out: looking for statuses where they are not reads everything.
  */
-export function branchesOf(userId: string, filter: TransactionFilter, further?: SQL): SQL[] {
+export function branchesOf(userId: string, filter: TransactionFilter, further?: SQL): Branch[] {
   return [settledBranch(userId, filter, further), pendingBranch(userId, filter, further)].flatMap(
     (branch) => branch ?? [],
   );
 }
 
 /** Undefined when the filter chooses nothing but what is PENDING. */
-export function settledBranch(userId: string, filter: TransactionFilter, further?: SQL): SQL | undefined {
+export function settledBranch(userId: string, filter: TransactionFilter, further?: SQL): Branch | undefined {
   const chosen = withoutPending(filter);
-  return chosen && and(conditionsOf(userId, chosen), further, sql`${transactions.isSettled}`);
+  return chosen && inHistory(and(conditionsOf(userId, chosen), further, sql`${transactions.isSettled}`));
+}
+
+/** Rows of the table itself. */
+export function inHistory(where: SQL | undefined): Branch {
+  return { from: sql`transactions`, where };
 }
 
 /** The filter for rows that are settled anyway. */
@@ -109,12 +117,18 @@ export function withoutPending(filter: TransactionFilter): TransactionFilter | u
   return { ...filter, statuses: orEvery(statuses, SETTLED_STATUSES) };
 }
 
-/** Undefined when the filter chooses nothing that is PENDING. */
-export function pendingBranch(userId: string, filter: TransactionFilter, further?: SQL): SQL | undefined {
+/**
+ * Undefined when the filter chooses nothing that is PENDING. Open payments are among it, which have no row of the table
+ * (db/migrations/0136_pending_without_rows.sql).
+ */
+export function pendingBranch(userId: string, filter: TransactionFilter, further?: SQL): Branch | undefined {
   if (!choosesPending(filter)) return undefined;
   const isEvery = filter.types.length + filter.networks.length === 0;
   const chosen: TransactionFilter = { ...filter, statuses: isEvery ? [] : ["PENDING"] };
-  return and(conditionsOf(userId, chosen), further, sql`not ${transactions.isSettled}`);
+  return {
+    from: sql`pending_of(owner_key(${userId})) transactions`,
+    where: and(conditionsOf(userId, chosen), further),
+  };
 }
 
 export function choosesPending({ statuses }: TransactionFilter): boolean {
@@ -134,7 +148,37 @@ export function isEveryCell({ types, statuses, networks }: TransactionFilter): b
   return types.length + statuses.length + networks.length === 0;
 }
 
-export const NEWEST_FIRST = [desc(transactions.detectedAt), desc(transactions.id)] as const;
+/** These columns of a branch, newest first. */
+export function scanBranch(
+  columns: Readonly<Record<string, SQLWrapper>>,
+  { from, where }: Branch,
+  limit: number,
+): SQL {
+  return sql`
+    select ${sql.join(Object.values(columns), sql`, `)}
+    from ${from}
+    where ${where ?? sql`true`}
+    order by ${NEWEST_FIRST}
+    limit ${limit}`;
+}
+
+/** The user's rows with the ids of `page`, as transactions, whether they are PENDING without a row of the table or not. */
+export function rowsOf(userId: string, page: SQL): SQL {
+  const columns = sql.join(Object.values(HISTORY_COLUMNS), sql`, `);
+  return sql`
+    (${page}) page
+    cross join lateral (
+      select ${columns}
+      from transactions
+      where transactions.id = page.id
+      union all
+      select ${columns}
+      from unwritten_of(owner_key(${userId})) transactions
+      where transactions.id = page.id
+    ) transactions`;
+}
+
+const NEWEST_FIRST = sql.join([desc(transactions.detectedAt), desc(transactions.id)], sql`, `);
 
 /** One page of several scans that are each newest first and reach as far as the page does. */
 export function mergeNewest(scans: readonly SQLWrapper[], page: { limit: number; offset: number }): SQL {

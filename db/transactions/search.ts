@@ -2,8 +2,8 @@
  * Searches a large history. Frequent text is found among the newest rows; rare text by the trigram, hash or amount index. Searches that
  * would read too much of the history are refused before they read it.
  */
-import { and, count, type SQL, sql } from "drizzle-orm";
-import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { and, count, getTableColumns, type SQL, sql } from "drizzle-orm";
+import { PgDialect } from "drizzle-orm/pg-core";
 import { invalid } from "../../core/domain/errors.ts";
 import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
@@ -12,6 +12,7 @@ import { transactions } from "../schema.ts";
 import { countByAmount } from "./amount-counts.ts";
 import { type Cell, countByDays, readCells, sumCounts } from "./counts.ts";
 import {
+  type Branch,
   branchesOf,
   choosesCell,
   conditionsOf,
@@ -21,8 +22,9 @@ import {
   isIndexed,
   isOwnedBy,
   mergeNewest,
-  NEWEST_FIRST,
   pendingBranch,
+  rowsOf,
+  scanBranch,
   searchCondition,
   settledBranch,
   withoutPending,
@@ -147,13 +149,7 @@ async function findRecent(
 ): Promise<Found> {
   const newest = mergeNewest(
     branchesOf(userId, { ...NO_FILTER, from: filter.from, before: filter.before }, isAfter(page.after)).map(
-      (branch) =>
-        new QueryBuilder()
-          .select()
-          .from(transactions)
-          .where(branch)
-          .orderBy(...NEWEST_FIRST)
-          .limit(span),
+      (branch) => scanBranch(getTableColumns(transactions), branch, span),
     ),
     { limit: span, offset: 0 },
   );
@@ -190,8 +186,8 @@ async function findByIndex(
     )
     select ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}, counted.total
     from (select ${count()} as total from found) counted
-    left join (page join transactions using (id)) on true
-    order by detected_at desc, id desc`;
+    left join (${rowsOf(userId, sql`select id from page`)}) on true
+    order by transactions.detected_at desc, transactions.id desc`;
   const read = async () => {
     const rows = await runBuilt<HistoryRow & { id: string | null; total: bigint }>(tx, {
       toSQL: () => dialect.sqlToQuery(query),
@@ -222,18 +218,18 @@ function settledBy(key: Key, userId: string, filter: TransactionFilter): SQL | u
     from (
       select id, owner, cell, detected_at, amount_units, description, reference, tx_hash
       from transactions
-      where ${settledBranch(userId, { ...NO_FILTER, ...asked[key] })}
+      where ${settledBranch(userId, { ...NO_FILTER, ...asked[key] })?.where}
       ${order[key]}
       offset 0
     ) transactions
     where ${conditionsOf(userId, chosen)}`;
 }
 
-function keysOf(condition: SQL): SQL {
+function keysOf(branch: Branch): SQL {
   return sql`
     select id, detected_at
-    from transactions
-    where ${condition}`;
+    from ${branch.from}
+    where ${branch.where ?? sql`true`}`;
 }
 
 function tooBroad() {

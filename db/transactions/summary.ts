@@ -84,10 +84,10 @@ function sumInTime(tx: Tx, userId: string, filter: TransactionFilter): Promise<S
 /** Row by row. */
 async function sumRows(tx: Tx, userId: string, filter: TransactionFilter): Promise<Sum[]> {
   const rows = branchesOf(userId, filter).map(
-    (branch) => sql`
+    ({ from, where }) => sql`
       select ${transactions.type}, ${transactions.status}, ${transactions.amountUnits}
-      from ${transactions}
-      where ${branch}`,
+      from ${from}
+      where ${where ?? sql`true`}`,
   );
   const query = sql`
     select type, status, count(*) as count, sum(amount_units) as units

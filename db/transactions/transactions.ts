@@ -1,6 +1,6 @@
 /** A user's history: pages in a fixed order, and the number of rows a filter selects. docs/QUERIES.md describes how each is served. */
 import { and, type SQL, sql } from "drizzle-orm";
-import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { PgDialect } from "drizzle-orm/pg-core";
 import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
@@ -17,14 +17,17 @@ import {
   sumCounts,
 } from "./counts.ts";
 import {
+  type Branch,
   branchesOf,
   HISTORY_COLUMNS,
   type HistoryPosition,
+  inHistory,
   isAfter,
   isEveryCell,
   mergeNewest,
-  NEWEST_FIRST,
   pendingBranch,
+  rowsOf,
+  scanBranch,
 } from "./filter.ts";
 import { listLargeHistory } from "./search.ts";
 
@@ -41,6 +44,7 @@ export type TransactionPage = {
 
 /** From this offset on, rows are skipped by key only. */
 const PLAIN_OFFSET = 100;
+const KEYS = { id: transactions.id, detectedAt: transactions.detectedAt };
 
 /**
  * One page, newest first (detected_at, then id), and the total number of matching rows. Requires a repeatable read transaction, so
@@ -74,7 +78,12 @@ export async function findPosition(
     select id, (extract(epoch from detected_at) * 1000000)::bigint as micros
     from transactions
     where id = ${id} and user_id = ${userId}`;
-  return row;
+  if (row) return row;
+  const [unwritten] = await tx<HistoryPosition[]>`
+    select id, (extract(epoch from detected_at) * 1000000)::bigint as micros
+    from unwritten_of(owner_key(${userId}))
+    where id = ${id} and user_id = ${userId}`;
+  return unwritten;
 }
 
 /** A user's own row. */
@@ -86,7 +95,12 @@ export async function findTransaction(
     select ${columnsOf(tx, transactions)}
     from transactions
     where id = ${id} and user_id = ${userId}`;
-  return row;
+  if (row) return row;
+  const [unwritten] = await tx<HistoryRow[]>`
+    select ${columnsOf(tx, transactions)}
+    from unwritten_of(owner_key(${userId}))
+    where id = ${id} and user_id = ${userId}`;
+  return unwritten;
 }
 
 /** The exact number of matching rows. A search or an amount between dates counts row by row: for jobs, not for pages. */
@@ -134,55 +148,36 @@ function scanCells(
   const branches = isEveryCell(filter)
     ? branchesOf(userId, filter, following)
     : [
-        ...settled.map((cell) => and(cellCondition(userId, cell, filter), following)),
+        ...settled.map((cell) => inHistory(and(cellCondition(userId, cell, filter), following))),
         ...(pending ? [pending] : []),
       ];
-  return page.offset > PLAIN_OFFSET ? scanKeys(tx, branches, page) : scanMerged(tx, branches, page);
+  return page.offset > PLAIN_OFFSET ? scanKeys(tx, userId, branches, page) : scanMerged(tx, branches, page);
 }
 
-/** One ordered index scan a condition, merged. */
-function scanMerged(tx: Tx, conditions: readonly (SQL | undefined)[], page: Page): Promise<HistoryRow[]> {
+/** One ordered scan a branch, merged. */
+function scanMerged(tx: Tx, branches: readonly Branch[], page: Page): Promise<HistoryRow[]> {
   const reach = page.offset + page.limit;
   return run(
     tx,
     mergeNewest(
-      conditions.map((condition) => select(condition).limit(reach)),
+      branches.map((branch) => scanBranch(HISTORY_COLUMNS, branch, reach)),
       page,
     ),
   );
 }
 
-/** First the page's keys by index, one ordered scan per condition, merged; then the page's rows. */
-function scanKeys(tx: Tx, conditions: readonly (SQL | undefined)[], page: Page): Promise<HistoryRow[]> {
-  const scans = conditions.map((condition) => selectKeys(condition).limit(page.offset + page.limit));
+/** First the page's keys by index, one ordered scan per branch, merged; then the page's rows. */
+function scanKeys(tx: Tx, userId: string, branches: readonly Branch[], page: Page): Promise<HistoryRow[]> {
+  const scans = branches.map((branch) => scanBranch(KEYS, branch, page.offset + page.limit));
   return run(
     tx,
     sql`
       select ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}
-      from (${mergeNewest(scans, page)}) page
-      join transactions using (id)
-      order by transactions.detected_at desc, id desc`,
+      from ${rowsOf(userId, mergeNewest(scans, page))}
+      order by transactions.detected_at desc, transactions.id desc`,
   );
 }
 
 function run(tx: Tx, query: SQL): Promise<HistoryRow[]> {
   return runBuilt<HistoryRow>(tx, { toSQL: () => dialect.sqlToQuery(query) });
-}
-
-function selectKeys(conditions: SQL | undefined) {
-  return new QueryBuilder()
-    .select({ id: transactions.id, detectedAt: transactions.detectedAt })
-    .from(transactions)
-    .where(conditions)
-    .orderBy(...NEWEST_FIRST)
-    .$dynamic();
-}
-
-function select(conditions: SQL | undefined) {
-  return new QueryBuilder()
-    .select(HISTORY_COLUMNS)
-    .from(transactions)
-    .where(conditions)
-    .orderBy(...NEWEST_FIRST)
-    .$dynamic();
 }

@@ -66,7 +66,7 @@ describe("a backup's file", () => {
     const rewritten = Promise.withResolvers<void>();
     const go = Promise.withResolvers<void>();
     const migration = shared.begin(async (tx) => {
-      await tx`alter table payment_links alter column description type varchar(9000)`;
+      await tx`alter table payment_links alter column success_url type varchar(9000)`;
       await tx`insert into migrations (name, sha256) values ('9999_test.sql', 'x')`;
       rewritten.resolve();
       await go.promise;

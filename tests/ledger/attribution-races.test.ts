@@ -85,7 +85,7 @@ async function offer(tx: Tx, linkId: string): Promise<string | undefined> {
       ...{ id, linkId, network: NETWORK, token: NETWORKS[NETWORK].usdc.address },
       ...{ payer: randomAddress(), payerKind: "EOA", recipient: ann.address, amountUnits: UNITS },
       ...{ nonce: randomHash(), validAfter: 0n, validBefore: 2n ** 40n, signature: "0x" },
-      ...{ idempotencyKey: null, requestId: null, transactionId: newTransactionId() },
+      ...{ idempotencyKey: null, requestId: null },
     },
   ]);
   return accepted.has(id) ? id : undefined;

@@ -87,7 +87,7 @@ async function claim(
 
 function newPayment(linkId: string) {
   return {
-    ...({ id: newPaymentId(), transactionId: newTransactionId(), linkId, network: NETWORK } as const),
+    ...({ id: newPaymentId(), linkId, network: NETWORK } as const),
     ...({ token: NETWORKS[NETWORK].usdc.address, payer: randomAddress(), payerKind: "EOA" } as const),
     ...{ recipient: merchant.address, amountUnits: 1_000_000n, validAfter: 0n, validBefore: 9_999_999_999n },
     ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },

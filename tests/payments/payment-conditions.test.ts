@@ -15,6 +15,7 @@ import {
   makeTransfer,
   openBooks,
   paymentOf,
+  pendingOf,
   randomHash,
   read,
   signRelay,
@@ -215,7 +216,8 @@ describe("ending a payment as FAILED", () => {
     await fail(lab, payment);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "SIGNED", reason: null });
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
-    expect(await historyOf(lab, linkId)).toMatchObject([{ status: "PENDING" }]);
+    expect(await pendingOf(lab, linkId)).toMatchObject([{ paymentId: payment.id }]);
+    expect([...(await historyOf(lab, linkId))]).toEqual([]);
     expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
   });
 

@@ -182,7 +182,7 @@ describe("how far the ledger is read", () => {
       ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
     };
     await insertFacilitatedPayments(lab.sql, [facilitated]);
-    payment = { ...facilitated, linkId: "", transactionId: "" };
+    payment = { ...facilitated, linkId: "" };
     expect(await judge({ headNumber: READ + 50n })).toBe("free");
   });
 });

@@ -20,6 +20,8 @@ const HEX_COLUMNS = {
   payments: ["token", "payer", "recipient", "nonce", "signature", "tx_hash"],
   transfers: ["block_hash", "tx_hash", "from_address", "to_address", "authorization_nonce"],
   transactions: ["counterparty", "tx_hash"],
+  pending_transactions: ["counterparty", "tx_hash"],
+  unwritten_transactions: ["counterparty", "tx_hash"],
 };
 
 let db: TestDatabase;

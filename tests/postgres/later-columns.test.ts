@@ -3,7 +3,7 @@
  * Postgres refuses those whose result would have changed ("cached plan must not change result type").
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { newLinkId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
+import { newLinkId, newPaymentId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
@@ -82,7 +82,7 @@ function statements(): Record<string, (tx: Tx) => Promise<unknown>> {
   const own = { id: newLinkId(), userId };
   const terms = { network: NETWORK, amountUnits: UNITS, description: "a test link" } as const;
   const payment = {
-    ...({ id: newPaymentId(), transactionId: newTransactionId(), linkId: own.id, network: NETWORK } as const),
+    ...({ id: newPaymentId(), linkId: own.id, network: NETWORK } as const),
     ...({ token: NETWORKS[NETWORK].usdc.address, payer: randomAddress(), payerKind: "EOA" } as const),
     ...{ recipient: address, amountUnits: UNITS, validAfter: 0n, validBefore: 9_999_999_999n },
     ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
@@ -106,7 +106,7 @@ function statements(): Record<string, (tx: Tx) => Promise<unknown>> {
     findNamedTransfers: (tx) => findNamedTransfers(tx, NETWORK),
     cancelLink: (tx) => cancelLink(tx, own),
     listTransactions: (tx) => listTransactions(tx, userId, NO_FILTER, { ...PAGE, offset: 0 }),
-    findTransaction: (tx) => findTransaction(tx, { id: payment.transactionId, userId }),
+    findTransaction: (tx) => findTransaction(tx, { id: payment.id.replace("pay_", "txn_"), userId }),
     exportRows: async (tx) => {
       const selection = { userId, filter: NO_FILTER, limit: 10 };
       await openExportCursor(tx, selection, { detail: "accounting", order: "newest" });

@@ -83,7 +83,7 @@ async function measure(tx: Tx, work: () => Promise<unknown>): Promise<Reads> {
 
 function newPayment(linkId: string): NewPayment {
   return {
-    ...({ id: newPaymentId(), transactionId: newTransactionId(), linkId, network: NETWORK } as const),
+    ...({ id: newPaymentId(), linkId, network: NETWORK } as const),
     ...({ token: NETWORKS[NETWORK].usdc.address, payer: randomAddress(), payerKind: "EOA" } as const),
     ...{ recipient: merchant.address, amountUnits: UNITS, validAfter: 0n, validBefore: 9_999_999_999n },
     ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },

@@ -49,7 +49,7 @@ const freshUnits = amounts();
 const historyOf = (txHash: Hex, userId = merchant.userId) => findHistory(lab, txHash, userId);
 
 describe("an authorization", () => {
-  test("broadcast by a third party settles its payment and takes over its open history row", async () => {
+  test("broadcast by a third party settles its payment, whose history row keeps its id", async () => {
     const signer = await makeSigner(lab);
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
@@ -58,7 +58,8 @@ describe("an authorization", () => {
     const paymentId = await acceptPayment(lab, linkId, authorization);
     const [open] = await lab.sql<
       { id: string }[]
-    >`select id from transactions where payment_id = ${paymentId ?? ""}`;
+    >`select id from pending_transactions where payment_id = ${paymentId ?? ""}`;
+    expect(open?.id).toStartWith("txn_");
     const txHash = await send(lab, payer, USDC, data);
     await settled(lab);
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", exception: "NONE" });

@@ -64,7 +64,8 @@ describe("an authorization that was spent without paying", () => {
       const [row] = await lab.sql`
       select status, failure_reason from transactions where payment_id = ${payment.id}`;
       expect(row).toEqual({ status: "FAILED", failureReason: "NONCE_USED" });
-      const rows = await lab.sql`select status from transactions where payment_id = ${other?.id ?? ""}`;
+      const rows =
+        await lab.sql`select status from pending_transactions where payment_id = ${other?.id ?? ""}`;
       expect([...rows]).toEqual([{ status: "PENDING" }]);
     },
   );

@@ -152,7 +152,7 @@ export function makePayment(
   authorization: Partial<Pick<NewPayment, "payer" | "nonce">> = {},
 ): NewPayment {
   return {
-    ...({ id: newPaymentId(), transactionId: newTransactionId(), linkId, network: NETWORK } as const),
+    ...({ id: newPaymentId(), linkId, network: NETWORK } as const),
     ...({ token: NETWORKS[NETWORK].usdc.address, payer: randomAddress(), payerKind: "EOA" } as const),
     ...{ recipient: merchant.address, amountUnits: UNITS, validAfter: 0n, validBefore: 9_999_999_999n },
     ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
@@ -199,6 +199,12 @@ export async function paymentOf({ sql }: BooksLab, payment: NewPayment) {
 export function historyOf({ sql }: BooksLab, linkId: string) {
   return sql<{ type: string; status: string; txHash: Hex | null }[]>`
     select type, status, tx_hash from transactions where link_id = ${linkId} order by block_number, log_index`;
+}
+
+/** What is PENDING of a link's payments. */
+export function pendingOf({ sql }: BooksLab, linkId: string) {
+  return sql<{ paymentId: string }[]>`
+    select payment_id from pending_transactions where link_id = ${linkId} order by payment_id`;
 }
 
 /** Types of a link's events, in order. */

@@ -12,6 +12,7 @@ import { bucketOf } from "../../db/transactions/amount-counts.ts";
 import { type Sum, sumTransactions } from "../../db/transactions/summary.ts";
 import { countChosen, listTransactions } from "../../db/transactions/transactions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { seedMerchant } from "../support/seed.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { type GivenRow, insertHistory } from "./history.ts";
 
@@ -278,11 +279,11 @@ describe("counters of the history", () => {
 
 describe("counters of links", () => {
   test("equal counted rows through status changes, refunds, deletes and folds", async () => {
-    const userId = await newUser();
+    const { userId, address } = await seedMerchant(sql, { network: "base" });
     const insert = (n: number, status: string, amount: bigint, expires: string) => sql`
       insert into payment_links (id, user_id, network, recipient, amount_units, description, status, expires_at, paid_at)
       values (
-        ${`link_${String(n).padStart(22, "0")}`}, ${userId}, 'base', ${`0x${"11".repeat(20)}`}, ${amount}::bigint, 'd', ${status},
+        ${`link_${String(n).padStart(22, "0")}`}, ${userId}, 'base', ${address}, ${amount}::bigint, 'd', ${status},
         now() + ${expires}::interval, case when ${status} = 'PAID' then now() end
       )`;
     for (let n = 0; n < 60; n++) {

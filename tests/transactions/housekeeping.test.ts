@@ -1,24 +1,24 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
-import { newUserId } from "../../core/domain/ids.ts";
+import type { Hex } from "../../core/domain/networks.ts";
 import { openLog } from "../../core/runtime/log.ts";
-import { insertUser } from "../../db/accounts/users.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { housekeeping } from "../../worker/jobs/housekeeping.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { seedMerchant } from "../support/seed.ts";
 import { insertHistory } from "./history.ts";
 
 let db: TestDatabase;
 let sql: Sql;
 let userId: string;
+let address: Hex;
 const log = openLog("test", "silent");
 const clean = () => housekeeping({ sql, log, config: { eventsKeptDays: 90 } }, {});
 
 beforeAll(async () => {
   db = await createTestDatabase();
   sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
-  userId = newUserId();
-  await insertUser(sql, { id: userId, email: "housekeeping@example.com" });
+  ({ userId, address } = await seedMerchant(sql, { network: "base" }));
 }, 120_000);
 afterAll(async () => {
   await sql?.end({ timeout: 1 });
@@ -147,7 +147,7 @@ test("links past their expiry are marked once, with one event each, by two concu
   await sql`
     insert into payment_links (id, user_id, network, recipient, amount_units, description, status, expires_at, created_at)
     select
-      'link_' || lpad(n::text, 22, '0'), ${userId}, 'base', ${`0x${"11".repeat(20)}`}, 1, 'd',
+      'link_' || lpad(n::text, 22, '0'), ${userId}, 'base', ${address}, 1, 'd',
       case n % 5 when 0 then 'PENDING' else 'ACTIVE' end, now() + case when n % 5 = 1 then interval '1 hour' else interval '-1 second' end,
       now() - interval '1 day'
     from generate_series(1, ${count}::int) n`;

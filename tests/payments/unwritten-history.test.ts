@@ -1,0 +1,255 @@
+/** What is PENDING of a payment is read from the payment: its history row is written once, by its block or by its end. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
+import { fetchExportRows, openExportCursor } from "../../db/exports/rows.ts";
+import { dropChainRows } from "../../db/ledger/rebuild.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
+import type { NewPayment } from "../../db/payments/accept-payments.ts";
+import { requeuePayment } from "../../db/payments/accept-payments.ts";
+import { sumTransactions } from "../../db/transactions/summary.ts";
+import {
+  findPosition,
+  findTransaction,
+  listTransactions,
+  type Page,
+} from "../../db/transactions/transactions.ts";
+import {
+  accept,
+  type BooksLab,
+  claim,
+  fail,
+  lookBack,
+  makeTransfer,
+  NETWORK,
+  openBooks,
+  randomHash,
+  read,
+  UNITS,
+  undoAbove,
+} from "../support/ledger-lab.ts";
+import { seedLink, seedMerchant } from "../support/seed.ts";
+
+let lab: BooksLab;
+beforeAll(async () => {
+  lab = await openBooks();
+});
+afterAll(() => lab?.stop());
+beforeEach(async () => {
+  lab.merchant = await seedMerchant(lab.sql);
+});
+
+async function acceptOne(): Promise<NewPayment> {
+  const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
+  if (!payment) throw new Error("the link did not take the payment");
+  return payment;
+}
+
+const inSnapshot = <Result>(work: Parameters<typeof lab.sql.begin<Result>>[1]) =>
+  lab.sql.begin("isolation level repeatable read", work);
+const list = (filter: Partial<TransactionFilter> = {}, page: Page = { limit: 50, offset: 0 }) =>
+  inSnapshot((tx) => listTransactions(tx, lab.merchant.userId, { ...NO_FILTER, ...filter }, page));
+const written = ({ id }: NewPayment) => lab.sql<{ id: string; status: string; createdAt: Date }[]>`
+  select id, status, created_at from transactions where payment_id = ${id}`;
+const historyEvents = (id: string) => lab.sql<{ type: string; data: Record<string, unknown> }[]>`
+  select type, data from events where subject_id = ${id} order by id`;
+
+/** As the version before opens it. */
+const writeRow = (payment: NewPayment) => lab.sql`
+  insert into transactions (
+    id, user_id, network, type, status, amount_units, counterparty, description, link_id, payment_id, detected_at
+  )
+  select id, user_id, network, type, status, amount_units, counterparty, description, link_id, payment_id, detected_at
+  from unwritten_transactions
+  where payment_id = ${payment.id}`;
+
+async function pendingRow(payment: NewPayment) {
+  const { rows } = await list({ statuses: ["PENDING"] });
+  const row = rows.find(({ paymentId }) => paymentId === payment.id);
+  if (!row) throw new Error("the payment is not PENDING in the history");
+  return row;
+}
+
+describe("an open payment", () => {
+  test("is PENDING in its merchant's history alone, without a row", async () => {
+    const payment = await acceptOne();
+    expect([...(await written(payment))]).toEqual([]);
+    const row = await pendingRow(payment);
+    expect(row).toMatchObject({
+      ...{ type: "PAYMENT_LINK", status: "PENDING", amountUnits: UNITS, network: NETWORK, txHash: null },
+      ...{ counterparty: payment.payer, linkId: payment.linkId, paymentId: payment.id, failureReason: null },
+    });
+    const { userId } = lab.merchant;
+    expect(await findTransaction(lab.sql, { id: row.id, userId })).toMatchObject({ ...row, userId });
+    const other = await seedMerchant(lab.sql);
+    expect(await findTransaction(lab.sql, { id: row.id, userId: other.userId })).toBeUndefined();
+    lab.merchant = other;
+    expect((await list()).rows).toEqual([]);
+  });
+
+  test("reads the same in lists, totals and sums whether its row is written or not", async () => {
+    const payments: NewPayment[] = [];
+    for (let made = 0; made < 6; made++) payments.push(await acceptOne());
+    await read(lab, [makeTransfer(lab, 120), makeTransfer(lab, 121), makeTransfer(lab, 122)]);
+    const { userId } = lab.merchant;
+    const row = await pendingRow(payments[2] ?? (await acceptOne()));
+    const positionOf = (id: string) => findPosition(lab.sql, { id, userId });
+    const filters: Partial<TransactionFilter>[] = [
+      {},
+      { statuses: ["PENDING"] },
+      { statuses: ["CONFIRMED"] },
+      { types: ["PAYMENT_LINK"], networks: [NETWORK] },
+      { types: ["SEND"] },
+      { minUnits: UNITS, maxUnits: UNITS },
+      { minUnits: UNITS + 1n },
+      { search: row.description.slice(0, 4) },
+      { search: row.description.slice(0, 1) },
+      { from: new Date(Date.now() - 3_600_000), before: new Date(Date.now() + 3_600_000) },
+      { before: new Date(Date.now() - 3_600_000) },
+    ];
+    const pages = [
+      { limit: 50, offset: 0 },
+      { limit: 2, offset: 3 },
+      { limit: 5, offset: 101 },
+    ];
+    const readAll = async () => ({
+      pages: await Promise.all(filters.flatMap((filter) => pages.map((page) => list(filter, page)))),
+      sums: await Promise.all(
+        filters.map((filter) => inSnapshot((tx) => sumTransactions(tx, userId, { ...NO_FILTER, ...filter }))),
+      ),
+      exported: await inSnapshot(async (tx) => {
+        const selection = { userId, filter: NO_FILTER, limit: 20 };
+        await openExportCursor(tx, selection, { detail: "accounting", order: "newest" });
+        return [...(await fetchExportRows(tx, 20))];
+      }),
+      following: await list({}, { limit: 50, offset: 0, after: await positionOf(row.id) }),
+      position: await positionOf(row.id),
+      one: await findTransaction(lab.sql, { id: row.id, userId }),
+    });
+    const unwritten = await readAll();
+    expect(unwritten.pages[0]?.total).toBe(9);
+    expect(unwritten.exported).toHaveLength(9);
+    expect(unwritten.following.rows).toHaveLength(2);
+    for (const payment of payments) await writeRow(payment);
+    await lab.sql`update transactions set created_at = detected_at, updated_at = detected_at where status = 'PENDING'`;
+    const inRows = await readAll();
+    const sorted = ({ sums, ...rest }: typeof inRows) => ({
+      ...rest,
+      sums: sums.map((sum) => sum.map((one) => `${one.type} ${one.status} ${one.count} ${one.units}`).sort()),
+    });
+    expect(sorted(inRows)).toEqual(sorted(unwritten));
+  });
+
+  test("is skipped to by key in a distant page like any other row", async () => {
+    const { userId } = lab.merchant;
+    await lab.sql`
+      insert into transactions (id, user_id, network, type, status, amount_units, counterparty, detected_at)
+      select
+        'txn_' || md5(${userId}::text || n), ${userId}, ${NETWORK}, 'RECEIVE', 'CONFIRMED', 1, ${`0x${"11".repeat(20)}`},
+        now() + make_interval(mins => n)
+      from generate_series(1, 110) as n`;
+    const payment = await acceptOne();
+    const { rows, total } = await list({}, { limit: 5, offset: 110 });
+    expect(total).toBe(111);
+    expect(rows).toEqual([await pendingRow(payment)]);
+    const byAmount = await list({ minUnits: UNITS }, { limit: 5, offset: 0 });
+    expect(byAmount.rows).toMatchObject(rows);
+  });
+
+  test("keeps its id when its block writes its row, and the time it was accepted", async () => {
+    const payment = await acceptOne();
+    const row = await pendingRow(payment);
+    const transfer = makeTransfer(lab, 130, { payment });
+    await read(lab, [transfer]);
+    expect([...(await written(payment))]).toEqual([
+      { id: row.id, status: "CONFIRMED", createdAt: row.detectedAt },
+    ]);
+    const { rows, total } = await list();
+    expect(total).toBe(1);
+    expect(rows).toMatchObject([
+      { id: row.id, status: "CONFIRMED", txHash: transfer.txHash, description: row.description },
+    ]);
+    expect((await historyEvents(row.id)).map(({ type }) => type)).toEqual(["transaction.confirmed"]);
+  });
+
+  test("gets its row when it fails, with its reason and its event", async () => {
+    const payment = await acceptOne();
+    const row = await pendingRow(payment);
+    await fail(lab, payment, "EXPIRED_TRANSFER");
+    const { rows, total } = await list();
+    expect(total).toBe(1);
+    expect(rows).toEqual([{ ...row, status: "FAILED", failureReason: "EXPIRED_TRANSFER" }]);
+    expect([...(await historyEvents(row.id))]).toMatchObject([
+      { type: "transaction.failed", data: { reason: "EXPIRED_TRANSFER" } },
+    ]);
+  });
+
+  test("whose row the version before has written fails with one row and one event", async () => {
+    const payment = await acceptOne();
+    await writeRow(payment);
+    const [row] = await written(payment);
+    await fail(lab, payment);
+    expect([...(await written(payment))]).toMatchObject([{ id: row?.id, status: "FAILED" }]);
+    expect(await historyEvents(row?.id ?? "")).toHaveLength(1);
+  });
+
+  test("that has failed and lost its row gets none by a later change of it", async () => {
+    const payment = await acceptOne();
+    await fail(lab, payment);
+    await lab.sql`delete from transactions where payment_id = ${payment.id}`;
+    await lab.sql`update payments set reason_text = 'later' where id = ${payment.id}`;
+    expect([...(await written(payment))]).toEqual([]);
+  });
+
+  test("that is queued again is PENDING once, by the row it failed with", async () => {
+    const payment = await acceptOne();
+    const row = await pendingRow(payment);
+    await fail(lab, payment);
+    await lab.sql.begin(async (tx) => {
+      await lockLinks(tx, [payment.linkId]);
+      await requeuePayment(tx, payment.id, payment);
+    });
+    expect(await list()).toMatchObject({ total: 1, rows: [row] });
+    await read(lab, [makeTransfer(lab, 131, { payment })]);
+    expect(await list()).toMatchObject({ total: 1, rows: [{ id: row.id, status: "CONFIRMED" }] });
+  });
+
+  test("whose block is reorganised away is PENDING once, and CONFIRMED by the next block with the same id", async () => {
+    const payment = await acceptOne();
+    const row = await pendingRow(payment);
+    await read(lab, [makeTransfer(lab, 140, { payment })]);
+    await undoAbove(lab, 139);
+    expect(await list()).toMatchObject({ total: 1, rows: [{ ...row, txHash: null }] });
+    await read(lab, [makeTransfer(lab, 140, { payment })]);
+    expect(await list()).toMatchObject({ total: 1, rows: [{ id: row.id, status: "CONFIRMED" }] });
+  });
+
+  test("takes the place of the row of a claim of its transfer", async () => {
+    const payment = await acceptOne();
+    const row = await pendingRow(payment);
+    const transfer = makeTransfer(lab, 150, { payment });
+    await claim(lab, payment.linkId, transfer);
+    expect((await list()).total).toBe(2);
+    await read(lab, [transfer]);
+    expect(await list()).toMatchObject({ total: 1, rows: [{ id: row.id, status: "CONFIRMED" }] });
+  });
+
+  test("whose transfer was recorded before it keeps the log's row, also after a reorganisation and a rebuild", async () => {
+    const early = { payer: `0x${"ab".repeat(20)}`, nonce: randomHash() } as const;
+    const transfer = makeTransfer(lab, 160, { from: early.payer, authorizationNonce: early.nonce });
+    await read(lab, [transfer]);
+    const [logged] = (await list()).rows;
+    const payment = await accept(lab, await seedLink(lab.sql, lab.merchant), early);
+    if (!payment) throw new Error("the link did not take the payment");
+    await lookBack(lab);
+    expect(await list()).toMatchObject({ total: 1, rows: [{ id: logged?.id, paymentId: payment.id }] });
+    await undoAbove(lab, 159);
+    await read(lab, [transfer]);
+    expect(await list()).toMatchObject({ total: 1, rows: [{ id: logged?.id, paymentId: payment.id }] });
+    await lab.sql.begin((tx) => dropChainRows(tx, NETWORK));
+    await read(lab, [transfer]);
+    expect(await list()).toMatchObject({
+      total: 1,
+      rows: [{ id: logged?.id, paymentId: payment.id, status: "CONFIRMED" }],
+    });
+  });
+});
