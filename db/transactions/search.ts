@@ -3,7 +3,7 @@
  * would read too much of the history are refused before they read it.
  */
 import { and, count, type SQL, sql } from "drizzle-orm";
-import { PgDialect, QueryBuilder } from "drizzle-orm/pg-core";
+import { PgDialect } from "drizzle-orm/pg-core";
 import { invalid } from "../../core/domain/errors.ts";
 import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
@@ -12,7 +12,6 @@ import { transactions } from "../schema.ts";
 import { countByAmount } from "./amount-counts.ts";
 import { type Cell, countByDays, readCells, sumCounts } from "./counts.ts";
 import {
-  branchesOf,
   choosesCell,
   conditionsOf,
   HISTORY_COLUMNS,
@@ -20,8 +19,6 @@ import {
   isAfter,
   isIndexed,
   isOwnedBy,
-  mergeNewest,
-  NEWEST_FIRST,
   pendingBranch,
   searchCondition,
   settledBranch,
@@ -57,43 +54,61 @@ export async function listLargeHistory(
   { cells, ...page }: Asked,
 ): Promise<Found> {
   const reach = page.offset + page.limit;
-  let found = Number.POSITIVE_INFINITY;
-  let looked = 1;
+  /** Share of rows that match, as far as is known. */
+  let frequency = Number.POSITIVE_INFINITY;
   const look = async (spans: readonly number[]) => {
     for (const most of spans) {
-      if ((found / looked) * most < 2 * reach) break;
-      const span = Math.min(most, Math.ceil((SPAN_MARGIN * reach * looked) / found) || most);
+      if (frequency * most < 2 * reach) continue;
+      const span = Math.min(most, Math.ceil((SPAN_MARGIN * reach) / frequency) || most);
       const recent = await findRecent(tx, userId, filter, page, span);
-      if (recent.total > reach) return recent;
-      found = recent.total;
-      looked = span;
+      if (recent.settled > reach) return recent;
+      frequency = recent.settled / span;
     }
     return undefined;
   };
+  const isPending = cells.some((cell) => cell.status === "PENDING" && choosesCell(filter, cell));
+  const findAll = (key: Key) => findByIndex(tx, userId, filter, { ...page, key, isPending });
+  if (!withoutPending(filter)) return findAll("dates");
+  const first = firstSearched(filter, page);
+  const share = first === undefined ? undefined : await shareOf(tx, userId, first);
+  if (share === 0) return findAll("text");
   const near = await look(RECENT_ROWS);
   if (near) return near;
-  const { key, isShort } = await chooseIndex(tx, userId, filter, sumCounts(cells));
-  const isPending = cells.some((cell) => cell.status === "PENDING" && choosesCell(filter, cell));
-  if (isShort) return findByIndex(tx, userId, filter, { ...page, key, isPending });
+  const size = sumCounts(cells);
+  const { key, isShort, amounts } = await chooseIndex(tx, userId, filter, { size, share });
+  if (isShort) return findAll(key);
+  // by the counters: better known than by the few rows that were looked at
+  if (filter.search === undefined && amounts !== undefined) {
+    const chosen = sumCounts(cells.filter((cell) => choosesCell(filter, cell)));
+    frequency = (amounts / size) * (chosen / size);
+  }
   const far = await look(RECENT_ROWS_FAR);
   if (far) return far;
   if (filter.search !== undefined) throw tooBroad();
-  return findByIndex(tx, userId, filter, { ...page, key, isPending });
+  return findAll(key);
+}
+
+/**
+ * The text, if an index finds it and the list begins with the newest rows: where these have none of it, nothing needs to be scanned. Behind
+ * a cursor or before a date it may be frequent nevertheless.
+ */
+function firstSearched({ search, from, before }: TransactionFilter, { after }: Page): string | undefined {
+  return search !== undefined && isIndexed(search) && !from && !before && !after ? search : undefined;
 }
 
 /** What an index is asked for. */
 type Key = "dates" | "amounts" | "text";
 
-/** The index that leads to the fewest rows, and whether these are few enough. */
+/** The index that leads to the fewest rows, and whether these are few enough. `amounts`: rows between the amounts, at any time. */
 async function chooseIndex(
   tx: Tx,
   userId: string,
   { search, from, before, minUnits, maxUnits }: TransactionFilter,
-  size: number,
-): Promise<{ key: Key; isShort: boolean }> {
+  { size, share }: { size: number; share: number | undefined },
+): Promise<{ key: Key; isShort: boolean; amounts?: number | undefined }> {
   const ways: { key: Key; rows: number; most: number }[] = [];
   if (search !== undefined) {
-    const rows = isIndexed(search) ? (await shareOf(tx, userId, search)) * size : size;
+    const rows = isIndexed(search) ? (share ?? (await shareOf(tx, userId, search))) * size : size;
     if (rows === 0) return { key: "text", isShort: true };
     ways.push({ key: "text", rows, most: INDEXED_ROWS_MAX });
   }
@@ -108,64 +123,81 @@ async function chooseIndex(
   }
   ways.sort((one, other) => one.rows / one.most - other.rows / other.most);
   const [best] = ways;
-  return best ? { key: best.key, isShort: best.rows <= best.most } : { key: "dates", isShort: false };
+  const amounts = ways.find(({ key }) => key === "amounts")?.rows;
+  return best
+    ? { key: best.key, isShort: best.rows <= best.most, amounts }
+    : { key: "dates", isShort: false };
 }
 
 /**
  * The share of rows with this text, among the newest and among those before the middle of the history's time: the lower of the two, since
- * a text may be new or no longer in use.
+ * a text may be new or no longer in use. Where the newest have none, the others are not read.
  */
 async function shareOf(tx: Tx, userId: string, search: string): Promise<number> {
   const settled = and(isOwnedBy(userId), sql`${transactions.isSettled}`);
   const end = (order: "asc" | "desc") => sql`
-    (select detected_at from transactions where ${settled} order by detected_at ${sql.raw(order)}, id ${sql.raw(order)} limit 1)`;
+    (select detected_at from transactions where ${settled} order by detected_at ${sql.raw(order)} limit 1)`;
   const sample = (condition: SQL | undefined) => sql`
     select coalesce(avg(case when ${searchCondition(search)} then 1 else 0 end), 0)::float8 as share
     from (
       select description, reference, tx_hash
       from transactions
       where ${condition}
-      order by detected_at desc, id desc
+      order by detected_at desc
       limit ${SAMPLE_ROWS}
     ) transactions`;
   const middle = sql`${end("asc")} + (${end("desc")} - ${end("asc")}) / 2`;
   const query = sql`
-    select least(
-      (${sample(settled)}), (${sample(and(settled, sql`${transactions.detectedAt} <= ${middle}`))})
-    ) as share`;
+    with newest as materialized (${sample(settled)})
+    select case
+      when share = 0 then 0
+      else least(share, (${sample(and(settled, sql`${transactions.detectedAt} <= ${middle}`))}))
+    end as share
+    from newest`;
   const [row] = await runBuilt<{ share: number | null }>(tx, { toSQL: () => dialect.sqlToQuery(query) });
   return row?.share ?? 0;
 }
 
-/** The page within the newest `span` rows that follow the position, and how many of them match: a lower bound of the total. */
+/**
+ * The page within what is PENDING and the newest `span` settled rows that follow the position. `settled`: how many of these match. The page
+ * has no gap where they are more than it reaches. `total`: how many match altogether, a lower bound.
+ */
 async function findRecent(
   tx: Tx,
   userId: string,
   filter: TransactionFilter,
   page: Page,
   span: number,
-): Promise<Found> {
-  const newest = mergeNewest(
-    branchesOf(userId, { ...NO_FILTER, from: filter.from, before: filter.before }, isAfter(page.after)).map(
-      (branch) =>
-        new QueryBuilder()
-          .select()
-          .from(transactions)
-          .where(branch)
-          .orderBy(...NEWEST_FIRST)
-          .limit(span),
-    ),
-    { limit: span, offset: 0 },
+): Promise<Found & { settled: number }> {
+  const following = isAfter(page.after);
+  const near = { ...NO_FILTER, from: filter.from, before: filter.before };
+  const columns = sql.join(
+    [...Object.values(HISTORY_COLUMNS), transactions.owner, transactions.cell],
+    sql`, `,
   );
+  const pending = pendingBranch(userId, filter, following);
+  // rows of the last one's time, too: their order by id is of the few that match
+  const newest = sql`
+    (select ${columns}, true as is_settled
+    from transactions
+    where ${settledBranch(userId, near, following)}
+    order by detected_at desc
+    fetch first (${span}) rows with ties)
+    ${pending ? sql`union all select ${columns}, false from transactions where ${pending}` : sql``}`;
   const query = sql`
-    select *, count(*) over () as total
+    select
+      ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}, count(*) over () as total,
+      count(*) filter (where is_settled) over () as settled
     from (${newest}) transactions
     where ${conditionsOf(userId, filter)}
     order by detected_at desc, id desc
     limit ${page.limit}
     offset ${page.offset}`;
-  const rows = await runBuilt<HistoryRow & { total: bigint }>(tx, { toSQL: () => dialect.sqlToQuery(query) });
-  return { rows, total: Number(rows[0]?.total ?? 0n), isLowerBound: true };
+  const rows = await runBuilt<HistoryRow & { total: bigint; settled: bigint }>(tx, {
+    toSQL: () => dialect.sqlToQuery(query),
+  });
+  const [row] = rows;
+  return { rows, total: Number(row?.total ?? 0n), settled: Number(row?.settled ?? 0n), isLowerBound: true };
 }
 
 /** Every matching row, by one index: exact. `isPending`: whether some of what is PENDING may match. */
