@@ -22,6 +22,7 @@ import {
   pendingBranch,
   searchCondition,
   settledBranch,
+  timeConditions,
   withoutPending,
 } from "./filter.ts";
 
@@ -69,13 +70,15 @@ export async function listLargeHistory(
   const isPending = cells.some((cell) => cell.status === "PENDING" && choosesCell(filter, cell));
   const findAll = (key: Key) => findByIndex(tx, userId, filter, { ...page, key, isPending });
   if (!withoutPending(filter)) return findAll("dates");
-  const first = firstSearched(filter, page);
-  const share = first === undefined ? undefined : await shareOf(tx, userId, first);
-  if (share === 0) return findAll("text");
+  const shares = await sampleText(tx, userId, filter, page);
+  if (shares?.share === 0 && shares.near === 0) return findAll("text");
   const near = await look(RECENT_ROWS);
   if (near) return near;
   const size = sumCounts(cells);
-  const { key, isShort, amounts } = await chooseIndex(tx, userId, filter, { size, share });
+  const { key, isShort, amounts } = await chooseIndex(tx, userId, filter, {
+    size,
+    share: shares?.share ?? 1,
+  });
   if (isShort) return findAll(key);
   // by the counters: better known than by the few rows that were looked at
   if (filter.search === undefined && amounts !== undefined) {
@@ -88,14 +91,6 @@ export async function listLargeHistory(
   return findAll(key);
 }
 
-/**
- * The text, if an index finds it and the list begins with the newest rows: where these have none of it, nothing needs to be scanned. Behind
- * a cursor or before a date it may be frequent nevertheless.
- */
-function firstSearched({ search, from, before }: TransactionFilter, { after }: Page): string | undefined {
-  return search !== undefined && isIndexed(search) && !from && !before && !after ? search : undefined;
-}
-
 /** What an index is asked for. */
 type Key = "dates" | "amounts" | "text";
 
@@ -104,11 +99,11 @@ async function chooseIndex(
   tx: Tx,
   userId: string,
   { search, from, before, minUnits, maxUnits }: TransactionFilter,
-  { size, share }: { size: number; share: number | undefined },
+  { size, share }: { size: number; share: number },
 ): Promise<{ key: Key; isShort: boolean; amounts?: number | undefined }> {
   const ways: { key: Key; rows: number; most: number }[] = [];
   if (search !== undefined) {
-    const rows = isIndexed(search) ? (share ?? (await shareOf(tx, userId, search))) * size : size;
+    const rows = share * size;
     if (rows === 0) return { key: "text", isShort: true };
     ways.push({ key: "text", rows, most: INDEXED_ROWS_MAX });
   }
@@ -130,10 +125,17 @@ async function chooseIndex(
 }
 
 /**
- * The share of rows with this text, among the newest and among those before the middle of the history's time: the lower of the two, since
- * a text may be new or no longer in use. Where the newest have none, the others are not read.
+ * How frequent a text is that an index can find. `share`: of the newest rows and of those before the middle of the history's time, the lower
+ * one, since a text may be new or no longer in use; where the newest have none, the others are not read. `near`: of the rows that the list
+ * begins with.
  */
-async function shareOf(tx: Tx, userId: string, search: string): Promise<number> {
+async function sampleText(
+  tx: Tx,
+  userId: string,
+  { search, from, before }: TransactionFilter,
+  { after }: Page,
+): Promise<{ share: number; near: number } | undefined> {
+  if (search === undefined || !isIndexed(search)) return undefined;
   const settled = and(isOwnedBy(userId), sql`${transactions.isSettled}`);
   const end = (order: "asc" | "desc") => sql`
     (select detected_at from transactions where ${settled} order by detected_at ${sql.raw(order)} limit 1)`;
@@ -144,18 +146,22 @@ async function shareOf(tx: Tx, userId: string, search: string): Promise<number> 
       from transactions
       where ${condition}
       order by detected_at desc
-      limit ${SAMPLE_ROWS}
+      limit ${sql.raw(String(SAMPLE_ROWS))}
     ) transactions`;
   const middle = sql`${end("asc")} + (${end("desc")} - ${end("asc")}) / 2`;
+  const elsewhere = and(timeConditions({ from, before }), isAfter(after));
   const query = sql`
     with newest as materialized (${sample(settled)})
-    select case
-      when share = 0 then 0
-      else least(share, (${sample(and(settled, sql`${transactions.detectedAt} <= ${middle}`))}))
-    end as share
+    select
+      case
+        when share = 0 then 0
+        else least(share, (${sample(and(settled, sql`${transactions.detectedAt} <= ${middle}`))}))
+      end as share,
+      ${elsewhere ? sql`(${sample(and(settled, elsewhere))})` : sql`share`} as near
     from newest`;
-  const [row] = await runBuilt<{ share: number | null }>(tx, { toSQL: () => dialect.sqlToQuery(query) });
-  return row?.share ?? 0;
+  const built = { toSQL: () => dialect.sqlToQuery(query) };
+  const [row] = await runBuilt<{ share: number; near: number }>(tx, built, { prepare: true });
+  return row;
 }
 
 /**
