@@ -59,7 +59,7 @@ export async function listLargeHistory(
   let frequency = Number.POSITIVE_INFINITY;
   const look = async (spans: readonly number[]) => {
     for (const most of spans) {
-      if (frequency * most < 2 * reach) continue;
+      if (frequency * most < 2 * reach) break;
       const span = Math.min(most, Math.ceil((SPAN_MARGIN * reach) / frequency) || most);
       const recent = await findRecent(tx, userId, filter, page, span);
       if (recent.settled > reach) return recent;
@@ -81,11 +81,12 @@ export async function listLargeHistory(
   });
   if (isShort) return findAll(key);
   // by the counters: better known than by the few rows that were looked at
-  if (filter.search === undefined && amounts !== undefined) {
+  const isCounted = filter.search === undefined && amounts !== undefined;
+  if (isCounted) {
     const chosen = sumCounts(cells.filter((cell) => choosesCell(filter, cell)));
     frequency = (amounts / size) * (chosen / size);
   }
-  const far = await look(RECENT_ROWS_FAR);
+  const far = await look(isCounted ? RECENT_ROWS_FAR.slice(-1) : RECENT_ROWS_FAR);
   if (far) return far;
   if (filter.search !== undefined) throw tooBroad();
   return findAll(key);
