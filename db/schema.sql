@@ -1047,6 +1047,9 @@ create table transaction_amount_counts (
   user_id text not null,
   constraint transaction_amount_counts_pkey PRIMARY KEY (user_id, network, type, status, bucket)
 );
+CREATE TRIGGER transaction_amount_counts_added AFTER INSERT ON public.transaction_amount_counts REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION widen_added_amount_counts();
+CREATE TRIGGER transaction_amount_counts_changed AFTER UPDATE ON public.transaction_amount_counts REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION widen_changed_amount_counts();
+CREATE TRIGGER transaction_amount_counts_removed AFTER DELETE ON public.transaction_amount_counts REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION widen_removed_amount_counts();
 
 create table transaction_count_deltas (
   amount_bucket integer not null,
@@ -1071,6 +1074,14 @@ create table transaction_counts (
   constraint transaction_counts_pkey PRIMARY KEY (user_id, network, type, status, day)
 );
 CREATE INDEX transaction_counts_all_time ON public.transaction_counts USING btree (user_id) WHERE (day = 'infinity'::date);
+
+create table transaction_wide_amount_counts (
+  bucket integer not null,
+  cell smallint not null,
+  count bigint not null,
+  owner uuid not null,
+  constraint transaction_wide_amount_counts_pkey PRIMARY KEY (owner, cell, bucket)
+) with (fillfactor=75);
 
 create table transactions (
   amount_units numeric(78,0) not null,
@@ -1857,6 +1868,53 @@ begin
     one.operation_id, one.operation_note, one.reference
   from unwritten_transactions one
   where one.owner = whose;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.widen_added_amount_counts()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into transaction_wide_amount_counts as wide (owner, cell, bucket, count)
+  select owner_key(user_id), coalesce(transaction_cell(type, status, network), 0), bucket - bucket % 100, sum(count)
+  from added
+  group by 1, 2, 3
+  on conflict (owner, cell, bucket) do update
+  set count = wide.count + excluded.count;
+  return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.widen_changed_amount_counts()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into transaction_wide_amount_counts as wide (owner, cell, bucket, count)
+  select owner_key(user_id), coalesce(transaction_cell(type, status, network), 0), bucket - bucket % 100, sum(count)
+  from (
+    select user_id, network, type, status, bucket, count from added
+    union all
+    select user_id, network, type, status, bucket, -count from removed
+  ) changed
+  group by 1, 2, 3
+  having sum(count) <> 0
+  on conflict (owner, cell, bucket) do update
+  set count = wide.count + excluded.count;
+  return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.widen_removed_amount_counts()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into transaction_wide_amount_counts as wide (owner, cell, bucket, count)
+  select owner_key(user_id), coalesce(transaction_cell(type, status, network), 0), bucket - bucket % 100, -sum(count)
+  from removed
+  group by 1, 2, 3
+  on conflict (owner, cell, bucket) do update
+  set count = wide.count + excluded.count;
+  return null;
 end $function$;
 
 CREATE OR REPLACE FUNCTION public.write_event_epoch()

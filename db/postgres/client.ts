@@ -108,12 +108,18 @@ export function isWorthRetrying(error: unknown): boolean {
   return error instanceof Error && "code" in error && typeof error.code === "string";
 }
 
-/** Runs a query built by drizzle on this connection or transaction. */
+/**
+ * Runs a query built by drizzle on this connection or transaction. `prepare`: planned once a connection, for a text that is always the same and
+ * a plan that suits all values.
+ */
 export function runBuilt<Row>(
   tx: Tx,
   query: { toSQL(): { sql: string; params: unknown[] } },
+  { prepare = false }: { prepare?: boolean } = {},
 ): Promise<Row[]> {
   const built = query.toSQL();
   // the driver accepts the values that drizzle's encoders produce: text, numbers, bigints and arrays
-  return tx.unsafe(built.sql, built.params as postgres.ParameterOrJSON<never>[]) as unknown as Promise<Row[]>;
+  return tx.unsafe(built.sql, built.params as postgres.ParameterOrJSON<never>[], {
+    prepare,
+  }) as unknown as Promise<Row[]>;
 }

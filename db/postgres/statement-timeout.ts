@@ -13,8 +13,10 @@ export async function readInTime<Result>(
   refusal: () => Error,
 ): Promise<Result> {
   try {
-    await tx`select set_config('statement_timeout', ${String(READING_TIMEOUT_MS)}, true)`;
-    return await read();
+    // on its way before what is read: the statements of a transaction run in the order of their calls
+    const limited = tx`select set_config('statement_timeout', ${String(READING_TIMEOUT_MS)}, true)`;
+    const [result] = await Promise.all([read(), limited.execute()]);
+    return result;
   } catch (error) {
     if (!(error instanceof postgres.PostgresError) || error.code !== QUERY_CANCELED) throw error;
     throw refusal();

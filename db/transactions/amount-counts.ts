@@ -7,21 +7,29 @@ import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { transactions } from "../schema.ts";
 import { cellConditions, countPending } from "./counts.ts";
-import { amountConditions, isEveryCell, isInCells, isOwnedBy, orEvery, SETTLED_STATUSES } from "./filter.ts";
+import {
+  amountConditions,
+  cellNumbers,
+  isEveryCell,
+  isInCells,
+  isOwnedBy,
+  orEvery,
+  SETTLED_STATUSES,
+} from "./filter.ts";
 
 const dialect = new PgDialect();
 
-/** Index entries read before a bucket's other side is tried. */
+/** Index entries read before a bucket's other side is tried, and times as many when neither ended there. */
 const THIN_SIDE_ROWS = 5_000;
+const THIN_SIDE_GROWTH = 4;
 const LAST_BUCKET = 1_000_000_000;
+/** Buckets of one wide counter, and the cell of those that count all cells. */
+const WIDE_BUCKETS = 100;
+const EVERY_CELL = 0;
 
 /** Rows of a filter without search and dates. Exact at the snapshot of `tx`. */
 export async function countByAmount(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
-  const [pending, settled] = await Promise.all([
-    countPending(tx, userId, filter),
-    countSettledByAmount(tx, userId, filter),
-  ]);
-  return pending + settled;
+  return sum(countPending(tx, userId, filter), countSettledByAmount(tx, userId, filter));
 }
 
 /** Of these, what is not PENDING. */
@@ -37,16 +45,20 @@ async function countSettled(scope: Scope): Promise<number> {
   const from = minUnits ?? 0n;
   const low = bucketOf(from);
   if (maxUnits === undefined)
-    return (await sumBuckets(scope, low.number + 1)) + (await countInBucket(scope, low, from, low.end));
+    return sum(sumBuckets(scope, low.number + 1), countInBucket(scope, low, from, low.end));
   const before = maxUnits + 1n;
   if (before <= from) return 0;
   const high = bucketOf(maxUnits);
   if (high.number === low.number) return countInBucket(scope, low, from, before);
-  return (
-    (await countInBucket(scope, low, from, low.end)) +
-    (await sumBuckets(scope, low.number + 1, high.number - 1)) +
-    (await countInBucket(scope, high, high.start, before))
+  return sum(
+    countInBucket(scope, low, from, low.end),
+    sumBuckets(scope, low.number + 1, high.number - 1),
+    countInBucket(scope, high, high.start, before),
   );
+}
+
+async function sum(...parts: readonly Promise<number>[]): Promise<number> {
+  return (await Promise.all(parts)).reduce((total, part) => total + part, 0);
 }
 
 /** transaction_amount_bucket of db/schema/transactions.sql, with its bounds: [start, end). */
@@ -57,51 +69,34 @@ export function bucketOf(units: bigint): Bucket {
   return { number: text.length * 1000 + Number(text.slice(0, 3).padEnd(3, "0")), start, end: start + width };
 }
 
-/** Rows of the buckets first to last, both included; without a last one, of all from the first on. */
-async function sumBuckets(scope: Scope, first: number, last?: number): Promise<number> {
-  const { tx, userId, filter } = scope;
-  if (isEveryCell(filter) || last !== undefined) return addBuckets(scope, first, last ?? LAST_BUCKET);
-  const [ends] = await tx<{ lowest: number | null; highest: number | null }[]>`
-    select min(bucket) as lowest, max(bucket) as highest
-    from transaction_amount_counts
-    where user_id = ${userId} and network = '*' and type = '*' and status = '*'`;
-  const isShorter = rankOf(ends?.highest ?? 0) - rankOf(first) <= rankOf(first) - rankOf(ends?.lowest ?? 0);
-  if (isShorter) return addBuckets(scope, first, LAST_BUCKET);
-  const [all, below] = await Promise.all([countAllTime(scope), addBuckets(scope, 0, first - 1)]);
-  return all - below;
-}
-
-/** Buckets below this one, of 900 a digit. */
-function rankOf(bucket: number): number {
-  return Math.floor(bucket / 1000) * 900 + (bucket % 1000);
-}
-
-/** Settled rows of the filter's cells, of any amount. */
-async function countAllTime({ tx, userId, filter }: Scope): Promise<number> {
-  const [row] = await tx<{ count: bigint }[]>`
-    select coalesce(sum(count), 0) as count
-    from (
-      select count
-      from transaction_counts
-      where user_id = ${userId} and day = 'infinity' and network <> '*' ${cellConditions(tx, filter)}
-      union all
-      select count
-      from transaction_count_deltas
-      where owner_key(user_id) = owner_key(${userId}) and user_id = ${userId} ${cellConditions(tx, filter)}
-    ) parts`;
-  return Number(row?.count ?? 0n);
-}
-
-async function addBuckets({ tx, userId, filter }: Scope, first: number, last: number): Promise<number> {
-  const cells = isEveryCell(filter)
+/**
+ * Rows of the buckets first to last, both included; without a last one, of all from the first on. Whole hundreds of buckets are one counter
+ * each, the rest at both ends are at most a hundred.
+ */
+async function sumBuckets({ tx, userId, filter }: Scope, first: number, last = LAST_BUCKET): Promise<number> {
+  const wideFrom = Math.ceil(first / WIDE_BUCKETS) * WIDE_BUCKETS;
+  const wideBefore = Math.max(wideFrom, Math.floor((last + 1) / WIDE_BUCKETS) * WIDE_BUCKETS);
+  const narrow = isEveryCell(filter)
     ? tx`and network = '*' and type = '*' and status = '*'`
     : cellConditions(tx, everyNamed(filter));
+  const wide = isEveryCell(filter) ? [EVERY_CELL] : cellNumbers(everyNamed(filter));
   const [row] = await tx<{ count: bigint }[]>`
     select coalesce(sum(count), 0) as count
     from (
       select count
       from transaction_amount_counts
-      where user_id = ${userId} and bucket between ${first} and ${last} ${cells}
+      where user_id = ${userId} and bucket between ${first} and ${Math.min(last, wideFrom - 1)} ${narrow}
+      union all
+      select count
+      from transaction_wide_amount_counts
+      where owner = owner_key(${userId})
+        and cell = any(${wide}::smallint[])
+        and bucket >= ${wideFrom}
+        and bucket < ${wideBefore}
+      union all
+      select count
+      from transaction_amount_counts
+      where user_id = ${userId} and bucket between ${wideBefore} and ${last} ${narrow}
       union all
       select count
       from transaction_count_deltas
@@ -110,7 +105,7 @@ async function addBuckets({ tx, userId, filter }: Scope, first: number, last: nu
   return Number(row?.count ?? 0n);
 }
 
-/** With every value named, each cell's buckets are one range of the primary key. */
+/** With every value named, each cell's buckets are one range of a primary key. */
 function everyNamed(filter: TransactionFilter): TransactionFilter {
   return {
     ...filter,
@@ -120,28 +115,27 @@ function everyNamed(filter: TransactionFilter): TransactionFilter {
   };
 }
 
-/** Rows of [from, before), which lies inside one bucket. */
+/** Rows of [from, before), which lies inside one bucket: itself or the rest of the bucket, whichever has fewer. */
 async function countInBucket(scope: Scope, bucket: Bucket, from: bigint, before: bigint): Promise<number> {
-  const isWhole = from <= bucket.start && before >= bucket.end;
-  if (!isWhole) {
-    const side = await countRange(scope, from, before, THIN_SIDE_ROWS);
-    if (side.read < THIN_SIDE_ROWS) return side.matched;
+  if (from <= bucket.start && before >= bucket.end) return sumBuckets(scope, bucket.number, bucket.number);
+  for (let limit = THIN_SIDE_ROWS; ; limit *= THIN_SIDE_GROWTH) {
+    const side = await countRange(scope, from, before, limit);
+    if (side.read < limit) return side.matched;
+    const [below, above] = await Promise.all([
+      countRange(scope, bucket.start, from, limit),
+      countRange(scope, before, bucket.end, limit),
+    ]);
+    if (below.read < limit && above.read < limit)
+      return (await sumBuckets(scope, bucket.number, bucket.number)) - below.matched - above.matched;
   }
-  const whole = await sumBuckets(scope, bucket.number, bucket.number);
-  if (isWhole) return whole;
-  const [below, above] = await Promise.all([
-    countRange(scope, bucket.start, from),
-    countRange(scope, before, bucket.end),
-  ]);
-  return whole - below.matched - above.matched;
 }
 
-/** Of the first `limit` index entries in [from, before), or of all: how many there are, and how many are of the filter's cells. */
+/** Of the first `limit` index entries in [from, before): how many there are, and how many are of the filter's cells. */
 async function countRange(
   { tx, userId, filter }: Scope,
   from: bigint,
   before: bigint,
-  limit?: number,
+  limit: number,
 ): Promise<{ read: number; matched: number }> {
   if (from >= before) return { read: 0, matched: 0 };
   const range = amountConditions({ minUnits: from, maxUnits: before - 1n });
@@ -154,7 +148,7 @@ async function countRange(
       from transactions
       where ${isOwnedBy(userId)} and ${transactions.isSettled} and ${range}
       order by amount_units
-      limit ${limit ?? null}
+      limit ${limit}
     ) transactions`;
   const [row] = await runBuilt<{ read: bigint; matched: bigint }>(tx, {
     toSQL: () => dialect.sqlToQuery(query),

@@ -57,12 +57,12 @@ export async function readAmountPage(
     const read = Math.min(total, (reach * size) / total);
     if (size > LARGE_HISTORY_ROWS && read > AMOUNTS_READ_MAX) throw tooDeep();
   }
-  const cells = await readSettledCells(tx, userId, filter);
-  const walk = Math.ceil((reach * sumCounts(cells)) / total);
   const { minUnits, maxUnits } = filter;
-  const between = isEveryCell(filter)
-    ? total
-    : await countSettledByAmount(tx, userId, { ...NO_FILTER, minUnits, maxUnits });
+  const [cells, between] = await Promise.all([
+    readSettledCells(tx, userId, filter),
+    isEveryCell(filter) ? total : countSettledByAmount(tx, userId, { ...NO_FILTER, minUnits, maxUnits }),
+  ]);
+  const walk = Math.ceil((reach * sumCounts(cells)) / total);
   const read = async () => {
     if (cells.length > 0 && walk < between) {
       const span = Math.max(WALK_MIN_ROWS, WALK_MARGIN * walk);

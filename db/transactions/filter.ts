@@ -1,14 +1,10 @@
 /** A history filter as query conditions, built by drizzle. The owner is always the first condition. */
 import { and, desc, gte, ilike, like, lt, lte, or, type SQL, type SQLWrapper, sql } from "drizzle-orm";
-import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
-import {
-  TRANSACTION_STATUSES,
-  TRANSACTION_TYPES,
-  type TransactionStatus,
-  type TransactionType,
-} from "../../core/domain/payment.ts";
+import { NETWORK_IDS } from "../../core/domain/networks.ts";
+import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { transactions } from "../schema.ts";
+import { type CellName, cellNumber } from "./cell-number.ts";
 
 /** What a row of the list holds. */
 export const HISTORY_COLUMNS = {
@@ -59,26 +55,24 @@ export function isOwnedBy(userId: string): SQL {
 }
 
 /** A row's type, status and network, by the number that the indexes hold instead. */
-export function isInCell(cell: Cell): SQL {
+export function isInCell(cell: CellName): SQL {
   return sql`${transactions.cell} = ${cellNumber(cell)}`;
 }
 
 /** Any choice of types, statuses and networks: absent or empty means every one. */
 export function isInCells(filter: TransactionFilter): SQL | undefined {
   if (isEveryCell(filter)) return undefined;
-  const { types, statuses, networks } = filter;
-  const cells = orEvery(types, TRANSACTION_TYPES).flatMap((type) =>
+  const cells = cellNumbers(filter).map((cell) => sql`${cell}`);
+  return sql`${transactions.cell} in (${sql.join(cells, sql`, `)})`;
+}
+
+/** The filter's choice of types, statuses and networks: absent or empty means every one. */
+export function cellNumbers({ types, statuses, networks }: TransactionFilter): number[] {
+  return orEvery(types, TRANSACTION_TYPES).flatMap((type) =>
     orEvery(statuses, TRANSACTION_STATUSES).flatMap((status) =>
       orEvery(networks, NETWORK_IDS).map((network) => cellNumber({ type, status, network })),
     ),
   );
-  return sql`${transactions.cell} in (${sql.join(cells, sql`, `)})`;
-}
-
-type Cell = { type: TransactionType; status: TransactionStatus; network: NetworkId };
-
-function cellNumber({ type, status, network }: Cell): SQL {
-  return sql`transaction_cell(${type}, ${status}, ${network})`;
 }
 
 export function orEvery<Value>(chosen: readonly Value[], every: readonly Value[]): readonly Value[] {
@@ -135,7 +129,7 @@ export function choosesPending({ statuses }: TransactionFilter): boolean {
   return statuses.length === 0 || statuses.includes("PENDING");
 }
 
-export function choosesCell({ types, statuses, networks }: TransactionFilter, cell: Cell): boolean {
+export function choosesCell({ types, statuses, networks }: TransactionFilter, cell: CellName): boolean {
   return (
     orEvery(types, TRANSACTION_TYPES).includes(cell.type) &&
     orEvery(statuses, TRANSACTION_STATUSES).includes(cell.status) &&

@@ -2,7 +2,7 @@
  * Searches a large history. Frequent text is found among the newest rows; rare text by the trigram, hash or amount index. Searches that
  * would read too much of the history are refused before they read it.
  */
-import { and, count, getTableColumns, type SQL, sql } from "drizzle-orm";
+import { and, count, type SQL, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import { invalid } from "../../core/domain/errors.ts";
 import { type HistoryRow, NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
@@ -13,7 +13,6 @@ import { countByAmount } from "./amount-counts.ts";
 import { type Cell, countByDays, readCells, sumCounts } from "./counts.ts";
 import {
   type Branch,
-  branchesOf,
   choosesCell,
   conditionsOf,
   HISTORY_COLUMNS,
@@ -21,12 +20,11 @@ import {
   isAfter,
   isIndexed,
   isOwnedBy,
-  mergeNewest,
   pendingBranch,
   rowsOf,
-  scanBranch,
   searchCondition,
   settledBranch,
+  timeConditions,
   withoutPending,
 } from "./filter.ts";
 
@@ -59,43 +57,56 @@ export async function listLargeHistory(
   { cells, ...page }: Asked,
 ): Promise<Found> {
   const reach = page.offset + page.limit;
-  let found = Number.POSITIVE_INFINITY;
-  let looked = 1;
+  /** Share of rows that match, as far as is known. */
+  let frequency = Number.POSITIVE_INFINITY;
   const look = async (spans: readonly number[]) => {
     for (const most of spans) {
-      if ((found / looked) * most < 2 * reach) break;
-      const span = Math.min(most, Math.ceil((SPAN_MARGIN * reach * looked) / found) || most);
+      if (frequency * most < 2 * reach) break;
+      const span = Math.min(most, Math.ceil((SPAN_MARGIN * reach) / frequency) || most);
       const recent = await findRecent(tx, userId, filter, page, span);
-      if (recent.total > reach) return recent;
-      found = recent.total;
-      looked = span;
+      if (recent.settled > reach) return recent;
+      frequency = recent.settled / span;
     }
     return undefined;
   };
+  const isPending = cells.some((cell) => cell.status === "PENDING" && choosesCell(filter, cell));
+  const findAll = (key: Key) => findByIndex(tx, userId, filter, { ...page, key, isPending });
+  if (!withoutPending(filter)) return findAll("dates");
+  const shares = await sampleText(tx, userId, filter, page);
+  if (shares?.share === 0 && shares.near === 0) return findAll("text");
   const near = await look(RECENT_ROWS);
   if (near) return near;
-  const { key, isShort } = await chooseIndex(tx, userId, filter, sumCounts(cells));
-  const isPending = cells.some((cell) => cell.status === "PENDING" && choosesCell(filter, cell));
-  if (isShort) return findByIndex(tx, userId, filter, { ...page, key, isPending });
-  const far = await look(RECENT_ROWS_FAR);
+  const size = sumCounts(cells);
+  const { key, isShort, amounts } = await chooseIndex(tx, userId, filter, {
+    size,
+    share: shares?.share ?? 1,
+  });
+  if (isShort) return findAll(key);
+  // by the counters: better known than by the few rows that were looked at
+  const isCounted = filter.search === undefined && amounts !== undefined;
+  if (isCounted) {
+    const chosen = sumCounts(cells.filter((cell) => choosesCell(filter, cell)));
+    frequency = (amounts / size) * (chosen / size);
+  }
+  const far = await look(isCounted ? RECENT_ROWS_FAR.slice(-1) : RECENT_ROWS_FAR);
   if (far) return far;
   if (filter.search !== undefined) throw tooBroad();
-  return findByIndex(tx, userId, filter, { ...page, key, isPending });
+  return findAll(key);
 }
 
 /** What an index is asked for. */
 type Key = "dates" | "amounts" | "text";
 
-/** The index that leads to the fewest rows, and whether these are few enough. */
+/** The index that leads to the fewest rows, and whether these are few enough. `amounts`: rows between the amounts, at any time. */
 async function chooseIndex(
   tx: Tx,
   userId: string,
   { search, from, before, minUnits, maxUnits }: TransactionFilter,
-  size: number,
-): Promise<{ key: Key; isShort: boolean }> {
+  { size, share }: { size: number; share: number },
+): Promise<{ key: Key; isShort: boolean; amounts?: number | undefined }> {
   const ways: { key: Key; rows: number; most: number }[] = [];
   if (search !== undefined) {
-    const rows = isIndexed(search) ? (await shareOf(tx, userId, search)) * size : size;
+    const rows = share * size;
     if (rows === 0) return { key: "text", isShort: true };
     ways.push({ key: "text", rows, most: INDEXED_ROWS_MAX });
   }
@@ -110,58 +121,92 @@ async function chooseIndex(
   }
   ways.sort((one, other) => one.rows / one.most - other.rows / other.most);
   const [best] = ways;
-  return best ? { key: best.key, isShort: best.rows <= best.most } : { key: "dates", isShort: false };
+  const amounts = ways.find(({ key }) => key === "amounts")?.rows;
+  return best
+    ? { key: best.key, isShort: best.rows <= best.most, amounts }
+    : { key: "dates", isShort: false };
 }
 
 /**
- * The share of rows with this text, among the newest and among those before the middle of the history's time: the lower of the two, since
- * a text may be new or no longer in use.
+ * How frequent a text is that an index can find. `share`: of the newest rows and of those before the middle of the history's time, the lower
+ * one, since a text may be new or no longer in use; where the newest have none, the others are not read. `near`: of the rows that the list
+ * begins with.
  */
-async function shareOf(tx: Tx, userId: string, search: string): Promise<number> {
+async function sampleText(
+  tx: Tx,
+  userId: string,
+  { search, from, before }: TransactionFilter,
+  { after }: Page,
+): Promise<{ share: number; near: number } | undefined> {
+  if (search === undefined || !isIndexed(search)) return undefined;
   const settled = and(isOwnedBy(userId), sql`${transactions.isSettled}`);
   const end = (order: "asc" | "desc") => sql`
-    (select detected_at from transactions where ${settled} order by detected_at ${sql.raw(order)}, id ${sql.raw(order)} limit 1)`;
+    (select detected_at from transactions where ${settled} order by detected_at ${sql.raw(order)} limit 1)`;
   const sample = (condition: SQL | undefined) => sql`
     select coalesce(avg(case when ${searchCondition(search)} then 1 else 0 end), 0)::float8 as share
     from (
       select description, reference, tx_hash
       from transactions
       where ${condition}
-      order by detected_at desc, id desc
-      limit ${SAMPLE_ROWS}
+      order by detected_at desc
+      limit ${sql.raw(String(SAMPLE_ROWS))}
     ) transactions`;
   const middle = sql`${end("asc")} + (${end("desc")} - ${end("asc")}) / 2`;
+  const elsewhere = and(timeConditions({ from, before }), isAfter(after));
   const query = sql`
-    select least(
-      (${sample(settled)}), (${sample(and(settled, sql`${transactions.detectedAt} <= ${middle}`))})
-    ) as share`;
-  const [row] = await runBuilt<{ share: number | null }>(tx, { toSQL: () => dialect.sqlToQuery(query) });
-  return row?.share ?? 0;
+    with newest as materialized (${sample(settled)})
+    select
+      case
+        when share = 0 then 0
+        else least(share, (${sample(and(settled, sql`${transactions.detectedAt} <= ${middle}`))}))
+      end as share,
+      ${elsewhere ? sql`(${sample(and(settled, elsewhere))})` : sql`share`} as near
+    from newest`;
+  const built = { toSQL: () => dialect.sqlToQuery(query) };
+  const [row] = await runBuilt<{ share: number; near: number }>(tx, built, { prepare: true });
+  return row;
 }
 
-/** The page within the newest `span` rows that follow the position, and how many of them match: a lower bound of the total. */
+/**
+ * The page within what is PENDING and the newest `span` settled rows that follow the position. `settled`: how many of these match. The page
+ * has no gap where they are more than it reaches. `total`: how many match altogether, a lower bound.
+ */
 async function findRecent(
   tx: Tx,
   userId: string,
   filter: TransactionFilter,
   page: Page,
   span: number,
-): Promise<Found> {
-  const newest = mergeNewest(
-    branchesOf(userId, { ...NO_FILTER, from: filter.from, before: filter.before }, isAfter(page.after)).map(
-      (branch) => scanBranch(getTableColumns(transactions), branch, span),
-    ),
-    { limit: span, offset: 0 },
+): Promise<Found & { settled: number }> {
+  const following = isAfter(page.after);
+  const near = { ...NO_FILTER, from: filter.from, before: filter.before };
+  const columns = sql.join(
+    [...Object.values(HISTORY_COLUMNS), transactions.owner, transactions.cell],
+    sql`, `,
   );
+  const pending = pendingBranch(userId, filter, following);
+  // rows of the last one's time, too: their order by id is of the few that match
+  const newest = sql`
+    (select ${columns}, true as is_settled
+    from transactions
+    where ${settledBranch(userId, near, following)?.where}
+    order by detected_at desc
+    fetch first (${span}) rows with ties)
+    ${pending ? sql`union all select ${columns}, false from ${pending.from} where ${pending.where}` : sql``}`;
   const query = sql`
-    select *, count(*) over () as total
+    select
+      ${sql.join(Object.values(HISTORY_COLUMNS), sql`, `)}, count(*) over () as total,
+      count(*) filter (where is_settled) over () as settled
     from (${newest}) transactions
     where ${conditionsOf(userId, filter)}
     order by detected_at desc, id desc
     limit ${page.limit}
     offset ${page.offset}`;
-  const rows = await runBuilt<HistoryRow & { total: bigint }>(tx, { toSQL: () => dialect.sqlToQuery(query) });
-  return { rows, total: Number(rows[0]?.total ?? 0n), isLowerBound: true };
+  const rows = await runBuilt<HistoryRow & { total: bigint; settled: bigint }>(tx, {
+    toSQL: () => dialect.sqlToQuery(query),
+  });
+  const [row] = rows;
+  return { rows, total: Number(row?.total ?? 0n), settled: Number(row?.settled ?? 0n), isLowerBound: true };
 }
 
 /** Every matching row, by one index: exact. `isPending`: whether some of what is PENDING may match. */

@@ -9,6 +9,7 @@ import { foldLinkCounts, foldTransactionCounts } from "../../db/jobs/housekeepin
 import { countLinks } from "../../db/links/links.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { bucketOf } from "../../db/transactions/amount-counts.ts";
+import { cellNumber } from "../../db/transactions/cell-number.ts";
 import { type Sum, sumTransactions } from "../../db/transactions/summary.ts";
 import { countChosen, listTransactions } from "../../db/transactions/transactions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
@@ -105,6 +106,30 @@ async function newUser(): Promise<string> {
   return id;
 }
 
+type WideCount = { owner: string; cell: number; bucket: number; count: bigint };
+
+async function wideCounts(): Promise<WideCount[]> {
+  const rows = await sql<WideCount[]>`
+    select owner, cell, bucket, count
+    from transaction_wide_amount_counts
+    where count <> 0
+    order by owner, cell, bucket`;
+  return [...rows];
+}
+
+/** What the wide counters must hold, by the narrow ones. */
+async function sumsOfHundreds(): Promise<WideCount[]> {
+  const rows = await sql<WideCount[]>`
+    select
+      owner_key(user_id) as owner, coalesce(transaction_cell(type, status, network), 0) as cell,
+      bucket / 100 * 100 as bucket, sum(count)::bigint as count
+    from transaction_amount_counts
+    group by 1, 2, 3
+    having sum(count) <> 0
+    order by 1, 2, 3`;
+  return [...rows];
+}
+
 const snapshot = <Value>(run: (tx: Parameters<Parameters<Sql["begin"]>[1]>[0]) => Promise<Value>) =>
   sql.begin("isolation level repeatable read read only", run);
 
@@ -149,6 +174,9 @@ describe("counters of the history", () => {
     }
     const [left] = await sql`select count(*) as n from transaction_count_deltas`;
     expect(left?.n).toBe(0n);
+    expect(await wideCounts()).toEqual(await sumsOfHundreds());
+    await sql`delete from transaction_amount_counts where user_id = ${otherId}`;
+    expect(await wideCounts()).toEqual(await sumsOfHundreds());
   }, 120_000);
 
   test("stay exact during ten concurrent writers, folding and rollbacks", async () => {
@@ -190,6 +218,17 @@ describe("counters of the history", () => {
     }
   }, 120_000);
 
+  test("the number of every cell is equal in SQL and TypeScript", async () => {
+    for (const type of TRANSACTION_TYPES)
+      for (const status of TRANSACTION_STATUSES)
+        for (const network of NETWORK_IDS) {
+          const [row] = await sql<
+            { cell: number }[]
+          >`select transaction_cell(${type}, ${status}, ${network}) as cell`;
+          expect(cellNumber({ type, status, network })).toBe(Number(row?.cell));
+        }
+  });
+
   test("buckets are equal in SQL and TypeScript at every boundary", async () => {
     const edges = [
       0n,
@@ -221,6 +260,35 @@ describe("counters of the history", () => {
       expect(bucketOf(bucket.end).number).toBeGreaterThan(bucket.number);
     }
   });
+
+  test("a bound just above a frequent price reads few of that price's rows", async () => {
+    const userId = await newUser();
+    // one bucket: 30,000 rows of 10 USDC, 6,000 of 10.05
+    await sql`
+      insert into transactions (id, user_id, network, type, status, amount_units, counterparty, description, detected_at)
+      select
+        'txn_price' || lpad(n::text, 17, '0'), ${userId}, 'base', 'RECEIVE', 'CONFIRMED',
+        case when n % 6 = 0 then 10050000 else 10000000 end, ${`0x${"ab".repeat(20)}`}, '',
+        ${new Date(START_MS)}::timestamptz + n * interval '1 second'
+      from generate_series(1, 36000) n`;
+    await sql.begin((tx) => foldTransactionCounts(tx, 1_000_000));
+    await sql`analyze transactions`;
+    const { total, entries } = await snapshot(async (tx) => {
+      const read = async () => {
+        const [row] = await tx<{ entries: number }[]>`
+          select sum(pg_stat_get_xact_tuples_returned(indexrelid))::float8 as entries
+          from pg_index
+          where indrelid = 'transactions'::regclass`;
+        return row?.entries ?? 0;
+      };
+      const before = await read();
+      const total = await countChosen(tx, userId, { ...NO_FILTER, minUnits: 10_020_000n });
+      return { total, entries: (await read()) - before };
+    });
+    expect(total).toBe(6_000);
+    // 5,000 above the bound and 5,000 below, then the 6,000 above
+    expect(entries).toBeLessThan(17_000);
+  }, 120_000);
 
   test("a distant page of whole days is not shifted by rows of the following day", async () => {
     const userId = await newUser();

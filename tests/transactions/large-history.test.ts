@@ -206,6 +206,21 @@ test("a list by amount reads no more rows than have such an amount, however the 
   });
 });
 
+test("a search for a text that no new row holds reads 500 of these and the rows with the text", async () => {
+  await sql.begin("isolation level repeatable read read only", async (tx) => {
+    const page = { limit: 50, offset: 0 };
+    const read = () => listTransactions(tx, userId, { ...NO_FILTER, search: "Tea 1195" }, page);
+    // 99 of the oldest rows, named by the trigram index and read once, and 50 again by their keys
+    expect(await countRead(tx, read)).toBeLessThan(500 + 99 + 50 + 50);
+  });
+});
+
+test("a search among what is PENDING is answered, whatever the text", async () => {
+  const statuses: TransactionFilter["statuses"] = ["PENDING"];
+  for (const search of ["qx", "milk"])
+    expect(await list({ search, statuses })).toMatchObject({ total: 0, rows: [], isLowerBound: false });
+});
+
 /** Entries read before the search was refused as too broad. */
 function rowsReadUntilRefused(filter: Partial<TransactionFilter>, offset = 0): Promise<number> {
   return sql.begin("isolation level repeatable read read only", (tx) =>

@@ -3,7 +3,6 @@
  * batch. The pieces are committed one by one, for the event log waits for long transactions that write; they are not read before the
  * export is READY. Runs again from the start after a crash, with pieces of its own.
  */
-import { setImmediate } from "node:timers/promises";
 import { ARCHIVE_DOCUMENTS_MAX, type DocumentArchive } from "../../core/domain/document.ts";
 import type { FiatChoice } from "../../core/domain/exchange-rate.ts";
 import {
@@ -11,7 +10,6 @@ import {
   EXPORT_ROWS_MAX,
   type ExportFormat,
   type ExportProfile,
-  type ExportRow,
   type ExportSummary,
 } from "../../core/domain/export.ts";
 import { ExportRefusal } from "../../core/domain/export-refusal-error.ts";
@@ -50,6 +48,7 @@ import { findWallet, listWallets } from "../../db/wallets/wallets.ts";
 import { buildArchive, numberMonth } from "./archive/build-archive.ts";
 import { refuseTruncated } from "./importers/refuse-truncated.ts";
 import { renderProofs } from "./proof/render-proofs.ts";
+import { HAS_SPARE_CORES, readBatches } from "./read-batches.ts";
 import { rendererOf } from "./render.ts";
 import type { Batches } from "./renderer.ts";
 import { openStatement, withBalances } from "./statement/build-statement.ts";
@@ -70,8 +69,6 @@ export type ExportDeps = ClosingDeps & {
   proofChains: ReadonlyMap<NetworkId, Chain>;
 };
 
-/** Rendering holds the event loop for a batch: some 15 ms of a PDF. */
-const BATCH_ROWS = 250;
 /**
  * Files this process renders at a time. One keeps a core busy: a second would make everybody else on two cores wait, and double the memory.
  * Proofs mostly wait for nodes, beside the others and one at a time: nodes are asked for one block after the other.
@@ -291,10 +288,11 @@ async function writeFile(
   const collectAfter = file.format === "pdf" ? COLLECT_PAGES_AFTER_BYTES : COLLECT_AFTER_BYTES;
   const note = noteProgress(sql, file, collectAfter);
   let done = 0;
-  const batches = readBatches(tx, async (rows) => {
+  const onRead = async (rows: number) => {
     done += rows;
     await note(rows);
-  });
+  };
+  const batches = readBatches(tx, { isAhead: HAS_SPARE_CORES, onRead });
   const bytes = await writeChunks(sql, attempt, render(batches));
   return { rows: done, bytes };
 }
@@ -332,28 +330,4 @@ function openFiat(
 ): Promise<Valuation> {
   const first = times.length > 0 ? new Date(Math.min(...times)) : new Date();
   return readValuation(tx, fiat, { userId, firstDay: localTime(first, request.timeZone).slice(0, 10) });
-}
-
-/** The database reads a batch while the one before it is rendered. */
-async function* readBatches(
-  tx: Tx,
-  onRead: (rows: number) => Promise<void>,
-): AsyncGenerator<readonly ExportRow[]> {
-  let coming = startFetch(tx);
-  for (;;) {
-    const rows = await coming;
-    if (rows.length === 0) return;
-    coming = rows.length < BATCH_ROWS ? Promise.resolve([]) : startFetch(tx);
-    yield rows;
-    await onRead(rows.length);
-    // rendering holds the event loop; the other jobs of this process get their turn between batches
-    await setImmediate();
-  }
-}
-
-function startFetch(tx: Tx): Promise<readonly ExportRow[]> {
-  const rows = fetchExportRows(tx, BATCH_ROWS);
-  // thrown where it is awaited, which is never when rendering fails before
-  rows.catch(() => {});
-  return rows;
 }

@@ -2,6 +2,7 @@
 import { insertChunk, setExportProgress } from "../../db/exports/exports.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
 import type { Sql } from "../../db/postgres/client.ts";
+import { HAS_SPARE_CORES } from "./read-batches.ts";
 
 /** An attempt at a file. `signal`: its lock is lost, so that another may have begun. `keepLock`: called while nothing else uses the lock. */
 export type Attempt = { file: ExportFile; signal: AbortSignal; keepLock: () => Promise<unknown> };
@@ -42,7 +43,7 @@ function collectWhenGrown(byBytes: number): void {
   collectedAtBytes = process.memoryUsage.rss();
 }
 
-/** A chunk is committed while the next one is rendered. Throws once the lock is lost. */
+/** A chunk is committed while the next one is rendered, where there are cores for both. Throws once the lock is lost. */
 export async function writeChunks(
   sql: Sql,
   { file, signal }: Attempt,
@@ -59,6 +60,7 @@ export async function writeChunks(
     inserted = insertChunk(sql, file, { position, bytes: Buffer.concat(waiting) });
     // thrown where it is awaited
     inserted.catch(() => {});
+    if (!HAS_SPARE_CORES) await inserted;
     position += 1;
     waiting = [];
     waitingBytes = 0;

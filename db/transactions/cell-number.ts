@@ -1,0 +1,17 @@
+/** transaction_cell of db/schema/transactions.sql, so that a statement holds a number instead of a call for each cell that Postgres plans. */
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { TransactionStatus, TransactionType } from "../../core/domain/payment.ts";
+
+export type CellName = { type: TransactionType; status: TransactionStatus; network: NetworkId };
+
+const OF_TYPE = { SEND: 0, RECEIVE: 1000, PAYMENT_LINK: 2000 } satisfies Record<TransactionType, number>;
+const OF_STATUS = { PENDING: 0, DETECTED: 100, CONFIRMED: 200, FAILED: 300, ORPHANED: 400 } satisfies Record<
+  TransactionStatus,
+  number
+>;
+const OF_NETWORK = { base: 1, "base-sepolia": 2 } satisfies Record<NetworkId, number>;
+
+/** A row's type, status and network, as the indexes hold them. */
+export function cellNumber({ type, status, network }: CellName): number {
+  return OF_TYPE[type] + OF_STATUS[status] + OF_NETWORK[network];
+}
