@@ -15,15 +15,20 @@ export type Drain = {
   leaseMs: number;
 };
 
+/** "full": enough for a batch of any worker's own. "busy": another worker holds the lease. */
+export type DrainTurn = "full" | "taken" | "idle" | "busy" | "released" | "awaited" | "kept";
+
 /**
- * Takes or extends the lease when payments are due, and releases it when none is. "busy": another worker holds it. "released": ask once
- * more, for payments of which a worker heard "busy" before this; that they were committed by then makes the second answer final.
- * "awaited": a transaction that counts on this drain (see `isDrained`) has not ended, so the lease is kept; ask again in a moment.
+ * Takes or extends the lease when payments are due, and releases it when none is. "released": ask once more, for payments of which a
+ * worker heard "busy" before this; that they were committed by then makes the second answer final. "awaited": a transaction that counts
+ * on this drain (see `isDrained`) has not ended, so the lease is kept; ask again in a moment. "kept": none is due, and a holder that
+ * `staysOn` has its lease for the rest of its time; it asks again, too.
  */
 export async function takeDrainLease(
   tx: Tx,
   { network, holder, batchMax, leaseMs }: Drain,
-): Promise<"taken" | "idle" | "busy" | "released" | "awaited"> {
+  { staysOn = false }: { staysOn?: boolean } = {},
+): Promise<DrainTurn> {
   const [row] = await tx<{ due: number; isTaken: boolean; isHeld: boolean; isReleased: boolean }[]>`
     with due as materialized (
       select count(*)::int as count
@@ -63,6 +68,7 @@ export async function takeDrainLease(
       select network
       from drain_leases
       where network = ${network} and holder = ${holder} and (select count from due) = 0
+        and not (${staysOn} and until > now())
     ),
     released as (
       delete from drain_leases
@@ -81,8 +87,9 @@ export async function takeDrainLease(
       exists (select from released) as is_released
     from due`;
   if (row?.isHeld) return row.isReleased ? "released" : "awaited";
-  if (!row || row.due === 0) return "idle";
-  return row.isTaken || row.due >= batchMax ? "taken" : "busy";
+  if (!row || row.due === 0) return staysOn && row?.isTaken ? "kept" : "idle";
+  if (row.due >= batchMax) return "full";
+  return row.isTaken ? "taken" : "busy";
 }
 
 /**

@@ -27,8 +27,12 @@ async function queue(count: number): Promise<void> {
   const links = await seedLinks(lab.sql, lab.merchant, { count, amountUnits: 10_000n });
   for (const link of links) await accept(lab, link);
 }
+const drainOf = (holder: string, network: NetworkId = NETWORK) => ({
+  ...{ network, holder, batchMax: BATCH, leaseMs: 30_000 },
+});
 const take = (holder: string, network: NetworkId = NETWORK) =>
-  takeDrainLease(lab.sql, { network, holder, batchMax: BATCH, leaseMs: 30_000 });
+  takeDrainLease(lab.sql, drainOf(holder, network));
+const takeAndStay = (holder: string) => takeDrainLease(lab.sql, drainOf(holder), { staysOn: true });
 const leaseAll = () => leaseQueuedPayments(lab.sql, NETWORK, 100, 30_000);
 
 test("a second worker leaves what is queued to the first, which extends its lease", async () => {
@@ -65,7 +69,12 @@ test("a full batch is taken beside the lease, one payment less is not", async ()
   await queue(BATCH - 1);
   expect([await take("one"), await take("two")]).toEqual(["taken", "busy"]);
   await queue(1);
-  expect(await take("two")).toBe("taken");
+  expect(await take("two")).toBe("full");
+});
+
+test("a full batch is no less one for the worker that has the lease", async () => {
+  await queue(BATCH);
+  expect([await take("one"), await take("one")]).toEqual(["full", "full"]);
 });
 
 test("payments that are leased or not due yet are nothing to take a drain lease for", async () => {
@@ -99,6 +108,51 @@ test("an empty queue does not release another worker's lease", async () => {
   expect(await take("two")).toBe("busy");
   await releaseDrainLease(lab.sql, { network: NETWORK, holder: "one", batchMax: BATCH, leaseMs: 1 });
   expect(await take("two")).toBe("taken");
+});
+
+describe("a worker that stays on", () => {
+  const isCountedOn = async () => {
+    const [row] = await lab.sql<{ drained: boolean }[]>`select ${isDrained(lab.sql, NETWORK)} as drained`;
+    return row?.drained;
+  };
+
+  test("keeps its lease of an empty queue, and finds what is queued then", async () => {
+    await queue(1);
+    await take("one");
+    await leaseAll();
+    expect(await takeAndStay("one")).toBe("kept");
+    expect(await isCountedOn()).toBe(true);
+    await queue(1);
+    expect([await take("two"), await takeAndStay("one")]).toEqual(["busy", "taken"]);
+  });
+
+  test("releases it once it no longer does", async () => {
+    await queue(1);
+    await take("one");
+    await leaseAll();
+    await takeAndStay("one");
+    expect([await take("one"), await take("one")]).toEqual(["released", "idle"]);
+    expect(await isCountedOn()).toBe(false);
+  });
+
+  test("does not keep it longer than it was taken for: an empty queue extends nothing", async () => {
+    await queue(1);
+    await take("one");
+    await leaseAll();
+    await lab.sql`update drain_leases set until = now() + interval '1 minute'`;
+    await takeAndStay("one");
+    await lab.sql`update drain_leases set until = until - interval '1 minute'`;
+    expect([await takeAndStay("one"), await takeAndStay("one")]).toEqual(["released", "idle"]);
+  });
+
+  test("without the lease is idle, and takes none for an empty queue", async () => {
+    expect(await takeAndStay("one")).toBe("idle");
+    await queue(1);
+    await take("one");
+    await leaseAll();
+    expect(await takeAndStay("two")).toBe("idle");
+    expect(await take("one")).toBe("released");
+  });
 });
 
 test("of ten workers that ask at once one takes the lease", async () => {

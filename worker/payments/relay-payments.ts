@@ -11,6 +11,7 @@ import { type Drain, releaseDrainLease, takeDrainLease } from "../../db/payments
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payments/queue.ts";
 import type { RelayerKey } from "../config.ts";
 import type { Lanes, NoLane } from "../sender/lanes.ts";
+import { GATHER_MAX_MS } from "./batch-pace.ts";
 import { relayFenced, SIGNING_MARKET_MS } from "./fenced-relay.ts";
 import { toRelayable } from "./items.ts";
 import { explainNoLane, limitReached, splitByBudget } from "./payment-budgets.ts";
@@ -24,7 +25,7 @@ const LEASE_MS = 5_000;
 /** Renewed for each batch. A worker that died or hangs makes others wait for no longer. */
 const DRAIN_LEASE_MS = 1_000;
 const HOLDER = crypto.randomUUID();
-/** Then it ends, full queue or not: relays are monitored between two drains, and whatever is queued next wakes a worker again. */
+/** Then it ends, full queue or not: a worker that stops waits for it. Whatever is queued next wakes a worker again. */
 const DRAIN_MAX_MS = 2_000;
 const BUSY_RETRY_MS = 100;
 /** Between two questions whether the transactions that count on this drain have ended, and how many in a row: one may be of a frozen process. */
@@ -45,22 +46,32 @@ export async function drainPayments(network: PaymentNetwork): Promise<void> {
 
 /** Until nothing is due, or another worker drains. */
 async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promise<void>[]): Promise<void> {
-  const { deps, chain } = network;
+  const { deps, chain, pace } = network;
   const endMs = performance.now() + DRAIN_MAX_MS;
   let isOver = false;
   let awaited = 0;
+  let hasPaused = false;
   try {
     while (performance.now() < endMs && awaited < AWAITED_MAX) {
-      const turn = await takeDrainLease(deps.asyncCommitSql, drain);
+      const turn = await takeDrainLease(deps.asyncCommitSql, drain, { staysOn: pace.isBusy() });
       isOver = turn === "idle" || turn === "busy";
       if (isOver) break;
       if (turn === "released") continue;
+      if (turn === "kept") {
+        await Bun.sleep(GATHER_MAX_MS);
+        hasPaused = true;
+        continue;
+      }
       if (turn === "awaited") {
         awaited += 1;
         await Bun.sleep(AWAITED_RETRY_MS);
         continue;
       }
       awaited = 0;
+      // no payment waits for two pauses
+      const gatherMs = turn === "taken" && !hasPaused ? pace.gatherMs() : 0;
+      if (gatherMs > 0) await Bun.sleep(gatherMs);
+      hasPaused = false;
       const leased = await leaseQueuedPayments(
         deps.asyncCommitSql,
         chain.network.id,
@@ -68,6 +79,7 @@ async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promi
         LEASE_MS,
       );
       if (leased.length === 0) break;
+      pace.noteBatch(leased.length);
       const startedMs = Date.now();
       try {
         if (!(await relayLeased(network, leased, sending))) break;
