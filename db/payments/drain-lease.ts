@@ -15,8 +15,11 @@ export type Drain = {
   leaseMs: number;
 };
 
-/** "full": enough for a batch of any worker's own. "busy": another worker holds the lease. */
-export type DrainTurn = "full" | "taken" | "idle" | "busy" | "released" | "awaited" | "kept";
+/**
+ * "full": enough for a batch of any worker's own. "pending": the lease is taken, while other payments are on their way into a block.
+ * "busy": another worker holds it.
+ */
+export type DrainTurn = "full" | "taken" | "pending" | "idle" | "busy" | "released" | "awaited" | "kept";
 
 /**
  * Takes or extends the lease when payments are due, and releases it when none is. "released": ask once more, for payments of which a
@@ -29,7 +32,7 @@ export async function takeDrainLease(
   { network, holder, batchMax, leaseMs }: Drain,
   { staysOn = false }: { staysOn?: boolean } = {},
 ): Promise<DrainTurn> {
-  const [row] = await tx<{ due: number; isTaken: boolean; isHeld: boolean; isReleased: boolean }[]>`
+  const [row] = await tx<DrainRow[]>`
     with due as materialized (
       select count(*)::int as count
       from (
@@ -84,13 +87,21 @@ export async function takeDrainLease(
       count as due,
       exists (select from taken) or exists (select from kept) as is_taken,
       exists (select from held) as is_held,
-      exists (select from released) as is_released
+      exists (select from released) as is_released,
+      count between 1 and ${batchMax - 1} and exists (
+        select from open_payments
+        join payments on payments.id = open_payments.payment_id
+        where open_payments.network = ${network} and payments.state in ('SIGNED', 'BROADCAST')
+      ) as is_pending
     from due`;
   if (row?.isHeld) return row.isReleased ? "released" : "awaited";
   if (!row || row.due === 0) return staysOn && row?.isTaken ? "kept" : "idle";
   if (row.due >= batchMax) return "full";
-  return row.isTaken ? "taken" : "busy";
+  if (!row.isTaken) return "busy";
+  return row.isPending ? "pending" : "taken";
 }
+
+type DrainRow = { due: number; isTaken: boolean; isHeld: boolean; isReleased: boolean; isPending: boolean };
 
 /**
  * The condition that a worker drains the network and will see what this transaction has queued: it keeps its lease until the transaction

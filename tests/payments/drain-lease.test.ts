@@ -1,6 +1,6 @@
 /** The drain lease: one worker at a time takes what is queued on a network, and no payment waits for one that is done. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { storeLinkPayments } from "../../api/x402/accept.ts";
+import { openAcceptor, storeLinkPayments } from "../../api/x402/accept.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { isDrained, releaseDrainLease, takeDrainLease } from "../../db/payments/drain-lease.ts";
@@ -75,6 +75,22 @@ test("a full batch is taken beside the lease, one payment less is not", async ()
 test("a full batch is no less one for the worker that has the lease", async () => {
   await queue(BATCH);
   expect([await take("one"), await take("one")]).toEqual(["full", "full"]);
+});
+
+test("what is due is pending beside a payment on its way into a block, not beside one that waits or has ended", async () => {
+  await queue(1);
+  await leaseAll();
+  const turns: Record<string, string> = {};
+  for (const state of ["QUEUED", "SIGNED", "BROADCAST", "FAILED"]) {
+    await lab.sql`
+      update payments
+      set state = ${state}, reason = case when ${state === "FAILED"} then 'INTERNAL_ERROR' end
+      where id in (select payment_id from payment_leases)`;
+    await queue(1);
+    turns[state] = await take("one");
+    await lab.sql`update payments set next_try_at = now() + interval '1 hour' where state = 'QUEUED'`;
+  }
+  expect(turns).toEqual({ QUEUED: "taken", SIGNED: "pending", BROADCAST: "pending", FAILED: "taken" });
 });
 
 test("payments that are leased or not due yet are nothing to take a drain lease for", async () => {
@@ -171,13 +187,31 @@ test("a network's lease does not hold up another network", async () => {
 describe("a job that wakes a worker", () => {
   const enqueueUnlessDrained = (tx: Tx) =>
     enqueue(tx, "relay_payments", { network: NETWORK }, { unless: isDrained(tx, NETWORK) });
-  const isJobAdded = async () => {
-    await lab.sql.begin(enqueueUnlessDrained);
+  const takeJobs = async () => {
     const jobs = await lab.sql<{ id: string }[]>`
       select id::text from graphile_worker.jobs where task_identifier = 'relay_payments'`;
     await lab.sql`select graphile_worker.complete_jobs(${jobs.map(({ id }) => id)}::bigint[])`;
     return jobs.length > 0;
   };
+  const isJobAdded = async () => {
+    await lab.sql.begin(enqueueUnlessDrained);
+    return takeJobs();
+  };
+
+  test("is added with a payment that is stored, and not with one that is refused", async () => {
+    const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 1, amountUnits: 10_000n });
+    const acceptor = openAcceptor(lab.sql, storeLinkPayments);
+    expect([await acceptor.accept(makePayment(lab, linkId)), await takeJobs()]).toEqual([true, true]);
+    expect([await acceptor.accept(makePayment(lab, linkId)), await takeJobs()]).toEqual([false, false]);
+  });
+
+  test("is not added with a payment that is stored while a worker drains the network", async () => {
+    await queue(1);
+    await take("one");
+    const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 1, amountUnits: 10_000n });
+    const acceptor = openAcceptor(lab.sql, storeLinkPayments);
+    expect([await acceptor.accept(makePayment(lab, linkId)), await takeJobs()]).toEqual([true, false]);
+  });
 
   test("is added unless a worker drains the network: not before, not when its time is over, not by another network's", async () => {
     expect(await isJobAdded()).toBe(true);

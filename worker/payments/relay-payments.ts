@@ -11,7 +11,6 @@ import { type Drain, releaseDrainLease, takeDrainLease } from "../../db/payments
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payments/queue.ts";
 import type { RelayerKey } from "../config.ts";
 import type { Lanes, NoLane } from "../sender/lanes.ts";
-import { GATHER_MAX_MS } from "./batch-pace.ts";
 import { relayFenced, SIGNING_MARKET_MS } from "./fenced-relay.ts";
 import { toRelayable } from "./items.ts";
 import { explainNoLane, limitReached, splitByBudget } from "./payment-budgets.ts";
@@ -31,6 +30,8 @@ const BUSY_RETRY_MS = 100;
 /** Between two questions whether the transactions that count on this drain have ended, and how many in a row: one may be of a frozen process. */
 const AWAITED_RETRY_MS = 10;
 const AWAITED_MAX = 50;
+/** Between two questions of a busy network's drain that finds nothing due. */
+const KEPT_RETRY_MS = 25;
 
 /** Runs until nothing is due or DRAIN_MAX_MS is over. Returns early when every lane is full: mined blocks make room and wake it again. */
 export async function drainPayments(network: PaymentNetwork): Promise<void> {
@@ -50,7 +51,6 @@ async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promi
   const endMs = performance.now() + DRAIN_MAX_MS;
   let isOver = false;
   let awaited = 0;
-  let hasPaused = false;
   try {
     while (performance.now() < endMs && awaited < AWAITED_MAX) {
       const turn = await takeDrainLease(deps.asyncCommitSql, drain, { staysOn: pace.isBusy() });
@@ -58,8 +58,7 @@ async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promi
       if (isOver) break;
       if (turn === "released") continue;
       if (turn === "kept") {
-        await Bun.sleep(GATHER_MAX_MS);
-        hasPaused = true;
+        await Bun.sleep(KEPT_RETRY_MS);
         continue;
       }
       if (turn === "awaited") {
@@ -68,10 +67,8 @@ async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promi
         continue;
       }
       awaited = 0;
-      // no payment waits for two pauses
-      const gatherMs = turn === "taken" && !hasPaused ? pace.gatherMs() : 0;
+      const gatherMs = turn === "full" ? 0 : pace.gatherMs(turn === "pending");
       if (gatherMs > 0) await Bun.sleep(gatherMs);
-      hasPaused = false;
       const leased = await leaseQueuedPayments(
         deps.asyncCommitSql,
         chain.network.id,

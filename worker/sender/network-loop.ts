@@ -8,8 +8,8 @@ import { openMonitorLease } from "./monitor-lease.ts";
 import type { RelayNetwork } from "./network.ts";
 
 const INTERVAL_MS = 500;
-/** Blocks wake the loop at most this often: a pass costs as much as relaying several payments. */
-const WAKE_MIN_MS = 250;
+/** Blocks wake the loop at most this often. */
+const WAKE_MIN_MS = 100;
 const BLOCK_CHANNEL = "block";
 
 /** Work that waits in rows for a transaction. `drain` runs each time round unless it still does; `close` ends what it has left running. */
@@ -37,8 +37,8 @@ export async function startNetworkLoop(
     const [id, number = ""] = payload.split(":");
     if (id !== chain.network.id) return;
     if (/^\d+$/.test(number)) for (const queue of queues) queue.noteBlock?.(BigInt(number));
-    // of several workers one has something to do after each block; the others come round by themselves
-    if (!monitorLease.isHeld()) return;
+    // of several workers one has something to do after each block, unless it is draining; the others come round by themselves
+    if (!monitorLease.isHeld() || draining.size > 0) return;
     dueMs = Math.min(dueMs, lastMs + WAKE_MIN_MS);
     wake?.();
   });
