@@ -3,7 +3,9 @@ import { loadavg } from "node:os";
 import { percentile, type Row } from "./report.ts";
 
 export const AMOUNT = 10_000n;
-export const WARM_UP = 20;
+/** Payments that each server process takes before the measured ones, whatever the case: processes live long, and are compiled by then. */
+export const WARM_UP = 1_000;
+export const WARM_UP_CONCURRENCY = 64;
 export const VALID_FOR_S = 3_600;
 /** What takes longer counts as failed. */
 const GIVE_UP_MS = 60_000;
@@ -61,7 +63,15 @@ async function ask({ url, body }: Request): Promise<unknown> {
 /** `cpuMs` and `postgresMs` are a payment's; the chain and the load generator are left out. */
 export function rowOf(
   load: PayCase,
-  given: { who: string; cpuMs: number; postgresMs: number; run: Run; gas: number; perTransaction: number },
+  given: {
+    who: string;
+    cpuMs: number;
+    postgresMs: number;
+    run: Run;
+    gas: number;
+    perTransaction: number;
+    warmUp: number;
+  },
 ): Row {
   const { run } = given;
   return {
@@ -75,6 +85,7 @@ export function rowOf(
     "p50 ms": percentile(run.timesMs, 0.5),
     "p99 ms": percentile(run.timesMs, 0.99),
     payments: load.payments,
+    "warm-up": given.warmUp,
     failures: run.failures,
     "gas/payment": given.gas,
     "payments/tx": given.perTransaction,

@@ -10,7 +10,16 @@ import { startTestChain } from "../tests/support/chain.ts";
 import { makePayer, signPayment } from "../tests/support/payer.ts";
 import { randomAddress } from "../tests/support/seed.ts";
 import { cpuMilliseconds } from "./cpu-time.ts";
-import { AMOUNT, type PayCase, payAll, type Request, rowOf, VALID_FOR_S, WARM_UP } from "./pay-load.ts";
+import {
+  AMOUNT,
+  type PayCase,
+  payAll,
+  type Request,
+  rowOf,
+  VALID_FOR_S,
+  WARM_UP,
+  WARM_UP_CONCURRENCY,
+} from "./pay-load.ts";
 import { percentile, type Row, round } from "./report.ts";
 
 const RECEIPTS_READ = 200;
@@ -35,7 +44,7 @@ export async function measureReference(runtime: Runtime, load: PayCase): Promise
     const first = await server.stdout.getReader().read();
     const url = `http://127.0.0.1:${new TextDecoder().decode(first.value).trim()}/settle`;
     const requests = await makeRequests(chain.rpcUrl, url, WARM_UP + load.payments);
-    await payAll(requests.splice(0, WARM_UP), { concurrency: 8, readHash });
+    await payAll(requests.splice(0, WARM_UP), { concurrency: WARM_UP_CONCURRENCY, readHash });
     const before = cpuMilliseconds([server.pid]);
     const run = await payAll(requests, { concurrency: load.concurrency, readHash });
     const cpuMs = (cpuMilliseconds([server.pid]) - before) / load.payments;
@@ -47,6 +56,7 @@ export async function measureReference(runtime: Runtime, load: PayCase): Promise
       run,
       gas,
       perTransaction: 1,
+      warmUp: WARM_UP,
     });
   } finally {
     server.kill();

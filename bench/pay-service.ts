@@ -6,7 +6,16 @@ import { makePayer, shapeA, signPayment } from "../tests/support/payer.ts";
 import { seedLinks, seedMerchant } from "../tests/support/seed.ts";
 import { type ProcessName, startWorld, type World } from "../tests/support/world.ts";
 import { cpuMilliseconds, pidsOfDatabase } from "./cpu-time.ts";
-import { AMOUNT, type PayCase, payAll, type Request, rowOf, VALID_FOR_S, WARM_UP } from "./pay-load.ts";
+import {
+  AMOUNT,
+  type PayCase,
+  payAll,
+  type Request,
+  rowOf,
+  VALID_FOR_S,
+  WARM_UP,
+  WARM_UP_CONCURRENCY,
+} from "./pay-load.ts";
 import { type Row, round } from "./report.ts";
 
 const RECEIPT_POLL_MS = 200;
@@ -25,7 +34,9 @@ export async function measureService(load: PayCase, shape: Shape = "1.1.1"): Pro
     env: { LOG_LEVEL: "warn", RATE_LIMITS: "0" },
   });
   try {
-    await payAll(await makeOrders(world, processes, WARM_UP), { concurrency: 8, readHash });
+    const warmUp = WARM_UP * processes.filter((name) => name.startsWith("api")).length;
+    const first = await makeOrders(world, processes, warmUp);
+    await payAll(first, { concurrency: WARM_UP_CONCURRENCY, readHash });
     const orders = await makeOrders(world, processes, load.payments);
     // as autovacuum does within the first minute of a database's life
     await world.sql`analyze`;
@@ -41,7 +52,7 @@ export async function measureService(load: PayCase, shape: Shape = "1.1.1"): Pro
         cpuMs,
         postgresMs: each(after.postgres - before.postgres),
       },
-      ...{ run, gas: perPayment, perTransaction },
+      ...{ run, gas: perPayment, perTransaction, warmUp },
     });
   } finally {
     await world.stop();

@@ -1,7 +1,7 @@
 /**
  * x402 payments through the service, and through the reference facilitator as its users would tune it, on the same machine: in turns, for
- * some rounds, each run on a fresh chain. `bun run bench pay 1` runs one round instead of three. `bun run bench pay --processes 1.1.1,4.4.2 3 1500`
- * compares numbers of api, worker and indexer processes instead: three rounds of 1,500 payments each.
+ * some rounds, each run on a fresh chain. `bun run bench pay 1` runs one round instead of three. `bun run bench pay --processes 1.1.1,4.4.2 3 4000`
+ * compares numbers of api, worker and indexer processes instead: three rounds of 4,000 payments each.
  */
 import type { PayCase } from "./pay-load.ts";
 import { measureReference } from "./pay-reference.ts";
@@ -41,7 +41,7 @@ export async function run(): Promise<void> {
   printTable(cases.map((same = []) => summarise(same)));
 }
 
-async function runShapes([list = "", rounds = ROUNDS, payments = 1_500]: (string | number)[]): Promise<void> {
+async function runShapes([list = "", rounds = ROUNDS, payments = 4_000]: (string | number)[]): Promise<void> {
   const shapes = String(list).split(",");
   const isShape = (text: string): text is Shape => /^[1-9]\d*\.[1-9]\d*\.[1-9]\d*$/.test(text);
   if (!shapes.every(isShape))

@@ -18,6 +18,7 @@ import { readWorkerConfig } from "./config.ts";
 import { runQueue } from "./jobs/job-queue.ts";
 import { openWaitingMetrics } from "./jobs/waiting-metrics.ts";
 import { openMailer } from "./mail/mailer.ts";
+import { openBatchPace } from "./payments/batch-pace.ts";
 import { openLedgerProgress } from "./payments/ledger-progress.ts";
 import { openPaymentMetrics } from "./payments/metrics.ts";
 import { paymentBudgets } from "./payments/payment-budgets.ts";
@@ -122,7 +123,7 @@ const networks = new Map(
       headMaxAgeS: config.relayHeadMaxAgeS[id],
     });
     const memory = { usedSeenAt: new Map(), firstHeads: new Map() };
-    const ledger = { ledger: openLedgerProgress(), held: new Set<Promise<void>>() };
+    const ledger = { ledger: openLedgerProgress(), held: new Set<Promise<void>>(), pace: openBatchPace() };
     const shared = { deps: senderDeps, chain, lanes, confirmations, metrics: relayMetrics, kinds };
     return [id, { ...shared, ...memory, ...ledger }];
   }),

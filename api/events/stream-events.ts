@@ -57,7 +57,7 @@ export function streamEvents(
         if (!page) return { events: [], end: await findNewestPosition(sql, userId), isLost: true };
         return page.events.length > 0 ? page : undefined;
       };
-      const page = await outcomes.watch(userId).settle(read, KEEP_ALIVE_MS, RETRIES_MS);
+      const page = await outcomes.watch(userId).settle(read, KEEP_ALIVE_MS, { retriesMs: RETRIES_MS });
       if (!isOpen() || !(await isAllowed())) return;
       if (!page) {
         yield KEEP_ALIVE;

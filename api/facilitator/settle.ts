@@ -83,7 +83,8 @@ async function bringToEnd(
   const watcher = tools.outcomes.watch(payment.id);
   try {
     const accepted = await retryUntilDeadline(tools, () => tools.acceptor.accept(payment));
-    if (accepted) return await awaitPayment(tools, watcher, { ...payment, linkId: null });
+    if (accepted)
+      return await awaitPayment(tools, watcher, { ...payment, linkId: null }, { isJustStored: true });
     // stored by a concurrent request, or by this one with a commit whose answer was lost
     const stored = accepted === false && (await retryUntilDeadline(tools, () => findEarlier(tools, request)));
     if (stored) return await rejoin(tools, request, stored);

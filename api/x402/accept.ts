@@ -8,7 +8,7 @@ import { enqueue } from "../../db/jobs/queue.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments, type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { isDrained } from "../../db/payments/drain-lease.ts";
-import { lockPayments } from "../../db/payments/payments.ts";
+import { isNoneStored, lockPayments } from "../../db/payments/payments.ts";
 import { isWorthRetrying, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { storeTraces } from "../../db/traces/traces.ts";
 
@@ -112,15 +112,16 @@ async function commit<Payment extends Acceptable>(
   store: Store<Payment>,
   group: readonly Waiting<Payment>[],
 ): Promise<Set<string>> {
+  const payments = group.map(({ payment }) => payment);
+  const ids = payments.map(({ id }) => id);
+  const firsts = [...Map.groupBy(group, ({ payment }) => payment.network).values()];
   return sql.begin(async (tx) => {
-    const accepted = await store(
-      tx,
-      group.map(({ payment }) => payment),
-    );
-    const taken = group.filter(({ payment }) => accepted.has(payment.id));
-    await storeTraces(tx, taken.flatMap(toTrace));
-    for (const one of new Map(taken.map((each) => [each.payment.network, each])).values())
-      await enqueueRelay(tx, one.payment, one.traceparent);
+    // sent together: whether a job is needed is read once the payments are stored
+    const [accepted] = await Promise.all([
+      store(tx, payments),
+      ...firsts.map(async ([first]) => first && enqueueRelay(tx, first.payment, { ids, ...first })),
+    ]);
+    await storeTraces(tx, group.filter(({ payment }) => accepted.has(payment.id)).flatMap(toTrace));
     return accepted;
   });
 }
@@ -136,7 +137,7 @@ export async function requeueLinkPayment(sql: Sql, paymentId: string, payment: N
     if (!(await requeuePayment(tx, paymentId, payment))) return false;
     const traceparent = currentTraceparent();
     await storeTraces(tx, toTrace({ payment: { id: paymentId }, traceparent }));
-    await enqueueRelay(tx, payment, traceparent);
+    await enqueueRelay(tx, payment, { ids: [paymentId], traceparent });
     return true;
   });
 }
@@ -145,15 +146,15 @@ function toTrace({ payment, traceparent }: { payment: { id: string }; traceparen
   return traceparent ? [{ subjectId: payment.id, traceparent }] : [];
 }
 
-/** Wakes a worker, unless one is at it: under load most groups need no job. */
+/** Wakes a worker when some of these payments are stored, unless one is at it: under load most groups need no job. */
 async function enqueueRelay(
   tx: Tx,
   { network, requestId }: Omit<Acceptable, "id">,
-  traceparent: string | undefined,
+  { ids, traceparent }: { ids: readonly string[]; traceparent: string | undefined },
 ): Promise<void> {
   const payload = { network, ...(requestId === null ? {} : { requestId }) };
   await enqueue(tx, "relay_payments", payload, {
     traceparent,
-    unless: isDrained(tx, network),
+    unless: tx`(${isNoneStored(tx, network, ids)} or ${isDrained(tx, network)})`,
   });
 }

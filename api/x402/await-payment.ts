@@ -20,13 +20,15 @@ export type PaymentEnd =
 
 type Watcher = ReturnType<Outcomes["watch"]>;
 
+/** `isJustStored`: the watcher was there before the payment, which this process has just committed. */
 export async function awaitPayment(
   tools: WaitTools,
   watcher: Watcher,
   payment: { id: string; linkId: string | null; network: NetworkId },
+  { isJustStored = false }: { isJustStored?: boolean } = {},
 ): Promise<PaymentEnd> {
   let last: PaymentView | undefined;
-  const ended = await watcher.settle(async () => {
+  const read = async () => {
     try {
       last = (await tools.readPayment(payment.id)) ?? last;
     } catch (error) {
@@ -34,7 +36,8 @@ export async function awaitPayment(
       return undefined;
     }
     return last && (isSettled(last) || last.state === "FAILED") ? last : undefined;
-  }, tools.config.payWaitMs);
+  };
+  const ended = await watcher.settle(read, tools.config.payWaitMs, { isJustStored });
   if (ended) return { kind: ended.state === "FAILED" ? "failed" : "settled", payment: ended };
   return { kind: last?.state === "BROADCAST" ? "submitted" : "unsettled", payment: last ?? refOf(payment) };
 }

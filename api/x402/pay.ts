@@ -147,7 +147,7 @@ async function accept(
   const watcher = tools.outcomes.watch(payment.id);
   try {
     const accepted = await retryUntilDeadline(tools, () => tools.acceptor.accept(payment));
-    if (accepted) return resultOf(await awaitPayment(tools, watcher, payment));
+    if (accepted) return resultOf(await awaitPayment(tools, watcher, payment, { isJustStored: true }));
     const result =
       accepted === false &&
       (await retryUntilDeadline(tools, () => resolveConflict(tools, link, order, payment), { waits: true }));

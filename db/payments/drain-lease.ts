@@ -16,15 +16,23 @@ export type Drain = {
 };
 
 /**
- * Takes or extends the lease when payments are due, and releases it when none is. "busy": another worker holds it. "released": ask once
- * more, for payments of which a worker heard "busy" before this; that they were committed by then makes the second answer final.
- * "awaited": a transaction that counts on this drain (see `isDrained`) has not ended, so the lease is kept; ask again in a moment.
+ * "full": enough for a batch of any worker's own. "pending": the lease is taken, while other payments are on their way into a block.
+ * "busy": another worker holds it.
+ */
+export type DrainTurn = "full" | "taken" | "pending" | "idle" | "busy" | "released" | "awaited" | "kept";
+
+/**
+ * Takes or extends the lease when payments are due, and releases it when none is. "released": ask once more, for payments of which a
+ * worker heard "busy" before this; that they were committed by then makes the second answer final. "awaited": a transaction that counts
+ * on this drain (see `isDrained`) has not ended, so the lease is kept; ask again in a moment. "kept": none is due, and a holder that
+ * `staysOn` has its lease for the rest of its time; it asks again, too.
  */
 export async function takeDrainLease(
   tx: Tx,
   { network, holder, batchMax, leaseMs }: Drain,
-): Promise<"taken" | "idle" | "busy" | "released" | "awaited"> {
-  const [row] = await tx<{ due: number; isTaken: boolean; isHeld: boolean; isReleased: boolean }[]>`
+  { staysOn = false }: { staysOn?: boolean } = {},
+): Promise<DrainTurn> {
+  const [row] = await tx<DrainRow[]>`
     with due as materialized (
       select count(*)::int as count
       from (
@@ -63,6 +71,7 @@ export async function takeDrainLease(
       select network
       from drain_leases
       where network = ${network} and holder = ${holder} and (select count from due) = 0
+        and not (${staysOn} and until > now())
     ),
     released as (
       delete from drain_leases
@@ -78,12 +87,21 @@ export async function takeDrainLease(
       count as due,
       exists (select from taken) or exists (select from kept) as is_taken,
       exists (select from held) as is_held,
-      exists (select from released) as is_released
+      exists (select from released) as is_released,
+      count between 1 and ${batchMax - 1} and exists (
+        select from open_payments
+        join payments on payments.id = open_payments.payment_id
+        where open_payments.network = ${network} and payments.state in ('SIGNED', 'BROADCAST')
+      ) as is_pending
     from due`;
   if (row?.isHeld) return row.isReleased ? "released" : "awaited";
-  if (!row || row.due === 0) return "idle";
-  return row.isTaken || row.due >= batchMax ? "taken" : "busy";
+  if (!row || row.due === 0) return staysOn && row?.isTaken ? "kept" : "idle";
+  if (row.due >= batchMax) return "full";
+  if (!row.isTaken) return "busy";
+  return row.isPending ? "pending" : "taken";
 }
+
+type DrainRow = { due: number; isTaken: boolean; isHeld: boolean; isReleased: boolean; isPending: boolean };
 
 /**
  * The condition that a worker drains the network and will see what this transaction has queued: it keeps its lease until the transaction

@@ -14,6 +14,14 @@ export async function lockPayments(tx: Tx, ids: readonly string[]): Promise<void
     for update`;
 }
 
+/** The condition that of these payments none is stored on the network. */
+export function isNoneStored(tx: Tx, network: NetworkId, ids: readonly string[]): ReturnType<Tx> {
+  return tx`not exists (
+    select from payments
+    where id = any(${[...ids]}::text[]) and network = ${network}
+  )`;
+}
+
 /** Maximum time a doubt delays a link's next payment. */
 const DOUBT_MAX_S = 3_600;
 

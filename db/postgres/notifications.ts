@@ -16,18 +16,24 @@ const READ_MIN_MS = 2_000;
 export type Outcomes = {
   /**
    * Subscribes to `id`; call before committing the work that leads to the outcome.
-   * `settle` reads until `read` returns a value or `timeoutMs` is over (then undefined), and unsubscribes. `retriesMs`: pauses before
-   * the reads that follow a wake-up that found nothing yet.
+   * `settle` reads until `read` returns a value or `timeoutMs` is over (then undefined), and unsubscribes.
    */
   watch(id: string): {
     settle<T>(
       read: () => Promise<T | undefined>,
       timeoutMs: number,
-      retriesMs?: readonly number[],
+      options?: SettleOptions,
     ): Promise<T | undefined>;
     cancel(): void;
   };
   close(): Promise<void>;
+};
+
+export type SettleOptions = {
+  /** Pauses before the reads that follow a wake-up that found nothing yet. */
+  retriesMs?: readonly number[];
+  /** The caller has just committed the row, without an outcome: it is read once it was notified of, or after a re-read interval. */
+  isJustStored?: boolean;
 };
 
 /** Wakes all watchers of these ids when `tx` commits. */
@@ -73,11 +79,12 @@ function watch(watchers: Map<string, Set<() => void>>, id: string) {
   async function settle<T>(
     read: () => Promise<T | undefined>,
     timeoutMs: number,
-    retriesMs: readonly number[] = [],
+    { retriesMs = [], isJustStored = false }: SettleOptions = {},
   ): Promise<T | undefined> {
     const deadline = Date.now() + timeoutMs;
     let retries: number[] = [];
     try {
+      if (isJustStored) await pause(Math.min(timeoutMs, REREAD_MS));
       for (;;) {
         if (isNotified) retries = [...retriesMs];
         isNotified = false;

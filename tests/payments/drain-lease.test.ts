@@ -1,6 +1,6 @@
 /** The drain lease: one worker at a time takes what is queued on a network, and no payment waits for one that is done. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { storeLinkPayments } from "../../api/x402/accept.ts";
+import { openAcceptor, storeLinkPayments } from "../../api/x402/accept.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { isDrained, releaseDrainLease, takeDrainLease } from "../../db/payments/drain-lease.ts";
@@ -27,8 +27,12 @@ async function queue(count: number): Promise<void> {
   const links = await seedLinks(lab.sql, lab.merchant, { count, amountUnits: 10_000n });
   for (const link of links) await accept(lab, link);
 }
+const drainOf = (holder: string, network: NetworkId = NETWORK) => ({
+  ...{ network, holder, batchMax: BATCH, leaseMs: 30_000 },
+});
 const take = (holder: string, network: NetworkId = NETWORK) =>
-  takeDrainLease(lab.sql, { network, holder, batchMax: BATCH, leaseMs: 30_000 });
+  takeDrainLease(lab.sql, drainOf(holder, network));
+const takeAndStay = (holder: string) => takeDrainLease(lab.sql, drainOf(holder), { staysOn: true });
 const leaseAll = () => leaseQueuedPayments(lab.sql, NETWORK, 100, 30_000);
 
 test("a second worker leaves what is queued to the first, which extends its lease", async () => {
@@ -65,7 +69,28 @@ test("a full batch is taken beside the lease, one payment less is not", async ()
   await queue(BATCH - 1);
   expect([await take("one"), await take("two")]).toEqual(["taken", "busy"]);
   await queue(1);
-  expect(await take("two")).toBe("taken");
+  expect(await take("two")).toBe("full");
+});
+
+test("a full batch is no less one for the worker that has the lease", async () => {
+  await queue(BATCH);
+  expect([await take("one"), await take("one")]).toEqual(["full", "full"]);
+});
+
+test("what is due is pending beside a payment on its way into a block, not beside one that waits or has ended", async () => {
+  await queue(1);
+  await leaseAll();
+  const turns: Record<string, string> = {};
+  for (const state of ["QUEUED", "SIGNED", "BROADCAST", "FAILED"]) {
+    await lab.sql`
+      update payments
+      set state = ${state}, reason = case when ${state === "FAILED"} then 'INTERNAL_ERROR' end
+      where id in (select payment_id from payment_leases)`;
+    await queue(1);
+    turns[state] = await take("one");
+    await lab.sql`update payments set next_try_at = now() + interval '1 hour' where state = 'QUEUED'`;
+  }
+  expect(turns).toEqual({ QUEUED: "taken", SIGNED: "pending", BROADCAST: "pending", FAILED: "taken" });
 });
 
 test("payments that are leased or not due yet are nothing to take a drain lease for", async () => {
@@ -101,6 +126,51 @@ test("an empty queue does not release another worker's lease", async () => {
   expect(await take("two")).toBe("taken");
 });
 
+describe("a worker that stays on", () => {
+  const isCountedOn = async () => {
+    const [row] = await lab.sql<{ drained: boolean }[]>`select ${isDrained(lab.sql, NETWORK)} as drained`;
+    return row?.drained;
+  };
+
+  test("keeps its lease of an empty queue, and finds what is queued then", async () => {
+    await queue(1);
+    await take("one");
+    await leaseAll();
+    expect(await takeAndStay("one")).toBe("kept");
+    expect(await isCountedOn()).toBe(true);
+    await queue(1);
+    expect([await take("two"), await takeAndStay("one")]).toEqual(["busy", "taken"]);
+  });
+
+  test("releases it once it no longer does", async () => {
+    await queue(1);
+    await take("one");
+    await leaseAll();
+    await takeAndStay("one");
+    expect([await take("one"), await take("one")]).toEqual(["released", "idle"]);
+    expect(await isCountedOn()).toBe(false);
+  });
+
+  test("does not keep it longer than it was taken for: an empty queue extends nothing", async () => {
+    await queue(1);
+    await take("one");
+    await leaseAll();
+    await lab.sql`update drain_leases set until = now() + interval '1 minute'`;
+    await takeAndStay("one");
+    await lab.sql`update drain_leases set until = until - interval '1 minute'`;
+    expect([await takeAndStay("one"), await takeAndStay("one")]).toEqual(["released", "idle"]);
+  });
+
+  test("without the lease is idle, and takes none for an empty queue", async () => {
+    expect(await takeAndStay("one")).toBe("idle");
+    await queue(1);
+    await take("one");
+    await leaseAll();
+    expect(await takeAndStay("two")).toBe("idle");
+    expect(await take("one")).toBe("released");
+  });
+});
+
 test("of ten workers that ask at once one takes the lease", async () => {
   await queue(1);
   const turns = await Promise.all(Array.from({ length: 10 }, (_, n) => take(`worker ${n}`)));
@@ -117,13 +187,31 @@ test("a network's lease does not hold up another network", async () => {
 describe("a job that wakes a worker", () => {
   const enqueueUnlessDrained = (tx: Tx) =>
     enqueue(tx, "relay_payments", { network: NETWORK }, { unless: isDrained(tx, NETWORK) });
-  const isJobAdded = async () => {
-    await lab.sql.begin(enqueueUnlessDrained);
+  const takeJobs = async () => {
     const jobs = await lab.sql<{ id: string }[]>`
       select id::text from graphile_worker.jobs where task_identifier = 'relay_payments'`;
     await lab.sql`select graphile_worker.complete_jobs(${jobs.map(({ id }) => id)}::bigint[])`;
     return jobs.length > 0;
   };
+  const isJobAdded = async () => {
+    await lab.sql.begin(enqueueUnlessDrained);
+    return takeJobs();
+  };
+
+  test("is added with a payment that is stored, and not with one that is refused", async () => {
+    const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 1, amountUnits: 10_000n });
+    const acceptor = openAcceptor(lab.sql, storeLinkPayments);
+    expect([await acceptor.accept(makePayment(lab, linkId)), await takeJobs()]).toEqual([true, true]);
+    expect([await acceptor.accept(makePayment(lab, linkId)), await takeJobs()]).toEqual([false, false]);
+  });
+
+  test("is not added with a payment that is stored while a worker drains the network", async () => {
+    await queue(1);
+    await take("one");
+    const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 1, amountUnits: 10_000n });
+    const acceptor = openAcceptor(lab.sql, storeLinkPayments);
+    expect([await acceptor.accept(makePayment(lab, linkId)), await takeJobs()]).toEqual([true, false]);
+  });
 
   test("is added unless a worker drains the network: not before, not when its time is over, not by another network's", async () => {
     expect(await isJobAdded()).toBe(true);

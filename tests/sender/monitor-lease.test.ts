@@ -99,8 +99,10 @@ describe("a worker whose passes end well", () => {
     expect(await readHolder()).toBeUndefined();
     await lease.pass();
     expect(await readHolder()).toBeUndefined();
-    await openMonitorLease(network, { holder: other }).pass();
+    const next = openMonitorLease(network, { holder: other });
+    await next.pass();
     expect(await readHolder()).toBe(other);
+    expect([lease.isHeld(), next.isHeld()]).toEqual([false, true]);
     await sql`delete from processes`;
   });
 

@@ -24,12 +24,14 @@ const LEASE_MS = 5_000;
 /** Renewed for each batch. A worker that died or hangs makes others wait for no longer. */
 const DRAIN_LEASE_MS = 1_000;
 const HOLDER = crypto.randomUUID();
-/** Then it ends, full queue or not: relays are monitored between two drains, and whatever is queued next wakes a worker again. */
+/** Then it ends, full queue or not: a worker that stops waits for it. Whatever is queued next wakes a worker again. */
 const DRAIN_MAX_MS = 2_000;
 const BUSY_RETRY_MS = 100;
 /** Between two questions whether the transactions that count on this drain have ended, and how many in a row: one may be of a frozen process. */
 const AWAITED_RETRY_MS = 10;
 const AWAITED_MAX = 50;
+/** Between two questions of a busy network's drain that finds nothing due. */
+const KEPT_RETRY_MS = 25;
 
 /** Runs until nothing is due or DRAIN_MAX_MS is over. Returns early when every lane is full: mined blocks make room and wake it again. */
 export async function drainPayments(network: PaymentNetwork): Promise<void> {
@@ -45,22 +47,28 @@ export async function drainPayments(network: PaymentNetwork): Promise<void> {
 
 /** Until nothing is due, or another worker drains. */
 async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promise<void>[]): Promise<void> {
-  const { deps, chain } = network;
+  const { deps, chain, pace } = network;
   const endMs = performance.now() + DRAIN_MAX_MS;
   let isOver = false;
   let awaited = 0;
   try {
     while (performance.now() < endMs && awaited < AWAITED_MAX) {
-      const turn = await takeDrainLease(deps.asyncCommitSql, drain);
+      const turn = await takeDrainLease(deps.asyncCommitSql, drain, { staysOn: pace.isBusy() });
       isOver = turn === "idle" || turn === "busy";
       if (isOver) break;
       if (turn === "released") continue;
+      if (turn === "kept") {
+        await Bun.sleep(KEPT_RETRY_MS);
+        continue;
+      }
       if (turn === "awaited") {
         awaited += 1;
         await Bun.sleep(AWAITED_RETRY_MS);
         continue;
       }
       awaited = 0;
+      const gatherMs = turn === "full" ? 0 : pace.gatherMs(turn === "pending");
+      if (gatherMs > 0) await Bun.sleep(gatherMs);
       const leased = await leaseQueuedPayments(
         deps.asyncCommitSql,
         chain.network.id,
@@ -68,6 +76,7 @@ async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promi
         LEASE_MS,
       );
       if (leased.length === 0) break;
+      pace.noteBatch(leased.length);
       const startedMs = Date.now();
       try {
         if (!(await relayLeased(network, leased, sending))) break;

@@ -19,6 +19,8 @@ const HOLDER = crypto.randomUUID();
 export type HeldLease = {
   /** A pass of the monitor, while this worker holds the lease. */
   pass(): Promise<void>;
+  /** As of the last pass. */
+  isHeld(): boolean;
   /** For another worker to take at once. */
   release(): Promise<void>;
 };
@@ -60,6 +62,7 @@ export function openMonitorLease(
       reportedMs = Date.now();
       await reportMarket(network);
     },
+    isHeld: () => sinceMs !== undefined,
     release: () => releaseMonitorLease(sql, lease),
   };
 }

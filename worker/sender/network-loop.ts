@@ -12,7 +12,7 @@ const INTERVAL_MS = 500;
 const WAKE_MIN_MS = 100;
 const BLOCK_CHANNEL = "block";
 
-/** Work that waits in rows for a transaction. `drain` runs each time round; `close` ends what it has left running. */
+/** Work that waits in rows for a transaction. `drain` runs each time round unless it still does; `close` ends what it has left running. */
 export type RelayQueue = {
   name: string;
   drain(): Promise<void>;
@@ -28,6 +28,7 @@ export async function startNetworkLoop(
 ): Promise<() => Promise<void>> {
   const { deps, chain } = network;
   const monitorLease = openMonitorLease(network);
+  const draining = new Map<RelayQueue, Promise<void>>();
   let stopped = false;
   let lastMs = 0;
   let dueMs = 0;
@@ -36,6 +37,8 @@ export async function startNetworkLoop(
     const [id, number = ""] = payload.split(":");
     if (id !== chain.network.id) return;
     if (/^\d+$/.test(number)) for (const queue of queues) queue.noteBlock?.(BigInt(number));
+    // of several workers one has something to do after each block, unless it is draining; the others come round by themselves
+    if (!monitorLease.isHeld() || draining.size > 0) return;
     dueMs = Math.min(dueMs, lastMs + WAKE_MIN_MS);
     wake?.();
   });
@@ -46,6 +49,15 @@ export async function startNetworkLoop(
     } catch (error) {
       const level = isNodeUnavailable(error) ? "warn" : "error";
       deps.log[level]({ network: chain.network.id, err: error }, `${what} failed; retrying`);
+    }
+  }
+
+  /** A drain that goes on under load is not waited for: what it has sent is monitored meanwhile. */
+  function drainQueues(): void {
+    for (const queue of queues) {
+      if (draining.has(queue)) continue;
+      const drained = attempt(queue.name, () => queue.drain()).finally(() => draining.delete(queue));
+      draining.set(queue, drained);
     }
   }
 
@@ -65,7 +77,7 @@ export async function startNetworkLoop(
       dueMs = lastMs + INTERVAL_MS;
       await attempt("monitoring relays", () => monitorLease.pass());
       // also when that failed: what can't be sent must not wait for ever
-      await Promise.all(queues.map(({ name, drain }) => attempt(name, drain)));
+      drainQueues();
       await waitUntilDue();
     }
   }
@@ -75,6 +87,7 @@ export async function startNetworkLoop(
     stopped = true;
     wake?.();
     await Promise.all([running, ...queues.map((queue) => queue.close?.())]);
+    await Promise.all(draining.values());
     await attempt("releasing the monitor's lease", () => monitorLease.release());
     await listening.unlisten();
   };

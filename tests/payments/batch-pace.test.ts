@@ -1,0 +1,46 @@
+/** The pace of batches: alone a payment is relayed at once, under load those of a moment are gathered. */
+import { beforeEach, expect, test } from "bun:test";
+import { type BatchPace, openBatchPace } from "../../worker/payments/batch-pace.ts";
+
+let nowMs = 0;
+let pace: BatchPace;
+beforeEach(() => {
+  nowMs = 1_000_000;
+  pace = openBatchPace(() => nowMs);
+});
+
+const gathers = () => [pace.gatherMs(true), pace.gatherMs(false)];
+
+test("the first payment of a process is relayed at once", () => {
+  expect(gathers()).toEqual([0, 0]);
+  expect(pace.isBusy()).toBe(false);
+});
+
+test("after a payment that was relayed alone the next one is relayed at once", () => {
+  pace.noteBatch(1);
+  expect(gathers()).toEqual([0, 0]);
+  expect(pace.isBusy()).toBe(false);
+});
+
+test("while others are on their way the next batch is gathered for 4 ms a payment of the last one, up to 100 ms", () => {
+  const waits = [2, 7, 24, 25, 26, 100].map((payments) => {
+    pace.noteBatch(payments);
+    return pace.gatherMs(true);
+  });
+  expect(waits).toEqual([8, 28, 96, 100, 100, 100]);
+});
+
+test("a network is busy from sixteen payments in a batch on: its next one is gathered for 20 ms while none is on its way", () => {
+  pace.noteBatch(15);
+  expect([pace.isBusy(), pace.gatherMs(false)]).toEqual([false, 0]);
+  pace.noteBatch(16);
+  expect([pace.isBusy(), pace.gatherMs(false)]).toEqual([true, 20]);
+});
+
+test("400 ms after the last batch a payment is relayed at once again", () => {
+  pace.noteBatch(50);
+  nowMs += 399;
+  expect([...gathers(), pace.isBusy()]).toEqual([100, 20, true]);
+  nowMs += 1;
+  expect([...gathers(), pace.isBusy()]).toEqual([0, 0, false]);
+});
