@@ -230,8 +230,19 @@ describe("a claim of a transfer that may be in a block", () => {
     ["OPEN", "a PAID one", set("status = 'PAID', paid_at = now()")],
     ["OPEN", "a reusable one", set("is_reusable = true, tag = null, max_payments = null")],
     ["OPEN", "one of another amount", set("amount_units = amount_units + 1")],
-    ["OPEN", "one to another wallet", set(`recipient = '${randomAddress()}'`)],
-    ["OPEN", "one on another network", set("network = 'base'")],
+    [
+      "OPEN",
+      "one to another wallet",
+      async (id) => set(`recipient = '${(await seedMerchant(lab.sql)).address}'`)(id),
+    ],
+    [
+      "OPEN",
+      "one on another network",
+      async (id) => {
+        await seedMerchant(lab.sql, { network: "base", address: lab.merchant.address });
+        await set("network = 'base'")(id);
+      },
+    ],
   ];
   test.each(others)("is %s beside %s", async (state, _, change) => {
     await change(await otherLink());

@@ -22,6 +22,7 @@ import {
   NETWORK,
   openBooks,
   paymentOf,
+  pendingOf,
   randomHash,
   read,
   readUpTo,
@@ -288,7 +289,7 @@ describe("a payment whose sender claims its transaction as well has one row in t
     const payment = await acceptOn(linkId);
     const transfer = makeTransfer(lab, blockNumber, { payment });
     await claim(lab, linkId, transfer);
-    expect(await historyOf(lab, linkId)).toHaveLength(2);
+    expect(await pendingOf(lab, linkId)).toHaveLength(2);
     await read(lab, [transfer]);
     expect(await linkOf(lab, linkId)).toEqual({ status: "PAID", exception: "NONE" });
     const { txHash } = transfer;
