@@ -1,0 +1,58 @@
+/** The loop of a network goes on beside a queue whose drain takes long. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { Registry } from "prom-client";
+import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { openLanes } from "../../worker/sender/lanes.ts";
+import { openRelayMetrics } from "../../worker/sender/metrics.ts";
+import type { RelayNetwork } from "../../worker/sender/network.ts";
+import { startNetworkLoop } from "../../worker/sender/network-loop.ts";
+import { startTestChain, type TestChain } from "../support/chain.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+
+let db: TestDatabase;
+let sql: Sql;
+let node: TestChain;
+let chain: Chain;
+
+beforeAll(async () => {
+  [db, node] = await Promise.all([createTestDatabase(), startTestChain({})]);
+  sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
+  chain = openChain({ network: "base-sepolia", urls: [node.rpcUrl], timeoutMs: 5_000 });
+});
+afterAll(async () => {
+  chain?.close();
+  await sql?.end({ timeout: 5 });
+  await Promise.all([db?.drop(), node?.stop()]);
+});
+
+test("a drain that goes on is not started twice, and holds up neither the monitor nor other queues", async () => {
+  const lanes = openLanes(sql, chain, [], { maxFeeWei: 10n ** 12n, dailyFeeMaxWei: undefined });
+  // nothing is in flight: a pass reads the market and uses nothing else
+  const network = {
+    ...{ deps: { sql, log: console }, chain, lanes, firstHeads: new Map() },
+    metrics: openRelayMetrics(new Registry()),
+  } as unknown as RelayNetwork;
+  const [over, thirdDrain] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const drains = { long: 0, short: 0 };
+  const stop = await startNetworkLoop(sql, network, [
+    {
+      name: "long",
+      drain: () => {
+        drains.long += 1;
+        return over.promise;
+      },
+    },
+    {
+      name: "short",
+      drain: async () => {
+        drains.short += 1;
+        if (drains.short === 3) thirdDrain.resolve();
+      },
+    },
+  ]);
+  await thirdDrain.promise;
+  expect(drains.long).toBe(1);
+  over.resolve();
+  await stop();
+});
