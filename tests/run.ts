@@ -16,7 +16,7 @@ import { describeFailures, type FileReport, readRunOutput, UNKNOWN_FILE } from "
 import { type RunTotals, readTotals, sumTotals, type Totals } from "./support/run-totals.ts";
 
 /** On two cores: more files at a time end little sooner, and starve those that wait for a block or a lease. */
-const PARALLEL_FILES = 6;
+const PARALLEL_FILES = 8;
 const ROOT = join(import.meta.dir, "..");
 const TIMINGS = "tests/timings.json";
 const TEST_TIMEOUT_MS = 120_000;
