@@ -222,6 +222,7 @@ describe("a claim of a link that is closed", () => {
 describe("a claim of a transfer that may be in a block", () => {
   const set = (terms: string) => (id: string) =>
     lab.sql`update payment_links set ${lab.sql.unsafe(terms)} where id = ${id}`;
+  const newAddress = async () => (await seedMerchant(lab.sql)).address;
   const others: [string, string, (id: string) => Promise<unknown>][] = [
     ["HINT", "an equal one", async () => {}],
     ["HINT", "one that is PENDING, also after its expiry", set("status = 'PENDING', expires_at = now()")],
@@ -230,21 +231,11 @@ describe("a claim of a transfer that may be in a block", () => {
     ["OPEN", "a PAID one", set("status = 'PAID', paid_at = now()")],
     ["OPEN", "a reusable one", set("is_reusable = true, tag = null, max_payments = null")],
     ["OPEN", "one of another amount", set("amount_units = amount_units + 1")],
-    [
-      "OPEN",
-      "one to another wallet",
-      async (id) => set(`recipient = '${(await seedMerchant(lab.sql)).address}'`)(id),
-    ],
-    [
-      "OPEN",
-      "one on another network",
-      async (id) => {
-        await seedMerchant(lab.sql, { network: "base", address: lab.merchant.address });
-        await set("network = 'base'")(id);
-      },
-    ],
+    ["OPEN", "one to another wallet", async (id) => set(`recipient = '${await newAddress()}'`)(id)],
+    ["OPEN", "one on another network", set("network = 'base'")],
   ];
   test.each(others)("is %s beside %s", async (state, _, change) => {
+    await seedMerchant(lab.sql, { network: "base", address: lab.merchant.address });
     await change(await otherLink());
     expect(await open({ mayHaveBlock: true })).toMatchObject({ claim: { state, isEarly: false } });
   });
