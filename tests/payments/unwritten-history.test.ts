@@ -1,11 +1,13 @@
 /** What is PENDING of a payment is read from the payment: its history row is written once, by its block or by its end. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { assignTransaction, unassignTransaction } from "../../api/transactions/assign-transaction.ts";
 import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { fetchExportRows, openExportCursor } from "../../db/exports/rows.ts";
 import { dropChainRows } from "../../db/ledger/rebuild.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { requeuePayment } from "../../db/payments/accept-payments.ts";
+import { openDatabase } from "../../db/postgres/client.ts";
 import { sumTransactions } from "../../db/transactions/summary.ts";
 import {
   findPosition,
@@ -153,6 +155,54 @@ describe("an open payment", () => {
     expect(rows).toEqual([await pendingRow(payment)]);
     const byAmount = await list({ minUnits: UNITS }, { limit: 5, offset: 0 });
     expect(byAmount.rows).toMatchObject(rows);
+  });
+
+  test("is found while its block is written between two statements", async () => {
+    const { userId } = lab.merchant;
+    // one connection, on which the block comes after the first statement and before any second one
+    const sql = openDatabase(lab.url, { name: "test", maxConnections: 1 });
+    const findBeside = async (find: () => Promise<unknown>, block: () => Promise<void>) => {
+      const gate = Promise.withResolvers<void>();
+      const held = sql.begin(() => gate.promise);
+      const found = find();
+      // until its first statement waits for the connection
+      await Bun.sleep(0);
+      const reading = block();
+      gate.resolve();
+      await Promise.all([held, reading]);
+      return found;
+    };
+    try {
+      for (const find of [findTransaction, findPosition]) {
+        const payment = await acceptOne();
+        const { id } = await pendingRow(payment);
+        const block = () => read({ ...lab, sql }, [makeTransfer(lab, 125, { payment })]);
+        expect(await findBeside(() => find(sql, { id, userId }), block)).toMatchObject({ id });
+        expect((await list()).rows).toContainEqual(expect.objectContaining({ id, status: "CONFIRMED" }));
+      }
+    } finally {
+      await sql.end({ timeout: 5 });
+    }
+  });
+
+  test("error: is not deep enough to be assigned to a link, and of another merchant is not found", async () => {
+    const { id: transactionId } = await pendingRow(await acceptOne());
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const asked = (userId: string) => ({
+      ...{ mismatchMinUnits: 0n, transactionId, userId },
+      trace: { requestId: "req_test", clientAddress: "127.0.0.1" },
+    });
+    const ways = [
+      (userId: string) => assignTransaction(lab.sql, { ...asked(userId), linkId, accept: false }),
+      (userId: string) => unassignTransaction(lab.sql, asked(userId)),
+    ];
+    const other = await seedMerchant(lab.sql);
+    for (const way of ways) {
+      await expect(way(lab.merchant.userId)).rejects.toMatchObject({
+        ...{ errorCode: "CONFLICT", details: { issue: "not_confirmed" } },
+      });
+      await expect(way(other.userId)).rejects.toMatchObject({ errorCode: "NOT_FOUND" });
+    }
   });
 
   test("keeps its id when its block writes its row, and the time it was accepted", async () => {
