@@ -21,6 +21,7 @@ import {
   claim,
   fail,
   lookBack,
+  makeBlock,
   makeTransfer,
   NETWORK,
   openBooks,
@@ -283,17 +284,37 @@ describe("an open payment", () => {
     expect(await list()).toMatchObject({ total: 1, rows: [{ id: row.id, status: "CONFIRMED" }] });
   });
 
-  test("whose transfer was recorded before it keeps the log's row, also after a reorganisation and a rebuild", async () => {
+  test("keeps its id when its transfer comes back after it, which a block that is gone held before it", async () => {
+    const early = { payer: `0x${"ac".repeat(20)}`, nonce: randomHash() } as const;
+    const transfer = makeTransfer(lab, 155, { from: early.payer, authorizationNonce: early.nonce });
+    await read(lab, [transfer]);
+    const [logged] = (await list()).rows;
+    await undoAbove(lab, 154);
+    const payment = await accept(lab, await seedLink(lab.sql, lab.merchant), early);
+    if (!payment) throw new Error("the link did not take the payment");
+    const { id } = await pendingRow(payment);
+    // whose open row is not the payment's
+    await claim(lab, payment.linkId, transfer);
+    await read(lab, [{ ...transfer, block: makeBlock(155) }]);
+    const { rows } = await list();
+    expect(rows).toHaveLength(2);
+    expect(rows).toContainEqual(expect.objectContaining({ id, status: "CONFIRMED", paymentId: payment.id }));
+    expect(rows).toContainEqual(
+      expect.objectContaining({ id: logged?.id, status: "ORPHANED", paymentId: null }),
+    );
+  });
+
+  test("whose transfer was recorded before it has the log's row, and is PENDING by its own id once its block is gone", async () => {
     const early = { payer: `0x${"ab".repeat(20)}`, nonce: randomHash() } as const;
-    const transfer = makeTransfer(lab, 160, { from: early.payer, authorizationNonce: early.nonce });
+    // accepted before the time of its block, however long this takes
+    const block = { ...makeBlock(160), timeS: Math.floor(Date.now() / 1000) + 600 };
+    const transfer = makeTransfer(lab, 160, { block, from: early.payer, authorizationNonce: early.nonce });
     await read(lab, [transfer]);
     const [logged] = (await list()).rows;
     const payment = await accept(lab, await seedLink(lab.sql, lab.merchant), early);
     if (!payment) throw new Error("the link did not take the payment");
+    const { id } = await pendingRow(payment);
     await lookBack(lab);
-    expect(await list()).toMatchObject({ total: 1, rows: [{ id: logged?.id, paymentId: payment.id }] });
-    await undoAbove(lab, 159);
-    await read(lab, [transfer]);
     expect(await list()).toMatchObject({ total: 1, rows: [{ id: logged?.id, paymentId: payment.id }] });
     await lab.sql.begin((tx) => dropChainRows(tx, NETWORK));
     await read(lab, [transfer]);
@@ -301,5 +322,14 @@ describe("an open payment", () => {
       total: 1,
       rows: [{ id: logged?.id, paymentId: payment.id, status: "CONFIRMED" }],
     });
+    await undoAbove(lab, 159);
+    expect((await pendingRow(payment)).id).toBe(id);
+    await read(lab, [transfer]);
+    const states = async () => (await list()).rows.map((row) => `${row.id} ${row.status}`).sort();
+    const settled = [`${id} CONFIRMED`, `${logged?.id} ORPHANED`].sort();
+    expect(await states()).toEqual(settled);
+    await lab.sql.begin((tx) => dropChainRows(tx, NETWORK));
+    await read(lab, [transfer]);
+    expect(await states()).toEqual(settled);
   });
 });
