@@ -8,7 +8,7 @@ import type { Tx } from "../postgres/client.ts";
 
 const USDC_ADDRESSES = Object.values(NETWORKS).map(({ usdc }) => usdc.address);
 
-/** A history row with its transfer. */
+/** A history row with its transfer; of an open payment, which has no row yet, without one. */
 export type AssignableTransfer = {
   transferId: bigint | null;
   network: NetworkId;
@@ -56,9 +56,17 @@ export async function findAssignableTransfer(
           ))
           and elsewhere.link_id is null
       ) as is_facilitated
-    from transactions history
+    from (
+      select id, user_id, network, type, status, transfer_id
+      from transactions
+      where id = ${transactionId}
+      union all
+      select id, user_id, network, type, status, transfer_id
+      from unwritten_of(owner_key(${userId}))
+      where id = ${transactionId}
+    ) history
     left join transfers transfer on transfer.id = history.transfer_id
-    where history.id = ${transactionId} and history.user_id = ${userId}`;
+    where history.user_id = ${userId}`;
   return row;
 }
 

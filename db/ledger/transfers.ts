@@ -127,7 +127,8 @@ export async function storeTransfers(
         limit 1
       ) wallet
     ),
-    -- payments whose history row is not written yet; not where the log's own row came before the payment
+    -- payments whose history row is not written yet. Also where a block that is gone has left the log's own row, ORPHANED: the payment has
+    -- been PENDING in the history by its own id since
     unwritten as (
       select sides.transfer_id, sides.side, payment.id, link.description, payment.created_at
       from sides
@@ -147,10 +148,6 @@ export async function storeTransfers(
         and not exists (
           select from transactions written
           where written.payment_id = payment.id
-        )
-        and not exists (
-          select from transactions written
-          where written.id = 'txn_' || md5(concat_ws(':', sides.user_id, ${network}::text, hex_of(sides.tx_hash), sides.log_index, sides.side))
         )
     ),
     open_rows as (

@@ -74,16 +74,17 @@ export async function findPosition(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
 ): Promise<HistoryPosition | undefined> {
+  // one statement: its block may write the row between two
   const [row] = await tx<HistoryPosition[]>`
     select id, (extract(epoch from detected_at) * 1000000)::bigint as micros
     from transactions
-    where id = ${id} and user_id = ${userId}`;
-  if (row) return row;
-  const [unwritten] = await tx<HistoryPosition[]>`
-    select id, (extract(epoch from detected_at) * 1000000)::bigint as micros
+    where id = ${id} and user_id = ${userId}
+    union all
+    select id, (extract(epoch from detected_at) * 1000000)::bigint
     from unwritten_of(owner_key(${userId}))
-    where id = ${id} and user_id = ${userId}`;
-  return unwritten;
+    where id = ${id} and user_id = ${userId}
+    limit 1`;
+  return row;
 }
 
 /** A user's own row. */
@@ -94,13 +95,13 @@ export async function findTransaction(
   const [row] = await tx<HistoryRow[]>`
     select ${columnsOf(tx, transactions)}
     from transactions
-    where id = ${id} and user_id = ${userId}`;
-  if (row) return row;
-  const [unwritten] = await tx<HistoryRow[]>`
+    where id = ${id} and user_id = ${userId}
+    union all
     select ${columnsOf(tx, transactions)}
     from unwritten_of(owner_key(${userId}))
-    where id = ${id} and user_id = ${userId}`;
-  return unwritten;
+    where id = ${id} and user_id = ${userId}
+    limit 1`;
+  return row;
 }
 
 /** The exact number of matching rows. A search or an amount between dates counts row by row: for jobs, not for pages. */

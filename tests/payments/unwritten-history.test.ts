@@ -1,11 +1,13 @@
 /** What is PENDING of a payment is read from the payment: its history row is written once, by its block or by its end. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { assignTransaction, unassignTransaction } from "../../api/transactions/assign-transaction.ts";
 import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { fetchExportRows, openExportCursor } from "../../db/exports/rows.ts";
 import { dropChainRows } from "../../db/ledger/rebuild.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { requeuePayment } from "../../db/payments/accept-payments.ts";
+import { openDatabase } from "../../db/postgres/client.ts";
 import { sumTransactions } from "../../db/transactions/summary.ts";
 import {
   findPosition,
@@ -19,6 +21,7 @@ import {
   claim,
   fail,
   lookBack,
+  makeBlock,
   makeTransfer,
   NETWORK,
   openBooks,
@@ -155,6 +158,54 @@ describe("an open payment", () => {
     expect(byAmount.rows).toMatchObject(rows);
   });
 
+  test("is found while its block is written between two statements", async () => {
+    const { userId } = lab.merchant;
+    // one connection, on which the block comes after the first statement and before any second one
+    const sql = openDatabase(lab.url, { name: "test", maxConnections: 1 });
+    const findBeside = async (find: () => Promise<unknown>, block: () => Promise<void>) => {
+      const gate = Promise.withResolvers<void>();
+      const held = sql.begin(() => gate.promise);
+      const found = find();
+      // until its first statement waits for the connection
+      await Bun.sleep(0);
+      const reading = block();
+      gate.resolve();
+      await Promise.all([held, reading]);
+      return found;
+    };
+    try {
+      for (const find of [findTransaction, findPosition]) {
+        const payment = await acceptOne();
+        const { id } = await pendingRow(payment);
+        const block = () => read({ ...lab, sql }, [makeTransfer(lab, 125, { payment })]);
+        expect(await findBeside(() => find(sql, { id, userId }), block)).toMatchObject({ id });
+        expect((await list()).rows).toContainEqual(expect.objectContaining({ id, status: "CONFIRMED" }));
+      }
+    } finally {
+      await sql.end({ timeout: 5 });
+    }
+  });
+
+  test("error: is not deep enough to be assigned to a link, and of another merchant is not found", async () => {
+    const { id: transactionId } = await pendingRow(await acceptOne());
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const asked = (userId: string) => ({
+      ...{ mismatchMinUnits: 0n, transactionId, userId },
+      trace: { requestId: "req_test", clientAddress: "127.0.0.1" },
+    });
+    const ways = [
+      (userId: string) => assignTransaction(lab.sql, { ...asked(userId), linkId, accept: false }),
+      (userId: string) => unassignTransaction(lab.sql, asked(userId)),
+    ];
+    const other = await seedMerchant(lab.sql);
+    for (const way of ways) {
+      await expect(way(lab.merchant.userId)).rejects.toMatchObject({
+        ...{ errorCode: "CONFLICT", details: { issue: "not_confirmed" } },
+      });
+      await expect(way(other.userId)).rejects.toMatchObject({ errorCode: "NOT_FOUND" });
+    }
+  });
+
   test("keeps its id when its block writes its row, and the time it was accepted", async () => {
     const payment = await acceptOne();
     const row = await pendingRow(payment);
@@ -233,17 +284,37 @@ describe("an open payment", () => {
     expect(await list()).toMatchObject({ total: 1, rows: [{ id: row.id, status: "CONFIRMED" }] });
   });
 
-  test("whose transfer was recorded before it keeps the log's row, also after a reorganisation and a rebuild", async () => {
+  test("keeps its id when its transfer comes back after it, which a block that is gone held before it", async () => {
+    const early = { payer: `0x${"ac".repeat(20)}`, nonce: randomHash() } as const;
+    const transfer = makeTransfer(lab, 155, { from: early.payer, authorizationNonce: early.nonce });
+    await read(lab, [transfer]);
+    const [logged] = (await list()).rows;
+    await undoAbove(lab, 154);
+    const payment = await accept(lab, await seedLink(lab.sql, lab.merchant), early);
+    if (!payment) throw new Error("the link did not take the payment");
+    const { id } = await pendingRow(payment);
+    // whose open row is not the payment's
+    await claim(lab, payment.linkId, transfer);
+    await read(lab, [{ ...transfer, block: makeBlock(155) }]);
+    const { rows } = await list();
+    expect(rows).toHaveLength(2);
+    expect(rows).toContainEqual(expect.objectContaining({ id, status: "CONFIRMED", paymentId: payment.id }));
+    expect(rows).toContainEqual(
+      expect.objectContaining({ id: logged?.id, status: "ORPHANED", paymentId: null }),
+    );
+  });
+
+  test("whose transfer was recorded before it has the log's row, and is PENDING by its own id once its block is gone", async () => {
     const early = { payer: `0x${"ab".repeat(20)}`, nonce: randomHash() } as const;
-    const transfer = makeTransfer(lab, 160, { from: early.payer, authorizationNonce: early.nonce });
+    // accepted before the time of its block, however long this takes
+    const block = { ...makeBlock(160), timeS: Math.floor(Date.now() / 1000) + 600 };
+    const transfer = makeTransfer(lab, 160, { block, from: early.payer, authorizationNonce: early.nonce });
     await read(lab, [transfer]);
     const [logged] = (await list()).rows;
     const payment = await accept(lab, await seedLink(lab.sql, lab.merchant), early);
     if (!payment) throw new Error("the link did not take the payment");
+    const { id } = await pendingRow(payment);
     await lookBack(lab);
-    expect(await list()).toMatchObject({ total: 1, rows: [{ id: logged?.id, paymentId: payment.id }] });
-    await undoAbove(lab, 159);
-    await read(lab, [transfer]);
     expect(await list()).toMatchObject({ total: 1, rows: [{ id: logged?.id, paymentId: payment.id }] });
     await lab.sql.begin((tx) => dropChainRows(tx, NETWORK));
     await read(lab, [transfer]);
@@ -251,5 +322,14 @@ describe("an open payment", () => {
       total: 1,
       rows: [{ id: logged?.id, paymentId: payment.id, status: "CONFIRMED" }],
     });
+    await undoAbove(lab, 159);
+    expect((await pendingRow(payment)).id).toBe(id);
+    await read(lab, [transfer]);
+    const states = async () => (await list()).rows.map((row) => `${row.id} ${row.status}`).sort();
+    const settled = [`${id} CONFIRMED`, `${logged?.id} ORPHANED`].sort();
+    expect(await states()).toEqual(settled);
+    await lab.sql.begin((tx) => dropChainRows(tx, NETWORK));
+    await read(lab, [transfer]);
+    expect(await states()).toEqual(settled);
   });
 });

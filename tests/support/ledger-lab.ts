@@ -25,6 +25,7 @@ export const UNITS = 1_000_000n;
 
 export type BooksLab = {
   sql: Sql;
+  url: string;
   /** Whom `makeTransfer` and `accept` pay; another one keeps a test's links apart from others'. */
   merchant: SeededMerchant;
   /** A leader for what needs no node. */
@@ -44,7 +45,7 @@ export async function openBooks({ readTo = 100 } = {}): Promise<BooksLab> {
     await sql.end({ timeout: 5 });
     await db.drop();
   };
-  return { sql, merchant, term, stop };
+  return { sql, url: db.url, merchant, term, stop };
 }
 
 export function randomHash(): Hex {
