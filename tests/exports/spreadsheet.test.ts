@@ -41,6 +41,12 @@ describe("a cell of a spreadsheet", () => {
     );
   });
 
+  test("holds what reads as a character's number once the carriage return after it is written as one", async () => {
+    const cells = ["_x0041\r", "_x0041_x0041\r\n", "\rx0041_", "_\r_x000D_"];
+    const rows = cells.map((cell) => [cell]);
+    expect(await write(TEXT, rows)).toEqual(cells.map((text) => [{ text }]));
+  });
+
   test("has a space for what XML cannot hold, and ends where spreadsheets end it", async () => {
     const cells = [
       "a\u0000b\u001fc\ufffed",

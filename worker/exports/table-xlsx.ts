@@ -26,8 +26,8 @@ const EXACT_UNITS_MAX = 999_999_999_999_999n;
 const EXACT_DIGITS_MAX = 15;
 /** XML 1.0 has no way to write these. */
 const NOT_XML = /[^\P{Cc}\t\n\r]|[\ufffe\uffff]/gu;
-/** Read as a character by its number (ECMA-376 part 1, 22.9.2.19), unless its underscore is written so itself. */
-const NUMBERED = /_(?=x[0-9a-f]{4}_)/gi;
+/** Read as a character by its number (ECMA-376 part 1, 22.9.2.19), unless its underscore is written so itself. A \r begins with one, too. */
+const NUMBERED = /_(?=x[0-9a-f]{4}[_\r])/gi;
 const MARKUP = /[&<>\r]/g;
 const ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "_x000D_" };
 /** Nothing in it needs an escape, which is so of nearly every cell. */
