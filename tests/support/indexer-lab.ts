@@ -16,6 +16,7 @@ import type { Term } from "../../indexer/term.ts";
 import { callRpc, callRpcText } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
 import { startTestChain, type TestChain } from "./chain.ts";
+import { openPauses } from "./poll.ts";
 import { createTestDatabase, type TestDatabase } from "./postgres.ts";
 
 export const NETWORK = "base-sepolia";
@@ -252,9 +253,10 @@ export async function until(
   timeoutMs = WAIT_MS,
 ): Promise<void> {
   const deadline = Date.now() + timeoutMs;
+  const pause = openPauses(10);
   while (!(await isTrue())) {
     if (Date.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${what}`);
-    await Bun.sleep(10);
+    await pause();
   }
 }
 

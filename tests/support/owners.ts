@@ -11,10 +11,10 @@ import { localAccount } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import type { PasskeyQuirks, SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import type { Answer, Client } from "./http-client.ts";
+import { openPauses } from "./poll.ts";
 import { ageCodes, newPasskey, readCode } from "./sign-up.ts";
 import { waitForReceipt } from "./wait-for-receipt.ts";
 
-const POLL_MS = 50;
 const WAIT_MS = 90_000;
 
 type Signer = { client: Client; passkey: SoftwarePasskey };
@@ -66,11 +66,12 @@ export async function waitForChange(
   status = "CONFIRMED",
 ): Promise<Answer["body"]> {
   const deadline = Date.now() + WAIT_MS;
+  const pause = openPauses(50);
   for (;;) {
     const { body } = await client.get(`/v1/wallets/owners/changes/${id}`);
     if (body.status === status) return body;
     if (Date.now() > deadline) throw new Error(`${id} is not ${status}: ${JSON.stringify(body)}`);
-    await Bun.sleep(POLL_MS);
+    await pause();
   }
 }
 

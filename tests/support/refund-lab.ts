@@ -6,21 +6,22 @@ import { fundUsdc } from "../../local/chain/usdc.ts";
 import type { Answer } from "./http-client.ts";
 import { makeSender } from "./indexer-lab-reorgs.ts";
 import { makePayer, shapeA, signPayment } from "./payer.ts";
+import { openPauses } from "./poll.ts";
 import type { Merchant } from "./sign-up.ts";
 import type { World } from "./world.ts";
 
 const WAIT_MS = 90_000;
-const POLL_MS = 30;
 
 /** `given` is read at each call: a file's `beforeAll` sets what it returns. */
 export function refundLab(given: () => { world: Pick<World, "chain">; sql: Sql; merchant: Merchant }) {
   async function until<Value>(read: () => Promise<Value | undefined>): Promise<Value> {
     const deadline = Date.now() + WAIT_MS;
+    const pause = openPauses();
     for (;;) {
       const value = await read();
       if (value !== undefined) return value;
       if (Date.now() > deadline) throw new Error("waited in vain");
-      await Bun.sleep(POLL_MS);
+      await pause();
     }
   }
 

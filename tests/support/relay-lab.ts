@@ -9,11 +9,11 @@ import type { ServiceProgram } from "../../local/processes/service-process.ts";
 import type { FaultProxy } from "../rpc/fault-proxy.ts";
 import type { TestChain } from "./chain.ts";
 import { makePayer, type SignedPayment, shapeA, signPayment } from "./payer.ts";
+import { openPauses } from "./poll.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "./seed.ts";
 import { type ProcessName, type Service, startFaultyWorld } from "./world.ts";
 
 const NETWORK = "base-sepolia";
-const POLL_MS = 25;
 /** A busy machine settles later than production's payers would wait. */
 const PAY_WAIT_MS = 30_000;
 
@@ -153,11 +153,12 @@ export async function waitFor<T>(
   timeoutMs = 90_000,
 ): Promise<T> {
   const deadline = Date.now() + timeoutMs;
+  const pause = openPauses();
   for (;;) {
     const value = await read();
     if (value !== undefined && value !== false) return value;
     if (Date.now() > deadline) throw new Error(`waited ${timeoutMs} ms for ${what}`);
-    await Bun.sleep(POLL_MS);
+    await pause();
   }
 }
 

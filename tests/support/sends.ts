@@ -2,8 +2,8 @@
 import { expect } from "bun:test";
 import type { PasskeyQuirks, SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import type { Answer, Client } from "./http-client.ts";
+import { openPauses } from "./poll.ts";
 
-const POLL_MS = 50;
 const WAIT_MS = 90_000;
 
 type Signer = { client: Client; passkey: SoftwarePasskey };
@@ -43,10 +43,11 @@ export async function waitForSend(
   status = "CONFIRMED",
 ): Promise<Answer["body"]> {
   const deadline = Date.now() + WAIT_MS;
+  const pause = openPauses(50);
   for (;;) {
     const { body } = await client.get(`/v1/wallets/sends/${sendId}`);
     if (body.status === status) return body;
     if (Date.now() > deadline) throw new Error(`${sendId} is not ${status}: ${JSON.stringify(body)}`);
-    await Bun.sleep(POLL_MS);
+    await pause();
   }
 }
