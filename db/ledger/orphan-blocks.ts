@@ -30,13 +30,14 @@ export async function orphanAbove(
     returning id, link_id`;
   await discardSumsAbove(tx, network, ancestor);
   await reopenRelays(tx, network, ancestor);
-  await lowerCreationBlocks(tx, network, ancestor);
   await forgetAccountChanges(tx, { network, ancestor });
   const payments = await reopenPayments(tx, network, ancestor);
   const ids = transfers.map((row) => row.id.toString());
   const linkIds = [...transfers, ...payments].flatMap((row) => row.linkId ?? []);
-  // before their claims, as everywhere
-  if (linkIds.length > 0) await lockLinks(tx, linkIds);
+  const created = await findLinksCreatedAbove(tx, network, ancestor);
+  // all in one order, after payments and before claims, as everywhere: else two transactions wait for each other
+  if (linkIds.length + created.length > 0) await lockLinks(tx, [...linkIds, ...created]);
+  await lowerCreationBlocks(tx, created, ancestor);
   const claimIds = ids.length > 0 ? await reopenClaims(tx, ids, claimLeaseS) : [];
   const operationIds = await reopenOperations(tx, { network, ancestor });
   if (ids.length > 0) await orphanHistory(tx, network, ids);
@@ -45,12 +46,21 @@ export async function orphanAbove(
   return { transfers: ids.length, linkIds, paymentIds, claimIds, operationIds };
 }
 
+async function findLinksCreatedAbove(tx: Tx, network: NetworkId, ancestor: number): Promise<string[]> {
+  const links = await tx<{ id: string }[]>`
+    select id
+    from payment_links
+    where created_block > ${ancestor} and network = ${network}`;
+  return links.map(({ id }) => id);
+}
+
 /** Links created on reverted blocks: every block of the new branch comes after their creation. */
-async function lowerCreationBlocks(tx: Tx, network: NetworkId, ancestor: number): Promise<void> {
+async function lowerCreationBlocks(tx: Tx, linkIds: readonly string[], ancestor: number): Promise<void> {
+  if (linkIds.length === 0) return;
   await tx`
     update payment_links
     set created_block = ${ancestor}
-    where created_block > ${ancestor} and network = ${network}`;
+    where id = any(${[...linkIds]}::text[])`;
 }
 
 /** The signed bytes can still be mined: the relay is pending again. */
@@ -76,6 +86,8 @@ async function reopenPayments(
       where payment.network = ${network}
         and payment.state in ('MINED', 'CONFIRMED')
         and payment.block_number > ${ancestor}
+      order by payment.id
+      for update of payment
     )
     update payments
     set

@@ -3,11 +3,14 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { refreshLinks } from "../../db/links/link-status.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
+import { insertPayments } from "../../db/payments/accept-payments.ts";
+import { lockPayments } from "../../db/payments/payments.ts";
 import {
   accept,
   type BooksLab,
   claim,
   linkOf,
+  makePayment,
   makeTransfer,
   openBooks,
   read,
@@ -78,4 +81,57 @@ test("behavior: a reorganisation locks links before their claims, like every end
   });
   await undone;
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
+});
+
+/** Of rows as a scan of the table meets them: whether the lowest id comes after another one. */
+async function isLowestLater(table: string, ids: readonly string[]): Promise<boolean> {
+  const rows =
+    await lab.sql`select id from ${lab.sql(table)} where id = any(${[...ids]}::text[]) order by ctid`;
+  return rows[0]?.id !== [...ids].sort()[0];
+}
+
+test("behavior: a reorganisation locks links in the order of their ids, those created on its blocks too: no deadlock", async () => {
+  lab.merchant = await seedMerchant(lab.sql);
+  const ids: string[] = [];
+  while (ids.length < 2 || !(await isLowestLater("payment_links", ids))) {
+    const id = await seedLink(lab.sql, lab.merchant);
+    await lab.sql`update payment_links set created_block = 96 where id = ${id}`;
+    ids.push(id);
+  }
+  const [lowest = "", ...others] = ids.sort();
+  let undone: Promise<unknown> | undefined;
+  await lab.sql.begin(async (tx) => {
+    await lockLinks(tx, [lowest]);
+    undone = undoAbove(lab, 94);
+    await isWaiting();
+    await lockLinks(tx, others);
+  });
+  await undone;
+  const links =
+    await lab.sql`select created_block from payment_links where id = any(${ids}) and created_block = 94`;
+  expect(links).toHaveLength(ids.length);
+});
+
+test("behavior: a reorganisation locks payments in the order of their ids, and before links: no deadlock", async () => {
+  lab.merchant = await seedMerchant(lab.sql);
+  const linkIds = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
+  await lab.sql`update payment_links set created_block = 101 where id = any(${linkIds})`;
+  // the higher id is stored first, and in the earlier block
+  const paid = linkIds.map((id) => makePayment(lab, id)).sort((one, other) => (one.id < other.id ? 1 : -1));
+  for (const payment of paid) await lab.sql.begin((tx) => insertPayments(tx, [payment]));
+  for (const [at, payment] of paid.entries()) await read(lab, [makeTransfer(lab, 102 + at, { payment })]);
+  // so few rows are read in the order of the table
+  await lab.sql`analyze payments`;
+  const [high = "", low = ""] = paid.map(({ id }) => id);
+  let undone: Promise<unknown> | undefined;
+  await lab.sql.begin(async (tx) => {
+    await lockPayments(tx, [low]);
+    undone = undoAbove(lab, 100);
+    await isWaiting();
+    await lockPayments(tx, [high]);
+    await lockLinks(tx, linkIds);
+  });
+  await undone;
+  const reopened = await lab.sql`select id from payments where id in (${low}, ${high}) and state = 'QUEUED'`;
+  expect(reopened).toHaveLength(2);
 });

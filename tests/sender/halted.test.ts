@@ -149,6 +149,10 @@ test("behavior: while the signer is down, a refused contract payer is told its o
 }, 120_000);
 
 test("behavior: a relay mined in the block after the head that a node named first is not LOST while its receipt is missing", async () => {
+  // what has its receipt needs it again until it is final
+  await waitFor("earlier relays to be CONFIRMED", async () =>
+    (await relaysOf(lab)).every(({ state }) => state === "CONFIRMED"),
+  );
   const before = await countRelays(lab);
   const order = await newOrder(lab);
   await waitForLedger(lab);
