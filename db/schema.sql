@@ -187,7 +187,7 @@ create table documents (
 );
 CREATE INDEX documents_link ON public.documents USING btree (link_id);
 CREATE INDEX documents_owner_happened ON public.documents USING btree (owner_key(user_id), happened_at DESC);
-CREATE UNIQUE INDEX documents_owner_series_key ON public.documents USING btree (owner_key(user_id), kind, is_test, year, number);
+CREATE UNIQUE INDEX documents_owner_place_key ON public.documents USING btree (owner_key(user_id), document_place(kind, is_test, year, number));
 CREATE INDEX documents_receipt ON public.documents USING btree (receipt_id) WHERE (receipt_id IS NOT NULL);
 CREATE UNIQUE INDEX documents_transfer_digest_key ON public.documents USING btree (log_digest(network, bytes_of(tx_hash), log_index), kind) WHERE (voided_at IS NULL);
 
@@ -400,7 +400,7 @@ create table link_counts (
   status text not null,
   user_id text not null,
   constraint link_counts_pkey PRIMARY KEY (user_id, status)
-);
+) with (fillfactor=50);
 
 create table link_watches (
   network text not null,
@@ -728,12 +728,11 @@ CREATE INDEX payment_links_discoverable ON public.payment_links USING btree (cre
 CREATE INDEX payment_links_exceptions ON public.payment_links USING btree (owner_key(user_id), created_at DESC, id DESC) WHERE ((exception <> 'NONE'::text) AND (parent_id IS NULL));
 CREATE INDEX payment_links_fitting ON public.payment_links USING btree (address_key(recipient), amount_units, expires_at) WHERE is_unpaid;
 CREATE INDEX payment_links_listed_by_time ON public.payment_links USING btree (owner_key(user_id), stage, created_at DESC) WHERE (parent_id IS NULL);
-CREATE INDEX payment_links_open ON public.payment_links USING btree (network) WHERE (stage = 'OPEN'::text);
-CREATE INDEX payment_links_open_until ON public.payment_links USING btree (open_until) WHERE (open_until IS NOT NULL);
-CREATE INDEX payment_links_pay_amount ON public.payment_links USING btree (address_key(recipient), pay_amount_units, expires_at) WHERE (is_unpaid AND (pay_amount_units IS NOT NULL));
+CREATE INDEX payment_links_open_by_time ON public.payment_links USING btree (network, open_until) WHERE (open_until IS NOT NULL);
 CREATE INDEX payment_links_reference ON public.payment_links USING btree (user_id, reference, created_at DESC, id DESC) WHERE (reference IS NOT NULL);
 CREATE INDEX payment_links_released ON public.payment_links USING btree (network) WHERE is_released;
 CREATE INDEX payment_links_tag ON public.payment_links USING hash (tag);
+CREATE INDEX payment_links_unique_amount ON public.payment_links USING btree (address_key(recipient), pay_amount_units) WHERE (is_unpaid AND (pay_amount_units IS NOT NULL));
 CREATE UNIQUE INDEX payment_links_unique_reference_key ON public.payment_links USING btree (user_id, reference) WHERE unique_reference;
 CREATE INDEX payment_links_uses ON public.payment_links USING btree (parent_id, created_at DESC, id DESC) WHERE (parent_id IS NOT NULL);
 CREATE TRIGGER payment_links_count_added AFTER INSERT ON public.payment_links REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added_links();
@@ -1479,11 +1478,35 @@ CREATE OR REPLACE FUNCTION public.count_added_links()
  LANGUAGE plpgsql
 AS $function$
 begin
-  insert into link_count_deltas (user_id, status, count, amount_units, refunded_units)
-  select
-    user_id, status, count(*) filter (where parent_id is null), sum(coalesce(paid_units, amount_units)), sum(refunded_units)
-  from added
-  group by 1, 2;
+  with one as (
+    select
+      user_id, status, count(*) filter (where parent_id is null) as count,
+      sum(coalesce(paid_units, amount_units)) as amount_units, sum(refunded_units) as refunded_units
+    from added
+    group by 1, 2
+  ),
+  counted as (
+    update link_counts
+    set
+      count = link_counts.count + one.count,
+      amount_units = link_counts.amount_units + one.amount_units,
+      refunded_units = link_counts.refunded_units + one.refunded_units
+    from one
+    where link_counts.user_id = one.user_id and link_counts.status = one.status
+    returning link_counts.user_id, link_counts.status
+  )
+  insert into link_counts (user_id, status, count, amount_units, refunded_units)
+  select user_id, status, count, amount_units, refunded_units
+  from one
+  where not exists (
+      select from counted
+      where counted.user_id = one.user_id and counted.status = one.status
+    )
+  on conflict (user_id, status) do update
+  set
+    count = link_counts.count + excluded.count,
+    amount_units = link_counts.amount_units + excluded.amount_units,
+    refunded_units = link_counts.refunded_units + excluded.refunded_units;
   return null;
 end $function$;
 
@@ -1593,6 +1616,12 @@ begin
   end if;
   return null;
 end $function$;
+
+CREATE OR REPLACE FUNCTION public.document_place(kind text, is_test boolean, year integer, number integer)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ((((CASE kind WHEN 'CREDIT_NOTE'::text THEN 2 ELSE 0 END + (is_test)::integer) * '100000000000000'::bigint) + (year * '10000000000'::bigint)) + number);
 
 CREATE OR REPLACE FUNCTION public.event_cluster()
  RETURNS text

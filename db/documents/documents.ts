@@ -2,27 +2,31 @@
 
 import type { Period } from "../../core/domain/calendar.ts";
 import { type DocumentKind, documentNumber, type PrintedDocument } from "../../core/domain/document.ts";
+import { LINK_PLACE, readFacts } from "../../core/domain/document-facts.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
-import { documents, type StoredDocument } from "./schema.ts";
+import { type DocumentRow, documents, type StoredDocument } from "./schema.ts";
 
-/** With the number of the receipt that a credit note corrects. */
-export type ShownDocument = StoredDocument & {
+type ReceiptNumber = {
   receiptIsTest: boolean | null;
   receiptYear: number | null;
   receiptNumber: number | null;
 };
+/** With the number of the receipt that a credit note corrects. */
+export type ShownDocument = StoredDocument & ReceiptNumber;
+/** As `selectDocuments` returns it. */
+export type ShownRow = DocumentRow & ReceiptNumber;
 
 /** `userId`: the merchant's own alone. */
 export async function findDocument(
   tx: Tx,
   { id, userId }: { id: string; userId?: string | undefined },
 ): Promise<ShownDocument | undefined> {
-  const [row] = await tx<ShownDocument[]>`
+  const [row] = await tx<ShownRow[]>`
     ${selectDocuments(tx)}
     where document.id = ${id} ${userId === undefined ? tx`` : tx`and document.user_id = ${userId}`}`;
-  return row;
+  return row && toShown(row);
 }
 
 export type DocumentFilter = {
@@ -38,12 +42,12 @@ export type DocumentFilter = {
 /** By the time of payment or refund, newest first; of one block, by number. */
 export async function listDocuments(tx: Tx, filter: DocumentFilter, limit: number): Promise<ShownDocument[]> {
   const { userId, kind, isVoid, linkId, period, after } = filter;
-  return tx<ShownDocument[]>`
+  const rows = await tx<ShownRow[]>`
     ${selectDocuments(tx)}
     where owner_key(document.user_id) = owner_key(${userId}) and document.user_id = ${userId}
       ${kind === undefined ? tx`` : tx`and document.kind = ${kind}`}
       ${isVoid === undefined ? tx`` : tx`and (document.voided_at is not null) = ${isVoid}`}
-      ${linkId === undefined ? tx`` : tx`and (document.link_id = ${linkId} or document.facts ->> 'linkId' = ${linkId})`}
+      ${linkId === undefined ? tx`` : tx`and (document.link_id = ${linkId} or coalesce(document.facts ->> 'linkId', document.facts ->> ${LINK_PLACE}::int) = ${linkId})`}
       ${period === undefined ? tx`` : tx`and document.happened_at >= ${period.from} and document.happened_at < ${period.before}`}
       ${
         after === undefined
@@ -52,6 +56,7 @@ export async function listDocuments(tx: Tx, filter: DocumentFilter, limit: numbe
       }
     order by document.happened_at desc, document.number desc, document.id desc
     limit ${limit}`;
+  return rows.map(toShown);
 }
 
 /** A transfer, and the link it pays. */
@@ -62,7 +67,7 @@ export async function findReceiptOf(
   tx: Tx,
   { network, txHash, logIndex, linkId }: PayingTransfer,
 ): Promise<ShownDocument | undefined> {
-  const [row] = await tx<ShownDocument[]>`
+  const [row] = await tx<ShownRow[]>`
     ${selectDocuments(tx)}
     where log_digest(document.network, bytes_of(document.tx_hash), document.log_index)
         = log_digest(${network}, bytes_of(${txHash}), ${logIndex})
@@ -72,15 +77,16 @@ export async function findReceiptOf(
       and document.link_id = ${linkId}
       and document.kind = 'RECEIPT'
       and document.voided_at is null`;
-  return row;
+  return row && toShown(row);
 }
 
 /** Of a receipt, void ones too, oldest first. */
 export async function listCreditNotes(tx: Tx, receiptId: string): Promise<ShownDocument[]> {
-  return tx<ShownDocument[]>`
+  const rows = await tx<ShownRow[]>`
     ${selectDocuments(tx)}
     where document.receipt_id = ${receiptId}
     order by document.year, document.is_test, document.number`;
+  return rows.map(toShown);
 }
 
 export function toPrinted(document: ShownDocument): PrintedDocument {
@@ -91,6 +97,10 @@ export function receiptNumberOf(document: ShownDocument): string | null {
   const { receiptIsTest: isTest, receiptYear: year, receiptNumber: number } = document;
   if (isTest === null || year === null || number === null) return null;
   return documentNumber({ kind: "RECEIPT", isTest, year, number });
+}
+
+export function toShown(row: ShownRow): ShownDocument {
+  return { ...row, facts: readFacts(row.facts, row.linkId) };
 }
 
 export function selectDocuments(tx: Tx) {

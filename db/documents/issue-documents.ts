@@ -3,23 +3,37 @@
  * a reorganisation and a retry. Call it in a transaction of its own.
  */
 import { type DocumentFacts, type DocumentKind, seriesOf, yearOf } from "../../core/domain/document.ts";
+import { shortenFacts } from "../../core/domain/document-facts.ts";
 import { newDocumentId } from "../../core/domain/ids.ts";
 import { DEFAULT_LANGUAGE } from "../../core/domain/language.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
-import { lockLinks } from "../links/lock-links.ts";
+import { canAllProcesses } from "../health/processes.ts";
 import type { Tx } from "../postgres/client.ts";
 import { type DueDocument, findDueCreditNotes, findDueReceipts, voidDocuments } from "./due-documents.ts";
 
 export type IssuedDocuments = { issued: string[]; voided: string[] };
 
-/** Links are locked first, so that their transfers do not change meanwhile. */
 export async function refreshDocuments(tx: Tx, linkIds: readonly string[]): Promise<IssuedDocuments> {
-  await lockLinks(tx, linkIds);
+  await lockDocuments(tx, linkIds);
   const voided = await voidDocuments(tx, linkIds);
   const receipts = await issueDocuments(tx, "RECEIPT", await findDueReceipts(tx, linkIds));
   const notes = await issueDocuments(tx, "CREDIT_NOTE", await findDueCreditNotes(tx, linkIds));
   return { issued: [...receipts, ...notes], voided };
+}
+
+/**
+ * One at a time for each link, in a fixed order. The ledger may go on: its commit asks for these documents again, and that call waits for
+ * this one and sees what it stored. A lock on the links themselves would be a record of the log for each.
+ */
+async function lockDocuments(tx: Tx, linkIds: readonly string[]): Promise<void> {
+  await tx`
+    select pg_advisory_xact_lock(hashtext('documents of link'), key)
+    from (
+      select distinct hashtext(id) as key
+      from unnest(${[...linkIds]}::text[]) as link (id)
+      order by key
+    ) locks`;
 }
 
 /**
@@ -32,7 +46,8 @@ export async function issueDocuments(
   due: readonly DueDocument[],
 ): Promise<string[]> {
   if (due.length === 0) return [];
-  const given = due.map((one, place) => toGiven(kind, one, place));
+  const isShort = await canAllProcesses(tx, "shortFacts");
+  const given = due.map((one, place) => toGiven(kind, one, { place, isShort }));
   const rows = await tx<{ id: string }[]>`
     with given as (
       select *, row_number() over (partition by user_id, series, year order by place) as step
@@ -73,15 +88,20 @@ export async function issueDocuments(
   return rows.map(({ id }) => id);
 }
 
-function toGiven(kind: DocumentKind, due: DueDocument, place: number) {
+function toGiven(
+  kind: DocumentKind,
+  due: DueDocument,
+  { place, isShort }: { place: number; isShort: boolean },
+) {
   const { userId, linkId, network, txHash, logIndex, blockHash, refundId, receiptId } = due;
   const { isTestnet: isTest } = NETWORKS[network];
+  const facts = factsOf(due);
   return {
     ...{ place, id: newDocumentId(), user_id: userId, series: seriesOf(kind, isTest), is_test: isTest },
     ...{ year: yearOf(due.happenedAt, zoneOf(due)) },
     ...{ link_id: linkId, network, tx_hash: txHash, log_index: logIndex, block_hash: blockHash },
     ...{ refund_id: refundId, receipt_id: receiptId, amount_units: due.amountUnits.toString() },
-    ...{ happened_at: due.happenedAt.toISOString(), facts: factsOf(due) },
+    ...{ happened_at: due.happenedAt.toISOString(), facts: isShort ? shortenFacts(facts, linkId) : facts },
     language: due.language ?? DEFAULT_LANGUAGE,
   };
 }

@@ -1,7 +1,7 @@
 /** A merchant's documents of a month, and what of the month has none yet. */
 import type { Period } from "../../core/domain/calendar.ts";
 import type { Tx } from "../postgres/client.ts";
-import { hasDocument, type ShownDocument, selectDocuments } from "./documents.ts";
+import { hasDocument, type ShownDocument, type ShownRow, selectDocuments, toShown } from "./documents.ts";
 import type { StoredDocument } from "./schema.ts";
 
 /** Of a month, in the order of their numbers, after the one named. */
@@ -10,13 +10,14 @@ export async function readDocuments(
   { userId, from, before }: Period & { userId: string },
   { after, limit }: { after: StoredDocument | undefined; limit: number },
 ): Promise<ShownDocument[]> {
-  return tx<ShownDocument[]>`
+  const rows = await tx<ShownRow[]>`
     ${selectDocuments(tx)}
     where owner_key(document.user_id) = owner_key(${userId}) and document.user_id = ${userId}
       and document.happened_at >= ${from} and document.happened_at < ${before}
       ${after === undefined ? tx`` : tx`and (document.kind, document.is_test, document.year, document.number) > (${after.kind}, ${after.isTest}, ${after.year}, ${after.number})`}
     order by document.kind, document.is_test, document.year, document.number
     limit ${limit}`;
+  return rows.map(toShown);
 }
 
 /** How many a month has, at most `limit`: the index finds them, but each is looked at. */

@@ -1,6 +1,7 @@
 /** The table of receipts and credit notes as drizzle sees it; see db/schema.ts. */
 import { boolean, integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 import type { DocumentFacts, DocumentKind, DocumentSeries, VoidReason } from "../../core/domain/document.ts";
+import type { StoredFacts } from "../../core/domain/document-facts.ts";
 import type { Language } from "../../core/domain/language.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 
@@ -22,7 +23,7 @@ export const documents = pgTable("documents", {
   receiptId: text("receipt_id"),
   amountUnits: numeric("amount_units", { precision: 78, scale: 0, mode: "bigint" }).notNull(),
   happenedAt: time("happened_at").notNull(),
-  facts: jsonb("facts").$type<DocumentFacts>().notNull(),
+  facts: jsonb("facts").$type<StoredFacts>().notNull(),
   language: text("language").$type<Language>(),
   issuedAt: time("issued_at").notNull(),
   voidedAt: time("voided_at"),
@@ -36,4 +37,6 @@ export const documentCounters = pgTable("document_counters", {
   lastNumber: integer("last_number").notNull(),
 });
 
-export type StoredDocument = typeof documents.$inferSelect;
+export type DocumentRow = typeof documents.$inferSelect;
+/** As it is read: its facts by name. */
+export type StoredDocument = Omit<DocumentRow, "facts"> & { facts: DocumentFacts };

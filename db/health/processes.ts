@@ -6,6 +6,9 @@ const REPORT_EVERY_MS = 10_000;
 /** One that ended without a farewell is shown as silent for so long, then no more. */
 const FORGOTTEN_AFTER_S = 600;
 
+/** In every report: what a process of this version reads and one of an earlier version does not. */
+const ABILITIES = { shortFacts: true };
+
 export type ReportedKind = "api" | "worker" | "indexer";
 
 /** `readDetails`: JSON that the kind adds. Returns the way to withdraw the report. A failed report is repeated with the next one. */
@@ -21,7 +24,9 @@ export function reportProcess(
   let isEnded = false;
   let reporting: Promise<unknown> = Promise.resolve();
   const report = () => {
-    reporting = writeReport(sql, { id, kind, version, details: readDetails() }).catch(() => undefined);
+    reporting = writeReport(sql, { id, kind, version, details: { ...ABILITIES, ...readDetails() } }).catch(
+      () => undefined,
+    );
   };
   const timer = setInterval(() => isEnded || report(), REPORT_EVERY_MS);
   report();
@@ -42,6 +47,16 @@ async function writeReport(
     values (${id}, ${kind}, ${version}, ${hostname()}, ${process.pid}, ${JSON.stringify(details)}::text::jsonb)
     on conflict (id) do update
     set seen_at = now(), details = excluded.details`;
+}
+
+/** Whether no process that may still run lacks this ability. */
+export async function canAllProcesses(tx: Tx, ability: keyof typeof ABILITIES): Promise<boolean> {
+  const [row] = await tx<{ lacking: boolean }[]>`
+    select exists (
+      select from processes
+      where seen_at > now() - make_interval(secs => ${FORGOTTEN_AFTER_S}) and details -> ${ability}::text is null
+    ) as lacking`;
+  return !row?.lacking;
 }
 
 /** Whether more than one worker has reported itself of late. */

@@ -112,7 +112,7 @@ export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> 
         select from wallet_operations
         where network = ${network} and state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
       ) as operations,
-      exists (select from payment_links where network = ${network} and stage = 'OPEN') as links,
+      exists (select from payment_links where network = ${network} and open_until is not null) as links,
       exists (select from link_watches where network = ${network} and watched_until > now()) as watches,
       coalesce((select epoch from cursors where network = ${network}), 0) as epoch`;
   return (

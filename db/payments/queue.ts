@@ -37,7 +37,7 @@ export async function leaseQueuedPayments(
   leaseMs: number,
 ): Promise<LeasedPayment[]> {
   return tx<LeasedPayment[]>`
-    with due as (
+    with queued as (
       select payments.id
       from open_payments
       join payments on payments.id = open_payments.payment_id
@@ -47,8 +47,14 @@ export async function leaseQueuedPayments(
           where lease.payment_id = payments.id and lease.until > now()
         )
       order by payments.next_try_at, payments.created_at
+    ),
+    -- what another worker is leasing is left out. Not by locks on the rows, each a record of the log: a payment that is signed or fails
+    -- meanwhile is found out under the fence
+    due as (
+      select id
+      from queued
+      where pg_try_advisory_xact_lock(hashtext('lease of payment'), hashtext(id))
       limit ${limit}
-      for update of payments skip locked
     ),
     -- a lease that another worker took since this statement began is not in its snapshot, but conflicts
     taken as (

@@ -327,7 +327,7 @@ describe("a payment whose block leaves the chain", () => {
     // a payment from before documents were numbered
     const { linkId } = await paidByX402(1.25);
     await waitForDocuments(linkId, (found) => found.length === 1);
-    await world.sql`delete from documents where facts ->> 'linkId' = ${linkId}`;
+    await world.sql`delete from documents where link_id = ${linkId}`;
     const all = await listOf("limit=100");
     const month = String(all[0]?.date).slice(0, 7);
     const ask = (body: object) =>

@@ -6,13 +6,15 @@ import { documentNumber, type NumberedDocument, yearOf } from "../../core/domain
 import { newLinkId } from "../../core/domain/ids.ts";
 import { acceptedLanguage, LANGUAGE_TAGS, type Language } from "../../core/domain/language.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import type { ShownDocument } from "../../db/documents/documents.ts";
+import { findDocument, type ShownDocument } from "../../db/documents/documents.ts";
 import type { DueDocument } from "../../db/documents/due-documents.ts";
-import { issueDocuments } from "../../db/documents/issue-documents.ts";
+import { issueDocuments, refreshDocuments } from "../../db/documents/issue-documents.ts";
 import { readDocuments } from "../../db/documents/month-documents.ts";
+import { reportProcess } from "../../db/health/processes.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
-import { type SeededMerchant, seedMerchant } from "../support/seed.ts";
+import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+import { untilBlocked } from "../support/until-blocked.ts";
 
 setDefaultTimeout(120_000);
 
@@ -53,6 +55,62 @@ async function numbersOf({ userId }: SeededMerchant, year = 2026): Promise<numbe
   return rows.map(({ number }) => number);
 }
 const upTo = (count: number) => Array.from({ length: count }, (_, index) => index + 1);
+
+describe("the facts of documents", () => {
+  const store = async () => {
+    const merchant = await seedMerchant(sql);
+    const [id = ""] = await issue([due(merchant, { reference: "A-1" })]);
+    const [row] = await sql<{ form: string }[]>`
+      select jsonb_typeof(facts) as form from documents where id = ${id}`;
+    const { facts } = (await findDocument(sql, { id })) ?? {};
+    expect(facts).toMatchObject({ description: "Order", reference: "A-1", timeZone: "Europe/Berlin" });
+    return row?.form;
+  };
+
+  test("are stored short, but by name while a process of an earlier version runs", async () => {
+    expect(await store()).toBe("array");
+    const id = crypto.randomUUID();
+    await sql`insert into processes (id, kind, version, host, pid) values (${id}, 'api', '0.0.1', 'a', 1)`;
+    expect(await store()).toBe("object");
+    await sql`update processes set seen_at = now() - interval '1 hour' where id = ${id}`;
+    expect(await store()).toBe("array");
+  });
+
+  test("are stored short beside processes of this version", async () => {
+    const stop = reportProcess(sql, {
+      kind: "worker",
+      version: "0.0.2",
+      readDetails: () => ({ balances: [] }),
+    });
+    while ((await sql`select from processes where version = '0.0.2'`).length === 0) await Bun.sleep(10);
+    expect(await store()).toBe("array");
+    await stop();
+  });
+});
+
+describe("the documents of a link", () => {
+  test("are refreshed one at a time, and their link stays free", async () => {
+    const merchant = await seedMerchant(sql);
+    const linkId = await seedLink(sql, merchant);
+    const others = Array.from({ length: 20 }, newLinkId);
+    const ended: string[] = [];
+    const second = await sql.begin(async (tx) => {
+      await refreshDocuments(tx, [...others, linkId]);
+      const waiting = sql
+        .begin((other) => refreshDocuments(other, [linkId, ...others.toReversed()]))
+        .then(() => ended.push("second"));
+      await untilBlocked(sql, waiting);
+      expect(
+        await sql`select id from payment_links where id = ${linkId} for update skip locked`,
+      ).toHaveLength(1);
+      expect(ended).toEqual([]);
+      ended.push("first");
+      return { waiting };
+    });
+    await second.waiting;
+    expect(ended).toEqual(["first", "second"]);
+  });
+});
 
 describe("the numbers of a merchant, year and kind", () => {
   test("have neither gap nor repetition when eight connections number for two merchants at once", async () => {

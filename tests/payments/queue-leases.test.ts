@@ -68,6 +68,14 @@ describe("leasing", () => {
     expect((await rowOf(payment))?.waitS).toBe(LEASE_MS / 1000);
   });
 
+  test("locks no payment, so that others settle or fail it meanwhile", async () => {
+    await lab.sql.begin(async (tx) => {
+      expect(await leaseQueuedPayments(tx, NETWORK, 10, LEASE_MS)).toHaveLength(1);
+      const free = await lab.sql`select id from payments where id = ${payment.id} for update skip locked`;
+      expect(free).toHaveLength(1);
+    });
+  });
+
   test("takes no payment that another worker took since the statement began", async () => {
     const second = await lab.sql.begin(async (tx) => {
       await tx`insert into payment_leases (payment_id, until) values (${payment.id}, now() + interval '1 minute')`;

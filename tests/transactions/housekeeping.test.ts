@@ -5,7 +5,7 @@ import { openLog } from "../../core/runtime/log.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { housekeeping } from "../../worker/jobs/housekeeping.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
-import { seedMerchant } from "../support/seed.ts";
+import { seedLink, seedMerchant } from "../support/seed.ts";
 import { insertHistory } from "./history.ts";
 
 let db: TestDatabase;
@@ -202,6 +202,21 @@ test("differences are folded and deleted, and running again changes nothing", as
       (select count(*) from payment_links where user_id = ${userId}) as stored`;
   expect([row?.deltas, row?.history, row?.linkDeltas]).toEqual([0n, 20n, 0n]);
   expect(row?.links).toBe(row?.stored);
+});
+
+test("links that are created count at once, without differences, also while others are folded", async () => {
+  const merchant = await seedMerchant(sql);
+  await Promise.all([
+    ...Array.from({ length: 20 }, () => seedLink(sql, merchant, { amountUnits: 7n })),
+    ...[clean(), clean()],
+  ]);
+  const [row] = await sql`
+    select
+      count, amount_units,
+      (select count(*) from link_count_deltas where user_id = ${merchant.userId}) as differences
+    from link_counts
+    where user_id = ${merchant.userId} and status = 'ACTIVE'`;
+  expect(row).toMatchObject({ count: 20n, amountUnits: 140n, differences: 0n });
 });
 
 /** As if the queue had given up on a job, or had never had it. */
