@@ -12,7 +12,10 @@
  * - A server that vanished silently (failover, dropped packets) is noticed after a quarter of an hour, by the kernel. Patched: after
  *   `silence_timeout` seconds.
  * - Each new connection asks the server for all its types, to know arrays. Patched: `array_types` names them.
- * The tests lost-connections, ended-transactions, reservations and silent-server in tests/postgres fail without the patch.
+ * - Statements one after another go to each idle connection in turn, and find nothing of theirs in any processor's cache. Patched: the
+ *   connection used last is used next.
+ * The tests lost-connections, ended-transactions, reservations, silent-server and newest-connection in tests/postgres fail without the
+ * patch.
  */
 import postgres from "postgres";
 import { KNOWN_ARRAY_TYPES } from "./array-types.ts";
