@@ -8,10 +8,10 @@ import type { Sql } from "../../db/postgres/client.ts";
 export type Attempt = { file: ExportFile; signal: AbortSignal; keepLock: () => Promise<unknown> };
 
 /**
- * Left to itself the collector lets the process grow by 100 MB before it collects; a collection takes 5 to 40 ms, of two cores.
- * So it runs when the process has grown by this since the last time; sooner for pages, which leave most garbage.
+ * Left to itself the collector lets the process grow by 100 MB before it collects; a collection takes 5 to 40 ms of two cores.
+ * So it runs when the process has grown by this since the last time, less often where it takes every core; sooner for pages, which leave most garbage.
  */
-export const COLLECT_AFTER_BYTES = 32 * 1024 * 1024;
+export const COLLECT_AFTER_BYTES = (HAS_SPARE_CORES ? 16 : 32) * 1024 * 1024;
 export const COLLECT_PAGES_AFTER_BYTES = 6 * 1024 * 1024;
 /** A piece is read and sent in one go: small, so that an API with many downloads still answers others. */
 const CHUNK_BYTES = 64 * 1024;
