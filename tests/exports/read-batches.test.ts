@@ -5,7 +5,7 @@ import { NO_FILTER } from "../../core/domain/transaction.ts";
 import { insertUser } from "../../db/accounts/users.ts";
 import { fetchExportRows, openExportCursor } from "../../db/exports/rows.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
-import { BATCH_ROWS, readBatches } from "../../worker/exports/read-batches.ts";
+import { BATCH_ROWS, readBatches, restMsAfter } from "../../worker/exports/read-batches.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { insertHistory } from "../transactions/history.ts";
 
@@ -46,7 +46,8 @@ test("every row is given once, whether the database reads ahead or not", async (
         const onRead = async (rows: number) => {
           noted += rows;
         };
-        for await (const rows of readBatches(tx, { isAhead, onRead })) seen.push(...rows.map(({ id }) => id));
+        for await (const rows of readBatches(tx, { isAhead, rests: !isAhead, onRead }))
+          seen.push(...rows.map(({ id }) => id));
         expect(seen).toEqual([...ids]);
         expect(noted).toBe(count);
       });
@@ -59,7 +60,7 @@ test("the database is asked for a batch when the one before is rendered, or a ba
     [true, 2 * BATCH_ROWS],
   ] as const) {
     await readRows(3 * BATCH_ROWS, async (tx, ids) => {
-      const batches = readBatches(tx, { isAhead, onRead: async () => {} });
+      const batches = readBatches(tx, { isAhead, rests: !isAhead, onRead: async () => {} });
       await batches.next();
       // where the cursor stands while the first batch is rendered
       const [row] = await fetchExportRows(tx, 1);
@@ -68,3 +69,11 @@ test("the database is asked for a batch when the one before is rendered, or a ba
     });
   }
 }, 120_000);
+
+test("an export that rests does so after each batch, for less than the batch took", () => {
+  expect(restMsAfter(20)).toBe(14);
+  expect([2, 9, 31, 400, 60_000].filter((workedMs) => restMsAfter(workedMs) >= workedMs)).toEqual([]);
+  // the clock of timers counts whole milliseconds
+  expect(restMsAfter(0.2)).toBe(1);
+  expect(restMsAfter(60_000)).toBe(50);
+});

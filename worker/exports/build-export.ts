@@ -21,6 +21,7 @@ import type { StatementRequest } from "../../core/domain/statement.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import type { Log } from "../../core/runtime/log.ts";
+import { HAS_SPARE_CORES } from "../../core/runtime/spare-cores.ts";
 import { findUser } from "../../db/accounts/users.ts";
 import {
   deleteChunks,
@@ -48,7 +49,7 @@ import { findWallet, listWallets } from "../../db/wallets/wallets.ts";
 import { buildArchive, numberMonth } from "./archive/build-archive.ts";
 import { refuseTruncated } from "./importers/refuse-truncated.ts";
 import { renderProofs } from "./proof/render-proofs.ts";
-import { HAS_SPARE_CORES, readBatches } from "./read-batches.ts";
+import { readBatches } from "./read-batches.ts";
 import { rendererOf } from "./render.ts";
 import type { Batches } from "./renderer.ts";
 import { openStatement, withBalances } from "./statement/build-statement.ts";
@@ -292,7 +293,9 @@ async function writeFile(
     done += rows;
     await note(rows);
   };
-  const batches = readBatches(tx, { isAhead: HAS_SPARE_CORES, onRead });
+  // eight large PDFs would take longer than a request waits for them
+  const rests = !HAS_SPARE_CORES && file.format !== "pdf";
+  const batches = readBatches(tx, { isAhead: HAS_SPARE_CORES, rests, onRead });
   const bytes = await writeChunks(sql, attempt, render(batches));
   return { rows: done, bytes };
 }

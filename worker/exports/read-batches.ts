@@ -1,24 +1,33 @@
 /** The rows of an export, a batch at a time, from the cursor of its transaction. */
-import { availableParallelism } from "node:os";
-import { setImmediate } from "node:timers/promises";
+import { setImmediate, setTimeout } from "node:timers/promises";
 import type { ExportRow } from "../../core/domain/export.ts";
+import { HAS_SPARE_CORES } from "../../core/runtime/spare-cores.ts";
 import { fetchExportRows } from "../../db/exports/rows.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 
-/**
- * On two cores an export keeps one of them busy, now the database, now this process, so that other requests find the other one free. Reading
- * ahead makes one export faster and every request beside it slower.
- */
-export const HAS_SPARE_CORES = availableParallelism() > 2;
+/** Rendering holds the event loop for a batch: some 15 ms of a PDF where there are spare cores, 6 ms elsewhere. */
+export const BATCH_ROWS = HAS_SPARE_CORES ? 250 : 100;
 
-/** Rendering holds the event loop for a batch: some 15 ms of a PDF. */
-export const BATCH_ROWS = 250;
+/** Of the time that a batch took: with the rest a file takes less than twice as long. */
+const REST_SHARE = 0.7;
+const REST_MIN_MS = 1;
+/** A database that does not answer is not waited for twice. */
+const REST_MAX_MS = 50;
 
-/** `isAhead`: the database reads a batch while the one before it is rendered. `onRead`: called when a batch is rendered. */
+export type Reading = {
+  /** The database reads a batch while the one before it is rendered: one export is faster, and every request beside it slower. */
+  isAhead: boolean;
+  /** Rests after each batch, so that an export keeps less than one core busy. */
+  rests: boolean;
+  /** Called when a batch is rendered. */
+  onRead: (rows: number) => Promise<void>;
+};
+
 export async function* readBatches(
   tx: Tx,
-  { isAhead, onRead }: { isAhead: boolean; onRead: (rows: number) => Promise<void> },
+  { isAhead, rests, onRead }: Reading,
 ): AsyncGenerator<readonly ExportRow[]> {
+  let startedMs = performance.now();
   let coming = startFetch(tx);
   for (;;) {
     const rows = await coming;
@@ -28,10 +37,17 @@ export async function* readBatches(
     yield rows;
     await onRead(rows.length);
     // rendering holds the event loop; the other jobs of this process get their turn between batches
-    await setImmediate();
+    await (rests ? setTimeout(restMsAfter(performance.now() - startedMs)) : setImmediate());
     if (isLast) return;
-    if (!isAhead) coming = startFetch(tx);
+    if (isAhead) continue;
+    startedMs = performance.now();
+    coming = startFetch(tx);
   }
+}
+
+/** How long an export rests after a batch that took `workedMs`, in whole milliseconds. */
+export function restMsAfter(workedMs: number): number {
+  return Math.min(REST_MAX_MS, Math.max(REST_MIN_MS, Math.round(workedMs * REST_SHARE)));
 }
 
 function startFetch(tx: Tx): Promise<readonly ExportRow[]> {

@@ -1,17 +1,17 @@
 /** Writes the pieces of a file as they are rendered, and notes how far it is. */
+import { HAS_SPARE_CORES } from "../../core/runtime/spare-cores.ts";
 import { insertChunk, setExportProgress } from "../../db/exports/exports.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
 import type { Sql } from "../../db/postgres/client.ts";
-import { HAS_SPARE_CORES } from "./read-batches.ts";
 
 /** An attempt at a file. `signal`: its lock is lost, so that another may have begun. `keepLock`: called while nothing else uses the lock. */
 export type Attempt = { file: ExportFile; signal: AbortSignal; keepLock: () => Promise<unknown> };
 
 /**
- * Left to itself the collector lets the process grow by 100 MB before it collects; a collection takes 5 to 40 ms.
- * So it runs when the process has grown by this since the last time; sooner for pages, which leave most garbage.
+ * Left to itself the collector lets the process grow by 100 MB before it collects; a collection takes 5 to 40 ms of two cores.
+ * So it runs when the process has grown by this since the last time, less often where it takes every core; sooner for pages, which leave most garbage.
  */
-export const COLLECT_AFTER_BYTES = 16 * 1024 * 1024;
+export const COLLECT_AFTER_BYTES = (HAS_SPARE_CORES ? 16 : 32) * 1024 * 1024;
 export const COLLECT_PAGES_AFTER_BYTES = 6 * 1024 * 1024;
 /** A piece is read and sent in one go: small, so that an API with many downloads still answers others. */
 const CHUNK_BYTES = 64 * 1024;
