@@ -1,6 +1,6 @@
 /**
- * Postgres' array types by the types of their elements, as pg_type has them: numbers of built-in types never change. The driver would ask
- * each new connection for them, which costs the server as much as opening it.
+ * Postgres' array types by the types of their elements, as pg_type has them: numbers of built-in types never change. The driver would query
+ * them on each new connection, which costs the server as much as opening it.
  */
 const ARRAY_OF: Readonly<Record<number, number>> = {
   16: 1000, // bool
@@ -27,5 +27,5 @@ const ARRAY_OF: Readonly<Record<number, number>> = {
   5069: 271, // xid8
 };
 
-/** Options of the patched driver: no question about types when a connection opens. */
+/** Options of the patched driver: no query of types when a connection opens. */
 export const KNOWN_ARRAY_TYPES: object = { fetch_types: false, array_types: ARRAY_OF };

@@ -134,7 +134,7 @@ test("a failed payment's transfer that came while another payment held the link 
   expect(paying).toEqual({ txHash: plain });
 });
 
-test("a failed payment's transfer that pays the link which the other payment let go pays it still", async () => {
+test("a failed payment's transfer still pays the link that the other payment released", async () => {
   const units = freshUnits();
   const linkId = await makeLink(lab, merchant, { units });
   const [signer, other] = [await makeSigner(lab), await makeSigner(lab)];

@@ -116,7 +116,7 @@ describe.if(isBrowserThere)("embedding", () => {
     await close();
   }, 120_000);
 
-  test("the element believes no other window, and a shop that is not listed sees nothing", async () => {
+  test("the element ignores messages of other windows, and a shop that is not listed sees nothing", async () => {
     const { id } = await world.makeLink();
     const { page, close } = await openShop(id, "frame");
     await page.waitForFunction(`heard.length === 1`);

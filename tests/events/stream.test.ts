@@ -182,7 +182,7 @@ test("events notify only those of their merchants whose events are being read", 
   expect(left.length).toBe(0);
 });
 
-test("a process that was away for longer than its rows are valid writes them again", async () => {
+test("a process that was stopped for longer than its rows are valid writes them again", async () => {
   const [reader, userId] = [crypto.randomUUID(), newUserId()];
   await noteReaders(world.sql, reader, [userId]);
   await world.sql`update event_readers set until = now() - interval '1 second' where reader = ${reader}`;

@@ -22,7 +22,8 @@ let linkId: string;
 let rows: GivenRow[];
 
 beforeAll(async () => {
-  world = await startMerchantWorld();
+  // a file that a busy machine makes slowly is waited for, and not answered 202
+  world = await startMerchantWorld({ env: { EXPORT_WAIT_MS: "60000" } });
   ann = await signUp(world.baseUrl);
   const { body } = await ann.client.post("/v1/payment-links", {
     ...{ amount: 5, description: "Chair", reference: "INV-7", customerEmail: "kim@example.com" },

@@ -13,7 +13,7 @@ let bob: Merchant;
 const ROWS = 340;
 
 beforeAll(async () => {
-  world = await startMerchantWorld({ processes: ["api", "api-2", "worker", "indexer"] });
+  world = await startMerchantWorld({ processes: ["api", "api-2", "worker"] });
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
   await insertHistory(
     world.sql,

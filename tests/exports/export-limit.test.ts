@@ -10,7 +10,10 @@ let world: MerchantWorld;
 let ann: Merchant;
 
 beforeAll(async () => {
-  world = await startMerchantWorld({ env: { RATE_LIMITS: "1", EXPORT_WAIT_MS: "1" } });
+  world = await startMerchantWorld({
+    processes: ["api", "worker"],
+    env: { RATE_LIMITS: "1", EXPORT_WAIT_MS: "1" },
+  });
   ann = await signUp(world.baseUrl);
   await insertHistory(
     world.sql,

@@ -61,7 +61,7 @@ function sumsOf(rows: readonly GivenRow[]): string[] {
 }
 
 beforeAll(async () => {
-  world = await startMerchantWorld();
+  world = await startMerchantWorld({ processes: ["api", "worker"] });
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
   await insertHistory(world.sql, ann.userId, ROWS);
 }, 120_000);

@@ -27,6 +27,7 @@ let rows: GivenRow[];
 beforeAll(async () => {
   source = startRateSource(FIRST_RATE, "2026-01-09", "rates of a year");
   world = await startMerchantWorld({
+    processes: ["api", "worker"],
     bothNetworks: true,
     env: { EXCHANGE_RATE_SOURCES: `ecb=${source.url}`, WEBHOOK_PRIVATE_TARGETS: "1" },
   });

@@ -183,7 +183,7 @@ describe.each([1, 3])("with %d confirmation(s)", (confirmations) => {
     expect(row?.doubles).toBe(0n);
   }, 120_000);
 
-  test("a reorganisation while the indexer is away is undone at its next start", async () => {
+  test("a reorganisation while no indexer runs is undone at its next start", async () => {
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
     await sender.pay(merchant.address, units);

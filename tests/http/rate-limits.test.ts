@@ -199,7 +199,7 @@ test("a tool of /mcp that reads for its caller counts for the caller's address, 
   expect(remaining(await openClient(world.baseUrl).get(path, from(address)))).toBe(238);
 });
 
-test("health is never limited and says so by silence", async () => {
+test("health is never limited and has no rate limit headers", async () => {
   const client = openClient(world.baseUrl);
   const address = newAddress();
   for (let index = 0; index < 50; index++) {

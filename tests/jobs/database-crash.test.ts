@@ -125,7 +125,7 @@ test(`behavior: the same processes serve payments and jobs after ${CRASHES} cras
   await assertInvariants(sql, chain);
 }, 120_000);
 
-test(`behavior: the same processes go on after Postgres was away for ${AWAY_MS / 1000} s`, async () => {
+test(`behavior: the same processes go on after Postgres was unavailable for ${AWAY_MS / 1000} s`, async () => {
   const pids = NAMES.map((name) => service.pidOf(name));
   let isOver = false;
   const jobs = keepJobsRunning(() => isOver);

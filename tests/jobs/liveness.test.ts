@@ -9,7 +9,7 @@ import { waitFor } from "../support/relay-lab.ts";
 
 const POOL = 3;
 const POOL_ID = "pool-of-this-test";
-const BROKEN_LOOKS = 4;
+const BROKEN_POLLS = 4;
 let pool: BreakablePool;
 let sql: Sql;
 let killer: Sql;
@@ -30,37 +30,37 @@ async function holders(): Promise<number[]> {
   return rows.map(({ pid }) => pid);
 }
 
-/** The next look at the jobs waits for a table, and its connection is lost there. */
-async function breakALook(): Promise<void> {
+/** The next poll of the jobs waits for a table, and its connection is lost there. */
+async function breakAPoll(): Promise<void> {
   await killer.begin(async (tx) => {
     await tx`lock table graphile_worker._private_jobs in access exclusive mode`;
-    const looking = await waitFor("a poll", async () => {
+    const poller = await waitFor("a poll", async () => {
       const [row] = await killer<{ pid: number }[]>`
         select pid
         from pg_stat_activity
         where datname = current_database() and application_name = 'victim' and wait_event_type = 'Lock'`;
       return row?.pid;
     });
-    await killer`select pg_terminate_backend(${looking}, 5000)`;
+    await killer`select pg_terminate_backend(${poller}, 5000)`;
   });
 }
 
-test("behavior: looks that fail leave the sign where it is, a lost sign is put up again, and none stays", async () => {
+test("behavior: polls that fail leave the lock held, a lost lock is taken again, and none is held after a stop", async () => {
   const stop = watchLiveness(sql, openLog("worker", "silent"), POOL_ID);
-  const [holder] = await waitFor("the sign", async () => {
+  const [holder] = await waitFor("the lock", async () => {
     const pids = await holders();
     return pids.length > 0 && pids;
   });
-  for (let count = 0; count < BROKEN_LOOKS; count++) await breakALook();
+  for (let count = 0; count < BROKEN_POLLS; count++) await breakAPoll();
   // nor does anybody wait for it
   expect(await holders()).toEqual([holder ?? 0]);
   await killer`select pg_terminate_backend(${holder ?? 0}, 5000)`;
-  const [next] = await waitFor("another sign", async () => {
+  const [next] = await waitFor("another lock", async () => {
     const pids = await holders();
     return pids.length > 0 && pids;
   });
   expect(next).not.toBe(holder);
-  await breakALook();
+  await breakAPoll();
   await waitFor("a poll that succeeds", () => isAlive(sql, POOL_ID));
   expect(await holders()).toEqual([next ?? 0]);
   const others = await Promise.all(Array.from({ length: POOL - 1 }, () => sql.reserve()));

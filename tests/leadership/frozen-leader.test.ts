@@ -82,7 +82,7 @@ async function payLink(): Promise<string> {
 
 const isPaid = (linkId: string) => async () => (await linkOf(lab, linkId)).status === "PAID";
 
-test("a leader that is stopped is replaced, once, and is fenced when it wakes", async () => {
+test("a leader that is stopped is replaced, once, and is fenced when it resumes", async () => {
   const first = await startProcess();
   await until("the first leads", async () => leadsSince(first) === 1);
   const second = await startProcess();

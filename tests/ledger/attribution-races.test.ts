@@ -155,7 +155,7 @@ async function claimsOf(txHash: Hex): Promise<Record<string, string>> {
   return Object.fromEntries(rows.map(({ linkId, state }) => [linkId, state]));
 }
 
-describe("a link that rests on claims is cancelled", () => {
+describe("a link that only claims hold is cancelled", () => {
   test("with one claim, with several, with a failed payment, and with an orphaned transfer", async () => {
     const link = await newLink();
     await claimFor(link);

@@ -281,7 +281,7 @@ describe("a claim of a transfer that is booked", () => {
   });
 });
 
-describe("a look at a claim", () => {
+describe("a poll of a claim", () => {
   test("prolongs its lease and never shortens it", async () => {
     const [id, other] = [await opened(), await opened({ txHash: randomHash() })];
     await noteLook(lab.sql, id);

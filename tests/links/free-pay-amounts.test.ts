@@ -99,7 +99,7 @@ test("gives all 900, then none; another wallet has its own", async () => {
   expect(await take(UNITS, await seedMerchant(sql))).toBe(UNITS + 999n);
 });
 
-describe("an amount rests for a day after its link ended", () => {
+describe("an amount is reserved for a day after its link ended", () => {
   const FREE = UNITS + 321n;
   const ends: [string, (seconds: number) => Promise<unknown>][] = [
     [

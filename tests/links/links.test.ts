@@ -3,18 +3,18 @@ import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { insertPayments } from "../../db/payments/accept-payments.ts";
 import { failPayments } from "../../db/payments/payments.ts";
+import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Client, openClient } from "../support/http-client.ts";
 import { randomAddress } from "../support/seed.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
-import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
 import { randomHash } from "./payers.ts";
 
-let world: MerchantWorld;
+let world: ApiWorld;
 let ann: Merchant;
 let bob: Merchant;
 
 beforeAll(async () => {
-  world = await startMerchantWorld();
+  world = await startApiWorld();
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
 }, 120_000);
 afterAll(() => world?.stop());

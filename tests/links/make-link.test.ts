@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
-import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
 
-let world: MerchantWorld;
+let world: ApiWorld;
 let ann: Merchant;
 let bob: Merchant;
 
 beforeAll(async () => {
-  world = await startMerchantWorld();
+  world = await startApiWorld();
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
 }, 120_000);
 afterAll(() => world?.stop());

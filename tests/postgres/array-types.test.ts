@@ -1,10 +1,10 @@
-/** The array types that connections are told of, against the server's own table of types. */
+/** The array types that connections are configured with, against the server's own table of types. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
 /** Of the driver's own query for array types. */
-const QUESTION = "typcategory = 'A'";
+const TYPES_QUERY = "typcategory = 'A'";
 
 let db: TestDatabase;
 let sql: Sql;
@@ -51,7 +51,7 @@ test("a new connection's first statement is the caller's, with arrays both ways"
       ${sql.array([at])}::timestamptz[] as times, ${["0x0a"]}::bytea[] as bytes, ${[3, 4]}::int[] as numbers,
       ${[]}::text[] as nothing, array[12345678901234567890::numeric] as numerics, array['{"a": [1]}'::jsonb] as values,
       array[['a', 'b'], ['c', 'd']] as square,
-      (select count(*)::int from pg_prepared_statements where statement like ${`%${QUESTION}%`}) as questions`;
+      (select count(*)::int from pg_prepared_statements where statement like ${`%${TYPES_QUERY}%`}) as queries`;
   expect(row).toEqual({
     ...{ big: [1n, 2n], texts: ["a", 'b"\\c,{}'], flags: [true, false], times: [at] },
     ...{ bytes: [Buffer.from([10])], numbers: [3, 4], nothing: [], numerics: [12345678901234567890n] },
@@ -61,7 +61,7 @@ test("a new connection's first statement is the caller's, with arrays both ways"
         ["a", "b"],
         ["c", "d"],
       ],
-      questions: 0,
+      queries: 0,
     },
   });
 });

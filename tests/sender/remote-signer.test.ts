@@ -235,7 +235,7 @@ async function whileSignerIsAway(kind: string, act: () => Promise<unknown>): Pro
 const countRelays = async (kind: string) =>
   (await relaysOf(lab)).filter((relay) => relay.kind === kind).length;
 
-test("error: a wallet made while the signer is away is deployed by its key once it signs again", async () => {
+test("error: a wallet made while the signer is unavailable is deployed by its key once it signs again", async () => {
   await whileSignerIsAway("DEPLOY", async () => {
     owner = await signUp(lab.service.baseUrl);
   });
@@ -247,7 +247,7 @@ test("error: a wallet made while the signer is away is deployed by its key once 
   expect(deploy?.relayer).toBe(lab.relayer);
 }, 120_000);
 
-test("error: a send confirmed while the signer is away waits, and moves the money once when it signs again", async () => {
+test("error: a send confirmed while the signer is unavailable waits, and moves the money once when it signs again", async () => {
   await fundUsdc(lab.chain.rpcUrl, owner.walletAddress as Hex, 3_000_000n);
   const to = randomAddress();
   const prepared = await prepareSend(owner, { to, amount: "1.25" });
@@ -260,7 +260,7 @@ test("error: a send confirmed while the signer is away waits, and moves the mone
   expect(await countRelays("OPERATIONS")).toBe(1);
 }, 120_000);
 
-test("error: a refund confirmed while the signer is away waits, and pays the payer back once when it signs again", async () => {
+test("error: a refund confirmed while the signer is unavailable waits, and pays the payer back once when it signs again", async () => {
   const { paidByX402, refund, confirm, waitForRefund } = refundLab(() => ({
     ...{ world: lab, sql: lab.sql, merchant: owner },
   }));

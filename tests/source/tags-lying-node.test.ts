@@ -7,7 +7,7 @@ import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { callRpc, callRpcText } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
-import { type FaultProxy, startFaultProxy } from "../rpc/fault-proxy.ts";
+import { type FaultProxy, type ProxiedCall, startFaultProxy } from "../rpc/fault-proxy.ts";
 import {
   amounts,
   headOf,
@@ -37,12 +37,14 @@ const RELAYER = privateKeyToAccount(localRelayerKeys()[0] ?? "0x");
 let lab: Lab;
 let ann: Merchant;
 let liar: FaultProxy;
+let honest: FaultProxy;
 let indexer: RunningIndexer | undefined;
 const nextUnits = amounts();
 
 beforeAll(async () => {
   lab = await openLab();
   liar = startFaultProxy(lab.chain.rpcUrl);
+  honest = startFaultProxy(lab.chain.rpcUrl);
   ann = await makeMerchant(lab);
   await lab.sql`
     insert into relayers (network, address, next_nonce) values (${NETWORK}, ${RELAYER.address.toLowerCase()}, 0)`;
@@ -51,11 +53,14 @@ afterEach(async () => {
   await indexer?.stop();
   indexer = undefined;
   liar.fault = () => undefined;
+  honest.fault = () => undefined;
 });
 afterAll(async () => {
-  await liar?.stop();
+  await Promise.all([liar?.stop(), honest?.stop()]);
   await lab?.stop();
 });
+
+const isAboutTransaction = ({ method }: ProxiedCall) => method === "eth_getTransactionByHash";
 
 /** How often the liar lied about a transaction. */
 function lieAbout(change: (transaction: Transaction) => unknown): () => number {
@@ -66,7 +71,7 @@ function lieAbout(change: (transaction: Transaction) => unknown): () => number {
     return { ...reply, result: change(reply.result as Transaction) };
   };
   liar.fault = (calls) =>
-    calls.some(({ method }) => method === "eth_getTransactionByHash")
+    calls.some(isAboutTransaction)
       ? {
           kind: "edit",
           edit: (answer) => (Array.isArray(answer) ? answer.map(edit) : edit(answer as Reply)),
@@ -133,7 +138,10 @@ test("a false input: another node's answer that makes the hash is taken", async 
     ...one,
     input: one.input.replace(linkTag(meant).slice(2), linkTag(twin).slice(2)),
   }));
-  indexer = startIndexer(lab, { urls: [liar.url, lab.chain.rpcUrl] });
+  // whichever node is asked first, the lie comes before the truth
+  honest.fault = (calls) =>
+    lies() === 0 && calls.some(isAboutTransaction) ? { kind: "status", status: 500 } : undefined;
+  indexer = startIndexer(lab, { urls: [liar.url, honest.url] });
   await payWithTag(meant);
   await settled(lab);
   expect(lies()).toBeGreaterThan(0);

@@ -110,7 +110,7 @@ export function undoAbove({ sql }: Pick<BooksLab, "sql">, ancestor: number): Pro
   });
 }
 
-/** The leader's next look at what was let go, or came after its block. */
+/** The leader's next poll of links that were released, and of claims that came after their block. */
 export function lookBack({ term }: BooksLab): Promise<void> {
   return settleLate(term);
 }

@@ -1,8 +1,8 @@
-/** Pauses between two looks: short at first, then longer, since each look costs the processes under test what a request does. */
+/** Pauses between two polls: short at first, then longer, since each poll costs the processes under test what a request does. */
 const GROWTH = 1.3;
 const LONGEST_MS = 120;
 
-/** `await pause()` between two looks at what is waited for. */
+/** `await pause()` between two polls of what is waited for. */
 export function openPauses(firstMs = 25): () => Promise<void> {
   let nextMs = firstMs;
   return async () => {

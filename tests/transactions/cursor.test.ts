@@ -1,12 +1,12 @@
 /** The pages of `GET /v1/transactions` behind a cursor, and `GET /v1/transactions/summary`. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { openClient } from "../support/http-client.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { insertHistory } from "./history.ts";
 
 const PATH = "/v1/transactions";
-let world: MerchantWorld;
+let world: ApiWorld;
 let ann: Merchant;
 let bob: Merchant;
 
@@ -14,7 +14,7 @@ let bob: Merchant;
 const order: string[] = [];
 
 beforeAll(async () => {
-  world = await startMerchantWorld();
+  world = await startApiWorld();
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
   const types = ["RECEIVE", "SEND", "PAYMENT_LINK"] as const;
   const statuses = ["CONFIRMED", "PENDING", "DETECTED"] as const;

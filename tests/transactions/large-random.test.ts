@@ -1,16 +1,32 @@
-/** Random filters over a history too large to be read row by row, compared with plain SQL: cells, dates, amounts and texts together. */
+/** Random filters over a history too large to be read row by row, compared with a filter in memory: cells, dates, amounts and texts together. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { newUserId } from "../../core/domain/ids.ts";
-import { NETWORK_IDS } from "../../core/domain/networks.ts";
-import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
+import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
+import {
+  TRANSACTION_STATUSES,
+  TRANSACTION_TYPES,
+  type TransactionStatus,
+  type TransactionType,
+} from "../../core/domain/payment.ts";
 import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { insertUser } from "../../db/accounts/users.ts";
 import { foldTransactionCounts } from "../../db/jobs/housekeeping.ts";
-import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { listTransactions } from "../../db/transactions/transactions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { seededRandom } from "../support/seeded-random.ts";
+
+type Row = {
+  id: string;
+  type: TransactionType;
+  status: TransactionStatus;
+  network: NetworkId;
+  units: number;
+  text: string;
+  txHash: string;
+  detectedMs: number;
+};
 
 const ROWS = 100_300;
 const LIMIT = 20;
@@ -20,6 +36,8 @@ const STEP_MS = 172_000;
 let db: TestDatabase;
 let sql: Sql;
 let userId: string;
+/** The whole history, in the order of its pages. */
+let rows: Row[];
 
 beforeAll(async () => {
   db = await createTestDatabase();
@@ -46,11 +64,23 @@ beforeAll(async () => {
     from generate_series(1, ${ROWS}::int) n`;
   await sql.begin((tx) => foldTransactionCounts(tx, 1_000_000));
   await sql`analyze`;
+  rows = await readRows();
 }, 120_000);
 afterAll(async () => {
   await sql?.end({ timeout: 1 });
   await db?.drop();
 });
+
+async function readRows(): Promise<Row[]> {
+  const read = await sql<Row[]>`
+    select
+      id, type, status, network, amount_units::float8 as units, lower(description) as text, hex_of(tx_hash) as tx_hash,
+      extract(epoch from detected_at)::float8 * 1000 as detected_ms
+    from transactions
+    where user_id = ${userId}
+    order by detected_at desc, id desc`;
+  return [...read];
+}
 
 function randomFilter(random: () => number): TransactionFilter {
   const pick = <Value>(values: readonly Value[]) => values[Math.floor(random() * values.length)] as Value;
@@ -72,29 +102,32 @@ function randomFilter(random: () => number): TransactionFilter {
   };
 }
 
-/** The same filter in plain SQL. */
-function chosen(tx: Tx, filter: TransactionFilter) {
+/** The same filter in memory. */
+function choose(filter: TransactionFilter): Row[] {
   const { types, statuses, networks, search } = filter;
-  return tx`
-    user_id = ${userId}
-    and (${types.length === 0} or type = any(${types as string[]}::text[]))
-    and (${statuses.length === 0} or status = any(${statuses as string[]}::text[]))
-    and (${networks.length === 0} or network = any(${networks as string[]}::text[]))
-    and detected_at >= ${filter.from ?? new Date(0)}
-    and detected_at < ${filter.before ?? new Date(NEWEST_MS)}
-    and amount_units >= ${(filter.minUnits ?? 0n).toString()}::numeric
-    and amount_units <= ${(filter.maxUnits ?? 10n ** 30n).toString()}::numeric
-    and (
-      ${search ?? ""} = '' or description ilike ${`%${search ?? ""}%`}
-      or ${search?.startsWith("0x") ?? false} and starts_with(hex_of(tx_hash), ${search ?? ""})
-    )`;
+  const [fromMs, beforeMs] = [filter.from?.getTime() ?? 0, filter.before?.getTime() ?? NEWEST_MS];
+  const [min, max] = [Number(filter.minUnits ?? 0n), Number(filter.maxUnits ?? Number.MAX_SAFE_INTEGER)];
+  const word = search?.toLowerCase();
+  const isFound = ({ text, txHash }: Row, asked: string) =>
+    text.includes(asked) || (asked.startsWith("0x") && txHash.startsWith(asked));
+  return rows.filter(
+    (row) =>
+      (types.length === 0 || types.includes(row.type)) &&
+      (statuses.length === 0 || statuses.includes(row.status)) &&
+      (networks.length === 0 || networks.includes(row.network)) &&
+      row.detectedMs >= fromMs &&
+      row.detectedMs < beforeMs &&
+      row.units >= min &&
+      row.units <= max &&
+      (word === undefined || isFound(row, word)),
+  );
 }
 
 function isRefused(error: unknown): boolean {
   return error instanceof ServiceError && /^too_(broad|deep)$/.test(error.details?.issue ?? "");
 }
 
-test("pages and totals equal those of plain SQL for 200 random filters and offsets", async () => {
+test("pages and totals equal those of a filter in memory for 200 random filters and offsets", async () => {
   const random = seededRandom("filters of a large history");
   let answered = 0;
   for (let n = 0; n < 200; n++) {
@@ -110,18 +143,11 @@ test("pages and totals equal those of plain SQL for 200 random filters and offse
       });
     if (!page) continue;
     answered++;
-    const [plain] = await sql<{ total: bigint; ids: string[] }[]>`
-      with chosen as materialized (
-        select id, detected_at
-        from transactions
-        where ${chosen(sql, filter)}
-      )
-      select
-        (select count(*) from chosen) as total,
-        array(select id from chosen order by detected_at desc, id desc limit ${LIMIT} offset ${offset}) as ids`;
+    const chosen = choose(filter);
     const ids = page.rows.map(({ id }) => id);
-    expect({ filter, offset, ids }).toEqual({ filter, offset, ids: plain?.ids ?? [] });
-    const total = Number(plain?.total);
+    const expected = chosen.slice(offset, offset + LIMIT).map(({ id }) => id);
+    expect({ filter, offset, ids }).toEqual({ filter, offset, ids: expected });
+    const total = chosen.length;
     expect(page.isLowerBound ? Math.min(page.total, total) : total).toBe(page.total);
   }
   expect(answered).toBeGreaterThan(100);
@@ -142,9 +168,7 @@ test("a total by amount adds some hundred counters, however many prices there ar
     const { total } = await listTransactions(tx, userId, filter, page);
     return { total, entries: (await count()) - before };
   });
-  const [counted] = await sql<{ total: bigint }[]>`
-    select count(*) as total from transactions where ${chosen(sql, filter)}`;
-  expect(total).toBe(Number(counted?.total));
+  expect(total).toBe(choose(filter).length);
   // of 3,000 buckets: one hundred at the bound for each of eight cells and for all together, and nine wide ones for each
   expect(entries).toBeLessThan(9 * (100 + 9));
 });

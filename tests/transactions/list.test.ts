@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
-import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { openClient } from "../support/http-client.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type GivenRow, insertHistory } from "./history.ts";
 
-let world: MerchantWorld;
+let world: ApiWorld;
 let ann: Merchant;
 let bob: Merchant;
 const HASH: Hex = `0xabcdef${"12".repeat(29)}`;
@@ -56,7 +56,7 @@ const ROWS: (GivenRow & { name: string })[] = [
 let nameOf: Map<string, string>;
 
 beforeAll(async () => {
-  world = await startMerchantWorld();
+  world = await startApiWorld();
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
   const ids = await insertHistory(world.sql, ann.userId, ROWS);
   nameOf = new Map(ids.map((id, index) => [id, ROWS[index]?.name ?? ""]));

@@ -13,7 +13,7 @@ const PATH = "/v1/webhook-endpoints";
 
 // as in production: public addresses only
 beforeAll(async () => {
-  world = await startMerchantWorld();
+  world = await startMerchantWorld({ processes: ["api", "worker"] });
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
 }, 120_000);
 afterAll(() => world?.stop());

@@ -11,7 +11,7 @@ let receiver: Receiver;
 let slow: PromiseWithResolvers<void>;
 
 beforeAll(async () => {
-  world = await startMerchantWorld({ env: { WEBHOOK_PRIVATE_TARGETS: "1" } });
+  world = await startMerchantWorld({ processes: ["api", "worker"], env: { WEBHOOK_PRIVATE_TARGETS: "1" } });
 }, 120_000);
 afterAll(() => world?.stop());
 beforeEach(async () => {

@@ -16,7 +16,10 @@ let ann: Merchant;
 beforeAll(async () => {
   const trusted = join(scratch, "ca.pem");
   writeFileSync(trusted, read("trusted.cert.pem") + read("other-name.cert.pem"));
-  world = await startMerchantWorld({ env: { WEBHOOK_PRIVATE_TARGETS: "1", NODE_EXTRA_CA_CERTS: trusted } });
+  world = await startMerchantWorld({
+    processes: ["api", "worker"],
+    env: { WEBHOOK_PRIVATE_TARGETS: "1", NODE_EXTRA_CA_CERTS: trusted },
+  });
   ann = await signUp(world.baseUrl);
 }, 120_000);
 afterAll(async () => {

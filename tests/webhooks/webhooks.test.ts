@@ -12,7 +12,7 @@ let ann: Merchant;
 let receiver: Receiver;
 
 beforeAll(async () => {
-  world = await startMerchantWorld({ env: { WEBHOOK_PRIVATE_TARGETS: "1" } });
+  world = await startMerchantWorld({ processes: ["api", "worker"], env: { WEBHOOK_PRIVATE_TARGETS: "1" } });
 }, 120_000);
 afterAll(() => world?.stop());
 beforeEach(async () => {
