@@ -4,7 +4,6 @@ import { TRANSFER_TOPIC } from "../core/chain/usdc.ts";
 import type { Hex } from "../core/domain/networks.ts";
 import { fieldOf } from "../core/rpc/answers.ts";
 import { openDatabase } from "../db/postgres/client.ts";
-import { startFaultProxy } from "../tests/rpc/fault-proxy.ts";
 import { startTestChain } from "../tests/support/chain.ts";
 import { startTestMailbox } from "../tests/support/mailbox.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";
@@ -21,16 +20,24 @@ const TIMEOUT_MS = 30_000;
 export async function measureSeen(payments: number): Promise<number[]> {
   const [db, chain, smtp] = await Promise.all([createTestDatabase(), startTestChain(), startTestMailbox()]);
   const sql = openDatabase(db.url, { name: "bench", maxConnections: 2 });
-  const node = startFaultProxy(chain.rpcUrl);
   // one of anybody's shows that the node has pending logs
   const others = transferTo(randomAddress(), 1n);
   let pending = [others];
-  node.fault = ([call]) => {
-    const isPending = call?.method === "eth_getLogs" && fieldOf(call.params[0], "fromBlock") === "pending";
-    return isPending ? { kind: "reply", reply: () => pending } : undefined;
-  };
+  const node = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    async fetch(request) {
+      // no WebSocket here
+      if (request.method !== "POST") return new Response(null, { status: 404 });
+      const body = await request.text();
+      const call: unknown = JSON.parse(body);
+      if (!isPendingQuery(call))
+        return fetch(chain.rpcUrl, { method: "POST", body, headers: { "content-type": "application/json" } });
+      return Response.json({ jsonrpc: "2.0", id: fieldOf(call, "id"), result: pending });
+    },
+  });
   const service = await startService({
-    ...{ db, chain: { ...chain, rpcUrl: node.url }, smtp, processes: ["api", "worker", "indexer"] },
+    ...{ db, chain: { ...chain, rpcUrl: node.url.href }, smtp, processes: ["api", "worker", "indexer"] },
     env: { LOG_LEVEL: "warn", RATE_LIMITS: "0" },
   });
   const times: number[] = [];
@@ -58,7 +65,7 @@ export async function measureSeen(payments: number): Promise<number[]> {
   } finally {
     await sql.end();
     await service.stop();
-    await node.stop();
+    await node.stop(true);
     await Promise.all([db.drop(), chain.stop(), smtp.stop()]);
   }
 }
@@ -72,6 +79,15 @@ async function readUntil(reader: Reader, wanted: string): Promise<void> {
     if (done) throw new Error(`the stream ended before ${wanted}`);
     text += decoder.decode(value, { stream: true });
   }
+}
+
+function isPendingQuery(call: unknown): boolean {
+  const params = fieldOf(call, "params");
+  return (
+    fieldOf(call, "method") === "eth_getLogs" &&
+    Array.isArray(params) &&
+    fieldOf(params[0], "fromBlock") === "pending"
+  );
 }
 
 function transferTo(to: Hex, amountUnits: bigint): object {
