@@ -1,13 +1,14 @@
 /**
  * The indexer beside Ponder on the same chain and the same Postgres server: backfill, latency of a payment, and the cost of more
  * wallets. BENCH_BLOCKS (default 500) of 200 transfers; BENCH_PAYMENTS (default 300); BENCH_WALLETS (default 10,10000,1000000);
- * BENCH_PONDER=0 skips Ponder. `bun run bench index backfill` stops after the backfills.
+ * BENCH_PONDER=0 skips Ponder. `bun run bench index backfill` stops after the backfills, `bun run bench index latency` measures that alone.
  */
 import { type Arrivals, nudged, polled, toLatencyRow } from "./block-latency.ts";
 import { type BusyChain, startBusyChain } from "./busy-chain.ts";
 import { type Backfill, measureBackfill, measureRawLimit, toBackfillRow } from "./index-backfill.ts";
 import { measureLatency } from "./index-latency.ts";
 import { measurePonderBackfill, measurePonderLatency } from "./index-ponder.ts";
+import { measureSeen } from "./index-seen.ts";
 import { measureWallets } from "./index-wallets.ts";
 import { installPonder, type Ponder } from "./ponder-project.ts";
 import { describeMachine, printTable, type Row } from "./report.ts";
@@ -17,6 +18,7 @@ const PAYMENTS = Number(process.env.BENCH_PAYMENTS ?? 300);
 const WALLETS = (process.env.BENCH_WALLETS ?? "10,10000,1000000").split(",").map(Number);
 const TRANSFERS_A_BLOCK = 200;
 const RECEIVERS = 10_000;
+const SEEN = 60;
 const POLL_MS = 1_000;
 /** Polling takes half a second per payment. */
 const POLLED_SHARE = 3;
@@ -25,6 +27,7 @@ export async function run(): Promise<void> {
   console.log(JSON.stringify({ bench: "index", machine: describeMachine() }));
   const ponder = await installPonder();
   if ("reason" in ponder) console.log(`Ponder is skipped: ${ponder.reason}`);
+  if (process.argv[3] === "latency") return printTable(await measureLatencies(ponder));
   const busy = { blocks: BLOCKS, transfersABlock: TRANSFERS_A_BLOCK, receivers: RECEIVERS };
   const chain = await startBusyChain(busy);
   try {
@@ -71,7 +74,8 @@ async function measureLatencies(ponder: Ponder): Promise<Row[]> {
     const theirs = await orGoOn(measurePonderLatency(ponder, arrivals, hasWebSocket));
     if (theirs) rows.push(note(toLatencyRow("Ponder 0.17.7: row in its table", blocks, theirs)));
   }
-  return rows;
+  const seen = await measureSeen(SEEN);
+  return [...rows, note(toLatencyRow('ours: "payment seen" on the page', "pending logs, 250 ms", seen))];
 }
 
 /** A failure of Ponder must not prevent our own measurement. */

@@ -26,7 +26,7 @@ const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
   },
   index: {
     about:
-      "the indexer beside Ponder: backfill, block to PAID, what more wallets cost (index backfill: that alone; index store: Postgres' CPU for a transfer read in bulk)",
+      "the indexer beside Ponder: backfill, block to PAID, what more wallets cost (index backfill, index latency: that alone; index store: Postgres' CPU for a transfer read in bulk)",
     run: async () =>
       process.argv[3] === "store"
         ? (await import("./index-store.ts")).run()

@@ -1123,7 +1123,7 @@ create table transactions (
 CREATE INDEX transactions_by_amount ON public.transactions USING btree (owner, amount_units, detected_at DESC, id DESC) INCLUDE (cell) WHERE is_settled;
 CREATE INDEX transactions_by_cell ON public.transactions USING btree (owner, cell, detected_at DESC, id DESC) INCLUDE (amount_units) WHERE is_settled;
 CREATE UNIQUE INDEX transactions_claim_key ON public.transactions USING btree (claim_id) WHERE (claim_id IS NOT NULL);
-CREATE INDEX transactions_description ON public.transactions USING gin (description gin_trgm_ops) WITH (gin_pending_list_limit='512') WHERE is_settled;
+CREATE INDEX transactions_described ON public.transactions USING gin (description gin_trgm_ops) WITH (gin_pending_list_limit='512') WHERE (is_settled AND (description <> ''::text));
 CREATE INDEX transactions_newest ON public.transactions USING btree (owner, detected_at DESC) WHERE is_settled;
 CREATE INDEX transactions_operation ON public.transactions USING btree (operation_id) WHERE (operation_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_operation_item_key ON public.transactions USING btree (operation_item_id) WHERE (operation_item_id IS NOT NULL);

@@ -15,6 +15,8 @@ const POLL_MS = 250;
 /** Until it has shown one of anybody's: most nodes answer an empty list for a block they do not know. */
 const PROBE_MS = 2_000;
 const RETRY_MAX_MS = 60_000;
+/** A timer may end this much early: the poll that is due then must not wait for the next one. */
+const EARLY_MS = 50;
 /** How long an answer with logs shows that the node has pending logs. */
 const SHOWN_FOR_MS = 600_000;
 /** The indexer polls faster for so long after the last note. */
@@ -65,7 +67,7 @@ async function pollWhileWatched(chain: Chain, sql: Sql, watch: NetworkWatch): Pr
     }
     const isShown = startedMs - watch.shownMs < SHOWN_FOR_MS;
     const everyMs = isShown ? POLL_MS : PROBE_MS;
-    if (startedMs - polledMs >= Math.min(everyMs * 2 ** watch.failures, RETRY_MAX_MS)) {
+    if (startedMs - polledMs + EARLY_MS >= Math.min(everyMs * 2 ** watch.failures, RETRY_MAX_MS)) {
       polledMs = startedMs;
       await poll(chain, watch, isShown).then(
         () => {

@@ -222,7 +222,11 @@ export function amountConditions({
 export function searchCondition(term: string): SQL | undefined {
   const part = `%${escapeLike(term)}%`;
   const inText = HAS_TRIGRAM.test(term)
-    ? or(ilike(transactions.description, part), ilike(transactions.reference, part))
+    ? // the index has no entries for what has no description
+      or(
+        and(sql`${transactions.description} <> ''`, ilike(transactions.description, part)),
+        ilike(transactions.reference, part),
+      )
     : // not by the trigram index: without a trigram to look up it is read whole, with the rows of every user
       sql`((${transactions.description} || '') ilike ${part} or (${transactions.reference} || '') ilike ${part})`;
   if (!HASH_PREFIX.test(term)) return inText;
