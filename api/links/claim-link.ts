@@ -49,6 +49,8 @@ export async function claimLink(
   claimed: Claimed,
   { takeTurn, requestId }: { takeTurn: () => Promise<void>; requestId: string },
 ): Promise<ClaimAnswer> {
+  // before its link: what the claim has moved is seen in the link then
+  const known = await findClaim(deps.sql, claimed);
   const link = await findPublicLink(deps.sql, claimed.linkId);
   if (!link) throw notFound("Payment link");
   if (link.isReusable)
@@ -57,7 +59,6 @@ export async function claimLink(
       issue: "reusable_link",
     });
   const terms = termsOf(deps, link, claimed.txHash);
-  const known = await findClaim(deps.sql, claimed);
   const isOpen = known?.state === "OPEN" || known?.state === "MATCHED";
   if (isOpen && claimed.signature === undefined) return { status: link.status };
   if (!claimed.signature && !isOpenStatus(link.status)) throw closed(link.status, terms);

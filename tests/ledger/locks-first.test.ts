@@ -83,33 +83,34 @@ test("behavior: a reorganisation locks links before their claims, like every end
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
 });
 
-/** Of rows as a scan of the table meets them: whether the lowest id comes after another one. */
-async function isLowestLater(table: string, ids: readonly string[]): Promise<boolean> {
-  const rows =
-    await lab.sql`select id from ${lab.sql(table)} where id = any(${[...ids]}::text[]) order by ctid`;
-  return rows[0]?.id !== [...ids].sort()[0];
+/** Two links that a scan of the table meets against the order of their ids. */
+async function seedInverted(): Promise<{ low: string; high: string }> {
+  const high = await seedLink(lab.sql, lab.merchant);
+  const low = `link_${"0".repeat(high.length - "link_".length)}`;
+  await lab.sql`update payment_links set created_block = 96 where id = ${high}`;
+  for (;;) {
+    const id = await seedLink(lab.sql, lab.merchant);
+    await lab.sql`update payment_links set id = ${low}, created_block = 96 where id = ${id}`;
+    const [first] = await lab.sql`select id from payment_links where id in (${low}, ${high}) order by ctid`;
+    if (first?.id === high) return { low, high };
+    await lab.sql`delete from payment_links where id = ${low}`;
+  }
 }
 
 test("behavior: a reorganisation locks links in the order of their ids, those created on its blocks too: no deadlock", async () => {
   lab.merchant = await seedMerchant(lab.sql);
-  const ids: string[] = [];
-  while (ids.length < 2 || !(await isLowestLater("payment_links", ids))) {
-    const id = await seedLink(lab.sql, lab.merchant);
-    await lab.sql`update payment_links set created_block = 96 where id = ${id}`;
-    ids.push(id);
-  }
-  const [lowest = "", ...others] = ids.sort();
+  const { low, high } = await seedInverted();
   let undone: Promise<unknown> | undefined;
   await lab.sql.begin(async (tx) => {
-    await lockLinks(tx, [lowest]);
+    await lockLinks(tx, [low]);
     undone = undoAbove(lab, 94);
     await isWaiting();
-    await lockLinks(tx, others);
+    await lockLinks(tx, [high]);
   });
   await undone;
   const links =
-    await lab.sql`select created_block from payment_links where id = any(${ids}) and created_block = 94`;
-  expect(links).toHaveLength(ids.length);
+    await lab.sql`select id from payment_links where id in (${low}, ${high}) and created_block = 94`;
+  expect(links).toHaveLength(2);
 });
 
 test("behavior: a reorganisation locks payments in the order of their ids, and before links: no deadlock", async () => {
