@@ -237,7 +237,9 @@ async function findFittingLinks(
       union all
       (${fits(tx, network, "amount_units", takenLinkIds)} and ${wasOverThen(tx)} limit moments.rivals + ${CANDIDATES_MAX})
       union all
-      (${fits(tx, network, "pay_amount_units", takenLinkIds)} limit moments.rivals + ${CANDIDATES_MAX})
+      (${fits(tx, network, "pay_amount_units", takenLinkIds)} and ${isOpenThen(tx)} limit moments.rivals + ${CANDIDATES_MAX})
+      union all
+      (${fits(tx, network, "pay_amount_units", takenLinkIds)} and ${wasOverThen(tx)} limit moments.rivals + ${CANDIDATES_MAX})
       union all
       (${fitsPaidLater(tx, network)})
     ) found`;

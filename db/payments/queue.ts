@@ -37,7 +37,7 @@ export async function leaseQueuedPayments(
   leaseMs: number,
 ): Promise<LeasedPayment[]> {
   return tx<LeasedPayment[]>`
-    with queued as (
+    with queued as materialized (
       select payments.id
       from open_payments
       join payments on payments.id = open_payments.payment_id
@@ -49,7 +49,7 @@ export async function leaseQueuedPayments(
       order by payments.next_try_at, payments.created_at
     ),
     -- what another worker is leasing is left out. Not by locks on the rows, each a record of the log: a payment that is signed or fails
-    -- meanwhile is found out under the fence
+    -- meanwhile is found out under the fence. Materialized above, or the whole queue would be locked before it is sorted
     due as (
       select id
       from queued

@@ -76,6 +76,15 @@ describe("leasing", () => {
     });
   });
 
+  test("locks no more payments than it takes, so that another worker takes the next ones meanwhile", async () => {
+    const later = await accepted(await seedLink(lab.sql, lab.merchant));
+    await change({ next_try_at: new Date(Date.now() - 60_000) });
+    await lab.sql.begin(async (tx) => {
+      expect(await leaseQueuedPayments(tx, NETWORK, 1, LEASE_MS)).toMatchObject([{ id: payment.id }]);
+      expect(await lease()).toMatchObject([{ id: later.id }]);
+    });
+  });
+
   test("takes no payment that another worker took since the statement began", async () => {
     const second = await lab.sql.begin(async (tx) => {
       await tx`insert into payment_leases (payment_id, until) values (${payment.id}, now() + interval '1 minute')`;
