@@ -356,12 +356,18 @@ export async function expireLinks(tx: Tx, limit: number): Promise<{ id: string; 
     update payment_links
     set status = 'EXPIRED', updated_at = now()
     where id in (
-        select id
-        from payment_links
-        where ${hasLapsed(tx)} and status = 'ACTIVE'
-        order by open_until
+        -- each network by itself: the index begins with it, so a backlog is not read to its end
+        select lapsed.id
+        from unnest(${[...NETWORK_IDS]}::text[]) as each (network)
+        cross join lateral (
+          select id
+          from payment_links
+          where network = each.network and open_until <= now() and status = 'ACTIVE'
+          order by open_until
+          limit ${limit}
+          for update skip locked
+        ) lapsed
         limit ${limit}
-        for update skip locked
       )
       and status = 'ACTIVE'
     returning id, user_id`;
