@@ -16,6 +16,7 @@ import {
   pay,
   randomAddress,
 } from "../support/indexer-lab.ts";
+import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
 setDefaultTimeout(120_000);
 const BLOCKS = 6;
@@ -32,7 +33,9 @@ let edit: (answer: unknown) => unknown = (answer) => answer;
 beforeAll(async () => {
   lab = await openLab();
   const payer = await makePayer(lab);
-  for (let n = 0; n < BLOCKS; n++) await pay(lab, payer, wallet, BigInt(n + 1));
+  // one block each: the node mines after it has answered
+  for (let n = 0; n < BLOCKS; n++)
+    await waitForReceipt(lab.chain.rpcUrl, await pay(lab, payer, wallet, BigInt(n + 1)));
   const to = (await headOf(lab)).number;
   range = { from: to - BLOCKS + 1, to };
   await mine(lab, BLOCKS);
