@@ -245,8 +245,8 @@ export type Signed = {
 };
 
 /**
- * AWAITING_SIGNATURE -> QUEUED. Undefined when it is not waiting any more, its time is over, or its nonce is spent. Breaks
- * wallet_operations_live_key when another operation of the wallet was faster.
+ * AWAITING_SIGNATURE -> QUEUED. Undefined when it is not waiting any more, its time is over, or its nonce is spent; the transaction has to be
+ * rolled back then. Breaks wallet_operations_live_key when another operation of the wallet was faster.
  */
 export async function queueOperation(tx: Tx, signed: Signed): Promise<WalletOperation | undefined> {
   const [row] = await tx<WalletOperation[]>`
@@ -264,7 +264,16 @@ export async function queueOperation(tx: Tx, signed: Signed): Promise<WalletOper
       and wallet.id = op.wallet_id
       and not ${isNonceSpent(tx)}
     returning ${columnsOf(tx, walletOperations, "op")}`;
-  return row;
+  return row && !(await hasSpentNonce(tx, row.id)) ? row : undefined;
+}
+
+/** Asked once the operation is the live one: another that ended while it waited for that is seen by a later statement alone. */
+async function hasSpentNonce(tx: Tx, id: string): Promise<boolean> {
+  const spent = await tx`
+    select from wallet_operations op
+    join wallets wallet on wallet.id = op.wallet_id
+    where op.id = ${id} and ${isNonceSpent(tx)}`;
+  return spent.length > 0;
 }
 
 /** PENDING history rows of an operation that was just queued, one a transfer. `ids` are those of the rows. */
