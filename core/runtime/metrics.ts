@@ -51,13 +51,17 @@ export function openReadMetrics(registry: Registry): (source: string) => void {
   return (source) => reads.inc({ source });
 }
 
-/** Of the folder the process runs in. Both figures of one reading, and none where the system gives none. */
+/** Of the folder the process runs in, each read by itself: in which order they are collected is not known. None where the system gives none. */
 function openDiskMetrics(registry: Registry): void {
   const registers = [registry];
-  const total = new Gauge({
+  new Gauge({
     name: "machine_disk_total_bytes",
     help: "Size of the process's disk",
     registers,
+    collect() {
+      const space = readDiskSpace(process.cwd());
+      if (space) this.set(space.totalBytes);
+    },
   });
   new Gauge({
     name: "machine_disk_free_bytes",
@@ -65,9 +69,7 @@ function openDiskMetrics(registry: Registry): void {
     registers,
     collect() {
       const space = readDiskSpace(process.cwd());
-      if (!space) return;
-      this.set(space.freeBytes);
-      total.set(space.totalBytes);
+      if (space) this.set(space.freeBytes);
     },
   });
 }
