@@ -113,26 +113,25 @@ test("behavior: a reorganisation locks links in the order of their ids, those cr
   expect(links).toHaveLength(2);
 });
 
-test("behavior: a reorganisation locks payments in the order of their ids, and before links: no deadlock", async () => {
+test("behavior: a reorganisation locks payments before links: no deadlock", async () => {
   lab.merchant = await seedMerchant(lab.sql);
   const linkIds = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
   await lab.sql`update payment_links set created_block = 101 where id = any(${linkIds})`;
-  // the higher id is stored first, and in the earlier block
-  const paid = linkIds.map((id) => makePayment(lab, id)).sort((one, other) => (one.id < other.id ? 1 : -1));
+  const paid = linkIds.map((id) => makePayment(lab, id));
   for (const payment of paid) await lab.sql.begin((tx) => insertPayments(tx, [payment]));
-  for (const [at, payment] of paid.entries()) await read(lab, [makeTransfer(lab, 102 + at, { payment })]);
-  // so few rows are read in the order of the table
-  await lab.sql`analyze payments`;
-  const [high = "", low = ""] = paid.map(({ id }) => id);
+  await read(
+    lab,
+    paid.map((payment) => makeTransfer(lab, 102, { payment })),
+  );
+  const ids = paid.map(({ id }) => id);
   let undone: Promise<unknown> | undefined;
   await lab.sql.begin(async (tx) => {
-    await lockPayments(tx, [low]);
+    await lockPayments(tx, ids);
     undone = undoAbove(lab, 100);
     await isWaiting();
-    await lockPayments(tx, [high]);
     await lockLinks(tx, linkIds);
   });
   await undone;
-  const reopened = await lab.sql`select id from payments where id in (${low}, ${high}) and state = 'QUEUED'`;
+  const reopened = await lab.sql`select id from payments where id = any(${ids}) and state = 'QUEUED'`;
   expect(reopened).toHaveLength(2);
 });

@@ -1,4 +1,4 @@
-/** Unique amounts are used again: those of a busy price were the amounts of many links that nobody paid. */
+/** Unique amounts are reused: at a busy price many expired, unpaid links had the same one. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { CANDIDATES_MAX } from "../../core/domain/attribute-transfers.ts";
 import { type BooksLab, linkOf, makeTransfer, openBooks, read } from "../support/ledger-lab.ts";
