@@ -134,6 +134,24 @@ describe.if(isBrowserThere)("a call that is refused with 401", () => {
     }
   });
 
+  test("the account is read again after a change without leaving the screen, although its first read is refused", async () => {
+    await page.getByRole("link", { name: "Settings", exact: true }).click();
+    answers.clear();
+    let reads = 0;
+    await page.route("**/v1/auth/me", async (route) => {
+      if (route.request().method() !== "GET" || reads++ > 0) return route.fallback();
+      const error = { code: "UNAUTHORIZED", message: "Sign in first." };
+      await route.fulfill({ status: 401, json: { success: false, error } });
+    });
+    await page.getByLabel("Merchant name").fill("Corner shop");
+    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await waitFor("the second read", async () => answers.get("GET /v1/auth/me")?.length === 2);
+    expect(answers.get("GET /v1/auth/me")).toEqual([401, 200]);
+    expect(await page.getByLabel("Merchant name").inputValue()).toBe("Corner shop");
+    expect(await prompt().count()).toBe(0);
+    await page.unrouteAll({ behavior: "wait" });
+  });
+
   test("a write by a session that was ended elsewhere is sent once, and again after the passkey", async () => {
     await page.goto(`${world.baseUrl}/links?new=1`);
     const form = page.getByRole("dialog", { name: "New payment link" });

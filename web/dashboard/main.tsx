@@ -20,11 +20,13 @@ function Root() {
   const [fault, setFault] = useState<string>();
   const read = async () => {
     setFault(undefined);
+    // whoever sees the screens keeps them: refused, this is sent again like any read, then the passkey is asked for over the page
+    const isInside = me?.status === "ACTIVE";
     try {
-      setMe(actAs(await call("GET /v1/auth/me", { isQuiet: true })));
+      setMe(actAs(await call("GET /v1/auth/me", { isQuiet: !isInside })));
     } catch (error) {
-      if (error instanceof Refusal && error.status === 401) setMe(null);
-      else setFault(messageOf(error));
+      if (!(error instanceof Refusal && error.status === 401)) setFault(messageOf(error));
+      else if (!isInside) setMe(null);
     }
   };
   useEffect(() => void read(), []);
