@@ -5,10 +5,9 @@ import {
   isOpenStatus,
   LINK_DESCRIPTION_MAX,
   LINK_EXCEPTIONS,
-  LINK_EXPIRY_DEFAULT_HOURS,
-  LINK_EXPIRY_MAX_HOURS,
   LINK_STATUSES,
 } from "../../core/domain/link.ts";
+import { LINK_EXPIRY_DEFAULT_HOURS, LINK_EXPIRY_MAX_HOURS } from "../../core/domain/link-expiry.ts";
 import { isTimeZone } from "../../core/domain/local-time.ts";
 import { toAmountNumber } from "../../core/domain/money.ts";
 import { DEFAULT_NETWORK, NETWORK_IDS, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";

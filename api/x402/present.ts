@@ -1,6 +1,6 @@
 /** What a payer is answered: the documented JSON on the JSON way, x402's own headers and its 402 with the terms on the header way. */
 import type { PayableLink } from "../../core/domain/decide-authorization.ts";
-import { effectiveStatus } from "../../core/domain/link.ts";
+import { effectiveStatus } from "../../core/domain/link-expiry.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { isSettled, PAYMENT_REFUSALS, type Refusal, standardReason } from "../../core/domain/payment.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";

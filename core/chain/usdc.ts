@@ -26,8 +26,6 @@ const SELECTORS = {
   transfer: "0xa9059cbb",
   balanceOf: "0x70a08231",
   authorizationState: "0xe94a0102",
-  isBlacklisted: "0xfe575a87",
-  paused: "0x5c975abb",
   domainSeparator: "0x3644e515",
 } as const;
 
@@ -133,15 +131,6 @@ function authorizationStateCall(
 /** `authorizationState(address, bytes32)`, for callers that aggregate many into one call. */
 export function encodeAuthorizationState({ authorizer, nonce }: { authorizer: Hex; nonce: Hex }): Hex {
   return `${SELECTORS.authorizationState}${hexWord(authorizer)}${hexWord(nonce)}`;
-}
-
-export async function isBlacklisted(chain: Chain, account: Hex): Promise<boolean> {
-  const call = callOf(chain, `${SELECTORS.isBlacklisted}${hexWord(account)}`, "latest");
-  return parseQuantity(await read(chain, call), "isBlacklisted") !== 0n;
-}
-
-export async function isPaused(chain: Chain): Promise<boolean> {
-  return parseQuantity(await read(chain, callOf(chain, SELECTORS.paused, "latest")), "paused") !== 0n;
 }
 
 /**

@@ -11,7 +11,8 @@
  */
 import type { Authorization } from "./authorization.ts";
 import { checkTerms, windowTimeS } from "./check-terms.ts";
-import { effectiveStatus, type LinkStatus } from "./link.ts";
+import type { LinkStatus } from "./link.ts";
+import { effectiveStatus } from "./link-expiry.ts";
 import type { Hex, NetworkId } from "./networks.ts";
 import { type PaymentRefusal, type Refusal, refusalOf } from "./payment.ts";
 import { type RelayLimits, whyNotRelayed } from "./relay-budget.ts";

@@ -34,10 +34,3 @@ export const LINK_EXCEPTIONS = ["NONE", "PAID_LATE", "UNDERPAID", "OVERPAID", "D
 export type LinkException = (typeof LINK_EXCEPTIONS)[number];
 
 export const LINK_DESCRIPTION_MAX = 500;
-export const LINK_EXPIRY_DEFAULT_HOURS = 24;
-export const LINK_EXPIRY_MAX_HOURS = 2160;
-
-/** The status shown to readers: a link past its expiry is EXPIRED even before the job has updated the row. */
-export function effectiveStatus(link: { status: LinkStatus; expiresAt: Date }, now: Date): LinkStatus {
-  return link.status === "ACTIVE" && link.expiresAt <= now ? "EXPIRED" : link.status;
-}

@@ -17,7 +17,7 @@ export type Undone = {
 /**
  * Reverts everything above `ancestor`: transfers and history rows become ORPHANED (rows that were open before are PENDING again),
  * relays BROADCAST, payments SIGNED with their relay or QUEUED without, claims OPEN with a new lease.
- * The caller has to refresh the returned links.
+ * The caller puts the returned links back, by `refreshLinks` of db/links/link-status.ts.
  */
 export async function orphanAbove(
   tx: Tx,

@@ -1,6 +1,6 @@
-/** Payment links: create, read, list, count, cancel and expire. Every read returns the effective status at the current time. */
+/** Payment links: create, read, list, count and cancel. Every read returns the effective status at the current time. */
 import type { LinkStatus } from "../../core/domain/link.ts";
-import { type Hex, NETWORK_IDS } from "../../core/domain/networks.ts";
+import type { Hex } from "../../core/domain/networks.ts";
 import { NO_ORDER, type OrderData } from "../../core/domain/order-data.ts";
 import { PAID_ONCE, type ReuseTerms } from "../../core/domain/reuse.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
@@ -8,6 +8,7 @@ import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type PaymentLink, paymentLinks, type User } from "../schema.ts";
 import { countOpenDoubts } from "./doubts.ts";
+import { hasLapsed } from "./expire-links.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
 import type { MerchantPage } from "./schema.ts";
 import { hasUnappliedTransfer } from "./unheld-links.ts";
@@ -345,35 +346,7 @@ function restsOnClaims(tx: Tx) {
   )`;
 }
 
-/** SQL: an open link is past its expiry. By the index, which begins with the network. */
-function hasLapsed(tx: Tx) {
-  return tx`network = any(${[...NETWORK_IDS]}::text[]) and open_until <= now()`;
-}
-
-/** ACTIVE -> EXPIRED for at most `limit` links past their expiry. */
-export async function expireLinks(tx: Tx, limit: number): Promise<{ id: string; userId: string }[]> {
-  return tx<{ id: string; userId: string }[]>`
-    update payment_links
-    set status = 'EXPIRED', updated_at = now()
-    where id in (
-        -- each network by itself: the index begins with it, so a backlog is not read to its end
-        select lapsed.id
-        from unnest(${[...NETWORK_IDS]}::text[]) as each (network)
-        cross join lateral (
-          select id
-          from payment_links
-          where network = each.network and open_until <= now() and status = 'ACTIVE'
-          order by open_until
-          limit ${limit}
-          for update skip locked
-        ) lapsed
-        limit ${limit}
-      )
-      and status = 'ACTIVE'
-    returning id, user_id`;
-}
-
-/** All columns, with the effective status (effectiveStatus of core/domain/link.ts) by the database's clock. */
+/** All columns, with the effective status (effectiveStatus of core/domain/link-expiry.ts) by the database's clock. */
 export function columns(tx: Tx) {
   return tx`
     link.id, link.user_id, link.network, link.recipient, link.amount_units, link.description,

@@ -7,17 +7,7 @@
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Relay } from "../schema.ts";
-
-export type Lane = { network: NetworkId; relayer: Hex };
-
-/** Registers the lane. Its next nonce is never behind the chain's. */
-export async function ensureLane(tx: Tx, lane: Lane, chainNonce: bigint): Promise<void> {
-  await tx`
-    insert into relayers (network, address, next_nonce)
-    values (${lane.network}, ${lane.relayer}, ${chainNonce})
-    on conflict (network, address) do update
-    set next_nonce = greatest(relayers.next_nonce, excluded.next_nonce)`;
-}
+import type { Lane } from "./nonces.ts";
 
 export type LaneLoad = { transactions: number; gas: bigint };
 
@@ -29,17 +19,6 @@ export async function readLaneLoads(tx: Tx, network: NetworkId): Promise<Map<str
     where network = ${network} and state in ('SIGNED', 'BROADCAST')
     group by relayer`;
   return new Map(rows.map(({ relayer, ...load }) => [relayer, load]));
-}
-
-/** The lane's next nonce, locked until the transaction ends: one writer per lane. */
-export async function takeNonce(tx: Tx, lane: Lane): Promise<bigint> {
-  const [row] = await tx<{ nonce: bigint }[]>`
-    update relayers
-    set next_nonce = next_nonce + 1
-    where network = ${lane.network} and address = ${lane.relayer}
-    returning next_nonce - 1 as nonce`;
-  if (!row) throw new Error(`relayer ${lane.relayer} has no lane on ${lane.network}`);
-  return row.nonce;
 }
 
 export type NewRelay = Lane & {

@@ -10,7 +10,7 @@ import {
   type NewFacilitatedPayment,
   requeueFacilitatedPayment,
 } from "../../db/payments/facilitated-payments.ts";
-import { ensureLane } from "../../db/relays/relays.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink } from "../support/seed.ts";
 

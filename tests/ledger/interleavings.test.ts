@@ -11,7 +11,8 @@ import { insertPayments, requeuePayment } from "../../db/payments/accept-payment
 import { failPayments } from "../../db/payments/payments.ts";
 import { markSigned, requeueUnsettled } from "../../db/payments/queue.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { confirmRelays, ensureLane, insertRelay, markMined } from "../../db/relays/relays.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
+import { confirmRelays, insertRelay, markMined } from "../../db/relays/relays.ts";
 import { applyPast } from "../../indexer/settle/apply-past.ts";
 import { settleTransfers } from "../../indexer/settle/settle.ts";
 import { settleLate } from "../../indexer/settle/settle-backdated.ts";

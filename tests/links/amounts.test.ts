@@ -1,7 +1,8 @@
 /** Amounts between the wire and micro-USDC, and what the words of a link's state mean. */
 import { describe, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
-import { effectiveStatus, isOpenStatus, LINK_STATUSES } from "../../core/domain/link.ts";
+import { isOpenStatus, LINK_STATUSES } from "../../core/domain/link.ts";
+import { effectiveStatus } from "../../core/domain/link-expiry.ts";
 import {
   formatUnits,
   LINK_AMOUNT_MAX_UNITS,

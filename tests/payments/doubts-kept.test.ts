@@ -5,7 +5,8 @@ import { findPublicLink } from "../../db/links/links.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { failPayments } from "../../db/payments/payments.ts";
 import { leaseQueuedPayments, markSigned, requeueUnsettled } from "../../db/payments/queue.ts";
-import { ensureLane, insertRelay, markMined } from "../../db/relays/relays.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
+import { insertRelay, markMined } from "../../db/relays/relays.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink } from "../support/seed.ts";
 

@@ -16,7 +16,8 @@ import {
   judgeForSigning,
   lockForSigning,
 } from "../../db/payments/signing-fence.ts";
-import { ensureLane, insertRelay } from "../../db/relays/relays.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
+import { insertRelay } from "../../db/relays/relays.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash, UNITS } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";

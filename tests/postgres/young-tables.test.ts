@@ -22,7 +22,8 @@ import {
 } from "../../db/payments/queue.ts";
 import { type Fence, judgeForSigning } from "../../db/payments/signing-fence.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
-import { ensureLane, insertRelay, markMined, recordSend, takeNonce } from "../../db/relays/relays.ts";
+import { ensureLane, takeNonce } from "../../db/relays/nonces.ts";
+import { insertRelay, markMined, recordSend } from "../../db/relays/relays.ts";
 import { findSentTo } from "../../db/wallet-ops/operations.ts";
 import { settleTransfers } from "../../indexer/settle/settle.ts";
 import { makeTransfer, randomHash } from "../support/ledger-lab.ts";

@@ -7,7 +7,7 @@ import { buildNoopCall } from "../../core/chain/relay.ts";
 import { SignerError } from "../../core/chain/remote-signer.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
-import { ensureLane } from "../../db/relays/relays.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
 import type { RemoteKey } from "../../worker/config.ts";
 import { beginSigned } from "../../worker/sender/begin-signed.ts";
 import { openRelayMetrics } from "../../worker/sender/metrics.ts";

@@ -12,7 +12,8 @@ import {
   returnLeases,
 } from "../../db/payments/queue.ts";
 import { BudgetExceededError, raiseFeeCharge, settleCharges } from "../../db/relays/budgets.ts";
-import { ensureLane, insertAttempt, markMined } from "../../db/relays/relays.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
+import { insertAttempt, markMined } from "../../db/relays/relays.ts";
 import type { LocalKey } from "../../worker/config.ts";
 import { chargesOf, type PaymentLimits, paymentBudgets } from "../../worker/payments/payment-budgets.ts";
 import { openBudgetMetrics } from "../../worker/sender/budget-metrics.ts";

@@ -3,10 +3,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { markSigned } from "../../db/payments/queue.ts";
+import { ensureLane, takeNonce } from "../../db/relays/nonces.ts";
 import {
   confirmRelays,
   countMiss,
-  ensureLane,
   findInFlight,
   findNonceGaps,
   hasUnfinished,
@@ -15,7 +15,6 @@ import {
   markMined,
   readLaneLoads,
   recordSend,
-  takeNonce,
 } from "../../db/relays/relays.ts";
 import {
   findDoubtfulRelays,

@@ -1,7 +1,8 @@
 /** When the monitor of relays has something to do: a pass that finds nothing unfinished asks the database no more. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { ensureLane, hasUnfinished } from "../../db/relays/relays.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
+import { hasUnfinished } from "../../db/relays/relays.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 

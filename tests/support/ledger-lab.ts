@@ -11,7 +11,8 @@ import { insertPayments, type NewPayment } from "../../db/payments/accept-paymen
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
 import { markSigned } from "../../db/payments/queue.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { ensureLane, insertRelay } from "../../db/relays/relays.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
+import { insertRelay } from "../../db/relays/relays.ts";
 import { settleTransfers } from "../../indexer/settle/settle.ts";
 import { settleLate } from "../../indexer/settle/settle-backdated.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";

@@ -5,7 +5,8 @@ import { buildUserOperation, bundleItemGas } from "../../core/chain/user-operati
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { BudgetExceededError, settleCharges } from "../../db/relays/budgets.ts";
-import { ensureLane, markMined } from "../../db/relays/relays.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
+import { markMined } from "../../db/relays/relays.ts";
 import { storeRelay } from "../../worker/sender/send.ts";
 import { operationCharges, type SendLimits } from "../../worker/wallet-ops/send-budgets.ts";
 import { type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";

@@ -1,7 +1,6 @@
-/** Moves links whose time is over to EXPIRED, with their events. Readers do not depend on it: they compute the same. */
-
+/** Moves links whose time is over to EXPIRED, with their events. Readers do not depend on it: they compute the same (core/domain/link-expiry.ts). */
 import { recordEvents } from "../../db/events/events.ts";
-import { expireLinks } from "../../db/links/links.ts";
+import { expireLinks } from "../../db/links/expire-links.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 
 const BATCH_LINKS = 1_000;

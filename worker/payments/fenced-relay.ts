@@ -13,7 +13,7 @@ import {
 } from "../../db/payments/signing-fence.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { BudgetExceededError } from "../../db/relays/budgets.ts";
-import { takeNonce } from "../../db/relays/relays.ts";
+import { takeNonce } from "../../db/relays/nonces.ts";
 import type { RelayerKey } from "../config.ts";
 import { beginSigned, type SigningKey } from "../sender/begin-signed.ts";
 import { HEAD_VALID_MS, type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";

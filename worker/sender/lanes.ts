@@ -9,7 +9,8 @@ import { openHeadWatch } from "../../core/rpc/head-watch.ts";
 import type { RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { findBudget } from "../../db/relays/budgets.ts";
-import { ensureLane, readLaneLoads, type UsedNonces } from "../../db/relays/relays.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
+import { readLaneLoads, type UsedNonces } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../config.ts";
 import { isAvoided } from "./signer-failures.ts";
 

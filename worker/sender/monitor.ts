@@ -10,9 +10,9 @@ import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { withWorkLock } from "../../db/postgres/work-lock.ts";
 import { BudgetExceededError, settleCharges } from "../../db/relays/budgets.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
 import {
   countMiss,
-  ensureLane,
   findInFlight,
   findNonceGaps,
   hasUnfinished,
