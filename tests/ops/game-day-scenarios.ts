@@ -50,7 +50,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     alert: "RelayerLow",
-    cureText: "send ETH to the address that the alarm names",
+    cureText: "send ETH to the address that the alert names",
     async provoke({ lab }) {
       await lab.rpc("anvil_setBalance", [lab.relayer, LOW_WEI]);
       return () => fundEth(lab.chain.rpcUrl, lab.relayer, ETH);
