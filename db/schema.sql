@@ -1125,6 +1125,7 @@ CREATE INDEX transactions_by_cell ON public.transactions USING btree (owner, cel
 CREATE UNIQUE INDEX transactions_claim_key ON public.transactions USING btree (claim_id) WHERE (claim_id IS NOT NULL);
 CREATE INDEX transactions_described ON public.transactions USING gin (description gin_trgm_ops) WITH (gin_pending_list_limit='512') WHERE (is_settled AND (description <> ''::text));
 CREATE INDEX transactions_newest ON public.transactions USING btree (owner, detected_at DESC) WHERE is_settled;
+CREATE INDEX transactions_numbered ON public.transactions USING gin (number_parts(description, reference)) WITH (gin_pending_list_limit='512') WHERE (is_settled AND ((description ~ '[0-9]{5}'::text) OR (reference ~ '[0-9]{5}'::text)));
 CREATE INDEX transactions_operation ON public.transactions USING btree (operation_id) WHERE (operation_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_operation_item_key ON public.transactions USING btree (operation_item_id) WHERE (operation_item_id IS NOT NULL);
 CREATE UNIQUE INDEX transactions_payment_key ON public.transactions USING btree (payment_id) WHERE (payment_id IS NOT NULL);
@@ -1795,6 +1796,24 @@ begin
   ) chunk
   group by chunk.number;
   return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.number_parts(description text, reference text)
+ RETURNS integer[]
+ LANGUAGE plpgsql
+ IMMUTABLE PARALLEL SAFE
+AS $function$
+declare
+  words text := coalesce(description, '') || ' ' || coalesce(reference, '');
+  parts int[];
+  digits text;
+begin
+  foreach digits in array regexp_split_to_array(words, '[^0-9]+') loop
+    for start in 1 .. length(digits) - 4 loop
+      parts := parts || substr(digits, start, 5)::int;
+    end loop;
+  end loop;
+  return parts;
 end $function$;
 
 CREATE OR REPLACE FUNCTION public.open_payment_owner(link_id text)

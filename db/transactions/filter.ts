@@ -32,6 +32,10 @@ export const HISTORY_COLUMNS = {
 
 /** Prefixes of a transaction hash: "0", "0x", "0xab…". */
 const HASH_PREFIX = /^0(x[0-9a-f]{0,64})?$/i;
+/** Digits are the same in either case: comparing them as they are is several times as fast. */
+const DIGITS = /^[0-9]+$/;
+/** Digits in a row that `number_parts` holds as one number each, for transactions_numbered. */
+const PART_DIGITS = 5;
 /** What the trigram index can look up: three letters or digits in a row. */
 const HAS_TRIGRAM = /[\p{L}\p{N}]{3}/u;
 export const SETTLED_STATUSES = TRANSACTION_STATUSES.filter((status) => status !== "PENDING");
@@ -218,17 +222,27 @@ export function amountConditions({
   );
 }
 
-/** Case-insensitive substring of the description or the reference, or a prefix of the hash. `%`, `_` and `\` are literal. */
+/**
+ * As `matchesText`. A number is looked up in transactions_numbered only: its parts are in few rows, the trigrams of its digits in many.
+ */
 export function searchCondition(term: string): SQL | undefined {
+  if (!DIGITS.test(term) || term.length < PART_DIGITS) return matchesText(term);
+  const parts = sql`number_parts(${transactions.description}, ${transactions.reference}) @> ${partsOf(term)}::int[]`;
+  return and(containsUnindexed(term), HAS_NUMBER, parts);
+}
+
+/** Case-insensitive substring of the description or the reference, or a prefix of the hash. `%`, `_` and `\` are literal. */
+export function matchesText(term: string): SQL | undefined {
   const part = `%${escapeLike(term)}%`;
+  const contains = DIGITS.test(term) ? like : ilike;
   const inText = HAS_TRIGRAM.test(term)
     ? // the index has no entries for what has no description
       or(
-        and(sql`${transactions.description} <> ''`, ilike(transactions.description, part)),
-        ilike(transactions.reference, part),
+        and(sql`${transactions.description} <> ''`, contains(transactions.description, part)),
+        contains(transactions.reference, part),
       )
-    : // not by the trigram index: without a trigram to look up it is read whole, with the rows of every user
-      sql`((${transactions.description} || '') ilike ${part} or (${transactions.reference} || '') ilike ${part})`;
+    : // without a trigram to look up the index is read whole, with the rows of every user
+      containsUnindexed(term);
   if (!HASH_PREFIX.test(term)) return inText;
   const digits = term.toLowerCase().slice(2);
   const beginning = (filler: string) =>
@@ -239,6 +253,27 @@ export function searchCondition(term: string): SQL | undefined {
     like(sql`hex_of(${transactions.txHash})`, `0x${digits}%`),
   );
   return or(inText, hash);
+}
+
+/** Not by the trigram index. */
+function containsUnindexed(term: string): SQL | undefined {
+  const part = `%${escapeLike(term)}%`;
+  const contains = DIGITS.test(term) ? like : ilike;
+  return or(
+    contains(sql`(${transactions.description} || '')`, part),
+    contains(sql`(${transactions.reference} || '')`, part),
+  );
+}
+
+/** As transactions_numbered says which rows it holds. */
+const HAS_NUMBER = sql`(${transactions.description} ~ '[0-9]{5}' or ${transactions.reference} ~ '[0-9]{5}')`;
+
+/** Every five digits in a row, as an array of numbers. */
+function partsOf(digits: string): string {
+  const parts = Array.from({ length: digits.length - PART_DIGITS + 1 }, (_, start) =>
+    Number(digits.slice(start, start + PART_DIGITS)),
+  );
+  return `{${parts.join(",")}}`;
 }
 
 /** Whether an index can find the rows: a trigram, or the beginning of a hash. Otherwise every row of the user's is compared. */

@@ -10,7 +10,7 @@ import { runBuilt, type Tx } from "../postgres/client.ts";
 import { readInTime } from "../postgres/statement-timeout.ts";
 import { transactions } from "../schema.ts";
 import { countByAmount } from "./amount-counts.ts";
-import { type Cell, countByDays, readCells, sumCounts } from "./counts.ts";
+import { type Cell, countByDays, sumCounts } from "./counts.ts";
 import {
   type Branch,
   choosesCell,
@@ -20,9 +20,9 @@ import {
   isAfter,
   isIndexed,
   isOwnedBy,
+  matchesText,
   pendingBranch,
   rowsOf,
-  searchCondition,
   settledBranch,
   timeConditions,
   withoutPending,
@@ -36,17 +36,19 @@ const RECENT_ROWS = [500, 5_000];
 const RECENT_ROWS_FAR = [20_000, 50_000];
 /** Times as many rows as the first ones suggest. */
 const SPAN_MARGIN = 3;
+/** And as counters suggest, which know the whole history: enough for all but one page in some hundred, of evenly spread rows. */
+const COUNTED_MARGIN = 1.5;
 /** Rows that a search may read by an index: some 40 ms of Postgres' time. */
 const INDEXED_ROWS_MAX = 25_000;
 /** Rows between amounts lie anywhere in the table: as long for fewer of them. */
 const AMOUNT_ROWS_MAX = 5_000;
 /** Without a search the amount index alone answers. */
-const AMOUNT_ENTRIES_MAX = 25_000;
+const AMOUNT_ENTRIES_MAX = 20_000;
 /** Rows looked at in each of two places to learn how frequent a text is. */
 const SAMPLE_ROWS = 500;
 
 type Page = { limit: number; offset: number; after?: HistoryPosition | undefined };
-/** `cells`: those of the user's whole history. */
+/** `cells`: what is settled of the user's whole history. */
 type Asked = Page & { cells: readonly Cell[] };
 type Found = { rows: HistoryRow[]; total: number; isLowerBound: boolean };
 
@@ -59,18 +61,17 @@ export async function listLargeHistory(
   const reach = page.offset + page.limit;
   /** Share of rows that match, as far as is known. */
   let frequency = Number.POSITIVE_INFINITY;
-  const look = async (spans: readonly number[]) => {
+  const look = async (spans: readonly number[], margin = SPAN_MARGIN) => {
     for (const most of spans) {
       if (frequency * most < 2 * reach) break;
-      const span = Math.min(most, Math.ceil((SPAN_MARGIN * reach) / frequency) || most);
+      const span = Math.min(most, Math.ceil((margin * reach) / frequency) || most);
       const recent = await findRecent(tx, userId, filter, page, span);
       if (recent.settled > reach) return recent;
       frequency = recent.settled / span;
     }
     return undefined;
   };
-  const isPending = cells.some((cell) => cell.status === "PENDING" && choosesCell(filter, cell));
-  const findAll = (key: Key) => findByIndex(tx, userId, filter, { ...page, key, isPending });
+  const findAll = (key: Key) => findByIndex(tx, userId, filter, { ...page, key });
   if (!withoutPending(filter)) return findAll("dates");
   const shares = await sampleText(tx, userId, filter, page);
   if (shares?.share === 0 && shares.near === 0) return findAll("text");
@@ -78,7 +79,7 @@ export async function listLargeHistory(
   if (near) return near;
   const size = sumCounts(cells);
   const { key, isShort, amounts } = await chooseIndex(tx, userId, filter, {
-    size,
+    cells,
     share: shares?.share ?? 1,
   });
   if (isShort) return findAll(key);
@@ -88,7 +89,8 @@ export async function listLargeHistory(
     const chosen = sumCounts(cells.filter((cell) => choosesCell(filter, cell)));
     frequency = (amounts / size) * (chosen / size);
   }
-  const far = await look(isCounted ? RECENT_ROWS_FAR.slice(-1) : RECENT_ROWS_FAR);
+  const counted = isCounted ? await look(RECENT_ROWS_FAR.slice(-1), COUNTED_MARGIN) : undefined;
+  const far = counted ?? (await look(isCounted ? RECENT_ROWS_FAR.slice(-1) : RECENT_ROWS_FAR));
   if (far) return far;
   if (filter.search !== undefined) throw tooBroad();
   return findAll(key);
@@ -102,17 +104,17 @@ async function chooseIndex(
   tx: Tx,
   userId: string,
   { search, from, before, minUnits, maxUnits }: TransactionFilter,
-  { size, share }: { size: number; share: number },
+  { cells, share }: { cells: readonly Cell[]; share: number },
 ): Promise<{ key: Key; isShort: boolean; amounts?: number | undefined }> {
   const ways: { key: Key; rows: number; most: number }[] = [];
   if (search !== undefined) {
-    const rows = share * size;
+    const rows = share * sumCounts(cells);
     if (rows === 0) return { key: "text", isShort: true };
     ways.push({ key: "text", rows, most: INDEXED_ROWS_MAX });
   }
   if (from !== undefined || before !== undefined) {
     const between = { ...NO_FILTER, from, before };
-    const rows = await countByDays(tx, userId, between, await readCells(tx, userId, between));
+    const rows = await countByDays(tx, userId, between, cells);
     ways.push({ key: "dates", rows, most: INDEXED_ROWS_MAX });
   }
   if (minUnits !== undefined || maxUnits !== undefined) {
@@ -143,7 +145,7 @@ async function sampleText(
   const end = (order: "asc" | "desc") => sql`
     (select detected_at from transactions where ${settled} order by detected_at ${sql.raw(order)} limit 1)`;
   const sample = (condition: SQL | undefined) => sql`
-    select coalesce(avg(case when ${searchCondition(search)} then 1 else 0 end), 0)::float8 as share
+    select coalesce(avg(case when ${matchesText(search)} then 1 else 0 end), 0)::float8 as share
     from (
       select description, reference, tx_hash
       from transactions
@@ -209,14 +211,14 @@ async function findRecent(
   return { rows, total: Number(row?.total ?? 0n), settled: Number(row?.settled ?? 0n), isLowerBound: true };
 }
 
-/** Every matching row, by one index: exact. `isPending`: whether some of what is PENDING may match. */
+/** Every matching row, by one index: exact. */
 async function findByIndex(
   tx: Tx,
   userId: string,
   filter: TransactionFilter,
-  { key, isPending, ...page }: Page & { key: Key; isPending: boolean },
+  { key, ...page }: Page & { key: Key },
 ): Promise<Found> {
-  const pending = isPending ? pendingBranch(userId, filter) : undefined;
+  const pending = pendingBranch(userId, filter);
   const branches = [settledBy(key, userId, filter) ?? [], pending ? keysOf(pending) : []].flat();
   if (branches.length === 0) return { rows: [], total: 0, isLowerBound: false };
   const query = sql`
@@ -248,6 +250,8 @@ function settledBy(key: Key, userId: string, filter: TransactionFilter): SQL | u
   const chosen = withoutPending(filter);
   if (!chosen) return undefined;
   const { from, before, minUnits, maxUnits, search } = filter;
+  // compared where the rows are read
+  const rest = key === "text" ? { ...chosen, search: undefined } : chosen;
   const asked: Record<Key, Partial<TransactionFilter>> = {
     dates: { from, before },
     amounts: { from, before, minUnits, maxUnits },
@@ -267,7 +271,7 @@ function settledBy(key: Key, userId: string, filter: TransactionFilter): SQL | u
       ${order[key]}
       offset 0
     ) transactions
-    where ${conditionsOf(userId, chosen)}`;
+    where ${conditionsOf(userId, rest)}`;
 }
 
 function keysOf(branch: Branch): SQL {

@@ -14,6 +14,7 @@ import {
   countRows,
   locateOffset,
   readCells,
+  readSettledCells,
   sumCounts,
 } from "./counts.ts";
 import {
@@ -63,7 +64,7 @@ export async function listTransactions(
     const total = await countByAmount(tx, userId, filter);
     return exactPage(total, page, () => readAmountPage(tx, userId, filter, { ...page, total }));
   }
-  const cells = await readCells(tx, userId, NO_FILTER);
+  const cells = await readSettledCells(tx, userId, NO_FILTER);
   if (sumCounts(cells) > LARGE_HISTORY_ROWS) return listLargeHistory(tx, userId, filter, { ...page, cells });
   const branches = branchesOf(userId, filter, isAfter(page.after));
   return exactPage(await countRows(tx, userId, filter), page, () => scanMerged(tx, branches, page));

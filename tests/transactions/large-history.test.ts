@@ -20,12 +20,14 @@ beforeAll(async () => {
   sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
   userId = newUserId();
   await insertUser(sql, { id: userId, email: "large@example.com" });
-  // n counts from the newest, 1; every tenth is coffee, every third of the others milk, every 20,000th saffron, the oldest 500 are tea
+  // n counts from the newest, 1; every tenth is coffee, every third of the others milk, every 20,000th saffron, the oldest 500 are tea, and one is of an
+  // order
   await sql`
     insert into transactions
-      (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, detected_at)
+      (id, user_id, network, type, status, amount_units, counterparty, reference, description, tx_hash, detected_at)
     select
       'txn_' || lpad(n::text, 22, '0'), ${userId}, 'base', 'RECEIVE', 'CONFIRMED', n, ${`0x${"ab".repeat(20)}`},
+      case when n = 55555 then 'PO-0012345678/99' end,
       case
         when n % 20000 = 7 then 'Saffron ' || n
         when n = 33333 then 'Café ÜBERWEISUNG платёж Ωmega'
@@ -212,6 +214,33 @@ test("a search for a text that no new row holds reads 500 of these and the rows 
     const read = () => listTransactions(tx, userId, { ...NO_FILTER, search: "Tea 1195" }, page);
     // 99 of the oldest rows, named by the trigram index and read once, and 50 again by their keys
     expect(await countRead(tx, read)).toBeLessThan(500 + 99 + 50 + 50);
+  });
+});
+
+test.each([
+  ["119990", [119_990]],
+  ["11999", Array.from({ length: 10 }, (_, index) => 119_990 + index)],
+  ["19990", [19_990, 119_990]],
+  ["00007", [100_007]],
+  ["0012345678", [55_555]],
+  ["23456", [55_555]],
+  ["1234567899", []],
+  ["912345", []],
+])("a number is found within others, in descriptions and references: %s", async (search, ns) => {
+  expect(await listInTime({ search })).toMatchObject({ ns, total: ns.length, isLowerBound: false });
+});
+
+test("a number of five digits is looked up in the index of numbers, not by the trigrams of its digits", async () => {
+  await sql.begin("isolation level repeatable read read only", async (tx) => {
+    const scans = async () => {
+      const rows = await tx<{ name: string; scans: number }[]>`
+        select name, pg_stat_get_xact_numscans(name::regclass)::float8 as scans
+        from unnest(array['transactions_numbered', 'transactions_described', 'transactions_reference']) name`;
+      return rows.map((row) => row.scans);
+    };
+    const before = await scans();
+    await listTransactions(tx, userId, { ...NO_FILTER, search: "119990" }, { limit: 50, offset: 0 });
+    expect((await scans()).map((count, index) => count - (before[index] ?? 0))).toEqual([1, 0, 0]);
   });
 });
 
