@@ -4,9 +4,9 @@
  * on the size of its batch before all else.
  */
 
-/** While others are on their way into a block: the larger the last batch, the longer the next one is gathered, up to GATHER_MAX_MS. */
+/** While others are on their way into a block: the larger the last batch, the longer the next one is gathered at most, up to GATHER_MAX_MS. */
 const GATHER_MS_A_PAYMENT = 4;
-const GATHER_MAX_MS = 100;
+const GATHER_MAX_MS = 150;
 /** A batch of so many makes the network count as busy for BUSY_MS, less than half of a drain lease. */
 const BUSY_MIN = 16;
 const BUSY_MS = 400;
@@ -15,7 +15,7 @@ const GATHER_BUSY_MS = 20;
 
 export type BatchPace = {
   noteBatch(payments: number): void;
-  /** For how long the next batch is gathered once payments are due; `hasPending`: others are on their way into a block. */
+  /** For how long the next batch is gathered at most once payments are due; `hasPending`: others are on their way into a block. */
   gatherMs(hasPending: boolean): number;
   /** More payments are likely to come at once: the drain goes on while nothing is due. */
   isBusy(): boolean;
