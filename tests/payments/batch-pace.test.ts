@@ -44,3 +44,12 @@ test("400 ms after the last batch a payment is relayed at once again", () => {
   nowMs += 1;
   expect([...gathers(), pace.isBusy()]).toEqual([0, 0, false]);
 });
+
+test("for a second after a payment was left to another worker the network counts as drained there", () => {
+  expect(pace.isDrainedElsewhere()).toBe(false);
+  pace.noteDrainedElsewhere();
+  nowMs += 999;
+  expect(pace.isDrainedElsewhere()).toBe(true);
+  nowMs += 1;
+  expect(pace.isDrainedElsewhere()).toBe(false);
+});

@@ -55,6 +55,7 @@ async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promi
   try {
     while (performance.now() < endMs && awaited < AWAITED_MAX) {
       const turn = await takeDrainLease(deps.asyncCommitSql, drain, { staysOn: pace.isBusy() });
+      if (turn === "busy") pace.noteDrainedElsewhere();
       isOver = turn === "idle" || turn === "busy";
       if (isOver) break;
       if (turn === "released") continue;
