@@ -133,11 +133,12 @@ const operationDrains = new Map(
   [...networks].map(([id, network]) => [id, coalesce(() => sendOperations(network))]),
 );
 for (const [id, network] of networks) {
-  const { ledger, held } = network;
+  const { ledger, held, pace } = network;
   const payments: RelayQueue = {
     name: "relaying payments",
     drain: async () => drains.get(id)?.(),
     noteBlock: (number) => ledger.noteRead(number),
+    isDrainedElsewhere: () => pace.isDrainedElsewhere(),
     async close() {
       ledger.close();
       await Promise.all(held);

@@ -11,13 +11,8 @@ import { isDrained } from "../../db/payments/drain-lease.ts";
 import { isNoneStored, lockPayments } from "../../db/payments/payments.ts";
 import { isWorthRetrying, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { storeTraces } from "../../db/traces/traces.ts";
+import { GROUP_LIMITS, isGathered } from "./group-pace.ts";
 
-const GROUP_MAX = 100;
-/** After a group of several the next one waits for more: fewer commits, transactions and blocks carry the same load. */
-const GATHER_MS = 8;
-/** A smaller one waits longer: where several processes share the load, each would commit a few at a time. */
-const GROUP_MIN = 8;
-const GATHER_MAX_MS = 25;
 const WAITING_MAX = 5_000;
 
 export type Acceptable = { id: string; network: NetworkId; requestId: string | null };
@@ -43,24 +38,22 @@ export function openAcceptor<Payment extends Acceptable>(sql: Sql, store: Store<
   const waiting: Waiting<Payment>[] = [];
   let running = false;
   let isBusy = false;
-  let onEnough: (() => void) | undefined;
 
   async function gather(): Promise<void> {
-    await Bun.sleep(GATHER_MS);
-    if (waiting.length >= GROUP_MIN) return;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, GATHER_MAX_MS - GATHER_MS);
-    onEnough = resolve;
-    await promise;
-    clearTimeout(timer);
-    onEnough = undefined;
+    const startedMs = performance.now();
+    for (let before = 0; ; ) {
+      const now = waiting.length;
+      if (isGathered(now, { before, passedMs: performance.now() - startedMs })) return;
+      before = now;
+      await Bun.sleep(GROUP_LIMITS.lookEveryMs);
+    }
   }
 
   async function drain(): Promise<void> {
     running = true;
     while (waiting.length > 0) {
       if (isBusy) await gather();
-      const group = waiting.splice(0, GROUP_MAX);
+      const group = waiting.splice(0, GROUP_LIMITS.groupMax);
       isBusy = group.length > 1;
       await commitGroup(sql, store, group);
     }
@@ -75,7 +68,6 @@ export function openAcceptor<Payment extends Acceptable>(sql: Sql, store: Store<
           return;
         }
         waiting.push({ payment, traceparent: currentTraceparent(), resolve, reject });
-        if (waiting.length >= GROUP_MIN) onEnough?.();
         if (!running) void drain();
       }),
   };

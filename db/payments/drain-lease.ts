@@ -35,17 +35,7 @@ export async function takeDrainLease(
   const [row] = await tx<DrainRow[]>`
     with due as materialized (
       select count(*)::int as count
-      from (
-        select
-        from open_payments
-        join payments on payments.id = open_payments.payment_id
-        where open_payments.network = ${network} and payments.state = 'QUEUED' and payments.next_try_at <= now()
-          and not exists (
-            select from payment_leases lease
-            where lease.payment_id = payments.id and lease.until > now()
-          )
-        limit ${batchMax}
-      ) first_due
+      from ${firstDue(tx, network, batchMax)}
     ),
     taken as (
       insert into drain_leases (network, holder, until)
@@ -99,6 +89,30 @@ export async function takeDrainLease(
   if (row.due >= batchMax) return "full";
   if (!row.isTaken) return "busy";
   return row.isPending ? "pending" : "taken";
+}
+
+/** SQL: the payments that a drain may lease now, a batch of them at most. */
+function firstDue(tx: Tx, network: NetworkId, batchMax: number) {
+  return tx`
+    (
+      select
+      from open_payments
+      join payments on payments.id = open_payments.payment_id
+      where open_payments.network = ${network} and payments.state = 'QUEUED' and payments.next_try_at <= now()
+        and not exists (
+          select from payment_leases lease
+          where lease.payment_id = payments.id and lease.until > now()
+        )
+      limit ${batchMax}
+    ) first_due`;
+}
+
+/** How many payments are due, up to a full batch. */
+export async function countDue(tx: Tx, { network, batchMax }: Drain): Promise<number> {
+  const [row] = await tx<{ due: number }[]>`
+    select count(*)::int as due
+    from ${firstDue(tx, network, batchMax)}`;
+  return row?.due ?? 0;
 }
 
 type DrainRow = { due: number; isTaken: boolean; isHeld: boolean; isReleased: boolean; isPending: boolean };

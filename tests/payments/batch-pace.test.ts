@@ -22,12 +22,12 @@ test("after a payment that was relayed alone the next one is relayed at once", (
   expect(pace.isBusy()).toBe(false);
 });
 
-test("while others are on their way the next batch is gathered for 4 ms a payment of the last one, up to 100 ms", () => {
+test("while others are on their way the next batch is gathered for 4 ms a payment of the last one, up to 150 ms", () => {
   const waits = [2, 7, 24, 25, 26, 100].map((payments) => {
     pace.noteBatch(payments);
     return pace.gatherMs(true);
   });
-  expect(waits).toEqual([8, 28, 96, 100, 100, 100]);
+  expect(waits).toEqual([8, 28, 96, 100, 104, 150]);
 });
 
 test("a network is busy from sixteen payments in a batch on: its next one is gathered for 20 ms while none is on its way", () => {
@@ -40,7 +40,16 @@ test("a network is busy from sixteen payments in a batch on: its next one is gat
 test("400 ms after the last batch a payment is relayed at once again", () => {
   pace.noteBatch(50);
   nowMs += 399;
-  expect([...gathers(), pace.isBusy()]).toEqual([100, 20, true]);
+  expect([...gathers(), pace.isBusy()]).toEqual([150, 20, true]);
   nowMs += 1;
   expect([...gathers(), pace.isBusy()]).toEqual([0, 0, false]);
+});
+
+test("for a second after a payment was left to another worker the network counts as drained there", () => {
+  expect(pace.isDrainedElsewhere()).toBe(false);
+  pace.noteDrainedElsewhere();
+  nowMs += 999;
+  expect(pace.isDrainedElsewhere()).toBe(true);
+  nowMs += 1;
+  expect(pace.isDrainedElsewhere()).toBe(false);
 });

@@ -26,13 +26,17 @@ afterAll(async () => {
   await Promise.all([db?.drop(), node?.stop()]);
 });
 
-test("a drain that goes on is not started twice, and holds up neither the monitor nor other queues", async () => {
+function openNetwork(): RelayNetwork {
   const lanes = openLanes(sql, chain, [], { maxFeeWei: 10n ** 12n, dailyFeeMaxWei: undefined });
   // nothing is in flight: a pass reads the market and uses nothing else
-  const network = {
+  return {
     ...{ deps: { sql, log: console }, chain, lanes, firstHeads: new Map() },
     metrics: openRelayMetrics(new Registry()),
   } as unknown as RelayNetwork;
+}
+
+test("a drain that goes on is not started twice, and holds up neither the monitor nor other queues", async () => {
+  const network = openNetwork();
   const [over, thirdDrain] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const drains = { long: 0, short: 0 };
   const stop = await startNetworkLoop(sql, network, [
@@ -55,4 +59,27 @@ test("a drain that goes on is not started twice, and holds up neither the monito
   expect(drains.long).toBe(1);
   over.resolve();
   await stop();
+});
+
+/** How long five rounds of the worker that monitors took while blocks came one after the other. */
+async function measureRounds(isDrainedElsewhere: boolean): Promise<number> {
+  const startedMs = performance.now();
+  const last = Promise.withResolvers<void>();
+  let rounds = 0;
+  const drain = async () => {
+    rounds += 1;
+    if (rounds === 5) last.resolve();
+  };
+  const stop = await startNetworkLoop(sql, openNetwork(), [
+    { name: "queue", drain, isDrainedElsewhere: () => isDrainedElsewhere },
+  ]);
+  const blocks = setInterval(() => void sql`select pg_notify('block', 'base-sepolia:1')`.execute(), 20);
+  await last.promise;
+  clearInterval(blocks);
+  await stop();
+  return performance.now() - startedMs;
+}
+
+test("a block does not wake the worker that monitors while another one drains: each half second is enough", async () => {
+  expect(await measureRounds(true)).toBeGreaterThan(1_900);
 });

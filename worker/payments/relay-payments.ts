@@ -12,6 +12,7 @@ import { type LeasedPayment, leaseQueuedPayments } from "../../db/payments/queue
 import type { RelayerKey } from "../config.ts";
 import type { Lanes, NoLane } from "../sender/lanes.ts";
 import { relayFenced, SIGNING_MARKET_MS } from "./fenced-relay.ts";
+import { gatherBatch } from "./gather-batch.ts";
 import { toRelayable } from "./items.ts";
 import { explainNoLane, limitReached, splitByBudget } from "./payment-budgets.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
@@ -54,6 +55,7 @@ async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promi
   try {
     while (performance.now() < endMs && awaited < AWAITED_MAX) {
       const turn = await takeDrainLease(deps.asyncCommitSql, drain, { staysOn: pace.isBusy() });
+      if (turn === "busy") pace.noteDrainedElsewhere();
       isOver = turn === "idle" || turn === "busy";
       if (isOver) break;
       if (turn === "released") continue;
@@ -68,7 +70,7 @@ async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promi
       }
       awaited = 0;
       const gatherMs = turn === "full" ? 0 : pace.gatherMs(turn === "pending");
-      if (gatherMs > 0) await Bun.sleep(gatherMs);
+      if (gatherMs > 0) await gatherBatch(network, drain, gatherMs);
       const leased = await leaseQueuedPayments(
         deps.asyncCommitSql,
         chain.network.id,

@@ -17,6 +17,8 @@ export type RelayQueue = {
   name: string;
   drain(): Promise<void>;
   noteBlock?(number: bigint): void;
+  /** Another worker drains it, and goes on under load. */
+  isDrainedElsewhere?(): boolean;
   close?(): Promise<void>;
 };
 
@@ -37,8 +39,9 @@ export async function startNetworkLoop(
     const [id, number = ""] = payload.split(":");
     if (id !== chain.network.id) return;
     if (/^\d+$/.test(number)) for (const queue of queues) queue.noteBlock?.(BigInt(number));
-    // of several workers one has something to do after each block, unless it is draining; the others come round by themselves
+    // of several workers one has something to do after each block, unless it or another is draining; the others come round by themselves
     if (!monitorLease.isHeld() || draining.size > 0) return;
+    if (queues.some((queue) => queue.isDrainedElsewhere?.())) return;
     dueMs = Math.min(dueMs, lastMs + WAKE_MIN_MS);
     wake?.();
   });

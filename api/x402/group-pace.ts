@@ -1,0 +1,24 @@
+/**
+ * When a group that others preceded is committed. Payments that one block has settled come again in one burst, and a burst that is cut
+ * in two costs a commit more: where several processes share the load, that is most of what a further process costs.
+ */
+
+const GROUP_MAX = 100;
+/** A group of several is gathered for so long at least. */
+const GATHER_MS = 8;
+/** A smaller one waits longer: where several processes share the load, each would commit a few at a time. */
+const GROUP_MIN = 8;
+const GATHER_MAX_MS = 25;
+/** Between two looks at what waits: a burst is over when none came meanwhile. */
+const LOOK_EVERY_MS = 4;
+
+export const GROUP_LIMITS = { groupMax: GROUP_MAX, lookEveryMs: LOOK_EVERY_MS } as const;
+
+/** `before`: how many waited at the last look. */
+export function isGathered(
+  waiting: number,
+  { before, passedMs }: { before: number; passedMs: number },
+): boolean {
+  if (waiting >= GROUP_MAX || passedMs >= GATHER_MAX_MS) return true;
+  return waiting >= GROUP_MIN && waiting === before && passedMs >= GATHER_MS;
+}

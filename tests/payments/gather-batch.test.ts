@@ -1,0 +1,78 @@
+/** Gathering a batch: it ends when the batch is full or the burst after a block is over, long before its time is. */
+import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
+import { countDue, type Drain } from "../../db/payments/drain-lease.ts";
+import { leaseQueuedPayments } from "../../db/payments/queue.ts";
+import { gatherBatch } from "../../worker/payments/gather-batch.ts";
+import { openLedgerProgress } from "../../worker/payments/ledger-progress.ts";
+import type { PaymentNetwork } from "../../worker/payments/payment-network.ts";
+import { accept, type BooksLab, NETWORK, openBooks } from "../support/ledger-lab.ts";
+import { seedLinks, seedMerchant } from "../support/seed.ts";
+
+const BATCH = 3;
+/** Nobody waits that long: a gathering that lasts until its time is over fails by the test's timeout. */
+const FOREVER_MS = 3_600_000;
+const drain: Drain = { network: NETWORK, holder: "one", batchMax: BATCH, leaseMs: 30_000 };
+let lab: BooksLab;
+let ledger: ReturnType<typeof openLedgerProgress>;
+
+beforeAll(async () => {
+  lab = await openBooks({ readTo: 100 });
+});
+afterAll(() => lab?.stop());
+beforeEach(async () => {
+  await lab.sql`update payments set next_try_at = now() + interval '1 hour'`;
+  lab.merchant = await seedMerchant(lab.sql);
+  ledger = openLedgerProgress();
+});
+
+async function queue(count: number): Promise<void> {
+  const links = await seedLinks(lab.sql, lab.merchant, { count, amountUnits: 10_000n });
+  for (const link of links) await accept(lab, link);
+}
+
+function gather(gatherMs: number, sql = lab.sql): Promise<void> {
+  const deps = { asyncCommitSql: sql } as PaymentNetwork["deps"];
+  return gatherBatch({ deps, ledger }, drain, gatherMs);
+}
+
+test("what is due is counted up to a full batch, without what is leased", async () => {
+  const counts = [await countDue(lab.sql, drain)];
+  await queue(2);
+  counts.push(await countDue(lab.sql, drain));
+  await queue(2);
+  counts.push(await countDue(lab.sql, drain));
+  await leaseQueuedPayments(lab.sql, NETWORK, 2, 30_000);
+  counts.push(await countDue(lab.sql, drain));
+  expect(counts).toEqual([0, 2, 3, 2]);
+});
+
+test("a full batch is counted once after the block, and gathered no longer", async () => {
+  await queue(BATCH);
+  let fragments = 0;
+  const sql = new Proxy(lab.sql, {
+    apply(target, self, given) {
+      fragments += 1;
+      return Reflect.apply(target, self, given);
+    },
+  });
+  await countDue(sql, drain);
+  const ofOneCount = fragments;
+  const gathered = gather(FOREVER_MS, sql);
+  ledger.noteRead(101n);
+  await gathered;
+  expect(fragments).toBe(2 * ofOneCount);
+});
+
+test("a batch that does not fill is gathered until the burst after the block is over", async () => {
+  await queue(1);
+  const gathered = gather(FOREVER_MS);
+  ledger.noteRead(101n);
+  await gathered;
+  expect(await countDue(lab.sql, drain)).toBe(1);
+});
+
+test("without a block a batch is gathered for its time", async () => {
+  await queue(1);
+  await gather(20);
+  expect(await countDue(lab.sql, drain)).toBe(1);
+});
