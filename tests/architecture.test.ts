@@ -44,7 +44,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
 };
 
 /** Packages the pure rules may use: none that reads a clock, a file or a socket. */
-const PURE_PACKAGES = [/^viem(\/utils)?$/, /^node:crypto$/, /^@noble\//, /^zod$/];
+const PURE_PACKAGES = [/^viem(\/utils)?$/, /^viem-modules\/utils\//, /^node:crypto$/, /^@noble\//, /^zod$/];
 const RUNTIME_PACKAGES = [/^zod$/, /^tldts$/, /^pino$/, /^prom-client$/, /^node:/, /^bun$/];
 
 const TABLES = new Set(
@@ -110,6 +110,16 @@ test("the OpenTelemetry packages are loaded only when traces are exported", () =
   expect(importers.map(([file]) => file)).toEqual(["core/tracing/open-tracing.ts"]);
   const text = sources.get("core/tracing/open-tracing.ts") ?? "";
   expect(text).not.toMatch(/^import .*otlp-exporter/m);
+});
+
+test("the indexer loads single modules of viem: its entry points load all of it, 15 MB", () => {
+  const loaded = new Set(["indexer/main.ts"]);
+  for (const file of loaded) {
+    const text = (sources.get(file) ?? "").replace(/^import type [^;]*;$/gm, "");
+    for (const name of readImports(file, text)) loaded.add(name);
+  }
+  expect([...loaded].filter((name) => name.startsWith("viem-modules/")).length).toBeGreaterThan(0);
+  expect([...loaded].filter((name) => /^viem(\/|$)/.test(name))).toEqual([]);
 });
 
 describe("layers", () => {

@@ -1,5 +1,5 @@
 /** Logs of a passkey account that change who may spend from it. */
-import { decodeAbiParameters } from "viem";
+import { decodeAbiParameters } from "viem-modules/utils/abi/decodeAbiParameters.js";
 import type { Hex } from "../domain/networks.ts";
 import type { RawLog } from "./usdc.ts";
 

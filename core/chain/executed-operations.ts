@@ -2,14 +2,17 @@
  * A user operation of ours, read back from the transaction that ran it: for a database that has lost the row. Trusted only when its
  * fields make the hash that the EntryPoint's event names, and its calls are tagged transfers as we build them.
  */
-import { decodeFunctionData, multicall3Abi } from "viem";
-import { entryPoint06Abi, getUserOperationHash } from "viem/account-abstraction";
+
+import { entryPoint06Abi } from "viem-modules/account-abstraction/constants/abis.js";
+import { multicall3Abi } from "viem-modules/constants/abis.js";
+import { decodeFunctionData } from "viem-modules/utils/abi/decodeFunctionData.js";
 import { TAG_BYTES } from "../domain/link-tag.ts";
 import { CONTRACTS, type Hex, type Network } from "../domain/networks.ts";
 import type { OperationItem } from "../domain/wallet-operation.ts";
 import type { InnerCall } from "./multicall.ts";
 import { decodeAccountCalls } from "./passkey-account.ts";
 import { encodeTransfer } from "./usdc.ts";
+import { userOperationHash } from "./user-operation.ts";
 import type { VerifiedTransaction } from "./verify-transaction.ts";
 
 export type ExecutedOperation = {
@@ -34,11 +37,7 @@ export function findExecutedOperation(
   { userOpHash, network }: { userOpHash: Hex; network: Network },
 ): ExecutedOperation | undefined {
   for (const operation of bundlesOf(transaction).flatMap(operationsOf)) {
-    const hash = getUserOperationHash({
-      ...{ chainId: network.chainId, entryPointAddress: CONTRACTS.entryPointV06, entryPointVersion: "0.6" },
-      userOperation: operation,
-    });
-    if (hash !== userOpHash) continue;
+    if (userOperationHash(operation, network.chainId) !== userOpHash) continue;
     const { callData, callGasLimit: callGas, verificationGasLimit: verificationGas } = operation;
     const calls = decodeAccountCalls(callData) ?? [];
     const transfers = calls.map((call) => readTaggedTransfer(call, network.usdc.address));

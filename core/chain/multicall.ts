@@ -1,5 +1,7 @@
 /** Multicall3's `aggregate3`: many calls in one transaction, each allowed to fail alone. Encoded by hand for speed: every batch uses it. */
-import { decodeFunctionResult, multicall3Abi } from "viem";
+
+import { multicall3Abi } from "viem-modules/constants/abis.js";
+import { decodeFunctionResult } from "viem-modules/utils/abi/decodeFunctionResult.js";
 import type { Hex } from "../domain/networks.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
 import { bytesTail, hexWord, uintWord } from "./abi-words.ts";

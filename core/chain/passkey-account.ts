@@ -1,5 +1,7 @@
 /** The smart account a passkey controls (Coinbase Smart Wallet v1.1): its address, owners and calls. */
-import { decodeFunctionData, encodeAbiParameters, encodeFunctionData, parseAbi } from "viem";
+import { decodeFunctionData } from "viem-modules/utils/abi/decodeFunctionData.js";
+import { encodeAbiParameters } from "viem-modules/utils/abi/encodeAbiParameters.js";
+import { encodeFunctionData } from "viem-modules/utils/abi/encodeFunctionData.js";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { parseData, parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
@@ -21,21 +23,34 @@ export type AccountOrigin = {
   readonly saltNonce: bigint;
 };
 
-/** Read at first use: before code is compiled it takes 40 ms, longer than any other step of a process's start. */
-const parseAccountAbi = () =>
-  parseAbi([
-    "function createAccount(bytes[] owners, uint256 nonce) returns (address)",
-    "function execute(address target, uint256 value, bytes data)",
-    "function executeBatch((address target, uint256 value, bytes data)[] calls)",
-    "function addOwnerPublicKey(bytes32 x, bytes32 y)",
-    "function addOwnerAddress(address owner)",
-    "function removeOwnerAtIndex(uint256 index, bytes owner)",
-    "function executeWithoutChainIdValidation(bytes[] calls)",
-  ]);
-let parsedAbi: ReturnType<typeof parseAccountAbi> | undefined;
-function accountAbi() {
-  parsedAbi ??= parseAccountAbi();
-  return parsedAbi;
+const CALL = [
+  { name: "target", type: "address" },
+  { name: "value", type: "uint256" },
+  { name: "data", type: "bytes" },
+] as const;
+
+/** As the compiler would write it: reading signatures takes 40 ms before code is compiled. */
+const ACCOUNT_ABI = [
+  accountFunction("createAccount", [
+    { name: "owners", type: "bytes[]" },
+    { name: "nonce", type: "uint256" },
+  ]),
+  accountFunction("execute", CALL),
+  accountFunction("executeBatch", [{ name: "calls", type: "tuple[]", components: CALL }]),
+  accountFunction("addOwnerPublicKey", [
+    { name: "x", type: "bytes32" },
+    { name: "y", type: "bytes32" },
+  ]),
+  accountFunction("addOwnerAddress", [{ name: "owner", type: "address" }]),
+  accountFunction("removeOwnerAtIndex", [
+    { name: "index", type: "uint256" },
+    { name: "owner", type: "bytes" },
+  ]),
+  accountFunction("executeWithoutChainIdValidation", [{ name: "calls", type: "bytes[]" }]),
+] as const;
+
+function accountFunction<const Name extends string, const Inputs>(name: Name, inputs: Inputs) {
+  return { type: "function", stateMutability: "nonpayable", name, inputs, outputs: [] } as const;
 }
 const OWNERS_AND_NONCE = [{ type: "bytes[]" }, { type: "uint256" }] as const;
 /** Creation code of an ERC-1967 proxy around the implementation's address. */
@@ -84,7 +99,7 @@ export function accountAddress({ factory, implementation, owners, saltNonce }: A
 
 /** `createAccount` on the factory: deploys the account; does nothing when it exists. */
 export function encodeCreateAccount(owners: readonly Hex[], saltNonce: bigint): Hex {
-  return encodeFunctionData({ abi: accountAbi(), functionName: "createAccount", args: [owners, saltNonce] });
+  return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "createAccount", args: [owners, saltNonce] });
 }
 
 /** The account's calldata for its calls: all succeed or none. No ETH is sent. */
@@ -92,16 +107,16 @@ export function encodeAccountCalls(calls: readonly InnerCall[]): Hex {
   const [only] = calls;
   if (!only) throw new RangeError("an account needs at least one call to make");
   if (calls.length === 1) {
-    return encodeFunctionData({ abi: accountAbi(), functionName: "execute", args: [only.to, 0n, only.data] });
+    return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "execute", args: [only.to, 0n, only.data] });
   }
   const args = calls.map(({ to, data }) => ({ target: to, value: 0n, data }));
-  return encodeFunctionData({ abi: accountAbi(), functionName: "executeBatch", args: [args] });
+  return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "executeBatch", args: [args] });
 }
 
 /** The calls in such calldata; undefined when it is none, or sends ETH. Lower case. */
 export function decodeAccountCalls(callData: Hex): InnerCall[] | undefined {
   try {
-    const { functionName, args } = decodeFunctionData({ abi: accountAbi(), data: callData });
+    const { functionName, args } = decodeFunctionData({ abi: ACCOUNT_ABI, data: callData });
     if (functionName !== "execute" && functionName !== "executeBatch") return undefined;
     const calls = functionName === "execute" ? [{ target: args[0], value: args[1], data: args[2] }] : args[0];
     if (calls.some(({ value }) => value !== 0n)) return undefined;
@@ -115,19 +130,19 @@ export function decodeAccountCalls(callData: Hex): InnerCall[] | undefined {
 /** Calls of an account to itself that change its owners. */
 export function encodeAddOwner(owner: PublicKey | Hex): Hex {
   return typeof owner === "string"
-    ? encodeFunctionData({ abi: accountAbi(), functionName: "addOwnerAddress", args: [owner] })
-    : encodeFunctionData({ abi: accountAbi(), functionName: "addOwnerPublicKey", args: [owner.x, owner.y] });
+    ? encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "addOwnerAddress", args: [owner] })
+    : encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "addOwnerPublicKey", args: [owner.x, owner.y] });
 }
 
 export function encodeRemoveOwner(index: number, owner: Hex): Hex {
   const args = [BigInt(index), owner] as const;
-  return encodeFunctionData({ abi: accountAbi(), functionName: "removeOwnerAtIndex", args });
+  return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "removeOwnerAtIndex", args });
 }
 
 /** The account's calldata for calls to itself that one signature makes valid on every chain. */
 export function encodeAnyChainCalls(calls: readonly Hex[]): Hex {
   return encodeFunctionData({
-    abi: accountAbi(),
+    abi: ACCOUNT_ABI,
     functionName: "executeWithoutChainIdValidation",
     args: [calls],
   });

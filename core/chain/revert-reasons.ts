@@ -1,5 +1,6 @@
 /** Translates a reverted transfer's data into a documented refusal. */
-import { decodeErrorResult, type Hex } from "viem";
+import type { Hex } from "viem";
+import { decodeErrorResult } from "viem-modules/utils/abi/decodeErrorResult.js";
 import type { PaymentRefusal } from "../domain/payment.ts";
 
 export type Refusal = {

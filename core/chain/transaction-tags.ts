@@ -2,7 +2,9 @@
  * The link tag a transaction carries for one of its USDC transfers: 16 bytes appended to the calldata of a plain `transfer`, or to
  * an item of one of our relays. The token and Multicall3 ignore them.
  */
-import { decodeFunctionData, multicall3Abi } from "viem";
+
+import { multicall3Abi } from "viem-modules/constants/abis.js";
+import { decodeFunctionData } from "viem-modules/utils/abi/decodeFunctionData.js";
 import { TAG_BYTES } from "../domain/link-tag.ts";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { hexWord } from "./abi-words.ts";

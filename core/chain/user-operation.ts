@@ -1,6 +1,11 @@
 /** User operations (ERC-4337, EntryPoint v0.6) that our own relayer bundles: zero fees, no paymaster, no initCode. */
-import { decodeAbiParameters, decodeErrorResult, encodeFunctionData } from "viem";
-import { entryPoint06Abi, getUserOperationHash } from "viem/account-abstraction";
+
+import { entryPoint06Abi } from "viem-modules/account-abstraction/constants/abis.js";
+import { decodeAbiParameters } from "viem-modules/utils/abi/decodeAbiParameters.js";
+import { decodeErrorResult } from "viem-modules/utils/abi/decodeErrorResult.js";
+import { encodeAbiParameters } from "viem-modules/utils/abi/encodeAbiParameters.js";
+import { encodeFunctionData } from "viem-modules/utils/abi/encodeFunctionData.js";
+import { keccak256 } from "viem-modules/utils/hash/keccak256.js";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { encodeAggregate3, type InnerCall } from "./multicall.ts";
 import { encodeAccountCalls } from "./passkey-account.ts";
@@ -21,6 +26,12 @@ export type UserOperation = {
   readonly signature: Hex;
 };
 
+/** What its hash is made of; also of an operation that others prepared. */
+type SignedFields = Omit<UserOperation, "signature" | "initCode" | "paymasterAndData"> & {
+  readonly initCode: Hex;
+  readonly paymasterAndData: Hex;
+};
+
 /** An operation's outcome; `success` false inside a successful transaction means that the payment did not happen. */
 export type UserOperationOutcome = {
   readonly userOpHash: Hex;
@@ -37,6 +48,20 @@ export const USER_OPERATION_EVENT_TOPIC =
 export const USER_OPERATION_REVERT_TOPIC =
   "0x1c4fada7374c0a9ee8841fc38afe82932dc0f8e69012e927f061a8bae611a201";
 
+/** EntryPoint v0.6, `getUserOpHash`. Not viem's, which loads everything that viem has. */
+const PACKED_FIELDS = [
+  { type: "address" },
+  { type: "uint256" },
+  { type: "bytes32" },
+  { type: "bytes32" },
+  { type: "uint256" },
+  { type: "uint256" },
+  { type: "uint256" },
+  { type: "uint256" },
+  { type: "uint256" },
+  { type: "bytes32" },
+] as const;
+const HASHED_FIELDS = [{ type: "bytes32" }, { type: "address" }, { type: "uint256" }] as const;
 const REVERT_FIELDS = [{ type: "uint256" }, { type: "bytes" }] as const;
 const FAILED_OP_ABI = [
   {
@@ -85,13 +110,21 @@ export function buildUserOperation(operation: {
 }
 
 /** The 32 bytes the passkey signs: the WebAuthn challenge of a send. Independent of the signature. */
-export function userOperationHash(operation: UserOperation, chainId: number): Hex {
-  return getUserOperationHash({
-    chainId,
-    entryPointAddress: CONTRACTS.entryPointV06,
-    entryPointVersion: "0.6",
-    userOperation: operation,
-  });
+export function userOperationHash(operation: SignedFields, chainId: number): Hex {
+  const packed = encodeAbiParameters(PACKED_FIELDS, [
+    operation.sender,
+    operation.nonce,
+    keccak256(operation.initCode),
+    keccak256(operation.callData),
+    operation.callGasLimit,
+    operation.verificationGasLimit,
+    operation.preVerificationGas,
+    operation.maxFeePerGas,
+    operation.maxPriorityFeePerGas,
+    keccak256(operation.paymasterAndData),
+  ]);
+  const fields = [keccak256(packed), CONTRACTS.entryPointV06, BigInt(chainId)] as const;
+  return keccak256(encodeAbiParameters(HASHED_FIELDS, fields));
 }
 
 /**

@@ -2,8 +2,9 @@
  * A transaction returned by a node, trusted only when its hash recomputes from its fields. The sender is recovered from the
  * signature (EIP-2718 types 0 to 4), or is one of the hashed fields (OP-stack deposits, type 0x7e).
  */
-import { formatTransaction, type RpcTransaction } from "viem";
-import { serializeTransaction } from "viem/op-stack";
+import type { RpcTransaction } from "viem";
+import { serializeTransaction } from "viem-modules/op-stack/serializers.js";
+import { formatTransaction } from "viem-modules/utils/formatters/transaction.js";
 import type { Hex } from "../domain/networks.ts";
 import { fieldOf } from "../rpc/answers.ts";
 import { keccak256Bytes } from "./keccak.ts";

@@ -2,7 +2,9 @@
  * A link's tag: 16 bytes that name it on the chain. They are read from the first half of an authorization's nonce (EIP-3009), after
  * the calldata of a plain `transfer`, and after each item of one of our relays.
  */
-import { keccak256, stringToBytes } from "viem";
+
+import { stringToBytes } from "viem-modules/utils/encoding/toBytes.js";
+import { keccak256 } from "viem-modules/utils/hash/keccak256.js";
 import type { Hex } from "./networks.ts";
 
 export const TAG_BYTES = 16;

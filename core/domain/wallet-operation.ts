@@ -2,7 +2,7 @@
  * User operations that move money out of a passkey wallet: whom they may pay, what their states mean, and which transfers on the
  * chain are theirs. Pure.
  */
-import { getAddress } from "viem";
+import { getAddress } from "viem-modules/utils/address/getAddress.js";
 import { CONTRACTS, type Hex, NETWORKS, type NetworkId } from "./networks.ts";
 
 export const OPERATION_KINDS = ["SEND", "REFUND", "OWNERS"] as const;

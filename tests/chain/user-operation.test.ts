@@ -110,15 +110,20 @@ describe("a send", () => {
 
   test("the hash equals the EntryPoint's", async () => {
     const { address } = await world.newWallet();
-    const operation = await world.operationOf(address, [payShop(3n)]);
-    const data = encodeFunctionData({
-      abi: entryPoint06Abi,
-      functionName: "getUserOpHash",
-      args: [operation],
-    });
-    expect(await world.callContract(CONTRACTS.entryPointV06, data)).toBe(
-      userOperationHash(operation, CHAIN_ID),
-    );
+    const ours = await world.operationOf(address, [payShop(3n)]);
+    const gas = { callGasLimit: 1n, verificationGasLimit: 2n, preVerificationGas: 3n };
+    const fees = { maxFeePerGas: 4n, maxPriorityFeePerGas: 5n };
+    const bytes = { initCode: "0x0102", callData: "0x03", paymasterAndData: `0x${"04".repeat(40)}` } as const;
+    for (const operation of [ours, { ...ours, ...gas, ...fees, ...bytes }]) {
+      const data = encodeFunctionData({
+        abi: entryPoint06Abi,
+        functionName: "getUserOpHash",
+        args: [operation],
+      });
+      expect(await world.callContract(CONTRACTS.entryPointV06, data)).toBe(
+        userOperationHash(operation, CHAIN_ID),
+      );
+    }
   });
 });
 
