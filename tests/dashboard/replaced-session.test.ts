@@ -143,11 +143,12 @@ describe.if(isBrowserThere)("a call that is refused with 401", () => {
       const error = { code: "UNAUTHORIZED", message: "Sign in first." };
       await route.fulfill({ status: 401, json: { success: false, error } });
     });
-    await page.getByLabel("Merchant name").fill("Corner shop");
-    await page.getByRole("button", { name: "Save", exact: true }).click();
+    const form = page.getByRole("region", { name: "Your name, as payers see it" });
+    await form.getByLabel("Merchant name").fill("Corner shop");
+    await form.getByRole("button", { name: "Save", exact: true }).click();
     await waitFor("the second read", async () => answers.get("GET /v1/auth/me")?.length === 2);
     expect(answers.get("GET /v1/auth/me")).toEqual([401, 200]);
-    expect(await page.getByLabel("Merchant name").inputValue()).toBe("Corner shop");
+    expect(await form.getByLabel("Merchant name").inputValue()).toBe("Corner shop");
     expect(await prompt().count()).toBe(0);
     await page.unrouteAll({ behavior: "wait" });
   });
