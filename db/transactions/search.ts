@@ -85,12 +85,17 @@ export async function listLargeHistory(
   if (isShort) return findAll(key);
   // by the counters: better known than by the few rows that were looked at
   const isCounted = filter.search === undefined && amounts !== undefined;
+  const spans = isCounted ? RECENT_ROWS_FAR.slice(-1) : RECENT_ROWS_FAR;
   if (isCounted) {
     const chosen = sumCounts(cells.filter((cell) => choosesCell(filter, cell)));
-    frequency = (amounts / size) * (chosen / size);
+    const known = (amounts / size) * (chosen / size);
+    frequency = known;
+    const counted = await look(spans, COUNTED_MARGIN);
+    if (counted) return counted;
+    // none or nearly none that far: they begin further down
+    if (spans.every((most) => frequency * most < 2 * reach)) frequency = known;
   }
-  const counted = isCounted ? await look(RECENT_ROWS_FAR.slice(-1), COUNTED_MARGIN) : undefined;
-  const far = counted ?? (await look(isCounted ? RECENT_ROWS_FAR.slice(-1) : RECENT_ROWS_FAR));
+  const far = await look(spans);
   if (far) return far;
   if (filter.search !== undefined) throw tooBroad();
   return findAll(key);

@@ -208,6 +208,20 @@ test("a list by amount reads no more rows than have such an amount, however the 
   });
 });
 
+test("amounts between dates that none of the newest rows has are looked for further down, before every row with them is read", async () => {
+  await sql.begin("isolation level repeatable read read only", async (tx) => {
+    const filter = { ...NO_FILTER, minUnits: 815n, before: new Date(Date.UTC(2026, 5, 2)) };
+    let found: Awaited<ReturnType<typeof listTransactions>> | undefined;
+    // the page reaches to the 450th; by the counters 680 of the newest rows have that many, or 1,360
+    const entries = await countRead(tx, async () => {
+      found = await listTransactions(tx, userId, filter, { limit: 50, offset: 400 });
+    });
+    const ns = found?.rows.map((row) => Number(row.amountUnits));
+    expect(ns).toEqual(Array.from({ length: 50 }, (_, index) => 1_215 + index));
+    expect(entries).toBeLessThan(10_000);
+  });
+});
+
 test("a search for a text that no new row holds reads 500 of these and the rows with the text", async () => {
   await sql.begin("isolation level repeatable read read only", async (tx) => {
     const page = { limit: 50, offset: 0 };
