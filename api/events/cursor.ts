@@ -1,4 +1,4 @@
-/** A position of the event log as text. */
+/** A position of the event log as text. Whether the history before it is still there: db/events/known-history.ts. */
 import { invalid } from "../../core/domain/errors.ts";
 import type { EventPosition } from "../../db/events/known-history.ts";
 

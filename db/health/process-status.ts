@@ -1,6 +1,6 @@
 /** What /health reads about the other processes, from their rows and locks. */
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { LIVENESS_CLASS } from "../jobs/liveness.ts";
+import { LIVENESS_CLASS } from "../jobs/dead-workers.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { cursors } from "../schema.ts";
 

@@ -1,4 +1,4 @@
-/** What may still be refunded of each transfer of a link. */
+/** What may still be refunded of each transfer of a link. What is above it is refused by core/domain/refund.ts. */
 import type { RefundableTransfer } from "../../core/domain/refund.ts";
 import type { Tx } from "../postgres/client.ts";
 

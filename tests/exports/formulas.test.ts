@@ -1,7 +1,7 @@
 /** Which CSV cells get an apostrophe, so that no program evaluates them as a formula. */
 import { expect, test } from "bun:test";
-import { neutralizeCell } from "../../worker/exports/csv.ts";
 import { encodeCsv } from "../../worker/exports/encode-csv.ts";
+import { neutralizeCell } from "../../worker/exports/neutralize-formulas.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { parseCsv } from "./read-files.ts";
 

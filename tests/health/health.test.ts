@@ -1,7 +1,7 @@
 /** Health checks: each component is broken once and recovers. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { CONTRACTS } from "../../core/domain/networks.ts";
-import { holdLiveness } from "../../db/jobs/liveness.ts";
+import { holdLiveness } from "../../db/jobs/dead-workers.ts";
 import { openDatabase } from "../../db/postgres/client.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";

@@ -1,7 +1,7 @@
 /** A worker pool's sign of life while connections beside it break: it is held once, all the time, and costs one connection. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openLog } from "../../core/runtime/log.ts";
-import { isAlive, LIVENESS_CLASS } from "../../db/jobs/liveness.ts";
+import { isAlive, LIVENESS_CLASS } from "../../db/jobs/dead-workers.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { watchLiveness } from "../../worker/jobs/liveness.ts";
 import { type BreakablePool, openBreakablePool } from "../support/breakable-pool.ts";

@@ -1,7 +1,7 @@
 /** A table as CSV: RFC 4180 with a point and a comma, or as spreadsheets of the continent open it by a double click. */
 import { cellText, type TableCell, type TableColumn, type TableRow } from "../../core/domain/table.ts";
-import { neutralizeCell } from "./csv.ts";
 import { encodeCsv } from "./encode-csv.ts";
+import { neutralizeCell } from "./neutralize-formulas.ts";
 import { utf8 } from "./renderer.ts";
 
 export type TableBatches = AsyncIterable<readonly TableRow[]>;

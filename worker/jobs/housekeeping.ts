@@ -8,7 +8,7 @@ import {
   foldTransactionCounts,
   LEFTOVER_NAMES,
 } from "../../db/jobs/housekeeping.ts";
-import { hasOverdueDelivery, takeOrphanedExports } from "../../db/jobs/orphaned-jobs.ts";
+import { hasOverdueDelivery, takeOrphanedExports } from "../../db/jobs/missing-jobs.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import {
   deleteEndedClaims,

@@ -1,6 +1,6 @@
 /** Holds a pool's liveness lock and unlocks the jobs of dead pools: a kill -9 costs seconds, not the queue's four hours. */
 import type { Log } from "../../core/runtime/log.ts";
-import { freeDeadPools, holdLiveness, isAlive, type Liveness } from "../../db/jobs/liveness.ts";
+import { freeDeadPools, holdLiveness, isAlive, type Liveness } from "../../db/jobs/dead-workers.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 
 const CHECK_MS = 1_000;

@@ -17,8 +17,8 @@ import {
 } from "../../../db/documents/month-documents.ts";
 import { findLogo, findMerchantPage } from "../../../db/links/merchant-pages.ts";
 import type { Sql } from "../../../db/postgres/client.ts";
-import { neutralizeCell } from "../csv.ts";
 import { encodeCsv } from "../encode-csv.ts";
+import { neutralizeCell } from "../neutralize-formulas.ts";
 import { type ZipFile, zip } from "./zip.ts";
 
 /** Documents read at a time, and links whose documents are numbered in one transaction. */

@@ -8,8 +8,8 @@ import {
   placesOf,
   roundingRow,
 } from "../../../core/domain/import-rows.ts";
-import { neutralizeCell } from "../csv.ts";
 import { encodeCsv } from "../encode-csv.ts";
+import { neutralizeCell } from "../neutralize-formulas.ts";
 import { type Batches, type Renderer, utf8 } from "../renderer.ts";
 import { refuseTruncated } from "./refuse-truncated.ts";
 

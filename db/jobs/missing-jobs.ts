@@ -1,4 +1,7 @@
-/** Work whose job is missing: the queue gave up on it, or a worker died. The rows say what is left to do; a schedule checks them. */
+/**
+ * Work whose job is missing: the queue gave up on it, or a worker died. The rows say what is left to do; a schedule
+ * checks them. Jobs that a dead worker still holds are released by dead-workers.ts.
+ */
 import type { Tx } from "../postgres/client.ts";
 
 /** Deliveries due for this long that no worker has taken. */
