@@ -9,7 +9,7 @@ const GATHER_MS = 8;
 /** A smaller one waits longer: where several processes share the load, each would commit a few at a time. */
 const GROUP_MIN = 8;
 const GATHER_MAX_MS = 25;
-/** Between two looks at what waits: a burst is over when none came meanwhile. */
+/** Between two checks of what is waiting: the burst is over when nothing came in between. */
 const LOOK_EVERY_MS = 4;
 
 export const GROUP_LIMITS = { groupMax: GROUP_MAX, lookEveryMs: LOOK_EVERY_MS } as const;

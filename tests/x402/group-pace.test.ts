@@ -1,4 +1,4 @@
-/** When a group of payments is committed: a burst is not cut in two, and nobody waits longer than 25 ms. */
+/** When a group of payments is committed: a burst is not cut in two, and the first check after 25 ms ends the wait. */
 import { expect, test } from "bun:test";
 import { isGathered } from "../../api/x402/group-pace.ts";
 
