@@ -45,7 +45,7 @@ export function openAcceptor<Payment extends Acceptable>(sql: Sql, store: Store<
       const now = waiting.length;
       if (isGathered(now, { before, passedMs: performance.now() - startedMs })) return;
       before = now;
-      await Bun.sleep(GROUP_LIMITS.lookEveryMs);
+      await Bun.sleep(GROUP_LIMITS.pollIntervalMs);
     }
   }
 

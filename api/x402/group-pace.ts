@@ -9,12 +9,12 @@ const GATHER_MS = 8;
 /** A smaller one waits longer: where several processes share the load, each would commit a few at a time. */
 const GROUP_MIN = 8;
 const GATHER_MAX_MS = 25;
-/** Between two checks of what is waiting: the burst is over when nothing came in between. */
-const LOOK_EVERY_MS = 4;
+/** Of what is waiting: the burst is over when nothing came between two polls. */
+const POLL_INTERVAL_MS = 4;
 
-export const GROUP_LIMITS = { groupMax: GROUP_MAX, lookEveryMs: LOOK_EVERY_MS } as const;
+export const GROUP_LIMITS = { groupMax: GROUP_MAX, pollIntervalMs: POLL_INTERVAL_MS } as const;
 
-/** `before`: how many waited at the last look. */
+/** `before`: how many waited at the last poll. */
 export function isGathered(
   waiting: number,
   { before, passedMs }: { before: number; passedMs: number },

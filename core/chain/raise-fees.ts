@@ -1,4 +1,7 @@
-/** The EIP-1559 fees a relay offers, in wei per gas. */
+/**
+ * The EIP-1559 fees a relay offers, in wei per gas, and by how much they are raised. When they are raised, after how many blocks without
+ * inclusion, `core/domain/passed-over.ts` says; `worker/sender/monitor.ts` asks it.
+ */
 
 export type Fees = { readonly maxFeePerGas: bigint; readonly maxPriorityFeePerGas: bigint };
 

@@ -8,7 +8,8 @@
  *   ACTIVE --merchant--> CANCELLED
  *   PAID --paying block reorganised away--> PENDING | ACTIVE
  *
- * The api claims, the worker relays or releases, the indexer settles. Only the merchant cancels or assigns.
+ * The api claims, the worker relays or releases, the indexer settles. Only the merchant cancels or assigns. `attribute-transfers.ts`
+ * says which link a transfer pays, also a late one; `db/links/link-status.ts` makes the moves that follow from it.
  */
 import { unreachable } from "./unreachable.ts";
 

@@ -1,6 +1,7 @@
 /**
  * A link's status and exception. They are computed from the ledger, never stepped, so the same statement serves a block, a range, a late
- * claim and a reorganisation, which takes PAID back.
+ * claim and a reorganisation, which takes PAID back. Which link a transfer belongs to, a late one too, is decided in
+ * `core/domain/attribute-transfers.ts`; an unpaid link's expiry is in `core/domain/link-expiry.ts`.
  */
 import { enqueue } from "../jobs/queue.ts";
 import { queueDocuments } from "../jobs/queue-documents.ts";

@@ -5,6 +5,7 @@
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
+import { isDue } from "./queue.ts";
 
 export type Drain = {
   network: NetworkId;
@@ -98,11 +99,7 @@ function firstDue(tx: Tx, network: NetworkId, batchMax: number) {
       select
       from open_payments
       join payments on payments.id = open_payments.payment_id
-      where open_payments.network = ${network} and payments.state = 'QUEUED' and payments.next_try_at <= now()
-        and not exists (
-          select from payment_leases lease
-          where lease.payment_id = payments.id and lease.until > now()
-        )
+      where open_payments.network = ${network} and ${isDue(tx)}
       limit ${batchMax}
     ) first_due`;
 }

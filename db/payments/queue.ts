@@ -41,11 +41,7 @@ export async function leaseQueuedPayments(
       select payments.id
       from open_payments
       join payments on payments.id = open_payments.payment_id
-      where open_payments.network = ${network} and payments.state = 'QUEUED' and payments.next_try_at <= now()
-        and not exists (
-          select from payment_leases lease
-          where lease.payment_id = payments.id and lease.until > now()
-        )
+      where open_payments.network = ${network} and ${isDue(tx)}
       order by payments.next_try_at, payments.created_at
     ),
     -- what another worker is leasing is left out. Not by locks on the rows, each a record of the log: a payment that is signed or fails
@@ -129,6 +125,15 @@ export async function leaseQueuedPayments(
         and day = (now() at time zone 'utc')::date
       limit 1
     ) budget on true`;
+}
+
+/** SQL: a payment that any worker may lease now. */
+export function isDue(tx: Tx) {
+  return tx`payments.state = 'QUEUED' and payments.next_try_at <= now()
+        and not exists (
+          select from payment_leases lease
+          where lease.payment_id = payments.id and lease.until > now()
+        )`;
 }
 
 /** SQL: whoever leases them is done with them. */
