@@ -13,7 +13,7 @@ import { say } from "./frame/words.ts";
 import { LinkDetail } from "./links/link-detail.tsx";
 import { LinkList } from "./links/link-list.tsx";
 import { Overview } from "./overview/overview.tsx";
-import { Button, Choice } from "./parts/controls.tsx";
+import { Button, Choice, Notice } from "./parts/controls.tsx";
 import { PartGone } from "./parts/dialog-later.tsx";
 import { Empty, Screen, Skeleton } from "./parts/page-parts.tsx";
 
@@ -111,7 +111,15 @@ const menu = (): { title: string; entries: Entry[] }[] => [
   },
 ];
 
-export function App({ me, onChange, onSignOut }: { me: Me; onChange: () => void; onSignOut: () => void }) {
+type AppProps = {
+  me: Me;
+  /** Why the account could not be read again: what is on the screen stays, and may be old. */
+  fault: string | undefined;
+  onChange: () => void;
+  onSignOut: () => void;
+};
+
+export function App({ me, fault, onChange, onSignOut }: AppProps) {
   const { path, query } = usePlace();
   const [isMenuOpen, setMenuOpen] = useState(false);
   const merchantId = actingMerchant()?.merchantId;
@@ -172,6 +180,14 @@ export function App({ me, onChange, onSignOut }: { me: Me; onChange: () => void;
           </nav>
         </aside>
         <main id="main" tabIndex={-1}>
+          {fault && (
+            <Notice kind="bad">
+              <p>{fault}</p>
+              <Button kind="quiet" onClick={onChange}>
+                {say("Try again")}
+              </Button>
+            </Notice>
+          )}
           <Place path={path} query={query} me={me} onChange={onChange} />
         </main>
       </div>

@@ -43,7 +43,7 @@ function Root() {
     await call("POST /v1/auth/logout", { isQuiet: true }).catch(() => undefined);
     leave();
   };
-  if (fault)
+  if (fault && me?.status !== "ACTIVE")
     return (
       <main class="entry">
         <Notice kind="bad">{fault}</Notice>
@@ -61,7 +61,9 @@ function Root() {
       />
     );
   if (ENTRY_PATHS.has(location.pathname)) navigate("/", { replace: true });
-  return <App key={me.id} me={me} onChange={() => void read()} onSignOut={() => void signOut()} />;
+  return (
+    <App key={me.id} me={me} fault={fault} onChange={() => void read()} onSignOut={() => void signOut()} />
+  );
 }
 
 /** For whoever is not signed in; the others see it inside the frame. */
